@@ -1,0 +1,24 @@
+//! The words and the arithmetic of Paceline.
+//!
+//! Everything here is a synchronous, total function of its arguments: no
+//! async, no I/O, no clock, no randomness. [`admission::admit`] is the heart:
+//! it decides which attempts of one destination may start, when, and why no
+//! window can ever hold more starts than its limit. [`compliance`] judges a
+//! ledger after the fact by the same bounds, and is shared by the audit, the
+//! simulation and the tests.
+//!
+//! Glossary: ARCHITECTURE.md, "The words".
+
+pub mod admission;
+pub mod attempt;
+pub mod clock;
+pub mod compliance;
+pub mod destination;
+pub mod event;
+pub mod ids;
+pub mod limit;
+pub mod permit;
+pub mod policy;
+pub mod retry;
+pub mod share;
+pub mod time;

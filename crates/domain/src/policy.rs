@@ -1,0 +1,359 @@
+//! From what a user sets to what admission obeys.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::limit::{Limit, MAX_LIMIT, Period, Shape};
+
+/// What a destination's or a tier's row says, column by column.
+///
+/// `None` is SQL's NULL. Of the four limits: all `None` means the tier's
+/// limits, shape and burst; if one is set, those that are `None` do not
+/// limit. `0` in any of them pauses.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct LimitSettings {
+    /// Starts per second.
+    pub per_second: Option<u32>,
+    /// Starts per minute.
+    pub per_minute: Option<u32>,
+    /// Starts per hour.
+    pub per_hour: Option<u32>,
+    /// Starts per day.
+    pub per_day: Option<u32>,
+    /// No rate limit; `max_in_flight` still holds.
+    pub unlimited: bool,
+    /// The capacity of a token bucket; beside `sliding_window`, how many may
+    /// start at once.
+    pub burst: Option<u32>,
+    /// How the limit spreads its starts.
+    pub shape: Option<Shape>,
+    /// Attempts queued and in flight at once.
+    pub max_in_flight: Option<u32>,
+    /// By which part every period is stretched, for receivers that count
+    /// arrivals: 0.02 makes a second 1.02 s.
+    pub safety_margin: f64,
+}
+
+/// A setting that makes no sense, named by its column.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{field}: {problem}")]
+pub struct InvalidSettings {
+    /// The column, such as `burst`.
+    pub field: &'static str,
+    /// What is wrong with it.
+    pub problem: String,
+}
+
+/// The largest `safety_margin`: a period made twice as long.
+pub const MAX_SAFETY_MARGIN: f64 = 1.0;
+
+/// `max_in_flight` where none is set, or a quarter of a second's worth of the
+/// limit where that is more.
+pub const DEFAULT_MAX_IN_FLIGHT: u32 = 50;
+
+impl LimitSettings {
+    /// The four limits with their periods, the shortest first.
+    #[must_use]
+    pub const fn limits(&self) -> [(Period, Option<u32>); 4] {
+        [
+            (Period::Second, self.per_second),
+            (Period::Minute, self.per_minute),
+            (Period::Hour, self.per_hour),
+            (Period::Day, self.per_day),
+        ]
+    }
+
+    /// Whether the tier decides: no limit of its own, and not unlimited.
+    #[must_use]
+    pub fn inherits(&self) -> bool {
+        !self.unlimited && self.limits().iter().all(|(_, max)| max.is_none())
+    }
+
+    /// These settings with the tier's limits, shape and burst where they
+    /// inherit. `max_in_flight` and `safety_margin` are the destination's own;
+    /// the first falls back to the tier's if it is not set.
+    #[must_use]
+    pub fn or_tier(&self, tier: &Self) -> Self {
+        let max_in_flight = self.max_in_flight.or(tier.max_in_flight);
+        if !self.inherits() {
+            return Self {
+                max_in_flight,
+                ..*self
+            };
+        }
+        Self {
+            max_in_flight,
+            safety_margin: self.safety_margin,
+            ..*tier
+        }
+    }
+
+    /// Refuses nonsense, naming the column. The stores' constraints say the
+    /// same.
+    pub fn validate(&self) -> Result<(), InvalidSettings> {
+        let refuse = |field, problem: &str| {
+            Err(InvalidSettings {
+                field,
+                problem: problem.to_owned(),
+            })
+        };
+        let columns = [
+            ("limit_per_second", self.per_second),
+            ("limit_per_minute", self.per_minute),
+            ("limit_per_hour", self.per_hour),
+            ("limit_per_day", self.per_day),
+            ("burst", self.burst),
+            ("max_in_flight", self.max_in_flight),
+        ];
+        for (field, value) in columns {
+            if value.is_some_and(|value| value > MAX_LIMIT) {
+                return refuse(field, "must be at most 1000000000");
+            }
+        }
+        if self.burst == Some(0) {
+            return refuse("burst", "must be at least 1");
+        }
+        if self.max_in_flight == Some(0) {
+            return refuse("max_in_flight", "must be at least 1");
+        }
+        if self.shape == Some(Shape::LeakyBucket) && self.burst.is_some_and(|burst| burst != 1) {
+            return refuse("burst", "a leaky_bucket has no burst; leave it out");
+        }
+        if self.unlimited && self.limits().iter().any(|(_, max)| max.is_some()) {
+            return refuse("unlimited", "excludes every limit_per_…");
+        }
+        if !(0.0..=MAX_SAFETY_MARGIN).contains(&self.safety_margin) {
+            return refuse("safety_margin", "must be between 0 and 1");
+        }
+        Ok(())
+    }
+
+    /// What admission obeys. Call on settings that the tier has been merged
+    /// into ([`LimitSettings::or_tier`]); if nothing limits even then, the
+    /// destination is unlimited.
+    #[must_use]
+    pub fn policy(&self) -> Policy {
+        let rate = self.rate();
+        let quarter = match &rate {
+            Rate::Limited(limited) => limited.per_second() / 4.0,
+            Rate::Paused | Rate::Unlimited => 0.0,
+        };
+        let default = DEFAULT_MAX_IN_FLIGHT.max(quarter.min(f64::from(MAX_LIMIT)) as u32);
+        Policy {
+            rate,
+            max_in_flight: self.max_in_flight.unwrap_or(default).max(1),
+            safety_margin: self.safety_margin.clamp(0.0, MAX_SAFETY_MARGIN),
+        }
+    }
+
+    fn rate(&self) -> Rate {
+        if self.unlimited {
+            return Rate::Unlimited;
+        }
+        if self.limits().iter().any(|(_, max)| *max == Some(0)) {
+            return Rate::Paused;
+        }
+        let mut limits: Vec<Limit> = self
+            .limits()
+            .iter()
+            .filter_map(|(period, max)| Limit::new((*max)?.min(MAX_LIMIT), *period))
+            .collect();
+        let Some(&shortest) = limits.first() else {
+            return Rate::Unlimited;
+        };
+        let paced = |burst: u32| {
+            Some(Pacing {
+                refill: shortest,
+                burst: burst.max(1),
+            })
+        };
+        let pacing = match self.shape.unwrap_or_default() {
+            Shape::SlidingWindow => self
+                .burst
+                .filter(|burst| *burst < shortest.max.get())
+                .and_then(paced),
+            Shape::TokenBucket => {
+                limits.remove(0);
+                paced(self.burst.unwrap_or(shortest.max.get()))
+            }
+            Shape::LeakyBucket => {
+                limits.remove(0);
+                paced(1)
+            }
+        };
+        Rate::Limited(Limited {
+            windows: limits,
+            pacing,
+        })
+    }
+}
+
+/// What admission obeys: the settings of a destination, resolved.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Policy {
+    /// How many starts, and when.
+    pub rate: Rate,
+    /// Attempts queued and in flight at once, at least 1.
+    pub max_in_flight: u32,
+    /// By which part every period is stretched; 0 is none.
+    pub safety_margin: f64,
+}
+
+/// How many starts, and when.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Rate {
+    /// None: a limit of zero.
+    Paused,
+    /// Only `max_in_flight` limits.
+    Unlimited,
+    /// Windows, spacing, or both.
+    Limited(Limited),
+}
+
+/// Windows that hold at most L starts each, and a spacing. At least one of
+/// the two is there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limited {
+    /// The sliding windows, the shortest first; at most four.
+    pub windows: Vec<Limit>,
+    /// The spacing: a token or leaky bucket, or a window's `burst`.
+    pub pacing: Option<Pacing>,
+}
+
+impl Limited {
+    /// The fastest long-run rate that all of it allows together, in starts per
+    /// second.
+    #[must_use]
+    pub fn per_second(&self) -> f64 {
+        let refill = self.pacing.map(|pacing| pacing.refill);
+        self.windows
+            .iter()
+            .copied()
+            .chain(refill)
+            .map(Limit::per_second)
+            .fold(f64::INFINITY, f64::min)
+    }
+}
+
+/// A bucket: it holds `burst` tokens, refilled at one per P/L.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pacing {
+    /// L and P of the refill.
+    pub refill: Limit,
+    /// Its capacity, at least 1.
+    pub burst: u32,
+}
+
+impl Policy {
+    /// A period, stretched by the safety margin.
+    #[must_use]
+    pub fn stretched(&self, period: Period) -> Duration {
+        period.duration().mul_f64(1.0 + self.safety_margin)
+    }
+
+    /// Whether any window is counted in coarse buckets, so that outcomes must
+    /// fold their starts.
+    #[must_use]
+    pub fn is_coarse(&self) -> bool {
+        match &self.rate {
+            Rate::Limited(limited) => limited.windows.iter().any(|limit| limit.is_coarse()),
+            Rate::Paused | Rate::Unlimited => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIER: LimitSettings = LimitSettings {
+        per_second: Some(2),
+        per_minute: None,
+        per_hour: None,
+        per_day: None,
+        unlimited: false,
+        burst: Some(10),
+        shape: Some(Shape::TokenBucket),
+        max_in_flight: None,
+        safety_margin: 0.0,
+    };
+
+    #[test]
+    fn all_null_takes_the_tiers_limit_shape_and_burst() {
+        let policy = LimitSettings::default().or_tier(&TIER).policy();
+        let Rate::Limited(limited) = policy.rate else {
+            panic!("limited by the tier")
+        };
+        assert_eq!(limited.pacing.map(|p| (p.refill.max.get(), p.burst)), Some((2, 10)));
+        assert!(limited.windows.is_empty());
+    }
+
+    #[test]
+    fn one_set_is_not_the_tiers_and_defaults_to_a_sliding_window() {
+        let own = LimitSettings {
+            per_minute: Some(7),
+            ..LimitSettings::default()
+        };
+        let Rate::Limited(limited) = own.or_tier(&TIER).policy().rate else {
+            panic!("limited")
+        };
+        assert_eq!(limited.pacing, None);
+        assert_eq!(limited.windows, [Limit::new(7, Period::Minute).unwrap()]);
+    }
+
+    #[test]
+    fn zero_pauses_and_unlimited_lifts_only_the_rate() {
+        let zero = LimitSettings {
+            per_hour: Some(0),
+            per_second: Some(5),
+            ..LimitSettings::default()
+        };
+        assert_eq!(zero.or_tier(&TIER).policy().rate, Rate::Paused);
+        let unlimited = LimitSettings {
+            unlimited: true,
+            ..LimitSettings::default()
+        };
+        let policy = unlimited.or_tier(&TIER).policy();
+        assert_eq!((policy.rate, policy.max_in_flight), (Rate::Unlimited, 50));
+    }
+
+    #[test]
+    fn a_bucket_refills_by_its_shortest_period_and_keeps_longer_windows() {
+        let settings = LimitSettings {
+            per_second: Some(10),
+            per_minute: Some(100),
+            shape: Some(Shape::LeakyBucket),
+            ..LimitSettings::default()
+        };
+        let Rate::Limited(limited) = settings.policy().rate else {
+            panic!("limited")
+        };
+        assert_eq!(limited.pacing.map(|p| (p.refill.period, p.burst)), Some((Period::Second, 1)));
+        assert_eq!(limited.windows, [Limit::new(100, Period::Minute).unwrap()]);
+    }
+
+    #[test]
+    fn max_in_flight_is_a_quarter_of_a_seconds_worth_where_that_is_more() {
+        let settings = LimitSettings {
+            per_second: Some(1_000),
+            ..LimitSettings::default()
+        };
+        assert_eq!(settings.policy().max_in_flight, 250);
+    }
+
+    #[test]
+    fn nonsense_is_refused_by_the_name_of_its_column() {
+        let refused = |settings: LimitSettings| settings.validate().unwrap_err().field;
+        let base = LimitSettings::default();
+        assert_eq!(refused(LimitSettings { burst: Some(0), ..base }), "burst");
+        assert_eq!(refused(LimitSettings { max_in_flight: Some(0), ..base }), "max_in_flight");
+        assert_eq!(refused(LimitSettings { safety_margin: -0.1, ..base }), "safety_margin");
+        assert_eq!(refused(LimitSettings { safety_margin: f64::NAN, ..base }), "safety_margin");
+        assert_eq!(refused(LimitSettings { per_day: Some(MAX_LIMIT + 1), ..base }), "limit_per_day");
+        assert_eq!(
+            refused(LimitSettings { unlimited: true, per_day: Some(1), ..base }),
+            "unlimited"
+        );
+    }
+}

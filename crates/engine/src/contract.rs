@@ -1,0 +1,13 @@
+//! What every implementation of a port must do, as tests that take the port.
+//!
+//! Behind the feature `contract`, so that adapters, the simulation's models
+//! and whoever writes another implementation run the very same suites.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a contract suite is a test: it fails by panicking"
+)]
+
+pub mod queue;
+pub mod schedule;
+pub mod store;

@@ -1,0 +1,27 @@
+//! The loops, and the ports they need.
+//!
+//! The engine is the same in both sizes: it knows no driver, only the
+//! [`ports`]. It decides nothing about limits either: that is
+//! `domain::admission`. What it owns is the order of things: take before
+//! admit, admit before publish, claim before send, record before the next
+//! look.
+//!
+//! - [`scheduler`]: take, admit, publish, finish.
+//! - [`worker`]: receive, wait, claim, acknowledge, send, record.
+//! - [`reaper`] and [`sweep`]: what crashed goes on; what was forgotten is
+//!   looked at.
+//! - [`ingest`]: many requests, one commit.
+//!
+//! Every loop has a run-once form, every I/O is a batch, every queue, buffer
+//! and retry is bounded by a named constant.
+
+pub mod backoff;
+pub mod ingest;
+pub mod ports;
+pub mod reaper;
+pub mod scheduler;
+pub mod store_clock;
+pub mod sweep;
+pub mod worker;
+#[cfg(feature = "contract")]
+pub mod contract;

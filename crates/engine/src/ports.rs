@@ -1,0 +1,23 @@
+//! The ports: everything outside that the loops need.
+//!
+//! Four carry the path of an event ([`Store`], [`Schedule`],
+//! [`DeliveryQueue`], [`Sender`]); [`Catalog`] is the same store as seen by
+//! the people who own destinations and read ledgers. Each method is one
+//! atomic business step over a batch, named for its caller. Its documentation
+//! says the effect, what a retry does, and what a crash half-way leaves.
+//!
+//! *Redis decides when to look, Postgres decides what is allowed, RabbitMQ
+//! carries revocable permits*: losing the schedule or the queue altogether
+//! loses no event and breaks no limit.
+
+mod catalog;
+mod queue;
+mod schedule;
+mod sender;
+mod store;
+
+pub use catalog::*;
+pub use queue::*;
+pub use schedule::*;
+pub use sender::*;
+pub use store::*;

@@ -1,0 +1,101 @@
+//! The sender: one request, once, within one deadline.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use domain::ids::{AttemptId, DestinationId, Epoch, EventId};
+
+/// Sends requests. Never by itself a second time, never to a redirect.
+#[async_trait]
+pub trait Sender: Send + Sync {
+    /// Makes a connection ready before the start is claimed, so that between
+    /// the claim and the first byte there is nothing left to wait for. Reuses
+    /// an idle connection of the same destination.
+    ///
+    /// Bounded by the target's timeout. An error here happens before any
+    /// start; the caller decides whether the failed try to connect is worth
+    /// one.
+    async fn prepare(&self, target: &Target) -> Result<Box<dyn Prepared>, SendError>;
+}
+
+/// A connection that is ready for exactly one request.
+#[async_trait]
+pub trait Prepared: Send {
+    /// Sends at once and reads the response within its caps, all within
+    /// `request.timeout` from the call. If the connection turns out to be
+    /// dead the attempt has failed: nothing is sent again.
+    async fn send(self: Box<Self>, request: Request) -> Result<Response, SendError>;
+}
+
+/// Where a destination's requests go, as of one epoch. A change of URL bumps
+/// the epoch, so a target may be cached by `(destination, epoch)`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    /// The destination.
+    pub destination: DestinationId,
+    /// The epoch at which this was true.
+    pub epoch: Epoch,
+    /// An absolute http or https URL.
+    pub url: String,
+    /// For everything from dialling to the last byte of the response.
+    pub timeout: Duration,
+}
+
+/// One request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// The attempt it is.
+    pub attempt: AttemptId,
+    /// The event's id: the same on every try.
+    pub event: EventId,
+    /// Which try of the event at this destination: 1 is the first.
+    pub try_number: u32,
+    /// Seconds since the Unix epoch, for the timestamp header.
+    pub sent_at_seconds: i64,
+    /// The body's media type.
+    pub content_type: String,
+    /// The payload, byte for byte as it was accepted.
+    pub payload: Bytes,
+    /// For the whole exchange from the first byte on.
+    pub timeout: Duration,
+}
+
+/// What the receiver answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Response {
+    /// The HTTP status.
+    pub status: u16,
+    /// `Retry-After` in its raw form, if the receiver sent one.
+    pub retry_after: Option<String>,
+    /// The first [`STORED_BODY_BYTES`] of the body.
+    pub body: Bytes,
+    /// From the first byte sent to the last byte read.
+    pub elapsed: Duration,
+}
+
+/// How much of a response body is read before the connection is closed: a
+/// receiver must not be able to fill our memory.
+pub const READ_BODY_BYTES: usize = 64 * 1024;
+
+/// How much of a response body is kept for people to look at.
+pub const STORED_BODY_BYTES: usize = 16 * 1024;
+
+/// Why there is no response. In every case but [`SendError::Refused`] the
+/// receiver may have seen the request.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SendError {
+    /// The target cannot be connected to by rule: a malformed URL, a scheme or
+    /// address that is not allowed.
+    #[error("refused: {0}")]
+    Refused(String),
+    /// DNS, TCP or TLS failed.
+    #[error("connect failed: {0}")]
+    Connect(String),
+    /// Not done within the deadline.
+    #[error("timed out after {0:?}")]
+    TimedOut(Duration),
+    /// The connection broke, or the response was malformed or over a cap.
+    #[error("exchange failed: {0}")]
+    Exchange(String),
+}

@@ -1,0 +1,1 @@
+//! Roles, configuration, API, dashboard and command line of Paceline.

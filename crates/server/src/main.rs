@@ -1,0 +1,3 @@
+//! The `paceline` binary.
+
+fn main() {}
