@@ -1,1 +1,268 @@
-//! (being written)
+//! The same store, as its users see it: destinations, events, ledgers.
+
+use async_trait::async_trait;
+use domain::attempt::AttemptState;
+use domain::destination::DestinationState;
+use domain::ids::{AttemptId, DestinationId, EventId, TenantId};
+use domain::policy::LimitSettings;
+use domain::time::Timestamp;
+
+use super::store::StoreError;
+
+/// What the API, the command line, the operator and the audit ask of a store.
+/// Every method is one transaction and checks the tenant in its own query.
+#[async_trait]
+pub trait Catalog: Send + Sync {
+    /// Creates a destination, active, with its first entry in limit history.
+    async fn create_destination(
+        &self,
+        tenant: TenantId,
+        new: &NewDestination,
+    ) -> Result<Destination, CatalogError>;
+
+    /// One destination with its effective settings.
+    async fn destination(
+        &self,
+        tenant: TenantId,
+        id: DestinationId,
+    ) -> Result<Destination, CatalogError>;
+
+    /// Up to `limit` destinations in id order, after `after`; deleted ones are
+    /// left out.
+    async fn destinations(
+        &self,
+        tenant: TenantId,
+        after: Option<DestinationId>,
+        limit: u32,
+    ) -> Result<Vec<Destination>, CatalogError>;
+
+    /// Changes what `change` names and nothing else, by the same triggers as a
+    /// user's SQL: a change that is not a pure raise revokes permits and is in
+    /// force from its time in limit history.
+    async fn change_destination(
+        &self,
+        tenant: TenantId,
+        id: DestinationId,
+        change: &DestinationChange,
+    ) -> Result<Destination, CatalogError>;
+
+    /// Deletes a destination: nothing of it starts any more; what was admitted
+    /// is cancelled in this transaction, the waiting backlog in small steps by
+    /// the reaper. The ledger stays. Deleting again is `NotFound`.
+    async fn delete_destination(
+        &self,
+        tenant: TenantId,
+        id: DestinationId,
+    ) -> Result<(), CatalogError>;
+
+    /// An event and its attempts in creation order (the newest 1,000).
+    async fn event(
+        &self,
+        tenant: TenantId,
+        id: EventId,
+    ) -> Result<(EventSummary, Vec<AttemptView>), CatalogError>;
+
+    /// A destination's attempts, the newest first, before `before`.
+    async fn attempts(
+        &self,
+        tenant: TenantId,
+        id: DestinationId,
+        before: Option<AttemptId>,
+        limit: u32,
+    ) -> Result<Vec<AttemptView>, CatalogError>;
+
+    /// The ledger of one destination, for the audit: attempts that started in
+    /// `[since, until)` by start, or wait since before `until`; up to `limit`,
+    /// in the order of `(started_at, id)`, those that have not started last;
+    /// from after the given position on.
+    async fn ledger(
+        &self,
+        destination: DestinationId,
+        since: Timestamp,
+        until: Timestamp,
+        after: Option<LedgerPosition>,
+        limit: u32,
+    ) -> Result<Vec<LedgerRow>, CatalogError>;
+
+    /// Limit history of one destination, the earliest first: what was in force
+    /// from when on, resolved against the tier, all of it.
+    async fn limit_history(
+        &self,
+        destination: DestinationId,
+    ) -> Result<Vec<LimitHistory>, CatalogError>;
+
+    /// How many attempts wait, counted up to `cap`, per destination given.
+    async fn backlogs(
+        &self,
+        destinations: &[DestinationId],
+        cap: u32,
+    ) -> Result<Vec<u32>, CatalogError>;
+
+    /// Reachable, and its schema is the one that this binary needs.
+    async fn ready(&self) -> Result<(), CatalogError>;
+}
+
+/// The tenant that a single API key stands for.
+pub const DEFAULT_TENANT: TenantId = TenantId(uuid::Uuid::from_u128(1));
+
+/// A destination to be created.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewDestination {
+    /// Its id, given by us.
+    pub id: DestinationId,
+    /// For people; may be empty.
+    pub name: String,
+    /// Absolute, http or https.
+    pub url: String,
+    /// The types of events that it subscribes to; `*` is all.
+    pub event_types: Vec<String>,
+    /// Its limits, as set.
+    pub limits: LimitSettings,
+}
+
+/// What to change; `None` leaves it as it is.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct DestinationChange {
+    /// A new name.
+    pub name: Option<String>,
+    /// A new URL.
+    pub url: Option<String>,
+    /// New subscriptions.
+    pub event_types: Option<Vec<String>>,
+    /// A new state.
+    pub state: Option<DestinationState>,
+    /// All limit columns, as they shall be from now on.
+    pub limits: Option<LimitSettings>,
+}
+
+/// A destination as it is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Destination {
+    /// Its id.
+    pub id: DestinationId,
+    /// Whose it is.
+    pub tenant: TenantId,
+    /// For people.
+    pub name: String,
+    /// Where its requests go.
+    pub url: String,
+    /// What it subscribes to.
+    pub event_types: Vec<String>,
+    /// Whether it takes starts.
+    pub state: DestinationState,
+    /// Its limits, as set.
+    pub limits: LimitSettings,
+    /// Its limits with the tier's where they inherit.
+    pub effective: LimitSettings,
+    /// When it was created.
+    pub created_at: Timestamp,
+}
+
+/// An event without its payload.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EventSummary {
+    /// Its id.
+    pub id: EventId,
+    /// Its type.
+    pub event_type: Option<String>,
+    /// The payload's media type.
+    pub content_type: String,
+    /// The payload's size.
+    pub payload_bytes: u32,
+    /// When it was accepted.
+    pub created_at: Timestamp,
+}
+
+/// An attempt, as people look at it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AttemptView {
+    /// Its id.
+    pub id: AttemptId,
+    /// Which event.
+    pub event: EventId,
+    /// To whom.
+    pub destination: DestinationId,
+    /// Which try.
+    pub try_number: u32,
+    /// Where it stands.
+    pub state: AttemptState,
+    /// It failed, and its event's tries are used up.
+    pub dead_letter: bool,
+    /// When its event was accepted, or the try before it ended.
+    pub created_at: Timestamp,
+    /// When it got its (last) permit.
+    pub admitted_at: Option<Timestamp>,
+    /// When it was claimed for sending.
+    pub started_at: Option<Timestamp>,
+    /// When its outcome was there.
+    pub finished_at: Option<Timestamp>,
+    /// The HTTP status.
+    pub status: Option<u16>,
+    /// Why it failed, in words.
+    pub error: Option<String>,
+    /// The beginning of the response body, as text.
+    pub response_body: Option<String>,
+}
+
+/// A row of the ledger, as the audit reads it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LedgerRow {
+    /// The attempt.
+    pub attempt: AttemptId,
+    /// When it could have started at the earliest: its creation, or when its
+    /// retry was due.
+    pub due_at: Timestamp,
+    /// When it started; `None` while it has not.
+    pub started_at: Option<Timestamp>,
+    /// When its outcome was there.
+    pub finished_at: Option<Timestamp>,
+    /// Where it stands.
+    pub state: AttemptState,
+}
+
+/// Where a page of the ledger ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LedgerPosition {
+    /// The last row's start.
+    pub started_at: Option<Timestamp>,
+    /// The last row's attempt.
+    pub attempt: AttemptId,
+}
+
+/// What was in force from a time on.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LimitHistory {
+    /// From when on.
+    pub in_force_from: Timestamp,
+    /// The settings, resolved against the tier.
+    pub effective: LimitSettings,
+    /// The destination's state.
+    pub state: DestinationState,
+}
+
+/// Why the catalog could not do it.
+#[derive(Debug, thiserror::Error)]
+pub enum CatalogError {
+    /// The tenant has no such thing.
+    #[error("no such {0}")]
+    NotFound(&'static str),
+    /// The store's constraints refuse the value.
+    #[error("{field}: {problem}")]
+    Invalid {
+        /// The column.
+        field: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// The schema is not the one that this binary needs.
+    #[error("schema is at version {found}, this binary needs {needed}: run `paceline migrate`")]
+    Schema {
+        /// What the store has.
+        found: i64,
+        /// What we need.
+        needed: i64,
+    },
+    /// The store could not be asked, or answered nonsense.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}

@@ -1,1 +1,351 @@
-//! (being written)
+//! The truth: events, attempts, limits, and what may start.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use domain::admission::{Blocked, Look};
+use domain::attempt::OutcomeKind;
+use domain::event::NewEvent;
+use domain::ids::{AttemptId, DestinationId, EventId, PermitNumber, WorkerId};
+use domain::permit::Permit;
+use domain::time::Timestamp;
+
+use super::schedule::Wake;
+use super::sender::Target;
+
+/// The store, as the loops see it. Every method is one batch and one atomic
+/// step: a crash half-way leaves all of it or nothing.
+///
+/// All times are of the store's own clock, read after the locks that the step
+/// takes; where the store is a database, isolation is read committed and every
+/// decision is made on rows read *after* they were locked. Contention is an
+/// answer ([`RunResult::Skipped`], [`ClaimAnswer::Skipped`]), not an error.
+#[async_trait]
+pub trait Store: Send + Sync {
+    /// Accepts events: each with one waiting attempt per destination of its
+    /// audience, all in one commit. When this returns `Ok`, every
+    /// [`Acceptance::Accepted`] is durable. One event's refusal does not touch
+    /// the others. The answers are in the order of `events`.
+    ///
+    /// A retry after an error may find that the first try was committed; the
+    /// event id is the key, and an id that is there already is answered as
+    /// accepted without a second attempt.
+    async fn accept_events(&self, events: &[NewEvent]) -> Result<Vec<Acceptance>, StoreError>;
+
+    /// One scheduler run for many destinations: locks each row (skipping those
+    /// that somebody holds), reads the limits as they are now and the usage in
+    /// one statement, decides by `domain::admission::admit`, and marks the
+    /// chosen attempts `admitted` with number, epoch, slot and deadline.
+    ///
+    /// `room` bounds the permits of all of them together, shared max-min
+    /// fairly (`domain::share`). Repeating it is harmless: it counts what the
+    /// first try admitted. A crash after it leaves permits that a run after
+    /// the lapsed lease returns again ([`Run::republish`]) or that expire.
+    async fn admit(&self, runs: &[Run], room: u32) -> Result<Admitted, StoreError>;
+
+    /// Where these destinations' requests go now, with the epoch at which that
+    /// is true. Destinations that are gone are left out. Reads only.
+    async fn targets(&self, destinations: &[DestinationId]) -> Result<Vec<Target>, StoreError>;
+
+    /// Claims starts: a compare-and-set on state, permit number, epoch,
+    /// destination state, hold and time, one statement for all. Each permit is
+    /// answered, in order. The recorded start is the instant of the claim.
+    ///
+    /// *Late, stale or held*: the row goes back to waiting only if it is still
+    /// `admitted` under this very number. After an error the caller must not
+    /// send: the claim may have been committed, and then becomes `unknown`.
+    /// Refuses all permits of a worker whose heartbeat has lapsed.
+    async fn claim_starts(
+        &self,
+        worker: WorkerId,
+        permits: &[Permit],
+    ) -> Result<Claims, StoreError>;
+
+    /// Hands back permits unused: rows that are still `admitted` under the
+    /// given numbers wait again. Idempotent. Returns whom to wake.
+    async fn release_permits(&self, permits: &[Permit]) -> Result<Vec<Wake>, StoreError>;
+
+    /// Records outcomes of starts that this worker claimed, adds the retries,
+    /// and folds coarse starts, in one commit.
+    ///
+    /// Applies only to rows that are `started` or `unknown` under the given
+    /// number and worker; one that finds its row `unknown` overwrites it and,
+    /// if it succeeded, cancels a retry that has not started. Idempotent by
+    /// row state: a repeated outcome changes nothing. Rows that are locked by
+    /// somebody else are reported in [`Recorded::skipped`], to be sent again.
+    async fn record_outcomes(
+        &self,
+        worker: WorkerId,
+        outcomes: &[Outcome],
+    ) -> Result<Recorded, StoreError>;
+
+    /// Puts right what nobody came back for, at most `limit` rows of each
+    /// kind: permits past their deadline wait again; starts whose worker's
+    /// heartbeat lapsed, or that are older than `rules.start_timeout`, become
+    /// `unknown` with a retry; waiting attempts of deleted destinations are
+    /// cancelled. Each row is locked and rechecked; a skipped one is left.
+    async fn reap(&self, rules: &ReapRules, limit: u32) -> Result<Reaped, StoreError>;
+
+    /// One page of destinations, after `after` in id order, that need a look:
+    /// with due work that nobody has looked at for longer than planned by
+    /// `overdue` (or all with waiting or admitted attempts when `everything`:
+    /// to rebuild a lost schedule); and, on the first page, the marks that
+    /// changes left. Reads only; costs nothing for idle destinations.
+    async fn sweep(&self, sweep: &Sweep) -> Result<SweepPage, StoreError>;
+
+    /// Forgets marks whose destinations have been woken, unless they were
+    /// marked again since.
+    async fn clear_marks(&self, marks: &[Mark]) -> Result<(), StoreError>;
+
+    /// Says that a worker lives, or, with no places, that it retires. Returns
+    /// the fleet. A worker whose heartbeat is older than `heartbeat_timeout`
+    /// does not count, and its late heartbeat does not revive its claims.
+    async fn heartbeat(&self, heartbeat: &Heartbeat) -> Result<Fleet, StoreError>;
+
+    /// The fleet as it is now. Reads only.
+    async fn fleet(&self) -> Result<Fleet, StoreError>;
+}
+
+/// How old a worker's heartbeat may be before its starts are given up and its
+/// claims refused.
+pub const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The most rows in one statement. Above it, statements gain nothing and hold
+/// their locks for longer.
+pub const MAX_ROWS: usize = 1_000;
+
+/// The answer for one event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Acceptance {
+    /// Durable; its attempts wait at these destinations (none, for a type
+    /// that nobody subscribes to).
+    Accepted(Vec<DestinationId>),
+    /// The tenant has no such destination.
+    UnknownDestination,
+    /// The destination is disabled.
+    DisabledDestination,
+}
+
+/// A destination to run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Run {
+    /// Which.
+    pub destination: DestinationId,
+    /// The previous lease lapsed: return its admitted permits that still have
+    /// time, so that they are published again.
+    pub republish: bool,
+}
+
+/// What [`Store::admit`] did.
+#[derive(Debug, Clone, Default)]
+pub struct Admitted {
+    /// The store's clock, read after the locks.
+    pub now: Timestamp,
+    /// One result per run, in the order of the runs.
+    pub results: Vec<RunResult>,
+}
+
+/// What became of one run.
+#[derive(Debug, Clone)]
+pub enum RunResult {
+    /// Somebody holds the row: nothing is known. Not the same as empty.
+    Skipped,
+    /// There is no such destination any more.
+    Gone,
+    /// It was decided.
+    Decided {
+        /// To be published, in slot order; republished ones first.
+        permits: Vec<Permit>,
+        /// When to look again.
+        look: Look,
+        /// What holds the rest of the backlog.
+        blocked: Option<Blocked>,
+    },
+}
+
+/// What [`Store::claim_starts`] answered.
+#[derive(Debug, Clone, Default)]
+pub struct Claims {
+    /// The store's clock at the claim.
+    pub now: Timestamp,
+    /// One answer per permit, in order.
+    pub answers: Vec<ClaimAnswer>,
+    /// Destinations whose rows went back to waiting.
+    pub wakes: Vec<Wake>,
+}
+
+/// What became of one claim.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ClaimAnswer {
+    /// It has started: send now.
+    Started(Start),
+    /// The slot has not come yet: ask again after so long.
+    Early(Duration),
+    /// The row is locked by somebody else: ask again, until the deadline.
+    Skipped,
+    /// Late, stale, revoked or held: the permit is over.
+    Refused,
+}
+
+/// All that a sender needs beside the target.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Start {
+    /// When it started, by the store's clock.
+    pub started_at: Timestamp,
+    /// The event.
+    pub event: EventId,
+    /// Which try this is: 1 is the first.
+    pub try_number: u32,
+    /// The payload's media type.
+    pub content_type: String,
+    /// The payload, byte for byte.
+    pub payload: Bytes,
+}
+
+/// What became of one start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcome {
+    /// The attempt.
+    pub attempt: AttemptId,
+    /// The permit that it started under.
+    pub number: PermitNumber,
+    /// Whose it is.
+    pub destination: DestinationId,
+    /// What happened.
+    pub kind: OutcomeKind,
+    /// From the recorded start to the end, by the worker's monotonic clock;
+    /// the store adds it to the start to get `finished_at`.
+    pub elapsed: Duration,
+    /// The HTTP status, if there was a response.
+    pub status: Option<u16>,
+    /// In words, for people, if it failed; no payload, no URL.
+    pub error: Option<String>,
+    /// The beginning of the response body.
+    pub response_body: Bytes,
+    /// What follows, if it failed.
+    pub next: NextTry,
+}
+
+/// What follows an outcome.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NextTry {
+    /// Nothing: it succeeded.
+    None,
+    /// A new attempt with the next try number, due this long after the end.
+    RetryAfter(Duration),
+    /// A new attempt with the *same* try number, due now: nothing was sent.
+    Again,
+    /// Nothing: the tries are used up.
+    DeadLetter,
+}
+
+/// What [`Store::record_outcomes`] did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Recorded {
+    /// Outcomes whose rows were locked: record them again.
+    pub skipped: Vec<AttemptId>,
+    /// Retries to wake for, and destinations that were short of places.
+    pub wakes: Vec<Wake>,
+}
+
+/// When the reaper gives something up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReapRules {
+    /// A worker whose heartbeat is older than this is gone.
+    pub heartbeat_timeout: Duration,
+    /// A start older than this is given up even if its worker lives: the
+    /// total timeout of a request and ten seconds.
+    pub start_timeout: Duration,
+    /// How long after its permit's deadline a row is moved back.
+    pub permit_grace: Duration,
+}
+
+/// What [`Store::reap`] did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Reaped {
+    /// Permits that ended unused.
+    pub expired_permits: u32,
+    /// Starts that became `unknown`.
+    pub unknown_starts: u32,
+    /// Attempts cancelled because their destination is gone.
+    pub cancelled: u32,
+    /// Whom to wake.
+    pub wakes: Vec<Wake>,
+}
+
+/// One page of a sweep.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sweep {
+    /// The last destination of the page before.
+    pub after: Option<DestinationId>,
+    /// Destinations on a page.
+    pub limit: u32,
+    /// How long past its planned look a destination may be.
+    pub overdue: Duration,
+    /// All destinations with work, looked at or not.
+    pub everything: bool,
+}
+
+/// What one page of a sweep found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SweepPage {
+    /// Whom to wake.
+    pub wakes: Vec<Wake>,
+    /// Marks to clear after waking.
+    pub marks: Vec<Mark>,
+    /// Where the next page begins; `None` after the last.
+    pub next: Option<DestinationId>,
+}
+
+/// A change of a destination's limits or state that has yet to be looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mark {
+    /// Whose.
+    pub destination: DestinationId,
+    /// Which change: a later one is another mark.
+    pub version: i64,
+}
+
+/// A sign of life of a worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Heartbeat {
+    /// Who.
+    pub worker: WorkerId,
+    /// How many attempts it can have in hand; 0 retires it.
+    pub places: u32,
+}
+
+/// The live workers, and what is on its way to them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Fleet {
+    /// The store's clock.
+    pub now: Timestamp,
+    /// Workers whose heartbeat is fresh.
+    pub workers: u32,
+    /// Their places together.
+    pub places: u32,
+    /// Attempts that are `admitted`, of all destinations.
+    pub outstanding: u32,
+}
+
+/// Why the store could not do it, by what the caller does next.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Not reachable, overloaded, or a conflict that retries did not solve:
+    /// try again later. Whether it was committed is not known.
+    #[error("store unavailable: {0}")]
+    Unavailable(String),
+    /// A row says what it must not: a bug, or a hand in the database.
+    #[error("store corrupt: {table}.{column} of {row}: {problem}")]
+    Corrupt {
+        /// The table.
+        table: &'static str,
+        /// The column.
+        column: &'static str,
+        /// Which row.
+        row: String,
+        /// What it says.
+        problem: String,
+    },
+}
