@@ -297,7 +297,7 @@ select
     e.tenant_id,
     e.tier,
     e.deleted_at,
-    not (
+    (
         h.state = 'active' and e.state = 'active'
         and e.safety_margin <= h.safety_margin
         and coalesce(e.max_in_flight, max(50, iif(
@@ -345,7 +345,7 @@ select
                 )
             )
         ))
-    ) as revokes
+    ) is not true as revokes
 from effective_limits e
 join limit_history h on h.id = (
     select max(last.id) from limit_history last where last.destination_id = e.destination_id

@@ -78,10 +78,10 @@ pub(super) fn sweep(
     let mut hops = Hops::after(tx, sweep.after)?;
     for _ in 0..sweep.limit {
         let Some(key) = hops.next()? else {
-            return Ok(page);
+            break;
         };
         let destination: DestinationId = parse(&key, ("attempts", "destination_id"))?;
-        page.next = Some(destination);
+        page.next = hops.has_more().then_some(destination);
         let marked = page.marks.iter().any(|mark| mark.destination == destination);
         if let Some(after) = look(tx, now, sweep, &key)?
             && !marked
@@ -136,6 +136,10 @@ impl<'a> Hops<'a> {
             *head = next_in(tx, hop, &after)?;
         }
         Ok(Self { tx, heads })
+    }
+
+    fn has_more(&self) -> bool {
+        self.heads.iter().any(Option::is_some)
     }
 
     fn next(&mut self) -> Result<Option<String>, Fault> {
