@@ -14,6 +14,8 @@
 mod admit;
 mod buckets;
 mod claim;
+#[cfg(test)]
+mod cost;
 mod destinations;
 mod fault;
 mod fleet;

@@ -30,19 +30,19 @@ const DESTINATION: &str = "
     left join pacing p on p.destination_id = d.id
     where d.id = ?1 and d.deleted_at is null";
 
-pub(super) const FIRST_ATTEMPTS: &str = "
+const FIRST_ATTEMPTS: &str = "
     -- admit: first attempts in creation order
     select id, created_at from attempts
     where destination_id = ?1 and state = 'waiting' and due_at is null
     order by id limit ?2";
 
-pub(super) const DUE: &str = "
+const DUE: &str = "
     -- admit: retries and returned permits that are due
     select id, due_at from attempts
     where destination_id = ?1 and state = 'waiting' and due_at is not null and due_at <= ?3
     order by due_at, id limit ?2";
 
-pub(super) const NEXT_DUE: &str = "
+const NEXT_DUE: &str = "
     -- admit: when the next of the others is due
     select due_at from attempts
     where destination_id = ?1 and state = 'waiting' and due_at is not null and due_at > ?2
@@ -70,6 +70,11 @@ const REMEMBER: &str = "
     set last_permit = excluded.last_permit, meter_missing_micro = excluded.meter_missing_micro,
         meter_as_of = excluded.meter_as_of, looked_at = excluded.looked_at,
         next_look_at = excluded.next_look_at";
+
+/// The statements of a run that meet the backlog and the ledger, for the test
+/// of what they cost.
+#[cfg(test)]
+pub(super) const MEASURED: [&str; 5] = [DESTINATION, FIRST_ATTEMPTS, DUE, NEXT_DUE, MARK_ADMITTED];
 
 /// Decides and marks; see [`engine::ports::Store::admit`].
 pub(super) fn admit_runs(

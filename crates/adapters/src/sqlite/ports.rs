@@ -1,7 +1,6 @@
 //! The two ports: each method is one step on one of the two threads.
 
 use async_trait::async_trait;
-use rusqlite::Transaction;
 use domain::event::NewEvent;
 use domain::ids::{AttemptId, DestinationId, EventId, TenantId, WorkerId};
 use domain::permit::Permit;
@@ -12,6 +11,7 @@ use engine::ports::{
     Mark, NewDestination, Outcome, ReapRules, Reaped, Recorded, Run, Store, StoreError, Sweep,
     SweepPage, Target, Wake,
 };
+use rusqlite::Transaction;
 
 use super::{
     SqliteStore, admit, claim, destinations, fleet, ingest, ledger, migrate, reap, record, sweep,
@@ -80,7 +80,7 @@ impl Store for SqliteStore {
     }
 
     async fn fleet(&self) -> Result<Fleet, StoreError> {
-        Ok(self.look(|tx, now| fleet::fleet(tx, now)).await?)
+        Ok(self.look(fleet::fleet).await?)
     }
 }
 

@@ -58,6 +58,10 @@ const CLEAR_MARK: &str = "
     -- clear_marks
     delete from destination_marks where destination_id = ?1 and version = ?2";
 
+/// The statements of a page, for the test of what they cost.
+#[cfg(test)]
+pub(super) const MEASURED: [&str; 4] = [HOPS[0], HOPS[1], HOPS[2], LOOK];
+
 /// Reads one page; see [`engine::ports::Store::sweep`].
 pub(super) fn sweep(
     tx: &Transaction<'_>,

@@ -22,16 +22,16 @@ use super::rows::{all, first, time};
 /// as many each until that is done.
 const UNFOLDED_MAX: usize = 5_000;
 
-pub(super) const OUTSTANDING: &str = "
+const OUTSTANDING: &str = "
     -- admit: permits that may still start
     select not_before, deadline from attempts
     where destination_id = ?1 and state = 'admitted'";
 
-pub(super) const IN_FLIGHT: &str = "
+const IN_FLIGHT: &str = "
     -- admit: attempts in flight
     select count(*) from attempts where destination_id = ?1 and state = 'started'";
 
-pub(super) const STARTS: &str = "
+const STARTS: &str = "
     -- admit: the newest starts
     select started_at from attempts
     where destination_id = ?1 and folded = ?2 and started_at > ?3
@@ -42,6 +42,11 @@ const BUCKETS: &str = "
     select ends_at, sum(starts) from start_buckets
     where destination_id = ?1 and period = ?2 and ends_at > ?3
     group by ends_at";
+
+/// The statements of a run that meet the ledger, for the test of what they
+/// cost.
+#[cfg(test)]
+pub(super) const MEASURED: [&str; 4] = [OUTSTANDING, IN_FLIGHT, STARTS, BUCKETS];
 
 /// Fills in what the rows say; `usage` has the meter and the hold already.
 pub(super) fn read_usage(
