@@ -372,7 +372,12 @@ begin
     set state = iif(new.deleted_at is null, 'waiting', 'cancelled'),
         due_at = coalesce(due_at, created_at),
         permit = null, epoch = null, not_before = null, deadline = null
-    where destination_id = new.destination_id and state = 'admitted' and new.revokes;
+    where new.revokes and id in (
+        -- An update in a trigger cannot name its index; the wrong one would
+        -- read the destination's whole ledger under the lock.
+        select id from attempts indexed by attempts_admitted
+        where destination_id = new.destination_id and state = 'admitted'
+    );
 
     insert into pacing (destination_id, held_until)
     select new.destination_id, c.now + 1000 from store_clock c where new.revokes

@@ -6,6 +6,9 @@
 //! row. What the catalog reads comes from a second, read-only connection, so
 //! that an audit of a long ledger never delays the path of an event.
 //!
+//! Statements name the index that makes them cheap (`indexed by`): a plan that
+//! would read a whole ledger is an error and not a slow day.
+//!
 //! An answer is durable: the file is in WAL mode and every commit is synced.
 //! A second Paceline on the same file is refused by a lock beside it; a
 //! `sqlite3` shell is welcome, and its changes of limits are as safe as ours

@@ -32,25 +32,25 @@ const DESTINATION: &str = "
 
 const FIRST_ATTEMPTS: &str = "
     -- admit: first attempts in creation order
-    select id, created_at from attempts
+    select id, created_at from attempts indexed by attempts_first
     where destination_id = ?1 and state = 'waiting' and due_at is null
     order by id limit ?2";
 
 const DUE: &str = "
     -- admit: retries and returned permits that are due
-    select id, due_at from attempts
+    select id, due_at from attempts indexed by attempts_due
     where destination_id = ?1 and state = 'waiting' and due_at is not null and due_at <= ?3
     order by due_at, id limit ?2";
 
 const NEXT_DUE: &str = "
     -- admit: when the next of the others is due
-    select due_at from attempts
+    select due_at from attempts indexed by attempts_due
     where destination_id = ?1 and state = 'waiting' and due_at is not null and due_at > ?2
     order by due_at limit 1";
 
 const REPUBLISHED: &str = "
     -- admit: permits that still have time
-    select id, permit, epoch, not_before, deadline from attempts
+    select id, permit, epoch, not_before, deadline from attempts indexed by attempts_admitted
     where destination_id = ?1 and state = 'admitted' and deadline > ?2
     order by not_before, permit";
 

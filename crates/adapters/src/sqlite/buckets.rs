@@ -22,7 +22,7 @@ const ADD: &str = "
 
 const FINAL_ROWS: &str = "
     -- fold: starts that are final and in no bucket, the oldest first
-    select id, started_at from attempts
+    select id, started_at from attempts indexed by attempts_starts
     where destination_id = ?1 and folded = 0 and started_at > ?2 and state <> 'started'
     order by started_at limit ?3";
 

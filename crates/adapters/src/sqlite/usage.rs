@@ -24,16 +24,17 @@ const UNFOLDED_MAX: usize = 5_000;
 
 const OUTSTANDING: &str = "
     -- admit: permits that may still start
-    select not_before, deadline from attempts
+    select not_before, deadline from attempts indexed by attempts_admitted
     where destination_id = ?1 and state = 'admitted'";
 
 const IN_FLIGHT: &str = "
     -- admit: attempts in flight
-    select count(*) from attempts where destination_id = ?1 and state = 'started'";
+    select count(*) from attempts indexed by attempts_in_flight
+    where destination_id = ?1 and state = 'started'";
 
 const STARTS: &str = "
     -- admit: the newest starts
-    select started_at from attempts
+    select started_at from attempts indexed by attempts_starts
     where destination_id = ?1 and folded = ?2 and started_at > ?3
     order by started_at desc limit ?4";
 
