@@ -363,7 +363,13 @@ impl<'a> Plan<'a> {
         }
         if self.usage.incomplete {
             let at = self.now + MIN_LEAD;
-            return stopped(Blocked::Counting, Look::At { at, floor: Some(at) });
+            return stopped(
+                Blocked::Counting,
+                Look::At {
+                    at,
+                    floor: Some(at),
+                },
+            );
         }
         if self.from > self.horizon && backlog.due > 0 {
             let (at, floor) = (self.from, Some(self.from));
@@ -493,7 +499,10 @@ impl<'a> Plan<'a> {
             });
         let reopens = self.reopens(slots, meter);
         let floor = (reopens > self.now + CROWDED_FLOOR).then_some(reopens);
-        let at = [last_deadline, backlog.next_due].into_iter().flatten().min();
+        let at = [last_deadline, backlog.next_due]
+            .into_iter()
+            .flatten()
+            .min();
         at.map_or(Look::Idle, |at| Look::At {
             at: at.max(self.now + Duration::from_millis(1)),
             floor,
@@ -530,7 +539,11 @@ impl<'a> Plan<'a> {
     }
 
     fn patience(&self) -> Duration {
-        if self.pacing().is_some() { SLACK } else { GRACE }
+        if self.pacing().is_some() {
+            SLACK
+        } else {
+            GRACE
+        }
     }
 
     /// The windows as they stand, with each outstanding permit counted where
