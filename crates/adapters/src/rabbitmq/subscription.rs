@@ -1,0 +1,400 @@
+//! The consuming side: one connection per subscription, so that a blocked
+//! publisher cannot hold up its acknowledgements.
+//!
+//! Promises that `receive` can be dropped at any point without losing a
+//! message, that a lost connection is told once and redialled whether or not
+//! anybody is waiting, and that a message which is no permit group never
+//! reaches a worker: it goes to the dead-letter queue.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
+
+use async_trait::async_trait;
+use engine::ports::{Delivery, DeliveryTag, QueueError, Settlement, Subscription};
+use futures_util::{FutureExt, StreamExt};
+use lapin::options::{
+    BasicAckOptions, BasicCancelOptions, BasicConsumeOptions, BasicNackOptions, BasicQosOptions,
+    BasicRejectOptions,
+};
+use lapin::types::FieldTable;
+use lapin::{Channel, ConnectionStatus, Consumer};
+use tokio::task::JoinHandle;
+
+use super::connection::{Address, Backoff, Line, bounded, unavailable};
+use super::unsettled::{Frames, Unsettled};
+use super::{codec, topology};
+
+/// The connections of all subscriptions of one queue, for its health.
+#[derive(Default)]
+pub(super) struct Consuming(Mutex<Registered>);
+
+#[derive(Default)]
+struct Registered {
+    last: u64,
+    connections: BTreeMap<u64, ConnectionStatus>,
+}
+
+impl Consuming {
+    pub(super) fn health(&self) -> Result<(), QueueError> {
+        let registered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match registered.connections.values().all(ConnectionStatus::connected) {
+            true => Ok(()),
+            false => Err(unavailable("a subscription is being redialled")),
+        }
+    }
+
+    fn register(&self, status: ConnectionStatus) -> u64 {
+        let mut registered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        registered.last += 1;
+        let key = registered.last;
+        registered.connections.insert(key, status);
+        key
+    }
+
+    fn replace(&self, key: u64, status: ConnectionStatus) {
+        let mut registered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        registered.connections.insert(key, status);
+    }
+
+    fn forget(&self, key: u64) {
+        let mut registered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        registered.connections.remove(&key);
+    }
+}
+
+/// What it takes to consume, once or again.
+struct Wanted {
+    address: Arc<Address>,
+    queue: String,
+    prefetch: u16,
+}
+
+pub(super) struct RabbitSubscription {
+    wanted: Arc<Wanted>,
+    consuming: Arc<Consuming>,
+    /// Among `consuming`.
+    key: u64,
+    /// The number of the connection that `state` has or will have.
+    connection: u64,
+    state: State,
+    is_stopped: bool,
+    /// Received, and not handed out because `receive` was asked for fewer or
+    /// dropped.
+    ready: VecDeque<Delivery>,
+}
+
+enum State {
+    Consuming(Box<Stream>),
+    Redialling(JoinHandle<Stream>),
+    /// Stopped, and lost or never found again.
+    Ended,
+}
+
+impl RabbitSubscription {
+    pub(super) async fn open(
+        address: Arc<Address>,
+        queue: &str,
+        prefetch: u16,
+        consuming: Arc<Consuming>,
+    ) -> Result<Self, QueueError> {
+        let wanted = Arc::new(Wanted {
+            address,
+            queue: queue.to_owned(),
+            // AMQP takes a prefetch of 0 for no limit at all.
+            prefetch: prefetch.max(1),
+        });
+        let stream = Stream::open(&wanted).await?;
+        Ok(Self {
+            key: consuming.register(stream.line.status()),
+            wanted,
+            consuming,
+            connection: 1,
+            state: State::Consuming(Box::new(stream)),
+            is_stopped: false,
+            ready: VecDeque::new(),
+        })
+    }
+
+    /// Begins to redial, unless it was stopped; gives the error to tell.
+    fn lose(&mut self, reason: &str) -> QueueError {
+        let address = &self.wanted.address;
+        tracing::warn!(%address, reason, "lost a consuming connection");
+        if let State::Consuming(stream) = &self.state {
+            stream.line.sever();
+        }
+        // Unsettled, so they come again: by another connection.
+        self.ready.clear();
+        self.connection += 1;
+        self.state = match self.is_stopped {
+            true => State::Ended,
+            false => State::Redialling(tokio::spawn(redial(Arc::clone(&self.wanted)))),
+        };
+        if self.is_stopped {
+            self.consuming.forget(self.key);
+        }
+        unavailable(reason)
+    }
+
+    /// Waits until something is ready; `false` at the end of a stopped one.
+    async fn fill(&mut self, max: usize) -> Result<bool, QueueError> {
+        loop {
+            if !self.ready.is_empty() {
+                return Ok(true);
+            }
+            match &mut self.state {
+                State::Ended => return Ok(false),
+                State::Redialling(redialling) => {
+                    let Ok(stream) = redialling.await else {
+                        return Err(self.lose("redialling was aborted"));
+                    };
+                    tracing::info!(address = %self.wanted.address, "consuming again");
+                    self.consuming.replace(self.key, stream.line.status());
+                    self.state = State::Consuming(Box::new(stream));
+                }
+                State::Consuming(stream) => {
+                    let connection = self.connection;
+                    match stream.read(connection, max, &mut self.ready).await {
+                        Read::Some => {}
+                        Read::End if self.is_stopped => return Ok(false),
+                        Read::End => return Err(self.lose("the broker cancelled the consumer")),
+                        Read::Broken(reason) => return Err(self.lose(&reason)),
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Subscription for RabbitSubscription {
+    async fn receive(&mut self, max: usize) -> Result<Vec<Delivery>, QueueError> {
+        let max = max.max(1);
+        // Cancel-safe: what was read is in `ready` before anything is awaited
+        // again, and is taken out without awaiting.
+        if !self.fill(max).await? {
+            return Ok(Vec::new());
+        }
+        let many = self.ready.len().min(max);
+        Ok(self.ready.drain(..many).collect())
+    }
+
+    async fn settle(
+        &mut self,
+        settlements: &[(DeliveryTag, Settlement)],
+    ) -> Result<(), QueueError> {
+        let State::Consuming(stream) = &mut self.state else {
+            return Ok(());
+        };
+        let of = |wanted: Settlement| {
+            let connection = self.connection;
+            settlements.iter().filter_map(move |(tag, settlement)| {
+                (tag.connection == connection && *settlement == wanted).then_some(tag.number)
+            })
+        };
+        let frames = stream.unsettled.settle(of(Settlement::Done), of(Settlement::Requeue));
+        if let Err(error) = stream.send(frames).await {
+            // The connection is lost, so these are tags of a lost connection.
+            // The next `receive` will find out and say so.
+            tracing::debug!(%error, "settling failed");
+            stream.line.sever();
+        }
+        Ok(())
+    }
+
+    async fn stop(&mut self) -> Result<(), QueueError> {
+        self.is_stopped = true;
+        match &self.state {
+            State::Ended => {}
+            State::Redialling(redialling) => {
+                redialling.abort();
+                self.consuming.forget(self.key);
+                self.state = State::Ended;
+            }
+            State::Consuming(stream) => {
+                // Repeated, it asks the broker to cancel what is not there,
+                // which it takes in good part.
+                let tag = stream.consumer.tag();
+                let cancel = stream.channel.basic_cancel(tag, BasicCancelOptions::default());
+                if let Err(error) = bounded("cancelling the consumer", cancel).await {
+                    tracing::debug!(%error, "stopping failed");
+                    stream.line.sever();
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for RabbitSubscription {
+    fn drop(&mut self) {
+        self.consuming.forget(self.key);
+        if let State::Redialling(redialling) = &self.state {
+            redialling.abort();
+        }
+    }
+}
+
+async fn redial(wanted: Arc<Wanted>) -> Stream {
+    let mut backoff = Backoff::new();
+    loop {
+        backoff.wait().await;
+        match Stream::open(&wanted).await {
+            Ok(stream) => return stream,
+            Err(error) => tracing::debug!(%error, "redialling failed"),
+        }
+    }
+}
+
+/// One connection with its consumer.
+struct Stream {
+    consumer: Consumer,
+    channel: Channel,
+    line: Line,
+    unsettled: Unsettled,
+    /// The consumer was cancelled, by us or by the broker.
+    is_ended: bool,
+}
+
+enum Read {
+    Some,
+    End,
+    Broken(String),
+}
+
+impl Stream {
+    async fn open(wanted: &Wanted) -> Result<Self, QueueError> {
+        let name = format!("paceline subscription to {}", wanted.queue);
+        let line = Line::dial(&wanted.address, &name).await?;
+        match Self::consume(&line, wanted).await {
+            Ok((channel, consumer)) => Ok(Self {
+                consumer,
+                channel,
+                line,
+                unsettled: Unsettled::default(),
+                is_ended: false,
+            }),
+            Err(error) => {
+                line.sever();
+                Err(error)
+            }
+        }
+    }
+
+    async fn consume(line: &Line, wanted: &Wanted) -> Result<(Channel, Consumer), QueueError> {
+        let channel = line.open_channel().await?;
+        topology::declare(&channel, &wanted.queue).await?;
+        let qos = channel.basic_qos(wanted.prefetch, BasicQosOptions::default());
+        bounded("setting the prefetch", qos).await?;
+        let consume = channel.basic_consume(
+            wanted.queue.as_str().into(),
+            "".into(),
+            BasicConsumeOptions::default(),
+            FieldTable::default(),
+        );
+        let consumer = bounded("consuming", consume).await?;
+        Ok((channel, consumer))
+    }
+
+    /// Waits for one message, then takes those at hand. Cancel-safe: awaits
+    /// only while it holds none.
+    async fn read(&mut self, connection: u64, max: usize, ready: &mut VecDeque<Delivery>) -> Read {
+        if self.is_ended {
+            return Read::End;
+        }
+        let mut next = self.consumer.next().await;
+        while ready.len() < max {
+            match next {
+                Some(Ok(message)) => self.accept(connection, message, ready),
+                // What was read before the end is handed out first. lapin says
+                // the end once, and would wait for ever when asked again.
+                None => {
+                    self.is_ended = true;
+                    return match ready.is_empty() {
+                        true => Read::End,
+                        false => Read::Some,
+                    };
+                }
+                Some(Err(error)) => return Read::Broken(error.to_string()),
+            }
+            next = match ready.len() < max {
+                true => match self.consumer.next().now_or_never() {
+                    Some(next) => next,
+                    None => break,
+                },
+                false => break,
+            };
+        }
+        Read::Some
+    }
+
+    fn accept(
+        &mut self,
+        connection: u64,
+        message: lapin::message::Delivery,
+        ready: &mut VecDeque<Delivery>,
+    ) {
+        let number = message.delivery_tag;
+        match codec::decode(&message.data) {
+            Ok(group) => {
+                self.unsettled.insert(number);
+                ready.push_back(Delivery {
+                    tag: DeliveryTag { connection, number },
+                    group,
+                    redelivered: message.redelivered,
+                });
+            }
+            Err(reason) => {
+                tracing::warn!(%reason, "rejected a message that is no permit group");
+                let rejected = self
+                    .channel
+                    .basic_reject(number, BasicRejectOptions { requeue: false });
+                // The first poll queues the frame. Not to wait for its being
+                // written keeps `receive` cancel-safe.
+                let _ = rejected.now_or_never();
+            }
+        }
+    }
+
+    async fn send(&self, frames: Frames) -> Result<(), QueueError> {
+        let mut sending: Vec<Sending<'_>> = Vec::new();
+        for tag in frames.requeue {
+            let options = BasicNackOptions {
+                multiple: false,
+                requeue: true,
+            };
+            sending.push(Box::pin(self.channel.basic_nack(tag, options)));
+        }
+        let through = frames.acknowledge_through.map(|tag| (tag, true));
+        let single = frames.acknowledge.into_iter().map(|tag| (tag, false));
+        for (tag, multiple) in through.into_iter().chain(single) {
+            let options = BasicAckOptions { multiple };
+            sending.push(Box::pin(self.channel.basic_ack(tag, options)));
+        }
+        bounded("settling", in_order(sending)).await
+    }
+}
+
+type Sending<'a> = Pin<Box<dyn Future<Output = lapin::Result<()>> + Send + 'a>>;
+
+/// Polls all in order, so that all frames are queued, and in this order, by
+/// the first poll: a `settle` that is dropped has settled all the same.
+async fn in_order(mut sending: Vec<Sending<'_>>) -> lapin::Result<()> {
+    std::future::poll_fn(|context| {
+        let mut failed = None;
+        sending.retain_mut(|frame| match frame.as_mut().poll(context) {
+            Poll::Pending => true,
+            Poll::Ready(written) => {
+                failed = written.err().or(failed.take());
+                false
+            }
+        });
+        match failed {
+            Some(error) => Poll::Ready(Err(error)),
+            None if sending.is_empty() => Poll::Ready(Ok(())),
+            None => Poll::Pending,
+        }
+    })
+    .await
+}
