@@ -15,6 +15,7 @@ use domain::ids::DestinationId;
 use engine::ports::{
     Finish, NextRun, Schedule, ScheduleError, ScheduleLife, Taken, TakenJob, Wake,
 };
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 /// As far ahead as a job can be, so that adding to an instant cannot overflow.
@@ -29,6 +30,8 @@ pub struct InProcessSchedule {
     /// The name of its one life.
     life: String,
     jobs: Mutex<Jobs>,
+    /// Told of every wake, so that an idle scheduler looks at once.
+    woken: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -78,6 +81,7 @@ impl InProcessSchedule {
         Self {
             life: life.into(),
             jobs: Mutex::default(),
+            woken: Notify::new(),
         }
     }
 
@@ -149,6 +153,8 @@ impl Schedule for InProcessSchedule {
         for wake in wakes {
             jobs.wake(wake, now);
         }
+        drop(jobs);
+        self.woken.notify_one();
         Ok(())
     }
 
@@ -165,6 +171,10 @@ impl Schedule for InProcessSchedule {
             self.jobs().built = true;
         }
         Ok(())
+    }
+
+    async fn woken(&self) {
+        self.woken.notified().await;
     }
 }
 
