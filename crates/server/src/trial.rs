@@ -7,11 +7,15 @@
 
 mod children;
 mod plan;
+mod shared;
 mod verdict;
 
 pub use children::{Child, Children, Roles};
-pub use plan::{Plan, plans_for_demo};
-pub use verdict::{DestinationVerdict, LATENCY_ALLOWANCE, TrialVerdict};
+pub use plan::{Plan, per_second, plans_for_demo};
+pub use shared::SharedParts;
+pub use verdict::{
+    DestinationVerdict, LATENCY_ALLOWANCE, LEAST_SHARE_PERCENT, TrialVerdict, WindowVerdict,
+};
 
 use std::sync::Arc;
 

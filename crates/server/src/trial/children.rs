@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
+use engine::ports::Store;
 use tokio::process;
 
 /// How long a role gets to end by itself before it is killed.
@@ -53,6 +54,31 @@ impl Children {
             children.add("worker")?;
         }
         Ok(children)
+    }
+
+    /// Waits until every worker has shown itself to the store.
+    pub async fn wait_for_workers(
+        &mut self,
+        store: &dyn Store,
+        patience: Duration,
+    ) -> anyhow::Result<()> {
+        let workers = self.all.iter().filter(|child| child.role == "worker").count();
+        let all_there = async {
+            loop {
+                let there = store.fleet().await?.workers as usize;
+                if there >= workers {
+                    return Ok(());
+                }
+                for child in &mut self.all {
+                    let ended = child.process.try_wait().context("look after a child")?;
+                    ensure!(ended.is_none(), "a {} ended by itself", child.role);
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        tokio::time::timeout(patience, all_there)
+            .await
+            .context("the workers did not show themselves in time")?
     }
 
     /// Starts one more.
