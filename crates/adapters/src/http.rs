@@ -128,9 +128,10 @@ impl HttpSender {
             drop(expired);
             let mut connection = taken?;
             if !turned {
-                // One turn of the runtime, in which it learns of every close
-                // that the kernel knows of already. Here and not in `send`,
-                // where a wait would come between the claim and the request.
+                // One turn of the runtime, in which it learns of the closes that
+                // the kernel knows of already (but for one that another thread
+                // is just being told of). Here and not in `send`, where a wait
+                // would come between the claim and the request.
                 tokio::task::yield_now().await;
                 turned = true;
             }

@@ -35,7 +35,7 @@ pub(super) struct Connector {
 impl Connector {
     pub(super) fn new(extra_roots: Vec<CertificateDer<'static>>) -> Self {
         Self {
-            resolver: Resolver,
+            resolver: Resolver::new(),
             tls: tls_config(extra_roots)
                 .map(|config| TlsConnector::from(Arc::new(config)))
                 .map_err(|error| error.to_string()),

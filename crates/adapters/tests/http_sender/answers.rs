@@ -146,3 +146,13 @@ async fn nobody_listening_is_a_connect_error() {
         .err();
     assert!(matches!(error, Some(SendError::Connect(_))), "{error:?}");
 }
+
+#[tokio::test]
+async fn a_name_without_an_address_is_a_connect_error() {
+    // Reserved never to exist. With or without a name server within reach.
+    let error = sender()
+        .prepare(&target(1, "http://nowhere.invalid/"))
+        .await
+        .err();
+    assert!(matches!(error, Some(SendError::Connect(_))), "{error:?}");
+}

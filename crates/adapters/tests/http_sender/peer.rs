@@ -10,12 +10,13 @@ use domain::ids::{AttemptId, DestinationId, Epoch, EventId};
 use engine::ports::{Request, Response, SendError, Sender, Target};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
 use uuid::Uuid;
 
 pub(crate) const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 
 /// Long enough that no test which passes ever waits for it.
-pub(crate) const PATIENT: Duration = Duration::from_secs(60);
+pub(crate) const PATIENT: Duration = Duration::from_secs(30);
 
 /// For the tests in which it is the timeout that must come.
 pub(crate) const SHORT: Duration = Duration::from_millis(100);
@@ -74,7 +75,8 @@ impl Peer {
     }
 
     pub(crate) async fn accept(&self) -> TcpStream {
-        self.0.accept().await.unwrap().0
+        let accepted = timeout(PATIENT, self.0.accept()).await;
+        accepted.expect("somebody connects").unwrap().0
     }
 
     /// Answers one request of a new connection with these bytes.
@@ -118,6 +120,7 @@ pub(crate) async fn read_request(
 /// Waits until the other side has closed; what it still sent is discarded.
 pub(crate) async fn closed(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
     let mut rest = Vec::new();
-    // A reset is a close with bytes left unread.
-    let _ended = stream.read_to_end(&mut rest).await;
+    // An error too is a close: a reset, with bytes left unread.
+    let ended = timeout(PATIENT, stream.read_to_end(&mut rest)).await;
+    assert!(ended.is_ok(), "the connection stays open");
 }
