@@ -48,7 +48,11 @@ pub(super) struct Deliverer {
     pub(super) shutdown: CancellationToken,
 }
 
-type Connection = Result<Box<dyn Prepared>, SendError>;
+/// A connection, or why there is none, and what making it ready took.
+struct Connection {
+    ready: Result<Box<dyn Prepared>, SendError>,
+    took: Duration,
+}
 
 /// A start that was claimed, and with what it is sent.
 struct Started {
@@ -119,9 +123,14 @@ impl Deliverer {
     ) -> Option<(Connection, OwnedSemaphorePermit)> {
         let patience = self.clock.until(permit.deadline).saturating_sub(CLAIM_TIME);
         let patience = patience.max(CLAIM_TIME).min(self.timeout(target));
-        let connection = timeout(patience, self.sender.prepare(target))
+        let began = Instant::now();
+        let ready = timeout(patience, self.sender.prepare(target))
             .await
             .unwrap_or(Err(SendError::TimedOut(patience)));
+        let connection = Connection {
+            ready,
+            took: began.elapsed(),
+        };
         tokio::time::sleep(self.clock.until(permit.not_before)).await;
         let places = Arc::clone(&self.places);
         let in_time = self.clock.until(permit.deadline).max(CLAIM_TIME);
@@ -165,9 +174,10 @@ impl Deliverer {
         let result = if late > bound {
             Err(NotDone::Late(late))
         } else {
-            match started.connection {
+            match started.connection.ready {
                 Ok(connection) => {
-                    let request = self.request(permit, started.start, target);
+                    let left = self.timeout(target).saturating_sub(started.connection.took);
+                    let request = request(permit, started.start, left);
                     connection.send(request).await.map_err(NotDone::Send)
                 }
                 Err(error) => Err(NotDone::Send(error)),
@@ -180,18 +190,6 @@ impl Deliverer {
         )
         .increment(1);
         self.records.record(worker, outcome).await;
-    }
-
-    fn request(&self, permit: Permit, start: Start, target: &Target) -> Request {
-        Request {
-            attempt: permit.attempt,
-            event: start.event,
-            try_number: start.try_number,
-            sent_at_seconds: start.started_at.as_micros().div_euclid(1_000_000),
-            content_type: start.content_type,
-            payload: start.payload,
-            timeout: self.timeout(target),
-        }
     }
 
     fn timeout(&self, target: &Target) -> Duration {
@@ -254,6 +252,18 @@ impl Deliverer {
             AfterFailure::RetryAfter(delay) => NextTry::RetryAfter(delay),
             AfterFailure::DeadLetter => NextTry::DeadLetter,
         }
+    }
+}
+
+fn request(permit: Permit, start: Start, timeout: Duration) -> Request {
+    Request {
+        attempt: permit.attempt,
+        event: start.event,
+        try_number: start.try_number,
+        sent_at_seconds: start.started_at.as_micros().div_euclid(1_000_000),
+        content_type: start.content_type,
+        payload: start.payload,
+        timeout,
     }
 }
 
