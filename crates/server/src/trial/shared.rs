@@ -92,6 +92,12 @@ impl SharedParts {
         .collect()
     }
 
+    /// Loses every job, as FLUSHALL would; other users of the server keep
+    /// theirs.
+    pub async fn lose_schedule(&self) -> anyhow::Result<()> {
+        Ok(shell::redis_forget(&self.schedule_url, &self.prefix).await?)
+    }
+
     /// Takes everything away.
     pub async fn remove(self) -> anyhow::Result<()> {
         let _ = shell::rabbitmq(&self.queue_url, &self.queue_name, QueueCommand::Delete).await;

@@ -36,6 +36,8 @@ pub struct DestinationVerdict {
     pub name: String,
     /// Its id.
     pub id: DestinationId,
+    /// Events that it was flooded with.
+    pub events: u64,
     /// Starts in the ledger.
     pub starts: u64,
     /// What a perfect sender could have started.
@@ -118,6 +120,7 @@ impl DestinationVerdict {
         Self {
             name: plan.name.clone(),
             id,
+            events: u64::from(plan.events),
             starts: share.started,
             allowed: share.allowed,
             share_percent: share.percent(),
