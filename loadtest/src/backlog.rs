@@ -14,7 +14,7 @@ use hyper::body::Bytes;
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use server::edge::Mint;
-use server::trial::{Plan, SharedParts, Trial, per_second};
+use server::trial::{Plan, Servers, SharedParts, Trial, per_second};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -54,7 +54,7 @@ struct Measured {
 
 pub(crate) async fn run(args: Args, program: PathBuf) -> anyhow::Result<ExitCode> {
     let mint = Mint::from_system()?;
-    let shared = SharedParts::make(&mint).await?;
+    let shared = SharedParts::make(Servers::from_environment()?, &mint).await?;
     let measured = measure(&args, program, &shared).await;
     shared.remove().await?;
     let mut out = std::io::stdout().lock();

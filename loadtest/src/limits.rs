@@ -3,21 +3,14 @@
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use engine::ingest::{Ingest, IngestOptions};
 use serde::Serialize;
-use server::edge::Mint;
-use server::trial::{Children, Plan, Roles, SharedParts, Trial, TrialVerdict, per_second};
+use server::trial::{Distributed, Plan, Roles, Servers, TrialVerdict, per_second};
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 use crate::faults;
-
-/// How long the workers may take to show themselves.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Delivers to many limited destinations and judges.
 #[derive(Debug, clap::Args)]
@@ -91,54 +84,37 @@ struct Report {
 }
 
 pub(crate) async fn run(args: Args, program: PathBuf) -> anyhow::Result<ExitCode> {
-    let mint = Mint::from_system()?;
-    let shared = SharedParts::make(&mint).await?;
-    let report = measure(&args, program, &shared).await;
-    shared.remove().await?;
-    let report = report?;
-    let passed = report.passed;
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?;
-    Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-async fn measure(
-    args: &Args,
-    program: PathBuf,
-    shared: &SharedParts,
-) -> anyhow::Result<Report> {
-    let parts = shared.connect().await?;
-    let (store, catalog) = (Arc::clone(&parts.store), Arc::clone(&parts.catalog));
-    let mut trial = Trial::set_up(store, catalog, plans(args)).await?;
     let roles = Roles {
         schedulers: args.schedulers,
         workers: args.workers,
     };
-    let mut children = Children::start(program, shared.environment(), roles)?;
-    children.wait_for_workers(parts.store.as_ref(), PATIENCE).await?;
-    let shutdown = CancellationToken::new();
-    let (ingest, back) = Ingest::new(
-        Arc::clone(&parts.store),
-        Arc::clone(&parts.schedule),
-        IngestOptions::default(),
-    );
-    let ingesting = tokio::spawn(back.run(shutdown.clone()));
-    trial.flood(&ingest).await.context("flood the destinations")?;
+    let servers = Servers::from_environment()?;
+    let mut stage = Distributed::set_up(program, servers, roles, plans(&args)).await?;
+    let report = measure(&args, &mut stage).await;
+    stage.strike().await?;
+    let report = report?;
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?;
+    Ok(if report.passed {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+async fn measure(args: &Args, stage: &mut Distributed) -> anyhow::Result<Report> {
+    stage.trial.flood(&stage.ingest).await.context("flood the destinations")?;
     let flooded = Instant::now();
     let length = Duration::from_secs(args.seconds.into());
     if args.faults {
-        faults::perform(&mut children, shared, length).await?;
+        faults::perform(&mut stage.children, &stage.shared, length).await?;
     }
     tokio::time::sleep_until(flooded + length).await;
-    let until = trial.now().await?;
-    let measured = trial.judge(until).await?;
-    let left = drain(&trial, Duration::from_secs(args.drain_seconds)).await?;
+    let trial = &stage.trial;
+    let measured = trial.judge(trial.now().await?).await?;
+    let left = trial.drain(Duration::from_secs(args.drain_seconds)).await?;
     let drained = flooded.elapsed();
-    let end = trial.now().await?;
-    let whole = trial.judge(end).await?;
-    shutdown.cancel();
-    ingesting.await.context("ingest")?;
-    children.stop().await?;
+    let whole = trial.judge(trial.now().await?).await?;
     Ok(report(args, &measured, &whole, left, drained))
 }
 
@@ -152,22 +128,6 @@ fn plans(args: &Args) -> Vec<Plan> {
         }
     }
     plans
-}
-
-/// Waits until nothing waits and nothing is in flight; returns what is left.
-async fn drain(trial: &Trial, patience: Duration) -> anyhow::Result<u64> {
-    let events: u64 = trial.placed.iter().map(|one| u64::from(one.plan.events)).sum();
-    let began = Instant::now();
-    loop {
-        let left: u64 = trial.backlogs().await?.into_iter().map(u64::from).sum();
-        let arrived = trial.receiver.total() >= events;
-        if (left == 0 && arrived) || began.elapsed() > patience {
-            // The last outcomes are being recorded.
-            tokio::time::sleep(Duration::from_millis(500)).await;
-            return Ok(left);
-        }
-        tokio::time::sleep(Duration::from_millis(250)).await;
-    }
 }
 
 fn report(

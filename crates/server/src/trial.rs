@@ -6,18 +6,23 @@
 //! a trial only sets up, waits and counts.
 
 mod children;
+mod distributed;
+mod embedded;
 mod plan;
 mod shared;
 mod verdict;
 
 pub use children::{Child, Children, Roles};
+pub use distributed::Distributed;
+pub use embedded::Embedded;
 pub use plan::{Plan, per_second, plans_for_demo};
-pub use shared::SharedParts;
+pub use shared::{Servers, SharedParts};
 pub use verdict::{
     DestinationVerdict, LATENCY_ALLOWANCE, LEAST_SHARE_PERCENT, TrialVerdict, WindowVerdict,
 };
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use bytes::Bytes;
@@ -27,6 +32,7 @@ use domain::ids::{DestinationId, EventId};
 use domain::time::Timestamp;
 use engine::ingest::{Ingest, IngestError};
 use engine::ports::{Acceptance, Catalog, DEFAULT_TENANT, LedgerRow, NewDestination, Store};
+use tokio::time::Instant;
 
 use crate::edge::Mint;
 use crate::receiver::{Behaviour, Receiver};
@@ -145,6 +151,24 @@ impl Trial {
         Ok(self.catalog.backlogs(&ids, u32::MAX >> 1).await?)
     }
 
+    /// Waits until every event has arrived and nothing waits; returns how many
+    /// attempts still wait when `patience` is over.
+    pub async fn drain(&self, patience: Duration) -> anyhow::Result<u64> {
+        let events: u64 = self.placed.iter().map(|one| u64::from(one.plan.events)).sum();
+        let began = Instant::now();
+        loop {
+            let left: u64 = self.backlogs().await?.into_iter().map(u64::from).sum();
+            let in_queue = self.store.fleet().await?.outstanding;
+            let all = left == 0 && in_queue == 0 && self.receiver.total() >= events;
+            if all || began.elapsed() > patience {
+                // The last outcomes are being recorded.
+                tokio::time::sleep(Duration::from_millis(300)).await;
+                return Ok(left + u64::from(in_queue));
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
     /// What was in force at one destination, and when.
     pub async fn history(&self, id: DestinationId) -> anyhow::Result<Vec<InForce>> {
         let history = self.catalog.limit_history(id).await?;
@@ -210,7 +234,7 @@ async fn accept(ingest: &Ingest, events: Vec<NewEvent>) -> anyhow::Result<()> {
             }
             // The event ids are the keys: handing in again doubles nothing.
             Err(IngestError::Full | IngestError::Unavailable(_)) => {
-                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+                tokio::time::sleep(Duration::from_millis(50)).await;
             }
             Err(error @ IngestError::Stopped) => return Err(error.into()),
         }

@@ -6,9 +6,8 @@
 //! destination with backlog got fewer starts than 98 % of what its limits
 //! allowed, rounded down.
 
-mod distributed;
-mod embedded;
 mod report;
+mod stage;
 mod table;
 
 use std::process::ExitCode;
@@ -18,7 +17,8 @@ use anyhow::Context;
 use tokio::time::Instant;
 
 use crate::signals;
-use crate::trial::{Plan, Trial, plans_for_demo};
+use crate::trial::{Plan, plans_for_demo};
+use stage::Stage;
 
 /// Between two updates of the live table.
 const REFRESH: Duration = Duration::from_secs(1);
@@ -44,20 +44,6 @@ pub struct Args {
     distributed: bool,
 }
 
-/// A trial with everything that drives it.
-trait Stage {
-    /// The trial.
-    fn trial(&mut self) -> &mut Trial;
-    /// Floods it.
-    async fn flood(&mut self) -> anyhow::Result<()>;
-    /// Runs one SQL statement, as a user would in a shell.
-    async fn sql(&self, sql: &str) -> anyhow::Result<()>;
-    /// What it runs on, in words.
-    fn parts(&self) -> &'static str;
-    /// Stops it and takes everything away.
-    async fn strike(self) -> anyhow::Result<()>;
-}
-
 /// Runs the demo.
 pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let plans = plans_for_demo(args.seconds);
@@ -65,23 +51,14 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
         tokio::select! {
             biased;
             () = shutdown.cancelled() => Ok(ExitCode::FAILURE),
-            ended = in_size(&args, plans) => ended,
+            ended = perform(&args, plans) => ended,
         }
     })
     .await
 }
 
-async fn in_size(args: &Args, plans: Vec<Plan>) -> anyhow::Result<ExitCode> {
-    if args.distributed {
-        let stage = distributed::Distributed::set_up(plans).await?;
-        perform(args, stage).await
-    } else {
-        let stage = embedded::Embedded::set_up(plans).await?;
-        perform(args, stage).await
-    }
-}
-
-async fn perform(args: &Args, mut stage: impl Stage) -> anyhow::Result<ExitCode> {
+async fn perform(args: &Args, plans: Vec<Plan>) -> anyhow::Result<ExitCode> {
+    let mut stage = Stage::set_up(args.distributed, plans).await?;
     let mut table = table::Table::new(args.json);
     table.intro(stage.parts(), args.seconds)?;
     stage.flood().await.context("flood the destinations")?;
@@ -109,7 +86,7 @@ async fn perform(args: &Args, mut stage: impl Stage) -> anyhow::Result<ExitCode>
 }
 
 /// The user's way to change a limit: one update.
-async fn change_a_limit(stage: &mut impl Stage, table: &mut table::Table) -> anyhow::Result<()> {
+async fn change_a_limit(stage: &mut Stage, table: &mut table::Table) -> anyhow::Result<()> {
     let changing = (stage.trial().placed.iter())
         .find(|placed| placed.plan.name.contains("then"))
         .context("the demo has a destination whose limit changes")?;

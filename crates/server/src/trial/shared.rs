@@ -9,6 +9,39 @@ use crate::config::{QueueConfig, ScheduleConfig, StoreConfig, TargetConfig};
 use crate::edge::Mint;
 use crate::parts::Parts;
 
+/// Servers that are there already, by URL.
+#[derive(Clone)]
+pub struct Servers {
+    /// Postgres, with the right to create databases.
+    pub database: String,
+    /// Redis.
+    pub schedule: String,
+    /// RabbitMQ.
+    pub queue: String,
+}
+
+impl Servers {
+    /// Those that PACELINE_DATABASE_URL, PACELINE_SCHEDULE_URL and
+    /// PACELINE_QUEUE_URL name.
+    pub fn from_environment() -> anyhow::Result<Self> {
+        Ok(Self {
+            database: url_of("PACELINE_DATABASE_URL", "postgres://…")?,
+            schedule: url_of("PACELINE_SCHEDULE_URL", "redis://…")?,
+            queue: url_of("PACELINE_QUEUE_URL", "amqp://…")?,
+        })
+    }
+
+    /// Those that PACELINE_TEST_DATABASE_URL, PACELINE_TEST_REDIS_URL and
+    /// PACELINE_TEST_AMQP_URL name: servers that tests may use up.
+    pub fn for_tests() -> anyhow::Result<Self> {
+        Ok(Self {
+            database: url_of("PACELINE_TEST_DATABASE_URL", "postgres://…")?,
+            schedule: url_of("PACELINE_TEST_REDIS_URL", "redis://…")?,
+            queue: url_of("PACELINE_TEST_AMQP_URL", "amqp://…")?,
+        })
+    }
+}
+
 /// Where a distributed trial happens.
 #[derive(Clone)]
 pub struct SharedParts {
@@ -27,26 +60,23 @@ pub struct SharedParts {
 }
 
 impl SharedParts {
-    /// Makes the database on the servers that the environment names.
-    pub async fn make(mint: &Mint) -> anyhow::Result<Self> {
-        let server_url = url_of("PACELINE_DATABASE_URL", "postgres://…")?;
-        let schedule_url = url_of("PACELINE_SCHEDULE_URL", "redis://…")?;
-        let queue_url = url_of("PACELINE_QUEUE_URL", "amqp://…")?;
+    /// Makes a database on these servers.
+    pub async fn make(servers: Servers, mint: &Mint) -> anyhow::Result<Self> {
         let name = mint.uuid().simple().to_string();
         let database = format!("paceline_trial_{name}");
-        shell::psql(&server_url, &format!("create database {database}"))
+        shell::psql(&servers.database, &format!("create database {database}"))
             .await
             .context("make a database for the trial")?;
         let mut database_url =
-            Url::parse(&server_url).context("PACELINE_DATABASE_URL is not a URL")?;
+            Url::parse(&servers.database).context("the database's URL is not one")?;
         database_url.set_path(&database);
         Ok(Self {
-            server_url,
+            server_url: servers.database,
             database_url: database_url.into(),
             database,
-            schedule_url,
+            schedule_url: servers.schedule,
             prefix: format!("paceline-trial-{name}"),
-            queue_url,
+            queue_url: servers.queue,
             queue_name: format!("paceline.trial.{name}"),
         })
     }
@@ -112,7 +142,7 @@ fn url_of(variable: &'static str, example: &str) -> anyhow::Result<String> {
     std::env::var(variable).with_context(|| {
         format!(
             "{variable} is not set: name a server by {example}, or let the project start private \
-             ones: scripts/with-servers cargo run --release -- demo --distributed"
+             ones by `scripts/with-servers COMMAND`"
         )
     })
 }

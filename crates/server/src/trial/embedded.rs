@@ -1,10 +1,9 @@
-//! The demo in one process, over one SQLite file that goes with it.
+//! A trial in one process, over one SQLite file that goes with it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use adapters::shell;
 use anyhow::Context;
 use engine::ingest::{Ingest, IngestOptions};
 use engine::reaper::{Reaper, ReaperOptions};
@@ -14,52 +13,61 @@ use engine::worker::{Worker, WorkerOptions};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::Stage;
+use super::{Plan, Trial};
 use crate::config::{QueueConfig, ScheduleConfig, StoreConfig, TargetConfig};
 use crate::edge::Mint;
 use crate::parts::Parts;
-use crate::trial::{Plan, Trial};
 
-/// A worker of the demo does not wait for receivers that never answer.
+/// A trial's worker does not wait for receivers that never answer.
 const GRACE: Duration = Duration::from_millis(500);
 
 /// Everything in this process.
-pub(super) struct Embedded {
-    trial: Trial,
-    file: PathBuf,
+pub struct Embedded {
+    /// What is tried.
+    pub trial: Trial,
+    /// How events come in.
+    pub ingest: Ingest,
+    /// The SQLite file.
+    pub file: PathBuf,
     folder: PathBuf,
-    ingest: Ingest,
     loops: TaskTracker,
     shutdown: CancellationToken,
 }
 
 impl Embedded {
-    pub(super) async fn set_up(plans: Vec<Plan>) -> anyhow::Result<Self> {
+    /// Creates the destinations in a new file and starts every loop.
+    pub async fn set_up(plans: Vec<Plan>) -> anyhow::Result<Self> {
         let mint = Mint::from_system()?;
-        let folder = std::env::temp_dir().join(format!("paceline-demo-{}", mint.uuid()));
-        std::fs::create_dir(&folder).context("make a folder for the demo")?;
+        let folder = std::env::temp_dir().join(format!("paceline-trial-{}", mint.uuid()));
+        std::fs::create_dir(&folder).context("make a folder for the trial")?;
         let file = folder.join("paceline.db");
         let parts = connect(&file).await?;
-        let trial = Trial::set_up(
-            Arc::clone(&parts.store),
-            Arc::clone(&parts.catalog),
-            plans,
-        )
-        .await?;
+        let (store, catalog) = (Arc::clone(&parts.store), Arc::clone(&parts.catalog));
+        let trial = Trial::set_up(store, catalog, plans).await?;
         let (loops, shutdown) = (TaskTracker::new(), CancellationToken::new());
-        let ingest = spawn(&loops, &shutdown, &parts, u64::from_le_bytes(mint.bytes()))?;
+        let seed = u64::from_le_bytes(mint.bytes());
+        let ingest = spawn(&loops, &shutdown, &parts, seed)?;
         Ok(Self {
             trial,
+            ingest,
             file,
             folder,
-            ingest,
             loops,
             shutdown,
         })
     }
+
+    /// Stops every loop and removes the file.
+    pub async fn strike(self) -> anyhow::Result<()> {
+        self.shutdown.cancel();
+        // Receivers that never answer would hold the worker: its grace is short.
+        let _ = tokio::time::timeout(GRACE * 10, self.loops.wait()).await;
+        drop(self.trial);
+        std::fs::remove_dir_all(&self.folder).context("remove the trial's folder")
+    }
 }
 
-async fn connect(file: &std::path::Path) -> anyhow::Result<Parts> {
+async fn connect(file: &Path) -> anyhow::Result<Parts> {
     let store = StoreConfig {
         database_url: format!("sqlite:{}", file.display()).parse()?,
         database_connections: 2,
@@ -83,7 +91,7 @@ fn spawn(
     parts: &Parts,
     seed: u64,
 ) -> anyhow::Result<Ingest> {
-    let queue = parts.queue.clone().context("the demo has a queue")?;
+    let queue = parts.queue.clone().context("a trial has a queue")?;
     let both = || (Arc::clone(&parts.store), Arc::clone(&parts.schedule));
 
     let (store, schedule) = both();
@@ -112,30 +120,4 @@ fn spawn(
     loops.spawn(worker.run(shutdown.clone()));
     loops.close();
     Ok(ingest)
-}
-
-impl Stage for Embedded {
-    fn trial(&mut self) -> &mut Trial {
-        &mut self.trial
-    }
-
-    async fn flood(&mut self) -> anyhow::Result<()> {
-        self.trial.flood(&self.ingest).await
-    }
-
-    async fn sql(&self, sql: &str) -> anyhow::Result<()> {
-        Ok(shell::sqlite3(&self.file, sql)?)
-    }
-
-    fn parts(&self) -> &'static str {
-        "one process, one SQLite file, nothing installed"
-    }
-
-    async fn strike(self) -> anyhow::Result<()> {
-        self.shutdown.cancel();
-        // Receivers that never answer would hold the worker: its grace is short.
-        let _ = tokio::time::timeout(GRACE * 10, self.loops.wait()).await;
-        drop(self.trial);
-        std::fs::remove_dir_all(&self.folder).context("remove the demo's folder")
-    }
 }
