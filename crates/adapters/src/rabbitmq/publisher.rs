@@ -164,7 +164,11 @@ async fn watch(shared: &Shared, lanes: &Lanes) -> String {
         }
         // While blocked it would wait and fail: nothing is written.
         if missing && !lanes.line.is_blocked() {
-            tracing::warn!(queue = shared.queue, "the delivery queue is missing; declaring it");
+            tracing::warn!(
+                queue = shared.queue,
+                "the delivery queue is missing; declaring it"
+            );
+            sleep(topology::MISSING_FOR).await;
             match lanes.declare(&shared.queue).await {
                 Ok(()) => missing = false,
                 Err(_) if lanes.line.is_blocked() => {}
@@ -217,7 +221,11 @@ impl Lanes {
     }
 
     async fn take_channel(&self, deadline: Instant) -> Result<Channel, QueueError> {
-        let free = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let free = self
+            .free
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pop();
         if let Some(channel) = free.filter(|channel| channel.status().connected()) {
             return Ok(channel);
         }

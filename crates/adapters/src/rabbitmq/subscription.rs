@@ -4,12 +4,14 @@
 //! Promises that `receive` can be dropped at any point without losing a
 //! message, that a lost connection is told once and redialled whether or not
 //! anybody is waiting, and that a message which is no permit group never
-//! reaches a worker: it goes to the dead-letter queue.
+//! reaches a worker: it goes to the dead-letter queue. Trusts no silence: an
+//! idle subscription asks for a new consumer now and then.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use engine::ports::{Delivery, DeliveryTag, QueueError, Settlement, Subscription};
@@ -21,10 +23,17 @@ use lapin::options::{
 use lapin::types::FieldTable;
 use lapin::{Channel, ConnectionStatus, Consumer};
 use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::connection::{Address, Backoff, Line, bounded, unavailable};
 use super::unsettled::{Frames, Unsettled};
 use super::{codec, topology};
+
+/// After so long without a message, and with none unsettled, a subscription
+/// opens another channel and consumes by that. Where [`topology::MISSING_FOR`]
+/// was of no help, because somebody else made a deleted queue again at once,
+/// the broker believes us to be consuming, and nothing tells that we are not.
+const RENEW_AFTER: Duration = Duration::from_secs(10);
 
 /// The connections of all subscriptions of one queue, for its health.
 #[derive(Default)]
@@ -39,7 +48,11 @@ struct Registered {
 impl Consuming {
     pub(super) fn health(&self) -> Result<(), QueueError> {
         let registered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match registered.connections.values().all(ConnectionStatus::connected) {
+        match registered
+            .connections
+            .values()
+            .all(ConnectionStatus::connected)
+        {
             true => Ok(()),
             false => Err(unavailable("a subscription is being redialled")),
         }
@@ -118,7 +131,7 @@ impl RabbitSubscription {
     }
 
     /// Begins to redial, unless it was stopped; gives the error to tell.
-    fn lose(&mut self, reason: &str) -> QueueError {
+    fn lose(&mut self, reason: &str, wait: Duration) -> QueueError {
         let address = &self.wanted.address;
         tracing::warn!(%address, reason, "lost a consuming connection");
         if let State::Consuming(stream) = &self.state {
@@ -129,12 +142,23 @@ impl RabbitSubscription {
         self.connection += 1;
         self.state = match self.is_stopped {
             true => State::Ended,
-            false => State::Redialling(tokio::spawn(redial(Arc::clone(&self.wanted)))),
+            false => State::Redialling(tokio::spawn(redial(Arc::clone(&self.wanted), wait))),
         };
         if self.is_stopped {
             self.consuming.forget(self.key);
         }
         unavailable(reason)
+    }
+
+    /// Begins to consume anew on the same connection. Nothing is unsettled, so
+    /// there is nothing to tell.
+    fn renew(&mut self) {
+        let State::Consuming(stream) = std::mem::replace(&mut self.state, State::Ended) else {
+            return;
+        };
+        self.connection += 1;
+        let wanted = Arc::clone(&self.wanted);
+        self.state = State::Redialling(tokio::spawn(renew(stream.line, wanted)));
     }
 
     /// Waits until something is ready; `false` at the end of a stopped one.
@@ -147,9 +171,8 @@ impl RabbitSubscription {
                 State::Ended => return Ok(false),
                 State::Redialling(redialling) => {
                     let Ok(stream) = redialling.await else {
-                        return Err(self.lose("redialling was aborted"));
+                        return Err(self.lose("redialling was aborted", Duration::ZERO));
                     };
-                    tracing::info!(address = %self.wanted.address, "consuming again");
                     self.consuming.replace(self.key, stream.line.status());
                     self.state = State::Consuming(Box::new(stream));
                 }
@@ -158,8 +181,13 @@ impl RabbitSubscription {
                     match stream.read(connection, max, &mut self.ready).await {
                         Read::Some => {}
                         Read::End if self.is_stopped => return Ok(false),
-                        Read::End => return Err(self.lose("the broker cancelled the consumer")),
-                        Read::Broken(reason) => return Err(self.lose(&reason)),
+                        Read::End => {
+                            let reason = "the broker cancelled the consumer";
+                            return Err(self.lose(reason, topology::MISSING_FOR));
+                        }
+                        Read::Idle if self.is_stopped => {}
+                        Read::Idle => self.renew(),
+                        Read::Broken(reason) => return Err(self.lose(&reason, Duration::ZERO)),
                     }
                 }
             }
@@ -193,7 +221,9 @@ impl Subscription for RabbitSubscription {
                 (tag.connection == connection && *settlement == wanted).then_some(tag.number)
             })
         };
-        let frames = stream.unsettled.settle(of(Settlement::Done), of(Settlement::Requeue));
+        let frames = stream
+            .unsettled
+            .settle(of(Settlement::Done), of(Settlement::Requeue));
         if let Err(error) = stream.send(frames).await {
             // The connection is lost, so these are tags of a lost connection.
             // The next `receive` will find out and say so.
@@ -216,7 +246,9 @@ impl Subscription for RabbitSubscription {
                 // Repeated, it asks the broker to cancel what is not there,
                 // which it takes in good part.
                 let tag = stream.consumer.tag();
-                let cancel = stream.channel.basic_cancel(tag, BasicCancelOptions::default());
+                let cancel = stream
+                    .channel
+                    .basic_cancel(tag, BasicCancelOptions::default());
                 if let Err(error) = bounded("cancelling the consumer", cancel).await {
                     tracing::debug!(%error, "stopping failed");
                     stream.line.sever();
@@ -236,13 +268,27 @@ impl Drop for RabbitSubscription {
     }
 }
 
-async fn redial(wanted: Arc<Wanted>) -> Stream {
+async fn redial(wanted: Arc<Wanted>, wait: Duration) -> Stream {
+    sleep(wait).await;
     let mut backoff = Backoff::new();
     loop {
         backoff.wait().await;
         match Stream::open(&wanted).await {
-            Ok(stream) => return stream,
+            Ok(stream) => {
+                tracing::info!(address = %wanted.address, "consuming again");
+                return stream;
+            }
             Err(error) => tracing::debug!(%error, "redialling failed"),
+        }
+    }
+}
+
+async fn renew(line: Line, wanted: Arc<Wanted>) -> Stream {
+    match Stream::on(line, &wanted).await {
+        Ok(stream) => stream,
+        Err(error) => {
+            tracing::warn!(address = %wanted.address, %error, "lost a consuming connection");
+            redial(wanted, Duration::ZERO).await
         }
     }
 }
@@ -255,11 +301,13 @@ struct Stream {
     unsettled: Unsettled,
     /// The consumer was cancelled, by us or by the broker.
     is_ended: bool,
+    renew_at: Instant,
 }
 
 enum Read {
     Some,
     End,
+    Idle,
     Broken(String),
 }
 
@@ -267,6 +315,10 @@ impl Stream {
     async fn open(wanted: &Wanted) -> Result<Self, QueueError> {
         let name = format!("paceline subscription to {}", wanted.queue);
         let line = Line::dial(&wanted.address, &name).await?;
+        Self::on(line, wanted).await
+    }
+
+    async fn on(line: Line, wanted: &Wanted) -> Result<Self, QueueError> {
         match Self::consume(&line, wanted).await {
             Ok((channel, consumer)) => Ok(Self {
                 consumer,
@@ -274,6 +326,7 @@ impl Stream {
                 line,
                 unsettled: Unsettled::default(),
                 is_ended: false,
+                renew_at: Instant::now() + RENEW_AFTER,
             }),
             Err(error) => {
                 line.sever();
@@ -303,7 +356,18 @@ impl Stream {
         if self.is_ended {
             return Read::End;
         }
-        let mut next = self.consumer.next().await;
+        let mut next = tokio::select! {
+            biased;
+            next = self.consumer.next() => next,
+            () = sleep_until(self.renew_at) => {
+                self.renew_at = Instant::now() + RENEW_AFTER;
+                return match self.unsettled.is_empty() {
+                    true => Read::Idle,
+                    false => Read::Some,
+                };
+            }
+        };
+        self.renew_at = Instant::now() + RENEW_AFTER;
         while ready.len() < max {
             match next {
                 Some(Ok(message)) => self.accept(connection, message, ready),
