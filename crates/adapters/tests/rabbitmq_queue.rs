@@ -2,6 +2,7 @@
 //!
 //! Most run on the broker at `PACELINE_TEST_AMQP_URL`, without which they
 //! fail; the last starts one of its own with `scripts/servers`.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "rabbitmq_queue/private_broker.rs"]
 mod private_broker;

@@ -8,32 +8,18 @@
 //! idle subscription asks for a new consumer now and then.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::Poll;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use engine::ports::{Delivery, DeliveryTag, QueueError, Settlement, Subscription};
-use futures_util::{FutureExt, StreamExt};
-use lapin::options::{
-    BasicAckOptions, BasicCancelOptions, BasicConsumeOptions, BasicNackOptions, BasicQosOptions,
-    BasicRejectOptions,
-};
-use lapin::types::FieldTable;
-use lapin::{Channel, ConnectionStatus, Consumer};
+use lapin::ConnectionStatus;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::sleep;
 
-use super::connection::{Address, Backoff, Line, bounded, unavailable};
-use super::unsettled::{Frames, Unsettled};
-use super::{codec, topology};
-
-/// After so long without a message, and with none unsettled, a subscription
-/// opens another channel and consumes by that. Where [`topology::MISSING_FOR`]
-/// was of no help, because somebody else made a deleted queue again at once,
-/// the broker believes us to be consuming, and nothing tells that we are not.
-const RENEW_AFTER: Duration = Duration::from_secs(10);
+use super::connection::{Address, Backoff, Line, unavailable};
+use super::stream::{Read, Stream, Wanted};
+use super::topology;
 
 /// The connections of all subscriptions of one queue, for its health.
 #[derive(Default)]
@@ -75,13 +61,6 @@ impl Consuming {
         let mut registered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         registered.connections.remove(&key);
     }
-}
-
-/// What it takes to consume, once or again.
-struct Wanted {
-    address: Arc<Address>,
-    queue: String,
-    prefetch: u16,
 }
 
 pub(super) struct RabbitSubscription {
@@ -221,10 +200,8 @@ impl Subscription for RabbitSubscription {
                 (tag.connection == connection && *settlement == wanted).then_some(tag.number)
             })
         };
-        let frames = stream
-            .unsettled
-            .settle(of(Settlement::Done), of(Settlement::Requeue));
-        if let Err(error) = stream.send(frames).await {
+        let done = of(Settlement::Done);
+        if let Err(error) = stream.settle(done, of(Settlement::Requeue)).await {
             // The connection is lost, so these are tags of a lost connection.
             // The next `receive` will find out and say so.
             tracing::debug!(%error, "settling failed");
@@ -243,13 +220,7 @@ impl Subscription for RabbitSubscription {
                 self.state = State::Ended;
             }
             State::Consuming(stream) => {
-                // Repeated, it asks the broker to cancel what is not there,
-                // which it takes in good part.
-                let tag = stream.consumer.tag();
-                let cancel = stream
-                    .channel
-                    .basic_cancel(tag, BasicCancelOptions::default());
-                if let Err(error) = bounded("cancelling the consumer", cancel).await {
+                if let Err(error) = stream.cancel().await {
                     tracing::debug!(%error, "stopping failed");
                     stream.line.sever();
                 }
@@ -291,174 +262,4 @@ async fn renew(line: Line, wanted: Arc<Wanted>) -> Stream {
             redial(wanted, Duration::ZERO).await
         }
     }
-}
-
-/// One connection with its consumer.
-struct Stream {
-    consumer: Consumer,
-    channel: Channel,
-    line: Line,
-    unsettled: Unsettled,
-    /// The consumer was cancelled, by us or by the broker.
-    is_ended: bool,
-    renew_at: Instant,
-}
-
-enum Read {
-    Some,
-    End,
-    Idle,
-    Broken(String),
-}
-
-impl Stream {
-    async fn open(wanted: &Wanted) -> Result<Self, QueueError> {
-        let name = format!("paceline subscription to {}", wanted.queue);
-        let line = Line::dial(&wanted.address, &name).await?;
-        Self::on(line, wanted).await
-    }
-
-    async fn on(line: Line, wanted: &Wanted) -> Result<Self, QueueError> {
-        match Self::consume(&line, wanted).await {
-            Ok((channel, consumer)) => Ok(Self {
-                consumer,
-                channel,
-                line,
-                unsettled: Unsettled::default(),
-                is_ended: false,
-                renew_at: Instant::now() + RENEW_AFTER,
-            }),
-            Err(error) => {
-                line.sever();
-                Err(error)
-            }
-        }
-    }
-
-    async fn consume(line: &Line, wanted: &Wanted) -> Result<(Channel, Consumer), QueueError> {
-        let channel = line.open_channel().await?;
-        topology::declare(&channel, &wanted.queue).await?;
-        let qos = channel.basic_qos(wanted.prefetch, BasicQosOptions::default());
-        bounded("setting the prefetch", qos).await?;
-        let consume = channel.basic_consume(
-            wanted.queue.as_str().into(),
-            "".into(),
-            BasicConsumeOptions::default(),
-            FieldTable::default(),
-        );
-        let consumer = bounded("consuming", consume).await?;
-        Ok((channel, consumer))
-    }
-
-    /// Waits for one message, then takes those at hand. Cancel-safe: awaits
-    /// only while it holds none.
-    async fn read(&mut self, connection: u64, max: usize, ready: &mut VecDeque<Delivery>) -> Read {
-        if self.is_ended {
-            return Read::End;
-        }
-        let mut next = tokio::select! {
-            biased;
-            next = self.consumer.next() => next,
-            () = sleep_until(self.renew_at) => {
-                self.renew_at = Instant::now() + RENEW_AFTER;
-                return match self.unsettled.is_empty() {
-                    true => Read::Idle,
-                    false => Read::Some,
-                };
-            }
-        };
-        self.renew_at = Instant::now() + RENEW_AFTER;
-        while ready.len() < max {
-            match next {
-                Some(Ok(message)) => self.accept(connection, message, ready),
-                // What was read before the end is handed out first. lapin says
-                // the end once, and would wait for ever when asked again.
-                None => {
-                    self.is_ended = true;
-                    return match ready.is_empty() {
-                        true => Read::End,
-                        false => Read::Some,
-                    };
-                }
-                Some(Err(error)) => return Read::Broken(error.to_string()),
-            }
-            next = match ready.len() < max {
-                true => match self.consumer.next().now_or_never() {
-                    Some(next) => next,
-                    None => break,
-                },
-                false => break,
-            };
-        }
-        Read::Some
-    }
-
-    fn accept(
-        &mut self,
-        connection: u64,
-        message: lapin::message::Delivery,
-        ready: &mut VecDeque<Delivery>,
-    ) {
-        let number = message.delivery_tag;
-        match codec::decode(&message.data) {
-            Ok(group) => {
-                self.unsettled.insert(number);
-                ready.push_back(Delivery {
-                    tag: DeliveryTag { connection, number },
-                    group,
-                    redelivered: message.redelivered,
-                });
-            }
-            Err(reason) => {
-                tracing::warn!(%reason, "rejected a message that is no permit group");
-                let rejected = self
-                    .channel
-                    .basic_reject(number, BasicRejectOptions { requeue: false });
-                // The first poll queues the frame. Not to wait for its being
-                // written keeps `receive` cancel-safe.
-                let _ = rejected.now_or_never();
-            }
-        }
-    }
-
-    async fn send(&self, frames: Frames) -> Result<(), QueueError> {
-        let mut sending: Vec<Sending<'_>> = Vec::new();
-        for tag in frames.requeue {
-            let options = BasicNackOptions {
-                multiple: false,
-                requeue: true,
-            };
-            sending.push(Box::pin(self.channel.basic_nack(tag, options)));
-        }
-        let through = frames.acknowledge_through.map(|tag| (tag, true));
-        let single = frames.acknowledge.into_iter().map(|tag| (tag, false));
-        for (tag, multiple) in through.into_iter().chain(single) {
-            let options = BasicAckOptions { multiple };
-            sending.push(Box::pin(self.channel.basic_ack(tag, options)));
-        }
-        bounded("settling", in_order(sending)).await
-    }
-}
-
-type Sending<'a> = Pin<Box<dyn Future<Output = lapin::Result<()>> + Send + 'a>>;
-
-/// Polls all in order, so that all frames are queued, and in this order, by
-/// the first poll: a `settle` that is dropped has settled all the same.
-async fn in_order(mut sending: Vec<Sending<'_>>) -> lapin::Result<()> {
-    std::future::poll_fn(|context| {
-        let mut failed = None;
-        sending.retain_mut(|frame| match frame.as_mut().poll(context) {
-            Poll::Pending => true,
-            Poll::Ready(written) => {
-                failed = written.err().or(failed.take());
-                false
-            }
-        });
-        match failed {
-            Some(error) => Poll::Ready(Err(error)),
-            None if sending.is_empty() => Poll::Ready(Ok(())),
-            None => Poll::Pending,
-        }
-    })
-    .await
 }
