@@ -6,9 +6,11 @@
 //! object lives, a deleted queue is declared again. Refuses to publish while
 //! the broker blocks us, and to hand out what is not a permit group.
 
+mod batch;
 mod codec;
 mod connection;
 mod publisher;
+mod stream;
 mod subscription;
 mod topology;
 mod unsettled;

@@ -213,3 +213,67 @@ impl Drop for InProcessSubscription {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use domain::ids::{AttemptId, DestinationId, Epoch, PermitNumber};
+    use domain::permit::Permit;
+    use domain::time::Timestamp;
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn group(attempt: i64) -> PermitGroup {
+        PermitGroup::new(vec![Permit {
+            destination: DestinationId(Uuid::nil()),
+            attempt: AttemptId(attempt),
+            number: PermitNumber(1),
+            epoch: Epoch(1),
+            not_before: Timestamp::MIN,
+            deadline: Timestamp::MAX,
+        }])
+        .unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn beyond_its_capacity_it_confirms_nothing() {
+        let queue = InProcessQueue::new(2);
+        let answers = queue
+            .publish(&[group(1), group(2), group(3)])
+            .await
+            .unwrap();
+        let (yes, no) = (Published::Confirmed, Published::Unconfirmed);
+        assert_eq!(answers, [yes, yes, no]);
+        // Unsettled ones are still held.
+        let mut subscription = queue.subscribe(10).await.unwrap();
+        let received = subscription.receive(1).await.unwrap();
+        assert_eq!(queue.publish(&[group(4)]).await.unwrap(), [no]);
+        let done = (received[0].tag, Settlement::Done);
+        subscription.settle(&[done]).await.unwrap();
+        assert_eq!(
+            queue.publish(&[group(5), group(6)]).await.unwrap(),
+            [yes, no]
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_comes_again_comes_first_and_in_order() {
+        let queue = InProcessQueue::new(10);
+        queue
+            .publish(&[group(1), group(2), group(3)])
+            .await
+            .unwrap();
+        let mut first = queue.subscribe(2).await.unwrap();
+        assert_eq!(first.receive(10).await.unwrap().len(), 2);
+        drop(first);
+        let mut second = queue.subscribe(10).await.unwrap();
+        let again = second.receive(10).await.unwrap();
+        let attempts: Vec<_> = again
+            .iter()
+            .map(|one| one.group.permits()[0].attempt.0)
+            .collect();
+        assert_eq!(attempts, [1, 2, 3]);
+        let marks: Vec<_> = again.iter().map(|one| one.redelivered).collect();
+        assert_eq!(marks, [true, true, false]);
+    }
+}

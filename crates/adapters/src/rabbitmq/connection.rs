@@ -225,7 +225,12 @@ mod tests {
     fn no_password_is_ever_printed() {
         let address = Address::parse("amqp://paceline:s3cret@broker:5673/%2f").unwrap();
         assert_eq!(format!("{address:?}"), r#"Address(broker:5673, vhost "/")"#);
-        for url in ["http://u:s3cret@broker", "amqp:s3cret", "s3cret", "amqp://u:s3cret@h:no"] {
+        for url in [
+            "http://u:s3cret@broker",
+            "amqp:s3cret",
+            "s3cret",
+            "amqp://u:s3cret@h:no",
+        ] {
             let error = Address::parse(url).unwrap_err();
             assert!(!format!("{error} {error:?}").contains("s3cret"), "{error}");
         }

@@ -14,15 +14,15 @@ use std::time::Duration;
 
 use domain::permit::PermitGroup;
 use engine::ports::{Published, QueueError};
-use futures_util::stream::{FuturesUnordered, StreamExt};
-use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
-use lapin::{BasicProperties, Channel, Confirmation};
+use lapin::Channel;
+use lapin::options::ConfirmSelectOptions;
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 
+use super::batch::Batch;
 use super::connection::{Address, Backoff, Line, bounded, unavailable};
-use super::{codec, topology};
+use super::topology;
 
 /// A permit's deadline is 2 s after its start: what is confirmed later is of
 /// no use.
@@ -33,14 +33,9 @@ const CONFIRM_TIMEOUT: Duration = Duration::from_secs(2);
 const LANES: usize = 4;
 
 /// How often a connection is asked whether it still is one. Reads a flag.
-const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+pub(super) const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The store is the truth, so we do not ask for messages to be written to
-/// disk. A quorum queue does so all the same; if an operator ever replaces it
-/// by another type, this saves that type the work.
-const TRANSIENT: u8 = 1;
-
-const BLOCKED: &str = "a memory or disk alarm";
+pub(super) const BLOCKED: &str = "a memory or disk alarm";
 
 pub(super) struct Publisher {
     shared: Arc<Shared>,
@@ -164,7 +159,11 @@ async fn watch(shared: &Shared, lanes: &Lanes) -> String {
         }
         // While blocked it would wait and fail: nothing is written.
         if missing && !lanes.line.is_blocked() {
-            tracing::warn!(queue = shared.queue, "the delivery queue is missing; declaring it");
+            tracing::warn!(
+                queue = shared.queue,
+                "the delivery queue is missing; declaring it"
+            );
+            sleep(topology::MISSING_FOR).await;
             match lanes.declare(&shared.queue).await {
                 Ok(()) => missing = false,
                 Err(_) if lanes.line.is_blocked() => {}
@@ -217,7 +216,11 @@ impl Lanes {
     }
 
     async fn take_channel(&self, deadline: Instant) -> Result<Channel, QueueError> {
-        let free = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let free = self
+            .free
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pop();
         if let Some(channel) = free.filter(|channel| channel.status().connected()) {
             return Ok(channel);
         }
@@ -242,117 +245,5 @@ impl Lanes {
     fn put_back(&self, channel: Channel) {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         free.push(channel);
-    }
-}
-
-/// What became of one batch.
-struct Batch {
-    confirmed: Vec<bool>,
-    unanswered: usize,
-    returned: bool,
-}
-
-enum Answer {
-    Confirmed,
-    Refused,
-    Returned,
-    /// The channel or the connection ended.
-    None,
-}
-
-impl Batch {
-    /// Publishes everything, then joins the confirms: awaiting them one by
-    /// one would cost a round trip each.
-    async fn send(
-        line: &Line,
-        channel: &Channel,
-        queue: &str,
-        groups: &[PermitGroup],
-        deadline: Instant,
-    ) -> Self {
-        let mut batch = Self {
-            confirmed: vec![false; groups.len()],
-            unanswered: groups.len(),
-            returned: false,
-        };
-        let mut pending: FuturesUnordered<_> = groups
-            .iter()
-            .enumerate()
-            .map(|(index, group)| async move { (index, publish_one(channel, queue, group).await) })
-            .collect();
-        let give_up = async {
-            tokio::select! {
-                biased;
-                () = sleep_until(deadline) => {}
-                () = until_unusable(line) => {}
-            }
-        };
-        tokio::pin!(give_up);
-        loop {
-            let (index, answer) = tokio::select! {
-                biased;
-                next = pending.next() => match next {
-                    Some(answered) => answered,
-                    None => return batch,
-                },
-                () = &mut give_up => return batch,
-            };
-            match answer {
-                Answer::Confirmed => batch.confirmed[index] = true,
-                Answer::Refused => {}
-                Answer::Returned => batch.returned = true,
-                Answer::None => continue,
-            }
-            batch.unanswered -= 1;
-        }
-    }
-
-    fn is_answered(&self) -> bool {
-        self.unanswered == 0
-    }
-
-    fn conclude(self, blocked: bool) -> Result<Vec<Published>, QueueError> {
-        if blocked && !self.is_answered() {
-            return Err(QueueError::Blocked(BLOCKED.to_owned()));
-        }
-        // A return means that the queue was missing: whatever it had
-        // confirmed before in this batch went with it.
-        let queue_stood = !self.returned;
-        Ok(self
-            .confirmed
-            .into_iter()
-            .map(|confirmed| match confirmed && queue_stood {
-                true => Published::Confirmed,
-                false => Published::Unconfirmed,
-            })
-            .collect())
-    }
-}
-
-async fn publish_one(channel: &Channel, queue: &str, group: &PermitGroup) -> Answer {
-    // Mandatory: without it a message for a missing queue is confirmed and
-    // thrown away.
-    let options = BasicPublishOptions {
-        mandatory: true,
-        ..BasicPublishOptions::default()
-    };
-    let payload = codec::encode(group);
-    let properties = BasicProperties::default().with_delivery_mode(TRANSIENT);
-    let published = channel.basic_publish("".into(), queue.into(), options, &payload, properties);
-    let Ok(confirm) = published.await else {
-        return Answer::None;
-    };
-    match confirm.await {
-        Ok(Confirmation::Ack(None)) => Answer::Confirmed,
-        Ok(Confirmation::Ack(Some(_)) | Confirmation::Nack(Some(_))) => Answer::Returned,
-        Ok(Confirmation::Nack(None) | Confirmation::NotRequested) => Answer::Refused,
-        Err(_) => Answer::None,
-    }
-}
-
-/// Returns once no confirm can be expected any more.
-async fn until_unusable(line: &Line) {
-    while line.is_connected() && !line.is_blocked() {
-        sleep(LOOK_INTERVAL).await;
     }
 }

@@ -4,27 +4,22 @@
 //! Promises that `receive` can be dropped at any point without losing a
 //! message, that a lost connection is told once and redialled whether or not
 //! anybody is waiting, and that a message which is no permit group never
-//! reaches a worker: it goes to the dead-letter queue.
+//! reaches a worker: it goes to the dead-letter queue. Trusts no silence: an
+//! idle subscription asks for a new consumer now and then.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::Poll;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use engine::ports::{Delivery, DeliveryTag, QueueError, Settlement, Subscription};
-use futures_util::{FutureExt, StreamExt};
-use lapin::options::{
-    BasicAckOptions, BasicCancelOptions, BasicConsumeOptions, BasicNackOptions, BasicQosOptions,
-    BasicRejectOptions,
-};
-use lapin::types::FieldTable;
-use lapin::{Channel, ConnectionStatus, Consumer};
+use lapin::ConnectionStatus;
 use tokio::task::JoinHandle;
+use tokio::time::sleep;
 
-use super::connection::{Address, Backoff, Line, bounded, unavailable};
-use super::unsettled::{Frames, Unsettled};
-use super::{codec, topology};
+use super::connection::{Address, Backoff, Line, unavailable};
+use super::stream::{Read, Stream, Wanted};
+use super::topology;
 
 /// The connections of all subscriptions of one queue, for its health.
 #[derive(Default)]
@@ -39,7 +34,11 @@ struct Registered {
 impl Consuming {
     pub(super) fn health(&self) -> Result<(), QueueError> {
         let registered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match registered.connections.values().all(ConnectionStatus::connected) {
+        match registered
+            .connections
+            .values()
+            .all(ConnectionStatus::connected)
+        {
             true => Ok(()),
             false => Err(unavailable("a subscription is being redialled")),
         }
@@ -62,13 +61,6 @@ impl Consuming {
         let mut registered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         registered.connections.remove(&key);
     }
-}
-
-/// What it takes to consume, once or again.
-struct Wanted {
-    address: Arc<Address>,
-    queue: String,
-    prefetch: u16,
 }
 
 pub(super) struct RabbitSubscription {
@@ -118,7 +110,7 @@ impl RabbitSubscription {
     }
 
     /// Begins to redial, unless it was stopped; gives the error to tell.
-    fn lose(&mut self, reason: &str) -> QueueError {
+    fn lose(&mut self, reason: &str, wait: Duration) -> QueueError {
         let address = &self.wanted.address;
         tracing::warn!(%address, reason, "lost a consuming connection");
         if let State::Consuming(stream) = &self.state {
@@ -129,12 +121,23 @@ impl RabbitSubscription {
         self.connection += 1;
         self.state = match self.is_stopped {
             true => State::Ended,
-            false => State::Redialling(tokio::spawn(redial(Arc::clone(&self.wanted)))),
+            false => State::Redialling(tokio::spawn(redial(Arc::clone(&self.wanted), wait))),
         };
         if self.is_stopped {
             self.consuming.forget(self.key);
         }
         unavailable(reason)
+    }
+
+    /// Begins to consume anew on the same connection. Nothing is unsettled, so
+    /// there is nothing to tell.
+    fn renew(&mut self) {
+        let State::Consuming(stream) = std::mem::replace(&mut self.state, State::Ended) else {
+            return;
+        };
+        self.connection += 1;
+        let wanted = Arc::clone(&self.wanted);
+        self.state = State::Redialling(tokio::spawn(renew(stream.line, wanted)));
     }
 
     /// Waits until something is ready; `false` at the end of a stopped one.
@@ -147,9 +150,8 @@ impl RabbitSubscription {
                 State::Ended => return Ok(false),
                 State::Redialling(redialling) => {
                     let Ok(stream) = redialling.await else {
-                        return Err(self.lose("redialling was aborted"));
+                        return Err(self.lose("redialling was aborted", Duration::ZERO));
                     };
-                    tracing::info!(address = %self.wanted.address, "consuming again");
                     self.consuming.replace(self.key, stream.line.status());
                     self.state = State::Consuming(Box::new(stream));
                 }
@@ -158,8 +160,13 @@ impl RabbitSubscription {
                     match stream.read(connection, max, &mut self.ready).await {
                         Read::Some => {}
                         Read::End if self.is_stopped => return Ok(false),
-                        Read::End => return Err(self.lose("the broker cancelled the consumer")),
-                        Read::Broken(reason) => return Err(self.lose(&reason)),
+                        Read::End => {
+                            let reason = "the broker cancelled the consumer";
+                            return Err(self.lose(reason, topology::MISSING_FOR));
+                        }
+                        Read::Idle if self.is_stopped => {}
+                        Read::Idle => self.renew(),
+                        Read::Broken(reason) => return Err(self.lose(&reason, Duration::ZERO)),
                     }
                 }
             }
@@ -193,8 +200,8 @@ impl Subscription for RabbitSubscription {
                 (tag.connection == connection && *settlement == wanted).then_some(tag.number)
             })
         };
-        let frames = stream.unsettled.settle(of(Settlement::Done), of(Settlement::Requeue));
-        if let Err(error) = stream.send(frames).await {
+        let done = of(Settlement::Done);
+        if let Err(error) = stream.settle(done, of(Settlement::Requeue)).await {
             // The connection is lost, so these are tags of a lost connection.
             // The next `receive` will find out and say so.
             tracing::debug!(%error, "settling failed");
@@ -213,11 +220,7 @@ impl Subscription for RabbitSubscription {
                 self.state = State::Ended;
             }
             State::Consuming(stream) => {
-                // Repeated, it asks the broker to cancel what is not there,
-                // which it takes in good part.
-                let tag = stream.consumer.tag();
-                let cancel = stream.channel.basic_cancel(tag, BasicCancelOptions::default());
-                if let Err(error) = bounded("cancelling the consumer", cancel).await {
+                if let Err(error) = stream.cancel().await {
                     tracing::debug!(%error, "stopping failed");
                     stream.line.sever();
                 }
@@ -236,165 +239,27 @@ impl Drop for RabbitSubscription {
     }
 }
 
-async fn redial(wanted: Arc<Wanted>) -> Stream {
+async fn redial(wanted: Arc<Wanted>, wait: Duration) -> Stream {
+    sleep(wait).await;
     let mut backoff = Backoff::new();
     loop {
         backoff.wait().await;
         match Stream::open(&wanted).await {
-            Ok(stream) => return stream,
+            Ok(stream) => {
+                tracing::info!(address = %wanted.address, "consuming again");
+                return stream;
+            }
             Err(error) => tracing::debug!(%error, "redialling failed"),
         }
     }
 }
 
-/// One connection with its consumer.
-struct Stream {
-    consumer: Consumer,
-    channel: Channel,
-    line: Line,
-    unsettled: Unsettled,
-    /// The consumer was cancelled, by us or by the broker.
-    is_ended: bool,
-}
-
-enum Read {
-    Some,
-    End,
-    Broken(String),
-}
-
-impl Stream {
-    async fn open(wanted: &Wanted) -> Result<Self, QueueError> {
-        let name = format!("paceline subscription to {}", wanted.queue);
-        let line = Line::dial(&wanted.address, &name).await?;
-        match Self::consume(&line, wanted).await {
-            Ok((channel, consumer)) => Ok(Self {
-                consumer,
-                channel,
-                line,
-                unsettled: Unsettled::default(),
-                is_ended: false,
-            }),
-            Err(error) => {
-                line.sever();
-                Err(error)
-            }
+async fn renew(line: Line, wanted: Arc<Wanted>) -> Stream {
+    match Stream::on(line, &wanted).await {
+        Ok(stream) => stream,
+        Err(error) => {
+            tracing::warn!(address = %wanted.address, %error, "lost a consuming connection");
+            redial(wanted, Duration::ZERO).await
         }
     }
-
-    async fn consume(line: &Line, wanted: &Wanted) -> Result<(Channel, Consumer), QueueError> {
-        let channel = line.open_channel().await?;
-        topology::declare(&channel, &wanted.queue).await?;
-        let qos = channel.basic_qos(wanted.prefetch, BasicQosOptions::default());
-        bounded("setting the prefetch", qos).await?;
-        let consume = channel.basic_consume(
-            wanted.queue.as_str().into(),
-            "".into(),
-            BasicConsumeOptions::default(),
-            FieldTable::default(),
-        );
-        let consumer = bounded("consuming", consume).await?;
-        Ok((channel, consumer))
-    }
-
-    /// Waits for one message, then takes those at hand. Cancel-safe: awaits
-    /// only while it holds none.
-    async fn read(&mut self, connection: u64, max: usize, ready: &mut VecDeque<Delivery>) -> Read {
-        if self.is_ended {
-            return Read::End;
-        }
-        let mut next = self.consumer.next().await;
-        while ready.len() < max {
-            match next {
-                Some(Ok(message)) => self.accept(connection, message, ready),
-                // What was read before the end is handed out first. lapin says
-                // the end once, and would wait for ever when asked again.
-                None => {
-                    self.is_ended = true;
-                    return match ready.is_empty() {
-                        true => Read::End,
-                        false => Read::Some,
-                    };
-                }
-                Some(Err(error)) => return Read::Broken(error.to_string()),
-            }
-            next = match ready.len() < max {
-                true => match self.consumer.next().now_or_never() {
-                    Some(next) => next,
-                    None => break,
-                },
-                false => break,
-            };
-        }
-        Read::Some
-    }
-
-    fn accept(
-        &mut self,
-        connection: u64,
-        message: lapin::message::Delivery,
-        ready: &mut VecDeque<Delivery>,
-    ) {
-        let number = message.delivery_tag;
-        match codec::decode(&message.data) {
-            Ok(group) => {
-                self.unsettled.insert(number);
-                ready.push_back(Delivery {
-                    tag: DeliveryTag { connection, number },
-                    group,
-                    redelivered: message.redelivered,
-                });
-            }
-            Err(reason) => {
-                tracing::warn!(%reason, "rejected a message that is no permit group");
-                let rejected = self
-                    .channel
-                    .basic_reject(number, BasicRejectOptions { requeue: false });
-                // The first poll queues the frame. Not to wait for its being
-                // written keeps `receive` cancel-safe.
-                let _ = rejected.now_or_never();
-            }
-        }
-    }
-
-    async fn send(&self, frames: Frames) -> Result<(), QueueError> {
-        let mut sending: Vec<Sending<'_>> = Vec::new();
-        for tag in frames.requeue {
-            let options = BasicNackOptions {
-                multiple: false,
-                requeue: true,
-            };
-            sending.push(Box::pin(self.channel.basic_nack(tag, options)));
-        }
-        let through = frames.acknowledge_through.map(|tag| (tag, true));
-        let single = frames.acknowledge.into_iter().map(|tag| (tag, false));
-        for (tag, multiple) in through.into_iter().chain(single) {
-            let options = BasicAckOptions { multiple };
-            sending.push(Box::pin(self.channel.basic_ack(tag, options)));
-        }
-        bounded("settling", in_order(sending)).await
-    }
-}
-
-type Sending<'a> = Pin<Box<dyn Future<Output = lapin::Result<()>> + Send + 'a>>;
-
-/// Polls all in order, so that all frames are queued, and in this order, by
-/// the first poll: a `settle` that is dropped has settled all the same.
-async fn in_order(mut sending: Vec<Sending<'_>>) -> lapin::Result<()> {
-    std::future::poll_fn(|context| {
-        let mut failed = None;
-        sending.retain_mut(|frame| match frame.as_mut().poll(context) {
-            Poll::Pending => true,
-            Poll::Ready(written) => {
-                failed = written.err().or(failed.take());
-                false
-            }
-        });
-        match failed {
-            Some(error) => Poll::Ready(Err(error)),
-            None if sending.is_empty() => Poll::Ready(Ok(())),
-            None => Poll::Pending,
-        }
-    })
-    .await
 }

@@ -5,6 +5,8 @@
 //! is idempotent and done after every dial, which brings back a queue that was
 //! deleted.
 
+use std::time::Duration;
+
 use engine::ports::QueueError;
 use lapin::Channel;
 use lapin::options::QueueDeclareOptions;
@@ -28,7 +30,15 @@ const DEAD_MAX_LENGTH: i32 = 1_000;
 /// Anybody may publish a large message to our queue by mistake.
 const DEAD_MAX_BYTES: i32 = 16 * 1024 * 1024;
 
-pub(super) fn dead_letter_queue(queue: &str) -> String {
+/// How long a queue that was found missing stays so before we declare it.
+///
+/// A broker that notices a consumer's queue to be gone first tries to consume
+/// from it again. If it exists again by then, the consumer is attached to the
+/// new queue and neither told nor ever given a message (seen on 3.10.8). So
+/// all consumers are to have been cancelled before.
+pub(super) const MISSING_FOR: Duration = Duration::from_millis(500);
+
+fn dead_letter_queue(queue: &str) -> String {
     format!("{queue}.dead")
 }
 

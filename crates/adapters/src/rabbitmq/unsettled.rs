@@ -22,6 +22,10 @@ pub(super) struct Frames {
 }
 
 impl Unsettled {
+    pub(super) fn is_empty(&self) -> bool {
+        self.tags.is_empty()
+    }
+
     pub(super) fn insert(&mut self, tag: u64) {
         self.tags.insert(tag);
     }

@@ -57,7 +57,11 @@ async fn receive(from: &mut dyn Subscription, count: usize, max: usize) -> Vec<D
         let next = next.unwrap_or_else(|_| panic!("{} of {count} messages came", received.len()));
         let next = next.unwrap();
         assert!(!next.is_empty(), "nothing, though it was not stopped");
-        assert!(next.len() <= max, "{} messages, of at most {max}", next.len());
+        assert!(
+            next.len() <= max,
+            "{} messages, of at most {max}",
+            next.len()
+        );
         received.extend(next);
     }
     received
@@ -186,7 +190,10 @@ pub async fn requeued_messages_come_again(queue: &dyn DeliveryQueue) {
     subscription.settle(&settlements).await.unwrap();
     let again = receive(subscription.as_mut(), 2, 10).await;
     assert!(again.iter().all(|one| one.redelivered));
-    assert_carries(&again, &[received[1].group.clone(), received[3].group.clone()]);
+    assert_carries(
+        &again,
+        &[received[1].group.clone(), received[3].group.clone()],
+    );
     settle(subscription.as_mut(), &again, Settlement::Done).await;
     assert_quiet(subscription.as_mut()).await;
 }
@@ -306,9 +313,8 @@ pub async fn those_who_wait_are_woken(queue: &dyn DeliveryQueue) {
         waiting.push(queue.subscribe(1).await.unwrap());
     }
     let published = groups(3);
-    let receiving = futures_util::future::join_all(
-        waiting.iter_mut().map(|one| receive(one.as_mut(), 1, 1)),
-    );
+    let receiving =
+        futures_util::future::join_all(waiting.iter_mut().map(|one| receive(one.as_mut(), 1, 1)));
     let publishing = async {
         tokio::time::sleep(Duration::from_millis(50)).await;
         for one in &published {
