@@ -603,8 +603,8 @@ impl<'a> Plan<'a> {
 /// One sliding window: the ends in it, the latest first.
 struct Window {
     period: Duration,
-    /// The latest `max` ends, the latest first, with their weights; what is
-    /// beyond them cannot matter.
+    /// The latest `max` ends, the latest first, with their weights, none of
+    /// them zero; what is beyond them cannot matter.
     ends: VecDeque<(Timestamp, u32)>,
     /// How many more may be taken before the last of `ends` matters.
     spare: u32,
@@ -621,7 +621,9 @@ impl Window {
             }
             let weight = weight.min(room);
             room -= weight;
-            kept.push_back((end, weight));
+            if weight > 0 {
+                kept.push_back((end, weight));
+            }
         }
         Self {
             period,

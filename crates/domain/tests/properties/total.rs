@@ -196,3 +196,54 @@ proptest! {
         prop_assert!(runs <= given + 5 * 25, "{} runs for {} slots", runs, given);
     }
 }
+
+/// A store may well hand in a bucket that nothing fell into.
+#[test]
+fn an_empty_bucket_counts_nothing() {
+    let limit = LimitSettings { per_second: Some(2_001), ..LimitSettings::default() };
+    let now = Timestamp::from_millis(1_000_000);
+    let ago = |ms| now - Duration::from_millis(ms);
+    let buckets = vec![
+        Bucket { ends_at: ago(100), starts: 2_000 },
+        Bucket { ends_at: ago(995), starts: 0 },
+        Bucket { ends_at: ago(996), starts: 0 },
+        Bucket { ends_at: ago(997), starts: 1 },
+    ];
+    let coarse = CoarseStarts { period: Period::Second, buckets, unfolded: Vec::new() };
+    let usage = Usage { coarse: vec![coarse], ..Usage::default() };
+    let backlog = Backlog { due: 5, next_due: None };
+    let decision = admit(&limit.policy(), &usage, &backlog, 1_000, now);
+    assert_eq!(starts_of(&decision), [now + Duration::from_millis(3)]);
+}
+
+/// Cost: a run looks at the permits, at the newest L starts or at 200 buckets a
+/// period (and what is not folded yet), and at nothing of the backlog, of which
+/// it is given two numbers. Here the largest of limits are decided with the few
+/// elements that a store hands in for them.
+#[test]
+fn a_huge_limit_is_decided_from_two_hundred_buckets() {
+    let limits = [
+        (LimitSettings { per_second: Some(10_000), ..LimitSettings::default() }, Period::Second),
+        (LimitSettings { per_day: Some(1_000_000), ..LimitSettings::default() }, Period::Day),
+    ];
+    let now = Timestamp::from_millis(1_000_000_000);
+    for (settings, period) in limits {
+        let max = settings.limits().into_iter().find_map(|(_, max)| max).unwrap();
+        let bucket = |index: u32| Bucket {
+            ends_at: now - period.bucket() * index,
+            starts: max / 200,
+        };
+        let buckets: Vec<Bucket> = (0..200).map(bucket).collect();
+        let coarse = CoarseStarts { period, buckets, unfolded: Vec::new() };
+        let usage = Usage { coarse: vec![coarse], ..Usage::default() };
+        let backlog = Backlog { due: u32::MAX, next_due: None };
+        let decision = admit(&settings.policy(), &usage, &backlog, u32::MAX, now);
+        // The oldest bucket leaves the window at the end of its two-hundredth.
+        let first = decision.slots.first().map(|slot| slot.not_before);
+        match period {
+            Period::Second => assert_eq!(first, Some(now + period.bucket())),
+            _ => assert_eq!((first, decision.blocked), (None, Some(Blocked::Limit))),
+        }
+        assert!(domain::admission::read_ahead(&settings.policy()) <= 501);
+    }
+}

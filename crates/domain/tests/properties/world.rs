@@ -94,8 +94,15 @@ impl World {
         self
     }
 
-    pub(crate) fn backlog(mut self, waiting: u64) -> Self {
-        self.waiting = waiting;
+    /// So many starts, evenly spread over the time before now.
+    pub(crate) fn started_before(mut self, count: u32, over: Duration) -> Self {
+        for number in 0..count {
+            let at = self.now - over * (count - number) / count;
+            self.starts.push((at, AttemptId(-i64::from(count - number))));
+            self.unfolded.push(at);
+            self.in_flight += 1;
+            self.finish(at, false);
+        }
         self
     }
 
