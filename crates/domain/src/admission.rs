@@ -81,7 +81,9 @@ pub struct Usage {
     /// Some starts of a coarse limit have not been counted yet (the limit has
     /// just become coarse): admit nothing until they are.
     pub incomplete: bool,
-    /// The bucket's level as of the last permit planned.
+    /// The bucket's level as of the last permit planned. The default where
+    /// none was planned since a bucket came into force: then the level is
+    /// computed from `starts`, which has to hold the newest `burst` + L.
     pub meter: Meter,
     /// No start before then: the receiver asked for it.
     pub held_until: Option<Timestamp>,
@@ -120,7 +122,9 @@ pub struct Bucket {
 /// The level of a bucket, as what is missing from it.
 ///
 /// It is charged when a slot is planned, so a permit that is still
-/// outstanding is never forgotten; one that ends unused has cost a token.
+/// outstanding is never forgotten; one that ends unused has cost a token. A
+/// change from one bucket to another keeps it; one from a shape without bucket
+/// to one with must set it back to the default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Meter {
     /// Tokens missing at `as_of`, in millionths.
@@ -143,6 +147,23 @@ impl Default for Meter {
 const TOKEN: i128 = 1_000_000;
 
 impl Meter {
+    /// The level that these starts, the newest first, leave behind: a bucket
+    /// that comes into force has to count them, or a window that straddles the
+    /// change would hold what was allowed before and a whole burst.
+    ///
+    /// No more than `burst` + L are missing: then nothing starts for a whole
+    /// period, and no window of it straddles the change any more.
+    fn from_starts(starts: &[Timestamp], pacing: Pacing, period_micros: i64) -> Self {
+        let most = i64::from(pacing.burst) + i64::from(pacing.refill.max.get());
+        let most = most.saturating_mul(1_000_000);
+        let mut meter = Self::default();
+        for start in starts.iter().rev() {
+            meter = meter.charged(pacing, period_micros, *start);
+            meter.missing_micro = meter.missing_micro.min(most);
+        }
+        meter
+    }
+
     /// The level at `at`, refilled at L per `period_micros`.
     fn refilled(self, pacing: Pacing, period_micros: i64, at: Timestamp) -> Self {
         if at <= self.as_of {
@@ -336,18 +357,25 @@ struct Plan<'a> {
     horizon: Timestamp,
     /// Nothing starts before this: now, or the end of a hold.
     from: Timestamp,
+    /// The bucket's level before this run.
+    meter: Meter,
 }
 
 impl<'a> Plan<'a> {
     fn new(policy: &'a Policy, usage: &'a Usage, now: Timestamp, horizon: Timestamp) -> Self {
         let from = usage.held_until.map_or(now, |until| until.max(now));
-        Self {
+        let mut plan = Self {
             policy,
             usage,
             now,
             horizon,
             from,
+            meter: usage.meter,
+        };
+        if let Some(pacing) = plan.pacing().filter(|_| usage.meter == Meter::default()) {
+            plan.meter = Meter::from_starts(&usage.starts, pacing, plan.refill_micros(pacing));
         }
+        plan
     }
 
     fn decide(&self, backlog: &Backlog, places: u32) -> Decision {
@@ -355,7 +383,7 @@ impl<'a> Plan<'a> {
             slots: Vec::new(),
             look,
             blocked: Some(blocked),
-            meter: self.usage.meter,
+            meter: self.meter,
             crowded: false,
         };
         if self.policy.rate == Rate::Paused {
@@ -415,7 +443,7 @@ impl<'a> Plan<'a> {
     /// Up to `cap` slots within the horizon, and the bucket's level after them.
     fn slots(&self, cap: u32) -> (Vec<Slot>, Meter) {
         let mut windows = self.windows(|outstanding| outstanding.deadline);
-        let mut meter = self.usage.meter;
+        let mut meter = self.meter;
         let mut slots: Vec<Slot> = Vec::new();
         while slots.len() < cap as usize {
             let earliest = slots.last().map_or(self.from, |slot| slot.not_before);
@@ -575,8 +603,8 @@ impl<'a> Plan<'a> {
 /// One sliding window: the ends in it, the latest first.
 struct Window {
     period: Duration,
-    /// The latest `max` ends, the latest first, with their weights; what is
-    /// beyond them cannot matter.
+    /// The latest `max` ends, the latest first, with their weights, none of
+    /// them zero; what is beyond them cannot matter.
     ends: VecDeque<(Timestamp, u32)>,
     /// How many more may be taken before the last of `ends` matters.
     spare: u32,
@@ -593,7 +621,9 @@ impl Window {
             }
             let weight = weight.min(room);
             room -= weight;
-            kept.push_back((end, weight));
+            if weight > 0 {
+                kept.push_back((end, weight));
+            }
         }
         Self {
             period,

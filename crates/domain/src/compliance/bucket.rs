@@ -1,14 +1,15 @@
-//! Buckets, with a leaky meter: linear, and exact.
+//! Buckets, with leaky meters: linear, and exact.
 //!
 //! "At most `burst + r·(t + SLACK)` starts in any t" says the same as: a meter
 //! that rises by one with every start and falls at r never stands above
 //! `burst + r·SLACK`; for its level after a start is the largest, over all
 //! earlier starts, of the starts since then less r times the time since then.
 //!
-//! At a change from one bucket to another the allowance is the larger of both
-//! until the level has come down to the new one; and as intervals that
-//! straddle a change have the larger r, the meter falls at the largest r that
-//! was in force since the start before.
+//! Two meters are kept. One begins anew with every entry of the history and
+//! judges the intervals within it. The other goes on from bucket to bucket and
+//! judges the intervals that straddle a change, by the largest burst and the
+//! largest r in force since it last stood at zero; in the gap between the last
+//! start before a change and the first one after it, it falls at the larger r.
 
 use super::{Rule, Segment, Start, Violation, Violations, attempts};
 use crate::admission::SLACK;
@@ -26,22 +27,15 @@ pub(super) fn fall(pacing: Pacing) -> i128 {
     i128::from(pacing.refill.max.get()) * per_period
 }
 
-/// The highest level that keeps the promise.
-fn allowance(pacing: Pacing) -> i128 {
-    i128::from(pacing.burst) * ONE + fall(pacing) * i128::from(micros(SLACK))
-}
-
 /// Judges the spacing; `None` where there never was one.
 pub(super) fn judge(segments: &[Segment<'_>], starts: &[Start]) -> Option<Violations> {
     segments.iter().find_map(Segment::pacing)?;
-    let mut violations = Violations::default();
-    let mut next = 0;
-    let mut meter: Option<Meter<'_>> = None;
+    let mut over = Over::default();
+    let mut across: Option<Meter> = None;
     for segment in segments {
         let Some(pacing) = segment.pacing() else {
-            if let Some(meter) = meter.take() {
-                meter.finish(&mut violations);
-            }
+            over.list(starts);
+            across = None;
             continue;
         };
         let first = starts.partition_point(|(at, _)| *at < segment.from);
@@ -49,106 +43,112 @@ pub(super) fn judge(segments: &[Segment<'_>], starts: &[Start]) -> Option<Violat
             Timestamp::MAX => starts.len(),
             until => starts.partition_point(|(at, _)| *at < until),
         };
-        let meter = match &mut meter {
-            Some(meter) => {
-                meter.change(pacing);
-                meter
+        let mut within = Meter::new(pacing);
+        let across = across.get_or_insert(within);
+        across.change(pacing);
+        for (index, (at, _)) in starts.iter().enumerate().take(after).skip(first) {
+            if across.level_at(*at) == 0 {
+                over.list(starts);
             }
-            None => {
-                next = first;
-                meter.insert(Meter::new(starts, pacing, first))
-            }
-        };
-        while next < after {
-            meter.start(next, &mut violations);
-            next += 1;
+            let (within, across) = (within.start(index, *at), across.start(index, *at));
+            over.note(index, within.max(across));
         }
     }
-    if let Some(meter) = meter {
-        meter.finish(&mut violations);
-    }
-    Some(violations)
+    over.list(starts);
+    Some(over.violations)
 }
 
-struct Meter<'a> {
-    starts: &'a [Start],
-    /// In [`ONE`]s.
+/// One leaky meter. Levels are in [`ONE`]s.
+#[derive(Clone, Copy)]
+struct Meter {
     level: i128,
     /// The start before.
     as_of: Timestamp,
-    /// The largest fall in force since then.
-    fall: i128,
     /// What is in force now.
     pacing: Pacing,
-    /// The highest level that is allowed.
-    allowance: i128,
+    /// The largest fall in force since the start before.
+    gap_fall: i128,
+    /// The largest burst and fall in force since the level was zero.
+    most: (u32, i128),
     /// The first start since the level was zero.
     since: usize,
-    /// The worst place of this run of starts: first, last, units over.
-    worst: Option<(usize, usize, i128)>,
 }
 
-impl<'a> Meter<'a> {
-    fn new(starts: &'a [Start], pacing: Pacing, first: usize) -> Self {
+impl Meter {
+    fn new(pacing: Pacing) -> Self {
         Self {
-            starts,
             level: 0,
             as_of: Timestamp::MIN,
-            fall: fall(pacing),
             pacing,
-            allowance: allowance(pacing),
-            since: first,
-            worst: None,
+            gap_fall: fall(pacing),
+            most: (pacing.burst, fall(pacing)),
+            since: 0,
         }
     }
 
     /// Another bucket from now on.
     fn change(&mut self, pacing: Pacing) {
         self.pacing = pacing;
-        self.fall = self.fall.max(fall(pacing));
-        self.allowance = self.allowance.max(allowance(pacing));
+        self.gap_fall = self.gap_fall.max(fall(pacing));
+        self.most = (
+            self.most.0.max(pacing.burst),
+            self.most.1.max(fall(pacing)),
+        );
     }
 
-    fn start(&mut self, index: usize, violations: &mut Violations) {
-        let at = self.starts[index].0;
-        let fallen = i128::from(at.as_micros()) - i128::from(self.as_of.as_micros());
-        self.level = (self.level - fallen.max(0).saturating_mul(self.fall)).max(0);
+    fn level_at(&self, at: Timestamp) -> i128 {
+        let elapsed = i128::from(at.as_micros()) - i128::from(self.as_of.as_micros());
+        (self.level - elapsed.max(0).saturating_mul(self.gap_fall)).max(0)
+    }
+
+    /// Takes a start; returns by how much it is over the allowance, and since
+    /// which start that has been building up.
+    fn start(&mut self, index: usize, at: Timestamp) -> (i128, usize) {
+        self.level = self.level_at(at);
         self.as_of = at;
-        self.fall = fall(self.pacing);
-        if self.level <= allowance(self.pacing) {
-            self.allowance = allowance(self.pacing);
-        }
+        self.gap_fall = fall(self.pacing);
         if self.level == 0 {
-            self.list(violations);
             self.since = index;
+            self.most = (self.pacing.burst, fall(self.pacing));
         }
         self.level += ONE;
-        let over = self.level - self.allowance;
-        if over > 0 {
-            violations.early_starts += 1;
-            if self.worst.is_none_or(|(_, _, worst)| over > worst) {
-                self.worst = Some((self.since, index, over));
-            }
+        let (burst, fall) = self.most;
+        let allowance = i128::from(burst) * ONE + fall * i128::from(micros(SLACK));
+        (self.level - allowance, self.since)
+    }
+}
+
+/// Gathers starts that are over, the worst of those that build on each other.
+#[derive(Default)]
+struct Over {
+    violations: Violations,
+    /// The worst at hand: by how much, since which start, up to which.
+    worst: Option<(i128, usize, usize)>,
+}
+
+impl Over {
+    fn note(&mut self, last: usize, (over, since): (i128, usize)) {
+        if over <= 0 {
+            return;
+        }
+        self.violations.early_starts += 1;
+        if self.worst.is_none_or(|(worst, ..)| over > worst) {
+            self.worst = Some((over, since, last));
         }
     }
 
-    /// Lists the worst place since the level was zero.
-    fn list(&mut self, violations: &mut Violations) {
-        let violation = self.worst.take().map(|(first, last, over)| {
-            let starts = (last - first + 1) as u64;
+    fn list(&mut self, starts: &[Start]) {
+        let violation = self.worst.take().map(|(over, first, last)| {
+            let count = (last - first + 1) as u64;
             let excess = u64::try_from((over + ONE - 1) / ONE).unwrap_or(u64::MAX);
             Violation {
                 rule: Rule::Bucket,
-                ends_at: self.starts[last].0,
-                starts,
-                bound: starts.saturating_sub(excess),
-                attempts: attempts(&self.starts[first..=last]),
+                ends_at: starts[last].0,
+                starts: count,
+                bound: count.saturating_sub(excess),
+                attempts: attempts(&starts[first..=last]),
             }
         });
-        violations.list(violation);
-    }
-
-    fn finish(mut self, violations: &mut Violations) {
-        self.list(violations);
+        self.violations.list(violation);
     }
 }

@@ -123,32 +123,55 @@ impl<'a> Bounds<'a> {
         if touched != self.touched {
             self.touched = touched;
             self.largest = (self.segments[self.touched.clone()].iter())
-                .map(|segment| bound(segment.policy, self.period))
-                .reduce(|a, b| Some(a?.max(b?)))
-                .flatten();
+                .try_fold(Bound::default(), |bound, segment| {
+                    bound.or(segment.policy, self.period)
+                })
+                .map(|bound| bound.starts(self.period));
         }
         self.largest
     }
 }
 
-/// The most starts that a policy allows in a window; `None` is any number. A
-/// bucket that refills by this very period bounds it too.
-fn bound(policy: &Policy, period: Period) -> Option<u64> {
-    let limited = match &policy.rate {
-        Rate::Paused => return Some(0),
-        Rate::Unlimited => return None,
-        Rate::Limited(limited) => limited,
-    };
-    if let Some(limit) = limited.windows.iter().find(|limit| limit.period == period) {
-        return Some(u64::from(limit.max.get()));
+/// The most that the policies seen so far allow in a window.
+#[derive(Debug, Clone, Copy, Default)]
+struct Bound {
+    /// By a window.
+    window: u64,
+    /// By buckets that refill by this very period: the largest burst, and the
+    /// largest refill.
+    bucket: Option<(u32, u32)>,
+}
+
+impl Bound {
+    /// With one more policy; `None` if it allows any number.
+    fn or(mut self, policy: &Policy, period: Period) -> Option<Self> {
+        let limited = match &policy.rate {
+            Rate::Paused => return Some(self),
+            Rate::Unlimited => return None,
+            Rate::Limited(limited) => limited,
+        };
+        if let Some(limit) = limited.windows.iter().find(|limit| limit.period == period) {
+            self.window = self.window.max(u64::from(limit.max.get()));
+            return Some(self);
+        }
+        let pacing = limited.pacing.filter(|pacing| pacing.refill.period == period)?;
+        let (burst, refill) = self.bucket.unwrap_or_default();
+        self.bucket = Some((
+            burst.max(pacing.burst),
+            refill.max(pacing.refill.max.get()),
+        ));
+        Some(self)
     }
-    let pacing = limited
-        .pacing
-        .filter(|pacing| pacing.refill.period == period)?;
-    let max = u128::from(pacing.refill.max.get());
-    let refilled = max * (period.duration() + SLACK).as_micros() / period.duration().as_micros();
-    let refilled = u64::try_from(refilled).unwrap_or(u64::MAX);
-    Some(u64::from(pacing.burst).saturating_add(refilled))
+
+    fn starts(self, period: Period) -> u64 {
+        let Some((burst, refill)) = self.bucket else {
+            return self.window;
+        };
+        let time = (period.duration() + SLACK).as_micros();
+        let refilled = u128::from(refill) * time / period.duration().as_micros();
+        let refilled = u64::try_from(refilled).unwrap_or(u64::MAX);
+        self.window.max(u64::from(burst).saturating_add(refilled))
+    }
 }
 
 /// Gathers windows that are over, the worst of those that overlap.

@@ -1,0 +1,10 @@
+//! Property tests of the domain: admission in a small model world, the judge
+//! against a slow and obvious one, and the clocks.
+
+mod admission;
+mod brute;
+mod clock;
+mod compliance;
+mod full_use;
+mod total;
+mod world;
