@@ -2,6 +2,7 @@
 //! virtual time, on Redis in real time.
 //!
 //! Needs `PACELINE_TEST_REDIS_URL`; each test has key prefixes of its own.
+#![expect(clippy::unwrap_used, reason = "helpers of a test fail by panicking")]
 
 use std::env;
 use std::sync::Arc;
