@@ -1,1 +1,249 @@
-//! (being written)
+//! The store on Postgres.
+//!
+//! Owns: every statement, their plans, and what is retried. Promises what
+//! `engine::ports` says of [`Store`] and [`Catalog`]; isolation is read
+//! committed throughout, and every decision is made on rows that a later
+//! statement read after they were locked. Refuses to wait: on the hot path
+//! rows that somebody holds are skipped and reported.
+//!
+//! Limits are changed by anyone's SQL; what makes that safe is in the
+//! migration's triggers and not here.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use domain::event::NewEvent;
+use domain::ids::{AttemptId, DestinationId, EventId, TenantId, WorkerId};
+use domain::permit::Permit;
+use domain::time::Timestamp;
+use engine::ports::Target;
+use engine::ports::Wake;
+use engine::ports::{
+    Acceptance, Admitted, Claims, Fleet, Heartbeat, Mark, Outcome, ReapRules, Reaped, Recorded,
+    Run, Store, StoreError, Sweep, SweepPage,
+};
+use engine::ports::{
+    AttemptView, Catalog, CatalogError, Destination, DestinationChange, EventSummary,
+    LedgerPosition, LedgerRow, LimitHistory, NewDestination,
+};
+use sqlx::PgPool;
+
+mod admit;
+mod catalog;
+mod claim;
+mod connect;
+mod events;
+mod failure;
+mod fleet;
+mod fold;
+mod ingest;
+mod ledger;
+mod listen;
+mod migrate;
+mod reap;
+mod record;
+mod rows;
+mod sweep;
+mod usage;
+
+pub use connect::PostgresOptions;
+pub use listen::Changes;
+
+use failure::retried;
+
+/// For everything from dialling to the last byte of a response.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// The store on a pool of connections; cheap to clone.
+#[derive(Debug, Clone)]
+pub struct PostgresStore {
+    pool: PgPool,
+}
+
+impl PostgresStore {
+    /// Connects, so that a wrong URL is noticed at once. Does not migrate.
+    pub async fn connect(options: PostgresOptions) -> Result<Self, StoreError> {
+        let pool = connect::connect(&options).await?;
+        Ok(Self { pool })
+    }
+
+    /// Brings the schema to the version that this binary needs. Several
+    /// processes may do so at once: they take turns.
+    pub async fn migrate(&self) -> Result<(), StoreError> {
+        migrate::migrate(&self.pool).await
+    }
+
+    /// Listens for changes of limits: a hint, faster than the sweep, that may
+    /// be lost. Holds one connection.
+    pub async fn listen_changes(&self) -> Result<Changes, StoreError> {
+        listen::listen(&self.pool).await
+    }
+
+    /// Ends all connections, waiting for statements that are under way.
+    pub async fn close(&self) {
+        self.pool.close().await;
+    }
+}
+
+#[async_trait]
+impl Store for PostgresStore {
+    async fn accept_events(&self, events: &[NewEvent]) -> Result<Vec<Acceptance>, StoreError> {
+        Ok(retried(|| ingest::accept_events(&self.pool, events)).await?)
+    }
+
+    async fn admit(&self, runs: &[Run], room: u32) -> Result<Admitted, StoreError> {
+        Ok(retried(|| admit::admit(&self.pool, runs, room)).await?)
+    }
+
+    async fn targets(&self, destinations: &[DestinationId]) -> Result<Vec<Target>, StoreError> {
+        Ok(retried(|| claim::targets(&self.pool, destinations)).await?)
+    }
+
+    async fn claim_starts(
+        &self,
+        worker: WorkerId,
+        permits: &[Permit],
+    ) -> Result<Claims, StoreError> {
+        Ok(retried(|| claim::claim_starts(&self.pool, worker, permits)).await?)
+    }
+
+    async fn release_permits(&self, permits: &[Permit]) -> Result<Vec<Wake>, StoreError> {
+        Ok(retried(|| claim::release_permits(&self.pool, permits)).await?)
+    }
+
+    async fn record_outcomes(
+        &self,
+        worker: WorkerId,
+        outcomes: &[Outcome],
+    ) -> Result<Recorded, StoreError> {
+        Ok(retried(|| record::record_outcomes(&self.pool, worker, outcomes)).await?)
+    }
+
+    async fn reap(&self, rules: &ReapRules, limit: u32) -> Result<Reaped, StoreError> {
+        Ok(retried(|| reap::reap(&self.pool, rules, limit)).await?)
+    }
+
+    async fn sweep(&self, sweep: &Sweep) -> Result<SweepPage, StoreError> {
+        Ok(retried(|| sweep::sweep(&self.pool, sweep)).await?)
+    }
+
+    async fn clear_marks(&self, marks: &[Mark]) -> Result<(), StoreError> {
+        Ok(retried(|| sweep::clear_marks(&self.pool, marks)).await?)
+    }
+
+    async fn heartbeat(&self, heartbeat: &Heartbeat) -> Result<Fleet, StoreError> {
+        Ok(retried(|| fleet::heartbeat(&self.pool, heartbeat)).await?)
+    }
+
+    async fn fleet(&self) -> Result<Fleet, StoreError> {
+        Ok(retried(|| fleet::fleet(&self.pool)).await?)
+    }
+}
+
+#[async_trait]
+impl Catalog for PostgresStore {
+    async fn create_destination(
+        &self,
+        tenant: TenantId,
+        new: &NewDestination,
+    ) -> Result<Destination, CatalogError> {
+        retried(|| catalog::create_destination(&self.pool, tenant, new)).await?;
+        self.destination(tenant, new.id).await
+    }
+
+    async fn destination(
+        &self,
+        tenant: TenantId,
+        id: DestinationId,
+    ) -> Result<Destination, CatalogError> {
+        let found = retried(|| catalog::destination(&self.pool, tenant, id)).await?;
+        found.ok_or(CatalogError::NotFound("destination"))
+    }
+
+    async fn destinations(
+        &self,
+        tenant: TenantId,
+        after: Option<DestinationId>,
+        limit: u32,
+    ) -> Result<Vec<Destination>, CatalogError> {
+        Ok(retried(|| catalog::destinations(&self.pool, tenant, after, limit)).await?)
+    }
+
+    async fn change_destination(
+        &self,
+        tenant: TenantId,
+        id: DestinationId,
+        change: &DestinationChange,
+    ) -> Result<Destination, CatalogError> {
+        let found = retried(|| catalog::change_destination(&self.pool, tenant, id, change)).await?;
+        found.ok_or(CatalogError::NotFound("destination"))
+    }
+
+    async fn delete_destination(
+        &self,
+        tenant: TenantId,
+        id: DestinationId,
+    ) -> Result<(), CatalogError> {
+        match retried(|| catalog::delete_destination(&self.pool, tenant, id)).await? {
+            0 => Err(CatalogError::NotFound("destination")),
+            _ => Ok(()),
+        }
+    }
+
+    async fn event(
+        &self,
+        tenant: TenantId,
+        id: EventId,
+    ) -> Result<(EventSummary, Vec<AttemptView>), CatalogError> {
+        let found = retried(|| events::event(&self.pool, tenant, id)).await?;
+        found.ok_or(CatalogError::NotFound("event"))
+    }
+
+    async fn attempts(
+        &self,
+        tenant: TenantId,
+        id: DestinationId,
+        before: Option<AttemptId>,
+        limit: u32,
+    ) -> Result<Vec<AttemptView>, CatalogError> {
+        let found = retried(|| events::attempts(&self.pool, tenant, id, before, limit)).await?;
+        found.ok_or(CatalogError::NotFound("destination"))
+    }
+
+    async fn ledger(
+        &self,
+        destination: DestinationId,
+        since: Timestamp,
+        until: Timestamp,
+        after: Option<LedgerPosition>,
+        limit: u32,
+    ) -> Result<Vec<LedgerRow>, CatalogError> {
+        let page = ledger::Page {
+            destination,
+            since,
+            until,
+            after,
+            limit,
+        };
+        Ok(retried(|| ledger::ledger(&self.pool, page)).await?)
+    }
+
+    async fn limit_history(
+        &self,
+        destination: DestinationId,
+    ) -> Result<Vec<LimitHistory>, CatalogError> {
+        Ok(retried(|| ledger::limit_history(&self.pool, destination)).await?)
+    }
+
+    async fn backlogs(
+        &self,
+        destinations: &[DestinationId],
+        cap: u32,
+    ) -> Result<Vec<u32>, CatalogError> {
+        Ok(retried(|| ledger::backlogs(&self.pool, destinations, cap)).await?)
+    }
+
+    async fn ready(&self) -> Result<(), CatalogError> {
+        migrate::ready(&self.pool).await
+    }
+}

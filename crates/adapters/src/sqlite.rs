@@ -101,6 +101,18 @@ impl SqliteStore {
         })
     }
 
+    /// Opens an existing file only to read it, beside the Paceline that has it
+    /// open: for the audit. Whatever writes fails.
+    pub fn open_to_read(path: &Path, clock: Clock) -> Result<Self, StoreError> {
+        let read_only = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let lane = Arc::new(Lane::spawn("sqlite-audit", connect(path, read_only)?, ())?);
+        Ok(Self {
+            writer: lane.clone(),
+            reader: lane,
+            clock,
+        })
+    }
+
     /// A store that is gone when it is dropped, for tests and demos.
     pub fn in_memory(clock: Clock) -> Result<Self, StoreError> {
         let mut connection = connect(Path::new(":memory:"), OpenFlags::default())?;

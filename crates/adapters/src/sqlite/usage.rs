@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use domain::admission::{Bucket, CoarseStarts, Outstanding, Usage};
+use domain::admission::{Bucket, CoarseStarts, Outstanding, Usage, newest_starts};
 use domain::limit::Limit;
 use domain::policy::{Limited, Policy, Rate};
 use domain::time::Timestamp;
@@ -67,12 +67,12 @@ pub(super) fn read_usage(
     let Rate::Limited(limited) = &policy.rate else {
         return Ok(());
     };
-    let exact = Newest::of(limited, policy, |limit| !limit.is_coarse());
-    if let Some(newest) = exact {
-        let mut starts = starts(tx, destination, false, now - newest.period, newest.count)?;
-        starts.extend(self::starts(tx, destination, true, now - newest.period, newest.count)?);
+    if let Some(newest) = newest_starts(policy, usage.meter) {
+        let (since, count) = (now - newest.period, newest.count as usize);
+        let mut starts = starts(tx, destination, false, since, count)?;
+        starts.extend(self::starts(tx, destination, true, since, count)?);
         starts.sort_unstable_by(|a, b| b.cmp(a));
-        starts.truncate(newest.count);
+        starts.truncate(count);
         usage.starts = starts;
     }
     if let Some(newest) = Newest::of(limited, policy, |limit| limit.is_coarse()) {

@@ -1,0 +1,251 @@
+//! Destinations, as their owners see and change them. What a change does to
+//! permits, history and marks is the triggers' business.
+
+use domain::ids::{DestinationId, TenantId};
+use domain::policy::LimitSettings;
+use domain::time::Timestamp;
+use engine::ports::{Destination, DestinationChange, NewDestination};
+use sqlx::{PgConnection, PgExecutor, PgPool};
+use uuid::Uuid;
+
+use super::failure::Failure;
+use super::rows::{LimitColumns, integer, word};
+
+#[derive(sqlx::FromRow)]
+struct Row {
+    id: Uuid,
+    tenant_id: Uuid,
+    name: String,
+    url: String,
+    event_types: Vec<String>,
+    state: String,
+    numbers: Vec<Option<i32>>,
+    unlimited: bool,
+    shape: Option<String>,
+    safety_margin: f64,
+    tier_numbers: Vec<Option<i32>>,
+    tier_unlimited: bool,
+    tier_shape: Option<String>,
+    created_at: i64,
+}
+
+impl Row {
+    fn destination(self) -> Result<Destination, Failure> {
+        let own = LimitColumns {
+            table: "destinations",
+            row: &self.id,
+            numbers: &self.numbers,
+            unlimited: self.unlimited,
+            shape: self.shape.as_deref(),
+            safety_margin: self.safety_margin,
+        };
+        let tier = LimitColumns {
+            table: "tiers",
+            row: &self.id,
+            numbers: &self.tier_numbers,
+            unlimited: self.tier_unlimited,
+            shape: self.tier_shape.as_deref(),
+            safety_margin: 0.0,
+        };
+        let limits = own.settings()?;
+        Ok(Destination {
+            id: DestinationId(self.id),
+            tenant: TenantId(self.tenant_id),
+            state: word("destinations", "state", self.id, &self.state)?,
+            limits,
+            effective: limits.or_tier(&tier.settings()?),
+            created_at: Timestamp::from_micros(self.created_at),
+            name: self.name,
+            url: self.url,
+            event_types: self.event_types,
+        })
+    }
+}
+
+/// Up to `limit` destinations after `after`; those given, if any are.
+const READ: &str = "-- destinations
+    select d.id, d.tenant_id, d.name, d.url, d.event_types, d.state,
+        array[
+            d.limit_per_second, d.limit_per_minute, d.limit_per_hour, d.limit_per_day,
+            d.burst, d.max_in_flight
+        ] as numbers,
+        d.unlimited, d.shape, d.safety_margin,
+        array[
+            t.limit_per_second, t.limit_per_minute, t.limit_per_hour, t.limit_per_day,
+            t.burst, t.max_in_flight
+        ] as tier_numbers,
+        t.unlimited as tier_unlimited, t.shape as tier_shape,
+        micros(d.created_at) as created_at
+    from destinations d
+    join tenants n on n.id = d.tenant_id
+    join tiers t on t.name = n.tier
+    where d.tenant_id = $1 and d.deleted_at is null
+        and d.id > coalesce($2, '00000000-0000-0000-0000-000000000000'::uuid)
+        and ($4::uuid is null or d.id = $4)
+    order by d.id
+    limit $3";
+
+pub(super) async fn destinations(
+    pool: &PgPool,
+    tenant: TenantId,
+    after: Option<DestinationId>,
+    limit: u32,
+) -> Result<Vec<Destination>, Failure> {
+    let rows: Vec<Row> = sqlx::query_as(READ)
+        .bind(tenant.0)
+        .bind(after.map(|after| after.0))
+        .bind(i64::from(limit))
+        .bind(None::<Uuid>)
+        .fetch_all(pool)
+        .await?;
+    rows.into_iter().map(Row::destination).collect()
+}
+
+pub(super) async fn destination(
+    executor: impl PgExecutor<'_>,
+    tenant: TenantId,
+    id: DestinationId,
+) -> Result<Option<Destination>, Failure> {
+    let row: Option<Row> = sqlx::query_as(READ)
+        .bind(tenant.0)
+        .bind(None::<Uuid>)
+        .bind(1_i64)
+        .bind(Some(id.0))
+        .fetch_optional(executor)
+        .await?;
+    row.map(Row::destination).transpose()
+}
+
+pub(super) async fn create_destination(
+    pool: &PgPool,
+    tenant: TenantId,
+    new: &NewDestination,
+) -> Result<(), Failure> {
+    new.limits.validate().map_err(Failure::Invalid)?;
+    let numbers = numbers(&new.limits);
+    let created = sqlx::query(
+        "-- create_destination
+        insert into destinations (
+            id, tenant_id, name, url, event_types,
+            limit_per_second, limit_per_minute, limit_per_hour, limit_per_day,
+            burst, max_in_flight, unlimited, shape, safety_margin
+        )
+        select $1, n.id, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14
+        from tenants n where n.id = $2",
+    )
+    .bind(new.id.0)
+    .bind(tenant.0)
+    .bind(&new.name)
+    .bind(&new.url)
+    .bind(&new.event_types)
+    .bind(numbers[0])
+    .bind(numbers[1])
+    .bind(numbers[2])
+    .bind(numbers[3])
+    .bind(numbers[4])
+    .bind(numbers[5])
+    .bind(new.limits.unlimited)
+    .bind(new.limits.shape.map(|shape| shape.as_str()))
+    .bind(new.limits.safety_margin)
+    .execute(pool)
+    .await?;
+    match created.rows_affected() {
+        0 => Err(Failure::NotFound("tenant")),
+        _ => Ok(()),
+    }
+}
+
+/// The integer columns of limits, in the order of the statements.
+fn numbers(limits: &LimitSettings) -> [Option<i32>; 6] {
+    [
+        limits.per_second,
+        limits.per_minute,
+        limits.per_hour,
+        limits.per_day,
+        limits.burst,
+        limits.max_in_flight,
+    ]
+    .map(|number| number.map(integer))
+}
+
+/// The destination as it is after the change; `None` if there is none.
+pub(super) async fn change_destination(
+    pool: &PgPool,
+    tenant: TenantId,
+    id: DestinationId,
+    change: &DestinationChange,
+) -> Result<Option<Destination>, Failure> {
+    if let Some(limits) = &change.limits {
+        limits.validate().map_err(Failure::Invalid)?;
+    }
+    let mut transaction = pool.begin().await?;
+    update(&mut transaction, tenant, id, change).await?;
+    let changed = destination(&mut *transaction, tenant, id).await?;
+    transaction.commit().await?;
+    Ok(changed)
+}
+
+async fn update(
+    connection: &mut PgConnection,
+    tenant: TenantId,
+    id: DestinationId,
+    change: &DestinationChange,
+) -> Result<(), Failure> {
+    let limits = change.limits.unwrap_or_default();
+    let numbers = numbers(&limits);
+    sqlx::query(
+        "-- change_destination
+        update destinations d
+        set name = coalesce($3, d.name),
+            url = coalesce($4, d.url),
+            event_types = coalesce($5, d.event_types),
+            state = coalesce($6, d.state),
+            limit_per_second = case when $7 then $8 else d.limit_per_second end,
+            limit_per_minute = case when $7 then $9 else d.limit_per_minute end,
+            limit_per_hour = case when $7 then $10 else d.limit_per_hour end,
+            limit_per_day = case when $7 then $11 else d.limit_per_day end,
+            burst = case when $7 then $12 else d.burst end,
+            max_in_flight = case when $7 then $13 else d.max_in_flight end,
+            unlimited = case when $7 then $14 else d.unlimited end,
+            shape = case when $7 then $15 else d.shape end,
+            safety_margin = case when $7 then $16 else d.safety_margin end
+        where d.id = $1 and d.tenant_id = $2 and d.deleted_at is null",
+    )
+    .bind(id.0)
+    .bind(tenant.0)
+    .bind(&change.name)
+    .bind(&change.url)
+    .bind(&change.event_types)
+    .bind(change.state.map(|state| state.as_str()))
+    .bind(change.limits.is_some())
+    .bind(numbers[0])
+    .bind(numbers[1])
+    .bind(numbers[2])
+    .bind(numbers[3])
+    .bind(numbers[4])
+    .bind(numbers[5])
+    .bind(limits.unlimited)
+    .bind(limits.shape.map(|shape| shape.as_str()))
+    .bind(limits.safety_margin)
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// How many were deleted: one or none.
+pub(super) async fn delete_destination(
+    pool: &PgPool,
+    tenant: TenantId,
+    id: DestinationId,
+) -> Result<u64, Failure> {
+    let deleted = sqlx::query(
+        "-- delete_destination
+        update destinations d set deleted_at = clock_timestamp()
+        where d.id = $1 and d.tenant_id = $2 and d.deleted_at is null",
+    )
+    .bind(id.0)
+    .bind(tenant.0)
+    .execute(pool)
+    .await?;
+    Ok(deleted.rows_affected())
+}

@@ -1,0 +1,269 @@
+//! Starts: claimed, or permits handed back; and where requests go.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use bytes::Bytes;
+use domain::ids::{DestinationId, Epoch, EventId, WorkerId};
+use domain::permit::Permit;
+use domain::time::{Timestamp, micros};
+use engine::ports::Target;
+use engine::ports::Wake;
+use engine::ports::{ClaimAnswer, Claims, HEARTBEAT_TIMEOUT, Start};
+use sqlx::PgPool;
+use uuid::Uuid;
+
+use super::REQUEST_TIMEOUT;
+use super::failure::Failure;
+use super::rows::{Wakes, count};
+
+/// Where these destinations' requests go now.
+pub(super) async fn targets(
+    pool: &PgPool,
+    destinations: &[DestinationId],
+) -> Result<Vec<Target>, Failure> {
+    let ids: Vec<Uuid> = destinations.iter().map(|id| id.0).collect();
+    let rows: Vec<(Uuid, i64, String)> = sqlx::query_as(
+        "-- targets
+        select d.id, d.epoch, d.url from destinations d
+        where d.id = any ($1) and d.deleted_at is null",
+    )
+    .bind(ids)
+    .fetch_all(pool)
+    .await?;
+    Ok((rows.into_iter())
+        .map(|(id, epoch, url)| Target {
+            destination: DestinationId(id),
+            epoch: Epoch(epoch),
+            url,
+            timeout: REQUEST_TIMEOUT,
+        })
+        .collect())
+}
+
+/// A row that carries the permit's number, as it was locked.
+#[derive(sqlx::FromRow)]
+struct Claimed {
+    now: i64,
+    id: Option<i64>,
+    number: Option<i64>,
+    destination_id: Option<Uuid>,
+    answer: Option<String>,
+    not_before: Option<i64>,
+    event_id: Option<Uuid>,
+    try_number: Option<i32>,
+    content_type: Option<String>,
+    payload: Option<Vec<u8>>,
+}
+
+/// One statement. Rows are locked, skipping those that somebody holds: a
+/// statement that waited would keep a clock from before the wait. The lock
+/// rechecks the state and the number on the row's latest version, so a
+/// revocation that has just been committed is seen, and one that is under way
+/// holds the row. The clock is read once, when the first row is judged.
+const CLAIM: &str = "-- claim_starts
+    with clock as materialized (select clock_timestamp() as now),
+    locked as materialized (
+        select a.id, a.permit, a.destination_id, a.event_id, a.try_number, a.not_before,
+            case
+                when a.epoch <> n.epoch or d.epoch <> a.epoch
+                    or d.state <> 'active' or d.deleted_at is not null
+                    or p.held_until > (select now from clock)
+                    or a.deadline < (select now from clock)
+                    or not exists (
+                        select from workers w
+                        where w.id = $1 and not w.retired
+                            and w.seen_at >= (select now from clock)
+                                - $5::bigint * interval '1 microsecond'
+                    )
+                then 'returned'
+                when a.not_before > (select now from clock) then 'early'
+                else 'started'
+            end as answer
+        from unnest($2::bigint[], $3::bigint[], $4::bigint[]) as n (id, number, epoch)
+        join attempts a on a.id = n.id and a.permit = n.number
+        join destinations d on d.id = a.destination_id
+        left join pacing p on p.destination_id = a.destination_id
+        where a.state = 'admitted'
+        order by a.id
+        for update of a skip locked
+    ),
+    started as (
+        update attempts a
+        set state = 'started', started_at = (select now from clock), worker_id = $1
+        from locked l
+        where a.id = l.id and l.answer = 'started'
+    ),
+    returned as (
+        update attempts a
+        set state = 'waiting', due_at = coalesce(a.due_at, a.created_at),
+            permit = null, epoch = null, not_before = null, deadline = null
+        from locked l
+        where a.id = l.id and l.answer = 'returned'
+    )
+    select micros(clock.now) as now, l.id, l.permit as number, l.destination_id, l.answer,
+        micros(l.not_before) as not_before, l.event_id, l.try_number, e.content_type, e.payload
+    from clock
+    left join locked l on true
+    left join events e on e.id = l.event_id and l.answer = 'started'";
+
+/// Claims starts; the answers are in the order of the permits.
+pub(super) async fn claim_starts(
+    pool: &PgPool,
+    worker: WorkerId,
+    permits: &[Permit],
+) -> Result<Claims, Failure> {
+    let rows: Vec<Claimed> = sqlx::query_as(CLAIM)
+        .bind(worker.0)
+        .bind(
+            permits
+                .iter()
+                .map(|permit| permit.attempt.0)
+                .collect::<Vec<_>>(),
+        )
+        .bind(
+            permits
+                .iter()
+                .map(|permit| permit.number.0)
+                .collect::<Vec<_>>(),
+        )
+        .bind(
+            permits
+                .iter()
+                .map(|permit| permit.epoch.0)
+                .collect::<Vec<_>>(),
+        )
+        .bind(micros(HEARTBEAT_TIMEOUT))
+        .fetch_all(pool)
+        .await?;
+    let now = Timestamp::from_micros(rows.first().map_or(0, |row| row.now));
+    let mut wakes = Wakes::default();
+    let mut answers: HashMap<(i64, i64), ClaimAnswer> = HashMap::new();
+    for row in rows {
+        let (Some(id), Some(number)) = (row.id, row.number) else {
+            continue;
+        };
+        if let (Some("returned"), Some(destination)) = (row.answer.as_deref(), row.destination_id) {
+            wakes.add(DestinationId(destination), Duration::ZERO);
+        }
+        answers.insert((id, number), row.into_answer(now));
+    }
+    let missing: Vec<&Permit> = permits
+        .iter()
+        .filter(|permit| !answers.contains_key(&key(permit)))
+        .collect();
+    // The claim is committed: an error from here on must not lose the starts.
+    let held = (still_admitted(pool, &missing).await)
+        .unwrap_or_else(|_unknown| missing.iter().map(|permit| key(permit)).collect());
+    let answer = |permit: &Permit| match answers.remove(&key(permit)) {
+        Some(answer) => answer,
+        None if held.contains(&key(permit)) => ClaimAnswer::Skipped,
+        // Stale; or the same permit twice in one batch, which starts once.
+        None => ClaimAnswer::Refused,
+    };
+    Ok(Claims {
+        now,
+        answers: permits.iter().map(answer).collect(),
+        wakes: wakes.into_vec(),
+    })
+}
+
+fn key(permit: &Permit) -> (i64, i64) {
+    (permit.attempt.0, permit.number.0)
+}
+
+impl Claimed {
+    fn into_answer(self, now: Timestamp) -> ClaimAnswer {
+        match (self.answer.as_deref(), self.event_id) {
+            (Some("started"), Some(event)) => ClaimAnswer::Started(Start {
+                started_at: now,
+                event: EventId(event),
+                try_number: count(i64::from(self.try_number.unwrap_or(1))),
+                content_type: self.content_type.unwrap_or_default(),
+                payload: Bytes::from(self.payload.unwrap_or_default()),
+            }),
+            (Some("early"), _) => {
+                let not_before = Timestamp::from_micros(self.not_before.unwrap_or(0));
+                ClaimAnswer::Early(not_before.since(now))
+            }
+            _ => ClaimAnswer::Refused,
+        }
+    }
+}
+
+/// Those of these permits whose rows are admitted under their numbers: they
+/// were not claimed, so somebody holds their rows.
+async fn still_admitted(
+    pool: &PgPool,
+    permits: &[&Permit],
+) -> Result<HashSet<(i64, i64)>, Failure> {
+    if permits.is_empty() {
+        return Ok(HashSet::new());
+    }
+    let rows: Vec<(i64, i64)> = sqlx::query_as(
+        "-- claim_starts: still_admitted
+        select a.id, a.permit
+        from unnest($1::bigint[], $2::bigint[]) as n (id, number)
+        join attempts a on a.id = n.id and a.permit = n.number
+        where a.state = 'admitted'",
+    )
+    .bind(
+        permits
+            .iter()
+            .map(|permit| permit.attempt.0)
+            .collect::<Vec<_>>(),
+    )
+    .bind(
+        permits
+            .iter()
+            .map(|permit| permit.number.0)
+            .collect::<Vec<_>>(),
+    )
+    .fetch_all(pool)
+    .await?;
+    Ok(rows.into_iter().collect())
+}
+
+/// Hands back permits unused. One whose row is held is left: it is being
+/// claimed or revoked, or it expires.
+pub(super) async fn release_permits(
+    pool: &PgPool,
+    permits: &[Permit],
+) -> Result<Vec<Wake>, Failure> {
+    let released: Vec<Uuid> = sqlx::query_scalar(
+        "-- release_permits
+        with locked as materialized (
+            select a.id
+            from unnest($1::bigint[], $2::bigint[]) as n (id, number)
+            join attempts a on a.id = n.id and a.permit = n.number
+            where a.state = 'admitted'
+            order by a.id
+            for update of a skip locked
+        )
+        update attempts a
+        set state = 'waiting', due_at = coalesce(a.due_at, a.created_at),
+            permit = null, epoch = null, not_before = null, deadline = null
+        from locked l
+        where a.id = l.id
+        returning a.destination_id",
+    )
+    .bind(
+        permits
+            .iter()
+            .map(|permit| permit.attempt.0)
+            .collect::<Vec<_>>(),
+    )
+    .bind(
+        permits
+            .iter()
+            .map(|permit| permit.number.0)
+            .collect::<Vec<_>>(),
+    )
+    .fetch_all(pool)
+    .await?;
+    let mut wakes = Wakes::default();
+    for destination in released {
+        wakes.add(DestinationId(destination), Duration::ZERO);
+    }
+    Ok(wakes.into_vec())
+}

@@ -1,0 +1,109 @@
+//! Connections, and what each of them is told before it is used.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use engine::ports::StoreError;
+use sqlx::PgPool;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+/// Where the database is, and how many connections to hold at most.
+#[derive(Clone)]
+pub struct PostgresOptions {
+    /// `postgres://…`; may hold a password, so it is never shown.
+    pub url: String,
+    /// The size of the pool.
+    pub max_connections: u32,
+}
+
+impl fmt::Debug for PostgresOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostgresOptions")
+            .field("url", &"[redacted]")
+            .field("max_connections", &self.max_connections)
+            .finish()
+    }
+}
+
+/// How long a caller waits for a free connection.
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What every session is told. Timeouts are the server's, because a future
+/// that is dropped at a timeout of ours leaves a connection in a state that
+/// the pool does not know.
+///
+/// The plans: all our statements reach their rows by index, from arrays that
+/// are small beside the tables. A planner with the statistics of an empty
+/// table may think otherwise and keep its generic plan until the next analyze,
+/// when there are a million rows; so it is not given the choice.
+const SETTINGS: [(&str, &str); 13] = [
+    ("statement_timeout", "5s"),
+    ("lock_timeout", "2s"),
+    ("idle_in_transaction_session_timeout", "5s"),
+    ("default_transaction_isolation", "read\\ committed"),
+    ("synchronous_commit", "on"),
+    ("timezone", "UTC"),
+    ("jit", "off"),
+    ("plan_cache_mode", "force_generic_plan"),
+    ("enable_seqscan", "off"),
+    ("enable_bitmapscan", "off"),
+    ("enable_hashjoin", "off"),
+    ("enable_mergejoin", "off"),
+    ("max_parallel_workers_per_gather", "0"),
+];
+
+/// A pool with at least one connection that works.
+pub(super) async fn connect(options: &PostgresOptions) -> Result<PgPool, StoreError> {
+    let parsed = PgConnectOptions::from_str(&options.url)
+        // The parser's own words may repeat a part of the URL.
+        .map_err(|_refused| StoreError::Unavailable("the database URL is malformed".to_owned()))?;
+    let session = parsed.application_name("paceline").options(SETTINGS);
+    PgPoolOptions::new()
+        .max_connections(options.max_connections.max(1))
+        .acquire_timeout(ACQUIRE_TIMEOUT)
+        .after_release(|connection, _| {
+            // One whose transaction was not ended, because its future was
+            // dropped, must not serve anybody else.
+            let in_transaction = sqlx::Connection::is_in_transaction(&*connection);
+            Box::pin(async move { Ok(!in_transaction) })
+        })
+        .connect_with(session)
+        .await
+        .map_err(|error| StoreError::Unavailable(redacted(&error.to_string(), &options.url)))
+}
+
+/// The message without the password of `url`, should it be in there.
+fn redacted(message: &str, url: &str) -> String {
+    let password = url
+        .split_once("://")
+        .and_then(|(_, rest)| rest.rsplit_once('@'))
+        .and_then(|(user, _)| user.split_once(':'))
+        .map_or("", |(_, password)| password);
+    if password.is_empty() {
+        return message.to_owned();
+    }
+    message.replace(password, "[redacted]")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_is_never_shown() {
+        let options = PostgresOptions {
+            url: "postgres://me:hunter2@db/paceline".to_owned(),
+            max_connections: 1,
+        };
+        assert!(!format!("{options:?}").contains("hunter2"));
+        assert_eq!(
+            redacted("no hunter2 here", &options.url),
+            "no [redacted] here"
+        );
+        assert_eq!(
+            redacted("as it is", "postgres://me@db/paceline"),
+            "as it is"
+        );
+    }
+}

@@ -1,0 +1,129 @@
+//! What can go wrong, what is tried again, and what callers are told.
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::time::Duration;
+
+use domain::policy::InvalidSettings;
+use engine::ports::CatalogError;
+use engine::ports::StoreError;
+
+/// How often a conflict is tried again.
+const RETRIES: u32 = 5;
+
+/// Why a step of ours failed.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The database, or the way to it.
+    Database(sqlx::Error),
+    /// What the database says makes no sense.
+    Corrupt(StoreError),
+    /// What the caller wants makes no sense.
+    Invalid(InvalidSettings),
+    /// The caller's tenant has no such thing.
+    NotFound(&'static str),
+}
+
+impl From<sqlx::Error> for Failure {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Database(error)
+    }
+}
+
+impl Failure {
+    /// A serialization failure, a deadlock or a lock timeout: the server has
+    /// rolled back, and the same again may well succeed.
+    fn is_conflict(&self) -> bool {
+        let Self::Database(sqlx::Error::Database(error)) = self else {
+            return false;
+        };
+        matches!(error.code().as_deref(), Some("40001" | "40P01" | "55P03"))
+    }
+}
+
+/// Does `step` until it meets no conflict, a few times at most.
+pub(super) async fn retried<T, F, Fut>(step: F) -> Result<T, Failure>
+where
+    F: Fn() -> Fut + Send + Sync,
+    Fut: Future<Output = Result<T, Failure>> + Send,
+    T: Send,
+{
+    let mut tries = 0;
+    loop {
+        match step().await {
+            Err(failure) if failure.is_conflict() && tries < RETRIES => tries += 1,
+            done => return done,
+        }
+        tokio::time::sleep(backoff(tries)).await;
+    }
+}
+
+/// 10 ms, doubling, of which at least a half. Two that met must not meet
+/// again; which of them waits longer decides nothing, so this randomness need
+/// not repeat from a seed.
+fn backoff(tries: u32) -> Duration {
+    let bound = 10_u64 << tries.min(6);
+    let random = RandomState::new().build_hasher().finish();
+    Duration::from_millis(bound / 2 + random % (bound / 2))
+}
+
+impl From<Failure> for StoreError {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Database(error) => Self::Unavailable(in_words(&error)),
+            Failure::Corrupt(error) => error,
+            Failure::Invalid(invalid) => Self::Unavailable(invalid.to_string()),
+            Failure::NotFound(what) => Self::Unavailable(format!("no such {what}")),
+        }
+    }
+}
+
+impl From<Failure> for CatalogError {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Database(sqlx::Error::Database(error)) => refusal(&*error)
+                .unwrap_or_else(|| Failure::Database(sqlx::Error::Database(error)).into_store()),
+            Failure::Invalid(InvalidSettings { field, problem }) => Self::Invalid {
+                field: field.to_owned(),
+                problem,
+            },
+            Failure::NotFound(what) => Self::NotFound(what),
+            other => other.into_store(),
+        }
+    }
+}
+
+impl Failure {
+    fn into_store(self) -> CatalogError {
+        CatalogError::Store(self.into())
+    }
+}
+
+/// A constraint's refusal, by the name of its column: our constraints are
+/// called `<table>_check_<column>`.
+fn refusal(error: &dyn sqlx::error::DatabaseError) -> Option<CatalogError> {
+    let constraint = error.constraint()?;
+    let (field, problem) = match error.code().as_deref()? {
+        "23514" => {
+            let (_, field) = constraint.split_once("_check_")?;
+            (field, "is outside what the store's constraints allow")
+        }
+        "23505" => ("id", "is there already"),
+        _ => return None,
+    };
+    Some(CatalogError::Invalid {
+        field: field.to_owned(),
+        problem: problem.to_owned(),
+    })
+}
+
+/// An error in words that hold no values of rows.
+pub(super) fn in_words(error: &sqlx::Error) -> String {
+    match error {
+        sqlx::Error::Database(database) => match database.code() {
+            Some(code) => format!("{} ({code})", database.message()),
+            None => database.message().to_owned(),
+        },
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,226 @@
+//! The ledger and the history of limits, for the audit; and backlogs.
+
+use domain::ids::{AttemptId, DestinationId};
+use domain::time::Timestamp;
+use engine::ports::{LedgerPosition, LedgerRow, LimitHistory};
+use sqlx::PgPool;
+use uuid::Uuid;
+
+use super::failure::Failure;
+use super::rows::{LimitColumns, count, time, word};
+
+/// Which page of a ledger.
+#[derive(Clone, Copy)]
+pub(super) struct Page {
+    pub(super) destination: DestinationId,
+    pub(super) since: Timestamp,
+    pub(super) until: Timestamp,
+    pub(super) after: Option<LedgerPosition>,
+    pub(super) limit: u32,
+}
+
+#[derive(sqlx::FromRow)]
+struct Row {
+    id: i64,
+    due_at: i64,
+    started_at: Option<i64>,
+    finished_at: Option<i64>,
+    state: String,
+}
+
+impl Row {
+    fn ledger_row(self) -> Result<LedgerRow, Failure> {
+        Ok(LedgerRow {
+            attempt: AttemptId(self.id),
+            due_at: Timestamp::from_micros(self.due_at),
+            started_at: time(self.started_at),
+            finished_at: time(self.finished_at),
+            state: word("attempts", "state", self.id, &self.state)?,
+        })
+    }
+}
+
+/// One page: starts first, and when there are no more of them, what waits.
+pub(super) async fn ledger(pool: &PgPool, page: Page) -> Result<Vec<LedgerRow>, Failure> {
+    let limit = usize::try_from(page.limit).unwrap_or(usize::MAX);
+    let mut rows = match page.after {
+        Some(LedgerPosition {
+            started_at: None, ..
+        }) => Vec::new(),
+        _ => started(pool, page).await?,
+    };
+    if rows.len() < limit {
+        let left = i64::try_from(limit - rows.len()).unwrap_or(i64::MAX);
+        rows.extend(waiting(pool, page, left).await?);
+    }
+    rows.into_iter().map(Row::ledger_row).collect()
+}
+
+/// Starts in order, merged from the two halves of their index.
+async fn started(pool: &PgPool, page: Page) -> Result<Vec<Row>, Failure> {
+    let (from, after_id) = match page.after {
+        Some(LedgerPosition {
+            started_at: Some(at),
+            attempt,
+        }) if at >= page.since => (at, attempt.0),
+        _ => (page.since, i64::MIN),
+    };
+    Ok(sqlx::query_as(
+        "-- ledger: started
+        select x.id, micros(coalesce(x.due_at, x.created_at)) as due_at,
+            micros(x.started_at) as started_at, micros(x.finished_at) as finished_at, x.state
+        from (
+            (
+                select a.id, a.due_at, a.created_at, a.started_at, a.finished_at, a.state
+                from attempts a
+                where a.destination_id = $1 and not a.folded
+                    and (a.started_at, a.id) > (from_micros($2), $3)
+                    and a.started_at < from_micros($4)
+                order by a.started_at, a.id
+                limit $5
+            )
+            union all
+            (
+                select a.id, a.due_at, a.created_at, a.started_at, a.finished_at, a.state
+                from attempts a
+                where a.destination_id = $1 and a.folded
+                    and (a.started_at, a.id) > (from_micros($2), $3)
+                    and a.started_at < from_micros($4)
+                order by a.started_at, a.id
+                limit $5
+            )
+        ) x
+        order by x.started_at, x.id
+        limit $5",
+    )
+    .bind(page.destination.0)
+    .bind(from.as_micros())
+    .bind(after_id)
+    .bind(page.until.as_micros())
+    .bind(i64::from(page.limit))
+    .fetch_all(pool)
+    .await?)
+}
+
+/// What has not started, by id.
+async fn waiting(pool: &PgPool, page: Page, limit: i64) -> Result<Vec<Row>, Failure> {
+    let after = match page.after {
+        Some(LedgerPosition {
+            started_at: None,
+            attempt,
+        }) => attempt.0,
+        _ => i64::MIN,
+    };
+    Ok(sqlx::query_as(
+        "-- ledger: waiting
+        select x.id, micros(coalesce(x.due_at, x.created_at)) as due_at,
+            null::bigint as started_at, null::bigint as finished_at, x.state
+        from (
+            (
+                select a.id, a.due_at, a.created_at, a.state from attempts a
+                where a.destination_id = $1 and a.state = 'waiting' and a.due_at is null
+                    and a.id > $2 and a.created_at < from_micros($3)
+                order by a.id
+                limit $4
+            )
+            union all
+            select a.id, a.due_at, a.created_at, a.state from attempts a
+            where a.destination_id = $1 and a.state = 'waiting' and a.due_at < from_micros($3)
+                and a.id > $2
+            union all
+            select a.id, a.due_at, a.created_at, a.state from attempts a
+            where a.destination_id = $1 and a.state = 'admitted' and a.id > $2
+                and coalesce(a.due_at, a.created_at) < from_micros($3)
+        ) x
+        order by x.id
+        limit $4",
+    )
+    .bind(page.destination.0)
+    .bind(after)
+    .bind(page.until.as_micros())
+    .bind(limit)
+    .fetch_all(pool)
+    .await?)
+}
+
+#[derive(sqlx::FromRow)]
+struct HistoryRow {
+    in_force_from: i64,
+    numbers: Vec<Option<i32>>,
+    unlimited: bool,
+    shape: Option<String>,
+    safety_margin: f64,
+    state: String,
+}
+
+/// What was in force from when on, the earliest first.
+pub(super) async fn limit_history(
+    pool: &PgPool,
+    destination: DestinationId,
+) -> Result<Vec<LimitHistory>, Failure> {
+    let rows: Vec<HistoryRow> = sqlx::query_as(
+        "-- limit_history
+        select micros(h.in_force_from) as in_force_from,
+            array[
+                h.limit_per_second, h.limit_per_minute, h.limit_per_hour, h.limit_per_day,
+                h.burst, h.max_in_flight
+            ] as numbers,
+            h.unlimited, h.shape, h.safety_margin, h.state
+        from limit_history h
+        where h.destination_id = $1
+        order by h.in_force_from, h.id",
+    )
+    .bind(destination.0)
+    .fetch_all(pool)
+    .await?;
+    let entry = |row: HistoryRow| {
+        let columns = LimitColumns {
+            table: "limit_history",
+            row: &destination,
+            numbers: &row.numbers,
+            unlimited: row.unlimited,
+            shape: row.shape.as_deref(),
+            safety_margin: row.safety_margin,
+        };
+        Ok(LimitHistory {
+            in_force_from: Timestamp::from_micros(row.in_force_from),
+            effective: columns.settings()?,
+            state: word("limit_history", "state", destination, &row.state)?,
+        })
+    };
+    rows.into_iter().map(entry).collect()
+}
+
+/// How many attempts wait, due or not, counted up to `cap`.
+pub(super) async fn backlogs(
+    pool: &PgPool,
+    destinations: &[DestinationId],
+    cap: u32,
+) -> Result<Vec<u32>, Failure> {
+    let ids: Vec<Uuid> = destinations.iter().map(|id| id.0).collect();
+    let counts: Vec<i64> = sqlx::query_scalar(
+        "-- backlogs
+        select least(f.waiting + l.waiting, $2)
+        from unnest($1::uuid[]) with ordinality as n (id, position)
+        cross join lateral (
+            select count(*) as waiting from (
+                select from attempts a
+                where a.destination_id = n.id and a.state = 'waiting' and a.due_at is null
+                limit $2
+            ) x
+        ) f
+        cross join lateral (
+            select count(*) as waiting from (
+                select from attempts a
+                where a.destination_id = n.id and a.state = 'waiting' and a.due_at is not null
+                limit $2
+            ) x
+        ) l
+        order by n.position",
+    )
+    .bind(ids)
+    .bind(i64::from(cap))
+    .fetch_all(pool)
+    .await?;
+    Ok(counts.into_iter().map(count).collect())
+}

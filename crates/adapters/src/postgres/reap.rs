@@ -1,0 +1,229 @@
+//! What nobody came back for. Every row is locked, skipping those that are
+//! held, and rechecked by the lock itself: a row that moved on meanwhile no
+//! longer matches.
+
+use std::time::Duration;
+
+use domain::ids::DestinationId;
+use domain::limit::Period;
+use domain::retry::DEFAULT_MAX_TRIES;
+use domain::time::{Timestamp, micros};
+use engine::ports::{ReapRules, Reaped};
+use sqlx::{PgConnection, PgPool};
+use uuid::Uuid;
+
+use super::failure::Failure;
+use super::fold;
+use super::record::{Retry, insert_retries};
+use super::rows::{Wakes, count, integer};
+
+/// How long a worker that is gone is remembered.
+const FORGET_WORKERS_AFTER: Duration = Duration::from_secs(3_600);
+
+/// One pass, at most `limit` rows of each kind.
+pub(super) async fn reap(pool: &PgPool, rules: &ReapRules, limit: u32) -> Result<Reaped, Failure> {
+    let mut wakes = Wakes::default();
+    let mut transaction = pool.begin().await?;
+    let expired = expire_permits(&mut transaction, rules, limit, &mut wakes).await?;
+    let unknown = give_up_starts(&mut transaction, rules, limit, &mut wakes).await?;
+    let cancelled = cancel_deleted(&mut transaction, limit).await?;
+    forget(&mut transaction, limit).await?;
+    transaction.commit().await?;
+    Ok(Reaped {
+        expired_permits: expired,
+        unknown_starts: unknown,
+        cancelled,
+        wakes: wakes.into_vec(),
+    })
+}
+
+/// Permits past their deadline wait again.
+async fn expire_permits(
+    connection: &mut PgConnection,
+    rules: &ReapRules,
+    limit: u32,
+    wakes: &mut Wakes,
+) -> Result<u32, Failure> {
+    let expired: Vec<Uuid> = sqlx::query_scalar(
+        "-- reap: expire_permits
+        with clock as materialized (select clock_timestamp() as now),
+        locked as materialized (
+            select a.id from attempts a
+            where a.state = 'admitted'
+                and a.deadline < (select now from clock) - $1::bigint * interval '1 microsecond'
+            order by a.deadline
+            limit $2
+            for update skip locked
+        )
+        update attempts a
+        set state = 'waiting', due_at = coalesce(a.due_at, a.created_at),
+            permit = null, epoch = null, not_before = null, deadline = null
+        from locked l
+        where a.id = l.id
+        returning a.destination_id",
+    )
+    .bind(micros(rules.permit_grace))
+    .bind(i64::from(limit))
+    .fetch_all(connection)
+    .await?;
+    for destination in &expired {
+        wakes.add(DestinationId(*destination), Duration::ZERO);
+    }
+    Ok(u32::try_from(expired.len()).unwrap_or(u32::MAX))
+}
+
+/// A start that was given up.
+#[derive(sqlx::FromRow)]
+struct GivenUp {
+    now: i64,
+    event_id: Uuid,
+    destination_id: Uuid,
+    tenant_id: Uuid,
+    try_number: i32,
+    started_at: i64,
+    coarse: bool,
+}
+
+/// Starts whose workers are gone, or that are too old, become unknown.
+async fn give_up_starts(
+    connection: &mut PgConnection,
+    rules: &ReapRules,
+    limit: u32,
+    wakes: &mut Wakes,
+) -> Result<u32, Failure> {
+    let rows: Vec<GivenUp> = sqlx::query_as(
+        "-- reap: give_up_starts
+        with clock as materialized (select clock_timestamp() as now),
+        locked as materialized (
+            select a.id, a.coarse and not a.folded as to_fold
+            from attempts a
+            left join workers w on w.id = a.worker_id
+            where a.state = 'started'
+                and (
+                    a.started_at < (select now from clock) - $1::bigint * interval '1 microsecond'
+                    or w.id is null
+                    or w.seen_at < (select now from clock) - $2::bigint * interval '1 microsecond'
+                )
+            order by a.started_at
+            limit $3
+            for update of a skip locked
+        )
+        update attempts a
+        set state = 'unknown', folded = a.folded or a.coarse, dead_letter = a.try_number >= $4
+        from locked l
+        where a.id = l.id
+        returning (select micros(now) from clock) as now, a.event_id, a.destination_id,
+            a.tenant_id, a.try_number, micros(a.started_at) as started_at, l.to_fold as coarse",
+    )
+    .bind(micros(rules.start_timeout))
+    .bind(micros(rules.heartbeat_timeout))
+    .bind(i64::from(limit))
+    .bind(integer(DEFAULT_MAX_TRIES))
+    .fetch_all(&mut *connection)
+    .await?;
+    let retried = rows
+        .iter()
+        .filter(|row| row.try_number < integer(DEFAULT_MAX_TRIES));
+    let retries: Vec<Retry> = retried
+        .map(|row| Retry {
+            event: row.event_id,
+            destination: row.destination_id,
+            tenant: row.tenant_id,
+            try_number: row.try_number.saturating_add(1),
+            due_at: row.now,
+            created_at: row.now,
+        })
+        .collect();
+    insert_retries(connection, &retries).await?;
+    let folds = (rows.iter().filter(|row| row.coarse)).map(|row| {
+        let started_at = Timestamp::from_micros(row.started_at);
+        (DestinationId(row.destination_id), started_at)
+    });
+    fold::add_starts(connection, folds, fold::shard(None)).await?;
+    for row in &rows {
+        wakes.add(DestinationId(row.destination_id), Duration::ZERO);
+    }
+    Ok(u32::try_from(rows.len()).unwrap_or(u32::MAX))
+}
+
+/// The backlog of deleted destinations, a step of it.
+async fn cancel_deleted(connection: &mut PgConnection, limit: u32) -> Result<u32, Failure> {
+    let cancelled = sqlx::query(
+        "-- reap: cancel_deleted
+        with backlog as materialized (
+            select b.id
+            from destinations d
+            cross join lateral (
+                (
+                    select a.id from attempts a
+                    where a.destination_id = d.id and a.state = 'waiting' and a.due_at is null
+                    order by a.id limit $1
+                )
+                union all
+                (
+                    select a.id from attempts a
+                    where a.destination_id = d.id and a.state = 'waiting' and a.due_at is not null
+                    order by a.due_at limit $1
+                )
+            ) b
+            where d.deleted_at is not null
+            limit $1
+        ),
+        locked as materialized (
+            select a.id from attempts a
+            where a.id in (select id from backlog) and a.state = 'waiting'
+            order by a.id
+            for update skip locked
+        )
+        update attempts a set state = 'cancelled'
+        from locked l
+        where a.id = l.id",
+    )
+    .bind(i64::from(limit))
+    .execute(connection)
+    .await?;
+    Ok(count(
+        i64::try_from(cancelled.rows_affected()).unwrap_or(i64::MAX),
+    ))
+}
+
+/// Buckets that no window can reach any more, and workers long gone. A margin
+/// of 1 makes a period twice as long, so two periods and a minute are kept.
+async fn forget(connection: &mut PgConnection, limit: u32) -> Result<(), Failure> {
+    let periods = Period::ALL.map(Period::as_str);
+    let ages = Period::ALL.map(|p| micros(p.duration() * 2 + Duration::from_secs(60)));
+    sqlx::query(
+        "-- reap: forget_buckets
+        with old as materialized (
+            select o.destination_id, o.period, o.ends_at, o.shard
+            from unnest($1::text[], $2::bigint[]) as n (period, age)
+            cross join lateral (
+                select b.destination_id, b.period, b.ends_at, b.shard
+                from start_buckets b
+                where b.period = n.period
+                    and b.ends_at < clock_timestamp() - n.age * interval '1 microsecond'
+                order by b.ends_at
+                limit $3
+                for update skip locked
+            ) o
+        )
+        delete from start_buckets b
+        using old o
+        where b.destination_id = o.destination_id and b.period = o.period
+            and b.ends_at = o.ends_at and b.shard = o.shard",
+    )
+    .bind(periods.as_slice())
+    .bind(ages.as_slice())
+    .bind(i64::from(limit))
+    .execute(&mut *connection)
+    .await?;
+    sqlx::query(
+        "-- reap: forget_workers
+        delete from workers w
+        where w.seen_at < clock_timestamp() - $1::bigint * interval '1 microsecond'",
+    )
+    .bind(micros(FORGET_WORKERS_AFTER))
+    .execute(connection)
+    .await?;
+    Ok(())
+}

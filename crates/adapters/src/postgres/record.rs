@@ -1,0 +1,316 @@
+//! Outcomes: what became of starts, the retries that follow, and the starts
+//! that coarse limits count, in one commit.
+//!
+//! The lock and what is decided by it are two statements: a row that the
+//! reaper has just made `unknown` has a retry that the snapshot of the locking
+//! statement does not see.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use domain::attempt::OutcomeKind;
+use domain::ids::{AttemptId, DestinationId, WorkerId};
+use domain::time::Timestamp;
+use engine::ports::{NextTry, Outcome, Recorded};
+use sqlx::{PgConnection, PgPool};
+use uuid::Uuid;
+
+use super::failure::Failure;
+use super::fold;
+use super::rows::Wakes;
+
+/// Records outcomes of one worker's starts.
+pub(super) async fn record_outcomes(
+    pool: &PgPool,
+    worker: WorkerId,
+    outcomes: &[Outcome],
+) -> Result<Recorded, Failure> {
+    let mut transaction = pool.begin().await?;
+    let locked = lock(&mut transaction, worker, outcomes).await?;
+    let mut steps = Steps::default();
+    let mut rows: HashMap<i64, Started> = (locked.into_iter()).map(|row| (row.id, row)).collect();
+    let mut missing = Vec::new();
+    let mut done = HashSet::new();
+    for outcome in outcomes {
+        match rows.remove(&outcome.attempt.0) {
+            Some(row) => {
+                done.insert(outcome.attempt);
+                steps.add(outcome, &row);
+            }
+            None if done.contains(&outcome.attempt) => {}
+            None => missing.push(outcome),
+        }
+    }
+    steps.update(&mut transaction).await?;
+    insert_retries(&mut transaction, &steps.retries).await?;
+    cancel_retries(&mut transaction, &steps.cancelled).await?;
+    fold::add_starts(&mut transaction, steps.folds, fold::shard(Some(worker.0))).await?;
+    transaction.commit().await?;
+    Ok(Recorded {
+        skipped: still_open(pool, worker, &missing).await?,
+        wakes: steps.wakes.into_vec(),
+    })
+}
+
+/// A start of ours, locked.
+#[derive(sqlx::FromRow)]
+struct Started {
+    now: i64,
+    id: i64,
+    event_id: Uuid,
+    destination_id: Uuid,
+    tenant_id: Uuid,
+    try_number: i32,
+    was_unknown: bool,
+    to_fold: bool,
+    crowded: bool,
+    started_at: i64,
+}
+
+async fn lock(
+    connection: &mut PgConnection,
+    worker: WorkerId,
+    outcomes: &[Outcome],
+) -> Result<Vec<Started>, Failure> {
+    Ok(sqlx::query_as(
+        "-- record_outcomes: lock
+        with clock as materialized (select micros(clock_timestamp()) as now)
+        select (select now from clock) as now, a.id, a.event_id, a.destination_id, a.tenant_id,
+            a.try_number, a.state = 'unknown' as was_unknown, a.coarse and not a.folded as to_fold,
+            a.crowded, micros(a.started_at) as started_at
+        from unnest($2::bigint[], $3::bigint[]) as n (id, number)
+        join attempts a on a.id = n.id and a.permit = n.number
+        where a.worker_id = $1 and a.state in ('started', 'unknown')
+        order by a.id
+        for update of a skip locked",
+    )
+    .bind(worker.0)
+    .bind(
+        outcomes
+            .iter()
+            .map(|outcome| outcome.attempt.0)
+            .collect::<Vec<_>>(),
+    )
+    .bind(
+        outcomes
+            .iter()
+            .map(|outcome| outcome.number.0)
+            .collect::<Vec<_>>(),
+    )
+    .fetch_all(connection)
+    .await?)
+}
+
+/// A new attempt that follows another.
+pub(super) struct Retry {
+    pub(super) event: Uuid,
+    pub(super) destination: Uuid,
+    pub(super) tenant: Uuid,
+    pub(super) try_number: i32,
+    pub(super) due_at: i64,
+    pub(super) created_at: i64,
+}
+
+/// What one batch comes to.
+#[derive(Default)]
+struct Steps {
+    ids: Vec<i64>,
+    states: Vec<&'static str>,
+    finished: Vec<i64>,
+    statuses: Vec<Option<i32>>,
+    errors: Vec<Option<String>>,
+    bodies: Vec<Option<Vec<u8>>>,
+    dead_letters: Vec<bool>,
+    retries: Vec<Retry>,
+    /// Retries of these are cancelled: event, destination, attempt.
+    cancelled: Vec<(Uuid, Uuid, i64)>,
+    folds: Vec<(DestinationId, Timestamp)>,
+    wakes: Wakes,
+}
+
+impl Steps {
+    fn add(&mut self, outcome: &Outcome, row: &Started) {
+        let started_at = Timestamp::from_micros(row.started_at);
+        let finished_at = started_at + outcome.elapsed;
+        let destination = DestinationId(row.destination_id);
+        self.ids.push(row.id);
+        self.states.push(outcome.kind.state().as_str());
+        self.finished.push(finished_at.as_micros());
+        self.statuses.push(outcome.status.map(i32::from));
+        self.errors.push(outcome.error.clone());
+        let body = outcome.response_body.to_vec();
+        self.bodies.push((!body.is_empty()).then_some(body));
+        self.dead_letters.push(outcome.next == NextTry::DeadLetter);
+        if row.to_fold {
+            self.folds.push((destination, started_at));
+        }
+        if row.crowded {
+            self.wakes.add(destination, Duration::ZERO);
+        }
+        if row.was_unknown {
+            // Whoever made it unknown has added the retry.
+            if outcome.kind == OutcomeKind::Succeeded {
+                self.cancelled
+                    .push((row.event_id, row.destination_id, row.id));
+            }
+            return;
+        }
+        let now = Timestamp::from_micros(row.now);
+        let (try_number, due_at) = match outcome.next {
+            NextTry::None | NextTry::DeadLetter => return,
+            NextTry::RetryAfter(delay) => (row.try_number.saturating_add(1), finished_at + delay),
+            NextTry::Again => (row.try_number, now),
+        };
+        self.wakes.add(destination, due_at.since(now));
+        self.retries.push(Retry {
+            event: row.event_id,
+            destination: row.destination_id,
+            tenant: row.tenant_id,
+            try_number,
+            due_at: due_at.as_micros(),
+            created_at: finished_at.as_micros(),
+        });
+    }
+
+    async fn update(&mut self, connection: &mut PgConnection) -> Result<(), Failure> {
+        if self.ids.is_empty() {
+            return Ok(());
+        }
+        sqlx::query(
+            "-- record_outcomes: update
+            update attempts a
+            set state = n.state, finished_at = from_micros(n.finished_at), status = n.status,
+                error = n.error, response_body = n.response_body, dead_letter = n.dead_letter,
+                folded = a.folded or a.coarse
+            from unnest(
+                $1::bigint[], $2::text[], $3::bigint[], $4::integer[], $5::text[], $6::bytea[],
+                $7::boolean[]
+            ) as n (id, state, finished_at, status, error, response_body, dead_letter)
+            where a.id = n.id",
+        )
+        .bind(&self.ids)
+        .bind(&self.states)
+        .bind(&self.finished)
+        .bind(&self.statuses)
+        .bind(&self.errors)
+        .bind(&self.bodies)
+        .bind(&self.dead_letters)
+        .execute(connection)
+        .await?;
+        Ok(())
+    }
+}
+
+/// Adds retries, each a new waiting attempt.
+pub(super) async fn insert_retries(
+    connection: &mut PgConnection,
+    retries: &[Retry],
+) -> Result<(), Failure> {
+    if retries.is_empty() {
+        return Ok(());
+    }
+    sqlx::query(
+        "-- insert_retries
+        insert into attempts (
+            event_id, destination_id, tenant_id, try_number, due_at, created_at
+        )
+        select n.event_id, n.destination_id, n.tenant_id, n.try_number, from_micros(n.due_at),
+            from_micros(n.created_at)
+        from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::integer[], $5::bigint[], $6::bigint[])
+            as n (event_id, destination_id, tenant_id, try_number, due_at, created_at)",
+    )
+    .bind(retries.iter().map(|retry| retry.event).collect::<Vec<_>>())
+    .bind(
+        retries
+            .iter()
+            .map(|retry| retry.destination)
+            .collect::<Vec<_>>(),
+    )
+    .bind(retries.iter().map(|retry| retry.tenant).collect::<Vec<_>>())
+    .bind(
+        retries
+            .iter()
+            .map(|retry| retry.try_number)
+            .collect::<Vec<_>>(),
+    )
+    .bind(retries.iter().map(|retry| retry.due_at).collect::<Vec<_>>())
+    .bind(
+        retries
+            .iter()
+            .map(|retry| retry.created_at)
+            .collect::<Vec<_>>(),
+    )
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// Cancels what followed these attempts and has not started. A retry that is
+/// being claimed or revoked right now is skipped and may go out: the receiver
+/// knows the event's id.
+async fn cancel_retries(
+    connection: &mut PgConnection,
+    succeeded: &[(Uuid, Uuid, i64)],
+) -> Result<(), Failure> {
+    if succeeded.is_empty() {
+        return Ok(());
+    }
+    sqlx::query(
+        "-- record_outcomes: cancel_retries
+        with locked as materialized (
+            select a.id
+            from unnest($1::uuid[], $2::uuid[], $3::bigint[]) as n (event_id, destination_id, id)
+            join attempts a on a.event_id = n.event_id and a.destination_id = n.destination_id
+                and a.id > n.id
+            where a.state in ('waiting', 'admitted')
+            order by a.id
+            for update of a skip locked
+        )
+        update attempts a
+        set state = 'cancelled', permit = null, epoch = null, not_before = null, deadline = null
+        from locked l
+        where a.id = l.id",
+    )
+    .bind(succeeded.iter().map(|one| one.0).collect::<Vec<_>>())
+    .bind(succeeded.iter().map(|one| one.1).collect::<Vec<_>>())
+    .bind(succeeded.iter().map(|one| one.2).collect::<Vec<_>>())
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// Those of these outcomes whose rows could still take them: somebody holds
+/// the rows.
+async fn still_open(
+    pool: &PgPool,
+    worker: WorkerId,
+    outcomes: &[&Outcome],
+) -> Result<Vec<AttemptId>, Failure> {
+    if outcomes.is_empty() {
+        return Ok(Vec::new());
+    }
+    let ids: Vec<i64> = sqlx::query_scalar(
+        "-- record_outcomes: still_open
+        select a.id
+        from unnest($2::bigint[], $3::bigint[]) as n (id, number)
+        join attempts a on a.id = n.id and a.permit = n.number
+        where a.worker_id = $1 and a.state in ('started', 'unknown')
+        order by a.id",
+    )
+    .bind(worker.0)
+    .bind(
+        outcomes
+            .iter()
+            .map(|outcome| outcome.attempt.0)
+            .collect::<Vec<_>>(),
+    )
+    .bind(
+        outcomes
+            .iter()
+            .map(|outcome| outcome.number.0)
+            .collect::<Vec<_>>(),
+    )
+    .fetch_all(pool)
+    .await?;
+    Ok(ids.into_iter().map(AttemptId).collect())
+}

@@ -1,0 +1,159 @@
+//! Destinations that need a look.
+//!
+//! A walk from destination to destination over the indexes of what waits: it
+//! costs a few index probes for each that has work, and nothing for the rest.
+
+use domain::ids::DestinationId;
+use domain::time::{Timestamp, micros};
+use engine::ports::Wake;
+use engine::ports::{Mark, Sweep, SweepPage};
+use sqlx::PgPool;
+use uuid::Uuid;
+
+use super::failure::Failure;
+
+/// Each step of the walk finds the smallest destination after the last one
+/// that any of the indexes knows.
+const WALK: &str = "-- sweep
+    with recursive clock as materialized (select clock_timestamp() as now),
+    walk (id, step) as (
+        select coalesce($1, '00000000-0000-0000-0000-000000000000'::uuid), 0
+        union all
+        select
+            least(
+                (
+                    select a.destination_id from attempts a
+                    where a.state = 'waiting' and a.due_at is null and a.destination_id > w.id
+                    order by a.destination_id limit 1
+                ),
+                (
+                    select a.destination_id from attempts a
+                    where a.state = 'waiting' and a.due_at is not null and a.destination_id > w.id
+                    order by a.destination_id limit 1
+                ),
+                case when $3 then (
+                    select a.destination_id from attempts a
+                    where a.state = 'admitted' and a.destination_id > w.id
+                    order by a.destination_id limit 1
+                ) end
+            ),
+            w.step + 1
+        from walk w
+        where w.id is not null and w.step < $2
+    )
+    select micros(clock.now) as now, w.id,
+        d.state = 'active' and d.deleted_at is null as awake,
+        p.next_look_at is null
+            or p.next_look_at < clock.now - $4::bigint * interval '1 microsecond' as overdue,
+        exists (
+            select from attempts a
+            where a.destination_id = w.id and a.state = 'waiting' and a.due_at is null
+        ) as has_first,
+        (
+            select micros(a.due_at) from attempts a
+            where a.destination_id = w.id and a.state = 'waiting' and a.due_at is not null
+            order by a.due_at limit 1
+        ) as due_at
+    from walk w
+    cross join clock
+    join destinations d on d.id = w.id
+    left join pacing p on p.destination_id = w.id
+    where w.step > 0
+    order by w.id";
+
+#[derive(sqlx::FromRow)]
+struct Visited {
+    now: i64,
+    id: Uuid,
+    awake: bool,
+    overdue: bool,
+    has_first: bool,
+    due_at: Option<i64>,
+}
+
+/// One page.
+pub(super) async fn sweep(pool: &PgPool, sweep: &Sweep) -> Result<SweepPage, Failure> {
+    let visited: Vec<Visited> = sqlx::query_as(WALK)
+        .bind(sweep.after.map(|after| after.0))
+        .bind(i32::try_from(sweep.limit).unwrap_or(i32::MAX))
+        .bind(sweep.everything)
+        .bind(micros(sweep.overdue))
+        .fetch_all(pool)
+        .await?;
+    let full = u32::try_from(visited.len()).is_ok_and(|visited| visited >= sweep.limit);
+    let next = visited
+        .last()
+        .map(|last| DestinationId(last.id))
+        .filter(|_| full);
+    let mut wakes: Vec<Wake> = (visited.iter())
+        .filter_map(|visited| visited.wake(sweep.everything))
+        .collect();
+    let mut marks = Vec::new();
+    if sweep.after.is_none() {
+        for (destination, version, awake) in read_marks(pool, sweep.limit).await? {
+            let destination = DestinationId(destination);
+            marks.push(Mark {
+                destination,
+                version,
+            });
+            wakes.retain(|wake| wake.destination != destination);
+            if awake {
+                wakes.push(Wake::unblocked(destination));
+            }
+        }
+    }
+    Ok(SweepPage { wakes, marks, next })
+}
+
+impl Visited {
+    fn wake(&self, everything: bool) -> Option<Wake> {
+        let now = Timestamp::from_micros(self.now);
+        let destination = DestinationId(self.id);
+        let due_at = self.due_at.map(Timestamp::from_micros);
+        let due = self.has_first || due_at.is_some_and(|due_at| due_at <= now);
+        match due_at {
+            _ if !self.awake => None,
+            _ if due => (everything || self.overdue).then(|| Wake::now(destination)),
+            _ if !everything => None,
+            Some(due_at) => Some(Wake::after(destination, due_at.since(now))),
+            // Only permits: the run that follows sees when they end.
+            None => Some(Wake::now(destination)),
+        }
+    }
+}
+
+/// Marks, the oldest first.
+async fn read_marks(pool: &PgPool, limit: u32) -> Result<Vec<(Uuid, i64, bool)>, Failure> {
+    Ok(sqlx::query_as(
+        "-- sweep: read_marks
+        select m.destination_id, m.version,
+            coalesce(d.state = 'active' and d.deleted_at is null, false)
+        from destination_marks m
+        left join destinations d on d.id = m.destination_id
+        order by m.version
+        limit $1",
+    )
+    .bind(i64::from(limit))
+    .fetch_all(pool)
+    .await?)
+}
+
+/// Forgets marks that were not made again since.
+pub(super) async fn clear_marks(pool: &PgPool, marks: &[Mark]) -> Result<(), Failure> {
+    sqlx::query(
+        "-- clear_marks
+        delete from destination_marks m
+        using unnest($1::uuid[], $2::bigint[]) as n (destination_id, version)
+        where m.destination_id = n.destination_id and m.version = n.version",
+    )
+    .bind(
+        marks
+            .iter()
+            .map(|mark| mark.destination.0)
+            .collect::<Vec<_>>(),
+    )
+    .bind(marks.iter().map(|mark| mark.version).collect::<Vec<_>>())
+    .execute(pool)
+    .await?;
+    Ok(())
+}
