@@ -109,7 +109,7 @@ pub struct ApiConfig {
 }
 
 /// Where requests may go.
-#[derive(Debug, Clone, Copy, Args)]
+#[derive(Debug, Clone, Copy, Default, Args)]
 pub struct TargetConfig {
     /// Allow destinations with `http://` URLs, for tests and closed networks.
     #[arg(long, env = "PACELINE_ALLOW_HTTP", value_name = "BOOL", action = ArgAction::Set)]
@@ -118,18 +118,33 @@ pub struct TargetConfig {
     pub allow_http: bool,
 }
 
-/// How a worker sends.
+/// How much a worker sends at once.
 #[derive(Debug, Clone, Copy, Args)]
 pub struct WorkerConfig {
     /// How many requests this process has in flight at once.
     #[arg(long, env = "PACELINE_WORKER_PLACES", value_name = "N")]
-    #[arg(default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(default_value_t = 1_024, value_parser = clap::value_parser!(u32).range(16..=65_536))]
     pub worker_places: u32,
+}
 
-    /// How long one request may take, from the claim to the last byte.
+/// How long a request may take: workers give it up then, and ten seconds later
+/// a start without an outcome is taken for lost.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct RequestConfig {
+    /// How long one request may take, from dialling to the last byte; the same
+    /// in every process.
     #[arg(long, env = "PACELINE_REQUEST_TIMEOUT", value_name = "DURATION")]
-    #[arg(default_value = "30s", value_parser = positive_duration)]
+    #[arg(default_value = "15s", value_parser = positive_duration)]
     pub request_timeout: Duration,
+}
+
+/// For a role that neither sends nor reaps.
+impl Default for RequestConfig {
+    fn default() -> Self {
+        Self {
+            request_timeout: Duration::from_secs(15),
+        }
+    }
 }
 
 /// How a process ends.

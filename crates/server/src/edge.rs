@@ -48,18 +48,23 @@ impl Mint {
     #[must_use]
     pub fn uuid(&self) -> Uuid {
         let millis = u64::try_from((self.clock)().as_micros() / 1_000).unwrap_or(0);
-        let mut bytes = [0; 10];
-        self.fill(&mut bytes);
-        uuid::Builder::from_unix_timestamp_millis(millis, &bytes).into_uuid()
+        uuid::Builder::from_unix_timestamp_millis(millis, &self.bytes()).into_uuid()
     }
 
     /// A new API key: 256 random bits.
     #[must_use]
     pub fn api_key(&self) -> String {
-        let mut bytes = [0; 32];
-        self.fill(&mut bytes);
-        let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let digits: String = (self.bytes::<32>().iter())
+            .map(|byte| format!("{byte:02x}")).collect();
         format!("pk_{digits}")
+    }
+
+    /// Random bytes, such as a seed.
+    #[must_use]
+    pub fn bytes<const N: usize>(&self) -> [u8; N] {
+        let mut bytes = [0; N];
+        self.fill(&mut bytes);
+        bytes
     }
 
     fn fill(&self, bytes: &mut [u8]) {

@@ -19,6 +19,7 @@ pub mod health;
 pub mod logging;
 pub mod output;
 pub mod parts;
+pub mod receiver;
 pub mod role;
 pub mod service;
 pub mod signals;
