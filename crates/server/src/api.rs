@@ -15,8 +15,8 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use http::header;
+use utoipa::openapi::OpenApi;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
-use utoipa::openapi::{OpenApi, RefOr};
 use utoipa::{Modify, OpenApi as _};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -97,7 +97,7 @@ impl Modify for BearerKey {
             .components
             .get_or_insert_default()
             .security_schemes
-            .insert("key".to_owned(), RefOr::T(SecurityScheme::Http(scheme)).into_scheme());
+            .insert("key".to_owned(), SecurityScheme::Http(scheme).into());
     }
 }
 

@@ -33,7 +33,8 @@ impl ApiKey {
     #[must_use]
     pub fn is(&self, offered: &str) -> bool {
         let offered: [u8; 32] = Sha256::digest(offered.as_bytes()).into();
-        let difference = (self.0.iter().zip(offered)).fold(0, |sum, (ours, theirs)| sum | (ours ^ theirs));
+        let difference =
+            (self.0.iter().zip(offered)).fold(0, |sum, (ours, theirs)| sum | (ours ^ theirs));
         std::hint::black_box(difference) == 0
     }
 }
@@ -59,7 +60,10 @@ pub fn resolve(
     if role != Role::Serve || !loopback {
         return Err(ConfigError::flag(
             "api-key",
-            format!("set one: without a key, {} could be called by anyone", listen.listen),
+            format!(
+                "set one: without a key, {} could be called by anyone",
+                listen.listen
+            ),
         )
         .into());
     }
@@ -112,8 +116,12 @@ fn stored(file: &Path, mint: &Mint) -> anyhow::Result<ApiKey> {
 
 /// To standard output, once, and never to the log.
 fn announce(key: &SecretString, note: &str) -> anyhow::Result<()> {
-    writeln!(io::stdout().lock(), "API key: {} ({note})", key.expose_secret())
-        .context("print the API key")
+    writeln!(
+        io::stdout().lock(),
+        "API key: {} ({note})",
+        key.expose_secret()
+    )
+    .context("print the API key")
 }
 
 #[cfg(test)]
@@ -129,16 +137,32 @@ mod tests {
         }
     }
 
-    fn config(key: Option<&str>, listen: &str, database: &str) -> (ApiConfig, ListenConfig, StoreConfig) {
+    fn config(
+        key: Option<&str>,
+        listen: &str,
+        database: &str,
+    ) -> (ApiConfig, ListenConfig, StoreConfig) {
         let Ok(database_url) = database.parse();
         (
-            ApiConfig { api_key: key.map(SecretString::from) },
-            ListenConfig { listen: listen.parse().unwrap() },
-            StoreConfig { database_url, database_connections: 2 },
+            ApiConfig {
+                api_key: key.map(SecretString::from),
+            },
+            ListenConfig {
+                listen: listen.parse().unwrap(),
+            },
+            StoreConfig {
+                database_url,
+                database_connections: 2,
+            },
         )
     }
 
-    fn resolved(role: Role, key: Option<&str>, listen: &str, database: &str) -> Result<ApiKey, String> {
+    fn resolved(
+        role: Role,
+        key: Option<&str>,
+        listen: &str,
+        database: &str,
+    ) -> Result<ApiKey, String> {
         let mint = Mint::from_system().unwrap();
         let (api, listen, store) = config(key, listen, database);
         resolve(role, &api, &listen, &store, &mint).map_err(|error| error.to_string())
@@ -147,7 +171,9 @@ mod tests {
     #[test]
     fn an_open_address_needs_a_key_and_a_long_one() {
         let refused = |role, key, listen| {
-            resolved(role, key, listen, "sqlite::memory:").err().unwrap_or_default()
+            resolved(role, key, listen, "sqlite::memory:")
+                .err()
+                .unwrap_or_default()
         };
         assert!(refused(Role::Serve, None, "0.0.0.0:80").contains("PACELINE_API_KEY"));
         assert!(refused(Role::Api, None, "127.0.0.1:80").contains("PACELINE_API_KEY"));

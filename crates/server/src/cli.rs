@@ -107,7 +107,10 @@ fn refuse(error: &clap::Error) -> ExitCode {
     // A closed pipe is no reason to fail: there is nobody to tell.
     let _ = error.print();
     if let Some(variable) = variable_of(error) {
-        let _ = writeln!(std::io::stderr().lock(), "\nThe flag's variable is {variable}.");
+        let _ = writeln!(
+            std::io::stderr().lock(),
+            "\nThe flag's variable is {variable}."
+        );
     }
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(EXIT_CONFIG))
 }
@@ -116,7 +119,11 @@ fn variable_of(error: &clap::Error) -> Option<String> {
     let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg) else {
         return None;
     };
-    let flag = flag.split([' ', '[', '=']).next()?.strip_prefix("--")?.to_owned();
+    let flag = flag
+        .split([' ', '[', '='])
+        .next()?
+        .strip_prefix("--")?
+        .to_owned();
     unknown::arguments(&Cli::command())
         .into_iter()
         .find(|argument| argument.flag == flag)
@@ -144,7 +151,10 @@ mod tests {
     #[test]
     fn a_refused_value_names_its_variable() {
         let error = parse(["paceline", "worker", "--worker-places", "many"]).unwrap_err();
-        assert_eq!(variable_of(&error).as_deref(), Some("PACELINE_WORKER_PLACES"));
+        assert_eq!(
+            variable_of(&error).as_deref(),
+            Some("PACELINE_WORKER_PLACES")
+        );
         assert_eq!(error.exit_code(), i32::from(EXIT_CONFIG));
     }
 }

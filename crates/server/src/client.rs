@@ -40,7 +40,12 @@ pub struct ClientConfig {
 
     /// The API's key; without one, for an API on this machine, the one that
     /// `paceline serve` keeps in ./paceline.db.key.
-    #[arg(long, env = "PACELINE_API_KEY", value_name = "KEY", hide_env_values = true)]
+    #[arg(
+        long,
+        env = "PACELINE_API_KEY",
+        value_name = "KEY",
+        hide_env_values = true
+    )]
     pub api_key: Option<SecretString>,
 }
 
@@ -60,7 +65,10 @@ impl Client {
                  such as `ssh -L 8080:127.0.0.1:8080 HOST` or `kubectl port-forward`"
             );
         }
-        let host = config.url.host_str().context("--url (PACELINE_URL): has no host")?;
+        let host = config
+            .url
+            .host_str()
+            .context("--url (PACELINE_URL): has no host")?;
         let port = config.url.port_or_known_default().unwrap_or(80);
         let key = match &config.api_key {
             Some(key) => Some(key.clone()),
@@ -100,7 +108,9 @@ impl Client {
 
     /// DELETEs.
     pub async fn delete(&self, path: &str) -> anyhow::Result<()> {
-        self.request(Method::DELETE, path, Bytes::new()).await.map(drop)
+        self.request(Method::DELETE, path, Bytes::new())
+            .await
+            .map(drop)
     }
 
     async fn request(&self, method: Method, path: &str, body: Bytes) -> anyhow::Result<Bytes> {
@@ -133,12 +143,18 @@ impl Client {
             .method(method)
             .uri(format!("{}{path}", self.url.path().trim_end_matches('/')))
             .header(header::HOST, &self.authority)
-            .header(header::AUTHORIZATION, format!("Bearer {}", self.key.expose_secret()))
+            .header(
+                header::AUTHORIZATION,
+                format!("Bearer {}", self.key.expose_secret()),
+            )
             .header(header::CONTENT_TYPE, "application/json")
             .body(Full::new(body))
             .context("--api-key (PACELINE_API_KEY) or --url cannot be sent as they are")?;
         let exchange = async {
-            let response = sender.send_request(request).await.context("send the request")?;
+            let response = sender
+                .send_request(request)
+                .await
+                .context("send the request")?;
             let status = response.status();
             let body = Limited::new(response.into_body(), MAX_ANSWER_BYTES);
             let answer = body.collect().await.map_err(anyhow::Error::from_boxed);
@@ -157,7 +173,10 @@ impl Client {
 
     fn refused(&self, status: StatusCode, answer: &[u8]) -> String {
         let Ok(problem) = serde_json::from_slice::<Problem>(answer) else {
-            return format!("{} answered {status} and is no Paceline API: check PACELINE_URL", self.url);
+            return format!(
+                "{} answered {status} and is no Paceline API: check PACELINE_URL",
+                self.url
+            );
         };
         match (status, problem.field) {
             (StatusCode::UNAUTHORIZED, _) => format!(
@@ -180,5 +199,6 @@ fn is_local(url: &Url) -> bool {
 }
 
 fn parsed<T: DeserializeOwned>(answer: &[u8]) -> anyhow::Result<T> {
-    serde_json::from_slice(answer).context("the answer is not what this version of paceline expects")
+    serde_json::from_slice(answer)
+        .context("the answer is not what this version of paceline expects")
 }

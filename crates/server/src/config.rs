@@ -104,7 +104,12 @@ pub struct ListenConfig {
 pub struct ApiConfig {
     /// The key that clients send as `Authorization: Bearer KEY`. `serve`
     /// without one, on a loopback address, makes one and prints it.
-    #[arg(long, env = "PACELINE_API_KEY", value_name = "KEY", hide_env_values = true)]
+    #[arg(
+        long,
+        env = "PACELINE_API_KEY",
+        value_name = "KEY",
+        hide_env_values = true
+    )]
     pub api_key: Option<SecretString>,
 }
 
@@ -166,7 +171,12 @@ pub struct LogConfig {
     pub log: String,
 
     /// How to log; `auto` is text on a terminal and JSON elsewhere.
-    #[arg(long, env = "PACELINE_LOG_FORMAT", value_name = "FORMAT", global = true)]
+    #[arg(
+        long,
+        env = "PACELINE_LOG_FORMAT",
+        value_name = "FORMAT",
+        global = true
+    )]
     #[arg(value_enum, default_value_t = LogFormat::Auto)]
     pub log_format: LogFormat,
 }

@@ -13,7 +13,10 @@ use uuid::Uuid;
 /// The wall clock. Never for limits, which are judged by the store's clock:
 /// for ids and for what people type (`--since 1h`).
 #[must_use]
-#[expect(clippy::disallowed_methods, reason = "the edge: this is where the clock is read")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the edge: this is where the clock is read"
+)]
 pub fn now() -> Timestamp {
     let since_epoch = SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -55,7 +58,8 @@ impl Mint {
     #[must_use]
     pub fn api_key(&self) -> String {
         let digits: String = (self.bytes::<32>().iter())
-            .map(|byte| format!("{byte:02x}")).collect();
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
         format!("pk_{digits}")
     }
 
@@ -80,7 +84,10 @@ mod tests {
 
     #[test]
     fn ids_are_of_version_7_and_carry_their_time() {
-        let mint = Mint::new(|| Timestamp::from_millis(1_700_000_000_123), StdRng::seed_from_u64(1));
+        let mint = Mint::new(
+            || Timestamp::from_millis(1_700_000_000_123),
+            StdRng::seed_from_u64(1),
+        );
         let (first, second) = (mint.uuid(), mint.uuid());
         assert_ne!(first, second);
         assert_eq!(first.get_version_num(), 7);

@@ -95,7 +95,13 @@ impl Health {
         let schedule = Arc::clone(&self.schedule);
         let (store, schedule) = tokio::join!(
             ask(async move { catalog.ready().await.map_err(|error| error.to_string()) }),
-            ask(async move { schedule.life().await.map(drop).map_err(|error| error.to_string()) }),
+            ask(async move {
+                schedule
+                    .life()
+                    .await
+                    .map(drop)
+                    .map_err(|error| error.to_string())
+            }),
         );
         let queue = self.queue.as_ref().map(|queue| Part::new(queue.health()));
         let draining = self.shutdown.is_cancelled();
@@ -121,7 +127,6 @@ async fn ask(question: impl Future<Output = Result<(), String>> + Send + 'static
 }
 
 /// The three routes, without authentication.
-#[must_use]
 pub fn router(health: Health) -> Router {
     routes().with_state(health).split_for_parts().0
 }
@@ -158,7 +163,10 @@ pub(crate) async fn readyz(State(health): State<Health>) -> Response {
 #[utoipa::path(get, path = "/metrics", tag = "health",
     responses((status = 200, body = String, content_type = "text/plain")))]
 pub(crate) async fn metrics(State(health): State<Health>) -> Response {
-    let content_type = (header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8");
+    let content_type = (
+        header::CONTENT_TYPE,
+        "text/plain; version=0.0.4; charset=utf-8",
+    );
     ([content_type], health.metrics.render()).into_response()
 }
 

@@ -31,7 +31,7 @@ pub fn json(value: &impl Serialize) -> anyhow::Result<()> {
 #[must_use]
 pub fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> Table {
     let mut table = Table::new();
-    table.load_preset(NOTHING).set_header(header);
+    table.load_style(NOTHING).set_header(header);
     for row in rows {
         table.add_row(row);
     }

@@ -98,7 +98,13 @@ pub async fn run(role: Role, config: RoleConfig) -> anyhow::Result<ExitCode> {
     // Before anything is dialled: what is refused is refused at once.
     let mint = Mint::from_system()?;
     let key = match &config.api {
-        Some(api) => Some(api_key::resolve(role, api, &config.listen, &config.store, &mint)?),
+        Some(api) => Some(api_key::resolve(
+            role,
+            api,
+            &config.listen,
+            &config.store,
+            &mint,
+        )?),
         None => None,
     };
     let metrics = health::install_metrics()?;
@@ -135,7 +141,9 @@ impl Running {
         key: Option<ApiKey>,
         mint: Mint,
     ) -> anyhow::Result<ExitCode> {
-        let address = listener.local_addr().context("read the listener's address")?;
+        let address = listener
+            .local_addr()
+            .context("read the listener's address")?;
         let mut loops = Loops::new();
         let seed = u64::from_le_bytes(mint.bytes());
         self.spawn_engine(&mut loops, seed);
@@ -151,7 +159,10 @@ impl Running {
                 Some(tokio::spawn(serve_http(listener, router, drained.clone())))
             }
         };
-        loops.spawn("metrics", health::upkeep(self.health.clone(), self.shutdown.clone()));
+        loops.spawn(
+            "metrics",
+            health::upkeep(self.health.clone(), self.shutdown.clone()),
+        );
         tracing::info!(role = self.role.as_str(), %address, "started");
         let grace = self.config.shutdown.shutdown_grace;
         let ended = loops.join(&self.shutdown, grace).await;
@@ -193,7 +204,11 @@ impl Running {
             let options = WorkerOptions {
                 places: worker.worker_places,
                 request_timeout,
-                grace: self.config.shutdown.shutdown_grace.saturating_sub(RECORDING),
+                grace: self
+                    .config
+                    .shutdown
+                    .shutdown_grace
+                    .saturating_sub(RECORDING),
                 seed,
             };
             let sender = Arc::clone(&self.parts.sender);
@@ -216,7 +231,10 @@ impl Running {
             self.config.target,
         );
         let router = api::router(App::new(service, key)).merge(health::router(self.health.clone()));
-        loops.spawn("api", serve_api(listener, router, back, self.shutdown.clone()));
+        loops.spawn(
+            "api",
+            serve_api(listener, router, back, self.shutdown.clone()),
+        );
     }
 }
 

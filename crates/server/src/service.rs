@@ -104,7 +104,10 @@ impl Service {
             event_types: draft.event_types,
             limits: draft.limits,
         };
-        Ok(self.catalog.create_destination(DEFAULT_TENANT, &new).await?)
+        Ok(self
+            .catalog
+            .create_destination(DEFAULT_TENANT, &new)
+            .await?)
     }
 
     pub async fn destination(&self, id: DestinationId) -> Result<Destination, ServiceError> {
@@ -118,7 +121,10 @@ impl Service {
         limit: u32,
     ) -> Result<Vec<Destination>, ServiceError> {
         rules::page(limit)?;
-        Ok(self.catalog.destinations(DEFAULT_TENANT, after, limit).await?)
+        Ok(self
+            .catalog
+            .destinations(DEFAULT_TENANT, after, limit)
+            .await?)
     }
 
     /// Changes a destination. Limits are merged with those of the moment, so of
@@ -152,7 +158,10 @@ impl Service {
             state: edit.state,
             limits,
         };
-        let changed = self.catalog.change_destination(DEFAULT_TENANT, id, &change).await?;
+        let changed = self
+            .catalog
+            .change_destination(DEFAULT_TENANT, id, &change)
+            .await?;
         self.look_now(id).await;
         Ok(changed)
     }
@@ -186,13 +195,17 @@ impl Service {
                     id: event.id,
                     destinations,
                 }),
-                Some(Acceptance::UnknownDestination) => {
-                    Err(ServiceError::invalid("destination_id", "there is no such destination"))
-                }
-                Some(Acceptance::DisabledDestination) => {
-                    Err(ServiceError::invalid("destination_id", "the destination is disabled"))
-                }
-                None => Err(ServiceError::Internal("the store left an event unanswered".to_owned())),
+                Some(Acceptance::UnknownDestination) => Err(ServiceError::invalid(
+                    "destination_id",
+                    "there is no such destination",
+                )),
+                Some(Acceptance::DisabledDestination) => Err(ServiceError::invalid(
+                    "destination_id",
+                    "the destination is disabled",
+                )),
+                None => Err(ServiceError::Internal(
+                    "the store left an event unanswered".to_owned(),
+                )),
             }
         });
         Ok(answers.collect())
@@ -220,7 +233,10 @@ impl Service {
         limit: u32,
     ) -> Result<Vec<AttemptView>, ServiceError> {
         rules::page(limit)?;
-        Ok(self.catalog.attempts(DEFAULT_TENANT, id, before, limit).await?)
+        Ok(self
+            .catalog
+            .attempts(DEFAULT_TENANT, id, before, limit)
+            .await?)
     }
 
     /// A change may have unblocked the destination. The store has marked it and

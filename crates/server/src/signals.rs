@@ -12,9 +12,7 @@ const EXIT_INTERRUPTED: u8 = 130;
 /// Runs `work` with a token that the first signal cancels. A second signal
 /// drops `work` where it stands: whatever it had begun is found and put right
 /// by the others, as after a crash.
-pub async fn until_stopped<F>(
-    work: impl FnOnce(CancellationToken) -> F,
-) -> anyhow::Result<ExitCode>
+pub async fn until_stopped<F>(work: impl FnOnce(CancellationToken) -> F) -> anyhow::Result<ExitCode>
 where
     F: Future<Output = anyhow::Result<ExitCode>>,
 {

@@ -42,13 +42,13 @@ impl Room {
 
     fn take(&self, bytes: usize) -> Result<OwnedSemaphorePermit, Problem> {
         let kib = u32::try_from(bytes.max(MIN_SHARE_BYTES).div_ceil(KIB)).unwrap_or(u32::MAX);
-        Arc::clone(&self.0)
-            .try_acquire_many_owned(kib)
-            .map_err(|_| Problem::overloaded("too many bytes are on their way in; nothing was written"))
+        let taken = Arc::clone(&self.0).try_acquire_many_owned(kib).ok();
+        let problem = "too many bytes are on their way in; nothing was written";
+        taken.ok_or_else(|| Problem::overloaded(problem))
     }
 }
 
-/// The bytes of a body that has a payload in it; `EVENTS` is whether several.
+/// The bytes of a body that has a payload in it.
 pub struct EventBody {
     /// The whole body.
     pub bytes: Bytes,
@@ -69,7 +69,9 @@ impl FromRequest<App> for EventBody {
 impl FromRequest<App> for BatchBody {
     type Rejection = Problem;
     async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
-        read(request, app, MAX_BATCH_BODY_BYTES, "events").await.map(Self)
+        read(request, app, MAX_BATCH_BODY_BYTES, "events")
+            .await
+            .map(Self)
     }
 }
 
@@ -112,7 +114,12 @@ async fn collect(body: Body, max_bytes: usize, field: &str) -> Result<Bytes, Pro
 }
 
 fn announced_bytes(headers: &HeaderMap) -> Option<usize> {
-    headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+    headers
+        .get(header::CONTENT_LENGTH)?
+        .to_str()
+        .ok()?
+        .parse()
+        .ok()
 }
 
 /// As JSON, or as nothing in particular (what curl says without `-H` is a
@@ -121,9 +128,15 @@ fn is_json(headers: &HeaderMap) -> bool {
     let Some(value) = headers.get(header::CONTENT_TYPE) else {
         return true;
     };
-    let essence = value.to_str().unwrap_or_default().split(';').next().unwrap_or_default();
+    let essence = value
+        .to_str()
+        .unwrap_or_default()
+        .split(';')
+        .next()
+        .unwrap_or_default();
     let essence = essence.trim().to_ascii_lowercase();
-    essence == "application/json" || (essence.starts_with("application/") && essence.ends_with("+json"))
+    essence == "application/json"
+        || (essence.starts_with("application/") && essence.ends_with("+json"))
 }
 
 /// JSON into a body, refused by the field at fault.
@@ -133,7 +146,8 @@ pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
         let path = error.path().to_string();
         refused(&path, error.inner())
     })?;
-    json.end().map_err(|error| Problem::malformed(error.to_string()))?;
+    json.end()
+        .map_err(|error| Problem::malformed(error.to_string()))?;
     Ok(parsed)
 }
 
@@ -158,5 +172,7 @@ fn refused(path: &str, error: &serde_json::Error) -> Problem {
 
 /// "… at line 1 column 30" helps nobody whose JSON was made by a program.
 fn without_position(detail: &str) -> &str {
-    detail.rsplit_once(" at line ").map_or(detail, |(problem, _)| problem)
+    detail
+        .rsplit_once(" at line ")
+        .map_or(detail, |(problem, _)| problem)
 }

@@ -220,7 +220,9 @@ pub(super) async fn create(
     JsonBody(body): JsonBody<CreateDestination>,
 ) -> Result<(StatusCode, [(HeaderName, String); 1], Json<Destination>), Problem> {
     let draft = body.into();
-    let created = app.run(|service| async move { service.create_destination(draft).await }).await?;
+    let created = app
+        .run(|service| async move { service.create_destination(draft).await })
+        .await?;
     let location = (header::LOCATION, format!("/v1/destinations/{}", created.id));
     Ok((StatusCode::CREATED, [location], Json(created.into())))
 }
@@ -252,7 +254,9 @@ pub(super) async fn show(
     State(app): State<App>,
     PathId(id): DestinationPath,
 ) -> Result<Json<Destination>, Problem> {
-    let found = app.run(|service| async move { service.destination(id).await }).await?;
+    let found = app
+        .run(|service| async move { service.destination(id).await })
+        .await?;
     Ok(Json(found.into()))
 }
 
@@ -282,6 +286,7 @@ pub(super) async fn delete(
     State(app): State<App>,
     PathId(id): DestinationPath,
 ) -> Result<StatusCode, Problem> {
-    app.run(|service| async move { service.delete_destination(id).await }).await?;
+    app.run(|service| async move { service.delete_destination(id).await })
+        .await?;
     Ok(StatusCode::NO_CONTENT)
 }

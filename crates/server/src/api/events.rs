@@ -171,7 +171,9 @@ pub(super) async fn post(
     body: EventBody,
 ) -> Result<(StatusCode, Json<Accepted>), Problem> {
     let draft = parse::<PostEvent>(&body.bytes)?.draft()?;
-    let accepted = app.run(|service| async move { service.accept_event(draft).await }).await?;
+    let accepted = app
+        .run(|service| async move { service.accept_event(draft).await })
+        .await?;
     Ok((StatusCode::ACCEPTED, Json(accepted.into())))
 }
 
@@ -196,16 +198,21 @@ pub(super) async fn post_batch(
     let unparsed = || ServiceError::invalid("events", "could not be read");
     let drafts = parsed
         .iter()
-        .map(|draft| draft.clone().map_err(|_| unparsed()))
+        .map(|draft| draft.as_ref().ok().cloned().ok_or_else(unparsed))
         .collect();
-    let answers = app.run(|service| async move { service.accept_events(drafts).await }).await?;
-    let results = parsed.into_iter().zip(answers).map(|(parsed, answer)| match (parsed, answer) {
-        (Err(problem), _) => BatchResult::Refused { problem },
-        (Ok(_), Ok(event)) => BatchResult::Accepted(event.into()),
-        (Ok(_), Err(error)) => BatchResult::Refused {
-            problem: error.into(),
-        },
-    });
+    let answers = app
+        .run(|service| async move { service.accept_events(drafts).await })
+        .await?;
+    let results = parsed
+        .into_iter()
+        .zip(answers)
+        .map(|(parsed, answer)| match (parsed, answer) {
+            (Err(problem), _) => BatchResult::Refused { problem },
+            (Ok(_), Ok(event)) => BatchResult::Accepted(event.into()),
+            (Ok(_), Err(error)) => BatchResult::Refused {
+                problem: error.into(),
+            },
+        });
     let results = results.collect();
     Ok((StatusCode::ACCEPTED, Json(BatchAnswer { results })))
 }
@@ -219,7 +226,9 @@ pub(super) async fn show(
     State(app): State<App>,
     PathId(id): EventPath,
 ) -> Result<Json<Event>, Problem> {
-    let (event, attempts) = app.run(|service| async move { service.event(id).await }).await?;
+    let (event, attempts) = app
+        .run(|service| async move { service.event(id).await })
+        .await?;
     let attempts = attempts.into_iter().map(Attempt::from).collect();
     Ok(Json(event_view(event, attempts)))
 }

@@ -77,10 +77,14 @@ impl<T: serde::de::DeserializeOwned> FromRequestParts<App> for Page<T> {
             Ok(Query(page)) => Ok(Self(page)),
             Err(error) => {
                 let text = error.body_text();
-                let text = text.strip_prefix("Failed to deserialize query string: ").unwrap_or(&text);
+                let text = text
+                    .strip_prefix("Failed to deserialize query string: ")
+                    .unwrap_or(&text);
                 // `limit: invalid digit found in string` names its field.
                 match text.split_once(": ") {
-                    Some((field, problem)) if !field.contains(' ') => Err(Problem::invalid(field, problem)),
+                    Some((field, problem)) if !field.contains(' ') => {
+                        Err(Problem::invalid(field, problem))
+                    }
                     _ => Err(Problem::invalid("query", text)),
                 }
             }

@@ -44,7 +44,12 @@ impl Problem {
     /// The body is not JSON at all.
     #[must_use]
     pub fn malformed(detail: impl Into<String>) -> Self {
-        Self::new(StatusCode::BAD_REQUEST, "malformed-body", "The body is not JSON", detail)
+        Self::new(
+            StatusCode::BAD_REQUEST,
+            "malformed-body",
+            "The body is not JSON",
+            detail,
+        )
     }
 
     /// The body was not sent as JSON.
@@ -168,8 +173,7 @@ impl From<ServiceError> for Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let status =
-            StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let body = serde_json::to_vec(&self).unwrap_or_default();
         let mut response = (status, body).into_response();
         let headers = response.headers_mut();

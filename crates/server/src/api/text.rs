@@ -48,7 +48,13 @@ mod tests {
 
     #[test]
     fn times_have_microseconds_and_an_offset() {
-        assert_eq!(time(Timestamp::from_micros(1)), "1970-01-01T00:00:00.000001Z");
-        assert_eq!(time(Timestamp::from_millis(1_700_000_000_000)), "2023-11-14T22:13:20.000000Z");
+        assert_eq!(
+            time(Timestamp::from_micros(1)),
+            "1970-01-01T00:00:00.000001Z"
+        );
+        assert_eq!(
+            time(Timestamp::from_millis(1_700_000_000_000)),
+            "2023-11-14T22:13:20.000000Z"
+        );
     }
 }

@@ -31,11 +31,22 @@ pub fn render(report: &Report, format: Format) -> anyhow::Result<String> {
 
 fn table(report: &Report) -> String {
     let header = [
-        "DESTINATION", "LIMIT", "STARTS", "USED", "WINDOW", "ALIGNED", "SLIDING", "BOUND", "OVER",
+        "DESTINATION",
+        "LIMIT",
+        "STARTS",
+        "USED",
+        "WINDOW",
+        "ALIGNED",
+        "SLIDING",
+        "BOUND",
+        "OVER",
     ];
     let rows = report.destinations.iter().flat_map(|destination| {
         let none = destination.rules.is_empty().then(|| row(destination, None));
-        let rules = destination.rules.iter().map(|rule| row(destination, Some(rule)));
+        let rules = destination
+            .rules
+            .iter()
+            .map(|rule| row(destination, Some(rule)));
         none.into_iter().chain(rules)
     });
     let mut text = output::table(&header, rows).to_string();
@@ -49,7 +60,11 @@ fn table(report: &Report) -> String {
 }
 
 fn row(destination: &DestinationReport, rule: Option<&RuleReport>) -> Vec<String> {
-    let starts = |window: Option<&WindowReport>| window.map(|window| window.starts.to_string()).unwrap_or_default();
+    let starts = |window: Option<&WindowReport>| {
+        window
+            .map(|window| window.starts.to_string())
+            .unwrap_or_default()
+    };
     let share = &destination.share;
     vec![
         label(destination).to_owned(),
@@ -59,8 +74,11 @@ fn row(destination: &DestinationReport, rule: Option<&RuleReport>) -> Vec<String
         rule.map(|rule| rule.rule).unwrap_or_default().to_owned(),
         starts(rule.and_then(|rule| rule.largest_aligned.as_ref())),
         starts(rule.and_then(|rule| rule.largest_sliding.as_ref())),
-        rule.and_then(|rule| rule.bound).map(|bound| bound.to_string()).unwrap_or_default(),
-        rule.map(|rule| rule.early_starts.to_string()).unwrap_or_default(),
+        rule.and_then(|rule| rule.bound)
+            .map(|bound| bound.to_string())
+            .unwrap_or_default(),
+        rule.map(|rule| rule.early_starts.to_string())
+            .unwrap_or_default(),
     ]
 }
 
@@ -77,7 +95,11 @@ fn violations(destination: &DestinationReport, rule: &RuleReport) -> String {
         let shown: Vec<String> = (violation.attempts.iter().take(SHOWN_ATTEMPTS))
             .map(i64::to_string)
             .collect();
-        let more = if violation.attempts.len() > shown.len() { " …" } else { "" };
+        let more = if violation.attempts.len() > shown.len() {
+            " …"
+        } else {
+            ""
+        };
         format!(
             "\nover: {} {}: {} starts where {} were allowed, until {}; attempts {}{more}",
             label(destination),
@@ -93,21 +115,40 @@ fn violations(destination: &DestinationReport, rule: &RuleReport) -> String {
 
 fn verdict(report: &Report) -> String {
     let count = report.destinations.len();
-    let broken = report.destinations.iter().filter(|destination| !destination.compliant).count();
+    let broken = report
+        .destinations
+        .iter()
+        .filter(|destination| !destination.compliant)
+        .count();
     let verdict = if report.compliant {
         "compliant: no window was over its limit".to_owned()
     } else {
         format!("NOT compliant: {broken} of {count} destinations were over a limit")
     };
-    format!("\n{verdict} ({count} destinations, {} to {})", report.since, report.until)
+    format!(
+        "\n{verdict} ({count} destinations, {} to {})",
+        report.since, report.until
+    )
 }
 
 fn csv(report: &Report) -> anyhow::Result<String> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     writer.write_record([
-        "destination_id", "name", "limit_in_force", "starts", "allowed_starts", "share_percent",
-        "rule", "largest_aligned", "largest_sliding", "largest_sliding_ends_at", "bound",
-        "early_starts", "violations", "attempts", "compliant",
+        "destination_id",
+        "name",
+        "limit_in_force",
+        "starts",
+        "allowed_starts",
+        "share_percent",
+        "rule",
+        "largest_aligned",
+        "largest_sliding",
+        "largest_sliding_ends_at",
+        "bound",
+        "early_starts",
+        "violations",
+        "attempts",
+        "compliant",
     ])?;
     for destination in &report.destinations {
         if destination.rules.is_empty() {
@@ -127,7 +168,10 @@ fn record(destination: &DestinationReport, rule: Option<&RuleReport>) -> [String
     let sliding = rule.and_then(|rule| rule.largest_sliding.as_ref());
     let aligned = rule.and_then(|rule| rule.largest_aligned.as_ref());
     let attempts = rule.map(|rule| {
-        let all = rule.violations.iter().flat_map(|violation| &violation.attempts);
+        let all = rule
+            .violations
+            .iter()
+            .flat_map(|violation| &violation.attempts);
         all.map(i64::to_string).collect::<Vec<_>>().join(" ")
     });
     [
@@ -141,10 +185,13 @@ fn record(destination: &DestinationReport, rule: Option<&RuleReport>) -> [String
         of(aligned.map(|window| window.starts.to_string())),
         of(sliding.map(|window| window.starts.to_string())),
         of(sliding.map(|window| window.ends_at.clone())),
-        of(rule.and_then(|rule| rule.bound).map(|bound| bound.to_string())),
+        of(rule
+            .and_then(|rule| rule.bound)
+            .map(|bound| bound.to_string())),
         of(rule.map(|rule| rule.early_starts.to_string())),
         of(rule.map(|rule| rule.violations.len().to_string())),
         of(attempts),
-        rule.map_or(destination.compliant, |rule| rule.early_starts == 0).to_string(),
+        rule.map_or(destination.compliant, |rule| rule.early_starts == 0)
+            .to_string(),
     ]
 }

@@ -1,7 +1,9 @@
 //! From a ledger to a report: pure, so that what the audit says is tested
 //! without a store.
 
-use domain::compliance::{InForce, LimitVerdict, Share, Violations, WindowCount, ideal_starts, judge};
+use domain::compliance::{
+    InForce, LimitVerdict, Share, Violations, WindowCount, ideal_starts, judge,
+};
 use domain::destination::DestinationState;
 use domain::ids::AttemptId;
 use domain::limit::Shape;
@@ -33,7 +35,8 @@ impl Ledger {
     pub fn add(&mut self, rows: &[LedgerRow]) {
         for row in rows {
             self.due.push(row.due_at);
-            self.starts.extend(row.started_at.map(|at| (at, row.attempt)));
+            self.starts
+                .extend(row.started_at.map(|at| (at, row.attempt)));
         }
     }
 }
@@ -232,13 +235,20 @@ mod tests {
         Ledger {
             history: vec![InForce::new(at(0), &TWO, DestinationState::Active)],
             effective: Some((TWO, DestinationState::Active)),
-            starts: (1..).map(AttemptId).zip(starts).map(|(id, ms)| (at(*ms), id)).collect(),
+            starts: (1..)
+                .map(AttemptId)
+                .zip(starts)
+                .map(|(id, ms)| (at(*ms), id))
+                .collect(),
             due: vec![at(0); starts.len()],
         }
     }
 
     fn report(starts: &[i64]) -> DestinationReport {
-        let span = Span { since: at(0), until: at(0) + Duration::from_secs(3) };
+        let span = Span {
+            since: at(0),
+            until: at(0) + Duration::from_secs(3),
+        };
         DestinationReport::new("a".to_owned(), String::new(), &ledger(starts), span)
     }
 
@@ -248,7 +258,13 @@ mod tests {
         assert!(report.compliant);
         assert_eq!(report.limit_in_force, "2/second");
         assert_eq!((report.share.started, report.share.allowed), (5, 5));
-        assert_eq!(report.rules[0].largest_sliding.as_ref().map(|window| window.starts), Some(2));
+        assert_eq!(
+            report.rules[0]
+                .largest_sliding
+                .as_ref()
+                .map(|window| window.starts),
+            Some(2)
+        );
     }
 
     #[test]
@@ -256,8 +272,14 @@ mod tests {
         let report = report(&[900, 950, 1_000, 1_050]);
         assert!(!report.compliant);
         let second = &report.rules[0];
-        assert_eq!(second.largest_aligned.as_ref().map(|window| window.starts), Some(2));
-        assert_eq!(second.largest_sliding.as_ref().map(|window| window.starts), Some(4));
+        assert_eq!(
+            second.largest_aligned.as_ref().map(|window| window.starts),
+            Some(2)
+        );
+        assert_eq!(
+            second.largest_sliding.as_ref().map(|window| window.starts),
+            Some(4)
+        );
         assert_eq!(second.violations[0].attempts, [1, 2, 3, 4]);
     }
 }

@@ -3,7 +3,8 @@
 use std::process::ExitCode;
 
 use crate::config::{
-    ApiConfig, ListenConfig, RequestConfig, ScheduleConfig, ShutdownConfig, StoreConfig, TargetConfig,
+    ApiConfig, ListenConfig, RequestConfig, ScheduleConfig, ShutdownConfig, StoreConfig,
+    TargetConfig,
 };
 use crate::role::{self, Role, RoleConfig};
 

@@ -88,7 +88,9 @@ async fn audit(args: &Args) -> anyhow::Result<bool> {
     // Ledgers are written by the store's clock, so "now" is the store's too.
     let now = store.fleet().await.context("read the store's clock")?.now;
     let span = Span {
-        since: args.since.map_or(Timestamp::from_micros(0), |when| when.resolve(now)),
+        since: args
+            .since
+            .map_or(Timestamp::from_micros(0), |when| when.resolve(now)),
         until: args.until.map_or(now, |when| when.resolve(now)),
     };
     ensure!(span.since < span.until, "--since must be before --until");
@@ -112,7 +114,10 @@ mod tests {
         let now = Timestamp::from_millis(10_000);
         let resolved = |text: &str| text.parse::<When>().map(|when| when.resolve(now));
         assert_eq!(resolved("4s"), Ok(Timestamp::from_millis(6_000)));
-        assert_eq!(resolved("1970-01-01T00:00:01+00:00"), Ok(Timestamp::from_millis(1_000)));
+        assert_eq!(
+            resolved("1970-01-01T00:00:01+00:00"),
+            Ok(Timestamp::from_millis(1_000))
+        );
         assert!(resolved("yesterday").is_err());
     }
 }

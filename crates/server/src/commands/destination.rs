@@ -93,7 +93,11 @@ const PAGE: usize = 1_000;
 /// Does it, and prints what it got.
 pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
-        Command::Create { endpoint, settings, connection } => {
+        Command::Create {
+            endpoint,
+            settings,
+            connection,
+        } => {
             let body = with_endpoint(settings.json(), Some(endpoint));
             let client = Client::new(&connection.client)?;
             let created: Destination = client.send(Method::POST, PATH, &body).await?;
@@ -111,11 +115,18 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
             let found: Destination = client.get(&format!("{PATH}/{id}")).await?;
             print(&[found], connection.output)?;
         }
-        Command::Update { id, endpoint, settings, connection } => {
+        Command::Update {
+            id,
+            endpoint,
+            settings,
+            connection,
+        } => {
             change(id, with_endpoint(settings.json(), endpoint), &connection).await?;
         }
         Command::Delete { id, connection } => {
-            Client::new(&connection.client)?.delete(&format!("{PATH}/{id}")).await?;
+            Client::new(&connection.client)?
+                .delete(&format!("{PATH}/{id}"))
+                .await?;
             output::line(&format!("deleted {id}"))?;
         }
         Command::Pause { id, connection } => change(id, state("paused"), &connection).await?,
@@ -136,9 +147,14 @@ fn with_endpoint(mut body: Map<String, Value>, endpoint: Option<String>) -> Map<
 }
 
 async fn change(id: Uuid, body: Map<String, Value>, connection: &Connection) -> anyhow::Result<()> {
-    anyhow::ensure!(!body.is_empty(), "nothing to change: name what, such as --per-second 50");
+    anyhow::ensure!(
+        !body.is_empty(),
+        "nothing to change: name what, such as --per-second 50"
+    );
     let client = Client::new(&connection.client)?;
-    let changed: Destination = client.send(Method::PATCH, &format!("{PATH}/{id}"), &body).await?;
+    let changed: Destination = client
+        .send(Method::PATCH, &format!("{PATH}/{id}"), &body)
+        .await?;
     print(&[changed], connection.output)
 }
 

@@ -108,7 +108,10 @@ async fn post(send: Send) -> anyhow::Result<()> {
         Format::Json => output::json(&accepted),
         Format::Table => {
             let count = accepted.destinations.len();
-            output::line(&format!("{} accepted for {count} destination(s)", accepted.id))
+            output::line(&format!(
+                "{} accepted for {count} destination(s)",
+                accepted.id
+            ))
         }
     }
 }
@@ -119,10 +122,14 @@ fn read(payload: &str) -> anyhow::Result<Vec<u8>> {
     let most = MAX_PAYLOAD_BYTES as u64 + 1;
     if payload == "-" {
         let mut input = std::io::stdin().lock().take(most);
-        input.read_to_end(&mut bytes).context("read standard input")?;
+        input
+            .read_to_end(&mut bytes)
+            .context("read standard input")?;
     } else if let Some(path) = payload.strip_prefix('@') {
         let file = std::fs::File::open(path).with_context(|| format!("open {path}"))?;
-        file.take(most).read_to_end(&mut bytes).with_context(|| format!("read {path}"))?;
+        file.take(most)
+            .read_to_end(&mut bytes)
+            .with_context(|| format!("read {path}"))?;
     } else {
         bytes.extend_from_slice(payload.as_bytes());
     }
@@ -146,13 +153,26 @@ fn print(event: &Event) -> anyhow::Result<()> {
             attempt.try_number.to_string(),
             attempt.state.as_str().to_owned(),
             word(&attempt.started_at),
-            attempt.delivery_latency_ms.map(|ms| format!("{ms:.1}")).unwrap_or_default(),
-            attempt.status.map(|status| status.to_string()).unwrap_or_default(),
+            attempt
+                .delivery_latency_ms
+                .map(|ms| format!("{ms:.1}"))
+                .unwrap_or_default(),
+            attempt
+                .status
+                .map(|status| status.to_string())
+                .unwrap_or_default(),
             word(&attempt.error),
         ]
     });
     let header = [
-        "ATTEMPT", "DESTINATION", "TRY", "STATE", "STARTED AT", "LATENCY MS", "STATUS", "ERROR",
+        "ATTEMPT",
+        "DESTINATION",
+        "TRY",
+        "STATE",
+        "STARTED AT",
+        "LATENCY MS",
+        "STATUS",
+        "ERROR",
     ];
     output::line(&output::table(&header, rows).to_string())
 }

@@ -3,7 +3,8 @@
 use std::process::ExitCode;
 
 use crate::config::{
-    ListenConfig, QueueConfig, RequestConfig, ScheduleConfig, ShutdownConfig, StoreConfig, TargetConfig,
+    ListenConfig, QueueConfig, RequestConfig, ScheduleConfig, ShutdownConfig, StoreConfig,
+    TargetConfig,
 };
 use crate::role::{self, Role, RoleConfig};
 

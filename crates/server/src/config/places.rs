@@ -162,15 +162,30 @@ mod tests {
         };
         assert_eq!(file("sqlite:a.db"), "a.db");
         assert_eq!(file("sqlite:///var/a.db"), "/var/a.db");
-        assert!(matches!(store("sqlite::memory:").place(), Ok(Database::SqliteInMemory)));
-        assert!(matches!(store("postgresql://db/x").place(), Ok(Database::Postgres(_))));
-        assert!(matches!(schedule("rediss://c").place(), Ok(SchedulePlace::Redis(_))));
-        assert!(matches!(queue("amqps://q").place(), Ok(QueuePlace::RabbitMq(_))));
+        assert!(matches!(
+            store("sqlite::memory:").place(),
+            Ok(Database::SqliteInMemory)
+        ));
+        assert!(matches!(
+            store("postgresql://db/x").place(),
+            Ok(Database::Postgres(_))
+        ));
+        assert!(matches!(
+            schedule("rediss://c").place(),
+            Ok(SchedulePlace::Redis(_))
+        ));
+        assert!(matches!(
+            queue("amqps://q").place(),
+            Ok(QueuePlace::RabbitMq(_))
+        ));
     }
 
     #[test]
     fn a_refused_url_is_not_repeated() {
-        let error = store("mysql://ann:hunter2@db").place().unwrap_err().to_string();
+        let error = store("mysql://ann:hunter2@db")
+            .place()
+            .unwrap_err()
+            .to_string();
         assert_eq!(
             error,
             "--database-url (PACELINE_DATABASE_URL): expected sqlite:FILE or postgres://…"
@@ -185,9 +200,18 @@ mod tests {
                 .map_err(|error| error.name)
         };
         let name = |flag: &str| Err(ConfigError::flag(flag, "").name);
-        assert_eq!(refused("sqlite:a.db", "redis://c", "amqp://q"), name("database-url"));
-        assert_eq!(refused("postgres://d", "in-process", "amqp://q"), name("schedule-url"));
-        assert_eq!(refused("postgres://d", "redis://c", "in-process"), name("queue-url"));
+        assert_eq!(
+            refused("sqlite:a.db", "redis://c", "amqp://q"),
+            name("database-url")
+        );
+        assert_eq!(
+            refused("postgres://d", "in-process", "amqp://q"),
+            name("schedule-url")
+        );
+        assert_eq!(
+            refused("postgres://d", "redis://c", "in-process"),
+            name("queue-url")
+        );
         assert_eq!(refused("postgres://d", "redis://c", "amqp://q"), Ok(()));
     }
 }

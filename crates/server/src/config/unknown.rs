@@ -28,7 +28,8 @@ pub fn arguments(command: &Command) -> Vec<Argument> {
             variable: argument.get_env()?.to_str()?.to_owned(),
         })
     });
-    own.chain(command.get_subcommands().flat_map(arguments)).collect()
+    own.chain(command.get_subcommands().flat_map(arguments))
+        .collect()
 }
 
 /// Refuses the first `PACELINE_…` that no command knows. A variable of another
@@ -37,7 +38,10 @@ pub fn refuse_unknown(
     command: &Command,
     environment: impl IntoIterator<Item = String>,
 ) -> Result<(), ConfigError> {
-    let known: Vec<String> = arguments(command).into_iter().map(|argument| argument.variable).collect();
+    let known: Vec<String> = arguments(command)
+        .into_iter()
+        .map(|argument| argument.variable)
+        .collect();
     let stranger = environment
         .into_iter()
         .filter(|name| name.starts_with(PREFIX) && !name.starts_with(EXEMPT))
@@ -99,7 +103,12 @@ mod tests {
 
     #[test]
     fn known_and_foreign_variables_pass() {
-        for name in ["PACELINE_LOG", "PACELINE_URL", "PACELINE_TEST_POSTGRES_URL", "HOME"] {
+        for name in [
+            "PACELINE_LOG",
+            "PACELINE_URL",
+            "PACELINE_TEST_POSTGRES_URL",
+            "HOME",
+        ] {
             assert_eq!(refused(name), None);
         }
     }

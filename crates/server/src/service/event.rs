@@ -68,7 +68,10 @@ fn checked_content_type(text: String) -> Result<String, ServiceError> {
     if text.len() > MAX_CONTENT_TYPE_BYTES {
         return refuse("must be at most 200 bytes");
     }
-    if !text.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic()) {
+    if !text
+        .bytes()
+        .all(|byte| byte == b' ' || byte.is_ascii_graphic())
+    {
         return refuse("must be of printable ASCII");
     }
     let essence = text.split(';').next().unwrap_or_default().trim();
@@ -115,7 +118,12 @@ mod tests {
             event_type: None,
             ..draft()
         };
-        assert!(checked(nobody).unwrap_err().to_string().starts_with("destination_id: "));
+        assert!(
+            checked(nobody)
+                .unwrap_err()
+                .to_string()
+                .starts_with("destination_id: ")
+        );
         let large = EventDraft {
             payload: Bytes::from(vec![b'x'; MAX_PAYLOAD_BYTES + 1]),
             ..draft()

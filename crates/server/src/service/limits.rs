@@ -44,7 +44,12 @@ impl LimitsChange {
     /// it is a contradiction, which [`validate`] refuses.
     #[must_use]
     pub fn applied_to(&self, now: LimitSettings) -> LimitSettings {
-        let periods = [self.per_second, self.per_minute, self.per_hour, self.per_day];
+        let periods = [
+            self.per_second,
+            self.per_minute,
+            self.per_hour,
+            self.per_day,
+        ];
         let limits_set = periods.iter().any(|limit| matches!(limit, Some(Some(_))));
         let unlimited = self.unlimited.unwrap_or(now.unlimited && !limits_set);
         let lifted = self.unlimited == Some(true);
@@ -107,7 +112,10 @@ mod tests {
             ..LimitsChange::default()
         };
         let after = change.applied_to(TEN);
-        assert_eq!((after.per_second, after.per_minute, after.burst), (None, Some(200), None));
+        assert_eq!(
+            (after.per_second, after.per_minute, after.burst),
+            (None, Some(200), None)
+        );
         assert_eq!(LimitsChange::default().applied_to(TEN), TEN);
         assert!(LimitsChange::INHERIT.applied_to(TEN).inherits());
     }
@@ -119,7 +127,10 @@ mod tests {
             ..LimitsChange::default()
         };
         let lifted = lift.applied_to(TEN);
-        assert_eq!((lifted.unlimited, lifted.per_second, lifted.per_minute), (true, None, None));
+        assert_eq!(
+            (lifted.unlimited, lifted.per_second, lifted.per_minute),
+            (true, None, None)
+        );
 
         let five = LimitsChange {
             per_second: Some(Some(5)),
@@ -145,6 +156,9 @@ mod tests {
             ..TEN
         };
         let error = validate(&huge).unwrap_err();
-        assert_eq!(error, ServiceError::invalid("limits.per_hour", "must be at most 1000000000"));
+        assert_eq!(
+            error,
+            ServiceError::invalid("limits.per_hour", "must be at most 1000000000")
+        );
     }
 }

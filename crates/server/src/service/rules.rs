@@ -20,7 +20,10 @@ pub(super) fn name(name: &str) -> Result<(), ServiceError> {
         return Err(ServiceError::invalid("name", problem));
     }
     if name.chars().any(char::is_control) {
-        return Err(ServiceError::invalid("name", "must not have control characters"));
+        return Err(ServiceError::invalid(
+            "name",
+            "must not have control characters",
+        ));
     }
     Ok(())
 }
@@ -34,7 +37,10 @@ pub(super) fn url(text: &str, allow_http: bool) -> Result<(), ServiceError> {
         return refuse("must be at most 2048 bytes");
     }
     // The parser drops these in silence; what is stored is what was sent.
-    if text.chars().any(|letter| letter.is_control() || letter.is_whitespace()) {
+    if text
+        .chars()
+        .any(|letter| letter.is_control() || letter.is_whitespace())
+    {
         return refuse("must not have spaces or control characters");
     }
     let Ok(url) = Url::parse(text) else {
@@ -68,7 +74,10 @@ pub(super) fn event_types(types: &[String]) -> Result<(), ServiceError> {
             self::event_type(&format!("event_types[{i}]"), event_type)?;
         }
         if types[..i].contains(event_type) {
-            return Err(ServiceError::invalid(format!("event_types[{i}]"), "is there twice"));
+            return Err(ServiceError::invalid(
+                format!("event_types[{i}]"),
+                "is there twice",
+            ));
         }
     }
     Ok(())
@@ -111,7 +120,10 @@ mod tests {
 
     #[test]
     fn urls_that_could_not_be_sent_to_are_refused() {
-        for good in ["https://example.com/hook?x=1", "https://[2001:db8::1]:8443/"] {
+        for good in [
+            "https://example.com/hook?x=1",
+            "https://[2001:db8::1]:8443/",
+        ] {
             assert_eq!(url(good, false), Ok(()), "{good}");
         }
         assert_eq!(url("http://example.com", true), Ok(()));
@@ -146,7 +158,10 @@ mod tests {
             refused(&["order.paid", "order paid"]).as_deref(),
             Some("event_types[1]: must be of letters, digits and . _ - : /")
         );
-        assert_eq!(refused(&["a", "a"]).as_deref(), Some("event_types[1]: is there twice"));
+        assert_eq!(
+            refused(&["a", "a"]).as_deref(),
+            Some("event_types[1]: is there twice")
+        );
         assert!(refused(&[""]).is_some());
     }
 }

@@ -105,11 +105,15 @@ impl Settings {
 }
 
 /// `10/second 200/minute token_bucket burst 50`, with the tier's in brackets.
-#[must_use]
-pub fn words(destination: &Destination) -> String {
+pub(super) fn words(destination: &Destination) -> String {
     let effective = &destination.effective;
     let limits = &effective.limits;
-    let periods = [limits.per_second, limits.per_minute, limits.per_hour, limits.per_day];
+    let periods = [
+        limits.per_second,
+        limits.per_minute,
+        limits.per_hour,
+        limits.per_day,
+    ];
     let mut words: Vec<String> = (Period::ALL.iter().zip(periods))
         .filter_map(|(period, max)| Some(format!("{}/{period}", max?)))
         .collect();
