@@ -23,3 +23,4 @@ pub mod receiver;
 pub mod role;
 pub mod service;
 pub mod signals;
+pub mod trial;

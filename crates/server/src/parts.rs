@@ -5,13 +5,16 @@ use std::sync::Arc;
 
 use adapters::http::{HttpOptions, HttpSender};
 use adapters::in_process::{InProcessQueue, InProcessSchedule};
+use adapters::postgres::{PostgresOptions, PostgresStore};
 use adapters::rabbitmq::RabbitQueue;
 use adapters::redis::RedisSchedule;
+use adapters::sqlite::{SqliteStore, system_clock};
 use anyhow::Context;
-use engine::ports::{Catalog, DeliveryQueue, Schedule, Sender, Store};
+use engine::ports::{Catalog, DeliveryQueue, Schedule, Sender, Store, StoreError};
 
 use crate::config::{
-    Database, QueueConfig, QueuePlace, ScheduleConfig, SchedulePlace, StoreConfig, TargetConfig,
+    Database, QueueConfig, QueuePlace, ScheduleConfig, SchedulePlace, SecretUrl, StoreConfig,
+    TargetConfig,
 };
 
 /// How many permit groups an in-process queue holds.
@@ -51,20 +54,64 @@ impl Parts {
     }
 }
 
-/// The store alone, as the audit and `migrate` need it.
-pub async fn connect_store(
-    config: &StoreConfig,
-) -> anyhow::Result<(Arc<dyn Store>, Arc<dyn Catalog>)> {
+type StoreAndCatalog = (Arc<dyn Store>, Arc<dyn Catalog>);
+
+async fn connect_store(config: &StoreConfig) -> anyhow::Result<StoreAndCatalog> {
     match config.place()? {
-        // Until the stores are merged.
-        Database::Sqlite(_) | Database::SqliteInMemory => anyhow::bail!("no SQLite store yet"),
-        Database::Postgres(url) => anyhow::bail!("no Postgres store yet for {url}"),
+        Database::Sqlite(path) => both(
+            SqliteStore::open(&path, system_clock()),
+            &config.database_url,
+        ),
+        Database::SqliteInMemory => {
+            both(SqliteStore::in_memory(system_clock()), &config.database_url)
+        }
+        Database::Postgres(_) => both(connect_postgres(config).await, &config.database_url),
     }
 }
 
-/// Brings the schema up to this binary's.
+/// The store to read from, beside the processes that work on it: for the
+/// audit. An SQLite file is not locked by it, and not created.
+pub async fn open_to_read(config: &StoreConfig) -> anyhow::Result<StoreAndCatalog> {
+    match config.place()? {
+        Database::Sqlite(path) => {
+            let store = SqliteStore::open_to_read(&path, system_clock());
+            both(store, &config.database_url)
+        }
+        Database::SqliteInMemory | Database::Postgres(_) => connect_store(config).await,
+    }
+}
+
+/// Brings the schema up to this binary's. An SQLite file is brought up to date
+/// by opening it.
 pub async fn migrate(config: &StoreConfig) -> anyhow::Result<()> {
-    connect_store(config).await.map(drop)
+    if !matches!(config.place()?, Database::Postgres(_)) {
+        return connect_store(config).await.map(drop);
+    }
+    let context = || format!("migrate the store at {}", config.database_url);
+    let store = connect_postgres(config).await.with_context(context)?;
+    store.migrate().await.with_context(context)?;
+    store.close().await;
+    Ok(())
+}
+
+async fn connect_postgres(config: &StoreConfig) -> Result<PostgresStore, StoreError> {
+    PostgresStore::connect(PostgresOptions {
+        url: config.database_url.expose().to_owned(),
+        max_connections: config.database_connections,
+    })
+    .await
+}
+
+/// One store behind both of its ports.
+fn both<S: Store + Catalog + 'static>(
+    opened: Result<S, StoreError>,
+    url: &SecretUrl,
+) -> anyhow::Result<StoreAndCatalog> {
+    let store = Arc::new(opened.with_context(|| format!("open the store at {url}"))?);
+    Ok((
+        Arc::clone(&store) as Arc<dyn Store>,
+        store as Arc<dyn Catalog>,
+    ))
 }
 
 async fn connect_schedule(config: &ScheduleConfig) -> anyhow::Result<Arc<dyn Schedule>> {

@@ -83,7 +83,7 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 async fn audit(args: &Args) -> anyhow::Result<bool> {
-    let (store, catalog) = parts::connect_store(&args.store).await?;
+    let (store, catalog) = parts::open_to_read(&args.store).await?;
     catalog.ready().await.context("read the store")?;
     // Ledgers are written by the store's clock, so "now" is the store's too.
     let now = store.fleet().await.context("read the store's clock")?.now;

@@ -6,6 +6,7 @@
 mod api;
 mod command_line;
 mod openapi;
+mod process;
 mod snapshots;
 mod store;
 mod world;
