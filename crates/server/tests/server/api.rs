@@ -130,6 +130,11 @@ async fn what_is_wrong_with_a_destination_is_named() {
         world.store.state().destinations.is_empty(),
         "nothing half-written"
     );
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_change_a_path_or_a_page_is_named() {
+    let world = World::new();
     let path = world.destination(json!({})).await;
     world
         .patch(&path, json!({"state": "asleep"}))

@@ -166,13 +166,6 @@ fn an_event_goes_from_the_command_line_to_its_receiver_and_into_the_audit() {
             > 0.0
     );
 
-    let changed = json(&client(&["destination", "update", id, "--per-second", "9"]));
-    assert_eq!(changed["limits"]["per_second"], 9);
-    assert_eq!(
-        json(&client(&["destination", "pause", id]))["state"],
-        "paused"
-    );
-
     let report = json(
         &paceline(folder)
             .args(["audit", "--output", "json"])
@@ -184,6 +177,33 @@ fn an_event_goes_from_the_command_line_to_its_receiver_and_into_the_audit() {
     assert_eq!(
         report["destinations"][0]["rules"][0]["largest_sliding"]["starts"],
         1
+    );
+
+    assert_eq!(server.stop(), Some(0), "drained");
+}
+
+#[test]
+fn a_restart_finds_the_key_and_what_was_changed() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let port = free_port();
+    let server = Server::start(folder, port);
+    let url = format!("http://127.0.0.1:{port}");
+    let client = |arguments: &[&str]| {
+        let with = ["--url", &url, "--output", "json"];
+        paceline(folder)
+            .args(arguments)
+            .args(with)
+            .output()
+            .unwrap()
+    };
+    let created = json(&client(&["destination", "create", "http://127.0.0.1:9/"]));
+    let id = created["id"].as_str().unwrap();
+    let changed = json(&client(&["destination", "update", id, "--per-second", "9"]));
+    assert_eq!(changed["limits"]["per_second"], 9);
+    assert_eq!(
+        json(&client(&["destination", "pause", id]))["state"],
+        "paused"
     );
 
     assert_eq!(server.stop(), Some(0), "drained");
