@@ -8,7 +8,6 @@
 use std::time::Duration;
 
 use domain::admission::{Bucket, CoarseStarts, Outstanding, Usage, newest_starts};
-use domain::limit::Limit;
 use domain::policy::{Limited, Policy, Rate};
 use domain::time::Timestamp;
 use rusqlite::Transaction;
@@ -75,30 +74,16 @@ pub(super) fn read_usage(
         starts.truncate(count);
         usage.starts = starts;
     }
-    if let Some(newest) = Newest::of(limited, policy, |limit| limit.is_coarse()) {
-        read_coarse(tx, now, destination, (limited, policy), newest.period, usage)?;
+    if let Some(longest) = longest_coarse(limited, policy) {
+        read_coarse(tx, now, destination, (limited, policy), longest, usage)?;
     }
     Ok(())
 }
 
-/// How far back some of a policy's windows look.
-struct Newest {
-    /// The longest of their periods.
-    period: Duration,
-    /// The largest of their limits.
-    count: usize,
-}
-
-impl Newest {
-    fn of(limited: &Limited, policy: &Policy, which: impl Fn(&Limit) -> bool) -> Option<Self> {
-        let windows = || limited.windows.iter().filter(|limit| which(limit));
-        let period = windows().map(|limit| policy.stretched(limit.period)).max()?;
-        let count = windows().map(|limit| limit.max.get()).max()?;
-        Some(Self {
-            period,
-            count: usize::try_from(count).unwrap_or(usize::MAX),
-        })
-    }
+/// The longest of the periods that are counted in buckets.
+fn longest_coarse(limited: &Limited, policy: &Policy) -> Option<Duration> {
+    let coarse = limited.windows.iter().filter(|limit| limit.is_coarse());
+    coarse.map(|limit| policy.stretched(limit.period)).max()
 }
 
 fn starts(
