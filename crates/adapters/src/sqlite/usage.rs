@@ -80,10 +80,12 @@ pub(super) fn read_usage(
     Ok(())
 }
 
-/// The longest of the periods that are counted in buckets.
+/// How far back the coarse windows look; `None` where there are none.
 fn longest_coarse(limited: &Limited, policy: &Policy) -> Option<Duration> {
-    let coarse = limited.windows.iter().filter(|limit| limit.is_coarse());
-    coarse.map(|limit| policy.stretched(limit.period)).max()
+    (limited.windows.iter())
+        .filter(|limit| limit.is_coarse())
+        .map(|limit| policy.stretched(limit.period))
+        .max()
 }
 
 fn starts(

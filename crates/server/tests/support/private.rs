@@ -49,7 +49,10 @@ impl PrivateServers {
             .output()
             .unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "scripts/servers {verb} {names:?}: {said}");
+        assert!(
+            output.status.success(),
+            "scripts/servers {verb} {names:?}: {said}"
+        );
     }
 
     /// The script wants a folder that is new.
