@@ -96,7 +96,10 @@ async fn a_crash_loses_nothing_that_was_answered() {
         std::fs::copy(from, place.file(&format!("crashed.db{ending}"))).unwrap();
     }
     let crashed = open(&place.file("crashed.db"));
-    assert_eq!(crashed.attempts(destination).await, world.attempts(destination).await);
+    assert_eq!(
+        crashed.attempts(destination).await,
+        world.attempts(destination).await
+    );
     assert_eq!(crashed.backlog(destination).await, 250);
     // The starts are still those of the worker that made them.
     crashed.finish(worker, &permits[20..]).await;
@@ -126,7 +129,9 @@ async fn a_shells_cut_is_in_force_after_every_start_before_it() {
         let permits = world.admit(destination).await;
         let started = world.start(worker, &permits[..5]).await;
         world
-            .sql(&format!("update destinations set limit_per_second = 2 where id = '{destination}'"))
+            .sql(&format!(
+                "update destinations set limit_per_second = 2 where id = '{destination}'"
+            ))
             .await;
         let history = world.catalog.limit_history(destination).await.unwrap();
         assert_eq!(history[1].effective.per_second, Some(2));
@@ -134,7 +139,10 @@ async fn a_shells_cut_is_in_force_after_every_start_before_it() {
         assert!(history[1].in_force_from <= world.now().await + Duration::from_millis(1));
         // Nothing of the new limit starts before its history.
         let (next, _, _) = world.decide(destination).await;
-        assert!(next.iter().all(|permit| permit.not_before >= history[1].in_force_from));
+        assert!(
+            next.iter()
+                .all(|permit| permit.not_before >= history[1].in_force_from)
+        );
     }
 }
 
@@ -171,12 +179,17 @@ async fn a_long_read_does_not_delay_the_path() {
     let auditing = world.clone();
     let audit = tokio::spawn(async move {
         let until = Timestamp::MAX;
-        let ledger = auditing.catalog.ledger(destination, Timestamp::MIN, until, None, 1_000_000);
+        let ledger = auditing
+            .catalog
+            .ledger(destination, Timestamp::MIN, until, None, 1_000_000);
         ledger.await.unwrap().len()
     });
     tokio::time::sleep(Duration::from_millis(5)).await;
     world.accept(destination, 1).await;
-    assert!(!audit.is_finished(), "the audit was not long enough, or delayed the path");
+    assert!(
+        !audit.is_finished(),
+        "the audit was not long enough, or delayed the path"
+    );
     // The snapshot that it began with, or one row more if it began late.
     assert!(audit.await.unwrap() >= 300_001);
 }
@@ -190,10 +203,16 @@ async fn another_schema_is_refused() {
     let shell = Shell(path.clone()).connect();
     shell.pragma_update(None, "user_version", 99).unwrap();
     let answer = store.ready().await;
-    assert!(matches!(answer, Err(CatalogError::Schema { found: 99, .. })), "got {answer:?}");
+    assert!(
+        matches!(answer, Err(CatalogError::Schema { found: 99, .. })),
+        "got {answer:?}"
+    );
     drop(store);
     let refused = SqliteStore::open(&path, system_clock()).unwrap_err();
-    assert!(matches!(refused, StoreError::Unavailable(_)), "got {refused}");
+    assert!(
+        matches!(refused, StoreError::Unavailable(_)),
+        "got {refused}"
+    );
 }
 
 #[tokio::test]
@@ -293,7 +312,11 @@ async fn triggers_agree_with_the_domain() {
     assert!(raises > 20, "only {raises} raises");
     let history = world.catalog.limit_history(destination).await.unwrap();
     let resolved: Vec<_> = many.iter().map(|limits| limits.or_tier(&tier)).collect();
-    assert!(history.iter().all(|entry| resolved.contains(&entry.effective)));
+    assert!(
+        history
+            .iter()
+            .all(|entry| resolved.contains(&entry.effective))
+    );
 }
 
 /// Every window and every bucket is as large as before, or larger.
@@ -302,9 +325,13 @@ fn is_raise(old: &LimitSettings, new: &LimitSettings) -> bool {
         let of_period = limits.limits().into_iter().find(|(one, _)| *one == period);
         of_period.and_then(|(_, max)| max).unwrap_or(u32::MAX)
     };
-    let windows = Period::ALL.into_iter().all(|period| max(new, period) >= max(old, period));
+    let windows = Period::ALL
+        .into_iter()
+        .all(|period| max(new, period) >= max(old, period));
     let shape = |limits: &LimitSettings| limits.shape.unwrap_or_default();
-    let burst = new.burst.is_none_or(|burst| old.burst.is_some_and(|old| burst >= old));
+    let burst = new
+        .burst
+        .is_none_or(|burst| old.burst.is_some_and(|old| burst >= old));
     let margin = new.safety_margin <= old.safety_margin;
     margin && (new.unlimited || (windows && shape(old) == shape(new) && burst))
 }

@@ -100,7 +100,9 @@ pub(super) fn admit_runs(
     let asks: Vec<u32> = decisions.iter().map(asked).collect();
     if asks.iter().map(|ask| u64::from(*ask)).sum::<u64>() > u64::from(room) {
         for (index, places) in share(room, &asks).into_iter().enumerate() {
-            if let Some(candidate) = &candidates[index] && places < asks[index] {
+            if let Some(candidate) = &candidates[index]
+                && places < asks[index]
+            {
                 decisions[index] = Some(candidate.decide(places, now));
             }
         }
@@ -267,12 +269,17 @@ fn read_backlog(
     due.extend(all(tx, DUE, (destination, limit, now.as_micros()), read)?);
     due.sort_unstable();
     due.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
-    let next_due = first(tx, NEXT_DUE, (destination, now.as_micros()), |row| time(row, 0))?;
+    let next_due = first(tx, NEXT_DUE, (destination, now.as_micros()), |row| {
+        time(row, 0)
+    })?;
     let backlog = Backlog {
         due: u32::try_from(due.len()).unwrap_or(u32::MAX),
         next_due,
     };
-    Ok((due.into_iter().map(|(_, attempt)| attempt).collect(), backlog))
+    Ok((
+        due.into_iter().map(|(_, attempt)| attempt).collect(),
+        backlog,
+    ))
 }
 
 fn republished(

@@ -81,7 +81,11 @@ pub(super) fn fold_rows(
     count: usize,
     buckets: &mut Buckets,
 ) -> Result<(), Fault> {
-    let params = (destination, since.as_micros(), i64::try_from(count).unwrap_or(i64::MAX));
+    let params = (
+        destination,
+        since.as_micros(),
+        i64::try_from(count).unwrap_or(i64::MAX),
+    );
     let rows = all(tx, FINAL_ROWS, params, |row| {
         Ok((row.get::<_, i64>(0)?, time(row, 1)?))
     })?;

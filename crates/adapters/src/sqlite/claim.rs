@@ -121,7 +121,9 @@ impl Admitted {
             || self.epoch != self.destination_epoch
             || self.state != DestinationState::Active
             || self.deleted
-            || self.held_until.is_some_and(|until| until > now.max(self.not_before))
+            || self
+                .held_until
+                .is_some_and(|until| until > now.max(self.not_before))
     }
 
     fn start(
@@ -147,7 +149,11 @@ impl Admitted {
 }
 
 fn key(permit: &Permit) -> (i64, i64, String) {
-    (permit.attempt.0, permit.number.0, permit.destination.to_string())
+    (
+        permit.attempt.0,
+        permit.number.0,
+        permit.destination.to_string(),
+    )
 }
 
 /// Moves a row back to waiting (or cancels it, if its destination is gone) if

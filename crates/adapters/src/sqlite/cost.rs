@@ -83,6 +83,9 @@ fn cost(size: u32) -> [i32; 3] {
 fn a_run_costs_the_same_whatever_waits() {
     let small = cost(1_000);
     let large = cost(70_000);
-    assert!(small.iter().all(|steps| *steps > 20), "nothing was measured: {small:?}");
+    assert!(
+        small.iter().all(|steps| *steps > 20),
+        "nothing was measured: {small:?}"
+    );
     assert_eq!(small, large, "steps of a run, of a sweep, of a cut");
 }

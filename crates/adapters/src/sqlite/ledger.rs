@@ -180,7 +180,12 @@ pub(super) fn ledger(connection: &Connection, span: &Span) -> Result<Vec<LedgerR
             _ => i64::MIN,
         };
         let left = i64::try_from(left).unwrap_or(i64::MAX);
-        rows.extend(all(connection, NOT_STARTED, (&key, until, after, left), ledger_row)?);
+        rows.extend(all(
+            connection,
+            NOT_STARTED,
+            (&key, until, after, left),
+            ledger_row,
+        )?);
     }
     Ok(rows)
 }

@@ -155,9 +155,14 @@ fn give_up(
             buckets.add(&start.event.destination, start.started_at);
         }
         if !last && !start.destination_gone {
-            start.event.add_try(tx, start.try_number.saturating_add(1), now, now)?;
+            start
+                .event
+                .add_try(tx, start.try_number.saturating_add(1), now, now)?;
         }
-        wakes.now(parse(&start.event.destination, ("attempts", "destination_id"))?);
+        wakes.now(parse(
+            &start.event.destination,
+            ("attempts", "destination_id"),
+        )?);
     }
     buckets.write(tx)?;
     Ok(u32::try_from(given_up.len()).unwrap_or(u32::MAX))

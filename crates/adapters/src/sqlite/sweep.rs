@@ -89,7 +89,10 @@ pub(super) fn sweep(
         };
         let destination: DestinationId = parse(&key, ("attempts", "destination_id"))?;
         page.next = hops.has_more().then_some(destination);
-        let marked = page.marks.iter().any(|mark| mark.destination == destination);
+        let marked = page
+            .marks
+            .iter()
+            .any(|mark| mark.destination == destination);
         if let Some(after) = look(tx, now, sweep, &key)?
             && !marked
         {
