@@ -1,1 +1,172 @@
-//! (being written)
+//! The `Sender` over HTTP/1.1: one POST, once, to exactly the address that was
+//! chosen for it.
+//!
+//! ```text
+//!  Target ─ endpoint ─► pool ── idle, still ready ──────────────► Prepared
+//!           (parse)       └─ none ─► resolve ─► connect (TCP, TLS) ──┘ │
+//!                                                                      ▼
+//!             pool ◄─ whole response read, kept alive ─ exchange ─► Response
+//! ```
+//!
+//! It owns the connections to destinations. It promises that nothing is sent
+//! twice, that every byte read and every wait is bounded, and that a future
+//! that is dropped closes its connection at once: a connection has no task of
+//! its own, whoever holds it drives it. It refuses to follow redirects, to
+//! decompress, to keep cookies and to use a proxy: those would connect to
+//! places that nobody chose.
+//!
+//! hyper's connections and not a client on top of them: such a client sends
+//! again by itself when a reused connection turns out to be dead.
+
+mod connect;
+mod connection;
+mod endpoint;
+mod exchange;
+mod pool;
+mod resolve;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use engine::ports::{Prepared, SendError, Sender, Target};
+use rustls::pki_types::CertificateDer;
+use tokio::time::{Instant, timeout};
+
+use connect::Connector;
+use connection::Connection;
+use endpoint::Endpoint;
+use exchange::{Exchange, Pool};
+use pool::{Key, PoolLimits};
+
+/// What an [`HttpSender`] may do, and how many idle connections it keeps.
+#[derive(Debug, Clone)]
+pub struct HttpOptions {
+    /// Whether plain `http` URLs are allowed. For development and for networks
+    /// that are trusted as a whole: payloads travel in the clear.
+    pub allow_http: bool,
+    /// Roots to trust besides the host's.
+    pub extra_roots: Vec<CertificateDer<'static>>,
+    /// Idle connections kept for one destination.
+    pub max_idle_per_destination: usize,
+    /// Idle connections kept in all. Each holds one file descriptor.
+    pub max_idle: usize,
+    /// How long a connection may be idle. Below the keep-alive of common
+    /// servers and load balancers (60 to 75 s), so that we are the one who
+    /// closes; a shorter one that the receiver announces is respected.
+    pub max_idle_age: Duration,
+    /// How long a connection may live, so that a change of DNS is followed.
+    pub max_age: Duration,
+}
+
+impl Default for HttpOptions {
+    fn default() -> Self {
+        Self {
+            allow_http: false,
+            extra_roots: Vec::new(),
+            max_idle_per_destination: 64,
+            max_idle: 4096,
+            max_idle_age: Duration::from_secs(30),
+            max_age: Duration::from_secs(300),
+        }
+    }
+}
+
+/// Sends over HTTP/1.1 from a bounded pool of connections.
+pub struct HttpSender {
+    allow_http: bool,
+    connector: Connector,
+    pool: Arc<Pool>,
+}
+
+impl HttpSender {
+    /// Reads the host's root certificates; opens nothing yet.
+    #[must_use]
+    pub fn new(options: HttpOptions) -> Self {
+        let limits = PoolLimits {
+            per_key: options.max_idle_per_destination,
+            total: options.max_idle,
+            idle_age: options.max_idle_age,
+            age: options.max_age,
+        };
+        Self {
+            allow_http: options.allow_http,
+            connector: Connector::new(options.extra_roots),
+            pool: Arc::new(Mutex::new(pool::Pool::new(limits))),
+        }
+    }
+
+    /// Why no `https` destination can be reached, if so: no root certificate
+    /// was found on this host. To be asked at start, where it is a mistake in
+    /// the deployment; later it fails attempts one by one.
+    ///
+    /// # Errors
+    /// The reason.
+    pub fn check_tls(&self) -> Result<(), SendError> {
+        self.connector.tls().map(|_| ())
+    }
+
+    /// Closes the connections that have been idle for too long. Every use of
+    /// the pool does that too; this is for when there is no use.
+    pub fn sweep(&self) {
+        let expired = lock(&self.pool).sweep(Instant::now());
+        drop(expired); // after the lock: closing sockets takes time
+    }
+
+    /// How many idle connections there are.
+    #[must_use]
+    pub fn idle_connections(&self) -> usize {
+        lock(&self.pool).len()
+    }
+
+    /// An idle connection that is still ready. Those that are not are closed
+    /// on the way; at most as many as one destination may have.
+    async fn reuse(&self, key: &Key) -> Option<Connection> {
+        let mut turned = false;
+        loop {
+            let (taken, expired) = lock(&self.pool).take(key, Instant::now());
+            drop(expired);
+            let mut connection = taken?;
+            if !turned {
+                // One turn of the runtime, in which it learns of the closes that
+                // the kernel knows of already (but for one that another thread
+                // is just being told of). Here and not in `send`, where a wait
+                // would come between the claim and the request.
+                tokio::task::yield_now().await;
+                turned = true;
+            }
+            if connection.is_ready().await {
+                return Some(connection);
+            }
+        }
+    }
+
+    async fn connection(&self, key: &Key, endpoint: &Endpoint) -> Result<Connection, SendError> {
+        match self.reuse(key).await {
+            Some(connection) => Ok(connection),
+            None => self.connector.connect(endpoint).await,
+        }
+    }
+}
+
+#[async_trait]
+impl Sender for HttpSender {
+    async fn prepare(&self, target: &Target) -> Result<Box<dyn Prepared>, SendError> {
+        let endpoint = Endpoint::parse(&target.url, self.allow_http)?;
+        let key = Key {
+            destination: target.destination,
+            origin: endpoint.origin.clone(),
+        };
+        let connection = timeout(target.timeout, self.connection(&key, &endpoint))
+            .await
+            .map_err(|_elapsed| SendError::TimedOut(target.timeout))??;
+        let pool = Arc::clone(&self.pool);
+        Ok(Box::new(Exchange::new(connection, key, endpoint, pool)))
+    }
+}
+
+/// The pool is whole between any two of its methods, so a panic elsewhere that
+/// held the lock has not broken it.
+fn lock(pool: &Pool) -> std::sync::MutexGuard<'_, pool::Pool<Connection>> {
+    pool.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -14,4 +14,5 @@ pub mod in_process;
 pub mod postgres;
 pub mod rabbitmq;
 pub mod redis;
+pub mod shell;
 pub mod sqlite;

@@ -1,1 +1,80 @@
-//! (being written)
+//! The delivery queue on RabbitMQ.
+//!
+//! Owns one quorum queue with its dead letters, a publishing connection and a
+//! connection per subscription. Promises what the port asks for:
+//! every wait is bounded, a broken connection is redialled for as long as the
+//! object lives, a deleted queue is declared again. Refuses to publish while
+//! the broker blocks us, and to hand out what is not a permit group.
+
+mod batch;
+mod codec;
+mod connection;
+mod publisher;
+mod stream;
+mod subscription;
+mod topology;
+mod unsettled;
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use domain::permit::PermitGroup;
+use engine::ports::{DeliveryQueue, Published, QueueError, Subscription};
+
+use self::connection::Address;
+use self::publisher::Publisher;
+use self::subscription::{Consuming, RabbitSubscription};
+
+/// One delivery queue on a broker.
+pub struct RabbitQueue {
+    address: Arc<Address>,
+    queue: String,
+    publisher: Publisher,
+    consuming: Arc<Consuming>,
+}
+
+impl RabbitQueue {
+    /// Dials the broker at `url` (`amqp://` or `amqps://`) and declares the
+    /// queue named `queue`, and `queue.dead` for what nobody can read.
+    ///
+    /// Fails within a few seconds if the broker does not answer, or if a queue
+    /// of that name has other arguments. From then on, redials by itself.
+    pub async fn connect(url: &str, queue: &str) -> Result<Self, QueueError> {
+        let address = Arc::new(Address::parse(url)?);
+        Ok(Self {
+            publisher: Publisher::connect(Arc::clone(&address), queue).await?,
+            address,
+            queue: queue.to_owned(),
+            consuming: Arc::default(),
+        })
+    }
+}
+
+impl fmt::Debug for RabbitQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RabbitQueue")
+            .field("address", &self.address)
+            .field("queue", &self.queue)
+            .finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl DeliveryQueue for RabbitQueue {
+    async fn publish(&self, groups: &[PermitGroup]) -> Result<Vec<Published>, QueueError> {
+        self.publisher.publish(groups).await
+    }
+
+    async fn subscribe(&self, prefetch: u16) -> Result<Box<dyn Subscription>, QueueError> {
+        let address = Arc::clone(&self.address);
+        let consuming = Arc::clone(&self.consuming);
+        let opened = RabbitSubscription::open(address, &self.queue, prefetch, consuming);
+        Ok(Box::new(opened.await?))
+    }
+
+    fn health(&self) -> Result<(), QueueError> {
+        self.publisher.health()?;
+        self.consuming.health()
+    }
+}

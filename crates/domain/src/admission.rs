@@ -33,7 +33,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::limit::Period;
+use crate::limit::{EXACT_MAX, Period};
 use crate::policy::{Limited, Pacing, Policy, Rate};
 use crate::time::{Timestamp, micros};
 
@@ -81,7 +81,9 @@ pub struct Usage {
     /// Some starts of a coarse limit have not been counted yet (the limit has
     /// just become coarse): admit nothing until they are.
     pub incomplete: bool,
-    /// The bucket's level as of the last permit planned.
+    /// The bucket's level as of the last permit planned. The default where
+    /// none was planned since a bucket came into force: then the level is
+    /// computed from `starts`, which has to hold the newest `burst` + L.
     pub meter: Meter,
     /// No start before then: the receiver asked for it.
     pub held_until: Option<Timestamp>,
@@ -120,7 +122,9 @@ pub struct Bucket {
 /// The level of a bucket, as what is missing from it.
 ///
 /// It is charged when a slot is planned, so a permit that is still
-/// outstanding is never forgotten; one that ends unused has cost a token.
+/// outstanding is never forgotten; one that ends unused has cost a token. A
+/// change from one bucket to another keeps it; one from a shape without bucket
+/// to one with must set it back to the default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Meter {
     /// Tokens missing at `as_of`, in millionths.
@@ -143,6 +147,23 @@ impl Default for Meter {
 const TOKEN: i128 = 1_000_000;
 
 impl Meter {
+    /// The level that these starts, the newest first, leave behind: a bucket
+    /// that comes into force has to count them, or a window that straddles the
+    /// change would hold what was allowed before and a whole burst.
+    ///
+    /// No more than `burst` + L are missing: then nothing starts for a whole
+    /// period, and no window of it straddles the change any more.
+    fn from_starts(starts: &[Timestamp], pacing: Pacing, period_micros: i64) -> Self {
+        let most = i64::from(pacing.burst) + i64::from(pacing.refill.max.get());
+        let most = most.saturating_mul(1_000_000);
+        let mut meter = Self::default();
+        for start in starts.iter().rev() {
+            meter = meter.charged(pacing, period_micros, *start);
+            meter.missing_micro = meter.missing_micro.min(most);
+        }
+        meter
+    }
+
     /// The level at `at`, refilled at L per `period_micros`.
     fn refilled(self, pacing: Pacing, period_micros: i64, at: Timestamp) -> Self {
         if at <= self.as_of {
@@ -294,6 +315,43 @@ pub fn read_ahead(policy: &Policy) -> u32 {
     most.min(policy.max_in_flight).min(MAX_BATCH) + 1
 }
 
+/// Which starts a store has to read one by one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NewestStarts {
+    /// How far back.
+    pub period: Duration,
+    /// How many at most, the newest.
+    pub count: u32,
+}
+
+/// The most starts that are read for a bucket that has just come into force.
+const BUCKET_STARTS_MAX: u32 = 2 * EXACT_MAX;
+
+/// Which starts [`Usage::starts`] must hold for this policy; `None` for none.
+///
+/// Those in the windows that are counted one by one, and, while the bucket's
+/// level is not known, those that it has to be computed from.
+#[must_use]
+pub fn newest_starts(policy: &Policy, meter: Meter) -> Option<NewestStarts> {
+    let Rate::Limited(limited) = &policy.rate else {
+        return None;
+    };
+    let windows = (limited.windows.iter())
+        .filter(|limit| !limit.is_coarse())
+        .map(|limit| (policy.stretched(limit.period), limit.max.get()));
+    let unknown = limited.pacing.filter(|_| meter == Meter::default());
+    let bucket = unknown.map(|pacing| {
+        let refill = pacing.refill.max.get();
+        let count = pacing.burst.saturating_add(refill).min(BUCKET_STARTS_MAX);
+        let period = policy.stretched(pacing.refill.period);
+        (period.mul_f64(f64::from(count) / f64::from(refill)), count)
+    });
+    let (period, count) = windows
+        .chain(bucket)
+        .reduce(|a, b| (a.0.max(b.0), a.1.max(b.1)))?;
+    Some(NewestStarts { period, count })
+}
+
 /// Decides one run of one destination at `now`.
 ///
 /// `places` bounds the permits by what the fleet's workers have room for.
@@ -336,18 +394,25 @@ struct Plan<'a> {
     horizon: Timestamp,
     /// Nothing starts before this: now, or the end of a hold.
     from: Timestamp,
+    /// The bucket's level before this run.
+    meter: Meter,
 }
 
 impl<'a> Plan<'a> {
     fn new(policy: &'a Policy, usage: &'a Usage, now: Timestamp, horizon: Timestamp) -> Self {
         let from = usage.held_until.map_or(now, |until| until.max(now));
-        Self {
+        let mut plan = Self {
             policy,
             usage,
             now,
             horizon,
             from,
+            meter: usage.meter,
+        };
+        if let Some(pacing) = plan.pacing().filter(|_| usage.meter == Meter::default()) {
+            plan.meter = Meter::from_starts(&usage.starts, pacing, plan.refill_micros(pacing));
         }
+        plan
     }
 
     fn decide(&self, backlog: &Backlog, places: u32) -> Decision {
@@ -355,7 +420,7 @@ impl<'a> Plan<'a> {
             slots: Vec::new(),
             look,
             blocked: Some(blocked),
-            meter: self.usage.meter,
+            meter: self.meter,
             crowded: false,
         };
         if self.policy.rate == Rate::Paused {
@@ -363,7 +428,13 @@ impl<'a> Plan<'a> {
         }
         if self.usage.incomplete {
             let at = self.now + MIN_LEAD;
-            return stopped(Blocked::Counting, Look::At { at, floor: Some(at) });
+            return stopped(
+                Blocked::Counting,
+                Look::At {
+                    at,
+                    floor: Some(at),
+                },
+            );
         }
         if self.from > self.horizon && backlog.due > 0 {
             let (at, floor) = (self.from, Some(self.from));
@@ -376,6 +447,9 @@ impl<'a> Plan<'a> {
         let cap = backlog.due.min(free).min(places).min(MAX_BATCH);
         let (slots, meter) = self.slots(cap);
         let given = u32::try_from(slots.len()).unwrap_or(u32::MAX);
+        // Without a bucket the level means nothing any more: one that comes
+        // into force later has to count the starts made meanwhile.
+        let meter = self.pacing().map_or_else(Meter::default, |_| meter);
         let blocked = self.what_blocks(given, backlog, free, places);
         let used = self.policy.max_in_flight.saturating_sub(free) + given;
         Decision {
@@ -409,7 +483,7 @@ impl<'a> Plan<'a> {
     /// Up to `cap` slots within the horizon, and the bucket's level after them.
     fn slots(&self, cap: u32) -> (Vec<Slot>, Meter) {
         let mut windows = self.windows(|outstanding| outstanding.deadline);
-        let mut meter = self.usage.meter;
+        let mut meter = self.meter;
         let mut slots: Vec<Slot> = Vec::new();
         while slots.len() < cap as usize {
             let earliest = slots.last().map_or(self.from, |slot| slot.not_before);
@@ -493,7 +567,10 @@ impl<'a> Plan<'a> {
             });
         let reopens = self.reopens(slots, meter);
         let floor = (reopens > self.now + CROWDED_FLOOR).then_some(reopens);
-        let at = [last_deadline, backlog.next_due].into_iter().flatten().min();
+        let at = [last_deadline, backlog.next_due]
+            .into_iter()
+            .flatten()
+            .min();
         at.map_or(Look::Idle, |at| Look::At {
             at: at.max(self.now + Duration::from_millis(1)),
             floor,
@@ -530,7 +607,11 @@ impl<'a> Plan<'a> {
     }
 
     fn patience(&self) -> Duration {
-        if self.pacing().is_some() { SLACK } else { GRACE }
+        if self.pacing().is_some() {
+            SLACK
+        } else {
+            GRACE
+        }
     }
 
     /// The windows as they stand, with each outstanding permit counted where
@@ -562,8 +643,8 @@ impl<'a> Plan<'a> {
 /// One sliding window: the ends in it, the latest first.
 struct Window {
     period: Duration,
-    /// The latest `max` ends, the latest first, with their weights; what is
-    /// beyond them cannot matter.
+    /// The latest `max` ends, the latest first, with their weights, none of
+    /// them zero; what is beyond them cannot matter.
     ends: VecDeque<(Timestamp, u32)>,
     /// How many more may be taken before the last of `ends` matters.
     spare: u32,
@@ -580,7 +661,9 @@ impl Window {
             }
             let weight = weight.min(room);
             room -= weight;
-            kept.push_back((end, weight));
+            if weight > 0 {
+                kept.push_back((end, weight));
+            }
         }
         Self {
             period,

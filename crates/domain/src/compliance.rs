@@ -1,1 +1,292 @@
-//! (being written)
+//! Judging a ledger after the fact, by the bounds that admission promises.
+//!
+//! [`judge`] takes what was in force when, and every recorded start, and says
+//! where a bound was broken and by which attempts. [`ideal_starts`] says how
+//! many starts a perfect sender could have made. The audit command, the demo,
+//! the simulation and the tests all call these, so none has a bound of its
+//! own. Nothing here knows how admission works: it counts.
+//!
+//! The bounds are those of the plain period; a safety margin only makes the
+//! sender stricter than its promise.
+//!
+//! **Windows.** Every half-open window (w − P, w] holds at most the largest
+//! bound in force within it. **Buckets.** Any t holds at most `burst + r·(t +
+//! SLACK)` starts. **Pauses.** None at all.
+
+use crate::destination::DestinationState;
+use crate::ids::AttemptId;
+use crate::limit::Period;
+use crate::policy::{LimitSettings, Policy, Rate};
+use crate::time::Timestamp;
+
+mod bucket;
+mod ideal;
+mod window;
+
+pub use ideal::{Share, ideal_starts};
+pub use window::{largest_aligned, largest_sliding};
+
+/// The most violations that are listed per rule; all are counted.
+pub const MAX_LISTED: usize = 100;
+
+/// The most attempts that are listed per violation, the newest; all are
+/// counted.
+pub const MAX_ATTEMPTS: usize = 1_000;
+
+/// A start in the ledger: when, and of which attempt.
+pub type Start = (Timestamp, AttemptId);
+
+/// What was in force from a time on, until the next entry.
+#[derive(Debug, Clone, PartialEq)]
+pub struct InForce {
+    /// From when on. The first entry is taken to reach back for ever.
+    pub from: Timestamp,
+    /// What was in force.
+    pub policy: Policy,
+}
+
+impl InForce {
+    /// An entry of limit history: settings resolved against the tier, and the
+    /// destination's state, of which all but `active` pauses.
+    #[must_use]
+    pub fn new(from: Timestamp, effective: &LimitSettings, state: DestinationState) -> Self {
+        let mut policy = effective.policy();
+        if state != DestinationState::Active {
+            policy.rate = Rate::Paused;
+        }
+        Self { from, policy }
+    }
+}
+
+/// How many starts a window holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct WindowCount {
+    /// Starts in it.
+    pub starts: u64,
+    /// Its end: inclusive for a sliding window, exclusive for an aligned one.
+    pub ends_at: Timestamp,
+}
+
+/// What a start may break.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Rule {
+    /// A sliding window of this period.
+    Window(Period),
+    /// A bucket, or the `burst` of a window.
+    Bucket,
+    /// Nothing starts while the destination is paused.
+    Pause,
+}
+
+/// One place where a rule was broken: the worst of those that overlap.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// Which rule.
+    pub rule: Rule,
+    /// The last start in the window.
+    pub ends_at: Timestamp,
+    /// Starts in the window.
+    pub starts: u64,
+    /// Starts that were allowed in it.
+    pub bound: u64,
+    /// The attempts that started in it, in order; the newest
+    /// [`MAX_ATTEMPTS`].
+    pub attempts: Vec<AttemptId>,
+}
+
+/// Where a rule was broken.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Violations {
+    /// How many starts came too early: those at which the count was over.
+    pub early_starts: u64,
+    /// The places, in order of time; the first [`MAX_LISTED`]. Places whose
+    /// windows overlap are one.
+    pub listed: Vec<Violation>,
+}
+
+impl Violations {
+    /// Whether the rule was kept.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.early_starts == 0
+    }
+
+    fn list(&mut self, violation: Option<Violation>) {
+        if self.listed.len() < MAX_LISTED {
+            self.listed.extend(violation);
+        }
+    }
+}
+
+/// How the limit of one period was kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LimitVerdict {
+    /// Which limit's.
+    pub period: Period,
+    /// The fullest second (minute, hour, day) of the calendar, as a `group by
+    /// date_trunc` sees it; it can hide twice the limit.
+    pub aligned: WindowCount,
+    /// The fullest sliding window; of equal ones the first.
+    pub sliding: WindowCount,
+    /// What was allowed in that window; `None` is any number.
+    pub bound: Option<u64>,
+    /// Windows that held more than their bound.
+    pub violations: Violations,
+}
+
+/// What a ledger shows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verdict {
+    /// All starts that were judged.
+    pub starts: u64,
+    /// One per period that was limited at any time, the shortest first.
+    pub limits: Vec<LimitVerdict>,
+    /// The spacing; `None` where no bucket or burst was ever in force.
+    pub bucket: Option<Violations>,
+    /// Starts in a pause.
+    pub pause: Violations,
+}
+
+impl Verdict {
+    /// Whether every rule was kept.
+    #[must_use]
+    pub fn is_kept(&self) -> bool {
+        self.violations().next().is_none()
+    }
+
+    /// All listed violations, rule by rule.
+    pub fn violations(&self) -> impl Iterator<Item = &Violation> {
+        (self.limits.iter().map(|limit| &limit.violations))
+            .chain(&self.bucket)
+            .chain([&self.pause])
+            .flat_map(|violations| &violations.listed)
+    }
+}
+
+/// Judges the starts of one destination, ascending, by what was in force when.
+///
+/// Linear in the starts. What lies before the first entry is judged by it; by
+/// an empty history nothing is judged.
+///
+/// ```
+/// use domain::compliance::{InForce, judge};
+/// use domain::destination::DestinationState;
+/// use domain::ids::AttemptId;
+/// use domain::policy::LimitSettings;
+/// use domain::time::Timestamp;
+///
+/// let two = LimitSettings { per_second: Some(2), ..LimitSettings::default() };
+/// let history = [InForce::new(Timestamp::from_millis(0), &two, DestinationState::Active)];
+/// let start = |id, ms| (Timestamp::from_millis(ms), AttemptId(id));
+/// // Two in every second of the calendar, and all four within 900 ms.
+/// let verdict = judge(&history, &[start(1, 200), start(2, 900), start(3, 1_000), start(4, 1_100)]);
+/// let limit = &verdict.limits[0];
+/// assert_eq!((limit.aligned.starts, limit.sliding.starts, limit.bound), (2, 4, Some(2)));
+/// assert_eq!(limit.violations.listed[0].attempts, [1, 2, 3, 4].map(AttemptId));
+/// ```
+#[must_use]
+pub fn judge(history: &[InForce], starts: &[Start]) -> Verdict {
+    let segments = segments(history);
+    let limits = Period::ALL
+        .into_iter()
+        .filter(|period| {
+            segments
+                .iter()
+                .any(|segment| limits(segment.policy, *period))
+        })
+        .map(|period| window::judge(&segments, starts, period))
+        .collect();
+    Verdict {
+        starts: starts.len() as u64,
+        limits,
+        bucket: bucket::judge(&segments, starts),
+        pause: judge_pauses(&segments, starts),
+    }
+}
+
+/// An entry of the history with its end.
+#[derive(Debug, Clone, Copy)]
+struct Segment<'a> {
+    from: Timestamp,
+    until: Timestamp,
+    policy: &'a Policy,
+}
+
+impl Segment<'_> {
+    fn pacing(&self) -> Option<crate::policy::Pacing> {
+        match &self.policy.rate {
+            Rate::Limited(limited) => limited.pacing,
+            Rate::Paused | Rate::Unlimited => None,
+        }
+    }
+}
+
+/// The history as intervals without gaps, in order, from ever to ever. Of
+/// entries of the same time only the last was ever in force.
+fn segments(history: &[InForce]) -> Vec<Segment<'_>> {
+    let mut entries: Vec<&InForce> = history.iter().collect();
+    entries.sort_by_key(|entry| entry.from);
+    let mut segments: Vec<Segment<'_>> = Vec::with_capacity(entries.len());
+    for entry in entries {
+        if segments.last().is_some_and(|last| last.from == entry.from) {
+            segments.pop();
+        }
+        if let Some(last) = segments.last_mut() {
+            last.until = entry.from;
+        }
+        segments.push(Segment {
+            from: entry.from,
+            until: Timestamp::MAX,
+            policy: &entry.policy,
+        });
+    }
+    if let Some(first) = segments.first_mut() {
+        first.from = Timestamp::MIN;
+    }
+    segments
+}
+
+/// Whether a policy says anything about windows of this period.
+fn limits(policy: &Policy, period: Period) -> bool {
+    match &policy.rate {
+        Rate::Paused | Rate::Unlimited => false,
+        Rate::Limited(limited) => (limited.windows.iter())
+            .chain(limited.pacing.as_ref().map(|pacing| &pacing.refill))
+            .any(|limit| limit.period == period),
+    }
+}
+
+/// The newest of these attempts, in order.
+fn attempts(starts: &[Start]) -> Vec<AttemptId> {
+    let newest = starts.len().saturating_sub(MAX_ATTEMPTS);
+    starts[newest..]
+        .iter()
+        .map(|(_, attempt)| *attempt)
+        .collect()
+}
+
+/// Starts strictly within a pause. One at its very first instant may have
+/// been claimed in the microsecond before it.
+fn judge_pauses(segments: &[Segment<'_>], starts: &[Start]) -> Violations {
+    let mut violations = Violations::default();
+    for pause in segments
+        .iter()
+        .filter(|segment| segment.policy.rate == Rate::Paused)
+    {
+        let first = starts.partition_point(|(at, _)| *at <= pause.from);
+        let after = starts.partition_point(|(at, _)| *at < pause.until);
+        let Some((ends_at, _)) = starts[first.min(after)..after].last() else {
+            continue;
+        };
+        let within = &starts[first..after];
+        violations.early_starts += within.len() as u64;
+        violations.list(Some(Violation {
+            rule: Rule::Pause,
+            ends_at: *ends_at,
+            starts: within.len() as u64,
+            bound: 0,
+            attempts: attempts(within),
+        }));
+    }
+    violations
+}

@@ -9,6 +9,8 @@
 //!
 //! Glossary: ARCHITECTURE.md, "The words".
 
+#![warn(missing_docs)]
+
 pub mod admission;
 pub mod attempt;
 pub mod clock;

@@ -285,7 +285,10 @@ mod tests {
         let Rate::Limited(limited) = policy.rate else {
             panic!("limited by the tier")
         };
-        assert_eq!(limited.pacing.map(|p| (p.refill.max.get(), p.burst)), Some((2, 10)));
+        assert_eq!(
+            limited.pacing.map(|p| (p.refill.max.get(), p.burst)),
+            Some((2, 10))
+        );
         assert!(limited.windows.is_empty());
     }
 
@@ -329,7 +332,10 @@ mod tests {
         let Rate::Limited(limited) = settings.policy().rate else {
             panic!("limited")
         };
-        assert_eq!(limited.pacing.map(|p| (p.refill.period, p.burst)), Some((Period::Second, 1)));
+        assert_eq!(
+            limited.pacing.map(|p| (p.refill.period, p.burst)),
+            Some((Period::Second, 1))
+        );
         assert_eq!(limited.windows, [Limit::new(100, Period::Minute).unwrap()]);
     }
 
@@ -346,13 +352,47 @@ mod tests {
     fn nonsense_is_refused_by_the_name_of_its_column() {
         let refused = |settings: LimitSettings| settings.validate().unwrap_err().field;
         let base = LimitSettings::default();
-        assert_eq!(refused(LimitSettings { burst: Some(0), ..base }), "burst");
-        assert_eq!(refused(LimitSettings { max_in_flight: Some(0), ..base }), "max_in_flight");
-        assert_eq!(refused(LimitSettings { safety_margin: -0.1, ..base }), "safety_margin");
-        assert_eq!(refused(LimitSettings { safety_margin: f64::NAN, ..base }), "safety_margin");
-        assert_eq!(refused(LimitSettings { per_day: Some(MAX_LIMIT + 1), ..base }), "limit_per_day");
         assert_eq!(
-            refused(LimitSettings { unlimited: true, per_day: Some(1), ..base }),
+            refused(LimitSettings {
+                burst: Some(0),
+                ..base
+            }),
+            "burst"
+        );
+        assert_eq!(
+            refused(LimitSettings {
+                max_in_flight: Some(0),
+                ..base
+            }),
+            "max_in_flight"
+        );
+        assert_eq!(
+            refused(LimitSettings {
+                safety_margin: -0.1,
+                ..base
+            }),
+            "safety_margin"
+        );
+        assert_eq!(
+            refused(LimitSettings {
+                safety_margin: f64::NAN,
+                ..base
+            }),
+            "safety_margin"
+        );
+        assert_eq!(
+            refused(LimitSettings {
+                per_day: Some(MAX_LIMIT + 1),
+                ..base
+            }),
+            "limit_per_day"
+        );
+        assert_eq!(
+            refused(LimitSettings {
+                unlimited: true,
+                per_day: Some(1),
+                ..base
+            }),
             "unlimited"
         );
     }

@@ -6,14 +6,14 @@ use std::time::Duration;
 pub const DEFAULT_MAX_TRIES: u32 = 8;
 
 /// The upper bound of the first retry's delay; each further one is
-/// [`RETRY_FACTOR`] times longer, so that eight tries span about a day.
+/// [`RETRY_FACTOR`] times longer, so that eight tries span 27 hours at most and half of that on average.
 pub const RETRY_BASE: Duration = Duration::from_secs(5);
 
 /// How much longer each retry's bound is than the one before.
 pub const RETRY_FACTOR: u32 = 5;
 
 /// No retry waits longer than this.
-pub const RETRY_CAP: Duration = Duration::from_secs(12 * 3_600);
+pub const RETRY_CAP: Duration = Duration::from_secs(24 * 3_600);
 
 /// What follows a failed try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

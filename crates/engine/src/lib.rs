@@ -15,13 +15,16 @@
 //! Every loop has a run-once form, every I/O is a batch, every queue, buffer
 //! and retry is bounded by a named constant.
 
+#![warn(missing_docs)]
+
 pub mod backoff;
+#[cfg(feature = "contract")]
+pub mod contract;
 pub mod ingest;
 pub mod ports;
 pub mod reaper;
 pub mod scheduler;
 pub mod store_clock;
 pub mod sweep;
+mod wake;
 pub mod worker;
-#[cfg(feature = "contract")]
-pub mod contract;

@@ -1,1 +1,134 @@
-//! (being written)
+//! The reaper: what nobody came back for goes on.
+//!
+//! Every instance reaps; there is no leader, because each row is locked and
+//! rechecked. After its own start, after a stall, and after the store was
+//! away it gives workers time to show themselves before it takes their starts
+//! for lost: their heartbeats could not be written either.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::ports::{HEARTBEAT_TIMEOUT, MAX_ROWS, ReapRules, Reaped, Schedule, Store};
+use crate::wake::wake_all;
+
+/// How the reaper runs.
+#[derive(Debug, Clone, Copy)]
+pub struct ReaperOptions {
+    /// Between two runs.
+    pub every: Duration,
+    /// How old a start may be while its worker lives: the longest request and
+    /// ten seconds.
+    pub start_timeout: Duration,
+    /// How long after its deadline a permit is moved back: a claim made just
+    /// in time may still be committing, and would only be skipped.
+    pub permit_grace: Duration,
+    /// How long workers get to show themselves again.
+    pub patience: Duration,
+}
+
+impl Default for ReaperOptions {
+    fn default() -> Self {
+        Self {
+            every: Duration::from_millis(250),
+            start_timeout: Duration::from_secs(30 + 10),
+            permit_grace: Duration::from_millis(100),
+            patience: HEARTBEAT_TIMEOUT.saturating_add(Duration::from_secs(1)),
+        }
+    }
+}
+
+/// The loop.
+pub struct Reaper {
+    store: Arc<dyn Store>,
+    schedule: Arc<dyn Schedule>,
+    options: ReaperOptions,
+    /// Until then no start is taken for lost.
+    patient_until: Instant,
+    last_tick: Instant,
+}
+
+impl Reaper {
+    /// A reaper of this store, waking into this schedule.
+    #[must_use]
+    pub fn new(store: Arc<dyn Store>, schedule: Arc<dyn Schedule>, options: ReaperOptions) -> Self {
+        let now = Instant::now();
+        Self {
+            store,
+            schedule,
+            options,
+            patient_until: now + options.patience,
+            last_tick: now,
+        }
+    }
+
+    /// Reaps until `shutdown`.
+    pub async fn run(mut self, shutdown: CancellationToken) {
+        loop {
+            let more = self.tick().await;
+            let pause = if more {
+                Duration::ZERO
+            } else {
+                self.options.every
+            };
+            tokio::select! {
+                biased;
+                () = shutdown.cancelled() => return,
+                () = tokio::time::sleep(pause) => {}
+            }
+        }
+    }
+
+    /// One batch. Returns whether more may be left.
+    pub async fn tick(&mut self) -> bool {
+        let now = Instant::now();
+        let stalled = now.duration_since(self.last_tick) > self.options.patience / 2;
+        if stalled {
+            self.patient_until = now + self.options.patience;
+        }
+        self.last_tick = now;
+        let rules = self.rules(now);
+        let limit = u32::try_from(MAX_ROWS).unwrap_or(u32::MAX);
+        match self.store.reap(&rules, limit).await {
+            Ok(reaped) => {
+                report(&reaped);
+                wake_all(self.schedule.as_ref(), &reaped.wakes).await;
+                let most = reaped.expired_permits.max(reaped.unknown_starts);
+                most.max(reaped.cancelled) >= limit
+            }
+            Err(error) => {
+                tracing::warn!(%error, "reaping failed, will run again");
+                self.patient_until = Instant::now() + self.options.patience;
+                false
+            }
+        }
+    }
+
+    fn rules(&self, now: Instant) -> ReapRules {
+        // Longer than any process lives, and far from overflowing a clock.
+        const NEVER: Duration = Duration::from_secs(10 * 365 * 86_400);
+        let patient = now < self.patient_until;
+        ReapRules {
+            heartbeat_timeout: if patient { NEVER } else { HEARTBEAT_TIMEOUT },
+            start_timeout: if patient {
+                NEVER
+            } else {
+                self.options.start_timeout
+            },
+            permit_grace: self.options.permit_grace,
+        }
+    }
+}
+
+fn report(reaped: &Reaped) {
+    metrics::counter!("paceline_permits_expired_total").increment(reaped.expired_permits.into());
+    metrics::counter!("paceline_starts_unknown_total").increment(reaped.unknown_starts.into());
+    if reaped.unknown_starts > 0 {
+        tracing::warn!(
+            starts = reaped.unknown_starts,
+            "starts without an outcome: recorded as unknown, to be tried again"
+        );
+    }
+}

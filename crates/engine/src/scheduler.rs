@@ -1,1 +1,331 @@
-//! (being written)
+//! The scheduler: take, admit, publish, finish.
+//!
+//! One run looks at a batch of due destinations. Taking pushes their jobs
+//! forward, so that the next run is scheduled before this one does anything;
+//! admission is one transaction of the store; permits are published in one
+//! confirmed batch; finishing sets when to look next. A crash between any two
+//! of them delays, and neither loses nor hurries anything:
+//!
+//! - after *take*: the jobs are due again when the lease ends;
+//! - after *admit*: the run after the lapsed lease publishes what still has
+//!   time, and the reaper takes the rest back;
+//! - after *publish*: the next run finds the permits outstanding.
+
+mod fleet;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::admission::Look;
+use domain::ids::DestinationId;
+use domain::permit::{Permit, PermitGroup};
+use domain::time::Timestamp;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::backoff::Backoff;
+use crate::ports::{
+    Admitted, DeliveryQueue, Finish, NextRun, Published, Run, RunResult, Schedule, Store, Sweep,
+    Taken, TakenJob,
+};
+use crate::store_clock::SharedClock;
+use crate::wake::wake_all;
+use fleet::Room;
+
+/// How the scheduler runs.
+#[derive(Debug, Clone, Copy)]
+pub struct SchedulerOptions {
+    /// Destinations in one run.
+    pub batch: usize,
+    /// How long a taken job is ours.
+    pub lease: Duration,
+    /// How long to wait at most before looking at the schedule again.
+    pub idle: Duration,
+    /// How often the store is asked for work while the schedule is away.
+    pub degraded: Duration,
+    /// Outstanding permits per place of the fleet.
+    pub permits_per_place: u32,
+    /// How long nothing is admitted after the store's clock stepped forward:
+    /// starts would leave their windows early by the step.
+    pub freeze: Duration,
+}
+
+impl Default for SchedulerOptions {
+    fn default() -> Self {
+        Self {
+            batch: 128,
+            lease: Duration::from_secs(1),
+            idle: Duration::from_millis(5),
+            degraded: Duration::from_millis(250),
+            permits_per_place: 2,
+            freeze: Duration::from_secs(60),
+        }
+    }
+}
+
+/// The first and the longest wait after a destination's row was locked by
+/// somebody else: its state is unknown, so it is looked at again soon.
+const SKIPPED_BACKOFF: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+
+/// Destinations whose backoff is remembered; beyond it all begin anew.
+const MAX_SKIPPED: usize = 10_000;
+
+/// The first and the longest wait after a part did not answer.
+const FAILURE_BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+
+/// The loop.
+pub struct Scheduler {
+    store: Arc<dyn Store>,
+    schedule: Arc<dyn Schedule>,
+    queue: Arc<dyn DeliveryQueue>,
+    options: SchedulerOptions,
+    room: Room,
+    clock: SharedClock,
+    frozen_until: Option<Instant>,
+    skipped: HashMap<DestinationId, Backoff>,
+    failures: Backoff,
+    /// Where the search for work in the store goes on while the schedule is
+    /// away.
+    cursor: Option<DestinationId>,
+}
+
+impl Scheduler {
+    /// A scheduler over these parts.
+    #[must_use]
+    pub fn new(
+        store: Arc<dyn Store>,
+        schedule: Arc<dyn Schedule>,
+        queue: Arc<dyn DeliveryQueue>,
+        options: SchedulerOptions,
+    ) -> Self {
+        Self {
+            room: Room::new(Arc::clone(&store), options.permits_per_place),
+            store,
+            schedule,
+            queue,
+            options,
+            clock: SharedClock::new(),
+            frozen_until: None,
+            skipped: HashMap::new(),
+            failures: Backoff::new(FAILURE_BACKOFF.0, FAILURE_BACKOFF.1),
+            cursor: None,
+        }
+    }
+
+    /// Runs until `shutdown`; a run that has begun is finished.
+    pub async fn run(mut self, shutdown: CancellationToken) {
+        while !shutdown.is_cancelled() {
+            let pause = self.tick().await;
+            if pause.is_zero() {
+                // Others on this thread get their turn between two full runs.
+                tokio::task::yield_now().await;
+                continue;
+            }
+            tokio::select! {
+                biased;
+                () = shutdown.cancelled() => break,
+                () = self.schedule.woken() => {}
+                () = tokio::time::sleep(pause) => {}
+            }
+        }
+    }
+
+    /// One run: take, admit, publish, finish. Returns how long to wait until
+    /// the next.
+    pub async fn tick(&mut self) -> Duration {
+        if let Err(reason) = self.ready() {
+            tracing::debug!(reason, "admission stopped");
+            return self.failures.failed();
+        }
+        let taken = match self
+            .schedule
+            .take(self.options.batch, self.options.lease)
+            .await
+        {
+            Ok(taken) => taken,
+            Err(error) => {
+                tracing::warn!(%error, "schedule away: looking for work in the store");
+                return self.look_in_store().await;
+            }
+        };
+        if taken.jobs.is_empty() {
+            return self.pause_after(&taken);
+        }
+        let runs: Vec<_> = (taken.jobs.iter())
+            .map(|job| Run {
+                destination: job.destination,
+                republish: job.lapsed,
+            })
+            .collect();
+        let Some(admitted) = self.admit_and_publish(&runs).await else {
+            // The leases end by themselves, and the jobs are due again.
+            return self.failures.failed();
+        };
+        self.failures.succeeded();
+        self.finish(&taken.jobs, &admitted).await;
+        self.pause_after(&taken)
+    }
+
+    /// Whether permits could reach a worker: what cannot be published would
+    /// only expire.
+    fn ready(&mut self) -> Result<(), String> {
+        if let Some(until) = self.frozen_until {
+            if Instant::now() < until {
+                return Err("the store's clock stepped forward".to_owned());
+            }
+            self.frozen_until = None;
+        }
+        self.queue.health().map_err(|error| error.to_string())
+    }
+
+    fn pause_after(&self, taken: &Taken) -> Duration {
+        let next = taken.next_due.unwrap_or(self.options.idle);
+        next.min(self.options.idle)
+    }
+
+    /// Admits the runs in one transaction and publishes their permits. `None`
+    /// if the store could not say what was admitted.
+    async fn admit_and_publish(&mut self, runs: &[Run]) -> Option<Admitted> {
+        let room = self.room.left().await;
+        let before = Instant::now();
+        let admitted = match self.store.admit(runs, room).await {
+            Ok(admitted) => admitted,
+            Err(error) => {
+                tracing::warn!(%error, destinations = runs.len(), "not admitted");
+                return None;
+            }
+        };
+        if let Some(step) = self.clock.sample(before, admitted.now) {
+            self.stepped(step);
+        }
+        let permits = permits_of(&admitted);
+        self.room.used(permits.len());
+        self.publish(&permits).await;
+        Some(admitted)
+    }
+
+    fn stepped(&mut self, step: domain::clock::Step) {
+        tracing::error!(?step, "the store's clock stepped");
+        if let domain::clock::Step::Forward(_) = step {
+            self.frozen_until = Some(Instant::now() + self.options.freeze);
+        }
+    }
+
+    /// Publishes, and gives back what the queue could not be asked to take:
+    /// the rows then wait at once instead of at their deadline. One that did
+    /// arrive after all is refused by its number.
+    async fn publish(&self, permits: &[Permit]) {
+        if permits.is_empty() {
+            return;
+        }
+        let groups = PermitGroup::split(permits);
+        metrics::counter!("paceline_permits_admitted_total").increment(permits.len() as u64);
+        match self.queue.publish(&groups).await {
+            Ok(published) => {
+                let lost = (published.iter())
+                    .filter(|one| **one == Published::Unconfirmed)
+                    .count();
+                if lost > 0 {
+                    tracing::warn!(groups = lost, "unconfirmed: left to their deadlines");
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, permits = permits.len(), "not published: handed back");
+                match self.store.release_permits(permits).await {
+                    Ok(wakes) => wake_all(self.schedule.as_ref(), &wakes).await,
+                    Err(error) => tracing::warn!(%error, "not handed back: left to expire"),
+                }
+            }
+        }
+    }
+
+    async fn finish(&mut self, jobs: &[TakenJob], admitted: &Admitted) {
+        let finishes: Vec<_> = (jobs.iter().zip(&admitted.results))
+            .map(|(job, result)| Finish {
+                destination: job.destination,
+                token: job.token.clone(),
+                next: self.next_run(job.destination, result, admitted.now),
+            })
+            .collect();
+        if let Err(error) = self.schedule.finish(&finishes).await {
+            tracing::warn!(%error, "jobs not finished: their leases end by themselves");
+        }
+    }
+
+    fn next_run(
+        &mut self,
+        destination: DestinationId,
+        result: &RunResult,
+        now: Timestamp,
+    ) -> NextRun {
+        let RunResult::Decided { look, .. } = result else {
+            if matches!(result, RunResult::Gone) {
+                self.skipped.remove(&destination);
+                return NextRun::Remove;
+            }
+            if self.skipped.len() >= MAX_SKIPPED {
+                self.skipped.clear();
+            }
+            let backoff = (self.skipped.entry(destination))
+                .or_insert_with(|| Backoff::new(SKIPPED_BACKOFF.0, SKIPPED_BACKOFF.1));
+            let delay = backoff.failed();
+            return NextRun::After { delay, floor: None };
+        };
+        self.skipped.remove(&destination);
+        match look {
+            Look::Idle => NextRun::Remove,
+            Look::At { at, floor } => NextRun::After {
+                delay: at.since(now),
+                floor: floor.map(|floor| floor.since(now)),
+            },
+        }
+    }
+
+    /// The schedule is away: finds destinations with due work in the store, a
+    /// page at a time, and runs them without leases. The row locks are all the
+    /// exclusion that the limits need.
+    async fn look_in_store(&mut self) -> Duration {
+        let sweep = Sweep {
+            after: self.cursor,
+            limit: u32::try_from(self.options.batch).unwrap_or(u32::MAX),
+            overdue: Duration::ZERO,
+            everything: false,
+        };
+        let page = match self.store.sweep(&sweep).await {
+            Ok(page) => page,
+            Err(error) => {
+                tracing::warn!(%error, "store away too");
+                return self.failures.failed();
+            }
+        };
+        self.cursor = page.next;
+        let runs: Vec<_> = (page.wakes.iter())
+            .filter(|wake| wake.after.is_zero())
+            .map(|wake| Run {
+                destination: wake.destination,
+                republish: false,
+            })
+            .collect();
+        if !runs.is_empty() && self.admit_and_publish(&runs).await.is_none() {
+            return self.failures.failed();
+        }
+        // Page after page at once, then a pause before the next round.
+        if self.cursor.is_some() {
+            self.options.idle
+        } else {
+            self.options.degraded
+        }
+    }
+}
+
+fn permits_of(admitted: &Admitted) -> Vec<Permit> {
+    (admitted.results.iter())
+        .filter_map(|result| match result {
+            RunResult::Decided { permits, .. } => Some(permits),
+            RunResult::Skipped | RunResult::Gone => None,
+        })
+        .flatten()
+        .copied()
+        .collect()
+}

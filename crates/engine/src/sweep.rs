@@ -1,1 +1,129 @@
-//! (being written)
+//! The sweep: whoever has due work is looked at, whatever was forgotten.
+//!
+//! Pokes reduce latency, scans guarantee progress. Every instance sweeps; a
+//! wake that comes twice is harmless.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::ids::DestinationId;
+use tokio_util::sync::CancellationToken;
+
+use crate::ports::{Mark, Schedule, ScheduleLife, Store, StoreError, Sweep, Wake};
+use crate::wake::wake_all;
+
+/// How the sweep runs.
+#[derive(Debug, Clone, Copy)]
+pub struct SweepOptions {
+    /// Between two sweeps; also how late a change of limits is noticed where
+    /// nothing else wakes the destination.
+    pub every: Duration,
+    /// How long past its planned look a destination may be before it is woken:
+    /// longer than a lease, so that a live scheduler is not doubled.
+    pub overdue: Duration,
+    /// Destinations on a page.
+    pub page: u32,
+}
+
+impl Default for SweepOptions {
+    fn default() -> Self {
+        Self {
+            every: Duration::from_millis(400),
+            overdue: Duration::from_millis(1_500),
+            page: 1_000,
+        }
+    }
+}
+
+/// The loop.
+pub struct SweepLoop {
+    store: Arc<dyn Store>,
+    schedule: Arc<dyn Schedule>,
+    options: SweepOptions,
+}
+
+impl SweepLoop {
+    /// A sweep of this store into this schedule.
+    #[must_use]
+    pub fn new(store: Arc<dyn Store>, schedule: Arc<dyn Schedule>, options: SweepOptions) -> Self {
+        Self {
+            store,
+            schedule,
+            options,
+        }
+    }
+
+    /// Sweeps until `shutdown`.
+    pub async fn run(self, shutdown: CancellationToken) {
+        loop {
+            if let Err(error) = self.tick().await {
+                tracing::warn!(%error, "sweep failed, will run again");
+            }
+            tokio::select! {
+                biased;
+                () = shutdown.cancelled() => return,
+                () = tokio::time::sleep(self.options.every) => {}
+            }
+        }
+    }
+
+    /// One whole sweep. In another life of the schedule it rebuilds every job,
+    /// and says so only after the last page.
+    pub async fn tick(&self) -> Result<(), StoreError> {
+        let life = match self.schedule.life().await {
+            Ok(ScheduleLife::New(life)) => Some(life),
+            Ok(ScheduleLife::Same) => None,
+            Err(error) => {
+                tracing::debug!(%error, "schedule away, nothing to wake");
+                return Ok(());
+            }
+        };
+        let mut after = None;
+        loop {
+            after = self.page(after, life.is_some()).await?;
+            if after.is_none() {
+                break;
+            }
+        }
+        if let Some(life) = life {
+            match self.schedule.rebuilt(&life).await {
+                Ok(()) => tracing::info!("jobs rebuilt from the store"),
+                Err(error) => tracing::warn!(%error, "rebuild not noted, will run again"),
+            }
+        }
+        Ok(())
+    }
+
+    async fn page(
+        &self,
+        after: Option<DestinationId>,
+        everything: bool,
+    ) -> Result<Option<DestinationId>, StoreError> {
+        let sweep = Sweep {
+            after,
+            limit: self.options.page,
+            overdue: self.options.overdue,
+            everything,
+        };
+        let page = self.store.sweep(&sweep).await?;
+        wake_all(self.schedule.as_ref(), &page.wakes).await;
+        self.settle_marks(&page.marks).await?;
+        Ok(page.next)
+    }
+
+    /// Wakes changed destinations, then forgets the marks: in this order, so
+    /// that a crash between the two wakes once too often and never too seldom.
+    async fn settle_marks(&self, marks: &[Mark]) -> Result<(), StoreError> {
+        if marks.is_empty() {
+            return Ok(());
+        }
+        let wakes: Vec<_> = (marks.iter())
+            .map(|mark| Wake::unblocked(mark.destination))
+            .collect();
+        if let Err(error) = self.schedule.wake(&wakes).await {
+            tracing::debug!(%error, "changed destinations stay marked");
+            return Ok(());
+        }
+        self.store.clear_marks(marks).await
+    }
+}

@@ -1,1 +1,159 @@
-//! (being written)
+//! What every [`Store`] and [`Catalog`] must do: one test per sentence of the
+//! ports' documentation.
+//!
+//! A test takes a [`World`]: a fresh, migrated store and two back doors, one
+//! for SQL (as a user's own tool would run it) and one for time. All times are
+//! of the store's clock, so the same suite runs on a store whose clock the
+//! test moves and on one where time really has to pass.
+//! [`store_contract!`](crate::store_contract) turns the whole suite into tests.
+
+mod world;
+
+pub mod admission;
+pub mod catalog;
+pub mod claim;
+pub mod coarse;
+pub mod fleet;
+pub mod ingest;
+pub mod ledger;
+pub mod limits;
+pub mod reap;
+pub mod record;
+pub mod shapes;
+pub mod sweep;
+
+pub use world::{Backdoor, DestinationBuilder, World};
+
+/// Declares one `#[tokio::test]` for each test of the store's contract.
+///
+/// `$world` is an async function without arguments that returns something that
+/// dereferences to a fresh [`World`] and lives as long as the test.
+#[macro_export]
+macro_rules! store_contract {
+    ($world:path) => {
+        $crate::store_contract!(@module $world, ingest:
+            an_accepted_event_waits_at_its_destination
+            accepting_an_id_again_adds_nothing
+            a_refused_event_does_not_touch_the_others
+            events_fan_out_by_type_and_star
+            an_event_that_nobody_subscribes_to_is_accepted
+            a_paused_destination_still_accepts
+            payloads_come_back_byte_for_byte
+        );
+        $crate::store_contract!(@module $world, admission:
+            no_window_holds_more_than_the_limit
+            first_attempts_are_admitted_in_creation_order
+            permit_numbers_never_repeat
+            republish_returns_the_same_permits
+            republish_leaves_out_what_has_no_time_left
+            room_is_shared_between_the_runs
+            a_paused_destination_admits_nothing
+            a_limit_of_zero_pauses
+            max_in_flight_holds_until_an_outcome
+            a_destination_that_is_gone_says_so
+            a_retry_is_admitted_when_it_is_due
+        );
+        $crate::store_contract!(@module $world, shapes:
+            two_limits_hold_at_once
+            a_token_bucket_has_its_capacity_and_its_refill
+            a_leaky_bucket_spaces_its_starts
+            unlimited_is_bounded_by_max_in_flight_alone
+            without_limits_of_its_own_it_has_the_tiers
+            one_limit_of_its_own_is_not_the_tiers
+        );
+        $crate::store_contract!(@module $world, coarse:
+            a_coarse_limit_counts_started_and_finished
+            a_limit_that_becomes_coarse_counts_what_started_before
+        );
+        $crate::store_contract!(@module $world, claim:
+            a_claim_records_its_start
+            an_early_claim_is_told_how_long_to_wait
+            a_permit_starts_once
+            a_stale_number_is_refused_and_touches_nothing
+            a_late_claim_goes_back_to_waiting
+            an_unknown_worker_is_refused
+            a_retired_worker_is_refused
+            a_lapsed_worker_is_refused_for_ever
+            a_paused_destination_refuses_claims
+            a_deleted_destination_refuses_claims
+            a_changed_url_refuses_claims
+            answers_are_in_the_order_of_the_permits
+            a_released_permit_waits_again
+            releasing_is_idempotent_and_by_number
+            targets_are_of_the_present_epoch
+        );
+        $crate::store_contract!(@module $world, record:
+            a_success_is_final
+            a_failure_adds_a_retry_that_is_due_later
+            a_dead_letter_adds_nothing
+            not_sent_again_keeps_the_try_number
+            recording_again_changes_nothing
+            a_wrong_worker_or_number_changes_nothing
+            a_late_success_overwrites_unknown_and_cancels_the_retry
+            a_late_success_leaves_a_started_retry_alone
+            a_late_failure_adds_no_second_retry
+        );
+        $crate::store_contract!(@module $world, reap:
+            an_expired_permit_waits_again
+            a_lapsed_workers_start_becomes_unknown_with_a_retry
+            a_start_that_is_too_old_becomes_unknown
+            an_unknown_last_try_is_a_dead_letter
+            a_deleted_destinations_backlog_is_cancelled_in_steps
+            what_is_fresh_is_left_alone
+        );
+        $crate::store_contract!(@module $world, sweep:
+            due_work_that_nobody_looked_at_is_found
+            what_is_looked_at_in_time_is_left_out
+            idle_and_paused_destinations_are_left_out
+            everything_finds_retries_of_the_future
+            pages_follow_each_other
+            a_mark_is_woken_and_cleared
+            a_mark_made_again_survives
+        );
+        $crate::store_contract!(@module $world, fleet:
+            live_workers_and_their_places_count
+            a_retired_worker_does_not_count
+            a_lapsed_worker_does_not_count_and_is_not_revived
+            outstanding_permits_count
+        );
+        $crate::store_contract!(@module $world, limits:
+            a_lowered_limit_revokes_at_once
+            a_raised_limit_leaves_permits_alone
+            a_change_of_shape_revokes
+            no_limit_any_more_may_mean_the_tiers
+            a_tiers_change_reaches_all_that_inherit
+            a_tenants_change_of_tier_reaches_its_destinations
+            a_change_through_the_catalog_is_the_same
+            a_change_of_the_name_is_no_change
+            history_begins_with_the_destination
+            nonsense_is_refused_by_the_constraints
+        );
+        $crate::store_contract!(@module $world, ledger:
+            the_ledger_is_paged_by_start
+            the_ledger_begins_and_ends_where_asked
+            backlogs_are_counted_up_to_the_cap
+        );
+        $crate::store_contract!(@module $world, catalog:
+            a_destination_is_read_as_it_was_created
+            a_change_leaves_the_rest_alone
+            nonsense_is_refused_by_the_name_of_its_column
+            a_deleted_destination_is_gone_and_its_ledger_stays
+            another_tenant_sees_nothing
+            destinations_are_paged_by_id
+            an_event_shows_its_attempts
+            attempts_are_paged_newest_first
+            a_migrated_store_is_ready
+        );
+    };
+    (@module $world:path, $module:ident: $($test:ident)+) => {
+        mod $module {
+            $(
+                #[tokio::test]
+                async fn $test() {
+                    let world = $world().await;
+                    $crate::contract::store::$module::$test(&world).await;
+                }
+            )+
+        }
+    };
+}

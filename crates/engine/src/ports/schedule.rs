@@ -58,6 +58,13 @@ pub trait Schedule: Send + Sync {
     /// the schedule was lost again meanwhile, the next [`Schedule::life`]
     /// says so all the same.
     async fn rebuilt(&self, life: &str) -> Result<(), ScheduleError>;
+
+    /// Returns when something may have become due sooner than the last
+    /// [`Schedule::take`] said, so that a scheduler need not wait out its
+    /// pause. A hint: it may return for nothing, and it may never return.
+    async fn woken(&self) {
+        std::future::pending::<()>().await;
+    }
 }
 
 /// What one [`Schedule::take`] found.

@@ -13,18 +13,20 @@ pub trait Sender: Send + Sync {
     /// the claim and the first byte there is nothing left to wait for. Reuses
     /// an idle connection of the same destination.
     ///
-    /// Bounded by the target's timeout. An error here happens before any
-    /// start; the caller decides whether the failed try to connect is worth
-    /// one.
+    /// Bounded by the target's timeout. After an error here nothing has been
+    /// sent; the caller decides whether the failed try to connect is worth a
+    /// start.
     async fn prepare(&self, target: &Target) -> Result<Box<dyn Prepared>, SendError>;
 }
 
-/// A connection that is ready for exactly one request.
+/// A connection that is ready for exactly one request. Dropped unused, it may
+/// serve another.
 #[async_trait]
 pub trait Prepared: Send {
     /// Sends at once and reads the response within its caps, all within
     /// `request.timeout` from the call. If the connection turns out to be
-    /// dead the attempt has failed: nothing is sent again.
+    /// dead the attempt has failed: nothing is sent again. Dropping the future
+    /// closes the connection.
     async fn send(self: Box<Self>, request: Request) -> Result<Response, SendError>;
 }
 
@@ -38,7 +40,8 @@ pub struct Target {
     pub epoch: Epoch,
     /// An absolute http or https URL.
     pub url: String,
-    /// For everything from dialling to the last byte of the response.
+    /// For everything from dialling to the last byte of the response: what
+    /// [`Sender::prepare`] takes is taken off the request's timeout.
     pub timeout: Duration,
 }
 
@@ -66,7 +69,8 @@ pub struct Request {
 pub struct Response {
     /// The HTTP status.
     pub status: u16,
-    /// `Retry-After` in its raw form, if the receiver sent one.
+    /// `Retry-After` in its raw form, if the receiver sent one of at most 64
+    /// bytes.
     pub retry_after: Option<String>,
     /// The first [`STORED_BODY_BYTES`] of the body.
     pub body: Bytes,
@@ -81,8 +85,9 @@ pub const READ_BODY_BYTES: usize = 64 * 1024;
 /// How much of a response body is kept for people to look at.
 pub const STORED_BODY_BYTES: usize = 16 * 1024;
 
-/// Why there is no response. In every case but [`SendError::Refused`] the
-/// receiver may have seen the request.
+/// Why there is no response. After [`Prepared::send`], the receiver may have
+/// seen the request if it is [`SendError::TimedOut`] or
+/// [`SendError::Exchange`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
     /// The target cannot be connected to by rule: a malformed URL, a scheme or

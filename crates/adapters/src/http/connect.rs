@@ -1,0 +1,116 @@
+//! From an endpoint to a connection that is ready for its first request:
+//! addresses, TCP, TLS, the HTTP/1.1 handshake, each bounded on its own. The
+//! caller bounds their sum.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine::ports::SendError;
+use rustls::ClientConfig;
+use rustls::pki_types::CertificateDer;
+use rustls_platform_verifier::Verifier;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout};
+use tokio_rustls::TlsConnector;
+
+use super::connection::{Connection, Stream};
+use super::endpoint::{Endpoint, Origin, Scheme};
+use super::resolve::Resolver;
+
+/// For all addresses of a destination together.
+const TCP_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// For the TLS handshake.
+const TLS_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Opens connections.
+pub(super) struct Connector {
+    resolver: Resolver,
+    /// Or why there is no TLS on this host.
+    tls: Result<TlsConnector, String>,
+}
+
+impl Connector {
+    pub(super) fn new(extra_roots: Vec<CertificateDer<'static>>) -> Self {
+        Self {
+            resolver: Resolver::new(),
+            tls: tls_config(extra_roots)
+                .map(|config| TlsConnector::from(Arc::new(config)))
+                .map_err(|error| error.to_string()),
+        }
+    }
+
+    pub(super) fn tls(&self) -> Result<&TlsConnector, SendError> {
+        self.tls.as_ref().map_err(|why| failed("tls", why))
+    }
+
+    pub(super) async fn connect(&self, endpoint: &Endpoint) -> Result<Connection, SendError> {
+        let origin = &endpoint.origin;
+        let addresses = self.resolver.choose(origin).await?;
+        let tcp = connect_first(&addresses).await?;
+        // A request is written in one piece: waiting to fill a segment would
+        // only delay it.
+        tcp.set_nodelay(true)
+            .map_err(|error| failed("tcp", &error))?;
+        let stream: Stream = match origin.scheme {
+            Scheme::Http => Box::new(tcp),
+            Scheme::Https => self.secure(tcp, origin).await?,
+        };
+        Connection::open(stream)
+            .await
+            .map_err(|error| failed("http", &error))
+    }
+
+    async fn secure(&self, tcp: TcpStream, origin: &Origin) -> Result<Stream, SendError> {
+        let handshake = self.tls()?.connect(origin.server_name()?, tcp);
+        match timeout(TLS_TIMEOUT, handshake).await {
+            Ok(Ok(stream)) => Ok(Box::new(stream)),
+            Ok(Err(error)) => Err(failed("tls", &error)),
+            Err(_elapsed) => Err(failed(
+                "tls",
+                &format!("no handshake within {TLS_TIMEOUT:?}"),
+            )),
+        }
+    }
+}
+
+/// The first address that answers. Each gets an equal share of the time that
+/// is left, so that one which swallows packets leaves some to the next.
+async fn connect_first(addresses: &[SocketAddr]) -> Result<TcpStream, SendError> {
+    let deadline = Instant::now() + TCP_TIMEOUT;
+    let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
+    for (address, left) in addresses.iter().zip((1..=addresses.len()).rev()) {
+        let share = deadline
+            .saturating_duration_since(Instant::now())
+            .as_secs_f64()
+            / left as f64;
+        match timeout(Duration::from_secs_f64(share), TcpStream::connect(address)).await {
+            Ok(Ok(stream)) => return Ok(stream),
+            Ok(Err(error)) => last = error,
+            Err(_elapsed) => last = io::Error::from(io::ErrorKind::TimedOut),
+        }
+    }
+    Err(failed("tcp", &last))
+}
+
+/// The host's roots and no way to switch verification off. HTTP/1.1 is the
+/// only protocol offered, so that nobody answers in another.
+fn tls_config(extra_roots: Vec<CertificateDer<'static>>) -> Result<ClientConfig, rustls::Error> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let verifier = Verifier::new_with_extra_roots(extra_roots, Arc::clone(&provider))?;
+    let mut config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .dangerous() // the name of the way to a verifier of one's own: this is the host's
+        .with_custom_certificate_verifier(Arc::new(verifier))
+        .with_no_client_auth();
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(config)
+}
+
+/// Without the address: it may be one of an inner network, and people at the
+/// destination read this.
+fn failed(step: &str, why: &dyn std::fmt::Display) -> SendError {
+    SendError::Connect(format!("{step}: {why}"))
+}

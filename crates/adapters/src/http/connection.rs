@@ -1,0 +1,120 @@
+//! One HTTP/1.1 connection and what drives it.
+//!
+//! hyper splits a connection into a handle for requests and a future that does
+//! the reading and writing, usually spawned. Here both stay together and the
+//! future is polled by whoever waits for the connection. So there is no task
+//! to leak, dropping the connection closes the socket there and then, a
+//! request is on the wire without a hop to another thread, and an idle
+//! connection costs its memory and nothing else. What a receiver sends to an
+//! idle connection stays in the kernel, unread.
+
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Frame, Incoming};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::task::coop::unconstrained;
+use tokio::time::Instant;
+
+/// The largest response head. It is also the most that is read ahead of a body.
+const MAX_HEAD_BYTES: usize = 32 * 1024;
+
+/// The most headers of a response.
+const MAX_HEADERS: usize = 100;
+
+/// TCP or TLS.
+pub(super) type Stream = Box<dyn Transport>;
+
+pub(super) trait Transport: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Transport for T {}
+
+type Driver = http1::Connection<TokioIo<Stream>, Full<Bytes>>;
+
+pub(super) struct Connection {
+    requests: http1::SendRequest<Full<Bytes>>,
+    /// `None` once it has ended: a future must not be polled after that.
+    driver: Option<Pin<Box<Driver>>>,
+    pub(super) opened_at: Instant,
+}
+
+impl Connection {
+    /// A connection that is ready for its first request.
+    pub(super) async fn open(stream: Stream) -> Result<Self, hyper::Error> {
+        let (requests, driver) = http1::Builder::new()
+            .max_headers(MAX_HEADERS)
+            .max_header_size(MAX_HEAD_BYTES)
+            .max_buf_size(MAX_HEAD_BYTES)
+            .handshake(TokioIo::new(stream))
+            .await?;
+        let mut connection = Self {
+            requests,
+            driver: Some(Box::pin(driver)),
+            opened_at: Instant::now(),
+        };
+        let Self {
+            requests, driver, ..
+        } = &mut connection;
+        drive(driver, requests.ready()).await?;
+        Ok(connection)
+    }
+
+    /// Sends the request and waits for the response's head.
+    pub(super) async fn send(
+        &mut self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Response<Incoming>, hyper::Error> {
+        let response = self.requests.send_request(request);
+        drive(&mut self.driver, response).await
+    }
+
+    /// The next piece of the response's body, or `None` at its end.
+    pub(super) async fn next_frame(
+        &mut self,
+        body: &mut Incoming,
+    ) -> Option<Result<Frame<Bytes>, hyper::Error>> {
+        drive(&mut self.driver, body.frame()).await
+    }
+
+    /// Whether it may carry another request, as far as this process knows:
+    /// the last exchange is over on both sides, the receiver keeps the
+    /// connection open, and has not closed it or sent anything since.
+    pub(super) async fn is_ready(&mut self) -> bool {
+        // With a waker that does nothing: nobody waits for an idle connection,
+        // and a real one would keep the memory of its finished task alive.
+        // Unconstrained, or an exhausted budget would look like "nothing new".
+        unconstrained(poll_fn(|_| {
+            let mut context = Context::from_waker(Waker::noop());
+            poll_driver(&mut self.driver, &mut context);
+            Poll::Ready(())
+        }))
+        .await;
+        self.driver.is_some() && self.requests.is_ready()
+    }
+}
+
+/// Waits for something that the connection brings about, driving it meanwhile.
+/// When the connection ends, hyper resolves what was waited for.
+async fn drive<F: Future>(driver: &mut Option<Pin<Box<Driver>>>, wanted: F) -> F::Output {
+    let mut wanted = pin!(wanted);
+    poll_fn(|context| {
+        poll_driver(driver, context);
+        wanted.as_mut().poll(context)
+    })
+    .await
+}
+
+/// How the connection ended is not kept: the exchange in flight is told, and
+/// an idle connection is only dropped.
+fn poll_driver(driver: &mut Option<Pin<Box<Driver>>>, context: &mut Context<'_>) {
+    if let Some(running) = driver
+        && running.as_mut().poll(context).is_ready()
+    {
+        *driver = None;
+    }
+}

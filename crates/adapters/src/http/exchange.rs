@@ -1,0 +1,213 @@
+//! One request and its response on one connection, within one deadline.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::{Bytes, BytesMut};
+use engine::ports::{Prepared, READ_BODY_BYTES, Request, Response, STORED_BODY_BYTES, SendError};
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::{Method, Version};
+use http_body_util::Full;
+use hyper::body::{Body, Incoming};
+use tokio::time::{Instant, timeout_at};
+
+use super::connection::Connection;
+use super::endpoint::Endpoint;
+use super::pool::{self, Key, Returned};
+
+pub(super) type Pool = Mutex<pool::Pool<Connection>>;
+
+const USER_AGENT: &str = concat!("Paceline/", env!("CARGO_PKG_VERSION"));
+
+/// Those of Standard Webhooks, and our own word for the number of the try.
+const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
+const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
+const PACELINE_TRY: HeaderName = HeaderName::from_static("paceline-try");
+
+/// A date takes 29 bytes. What is much longer is neither date nor seconds, and
+/// is not kept.
+const MAX_RETRY_AFTER_BYTES: usize = 64;
+
+/// How much earlier than the receiver we stop using a connection: its close
+/// may be on its way while our request is.
+const KEEP_ALIVE_MARGIN: Duration = Duration::from_secs(1);
+
+/// A connection that is ready for one request. If it is dropped without one,
+/// the connection goes back to the pool.
+pub(super) struct Exchange {
+    /// `None` from the moment that a request may have been written.
+    unused: Option<Connection>,
+    key: Key,
+    endpoint: Endpoint,
+    pool: Arc<Pool>,
+}
+
+impl Exchange {
+    pub(super) fn new(
+        connection: Connection,
+        key: Key,
+        endpoint: Endpoint,
+        pool: Arc<Pool>,
+    ) -> Self {
+        Self {
+            unused: Some(connection),
+            key,
+            endpoint,
+            pool,
+        }
+    }
+
+    fn put(&self, connection: Connection, keep_alive: Option<Duration>) {
+        let returned = Returned {
+            opened_at: connection.opened_at,
+            connection,
+            keep_alive,
+        };
+        let closing = super::lock(&self.pool).put(self.key.clone(), returned, Instant::now());
+        drop(closing); // after the lock: closing sockets takes time
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        if let Some(connection) = self.unused.take() {
+            self.put(connection, None);
+        }
+    }
+}
+
+#[async_trait]
+impl Prepared for Exchange {
+    async fn send(mut self: Box<Self>, request: Request) -> Result<Response, SendError> {
+        let started_at = Instant::now();
+        let limit = request.timeout;
+        let outgoing = outgoing(&self.endpoint, request)?;
+        let Some(mut connection) = self.unused.take() else {
+            return Err(SendError::Exchange("the connection was used".to_owned()));
+        };
+        // On every way out but the last, the connection is dropped, and with
+        // it the socket is closed.
+        let answer = timeout_at(started_at + limit, exchange(&mut connection, outgoing))
+            .await
+            .map_err(|_elapsed| SendError::TimedOut(limit))??;
+        let elapsed = started_at.elapsed();
+        if answer.whole && connection.is_ready().await {
+            self.put(connection, keep_alive(&answer.headers));
+        }
+        Ok(Response {
+            status: answer.status,
+            retry_after: retry_after(&answer.headers),
+            body: answer.body,
+            elapsed,
+        })
+    }
+}
+
+struct Answer {
+    status: u16,
+    headers: HeaderMap,
+    body: Bytes,
+    /// Whether the body was read to its end.
+    whole: bool,
+}
+
+/// The request as it goes out. Nothing asks for a compressed answer, and the
+/// body is the accepted payload, byte for byte.
+fn outgoing(
+    endpoint: &Endpoint,
+    request: Request,
+) -> Result<http::Request<Full<Bytes>>, SendError> {
+    let event = HeaderValue::from_str(&request.event.to_string());
+    let content_type = HeaderValue::from_str(&request.content_type);
+    let mut outgoing = http::Request::new(Full::new(request.payload.clone()));
+    *outgoing.method_mut() = Method::POST;
+    *outgoing.version_mut() = Version::HTTP_11;
+    *outgoing.uri_mut() = endpoint.request_target.clone();
+    let headers = outgoing.headers_mut();
+    headers.insert(header::HOST, endpoint.authority.clone());
+    headers.insert(
+        header::CONTENT_TYPE,
+        content_type.map_err(|_invalid| bad("content type"))?,
+    );
+    headers.insert(
+        header::CONTENT_LENGTH,
+        HeaderValue::from(request.payload.len()),
+    );
+    headers.insert(header::USER_AGENT, HeaderValue::from_static(USER_AGENT));
+    // A signature covers these three: id, timestamp and payload.
+    headers.insert(WEBHOOK_ID, event.map_err(|_invalid| bad("event id"))?);
+    headers.insert(
+        WEBHOOK_TIMESTAMP,
+        HeaderValue::from(request.sent_at_seconds),
+    );
+    headers.insert(PACELINE_TRY, HeaderValue::from(request.try_number));
+    Ok(outgoing)
+}
+
+/// Refused, as nothing was sent.
+fn bad(what: &str) -> SendError {
+    SendError::Refused(format!("the {what} is not a header value"))
+}
+
+async fn exchange(
+    connection: &mut Connection,
+    outgoing: http::Request<Full<Bytes>>,
+) -> Result<Answer, SendError> {
+    let response = connection.send(outgoing).await.map_err(broken)?;
+    let (head, body) = response.into_parts();
+    let (body, whole) = read(connection, body).await?;
+    Ok(Answer {
+        status: head.status.as_u16(),
+        headers: head.headers,
+        body,
+        whole,
+    })
+}
+
+/// Reads up to [`READ_BODY_BYTES`], keeps up to [`STORED_BODY_BYTES`], and says
+/// whether that was all there is.
+async fn read(connection: &mut Connection, mut body: Incoming) -> Result<(Bytes, bool), SendError> {
+    let mut stored = BytesMut::new();
+    let mut bytes_read = 0;
+    while bytes_read < READ_BODY_BYTES {
+        let Some(frame) = connection.next_frame(&mut body).await else {
+            return Ok((stored.freeze(), true));
+        };
+        // Trailers are not data and not wanted.
+        if let Ok(data) = frame.map_err(broken)?.into_data() {
+            bytes_read += data.len();
+            let room = STORED_BODY_BYTES - stored.len();
+            stored.extend_from_slice(&data[..data.len().min(room)]);
+        }
+    }
+    Ok((stored.freeze(), body.is_end_stream()))
+}
+
+/// hyper's own words name the layer; the cause is in its sources.
+fn broken(error: hyper::Error) -> SendError {
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(&error);
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    SendError::Exchange(text)
+}
+
+fn retry_after(headers: &HeaderMap) -> Option<String> {
+    let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?;
+    (text.len() <= MAX_RETRY_AFTER_BYTES).then(|| text.to_owned())
+}
+
+/// What `keep-alive: timeout=5` leaves after the margin. Common application
+/// servers close after 5 s, and say so.
+fn keep_alive(headers: &HeaderMap) -> Option<Duration> {
+    let text = headers.get("keep-alive")?.to_str().ok()?;
+    let seconds = text
+        .split(',')
+        .find_map(|parameter| parameter.trim().strip_prefix("timeout="))?
+        .parse::<u32>()
+        .ok()?;
+    Some(Duration::from_secs(seconds.into()).saturating_sub(KEEP_ALIVE_MARGIN))
+}

@@ -1,0 +1,294 @@
+//! One scheduler run for many destinations.
+
+use std::collections::HashSet;
+
+use domain::admission::{Backlog, Blocked, Decision, Look, Meter, Slot, Usage, admit, read_ahead};
+use domain::destination::DestinationState;
+use domain::ids::{AttemptId, DestinationId, Epoch, PermitNumber};
+use domain::permit::Permit;
+use domain::policy::{Policy, Rate};
+use domain::share::share;
+use domain::time::Timestamp;
+use engine::ports::{Admitted, Run, RunResult};
+use rusqlite::Transaction;
+
+use super::fault::Fault;
+use super::rows::{all, execute, first, maybe_time, settings, time, word};
+use super::usage::read_usage;
+
+const DESTINATION: &str = "
+    -- admit: limits as they are now, and what admission remembers
+    select d.limit_per_second, d.limit_per_minute, d.limit_per_hour, d.limit_per_day, d.unlimited,
+        d.burst, d.shape, d.max_in_flight, d.safety_margin,
+        t.limit_per_second, t.limit_per_minute, t.limit_per_hour, t.limit_per_day, t.unlimited,
+        t.burst, t.shape, t.max_in_flight, 0.0,
+        d.state, d.epoch, coalesce(p.last_permit, 0), coalesce(p.meter_missing_micro, 0),
+        p.meter_as_of, p.held_until
+    from destinations d
+    join tenants n on n.id = d.tenant_id
+    join tiers t on t.name = n.tier
+    left join pacing p on p.destination_id = d.id
+    where d.id = ?1 and d.deleted_at is null";
+
+const FIRST_ATTEMPTS: &str = "
+    -- admit: first attempts in creation order
+    select id, created_at from attempts indexed by attempts_first
+    where destination_id = ?1 and state = 'waiting' and due_at is null
+    order by id limit ?2";
+
+const DUE: &str = "
+    -- admit: retries and returned permits that are due
+    select id, due_at from attempts indexed by attempts_due
+    where destination_id = ?1 and state = 'waiting' and due_at is not null and due_at <= ?3
+    order by due_at, id limit ?2";
+
+const NEXT_DUE: &str = "
+    -- admit: when the next of the others is due
+    select due_at from attempts indexed by attempts_due
+    where destination_id = ?1 and state = 'waiting' and due_at is not null and due_at > ?2
+    order by due_at limit 1";
+
+const REPUBLISHED: &str = "
+    -- admit: permits that still have time
+    select id, permit, epoch, not_before, deadline from attempts indexed by attempts_admitted
+    where destination_id = ?1 and state = 'admitted' and deadline > ?2
+    order by not_before, permit";
+
+const MARK_ADMITTED: &str = "
+    -- admit: a permit
+    update attempts
+    set state = 'admitted', permit = ?2, epoch = ?3, not_before = ?4, deadline = ?5, coarse = ?6,
+        crowded = ?7, admitted_at = ?8
+    where id = ?1 and state = 'waiting'";
+
+const REMEMBER: &str = "
+    -- admit: what admission remembers
+    insert into pacing
+        (destination_id, last_permit, meter_missing_micro, meter_as_of, looked_at, next_look_at)
+    values (?1, ?2, ?3, ?4, ?5, ?6)
+    on conflict do update
+    set last_permit = excluded.last_permit, meter_missing_micro = excluded.meter_missing_micro,
+        meter_as_of = excluded.meter_as_of, looked_at = excluded.looked_at,
+        next_look_at = excluded.next_look_at";
+
+/// The statements of a run that meet the backlog and the ledger, for the test
+/// of what they cost.
+#[cfg(test)]
+pub(super) const MEASURED: [&str; 5] = [DESTINATION, FIRST_ATTEMPTS, DUE, NEXT_DUE, MARK_ADMITTED];
+
+/// Decides and marks; see [`engine::ports::Store::admit`].
+pub(super) fn admit_runs(
+    tx: &Transaction<'_>,
+    now: Timestamp,
+    runs: &[Run],
+    room: u32,
+) -> Result<Admitted, Fault> {
+    let mut seen = HashSet::new();
+    let mut read = |run: &Run| {
+        // A destination that is named twice is decided once: the second
+        // decision would not know of the first.
+        match seen.insert(run.destination) {
+            true => Candidate::read(tx, now, run),
+            false => Ok(None),
+        }
+    };
+    let read: Result<Vec<_>, Fault> = runs.iter().map(&mut read).collect();
+    let candidates = read?;
+    let mut decisions: Vec<Option<Decision>> = (candidates.iter())
+        .map(|candidate| candidate.as_ref().map(|one| one.decide(u32::MAX, now)))
+        .collect();
+    let asks: Vec<u32> = decisions.iter().map(asked).collect();
+    if asks.iter().map(|ask| u64::from(*ask)).sum::<u64>() > u64::from(room) {
+        for (index, places) in share(room, &asks).into_iter().enumerate() {
+            if let Some(candidate) = &candidates[index] && places < asks[index] {
+                decisions[index] = Some(candidate.decide(places, now));
+            }
+        }
+    }
+    let mut seen = HashSet::new();
+    let mut results = Vec::with_capacity(runs.len());
+    for ((run, candidate), decision) in runs.iter().zip(candidates).zip(decisions) {
+        let known = !seen.insert(run.destination);
+        results.push(match (candidate, decision) {
+            (Some(candidate), Some(decision)) => candidate.carry_out(tx, now, decision)?,
+            _ if known => RunResult::Skipped,
+            _ => RunResult::Gone,
+        });
+    }
+    Ok(Admitted { now, results })
+}
+
+fn asked(decision: &Option<Decision>) -> u32 {
+    let slots = decision.as_ref().map_or(0, |decision| decision.slots.len());
+    u32::try_from(slots).unwrap_or(u32::MAX)
+}
+
+/// A destination that a run decides about, as the rows say.
+struct Candidate {
+    destination: DestinationId,
+    key: String,
+    policy: Policy,
+    epoch: Epoch,
+    last_permit: i64,
+    usage: Usage,
+    /// What is due, in the order in which it goes.
+    due: Vec<AttemptId>,
+    backlog: Backlog,
+    republished: Vec<Permit>,
+}
+
+impl Candidate {
+    /// `None` if there is no such destination any more.
+    fn read(tx: &Transaction<'_>, now: Timestamp, run: &Run) -> Result<Option<Self>, Fault> {
+        let key = run.destination.to_string();
+        let read = first(tx, DESTINATION, [&key], |row| {
+            let mut policy = settings(row, 0)?.or_tier(&settings(row, 9)?).policy();
+            let state: DestinationState = word(row, 18, ("destinations", "state"))?;
+            if state != DestinationState::Active {
+                policy.rate = Rate::Paused;
+            }
+            let usage = Usage {
+                meter: Meter {
+                    missing_micro: row.get(21)?,
+                    as_of: maybe_time(row, 22)?.unwrap_or(Timestamp::MIN),
+                },
+                held_until: maybe_time(row, 23)?,
+                ..Usage::default()
+            };
+            Ok((policy, Epoch(row.get(19)?), row.get(20)?, usage))
+        })?;
+        let Some((policy, epoch, last_permit, mut usage)) = read else {
+            return Ok(None);
+        };
+        read_usage(tx, now, &key, &policy, &mut usage)?;
+        let (due, backlog) = read_backlog(tx, now, &key, read_ahead(&policy))?;
+        let republished = match run.republish {
+            true => republished(tx, now, run.destination, &key)?,
+            false => Vec::new(),
+        };
+        Ok(Some(Self {
+            destination: run.destination,
+            key,
+            policy,
+            epoch,
+            last_permit,
+            usage,
+            due,
+            backlog,
+            republished,
+        }))
+    }
+
+    fn decide(&self, places: u32, now: Timestamp) -> Decision {
+        admit(&self.policy, &self.usage, &self.backlog, places, now)
+    }
+
+    /// Marks the chosen attempts and remembers the look.
+    fn carry_out(
+        self,
+        tx: &Transaction<'_>,
+        now: Timestamp,
+        decision: Decision,
+    ) -> Result<RunResult, Fault> {
+        let mut last_permit = self.last_permit;
+        let mut permits = self.republished;
+        for (attempt, slot) in self.due.iter().zip(&decision.slots) {
+            last_permit += 1;
+            let permit = Permit {
+                destination: self.destination,
+                attempt: *attempt,
+                number: PermitNumber(last_permit),
+                epoch: self.epoch,
+                not_before: slot.not_before,
+                deadline: slot.deadline,
+            };
+            let flags = (self.policy.is_coarse(), decision.crowded);
+            mark_admitted(tx, now, &permit, flags)?;
+            permits.push(permit);
+        }
+        let next_look_at = match (decision.look, decision.blocked) {
+            (Look::At { at, .. }, _) => Some(at),
+            // Not before a change, and a change leaves a mark.
+            (Look::Idle, Some(Blocked::Paused)) => Some(Timestamp::MAX),
+            (Look::Idle, _) => None,
+        };
+        let meter = decision.meter;
+        let charged = meter.as_of > Timestamp::MIN;
+        let row = (
+            &self.key,
+            last_permit,
+            meter.missing_micro,
+            charged.then(|| meter.as_of.as_micros()),
+            now.as_micros(),
+            next_look_at.map(Timestamp::as_micros),
+        );
+        execute(tx, REMEMBER, row)?;
+        Ok(RunResult::Decided {
+            permits,
+            look: decision.look,
+            blocked: decision.blocked,
+        })
+    }
+}
+
+fn mark_admitted(
+    tx: &Transaction<'_>,
+    now: Timestamp,
+    permit: &Permit,
+    (coarse, crowded): (bool, bool),
+) -> Result<(), Fault> {
+    let slot = Slot {
+        not_before: permit.not_before,
+        deadline: permit.deadline,
+    };
+    let row = (
+        permit.attempt.0,
+        permit.number.0,
+        permit.epoch.0,
+        slot.not_before.as_micros(),
+        slot.deadline.as_micros(),
+        coarse,
+        crowded,
+        now.as_micros(),
+    );
+    execute(tx, MARK_ADMITTED, row)?;
+    Ok(())
+}
+
+/// What is due, merged in the order in which it goes, up to `limit`.
+fn read_backlog(
+    tx: &Transaction<'_>,
+    now: Timestamp,
+    destination: &str,
+    limit: u32,
+) -> Result<(Vec<AttemptId>, Backlog), Fault> {
+    let read = |row: &rusqlite::Row<'_>| Ok((time(row, 1)?, AttemptId(row.get(0)?)));
+    let mut due = all(tx, FIRST_ATTEMPTS, (destination, limit), read)?;
+    due.extend(all(tx, DUE, (destination, limit, now.as_micros()), read)?);
+    due.sort_unstable();
+    due.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+    let next_due = first(tx, NEXT_DUE, (destination, now.as_micros()), |row| time(row, 0))?;
+    let backlog = Backlog {
+        due: u32::try_from(due.len()).unwrap_or(u32::MAX),
+        next_due,
+    };
+    Ok((due.into_iter().map(|(_, attempt)| attempt).collect(), backlog))
+}
+
+fn republished(
+    tx: &Transaction<'_>,
+    now: Timestamp,
+    destination: DestinationId,
+    key: &str,
+) -> Result<Vec<Permit>, Fault> {
+    all(tx, REPUBLISHED, (key, now.as_micros()), |row| {
+        Ok(Permit {
+            destination,
+            attempt: AttemptId(row.get(0)?),
+            number: PermitNumber(row.get(1)?),
+            epoch: Epoch(row.get(2)?),
+            not_before: time(row, 3)?,
+            deadline: time(row, 4)?,
+        })
+    })
+}

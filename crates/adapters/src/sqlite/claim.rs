@@ -1,0 +1,191 @@
+//! Claiming starts, and handing permits back.
+
+use bytes::Bytes;
+use domain::destination::DestinationState;
+use domain::ids::{DestinationId, Epoch, EventId, WorkerId};
+use domain::permit::Permit;
+use domain::time::Timestamp;
+use engine::ports::{ClaimAnswer, Claims, HEARTBEAT_TIMEOUT, Start, Target, Wake};
+use rusqlite::Transaction;
+
+use super::REQUEST_TIMEOUT;
+use super::fault::Fault;
+use super::rows::{Wakes, execute, first, maybe_time, time, word};
+
+const ALIVE: &str = "
+    -- claim_starts: does the worker live
+    select 1 from workers where id = ?1 and retired = 0 and seen_at >= ?2";
+
+/// Only a row that is still admitted under this very number.
+const ADMITTED: &str = "
+    -- claim_starts: the row, if the permit is its own
+    select a.event_id, a.try_number, a.epoch, a.not_before, a.deadline,
+        d.epoch, d.state, d.deleted_at, p.held_until
+    from attempts a
+    join destinations d on d.id = a.destination_id
+    left join pacing p on p.destination_id = a.destination_id
+    where a.id = ?1 and a.state = 'admitted' and a.permit = ?2 and a.destination_id = ?3";
+
+const START: &str = "
+    -- claim_starts: it starts
+    update attempts set state = 'started', started_at = ?2, worker_id = ?3 where id = ?1";
+
+const EVENT: &str = "
+    -- claim_starts: what is sent
+    select content_type, payload from events where id = ?1";
+
+const RETURN: &str = "
+    -- the permit ends unused
+    update attempts
+    set state = iif((select deleted_at from destinations where id = destination_id) is null,
+            'waiting', 'cancelled'),
+        due_at = coalesce(due_at, created_at),
+        permit = null, epoch = null, not_before = null, deadline = null
+    where id = ?1 and state = 'admitted' and permit = ?2 and destination_id = ?3";
+
+const TARGET: &str = "
+    -- targets
+    select epoch, url from destinations where id = ?1 and deleted_at is null";
+
+/// Claims; see [`engine::ports::Store::claim_starts`].
+pub(super) fn claim_starts(
+    tx: &Transaction<'_>,
+    now: Timestamp,
+    worker: WorkerId,
+    permits: &[Permit],
+) -> Result<Claims, Fault> {
+    let worker = worker.to_string();
+    let fresh = (now - HEARTBEAT_TIMEOUT).as_micros();
+    if first(tx, ALIVE, (&worker, fresh), |_| Ok(()))?.is_none() {
+        // The rows stay admitted: the reaper moves them when they are over.
+        return Ok(Claims {
+            now,
+            answers: vec![ClaimAnswer::Refused; permits.len()],
+            wakes: Vec::new(),
+        });
+    }
+    let mut wakes = Wakes::default();
+    let mut answers = Vec::with_capacity(permits.len());
+    for permit in permits {
+        answers.push(match Admitted::read(tx, permit)? {
+            None => ClaimAnswer::Refused,
+            Some(row) if row.is_over(now) => {
+                return_permit(tx, permit)?;
+                wakes.now(permit.destination);
+                ClaimAnswer::Refused
+            }
+            Some(row) if now < row.not_before => ClaimAnswer::Early(row.not_before.since(now)),
+            Some(row) => ClaimAnswer::Started(row.start(tx, now, &worker, permit)?),
+        });
+    }
+    Ok(Claims {
+        now,
+        answers,
+        wakes: wakes.into_vec(),
+    })
+}
+
+/// A row that is admitted under the number that was claimed.
+struct Admitted {
+    event: EventId,
+    try_number: u32,
+    epoch: Epoch,
+    not_before: Timestamp,
+    deadline: Timestamp,
+    destination_epoch: Epoch,
+    state: DestinationState,
+    deleted: bool,
+    held_until: Option<Timestamp>,
+}
+
+impl Admitted {
+    fn read(tx: &Transaction<'_>, permit: &Permit) -> Result<Option<Self>, Fault> {
+        first(tx, ADMITTED, key(permit), |row| {
+            Ok(Self {
+                event: word(row, 0, ("attempts", "event_id"))?,
+                try_number: row.get(1)?,
+                epoch: Epoch(row.get(2)?),
+                not_before: time(row, 3)?,
+                deadline: time(row, 4)?,
+                destination_epoch: Epoch(row.get(5)?),
+                state: word(row, 6, ("destinations", "state"))?,
+                deleted: maybe_time(row, 7)?.is_some(),
+                held_until: maybe_time(row, 8)?,
+            })
+        })
+    }
+
+    /// Late, revoked or held.
+    fn is_over(&self, now: Timestamp) -> bool {
+        now > self.deadline
+            || self.epoch != self.destination_epoch
+            || self.state != DestinationState::Active
+            || self.deleted
+            || self.held_until.is_some_and(|until| until > now.max(self.not_before))
+    }
+
+    fn start(
+        self,
+        tx: &Transaction<'_>,
+        now: Timestamp,
+        worker: &str,
+        permit: &Permit,
+    ) -> Result<Start, Fault> {
+        execute(tx, START, (permit.attempt.0, now.as_micros(), worker))?;
+        let event = first(tx, EVENT, [self.event.to_string()], |row| {
+            Ok((row.get(0)?, Bytes::from(row.get::<_, Vec<u8>>(1)?)))
+        })?;
+        let (content_type, payload) = event.ok_or(rusqlite::Error::QueryReturnedNoRows)?;
+        Ok(Start {
+            started_at: now,
+            event: self.event,
+            try_number: self.try_number,
+            content_type,
+            payload,
+        })
+    }
+}
+
+fn key(permit: &Permit) -> (i64, i64, String) {
+    (permit.attempt.0, permit.number.0, permit.destination.to_string())
+}
+
+/// Moves a row back to waiting (or cancels it, if its destination is gone) if
+/// it is still admitted under this number. Whether it did.
+pub(super) fn return_permit(tx: &Transaction<'_>, permit: &Permit) -> Result<bool, Fault> {
+    Ok(execute(tx, RETURN, key(permit))? > 0)
+}
+
+/// Hands permits back; see [`engine::ports::Store::release_permits`].
+pub(super) fn release_permits(
+    tx: &Transaction<'_>,
+    permits: &[Permit],
+) -> Result<Vec<Wake>, Fault> {
+    let mut wakes = Wakes::default();
+    for permit in permits {
+        if return_permit(tx, permit)? {
+            wakes.now(permit.destination);
+        }
+    }
+    Ok(wakes.into_vec())
+}
+
+/// Reads targets; see [`engine::ports::Store::targets`].
+pub(super) fn targets(
+    tx: &Transaction<'_>,
+    destinations: &[DestinationId],
+) -> Result<Vec<Target>, Fault> {
+    let mut targets = Vec::with_capacity(destinations.len());
+    for destination in destinations {
+        let target = first(tx, TARGET, [destination.to_string()], |row| {
+            Ok(Target {
+                destination: *destination,
+                epoch: Epoch(row.get(0)?),
+                url: row.get(1)?,
+                timeout: REQUEST_TIMEOUT,
+            })
+        })?;
+        targets.extend(target);
+    }
+    Ok(targets)
+}

@@ -1,0 +1,234 @@
+//! Destinations, as their owners see them.
+
+use domain::ids::{DestinationId, TenantId};
+use domain::policy::LimitSettings;
+use domain::time::Timestamp;
+use engine::ports::{
+    CatalogError, Destination, DestinationChange, LimitHistory, NewDestination, StoreError,
+};
+use rusqlite::{Connection, Row, Transaction};
+
+use super::fault::Fault;
+use super::rows::{all, execute, first, settings, time, word};
+
+const SELECT: &str = "
+    select d.limit_per_second, d.limit_per_minute, d.limit_per_hour, d.limit_per_day, d.unlimited,
+        d.burst, d.shape, d.max_in_flight, d.safety_margin,
+        t.limit_per_second, t.limit_per_minute, t.limit_per_hour, t.limit_per_day, t.unlimited,
+        t.burst, t.shape, t.max_in_flight, 0.0,
+        d.id, d.tenant_id, d.name, d.url, d.event_types, d.state, d.created_at
+    from destinations d
+    join tenants n on n.id = d.tenant_id
+    join tiers t on t.name = n.tier";
+
+const INSERT: &str = "
+    -- create_destination
+    insert into destinations (id, tenant_id, name, url, event_types, limit_per_second,
+        limit_per_minute, limit_per_hour, limit_per_day, unlimited, burst, shape, max_in_flight,
+        safety_margin, created_at)
+    values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)";
+
+/// One statement, so that the trigger sees one change.
+const CHANGE: &str = "
+    -- change_destination
+    update destinations
+    set name = coalesce(?3, name), url = coalesce(?4, url),
+        event_types = coalesce(?5, event_types), state = coalesce(?6, state),
+        limit_per_second = iif(?7, ?8, limit_per_second),
+        limit_per_minute = iif(?7, ?9, limit_per_minute),
+        limit_per_hour = iif(?7, ?10, limit_per_hour),
+        limit_per_day = iif(?7, ?11, limit_per_day),
+        unlimited = iif(?7, ?12, unlimited),
+        burst = iif(?7, ?13, burst),
+        shape = iif(?7, ?14, shape),
+        max_in_flight = iif(?7, ?15, max_in_flight),
+        safety_margin = iif(?7, ?16, safety_margin)
+    where id = ?1 and tenant_id = ?2 and deleted_at is null";
+
+const DELETE: &str = "
+    -- delete_destination
+    update destinations set deleted_at = ?3
+    where id = ?1 and tenant_id = ?2 and deleted_at is null";
+
+const LAST_HISTORY: &str = "
+    -- the last entry of limit history
+    select coalesce(max(id), 0) from limit_history";
+
+const DATE_HISTORY: &str = "
+    -- the triggers' clock has milliseconds, ours is the one that starts are by
+    update limit_history set in_force_from = ?2 where id > ?1";
+
+const HISTORY: &str = "
+    -- limit_history
+    select limit_per_second, limit_per_minute, limit_per_hour, limit_per_day, unlimited, burst,
+        shape, max_in_flight, safety_margin, in_force_from, state
+    from limit_history where destination_id = ?1 order by in_force_from, id";
+
+/// Creates one; see [`engine::ports::Catalog::create_destination`].
+pub(super) fn create(
+    tx: &Transaction<'_>,
+    now: Timestamp,
+    tenant: TenantId,
+    new: &NewDestination,
+) -> Result<Destination, Fault> {
+    dated(tx, now, || {
+        let limits = &new.limits;
+        let row = (
+            new.id.to_string(),
+            tenant.to_string(),
+            &new.name,
+            &new.url,
+            event_types(&new.event_types)?,
+            limits.per_second,
+            limits.per_minute,
+            limits.per_hour,
+            limits.per_day,
+            limits.unlimited,
+            limits.burst,
+            limits.shape.map(|shape| shape.as_str()),
+            limits.max_in_flight,
+            limits.safety_margin,
+            now.as_micros(),
+        );
+        execute(tx, INSERT, row)
+    })?;
+    read(tx, tenant, new.id)
+}
+
+/// Reads one; see [`engine::ports::Catalog::destination`].
+pub(super) fn read(
+    connection: &Connection,
+    tenant: TenantId,
+    id: DestinationId,
+) -> Result<Destination, Fault> {
+    let sql = format!("{SELECT} where d.id = ?1 and d.tenant_id = ?2 and d.deleted_at is null");
+    let key = (id.to_string(), tenant.to_string());
+    let read = first(connection, &sql, key, destination)?;
+    read.ok_or_else(not_found)
+}
+
+/// Reads a page; see [`engine::ports::Catalog::destinations`].
+pub(super) fn page(
+    connection: &Connection,
+    tenant: TenantId,
+    after: Option<DestinationId>,
+    limit: u32,
+) -> Result<Vec<Destination>, Fault> {
+    let sql = format!(
+        "{SELECT} where d.tenant_id = ?1 and d.id > ?2 and d.deleted_at is null
+        order by d.id limit ?3"
+    );
+    let after = after.map(|after| after.to_string()).unwrap_or_default();
+    all(connection, &sql, (tenant.to_string(), after, limit), destination)
+}
+
+/// Changes one; see [`engine::ports::Catalog::change_destination`].
+pub(super) fn change(
+    tx: &Transaction<'_>,
+    now: Timestamp,
+    tenant: TenantId,
+    id: DestinationId,
+    change: &DestinationChange,
+) -> Result<Destination, Fault> {
+    let types = change.event_types.as_deref().map(event_types).transpose()?;
+    let limits = change.limits.unwrap_or_default();
+    let changed = dated(tx, now, || {
+        let row = rusqlite::params![
+            id.to_string(),
+            tenant.to_string(),
+            change.name,
+            change.url,
+            types,
+            change.state.map(|state| state.as_str()),
+            change.limits.is_some(),
+            limits.per_second,
+            limits.per_minute,
+            limits.per_hour,
+            limits.per_day,
+            limits.unlimited,
+            limits.burst,
+            limits.shape.map(|shape| shape.as_str()),
+            limits.max_in_flight,
+            limits.safety_margin,
+        ];
+        execute(tx, CHANGE, row)
+    })?;
+    match changed {
+        0 => Err(not_found()),
+        _ => read(tx, tenant, id),
+    }
+}
+
+/// Deletes one; see [`engine::ports::Catalog::delete_destination`].
+pub(super) fn delete(
+    tx: &Transaction<'_>,
+    now: Timestamp,
+    tenant: TenantId,
+    id: DestinationId,
+) -> Result<(), Fault> {
+    let key = (id.to_string(), tenant.to_string(), now.as_micros());
+    match dated(tx, now, || execute(tx, DELETE, key))? {
+        0 => Err(not_found()),
+        _ => Ok(()),
+    }
+}
+
+/// Reads limit history; see [`engine::ports::Catalog::limit_history`].
+pub(super) fn history(
+    connection: &Connection,
+    id: DestinationId,
+) -> Result<Vec<LimitHistory>, Fault> {
+    all(connection, HISTORY, [id.to_string()], |row| {
+        Ok(LimitHistory {
+            effective: settings(row, 0)?,
+            in_force_from: time(row, 9)?,
+            state: word(row, 10, ("limit_history", "state"))?,
+        })
+    })
+}
+
+/// Makes a change, and dates the history that it wrote by the store's clock,
+/// read under the write lock: every start before it was earlier, every start
+/// after it will be later.
+fn dated(
+    tx: &Transaction<'_>,
+    now: Timestamp,
+    change: impl FnOnce() -> Result<usize, Fault>,
+) -> Result<usize, Fault> {
+    let last: i64 = first(tx, LAST_HISTORY, [], |row| Ok(row.get(0)?))?.unwrap_or(0);
+    let changed = change()?;
+    execute(tx, DATE_HISTORY, (last, now.as_micros()))?;
+    Ok(changed)
+}
+
+fn not_found() -> Fault {
+    CatalogError::NotFound("destination").into()
+}
+
+fn event_types(types: &[String]) -> Result<String, Fault> {
+    let json = serde_json::to_string(types);
+    json.map_err(|error| StoreError::Unavailable(error.to_string()).into())
+}
+
+fn destination(row: &Row<'_>) -> Result<Destination, Fault> {
+    let limits: LimitSettings = settings(row, 0)?;
+    let id: DestinationId = word(row, 18, ("destinations", "id"))?;
+    let types: String = row.get(22)?;
+    let event_types = serde_json::from_str(&types).map_err(|error| StoreError::Corrupt {
+        table: "destinations",
+        column: "event_types",
+        row: id.to_string(),
+        problem: error.to_string(),
+    })?;
+    Ok(Destination {
+        id,
+        tenant: word(row, 19, ("destinations", "tenant_id"))?,
+        name: row.get(20)?,
+        url: row.get(21)?,
+        event_types,
+        state: word(row, 23, ("destinations", "state"))?,
+        limits,
+        effective: limits.or_tier(&settings(row, 9)?),
+        created_at: time(row, 24)?,
+    })
+}

@@ -1,0 +1,113 @@
+//! What can go wrong in a step, and what callers are told.
+
+use engine::ports::{CatalogError, StoreError};
+use rusqlite::ErrorCode;
+
+/// An error of a step, before it is known whether a `Store` or a `Catalog`
+/// method reports it.
+#[derive(Debug)]
+pub(super) enum Fault {
+    Sql(rusqlite::Error),
+    Store(StoreError),
+    Catalog(CatalogError),
+}
+
+impl From<rusqlite::Error> for Fault {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sql(error)
+    }
+}
+
+impl From<StoreError> for Fault {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<CatalogError> for Fault {
+    fn from(error: CatalogError) -> Self {
+        Self::Catalog(error)
+    }
+}
+
+impl From<Fault> for StoreError {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Sql(error) => store_error(&error),
+            Fault::Store(error) | Fault::Catalog(CatalogError::Store(error)) => error,
+            Fault::Catalog(error) => Self::Unavailable(error.to_string()),
+        }
+    }
+}
+
+impl From<Fault> for CatalogError {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Sql(error) => refused(&error).unwrap_or_else(|| store_error(&error).into()),
+            Fault::Store(error) => error.into(),
+            Fault::Catalog(error) => error,
+        }
+    }
+}
+
+fn store_error(error: &rusqlite::Error) -> StoreError {
+    use rusqlite::Error::{FromSqlConversionFailure, IntegralValueOutOfRange, InvalidColumnType};
+    match error {
+        FromSqlConversionFailure(..) | IntegralValueOutOfRange(..) | InvalidColumnType(..) => {
+            StoreError::Corrupt {
+                table: "(query)",
+                column: "(result)",
+                row: "?".to_owned(),
+                problem: error.to_string(),
+            }
+        }
+        _ => StoreError::Unavailable(format!("sqlite: {error}")),
+    }
+}
+
+/// The column that a constraint refused. Ours are named so that they end in
+/// it: `destinations_check_burst`.
+fn refused(error: &rusqlite::Error) -> Option<CatalogError> {
+    let rusqlite::Error::SqliteFailure(failure, Some(message)) = error else {
+        return None;
+    };
+    if failure.code != ErrorCode::ConstraintViolation {
+        return None;
+    }
+    let (kind, name) = message.split_once(" constraint failed: ")?;
+    let field = match name.split_once("_check_") {
+        Some((_, column)) => column,
+        None => name.split_once('.').map_or(name, |(_, column)| column),
+    };
+    let problem = match kind {
+        "NOT NULL" => "must be set",
+        "UNIQUE" => "is there already",
+        "FOREIGN KEY" => "names what does not exist",
+        _ => "is refused by the store's constraints",
+    };
+    Some(CatalogError::Invalid {
+        field: field.to_owned(),
+        problem: problem.to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn constraints_name_their_column() {
+        let connection = rusqlite::Connection::open_in_memory().unwrap();
+        let table = "create table t (
+            burst integer constraint t_check_burst check (burst > 0),
+            margin real not null default 0
+        ) strict";
+        connection.execute(table, []).unwrap();
+        let field = |sql: &str| match refused(&connection.execute(sql, []).unwrap_err()) {
+            Some(CatalogError::Invalid { field, .. }) => field,
+            other => panic!("expected a refusal, got {other:?}"),
+        };
+        assert_eq!(field("insert into t (burst) values (0)"), "burst");
+        assert_eq!(field("insert into t (margin) values (null)"), "margin");
+    }
+}

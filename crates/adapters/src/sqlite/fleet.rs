@@ -1,0 +1,53 @@
+//! The workers that live.
+
+use domain::time::Timestamp;
+use engine::ports::{Fleet, HEARTBEAT_TIMEOUT, Heartbeat};
+use rusqlite::Transaction;
+
+use super::fault::Fault;
+use super::rows::{execute, first};
+
+/// A worker that lapsed stays lapsed: its starts may have been given up.
+const BEAT: &str = "
+    -- heartbeat
+    insert into workers (id, places, seen_at, retired) values (?1, ?2, ?3, ?4)
+    on conflict do update
+    set places = excluded.places, seen_at = excluded.seen_at, retired = excluded.retired
+    where retired = 0 and seen_at >= ?5";
+
+const FLEET: &str = "
+    -- fleet
+    select count(*), coalesce(sum(places), 0),
+        (select count(*) from attempts where state = 'admitted')
+    from workers where retired = 0 and seen_at >= ?1";
+
+/// Notes a sign of life; see [`engine::ports::Store::heartbeat`].
+pub(super) fn heartbeat(
+    tx: &Transaction<'_>,
+    now: Timestamp,
+    heartbeat: &Heartbeat,
+) -> Result<Fleet, Fault> {
+    let row = (
+        heartbeat.worker.to_string(),
+        heartbeat.places,
+        now.as_micros(),
+        heartbeat.places == 0,
+        (now - HEARTBEAT_TIMEOUT).as_micros(),
+    );
+    execute(tx, BEAT, row)?;
+    fleet(tx, now)
+}
+
+/// Reads the fleet; see [`engine::ports::Store::fleet`].
+pub(super) fn fleet(tx: &Transaction<'_>, now: Timestamp) -> Result<Fleet, Fault> {
+    let fresh = (now - HEARTBEAT_TIMEOUT).as_micros();
+    let fleet = first(tx, FLEET, [fresh], |row| {
+        Ok(Fleet {
+            now,
+            workers: row.get(0)?,
+            places: row.get(1)?,
+            outstanding: row.get(2)?,
+        })
+    })?;
+    Ok(fleet.unwrap_or_default())
+}

@@ -1,0 +1,149 @@
+//! Accepting events.
+
+use std::collections::HashMap;
+
+use domain::attempt::AttemptState;
+use domain::destination::DestinationState;
+use domain::event::{Audience, NewEvent};
+use domain::ids::{DestinationId, TenantId};
+use domain::time::Timestamp;
+use engine::ports::Acceptance;
+use rusqlite::Transaction;
+
+use super::fault::Fault;
+use super::rows::{all, execute, first, word};
+
+const KNOWN: &str = "
+    -- accept_events: is it there already
+    select 1 from events where id = ?1";
+
+const KNOWN_DESTINATIONS: &str = "
+    -- accept_events: where an event that is there went
+    select destination_id from attempts
+    where event_id = ?1 and tenant_id = ?2
+    group by destination_id order by min(id)";
+
+const DESTINATION: &str = "
+    -- accept_events: one destination
+    select state from destinations where id = ?1 and tenant_id = ?2 and deleted_at is null";
+
+const SUBSCRIBERS: &str = "
+    -- accept_events: who subscribes
+    select d.id from destinations d
+    where d.tenant_id = ?1 and d.deleted_at is null and d.state <> 'disabled'
+        and exists (select 1 from json_each(d.event_types) t where t.value in (?2, '*'))
+    order by d.id";
+
+const INSERT_EVENT: &str = "
+    -- accept_events: the event
+    insert into events (id, tenant_id, event_type, content_type, payload, created_at)
+    values (?1, ?2, ?3, ?4, ?5, ?6)";
+
+const INSERT_ATTEMPT: &str = "
+    -- accept_events: its attempts
+    insert into attempts (event_id, destination_id, tenant_id, try_number, state, created_at)
+    values (?1, ?2, ?3, 1, ?4, ?5)";
+
+/// Accepts a batch; see [`engine::ports::Store::accept_events`].
+pub(super) fn accept_events(
+    tx: &Transaction<'_>,
+    now: Timestamp,
+    events: &[NewEvent],
+) -> Result<Vec<Acceptance>, Fault> {
+    let mut audiences = Audiences {
+        tx,
+        resolved: HashMap::new(),
+    };
+    let mut accept = |event: &NewEvent| {
+        let id = event.id.to_string();
+        if first(tx, KNOWN, [&id], |_| Ok(()))?.is_some() {
+            let params = [&id, &event.tenant.to_string()];
+            let to = all(tx, KNOWN_DESTINATIONS, params, |row| {
+                word(row, 0, ("attempts", "destination_id"))
+            })?;
+            return Ok(Acceptance::Accepted(to));
+        }
+        let answer = audiences.of(event)?;
+        if let Acceptance::Accepted(to) = &answer {
+            insert(tx, now, event, to)?;
+        }
+        Ok(answer)
+    };
+    events.iter().map(&mut accept).collect()
+}
+
+fn insert(
+    tx: &Transaction<'_>,
+    now: Timestamp,
+    event: &NewEvent,
+    to: &[DestinationId],
+) -> Result<(), Fault> {
+    let (id, tenant) = (event.id.to_string(), event.tenant.to_string());
+    let row = (
+        &id,
+        &tenant,
+        &event.event_type,
+        &event.content_type,
+        &event.payload[..],
+        now.as_micros(),
+    );
+    execute(tx, INSERT_EVENT, row)?;
+    let waiting = AttemptState::Waiting.as_str();
+    for destination in to {
+        let row = (&id, destination.to_string(), &tenant, waiting, now.as_micros());
+        execute(tx, INSERT_ATTEMPT, row)?;
+    }
+    Ok(())
+}
+
+/// Whom events are for; each audience is looked up once a batch.
+struct Audiences<'a> {
+    tx: &'a Transaction<'a>,
+    resolved: HashMap<(TenantId, AudienceKey), Acceptance>,
+}
+
+/// An audience as a key.
+#[derive(PartialEq, Eq, Hash)]
+enum AudienceKey {
+    Destination(DestinationId),
+    Subscribers(String),
+}
+
+impl Audiences<'_> {
+    /// What to answer, were the event new.
+    fn of(&mut self, event: &NewEvent) -> Result<Acceptance, Fault> {
+        let audience = match event.audience {
+            Audience::Destination(id) => AudienceKey::Destination(id),
+            Audience::Subscribers => {
+                AudienceKey::Subscribers(event.event_type.clone().unwrap_or_default())
+            }
+        };
+        let tenant = event.tenant.to_string();
+        let key = (event.tenant, audience);
+        if let Some(answer) = self.resolved.get(&key) {
+            return Ok(answer.clone());
+        }
+        let answer = match &key.1 {
+            AudienceKey::Destination(id) => self.destination(*id, &tenant)?,
+            AudienceKey::Subscribers(event_type) => {
+                let read = |row: &rusqlite::Row<'_>| word(row, 0, ("destinations", "id"));
+                Acceptance::Accepted(all(self.tx, SUBSCRIBERS, [&tenant, event_type], read)?)
+            }
+        };
+        self.resolved.insert(key, answer.clone());
+        Ok(answer)
+    }
+
+    fn destination(&self, id: DestinationId, tenant: &str) -> Result<Acceptance, Fault> {
+        let state = first(self.tx, DESTINATION, (id.to_string(), tenant), |row| {
+            word(row, 0, ("destinations", "state"))
+        })?;
+        Ok(match state {
+            None => Acceptance::UnknownDestination,
+            Some(DestinationState::Disabled) => Acceptance::DisabledDestination,
+            Some(DestinationState::Active | DestinationState::Paused) => {
+                Acceptance::Accepted(vec![id])
+            }
+        })
+    }
+}

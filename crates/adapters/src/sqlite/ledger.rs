@@ -1,0 +1,210 @@
+//! Events, attempts and the ledger, as people and the audit read them.
+
+use domain::ids::{AttemptId, DestinationId, EventId, TenantId};
+use domain::time::Timestamp;
+use engine::ports::{AttemptView, CatalogError, EventSummary, LedgerPosition, LedgerRow};
+use rusqlite::{Connection, Row};
+
+use super::fault::Fault;
+use super::rows::{all, first, maybe_time, time, word};
+
+/// The most attempts of one event that are shown.
+const EVENT_ATTEMPTS: u32 = 1_000;
+
+const VIEW: &str = "
+    select id, event_id, destination_id, try_number, state, dead_letter, created_at, admitted_at,
+        started_at, finished_at, status, error, response_body
+    from attempts";
+
+const EVENT: &str = "
+    -- event
+    select event_type, content_type, length(payload), created_at
+    from events where id = ?1 and tenant_id = ?2";
+
+const OWNED: &str = "
+    -- attempts: is it the tenant's, deleted or not
+    select 1 from destinations where id = ?1 and tenant_id = ?2";
+
+/// By start. The two halves of the index are in the same order, and merged.
+const STARTED: &str = "
+    -- ledger: what started
+    select * from (
+        select * from (
+            select id, coalesce(due_at, created_at), started_at, finished_at, state
+            from attempts indexed by attempts_starts
+            where destination_id = ?1 and folded = 0 and started_at >= ?2 and started_at < ?3
+                and (started_at, id) > (?4, ?5)
+            order by started_at, id limit ?6
+        )
+        union all
+        select * from (
+            select id, coalesce(due_at, created_at), started_at, finished_at, state
+            from attempts indexed by attempts_starts
+            where destination_id = ?1 and folded = 1 and started_at >= ?2 and started_at < ?3
+                and (started_at, id) > (?4, ?5)
+            order by started_at, id limit ?6
+        )
+    )
+    order by 3, 1 limit ?6";
+
+const NOT_STARTED: &str = "
+    -- ledger: what waits
+    select * from (
+        select * from (
+            select id, created_at, started_at, finished_at, state
+            from attempts indexed by attempts_first
+            where destination_id = ?1 and state = 'waiting' and due_at is null
+                and created_at < ?2 and id > ?3
+            order by id limit ?4
+        )
+        union all
+        select * from (
+            select id, due_at, started_at, finished_at, state
+            from attempts indexed by attempts_due
+            where destination_id = ?1 and state = 'waiting' and due_at is not null
+                and due_at < ?2 and id > ?3
+            order by id limit ?4
+        )
+        union all
+        select id, coalesce(due_at, created_at), started_at, finished_at, state
+        from attempts indexed by attempts_admitted
+        where destination_id = ?1 and state = 'admitted'
+            and coalesce(due_at, created_at) < ?2 and id > ?3
+    )
+    order by 1 limit ?4";
+
+const BACKLOG: &str = "
+    -- backlogs
+    select (
+        select count(*) from (
+            select 1 from attempts indexed by attempts_first
+            where destination_id = ?1 and state = 'waiting' and due_at is null limit ?2
+        )
+    ) + (
+        select count(*) from (
+            select 1 from attempts indexed by attempts_due
+            where destination_id = ?1 and state = 'waiting' and due_at is not null limit ?2
+        )
+    )";
+
+/// Reads an event; see [`engine::ports::Catalog::event`].
+pub(super) fn event(
+    connection: &Connection,
+    tenant: TenantId,
+    id: EventId,
+) -> Result<(EventSummary, Vec<AttemptView>), Fault> {
+    let key = id.to_string();
+    let summary = first(connection, EVENT, (&key, tenant.to_string()), |row| {
+        Ok(EventSummary {
+            id,
+            event_type: row.get(0)?,
+            content_type: row.get(1)?,
+            payload_bytes: row.get(2)?,
+            created_at: time(row, 3)?,
+        })
+    })?;
+    let summary = summary.ok_or(CatalogError::NotFound("event"))?;
+    let newest = format!("{VIEW} where event_id = ?1 order by id desc limit ?2");
+    let mut attempts = all(connection, &newest, (&key, EVENT_ATTEMPTS), view)?;
+    attempts.reverse();
+    Ok((summary, attempts))
+}
+
+/// Reads attempts; see [`engine::ports::Catalog::attempts`].
+pub(super) fn attempts(
+    connection: &Connection,
+    tenant: TenantId,
+    id: DestinationId,
+    before: Option<AttemptId>,
+    limit: u32,
+) -> Result<Vec<AttemptView>, Fault> {
+    let key = id.to_string();
+    let owned = first(connection, OWNED, (&key, tenant.to_string()), |_| Ok(()))?;
+    owned.ok_or(CatalogError::NotFound("destination"))?;
+    let before = before.map_or(i64::MAX, |before| before.0);
+    let page = format!("{VIEW} where destination_id = ?1 and id < ?2 order by id desc limit ?3");
+    all(connection, &page, (&key, before, limit), view)
+}
+
+fn view(row: &Row<'_>) -> Result<AttemptView, Fault> {
+    let body: Option<Vec<u8>> = row.get(12)?;
+    Ok(AttemptView {
+        id: AttemptId(row.get(0)?),
+        event: word(row, 1, ("attempts", "event_id"))?,
+        destination: word(row, 2, ("attempts", "destination_id"))?,
+        try_number: row.get(3)?,
+        state: word(row, 4, ("attempts", "state"))?,
+        dead_letter: row.get(5)?,
+        created_at: time(row, 6)?,
+        admitted_at: maybe_time(row, 7)?,
+        started_at: maybe_time(row, 8)?,
+        finished_at: maybe_time(row, 9)?,
+        status: row.get(10)?,
+        error: row.get(11)?,
+        response_body: body.map(|body| String::from_utf8_lossy(&body).into_owned()),
+    })
+}
+
+/// Which part of a ledger is asked for.
+pub(super) struct Span {
+    pub(super) destination: DestinationId,
+    pub(super) since: Timestamp,
+    pub(super) until: Timestamp,
+    pub(super) after: Option<LedgerPosition>,
+    pub(super) limit: u32,
+}
+
+/// Reads a page of a ledger; see [`engine::ports::Catalog::ledger`].
+pub(super) fn ledger(connection: &Connection, span: &Span) -> Result<Vec<LedgerRow>, Fault> {
+    let key = span.destination.to_string();
+    let (since, until) = (span.since.as_micros(), span.until.as_micros());
+    let after_start = match span.after {
+        None => Some((i64::MIN, i64::MIN)),
+        Some(LedgerPosition {
+            started_at: Some(started_at),
+            attempt,
+        }) => Some((started_at.as_micros(), attempt.0)),
+        Some(LedgerPosition {
+            started_at: None, ..
+        }) => None,
+    };
+    let mut rows = Vec::new();
+    if let Some((started_at, id)) = after_start {
+        let params = (&key, since, until, started_at, id, span.limit);
+        rows = all(connection, STARTED, params, ledger_row)?;
+    }
+    let left = usize::try_from(span.limit).unwrap_or(usize::MAX) - rows.len();
+    if left > 0 {
+        let after = match (after_start, span.after) {
+            (None, Some(position)) => position.attempt.0,
+            _ => i64::MIN,
+        };
+        let left = i64::try_from(left).unwrap_or(i64::MAX);
+        rows.extend(all(connection, NOT_STARTED, (&key, until, after, left), ledger_row)?);
+    }
+    Ok(rows)
+}
+
+fn ledger_row(row: &Row<'_>) -> Result<LedgerRow, Fault> {
+    Ok(LedgerRow {
+        attempt: AttemptId(row.get(0)?),
+        due_at: time(row, 1)?,
+        started_at: maybe_time(row, 2)?,
+        finished_at: maybe_time(row, 3)?,
+        state: word(row, 4, ("attempts", "state"))?,
+    })
+}
+
+/// Counts backlogs; see [`engine::ports::Catalog::backlogs`].
+pub(super) fn backlogs(
+    connection: &Connection,
+    destinations: &[DestinationId],
+    cap: u32,
+) -> Result<Vec<u32>, Fault> {
+    let count = |destination: &DestinationId| {
+        let params = (destination.to_string(), cap);
+        let waiting = first(connection, BACKLOG, params, |row| Ok(row.get::<_, u32>(0)?))?;
+        Ok(waiting.unwrap_or(0).min(cap))
+    };
+    destinations.iter().map(count).collect()
+}

@@ -1,0 +1,47 @@
+//! The schema, applied when the file is opened.
+
+use engine::ports::{CatalogError, StoreError};
+use rusqlite::{Connection, TransactionBehavior};
+
+use super::fault::Fault;
+
+/// The migrations in their order; the number of those applied is the file's
+/// `user_version`.
+const MIGRATIONS: [&str; 1] = [include_str!("../../../../migrations/sqlite/0001_init.sql")];
+
+/// The version that this binary needs.
+const NEEDED: i64 = MIGRATIONS.len() as i64;
+
+/// Brings the file to the version that this binary needs, each migration in a
+/// transaction of its own.
+pub(super) fn migrate(connection: &mut Connection) -> Result<(), Fault> {
+    loop {
+        let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let found = version(&tx)?;
+        if found > NEEDED {
+            let newer = format!("its schema is at version {found}, this binary knows {NEEDED}");
+            return Err(StoreError::Unavailable(newer).into());
+        }
+        let next = usize::try_from(found).ok().and_then(|found| MIGRATIONS.get(found));
+        let Some(migration) = next else {
+            return Ok(());
+        };
+        tx.execute_batch(migration)?;
+        tx.pragma_update(None, "user_version", found + 1)?;
+        tx.commit()?;
+    }
+}
+
+/// An error unless the schema is the one that this binary needs.
+pub(super) fn ready(connection: &Connection) -> Result<(), Fault> {
+    let found = version(connection)?;
+    if found == NEEDED {
+        return Ok(());
+    }
+    let needed = NEEDED;
+    Err(CatalogError::Schema { found, needed }.into())
+}
+
+fn version(connection: &Connection) -> Result<i64, Fault> {
+    Ok(connection.query_row("pragma user_version", [], |row| row.get(0))?)
+}

@@ -1,0 +1,190 @@
+//! The two ports: each method is one step on one of the two threads.
+
+use async_trait::async_trait;
+use domain::event::NewEvent;
+use domain::ids::{AttemptId, DestinationId, EventId, TenantId, WorkerId};
+use domain::permit::Permit;
+use domain::time::Timestamp;
+use engine::ports::{
+    Acceptance, Admitted, AttemptView, Catalog, CatalogError, Claims, Destination,
+    DestinationChange, EventSummary, Fleet, Heartbeat, LedgerPosition, LedgerRow, LimitHistory,
+    Mark, NewDestination, Outcome, ReapRules, Reaped, Recorded, Run, Store, StoreError, Sweep,
+    SweepPage, Target, Wake,
+};
+use rusqlite::Transaction;
+
+use super::{
+    SqliteStore, admit, claim, destinations, fleet, ingest, ledger, migrate, reap, record, sweep,
+};
+
+#[async_trait]
+impl Store for SqliteStore {
+    async fn accept_events(&self, events: &[NewEvent]) -> Result<Vec<Acceptance>, StoreError> {
+        let events = events.to_vec();
+        Ok(self.write(move |tx, now| ingest::accept_events(tx, now, &events)).await?)
+    }
+
+    async fn admit(&self, runs: &[Run], room: u32) -> Result<Admitted, StoreError> {
+        let runs = runs.to_vec();
+        Ok(self.write(move |tx, now| admit::admit_runs(tx, now, &runs, room)).await?)
+    }
+
+    async fn targets(&self, destinations: &[DestinationId]) -> Result<Vec<Target>, StoreError> {
+        let destinations = destinations.to_vec();
+        Ok(self.look(move |tx, _| claim::targets(tx, &destinations)).await?)
+    }
+
+    async fn claim_starts(
+        &self,
+        worker: WorkerId,
+        permits: &[Permit],
+    ) -> Result<Claims, StoreError> {
+        let permits = permits.to_vec();
+        let step = move |tx: &Transaction<'_>, now| claim::claim_starts(tx, now, worker, &permits);
+        Ok(self.write(step).await?)
+    }
+
+    async fn release_permits(&self, permits: &[Permit]) -> Result<Vec<Wake>, StoreError> {
+        let permits = permits.to_vec();
+        Ok(self.write(move |tx, _| claim::release_permits(tx, &permits)).await?)
+    }
+
+    async fn record_outcomes(
+        &self,
+        worker: WorkerId,
+        outcomes: &[Outcome],
+    ) -> Result<Recorded, StoreError> {
+        let outcomes = outcomes.to_vec();
+        let step = move |tx: &Transaction<'_>, now| record::record_outcomes(tx, now, worker, &outcomes);
+        Ok(self.write(step).await?)
+    }
+
+    async fn reap(&self, rules: &ReapRules, limit: u32) -> Result<Reaped, StoreError> {
+        let rules = *rules;
+        Ok(self.write(move |tx, now| reap::reap(tx, now, &rules, limit)).await?)
+    }
+
+    async fn sweep(&self, sweep: &Sweep) -> Result<SweepPage, StoreError> {
+        let sweep = *sweep;
+        Ok(self.look(move |tx, now| sweep::sweep(tx, now, &sweep)).await?)
+    }
+
+    async fn clear_marks(&self, marks: &[Mark]) -> Result<(), StoreError> {
+        let marks = marks.to_vec();
+        Ok(self.write(move |tx, _| sweep::clear_marks(tx, &marks)).await?)
+    }
+
+    async fn heartbeat(&self, heartbeat: &Heartbeat) -> Result<Fleet, StoreError> {
+        let heartbeat = *heartbeat;
+        Ok(self.write(move |tx, now| fleet::heartbeat(tx, now, &heartbeat)).await?)
+    }
+
+    async fn fleet(&self) -> Result<Fleet, StoreError> {
+        Ok(self.look(fleet::fleet).await?)
+    }
+}
+
+#[async_trait]
+impl Catalog for SqliteStore {
+    async fn create_destination(
+        &self,
+        tenant: TenantId,
+        new: &NewDestination,
+    ) -> Result<Destination, CatalogError> {
+        let new = new.clone();
+        let step = move |tx: &Transaction<'_>, now| destinations::create(tx, now, tenant, &new);
+        Ok(self.write(step).await?)
+    }
+
+    async fn destination(
+        &self,
+        tenant: TenantId,
+        id: DestinationId,
+    ) -> Result<Destination, CatalogError> {
+        Ok(self.read(move |tx| destinations::read(tx, tenant, id)).await?)
+    }
+
+    async fn destinations(
+        &self,
+        tenant: TenantId,
+        after: Option<DestinationId>,
+        limit: u32,
+    ) -> Result<Vec<Destination>, CatalogError> {
+        Ok(self.read(move |tx| destinations::page(tx, tenant, after, limit)).await?)
+    }
+
+    async fn change_destination(
+        &self,
+        tenant: TenantId,
+        id: DestinationId,
+        change: &DestinationChange,
+    ) -> Result<Destination, CatalogError> {
+        let change = change.clone();
+        let step = move |tx: &Transaction<'_>, now| destinations::change(tx, now, tenant, id, &change);
+        Ok(self.write(step).await?)
+    }
+
+    async fn delete_destination(
+        &self,
+        tenant: TenantId,
+        id: DestinationId,
+    ) -> Result<(), CatalogError> {
+        Ok(self.write(move |tx, now| destinations::delete(tx, now, tenant, id)).await?)
+    }
+
+    async fn event(
+        &self,
+        tenant: TenantId,
+        id: EventId,
+    ) -> Result<(EventSummary, Vec<AttemptView>), CatalogError> {
+        Ok(self.read(move |tx| ledger::event(tx, tenant, id)).await?)
+    }
+
+    async fn attempts(
+        &self,
+        tenant: TenantId,
+        id: DestinationId,
+        before: Option<AttemptId>,
+        limit: u32,
+    ) -> Result<Vec<AttemptView>, CatalogError> {
+        Ok(self.read(move |tx| ledger::attempts(tx, tenant, id, before, limit)).await?)
+    }
+
+    async fn ledger(
+        &self,
+        destination: DestinationId,
+        since: Timestamp,
+        until: Timestamp,
+        after: Option<LedgerPosition>,
+        limit: u32,
+    ) -> Result<Vec<LedgerRow>, CatalogError> {
+        let span = ledger::Span {
+            destination,
+            since,
+            until,
+            after,
+            limit,
+        };
+        Ok(self.read(move |tx| ledger::ledger(tx, &span)).await?)
+    }
+
+    async fn limit_history(
+        &self,
+        destination: DestinationId,
+    ) -> Result<Vec<LimitHistory>, CatalogError> {
+        Ok(self.read(move |tx| destinations::history(tx, destination)).await?)
+    }
+
+    async fn backlogs(
+        &self,
+        destinations: &[DestinationId],
+        cap: u32,
+    ) -> Result<Vec<u32>, CatalogError> {
+        let destinations = destinations.to_vec();
+        Ok(self.read(move |tx| ledger::backlogs(tx, &destinations, cap)).await?)
+    }
+
+    async fn ready(&self) -> Result<(), CatalogError> {
+        Ok(self.read(|tx| migrate::ready(tx)).await?)
+    }
+}

@@ -1,0 +1,136 @@
+//! Values as the rows hold them: times as microseconds, ids and words as text.
+
+use std::collections::HashSet;
+use std::fmt::Display;
+use std::str::FromStr;
+
+use domain::ids::DestinationId;
+use domain::limit::Shape;
+use domain::policy::LimitSettings;
+use domain::time::Timestamp;
+use engine::ports::{StoreError, Wake};
+use rusqlite::Row;
+
+use super::fault::Fault;
+
+/// A table and one of its columns, to name what is corrupt.
+pub(super) type Place = (&'static str, &'static str);
+
+/// A value that is kept as text: an id, a state, a shape.
+pub(super) fn word<T>(row: &Row<'_>, index: usize, place: Place) -> Result<T, Fault>
+where
+    T: FromStr,
+    T::Err: Display,
+{
+    let text: String = row.get(index)?;
+    parse(&text, place)
+}
+
+/// Parses such a text.
+pub(super) fn parse<T>(text: &str, (table, column): Place) -> Result<T, Fault>
+where
+    T: FromStr,
+    T::Err: Display,
+{
+    text.parse().map_err(|error: T::Err| {
+        Fault::from(StoreError::Corrupt {
+            table,
+            column,
+            row: text.to_owned(),
+            problem: error.to_string(),
+        })
+    })
+}
+
+/// A time.
+pub(super) fn time(row: &Row<'_>, index: usize) -> Result<Timestamp, Fault> {
+    Ok(Timestamp::from_micros(row.get(index)?))
+}
+
+/// A time that may be missing.
+pub(super) fn maybe_time(row: &Row<'_>, index: usize) -> Result<Option<Timestamp>, Fault> {
+    let micros: Option<i64> = row.get(index)?;
+    Ok(micros.map(Timestamp::from_micros))
+}
+
+/// The nine columns of [`LimitSettings`], in the order of the schema, the
+/// first of them at `first`.
+pub(super) fn settings(row: &Row<'_>, first: usize) -> Result<LimitSettings, Fault> {
+    let shape: Option<String> = row.get(first + 6)?;
+    let shape = shape.map(|shape| parse::<Shape>(&shape, ("destinations", "shape")));
+    Ok(LimitSettings {
+        per_second: row.get(first)?,
+        per_minute: row.get(first + 1)?,
+        per_hour: row.get(first + 2)?,
+        per_day: row.get(first + 3)?,
+        unlimited: row.get(first + 4)?,
+        burst: row.get(first + 5)?,
+        shape: shape.transpose()?,
+        max_in_flight: row.get(first + 7)?,
+        safety_margin: row.get(first + 8)?,
+    })
+}
+
+/// Reads all rows of a cached statement.
+pub(super) fn all<T>(
+    connection: &rusqlite::Connection,
+    sql: &str,
+    params: impl rusqlite::Params,
+    mut read: impl FnMut(&Row<'_>) -> Result<T, Fault>,
+) -> Result<Vec<T>, Fault> {
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query(params)?;
+    let mut read_rows = Vec::new();
+    while let Some(row) = rows.next()? {
+        read_rows.push(read(row)?);
+    }
+    Ok(read_rows)
+}
+
+/// Reads the first row of a cached statement, if there is one.
+pub(super) fn first<T>(
+    connection: &rusqlite::Connection,
+    sql: &str,
+    params: impl rusqlite::Params,
+    read: impl FnOnce(&Row<'_>) -> Result<T, Fault>,
+) -> Result<Option<T>, Fault> {
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query(params)?;
+    rows.next()?.map(read).transpose()
+}
+
+/// Runs a cached statement; how many rows it changed.
+pub(super) fn execute(
+    connection: &rusqlite::Connection,
+    sql: &str,
+    params: impl rusqlite::Params,
+) -> Result<usize, Fault> {
+    Ok(connection.prepare_cached(sql)?.execute(params)?)
+}
+
+/// Wakes, each once, in the order in which they came up.
+#[derive(Default)]
+pub(super) struct Wakes {
+    woken: Vec<Wake>,
+    now: HashSet<DestinationId>,
+}
+
+impl Wakes {
+    pub(super) fn now(&mut self, destination: DestinationId) {
+        if self.now.insert(destination) {
+            self.woken.push(Wake::now(destination));
+        }
+    }
+
+    pub(super) fn after(&mut self, wake: Wake) {
+        if wake.after.is_zero() && !wake.clear_floor {
+            self.now(wake.destination);
+        } else {
+            self.woken.push(wake);
+        }
+    }
+
+    pub(super) fn into_vec(self) -> Vec<Wake> {
+        self.woken
+    }
+}

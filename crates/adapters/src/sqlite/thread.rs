@@ -1,0 +1,81 @@
+//! A connection on a thread of its own.
+//!
+//! SQLite calls block, for the time of an `fsync` at least, so they stay off
+//! the runtime's threads. Steps come in through a bounded channel and run one
+//! after the other; each answers through a channel of its own. A caller that
+//! goes away does not stop its step: as after any error, it may have been
+//! committed.
+
+use std::thread::JoinHandle;
+
+use engine::ports::StoreError;
+use rusqlite::Connection;
+use tokio::sync::{mpsc, oneshot};
+
+use super::fault::Fault;
+
+/// Steps that wait for the thread. Callers above that wait for a place.
+const QUEUE: usize = 1_024;
+
+type Step = Box<dyn FnOnce(&mut Connection) + Send>;
+
+/// The way to the connection. Dropping it ends the thread once what is queued
+/// has run, and waits for that.
+pub(super) struct Lane {
+    steps: Option<mpsc::Sender<Step>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Lane {
+    /// Starts the thread. `kept` is dropped after the connection is closed.
+    pub(super) fn spawn(
+        name: &str,
+        mut connection: Connection,
+        kept: impl Send + 'static,
+    ) -> Result<Self, StoreError> {
+        let (steps, mut queue) = mpsc::channel::<Step>(QUEUE);
+        let run = move || {
+            while let Some(step) = queue.blocking_recv() {
+                step(&mut connection);
+            }
+            drop(connection);
+            drop(kept);
+        };
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(run);
+        let thread = thread.map_err(|error| {
+            StoreError::Unavailable(format!("cannot start the thread {name}: {error}"))
+        })?;
+        Ok(Self {
+            steps: Some(steps),
+            thread: Some(thread),
+        })
+    }
+
+    /// Runs one step on the thread.
+    pub(super) async fn run<T, F>(&self, step: F) -> Result<T, Fault>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Connection) -> Result<T, Fault> + Send + 'static,
+    {
+        let gone = || Fault::from(StoreError::Unavailable("the store's thread has ended".to_owned()));
+        let (answer, answered) = oneshot::channel();
+        let step: Step = Box::new(move |connection| {
+            // Nobody may be waiting any more: then the answer is dropped.
+            let _ = answer.send(step(connection));
+        });
+        let steps = self.steps.as_ref().ok_or_else(gone)?;
+        steps.send(step).await.map_err(|_closed| gone())?;
+        answered.await.map_err(|_dropped| gone())?
+    }
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        self.steps = None;
+        if let Some(thread) = self.thread.take() {
+            // Whoever opens the file next finds everything in it. A thread
+            // that panicked has said so itself.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! What a destination uses of its limits, and what waits there: what a run
+//! reads before it decides.
+//!
+//! All of it is read in the transaction that admits, so no permit slips from
+//! one list to another. The cost is bounded by the limits and by what a run
+//! can admit, never by the backlog.
+
+use std::time::Duration;
+
+use domain::admission::{Bucket, CoarseStarts, Outstanding, Usage, newest_starts};
+use domain::policy::{Limited, Policy, Rate};
+use domain::time::Timestamp;
+use rusqlite::Transaction;
+
+use super::buckets::{Buckets, fold_rows};
+use super::fault::Fault;
+use super::rows::{all, first, time};
+
+/// Starts of a coarse limit that may stay in no bucket, beside those in
+/// flight. When there are more, a limit has just become coarse, and runs fold
+/// as many each until that is done.
+const UNFOLDED_MAX: usize = 5_000;
+
+const OUTSTANDING: &str = "
+    -- admit: permits that may still start
+    select not_before, deadline from attempts indexed by attempts_admitted
+    where destination_id = ?1 and state = 'admitted'";
+
+const IN_FLIGHT: &str = "
+    -- admit: attempts in flight
+    select count(*) from attempts indexed by attempts_in_flight
+    where destination_id = ?1 and state = 'started'";
+
+const STARTS: &str = "
+    -- admit: the newest starts
+    select started_at from attempts indexed by attempts_starts
+    where destination_id = ?1 and folded = ?2 and started_at > ?3
+    order by started_at desc limit ?4";
+
+const BUCKETS: &str = "
+    -- admit: folded starts
+    select ends_at, sum(starts) from start_buckets
+    where destination_id = ?1 and period = ?2 and ends_at > ?3
+    group by ends_at";
+
+/// The statements of a run that meet the ledger, for the test of what they
+/// cost.
+#[cfg(test)]
+pub(super) const MEASURED: [&str; 4] = [OUTSTANDING, IN_FLIGHT, STARTS, BUCKETS];
+
+/// Fills in what the rows say; `usage` has the meter and the hold already.
+pub(super) fn read_usage(
+    tx: &Transaction<'_>,
+    now: Timestamp,
+    destination: &str,
+    policy: &Policy,
+    usage: &mut Usage,
+) -> Result<(), Fault> {
+    usage.outstanding = all(tx, OUTSTANDING, [destination], |row| {
+        Ok(Outstanding {
+            not_before: time(row, 0)?,
+            deadline: time(row, 1)?,
+        })
+    })?;
+    usage.in_flight = first(tx, IN_FLIGHT, [destination], |row| Ok(row.get(0)?))?.unwrap_or(0);
+    let Rate::Limited(limited) = &policy.rate else {
+        return Ok(());
+    };
+    if let Some(newest) = newest_starts(policy, usage.meter) {
+        let (since, count) = (now - newest.period, newest.count as usize);
+        let mut starts = starts(tx, destination, false, since, count)?;
+        starts.extend(self::starts(tx, destination, true, since, count)?);
+        starts.sort_unstable_by(|a, b| b.cmp(a));
+        starts.truncate(count);
+        usage.starts = starts;
+    }
+    if let Some(longest) = longest_coarse(limited, policy) {
+        read_coarse(tx, now, destination, (limited, policy), longest, usage)?;
+    }
+    Ok(())
+}
+
+/// How far back the coarse windows look; `None` where there are none.
+fn longest_coarse(limited: &Limited, policy: &Policy) -> Option<Duration> {
+    (limited.windows.iter())
+        .filter(|limit| limit.is_coarse())
+        .map(|limit| policy.stretched(limit.period))
+        .max()
+}
+
+fn starts(
+    tx: &Transaction<'_>,
+    destination: &str,
+    folded: bool,
+    since: Timestamp,
+    count: usize,
+) -> Result<Vec<Timestamp>, Fault> {
+    let count = i64::try_from(count).unwrap_or(i64::MAX);
+    let params = (destination, folded, since.as_micros(), count);
+    all(tx, STARTS, params, |row| time(row, 0))
+}
+
+fn read_coarse(
+    tx: &Transaction<'_>,
+    now: Timestamp,
+    destination: &str,
+    (limited, policy): (&Limited, &Policy),
+    longest: Duration,
+    usage: &mut Usage,
+) -> Result<(), Fault> {
+    let since = now - longest;
+    let in_flight = usize::try_from(usage.in_flight).unwrap_or(usize::MAX);
+    let most = UNFOLDED_MAX.saturating_add(in_flight);
+    let mut unfolded = starts(tx, destination, false, since, most + 1)?;
+    if unfolded.len() > most {
+        // Final rows for certain: there are more than are in flight.
+        let mut buckets = Buckets::default();
+        fold_rows(tx, destination, since, UNFOLDED_MAX, &mut buckets)?;
+        buckets.write(tx)?;
+        unfolded = starts(tx, destination, false, since, most + 1)?;
+        usage.incomplete = unfolded.len() > most;
+    }
+    for limit in limited.windows.iter().filter(|limit| limit.is_coarse()) {
+        let since = now - policy.stretched(limit.period);
+        let params = (destination, limit.period.as_str(), since.as_micros());
+        let buckets = all(tx, BUCKETS, params, |row| {
+            Ok(Bucket {
+                ends_at: time(row, 0)?,
+                starts: row.get(1)?,
+            })
+        })?;
+        let in_period = unfolded.iter().copied().filter(|start| *start > since);
+        usage.coarse.push(CoarseStarts {
+            period: limit.period,
+            buckets,
+            unfolded: in_period.collect(),
+        });
+    }
+    Ok(())
+}

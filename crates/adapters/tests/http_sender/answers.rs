@@ -1,0 +1,158 @@
+//! What is sent, and what is made of what comes back.
+
+use adapters::http::{HttpOptions, HttpSender};
+use engine::ports::{SendError, Sender};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+
+use super::peer::{OK, Peer, read_request, request, sender, target};
+
+#[tokio::test]
+async fn the_payload_arrives_byte_for_byte() {
+    const PAYLOAD: &[u8] = b"{ \"a\" :1e0,\"a\":\"\\u00e9\xff\0\r\n\"}\n";
+    let (peer, sender) = (Peer::listen().await, sender());
+    let mut target = peer.target(1);
+    target.url = format!("http://{}/hook/%C3%A9?b=c&d#not-sent", peer.address());
+    let exchange = async {
+        let prepared = sender.prepare(&target).await.unwrap();
+        prepared.send(request(PAYLOAD)).await.unwrap()
+    };
+    let (response, (head, body)) = tokio::join!(exchange, async {
+        let mut stream = peer.accept().await;
+        let received = read_request(&mut stream).await.unwrap();
+        stream.write_all(OK).await.unwrap();
+        received
+    });
+    assert_eq!(body, PAYLOAD);
+    let expected = format!(
+        "POST /hook/%C3%A9?b=c&d HTTP/1.1\r\n\
+         host: {}\r\n\
+         content-type: application/json; charset=utf-8\r\n\
+         content-length: {}\r\n\
+         user-agent: Paceline/{}\r\n\
+         webhook-id: 00000000-0000-0000-0000-00000000000e\r\n\
+         webhook-timestamp: 1700000000\r\n\
+         paceline-try: 3\r\n\r\n",
+        peer.address(),
+        PAYLOAD.len(),
+        env!("CARGO_PKG_VERSION"),
+    );
+    assert_eq!(head, expected);
+    assert_eq!((response.status, &response.body[..]), (200, &b"ok"[..]));
+    assert_eq!(response.retry_after, None);
+}
+
+#[tokio::test]
+async fn an_empty_payload_has_a_length() {
+    let (peer, sender) = (Peer::listen().await, sender());
+    let target = peer.target(1);
+    let exchange = async { sender.prepare(&target).await?.send(request(b"")).await };
+    let (response, (head, _stream)) = tokio::join!(exchange, async {
+        let mut stream = peer.accept().await;
+        let (head, _) = read_request(&mut stream).await.unwrap();
+        stream
+            .write_all(b"HTTP/1.1 204 No Content\r\n\r\n")
+            .await
+            .unwrap();
+        (head, stream)
+    });
+    assert!(head.contains("\r\ncontent-length: 0\r\n"), "{head}");
+    assert_eq!(response.unwrap().status, 204);
+    assert_eq!(sender.idle_connections(), 1);
+}
+
+#[tokio::test]
+async fn a_content_type_that_is_no_header_is_refused_unsent() {
+    let (peer, sender) = (Peer::listen().await, sender());
+    let prepared = sender.prepare(&peer.target(1)).await.unwrap();
+    let mut injecting = request(b"{}");
+    injecting.content_type = "text/plain\r\nx-injected: 1".to_owned();
+    let error = prepared.send(injecting).await.unwrap_err();
+    assert!(matches!(error, SendError::Refused(_)), "{error}");
+    assert_eq!(sender.idle_connections(), 1);
+}
+
+#[tokio::test]
+async fn a_redirect_is_an_answer() {
+    let (peer, elsewhere) = (Peer::listen().await, Peer::listen().await);
+    let redirect = format!(
+        "HTTP/1.1 302 Found\r\nlocation: http://{}/\r\nretry-after: 120\r\ncontent-length: 0\r\n\r\n",
+        elsewhere.address(),
+    );
+    let response = peer.provoke(redirect.as_bytes()).await.unwrap();
+    assert_eq!(response.status, 302);
+    assert_eq!(response.retry_after.as_deref(), Some("120"));
+    let ours = TcpStream::connect(elsewhere.address()).await.unwrap();
+    let next = elsewhere.accept().await;
+    assert_eq!(next.peer_addr().unwrap(), ours.local_addr().unwrap());
+}
+
+#[tokio::test]
+async fn information_is_skipped() {
+    let response =
+        b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n";
+    assert_eq!(
+        Peer::listen().await.provoke(response).await.unwrap().status,
+        202
+    );
+}
+
+#[tokio::test]
+async fn a_compressed_body_stays_compressed() {
+    let mut response =
+        b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 6\r\n\r\n".to_vec();
+    response.extend_from_slice(b"\x1f\x8b\x08\0\0\0");
+    let response = Peer::listen().await.provoke(&response).await.unwrap();
+    assert_eq!(&response.body[..], b"\x1f\x8b\x08\0\0\0");
+}
+
+#[tokio::test]
+async fn urls_are_refused_by_rule() {
+    let strict = HttpSender::new(HttpOptions::default());
+    for (url, why) in [
+        ("", "not a URL"),
+        ("/hook", "not a URL"),
+        ("example.com/hook", "not a URL"),
+        ("https://", "not a URL"),
+        ("https://exa mple.com/", "not a URL"),
+        ("https://[fe80::1%25eth0]/", "not a URL"),
+        ("https://1.2.3.4.5/", "not a URL"),
+        ("https://example.com:65536/", "not a URL"),
+        ("https://example.com:0/", "port 0"),
+        ("http://example.com/", "plain http"),
+        ("ftp://example.com/", "scheme"),
+        ("file:///etc/passwd", "scheme"),
+        ("unix:/run/docker.sock", "scheme"),
+        ("https://user@example.com/", "user information"),
+        ("https://user:secret@example.com/", "user information"),
+        ("https://:secret@example.com/", "user information"),
+    ] {
+        match strict.prepare(&target(1, url)).await.err() {
+            Some(SendError::Refused(reason)) => {
+                assert!(reason.contains(why), "{url}: {reason}");
+                assert!(!reason.contains("secret"), "{url}: {reason}");
+            }
+            other => panic!("{url}: {other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn nobody_listening_is_a_connect_error() {
+    let address = Peer::listen().await.address();
+    let error = sender()
+        .prepare(&target(1, &format!("http://{address}/")))
+        .await
+        .err();
+    assert!(matches!(error, Some(SendError::Connect(_))), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_name_without_an_address_is_a_connect_error() {
+    // Reserved never to exist. With or without a name server within reach.
+    let error = sender()
+        .prepare(&target(1, "http://nowhere.invalid/"))
+        .await
+        .err();
+    assert!(matches!(error, Some(SendError::Connect(_))), "{error:?}");
+}

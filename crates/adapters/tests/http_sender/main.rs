@@ -1,0 +1,12 @@
+//! The sender against receivers that behave, misbehave and attack, over real
+//! sockets.
+#![expect(
+    clippy::unwrap_used,
+    reason = "helpers of tests, outside the functions that clippy takes for tests"
+)]
+
+mod answers;
+mod hostile;
+mod peer;
+mod reuse;
+mod tls;

@@ -1,0 +1,131 @@
+//! Who is trusted, and who is not.
+
+use std::sync::Arc;
+
+use adapters::http::{HttpOptions, HttpSender};
+use engine::ports::{SendError, Sender};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::io::AsyncWriteExt;
+use tokio_rustls::TlsAcceptor;
+
+use super::peer::{OK, Peer, SHORT, closed, options, read_request, send, sender, target};
+
+/// A certificate for `localhost`, valid until 2120, and its key: worth nothing
+/// to anybody, no host trusts it.
+const CERTIFICATE: &[u8] = b"-----BEGIN CERTIFICATE-----
+MIIBeDCCAR+gAwIBAgIUAoOkbJl9e99/oy8gjar/6hR2Fe4wCgYIKoZIzj0EAwIw
+GDEWMBQGA1UEAwwNcGFjZWxpbmUgdGVzdDAgFw0yMDAxMDEwMDAwMDBaGA8yMTIw
+MDEwMTAwMDAwMFowGDEWMBQGA1UEAwwNcGFjZWxpbmUgdGVzdDBZMBMGByqGSM49
+AgEGCCqGSM49AwEHA0IABLdzoxG5BpaIS4FozfSPa6gZtNd3F5a2hO/g1co7ocTj
+/dd6bw3d+UmCiXG2x5PRcgLS/BKoX8eSdVemJ279+iKjRTBDMBQGA1UdEQQNMAuC
+CWxvY2FsaG9zdDAMBgNVHRMBAf8EAjAAMB0GA1UdDgQWBBSUeIZMntOG7qvodymr
+teNCfBPALjAKBggqhkjOPQQDAgNHADBEAiBy0BVLZex0sHl+EcJYoSjKF6ZYib7J
+EijFL2+GMOtM1wIgFZ45m3zatGmYFMStfj+af95ziKtHczbxWURa94FMheA=
+-----END CERTIFICATE-----";
+const KEY: &[u8] = b"-----BEGIN PRIVATE KEY-----
+MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgZyBXrbPRFPfLj/+E
+xOFYOOt+5icyE06tZLIFqRyHEjChRANCAAS3c6MRuQaWiEuBaM30j2uoGbTXdxeW
+toTv4NXKO6HE4/3Xem8N3flJgolxtseT0XIC0vwSqF/HknVXpidu/foi
+-----END PRIVATE KEY-----";
+
+fn acceptor() -> TlsAcceptor {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(
+            vec![CertificateDer::from_pem_slice(CERTIFICATE).unwrap()],
+            PrivateKeyDer::from_pem_slice(KEY).unwrap(),
+        )
+        .unwrap();
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    TlsAcceptor::from(Arc::new(config))
+}
+
+#[tokio::test]
+async fn a_trusted_certificate_is_accepted_and_its_connection_reused() {
+    let peer = Peer::listen().await;
+    let sender = HttpSender::new(HttpOptions {
+        allow_http: false,
+        extra_roots: vec![CertificateDer::from_pem_slice(CERTIFICATE).unwrap()],
+        ..options()
+    });
+    sender.check_tls().unwrap();
+    let target = target(1, &format!("https://localhost:{}/", peer.address().port()));
+    let twice = async {
+        send(&sender, &target).await?;
+        send(&sender, &target).await
+    };
+    let (response, mut stream) = tokio::join!(twice, async {
+        let mut stream = acceptor().accept(peer.accept().await).await.unwrap();
+        for _ in 0..2 {
+            read_request(&mut stream).await.unwrap();
+            stream.write_all(OK).await.unwrap();
+            stream.flush().await.unwrap();
+        }
+        stream
+    });
+    assert_eq!(&response.unwrap().body[..], b"ok");
+    let (_, tls) = stream.get_ref();
+    assert_eq!(tls.server_name(), Some("localhost"));
+    assert_eq!(tls.alpn_protocol(), Some(&b"http/1.1"[..]));
+    // A close that is announced is noticed like any other.
+    stream.shutdown().await.unwrap();
+    let (response, _stream) = tokio::join!(send(&sender, &target), async {
+        let mut stream = acceptor().accept(peer.accept().await).await.unwrap();
+        read_request(&mut stream).await.unwrap();
+        stream.write_all(OK).await.unwrap();
+        stream
+    });
+    assert_eq!(response.unwrap().status, 200);
+}
+
+#[tokio::test]
+async fn certificates_are_verified() {
+    let root = CertificateDer::from_pem_slice(CERTIFICATE).unwrap();
+    for (host, extra_roots) in [("localhost", vec![]), ("127.0.0.1", vec![root])] {
+        let peer = Peer::listen().await;
+        let sender = HttpSender::new(HttpOptions {
+            extra_roots,
+            ..options()
+        });
+        let target = target(1, &format!("https://{host}:{}/", peer.address().port()));
+        let (result, handshake) = tokio::join!(sender.prepare(&target), async {
+            acceptor().accept(peer.accept().await).await
+        });
+        let error = result.err();
+        assert!(
+            matches!(error, Some(SendError::Connect(_))),
+            "{host}: {error:?}"
+        );
+        assert!(handshake.is_err(), "{host}");
+    }
+}
+
+#[tokio::test]
+async fn tls_against_a_plain_server_is_a_connect_error() {
+    let peer = Peer::listen().await;
+    let (sender, target) = (sender(), target(1, &format!("https://{}/", peer.address())));
+    let (result, ()) = tokio::join!(sender.prepare(&target), async {
+        let mut stream = peer.accept().await;
+        stream
+            .write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+            .await
+            .unwrap();
+        closed(stream).await;
+    });
+    let error = result.err();
+    assert!(matches!(error, Some(SendError::Connect(_))), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_silent_tls_server_times_out() {
+    let peer = Peer::listen().await;
+    let (sender, mut target) = (sender(), target(1, &format!("https://{}/", peer.address())));
+    target.timeout = SHORT;
+    let (result, stream) = tokio::join!(sender.prepare(&target), peer.accept());
+    assert_eq!(result.err(), Some(SendError::TimedOut(SHORT)));
+    closed(stream).await;
+}

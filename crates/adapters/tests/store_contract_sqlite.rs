@@ -1,0 +1,92 @@
+//! The store's contract on SQLite: a file of its own for every test, a clock
+//! that the test moves, and a second connection as a user's shell would be.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::ops::Deref;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use adapters::sqlite::{Clock, SqliteStore, system_clock};
+use async_trait::async_trait;
+use domain::time::Timestamp;
+use engine::contract::store::{Backdoor, World};
+use rusqlite::{Connection, TransactionBehavior};
+
+/// The system's clock, and how far the test has moved it.
+struct Moved {
+    clock: Clock,
+    ahead: AtomicI64,
+}
+
+impl Moved {
+    fn now(&self) -> Timestamp {
+        let now = (self.clock)().as_micros();
+        Timestamp::from_micros(now + self.ahead.load(Ordering::SeqCst))
+    }
+}
+
+struct Door {
+    path: PathBuf,
+    moved: Arc<Moved>,
+}
+
+impl Door {
+    /// The triggers date history by the system's clock; here it is by ours.
+    fn run(&self, statement: &str) -> Result<(), rusqlite::Error> {
+        let mut shell = Connection::open(&self.path)?;
+        shell.busy_timeout(std::time::Duration::from_secs(5))?;
+        let tx = shell.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let last = "select coalesce(max(id), 0) from limit_history";
+        let last: i64 = tx.query_row(last, [], |row| row.get(0))?;
+        tx.execute_batch(statement)?;
+        let date = "update limit_history set in_force_from = ?2 where id > ?1";
+        tx.execute(date, (last, self.moved.now().as_micros()))?;
+        tx.commit()
+    }
+}
+
+#[async_trait]
+impl Backdoor for Door {
+    async fn sql(&self, statement: &str) -> Result<(), String> {
+        self.run(statement).map_err(|error| error.to_string())
+    }
+
+    async fn pass_until(&self, at: Timestamp) {
+        let left = at.micros_since(self.moved.now()).max(0);
+        self.moved.ahead.fetch_add(left, Ordering::SeqCst);
+    }
+}
+
+/// A world, and the directory that goes with it.
+struct InDirectory {
+    world: World,
+    _directory: tempfile::TempDir,
+}
+
+impl Deref for InDirectory {
+    type Target = World;
+
+    fn deref(&self) -> &World {
+        &self.world
+    }
+}
+
+async fn world() -> InDirectory {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("paceline.db");
+    let moved = Arc::new(Moved {
+        clock: system_clock(),
+        ahead: AtomicI64::new(0),
+    });
+    let clock = moved.clone();
+    let store = SqliteStore::open(&path, Arc::new(move || clock.now())).unwrap();
+    let store = Arc::new(store);
+    let door = Arc::new(Door { path, moved });
+    InDirectory {
+        world: World::new(store.clone(), store, door),
+        _directory: directory,
+    }
+}
+
+engine::store_contract!(super::world);

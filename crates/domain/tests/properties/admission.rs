@@ -1,0 +1,224 @@
+//! What admission promises, whatever the workers do.
+
+use std::time::Duration;
+
+use domain::admission::{GRACE, SLACK, lead};
+use domain::compliance::judge;
+use domain::limit::{Period, Shape};
+use domain::policy::{LimitSettings, Policy};
+use proptest::prelude::*;
+
+use crate::brute;
+use crate::world::{Fate, World};
+
+/// A limit of a handful, or a coarse one.
+fn small() -> impl Strategy<Value = Option<u32>> {
+    prop_oneof![2 => Just(None), 5 => (1..8_u32).prop_map(Some)]
+}
+
+fn shape() -> impl Strategy<Value = Shape> {
+    prop_oneof![
+        3 => Just(Shape::SlidingWindow),
+        1 => Just(Shape::TokenBucket),
+        1 => Just(Shape::LeakyBucket),
+    ]
+}
+
+fn margin() -> impl Strategy<Value = f64> {
+    prop_oneof![3 => Just(0.0), 1 => 0.0..0.5]
+}
+
+/// Every shape, with one to three small limits at once.
+pub(crate) fn small_policy() -> impl Strategy<Value = Policy> {
+    let limits = (small(), small(), small());
+    let rest = (shape(), prop::option::of(1..10_u32), margin(), 1..40_u32);
+    (limits, rest).prop_map(
+        |((second, minute, hour), (shape, burst, margin, in_flight))| {
+            LimitSettings {
+                per_second: second,
+                per_minute: minute.map(|max| max * 5),
+                per_hour: hour.map(|max| max * 40),
+                shape: Some(shape),
+                burst: burst.filter(|_| shape != Shape::LeakyBucket),
+                safety_margin: margin,
+                max_in_flight: Some(in_flight),
+                ..LimitSettings::default()
+            }
+            .policy()
+        },
+    )
+}
+
+/// Windows that count in buckets, some with an exact one beside them.
+fn coarse_policy() -> impl Strategy<Value = Policy> {
+    let limits = (2_001..2_100_u32, prop::option::of(2_500..4_000_u32));
+    (limits, margin(), any::<bool>()).prop_map(|((max, other), margin, by_minute)| {
+        LimitSettings {
+            per_second: if by_minute { Some(1_500) } else { Some(max) },
+            per_minute: if by_minute { Some(max) } else { other },
+            safety_margin: margin,
+            max_in_flight: Some(20_000),
+            ..LimitSettings::default()
+        }
+        .policy()
+    })
+}
+
+pub(crate) fn fate() -> impl Strategy<Value = Fate> {
+    let patience = GRACE.as_micros() as u64;
+    let slack = SLACK.as_micros() as u64;
+    let takes = prop_oneof![0..50_000_u64, 0..3_000_000_u64];
+    let late = prop_oneof![
+        3 => 0..5_000_u64,
+        2 => 0..slack,
+        2 => 0..patience,
+        1 => Just(patience),
+    ];
+    prop_oneof![
+        8 => (late, takes).prop_map(|(late, takes)| Fate::Start { late, takes }),
+        1 => (0..slack).prop_map(|after| Fate::Release { after }),
+        1 => (0..2_000_000_u64).prop_map(|reaped_after| Fate::Orphan { reaped_after }),
+    ]
+}
+
+#[derive(Debug, Clone)]
+enum Op {
+    /// Lets so many microseconds pass.
+    Wait(u64),
+    Run {
+        places: u32,
+    },
+    /// Runs as the looks say, for so many microseconds.
+    Follow(u64),
+    Hold(u64),
+    Change(Policy),
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let micros = prop_oneof![0..20_000_u64, 0..500_000_u64, 0..4_000_000_u64];
+    prop_oneof![
+        8 => micros.prop_map(Op::Wait),
+        12 => Just(Op::Run { places: 1_000 }),
+        2 => (0..4_u32).prop_map(|places| Op::Run { places }),
+        4 => (0..3_000_000_u64).prop_map(Op::Follow),
+        1 => (0..2_000_000_u64).prop_map(Op::Hold),
+    ]
+}
+
+fn op_or_change() -> impl Strategy<Value = Op> {
+    prop_oneof![4 => op(), 1 => small_policy().prop_map(Op::Change)]
+}
+
+fn play(world: &mut World, ops: Vec<Op>) {
+    for op in ops {
+        match op {
+            Op::Wait(micros) => world.advance(world.now + Duration::from_micros(micros)),
+            Op::Run { places } => {
+                let from = world
+                    .usage()
+                    .held_until
+                    .map_or(world.now, |h| h.max(world.now));
+                let horizon = world.now + lead(&world.policy);
+                let decision = world.run(places);
+                for slot in &decision.slots {
+                    assert!(from <= slot.not_before && slot.not_before <= horizon);
+                }
+            }
+            Op::Follow(micros) => {
+                world.follow_looks(1_000, world.now + Duration::from_micros(micros));
+            }
+            Op::Hold(micros) => world.hold(Duration::from_micros(micros)),
+            Op::Change(policy) => world.change(policy),
+        }
+    }
+    world.settle();
+}
+
+fn assert_kept(world: &World) {
+    let verdict = judge(&world.history, &world.starts);
+    assert!(
+        verdict.is_kept(),
+        "{:#?}\n{:?}\n{:?}",
+        verdict,
+        world.history,
+        world.starts
+    );
+    for period in Period::ALL {
+        let over = brute::windows_over(&world.history, &world.starts, period);
+        assert!(over.is_empty(), "{period}: {over:?} of {:?}", world.starts);
+    }
+    if let ([only], Some(pacing)) = (&world.history[..], brute::pacing(&world.policy)) {
+        let over = brute::bucket_over(pacing, &world.starts);
+        assert!(over.is_empty(), "{only:?}: {over:?} of {:?}", world.starts);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn no_limit_is_ever_exceeded(
+        policy in small_policy(),
+        fates in prop::collection::vec(fate(), 1..12),
+        ops in prop::collection::vec(op(), 1..60),
+    ) {
+        let mut world = World::new(policy).fates(fates);
+        play(&mut world, ops);
+        assert_kept(&world);
+    }
+
+    #[test]
+    fn no_limit_is_exceeded_across_changes(
+        policy in small_policy(),
+        fates in prop::collection::vec(fate(), 1..12),
+        ops in prop::collection::vec(op_or_change(), 1..60),
+    ) {
+        let mut world = World::new(policy).fates(fates);
+        play(&mut world, ops);
+        assert_kept(&world);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn no_coarse_limit_is_ever_exceeded(
+        policy in coarse_policy(),
+        fates in prop::collection::vec(fate(), 1..12),
+        ops in prop::collection::vec(op(), 10..40),
+    ) {
+        let mut world = World::new(policy).fates(fates);
+        play(&mut world, ops);
+        let verdict = judge(&world.history, &world.starts);
+        prop_assert!(verdict.is_kept(), "{:?}", verdict.violations().next());
+    }
+}
+
+/// A window of ten has just been used up when a bucket takes its place: the
+/// bucket has to know, or the second that straddles the change holds both.
+#[test]
+fn a_bucket_that_comes_into_force_counts_the_starts_before_it() {
+    let window = LimitSettings {
+        per_second: Some(10),
+        ..LimitSettings::default()
+    };
+    let bucket = LimitSettings {
+        per_second: Some(2),
+        burst: Some(5),
+        shape: Some(Shape::TokenBucket),
+        ..LimitSettings::default()
+    };
+    let mut world = World::new(window.policy());
+    let _ = world.run(1_000);
+    world.advance(world.now + Duration::from_millis(100));
+    assert_eq!(world.starts.len(), 10);
+    world.change(bucket.policy());
+    world.follow_looks(1_000, world.now + Duration::from_secs(5));
+    world.settle();
+    assert_kept(&world);
+    assert!(
+        world.starts.len() > 10,
+        "it goes on when the bucket has recovered"
+    );
+}

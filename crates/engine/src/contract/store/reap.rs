@@ -1,0 +1,144 @@
+//! [`Store::reap`](crate::ports::Store::reap).
+
+use std::time::Duration;
+
+use domain::attempt::{AttemptState, OutcomeKind};
+use domain::retry::DEFAULT_MAX_TRIES;
+
+use super::World;
+use crate::ports::{DEFAULT_TENANT, HEARTBEAT_TIMEOUT, NextTry, ReapRules, Reaped, Wake};
+
+const RULES: ReapRules = ReapRules {
+    heartbeat_timeout: HEARTBEAT_TIMEOUT,
+    start_timeout: Duration::from_secs(60),
+    permit_grace: Duration::from_millis(200),
+};
+
+/// Gives up a start at once, though its worker lives.
+const AT_ONCE: ReapRules = ReapRules {
+    start_timeout: Duration::from_millis(1),
+    ..RULES
+};
+
+async fn reap(world: &World, rules: &ReapRules) -> Reaped {
+    world.store.reap(rules, 100).await.unwrap()
+}
+
+/// Past its deadline and the grace; not before.
+pub async fn an_expired_permit_waits_again(world: &World) {
+    let destination = world.destination().per_second(2).create().await;
+    world.accept(destination, 2).await;
+    let permits = world.admit(destination).await;
+    world.pass_until(permits[1].deadline).await;
+    let patient = ReapRules {
+        permit_grace: Duration::from_secs(30),
+        ..RULES
+    };
+    assert_eq!(reap(world, &patient).await, Reaped::default());
+    world.pass(RULES.permit_grace + Duration::from_millis(1)).await;
+    let reaped = reap(world, &RULES).await;
+    assert_eq!(reaped.expired_permits, 2);
+    assert_eq!(reaped.wakes, [Wake::now(destination)]);
+    assert_eq!(world.states(destination).await, [AttemptState::Waiting; 2]);
+    assert_eq!(reap(world, &RULES).await, Reaped::default());
+    // It gets another number, in the same order.
+    let again = world.admit(destination).await;
+    assert_eq!(again[0].attempt, permits[0].attempt);
+    assert!(again[0].number > permits[1].number);
+}
+
+/// Nobody knows what became of it; the event is tried again.
+pub async fn a_lapsed_workers_start_becomes_unknown_with_a_retry(world: &World) {
+    let destination = world.destination().unlimited().create().await;
+    world.accept(destination, 1).await;
+    let (lapsed, alive) = (world.worker().await, world.worker().await);
+    let permits = world.admit(destination).await;
+    world.start(lapsed, &permits).await;
+    world.pass(Duration::from_secs(2)).await;
+    world.beat(alive).await;
+    let rules = ReapRules {
+        heartbeat_timeout: Duration::from_millis(1_500),
+        ..RULES
+    };
+    let reaped = reap(world, &rules).await;
+    assert_eq!((reaped.unknown_starts, reaped.expired_permits), (1, 0));
+    assert_eq!(reaped.wakes, [Wake::now(destination)]);
+    let attempts = world.attempts(destination).await;
+    assert_eq!(attempts.len(), 2);
+    assert_eq!(attempts[0].state, AttemptState::Unknown);
+    assert!(attempts[0].started_at.is_some());
+    assert_eq!((attempts[1].state, attempts[1].try_number), (AttemptState::Waiting, 2));
+    assert_eq!(attempts[1].event, attempts[0].event);
+    assert_eq!(reap(world, &rules).await, Reaped::default());
+    // Due now.
+    assert_eq!(world.admit(destination).await[0].attempt, attempts[1].id);
+}
+
+/// Though its worker lives.
+pub async fn a_start_that_is_too_old_becomes_unknown(world: &World) {
+    let destination = world.destination().unlimited().create().await;
+    world.accept(destination, 1).await;
+    let worker = world.worker().await;
+    let permits = world.admit(destination).await;
+    world.start(worker, &permits).await;
+    world.pass(Duration::from_millis(20)).await;
+    assert_eq!(reap(world, &AT_ONCE).await.unknown_starts, 1);
+    assert_eq!(world.states(destination).await[0], AttemptState::Unknown);
+}
+
+/// The last try has no retry.
+pub async fn an_unknown_last_try_is_a_dead_letter(world: &World) {
+    let destination = world.destination().unlimited().create().await;
+    world.accept(destination, 1).await;
+    let worker = world.worker().await;
+    for _ in 1..DEFAULT_MAX_TRIES {
+        world.pass(Duration::from_millis(50)).await;
+        let permits = world.admit(destination).await;
+        world.start(worker, &permits).await;
+        let at_once = NextTry::RetryAfter(Duration::ZERO);
+        world.record(worker, &permits[0], OutcomeKind::Failed, at_once).await;
+    }
+    world.pass(Duration::from_millis(50)).await;
+    let last = world.admit(destination).await;
+    world.start(worker, &last).await;
+    world.pass(Duration::from_millis(20)).await;
+    assert_eq!(reap(world, &AT_ONCE).await.unknown_starts, 1);
+    let attempts = world.attempts(destination).await;
+    assert_eq!(attempts.len(), DEFAULT_MAX_TRIES as usize);
+    let last = attempts.last().unwrap();
+    assert_eq!((last.state, last.dead_letter), (AttemptState::Unknown, true));
+    assert_eq!(world.backlog(destination).await, 0);
+}
+
+/// At most `limit` rows a step; the started ones go on.
+pub async fn a_deleted_destinations_backlog_is_cancelled_in_steps(world: &World) {
+    let deleted = world.destination().unlimited().max_in_flight(2).create().await;
+    let kept = world.destination().unlimited().create().await;
+    world.accept(deleted, 7).await;
+    world.accept(kept, 1).await;
+    let worker = world.worker().await;
+    let permits = world.admit(deleted).await;
+    world.start(worker, &permits[..1]).await;
+    world.catalog.delete_destination(DEFAULT_TENANT, deleted).await.unwrap();
+    assert_eq!(world.states(deleted).await[1], AttemptState::Cancelled);
+    let mut steps = Vec::new();
+    for _ in 0..3 {
+        steps.push(world.store.reap(&RULES, 3).await.unwrap().cancelled);
+    }
+    assert_eq!(steps, [3, 2, 0]);
+    assert_eq!(world.backlog(deleted).await, 0);
+    assert_eq!(world.backlog(kept).await, 1);
+    world.record(worker, &permits[0], OutcomeKind::Succeeded, NextTry::None).await;
+    assert_eq!(world.states(deleted).await[0], AttemptState::Succeeded);
+}
+
+/// Permits with time left and starts of live workers.
+pub async fn what_is_fresh_is_left_alone(world: &World) {
+    let destination = world.destination().unlimited().create().await;
+    world.accept(destination, 3).await;
+    let worker = world.worker().await;
+    let permits = world.admit(destination).await;
+    world.start(worker, &permits[..1]).await;
+    assert_eq!(reap(world, &RULES).await, Reaped::default());
+    assert_eq!(world.readmit(destination).await, permits[1..]);
+}

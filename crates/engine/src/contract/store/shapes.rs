@@ -1,0 +1,92 @@
+//! Admission by every shape of limit, and where the limit comes from.
+
+use std::time::Duration;
+
+use domain::admission::{Blocked, SLACK};
+use domain::limit::Shape;
+
+use super::World;
+use super::world::most_in_any;
+
+/// The latest slot that any of them gives.
+pub async fn two_limits_hold_at_once(world: &World) {
+    let destination = world.destination().per_second(3).per_minute(5).create().await;
+    world.accept(destination, 20).await;
+    let until = world.now().await + Duration::from_millis(2_500);
+    assert_eq!(world.drive(destination, until).await, 5);
+    let starts = world.starts(destination).await;
+    assert_eq!(most_in_any(Duration::from_secs(1), &starts), 3);
+    let (_, _, blocked) = world.decide(destination).await;
+    assert_eq!(blocked, Some(Blocked::Limit));
+}
+
+/// `burst` at once, then L per P; never more than burst + r·(t + slack).
+pub async fn a_token_bucket_has_its_capacity_and_its_refill(world: &World) {
+    let bucket = world.destination().per_second(10).shape(Shape::TokenBucket).burst(15);
+    let destination = bucket.create().await;
+    world.accept(destination, 100).await;
+    let began = world.now().await;
+    let started = world.drive(destination, began + Duration::from_secs(2)).await;
+    let starts = world.starts(destination).await;
+    assert!(started >= 28, "only {started} starts");
+    for (before, first) in starts.iter().enumerate() {
+        for (up_to, last) in starts.iter().enumerate().skip(before) {
+            let seconds = (last.since(*first) + SLACK).as_secs_f64();
+            let bound = 15.0 + 10.0 * seconds;
+            assert!((up_to - before + 1) as f64 <= bound, "{seconds} s over {bound}");
+        }
+    }
+    let at_once = starts.iter().filter(|start| **start <= starts[0] + Duration::from_millis(90));
+    assert!(at_once.count() >= 10, "the capacity was not used");
+}
+
+/// Slots are evenly spaced at P/L.
+pub async fn a_leaky_bucket_spaces_its_starts(world: &World) {
+    let leaky = world.destination().per_second(20).shape(Shape::LeakyBucket);
+    let destination = leaky.create().await;
+    world.accept(destination, 10).await;
+    let mut permits = world.admit(destination).await;
+    while permits.len() < 10 {
+        world.pass(Duration::from_millis(60)).await;
+        permits.extend(world.admit(destination).await);
+    }
+    for pair in permits.windows(2) {
+        let apart = pair[1].not_before.since(pair[0].not_before);
+        assert!(apart >= Duration::from_millis(50), "{apart:?} apart");
+        assert_eq!(pair[1].deadline, pair[1].not_before + SLACK);
+    }
+}
+
+/// All at once, up to the default of `max_in_flight`.
+pub async fn unlimited_is_bounded_by_max_in_flight_alone(world: &World) {
+    let destination = world.destination().unlimited().create().await;
+    world.accept(destination, 60).await;
+    let (permits, _, blocked) = world.decide(destination).await;
+    assert_eq!((permits.len(), blocked), (50, Some(Blocked::Concurrency)));
+}
+
+/// All four NULL: the tier's limit, shape and burst.
+pub async fn without_limits_of_its_own_it_has_the_tiers(world: &World) {
+    world.sql("update tiers set limit_per_second = 2, burst = 7 where name = 'standard'").await;
+    let destination = world.destination().create().await;
+    world.accept(destination, 20).await;
+    // The bucket of seven; the next token comes after half a second.
+    assert_eq!(world.admit(destination).await.len(), 7);
+    let tenant = crate::ports::DEFAULT_TENANT;
+    let read = world.catalog.destination(tenant, destination).await.unwrap();
+    assert!(read.limits.inherits());
+    assert_eq!(read.effective.per_second, Some(2));
+    assert_eq!(read.effective.burst, Some(7));
+    assert_eq!(read.effective.shape, Some(Shape::TokenBucket));
+}
+
+/// One set: the others do not limit, and the shape is a sliding window.
+pub async fn one_limit_of_its_own_is_not_the_tiers(world: &World) {
+    let destination = world.destination().per_minute(4).create().await;
+    world.accept(destination, 20).await;
+    assert_eq!(world.admit(destination).await.len(), 4);
+    let tenant = crate::ports::DEFAULT_TENANT;
+    let read = world.catalog.destination(tenant, destination).await.unwrap();
+    assert_eq!((read.effective.per_second, read.effective.per_minute), (None, Some(4)));
+    assert_eq!((read.effective.burst, read.effective.shape), (None, None));
+}

@@ -1,0 +1,174 @@
+//! [`Store::sweep`](crate::ports::Store::sweep) and
+//! [`Store::clear_marks`](crate::ports::Store::clear_marks).
+
+use std::time::Duration;
+
+use domain::attempt::OutcomeKind;
+use domain::ids::DestinationId;
+
+use super::World;
+use crate::ports::{Mark, NextTry, Sweep, SweepPage};
+
+const OVERDUE: Duration = Duration::from_millis(300);
+
+const SWEEP: Sweep = Sweep {
+    after: None,
+    limit: 100,
+    overdue: OVERDUE,
+    everything: false,
+};
+
+const EVERYTHING: Sweep = Sweep {
+    everything: true,
+    ..SWEEP
+};
+
+async fn sweep(world: &World, sweep: &Sweep) -> SweepPage {
+    world.store.sweep(sweep).await.unwrap()
+}
+
+fn woken(page: &SweepPage) -> Vec<DestinationId> {
+    let mut woken: Vec<_> = page.wakes.iter().map(|wake| wake.destination).collect();
+    woken.sort();
+    woken.dedup();
+    woken
+}
+
+/// Clears what creating the destinations may have marked.
+async fn clear(world: &World) {
+    let page = sweep(world, &SWEEP).await;
+    world.store.clear_marks(&page.marks).await.unwrap();
+}
+
+/// Work that came in and whose wake was lost; and work whose planned look
+/// never came.
+pub async fn due_work_that_nobody_looked_at_is_found(world: &World) {
+    let never = world.destination().per_second(1).create().await;
+    let planned = world.destination().per_second(1).create().await;
+    world.accept(never, 1).await;
+    world.accept(planned, 3).await;
+    world.admit(planned).await;
+    clear(world).await;
+    world.pass(Duration::from_secs(2) + OVERDUE).await;
+    assert_eq!(woken(&sweep(world, &SWEEP).await), [never, planned]);
+}
+
+/// Its next look is still to come.
+pub async fn what_is_looked_at_in_time_is_left_out(world: &World) {
+    let destination = world.destination().per_minute(1).create().await;
+    world.accept(destination, 3).await;
+    world.admit(destination).await;
+    clear(world).await;
+    assert_eq!(woken(&sweep(world, &SWEEP).await), []);
+    assert_eq!(woken(&sweep(world, &EVERYTHING).await), [destination]);
+}
+
+/// Nothing to do, or nothing that may be done.
+pub async fn idle_and_paused_destinations_are_left_out(world: &World) {
+    world.destination().per_second(1).create().await;
+    let paused = world.destination().per_second(1).create().await;
+    let deleted = world.destination().per_second(1).create().await;
+    world.accept(paused, 1).await;
+    world.accept(deleted, 1).await;
+    world.sql(&format!("update destinations set state = 'paused' where id = '{paused}'")).await;
+    let tenant = crate::ports::DEFAULT_TENANT;
+    world.catalog.delete_destination(tenant, deleted).await.unwrap();
+    clear(world).await;
+    assert_eq!(sweep(world, &SWEEP).await, SweepPage::default());
+    assert_eq!(sweep(world, &EVERYTHING).await, SweepPage::default());
+}
+
+/// To rebuild a lost schedule: waiting, admitted, and due later (for then).
+pub async fn everything_finds_retries_of_the_future(world: &World) {
+    let admitted = world.destination().unlimited().create().await;
+    world.accept(admitted, 1).await;
+    assert_eq!(world.admit(admitted).await.len(), 1);
+    let retry = world.destination().unlimited().create().await;
+    world.accept(retry, 1).await;
+    let worker = world.worker().await;
+    let permits = world.admit(retry).await;
+    world.start(worker, &permits).await;
+    let delay = NextTry::RetryAfter(Duration::from_secs(100));
+    world.record(worker, &permits[0], OutcomeKind::Failed, delay).await;
+    clear(world).await;
+
+    assert_eq!(woken(&sweep(world, &SWEEP).await), []);
+    let page = sweep(world, &EVERYTHING).await;
+    assert_eq!(woken(&page), [admitted, retry]);
+    let of_retry = page.wakes.iter().find(|wake| wake.destination == retry);
+    let after = of_retry.unwrap().after;
+    assert!(after > Duration::from_secs(80), "wakes after {after:?}");
+}
+
+/// In id order, each destination once.
+pub async fn pages_follow_each_other(world: &World) {
+    let mut destinations = Vec::new();
+    for _ in 0..7 {
+        let destination = world.destination().per_second(1).create().await;
+        world.accept(destination, 2).await;
+        destinations.push(destination);
+        // Idle ones between them cost nothing, and no page is short for them.
+        world.destination().create().await;
+    }
+    clear(world).await;
+    for everything in [false, true] {
+        let mut seen = Vec::new();
+        let mut after = None;
+        let mut pages = 0;
+        loop {
+            let page = Sweep {
+                after,
+                limit: 3,
+                everything,
+                ..SWEEP
+            };
+            let page = sweep(world, &page).await;
+            seen.extend(page.wakes.iter().map(|wake| wake.destination));
+            pages += 1;
+            assert!(pages < 20, "the sweep does not end");
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        assert_eq!(seen, destinations);
+    }
+}
+
+/// A change leaves a mark until it has been looked at.
+pub async fn a_mark_is_woken_and_cleared(world: &World) {
+    let destination = world.destination().per_second(1).create().await;
+    world.accept(destination, 3).await;
+    world.admit(destination).await;
+    clear(world).await;
+    world.sql(&format!("update destinations set limit_per_second = 9 where id = '{destination}'")).await;
+    let page = sweep(world, &SWEEP).await;
+    let marked: Vec<_> = page.marks.iter().map(|mark| mark.destination).collect();
+    assert_eq!(marked, [destination]);
+    // The wake forgets the floor that the old limit left.
+    let clears_floor = |wake: &crate::ports::Wake| wake.clear_floor;
+    assert!(page.wakes.iter().any(clears_floor), "got {:?}", page.wakes);
+    world.store.clear_marks(&page.marks).await.unwrap();
+    assert_eq!(sweep(world, &SWEEP).await.marks, []);
+}
+
+/// A change that came after the page was read is another mark.
+pub async fn a_mark_made_again_survives(world: &World) {
+    let destination = world.destination().per_second(1).create().await;
+    clear(world).await;
+    let raise = |limit: u32| {
+        format!("update destinations set limit_per_second = {limit} where id = '{destination}'")
+    };
+    world.sql(&raise(2)).await;
+    let first: Vec<Mark> = sweep(world, &SWEEP).await.marks;
+    world.sql(&raise(3)).await;
+    world.store.clear_marks(&first).await.unwrap();
+    let second = sweep(world, &SWEEP).await.marks;
+    assert_eq!(second.len(), 1);
+    assert!(second[0].version != first[0].version);
+    world.store.clear_marks(&second).await.unwrap();
+    // Nor does a new mark look like one that was cleared before.
+    world.sql(&raise(4)).await;
+    world.store.clear_marks(&second).await.unwrap();
+    assert_eq!(sweep(world, &SWEEP).await.marks.len(), 1);
+}

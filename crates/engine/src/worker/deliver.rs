@@ -1,0 +1,276 @@
+//! One permit, from hand to outcome.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use domain::attempt::OutcomeKind;
+use domain::ids::WorkerId;
+use domain::permit::Permit;
+use domain::retry::{AfterFailure, after_failure};
+use rand::RngExt;
+use rand::rngs::StdRng;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::backoff::Backoff;
+use crate::ports::{
+    ClaimAnswer, NextTry, Outcome, Prepared, Request, Response, Schedule, SendError, Sender, Start,
+    Store, Target,
+};
+use crate::store_clock::SharedClock;
+use crate::wake::wake_all;
+use crate::worker::claims::{Claimed, Claims};
+use crate::worker::hand::InHand;
+use crate::worker::promptness::Promptness;
+use crate::worker::records::Records;
+
+/// How long before a permit's deadline a connection that is still not ready is
+/// given up: time enough for the claim.
+const CLAIM_TIME: Duration = Duration::from_millis(100);
+
+/// The first and the longest pause before a claim is asked for again.
+const CLAIM_BACKOFF: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(100));
+
+/// What all deliveries of one worker share.
+pub(super) struct Deliverer {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) schedule: Arc<dyn Schedule>,
+    pub(super) sender: Arc<dyn Sender>,
+    pub(super) clock: Arc<SharedClock>,
+    pub(super) claims: Claims,
+    pub(super) records: Records,
+    pub(super) places: Arc<Semaphore>,
+    pub(super) rng: Arc<Mutex<StdRng>>,
+    pub(super) promptness: Promptness,
+    pub(super) request_timeout: Duration,
+    pub(super) shutdown: CancellationToken,
+}
+
+/// A connection, or why there is none, and what making it ready took.
+struct Connection {
+    ready: Result<Box<dyn Prepared>, SendError>,
+    took: Duration,
+}
+
+/// A start that was claimed, and with what it is sent.
+struct Started {
+    permit: Permit,
+    worker: WorkerId,
+    start: Start,
+    /// Before the claim was asked for.
+    asked_at: Instant,
+    /// When we learned of it; outcomes are timed from here.
+    answered_at: Instant,
+    connection: Connection,
+    /// Held until the outcome is there.
+    _place: OwnedSemaphorePermit,
+}
+
+impl Deliverer {
+    /// Waits, claims, sends and records. The permit leaves the hand as soon as
+    /// the store knows of it.
+    pub(super) async fn deliver(&self, in_hand: InHand, target: Option<Arc<Target>>) {
+        let permit = in_hand.permit;
+        let Some(target) = target else {
+            // Unknown where to send: left to its deadline, or to another worker.
+            in_hand.known();
+            return;
+        };
+        let ready = tokio::select! {
+            biased;
+            () = self.shutdown.cancelled() => return,
+            ready = self.get_ready(&permit, &target) => ready,
+        };
+        let Some((connection, place)) = ready else {
+            self.release(&[permit]).await;
+            in_hand.known();
+            return;
+        };
+        let claimed = self.claim(permit).await;
+        let answered_at = Instant::now();
+        in_hand.known();
+        let Some((start, claimed)) = claimed else {
+            return;
+        };
+        let started = Started {
+            permit,
+            worker: claimed.worker,
+            start,
+            asked_at: claimed.asked_at,
+            answered_at,
+            connection,
+            _place: place,
+        };
+        self.send(started, &target).await;
+    }
+
+    /// Gives permits back to the store, unused.
+    pub(super) async fn release(&self, permits: &[Permit]) {
+        match self.store.release_permits(permits).await {
+            Ok(wakes) => wake_all(self.schedule.as_ref(), &wakes).await,
+            Err(error) => tracing::debug!(%error, "permits left to expire"),
+        }
+    }
+
+    /// Makes the connection ready, waits for the slot and for a place. `None`
+    /// if no place came free in time.
+    async fn get_ready(
+        &self,
+        permit: &Permit,
+        target: &Target,
+    ) -> Option<(Connection, OwnedSemaphorePermit)> {
+        let patience = self.clock.until(permit.deadline).saturating_sub(CLAIM_TIME);
+        let patience = patience.max(CLAIM_TIME).min(self.timeout(target));
+        let began = Instant::now();
+        let ready = timeout(patience, self.sender.prepare(target))
+            .await
+            .unwrap_or(Err(SendError::TimedOut(patience)));
+        let connection = Connection {
+            ready,
+            took: began.elapsed(),
+        };
+        tokio::time::sleep(self.clock.until(permit.not_before)).await;
+        let places = Arc::clone(&self.places);
+        let in_time = self.clock.until(permit.deadline).max(CLAIM_TIME);
+        let place = timeout(in_time, places.acquire_owned()).await.ok()?.ok()?;
+        Some((connection, place))
+    }
+
+    /// Claims the start, asking again while it is early or its row is locked.
+    /// `None` when there is nothing to send.
+    async fn claim(&self, permit: Permit) -> Option<(Start, Claimed)> {
+        let mut again = Backoff::new(CLAIM_BACKOFF.0, CLAIM_BACKOFF.1);
+        let overdue = Instant::now() + self.clock.until(permit.deadline) + CLAIM_TIME;
+        loop {
+            let mut claimed = self.claims.claim(permit).await?;
+            let answer = std::mem::replace(&mut claimed.answer, ClaimAnswer::Refused);
+            let pause = match answer {
+                ClaimAnswer::Started(start) => return Some((start, claimed)),
+                ClaimAnswer::Refused => {
+                    metrics::counter!("paceline_permits_refused_total").increment(1);
+                    return None;
+                }
+                ClaimAnswer::Early(pause) => pause,
+                ClaimAnswer::Skipped => again.failed(),
+            };
+            if Instant::now() > overdue {
+                return None;
+            }
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    /// Sends at once, or not at all if too long has passed since before the
+    /// claim: the start is recorded, and the wire must not lag behind it.
+    async fn send(&self, started: Started, target: &Target) {
+        let bound = self
+            .promptness
+            .bound(started.answered_at - started.asked_at);
+        let late = started.asked_at.elapsed();
+        let (permit, worker, answered_at) = (started.permit, started.worker, started.answered_at);
+        let try_number = started.start.try_number;
+        let result = if late > bound {
+            Err(NotDone::Late(late))
+        } else {
+            match started.connection.ready {
+                Ok(connection) => {
+                    let left = self.timeout(target).saturating_sub(started.connection.took);
+                    let request = request(permit, started.start, left);
+                    connection.send(request).await.map_err(NotDone::Send)
+                }
+                Err(error) => Err(NotDone::Send(error)),
+            }
+        };
+        let outcome = self.outcome(permit, try_number, answered_at.elapsed(), result);
+        metrics::counter!(
+            "paceline_attempts_total",
+            "outcome" => outcome.kind.state().as_str()
+        )
+        .increment(1);
+        self.records.record(worker, outcome).await;
+    }
+
+    fn timeout(&self, target: &Target) -> Duration {
+        target.timeout.min(self.request_timeout)
+    }
+
+    fn outcome(
+        &self,
+        permit: Permit,
+        try_number: u32,
+        elapsed: Duration,
+        result: Result<Response, NotDone>,
+    ) -> Outcome {
+        let blank = Outcome {
+            attempt: permit.attempt,
+            number: permit.number,
+            destination: permit.destination,
+            kind: OutcomeKind::Failed,
+            elapsed,
+            status: None,
+            error: None,
+            response_body: Bytes::new(),
+            next: NextTry::None,
+        };
+        match result {
+            Ok(response) if (200..300).contains(&response.status) => Outcome {
+                kind: OutcomeKind::Succeeded,
+                status: Some(response.status),
+                response_body: response.body,
+                ..blank
+            },
+            Ok(response) => Outcome {
+                status: Some(response.status),
+                error: Some(format!("the receiver answered {}", response.status)),
+                response_body: response.body,
+                next: self.after(try_number),
+                ..blank
+            },
+            Err(NotDone::Late(late)) => Outcome {
+                kind: OutcomeKind::NotSent,
+                error: Some(format!("{} ms passed since the claim", late.as_millis())),
+                next: NextTry::Again,
+                ..blank
+            },
+            Err(NotDone::Send(error)) => Outcome {
+                error: Some(error.to_string()),
+                next: self.after(try_number),
+                ..blank
+            },
+        }
+    }
+
+    fn after(&self, try_number: u32) -> NextTry {
+        let jitter = self
+            .rng
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .random();
+        match after_failure(try_number, jitter) {
+            AfterFailure::RetryAfter(delay) => NextTry::RetryAfter(delay),
+            AfterFailure::DeadLetter => NextTry::DeadLetter,
+        }
+    }
+}
+
+fn request(permit: Permit, start: Start, timeout: Duration) -> Request {
+    Request {
+        attempt: permit.attempt,
+        event: start.event,
+        try_number: start.try_number,
+        sent_at_seconds: start.started_at.as_micros().div_euclid(1_000_000),
+        content_type: start.content_type,
+        payload: start.payload,
+        timeout,
+    }
+}
+
+/// Why there is no response.
+enum NotDone {
+    /// Too late to be sent.
+    Late(Duration),
+    /// Sending failed.
+    Send(SendError),
+}

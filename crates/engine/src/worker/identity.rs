@@ -1,0 +1,111 @@
+//! Who a worker is, and the heartbeat that proves it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use domain::ids::WorkerId;
+use rand::RngExt;
+use rand::rngs::StdRng;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::backoff::Backoff;
+use crate::ports::{HEARTBEAT_TIMEOUT, Heartbeat, Store};
+
+/// Between two heartbeats.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// After so long without a heartbeat written, a worker takes a new identity:
+/// well before the store gives up the old one, so that it never goes on under
+/// a name whose claims are refused.
+const RENEW_AFTER: Duration = HEARTBEAT_TIMEOUT.checked_div(2).expect("two is not zero");
+
+/// A worker's current identity. Starts claimed under an earlier one are still
+/// recorded under that.
+pub(super) struct Identity {
+    store: Arc<dyn Store>,
+    places: u32,
+    rng: Arc<Mutex<StdRng>>,
+    current: Mutex<WorkerId>,
+}
+
+impl Identity {
+    pub(super) fn new(store: Arc<dyn Store>, places: u32, rng: Arc<Mutex<StdRng>>) -> Self {
+        let first = draw(&rng);
+        Self {
+            store,
+            places,
+            rng,
+            current: Mutex::new(first),
+        }
+    }
+
+    /// The identity to claim under now.
+    pub(super) fn current(&self) -> WorkerId {
+        *self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The first heartbeat, until it is written; false if `shutdown` came
+    /// first.
+    pub(super) async fn introduce(&self, shutdown: &CancellationToken) -> bool {
+        let mut failures = Backoff::new(Duration::from_millis(100), Duration::from_secs(2));
+        while let Err(error) = self.store.heartbeat(&self.heartbeat()).await {
+            tracing::warn!(%error, "store away, worker not introduced yet");
+            tokio::select! {
+                biased;
+                () = shutdown.cancelled() => return false,
+                () = tokio::time::sleep(failures.failed()) => {}
+            }
+        }
+        !shutdown.is_cancelled()
+    }
+
+    /// Heartbeats until `ended`.
+    pub(super) async fn beat(self: Arc<Self>, ended: CancellationToken) {
+        let mut written_at = Instant::now();
+        loop {
+            tokio::select! {
+                biased;
+                () = ended.cancelled() => return,
+                () = tokio::time::sleep(EVERY) => {}
+            }
+            let begun_at = Instant::now();
+            if begun_at.duration_since(written_at) > RENEW_AFTER {
+                self.renew();
+            }
+            match self.store.heartbeat(&self.heartbeat()).await {
+                Ok(_) => written_at = begun_at,
+                Err(error) => tracing::warn!(%error, "heartbeat not written"),
+            }
+        }
+    }
+
+    /// Says that no start of this worker is open any more.
+    pub(super) async fn retire(&self) {
+        let retired = Heartbeat {
+            worker: self.current(),
+            places: 0,
+        };
+        if let Err(error) = self.store.heartbeat(&retired).await {
+            tracing::debug!(%error, "not retired: the heartbeat lapses by itself");
+        }
+    }
+
+    fn renew(&self) {
+        let renewed = draw(&self.rng);
+        tracing::warn!(worker = %renewed, "heartbeats were late: going on as a new worker");
+        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = renewed;
+    }
+
+    fn heartbeat(&self) -> Heartbeat {
+        Heartbeat {
+            worker: self.current(),
+            places: self.places,
+        }
+    }
+}
+
+fn draw(rng: &Mutex<StdRng>) -> WorkerId {
+    let bytes: u128 = rng.lock().unwrap_or_else(PoisonError::into_inner).random();
+    WorkerId(uuid::Builder::from_random_bytes(bytes.to_be_bytes()).into_uuid())
+}

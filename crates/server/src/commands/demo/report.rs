@@ -1,0 +1,113 @@
+//! What the demo prints at its end.
+
+use std::io::Write;
+
+use comfy_table::{CellAlignment, presets};
+
+use crate::trial::{DestinationVerdict, LEAST_SHARE_PERCENT, TrialVerdict, WindowVerdict};
+
+/// Prints the verdict; returns whether the demo passed.
+pub(super) fn print(verdict: &TrialVerdict, json: bool) -> anyhow::Result<bool> {
+    let under: Vec<_> = verdict.under_delivered(LEAST_SHARE_PERCENT).collect();
+    let passed = verdict.is_kept() && under.is_empty();
+    let mut out = std::io::stdout().lock();
+    if json {
+        let report = serde_json::json!({
+            "passed": passed,
+            "destinations": verdict.destinations,
+        });
+        writeln!(out, "{report:#}")?;
+        return Ok(passed);
+    }
+    writeln!(
+        out,
+        "\nThe audit, beside what the receivers saw:\n{}",
+        draw(verdict)
+    )?;
+    for one in verdict
+        .destinations
+        .iter()
+        .filter(|one| one.early_starts > 0)
+    {
+        let attempts = &one.violating_attempts;
+        writeln!(out, "OVER: {}: attempts {attempts:?}", one.name)?;
+    }
+    for one in &under {
+        let (starts, allowed) = (one.starts, one.allowed);
+        writeln!(
+            out,
+            "UNDER: {}: {starts} starts, {allowed} were allowed",
+            one.name
+        )?;
+    }
+    let starts: u64 = verdict.destinations.iter().map(|one| one.starts).sum();
+    if passed {
+        writeln!(
+            out,
+            "\n{starts} starts, no window over its limit, every limit used to at least \
+             {LEAST_SHARE_PERCENT} %."
+        )?;
+    } else {
+        writeln!(out, "\nThe demo FAILED.")?;
+    }
+    Ok(passed)
+}
+
+fn draw(verdict: &TrialVerdict) -> String {
+    let mut table = comfy_table::Table::new();
+    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header([
+        "limit",
+        "window",
+        "allowed",
+        "aligned",
+        "sliding",
+        "at receiver",
+        "starts",
+        "arrived",
+        "share",
+        "verdict",
+    ]);
+    for one in &verdict.destinations {
+        if one.windows.is_empty() {
+            table.add_row(cells(one, None));
+        }
+        for (index, window) in one.windows.iter().enumerate() {
+            let mut cells = cells(one, Some(window));
+            if index > 0 {
+                cells[0] = String::new();
+            }
+            table.add_row(cells);
+        }
+    }
+    for column in table.column_iter_mut().skip(2).take(7) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table.to_string()
+}
+
+fn cells(one: &DestinationVerdict, window: Option<&WindowVerdict>) -> [String; 10] {
+    let of = |value: fn(&WindowVerdict) -> String| window.map_or("–".to_owned(), value);
+    let verdict = if one.early_starts > 0 {
+        "over"
+    } else if one.is_under(LEAST_SHARE_PERCENT) {
+        "under"
+    } else {
+        "kept"
+    };
+    [
+        one.name.clone(),
+        of(|window| window.period.to_string()),
+        of(|window| {
+            window
+                .bound
+                .map_or("–".to_owned(), |bound| bound.to_string())
+        }),
+        of(|window| window.largest_aligned.to_string()),
+        of(|window| window.largest_sliding.to_string()),
+        of(|window| window.largest_at_receiver.to_string()),
+        one.starts.to_string(),
+        one.arrivals.to_string(),
+        format!("{} %", one.share_percent),
+        verdict.to_owned(),
+    ]
+}

@@ -1,0 +1,74 @@
+//! The demo's two sizes.
+
+use adapters::shell;
+use anyhow::Context;
+
+use crate::trial::{Distributed, Embedded, Plan, Roles, Servers, Trial};
+
+/// As promised in the help.
+const ROLES: Roles = Roles {
+    schedulers: 2,
+    workers: 3,
+};
+
+/// A trial in one of the sizes.
+pub(super) enum Stage {
+    Embedded(Box<Embedded>),
+    Distributed(Box<Distributed>),
+}
+
+impl Stage {
+    pub(super) async fn set_up(distributed: bool, plans: Vec<Plan>) -> anyhow::Result<Self> {
+        if !distributed {
+            let embedded = Embedded::set_up(plans).await?;
+            return Ok(Self::Embedded(Box::new(embedded)));
+        }
+        let program = std::env::current_exe().context("find this program")?;
+        let servers = Servers::from_environment()?;
+        let distributed = Distributed::set_up(program, servers, ROLES, plans).await?;
+        Ok(Self::Distributed(Box::new(distributed)))
+    }
+
+    pub(super) fn trial(&mut self) -> &mut Trial {
+        match self {
+            Self::Embedded(embedded) => &mut embedded.trial,
+            Self::Distributed(distributed) => &mut distributed.trial,
+        }
+    }
+
+    pub(super) async fn flood(&mut self) -> anyhow::Result<()> {
+        match self {
+            Self::Embedded(embedded) => embedded.trial.flood(&embedded.ingest).await,
+            Self::Distributed(distributed) => distributed.trial.flood(&distributed.ingest).await,
+        }
+    }
+
+    /// Runs one SQL statement, as a user would in a shell.
+    pub(super) async fn sql(&self, sql: &str) -> anyhow::Result<()> {
+        match self {
+            Self::Embedded(embedded) => shell::sqlite3(&embedded.file, sql)?,
+            Self::Distributed(distributed) => {
+                shell::psql(&distributed.shared.database_url, sql).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What it runs on, in words.
+    pub(super) const fn parts(&self) -> &'static str {
+        match self {
+            Self::Embedded(_) => "one process, one SQLite file, nothing installed",
+            Self::Distributed(_) => {
+                "Postgres, Redis and RabbitMQ, 2 schedulers and 3 workers as processes"
+            }
+        }
+    }
+
+    /// Stops it and takes everything away.
+    pub(super) async fn strike(self) -> anyhow::Result<()> {
+        match self {
+            Self::Embedded(embedded) => embedded.strike().await,
+            Self::Distributed(distributed) => distributed.strike().await,
+        }
+    }
+}

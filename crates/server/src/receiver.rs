@@ -1,0 +1,328 @@
+//! A receiver of webhooks that records what arrives: the other end of the demo
+//! and of load tests, and the judge of both.
+//!
+//! One port serves any number of destinations, `/r/0`, `/r/1` and so on, so
+//! that thousands of them cost one listener. It promises that an arrival is
+//! timed before anything is waited for, that recording costs one short lock,
+//! and that its memory is bounded: beyond its capacity arrivals are counted
+//! and no longer kept. It verifies nothing and keeps no payload.
+
+use std::collections::HashMap;
+use std::future::pending;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{Path, Request, State};
+use axum::routing::post;
+use axum::serve::ListenerExt;
+use http::StatusCode;
+use http_body_util::BodyExt;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use uuid::Uuid;
+
+/// How a destination answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Behaviour {
+    /// With this status, after having the whole request for this long.
+    Answer {
+        /// The HTTP status.
+        status: StatusCode,
+        /// Zero for at once.
+        after: Duration,
+    },
+    /// Takes the request and never answers it.
+    NeverAnswer,
+}
+
+impl Behaviour {
+    /// 204 at once.
+    pub const ACCEPT: Self = Self::Answer {
+        status: StatusCode::NO_CONTENT,
+        after: Duration::ZERO,
+    };
+}
+
+/// One request that arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Arrival {
+    /// The number in the path.
+    pub destination: u32,
+    /// `webhook-id`, if there was one and it is one of ours.
+    pub event: Option<Uuid>,
+    /// When its head had been read, since the receiver's start.
+    pub at_us: u64,
+    /// How long its body was.
+    pub body_bytes: u64,
+}
+
+/// Everything that arrived, as of one moment.
+#[derive(Debug, Clone, Default)]
+pub struct Record {
+    /// The first arrivals, up to the capacity, in order of arrival.
+    pub arrivals: Vec<Arrival>,
+    /// How many arrived, kept or not.
+    pub total: u64,
+}
+
+/// A running receiver; it stops when it is dropped, or in order by [`stop`].
+///
+/// [`stop`]: Receiver::stop
+pub struct Receiver {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    stopping: CancellationToken,
+    served: JoinHandle<io::Result<()>>,
+    _stop_on_drop: DropGuard,
+}
+
+struct Shared {
+    started_at: Instant,
+    capacity: usize,
+    default: Behaviour,
+    exceptions: RwLock<HashMap<u32, Behaviour>>,
+    kept: Mutex<Vec<Arrival>>,
+    total: watch::Sender<u64>,
+    stopping: CancellationToken,
+}
+
+impl Receiver {
+    /// Listens on a free port of the loopback and keeps at most `capacity`
+    /// arrivals (32 bytes each, and more as they come in).
+    ///
+    /// # Errors
+    /// No port could be bound.
+    pub async fn start(default: Behaviour, capacity: usize) -> io::Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let address = listener.local_addr()?;
+        let stopping = CancellationToken::new();
+        let shared = Arc::new(Shared {
+            started_at: Instant::now(),
+            capacity,
+            default,
+            exceptions: RwLock::default(),
+            kept: Mutex::default(),
+            total: watch::Sender::new(0),
+            stopping: stopping.clone(),
+        });
+        let router = Router::new()
+            .route("/r/{destination}", post(receive))
+            .with_state(Arc::clone(&shared));
+        let listener = listener.tap_io(|stream| {
+            // A delay here would be measured as the sender's.
+            if let Err(error) = stream.set_nodelay(true) {
+                tracing::debug!(%error, "nodelay not set");
+            }
+        });
+        let served = axum::serve(listener, router)
+            .with_graceful_shutdown(stopping.clone().cancelled_owned());
+        Ok(Self {
+            address,
+            shared,
+            _stop_on_drop: stopping.clone().drop_guard(),
+            stopping,
+            served: tokio::spawn(served.into_future()),
+        })
+    }
+
+    /// Where a destination sends to.
+    #[must_use]
+    pub fn url(&self, destination: u32) -> String {
+        format!("http://{}/r/{destination}", self.address)
+    }
+
+    /// Makes one destination behave differently, from its next request on.
+    pub fn set_behaviour(&self, destination: u32, behaviour: Behaviour) {
+        self.shared
+            .exceptions
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(destination, behaviour);
+    }
+
+    /// How many requests have arrived.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        *self.shared.total.borrow()
+    }
+
+    /// What has arrived.
+    #[must_use]
+    pub fn record(&self) -> Record {
+        let kept = self.shared.kept.lock();
+        let mut arrivals = kept.unwrap_or_else(PoisonError::into_inner).clone();
+        // They are noted once their bodies are read, which may be out of turn.
+        arrivals.sort_by_key(|arrival| arrival.at_us);
+        Record {
+            total: self.total().max(arrivals.len() as u64),
+            arrivals,
+        }
+    }
+
+    /// Waits until so many have arrived. Without a timeout: the caller knows
+    /// how long is too long.
+    pub async fn wait_for(&self, total: u64) {
+        let mut changes = self.shared.total.subscribe();
+        if changes.wait_for(|arrived| *arrived >= total).await.is_err() {
+            pending::<()>().await; // not while `shared` holds the other end
+        }
+    }
+
+    /// Stops listening, answers what is in hand (503 where an answer was not
+    /// due yet) and returns the record.
+    ///
+    /// # Errors
+    /// The listener had failed.
+    pub async fn stop(mut self) -> io::Result<Record> {
+        self.stopping.cancel();
+        (&mut self.served).await.map_err(io::Error::other)??;
+        Ok(self.record())
+    }
+}
+
+async fn receive(
+    State(shared): State<Arc<Shared>>,
+    Path(destination): Path<u32>,
+    request: Request,
+) -> StatusCode {
+    let at = shared.started_at.elapsed();
+    let event = request
+        .headers()
+        .get("webhook-id")
+        .and_then(|id| Uuid::try_parse_ascii(id.as_bytes()).ok());
+    let Some(body_bytes) = body_bytes(request).await else {
+        return StatusCode::BAD_REQUEST; // the sender went away in the middle
+    };
+    shared.note(Arrival {
+        destination,
+        event,
+        at_us: u64::try_from(at.as_micros()).unwrap_or(u64::MAX),
+        body_bytes,
+    });
+    tokio::select! {
+        biased;
+        status = answer(shared.behaviour(destination)) => status,
+        () = shared.stopping.cancelled() => StatusCode::SERVICE_UNAVAILABLE,
+    }
+}
+
+/// Counted piece by piece, for a payload is nothing that we need.
+async fn body_bytes(request: Request) -> Option<u64> {
+    let mut body = request.into_body();
+    let mut length = 0;
+    while let Some(frame) = body.frame().await {
+        length += frame.ok()?.data_ref().map_or(0, |data| data.len() as u64);
+    }
+    Some(length)
+}
+
+async fn answer(behaviour: Behaviour) -> StatusCode {
+    match behaviour {
+        Behaviour::Answer { status, after } => {
+            if !after.is_zero() {
+                sleep(after).await;
+            }
+            status
+        }
+        Behaviour::NeverAnswer => pending().await,
+    }
+}
+
+impl Shared {
+    fn note(&self, arrival: Arrival) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() < self.capacity {
+            kept.push(arrival);
+        }
+        drop(kept);
+        self.total.send_modify(|total| *total += 1);
+    }
+
+    fn behaviour(&self, destination: u32) -> Behaviour {
+        self.exceptions
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&destination)
+            .copied()
+            .unwrap_or(self.default)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpStream;
+
+    use super::*;
+
+    /// Sends a request by hand and returns the connection.
+    async fn post(receiver: &Receiver, path: &str, event: Uuid) -> TcpStream {
+        let mut stream = TcpStream::connect(receiver.address).await.unwrap();
+        let request = format!(
+            "POST {path} HTTP/1.1\r\nhost: a\r\nwebhook-id: {event}\r\n\
+             connection: close\r\ncontent-length: 5\r\n\r\nhello"
+        );
+        stream.write_all(request.as_bytes()).await.unwrap();
+        stream
+    }
+
+    async fn status(mut stream: TcpStream) -> String {
+        let mut response = String::new();
+        stream.read_to_string(&mut response).await.unwrap();
+        response.split(' ').nth(1).unwrap().to_owned()
+    }
+
+    #[tokio::test]
+    async fn records_what_arrives() {
+        let receiver = Receiver::start(Behaviour::ACCEPT, 2).await.unwrap();
+        assert!(receiver.url(7).ends_with("/r/7"));
+        for (destination, event) in [(0, 10), (7, 11), (0, 12)] {
+            let path = format!("/r/{destination}");
+            let stream = post(&receiver, &path, Uuid::from_u128(event)).await;
+            assert_eq!(status(stream).await, "204");
+        }
+        assert_eq!(
+            status(post(&receiver, "/r/x", Uuid::nil()).await).await,
+            "400"
+        );
+        receiver.wait_for(3).await;
+        let record = receiver.stop().await.unwrap();
+        assert_eq!(record.total, 3);
+        let kept: Vec<_> = record
+            .arrivals
+            .iter()
+            .map(|arrival| (arrival.destination, arrival.event, arrival.body_bytes))
+            .collect();
+        let event = |number| Some(Uuid::from_u128(number));
+        assert_eq!(
+            kept,
+            [(0, event(10), 5), (7, event(11), 5)],
+            "no more than the capacity"
+        );
+        assert!(record.arrivals.is_sorted_by_key(|arrival| arrival.at_us));
+    }
+
+    #[tokio::test]
+    async fn behaves_as_told_and_stops_in_order() {
+        let receiver = Receiver::start(Behaviour::NeverAnswer, 10).await.unwrap();
+        let failing = Behaviour::Answer {
+            status: StatusCode::BAD_GATEWAY,
+            after: Duration::from_millis(1),
+        };
+        receiver.set_behaviour(1, failing);
+        let unanswered = post(&receiver, "/r/0", Uuid::nil()).await;
+        assert_eq!(
+            status(post(&receiver, "/r/1", Uuid::nil()).await).await,
+            "502"
+        );
+        receiver.wait_for(2).await;
+        receiver.stop().await.unwrap();
+        assert_eq!(status(unanswered).await, "503");
+    }
+}

@@ -1,0 +1,246 @@
+//! A trial: destinations with known limits, receivers that remember, a flood,
+//! and a verdict.
+//!
+//! The demo and the load test are trials. Everything that judges is
+//! `domain::compliance`, on the store's ledger and on what the receivers saw;
+//! a trial only sets up, waits and counts.
+
+mod children;
+mod distributed;
+mod embedded;
+mod plan;
+mod shared;
+mod verdict;
+
+pub use children::{Child, Children, Roles};
+pub use distributed::Distributed;
+pub use embedded::Embedded;
+pub use plan::{Plan, per_second, plans_for_demo};
+pub use shared::{Servers, SharedParts};
+pub use verdict::{
+    DestinationVerdict, LATENCY_ALLOWANCE, LEAST_SHARE_PERCENT, TrialVerdict, WindowVerdict,
+};
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use bytes::Bytes;
+use domain::compliance::InForce;
+use domain::event::{Audience, NewEvent};
+use domain::ids::{DestinationId, EventId};
+use domain::time::Timestamp;
+use engine::ingest::{Ingest, IngestError};
+use engine::ports::{Acceptance, Catalog, DEFAULT_TENANT, LedgerRow, NewDestination, Store};
+use tokio::time::Instant;
+
+use crate::edge::Mint;
+use crate::receiver::{Behaviour, Receiver};
+
+/// Events handed in at once for one destination, so that all destinations
+/// have their backlog from the beginning.
+const FLOOD_CHUNK: u32 = 250;
+
+/// Rows of the ledger read at once.
+const LEDGER_PAGE: u32 = 10_000;
+
+/// Destinations under trial.
+pub struct Trial {
+    store: Arc<dyn Store>,
+    catalog: Arc<dyn Catalog>,
+    mint: Mint,
+    /// What they send to.
+    pub receiver: Receiver,
+    /// The destinations, by their number at the receiver.
+    pub placed: Vec<Placed>,
+    /// The store's time before the first event.
+    pub began: Timestamp,
+}
+
+/// A planned destination that exists.
+pub struct Placed {
+    /// What was planned.
+    pub plan: Plan,
+    /// Its id.
+    pub id: DestinationId,
+}
+
+/// One destination's ledger.
+pub struct Ledger {
+    /// What was in force when.
+    pub history: Vec<InForce>,
+    /// All attempts, those that started first, by start.
+    pub rows: Vec<LedgerRow>,
+}
+
+impl Trial {
+    /// Starts the receivers and creates the destinations.
+    pub async fn set_up(
+        store: Arc<dyn Store>,
+        catalog: Arc<dyn Catalog>,
+        plans: Vec<Plan>,
+    ) -> anyhow::Result<Self> {
+        let mint = Mint::from_system()?;
+        let arrivals: usize = plans.iter().map(|plan| plan.events as usize * 2).sum();
+        let receiver = Receiver::start(Behaviour::ACCEPT, arrivals.max(1_000))
+            .await
+            .context("start the receivers")?;
+        let mut placed = Vec::new();
+        for (number, plan) in (0_u32..).zip(plans) {
+            receiver.set_behaviour(number, plan.behaviour);
+            let new = NewDestination {
+                id: DestinationId(mint.uuid()),
+                name: plan.name.clone(),
+                url: receiver.url(number),
+                event_types: Vec::new(),
+                limits: plan.limits,
+            };
+            let created = catalog.create_destination(DEFAULT_TENANT, &new).await?;
+            placed.push(Placed {
+                plan,
+                id: created.id,
+            });
+        }
+        let began = store.fleet().await?.now;
+        Ok(Self {
+            store,
+            catalog,
+            mint,
+            receiver,
+            placed,
+            began,
+        })
+    }
+
+    /// Hands in every planned event, a chunk of each destination in turn.
+    pub async fn flood(&mut self, ingest: &Ingest) -> anyhow::Result<()> {
+        self.began = self.now().await?;
+        let most = self.placed.iter().map(|one| one.plan.events).max();
+        let mut from = 0;
+        while from < most.unwrap_or(0) {
+            for placed in &self.placed {
+                let count = placed.plan.events.saturating_sub(from).min(FLOOD_CHUNK);
+                let events = (0..count).map(|_| self.event(placed.id)).collect();
+                accept(ingest, events).await?;
+            }
+            from += FLOOD_CHUNK;
+        }
+        Ok(())
+    }
+
+    fn event(&self, destination: DestinationId) -> NewEvent {
+        let id = self.mint.uuid();
+        NewEvent {
+            id: EventId(id),
+            tenant: DEFAULT_TENANT,
+            audience: Audience::Destination(destination),
+            event_type: Some("trial.flood".to_owned()),
+            content_type: "application/json".to_owned(),
+            payload: Bytes::from(format!(r#"{{"order":"{id}","total_cents":4200}}"#)),
+        }
+    }
+
+    /// The store's time.
+    pub async fn now(&self) -> anyhow::Result<Timestamp> {
+        Ok(self.store.fleet().await?.now)
+    }
+
+    /// How many attempts wait at each destination.
+    pub async fn backlogs(&self) -> anyhow::Result<Vec<u32>> {
+        let ids: Vec<_> = self.placed.iter().map(|placed| placed.id).collect();
+        Ok(self.catalog.backlogs(&ids, u32::MAX >> 1).await?)
+    }
+
+    /// Waits until every event has arrived and nothing waits; returns how many
+    /// attempts still wait when `patience` is over.
+    pub async fn drain(&self, patience: Duration) -> anyhow::Result<u64> {
+        let events: u64 = self
+            .placed
+            .iter()
+            .map(|one| u64::from(one.plan.events))
+            .sum();
+        let began = Instant::now();
+        loop {
+            let left: u64 = self.backlogs().await?.into_iter().map(u64::from).sum();
+            let in_queue = self.store.fleet().await?.outstanding;
+            let all = left == 0 && in_queue == 0 && self.receiver.total() >= events;
+            if all || began.elapsed() > patience {
+                // The last outcomes are being recorded.
+                tokio::time::sleep(Duration::from_millis(300)).await;
+                return Ok(left + u64::from(in_queue));
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    /// What was in force at one destination, and when.
+    pub async fn history(&self, id: DestinationId) -> anyhow::Result<Vec<InForce>> {
+        let history = self.catalog.limit_history(id).await?;
+        Ok((history.iter())
+            .map(|entry| InForce::new(entry.in_force_from, &entry.effective, entry.state))
+            .collect())
+    }
+
+    /// One destination's ledger, up to `until`.
+    pub async fn ledger(&self, id: DestinationId, until: Timestamp) -> anyhow::Result<Ledger> {
+        let mut rows: Vec<LedgerRow> = Vec::new();
+        loop {
+            let after = rows.last().map(|row| engine::ports::LedgerPosition {
+                started_at: row.started_at,
+                attempt: row.attempt,
+            });
+            let page = (self.catalog)
+                .ledger(id, self.began, until, after, LEDGER_PAGE)
+                .await?;
+            let last = page.len() < LEDGER_PAGE as usize;
+            rows.extend(page);
+            if last {
+                break;
+            }
+        }
+        let history = self.history(id).await?;
+        Ok(Ledger { history, rows })
+    }
+
+    /// Judges every destination's ledger and what the receivers saw, up to
+    /// `until`.
+    pub async fn judge(&self, until: Timestamp) -> anyhow::Result<TrialVerdict> {
+        let record = self.receiver.record();
+        let mut destinations = Vec::new();
+        for (number, placed) in (0_u32..).zip(&self.placed) {
+            let ledger = self.ledger(placed.id, until).await?;
+            let arrivals: Vec<_> = (record.arrivals.iter())
+                .filter(|arrival| arrival.destination == number)
+                .collect();
+            destinations.push(DestinationVerdict::new(
+                &placed.plan,
+                placed.id,
+                &ledger,
+                &arrivals,
+                (self.began, until),
+            ));
+        }
+        Ok(TrialVerdict { destinations })
+    }
+}
+
+async fn accept(ingest: &Ingest, events: Vec<NewEvent>) -> anyhow::Result<()> {
+    if events.is_empty() {
+        return Ok(());
+    }
+    loop {
+        match ingest.accept(events.clone()).await {
+            Ok(acceptances) => {
+                let taken = (acceptances.iter())
+                    .all(|acceptance| matches!(acceptance, Acceptance::Accepted(_)));
+                ensure!(taken, "the store refused an event of the trial");
+                return Ok(());
+            }
+            // The event ids are the keys: handing in again doubles nothing.
+            Err(IngestError::Full | IngestError::Unavailable(_)) => {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            Err(error @ IngestError::Stopped) => return Err(error.into()),
+        }
+    }
+}

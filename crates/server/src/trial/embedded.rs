@@ -1,0 +1,123 @@
+//! A trial in one process, over one SQLite file that goes with it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use engine::ingest::{Ingest, IngestOptions};
+use engine::reaper::{Reaper, ReaperOptions};
+use engine::scheduler::{Scheduler, SchedulerOptions};
+use engine::sweep::{SweepLoop, SweepOptions};
+use engine::worker::{Worker, WorkerOptions};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::{Plan, Trial};
+use crate::config::{QueueConfig, ScheduleConfig, StoreConfig, TargetConfig};
+use crate::edge::Mint;
+use crate::parts::Parts;
+
+/// A trial's worker does not wait for receivers that never answer.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// Everything in this process.
+pub struct Embedded {
+    /// What is tried.
+    pub trial: Trial,
+    /// How events come in.
+    pub ingest: Ingest,
+    /// The SQLite file.
+    pub file: PathBuf,
+    folder: PathBuf,
+    loops: TaskTracker,
+    shutdown: CancellationToken,
+}
+
+impl Embedded {
+    /// Creates the destinations in a new file and starts every loop.
+    pub async fn set_up(plans: Vec<Plan>) -> anyhow::Result<Self> {
+        let mint = Mint::from_system()?;
+        let folder = std::env::temp_dir().join(format!("paceline-trial-{}", mint.uuid()));
+        std::fs::create_dir(&folder).context("make a folder for the trial")?;
+        let file = folder.join("paceline.db");
+        let parts = connect(&file).await?;
+        let (store, catalog) = (Arc::clone(&parts.store), Arc::clone(&parts.catalog));
+        let trial = Trial::set_up(store, catalog, plans).await?;
+        let (loops, shutdown) = (TaskTracker::new(), CancellationToken::new());
+        let seed = u64::from_le_bytes(mint.bytes());
+        let ingest = spawn(&loops, &shutdown, &parts, seed)?;
+        Ok(Self {
+            trial,
+            ingest,
+            file,
+            folder,
+            loops,
+            shutdown,
+        })
+    }
+
+    /// Stops every loop and removes the file.
+    pub async fn strike(self) -> anyhow::Result<()> {
+        self.shutdown.cancel();
+        // Receivers that never answer would hold the worker: its grace is short.
+        let _ = tokio::time::timeout(GRACE * 10, self.loops.wait()).await;
+        drop(self.trial);
+        std::fs::remove_dir_all(&self.folder).context("remove the trial's folder")
+    }
+}
+
+async fn connect(file: &Path) -> anyhow::Result<Parts> {
+    let store = StoreConfig {
+        database_url: format!("sqlite:{}", file.display()).parse()?,
+        database_connections: 2,
+    };
+    let schedule = ScheduleConfig {
+        schedule_url: "in-process".parse()?,
+        schedule_prefix: String::new(),
+        schedule_shards: 1,
+    };
+    let queue = QueueConfig {
+        queue_url: "in-process".parse()?,
+        queue_name: String::new(),
+    };
+    let target = TargetConfig { allow_http: true };
+    Parts::connect(&store, &schedule, Some(&queue), target).await
+}
+
+fn spawn(
+    loops: &TaskTracker,
+    shutdown: &CancellationToken,
+    parts: &Parts,
+    seed: u64,
+) -> anyhow::Result<Ingest> {
+    let queue = parts.queue.clone().context("a trial has a queue")?;
+    let both = || (Arc::clone(&parts.store), Arc::clone(&parts.schedule));
+
+    let (store, schedule) = both();
+    let (ingest, back) = Ingest::new(store, schedule, IngestOptions::default());
+    loops.spawn(back.run(shutdown.clone()));
+
+    let (store, schedule) = both();
+    let options = SchedulerOptions::default();
+    let scheduler = Scheduler::new(store, schedule, Arc::clone(&queue), options);
+    loops.spawn(scheduler.run(shutdown.clone()));
+
+    let (store, schedule) = both();
+    loops.spawn(Reaper::new(store, schedule, ReaperOptions::default()).run(shutdown.clone()));
+
+    let (store, schedule) = both();
+    loops.spawn(SweepLoop::new(store, schedule, SweepOptions::default()).run(shutdown.clone()));
+
+    let (store, schedule) = both();
+    let options = WorkerOptions {
+        grace: GRACE,
+        seed,
+        ..WorkerOptions::default()
+    };
+    let sender = Arc::clone(&parts.sender);
+    let worker = Worker::new(store, schedule, queue, sender, options);
+    loops.spawn(worker.run(shutdown.clone()));
+    loops.close();
+    Ok(ingest)
+}

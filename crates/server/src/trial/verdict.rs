@@ -1,0 +1,209 @@
+//! The verdict of a trial: the ledger's windows, the receivers', and the share.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use domain::attempt::AttemptState;
+use domain::compliance::{self, Share, Verdict, ideal_starts};
+use domain::ids::{AttemptId, DestinationId};
+use domain::limit::Period;
+use domain::time::Timestamp;
+use engine::ports::LedgerRow;
+use serde::Serialize;
+
+use super::{Ledger, Plan};
+use crate::receiver::Arrival;
+
+/// What a perfect sender would have started in the last moments is not held
+/// against a real one, which takes a few milliseconds from slot to start.
+pub const LATENCY_ALLOWANCE: Duration = Duration::from_millis(200);
+
+/// The least share of its limits that a destination with backlog must get, in
+/// per cent.
+pub const LEAST_SHARE_PERCENT: u64 = 98;
+
+/// All destinations of a trial.
+#[derive(Debug, Serialize)]
+pub struct TrialVerdict {
+    /// One each, in the order of the plans.
+    pub destinations: Vec<DestinationVerdict>,
+}
+
+/// One destination.
+#[derive(Debug, Serialize)]
+pub struct DestinationVerdict {
+    /// Its name.
+    pub name: String,
+    /// Its id.
+    pub id: DestinationId,
+    /// Events that it was flooded with.
+    pub events: u64,
+    /// Starts in the ledger.
+    pub starts: u64,
+    /// What a perfect sender could have started.
+    pub allowed: u64,
+    /// Starts in per cent of that, rounded down.
+    pub share_percent: u64,
+    /// One per limit.
+    pub windows: Vec<WindowVerdict>,
+    /// Early starts by any rule, buckets and pauses included.
+    pub early_starts: u64,
+    /// Attempts that broke a rule; at most a hundred.
+    pub violating_attempts: Vec<AttemptId>,
+    /// Requests that arrived at the receiver.
+    pub arrivals: u64,
+    /// Different events among them.
+    pub events_arrived: u64,
+    /// Attempts that succeeded.
+    pub succeeded: u64,
+    /// Attempts whose outcome is unknown.
+    pub unknown: u64,
+    /// From creation to delivery, the median, in milliseconds.
+    pub latency_p50_ms: u64,
+    /// The same, the 99th percentile.
+    pub latency_p99_ms: u64,
+}
+
+/// How one limit was kept.
+#[derive(Debug, Serialize)]
+pub struct WindowVerdict {
+    /// The period.
+    pub period: Period,
+    /// The most that its fullest window may hold; none where a bucket rules.
+    pub bound: Option<u64>,
+    /// The fullest second (minute, …) of the calendar.
+    pub largest_aligned: u64,
+    /// The fullest sliding window of the ledger.
+    pub largest_sliding: u64,
+    /// The fullest sliding window at the receiver. Latency moves arrivals
+    /// together, so it may exceed the bound by a few where the ledger does
+    /// not.
+    pub largest_at_receiver: u64,
+    /// The share of all starts that came too early.
+    pub early_starts: u64,
+}
+
+impl TrialVerdict {
+    /// Whether no window was over.
+    #[must_use]
+    pub fn is_kept(&self) -> bool {
+        (self.destinations.iter()).all(|one| one.early_starts == 0)
+    }
+
+    /// Destinations that got less than they should have.
+    pub fn under_delivered(&self, percent: u64) -> impl Iterator<Item = &DestinationVerdict> {
+        (self.destinations.iter()).filter(move |one| one.is_under(percent))
+    }
+}
+
+impl DestinationVerdict {
+    /// Judges one destination between two instants of the store's clock.
+    #[must_use]
+    pub fn new(
+        plan: &Plan,
+        id: DestinationId,
+        ledger: &Ledger,
+        arrivals: &[&Arrival],
+        (since, until): (Timestamp, Timestamp),
+    ) -> Self {
+        let starts: Vec<_> = (ledger.rows.iter())
+            .filter_map(|row| Some((row.started_at?, row.attempt)))
+            .collect();
+        let verdict = compliance::judge(&ledger.history, &starts);
+        let share = share(ledger, &starts, since, until);
+        let events: HashSet<_> = arrivals.iter().filter_map(|one| one.event).collect();
+        let (latency_p50_ms, latency_p99_ms) = latency(&ledger.rows);
+        let in_state = |state| {
+            let rows = ledger.rows.iter().filter(|row| row.state == state);
+            rows.count() as u64
+        };
+        Self {
+            name: plan.name.clone(),
+            id,
+            events: u64::from(plan.events),
+            starts: share.started,
+            allowed: share.allowed,
+            share_percent: share.percent(),
+            windows: windows(&verdict, arrivals),
+            early_starts: early_starts(&verdict),
+            violating_attempts: (verdict.violations())
+                .flat_map(|violation| violation.attempts.iter().copied())
+                .take(100)
+                .collect(),
+            arrivals: arrivals.len() as u64,
+            events_arrived: events.len() as u64,
+            succeeded: in_state(AttemptState::Succeeded),
+            unknown: in_state(AttemptState::Unknown),
+            latency_p50_ms,
+            latency_p99_ms,
+        }
+    }
+
+    /// Whether it got less than `percent` of what its limits allowed, rounded
+    /// down.
+    #[must_use]
+    pub fn is_under(&self, percent: u64) -> bool {
+        self.starts < self.allowed.saturating_mul(percent) / 100
+    }
+}
+
+fn share(
+    ledger: &Ledger,
+    starts: &[compliance::Start],
+    since: Timestamp,
+    until: Timestamp,
+) -> Share {
+    let mut due: Vec<_> = ledger.rows.iter().map(|row| row.due_at).collect();
+    due.sort_unstable();
+    let fair_until = until - LATENCY_ALLOWANCE;
+    Share {
+        started: starts.len() as u64,
+        allowed: ideal_starts(&ledger.history, &due, since, fair_until),
+    }
+}
+
+fn early_starts(verdict: &Verdict) -> u64 {
+    let windows = verdict
+        .limits
+        .iter()
+        .map(|limit| limit.violations.early_starts);
+    let bucket = verdict.bucket.iter().map(|bucket| bucket.early_starts);
+    windows
+        .chain(bucket)
+        .chain([verdict.pause.early_starts])
+        .sum()
+}
+
+fn windows(verdict: &Verdict, arrivals: &[&Arrival]) -> Vec<WindowVerdict> {
+    let arrived: Vec<_> = (arrivals.iter())
+        .map(|arrival| {
+            let at = i64::try_from(arrival.at_us).unwrap_or(i64::MAX);
+            (Timestamp::from_micros(at), AttemptId(0))
+        })
+        .collect();
+    (verdict.limits.iter())
+        .map(|limit| WindowVerdict {
+            period: limit.period,
+            bound: limit.bound,
+            largest_aligned: limit.aligned.starts,
+            largest_sliding: limit.sliding.starts,
+            largest_at_receiver: compliance::largest_sliding(&arrived, limit.period).starts,
+            early_starts: limit.violations.early_starts,
+        })
+        .collect()
+}
+
+/// Median and 99th percentile from creation to delivery, in milliseconds.
+fn latency(rows: &[LedgerRow]) -> (u64, u64) {
+    let mut millis: Vec<_> = (rows.iter())
+        .filter(|row| row.state == AttemptState::Succeeded)
+        .filter_map(|row| Some(row.finished_at?.since(row.due_at).as_millis()))
+        .collect();
+    millis.sort_unstable();
+    let at = |percent: usize| {
+        let index = millis.len().saturating_mul(percent) / 100;
+        let value = millis.get(index.min(millis.len().saturating_sub(1)));
+        value.map_or(0, |value| u64::try_from(*value).unwrap_or(u64::MAX))
+    };
+    (at(50), at(99))
+}

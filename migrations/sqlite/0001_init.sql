@@ -1,0 +1,494 @@
+-- Paceline's schema on SQLite. The Postgres half says the same, table by table;
+-- a test compares the two.
+--
+-- Times are whole microseconds since the Unix epoch, ids are UUIDs as lower-case
+-- text, so that a user's SQL looks the same in both. Everything here, triggers
+-- included, works in a plain `sqlite3` shell from version 3.37 on.
+
+-- ---------------------------------------------------------------------------
+-- Limits.
+
+create table tiers (
+    name text primary key,
+    limit_per_second integer
+        constraint tiers_check_limit_per_second check (limit_per_second between 0 and 1000000000),
+    limit_per_minute integer
+        constraint tiers_check_limit_per_minute check (limit_per_minute between 0 and 1000000000),
+    limit_per_hour integer
+        constraint tiers_check_limit_per_hour check (limit_per_hour between 0 and 1000000000),
+    limit_per_day integer
+        constraint tiers_check_limit_per_day check (limit_per_day between 0 and 1000000000),
+    unlimited integer not null default 0
+        constraint tiers_check_unlimited check (
+            unlimited = 0
+            or (unlimited = 1
+                and coalesce(limit_per_second, limit_per_minute, limit_per_hour, limit_per_day)
+                    is null)
+        ),
+    burst integer
+        constraint tiers_check_burst check (
+            burst between 1 and 1000000000 and (shape is not 'leaky_bucket' or burst = 1)
+        ),
+    shape text
+        constraint tiers_check_shape check (
+            shape in ('sliding_window', 'token_bucket', 'leaky_bucket')
+        ),
+    max_in_flight integer
+        constraint tiers_check_max_in_flight check (max_in_flight between 1 and 1000000000)
+) strict;
+
+insert into tiers (name, limit_per_second, burst, shape) values
+    ('free', 2, 10, 'token_bucket'),
+    ('standard', 10, 50, 'token_bucket'),
+    ('enterprise', 100, 500, 'token_bucket');
+
+create table tenants (
+    id text primary key,
+    name text not null,
+    tier text not null references tiers (name),
+    created_at integer not null default (cast((julianday('now') - 2440587.5) * 86400000.0 + 0.5 as integer) * 1000)
+) strict;
+
+create index tenants_of_tier on tenants (tier);
+
+-- The tenant that a single API key stands for.
+insert into tenants (id, name, tier)
+values ('00000000-0000-0000-0000-000000000001', 'default', 'standard');
+
+-- Nothing but its owner's changes updates a destination's row: what admission
+-- writes is in `pacing`.
+create table destinations (
+    id text primary key,
+    tenant_id text not null references tenants (id),
+    name text not null default '',
+    url text not null,
+    -- A JSON array of strings.
+    event_types text not null default '[]'
+        constraint destinations_check_event_types check (
+            json_valid(event_types) and json_type(event_types) = 'array'
+        ),
+    limit_per_second integer
+        constraint destinations_check_limit_per_second check (limit_per_second between 0 and 1000000000),
+    limit_per_minute integer
+        constraint destinations_check_limit_per_minute check (limit_per_minute between 0 and 1000000000),
+    limit_per_hour integer
+        constraint destinations_check_limit_per_hour check (limit_per_hour between 0 and 1000000000),
+    limit_per_day integer
+        constraint destinations_check_limit_per_day check (limit_per_day between 0 and 1000000000),
+    unlimited integer not null default 0
+        constraint destinations_check_unlimited check (
+            unlimited = 0
+            or (unlimited = 1
+                and coalesce(limit_per_second, limit_per_minute, limit_per_hour, limit_per_day)
+                    is null)
+        ),
+    burst integer
+        constraint destinations_check_burst check (
+            burst between 1 and 1000000000 and (shape is not 'leaky_bucket' or burst = 1)
+        ),
+    shape text
+        constraint destinations_check_shape check (
+            shape in ('sliding_window', 'token_bucket', 'leaky_bucket')
+        ),
+    max_in_flight integer
+        constraint destinations_check_max_in_flight check (max_in_flight between 1 and 1000000000),
+    safety_margin real not null default 0
+        constraint destinations_check_safety_margin check (safety_margin between 0 and 1),
+    state text not null default 'active'
+        constraint destinations_check_state check (state in ('active', 'paused', 'disabled')),
+    epoch integer not null default 0,
+    created_at integer not null default (cast((julianday('now') - 2440587.5) * 86400000.0 + 0.5 as integer) * 1000),
+    deleted_at integer
+) strict;
+
+create index destinations_of_tenant on destinations (tenant_id, id);
+create index destinations_deleted on destinations (id) where deleted_at is not null;
+
+-- A change that has yet to be looked at; a later change is another version.
+create table destination_marks (
+    destination_id text primary key,
+    version integer not null
+) strict, without rowid;
+
+-- What was in force from when on, resolved against the tier.
+create table limit_history (
+    id integer primary key autoincrement,
+    destination_id text not null,
+    in_force_from integer not null,
+    limit_per_second integer,
+    limit_per_minute integer,
+    limit_per_hour integer,
+    limit_per_day integer,
+    unlimited integer not null,
+    burst integer,
+    shape text,
+    max_in_flight integer,
+    safety_margin real not null,
+    state text not null
+) strict;
+
+create index limit_history_of_destination on limit_history (destination_id, in_force_from);
+
+-- What admission remembers of a destination. Only admission writes it, but for
+-- the millisecond of `held_until` that a change leaves (below).
+create table pacing (
+    destination_id text primary key,
+    last_permit integer not null default 0,
+    meter_missing_micro integer not null default 0,
+    meter_as_of integer,
+    looked_at integer,
+    -- The largest integer: not before a change of the limits, which leaves a mark.
+    next_look_at integer,
+    -- Postgres reads first attempts from here on, past dead index entries. A
+    -- b-tree of SQLite has none, so here it stays 0.
+    first_after integer not null default 0,
+    held_until integer
+) strict, without rowid;
+
+-- ---------------------------------------------------------------------------
+-- Events and attempts.
+
+create table events (
+    id text primary key,
+    tenant_id text not null,
+    event_type text,
+    content_type text not null,
+    payload blob not null,
+    created_at integer not null
+) strict;
+
+create table attempts (
+    id integer primary key autoincrement,
+    event_id text not null references events (id),
+    destination_id text not null references destinations (id),
+    tenant_id text not null,
+    try_number integer not null default 1,
+    state text not null default 'waiting'
+        constraint attempts_check_state check (
+            state in (
+                'waiting', 'admitted', 'started', 'succeeded', 'failed', 'unknown', 'not_sent',
+                'cancelled', 'expired'
+            )
+        ),
+    -- Null: a first attempt that was never admitted. Else when a retry is due,
+    -- or the creation of one whose permit was returned.
+    due_at integer,
+    permit integer,
+    epoch integer,
+    not_before integer,
+    deadline integer,
+    -- A coarse limit counts its start, so its outcome folds it.
+    coarse integer not null default 0,
+    -- Its start is in start_buckets.
+    folded integer not null default 0,
+    -- Its outcome makes room that somebody waits for.
+    crowded integer not null default 0,
+    worker_id text,
+    created_at integer not null,
+    admitted_at integer,
+    started_at integer,
+    finished_at integer,
+    delivery_latency integer generated always as (finished_at - created_at) stored,
+    status integer,
+    error text,
+    response_body blob,
+    dead_letter integer not null default 0,
+    constraint attempts_check_admitted check (
+        state <> 'admitted'
+        or (permit is not null and epoch is not null
+            and not_before is not null and deadline is not null)
+    ),
+    constraint attempts_check_started_at check (
+        (started_at is null) = (state in ('waiting', 'admitted', 'cancelled', 'expired'))
+    )
+) strict;
+
+-- The backlog: first attempts in creation order, and the others by when they
+-- are due. What is admitted leaves its index.
+create index attempts_first on attempts (destination_id, id)
+    where state = 'waiting' and due_at is null;
+create index attempts_due on attempts (destination_id, due_at, id)
+    where state = 'waiting' and due_at is not null;
+create index attempts_admitted on attempts (destination_id, not_before, deadline)
+    where state = 'admitted';
+create index attempts_deadline on attempts (deadline) where state = 'admitted';
+create index attempts_in_flight on attempts (destination_id) where state = 'started';
+create index attempts_started on attempts (started_at, worker_id) where state = 'started';
+-- Starts, for the windows. `folded` is in the key: admission reads the few that
+-- are not folded, however large the limit and so the number of those that are.
+create index attempts_starts on attempts (destination_id, folded, started_at desc, id desc)
+    where started_at is not null;
+create index attempts_of_event on attempts (event_id);
+create index attempts_of_destination on attempts (destination_id, id);
+
+-- Starts that coarse limits count, each start once and in all four periods.
+create table start_buckets (
+    destination_id text not null,
+    period text not null
+        constraint start_buckets_check_period
+        check (period in ('second', 'minute', 'hour', 'day')),
+    ends_at integer not null,
+    shard integer not null,
+    starts integer not null,
+    primary key (destination_id, period, ends_at, shard)
+) strict, without rowid;
+
+create index start_buckets_by_age on start_buckets (period, ends_at);
+
+create table workers (
+    id text primary key,
+    places integer not null,
+    seen_at integer not null,
+    retired integer not null default 0
+) strict, without rowid;
+
+-- ---------------------------------------------------------------------------
+-- Changes of limits. By trigger, so that a user's own SQL is as safe as ours.
+--
+-- SQLite has one writer at a time: while the change is open nothing is admitted
+-- and nothing starts, and it sees every start before it. So it is in force from
+-- its own time on, whatever transaction it is part of.
+--
+-- But `now` has milliseconds here and starts have microseconds. A cut must not
+-- be in history before a start that was made under the old limit, so its time
+-- is rounded up; and nothing of the destination starts until then
+-- (`held_until`), or what the same change allows more of would begin before its
+-- history. A pure raise is rounded down.
+
+create view store_clock as
+select cast((julianday('now') - 2440587.5) * 86400000.0 + 0.5 as integer) * 1000 as now;
+
+-- What is in force: the same as the domain's LimitSettings::or_tier. A deleted
+-- destination takes no starts: it is disabled for good.
+create view effective_limits as
+select
+    d.id as destination_id,
+    d.tenant_id,
+    n.tier,
+    d.deleted_at,
+    iif(d.inherits, t.limit_per_second, d.limit_per_second) as limit_per_second,
+    iif(d.inherits, t.limit_per_minute, d.limit_per_minute) as limit_per_minute,
+    iif(d.inherits, t.limit_per_hour, d.limit_per_hour) as limit_per_hour,
+    iif(d.inherits, t.limit_per_day, d.limit_per_day) as limit_per_day,
+    iif(d.inherits, t.unlimited, d.unlimited) as unlimited,
+    iif(d.inherits, t.burst, d.burst) as burst,
+    iif(d.inherits, t.shape, d.shape) as shape,
+    coalesce(d.max_in_flight, t.max_in_flight) as max_in_flight,
+    d.safety_margin,
+    iif(d.deleted_at is null, d.state, 'disabled') as state
+from (
+    select *,
+        unlimited = 0
+        and coalesce(limit_per_second, limit_per_minute, limit_per_hour, limit_per_day) is null
+        as inherits
+    from destinations
+) d
+join tenants n on n.id = d.tenant_id
+join tiers t on t.name = n.tier;
+
+-- Destinations whose limits are not what their history says last, and whether
+-- that revokes: whether not everything that was allowed is allowed still. Says
+-- yes where it is not sure: a revocation costs a moment, a missing one would
+-- break a limit. A bucket is refilled by the shortest limit that is set, so
+-- lifting that one is another shape.
+create view limit_changes as
+select
+    e.destination_id,
+    e.tenant_id,
+    e.tier,
+    e.deleted_at,
+    (
+        h.state = 'active' and e.state = 'active'
+        and e.safety_margin <= h.safety_margin
+        and coalesce(e.max_in_flight, max(50, iif(
+            coalesce(e.limit_per_second, e.limit_per_minute, e.limit_per_hour, e.limit_per_day) is null,
+            0,
+            cast(min(
+                coalesce(e.limit_per_second, 1e12),
+                coalesce(e.limit_per_minute / 60.0, 1e12),
+                coalesce(e.limit_per_hour / 3600.0, 1e12),
+                coalesce(e.limit_per_day / 86400.0, 1e12)
+            ) / 4.0 as integer)
+        )))
+        >= coalesce(h.max_in_flight, max(50, iif(
+            coalesce(h.limit_per_second, h.limit_per_minute, h.limit_per_hour, h.limit_per_day) is null,
+            0,
+            cast(min(
+                coalesce(h.limit_per_second, 1e12),
+                coalesce(h.limit_per_minute / 60.0, 1e12),
+                coalesce(h.limit_per_hour / 3600.0, 1e12),
+                coalesce(h.limit_per_day / 86400.0, 1e12)
+            ) / 4.0 as integer)
+        )))
+        and (e.unlimited or (
+            not h.unlimited
+            and coalesce(e.shape, 'sliding_window') = coalesce(h.shape, 'sliding_window')
+            and (e.limit_per_second is null or e.limit_per_second >= h.limit_per_second)
+            and (e.limit_per_minute is null or e.limit_per_minute >= h.limit_per_minute)
+            and (e.limit_per_hour is null or e.limit_per_hour >= h.limit_per_hour)
+            and (e.limit_per_day is null or e.limit_per_day >= h.limit_per_day)
+            and (
+                (coalesce(e.shape, 'sliding_window') = 'sliding_window'
+                    and e.burst is null and h.burst is null)
+                or (
+                    case
+                        when e.burst is not null then h.burst is not null and e.burst >= h.burst
+                        when e.shape is not 'token_bucket' or h.burst is null then true
+                        else h.burst <= coalesce(
+                            e.limit_per_second, e.limit_per_minute,
+                            e.limit_per_hour, e.limit_per_day, 1000000000)
+                    end
+                    and (h.limit_per_second is null) = (e.limit_per_second is null)
+                    and (h.limit_per_minute is null) = (e.limit_per_minute is null)
+                    and (h.limit_per_hour is null) = (e.limit_per_hour is null)
+                    and (h.limit_per_day is null) = (e.limit_per_day is null)
+                )
+            )
+        ))
+    ) is not true as revokes
+from effective_limits e
+join limit_history h on h.id = (
+    select max(last.id) from limit_history last where last.destination_id = e.destination_id
+)
+where e.limit_per_second is not h.limit_per_second
+    or e.limit_per_minute is not h.limit_per_minute
+    or e.limit_per_hour is not h.limit_per_hour
+    or e.limit_per_day is not h.limit_per_day
+    or e.unlimited is not h.unlimited
+    or e.burst is not h.burst
+    or e.shape is not h.shape
+    or e.max_in_flight is not h.max_in_flight
+    or e.safety_margin is not h.safety_margin
+    or e.state is not h.state;
+
+-- To insert a destination here is to carry out its change: revoke, mark, write
+-- history.
+create trigger limit_changes_insert instead of insert on limit_changes
+begin
+    update destinations set epoch = epoch + 1
+    where id = new.destination_id and new.revokes;
+
+    update attempts
+    set state = iif(new.deleted_at is null, 'waiting', 'cancelled'),
+        due_at = coalesce(due_at, created_at),
+        permit = null, epoch = null, not_before = null, deadline = null
+    where new.revokes and id in (
+        -- An update in a trigger cannot name its index; the wrong one would
+        -- read the destination's whole ledger under the lock.
+        select id from attempts indexed by attempts_admitted
+        where destination_id = new.destination_id and state = 'admitted'
+    );
+
+    insert into pacing (destination_id, held_until)
+    select new.destination_id, c.now + 1000 from store_clock c where new.revokes
+    on conflict (destination_id) do update
+    set held_until = max(coalesce(held_until, 0), excluded.held_until);
+
+    insert into limit_history (
+        destination_id, in_force_from,
+        limit_per_second, limit_per_minute, limit_per_hour, limit_per_day, unlimited, burst, shape,
+        max_in_flight, safety_margin, state
+    )
+    select destination_id, c.now + iif(new.revokes, 1000, 0),
+        limit_per_second, limit_per_minute, limit_per_hour, limit_per_day, unlimited, burst, shape,
+        max_in_flight, safety_margin, state
+    from effective_limits, store_clock c
+    where destination_id = new.destination_id;
+
+    -- History's ids never repeat, so neither do versions.
+    insert into destination_marks (destination_id, version)
+    select new.destination_id, max(id) from limit_history where true
+    on conflict (destination_id) do update set version = excluded.version;
+end;
+
+create trigger destinations_after_update
+after update of
+    tenant_id, url, limit_per_second, limit_per_minute, limit_per_hour, limit_per_day, unlimited,
+    burst, shape, max_in_flight, safety_margin, state, deleted_at
+on destinations
+when old.url is not new.url
+    or old.tenant_id is not new.tenant_id
+    or old.deleted_at is not new.deleted_at
+    or exists (select 1 from limit_changes where destination_id = new.id)
+begin
+    insert into limit_changes (destination_id, deleted_at, revokes)
+    values (
+        new.id,
+        new.deleted_at,
+        old.url is not new.url
+        or old.tenant_id is not new.tenant_id
+        or old.deleted_at is not new.deleted_at
+        or exists (select 1 from limit_changes where destination_id = new.id and revokes)
+    );
+end;
+
+create trigger destinations_after_insert after insert on destinations
+begin
+    insert into limit_history (
+        destination_id, in_force_from,
+        limit_per_second, limit_per_minute, limit_per_hour, limit_per_day, unlimited, burst, shape,
+        max_in_flight, safety_margin, state
+    )
+    select destination_id, c.now,
+        limit_per_second, limit_per_minute, limit_per_hour, limit_per_day, unlimited, burst, shape,
+        max_in_flight, safety_margin, state
+    from effective_limits, store_clock c
+    where destination_id = new.id;
+end;
+
+create trigger tiers_after_update after update on tiers
+begin
+    insert into limit_changes (destination_id, deleted_at, revokes)
+    select destination_id, deleted_at, revokes
+    from limit_changes
+    where tier = new.name and deleted_at is null;
+end;
+
+create trigger tenants_after_update after update of tier on tenants
+when old.tier is not new.tier
+begin
+    insert into limit_changes (destination_id, deleted_at, revokes)
+    select destination_id, deleted_at, revokes
+    from limit_changes
+    where tenant_id = new.id and deleted_at is null;
+end;
+
+-- ---------------------------------------------------------------------------
+-- The audit that anyone can run: how many attempts started in each calendar
+-- second, and the largest limit in force within it: of the entry that it began
+-- with, and of those that came in it. Null, if one of them did not limit. A
+-- bucket may start `burst` at once and half a second's worth of slack more;
+-- every other shape its limit. Sliding windows are judged by `paceline audit`.
+
+create view starts_per_second as
+select
+    s.destination_id,
+    datetime(s.second, 'unixepoch') as second,
+    s.starts,
+    s.average_delivery_latency,
+    iif(count(*) > count(h.limit_per_second), null, max(h.limit_per_second)) as limit_per_second,
+    count(*) = count(h.limit_per_second)
+    and s.starts > max(case h.shape
+        when 'token_bucket'
+            then coalesce(h.burst, h.limit_per_second) + (h.limit_per_second * 3 + 1) / 2
+        when 'leaky_bucket' then 1 + (h.limit_per_second * 3 + 1) / 2
+        else h.limit_per_second
+    end) as over
+from (
+    select destination_id, started_at / 1000000 as second, count(*) as starts,
+        avg(delivery_latency) as average_delivery_latency
+    from attempts
+    where started_at is not null
+    group by destination_id, started_at / 1000000
+) s
+join limit_history h on h.destination_id = s.destination_id
+    and h.in_force_from < (s.second + 1) * 1000000
+    and h.in_force_from >= coalesce(
+        (
+            select max(earlier.in_force_from) from limit_history earlier
+            where earlier.destination_id = s.destination_id
+                and earlier.in_force_from <= s.second * 1000000
+        ),
+        0
+    )
+group by s.destination_id, s.second;
