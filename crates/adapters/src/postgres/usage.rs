@@ -230,8 +230,8 @@ const USAGE: &str = "-- admit: usage
         from (
             select a.id, a.created_at from attempts a
             where a.destination_id = r.id and a.state = 'waiting' and a.due_at is null
-                and a.id > r.first_after
-            order by a.id limit r.ahead
+                and a.id + 0 > r.first_after
+            order by a.id + 0 limit r.ahead
         ) x
     ) w
     cross join lateral (

@@ -1,0 +1,23 @@
+//! What is Postgres's own: locks, snapshots, triggers and plans, on a real
+//! server. What every store must do is in `store_contract.rs`.
+//!
+//! Needs `PACELINE_TEST_DATABASE_URL`, with the right to create databases.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, its helpers too"
+)]
+
+#[path = "postgres_store/admission.rs"]
+mod admission;
+#[path = "postgres_store/changes.rs"]
+mod changes;
+#[path = "postgres_store/coarse.rs"]
+mod coarse;
+#[path = "postgres_store/database.rs"]
+mod database;
+#[path = "postgres_store/limits.rs"]
+mod limits;
+#[path = "postgres_store/plans.rs"]
+mod plans;
+#[path = "postgres_store/starts.rs"]
+mod starts;
