@@ -9,7 +9,7 @@
 //! Limits are changed by anyone's SQL; what makes that safe is in the
 //! migration's triggers and not here.
 
-use std::time::Duration;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use domain::event::NewEvent;
@@ -47,36 +47,31 @@ mod sweep;
 mod usage;
 
 pub use connect::PostgresOptions;
-pub use listen::Changes;
 
 use failure::retried;
-
-/// For everything from dialling to the last byte of a response.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
+use listen::Changes;
 
 /// The store on a pool of connections; cheap to clone.
 #[derive(Debug, Clone)]
 pub struct PostgresStore {
     pool: PgPool,
+    changes: Arc<Changes>,
 }
 
 impl PostgresStore {
     /// Connects, so that a wrong URL is noticed at once. Does not migrate.
     pub async fn connect(options: PostgresOptions) -> Result<Self, StoreError> {
         let pool = connect::connect(&options).await?;
-        Ok(Self { pool })
+        Ok(Self {
+            pool,
+            changes: Arc::default(),
+        })
     }
 
     /// Brings the schema to the version that this binary needs. Several
     /// processes may do so at once: they take turns.
     pub async fn migrate(&self) -> Result<(), StoreError> {
         migrate::migrate(&self.pool).await
-    }
-
-    /// Listens for changes of limits: a hint, faster than the sweep, that may
-    /// be lost. Holds one connection.
-    pub async fn listen_changes(&self) -> Result<Changes, StoreError> {
-        listen::listen(&self.pool).await
     }
 
     /// Ends all connections, waiting for statements that are under way.
@@ -125,6 +120,10 @@ impl Store for PostgresStore {
 
     async fn sweep(&self, sweep: &Sweep) -> Result<SweepPage, StoreError> {
         Ok(retried(|| sweep::sweep(&self.pool, sweep)).await?)
+    }
+
+    async fn changed(&self) {
+        self.changes.changed(&self.pool).await;
     }
 
     async fn clear_marks(&self, marks: &[Mark]) -> Result<(), StoreError> {

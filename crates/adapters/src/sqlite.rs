@@ -49,9 +49,6 @@ use thread::Lane;
 /// The store's clock.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
-/// For everything from dialling to the last byte of a response.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
-
 /// How long a step waits for a shell that holds the write lock.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 

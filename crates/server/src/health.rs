@@ -21,6 +21,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::parts::Parts;
+use crate::role::Role;
 
 /// How long a part may take to answer. Probes give up after a few seconds, and
 /// an answer that names the part is worth more than none.
@@ -37,6 +38,7 @@ pub struct Health {
     catalog: Arc<dyn Catalog>,
     schedule: Arc<dyn Schedule>,
     queue: Option<Arc<dyn DeliveryQueue>>,
+    role: Role,
     metrics: PrometheusHandle,
     shutdown: CancellationToken,
 }
@@ -44,7 +46,7 @@ pub struct Health {
 /// The answer of `/readyz`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Readiness {
-    /// All of the below are well.
+    /// All that this role cannot do without is well.
     pub ready: bool,
     /// The process is going down and takes nothing new.
     pub draining: bool,
@@ -80,11 +82,17 @@ impl Part {
 impl Health {
     /// Of these parts.
     #[must_use]
-    pub fn new(parts: &Parts, metrics: PrometheusHandle, shutdown: CancellationToken) -> Self {
+    pub fn new(
+        role: Role,
+        parts: &Parts,
+        metrics: PrometheusHandle,
+        shutdown: CancellationToken,
+    ) -> Self {
         Self {
             catalog: Arc::clone(&parts.catalog),
             schedule: Arc::clone(&parts.schedule),
             queue: parts.queue.clone(),
+            role,
             metrics,
             shutdown,
         }
@@ -105,7 +113,13 @@ impl Health {
         );
         let queue = self.queue.as_ref().map(|queue| Part::new(queue.health()));
         let draining = self.shutdown.is_cancelled();
-        let parts = [Some(&store), Some(&schedule), queue.as_ref()];
+        // The API accepts events without a schedule: the sweep finds them.
+        let needs_schedule = self.role != Role::Api;
+        let parts = [
+            Some(&store),
+            Some(&schedule).filter(|_| needs_schedule),
+            queue.as_ref(),
+        ];
         Readiness {
             ready: !draining && parts.into_iter().flatten().all(|part| part.ready),
             draining,

@@ -116,7 +116,7 @@ pub async fn run(role: Role, config: RoleConfig) -> anyhow::Result<ExitCode> {
     signals::until_stopped(|shutdown| async move {
         let running = Running {
             role,
-            health: Health::new(&parts, metrics, shutdown.clone()),
+            health: Health::new(role, &parts, metrics, shutdown.clone()),
             config,
             parts,
             shutdown,

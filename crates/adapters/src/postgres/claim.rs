@@ -9,11 +9,10 @@ use domain::permit::Permit;
 use domain::time::{Timestamp, micros};
 use engine::ports::Target;
 use engine::ports::Wake;
-use engine::ports::{ClaimAnswer, Claims, HEARTBEAT_TIMEOUT, Start};
+use engine::ports::{ClaimAnswer, Claims, HEARTBEAT_TIMEOUT, MAX_REQUEST_TIMEOUT, Start};
 use sqlx::PgPool;
 use uuid::Uuid;
 
-use super::REQUEST_TIMEOUT;
 use super::failure::Failure;
 use super::rows::{Wakes, count};
 
@@ -36,7 +35,7 @@ pub(super) async fn targets(
             destination: DestinationId(id),
             epoch: Epoch(epoch),
             url,
-            timeout: REQUEST_TIMEOUT,
+            timeout: MAX_REQUEST_TIMEOUT,
         })
         .collect())
 }

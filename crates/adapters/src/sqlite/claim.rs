@@ -5,10 +5,11 @@ use domain::destination::DestinationState;
 use domain::ids::{DestinationId, Epoch, EventId, WorkerId};
 use domain::permit::Permit;
 use domain::time::Timestamp;
-use engine::ports::{ClaimAnswer, Claims, HEARTBEAT_TIMEOUT, Start, Target, Wake};
+use engine::ports::{
+    ClaimAnswer, Claims, HEARTBEAT_TIMEOUT, MAX_REQUEST_TIMEOUT, Start, Target, Wake,
+};
 use rusqlite::Transaction;
 
-use super::REQUEST_TIMEOUT;
 use super::fault::Fault;
 use super::rows::{Wakes, execute, first, maybe_time, time, word};
 
@@ -188,7 +189,7 @@ pub(super) fn targets(
                 destination: *destination,
                 epoch: Epoch(row.get(0)?),
                 url: row.get(1)?,
-                timeout: REQUEST_TIMEOUT,
+                timeout: MAX_REQUEST_TIMEOUT,
             })
         })?;
         targets.extend(target);
