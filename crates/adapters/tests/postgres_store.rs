@@ -1,5 +1,5 @@
-//! What is Postgres's own: locks, snapshots, triggers and plans, on a real
-//! server. What every store must do is in `store_contract.rs`.
+//! The store on a real Postgres: the contract that every store keeps, and what
+//! is Postgres's own: locks, snapshots, triggers and plans.
 //!
 //! Needs `PACELINE_TEST_DATABASE_URL`, with the right to create databases.
 #![expect(
@@ -13,6 +13,8 @@ mod admission;
 mod changes;
 #[path = "postgres_store/coarse.rs"]
 mod coarse;
+#[path = "postgres_store/contract.rs"]
+mod contract;
 #[path = "postgres_store/database.rs"]
 mod database;
 #[path = "postgres_store/limits.rs"]
