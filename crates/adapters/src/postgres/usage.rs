@@ -4,7 +4,9 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use domain::admission::{Backlog, Bucket, CoarseStarts, Meter, Outstanding, Usage, newest_starts, read_ahead};
+use domain::admission::{
+    Backlog, Bucket, CoarseStarts, Meter, Outstanding, Usage, newest_starts, read_ahead,
+};
 use domain::ids::{AttemptId, DestinationId, Epoch, PermitNumber};
 use domain::limit::{Limit, Period};
 use domain::permit::Permit;
