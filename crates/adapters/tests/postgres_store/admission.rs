@@ -1,5 +1,6 @@
 //! Admission under concurrency: one destination, many schedulers.
 
+use domain::ids::DestinationId;
 use engine::ports::RunResult;
 use futures_util::future::join_all;
 use sqlx::{Connection, Row};
@@ -19,7 +20,16 @@ async fn schedulers_that_meet_never_exceed_the_limit() {
             }
             admitted
         };
-        let all = join_all((0..6).map(|_| scheduler())).await;
+        // Retries that come to the front of the backlog meanwhile: schedulers
+        // that do not see each other would not even pick the same attempts.
+        let front = async {
+            let mut user = database.user().await;
+            for step in 1..=25 {
+                run(&mut user, insert_retries(destination, step)).await;
+            }
+        };
+        let schedulers = join_all((0..6).map(|_| scheduler()));
+        let (all, ()) = tokio::join!(schedulers, front);
         // The deadlines of the first ten keep the window full for seconds.
         assert_eq!(all.iter().sum::<usize>(), 10, "round {round}: {all:?}");
         let rows = format!(
@@ -171,6 +181,16 @@ async fn the_cursor_loses_no_attempt_that_commits_late() {
         passed,
         database.number("select max(id) from attempts").await
     );
+}
+
+/// Ten that have been due for so many minutes.
+fn insert_retries(destination: DestinationId, minutes: u32) -> String {
+    format!(
+        "insert into attempts (event_id, destination_id, tenant_id, due_at)
+        select event_id, destination_id, tenant_id,
+            clock_timestamp() - {minutes} * interval '1 minute'
+        from attempts where destination_id = '{destination}' limit 10"
+    )
 }
 
 /// As an ingest inserts it, `age` ago.

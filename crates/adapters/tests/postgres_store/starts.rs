@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use domain::ids::DestinationId;
 use domain::permit::Permit;
+use domain::policy::LimitSettings;
 use domain::time::Timestamp;
 use engine::ports::{Catalog, ClaimAnswer, Store};
 use futures_util::future::join_all;
@@ -75,7 +76,12 @@ async fn a_held_row_is_skipped_by_claims_and_outcomes() {
 async fn a_cut_is_in_force_from_its_time_in_history() {
     let database = Database::create().await;
     for round in 0..5 {
-        let destination = database.destination(per_second(200)).await;
+        // One every five milliseconds, so that permits are out at any time.
+        let spaced = LimitSettings {
+            burst: Some(1),
+            ..per_second(200)
+        };
+        let destination = database.destination(spaced).await;
         database.accept(destination, 800).await;
         let stop = AtomicBool::new(false);
         let cut = async {
