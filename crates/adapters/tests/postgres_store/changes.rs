@@ -2,7 +2,7 @@
 
 use domain::ids::DestinationId;
 use domain::policy::LimitSettings;
-use engine::ports::Catalog;
+use engine::ports::{Catalog, Store};
 
 use crate::database::{Database, per_second};
 
