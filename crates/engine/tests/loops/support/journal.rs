@@ -36,8 +36,6 @@ pub(crate) enum Event {
     Rebuilt(String),
     Reap(ReapRules),
     Accept(usize),
-    /// A note of the test itself.
-    Note(&'static str),
 }
 
 /// All calls, in order.
