@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use domain::event::NewEvent;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::ports::{Acceptance, MAX_ROWS, Schedule, Store, StoreError, Wake};
@@ -21,6 +21,8 @@ pub struct IngestOptions {
     /// Requests that may wait for a commit; the next one is refused at once
     /// rather than kept in memory.
     pub queue: usize,
+    /// Payload bytes that may wait or be under commit, all requests together.
+    pub queue_bytes: usize,
     /// Events in one commit, at most [`MAX_ROWS`].
     pub batch_events: usize,
     /// Payload bytes in one commit.
@@ -31,6 +33,8 @@ impl Default for IngestOptions {
     fn default() -> Self {
         Self {
             queue: 4_096,
+            // Four batches: one under commit, the next one full, and room.
+            queue_bytes: 64 * 1024 * 1024,
             batch_events: MAX_ROWS,
             batch_bytes: 16 * 1024 * 1024,
         }
@@ -56,12 +60,16 @@ type Answer = Result<Vec<Acceptance>, IngestError>;
 struct Request {
     events: Vec<NewEvent>,
     answer: oneshot::Sender<Answer>,
+    /// Its share of [`IngestOptions::queue_bytes`].
+    _room: OwnedSemaphorePermit,
 }
 
 /// The front of ingest: clone it into every request handler.
 #[derive(Clone)]
 pub struct Ingest {
     requests: mpsc::Sender<Request>,
+    room: Arc<Semaphore>,
+    queue_bytes: usize,
 }
 
 /// The back of ingest: run it once.
@@ -90,7 +98,13 @@ impl Ingest {
             requests,
             carried: None,
         };
-        (Self { requests: sender }, back)
+        let queue_bytes = options.queue_bytes.min(u32::MAX as usize);
+        let front = Self {
+            requests: sender,
+            room: Arc::new(Semaphore::new(queue_bytes.min(Semaphore::MAX_PERMITS))),
+            queue_bytes,
+        };
+        (front, back)
     }
 
     /// Accepts events, all or nothing; at most [`MAX_ROWS`] at once.
@@ -99,14 +113,25 @@ impl Ingest {
     /// goes away meanwhile, the events may be committed all the same.
     pub async fn accept(&self, events: Vec<NewEvent>) -> Answer {
         let (answer, answered) = oneshot::channel();
-        let request = Request { events, answer };
+        // One request larger than all the room may still go alone.
+        let bytes = payload_bytes(&events).min(self.queue_bytes);
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        let room = Arc::clone(&self.room).try_acquire_many_owned(bytes);
+        let request = Request {
+            events,
+            answer,
+            _room: room.map_err(|_full| IngestError::Full)?,
+        };
         self.requests
             .try_send(request)
             .map_err(|error| match error {
                 mpsc::error::TrySendError::Full(_) => IngestError::Full,
                 mpsc::error::TrySendError::Closed(_) => IngestError::Stopped,
             })?;
-        answered.await.unwrap_or(Err(IngestError::Stopped))
+        // The loop answers whatever it took; without an answer it was cut off,
+        // perhaps in the middle of the commit.
+        let cut_off = || IngestError::Unavailable("cut off before the answer".to_owned());
+        answered.await.unwrap_or_else(|_| Err(cut_off()))
     }
 }
 
@@ -174,8 +199,11 @@ impl IngestLoop {
 }
 
 fn size(request: &Request) -> (usize, usize) {
-    let bytes = request.events.iter().map(|event| event.payload.len()).sum();
-    (request.events.len(), bytes)
+    (request.events.len(), payload_bytes(&request.events))
+}
+
+fn payload_bytes(events: &[NewEvent]) -> usize {
+    events.iter().map(|event| event.payload.len()).sum()
 }
 
 fn wakes_of(acceptances: &[Acceptance]) -> Vec<Wake> {

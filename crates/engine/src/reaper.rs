@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::ports::{
     HEARTBEAT_TIMEOUT, MAX_REQUEST_TIMEOUT, MAX_ROWS, ReapRules, Reaped, Schedule, Store,
 };
-use crate::wake::wake_all;
+use crate::wake::wake_freed;
 
 /// How the reaper runs.
 #[derive(Debug, Clone, Copy)]
@@ -96,7 +96,7 @@ impl Reaper {
         match self.store.reap(&rules, limit).await {
             Ok(reaped) => {
                 report(&reaped);
-                wake_all(self.schedule.as_ref(), &reaped.wakes).await;
+                wake_freed(self.schedule.as_ref(), &reaped.wakes).await;
                 let most = reaped.expired_permits.max(reaped.unknown_starts);
                 most.max(reaped.cancelled) >= limit
             }

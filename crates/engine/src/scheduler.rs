@@ -30,7 +30,7 @@ use crate::ports::{
     Taken, TakenJob,
 };
 use crate::store_clock::SharedClock;
-use crate::wake::wake_all;
+use crate::wake::wake_freed;
 use fleet::Room;
 
 /// How the scheduler runs.
@@ -158,13 +158,19 @@ impl Scheduler {
                 republish: job.lapsed,
             })
             .collect();
-        let Some(admitted) = self.admit_and_publish(&runs).await else {
+        let Some(admitted) = self.admit(&runs).await else {
             // The leases end by themselves, and the jobs are due again.
             return self.failures.failed();
         };
-        self.failures.succeeded();
-        self.finish(&taken.jobs, &admitted).await;
-        self.pause_after(&taken)
+        let answered_at = Instant::now();
+        let published = self.publish(&permits_of(&admitted)).await;
+        // Publishing took a while: the next runs are due that much sooner.
+        let now = admitted.now + answered_at.elapsed();
+        self.finish(&taken.jobs, &admitted.results, now).await;
+        match published {
+            Ok(()) => self.pause_after(&taken),
+            Err(NotPublished) => self.failures.failed(),
+        }
     }
 
     /// Whether permits could reach a worker: what cannot be published would
@@ -184,9 +190,9 @@ impl Scheduler {
         next.min(self.options.idle)
     }
 
-    /// Admits the runs in one transaction and publishes their permits. `None`
-    /// if the store could not say what was admitted.
-    async fn admit_and_publish(&mut self, runs: &[Run]) -> Option<Admitted> {
+    /// Admits the runs in one transaction. `None` if the store could not say
+    /// what was admitted.
+    async fn admit(&mut self, runs: &[Run]) -> Option<Admitted> {
         let room = self.room.left().await;
         let before = Instant::now();
         let admitted = match self.store.admit(runs, room).await {
@@ -199,9 +205,6 @@ impl Scheduler {
         if let Some(step) = self.clock.sample(before, admitted.now) {
             self.stepped(step);
         }
-        let permits = permits_of(&admitted);
-        self.room.used(permits.len());
-        self.publish(&permits).await;
         Some(admitted)
     }
 
@@ -215,9 +218,16 @@ impl Scheduler {
     /// Publishes, and gives back what the queue could not be asked to take:
     /// the rows then wait at once instead of at their deadline. One that did
     /// arrive after all is refused by its number.
-    async fn publish(&self, permits: &[Permit]) {
+    async fn publish(&mut self, permits: &[Permit]) -> Result<(), NotPublished> {
+        self.room.used(permits.len());
+        if self.frozen_until.is_some() {
+            // They were planned by the very clock that cannot be trusted.
+            self.hand_back(permits).await;
+            return Ok(());
+        }
         if permits.is_empty() {
-            return;
+            self.failures.succeeded();
+            return Ok(());
         }
         let groups = PermitGroup::split(permits);
         metrics::counter!("paceline_permits_admitted_total").increment(permits.len() as u64);
@@ -229,23 +239,33 @@ impl Scheduler {
                 if lost > 0 {
                     tracing::warn!(groups = lost, "unconfirmed: left to their deadlines");
                 }
+                self.failures.succeeded();
+                Ok(())
             }
             Err(error) => {
                 tracing::warn!(%error, permits = permits.len(), "not published: handed back");
-                match self.store.release_permits(permits).await {
-                    Ok(wakes) => wake_all(self.schedule.as_ref(), &wakes).await,
-                    Err(error) => tracing::warn!(%error, "not handed back: left to expire"),
-                }
+                self.hand_back(permits).await;
+                Err(NotPublished)
             }
         }
     }
 
-    async fn finish(&mut self, jobs: &[TakenJob], admitted: &Admitted) {
-        let finishes: Vec<_> = (jobs.iter().zip(&admitted.results))
+    async fn hand_back(&self, permits: &[Permit]) {
+        if permits.is_empty() {
+            return;
+        }
+        match self.store.release_permits(permits).await {
+            Ok(wakes) => wake_freed(self.schedule.as_ref(), &wakes).await,
+            Err(error) => tracing::warn!(%error, "not handed back: left to expire"),
+        }
+    }
+
+    async fn finish(&mut self, jobs: &[TakenJob], results: &[RunResult], now: Timestamp) {
+        let finishes: Vec<_> = (jobs.iter().zip(results))
             .map(|(job, result)| Finish {
                 destination: job.destination,
                 token: job.token.clone(),
-                next: self.next_run(job.destination, result, admitted.now),
+                next: self.next_run(job.destination, result, now),
             })
             .collect();
         if let Err(error) = self.schedule.finish(&finishes).await {
@@ -307,8 +327,13 @@ impl Scheduler {
                 republish: false,
             })
             .collect();
-        if !runs.is_empty() && self.admit_and_publish(&runs).await.is_none() {
-            return self.failures.failed();
+        if !runs.is_empty() {
+            let Some(admitted) = self.admit(&runs).await else {
+                return self.failures.failed();
+            };
+            if let Err(NotPublished) = self.publish(&permits_of(&admitted)).await {
+                return self.failures.failed();
+            }
         }
         // Page after page at once, then a pause before the next round.
         if self.cursor.is_some() {
@@ -318,6 +343,9 @@ impl Scheduler {
         }
     }
 }
+
+/// The queue could not be asked; the permits went back to the store.
+struct NotPublished;
 
 fn permits_of(admitted: &Admitted) -> Vec<Permit> {
     (admitted.results.iter())

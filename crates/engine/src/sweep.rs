@@ -9,8 +9,8 @@ use std::time::Duration;
 use domain::ids::DestinationId;
 use tokio_util::sync::CancellationToken;
 
-use crate::ports::{Mark, Schedule, ScheduleLife, Store, StoreError, Sweep, Wake};
-use crate::wake::wake_all;
+use crate::ports::{Mark, Schedule, ScheduleError, ScheduleLife, Store, StoreError, Sweep, Wake};
+use crate::wake::try_wake_all;
 
 /// How the sweep runs.
 #[derive(Debug, Clone, Copy)]
@@ -78,15 +78,23 @@ impl SweepLoop {
     }
 
     /// One whole sweep. In another life of the schedule it rebuilds every job,
-    /// and says so only after the last page.
+    /// and says so only after every wake of the last page. A sweep in which the
+    /// schedule goes away ends there: the next one begins anew.
     pub async fn tick(&self) -> Result<(), StoreError> {
-        let life = match self.schedule.life().await {
-            Ok(ScheduleLife::New(life)) => Some(life),
-            Ok(ScheduleLife::Same) => None,
-            Err(error) => {
+        match self.sweep().await {
+            Err(Interrupted::Schedule(error)) => {
                 tracing::debug!(%error, "schedule away, nothing to wake");
-                return Ok(());
+                Ok(())
             }
+            Err(Interrupted::Store(error)) => Err(error),
+            Ok(()) => Ok(()),
+        }
+    }
+
+    async fn sweep(&self) -> Result<(), Interrupted> {
+        let life = match self.schedule.life().await? {
+            ScheduleLife::New(life) => Some(life),
+            ScheduleLife::Same => None,
         };
         let mut after = None;
         loop {
@@ -108,7 +116,7 @@ impl SweepLoop {
         &self,
         after: Option<DestinationId>,
         everything: bool,
-    ) -> Result<Option<DestinationId>, StoreError> {
+    ) -> Result<Option<DestinationId>, Interrupted> {
         let sweep = Sweep {
             after,
             limit: self.options.page,
@@ -116,24 +124,39 @@ impl SweepLoop {
             everything,
         };
         let page = self.store.sweep(&sweep).await?;
-        wake_all(self.schedule.as_ref(), &page.wakes).await;
+        try_wake_all(self.schedule.as_ref(), &page.wakes).await?;
         self.settle_marks(&page.marks).await?;
         Ok(page.next)
     }
 
     /// Wakes changed destinations, then forgets the marks: in this order, so
     /// that a crash between the two wakes once too often and never too seldom.
-    async fn settle_marks(&self, marks: &[Mark]) -> Result<(), StoreError> {
+    async fn settle_marks(&self, marks: &[Mark]) -> Result<(), Interrupted> {
         if marks.is_empty() {
             return Ok(());
         }
         let wakes: Vec<_> = (marks.iter())
             .map(|mark| Wake::unblocked(mark.destination))
             .collect();
-        if let Err(error) = self.schedule.wake(&wakes).await {
-            tracing::debug!(%error, "changed destinations stay marked");
-            return Ok(());
-        }
-        self.store.clear_marks(marks).await
+        try_wake_all(self.schedule.as_ref(), &wakes).await?;
+        Ok(self.store.clear_marks(marks).await?)
+    }
+}
+
+/// Who did not answer in the middle of a sweep.
+enum Interrupted {
+    Store(StoreError),
+    Schedule(ScheduleError),
+}
+
+impl From<StoreError> for Interrupted {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<ScheduleError> for Interrupted {
+    fn from(error: ScheduleError) -> Self {
+        Self::Schedule(error)
     }
 }

@@ -15,23 +15,22 @@ mod deliver;
 mod hand;
 mod identity;
 mod promptness;
+mod receiving;
 mod records;
 mod targets;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use domain::permit::MAX_GROUP;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::backoff::Backoff;
-use crate::ports::{
-    Delivery, DeliveryQueue, QueueError, Schedule, Sender, Settlement, Store, Subscription,
-};
+use crate::ports::{DeliveryQueue, Schedule, Sender, Store};
 use crate::store_clock::SharedClock;
 pub use promptness::AT_MOST as MAX_CLAIM_TO_SEND;
 
@@ -40,6 +39,7 @@ use deliver::Deliverer;
 use hand::Hand;
 use identity::Identity;
 use promptness::Promptness;
+use receiving::Receiving;
 use records::Records;
 use targets::Targets;
 
@@ -58,6 +58,12 @@ pub struct WorkerOptions {
 
 /// The fewest places a worker can have: one full message's worth.
 pub const MIN_PLACES: u32 = 16;
+
+/// How long the last outcomes may take to be recorded after the grace period.
+const RECORDING: Duration = Duration::from_millis(1_500);
+
+/// How long the last heartbeat may take.
+const RETIRING: Duration = Duration::from_millis(500);
 
 impl Default for WorkerOptions {
     fn default() -> Self {
@@ -100,36 +106,68 @@ impl Worker {
 
     /// Delivers until `shutdown`. Then it takes nothing more, hands back what
     /// has not started, lets what has started finish within the grace period,
-    /// records it, and retires.
+    /// records it, and retires: at most two seconds after the grace period.
+    /// Dropping the future is a crash: all that it began ends with it.
     pub async fn run(self, shutdown: CancellationToken) {
         let places = self.options.places.max(MIN_PLACES);
         let rng = Arc::new(Mutex::new(StdRng::seed_from_u64(self.options.seed)));
+        let clock = Arc::new(SharedClock::new());
         let identity = Arc::new(Identity::new(
             Arc::clone(&self.store),
+            Arc::clone(&clock),
             places,
             Arc::clone(&rng),
         ));
         if !identity.introduce(&shutdown).await {
             return;
         }
-        // These outlive the shutdown: what has started must still be recorded.
-        let background = TaskTracker::new();
+        // All of these end when this future does, also if it is dropped.
+        let (mut heart, mut statements) = (JoinSet::new(), JoinSet::new());
+        let given_up = CancellationToken::new();
+        let _given_up = given_up.clone().drop_guard();
         let ended = CancellationToken::new();
-        background.spawn(Arc::clone(&identity).beat(ended.clone()));
-        let clock = Arc::new(SharedClock::new());
+        heart.spawn(Arc::clone(&identity).beat(ended.clone()));
         let claims = Claims::spawn(
-            &background,
+            &mut statements,
             (Arc::clone(&self.store), Arc::clone(&self.schedule)),
             Arc::clone(&clock),
             Arc::clone(&identity),
         );
-        let records = Records::spawn(
-            &background,
-            Arc::clone(&self.store),
-            Arc::clone(&self.schedule),
-            places,
-        );
-        let deliverer = Arc::new(Deliverer {
+        let (store, schedule) = (Arc::clone(&self.store), Arc::clone(&self.schedule));
+        let records = Records::spawn(&mut statements, store, schedule, places);
+        let receiving = self.receiving(clock, (claims, records), rng, (&shutdown, given_up));
+        let end = tokio::select! {
+            biased;
+            end = receiving.run(&shutdown, self.options.grace) => end,
+            // They outlive every delivery, unless they panic.
+            _panicked = statements.join_next() => {
+                tracing::error!("claims or records ended: the worker goes down");
+                Instant::now()
+            }
+        };
+        // Nobody holds the channels any more: claims and records end when they
+        // are empty. A store that is away must not hold up the exit for ever.
+        let recorded = async { while statements.join_next().await.is_some() {} };
+        let _ = timeout_at(end + RECORDING, recorded).await;
+        statements.shutdown().await;
+        // The heartbeat went on until here; the last word is that it retires.
+        ended.cancel();
+        let retired = async {
+            heart.join_next().await;
+            identity.retire().await;
+        };
+        let _ = timeout(RETIRING, retired).await;
+    }
+
+    fn receiving(
+        &self,
+        clock: Arc<SharedClock>,
+        (claims, records): (Claims, Records),
+        rng: Arc<Mutex<StdRng>>,
+        (shutdown, given_up): (&CancellationToken, CancellationToken),
+    ) -> Receiving {
+        let places = self.options.places.max(MIN_PLACES);
+        let deliverer = Deliverer {
             store: Arc::clone(&self.store),
             schedule: Arc::clone(&self.schedule),
             sender: Arc::clone(&self.sender),
@@ -141,160 +179,15 @@ impl Worker {
             promptness: Promptness::new(),
             request_timeout: self.options.request_timeout,
             shutdown: shutdown.clone(),
-        });
-        let targets = Targets::new(Arc::clone(&self.store));
-        let receiving = Receiving {
-            queue: self.queue,
-            prefetch: prefetch(places),
-            deliverer,
-            targets,
+        };
+        Receiving {
+            queue: Arc::clone(&self.queue),
+            prefetch: receiving::prefetch(places),
+            deliverer: Arc::new(deliverer),
+            targets: Targets::new(Arc::clone(&self.store)),
             tasks: TaskTracker::new(),
             hand: Hand::default(),
-        };
-        receiving.run(&shutdown, self.options.grace).await;
-        // Nobody holds the channels any more: claims and records end when they
-        // are empty. A store that is away must not hold up the exit for ever.
-        background.close();
-        let _ = tokio::time::timeout(self.options.grace, async {
-            // The heartbeat goes on until the last outcome is recorded.
-            while background.len() > 1 {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        })
-        .await;
-        ended.cancel();
-        identity.retire().await;
-    }
-}
-
-/// How many messages may be in hand: so many that even full ones find a place
-/// each.
-fn prefetch(places: u32) -> u16 {
-    let group = u32::try_from(MAX_GROUP).unwrap_or(u32::MAX);
-    u16::try_from((places / group).max(1)).unwrap_or(u16::MAX)
-}
-
-/// The receiving end: messages in, tasks out, settlements back.
-struct Receiving {
-    queue: Arc<dyn DeliveryQueue>,
-    prefetch: u16,
-    deliverer: Arc<Deliverer>,
-    targets: Targets,
-    tasks: TaskTracker,
-    hand: Hand,
-}
-
-impl Receiving {
-    async fn run(mut self, shutdown: &CancellationToken, grace: Duration) {
-        if let Some(mut subscription) = self.subscribe(shutdown).await {
-            self.receive(subscription.as_mut(), shutdown).await;
-            self.hand_back(subscription.as_mut(), grace).await;
-        }
-        self.tasks.close();
-        if tokio::time::timeout(grace, self.tasks.wait())
-            .await
-            .is_err()
-        {
-            tracing::warn!(
-                attempts = self.tasks.len(),
-                "started attempts outlast the grace period: they will be recorded as unknown"
-            );
+            given_up,
         }
     }
-
-    async fn subscribe(&self, shutdown: &CancellationToken) -> Option<Box<dyn Subscription>> {
-        let mut failures = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
-        loop {
-            match self.queue.subscribe(self.prefetch).await {
-                Ok(subscription) => return Some(subscription),
-                Err(error) => tracing::warn!(%error, "not subscribed, will try again"),
-            }
-            tokio::select! {
-                biased;
-                () = shutdown.cancelled() => return None,
-                () = tokio::time::sleep(failures.failed()) => {}
-            }
-        }
-    }
-
-    async fn receive(&mut self, subscription: &mut dyn Subscription, shutdown: &CancellationToken) {
-        let mut failures = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
-        loop {
-            let received = tokio::select! {
-                biased;
-                () = shutdown.cancelled() => return,
-                () = self.hand.settled() => {
-                    self.settle(subscription).await;
-                    continue;
-                }
-                received = subscription.receive(usize::from(self.prefetch)) => received,
-            };
-            match received {
-                Ok(deliveries) => {
-                    failures.succeeded();
-                    self.begin(deliveries).await;
-                }
-                Err(error) => {
-                    log_lost(&error);
-                    tokio::time::sleep(failures.failed()).await;
-                }
-            }
-        }
-    }
-
-    /// Begins each permit as a task of its own.
-    async fn begin(&mut self, deliveries: Vec<Delivery>) {
-        let permits: Vec<_> = (deliveries.iter())
-            .flat_map(|delivery| delivery.group.permits())
-            .copied()
-            .collect();
-        let targets = self.targets.of(&permits).await;
-        for delivery in deliveries {
-            let target = targets.get(&delivery.group.destination()).cloned();
-            for in_hand in self.hand.take_up(&delivery) {
-                let deliverer = Arc::clone(&self.deliverer);
-                let target = target.clone();
-                self.tasks
-                    .spawn(async move { deliverer.deliver(in_hand, target).await });
-            }
-        }
-    }
-
-    async fn settle(&self, subscription: &mut dyn Subscription) {
-        let (settlements, unbegun) = self.hand.take_settled();
-        if !unbegun.is_empty() {
-            self.deliverer.release(&unbegun).await;
-        }
-        if let Err(error) = subscription.settle(&settlements).await {
-            log_lost(&error);
-        }
-    }
-
-    /// Gives back what has not begun: whole messages to the queue, the rest of
-    /// half-begun ones to the store.
-    async fn hand_back(&self, subscription: &mut dyn Subscription, grace: Duration) {
-        let given_back = async {
-            let _ = subscription.stop().await;
-            while let Ok(deliveries) = subscription.receive(usize::MAX).await {
-                if deliveries.is_empty() {
-                    break;
-                }
-                let requeue: Vec<_> = (deliveries.iter())
-                    .map(|delivery| (delivery.tag, Settlement::Requeue))
-                    .collect();
-                let _ = subscription.settle(&requeue).await;
-            }
-            while !self.hand.is_empty() {
-                self.hand.settled().await;
-                self.settle(subscription).await;
-            }
-        };
-        if tokio::time::timeout(grace, given_back).await.is_err() {
-            tracing::warn!("permits not handed back in time: they will expire");
-        }
-    }
-}
-
-fn log_lost(error: &QueueError) {
-    tracing::warn!(%error, "delivery queue lost, will be dialled again");
 }

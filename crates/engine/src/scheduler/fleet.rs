@@ -9,7 +9,8 @@ use crate::ports::Store;
 
 /// How long a count of the fleet is good for. Between two counts only this
 /// scheduler's own permits are subtracted, so several schedulers together can
-/// overshoot by what they admit in this time.
+/// overshoot by what they admit in this time. A count that is used up is not
+/// kept for so long: a run may come because a place has just come free.
 const FRESH: Duration = Duration::from_millis(100);
 
 /// Room for outstanding permits, counted now and then, estimated in between.

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use domain::ids::WorkerId;
 use domain::permit::Permit;
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
-use tokio_util::task::TaskTracker;
 
 use crate::ports::{ClaimAnswer, MAX_ROWS, Schedule, Store};
 use crate::store_clock::SharedClock;
-use crate::wake::wake_all;
+use crate::wake::wake_freed;
 use crate::worker::identity::Identity;
 
 /// Asks for starts. Clones share the statement.
@@ -45,7 +45,7 @@ struct Loop {
 impl Claims {
     /// Starts the loop; it ends when the last clone is dropped.
     pub(super) fn spawn(
-        tasks: &TaskTracker,
+        tasks: &mut JoinSet<()>,
         (store, schedule): (Arc<dyn Store>, Arc<dyn Schedule>),
         clock: Arc<SharedClock>,
         identity: Arc<Identity>,
@@ -97,7 +97,7 @@ impl Loop {
                     // Nobody waits any more: the start becomes unknown.
                     let _ = request.answer.send(claimed);
                 }
-                wake_all(self.schedule.as_ref(), &claims.wakes).await;
+                wake_freed(self.schedule.as_ref(), &claims.wakes).await;
             }
             Err(error) => {
                 tracing::warn!(%error, permits = permits.len(), "starts not claimed");

@@ -1,5 +1,6 @@
 //! One permit, from hand to outcome.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use domain::attempt::OutcomeKind;
 use domain::ids::WorkerId;
 use domain::permit::Permit;
 use domain::retry::{AfterFailure, after_failure};
+use futures_util::FutureExt;
 use rand::RngExt;
 use rand::rngs::StdRng;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -20,7 +22,7 @@ use crate::ports::{
     Store, Target,
 };
 use crate::store_clock::SharedClock;
-use crate::wake::wake_all;
+use crate::wake::wake_freed;
 use crate::worker::claims::{Claimed, Claims};
 use crate::worker::hand::InHand;
 use crate::worker::promptness::Promptness;
@@ -32,6 +34,11 @@ const CLAIM_TIME: Duration = Duration::from_millis(100);
 
 /// The first and the longest pause before a claim is asked for again.
 const CLAIM_BACKOFF: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(100));
+
+/// A slot that is farther away than this was planned by a clock that has
+/// stepped back since: nobody plans that far ahead. A message is not held so
+/// long.
+const FARTHEST_SLOT: Duration = Duration::from_secs(10);
 
 /// What all deliveries of one worker share.
 pub(super) struct Deliverer {
@@ -74,7 +81,7 @@ impl Deliverer {
     pub(super) async fn deliver(&self, in_hand: InHand, target: Option<Arc<Target>>) {
         let permit = in_hand.permit;
         let Some(target) = target else {
-            // Unknown where to send: left to its deadline, or to another worker.
+            // Nobody can say where to: left to its deadline.
             in_hand.known();
             return;
         };
@@ -109,22 +116,25 @@ impl Deliverer {
     /// Gives permits back to the store, unused.
     pub(super) async fn release(&self, permits: &[Permit]) {
         match self.store.release_permits(permits).await {
-            Ok(wakes) => wake_all(self.schedule.as_ref(), &wakes).await,
+            Ok(wakes) => wake_freed(self.schedule.as_ref(), &wakes).await,
             Err(error) => tracing::debug!(%error, "permits left to expire"),
         }
     }
 
     /// Makes the connection ready, waits for the slot and for a place. `None`
-    /// if no place came free in time.
+    /// if there will be no slot, or no place came free in time.
     async fn get_ready(
         &self,
         permit: &Permit,
         target: &Target,
     ) -> Option<(Connection, OwnedSemaphorePermit)> {
+        if self.clock.until(permit.not_before) > FARTHEST_SLOT {
+            return None;
+        }
         let patience = self.clock.until(permit.deadline).saturating_sub(CLAIM_TIME);
         let patience = patience.max(CLAIM_TIME).min(self.timeout(target));
         let began = Instant::now();
-        let ready = timeout(patience, self.sender.prepare(target))
+        let ready = timeout(patience, caught(self.sender.prepare(target)))
             .await
             .unwrap_or(Err(SendError::TimedOut(patience)));
         let connection = Connection {
@@ -146,16 +156,22 @@ impl Deliverer {
         loop {
             let mut claimed = self.claims.claim(permit).await?;
             let answer = std::mem::replace(&mut claimed.answer, ClaimAnswer::Refused);
+            let left = overdue.saturating_duration_since(Instant::now());
             let pause = match answer {
                 ClaimAnswer::Started(start) => return Some((start, claimed)),
                 ClaimAnswer::Refused => {
                     metrics::counter!("paceline_permits_refused_total").increment(1);
                     return None;
                 }
+                // The store's clock has stepped back since the slot was planned.
+                ClaimAnswer::Early(pause) if pause > left => {
+                    self.release(&[permit]).await;
+                    return None;
+                }
                 ClaimAnswer::Early(pause) => pause,
                 ClaimAnswer::Skipped => again.failed(),
             };
-            if Instant::now() > overdue {
+            if pause > left {
                 return None;
             }
             tokio::time::sleep(pause).await;
@@ -178,7 +194,9 @@ impl Deliverer {
                 Ok(connection) => {
                     let left = self.timeout(target).saturating_sub(started.connection.took);
                     let request = request(permit, started.start, left);
-                    connection.send(request).await.map_err(NotDone::Send)
+                    caught(connection.send(request))
+                        .await
+                        .map_err(NotDone::Send)
                 }
                 Err(error) => Err(NotDone::Send(error)),
             }
@@ -265,6 +283,16 @@ fn request(permit: Permit, start: Start, timeout: Duration) -> Request {
         payload: start.payload,
         timeout,
     }
+}
+
+/// A panic of the sender is a failure of this one try: it is recorded like any
+/// other, and an event that always causes it ends as a dead letter.
+async fn caught<T>(doing: impl Future<Output = Result<T, SendError>>) -> Result<T, SendError> {
+    let done = AssertUnwindSafe(doing).catch_unwind().await;
+    done.unwrap_or_else(|_panic| {
+        tracing::error!("the sender panicked");
+        Err(SendError::Exchange("the sender panicked".to_owned()))
+    })
 }
 
 /// Why there is no response.

@@ -10,7 +10,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::backoff::Backoff;
-use crate::ports::{HEARTBEAT_TIMEOUT, Heartbeat, Store};
+use crate::ports::{HEARTBEAT_TIMEOUT, Heartbeat, Store, StoreError};
+use crate::store_clock::SharedClock;
 
 /// Between two heartbeats.
 const EVERY: Duration = Duration::from_secs(1);
@@ -24,16 +25,23 @@ const RENEW_AFTER: Duration = HEARTBEAT_TIMEOUT.checked_div(2).expect("two is no
 /// recorded under that.
 pub(super) struct Identity {
     store: Arc<dyn Store>,
+    clock: Arc<SharedClock>,
     places: u32,
     rng: Arc<Mutex<StdRng>>,
     current: Mutex<WorkerId>,
 }
 
 impl Identity {
-    pub(super) fn new(store: Arc<dyn Store>, places: u32, rng: Arc<Mutex<StdRng>>) -> Self {
+    pub(super) fn new(
+        store: Arc<dyn Store>,
+        clock: Arc<SharedClock>,
+        places: u32,
+        rng: Arc<Mutex<StdRng>>,
+    ) -> Self {
         let first = draw(&rng);
         Self {
             store,
+            clock,
             places,
             rng,
             current: Mutex::new(first),
@@ -49,7 +57,7 @@ impl Identity {
     /// first.
     pub(super) async fn introduce(&self, shutdown: &CancellationToken) -> bool {
         let mut failures = Backoff::new(Duration::from_millis(100), Duration::from_secs(2));
-        while let Err(error) = self.store.heartbeat(&self.heartbeat()).await {
+        while let Err(error) = self.write(self.places).await {
             tracing::warn!(%error, "store away, worker not introduced yet");
             tokio::select! {
                 biased;
@@ -73,20 +81,17 @@ impl Identity {
             if begun_at.duration_since(written_at) > RENEW_AFTER {
                 self.renew();
             }
-            match self.store.heartbeat(&self.heartbeat()).await {
-                Ok(_) => written_at = begun_at,
+            match self.write(self.places).await {
+                Ok(()) => written_at = begun_at,
                 Err(error) => tracing::warn!(%error, "heartbeat not written"),
             }
         }
     }
 
-    /// Says that no start of this worker is open any more.
+    /// Says that no start of this worker is open any more. Only after
+    /// [`Identity::beat`] has ended.
     pub(super) async fn retire(&self) {
-        let retired = Heartbeat {
-            worker: self.current(),
-            places: 0,
-        };
-        if let Err(error) = self.store.heartbeat(&retired).await {
+        if let Err(error) = self.write(0).await {
             tracing::debug!(%error, "not retired: the heartbeat lapses by itself");
         }
     }
@@ -97,11 +102,17 @@ impl Identity {
         *self.current.lock().unwrap_or_else(PoisonError::into_inner) = renewed;
     }
 
-    fn heartbeat(&self) -> Heartbeat {
-        Heartbeat {
+    /// One heartbeat. Its answer also shows the store's clock, so that the
+    /// very first permit is waited for and dialled by it.
+    async fn write(&self, places: u32) -> Result<(), StoreError> {
+        let heartbeat = Heartbeat {
             worker: self.current(),
-            places: self.places,
-        }
+            places,
+        };
+        let before = Instant::now();
+        let fleet = self.store.heartbeat(&heartbeat).await?;
+        self.clock.sample(before, fleet.now);
+        Ok(())
     }
 }
 

@@ -6,30 +6,39 @@ use std::time::Duration;
 
 use domain::ids::WorkerId;
 use tokio::sync::mpsc;
-use tokio_util::task::TaskTracker;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::backoff::Backoff;
-use crate::ports::{MAX_ROWS, Outcome, Schedule, Store};
+use crate::ports::{MAX_ROWS, Outcome, Schedule, Store, StoreError};
 use crate::wake::wake_all;
 
 /// Hands in outcomes. Clones share the commit.
 #[derive(Clone)]
 pub(super) struct Records {
-    outcomes: mpsc::Sender<(WorkerId, Outcome)>,
+    outcomes: mpsc::Sender<Handed>,
 }
+
+/// An outcome, and the identity that its start was claimed under.
+type Handed = (WorkerId, Outcome);
 
 struct Loop {
     store: Arc<dyn Store>,
     schedule: Arc<dyn Schedule>,
-    outcomes: mpsc::Receiver<(WorkerId, Outcome)>,
+    outcomes: mpsc::Receiver<Handed>,
     failures: Backoff,
+    /// Outcomes whose rows somebody else had locked. They wait by themselves,
+    /// so that one row that stays locked does not hold up all the others.
+    locked: Vec<Handed>,
+    locked_until: Instant,
+    locks: Backoff,
 }
 
 impl Records {
     /// Starts the loop; it ends when the last clone is dropped and all is
     /// recorded. As many outcomes as `places` may wait; then senders wait too.
     pub(super) fn spawn(
-        tasks: &TaskTracker,
+        tasks: &mut JoinSet<()>,
         store: Arc<dyn Store>,
         schedule: Arc<dyn Schedule>,
         places: u32,
@@ -40,6 +49,9 @@ impl Records {
             schedule,
             outcomes,
             failures: Backoff::new(Duration::from_millis(10), Duration::from_secs(1)),
+            locked: Vec::new(),
+            locked_until: Instant::now(),
+            locks: Backoff::new(Duration::from_millis(10), Duration::from_secs(1)),
         };
         tasks.spawn(back.run());
         Self { outcomes: sender }
@@ -54,53 +66,69 @@ impl Records {
 
 impl Loop {
     async fn run(mut self) {
-        let mut pending = Vec::new();
+        let mut open = true;
         loop {
-            let room = MAX_ROWS.saturating_sub(pending.len());
-            // With something pending, only take what is there already.
-            if pending.is_empty() {
-                if self.outcomes.recv_many(&mut pending, room).await == 0 {
-                    return;
+            let mut batch = Vec::new();
+            let room = MAX_ROWS.saturating_sub(self.locked.len());
+            tokio::select! {
+                biased;
+                () = sleep_until(self.locked_until), if !self.locked.is_empty() => {
+                    batch = std::mem::take(&mut self.locked);
                 }
-            } else {
-                while pending.len() < MAX_ROWS
-                    && let Ok(more) = self.outcomes.try_recv()
-                {
-                    pending.push(more);
+                taken = self.outcomes.recv_many(&mut batch, room), if open && room > 0 => {
+                    open = taken > 0;
                 }
+                else => return,
             }
-            pending = self.tick(pending).await;
-            if pending.is_empty() {
-                self.failures.succeeded();
-            } else {
-                tokio::time::sleep(self.failures.failed()).await;
+            while !batch.is_empty() {
+                batch = self.tick(batch).await;
+                if batch.is_empty() {
+                    self.failures.succeeded();
+                } else {
+                    sleep(self.failures.failed()).await;
+                }
             }
         }
     }
 
-    /// One commit per identity. Returns what has to be recorded again: a lost
-    /// reply or a locked row; recording twice changes nothing.
-    async fn tick(&self, batch: Vec<(WorkerId, Outcome)>) -> Vec<(WorkerId, Outcome)> {
+    /// One commit per identity. Returns what the store did not answer for: it
+    /// is recorded again, and recording twice changes nothing.
+    async fn tick(&mut self, batch: Vec<Handed>) -> Vec<Handed> {
+        let waited = !self.locked.is_empty();
         let mut by_worker: BTreeMap<WorkerId, Vec<Outcome>> = BTreeMap::new();
         for (worker, outcome) in batch {
             by_worker.entry(worker).or_default().push(outcome);
         }
         let mut again = Vec::new();
-        for (worker, outcomes) in by_worker {
+        let mut commits: Vec<_> = by_worker.into_iter().rev().collect();
+        while let Some((worker, outcomes)) = commits.pop() {
             match self.store.record_outcomes(worker, &outcomes).await {
                 Ok(recorded) => {
                     let skipped: HashSet<_> = recorded.skipped.into_iter().collect();
                     let locked = (outcomes.into_iter())
                         .filter(|outcome| skipped.contains(&outcome.attempt))
                         .map(|outcome| (worker, outcome));
-                    again.extend(locked);
+                    self.locked.extend(locked);
                     wake_all(self.schedule.as_ref(), &recorded.wakes).await;
                 }
-                Err(error) => {
+                Err(error @ StoreError::Corrupt { .. }) if outcomes.len() == 1 => {
+                    tracing::error!(%error, "outcome given up: its start becomes unknown");
+                }
+                // One of them is to blame, and must not hold up the others.
+                Err(StoreError::Corrupt { .. }) => {
+                    let alone = outcomes.into_iter().map(|outcome| (worker, vec![outcome]));
+                    commits.extend(alone);
+                }
+                Err(error @ StoreError::Unavailable(_)) => {
                     tracing::warn!(%error, outcomes = outcomes.len(), "not recorded yet");
                     again.extend(outcomes.into_iter().map(|outcome| (worker, outcome)));
                 }
             }
+        }
+        match (waited, self.locked.is_empty()) {
+            (false, true) => self.locks.succeeded(),
+            (false, false) => self.locked_until = Instant::now() + self.locks.failed(),
+            (true, _) => {}
         }
         again
     }

@@ -1,0 +1,224 @@
+//! Ingest: one commit for all who wait, an answer only after it.
+
+use bytes::Bytes;
+use domain::event::{Audience, NewEvent};
+use domain::ids::{EventId, TenantId};
+use engine::ingest::{Ingest, IngestError, IngestOptions};
+use engine::ports::{Acceptance, Wake};
+use tokio::task::JoinHandle;
+use uuid::Uuid;
+
+use crate::support::{Event, World, destination, ms, pass, settle, store_away};
+
+/// Events with payloads of so many bytes.
+fn events(count: usize, bytes: usize) -> Vec<NewEvent> {
+    let event = NewEvent {
+        id: EventId(Uuid::from_u128(1)),
+        tenant: TenantId(Uuid::from_u128(1)),
+        audience: Audience::Destination(destination(1)),
+        event_type: None,
+        content_type: "application/json".to_owned(),
+        payload: Bytes::from(vec![b'x'; bytes]),
+    };
+    vec![event; count]
+}
+
+type Accepting = JoinHandle<Result<Vec<Acceptance>, IngestError>>;
+
+struct Front {
+    world: World,
+    ingest: Ingest,
+    running: JoinHandle<()>,
+}
+
+impl Front {
+    fn new(options: IngestOptions) -> Self {
+        let world = World::new();
+        let (store, schedule) = (world.store.clone(), world.schedule.clone());
+        let (ingest, back) = Ingest::new(store, schedule, options);
+        let running = tokio::spawn(back.run(world.shutdown.clone()));
+        Self {
+            world,
+            ingest,
+            running,
+        }
+    }
+
+    /// Hands in events, and lets the loop see them.
+    async fn accept(&self, events: Vec<NewEvent>) -> Accepting {
+        let ingest = self.ingest.clone();
+        let accepting = tokio::spawn(async move { ingest.accept(events).await });
+        settle().await;
+        accepting
+    }
+
+    /// The sizes of the commits, in events.
+    fn commits(&self) -> Vec<usize> {
+        self.world.journal.pick(|event| match event {
+            Event::Accept(events) => Some(events),
+            _ => None,
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_that_wait_for_a_commit_are_committed_together() {
+    let front = Front::new(IngestOptions::default());
+    front.world.store.accept.takes(ms(10));
+    let first = front.accept(events(1, 1)).await;
+    let mut others = Vec::new();
+    for size in 1..=4 {
+        others.push(front.accept(events(size, 1)).await);
+    }
+    assert!(!first.is_finished(), "an answer before its commit");
+    pass(ms(10)).await;
+    assert_eq!(front.commits(), [1, 10]);
+    assert!(first.is_finished());
+    assert!(!others[0].is_finished());
+    pass(ms(10)).await;
+    for (size, other) in (1..).zip(others) {
+        assert_eq!(other.await.unwrap().unwrap().len(), size);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_commit_is_bounded_by_events() {
+    let options = IngestOptions {
+        batch_events: 5,
+        ..IngestOptions::default()
+    };
+    let front = Front::new(options);
+    front.world.store.accept.takes(ms(10));
+    for _ in 0..6 {
+        front.accept(events(2, 1)).await;
+    }
+    pass(ms(100)).await;
+    assert_eq!(front.commits(), [2, 4, 4, 2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_commit_is_bounded_by_bytes() {
+    let options = IngestOptions {
+        batch_bytes: 1_000,
+        ..IngestOptions::default()
+    };
+    let front = Front::new(options);
+    front.world.store.accept.takes(ms(10));
+    for bytes in [1, 600, 600, 300, 5_000] {
+        front.accept(events(1, bytes)).await;
+    }
+    pass(ms(100)).await;
+    // The last one is larger than a batch, and goes alone.
+    assert_eq!(front.commits(), [1, 1, 2, 1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_does_not_fit_in_the_queue_is_refused_at_once() {
+    let options = IngestOptions {
+        queue: 2,
+        ..IngestOptions::default()
+    };
+    let front = Front::new(options);
+    front.world.store.accept.takes(ms(10));
+    let mut accepting = Vec::new();
+    for _ in 0..4 {
+        accepting.push(front.accept(events(1, 1)).await);
+    }
+    let refused = accepting.pop().unwrap();
+    assert_eq!(refused.await.unwrap(), Err(IngestError::Full));
+    for accepted in accepting {
+        accepted.await.unwrap().unwrap();
+    }
+    front.ingest.accept(events(1, 1)).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_bytes_that_wait_are_bounded() {
+    let options = IngestOptions {
+        queue_bytes: 1_000,
+        ..IngestOptions::default()
+    };
+    let front = Front::new(options);
+    front.world.store.accept.takes(ms(10));
+    let first = front.accept(events(2, 400)).await;
+    let refused = front.ingest.accept(events(1, 201)).await;
+    assert_eq!(refused, Err(IngestError::Full));
+    let second = front.accept(events(1, 200)).await;
+    first.await.unwrap().unwrap();
+    second.await.unwrap().unwrap();
+    // One that is larger than all the room goes alone.
+    front.ingest.accept(events(1, 5_000)).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_of_the_store_refuses_the_whole_batch_and_only_it() {
+    let front = Front::new(IngestOptions::default());
+    front.world.store.accept.takes(ms(10));
+    let first = front.accept(events(1, 1)).await;
+    let second = front.accept(events(1, 1)).await;
+    let third = front.accept(events(1, 1)).await;
+    let accepted = |count| Ok(vec![Acceptance::Accepted(Vec::new()); count]);
+    front
+        .world
+        .store
+        .accept
+        .answers(move |events| match events.len() {
+            1 => accepted(1),
+            _ => Err(store_away()),
+        });
+    first.await.unwrap().unwrap();
+    for refused in [second, third] {
+        let refusal = refused.await.unwrap().unwrap_err();
+        assert!(matches!(refusal, IngestError::Unavailable(_)), "{refusal}");
+    }
+    front.ingest.accept(events(1, 1)).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn destinations_are_woken_once_each_and_after_the_answer() {
+    let front = Front::new(IngestOptions::default());
+    front.world.store.accept.answers(|_| {
+        let both = vec![destination(2), destination(1)];
+        Ok(vec![
+            Acceptance::Accepted(both),
+            Acceptance::UnknownDestination,
+            Acceptance::Accepted(vec![destination(1)]),
+        ])
+    });
+    front.world.schedule.wake.takes(ms(500));
+    let began = tokio::time::Instant::now();
+    let answers = front.ingest.accept(events(3, 1)).await.unwrap();
+    assert_eq!(began.elapsed(), ms(0), "the answer waited for the wake");
+    assert_eq!(answers[1], Acceptance::UnknownDestination);
+    settle().await;
+    let wakes = [Wake::now(destination(1)), Wake::now(destination(2))];
+    assert_eq!(front.world.journal.woken(), wakes);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_commits_what_waits_and_refuses_what_comes() {
+    let front = Front::new(IngestOptions::default());
+    front.world.store.accept.takes(ms(10));
+    let first = front.accept(events(1, 1)).await;
+    let second = front.accept(events(1, 1)).await;
+    front.world.shutdown.cancel();
+    pass(ms(11)).await;
+    let refused = front.ingest.accept(events(1, 1)).await;
+    assert_eq!(refused, Err(IngestError::Stopped));
+    first.await.unwrap().unwrap();
+    second.await.unwrap().unwrap();
+    assert_eq!(front.commits(), [1, 1]);
+    front.running.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_cut_off_is_not_said_to_be_unwritten() {
+    let front = Front::new(IngestOptions::default());
+    front.world.store.accept.takes(ms(10));
+    let first = front.accept(events(1, 1)).await;
+    front.running.abort();
+    let refusal = first.await.unwrap().unwrap_err();
+    assert!(matches!(refusal, IngestError::Unavailable(_)), "{refusal}");
+    let refused = front.ingest.accept(events(1, 1)).await;
+    assert_eq!(refused, Err(IngestError::Stopped));
+}

@@ -1,0 +1,20 @@
+//! The loops over small fakes, in virtual time: what they ask of the ports, in
+//! which order and when, and what they do with every answer.
+//!
+//! Time is tokio's and paused: it moves only when everybody waits, so each
+//! duration below is exact, and no test takes longer than its work. A fake
+//! answers well unless its test says otherwise, and notes each call in one
+//! journal that all of them share.
+
+mod ingest;
+mod reaper;
+mod scheduler;
+mod scheduler_trouble;
+mod support;
+mod sweep;
+mod worker;
+mod worker_claims;
+mod worker_hand;
+mod worker_identity;
+mod worker_records;
+mod worker_shutdown;

@@ -1,0 +1,239 @@
+//! The scheduler on a good day: what it asks, in which order, and when it
+//! looks again.
+
+use std::time::Duration;
+
+use domain::admission::Look;
+use engine::ports::{Fleet, NextRun, Run, RunResult};
+
+use crate::support::{Event, T0, World, decided, destination, ms, permit, permit_of};
+
+/// When the finished job of destination 1 runs next.
+fn next(world: &World) -> NextRun {
+    let finished = world.journal.finished();
+    finished.last().expect("it was finished").next
+}
+
+const fn after(delay: Duration, floor: Option<Duration>) -> NextRun {
+    NextRun::After { delay, floor }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_takes_admits_publishes_and_finishes() {
+    let world = World::new();
+    world.schedule.due(&[1]);
+    world
+        .store
+        .admit
+        .answers(|_| Ok(vec![decided(&[permit(7)], Look::Idle)]));
+    world.scheduler().tick().await;
+    let steps = world.journal.pick(|event| match event {
+        Event::Take => Some("take"),
+        Event::Admit(..) => Some("admit"),
+        Event::Publish(_) => Some("publish"),
+        Event::Finish(_) => Some("finish"),
+        _ => None,
+    });
+    assert_eq!(steps, ["take", "admit", "publish", "finish"]);
+    let finished = world.journal.finished();
+    assert_eq!(finished[0].token, "token of 1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lapsed_lease_asks_for_the_permits_again() {
+    let world = World::new();
+    world.schedule.lapsed(&[1]);
+    world.schedule.due(&[2]);
+    let mut scheduler = world.scheduler();
+    scheduler.tick().await;
+    scheduler.tick().await;
+    let runs = world.journal.pick(|event| match event {
+        Event::Admit(runs, _) => Some(runs[0]),
+        _ => None,
+    });
+    let run = |number, republish| Run {
+        destination: destination(number),
+        republish,
+    };
+    assert_eq!(runs, [run(1, true), run(2, false)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_skipped_destination_is_looked_at_again_soon_and_never_removed() {
+    let world = World::new();
+    let mut scheduler = world.scheduler();
+    world.store.admit.answers(|_| Ok(vec![RunResult::Skipped]));
+    let mut delays = Vec::new();
+    for _ in 0..8 {
+        world.schedule.due(&[1]);
+        scheduler.tick().await;
+        let NextRun::After { delay, floor: None } = next(&world) else {
+            panic!("{:?}", next(&world));
+        };
+        delays.push(delay.as_millis());
+    }
+    assert_eq!(delays, [20, 40, 80, 160, 320, 640, 1_000, 1_000]);
+
+    // A decision ends the row of failures.
+    world
+        .store
+        .admit
+        .answers(|_| Ok(vec![decided(&[], Look::Idle)]));
+    world.schedule.due(&[1]);
+    scheduler.tick().await;
+    world.store.admit.answers(|_| Ok(vec![RunResult::Skipped]));
+    world.schedule.due(&[1]);
+    scheduler.tick().await;
+    assert_eq!(next(&world), after(ms(20), None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_destination_that_is_gone_or_idle_loses_its_job() {
+    let world = World::new();
+    world.schedule.due(&[1, 2]);
+    world
+        .store
+        .admit
+        .answers(|_| Ok(vec![RunResult::Gone, decided(&[], Look::Idle)]));
+    world.scheduler().tick().await;
+    let finished = world.journal.finished();
+    let next: Vec<_> = finished.iter().map(|finish| finish.next).collect();
+    assert_eq!(next, [NextRun::Remove, NextRun::Remove]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_next_look_is_a_delay_against_the_stores_clock() {
+    let world = World::new();
+    world.store.steps_by(Duration::from_secs(5_000));
+    let now = T0 + Duration::from_secs(5_000);
+    world.store.admit.answers(move |_| {
+        let at = now + ms(300);
+        let floor = Some(now + ms(200));
+        let past = Look::At {
+            at: T0,
+            floor: None,
+        };
+        Ok(vec![
+            decided(&[], Look::At { at, floor }),
+            decided(&[], past),
+        ])
+    });
+    world.schedule.due(&[1, 2]);
+    world.scheduler().tick().await;
+    let finished = world.journal.finished();
+    assert_eq!(finished[0].next, after(ms(300), Some(ms(200))));
+    assert_eq!(finished[1].next, after(Duration::ZERO, None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_next_look_does_not_wait_for_the_time_that_publishing_took() {
+    let world = World::new();
+    world.store.admit.answers(|_| {
+        let at = T0 + ms(100);
+        Ok(vec![decided(&[permit(1)], Look::At { at, floor: None })])
+    });
+    world.queue.publish.takes(ms(40));
+    world.schedule.due(&[1]);
+    world.scheduler().tick().await;
+    assert_eq!(next(&world), after(ms(60), None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_carries_permits_of_one_destination_and_at_most_sixteen() {
+    let world = World::new();
+    world.schedule.due(&[1, 2]);
+    world.store.admit.answers(|_| {
+        let of_one: Vec<_> = (0..20).map(permit).collect();
+        let of_two: Vec<_> = (20..23).map(|n| permit_of(2, n)).collect();
+        Ok(vec![
+            decided(&of_one, Look::Idle),
+            decided(&of_two, Look::Idle),
+        ])
+    });
+    world.scheduler().tick().await;
+    let groups = world.journal.pick(|event| match event {
+        Event::Publish(groups) => Some(groups),
+        _ => None,
+    });
+    assert_eq!(groups.len(), 1, "one batch");
+    let sizes: Vec<_> = (groups[0].iter())
+        .map(|group| (group.destination(), group.permits().len()))
+        .collect();
+    let (one, two) = (destination(1), destination(2));
+    assert_eq!(sizes, [(one, 16), (one, 4), (two, 3)]);
+}
+
+fn rooms(world: &World) -> Vec<u32> {
+    world.journal.pick(|event| match event {
+        Event::Admit(_, room) => Some(room),
+        _ => None,
+    })
+}
+
+fn fleet_of(places: u32, outstanding: u32) -> Fleet {
+    Fleet {
+        now: T0,
+        workers: 1,
+        places,
+        outstanding,
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn admission_is_told_the_room_that_the_fleet_has() {
+    let world = World::new();
+    world.store.fleet.answers(|()| Ok(fleet_of(100, 50)));
+    world.store.admit.answers(|_| {
+        let permits = [permit(1), permit(2)];
+        Ok(vec![decided(&permits, Look::Idle)])
+    });
+    let mut scheduler = world.scheduler();
+    for _ in 0..3 {
+        world.schedule.due(&[1]);
+        scheduler.tick().await;
+    }
+    // Two permits for each of a hundred places, without the fifty outstanding
+    // ones, and without those of this scheduler since.
+    assert_eq!(rooms(&world), [150, 148, 146]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_fleet_is_counted_now_and_then() {
+    let world = World::new();
+    let mut scheduler = world.scheduler();
+    for _ in 0..100 {
+        world.schedule.due(&[1]);
+        scheduler.tick().await;
+        tokio::time::sleep(ms(10)).await;
+    }
+    let counts = world.journal.times(|event| *event == Event::Fleet).len();
+    assert!((9..=10).contains(&counts), "{counts} in a second");
+}
+
+/// A run may come because a place has just come free.
+#[tokio::test(start_paused = true)]
+async fn without_room_the_fleet_is_counted_by_every_run() {
+    let world = World::new();
+    world.store.fleet.answers(|()| Ok(fleet_of(0, 0)));
+    let mut scheduler = world.scheduler();
+    world.schedule.due(&[1]);
+    scheduler.tick().await;
+    world.store.fleet.answers(|()| Ok(fleet_of(1, 0)));
+    world.schedule.due(&[1]);
+    scheduler.tick().await;
+    assert_eq!(rooms(&world), [0, 2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_lets_the_current_run_end() {
+    let world = World::new();
+    world.schedule.due(&[1]);
+    world.store.admit.takes(ms(50));
+    let running = tokio::spawn(world.scheduler().run(world.shutdown.clone()));
+    tokio::time::sleep(ms(20)).await;
+    world.shutdown.cancel();
+    running.await.unwrap();
+    assert_eq!(world.journal.finished().len(), 1);
+    let takes = world.journal.times(|event| *event == Event::Take);
+    assert_eq!(takes.len(), 1, "nothing more is taken");
+}

@@ -1,0 +1,96 @@
+//! A sender that sends nothing.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use engine::ports::{Prepared, Request, Response, SendError, Sender, Target};
+
+use super::script::Script;
+use super::{Event, Journal, ms};
+
+/// Counts what is under way.
+#[derive(Default)]
+struct Gauge {
+    now: AtomicUsize,
+    most: AtomicUsize,
+}
+
+pub(crate) struct FakeSender {
+    journal: Arc<Journal>,
+    gauge: Arc<Gauge>,
+    pub(crate) prepare: Script<Target, Result<(), SendError>>,
+    /// 200, unless the test answers otherwise.
+    pub(crate) send: Arc<Script<Request, Result<Response, SendError>>>,
+}
+
+impl FakeSender {
+    pub(crate) fn new(journal: Arc<Journal>) -> Self {
+        Self {
+            journal,
+            gauge: Arc::default(),
+            prepare: Script::new(|_| Ok(())),
+            send: Arc::new(Script::new(|_| Ok(answer(200)))),
+        }
+    }
+
+    /// The most requests that were under way at once.
+    pub(crate) fn most_at_once(&self) -> usize {
+        self.gauge.most.load(Ordering::SeqCst)
+    }
+
+    /// The requests that are under way.
+    pub(crate) fn under_way(&self) -> usize {
+        self.gauge.now.load(Ordering::SeqCst)
+    }
+}
+
+/// A response with this status.
+pub(crate) fn answer(status: u16) -> Response {
+    Response {
+        status,
+        retry_after: None,
+        body: Bytes::from_static(b"thanks"),
+        elapsed: ms(1),
+    }
+}
+
+#[async_trait]
+impl Sender for FakeSender {
+    async fn prepare(&self, target: &Target) -> Result<Box<dyn Prepared>, SendError> {
+        self.journal.note(Event::Prepare(target.destination));
+        self.prepare.ask(target.clone()).await?;
+        Ok(Box::new(Ready {
+            journal: Arc::clone(&self.journal),
+            gauge: Arc::clone(&self.gauge),
+            send: Arc::clone(&self.send),
+        }))
+    }
+}
+
+struct Ready {
+    journal: Arc<Journal>,
+    gauge: Arc<Gauge>,
+    send: Arc<Script<Request, Result<Response, SendError>>>,
+}
+
+#[async_trait]
+impl Prepared for Ready {
+    async fn send(self: Box<Self>, request: Request) -> Result<Response, SendError> {
+        self.journal.note(Event::Send(request.clone()));
+        let now = self.gauge.now.fetch_add(1, Ordering::SeqCst) + 1;
+        self.gauge.most.fetch_max(now, Ordering::SeqCst);
+        let _under_way = UnderWay(Arc::clone(&self.gauge));
+        self.send.ask(request).await
+    }
+}
+
+/// Until it is dropped.
+struct UnderWay(Arc<Gauge>);
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.now.fetch_sub(1, Ordering::SeqCst);
+    }
+}

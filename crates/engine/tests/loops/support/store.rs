@@ -1,0 +1,227 @@
+//! A store that answers what a test scripts, and keeps one rule by itself: a
+//! permit number starts once.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use domain::admission::Look;
+use domain::event::NewEvent;
+use domain::ids::{DestinationId, Epoch, EventId, PermitNumber, WorkerId};
+use domain::permit::Permit;
+use domain::time::Timestamp;
+use engine::ports::{
+    Acceptance, Admitted, ClaimAnswer, Claims, Fleet, Heartbeat, Mark, Outcome, ReapRules, Reaped,
+    Recorded, Run, RunResult, Start, Store, StoreError, Sweep, SweepPage, Target, Wake,
+};
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::script::Script;
+use super::{Event, Journal};
+
+/// What the store's clock says when a world begins.
+pub(crate) const T0: Timestamp = Timestamp::from_millis(1_800_000_000_000);
+
+type Answer<A> = Result<A, StoreError>;
+
+pub(crate) struct FakeStore {
+    journal: Arc<Journal>,
+    began: Instant,
+    stepped: Mutex<Duration>,
+    started: Mutex<HashSet<PermitNumber>>,
+    pub(crate) admit: Script<(Vec<Run>, u32), Answer<Vec<RunResult>>>,
+    pub(crate) fleet: Script<(), Answer<Fleet>>,
+    pub(crate) targets: Script<(), Answer<Epoch>>,
+    /// What to answer, or `None` for *started, once*.
+    pub(crate) claim: Script<Permit, Option<Answer<ClaimAnswer>>>,
+    pub(crate) release: Script<Vec<Permit>, Answer<Vec<Wake>>>,
+    pub(crate) record: Script<Vec<Outcome>, Answer<Recorded>>,
+    pub(crate) heartbeat: Script<Heartbeat, Answer<()>>,
+    pub(crate) reap: Script<ReapRules, Answer<Reaped>>,
+    pub(crate) sweep: Script<Sweep, Answer<SweepPage>>,
+    pub(crate) clear_marks: Script<(), Answer<()>>,
+    pub(crate) accept: Script<Vec<NewEvent>, Answer<Vec<Acceptance>>>,
+}
+
+impl FakeStore {
+    pub(crate) fn new(journal: Arc<Journal>) -> Self {
+        let fleet = Fleet {
+            now: T0,
+            workers: 1,
+            places: 1_000,
+            outstanding: 0,
+        };
+        let wakes_of = |permits: Vec<Permit>| {
+            let mut destinations: Vec<_> = permits.iter().map(|p| p.destination).collect();
+            destinations.dedup();
+            Ok(destinations.into_iter().map(Wake::now).collect())
+        };
+        Self {
+            journal,
+            began: Instant::now(),
+            stepped: Mutex::default(),
+            started: Mutex::default(),
+            admit: Script::new(|(runs, _): (Vec<Run>, u32)| {
+                Ok(vec![decided(&[], Look::Idle); runs.len()])
+            }),
+            fleet: Script::new(move |()| Ok(fleet)),
+            targets: Script::new(|()| Ok(Epoch(1))),
+            claim: Script::new(|_| None),
+            release: Script::new(wakes_of),
+            record: Script::new(|_| Ok(Recorded::default())),
+            heartbeat: Script::new(|_| Ok(())),
+            reap: Script::new(|_| Ok(Reaped::default())),
+            sweep: Script::new(|_| Ok(SweepPage::default())),
+            clear_marks: Script::new(|()| Ok(())),
+            accept: Script::new(|events: Vec<NewEvent>| {
+                Ok(vec![Acceptance::Accepted(Vec::new()); events.len()])
+            }),
+        }
+    }
+
+    /// The store's clock.
+    pub(crate) fn now(&self) -> Timestamp {
+        T0 + self.began.elapsed() + *self.stepped.lock().unwrap()
+    }
+
+    /// Steps that clock forward.
+    pub(crate) fn steps_by(&self, step: Duration) {
+        *self.stepped.lock().unwrap() += step;
+    }
+
+    fn start(&self, permit: &Permit, now: Timestamp) -> ClaimAnswer {
+        if !self.started.lock().unwrap().insert(permit.number) {
+            return ClaimAnswer::Refused;
+        }
+        ClaimAnswer::Started(Start {
+            started_at: now,
+            event: EventId(Uuid::from_u128(permit.attempt.0.unsigned_abs().into())),
+            try_number: 1,
+            content_type: "application/json".to_owned(),
+            payload: Bytes::from_static(b"{}"),
+        })
+    }
+}
+
+/// A run that was decided so.
+pub(crate) fn decided(permits: &[Permit], look: Look) -> RunResult {
+    RunResult::Decided {
+        permits: permits.to_vec(),
+        look,
+        blocked: None,
+    }
+}
+
+/// A start of this try.
+pub(crate) fn started(try_number: u32) -> ClaimAnswer {
+    ClaimAnswer::Started(Start {
+        started_at: T0,
+        event: EventId(Uuid::from_u128(1)),
+        try_number,
+        content_type: "application/json".to_owned(),
+        payload: Bytes::from_static(b"{}"),
+    })
+}
+
+/// It is not there.
+pub(crate) fn store_away() -> StoreError {
+    StoreError::Unavailable("away".to_owned())
+}
+
+/// A row says what it must not.
+pub(crate) fn corrupt() -> StoreError {
+    StoreError::Corrupt {
+        table: "attempts",
+        column: "state",
+        row: "1".to_owned(),
+        problem: "nonsense".to_owned(),
+    }
+}
+
+#[async_trait]
+impl Store for FakeStore {
+    async fn accept_events(&self, events: &[NewEvent]) -> Answer<Vec<Acceptance>> {
+        self.journal.note(Event::Accept(events.len()));
+        self.accept.ask(events.to_vec()).await
+    }
+
+    async fn admit(&self, runs: &[Run], room: u32) -> Answer<Admitted> {
+        self.journal.note(Event::Admit(runs.to_vec(), room));
+        let results = self.admit.ask((runs.to_vec(), room)).await?;
+        let now = self.now();
+        Ok(Admitted { now, results })
+    }
+
+    async fn targets(&self, destinations: &[DestinationId]) -> Answer<Vec<Target>> {
+        self.journal.note(Event::Targets(destinations.to_vec()));
+        let epoch = self.targets.ask(()).await?;
+        let target = |destination: &DestinationId| Target {
+            destination: *destination,
+            epoch,
+            url: "https://example.com/".to_owned(),
+            timeout: Duration::from_secs(15),
+        };
+        Ok(destinations.iter().map(target).collect())
+    }
+
+    async fn claim_starts(&self, worker: WorkerId, permits: &[Permit]) -> Answer<Claims> {
+        self.journal.note(Event::Claim(worker, permits.to_vec()));
+        let mut answers = Vec::new();
+        let now = self.now();
+        for permit in permits {
+            let scripted = self.claim.ask(*permit).await;
+            answers.push(scripted.unwrap_or_else(|| Ok(self.start(permit, now)))?);
+        }
+        let wakes = Vec::new();
+        Ok(Claims {
+            now,
+            answers,
+            wakes,
+        })
+    }
+
+    async fn release_permits(&self, permits: &[Permit]) -> Answer<Vec<Wake>> {
+        self.journal.note(Event::Release(permits.to_vec()));
+        self.release.ask(permits.to_vec()).await
+    }
+
+    async fn record_outcomes(&self, worker: WorkerId, outcomes: &[Outcome]) -> Answer<Recorded> {
+        let outcomes = outcomes.to_vec();
+        self.journal.note(Event::Record(worker, outcomes.clone()));
+        self.record.ask(outcomes).await
+    }
+
+    async fn reap(&self, rules: &ReapRules, _limit: u32) -> Answer<Reaped> {
+        self.journal.note(Event::Reap(*rules));
+        self.reap.ask(*rules).await
+    }
+
+    async fn sweep(&self, sweep: &Sweep) -> Answer<SweepPage> {
+        self.journal.note(Event::Sweep(*sweep));
+        self.sweep.ask(*sweep).await
+    }
+
+    async fn clear_marks(&self, marks: &[Mark]) -> Answer<()> {
+        self.journal.note(Event::ClearMarks(marks.to_vec()));
+        self.clear_marks.ask(()).await
+    }
+
+    async fn heartbeat(&self, heartbeat: &Heartbeat) -> Answer<Fleet> {
+        self.journal.note(Event::Heartbeat(*heartbeat));
+        self.heartbeat.ask(*heartbeat).await?;
+        self.journal.note(Event::Beaten(*heartbeat));
+        let now = self.now();
+        Ok(Fleet {
+            now,
+            ..Fleet::default()
+        })
+    }
+
+    async fn fleet(&self) -> Answer<Fleet> {
+        self.journal.note(Event::Fleet);
+        self.fleet.ask(()).await
+    }
+}

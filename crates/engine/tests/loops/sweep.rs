@@ -1,0 +1,158 @@
+//! The sweep: wakes before marks, a rebuild to the very end or not at all.
+
+use engine::ports::{Mark, ScheduleLife, SweepPage, Wake};
+use engine::sweep::{SweepLoop, SweepOptions};
+
+use crate::support::{Event, World, destination, schedule_away, store_away};
+
+fn sweep(world: &World) -> SweepLoop {
+    let (store, schedule) = (world.store.clone(), world.schedule.clone());
+    SweepLoop::new(store, schedule, SweepOptions::default())
+}
+
+fn mark(number: u128) -> Mark {
+    Mark {
+        destination: destination(number),
+        version: 3,
+    }
+}
+
+/// Three pages with a destination each.
+fn has_three_pages(world: &World) {
+    world.store.sweep.answers(|sweep| {
+        let number = sweep.after.map_or(0, |after| after.0.as_u128()) + 1;
+        Ok(SweepPage {
+            wakes: vec![Wake::now(destination(number))],
+            next: (number < 3).then(|| destination(number)),
+            marks: Vec::new(),
+        })
+    });
+}
+
+fn is_new(world: &World) {
+    world
+        .schedule
+        .life
+        .answers(|()| Ok(ScheduleLife::New("second".to_owned())));
+}
+
+fn rebuilt(world: &World) -> Vec<String> {
+    world.journal.pick(|event| match event {
+        Event::Rebuilt(life) => Some(life),
+        _ => None,
+    })
+}
+
+fn cleared(world: &World) -> Vec<Mark> {
+    let cleared = world.journal.pick(|event| match event {
+        Event::ClearMarks(marks) => Some(marks),
+        _ => None,
+    });
+    cleared.into_iter().flatten().collect()
+}
+
+/// For each page, whether everything was asked for.
+fn pages(world: &World) -> Vec<bool> {
+    world.journal.pick(|event| match event {
+        Event::Sweep(sweep) => Some(sweep.everything),
+        _ => None,
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn marks_are_forgotten_after_their_wake() {
+    let world = World::new();
+    world.store.sweep.answers(|_| {
+        Ok(SweepPage {
+            marks: vec![mark(1)],
+            ..SweepPage::default()
+        })
+    });
+    sweep(&world).tick().await.unwrap();
+    assert_eq!(world.journal.woken(), [Wake::unblocked(destination(1))]);
+    assert_eq!(cleared(&world), [mark(1)]);
+    let woken = world.journal.position(|e| matches!(e, Event::Wake(_)));
+    let forgotten = world
+        .journal
+        .position(|e| matches!(e, Event::ClearMarks(_)));
+    assert!(woken < forgotten);
+}
+
+#[tokio::test(start_paused = true)]
+async fn marks_stay_if_their_wake_failed() {
+    let world = World::new();
+    world.store.sweep.answers(|_| {
+        Ok(SweepPage {
+            marks: vec![mark(1)],
+            ..SweepPage::default()
+        })
+    });
+    world.schedule.wake.answers(|_| Err(schedule_away()));
+    sweep(&world).tick().await.unwrap();
+    assert_eq!(cleared(&world), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_ordinary_sweep_asks_for_what_is_overdue_and_notes_no_rebuild() {
+    let world = World::new();
+    has_three_pages(&world);
+    sweep(&world).tick().await.unwrap();
+    assert_eq!(pages(&world), [false; 3]);
+    assert_eq!(world.journal.woken().len(), 3);
+    assert_eq!(rebuilt(&world), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_life_is_rebuilt_from_everything_and_noted_at_the_end() {
+    let world = World::new();
+    has_three_pages(&world);
+    is_new(&world);
+    sweep(&world).tick().await.unwrap();
+    assert_eq!(pages(&world), [true; 3]);
+    assert_eq!(world.journal.woken().len(), 3);
+    assert_eq!(rebuilt(&world), ["second"]);
+    assert!(matches!(world.events().last(), Some(Event::Rebuilt(_))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rebuild_that_the_store_interrupts_is_not_noted() {
+    let world = World::new();
+    is_new(&world);
+    world.store.sweep.answers(|sweep| match sweep.after {
+        Some(_) => Err(store_away()),
+        None => Ok(SweepPage {
+            next: Some(destination(1)),
+            ..SweepPage::default()
+        }),
+    });
+    sweep(&world).tick().await.unwrap_err();
+    assert_eq!(rebuilt(&world), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rebuild_of_which_a_wake_was_lost_is_not_noted() {
+    let world = World::new();
+    has_three_pages(&world);
+    is_new(&world);
+    let mut wakes = 0;
+    world.schedule.wake.answers(move |_| {
+        wakes += 1;
+        if wakes == 2 {
+            return Err(schedule_away());
+        }
+        Ok(())
+    });
+    let sweep = sweep(&world);
+    sweep.tick().await.unwrap();
+    assert_eq!(rebuilt(&world), Vec::<String>::new());
+    sweep.tick().await.unwrap();
+    assert_eq!(rebuilt(&world), ["second"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_the_schedule_the_store_is_left_in_peace() {
+    let world = World::new();
+    world.schedule.life.answers(|()| Err(schedule_away()));
+    sweep(&world).tick().await.unwrap();
+    assert_eq!(world.events(), []);
+}

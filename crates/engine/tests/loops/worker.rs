@@ -1,0 +1,237 @@
+//! The worker on a good day, and what becomes of every kind of answer.
+
+use std::time::Duration;
+
+use domain::attempt::OutcomeKind;
+use domain::ids::{AttemptId, Epoch};
+use domain::permit::Permit;
+use engine::ports::{NextTry, SendError, Settlement};
+
+use crate::support::{
+    Event, World, answer, destination, in_slot, ms, pass, permit, permit_of, settle, started,
+    store_away,
+};
+
+#[tokio::test(start_paused = true)]
+async fn a_permit_is_claimed_sent_and_recorded() {
+    let world = World::new();
+    let _worker = world.worker().await;
+    let tag = world.queue.delivers(&[permit(7)]);
+    settle().await;
+    let steps = world.journal.pick(|event| match event {
+        Event::Subscribe(prefetch) => Some(format!("subscribe {prefetch}")),
+        Event::Targets(_) => Some("targets".to_owned()),
+        Event::Prepare(_) => Some("prepare".to_owned()),
+        Event::Claim(..) => Some("claim".to_owned()),
+        Event::Send(_) => Some("send".to_owned()),
+        Event::Record(..) => Some("record".to_owned()),
+        _ => None,
+    });
+    // 32 places are two full messages.
+    let expected = [
+        "subscribe 2",
+        "targets",
+        "prepare",
+        "claim",
+        "send",
+        "record",
+    ];
+    assert_eq!(steps, expected);
+    assert_eq!(world.journal.settled(), [(tag, Settlement::Done)]);
+    let outcome = world.journal.only_outcome();
+    assert_eq!(outcome.kind, OutcomeKind::Succeeded);
+    assert_eq!((outcome.status, outcome.error), (Some(200), None));
+    assert_eq!(
+        (outcome.attempt, outcome.number),
+        (AttemptId(7), permit(7).number)
+    );
+    assert_eq!(outcome.next, NextTry::None);
+    assert_eq!(outcome.response_body, "thanks");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_says_what_the_claim_said() {
+    let world = World::new();
+    let _worker = world.worker().await;
+    world.sender.prepare.takes(ms(400));
+    world.queue.delivers(&[permit(7)]);
+    pass(ms(500)).await;
+    let requests = world.journal.pick(|event| match event {
+        Event::Send(request) => Some(request),
+        _ => None,
+    });
+    let request = &requests[0];
+    assert_eq!(request.try_number, 1);
+    assert_eq!(request.sent_at_seconds, 1_800_000_000);
+    assert_eq!(request.payload, "{}");
+    assert_eq!(request.timeout, ms(14_600), "dialling is taken off");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_claimed_before_its_slot_by_the_stores_clock() {
+    let world = World::new();
+    world.store.steps_by(ms(500));
+    let _worker = world.worker().await;
+    world.queue.delivers(&[in_slot(permit(7), ms(800))]);
+    pass(ms(299)).await;
+    assert_eq!(world.journal.claims().len(), 0);
+    pass(ms(2)).await;
+    assert_eq!(world.journal.sent(), [AttemptId(7)]);
+}
+
+/// Before the first sample of the store's clock, 100 ms would be all that a
+/// first connection gets.
+#[tokio::test(start_paused = true)]
+async fn the_very_first_permit_has_time_to_dial() {
+    let world = World::new();
+    let _worker = world.worker().await;
+    world.sender.prepare.takes(ms(900));
+    world.queue.delivers(&[permit(7)]);
+    pass(ms(1_000)).await;
+    assert_eq!(world.journal.only_outcome().kind, OutcomeKind::Succeeded);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_cannot_be_made_is_a_failed_try() {
+    let world = World::new();
+    let _worker = world.worker().await;
+    let refused = |_| Err(SendError::Connect("refused".to_owned()));
+    world.sender.prepare.answers(refused);
+    world.queue.delivers(&[permit(7)]);
+    settle().await;
+    let outcome = world.journal.only_outcome();
+    assert_eq!(world.journal.claims().len(), 1, "it costs a start");
+    assert_eq!(world.journal.sent(), []);
+    assert_eq!((outcome.kind, outcome.status), (OutcomeKind::Failed, None));
+    assert_eq!(outcome.error.as_deref(), Some("connect failed: refused"));
+    let NextTry::RetryAfter(delay) = outcome.next else {
+        panic!("{:?}", outcome.next);
+    };
+    assert!(delay <= Duration::from_secs(5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_is_not_made_in_time_is_a_failed_try() {
+    let world = World::new();
+    let _worker = world.worker().await;
+    world.sender.prepare.takes(Duration::from_secs(60));
+    world.queue.delivers(&[permit(7)]);
+    pass(ms(1_950)).await;
+    let outcome = world.journal.only_outcome();
+    assert_eq!(outcome.kind, OutcomeKind::Failed);
+    assert_eq!(outcome.error.as_deref(), Some("timed out after 1.9s"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn statuses_decide_what_follows() {
+    for (status, kind) in [
+        (204, OutcomeKind::Succeeded),
+        (301, OutcomeKind::Failed),
+        (404, OutcomeKind::Failed),
+        (503, OutcomeKind::Failed),
+    ] {
+        let world = World::new();
+        let _worker = world.worker().await;
+        world.sender.send.answers(move |_| Ok(answer(status)));
+        world.queue.delivers(&[permit(7)]);
+        settle().await;
+        let outcome = world.journal.only_outcome();
+        assert_eq!((outcome.kind, outcome.status), (kind, Some(status)));
+        let retried = matches!(outcome.next, NextTry::RetryAfter(_));
+        assert_eq!(retried, kind == OutcomeKind::Failed);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_eighth_failure_is_a_dead_letter() {
+    let world = World::new();
+    let _worker = world.worker().await;
+    world.sender.send.answers(|_| Ok(answer(500)));
+    world.store.claim.answers(|_| Some(Ok(started(8))));
+    world.queue.delivers(&[permit(7)]);
+    settle().await;
+    assert_eq!(world.journal.only_outcome().next, NextTry::DeadLetter);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_of_the_sender_is_a_failed_try() {
+    for in_prepare in [true, false] {
+        let world = World::new();
+        let worker = world.worker().await;
+        if in_prepare {
+            let poisoned = |target: engine::ports::Target| {
+                assert_ne!(target.destination, destination(2), "a bug");
+                Ok(())
+            };
+            world.sender.prepare.answers(poisoned);
+        } else {
+            let poisoned = |request: engine::ports::Request| {
+                assert_ne!(request.attempt, AttemptId(66), "a bug");
+                Ok(answer(200))
+            };
+            world.sender.send.answers(poisoned);
+        }
+        let poison = world.queue.delivers(&[permit_of(2, 66)]);
+        settle().await;
+        let outcome = world.journal.only_outcome();
+        assert_eq!(outcome.kind, OutcomeKind::Failed);
+        assert!(matches!(outcome.next, NextTry::RetryAfter(_)));
+        let next = world.queue.delivers(&[permit(7)]);
+        settle().await;
+        assert!(!worker.is_finished());
+        let done = [(poison, Settlement::Done), (next, Settlement::Done)];
+        assert_eq!(world.journal.settled(), done);
+        assert_eq!(world.journal.recorded().len(), 2);
+    }
+}
+
+fn epochs(world: &World) -> usize {
+    let reads = world.journal.times(|e| matches!(e, Event::Targets(_)));
+    reads.len()
+}
+
+#[tokio::test(start_paused = true)]
+async fn targets_are_read_once_for_each_epoch() {
+    let world = World::new();
+    let _worker = world.worker().await;
+    for number in 0..3 {
+        world.queue.delivers(&[permit(number)]);
+        settle().await;
+    }
+    assert_eq!(epochs(&world), 1);
+    world.store.targets.answers(|()| Ok(Epoch(2)));
+    let renewed = Permit {
+        epoch: Epoch(2),
+        ..permit(3)
+    };
+    world.queue.delivers(&[renewed]);
+    settle().await;
+    assert_eq!(epochs(&world), 2);
+    assert_eq!(world.journal.sent().len(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_permit_without_a_target_is_left_to_its_deadline() {
+    for stale in [true, false] {
+        let world = World::new();
+        let _worker = world.worker().await;
+        let answer = move |()| {
+            if stale {
+                Ok(Epoch(0))
+            } else {
+                Err(store_away())
+            }
+        };
+        world.store.targets.answers(answer);
+        let tag = world.queue.delivers(&[permit(7)]);
+        settle().await;
+        assert_eq!(world.journal.settled(), [(tag, Settlement::Done)]);
+        assert_eq!(world.journal.claims().len(), 0);
+        assert_eq!(world.journal.released(), []);
+        // The error is not remembered.
+        world.store.targets.answers(|()| Ok(Epoch(1)));
+        world.queue.delivers(&[permit(8)]);
+        settle().await;
+        assert_eq!(world.journal.sent(), [AttemptId(8)]);
+    }
+}

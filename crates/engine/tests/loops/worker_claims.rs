@@ -1,0 +1,157 @@
+//! Nothing is sent but what the store has started, and that at once.
+
+use std::time::Duration;
+
+use domain::attempt::OutcomeKind;
+use domain::ids::AttemptId;
+use engine::ports::{ClaimAnswer, NextTry, Settlement};
+
+use crate::support::{Event, World, in_slot, ms, pass, permit, settle, started, store_away};
+
+fn claimed_at(world: &World) -> Vec<u128> {
+    let times = world.journal.times(|e| matches!(e, Event::Claim(..)));
+    times.iter().map(Duration::as_millis).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_claims_travel_together() {
+    let world = World::new();
+    let _worker = world.worker().await;
+    let permits: Vec<_> = (0..16).map(permit).collect();
+    world.queue.delivers(&permits);
+    settle().await;
+    assert!(world.journal.claims().len() <= 2);
+    assert_eq!(world.journal.sent().len(), 16);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_came_early_is_asked_for_again_after_the_wait() {
+    let world = World::new();
+    let _worker = world.worker().await;
+    let mut answers = vec![started(1), ClaimAnswer::Early(ms(40))];
+    world.store.claim.answers(move |_| answers.pop().map(Ok));
+    world.queue.delivers(&[permit(7)]);
+    pass(ms(100)).await;
+    assert_eq!(claimed_at(&world), [0, 40]);
+    assert_eq!(world.journal.sent(), [AttemptId(7)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slot_beyond_the_deadline_is_given_back() {
+    let world = World::new();
+    let _worker = world.worker().await;
+    let hours = Duration::from_secs(7_200);
+    world
+        .store
+        .claim
+        .answers(move |_| Some(Ok(ClaimAnswer::Early(hours))));
+    let tag = world.queue.delivers(&[permit(7)]);
+    settle().await;
+    assert_eq!(world.journal.released(), [permit(7)]);
+    assert_eq!(world.journal.settled(), [(tag, Settlement::Done)]);
+}
+
+/// A message is not held for an hour because the store's clock stepped back.
+#[tokio::test(start_paused = true)]
+async fn a_slot_farther_away_than_anybody_plans_is_given_back() {
+    let world = World::new();
+    let _worker = world.worker().await;
+    let far = in_slot(permit(7), Duration::from_secs(3_600));
+    let tag = world.queue.delivers(&[far]);
+    settle().await;
+    assert_eq!(world.journal.released(), [far]);
+    assert_eq!(world.journal.settled(), [(tag, Settlement::Done)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_locked_row_is_asked_for_again_until_the_deadline() {
+    let world = World::new();
+    let _worker = world.worker().await;
+    let skipped = |_| Some(Ok(ClaimAnswer::Skipped));
+    world.store.claim.answers(skipped);
+    let tag = world.queue.delivers(&[permit(7)]);
+    pass(ms(1_900)).await;
+    let claims = claimed_at(&world);
+    assert_eq!(claims[..5], [0, 2, 6, 14, 30]);
+    assert!(claims.windows(2).all(|pair| pair[1] - pair[0] <= 101));
+    assert_eq!(world.journal.settled(), [], "it may still start");
+    pass(ms(500)).await;
+    assert_eq!(world.journal.settled(), [(tag, Settlement::Done)]);
+    assert!(*claimed_at(&world).last().unwrap() <= 2_100);
+    assert_eq!(world.journal.sent(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_refused_is_not_sent() {
+    let world = World::new();
+    let _worker = world.worker().await;
+    world.store.claim.answers(|permit| {
+        let odd = permit.number.0 % 2 == 1;
+        odd.then_some(Ok(ClaimAnswer::Refused))
+    });
+    let permits: Vec<_> = (0..4).map(permit).collect();
+    let tag = world.queue.delivers(&permits);
+    settle().await;
+    assert_eq!(world.journal.sent(), [AttemptId(0), AttemptId(2)]);
+    assert_eq!(world.journal.settled(), [(tag, Settlement::Done)]);
+}
+
+/// The claim may have been committed all the same.
+#[tokio::test(start_paused = true)]
+async fn after_an_error_of_the_claim_nothing_is_sent_or_given_back() {
+    let world = World::new();
+    let _worker = world.worker().await;
+    world.store.claim.answers(|_| Some(Err(store_away())));
+    let tag = world.queue.delivers(&[permit(7)]);
+    pass(Duration::from_secs(3)).await;
+    assert_eq!(world.journal.claims().len(), 1);
+    assert_eq!(world.journal.sent(), []);
+    assert_eq!(world.journal.recorded(), []);
+    assert_eq!(world.journal.released(), []);
+    assert_eq!(world.journal.settled(), [(tag, Settlement::Done)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_permit_that_comes_twice_is_sent_once() {
+    let world = World::new();
+    let _worker = world.worker().await;
+    let first = world.queue.delivers(&[permit(7), permit(8)]);
+    let second = world.queue.delivers(&[permit(8), permit(7)]);
+    settle().await;
+    let mut sent = world.journal.sent();
+    sent.sort_unstable();
+    assert_eq!(sent, [AttemptId(7), AttemptId(8)]);
+    let mut settled = world.journal.settled();
+    settled.sort_unstable_by_key(|(tag, _)| *tag);
+    let done = [(first, Settlement::Done), (second, Settlement::Done)];
+    assert_eq!(settled, done);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_start_that_was_claimed_too_slowly_is_not_sent() {
+    let world = World::new();
+    let _worker = world.worker().await;
+    world.store.claim.takes(ms(501));
+    world.queue.delivers(&[permit(7)]);
+    pass(ms(600)).await;
+    assert_eq!(world.journal.sent(), []);
+    let outcome = world.journal.only_outcome();
+    assert_eq!(outcome.kind, OutcomeKind::NotSent);
+    assert_eq!(outcome.next, NextTry::Again);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_bound_of_promptness_follows_quick_claims_down() {
+    let world = World::new();
+    let _worker = world.worker().await;
+    world.queue.delivers(&[permit(7)]);
+    settle().await;
+    world.store.claim.takes(ms(101));
+    world.queue.delivers(&[permit(8)]);
+    pass(ms(200)).await;
+    assert_eq!(world.journal.sent(), [AttemptId(7)]);
+    // Not for ever: two hundred are usual now.
+    world.queue.delivers(&[permit(9)]);
+    pass(ms(200)).await;
+    assert_eq!(world.journal.sent(), [AttemptId(7), AttemptId(9)]);
+}

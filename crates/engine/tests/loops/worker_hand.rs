@@ -1,0 +1,112 @@
+//! Messages in hand: how many, for how long, and how they end.
+
+use std::time::Duration;
+
+use domain::ids::AttemptId;
+use engine::ports::{QueueError, Settlement};
+
+use crate::support::{Event, FOREVER, World, in_slot, ms, pass, permit, permit_of, settle};
+
+#[tokio::test(start_paused = true)]
+async fn a_message_is_settled_once_when_each_of_its_permits_is_known() {
+    let world = World::new();
+    let _worker = world.worker().await;
+    let slots = [
+        permit(1),
+        in_slot(permit(2), ms(100)),
+        in_slot(permit(3), ms(200)),
+    ];
+    let tag = world.queue.delivers(&slots);
+    pass(ms(199)).await;
+    assert_eq!(world.journal.sent().len(), 2);
+    assert_eq!(world.journal.settled(), []);
+    pass(ms(2)).await;
+    assert_eq!(world.journal.settled(), [(tag, Settlement::Done)]);
+}
+
+/// The store knows of the start: the message need not wait for the receiver.
+#[tokio::test(start_paused = true)]
+async fn a_message_does_not_wait_for_responses() {
+    let world = World::new();
+    let _worker = world.worker().await;
+    world.sender.send.takes(Duration::from_secs(10));
+    let tag = world.queue.delivers(&[permit(1)]);
+    settle().await;
+    assert_eq!(world.journal.settled(), [(tag, Settlement::Done)]);
+    assert_eq!(world.journal.recorded(), []);
+}
+
+fn fills_all_places(world: &World) {
+    for group in 0..2 {
+        let permits: Vec<_> = (0..16).map(|n| permit(group * 16 + n)).collect();
+        world.queue.delivers(&permits);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_places_bound_what_is_sent_at_once() {
+    let world = World::new();
+    let _worker = world.worker().await;
+    world.sender.send.takes(ms(300));
+    fills_all_places(&world);
+    settle().await;
+    let late: Vec<_> = (0..16).map(|n| permit_of(2, 100 + n)).collect();
+    world.queue.delivers(&late);
+    pass(ms(299)).await;
+    assert_eq!(world.journal.sent().len(), 32);
+    pass(ms(2)).await;
+    assert_eq!(world.journal.sent().len(), 48);
+    assert_eq!(world.sender.most_at_once(), 32);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_permit_that_finds_no_place_by_its_deadline_is_given_back() {
+    let world = World::new();
+    let _worker = world.worker().await;
+    world.sender.send.takes(FOREVER);
+    fills_all_places(&world);
+    settle().await;
+    let tag = world.queue.delivers(&[permit(99)]);
+    pass(ms(1_990)).await;
+    assert_eq!(world.journal.released(), []);
+    pass(ms(20)).await;
+    assert_eq!(world.journal.released(), [permit(99)]);
+    assert!(world.journal.settled().contains(&(tag, Settlement::Done)));
+    assert!(world.journal.woken()[0].clear_floor);
+    let claimed = world.journal.claims();
+    let mut claimed = claimed.iter().flat_map(|(_, permits)| permits);
+    assert!(!claimed.any(|claimed| claimed.attempt == AttemptId(99)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_connection_is_received_from_again() {
+    let world = World::new();
+    let _worker = world.worker().await;
+    for number in 0..3 {
+        world.queue.drops_connection();
+        world.queue.delivers(&[permit(number)]);
+        pass(ms(25)).await;
+    }
+    let subscribed = world.journal.times(|e| matches!(e, Event::Subscribe(_)));
+    assert_eq!(subscribed.len(), 1, "the subscription redials by itself");
+    assert_eq!(world.journal.sent().len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_subscribes_until_it_can() {
+    let world = World::new();
+    let mut refusals = 3;
+    world.queue.subscribe.answers(move |()| {
+        if refusals == 0 {
+            return Ok(());
+        }
+        refusals -= 1;
+        Err(QueueError::Unavailable("away".to_owned()))
+    });
+    let _worker = world.worker().await;
+    world.queue.delivers(&[permit(1)]);
+    pass(Duration::from_secs(1)).await;
+    let times = world.journal.times(|e| matches!(e, Event::Subscribe(_)));
+    assert_eq!(times, [ms(0), ms(100), ms(300), ms(700)]);
+    assert_eq!(world.journal.sent().len(), 1);
+}

@@ -1,0 +1,109 @@
+//! Who a worker is, and under which name it claims and records.
+
+use std::time::Duration;
+
+use domain::ids::WorkerId;
+use engine::ports::Heartbeat;
+use engine::worker::WorkerOptions;
+
+use crate::support::{Event, World, ms, pass, permit, settle, store_away};
+
+fn heartbeats(world: &World) -> Vec<Heartbeat> {
+    world.journal.pick(|event| match event {
+        Event::Heartbeat(heartbeat) => Some(heartbeat),
+        _ => None,
+    })
+}
+
+fn claimers(world: &World) -> Vec<WorkerId> {
+    let claims = world.journal.claims();
+    claims.into_iter().map(|(worker, _)| worker).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_introduces_itself_before_it_subscribes() {
+    let world = World::new();
+    let mut refusals = 2;
+    world.store.heartbeat.answers(move |_| {
+        if refusals == 0 {
+            return Ok(());
+        }
+        refusals -= 1;
+        Err(store_away())
+    });
+    let _worker = world.worker().await;
+    pass(ms(1_000)).await;
+    let beaten = world.journal.position(|e| matches!(e, Event::Beaten(_)));
+    let subscribed = world.journal.position(|e| matches!(e, Event::Subscribe(_)));
+    assert!(beaten < subscribed);
+    assert_eq!(heartbeats(&world)[0].places, 32);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_is_stopped_before_it_is_introduced_takes_nothing() {
+    let world = World::new();
+    world.store.heartbeat.answers(|_| Err(store_away()));
+    let worker = world.worker().await;
+    world.shutdown.cancel();
+    worker.await.unwrap();
+    let subscribed = world.journal.times(|e| matches!(e, Event::Subscribe(_)));
+    assert_eq!(subscribed, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_beats_every_second_under_one_name() {
+    let world = World::new();
+    let _worker = world.worker().await;
+    pass(ms(5_500)).await;
+    let beats = heartbeats(&world);
+    assert_eq!(beats.len(), 6);
+    assert!(beats.iter().all(|beat| beat.worker == beats[0].worker));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_process_is_another_worker() {
+    let names = [1, 2].map(|seed| async move {
+        let world = World::new();
+        let options = WorkerOptions {
+            seed,
+            ..WorkerOptions::default()
+        };
+        let _worker = world.worker_with(options).await;
+        heartbeats(&world)[0].worker
+    });
+    let [first, second] = names;
+    assert_ne!(first.await, second.await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_late_heartbeats_it_goes_on_as_another_and_records_as_the_old_one() {
+    let world = World::new();
+    let _worker = world.worker().await;
+    world.sender.send.takes(ms(4_500));
+    world.queue.delivers(&[permit(1)]);
+    settle().await;
+    world.store.heartbeat.answers(|_| Err(store_away()));
+    // Beats at one and two seconds fail; 2.5 s have passed at three.
+    pass(ms(2_900)).await;
+    let late = crate::support::in_slot(permit(2), ms(2_900));
+    world.queue.delivers(&[late]);
+    pass(ms(50)).await;
+    world.store.heartbeat.answers(|_| Ok(()));
+    pass(ms(100)).await;
+    let new = crate::support::in_slot(permit(3), ms(3_000));
+    world.queue.delivers(&[new]);
+    settle().await;
+    let claimers = claimers(&world);
+    assert_eq!(claimers.len(), 3);
+    assert_eq!(claimers[0], claimers[1]);
+    assert_ne!(claimers[0], claimers[2]);
+    assert_eq!(heartbeats(&world).last().unwrap().worker, claimers[2]);
+
+    pass(Duration::from_secs(5)).await;
+    let mut recorded = Vec::new();
+    for (worker, outcomes) in world.journal.recorded() {
+        recorded.extend(outcomes.iter().map(|one| (one.attempt.0, worker)));
+    }
+    let expected = [(1, claimers[0]), (2, claimers[0]), (3, claimers[2])];
+    assert_eq!(recorded, expected);
+}

@@ -1,0 +1,116 @@
+//! Outcomes are recorded until they are.
+
+use std::time::Duration;
+
+use domain::ids::AttemptId;
+use engine::ports::{Recorded, Wake};
+
+use crate::support::{Event, World, corrupt, destination, ms, pass, permit, settle, store_away};
+
+/// The attempts of each call.
+fn calls(world: &World) -> Vec<Vec<i64>> {
+    let recorded = world.journal.recorded().into_iter();
+    let attempts = recorded.map(|(_, outcomes)| {
+        let attempts = outcomes.iter().map(|outcome| outcome.attempt.0);
+        attempts.collect()
+    });
+    attempts.collect()
+}
+
+fn recorded_at(world: &World) -> Vec<u128> {
+    let times = world.journal.times(|e| matches!(e, Event::Record(..)));
+    times.iter().map(Duration::as_millis).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_could_not_be_recorded_is_recorded_again_unchanged() {
+    let world = World::new();
+    let _worker = world.worker().await;
+    world.store.record.answers(|_| Err(store_away()));
+    world.queue.delivers(&[permit(7)]);
+    pass(ms(75)).await;
+    world.store.record.answers(|_| Ok(Recorded::default()));
+    pass(Duration::from_secs(5)).await;
+    assert_eq!(recorded_at(&world), [0, 10, 30, 70, 150]);
+    let recorded = world.journal.recorded();
+    assert!(recorded.iter().all(|call| *call == recorded[0]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn outcomes_that_wait_for_the_store_are_recorded_together_later() {
+    let world = World::new();
+    let _worker = world.worker().await;
+    world.store.record.takes(ms(100));
+    for number in 0..5 {
+        world.queue.delivers(&[permit(number)]);
+        settle().await;
+    }
+    pass(ms(300)).await;
+    assert_eq!(calls(&world), [vec![0], vec![1, 2, 3, 4]]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_locked_row_is_recorded_again_and_holds_up_nobody() {
+    let world = World::new();
+    let _worker = world.worker().await;
+    world.store.record.answers(|outcomes| {
+        let mut skipped: Vec<_> = outcomes.iter().map(|outcome| outcome.attempt).collect();
+        skipped.retain(|attempt| *attempt == AttemptId(7));
+        let wakes = Vec::new();
+        Ok(Recorded { skipped, wakes })
+    });
+    world.queue.delivers(&[permit(7), permit(8)]);
+    pass(ms(200)).await;
+    assert_eq!(recorded_at(&world), [0, 10, 30, 70, 150]);
+    let again = vec![7];
+    assert_eq!(
+        calls(&world)[1..],
+        [again.clone(), again.clone(), again.clone(), again]
+    );
+    // Others are recorded at once, though the row stays locked.
+    world.queue.delivers(&[permit(9)]);
+    settle().await;
+    assert_eq!(calls(&world).last().unwrap(), &[9]);
+    assert_eq!(recorded_at(&world).last(), Some(&200));
+    world.store.record.answers(|_| Ok(Recorded::default()));
+    pass(ms(200)).await;
+    assert_eq!(calls(&world).last().unwrap(), &[7]);
+    let so_far = calls(&world).len();
+    pass(Duration::from_secs(5)).await;
+    assert_eq!(calls(&world).len(), so_far, "then it is over");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_corrupt_row_is_given_up_alone() {
+    let world = World::new();
+    let _worker = world.worker().await;
+    world.store.record.answers(|outcomes| {
+        let corrupted = outcomes.iter().any(|one| one.attempt == AttemptId(7));
+        if corrupted {
+            return Err(corrupt());
+        }
+        Ok(Recorded::default())
+    });
+    world.queue.delivers(&[permit(6), permit(7), permit(8)]);
+    pass(Duration::from_secs(5)).await;
+    let mut calls = calls(&world);
+    assert_eq!(calls.remove(0), [6, 7, 8]);
+    calls.sort();
+    assert_eq!(calls, [[6], [7], [8]]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waited_for_an_outcome_is_woken() {
+    let world = World::new();
+    let _worker = world.worker().await;
+    let retry = Wake::after(destination(1), Duration::from_secs(3));
+    world.store.record.answers(move |_| {
+        Ok(Recorded {
+            skipped: Vec::new(),
+            wakes: vec![retry],
+        })
+    });
+    world.queue.delivers(&[permit(7)]);
+    settle().await;
+    assert_eq!(world.journal.woken(), [retry]);
+}
