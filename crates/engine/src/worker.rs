@@ -68,7 +68,7 @@ const RETIRING: Duration = Duration::from_millis(500);
 impl Default for WorkerOptions {
     fn default() -> Self {
         Self {
-            places: 1_024,
+            places: 2_048,
             request_timeout: Duration::from_secs(15),
             grace: Duration::from_secs(20),
             seed: 0,

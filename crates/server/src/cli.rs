@@ -63,7 +63,8 @@ pub fn main() -> ExitCode {
     if let Err(error) = unknown::refuse_unknown(&Cli::command(), environment) {
         return fail(&error.into());
     }
-    if let Err(error) = logging::start(&cli.log) {
+    let quiet = matches!(cli.command, Command::Demo(_));
+    if let Err(error) = logging::start(&cli.log, quiet) {
         return fail(&error.into());
     }
     let runtime = match tokio::runtime::Builder::new_multi_thread()

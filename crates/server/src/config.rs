@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use clap::builder::BoolishValueParser;
 use clap::{ArgAction, Args, ValueEnum};
+use engine::ports::MAX_REQUEST_TIMEOUT;
 use secrecy::SecretString;
 
 pub mod places;
@@ -128,7 +129,7 @@ pub struct TargetConfig {
 pub struct WorkerConfig {
     /// How many requests this process has in flight at once.
     #[arg(long, env = "PACELINE_WORKER_PLACES", value_name = "N")]
-    #[arg(default_value_t = 1_024, value_parser = clap::value_parser!(u32).range(16..=65_536))]
+    #[arg(default_value_t = 2_048, value_parser = clap::value_parser!(u32).range(16..=65_536))]
     pub worker_places: u32,
 }
 
@@ -136,10 +137,10 @@ pub struct WorkerConfig {
 /// a start without an outcome is taken for lost.
 #[derive(Debug, Clone, Copy, Args)]
 pub struct RequestConfig {
-    /// How long one request may take, from dialling to the last byte; the same
-    /// in every process.
+    /// How long one request may take, from dialling to the last byte, at most
+    /// 30s; the same in every process.
     #[arg(long, env = "PACELINE_REQUEST_TIMEOUT", value_name = "DURATION")]
-    #[arg(default_value = "15s", value_parser = positive_duration)]
+    #[arg(default_value = "15s", value_parser = request_duration)]
     pub request_timeout: Duration,
 }
 
@@ -162,12 +163,15 @@ pub struct ShutdownConfig {
     pub shutdown_grace: Duration,
 }
 
+/// What is logged where nothing else is said.
+pub const DEFAULT_LOG: &str = "info";
+
 /// What is logged, and how; to standard error.
 #[derive(Debug, Clone, Args)]
 pub struct LogConfig {
     /// What to log, such as `info` or `warn,engine=debug`.
     #[arg(long, env = "PACELINE_LOG", value_name = "FILTER", global = true)]
-    #[arg(default_value = "info")]
+    #[arg(default_value = DEFAULT_LOG)]
     pub log: String,
 
     /// How to log; `auto` is text on a terminal and JSON elsewhere.
@@ -192,6 +196,14 @@ pub enum LogFormat {
 /// The longest duration that a setting may be: beyond it, it is a typing
 /// error.
 const MAX_DURATION: Duration = Duration::from_secs(3_600);
+
+fn request_duration(text: &str) -> Result<Duration, String> {
+    let duration = positive_duration(text)?;
+    if duration > MAX_REQUEST_TIMEOUT {
+        return Err("must be at most 30s".to_owned());
+    }
+    Ok(duration)
+}
 
 fn positive_duration(text: &str) -> Result<Duration, String> {
     let duration = humantime::parse_duration(text).map_err(|error| error.to_string())?;

@@ -5,12 +5,21 @@ use std::io::IsTerminal;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::util::SubscriberInitExt;
 
-use crate::config::{ConfigError, LogConfig, LogFormat};
+use crate::config::{ConfigError, DEFAULT_LOG, LogConfig, LogFormat};
 
-/// Starts logging; once per process.
-pub fn start(config: &LogConfig) -> Result<(), ConfigError> {
+/// What is logged between the lines of a live display, unless more is asked
+/// for.
+const QUIET: &str = "error";
+
+/// Starts logging; once per process. A `quiet` command draws on the terminal
+/// itself, so the default is less.
+pub fn start(config: &LogConfig, quiet: bool) -> Result<(), ConfigError> {
     let refuse = |problem: String| ConfigError::flag("log", problem);
-    let filter = EnvFilter::try_new(&config.log).map_err(|error| refuse(error.to_string()))?;
+    let wanted = match config.log.as_str() {
+        DEFAULT_LOG if quiet => QUIET,
+        wanted => wanted,
+    };
+    let filter = EnvFilter::try_new(wanted).map_err(|error| refuse(error.to_string()))?;
     let terminal = std::io::stderr().is_terminal();
     let json = match config.log_format {
         LogFormat::Auto => !terminal,

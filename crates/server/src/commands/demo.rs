@@ -17,7 +17,7 @@ use anyhow::Context;
 use tokio::time::Instant;
 
 use crate::signals;
-use crate::trial::{Plan, plans_for_demo};
+use crate::trial::{TrialVerdict, plans_for_demo};
 use stage::Stage;
 
 /// Between two updates of the live table.
@@ -44,21 +44,29 @@ pub struct Args {
     distributed: bool,
 }
 
-/// Runs the demo.
+/// Runs the demo. Ctrl-C ends it early and leaves nothing behind.
 pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let plans = plans_for_demo(args.seconds);
     signals::until_stopped(|shutdown| async move {
-        tokio::select! {
+        let plans = plans_for_demo(args.seconds);
+        let mut stage = Stage::set_up(args.distributed, plans).await?;
+        let verdict = tokio::select! {
             biased;
-            () = shutdown.cancelled() => Ok(ExitCode::FAILURE),
-            ended = perform(&args, plans) => ended,
-        }
+            () = shutdown.cancelled() => Err(anyhow::anyhow!("stopped before the end")),
+            verdict = perform(&args, &mut stage) => verdict,
+        };
+        stage.strike().await.context("clean up")?;
+        let passed = report::print(&verdict?, args.json)?;
+        Ok(if passed {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        })
     })
     .await
 }
 
-async fn perform(args: &Args, plans: Vec<Plan>) -> anyhow::Result<ExitCode> {
-    let mut stage = Stage::set_up(args.distributed, plans).await?;
+/// Floods, watches, changes a limit half-way, and judges.
+async fn perform(args: &Args, stage: &mut Stage) -> anyhow::Result<TrialVerdict> {
     let mut table = table::Table::new(args.json);
     table.intro(stage.parts(), args.seconds)?;
     stage.flood().await.context("flood the destinations")?;
@@ -70,23 +78,12 @@ async fn perform(args: &Args, plans: Vec<Plan>) -> anyhow::Result<ExitCode> {
         tokio::time::sleep_until(began + next).await;
         if !changed && began.elapsed() >= length / 2 {
             changed = true;
-            change_a_limit(&mut stage, &mut table).await?;
+            change_a_limit(stage, &mut table).await?;
         }
         table.update(stage.trial(), began.elapsed()).await?;
     }
     let until = stage.trial().now().await?;
-    let verdict = stage
-        .trial()
-        .judge(until)
-        .await
-        .context("judge the ledger")?;
-    stage.strike().await.context("clean up")?;
-    let passed = report::print(&verdict, args.json)?;
-    Ok(if passed {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    stage.trial().judge(until).await.context("judge the ledger")
 }
 
 /// The user's way to change a limit: one update.

@@ -2,8 +2,9 @@
 
 use std::io::Write;
 
-use comfy_table::{CellAlignment, presets};
+use comfy_table::CellAlignment;
 
+use crate::output;
 use crate::trial::{DestinationVerdict, LEAST_SHARE_PERCENT, TrialVerdict, WindowVerdict};
 
 /// Prints the verdict; returns whether the demo passed.
@@ -44,8 +45,10 @@ pub(super) fn print(verdict: &TrialVerdict, json: bool) -> anyhow::Result<bool> 
     if passed {
         writeln!(
             out,
-            "\n{starts} starts, no window over its limit, every limit used to at least \
-             {LEAST_SHARE_PERCENT} %."
+            "\nallowed, aligned, sliding: the most starts in one window, by the ledger. At the \
+             receiver the network moves\narrivals together or apart; the ledger's windows are \
+             the promise.\n\n{starts} starts, no window over its limit, every limit used to at \
+             least {LEAST_SHARE_PERCENT} %."
         )?;
     } else {
         writeln!(out, "\nThe demo FAILED.")?;
@@ -54,8 +57,20 @@ pub(super) fn print(verdict: &TrialVerdict, json: bool) -> anyhow::Result<bool> 
 }
 
 fn draw(verdict: &TrialVerdict) -> String {
-    let mut table = comfy_table::Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header([
+    let mut rows = Vec::new();
+    for one in &verdict.destinations {
+        if one.windows.is_empty() {
+            rows.push(cells(one, None));
+        }
+        for (index, window) in one.windows.iter().enumerate() {
+            let mut cells = cells(one, Some(window));
+            if index > 0 {
+                cells[0] = String::new();
+            }
+            rows.push(cells);
+        }
+    }
+    let header = [
         "limit",
         "window",
         "allowed",
@@ -66,19 +81,8 @@ fn draw(verdict: &TrialVerdict) -> String {
         "arrived",
         "share",
         "verdict",
-    ]);
-    for one in &verdict.destinations {
-        if one.windows.is_empty() {
-            table.add_row(cells(one, None));
-        }
-        for (index, window) in one.windows.iter().enumerate() {
-            let mut cells = cells(one, Some(window));
-            if index > 0 {
-                cells[0] = String::new();
-            }
-            table.add_row(cells);
-        }
-    }
+    ];
+    let mut table = output::table(&header, rows.into_iter().map(Vec::from));
     for column in table.column_iter_mut().skip(2).take(7) {
         column.set_cell_alignment(CellAlignment::Right);
     }

@@ -3,11 +3,12 @@
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
-use comfy_table::{CellAlignment, presets};
+use comfy_table::CellAlignment;
 use domain::compliance::ideal_starts;
 use domain::time::Timestamp;
 use engine::ports::LedgerRow;
 
+use crate::output;
 use crate::trial::{Ledger, Trial};
 
 /// The window that "now" is.
@@ -129,16 +130,8 @@ fn latencies(rows: &[LedgerRow]) -> (String, String) {
 }
 
 fn draw(rows: Vec<[String; 6]>) -> String {
-    let mut table = comfy_table::Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header([
-        "limit",
-        "backlog",
-        "rate now",
-        "share used",
-        "p50",
-        "p99",
-    ]);
-    table.add_rows(rows);
+    let header = ["limit", "backlog", "rate now", "share used", "p50", "p99"];
+    let mut table = output::table(&header, rows.into_iter().map(Vec::from));
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
