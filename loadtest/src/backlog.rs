@@ -108,7 +108,9 @@ async fn look(args: &Args, trial: &Trial, process: u32) -> anyhow::Result<Measur
     let body = format!(r#"{{"destination_id":"{id}","payload":{{"order":1}}}}"#);
     let backlog = trial.backlogs().await?[0];
     let mut client = Client::dial(&args.listen).await?;
-    let posts = client.time(args.requests, "POST", "/v1/events", &body).await?;
+    let posts = client
+        .time(args.requests, "POST", "/v1/events", &body)
+        .await?;
     let path = format!("/v1/destinations/{id}/attempts?limit=50");
     let lists = client.time(args.requests / 10, "GET", &path, "").await?;
     tokio::time::sleep_until(began + Duration::from_secs(10)).await;
@@ -132,7 +134,13 @@ fn resident_mib(process: u32) -> anyhow::Result<f64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status"))
         .context("read the memory of paceline serve (Linux only)")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").trim().parse::<f64>().ok());
+    let kib = line.and_then(|line| {
+        line.trim()
+            .trim_end_matches(" kB")
+            .trim()
+            .parse::<f64>()
+            .ok()
+    });
     Ok(kib.context("no VmRSS")? / 1024.0)
 }
 

@@ -45,11 +45,7 @@ pub(crate) async fn perform(
     Ok(())
 }
 
-async fn commit(
-    fault: Fault,
-    children: &mut Children,
-    shared: &SharedParts,
-) -> anyhow::Result<()> {
+async fn commit(fault: Fault, children: &mut Children, shared: &SharedParts) -> anyhow::Result<()> {
     match fault {
         Fault::KillScheduler => replace(children, "scheduler").await,
         Fault::KillWorker => replace(children, "worker").await,

@@ -50,7 +50,9 @@ impl std::str::FromStr for Group {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
         let parse = |part: &str| part.parse().map_err(|_| format!("{text}: expected 200x5"));
-        let (count, limit) = text.split_once('x').ok_or(format!("{text}: expected 200x5"))?;
+        let (count, limit) = text
+            .split_once('x')
+            .ok_or(format!("{text}: expected 200x5"))?;
         Ok(Self {
             count: parse(count)?,
             per_second: parse(limit)?,
@@ -103,7 +105,11 @@ pub(crate) async fn run(args: Args, program: PathBuf) -> anyhow::Result<ExitCode
 }
 
 async fn measure(args: &Args, stage: &mut Distributed) -> anyhow::Result<Report> {
-    stage.trial.flood(&stage.ingest).await.context("flood the destinations")?;
+    stage
+        .trial
+        .flood(&stage.ingest)
+        .await
+        .context("flood the destinations")?;
     let flooded = Instant::now();
     let length = Duration::from_secs(args.seconds.into());
     if args.faults {

@@ -328,7 +328,11 @@ create table attempts (
 
 -- The backlog: first attempts in the order that a cursor reads, and the others
 -- by when they are due. What is admitted leaves its index.
-create index attempts_first on attempts (destination_id, id)
+--
+-- `id + 0`, here and below: a statement that asks for it in this order cannot
+-- be planned as a walk along the primary key, which looks cheap to a planner
+-- whose statistics know few destinations, and reads everybody's backlog.
+create index attempts_first on attempts (destination_id, (id + 0))
     where state = 'waiting' and due_at is null;
 create index attempts_due on attempts (destination_id, due_at, id)
     where state = 'waiting' and due_at is not null;
@@ -345,7 +349,7 @@ create index attempts_starts on attempts (destination_id, folded, started_at des
 create index attempts_of_event on attempts (event_id);
 -- For people. By tenant first, so that no plan of admission can mistake it for
 -- one of the indexes above, which hold only what waits.
-create index attempts_of_tenant on attempts (tenant_id, destination_id, id);
+create index attempts_of_tenant on attempts (tenant_id, destination_id, (id + 0));
 
 -- Starts that coarse limits count, each start once and in all four periods.
 -- Sharded so that workers seldom wait for each other.
@@ -360,7 +364,8 @@ create table start_buckets (
     primary key (destination_id, period, ends_at, shard)
 ) with (fillfactor = 70);
 
-create index start_buckets_by_age on start_buckets (period, ends_at);
+-- By micros(), so that no plan of admission can take it for the primary key.
+create index start_buckets_by_age on start_buckets (period, micros(ends_at));
 
 create table workers (
     id uuid primary key,
@@ -499,9 +504,12 @@ create trigger destinations_before_update before update on destinations
     for each row execute function destinations_before_update();
 
 -- Steps 2 and 3, once for all rows of the statement, each step a statement of
--- its own and so with a snapshot of its own.
+-- its own and so with a snapshot of its own. A user's session has no plan
+-- settings of ours; reading the whole ledger to find a few permits would hold
+-- the destination for long.
 create function destinations_after_update() returns trigger
     language plpgsql
+    set enable_seqscan = off
 as $$
 declare
     changed uuid[];

@@ -297,7 +297,7 @@ select
     e.tenant_id,
     e.tier,
     e.deleted_at,
-    not (
+    (
         h.state = 'active' and e.state = 'active'
         and e.safety_margin <= h.safety_margin
         and coalesce(e.max_in_flight, max(50, iif(
@@ -345,7 +345,7 @@ select
                 )
             )
         ))
-    ) as revokes
+    ) is not true as revokes
 from effective_limits e
 join limit_history h on h.id = (
     select max(last.id) from limit_history last where last.destination_id = e.destination_id
@@ -372,7 +372,12 @@ begin
     set state = iif(new.deleted_at is null, 'waiting', 'cancelled'),
         due_at = coalesce(due_at, created_at),
         permit = null, epoch = null, not_before = null, deadline = null
-    where destination_id = new.destination_id and state = 'admitted' and new.revokes;
+    where new.revokes and id in (
+        -- An update in a trigger cannot name its index; the wrong one would
+        -- read the destination's whole ledger under the lock.
+        select id from attempts indexed by attempts_admitted
+        where destination_id = new.destination_id and state = 'admitted'
+    );
 
     insert into pacing (destination_id, held_until)
     select new.destination_id, c.now + 1000 from store_clock c where new.revokes

@@ -9,7 +9,7 @@
 //! Limits are changed by anyone's SQL; what makes that safe is in the
 //! migration's triggers and not here.
 
-use std::time::Duration;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use domain::event::NewEvent;
@@ -32,6 +32,7 @@ mod admit;
 mod catalog;
 mod claim;
 mod connect;
+mod destinations;
 mod events;
 mod failure;
 mod fleet;
@@ -39,6 +40,7 @@ mod fold;
 mod ingest;
 mod ledger;
 mod listen;
+mod mark;
 mod migrate;
 mod reap;
 mod record;
@@ -47,36 +49,31 @@ mod sweep;
 mod usage;
 
 pub use connect::PostgresOptions;
-pub use listen::Changes;
 
 use failure::retried;
-
-/// For everything from dialling to the last byte of a response.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
+use listen::Changes;
 
 /// The store on a pool of connections; cheap to clone.
 #[derive(Debug, Clone)]
 pub struct PostgresStore {
     pool: PgPool,
+    changes: Arc<Changes>,
 }
 
 impl PostgresStore {
     /// Connects, so that a wrong URL is noticed at once. Does not migrate.
     pub async fn connect(options: PostgresOptions) -> Result<Self, StoreError> {
         let pool = connect::connect(&options).await?;
-        Ok(Self { pool })
+        Ok(Self {
+            pool,
+            changes: Arc::default(),
+        })
     }
 
     /// Brings the schema to the version that this binary needs. Several
     /// processes may do so at once: they take turns.
     pub async fn migrate(&self) -> Result<(), StoreError> {
         migrate::migrate(&self.pool).await
-    }
-
-    /// Listens for changes of limits: a hint, faster than the sweep, that may
-    /// be lost. Holds one connection.
-    pub async fn listen_changes(&self) -> Result<Changes, StoreError> {
-        listen::listen(&self.pool).await
     }
 
     /// Ends all connections, waiting for statements that are under way.
@@ -125,6 +122,10 @@ impl Store for PostgresStore {
 
     async fn sweep(&self, sweep: &Sweep) -> Result<SweepPage, StoreError> {
         Ok(retried(|| sweep::sweep(&self.pool, sweep)).await?)
+    }
+
+    async fn changed(&self) {
+        self.changes.changed(&self.pool).await;
     }
 
     async fn clear_marks(&self, marks: &[Mark]) -> Result<(), StoreError> {

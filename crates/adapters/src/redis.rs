@@ -186,19 +186,25 @@ impl Schedule for RedisSchedule {
             .map(|shard| (first + shard) % self.shards.len())
             .collect();
         while !asked.is_empty() {
-            let shares = shares(rest, asked.len()).zip(&asked);
-            let answers = try_join_all(
-                shares.map(|(share, &shard)| self.take_from(&self.shards[shard], share, lease)),
-            )
-            .await?;
-            for (answer, &shard) in answers.into_iter().zip(&asked) {
+            let shares: Vec<usize> = shares(rest, asked.len()).collect();
+            let calls = shares
+                .iter()
+                .zip(&asked)
+                .map(|(&share, &shard)| self.take_from(&self.shards[shard], share, lease));
+            let answers = try_join_all(calls).await?;
+            // Once more, to those that gave their share and have more. Who gave
+            // less is not asked again, whatever it says: so this ends.
+            let mut more = Vec::new();
+            for ((answer, share), shard) in answers.into_iter().zip(shares).zip(asked) {
+                next_due[shard] = answer.next_due;
+                if answer.jobs.len() == share && answer.next_due == Some(Duration::ZERO) {
+                    more.push(shard);
+                }
                 rest = rest.saturating_sub(answer.jobs.len());
                 taken.jobs.extend(answer.jobs);
-                next_due[shard] = answer.next_due;
             }
-            // Once more, to those that had more than their share.
-            asked.retain(|&shard| next_due[shard] == Some(Duration::ZERO));
-            asked.truncate(rest);
+            more.truncate(rest);
+            asked = more;
         }
         taken.jobs.sort_by_key(|job| std::cmp::Reverse(job.overdue));
         taken.next_due = next_due.into_iter().flatten().min();

@@ -53,13 +53,19 @@ pub fn sqlite3(path: &Path, sql: &str) -> Result<(), ShellError> {
 pub async fn redis_cli(url: &str, command: &[&str]) -> Result<(), ShellError> {
     let failed = |error: ::redis::RedisError| ShellError::of("redis")(error.to_string());
     let client = ::redis::Client::open(url).map_err(failed)?;
-    let mut connection = client.get_multiplexed_async_connection().await.map_err(failed)?;
+    let mut connection = client
+        .get_multiplexed_async_connection()
+        .await
+        .map_err(failed)?;
     let mut parts = command.iter();
     let mut redis = ::redis::cmd(parts.next().unwrap_or(&"PING"));
     parts.for_each(|argument| {
         redis.arg(*argument);
     });
-    redis.query_async::<::redis::Value>(&mut connection).await.map_err(failed)?;
+    redis
+        .query_async::<::redis::Value>(&mut connection)
+        .await
+        .map_err(failed)?;
     Ok(())
 }
 
@@ -67,7 +73,10 @@ pub async fn redis_cli(url: &str, command: &[&str]) -> Result<(), ShellError> {
 pub async fn redis_forget(url: &str, prefix: &str) -> Result<(), ShellError> {
     let failed = |error: ::redis::RedisError| ShellError::of("redis")(error.to_string());
     let client = ::redis::Client::open(url).map_err(failed)?;
-    let mut connection = client.get_multiplexed_async_connection().await.map_err(failed)?;
+    let mut connection = client
+        .get_multiplexed_async_connection()
+        .await
+        .map_err(failed)?;
     let keys: Vec<String> = ::redis::cmd("KEYS")
         .arg(format!("{prefix}:*"))
         .query_async(&mut connection)
@@ -96,7 +105,9 @@ pub enum QueueCommand {
 pub async fn rabbitmq(url: &str, queue: &str, command: QueueCommand) -> Result<(), ShellError> {
     let failed = |error: lapin::Error| ShellError::of("rabbitmq")(error.to_string());
     let properties = ConnectionProperties::default();
-    let connection = lapin::Connection::connect(url, properties).await.map_err(failed)?;
+    let connection = lapin::Connection::connect(url, properties)
+        .await
+        .map_err(failed)?;
     let channel = connection.create_channel().await.map_err(failed)?;
     let name = ShortString::from(queue);
     match command {

@@ -6,6 +6,9 @@
 //! row. What the catalog reads comes from a second, read-only connection, so
 //! that an audit of a long ledger never delays the path of an event.
 //!
+//! Statements name the index that makes them cheap (`indexed by`): a plan that
+//! would read a whole ledger is an error and not a slow day.
+//!
 //! An answer is durable: the file is in WAL mode and every commit is synced.
 //! A second Paceline on the same file is refused by a lock beside it; a
 //! `sqlite3` shell is welcome, and its changes of limits are as safe as ours
@@ -14,6 +17,8 @@
 mod admit;
 mod buckets;
 mod claim;
+#[cfg(test)]
+mod cost;
 mod destinations;
 mod fault;
 mod fleet;
@@ -43,9 +48,6 @@ use thread::Lane;
 
 /// The store's clock.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
-
-/// For everything from dialling to the last byte of a response.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// How long a step waits for a shell that holds the write lock.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);

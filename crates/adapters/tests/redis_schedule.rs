@@ -170,6 +170,7 @@ async fn a_restart_from_a_snapshot_is_new_although_its_keys_survived() {
     let life = life_when_back(&schedule).await;
     assert_ne!(life, ScheduleLife::New(first));
     assert!(matches!(life, ScheduleLife::New(_)));
+    assert_eq!(schedule.life().await.unwrap(), life, "until it is rebuilt");
     finish(&schedule, &held, NextRun::Remove).await;
     assert_eq!(
         schedule.take(1, HOUR).await.unwrap().next_due,

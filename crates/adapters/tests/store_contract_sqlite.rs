@@ -1,5 +1,6 @@
 //! The store's contract on SQLite: a file of its own for every test, a clock
 //! that the test moves, and a second connection as a user's shell would be.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::ops::Deref;
 use std::path::PathBuf;

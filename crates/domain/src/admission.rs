@@ -33,7 +33,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::limit::Period;
+use crate::limit::{EXACT_MAX, Period};
 use crate::policy::{Limited, Pacing, Policy, Rate};
 use crate::time::{Timestamp, micros};
 
@@ -315,6 +315,43 @@ pub fn read_ahead(policy: &Policy) -> u32 {
     most.min(policy.max_in_flight).min(MAX_BATCH) + 1
 }
 
+/// Which starts a store has to read one by one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NewestStarts {
+    /// How far back.
+    pub period: Duration,
+    /// How many at most, the newest.
+    pub count: u32,
+}
+
+/// The most starts that are read for a bucket that has just come into force.
+const BUCKET_STARTS_MAX: u32 = 2 * EXACT_MAX;
+
+/// Which starts [`Usage::starts`] must hold for this policy; `None` for none.
+///
+/// Those in the windows that are counted one by one, and, while the bucket's
+/// level is not known, those that it has to be computed from.
+#[must_use]
+pub fn newest_starts(policy: &Policy, meter: Meter) -> Option<NewestStarts> {
+    let Rate::Limited(limited) = &policy.rate else {
+        return None;
+    };
+    let windows = (limited.windows.iter())
+        .filter(|limit| !limit.is_coarse())
+        .map(|limit| (policy.stretched(limit.period), limit.max.get()));
+    let unknown = limited.pacing.filter(|_| meter == Meter::default());
+    let bucket = unknown.map(|pacing| {
+        let refill = pacing.refill.max.get();
+        let count = pacing.burst.saturating_add(refill).min(BUCKET_STARTS_MAX);
+        let period = policy.stretched(pacing.refill.period);
+        (period.mul_f64(f64::from(count) / f64::from(refill)), count)
+    });
+    let (period, count) = windows
+        .chain(bucket)
+        .reduce(|a, b| (a.0.max(b.0), a.1.max(b.1)))?;
+    Some(NewestStarts { period, count })
+}
+
 /// Decides one run of one destination at `now`.
 ///
 /// `places` bounds the permits by what the fleet's workers have room for.
@@ -410,6 +447,9 @@ impl<'a> Plan<'a> {
         let cap = backlog.due.min(free).min(places).min(MAX_BATCH);
         let (slots, meter) = self.slots(cap);
         let given = u32::try_from(slots.len()).unwrap_or(u32::MAX);
+        // Without a bucket the level means nothing any more: one that comes
+        // into force later has to count the starts made meanwhile.
+        let meter = self.pacing().map_or_else(Meter::default, |_| meter);
         let blocked = self.what_blocks(given, backlog, free, places);
         let used = self.policy.max_in_flight.saturating_sub(free) + given;
         Decision {

@@ -42,3 +42,44 @@ pub fn share(room: u32, asks: &[u32]) -> Vec<u32> {
     }
     given
 }
+
+#[cfg(test)]
+mod tests {
+    use super::share;
+    use proptest::prelude::*;
+
+    #[test]
+    fn nobody_and_nothing() {
+        assert_eq!(share(5, &[]), [0_u32; 0]);
+        assert_eq!(share(0, &[1, 2]), [0, 0]);
+        assert_eq!(share(5, &[0, 0]), [0, 0]);
+        assert_eq!(share(u32::MAX, &[u32::MAX, 1]), [u32::MAX - 1, 1]);
+    }
+
+    #[test]
+    fn those_who_ask_for_nothing_take_nothing() {
+        assert_eq!(share(5, &[0, 9, 0, 9]), [0, 3, 0, 2]);
+    }
+
+    fn asks() -> impl Strategy<Value = Vec<u32>> {
+        let ask = prop_oneof![0..5_u32, 0..500_u32, any::<u32>()];
+        prop::collection::vec(ask, 0..40)
+    }
+
+    proptest! {
+        #[test]
+        fn all_that_is_asked_for_is_given_and_it_is_fair(
+            room in prop_oneof![0..300_u32, any::<u32>()],
+            asks in asks(),
+        ) {
+            let given = share(room, &asks);
+            let sum = |numbers: &[u32]| numbers.iter().copied().map(u64::from).sum::<u64>();
+            prop_assert_eq!(sum(&given), sum(&asks).min(u64::from(room)));
+            prop_assert!(given.iter().zip(&asks).all(|(given, ask)| given <= ask));
+            let least = given.iter().zip(&asks).filter(|(given, ask)| given < ask);
+            if let Some(least) = least.map(|(given, _)| *given).min() {
+                prop_assert!(given.iter().all(|other| *other <= least.saturating_add(1)));
+            }
+        }
+    }
+}

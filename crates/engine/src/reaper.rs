@@ -11,7 +11,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::ports::{HEARTBEAT_TIMEOUT, MAX_ROWS, ReapRules, Reaped, Schedule, Store};
+use crate::ports::{
+    HEARTBEAT_TIMEOUT, MAX_REQUEST_TIMEOUT, MAX_ROWS, ReapRules, Reaped, Schedule, Store,
+};
 use crate::wake::wake_freed;
 
 /// How the reaper runs.
@@ -33,7 +35,7 @@ impl Default for ReaperOptions {
     fn default() -> Self {
         Self {
             every: Duration::from_millis(250),
-            start_timeout: Duration::from_secs(30 + 10),
+            start_timeout: MAX_REQUEST_TIMEOUT.saturating_add(Duration::from_secs(10)),
             permit_grace: Duration::from_millis(100),
             patience: HEARTBEAT_TIMEOUT.saturating_add(Duration::from_secs(1)),
         }

@@ -62,9 +62,19 @@ impl SweepLoop {
             tokio::select! {
                 biased;
                 () = shutdown.cancelled() => return,
-                () = tokio::time::sleep(self.options.every) => {}
+                () = self.pause() => {}
             }
         }
+    }
+
+    /// Until the next sweep is due or a change asks for one; many changes in a
+    /// row are one sweep.
+    async fn pause(&self) {
+        let changed = async {
+            self.store.changed().await;
+            tokio::time::sleep(self.options.every / 10).await;
+        };
+        let _ = tokio::time::timeout(self.options.every, changed).await;
     }
 
     /// One whole sweep. In another life of the schedule it rebuilds every job,

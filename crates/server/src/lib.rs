@@ -1,1 +1,26 @@
 //! Roles, configuration, API, dashboard and command line of Paceline.
+//!
+//! A stranger starts at [`role`]: which loops run in which role. [`parts`]
+//! turns URLs into the engine's ports; nothing else here names an adapter.
+//! [`service`] validates and calls the catalog; the HTTP API ([`api`]) and,
+//! later, the operator are thin layers over it. The command line talks to the
+//! API like any other client, except for `migrate` and `audit`, which read the
+//! store.
+
+pub mod api;
+pub mod api_key;
+pub mod audit;
+pub mod cli;
+pub mod client;
+pub mod commands;
+pub mod config;
+pub mod edge;
+pub mod health;
+pub mod logging;
+pub mod output;
+pub mod parts;
+pub mod receiver;
+pub mod role;
+pub mod service;
+pub mod signals;
+pub mod trial;

@@ -1,3 +1,7 @@
 //! The `paceline` binary.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    server::cli::main()
+}

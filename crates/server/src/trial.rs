@@ -154,7 +154,11 @@ impl Trial {
     /// Waits until every event has arrived and nothing waits; returns how many
     /// attempts still wait when `patience` is over.
     pub async fn drain(&self, patience: Duration) -> anyhow::Result<u64> {
-        let events: u64 = self.placed.iter().map(|one| u64::from(one.plan.events)).sum();
+        let events: u64 = self
+            .placed
+            .iter()
+            .map(|one| u64::from(one.plan.events))
+            .sum();
         let began = Instant::now();
         loop {
             let left: u64 = self.backlogs().await?.into_iter().map(u64::from).sum();

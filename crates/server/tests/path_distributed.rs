@@ -45,9 +45,15 @@ fn assert_kept(verdict: &TrialVerdict) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn several_schedulers_and_workers_keep_every_limit_and_deliver_once() {
     let servers = Servers::for_tests().unwrap();
-    let mut stage = Distributed::set_up(program(), servers, ROLES, plans(4)).await.unwrap();
+    let mut stage = Distributed::set_up(program(), servers, ROLES, plans(4))
+        .await
+        .unwrap();
     stage.trial.flood(&stage.ingest).await.unwrap();
-    assert_eq!(stage.trial.drain(PATIENCE).await.unwrap(), 0, "everything was delivered");
+    assert_eq!(
+        stage.trial.drain(PATIENCE).await.unwrap(),
+        0,
+        "everything was delivered"
+    );
     let until = stage.trial.now().await.unwrap();
     let verdict = stage.trial.judge(until).await.unwrap();
     assert_kept(&verdict);
@@ -57,14 +63,24 @@ async fn several_schedulers_and_workers_keep_every_limit_and_deliver_once() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_processes_a_lost_schedule_and_a_deleted_queue_lose_nothing() {
     let servers = Servers::for_tests().unwrap();
-    let mut stage = Distributed::set_up(program(), servers, ROLES, plans(10)).await.unwrap();
+    let mut stage = Distributed::set_up(program(), servers, ROLES, plans(10))
+        .await
+        .unwrap();
     stage.trial.flood(&stage.ingest).await.unwrap();
     // Each fault when something more has arrived, so that all are in mid-run.
     let arrived = |share: u64, stage: &Distributed| {
-        let events: u64 = stage.trial.placed.iter().map(|one| u64::from(one.plan.events)).sum();
+        let events: u64 = stage
+            .trial
+            .placed
+            .iter()
+            .map(|one| u64::from(one.plan.events))
+            .sum();
         events * share / 100
     };
-    let (url, queue) = (stage.shared.queue_url.clone(), stage.shared.queue_name.clone());
+    let (url, queue) = (
+        stage.shared.queue_url.clone(),
+        stage.shared.queue_name.clone(),
+    );
 
     stage.trial.receiver.wait_for(arrived(10, &stage)).await;
     assert!(stage.children.kill("scheduler").await.unwrap());
@@ -75,11 +91,19 @@ async fn killed_processes_a_lost_schedule_and_a_deleted_queue_lose_nothing() {
     assert!(stage.children.kill("worker").await.unwrap());
     stage.children.add("worker").unwrap();
     stage.trial.receiver.wait_for(arrived(40, &stage)).await;
-    shell::rabbitmq(&url, &queue, QueueCommand::Purge).await.unwrap();
+    shell::rabbitmq(&url, &queue, QueueCommand::Purge)
+        .await
+        .unwrap();
     stage.trial.receiver.wait_for(arrived(50, &stage)).await;
-    shell::rabbitmq(&url, &queue, QueueCommand::Delete).await.unwrap();
+    shell::rabbitmq(&url, &queue, QueueCommand::Delete)
+        .await
+        .unwrap();
 
-    assert_eq!(stage.trial.drain(PATIENCE).await.unwrap(), 0, "no destination is stuck");
+    assert_eq!(
+        stage.trial.drain(PATIENCE).await.unwrap(),
+        0,
+        "no destination is stuck"
+    );
     let until = stage.trial.now().await.unwrap();
     let verdict = stage.trial.judge(until).await.unwrap();
     assert_kept(&verdict);
@@ -90,17 +114,28 @@ async fn killed_processes_a_lost_schedule_and_a_deleted_queue_lose_nothing() {
 async fn servers_that_restart_in_mid_run_lose_nothing() {
     let private = PrivateServers::start(&["postgres", "redis", "rabbitmq"]);
     let servers = private.servers();
-    let mut stage = Distributed::set_up(program(), servers, ROLES, plans(10)).await.unwrap();
+    let mut stage = Distributed::set_up(program(), servers, ROLES, plans(10))
+        .await
+        .unwrap();
     stage.trial.flood(&stage.ingest).await.unwrap();
     for (share, name) in [(10, "redis"), (25, "rabbitmq"), (40, "postgres")] {
-        let events: u64 = stage.trial.placed.iter().map(|one| u64::from(one.plan.events)).sum();
+        let events: u64 = stage
+            .trial
+            .placed
+            .iter()
+            .map(|one| u64::from(one.plan.events))
+            .sum();
         let arrived = stage.trial.receiver.wait_for(events * share / 100);
         let in_time = tokio::time::timeout(PATIENCE, arrived).await;
         assert!(in_time.is_ok(), "deliveries go on until {name} is killed");
         private.kill(name);
         private.restart(name);
     }
-    assert_eq!(stage.trial.drain(PATIENCE).await.unwrap(), 0, "no destination is stuck");
+    assert_eq!(
+        stage.trial.drain(PATIENCE).await.unwrap(),
+        0,
+        "no destination is stuck"
+    );
     let until = stage.trial.now().await.unwrap();
     let verdict = stage.trial.judge(until).await.unwrap();
     assert_kept(&verdict);

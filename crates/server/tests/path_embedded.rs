@@ -28,7 +28,11 @@ async fn every_event_is_delivered_once_and_no_window_is_over() {
     ];
     let mut stage = Embedded::set_up(plans).await.unwrap();
     stage.trial.flood(&stage.ingest).await.unwrap();
-    assert_eq!(stage.trial.drain(PATIENCE).await.unwrap(), 0, "everything was delivered");
+    assert_eq!(
+        stage.trial.drain(PATIENCE).await.unwrap(),
+        0,
+        "everything was delivered"
+    );
 
     let until = stage.trial.now().await.unwrap();
     let verdict = stage.trial.judge(until).await.unwrap();
@@ -57,7 +61,11 @@ async fn a_limit_cut_by_sql_in_another_process_holds_from_its_time_in_history() 
     let verdict = &stage.trial.judge(until).await.unwrap().destinations[0];
     assert_eq!(verdict.early_starts, 0, "{verdict:?}");
     let ledger = stage.trial.ledger(id, until).await.unwrap();
-    let later = ledger.rows.iter().filter_map(|row| row.started_at).filter(|at| *at > cut);
+    let later = ledger
+        .rows
+        .iter()
+        .filter_map(|row| row.started_at)
+        .filter(|at| *at > cut);
     assert!(later.count() >= 10, "starts go on under the new limit");
     stage.strike().await.unwrap();
 }
@@ -79,6 +87,10 @@ async fn a_raise_by_sql_is_used_although_the_destination_was_blocked_for_an_hour
     assert!(raised.is_ok(), "the sweep wakes a raised destination");
     let until = stage.trial.now().await.unwrap();
     let verdict = &stage.trial.judge(until).await.unwrap().destinations[0];
-    assert_eq!((verdict.early_starts, verdict.starts), (0, 30), "{verdict:?}");
+    assert_eq!(
+        (verdict.early_starts, verdict.starts),
+        (0, 30),
+        "{verdict:?}"
+    );
     stage.strike().await.unwrap();
 }

@@ -201,9 +201,9 @@ mod tests {
     #[test]
     fn the_oldest_makes_room() {
         let (mut pool, now) = (Pool::new(LIMITS), Instant::now());
-        assert_eq!(pool.put(key(1), fresh(10, now), now), vec![]);
-        assert_eq!(pool.put(key(2), fresh(20, now), now), vec![]);
-        assert_eq!(pool.put(key(1), fresh(11, now), now), vec![]);
+        assert_eq!(pool.put(key(1), fresh(10, now), now), Vec::<u32>::new());
+        assert_eq!(pool.put(key(2), fresh(20, now), now), Vec::<u32>::new());
+        assert_eq!(pool.put(key(1), fresh(11, now), now), Vec::<u32>::new());
         assert_eq!(
             pool.put(key(1), fresh(12, now), now),
             vec![10],
@@ -218,7 +218,7 @@ mod tests {
         let (mut pool, now) = (Pool::new(LIMITS), Instant::now());
         let later = |seconds| now + Duration::from_secs(seconds);
         pool.put(key(1), fresh(10, now), now);
-        assert_eq!(pool.sweep(later(29)), vec![]);
+        assert_eq!(pool.sweep(later(29)), Vec::<u32>::new());
         assert_eq!(pool.sweep(later(30)), vec![10], "idle");
 
         pool.put(key(1), fresh(11, now), later(280));

@@ -9,11 +9,10 @@ use domain::permit::Permit;
 use domain::time::{Timestamp, micros};
 use engine::ports::Target;
 use engine::ports::Wake;
-use engine::ports::{ClaimAnswer, Claims, HEARTBEAT_TIMEOUT, Start};
+use engine::ports::{ClaimAnswer, Claims, HEARTBEAT_TIMEOUT, MAX_REQUEST_TIMEOUT, Start};
 use sqlx::PgPool;
 use uuid::Uuid;
 
-use super::REQUEST_TIMEOUT;
 use super::failure::Failure;
 use super::rows::{Wakes, count};
 
@@ -36,7 +35,7 @@ pub(super) async fn targets(
             destination: DestinationId(id),
             epoch: Epoch(epoch),
             url,
-            timeout: REQUEST_TIMEOUT,
+            timeout: MAX_REQUEST_TIMEOUT,
         })
         .collect())
 }
@@ -61,6 +60,10 @@ struct Claimed {
 /// rechecks the state and the number on the row's latest version, so a
 /// revocation that has just been committed is seen, and one that is under way
 /// holds the row. The clock is read once, when the first row is judged.
+///
+/// `state || ''`, here and below: with `state` alone the planner may read all
+/// that is admitted for each permit, by the partial index that its statistics
+/// say is empty, instead of one row by its key.
 const CLAIM: &str = "-- claim_starts
     with clock as materialized (select clock_timestamp() as now),
     locked as materialized (
@@ -84,7 +87,7 @@ const CLAIM: &str = "-- claim_starts
         join attempts a on a.id = n.id and a.permit = n.number
         join destinations d on d.id = a.destination_id
         left join pacing p on p.destination_id = a.destination_id
-        where a.state = 'admitted'
+        where a.state || '' = 'admitted'
         order by a.id
         for update of a skip locked
     ),
@@ -205,7 +208,7 @@ async fn still_admitted(
         select a.id, a.permit
         from unnest($1::bigint[], $2::bigint[]) as n (id, number)
         join attempts a on a.id = n.id and a.permit = n.number
-        where a.state = 'admitted'",
+        where a.state || '' = 'admitted'",
     )
     .bind(
         permits
@@ -236,7 +239,7 @@ pub(super) async fn release_permits(
             select a.id
             from unnest($1::bigint[], $2::bigint[]) as n (id, number)
             join attempts a on a.id = n.id and a.permit = n.number
-            where a.state = 'admitted'
+            where a.state || '' = 'admitted'
             order by a.id
             for update of a skip locked
         )

@@ -41,7 +41,7 @@ const SETTINGS: [(&str, &str); 13] = [
     ("statement_timeout", "5s"),
     ("lock_timeout", "2s"),
     ("idle_in_transaction_session_timeout", "5s"),
-    ("default_transaction_isolation", "read\\ committed"),
+    ("default_transaction_isolation", "read committed"),
     ("synchronous_commit", "on"),
     ("timezone", "UTC"),
     ("jit", "off"),

@@ -76,7 +76,7 @@ pub(super) async fn event(
             a.status, a.error, a.response_body
         from attempts a
         where a.event_id = $1
-        order by a.id desc
+        order by a.id + 0 desc
         limit $2",
     )
     .bind(id.0)
@@ -120,8 +120,8 @@ pub(super) async fn attempts(
             micros(a.started_at) as started_at, micros(a.finished_at) as finished_at,
             a.status, a.error, a.response_body
         from attempts a
-        where a.tenant_id = $1 and a.destination_id = $2 and a.id < $3
-        order by a.id desc
+        where a.tenant_id = $1 and a.destination_id = $2 and a.id + 0 < $3
+        order by a.id + 0 desc
         limit $4",
     )
     .bind(tenant.0)

@@ -119,8 +119,8 @@ async fn waiting(pool: &PgPool, page: Page, limit: i64) -> Result<Vec<Row>, Fail
             (
                 select a.id, a.due_at, a.created_at, a.state from attempts a
                 where a.destination_id = $1 and a.state = 'waiting' and a.due_at is null
-                    and a.id > $2 and a.created_at < from_micros($3)
-                order by a.id
+                    and a.id + 0 > $2 and a.created_at < from_micros($3)
+                order by a.id + 0
                 limit $4
             )
             union all

@@ -9,9 +9,24 @@ use super::failure::in_words;
 
 static MIGRATOR: Migrator = sqlx::migrate!("../../migrations/postgres");
 
-/// Brings the schema forward, under an advisory lock.
+/// Brings the schema forward, under an advisory lock. On a connection of its
+/// own that is closed afterwards: a migration, or the wait for somebody else's,
+/// may take longer than any other statement of ours.
 pub(super) async fn migrate(pool: &PgPool) -> Result<(), StoreError> {
-    (MIGRATOR.run(pool).await).map_err(|error| StoreError::Unavailable(format!("migrate: {error}")))
+    let unavailable = |error: sqlx::Error| StoreError::Unavailable(in_words(&error));
+    let mut connection = pool.acquire().await.map_err(unavailable)?;
+    sqlx::raw_sql(
+        "-- migrate: patience
+        set statement_timeout = 0;
+        set lock_timeout = 0;
+        set idle_in_transaction_session_timeout = 0",
+    )
+    .execute(&mut *connection)
+    .await
+    .map_err(unavailable)?;
+    let migrated = MIGRATOR.run(&mut *connection).await;
+    connection.close().await.map_err(unavailable)?;
+    migrated.map_err(|error| StoreError::Unavailable(format!("migrate: {error}")))
 }
 
 /// The newest version that this binary knows.

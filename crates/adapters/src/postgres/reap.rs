@@ -157,7 +157,7 @@ async fn cancel_deleted(connection: &mut PgConnection, limit: u32) -> Result<u32
                 (
                     select a.id from attempts a
                     where a.destination_id = d.id and a.state = 'waiting' and a.due_at is null
-                    order by a.id limit $1
+                    order by a.id + 0 limit $1
                 )
                 union all
                 (
@@ -201,8 +201,8 @@ async fn forget(connection: &mut PgConnection, limit: u32) -> Result<(), Failure
                 select b.destination_id, b.period, b.ends_at, b.shard
                 from start_buckets b
                 where b.period = n.period
-                    and b.ends_at < clock_timestamp() - n.age * interval '1 microsecond'
-                order by b.ends_at
+                    and micros(b.ends_at) < micros(clock_timestamp()) - n.age
+                order by micros(b.ends_at)
                 limit $3
                 for update skip locked
             ) o

@@ -45,10 +45,11 @@ const WALK: &str = "-- sweep
         d.state = 'active' and d.deleted_at is null as awake,
         p.next_look_at is null
             or p.next_look_at < clock.now - $4::bigint * interval '1 microsecond' as overdue,
-        exists (
-            select from attempts a
+        coalesce((
+            select true from attempts a
             where a.destination_id = w.id and a.state = 'waiting' and a.due_at is null
-        ) as has_first,
+            order by a.id + 0 limit 1
+        ), false) as has_first,
         (
             select micros(a.due_at) from attempts a
             where a.destination_id = w.id and a.state = 'waiting' and a.due_at is not null

@@ -2,8 +2,11 @@
 //! statement: one snapshot, so no permit slips from one list to another.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
-use domain::admission::{Backlog, Bucket, CoarseStarts, Meter, Outstanding, Usage, read_ahead};
+use domain::admission::{
+    Backlog, Bucket, CoarseStarts, Meter, Outstanding, Usage, newest_starts, read_ahead,
+};
 use domain::ids::{AttemptId, DestinationId, Epoch, PermitNumber};
 use domain::limit::{Limit, Period};
 use domain::permit::Permit;
@@ -85,7 +88,7 @@ pub(super) async fn read(
     now: Timestamp,
 ) -> Result<HashMap<DestinationId, Reading>, Failure> {
     let scopes: Vec<Scope> = (questions.iter())
-        .map(|question| Scope::of(question.policy, now))
+        .map(|question| Scope::of(question.policy, question.meter, now))
         .collect();
     let rows = fetch(connection, questions, &scopes, now).await?;
     let mut rows: HashMap<Uuid, Row> = rows.into_iter().map(|row| (row.id, row)).collect();
@@ -109,20 +112,20 @@ struct Scope {
 }
 
 impl Scope {
-    fn of(policy: &Policy, now: Timestamp) -> Self {
+    fn of(policy: &Policy, meter: Meter, now: Timestamp) -> Self {
         let windows: &[Limit] = match &policy.rate {
             Rate::Limited(limited) => &limited.windows,
             Rate::Paused | Rate::Unlimited => &[],
         };
         let since = |limit: &Limit| (now - policy.stretched(limit.period)).as_micros();
-        let exact = || windows.iter().filter(|limit| !limit.is_coarse());
+        let exact = newest_starts(policy, meter);
         let coarse = |period: Period| {
             let of_period = |limit: &&Limit| limit.period == period && limit.is_coarse();
             windows.iter().find(of_period).map(since)
         };
         Self {
-            exact_max: integer(exact().map(|limit| limit.max.get()).max().unwrap_or(0)),
-            exact_since: exact().map(since).min().unwrap_or(now.as_micros()),
+            exact_max: integer(exact.map_or(0, |newest| newest.count)),
+            exact_since: (now - exact.map_or(Duration::ZERO, |newest| newest.period)).as_micros(),
             ahead: integer(read_ahead(policy)),
             coarse_since: Period::ALL.map(coarse),
         }
@@ -229,8 +232,8 @@ const USAGE: &str = "-- admit: usage
         from (
             select a.id, a.created_at from attempts a
             where a.destination_id = r.id and a.state = 'waiting' and a.due_at is null
-                and a.id > r.first_after
-            order by a.id limit r.ahead
+                and a.id + 0 > r.first_after
+            order by a.id + 0 limit r.ahead
         ) x
     ) w
     cross join lateral (

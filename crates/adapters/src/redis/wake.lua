@@ -30,11 +30,9 @@ for i = 1, #ARGV, 3 do
   if not due then
     redis.call('ZADD', jobs, string.format('%.0f', at), name)
   elseif clear or not leased then
-    if not clear then
-      local blocked = redis.call('HGET', floor, name)
-      if blocked then
-        at = math.max(at, tonumber(blocked))
-      end
+    local blocked = redis.call('HGET', floor, name)
+    if blocked then
+      at = math.max(at, tonumber(blocked))
     end
     if at < tonumber(due) then
       redis.call('ZADD', jobs, string.format('%.0f', at), name)

@@ -30,27 +30,27 @@ const DESTINATION: &str = "
     left join pacing p on p.destination_id = d.id
     where d.id = ?1 and d.deleted_at is null";
 
-pub(super) const FIRST_ATTEMPTS: &str = "
+const FIRST_ATTEMPTS: &str = "
     -- admit: first attempts in creation order
-    select id, created_at from attempts
+    select id, created_at from attempts indexed by attempts_first
     where destination_id = ?1 and state = 'waiting' and due_at is null
     order by id limit ?2";
 
-pub(super) const DUE: &str = "
+const DUE: &str = "
     -- admit: retries and returned permits that are due
-    select id, due_at from attempts
+    select id, due_at from attempts indexed by attempts_due
     where destination_id = ?1 and state = 'waiting' and due_at is not null and due_at <= ?3
     order by due_at, id limit ?2";
 
-pub(super) const NEXT_DUE: &str = "
+const NEXT_DUE: &str = "
     -- admit: when the next of the others is due
-    select due_at from attempts
+    select due_at from attempts indexed by attempts_due
     where destination_id = ?1 and state = 'waiting' and due_at is not null and due_at > ?2
     order by due_at limit 1";
 
 const REPUBLISHED: &str = "
     -- admit: permits that still have time
-    select id, permit, epoch, not_before, deadline from attempts
+    select id, permit, epoch, not_before, deadline from attempts indexed by attempts_admitted
     where destination_id = ?1 and state = 'admitted' and deadline > ?2
     order by not_before, permit";
 
@@ -70,6 +70,11 @@ const REMEMBER: &str = "
     set last_permit = excluded.last_permit, meter_missing_micro = excluded.meter_missing_micro,
         meter_as_of = excluded.meter_as_of, looked_at = excluded.looked_at,
         next_look_at = excluded.next_look_at";
+
+/// The statements of a run that meet the backlog and the ledger, for the test
+/// of what they cost.
+#[cfg(test)]
+pub(super) const MEASURED: [&str; 5] = [DESTINATION, FIRST_ATTEMPTS, DUE, NEXT_DUE, MARK_ADMITTED];
 
 /// Decides and marks; see [`engine::ports::Store::admit`].
 pub(super) fn admit_runs(
@@ -95,7 +100,9 @@ pub(super) fn admit_runs(
     let asks: Vec<u32> = decisions.iter().map(asked).collect();
     if asks.iter().map(|ask| u64::from(*ask)).sum::<u64>() > u64::from(room) {
         for (index, places) in share(room, &asks).into_iter().enumerate() {
-            if let Some(candidate) = &candidates[index] && places < asks[index] {
+            if let Some(candidate) = &candidates[index]
+                && places < asks[index]
+            {
                 decisions[index] = Some(candidate.decide(places, now));
             }
         }
@@ -262,12 +269,17 @@ fn read_backlog(
     due.extend(all(tx, DUE, (destination, limit, now.as_micros()), read)?);
     due.sort_unstable();
     due.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
-    let next_due = first(tx, NEXT_DUE, (destination, now.as_micros()), |row| time(row, 0))?;
+    let next_due = first(tx, NEXT_DUE, (destination, now.as_micros()), |row| {
+        time(row, 0)
+    })?;
     let backlog = Backlog {
         due: u32::try_from(due.len()).unwrap_or(u32::MAX),
         next_due,
     };
-    Ok((due.into_iter().map(|(_, attempt)| attempt).collect(), backlog))
+    Ok((
+        due.into_iter().map(|(_, attempt)| attempt).collect(),
+        backlog,
+    ))
 }
 
 fn republished(

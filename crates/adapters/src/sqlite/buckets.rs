@@ -22,7 +22,7 @@ const ADD: &str = "
 
 const FINAL_ROWS: &str = "
     -- fold: starts that are final and in no bucket, the oldest first
-    select id, started_at from attempts
+    select id, started_at from attempts indexed by attempts_starts
     where destination_id = ?1 and folded = 0 and started_at > ?2 and state <> 'started'
     order by started_at limit ?3";
 
@@ -81,7 +81,11 @@ pub(super) fn fold_rows(
     count: usize,
     buckets: &mut Buckets,
 ) -> Result<(), Fault> {
-    let params = (destination, since.as_micros(), i64::try_from(count).unwrap_or(i64::MAX));
+    let params = (
+        destination,
+        since.as_micros(),
+        i64::try_from(count).unwrap_or(i64::MAX),
+    );
     let rows = all(tx, FINAL_ROWS, params, |row| {
         Ok((row.get::<_, i64>(0)?, time(row, 1)?))
     })?;

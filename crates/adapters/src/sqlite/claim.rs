@@ -5,10 +5,11 @@ use domain::destination::DestinationState;
 use domain::ids::{DestinationId, Epoch, EventId, WorkerId};
 use domain::permit::Permit;
 use domain::time::Timestamp;
-use engine::ports::{ClaimAnswer, Claims, HEARTBEAT_TIMEOUT, Start, Target, Wake};
+use engine::ports::{
+    ClaimAnswer, Claims, HEARTBEAT_TIMEOUT, MAX_REQUEST_TIMEOUT, Start, Target, Wake,
+};
 use rusqlite::Transaction;
 
-use super::REQUEST_TIMEOUT;
 use super::fault::Fault;
 use super::rows::{Wakes, execute, first, maybe_time, time, word};
 
@@ -121,7 +122,9 @@ impl Admitted {
             || self.epoch != self.destination_epoch
             || self.state != DestinationState::Active
             || self.deleted
-            || self.held_until.is_some_and(|until| until > now.max(self.not_before))
+            || self
+                .held_until
+                .is_some_and(|until| until > now.max(self.not_before))
     }
 
     fn start(
@@ -147,7 +150,11 @@ impl Admitted {
 }
 
 fn key(permit: &Permit) -> (i64, i64, String) {
-    (permit.attempt.0, permit.number.0, permit.destination.to_string())
+    (
+        permit.attempt.0,
+        permit.number.0,
+        permit.destination.to_string(),
+    )
 }
 
 /// Moves a row back to waiting (or cancels it, if its destination is gone) if
@@ -182,7 +189,7 @@ pub(super) fn targets(
                 destination: *destination,
                 epoch: Epoch(row.get(0)?),
                 url: row.get(1)?,
-                timeout: REQUEST_TIMEOUT,
+                timeout: MAX_REQUEST_TIMEOUT,
             })
         })?;
         targets.extend(target);

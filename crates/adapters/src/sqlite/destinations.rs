@@ -119,7 +119,12 @@ pub(super) fn page(
         order by d.id limit ?3"
     );
     let after = after.map(|after| after.to_string()).unwrap_or_default();
-    all(connection, &sql, (tenant.to_string(), after, limit), destination)
+    all(
+        connection,
+        &sql,
+        (tenant.to_string(), after, limit),
+        destination,
+    )
 }
 
 /// Changes one; see [`engine::ports::Catalog::change_destination`].

@@ -90,7 +90,13 @@ fn insert(
     execute(tx, INSERT_EVENT, row)?;
     let waiting = AttemptState::Waiting.as_str();
     for destination in to {
-        let row = (&id, destination.to_string(), &tenant, waiting, now.as_micros());
+        let row = (
+            &id,
+            destination.to_string(),
+            &tenant,
+            waiting,
+            now.as_micros(),
+        );
         execute(tx, INSERT_ATTEMPT, row)?;
     }
     Ok(())

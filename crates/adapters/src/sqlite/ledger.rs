@@ -30,14 +30,16 @@ const STARTED: &str = "
     -- ledger: what started
     select * from (
         select * from (
-            select id, coalesce(due_at, created_at), started_at, finished_at, state from attempts
+            select id, coalesce(due_at, created_at), started_at, finished_at, state
+            from attempts indexed by attempts_starts
             where destination_id = ?1 and folded = 0 and started_at >= ?2 and started_at < ?3
                 and (started_at, id) > (?4, ?5)
             order by started_at, id limit ?6
         )
         union all
         select * from (
-            select id, coalesce(due_at, created_at), started_at, finished_at, state from attempts
+            select id, coalesce(due_at, created_at), started_at, finished_at, state
+            from attempts indexed by attempts_starts
             where destination_id = ?1 and folded = 1 and started_at >= ?2 and started_at < ?3
                 and (started_at, id) > (?4, ?5)
             order by started_at, id limit ?6
@@ -49,20 +51,23 @@ const NOT_STARTED: &str = "
     -- ledger: what waits
     select * from (
         select * from (
-            select id, created_at, started_at, finished_at, state from attempts
+            select id, created_at, started_at, finished_at, state
+            from attempts indexed by attempts_first
             where destination_id = ?1 and state = 'waiting' and due_at is null
                 and created_at < ?2 and id > ?3
             order by id limit ?4
         )
         union all
         select * from (
-            select id, due_at, started_at, finished_at, state from attempts
+            select id, due_at, started_at, finished_at, state
+            from attempts indexed by attempts_due
             where destination_id = ?1 and state = 'waiting' and due_at is not null
                 and due_at < ?2 and id > ?3
             order by id limit ?4
         )
         union all
-        select id, coalesce(due_at, created_at), started_at, finished_at, state from attempts
+        select id, coalesce(due_at, created_at), started_at, finished_at, state
+        from attempts indexed by attempts_admitted
         where destination_id = ?1 and state = 'admitted'
             and coalesce(due_at, created_at) < ?2 and id > ?3
     )
@@ -72,12 +77,12 @@ const BACKLOG: &str = "
     -- backlogs
     select (
         select count(*) from (
-            select 1 from attempts
+            select 1 from attempts indexed by attempts_first
             where destination_id = ?1 and state = 'waiting' and due_at is null limit ?2
         )
     ) + (
         select count(*) from (
-            select 1 from attempts
+            select 1 from attempts indexed by attempts_due
             where destination_id = ?1 and state = 'waiting' and due_at is not null limit ?2
         )
     )";
@@ -175,7 +180,12 @@ pub(super) fn ledger(connection: &Connection, span: &Span) -> Result<Vec<LedgerR
             _ => i64::MIN,
         };
         let left = i64::try_from(left).unwrap_or(i64::MAX);
-        rows.extend(all(connection, NOT_STARTED, (&key, until, after, left), ledger_row)?);
+        rows.extend(all(
+            connection,
+            NOT_STARTED,
+            (&key, until, after, left),
+            ledger_row,
+        )?);
     }
     Ok(rows)
 }

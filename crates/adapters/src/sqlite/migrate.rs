@@ -22,7 +22,9 @@ pub(super) fn migrate(connection: &mut Connection) -> Result<(), Fault> {
             let newer = format!("its schema is at version {found}, this binary knows {NEEDED}");
             return Err(StoreError::Unavailable(newer).into());
         }
-        let next = usize::try_from(found).ok().and_then(|found| MIGRATIONS.get(found));
+        let next = usize::try_from(found)
+            .ok()
+            .and_then(|found| MIGRATIONS.get(found));
         let Some(migration) = next else {
             return Ok(());
         };

@@ -1,7 +1,6 @@
 //! The two ports: each method is one step on one of the two threads.
 
 use async_trait::async_trait;
-use rusqlite::Transaction;
 use domain::event::NewEvent;
 use domain::ids::{AttemptId, DestinationId, EventId, TenantId, WorkerId};
 use domain::permit::Permit;
@@ -12,6 +11,7 @@ use engine::ports::{
     Mark, NewDestination, Outcome, ReapRules, Reaped, Recorded, Run, Store, StoreError, Sweep,
     SweepPage, Target, Wake,
 };
+use rusqlite::Transaction;
 
 use super::{
     SqliteStore, admit, claim, destinations, fleet, ingest, ledger, migrate, reap, record, sweep,
@@ -21,17 +21,23 @@ use super::{
 impl Store for SqliteStore {
     async fn accept_events(&self, events: &[NewEvent]) -> Result<Vec<Acceptance>, StoreError> {
         let events = events.to_vec();
-        Ok(self.write(move |tx, now| ingest::accept_events(tx, now, &events)).await?)
+        Ok(self
+            .write(move |tx, now| ingest::accept_events(tx, now, &events))
+            .await?)
     }
 
     async fn admit(&self, runs: &[Run], room: u32) -> Result<Admitted, StoreError> {
         let runs = runs.to_vec();
-        Ok(self.write(move |tx, now| admit::admit_runs(tx, now, &runs, room)).await?)
+        Ok(self
+            .write(move |tx, now| admit::admit_runs(tx, now, &runs, room))
+            .await?)
     }
 
     async fn targets(&self, destinations: &[DestinationId]) -> Result<Vec<Target>, StoreError> {
         let destinations = destinations.to_vec();
-        Ok(self.look(move |tx, _| claim::targets(tx, &destinations)).await?)
+        Ok(self
+            .look(move |tx, _| claim::targets(tx, &destinations))
+            .await?)
     }
 
     async fn claim_starts(
@@ -46,7 +52,9 @@ impl Store for SqliteStore {
 
     async fn release_permits(&self, permits: &[Permit]) -> Result<Vec<Wake>, StoreError> {
         let permits = permits.to_vec();
-        Ok(self.write(move |tx, _| claim::release_permits(tx, &permits)).await?)
+        Ok(self
+            .write(move |tx, _| claim::release_permits(tx, &permits))
+            .await?)
     }
 
     async fn record_outcomes(
@@ -55,32 +63,41 @@ impl Store for SqliteStore {
         outcomes: &[Outcome],
     ) -> Result<Recorded, StoreError> {
         let outcomes = outcomes.to_vec();
-        let step = move |tx: &Transaction<'_>, now| record::record_outcomes(tx, now, worker, &outcomes);
+        let step =
+            move |tx: &Transaction<'_>, now| record::record_outcomes(tx, now, worker, &outcomes);
         Ok(self.write(step).await?)
     }
 
     async fn reap(&self, rules: &ReapRules, limit: u32) -> Result<Reaped, StoreError> {
         let rules = *rules;
-        Ok(self.write(move |tx, now| reap::reap(tx, now, &rules, limit)).await?)
+        Ok(self
+            .write(move |tx, now| reap::reap(tx, now, &rules, limit))
+            .await?)
     }
 
     async fn sweep(&self, sweep: &Sweep) -> Result<SweepPage, StoreError> {
         let sweep = *sweep;
-        Ok(self.look(move |tx, now| sweep::sweep(tx, now, &sweep)).await?)
+        Ok(self
+            .look(move |tx, now| sweep::sweep(tx, now, &sweep))
+            .await?)
     }
 
     async fn clear_marks(&self, marks: &[Mark]) -> Result<(), StoreError> {
         let marks = marks.to_vec();
-        Ok(self.write(move |tx, _| sweep::clear_marks(tx, &marks)).await?)
+        Ok(self
+            .write(move |tx, _| sweep::clear_marks(tx, &marks))
+            .await?)
     }
 
     async fn heartbeat(&self, heartbeat: &Heartbeat) -> Result<Fleet, StoreError> {
         let heartbeat = *heartbeat;
-        Ok(self.write(move |tx, now| fleet::heartbeat(tx, now, &heartbeat)).await?)
+        Ok(self
+            .write(move |tx, now| fleet::heartbeat(tx, now, &heartbeat))
+            .await?)
     }
 
     async fn fleet(&self) -> Result<Fleet, StoreError> {
-        Ok(self.look(|tx, now| fleet::fleet(tx, now)).await?)
+        Ok(self.look(fleet::fleet).await?)
     }
 }
 
@@ -101,7 +118,9 @@ impl Catalog for SqliteStore {
         tenant: TenantId,
         id: DestinationId,
     ) -> Result<Destination, CatalogError> {
-        Ok(self.read(move |tx| destinations::read(tx, tenant, id)).await?)
+        Ok(self
+            .read(move |tx| destinations::read(tx, tenant, id))
+            .await?)
     }
 
     async fn destinations(
@@ -110,7 +129,9 @@ impl Catalog for SqliteStore {
         after: Option<DestinationId>,
         limit: u32,
     ) -> Result<Vec<Destination>, CatalogError> {
-        Ok(self.read(move |tx| destinations::page(tx, tenant, after, limit)).await?)
+        Ok(self
+            .read(move |tx| destinations::page(tx, tenant, after, limit))
+            .await?)
     }
 
     async fn change_destination(
@@ -120,7 +141,8 @@ impl Catalog for SqliteStore {
         change: &DestinationChange,
     ) -> Result<Destination, CatalogError> {
         let change = change.clone();
-        let step = move |tx: &Transaction<'_>, now| destinations::change(tx, now, tenant, id, &change);
+        let step =
+            move |tx: &Transaction<'_>, now| destinations::change(tx, now, tenant, id, &change);
         Ok(self.write(step).await?)
     }
 
@@ -129,7 +151,9 @@ impl Catalog for SqliteStore {
         tenant: TenantId,
         id: DestinationId,
     ) -> Result<(), CatalogError> {
-        Ok(self.write(move |tx, now| destinations::delete(tx, now, tenant, id)).await?)
+        Ok(self
+            .write(move |tx, now| destinations::delete(tx, now, tenant, id))
+            .await?)
     }
 
     async fn event(
@@ -147,7 +171,9 @@ impl Catalog for SqliteStore {
         before: Option<AttemptId>,
         limit: u32,
     ) -> Result<Vec<AttemptView>, CatalogError> {
-        Ok(self.read(move |tx| ledger::attempts(tx, tenant, id, before, limit)).await?)
+        Ok(self
+            .read(move |tx| ledger::attempts(tx, tenant, id, before, limit))
+            .await?)
     }
 
     async fn ledger(
@@ -172,7 +198,9 @@ impl Catalog for SqliteStore {
         &self,
         destination: DestinationId,
     ) -> Result<Vec<LimitHistory>, CatalogError> {
-        Ok(self.read(move |tx| destinations::history(tx, destination)).await?)
+        Ok(self
+            .read(move |tx| destinations::history(tx, destination))
+            .await?)
     }
 
     async fn backlogs(
@@ -181,7 +209,9 @@ impl Catalog for SqliteStore {
         cap: u32,
     ) -> Result<Vec<u32>, CatalogError> {
         let destinations = destinations.to_vec();
-        Ok(self.read(move |tx| ledger::backlogs(tx, &destinations, cap)).await?)
+        Ok(self
+            .read(move |tx| ledger::backlogs(tx, &destinations, cap))
+            .await?)
     }
 
     async fn ready(&self) -> Result<(), CatalogError> {

@@ -15,7 +15,7 @@ use super::rows::{Wakes, all, execute, parse, time, word};
 
 const EXPIRED: &str = "
     -- reap: permits past their deadline, the longest past first
-    select id, permit, destination_id from attempts
+    select id, permit, destination_id from attempts indexed by attempts_deadline
     where state = 'admitted' and deadline < ?1
     order by deadline limit ?2";
 
@@ -30,7 +30,7 @@ const GIVEN_UP: &str = "
     -- reap: starts that are too old, or whose worker is gone
     select a.id, a.started_at, a.coarse and not a.folded, a.try_number, a.event_id,
         a.destination_id, a.tenant_id, w.seen_at is null or w.seen_at < ?2, d.deleted_at is not null
-    from attempts a
+    from attempts a indexed by attempts_started
     join destinations d on d.id = a.destination_id
     left join workers w on w.id = a.worker_id
     where a.state = 'started' and (a.started_at < ?1 or w.seen_at is null or w.seen_at < ?2)
@@ -45,7 +45,7 @@ const CANCEL: &str = "
     -- reap: the backlog of the deleted
     update attempts set state = 'cancelled' where id in (
         select a.id from destinations d
-        cross join attempts a on a.destination_id = d.id
+        cross join attempts a indexed by attempts_first on a.destination_id = d.id
         where d.deleted_at is not null and a.state = 'waiting' and a.due_at is null
         limit ?1
     )";
@@ -54,7 +54,7 @@ const CANCEL_DUE: &str = "
     -- reap: the retries of the deleted
     update attempts set state = 'cancelled' where id in (
         select a.id from destinations d
-        cross join attempts a on a.destination_id = d.id
+        cross join attempts a indexed by attempts_due on a.destination_id = d.id
         where d.deleted_at is not null and a.state = 'waiting' and a.due_at is not null
         limit ?1
     )";
@@ -155,9 +155,14 @@ fn give_up(
             buckets.add(&start.event.destination, start.started_at);
         }
         if !last && !start.destination_gone {
-            start.event.add_try(tx, start.try_number.saturating_add(1), now, now)?;
+            start
+                .event
+                .add_try(tx, start.try_number.saturating_add(1), now, now)?;
         }
-        wakes.now(parse(&start.event.destination, ("attempts", "destination_id"))?);
+        wakes.now(parse(
+            &start.event.destination,
+            ("attempts", "destination_id"),
+        )?);
     }
     buckets.write(tx)?;
     Ok(u32::try_from(given_up.len()).unwrap_or(u32::MAX))

@@ -27,7 +27,7 @@ const FINISH: &str = "
 
 const CANCEL_RETRY: &str = "
     -- record_outcomes: it was delivered after all
-    update attempts
+    update attempts indexed by attempts_of_event
     set state = 'cancelled', permit = null, epoch = null, not_before = null, deadline = null
     where event_id = ?1 and destination_id = ?2 and try_number > ?3
         and state in ('waiting', 'admitted')";

@@ -57,7 +57,11 @@ impl Lane {
         T: Send + 'static,
         F: FnOnce(&mut Connection) -> Result<T, Fault> + Send + 'static,
     {
-        let gone = || Fault::from(StoreError::Unavailable("the store's thread has ended".to_owned()));
+        let gone = || {
+            Fault::from(StoreError::Unavailable(
+                "the store's thread has ended".to_owned(),
+            ))
+        };
         let (answer, answered) = oneshot::channel();
         let step: Step = Box::new(move |connection| {
             // Nobody may be waiting any more: then the answer is dropped.

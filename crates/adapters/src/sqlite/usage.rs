@@ -7,8 +7,7 @@
 
 use std::time::Duration;
 
-use domain::admission::{Bucket, CoarseStarts, Outstanding, Usage};
-use domain::limit::Limit;
+use domain::admission::{Bucket, CoarseStarts, Outstanding, Usage, newest_starts};
 use domain::policy::{Limited, Policy, Rate};
 use domain::time::Timestamp;
 use rusqlite::Transaction;
@@ -22,18 +21,19 @@ use super::rows::{all, first, time};
 /// as many each until that is done.
 const UNFOLDED_MAX: usize = 5_000;
 
-pub(super) const OUTSTANDING: &str = "
+const OUTSTANDING: &str = "
     -- admit: permits that may still start
-    select not_before, deadline from attempts
+    select not_before, deadline from attempts indexed by attempts_admitted
     where destination_id = ?1 and state = 'admitted'";
 
-pub(super) const IN_FLIGHT: &str = "
+const IN_FLIGHT: &str = "
     -- admit: attempts in flight
-    select count(*) from attempts where destination_id = ?1 and state = 'started'";
+    select count(*) from attempts indexed by attempts_in_flight
+    where destination_id = ?1 and state = 'started'";
 
-pub(super) const STARTS: &str = "
+const STARTS: &str = "
     -- admit: the newest starts
-    select started_at from attempts
+    select started_at from attempts indexed by attempts_starts
     where destination_id = ?1 and folded = ?2 and started_at > ?3
     order by started_at desc limit ?4";
 
@@ -42,6 +42,11 @@ const BUCKETS: &str = "
     select ends_at, sum(starts) from start_buckets
     where destination_id = ?1 and period = ?2 and ends_at > ?3
     group by ends_at";
+
+/// The statements of a run that meet the ledger, for the test of what they
+/// cost.
+#[cfg(test)]
+pub(super) const MEASURED: [&str; 4] = [OUTSTANDING, IN_FLIGHT, STARTS, BUCKETS];
 
 /// Fills in what the rows say; `usage` has the meter and the hold already.
 pub(super) fn read_usage(
@@ -61,38 +66,26 @@ pub(super) fn read_usage(
     let Rate::Limited(limited) = &policy.rate else {
         return Ok(());
     };
-    let exact = Newest::of(limited, policy, |limit| !limit.is_coarse());
-    if let Some(newest) = exact {
-        let mut starts = starts(tx, destination, false, now - newest.period, newest.count)?;
-        starts.extend(self::starts(tx, destination, true, now - newest.period, newest.count)?);
+    if let Some(newest) = newest_starts(policy, usage.meter) {
+        let (since, count) = (now - newest.period, newest.count as usize);
+        let mut starts = starts(tx, destination, false, since, count)?;
+        starts.extend(self::starts(tx, destination, true, since, count)?);
         starts.sort_unstable_by(|a, b| b.cmp(a));
-        starts.truncate(newest.count);
+        starts.truncate(count);
         usage.starts = starts;
     }
-    if let Some(newest) = Newest::of(limited, policy, |limit| limit.is_coarse()) {
-        read_coarse(tx, now, destination, (limited, policy), newest.period, usage)?;
+    if let Some(longest) = longest_coarse(limited, policy) {
+        read_coarse(tx, now, destination, (limited, policy), longest, usage)?;
     }
     Ok(())
 }
 
-/// How far back some of a policy's windows look.
-struct Newest {
-    /// The longest of their periods.
-    period: Duration,
-    /// The largest of their limits.
-    count: usize,
-}
-
-impl Newest {
-    fn of(limited: &Limited, policy: &Policy, which: impl Fn(&Limit) -> bool) -> Option<Self> {
-        let windows = || limited.windows.iter().filter(|limit| which(limit));
-        let period = windows().map(|limit| policy.stretched(limit.period)).max()?;
-        let count = windows().map(|limit| limit.max.get()).max()?;
-        Some(Self {
-            period,
-            count: usize::try_from(count).unwrap_or(usize::MAX),
-        })
-    }
+/// How far back the coarse windows look; `None` where there are none.
+fn longest_coarse(limited: &Limited, policy: &Policy) -> Option<Duration> {
+    (limited.windows.iter())
+        .filter(|limit| limit.is_coarse())
+        .map(|limit| policy.stretched(limit.period))
+        .max()
 }
 
 fn starts(

@@ -90,10 +90,7 @@ impl Meter {
     fn change(&mut self, pacing: Pacing) {
         self.pacing = pacing;
         self.gap_fall = self.gap_fall.max(fall(pacing));
-        self.most = (
-            self.most.0.max(pacing.burst),
-            self.most.1.max(fall(pacing)),
-        );
+        self.most = (self.most.0.max(pacing.burst), self.most.1.max(fall(pacing)));
     }
 
     fn level_at(&self, at: Timestamp) -> i128 {

@@ -154,12 +154,11 @@ impl Bound {
             self.window = self.window.max(u64::from(limit.max.get()));
             return Some(self);
         }
-        let pacing = limited.pacing.filter(|pacing| pacing.refill.period == period)?;
+        let pacing = limited
+            .pacing
+            .filter(|pacing| pacing.refill.period == period)?;
         let (burst, refill) = self.bucket.unwrap_or_default();
-        self.bucket = Some((
-            burst.max(pacing.burst),
-            refill.max(pacing.refill.max.get()),
-        ));
+        self.bucket = Some((burst.max(pacing.burst), refill.max(pacing.refill.max.get())));
         Some(self)
     }
 

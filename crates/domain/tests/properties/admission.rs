@@ -32,19 +32,21 @@ fn margin() -> impl Strategy<Value = f64> {
 pub(crate) fn small_policy() -> impl Strategy<Value = Policy> {
     let limits = (small(), small(), small());
     let rest = (shape(), prop::option::of(1..10_u32), margin(), 1..40_u32);
-    (limits, rest).prop_map(|((second, minute, hour), (shape, burst, margin, in_flight))| {
-        LimitSettings {
-            per_second: second,
-            per_minute: minute.map(|max| max * 5),
-            per_hour: hour.map(|max| max * 40),
-            shape: Some(shape),
-            burst: burst.filter(|_| shape != Shape::LeakyBucket),
-            safety_margin: margin,
-            max_in_flight: Some(in_flight),
-            ..LimitSettings::default()
-        }
-        .policy()
-    })
+    (limits, rest).prop_map(
+        |((second, minute, hour), (shape, burst, margin, in_flight))| {
+            LimitSettings {
+                per_second: second,
+                per_minute: minute.map(|max| max * 5),
+                per_hour: hour.map(|max| max * 40),
+                shape: Some(shape),
+                burst: burst.filter(|_| shape != Shape::LeakyBucket),
+                safety_margin: margin,
+                max_in_flight: Some(in_flight),
+                ..LimitSettings::default()
+            }
+            .policy()
+        },
+    )
 }
 
 /// Windows that count in buckets, some with an exact one beside them.
@@ -83,7 +85,9 @@ pub(crate) fn fate() -> impl Strategy<Value = Fate> {
 enum Op {
     /// Lets so many microseconds pass.
     Wait(u64),
-    Run { places: u32 },
+    Run {
+        places: u32,
+    },
     /// Runs as the looks say, for so many microseconds.
     Follow(u64),
     Hold(u64),
@@ -110,7 +114,10 @@ fn play(world: &mut World, ops: Vec<Op>) {
         match op {
             Op::Wait(micros) => world.advance(world.now + Duration::from_micros(micros)),
             Op::Run { places } => {
-                let from = world.usage().held_until.map_or(world.now, |h| h.max(world.now));
+                let from = world
+                    .usage()
+                    .held_until
+                    .map_or(world.now, |h| h.max(world.now));
                 let horizon = world.now + lead(&world.policy);
                 let decision = world.run(places);
                 for slot in &decision.slots {
@@ -129,7 +136,13 @@ fn play(world: &mut World, ops: Vec<Op>) {
 
 fn assert_kept(world: &World) {
     let verdict = judge(&world.history, &world.starts);
-    assert!(verdict.is_kept(), "{:#?}\n{:?}\n{:?}", verdict, world.history, world.starts);
+    assert!(
+        verdict.is_kept(),
+        "{:#?}\n{:?}\n{:?}",
+        verdict,
+        world.history,
+        world.starts
+    );
     for period in Period::ALL {
         let over = brute::windows_over(&world.history, &world.starts, period);
         assert!(over.is_empty(), "{period}: {over:?} of {:?}", world.starts);
@@ -141,7 +154,7 @@ fn assert_kept(world: &World) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(384))]
+    #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
     fn no_limit_is_ever_exceeded(
@@ -167,7 +180,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(10))]
+    #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
     fn no_coarse_limit_is_ever_exceeded(
@@ -186,7 +199,10 @@ proptest! {
 /// bucket has to know, or the second that straddles the change holds both.
 #[test]
 fn a_bucket_that_comes_into_force_counts_the_starts_before_it() {
-    let window = LimitSettings { per_second: Some(10), ..LimitSettings::default() };
+    let window = LimitSettings {
+        per_second: Some(10),
+        ..LimitSettings::default()
+    };
     let bucket = LimitSettings {
         per_second: Some(2),
         burst: Some(5),
@@ -201,5 +217,8 @@ fn a_bucket_that_comes_into_force_counts_the_starts_before_it() {
     world.follow_looks(1_000, world.now + Duration::from_secs(5));
     world.settle();
     assert_kept(&world);
-    assert!(world.starts.len() > 10, "it goes on when the bucket has recovered");
+    assert!(
+        world.starts.len() > 10,
+        "it goes on when the bucket has recovered"
+    );
 }

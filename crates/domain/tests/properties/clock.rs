@@ -51,9 +51,16 @@ impl Truth {
 fn truth() -> impl Strategy<Value = Truth> {
     // Rounding to whole microseconds needs a little of the tolerance.
     let drift = -(DRIFT_PPM - 1)..DRIFT_PPM;
-    (-1_000_000_000_000_i64..1_000_000_000_000, drift, 0..1_000_000_000_i64).prop_map(
-        |(offset, drift_ppm, local)| Truth { offset, drift_ppm, local },
+    (
+        -1_000_000_000_000_i64..1_000_000_000_000,
+        drift,
+        0..1_000_000_000_i64,
     )
+        .prop_map(|(offset, drift_ppm, local)| Truth {
+            offset,
+            drift_ppm,
+            local,
+        })
 }
 
 fn micros_apart(a: Timestamp, b: Timestamp) -> Duration {
@@ -149,19 +156,41 @@ fn micros_of(duration: Duration) -> i64 {
 fn small_steps_add_up() {
     let mut watch = ClockWatch::default();
     let ask = |watch: &mut ClockWatch, local: i64, offset: i64| {
-        watch.observe(local, local + 1_000, Timestamp::from_micros(local + 500 + offset))
+        watch.observe(
+            local,
+            local + 1_000,
+            Timestamp::from_micros(local + 500 + offset),
+        )
     };
     assert_eq!(ask(&mut watch, 0, 0), None);
     assert_eq!(ask(&mut watch, 100_000, 30_000), None);
-    assert!(matches!(ask(&mut watch, 200_000, 60_000), Some(Step::Forward(_))));
+    assert!(matches!(
+        ask(&mut watch, 200_000, 60_000),
+        Some(Step::Forward(_))
+    ));
 }
 
 #[test]
 fn a_step_freezes_for_the_longest_period_but_not_for_ever() {
     let freeze = |settings: LimitSettings| freeze_for(&settings.policy());
     let base = LimitSettings::default();
-    let second = LimitSettings { per_second: Some(1), ..base };
+    let second = LimitSettings {
+        per_second: Some(1),
+        ..base
+    };
     assert_eq!(freeze(second), Duration::from_secs(1));
-    assert_eq!(freeze(LimitSettings { per_hour: Some(1), ..second }), MAX_FREEZE);
-    assert_eq!(freeze(LimitSettings { unlimited: true, ..base }), Duration::ZERO);
+    assert_eq!(
+        freeze(LimitSettings {
+            per_hour: Some(1),
+            ..second
+        }),
+        MAX_FREEZE
+    );
+    assert_eq!(
+        freeze(LimitSettings {
+            unlimited: true,
+            ..base
+        }),
+        Duration::ZERO
+    );
 }

@@ -23,16 +23,26 @@ fn at(ms: i64) -> Timestamp {
 
 /// Starts at these milliseconds; the attempts are numbered from 1.
 fn ledger(ms: &[i64]) -> Vec<Start> {
-    ms.iter().zip(1..).map(|(ms, id)| (at(*ms), AttemptId(id))).collect()
+    ms.iter()
+        .zip(1..)
+        .map(|(ms, id)| (at(*ms), AttemptId(id)))
+        .collect()
 }
 
 fn per_second(max: u32) -> LimitSettings {
-    LimitSettings { per_second: Some(max), ..LimitSettings::default() }
+    LimitSettings {
+        per_second: Some(max),
+        ..LimitSettings::default()
+    }
 }
 
 fn bucket(max: u32, burst: u32) -> LimitSettings {
     let shape = Some(Shape::TokenBucket);
-    LimitSettings { burst: Some(burst), shape, ..per_second(max) }
+    LimitSettings {
+        burst: Some(burst),
+        shape,
+        ..per_second(max)
+    }
 }
 
 fn always(settings: LimitSettings) -> Vec<InForce> {
@@ -42,7 +52,14 @@ fn always(settings: LimitSettings) -> Vec<InForce> {
 fn found(violations: &[Violation]) -> Vec<(Rule, u64, u64, Vec<i64>)> {
     let ids = |violation: &Violation| violation.attempts.iter().map(|id| id.0).collect();
     (violations.iter())
-        .map(|violation| (violation.rule, violation.starts, violation.bound, ids(violation)))
+        .map(|violation| {
+            (
+                violation.rule,
+                violation.starts,
+                violation.bound,
+                ids(violation),
+            )
+        })
         .collect()
 }
 
@@ -72,13 +89,19 @@ fn a_planted_violation_is_found_with_exactly_its_attempts() {
     assert_eq!(violations(&history, &[0, 500, 1_000, 1_500]), []);
     // The third is a millisecond early; later, four within a second.
     let ms = [0, 500, 999, 5_000, 9_000, 9_100, 9_200, 9_300, 20_000];
-    let expected = [(SECOND, 3, 2, vec![1, 2, 3]), (SECOND, 4, 2, vec![5, 6, 7, 8])];
+    let expected = [
+        (SECOND, 3, 2, vec![1, 2, 3]),
+        (SECOND, 4, 2, vec![5, 6, 7, 8]),
+    ];
     assert_eq!(violations(&history, &ms), expected);
     let verdict = judge(&history, &ledger(&ms));
     assert!(!verdict.is_kept());
     let limit = &verdict.limits[0];
     assert_eq!((limit.sliding.starts, limit.bound), (4, Some(2)));
-    assert_eq!((limit.sliding.ends_at, limit.violations.early_starts), (at(9_300), 3));
+    assert_eq!(
+        (limit.sliding.ends_at, limit.violations.early_starts),
+        (at(9_300), 3)
+    );
 }
 
 #[test]
@@ -86,18 +109,33 @@ fn a_window_that_straddles_a_cut_has_the_larger_bound_and_no_other_has() {
     let mut history = always(per_second(3));
     history.push(InForce::new(at(10_000), &per_second(1), Active));
     assert_eq!(violations(&history, &[9_700, 9_800, 10_500, 11_500]), []);
-    assert_eq!(violations(&history, &[9_700, 9_800, 9_900, 10_500]).len(), 1);
+    assert_eq!(
+        violations(&history, &[9_700, 9_800, 9_900, 10_500]).len(),
+        1
+    );
     // Wholly under the new one.
-    assert_eq!(violations(&history, &[11_000, 11_500]), [(SECOND, 2, 1, vec![1, 2])]);
+    assert_eq!(
+        violations(&history, &[11_000, 11_500]),
+        [(SECOND, 2, 1, vec![1, 2])]
+    );
 }
 
 #[test]
 fn a_window_that_touches_a_time_without_limit_has_no_bound() {
-    let mut history = always(LimitSettings { per_minute: Some(100), ..LimitSettings::default() });
+    let mut history = always(LimitSettings {
+        per_minute: Some(100),
+        ..LimitSettings::default()
+    });
     history.push(InForce::new(at(10_000), &per_second(1), Active));
     assert_eq!(violations(&history, &[9_700, 9_800, 10_500]), []);
-    assert_eq!(violations(&history, &[11_000, 11_500]), [(SECOND, 2, 1, vec![1, 2])]);
-    assert_eq!(judge(&history, &ledger(&[9_700, 9_800])).limits[0].bound, None);
+    assert_eq!(
+        violations(&history, &[11_000, 11_500]),
+        [(SECOND, 2, 1, vec![1, 2])]
+    );
+    assert_eq!(
+        judge(&history, &ledger(&[9_700, 9_800])).limits[0].bound,
+        None
+    );
 }
 
 #[test]
@@ -109,17 +147,26 @@ fn nothing_starts_in_a_pause() {
     let early = violations(&history, &[9_900, 10_001, 10_500, 20_001]);
     assert_eq!(early, [(Rule::Pause, 2, 0, vec![2, 3])]);
     // A limit of zero pauses as well, whatever was in force before.
-    let unlimited = LimitSettings { unlimited: true, ..LimitSettings::default() };
+    let unlimited = LimitSettings {
+        unlimited: true,
+        ..LimitSettings::default()
+    };
     let mut history = always(unlimited);
     history.push(InForce::new(at(10_000), &per_second(0), Active));
-    assert_eq!(violations(&history, &[10_001]), [(Rule::Pause, 1, 0, vec![1])]);
+    assert_eq!(
+        violations(&history, &[10_001]),
+        [(Rule::Pause, 1, 0, vec![1])]
+    );
 }
 
 #[test]
 fn a_bucket_holds_its_burst_and_the_slack() {
     // 5 and 2/s: with the slack of half a second, 6 at once.
     let history = always(bucket(2, 5));
-    assert_eq!(violations(&history, &[0, 0, 0, 0, 0, 0, 500, 1_000, 1_500]), []);
+    assert_eq!(
+        violations(&history, &[0, 0, 0, 0, 0, 0, 500, 1_000, 1_500]),
+        []
+    );
     let over = violations(&history, &[0, 0, 0, 0, 0, 0, 499, 60_000]);
     assert_eq!(over, [(Rule::Bucket, 7, 6, vec![1, 2, 3, 4, 5, 6, 7])]);
     // A window of the same period has a bound of its own: 5 + 2 · 1.5.
@@ -134,7 +181,11 @@ fn a_smaller_bucket_does_not_judge_what_the_larger_one_allowed() {
     assert_eq!(violations(&history, &ms), []);
     // Within the new one, only its own allowance.
     ms.extend([10_001; 7]);
-    assert!(violations(&history, &ms).iter().any(|(rule, ..)| *rule == Rule::Bucket));
+    assert!(
+        violations(&history, &ms)
+            .iter()
+            .any(|(rule, ..)| *rule == Rule::Bucket)
+    );
 }
 
 #[test]
@@ -149,27 +200,45 @@ fn lists_are_bounded_and_counts_are_not() {
     let starts: Vec<i64> = (0..300).flat_map(|second| [second * 10_000; 2]).collect();
     let limit = &judge(&always(per_second(1)), &ledger(&starts)).limits[0];
     let violations = &limit.violations;
-    assert_eq!((violations.listed.len(), violations.early_starts), (MAX_LISTED, 300));
-    let one = &judge(&always(per_second(1)), &ledger(&[5; 3_000])).limits[0].violations.listed;
-    assert_eq!((one.len(), one[0].starts, one[0].attempts.len()), (1, 3_000, MAX_ATTEMPTS));
+    assert_eq!(
+        (violations.listed.len(), violations.early_starts),
+        (MAX_LISTED, 300)
+    );
+    let one = &judge(&always(per_second(1)), &ledger(&[5; 3_000])).limits[0]
+        .violations
+        .listed;
+    assert_eq!(
+        (one.len(), one[0].starts, one[0].attempts.len()),
+        (1, 3_000, MAX_ATTEMPTS)
+    );
     assert_eq!(one[0].attempts.last(), Some(&AttemptId(3_000)));
 }
 
 #[test]
 fn a_perfect_sender_uses_each_limit_to_the_last_start() {
     let due = vec![at(0); 10_000];
-    let ideal = |history: &[InForce], since, until| ideal_starts(history, &due, at(since), at(until));
+    let ideal =
+        |history: &[InForce], since, until| ideal_starts(history, &due, at(since), at(until));
     assert_eq!(ideal(&always(per_second(10)), 0, 10_000), 100);
-    let both = LimitSettings { per_minute: Some(100), ..per_second(10) };
+    let both = LimitSettings {
+        per_minute: Some(100),
+        ..per_second(10)
+    };
     assert_eq!(ideal(&always(both), 0, 60_000), 100);
     assert_eq!(ideal(&always(both), 60_000, 120_000), 100);
     assert_eq!(ideal(&always(bucket(10, 50)), 0, 10_000), 149);
-    let leaky = LimitSettings { shape: Some(Shape::LeakyBucket), ..per_second(10) };
+    let leaky = LimitSettings {
+        shape: Some(Shape::LeakyBucket),
+        ..per_second(10)
+    };
     assert_eq!(ideal(&always(leaky), 0, 1_000), 10);
     assert_eq!(ideal(&always(per_second(0)), 0, 1_000), 0);
     // It waits for what is due.
     let late = [at(0), at(100), at(5_000)];
-    assert_eq!(ideal_starts(&always(per_second(1)), &late, at(0), at(2_000)), 2);
+    assert_eq!(
+        ideal_starts(&always(per_second(1)), &late, at(0), at(2_000)),
+        2
+    );
 }
 
 #[test]
@@ -209,7 +278,13 @@ fn starts() -> impl Strategy<Value = Vec<Start>> {
 
 fn policy() -> impl Strategy<Value = Policy> {
     let other = prop_oneof![
-        Just(LimitSettings { unlimited: true, ..LimitSettings::default() }.policy()),
+        Just(
+            LimitSettings {
+                unlimited: true,
+                ..LimitSettings::default()
+            }
+            .policy()
+        ),
         Just(per_second(0).policy()),
     ];
     prop_oneof![5 => small_policy(), 1 => other]
@@ -220,7 +295,10 @@ fn history() -> impl Strategy<Value = Vec<InForce>> {
         let mut from = 995_000_000;
         (entries.into_iter())
             .map(|(policy, lasts)| {
-                let entry = InForce { from: Timestamp::from_micros(from), policy };
+                let entry = InForce {
+                    from: Timestamp::from_micros(from),
+                    policy,
+                };
                 from += lasts;
                 entry
             })

@@ -7,7 +7,7 @@ use domain::compliance::{Share, ideal_starts, judge};
 use domain::limit::Shape;
 use domain::policy::LimitSettings;
 
-use crate::world::World;
+use crate::world::{Fate, World};
 
 /// Runs a second that one destination may cost: two a lead, and the lead of a
 /// large limit with the default `max_in_flight` is 62.5 ms.
@@ -32,21 +32,34 @@ const NONE: LimitSettings = LimitSettings {
 };
 
 fn second(max: u32) -> LimitSettings {
-    LimitSettings { per_second: Some(max), ..NONE }
+    LimitSettings {
+        per_second: Some(max),
+        ..NONE
+    }
 }
 
 fn minute(max: u32) -> LimitSettings {
-    LimitSettings { per_minute: Some(max), ..NONE }
+    LimitSettings {
+        per_minute: Some(max),
+        ..NONE
+    }
 }
 
 fn shaped(shape: Shape, burst: Option<u32>, limits: LimitSettings) -> LimitSettings {
-    LimitSettings { shape: Some(shape), burst, ..limits }
+    LimitSettings {
+        shape: Some(shape),
+        burst,
+        ..limits
+    }
 }
 
 /// The name, the settings, and for how many virtual seconds.
 fn cases() -> Vec<(&'static str, LimitSettings, u64)> {
     let (token, leaky) = (Shape::TokenBucket, Shape::LeakyBucket);
-    let both = LimitSettings { per_minute: Some(100), ..second(10) };
+    let both = LimitSettings {
+        per_minute: Some(100),
+        ..second(10)
+    };
     vec![
         ("1/s", second(1), 600),
         ("5/s", second(5), 300),
@@ -56,9 +69,20 @@ fn cases() -> Vec<(&'static str, LimitSettings, u64)> {
         ("100/min", minute(100), 1_800),
         ("300/min", minute(300), 1_800),
         ("10/s and 100/min", both, 1_800),
-        ("token bucket 10/s, 50", shaped(token, Some(50), second(10)), 300),
+        (
+            "token bucket 10/s, 50",
+            shaped(token, Some(50), second(10)),
+            300,
+        ),
         ("leaky bucket 100/s", shaped(leaky, None, second(100)), 60),
-        ("10/s, burst 3", LimitSettings { burst: Some(3), ..second(10) }, 300),
+        (
+            "10/s, burst 3",
+            LimitSettings {
+                burst: Some(3),
+                ..second(10)
+            },
+            300,
+        ),
         ("5,000/s, coarse", second(5_000), 4),
     ]
 }
@@ -73,7 +97,11 @@ enum Traffic {
 
 fn measure(name: &'static str, settings: &LimitSettings, seconds: u64, traffic: Traffic) -> Use {
     let mut world = World::new(settings.policy());
-    let (period, max) = settings.limits().into_iter().find(|(_, max)| max.is_some()).unwrap();
+    let (period, max) = settings
+        .limits()
+        .into_iter()
+        .find(|(_, max)| max.is_some())
+        .unwrap();
     if traffic == Traffic::Even {
         world = world.started_before(max.unwrap(), period.duration());
     }
@@ -82,7 +110,11 @@ fn measure(name: &'static str, settings: &LimitSettings, seconds: u64, traffic: 
     let until = since + Duration::from_secs(seconds);
     world.follow_looks(u32::MAX, until);
     let verdict = judge(&world.history, &world.starts);
-    assert!(verdict.is_kept(), "{name}: {:?}", verdict.violations().next());
+    assert!(
+        verdict.is_kept(),
+        "{name}: {:?}",
+        verdict.violations().next()
+    );
     let mut due: Vec<_> = world.starts[..before].iter().map(|(at, _)| *at).collect();
     due.resize(world.starts.len() * 2 + 100, since);
     let share = Share {
@@ -90,7 +122,11 @@ fn measure(name: &'static str, settings: &LimitSettings, seconds: u64, traffic: 
         allowed: ideal_starts(&world.history, &due, since, until),
     };
     assert!(share.allowed < due.len() as u64);
-    Use { name, share, runs_per_second: world.runs as f64 / seconds as f64 }
+    Use {
+        name,
+        share,
+        runs_per_second: world.runs as f64 / seconds as f64,
+    }
 }
 
 #[test]
@@ -105,5 +141,45 @@ fn a_limit_is_used_and_runs_are_few() {
             assert!(used.share.percent() >= 99, "{name}: {percent} %");
             assert!(runs <= MAX_RUNS, "{name}: {runs} runs a second");
         }
+    }
+}
+
+/// Concurrency binds, and every outcome wakes: the floor bounds the runs.
+#[test]
+fn a_crowded_destination_runs_no_more_often_than_its_floor() {
+    for (max_in_flight, takes) in [(1, 500), (2, 1_000), (10, 3_000), (50, 15_000_000)] {
+        let settings = LimitSettings {
+            max_in_flight: Some(max_in_flight),
+            ..second(2_000)
+        };
+        let fates = vec![
+            Fate::Start { late: 200, takes },
+            Fate::Start {
+                late: 700,
+                takes: 2 * takes,
+            },
+        ];
+        let mut world = World::new(settings.policy()).fates(fates);
+        world.follow_looks(u32::MAX, world.now + Duration::from_secs(10));
+        assert!(world.starts.len() >= 50.min(max_in_flight as usize));
+        assert!(
+            world.runs <= 10 * 201,
+            "{max_in_flight}: {} runs",
+            world.runs
+        );
+    }
+}
+
+/// Nobody claims, and the reaper takes its time: permits past their deadline
+/// must not make the destination run all the time.
+#[test]
+fn orphans_cost_no_runs() {
+    for settings in cases().into_iter().map(|(_, settings, _)| settings) {
+        let fates = vec![Fate::Orphan {
+            reaped_after: 1_500_000,
+        }];
+        let mut world = World::new(settings.policy()).fates(fates);
+        world.follow_looks(u32::MAX, world.now + Duration::from_secs(20));
+        assert!(world.runs <= 20 * 33, "{settings:?}: {} runs", world.runs);
     }
 }

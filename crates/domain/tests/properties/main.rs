@@ -1,6 +1,11 @@
 //! Property tests of the domain: admission in a small model world, the judge
 //! against a slow and obvious one, and the clocks.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "all of this is tests; helpers are not seen as such"
+)]
+
 mod admission;
 mod brute;
 mod clock;

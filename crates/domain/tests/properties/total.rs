@@ -45,7 +45,10 @@ prop_compose! {
 }
 
 fn any_outstanding() -> impl Strategy<Value = Outstanding> {
-    (any_time(), any_time()).prop_map(|(not_before, deadline)| Outstanding { not_before, deadline })
+    (any_time(), any_time()).prop_map(|(not_before, deadline)| Outstanding {
+        not_before,
+        deadline,
+    })
 }
 
 fn any_coarse() -> impl Strategy<Value = CoarseStarts> {
@@ -200,18 +203,43 @@ proptest! {
 /// A store may well hand in a bucket that nothing fell into.
 #[test]
 fn an_empty_bucket_counts_nothing() {
-    let limit = LimitSettings { per_second: Some(2_001), ..LimitSettings::default() };
+    let limit = LimitSettings {
+        per_second: Some(2_001),
+        ..LimitSettings::default()
+    };
     let now = Timestamp::from_millis(1_000_000);
     let ago = |ms| now - Duration::from_millis(ms);
     let buckets = vec![
-        Bucket { ends_at: ago(100), starts: 2_000 },
-        Bucket { ends_at: ago(995), starts: 0 },
-        Bucket { ends_at: ago(996), starts: 0 },
-        Bucket { ends_at: ago(997), starts: 1 },
+        Bucket {
+            ends_at: ago(100),
+            starts: 2_000,
+        },
+        Bucket {
+            ends_at: ago(995),
+            starts: 0,
+        },
+        Bucket {
+            ends_at: ago(996),
+            starts: 0,
+        },
+        Bucket {
+            ends_at: ago(997),
+            starts: 1,
+        },
     ];
-    let coarse = CoarseStarts { period: Period::Second, buckets, unfolded: Vec::new() };
-    let usage = Usage { coarse: vec![coarse], ..Usage::default() };
-    let backlog = Backlog { due: 5, next_due: None };
+    let coarse = CoarseStarts {
+        period: Period::Second,
+        buckets,
+        unfolded: Vec::new(),
+    };
+    let usage = Usage {
+        coarse: vec![coarse],
+        ..Usage::default()
+    };
+    let backlog = Backlog {
+        due: 5,
+        next_due: None,
+    };
     let decision = admit(&limit.policy(), &usage, &backlog, 1_000, now);
     assert_eq!(starts_of(&decision), [now + Duration::from_millis(3)]);
 }
@@ -223,20 +251,46 @@ fn an_empty_bucket_counts_nothing() {
 #[test]
 fn a_huge_limit_is_decided_from_two_hundred_buckets() {
     let limits = [
-        (LimitSettings { per_second: Some(10_000), ..LimitSettings::default() }, Period::Second),
-        (LimitSettings { per_day: Some(1_000_000), ..LimitSettings::default() }, Period::Day),
+        (
+            LimitSettings {
+                per_second: Some(10_000),
+                ..LimitSettings::default()
+            },
+            Period::Second,
+        ),
+        (
+            LimitSettings {
+                per_day: Some(1_000_000),
+                ..LimitSettings::default()
+            },
+            Period::Day,
+        ),
     ];
     let now = Timestamp::from_millis(1_000_000_000);
     for (settings, period) in limits {
-        let max = settings.limits().into_iter().find_map(|(_, max)| max).unwrap();
+        let max = settings
+            .limits()
+            .into_iter()
+            .find_map(|(_, max)| max)
+            .unwrap();
         let bucket = |index: u32| Bucket {
             ends_at: now - period.bucket() * index,
             starts: max / 200,
         };
         let buckets: Vec<Bucket> = (0..200).map(bucket).collect();
-        let coarse = CoarseStarts { period, buckets, unfolded: Vec::new() };
-        let usage = Usage { coarse: vec![coarse], ..Usage::default() };
-        let backlog = Backlog { due: u32::MAX, next_due: None };
+        let coarse = CoarseStarts {
+            period,
+            buckets,
+            unfolded: Vec::new(),
+        };
+        let usage = Usage {
+            coarse: vec![coarse],
+            ..Usage::default()
+        };
+        let backlog = Backlog {
+            due: u32::MAX,
+            next_due: None,
+        };
         let decision = admit(&settings.policy(), &usage, &backlog, u32::MAX, now);
         // The oldest bucket leaves the window at the end of its two-hundredth.
         let first = decision.slots.first().map(|slot| slot.not_before);

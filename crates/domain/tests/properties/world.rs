@@ -30,9 +30,17 @@ pub(crate) enum Fate {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    Claim { permit: u64, takes: u64 },
-    MoveBack { permit: u64 },
-    Finish { started_at: Timestamp, crowded: bool },
+    Claim {
+        permit: u64,
+        takes: u64,
+    },
+    MoveBack {
+        permit: u64,
+    },
+    Finish {
+        started_at: Timestamp,
+        crowded: bool,
+    },
 }
 
 pub(crate) struct World {
@@ -58,7 +66,10 @@ pub(crate) struct World {
 }
 
 /// For every worker does its work at once and well.
-pub(crate) const PROMPT: Fate = Fate::Start { late: 2_000, takes: 20_000 };
+pub(crate) const PROMPT: Fate = Fate::Start {
+    late: 2_000,
+    takes: 20_000,
+};
 
 /// A backlog that does not end.
 pub(crate) const ENDLESS: u64 = u64::MAX / 2;
@@ -66,7 +77,10 @@ pub(crate) const ENDLESS: u64 = u64::MAX / 2;
 impl World {
     pub(crate) fn new(policy: Policy) -> Self {
         let now = Timestamp::from_millis(1_000_000_000);
-        let entry = InForce { from: now, policy: policy.clone() };
+        let entry = InForce {
+            from: now,
+            policy: policy.clone(),
+        };
         Self {
             now,
             policy,
@@ -98,7 +112,8 @@ impl World {
     pub(crate) fn started_before(mut self, count: u32, over: Duration) -> Self {
         for number in 0..count {
             let at = self.now - over * (count - number) / count;
-            self.starts.push((at, AttemptId(-i64::from(count - number))));
+            self.starts
+                .push((at, AttemptId(-i64::from(count - number))));
             self.unfolded.push(at);
             self.in_flight += 1;
             self.finish(at, false);
@@ -123,7 +138,10 @@ impl World {
         match event {
             Event::Claim { permit, takes } => self.claim(permit, takes),
             Event::MoveBack { permit } => self.move_back(permit),
-            Event::Finish { started_at, crowded } => self.finish(started_at, crowded),
+            Event::Finish {
+                started_at,
+                crowded,
+            } => self.finish(started_at, crowded),
         }
     }
 
@@ -140,7 +158,10 @@ impl World {
         self.unfolded.push(self.now);
         // As at admission: whether outcomes make room that somebody waits for.
         let crowded = self.in_flight * 2 >= self.policy.max_in_flight;
-        let finish = Event::Finish { started_at: self.now, crowded };
+        let finish = Event::Finish {
+            started_at: self.now,
+            crowded,
+        };
         self.schedule(self.now + Duration::from_micros(takes), finish);
     }
 
@@ -154,12 +175,19 @@ impl World {
     /// The outcome; it folds the start, as the store does.
     fn finish(&mut self, started_at: Timestamp, crowded: bool) {
         self.in_flight -= 1;
-        let index = self.unfolded.iter().position(|at| *at == started_at).unwrap();
+        let index = self
+            .unfolded
+            .iter()
+            .position(|at| *at == started_at)
+            .unwrap();
         self.unfolded.swap_remove(index);
         for period in Period::ALL {
             let length = i64::try_from(period.bucket().as_micros()).unwrap();
             let end = (started_at.as_micros().div_euclid(length) + 1) * length;
-            *self.buckets.entry((period, Timestamp::from_micros(end))).or_default() += 1;
+            *self
+                .buckets
+                .entry((period, Timestamp::from_micros(end)))
+                .or_default() += 1;
         }
         if crowded {
             self.wake(self.now);
@@ -184,22 +212,38 @@ impl World {
         };
         let exact = windows.iter().filter(|limit| !limit.is_coarse());
         let bucket = pacing.map(|pacing| pacing.burst + pacing.refill.max.get());
-        let most = exact.map(|limit| limit.max.get()).chain(bucket).max().unwrap_or(0);
-        let coarse = windows.iter().filter(|limit| limit.is_coarse()).map(|limit| {
-            let since = self.now - self.policy.stretched(limit.period);
-            let range = (limit.period, since)..=(limit.period, Timestamp::MAX);
-            CoarseStarts {
-                period: limit.period,
-                buckets: (self.buckets.range(range))
-                    .map(|((_, ends_at), starts)| Bucket { ends_at: *ends_at, starts: *starts })
-                    .collect(),
-                unfolded: self.unfolded.clone(),
-            }
-        });
+        let most = exact
+            .map(|limit| limit.max.get())
+            .chain(bucket)
+            .max()
+            .unwrap_or(0);
+        let coarse = windows
+            .iter()
+            .filter(|limit| limit.is_coarse())
+            .map(|limit| {
+                let since = self.now - self.policy.stretched(limit.period);
+                let range = (limit.period, since)..=(limit.period, Timestamp::MAX);
+                CoarseStarts {
+                    period: limit.period,
+                    buckets: (self.buckets.range(range))
+                        .map(|((_, ends_at), starts)| Bucket {
+                            ends_at: *ends_at,
+                            starts: *starts,
+                        })
+                        .collect(),
+                    unfolded: self.unfolded.clone(),
+                }
+            });
         Usage {
             outstanding: self.outstanding.values().copied().collect(),
             in_flight: self.in_flight,
-            starts: self.starts.iter().rev().take(most as usize).map(|(at, _)| *at).collect(),
+            starts: self
+                .starts
+                .iter()
+                .rev()
+                .take(most as usize)
+                .map(|(at, _)| *at)
+                .collect(),
             coarse: coarse.collect(),
             incomplete: false,
             meter: self.meter,
@@ -212,12 +256,20 @@ impl World {
         self.runs += 1;
         let due = self.waiting.min(u64::from(read_ahead(&self.policy))) as u32;
         let usage = self.usage();
-        let backlog = Backlog { due, next_due: None };
+        let backlog = Backlog {
+            due,
+            next_due: None,
+        };
         let decision = admit(&self.policy, &usage, &backlog, places, self.now);
         let queued = usage.outstanding.len() + usage.in_flight as usize;
         let free = (self.policy.max_in_flight as usize).saturating_sub(queued);
         assert!(decision.slots.len() <= free.min(places as usize).min(due as usize));
-        assert!(decision.slots.iter().all(|slot| slot.not_before >= self.now));
+        assert!(
+            decision
+                .slots
+                .iter()
+                .all(|slot| slot.not_before >= self.now)
+        );
         assert!(decision.slots.is_sorted_by_key(|slot| slot.not_before));
         self.note_look(&decision);
         self.meter = decision.meter;
@@ -225,7 +277,10 @@ impl World {
             self.waiting -= 1;
             self.number += 1;
             let fate = self.fates[self.number as usize % self.fates.len()];
-            let row = Outstanding { not_before: slot.not_before, deadline: slot.deadline };
+            let row = Outstanding {
+                not_before: slot.not_before,
+                deadline: slot.deadline,
+            };
             self.outstanding.insert(self.number, row);
             self.decide_fate(self.number, row, fate);
         }
@@ -250,12 +305,11 @@ impl World {
                 let at = (row.not_before + micros(late)).min(row.deadline);
                 (at, Event::Claim { permit, takes })
             }
-            Fate::Release { after } => {
-                (self.now + micros(after), Event::MoveBack { permit })
-            }
-            Fate::Orphan { reaped_after } => {
-                (row.deadline + micros(reaped_after) , Event::MoveBack { permit })
-            }
+            Fate::Release { after } => (self.now + micros(after), Event::MoveBack { permit }),
+            Fate::Orphan { reaped_after } => (
+                row.deadline + micros(reaped_after),
+                Event::MoveBack { permit },
+            ),
         };
         self.schedule(at, event);
     }
@@ -276,7 +330,10 @@ impl World {
         self.policy = policy.clone();
         // The history's time is read after the claims in flight.
         self.now = self.now + Duration::from_micros(1);
-        self.history.push(InForce { from: self.now, policy });
+        self.history.push(InForce {
+            from: self.now,
+            policy,
+        });
         self.floor = self.now;
         self.wake(self.now);
     }

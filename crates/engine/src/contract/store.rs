@@ -57,6 +57,7 @@ macro_rules! store_contract {
             two_limits_hold_at_once
             a_token_bucket_has_its_capacity_and_its_refill
             a_leaky_bucket_spaces_its_starts
+            a_bucket_that_comes_into_force_counts_the_starts_before_it
             unlimited_is_bounded_by_max_in_flight_alone
             without_limits_of_its_own_it_has_the_tiers
             one_limit_of_its_own_is_not_the_tiers

@@ -78,6 +78,10 @@ pub struct Response {
     pub elapsed: Duration,
 }
 
+/// The longest that one exchange may take, whatever is configured: the reaper
+/// must be able to tell a slow request from a lost one.
+pub const MAX_REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+
 /// How much of a response body is read before the connection is closed: a
 /// receiver must not be able to fill our memory.
 pub const READ_BODY_BYTES: usize = 64 * 1024;

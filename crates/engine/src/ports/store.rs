@@ -94,6 +94,13 @@ pub trait Store: Send + Sync {
     /// changes left. Reads only; costs nothing for idle destinations.
     async fn sweep(&self, sweep: &Sweep) -> Result<SweepPage, StoreError>;
 
+    /// Returns when a change may have left a mark, so that a sweep need not
+    /// wait out its pause. A hint: it may return for nothing, and it may never
+    /// return.
+    async fn changed(&self) {
+        std::future::pending::<()>().await;
+    }
+
     /// Forgets marks whose destinations have been woken, unless they were
     /// marked again since.
     async fn clear_marks(&self, marks: &[Mark]) -> Result<(), StoreError>;

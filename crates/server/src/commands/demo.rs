@@ -75,7 +75,11 @@ async fn perform(args: &Args, plans: Vec<Plan>) -> anyhow::Result<ExitCode> {
         table.update(stage.trial(), began.elapsed()).await?;
     }
     let until = stage.trial().now().await?;
-    let verdict = stage.trial().judge(until).await.context("judge the ledger")?;
+    let verdict = stage
+        .trial()
+        .judge(until)
+        .await
+        .context("judge the ledger")?;
     stage.strike().await.context("clean up")?;
     let passed = report::print(&verdict, args.json)?;
     Ok(if passed {

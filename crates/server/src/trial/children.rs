@@ -62,7 +62,11 @@ impl Children {
         store: &dyn Store,
         patience: Duration,
     ) -> anyhow::Result<()> {
-        let workers = self.all.iter().filter(|child| child.role == "worker").count();
+        let workers = self
+            .all
+            .iter()
+            .filter(|child| child.role == "worker")
+            .count();
         let all_there = async {
             loop {
                 let there = store.fleet().await?.workers as usize;
@@ -113,7 +117,10 @@ impl Children {
             child.terminate()?;
         }
         for child in &mut self.all {
-            if tokio::time::timeout(GRACE, child.process.wait()).await.is_err() {
+            if tokio::time::timeout(GRACE, child.process.wait())
+                .await
+                .is_err()
+            {
                 child.process.kill().await.context("kill a child")?;
             }
         }

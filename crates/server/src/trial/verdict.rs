@@ -163,9 +163,15 @@ fn share(
 }
 
 fn early_starts(verdict: &Verdict) -> u64 {
-    let windows = verdict.limits.iter().map(|limit| limit.violations.early_starts);
+    let windows = verdict
+        .limits
+        .iter()
+        .map(|limit| limit.violations.early_starts);
     let bucket = verdict.bucket.iter().map(|bucket| bucket.early_starts);
-    windows.chain(bucket).chain([verdict.pause.early_starts]).sum()
+    windows
+        .chain(bucket)
+        .chain([verdict.pause.early_starts])
+        .sum()
 }
 
 fn windows(verdict: &Verdict, arrivals: &[&Arrival]) -> Vec<WindowVerdict> {

@@ -1,3 +1,3 @@
 //! What tests of this crate share.
 
-pub mod private;
+pub(crate) mod private;

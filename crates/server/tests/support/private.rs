@@ -7,13 +7,13 @@ use std::process::Command;
 use server::trial::Servers;
 
 /// Running servers.
-pub struct PrivateServers {
+pub(crate) struct PrivateServers {
     folder: tempfile::TempDir,
 }
 
 impl PrivateServers {
     /// Starts these; panics with the script's words if one does not start.
-    pub fn start(names: &[&str]) -> Self {
+    pub(crate) fn start(names: &[&str]) -> Self {
         let private = Self {
             folder: tempfile::tempdir().unwrap(),
         };
@@ -22,7 +22,7 @@ impl PrivateServers {
     }
 
     /// Their URLs.
-    pub fn servers(&self) -> Servers {
+    pub(crate) fn servers(&self) -> Servers {
         Servers {
             database: self.value("postgres", "DATABASE_URL"),
             schedule: self.value("redis", "REDIS_URL"),
@@ -31,12 +31,12 @@ impl PrivateServers {
     }
 
     /// `kill -9`.
-    pub fn kill(&self, name: &str) {
+    pub(crate) fn kill(&self, name: &str) {
         self.script("kill", &[name]);
     }
 
     /// Starts a killed one again, on the same port.
-    pub fn restart(&self, name: &str) {
+    pub(crate) fn restart(&self, name: &str) {
         self.script("start", &[name]);
     }
 
@@ -49,7 +49,10 @@ impl PrivateServers {
             .output()
             .unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "scripts/servers {verb} {names:?}: {said}");
+        assert!(
+            output.status.success(),
+            "scripts/servers {verb} {names:?}: {said}"
+        );
     }
 
     /// The script wants a folder that is new.

@@ -29,7 +29,12 @@ pub async fn no_window_holds_more_than_the_limit(world: &World) {
 
 /// By creation, whatever the run they fall into.
 pub async fn first_attempts_are_admitted_in_creation_order(world: &World) {
-    let destination = world.destination().unlimited().max_in_flight(4).create().await;
+    let destination = world
+        .destination()
+        .unlimited()
+        .max_in_flight(4)
+        .create()
+        .await;
     let events = world.accept(destination, 10).await;
     let worker = world.worker().await;
     let mut seen = Vec::new();
@@ -81,7 +86,9 @@ pub async fn republish_leaves_out_what_has_no_time_left(world: &World) {
     let destination = world.destination().per_second(3).create().await;
     world.accept(destination, 3).await;
     let permits = world.admit(destination).await;
-    world.pass_until(permits[2].deadline + Duration::from_millis(1)).await;
+    world
+        .pass_until(permits[2].deadline + Duration::from_millis(1))
+        .await;
     assert_eq!(world.readmit(destination).await, []);
 }
 
@@ -112,16 +119,29 @@ pub async fn room_is_shared_between_the_runs(world: &World) {
 pub async fn a_paused_destination_admits_nothing(world: &World) {
     let destination = world.destination().per_second(5).create().await;
     world.accept(destination, 2).await;
-    world.sql(&format!("update destinations set state = 'paused' where id = '{destination}'")).await;
+    world
+        .sql(&format!(
+            "update destinations set state = 'paused' where id = '{destination}'"
+        ))
+        .await;
     let paused = (Vec::new(), Look::Idle, Some(Blocked::Paused));
     assert_eq!(world.decide(destination).await, paused);
-    world.sql(&format!("update destinations set state = 'active' where id = '{destination}'")).await;
+    world
+        .sql(&format!(
+            "update destinations set state = 'active' where id = '{destination}'"
+        ))
+        .await;
     assert_eq!(world.admit(destination).await.len(), 2);
 }
 
 /// A limit of zero, beside another that would allow some.
 pub async fn a_limit_of_zero_pauses(world: &World) {
-    let destination = world.destination().per_second(5).per_minute(0).create().await;
+    let destination = world
+        .destination()
+        .per_second(5)
+        .per_minute(0)
+        .create()
+        .await;
     world.accept(destination, 2).await;
     let (permits, _, blocked) = world.decide(destination).await;
     assert_eq!((permits.len(), blocked), (0, Some(Blocked::Paused)));
@@ -129,7 +149,12 @@ pub async fn a_limit_of_zero_pauses(world: &World) {
 
 /// Admitted and started attempts count; an outcome makes room and wakes.
 pub async fn max_in_flight_holds_until_an_outcome(world: &World) {
-    let destination = world.destination().unlimited().max_in_flight(3).create().await;
+    let destination = world
+        .destination()
+        .unlimited()
+        .max_in_flight(3)
+        .create()
+        .await;
     world.accept(destination, 5).await;
     let (permits, _, blocked) = world.decide(destination).await;
     assert_eq!((permits.len(), blocked), (3, Some(Blocked::Concurrency)));
@@ -151,31 +176,63 @@ pub async fn a_destination_that_is_gone_says_so(world: &World) {
     };
     let runs = [run(DestinationId(world.id())), run(destination)];
     let results = world.store.admit(&runs, 100).await.unwrap().results;
-    assert!(matches!(results[0], RunResult::Gone), "got {:?}", results[0]);
+    assert!(
+        matches!(results[0], RunResult::Gone),
+        "got {:?}",
+        results[0]
+    );
     let permits = |result: &RunResult| match result {
         RunResult::Decided { permits, .. } => permits.len(),
         _ => 0,
     };
     assert_eq!(permits(&results[1]), 1);
     let tenant = crate::ports::DEFAULT_TENANT;
-    world.catalog.delete_destination(tenant, destination).await.unwrap();
-    let results = world.store.admit(&[run(destination)], 100).await.unwrap().results;
-    assert!(matches!(results[0], RunResult::Gone), "got {:?}", results[0]);
+    world
+        .catalog
+        .delete_destination(tenant, destination)
+        .await
+        .unwrap();
+    let results = world
+        .store
+        .admit(&[run(destination)], 100)
+        .await
+        .unwrap()
+        .results;
+    assert!(
+        matches!(results[0], RunResult::Gone),
+        "got {:?}",
+        results[0]
+    );
 }
 
 /// Not before, and ahead of what was created after it fell due.
 pub async fn a_retry_is_admitted_when_it_is_due(world: &World) {
-    let destination = world.destination().unlimited().max_in_flight(1).create().await;
+    let destination = world
+        .destination()
+        .unlimited()
+        .max_in_flight(1)
+        .create()
+        .await;
     world.accept(destination, 1).await;
     let worker = world.worker().await;
     let first = world.admit(destination).await;
     world.start(worker, &first).await;
     let delay = Duration::from_secs(2);
-    world.record(worker, &first[0], OutcomeKind::Failed, NextTry::RetryAfter(delay)).await;
+    world
+        .record(
+            worker,
+            &first[0],
+            OutcomeKind::Failed,
+            NextTry::RetryAfter(delay),
+        )
+        .await;
     let (permits, look, _) = world.decide(destination).await;
     assert_eq!(permits, []);
     let due_at = world.ledger(destination).await[1].due_at;
-    assert!(matches!(look, Look::At { at, .. } if at <= due_at), "looks at {look:?}");
+    assert!(
+        matches!(look, Look::At { at, .. } if at <= due_at),
+        "looks at {look:?}"
+    );
     world.pass_until(due_at).await;
     world.accept(destination, 1).await;
     let retry: Vec<Permit> = world.admit(destination).await;

@@ -10,7 +10,10 @@ use super::World;
 use crate::ports::{CatalogError, DEFAULT_TENANT, DestinationChange, NewDestination};
 
 fn assert_not_found<T: std::fmt::Debug>(answer: Result<T, CatalogError>) {
-    assert!(matches!(answer, Err(CatalogError::NotFound(_))), "got {answer:?}");
+    assert!(
+        matches!(answer, Err(CatalogError::NotFound(_))),
+        "got {answer:?}"
+    );
 }
 
 /// All of it, active, resolved.
@@ -28,30 +31,55 @@ pub async fn a_destination_is_read_as_it_was_created(world: &World) {
             safety_margin: 0.02,
             unlimited: false,
         },
-        ..world.destination().event_types(&["order.paid", "*"]).build()
+        ..world
+            .destination()
+            .event_types(&["order.paid", "*"])
+            .build()
     };
     let before = world.now().await;
-    let created = world.catalog.create_destination(DEFAULT_TENANT, &new).await.unwrap();
+    let created = world
+        .catalog
+        .create_destination(DEFAULT_TENANT, &new)
+        .await
+        .unwrap();
     assert_eq!((created.id, created.tenant), (new.id, DEFAULT_TENANT));
     assert_eq!((&created.name, &created.url), (&new.name, &new.url));
     assert_eq!(created.event_types, new.event_types);
     assert_eq!(created.state, DestinationState::Active);
-    assert_eq!((created.limits, created.effective), (new.limits, new.limits));
+    assert_eq!(
+        (created.limits, created.effective),
+        (new.limits, new.limits)
+    );
     assert!(created.created_at >= before && created.created_at <= world.now().await);
-    let read = world.catalog.destination(DEFAULT_TENANT, new.id).await.unwrap();
+    let read = world
+        .catalog
+        .destination(DEFAULT_TENANT, new.id)
+        .await
+        .unwrap();
     assert_eq!(read, created);
 }
 
 /// What is not named stays.
 pub async fn a_change_leaves_the_rest_alone(world: &World) {
-    let destination = world.destination().per_second(5).event_types(&["a"]).create().await;
-    let before = world.catalog.destination(DEFAULT_TENANT, destination).await.unwrap();
+    let destination = world
+        .destination()
+        .per_second(5)
+        .event_types(&["a"])
+        .create()
+        .await;
+    let before = world
+        .catalog
+        .destination(DEFAULT_TENANT, destination)
+        .await
+        .unwrap();
     let change = DestinationChange {
         name: Some("shop".to_owned()),
         event_types: Some(vec!["b".to_owned(), "c".to_owned()]),
         ..DestinationChange::default()
     };
-    let changed = world.catalog.change_destination(DEFAULT_TENANT, destination, &change);
+    let changed = world
+        .catalog
+        .change_destination(DEFAULT_TENANT, destination, &change);
     let changed = changed.await.unwrap();
     assert_eq!(changed.name, "shop");
     assert_eq!(changed.event_types, ["b", "c"]);
@@ -61,11 +89,20 @@ pub async fn a_change_leaves_the_rest_alone(world: &World) {
         limits: Some(LimitSettings::default()),
         ..DestinationChange::default()
     };
-    let changed = world.catalog.change_destination(DEFAULT_TENANT, destination, &change);
+    let changed = world
+        .catalog
+        .change_destination(DEFAULT_TENANT, destination, &change);
     let changed = changed.await.unwrap();
-    assert_eq!((changed.name.as_str(), changed.url.as_str()), ("shop", "https://new.example/"));
+    assert_eq!(
+        (changed.name.as_str(), changed.url.as_str()),
+        ("shop", "https://new.example/")
+    );
     assert_eq!(changed.limits, LimitSettings::default());
-    let read = world.catalog.destination(DEFAULT_TENANT, destination).await.unwrap();
+    let read = world
+        .catalog
+        .destination(DEFAULT_TENANT, destination)
+        .await
+        .unwrap();
     assert_eq!(read, changed);
 }
 
@@ -89,7 +126,10 @@ pub async fn nonsense_is_refused_by_the_name_of_its_column(world: &World) {
         limits: Some(limits),
         ..DestinationChange::default()
     };
-    let changed = world.catalog.change_destination(DEFAULT_TENANT, destination, &change).await;
+    let changed = world
+        .catalog
+        .change_destination(DEFAULT_TENANT, destination, &change)
+        .await;
     assert!(changed.as_ref().is_err_and(is_burst), "got {changed:?}");
 }
 
@@ -100,15 +140,28 @@ pub async fn a_deleted_destination_is_gone_and_its_ledger_stays(world: &World) {
     let worker = world.worker().await;
     let permits = world.admit(destination).await;
     world.start(worker, &permits[..1]).await;
-    let deleted = world.catalog.delete_destination(DEFAULT_TENANT, destination).await;
+    let deleted = world
+        .catalog
+        .delete_destination(DEFAULT_TENANT, destination)
+        .await;
     deleted.unwrap();
-    let again = world.catalog.delete_destination(DEFAULT_TENANT, destination).await;
+    let again = world
+        .catalog
+        .delete_destination(DEFAULT_TENANT, destination)
+        .await;
     assert_not_found(again);
     assert_not_found(world.catalog.destination(DEFAULT_TENANT, destination).await);
     let change = DestinationChange::default();
-    let changed = world.catalog.change_destination(DEFAULT_TENANT, destination, &change).await;
+    let changed = world
+        .catalog
+        .change_destination(DEFAULT_TENANT, destination, &change)
+        .await;
     assert_not_found(changed);
-    let page = world.catalog.destinations(DEFAULT_TENANT, None, 10).await.unwrap();
+    let page = world
+        .catalog
+        .destinations(DEFAULT_TENANT, None, 10)
+        .await
+        .unwrap();
     assert_eq!(page, []);
     assert_eq!(world.starts(destination).await.len(), 1);
 }
@@ -121,7 +174,11 @@ pub async fn another_tenant_sees_nothing(world: &World) {
     let catalog = &world.catalog;
     assert_not_found(catalog.destination(other, destination).await);
     let change = DestinationChange::default();
-    assert_not_found(catalog.change_destination(other, destination, &change).await);
+    assert_not_found(
+        catalog
+            .change_destination(other, destination, &change)
+            .await,
+    );
     assert_not_found(catalog.delete_destination(other, destination).await);
     assert_not_found(catalog.event(other, events[0]).await);
     assert_not_found(catalog.attempts(other, destination, None, 10).await);
@@ -141,7 +198,11 @@ pub async fn destinations_are_paged_by_id(world: &World) {
     let mut seen = Vec::new();
     loop {
         let after = seen.last().copied();
-        let page = world.catalog.destinations(DEFAULT_TENANT, after, 2).await.unwrap();
+        let page = world
+            .catalog
+            .destinations(DEFAULT_TENANT, after, 2)
+            .await
+            .unwrap();
         if page.is_empty() {
             break;
         }
@@ -158,13 +219,31 @@ pub async fn an_event_shows_its_attempts(world: &World) {
     let permits = world.admit(destination).await;
     world.start(worker, &permits[..1]).await;
     let now = crate::ports::NextTry::RetryAfter(std::time::Duration::ZERO);
-    world.record(worker, &permits[0], domain::attempt::OutcomeKind::Failed, now).await;
-    let (summary, attempts) = world.catalog.event(DEFAULT_TENANT, events[0]).await.unwrap();
+    world
+        .record(
+            worker,
+            &permits[0],
+            domain::attempt::OutcomeKind::Failed,
+            now,
+        )
+        .await;
+    let (summary, attempts) = world
+        .catalog
+        .event(DEFAULT_TENANT, events[0])
+        .await
+        .unwrap();
     assert_eq!((summary.id, summary.event_type), (events[0], None));
-    assert_eq!((summary.content_type.as_str(), summary.payload_bytes), ("application/json", 12));
+    assert_eq!(
+        (summary.content_type.as_str(), summary.payload_bytes),
+        ("application/json", 12)
+    );
     let states: Vec<_> = attempts.iter().map(|attempt| attempt.state).collect();
     assert_eq!(states, [AttemptState::Failed, AttemptState::Waiting]);
-    assert!(attempts.iter().all(|attempt| attempt.destination == destination));
+    assert!(
+        attempts
+            .iter()
+            .all(|attempt| attempt.destination == destination)
+    );
 }
 
 /// Before the last of the page before.
@@ -174,7 +253,9 @@ pub async fn attempts_are_paged_newest_first(world: &World) {
     let mut seen = Vec::new();
     let mut before = None;
     loop {
-        let page = world.catalog.attempts(DEFAULT_TENANT, destination, before, 2);
+        let page = world
+            .catalog
+            .attempts(DEFAULT_TENANT, destination, before, 2);
         let page = page.await.unwrap();
         let Some(last) = page.last() else { break };
         before = Some(last.id);

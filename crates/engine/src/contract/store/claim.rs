@@ -73,7 +73,10 @@ pub async fn a_permit_starts_once(world: &World) {
     world.start(worker, &[permit]).await;
     let other = world.worker().await;
     assert_eq!(refused(world, other, permit).await, [AttemptState::Started]);
-    assert_eq!(refused(world, worker, permit).await, [AttemptState::Started]);
+    assert_eq!(
+        refused(world, worker, permit).await,
+        [AttemptState::Started]
+    );
     // Twice in one batch as well.
     world.accept(destination, 1).await;
     let permit = world.admit(destination).await[0];
@@ -97,7 +100,9 @@ pub async fn a_stale_number_is_refused_and_touches_nothing(world: &World) {
 pub async fn a_late_claim_goes_back_to_waiting(world: &World) {
     let (worker, destination, permit) = one_permit(world).await;
     world.accept(destination, 1).await;
-    world.pass_until(permit.deadline + Duration::from_millis(1)).await;
+    world
+        .pass_until(permit.deadline + Duration::from_millis(1))
+        .await;
     world.beat(worker).await;
     let claims = world.claim(worker, &[permit]).await;
     assert_eq!(claims.answers, [ClaimAnswer::Refused]);
@@ -127,7 +132,9 @@ pub async fn a_lapsed_worker_is_refused_for_ever(world: &World) {
     let destination = world.destination().unlimited().create().await;
     world.accept(destination, 2).await;
     let worker = world.worker().await;
-    world.pass(HEARTBEAT_TIMEOUT + Duration::from_millis(100)).await;
+    world
+        .pass(HEARTBEAT_TIMEOUT + Duration::from_millis(100))
+        .await;
     let permits = world.admit(destination).await;
     let states = refused(world, worker, permits[0]).await;
     assert_ne!(states[0], AttemptState::Started);
@@ -139,23 +146,42 @@ pub async fn a_lapsed_worker_is_refused_for_ever(world: &World) {
 /// A pause is in force when it is committed.
 pub async fn a_paused_destination_refuses_claims(world: &World) {
     let (worker, destination, permit) = one_permit(world).await;
-    world.sql(&format!("update destinations set state = 'paused' where id = '{destination}'")).await;
-    assert_eq!(refused(world, worker, permit).await, [AttemptState::Waiting]);
+    world
+        .sql(&format!(
+            "update destinations set state = 'paused' where id = '{destination}'"
+        ))
+        .await;
+    assert_eq!(
+        refused(world, worker, permit).await,
+        [AttemptState::Waiting]
+    );
 }
 
 /// Nothing of a deleted destination starts; what was admitted is cancelled.
 pub async fn a_deleted_destination_refuses_claims(world: &World) {
     let (worker, destination, permit) = one_permit(world).await;
-    world.catalog.delete_destination(DEFAULT_TENANT, destination).await.unwrap();
-    assert_eq!(refused(world, worker, permit).await, [AttemptState::Cancelled]);
+    world
+        .catalog
+        .delete_destination(DEFAULT_TENANT, destination)
+        .await
+        .unwrap();
+    assert_eq!(
+        refused(world, worker, permit).await,
+        [AttemptState::Cancelled]
+    );
 }
 
 /// A permit of the old URL is void; the attempt goes to the new one.
 pub async fn a_changed_url_refuses_claims(world: &World) {
     let (worker, destination, permit) = one_permit(world).await;
     let change = "update destinations set url = 'https://new.example/'";
-    world.sql(&format!("{change} where id = '{destination}'")).await;
-    assert_eq!(refused(world, worker, permit).await, [AttemptState::Waiting]);
+    world
+        .sql(&format!("{change} where id = '{destination}'"))
+        .await;
+    assert_eq!(
+        refused(world, worker, permit).await,
+        [AttemptState::Waiting]
+    );
     let again = world.admit(destination).await;
     assert!(again[0].epoch > permit.epoch);
     assert_eq!(world.start(worker, &again).await.len(), 1);
@@ -170,9 +196,15 @@ pub async fn answers_are_in_the_order_of_the_permits(world: &World) {
         ..first
     };
     let answers = world.claim(worker, &[second, stale, first]).await.answers;
-    assert!(matches!(answers[0], ClaimAnswer::Started(_)), "got {answers:?}");
+    assert!(
+        matches!(answers[0], ClaimAnswer::Started(_)),
+        "got {answers:?}"
+    );
     assert_eq!(answers[1], ClaimAnswer::Refused);
-    assert!(matches!(answers[2], ClaimAnswer::Started(_)), "got {answers:?}");
+    assert!(
+        matches!(answers[2], ClaimAnswer::Started(_)),
+        "got {answers:?}"
+    );
     assert_eq!(world.claim(worker, &[]).await.answers, []);
 }
 
@@ -206,14 +238,23 @@ pub async fn targets_are_of_the_present_epoch(world: &World) {
     let gone = DestinationId(world.id());
     let targets = world.store.targets(&[gone, destination]).await.unwrap();
     assert_eq!(targets.len(), 1);
-    assert_eq!((targets[0].destination, targets[0].epoch), (destination, permit.epoch));
+    assert_eq!(
+        (targets[0].destination, targets[0].epoch),
+        (destination, permit.epoch)
+    );
     assert_eq!(targets[0].url, "https://receiver.example/hooks");
     assert!(targets[0].timeout > Duration::ZERO);
     let change = "update destinations set url = 'https://new.example/'";
-    world.sql(&format!("{change} where id = '{destination}'")).await;
+    world
+        .sql(&format!("{change} where id = '{destination}'"))
+        .await;
     let targets = world.store.targets(&[destination]).await.unwrap();
     assert_eq!(targets[0].url, "https://new.example/");
     assert!(targets[0].epoch > permit.epoch);
-    world.catalog.delete_destination(DEFAULT_TENANT, destination).await.unwrap();
+    world
+        .catalog
+        .delete_destination(DEFAULT_TENANT, destination)
+        .await
+        .unwrap();
     assert_eq!(world.store.targets(&[destination]).await.unwrap(), []);
 }

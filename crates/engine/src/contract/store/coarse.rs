@@ -22,7 +22,9 @@ async fn exhaust(
     while empty < 3 {
         let (permits, _, blocked) = world.decide(destination).await;
         started += world.start(worker, &permits).await.len();
-        world.finish(worker, &permits[unfinished.min(permits.len())..]).await;
+        world
+            .finish(worker, &permits[unfinished.min(permits.len())..])
+            .await;
         empty = if permits.is_empty() { empty + 1 } else { 0 };
         stopped = blocked;
         world.pass(Duration::from_millis(25)).await;
@@ -50,7 +52,9 @@ pub async fn a_limit_that_becomes_coarse_counts_what_started_before(world: &Worl
     let stopped = exhaust(world, destination, worker, 10).await;
     assert_eq!(stopped, (150, Some(Blocked::Limit)));
     let raise = "update destinations set limit_per_minute = 2100";
-    world.sql(&format!("{raise} where id = '{destination}'")).await;
+    world
+        .sql(&format!("{raise} where id = '{destination}'"))
+        .await;
     let stopped = exhaust(world, destination, worker, 10).await;
     assert_eq!(stopped, (1_950, Some(Blocked::Limit)));
 }

@@ -43,7 +43,9 @@ pub async fn a_retired_worker_does_not_count(world: &World) {
 pub async fn a_lapsed_worker_does_not_count_and_is_not_revived(world: &World) {
     let worker = WorkerId(world.id());
     beat(world, worker, 10).await;
-    world.pass(HEARTBEAT_TIMEOUT + Duration::from_millis(100)).await;
+    world
+        .pass(HEARTBEAT_TIMEOUT + Duration::from_millis(100))
+        .await;
     assert_eq!(fleet(world).await, (0, 0));
     assert_eq!(beat(world, worker, 10).await, (0, 0));
     assert_eq!(beat(world, WorkerId(world.id()), 3).await, (1, 3));
@@ -51,8 +53,18 @@ pub async fn a_lapsed_worker_does_not_count_and_is_not_revived(world: &World) {
 
 /// Admitted, of all destinations; not the waiting, not the started.
 pub async fn outstanding_permits_count(world: &World) {
-    let one = world.destination().unlimited().max_in_flight(3).create().await;
-    let two = world.destination().unlimited().max_in_flight(2).create().await;
+    let one = world
+        .destination()
+        .unlimited()
+        .max_in_flight(3)
+        .create()
+        .await;
+    let two = world
+        .destination()
+        .unlimited()
+        .max_in_flight(2)
+        .create()
+        .await;
     world.accept(one, 5).await;
     world.accept(two, 5).await;
     let permits = world.admit(one).await;

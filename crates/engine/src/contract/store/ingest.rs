@@ -18,7 +18,10 @@ pub async fn an_accepted_event_waits_at_its_destination(world: &World) {
     assert_eq!(attempts[0].state, AttemptState::Waiting);
     assert_eq!((attempts[0].event, attempts[0].try_number), (events[0], 1));
     assert!(attempts[0].created_at >= before && attempts[0].created_at <= world.now().await);
-    assert_eq!((attempts[0].admitted_at, attempts[0].started_at), (None, None));
+    assert_eq!(
+        (attempts[0].admitted_at, attempts[0].started_at),
+        (None, None)
+    );
 }
 
 /// The event id is the key: a repeated batch is accepted and adds nothing.
@@ -39,9 +42,17 @@ pub async fn accepting_an_id_again_adds_nothing(world: &World) {
 pub async fn a_refused_event_does_not_touch_the_others(world: &World) {
     let good = world.destination().per_second(5).create().await;
     let disabled = world.destination().create().await;
-    world.sql(&format!("update destinations set state = 'disabled' where id = '{disabled}'")).await;
+    world
+        .sql(&format!(
+            "update destinations set state = 'disabled' where id = '{disabled}'"
+        ))
+        .await;
     let deleted = world.destination().create().await;
-    world.catalog.delete_destination(DEFAULT_TENANT, deleted).await.unwrap();
+    world
+        .catalog
+        .delete_destination(DEFAULT_TENANT, deleted)
+        .await
+        .unwrap();
     let of_another_tenant = NewEvent {
         tenant: TenantId(world.id()),
         ..world.event(good)
@@ -79,15 +90,35 @@ fn of_type(world: &World, event_type: &str) -> NewEvent {
 /// Subscribers by type, by `*`; not those of other types or of none, not the
 /// disabled, not the deleted.
 pub async fn events_fan_out_by_type_and_star(world: &World) {
-    let paid = world.destination().event_types(&["order.paid"]).create().await;
-    let both = world.destination().event_types(&["order.sent", "order.paid"]).create().await;
+    let paid = world
+        .destination()
+        .event_types(&["order.paid"])
+        .create()
+        .await;
+    let both = world
+        .destination()
+        .event_types(&["order.sent", "order.paid"])
+        .create()
+        .await;
     let all = world.destination().event_types(&["*"]).create().await;
-    let sent = world.destination().event_types(&["order.sent"]).create().await;
+    let sent = world
+        .destination()
+        .event_types(&["order.sent"])
+        .create()
+        .await;
     let none = world.destination().create().await;
     let disabled = world.destination().event_types(&["*"]).create().await;
-    world.sql(&format!("update destinations set state = 'disabled' where id = '{disabled}'")).await;
+    world
+        .sql(&format!(
+            "update destinations set state = 'disabled' where id = '{disabled}'"
+        ))
+        .await;
     let deleted = world.destination().event_types(&["*"]).create().await;
-    world.catalog.delete_destination(DEFAULT_TENANT, deleted).await.unwrap();
+    world
+        .catalog
+        .delete_destination(DEFAULT_TENANT, deleted)
+        .await
+        .unwrap();
 
     let events = [of_type(world, "order.paid")];
     let answers = world.store.accept_events(&events).await.unwrap();
@@ -105,9 +136,17 @@ pub async fn events_fan_out_by_type_and_star(world: &World) {
 
 /// It is durable, and has no attempts.
 pub async fn an_event_that_nobody_subscribes_to_is_accepted(world: &World) {
-    world.destination().event_types(&["order.sent"]).create().await;
+    world
+        .destination()
+        .event_types(&["order.sent"])
+        .create()
+        .await;
     let event = of_type(world, "order.paid");
-    let answers = world.store.accept_events(std::slice::from_ref(&event)).await.unwrap();
+    let answers = world
+        .store
+        .accept_events(std::slice::from_ref(&event))
+        .await
+        .unwrap();
     assert_eq!(answers, [Acceptance::Accepted(Vec::new())]);
     let (summary, attempts) = world.catalog.event(DEFAULT_TENANT, event.id).await.unwrap();
     assert_eq!(summary.event_type.as_deref(), Some("order.paid"));
@@ -117,9 +156,17 @@ pub async fn an_event_that_nobody_subscribes_to_is_accepted(world: &World) {
 /// A pause holds the backlog, not the intake.
 pub async fn a_paused_destination_still_accepts(world: &World) {
     let destination = world.destination().event_types(&["*"]).create().await;
-    world.sql(&format!("update destinations set state = 'paused' where id = '{destination}'")).await;
+    world
+        .sql(&format!(
+            "update destinations set state = 'paused' where id = '{destination}'"
+        ))
+        .await;
     world.accept(destination, 1).await;
-    let answers = world.store.accept_events(&[of_type(world, "order.paid")]).await.unwrap();
+    let answers = world
+        .store
+        .accept_events(&[of_type(world, "order.paid")])
+        .await
+        .unwrap();
     assert_eq!(answers, [Acceptance::Accepted(vec![destination])]);
     assert_eq!(world.backlog(destination).await, 2);
 }

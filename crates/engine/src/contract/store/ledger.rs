@@ -11,7 +11,12 @@ use crate::ports::{LedgerPosition, LedgerRow};
 /// In the order of `(started_at, id)`, those that have not started last, each
 /// once, whatever the size of the pages.
 pub async fn the_ledger_is_paged_by_start(world: &World) {
-    let destination = world.destination().unlimited().max_in_flight(4).create().await;
+    let destination = world
+        .destination()
+        .unlimited()
+        .max_in_flight(4)
+        .create()
+        .await;
     world.accept(destination, 11).await;
     let worker = world.worker().await;
     for _ in 0..2 {
@@ -25,9 +30,17 @@ pub async fn the_ledger_is_paged_by_start(world: &World) {
     let started = |row: &LedgerRow| row.started_at;
     assert_eq!(all.len(), 11);
     assert!(all[..8].is_sorted_by_key(|row| (row.started_at, row.attempt)));
-    assert!(all[..8].iter().all(|row| row.state == AttemptState::Succeeded));
+    assert!(
+        all[..8]
+            .iter()
+            .all(|row| row.state == AttemptState::Succeeded)
+    );
     assert!(all[..8].iter().all(|row| row.finished_at > row.started_at));
-    assert!(all[8..].iter().all(|row| started(row).is_none() && row.finished_at.is_none()));
+    assert!(
+        all[8..]
+            .iter()
+            .all(|row| started(row).is_none() && row.finished_at.is_none())
+    );
     assert!(all[8..].is_sorted_by_key(|row| row.attempt));
     for size in [1, 3, 8] {
         let mut paged: Vec<LedgerRow> = Vec::new();
@@ -53,7 +66,12 @@ pub async fn the_ledger_is_paged_by_start(world: &World) {
 
 /// `[since, until)` by start; what waits is there if it waits since before.
 pub async fn the_ledger_begins_and_ends_where_asked(world: &World) {
-    let destination = world.destination().unlimited().max_in_flight(1).create().await;
+    let destination = world
+        .destination()
+        .unlimited()
+        .max_in_flight(1)
+        .create()
+        .await;
     world.accept(destination, 4).await;
     let worker = world.worker().await;
     for _ in 0..3 {
@@ -70,12 +88,20 @@ pub async fn the_ledger_begins_and_ends_where_asked(world: &World) {
     assert_eq!(rows[1].state, AttemptState::Waiting);
     let created_at = rows[1].due_at;
     assert!(created_at <= starts[0]);
-    assert_eq!(page(Timestamp::from_micros(0), created_at).await.unwrap(), []);
+    assert_eq!(
+        page(Timestamp::from_micros(0), created_at).await.unwrap(),
+        []
+    );
 }
 
 /// Per destination given, in order; a retry that is due later waits too.
 pub async fn backlogs_are_counted_up_to_the_cap(world: &World) {
-    let many = world.destination().unlimited().max_in_flight(2).create().await;
+    let many = world
+        .destination()
+        .unlimited()
+        .max_in_flight(2)
+        .create()
+        .await;
     let none = world.destination().create().await;
     world.accept(many, 8).await;
     let worker = world.worker().await;
@@ -86,6 +112,9 @@ pub async fn backlogs_are_counted_up_to_the_cap(world: &World) {
     world.record(worker, &permits[0], failed, later).await;
     let backlogs = world.catalog.backlogs(&[none, many], 100).await.unwrap();
     assert_eq!(backlogs, [0, 7]);
-    assert_eq!(world.catalog.backlogs(&[many, none], 5).await.unwrap(), [5, 0]);
+    assert_eq!(
+        world.catalog.backlogs(&[many, none], 5).await.unwrap(),
+        [5, 0]
+    );
     assert_eq!(world.catalog.backlogs(&[], 5).await.unwrap(), []);
 }

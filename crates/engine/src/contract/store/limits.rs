@@ -15,7 +15,11 @@ use crate::ports::{ClaimAnswer, DEFAULT_TENANT, DestinationChange, LimitHistory}
 
 /// Sets columns of one destination, as a user would.
 async fn set(world: &World, destination: DestinationId, columns: &str) {
-    world.sql(&format!("update destinations set {columns} where id = '{destination}'")).await;
+    world
+        .sql(&format!(
+            "update destinations set {columns} where id = '{destination}'"
+        ))
+        .await;
 }
 
 async fn history(world: &World, destination: DestinationId) -> Vec<LimitHistory> {
@@ -34,7 +38,10 @@ async fn with_permits(world: &World, per_second: u32) -> (DestinationId, Vec<Per
 /// None of the permits starts any more, and new ones are of a later epoch.
 async fn assert_revoked(world: &World, destination: DestinationId, permits: &[Permit]) {
     let states = world.states(destination).await;
-    assert!(states.iter().all(|state| *state == AttemptState::Waiting), "got {states:?}");
+    assert!(
+        states.iter().all(|state| *state == AttemptState::Waiting),
+        "got {states:?}"
+    );
     let worker = world.worker().await;
     for answer in world.claim(worker, permits).await.answers {
         assert_eq!(answer, ClaimAnswer::Refused);
@@ -53,7 +60,12 @@ pub async fn a_lowered_limit_revokes_at_once(world: &World) {
     world.pass(Duration::from_millis(5)).await;
     set(world, destination, "limit_per_second = 3").await;
     let claims = world.claim(worker, &permits[2..]).await;
-    assert!(claims.answers.iter().all(|answer| *answer == ClaimAnswer::Refused));
+    assert!(
+        claims
+            .answers
+            .iter()
+            .all(|answer| *answer == ClaimAnswer::Refused)
+    );
     let new = world.admit(destination).await;
     // Two of three have started within the second.
     let at_once = |permit: &&Permit| permit.not_before <= last_start + Duration::from_millis(900);
@@ -82,7 +94,12 @@ pub async fn a_raised_limit_leaves_permits_alone(world: &World) {
     // Lifted to none, of two.
     set(world, destination, "limit_per_minute = 5000").await;
     let (destination, permits) = with_permits(world, 4).await;
-    set(world, destination, "limit_per_second = null, unlimited = true").await;
+    set(
+        world,
+        destination,
+        "limit_per_second = null, unlimited = true",
+    )
+    .await;
     assert_eq!(world.readmit(destination).await[..4], permits);
 }
 
@@ -120,7 +137,9 @@ pub async fn a_tiers_change_reaches_all_that_inherit(world: &World) {
         world.accept(destination, 5).await;
         inheriting.push((destination, world.admit(destination).await));
     }
-    world.sql("update tiers set limit_per_second = 1, burst = 1 where name = 'standard'").await;
+    world
+        .sql("update tiers set limit_per_second = 1, burst = 1 where name = 'standard'")
+        .await;
     for (destination, permits) in &inheriting {
         assert_revoked(world, *destination, permits).await;
         let history = history(world, *destination).await;
@@ -146,13 +165,21 @@ pub async fn a_tenants_change_of_tier_reaches_its_destinations(world: &World) {
     let destination = world.destination().create().await;
     world.accept(destination, 5).await;
     let permits = world.admit(destination).await;
-    world.sql(&format!("update tenants set tier = 'free' where id = '{DEFAULT_TENANT}'")).await;
+    world
+        .sql(&format!(
+            "update tenants set tier = 'free' where id = '{DEFAULT_TENANT}'"
+        ))
+        .await;
     assert_revoked(world, destination, &permits).await;
     let history_of_free = history(world, destination).await;
     assert_eq!(history_of_free[1].effective.per_second, Some(2));
     // Upwards is a raise.
     let permits = world.admit(destination).await;
-    world.sql(&format!("update tenants set tier = 'enterprise' where id = '{DEFAULT_TENANT}'")).await;
+    world
+        .sql(&format!(
+            "update tenants set tier = 'enterprise' where id = '{DEFAULT_TENANT}'"
+        ))
+        .await;
     assert_eq!(world.readmit(destination).await[..permits.len()], permits);
     assert_eq!(history(world, destination).await.len(), 3);
 }
@@ -168,7 +195,9 @@ pub async fn a_change_through_the_catalog_is_the_same(world: &World) {
         ..DestinationChange::default()
     };
     let before = world.now().await;
-    let changed = world.catalog.change_destination(DEFAULT_TENANT, destination, &change);
+    let changed = world
+        .catalog
+        .change_destination(DEFAULT_TENANT, destination, &change);
     assert_eq!(changed.await.unwrap().limits.per_second, Some(2));
     let after = world.now().await;
     assert_revoked(world, destination, &permits).await;
@@ -179,9 +208,14 @@ pub async fn a_change_through_the_catalog_is_the_same(world: &World) {
         state: Some(DestinationState::Paused),
         ..DestinationChange::default()
     };
-    let changed = world.catalog.change_destination(DEFAULT_TENANT, destination, &change);
+    let changed = world
+        .catalog
+        .change_destination(DEFAULT_TENANT, destination, &change);
     assert_eq!(changed.await.unwrap().state, DestinationState::Paused);
-    assert_eq!(history(world, destination).await[2].state, DestinationState::Paused);
+    assert_eq!(
+        history(world, destination).await[2].state,
+        DestinationState::Paused
+    );
 }
 
 /// Names and subscriptions are not limits; nor is writing the same again.
@@ -228,7 +262,10 @@ pub async fn nonsense_is_refused_by_the_constraints(world: &World) {
     for (columns, column) in nonsense {
         let update = format!("update destinations set {columns} where id = '{destination}'");
         let refused = world.refused_sql(&update).await;
-        assert!(refused.contains(&format!("destinations_check_{column}")), "{refused}");
+        assert!(
+            refused.contains(&format!("destinations_check_{column}")),
+            "{refused}"
+        );
     }
     assert_eq!(history(world, destination).await.len(), 1);
 }

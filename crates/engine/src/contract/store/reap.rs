@@ -35,7 +35,9 @@ pub async fn an_expired_permit_waits_again(world: &World) {
         ..RULES
     };
     assert_eq!(reap(world, &patient).await, Reaped::default());
-    world.pass(RULES.permit_grace + Duration::from_millis(1)).await;
+    world
+        .pass(RULES.permit_grace + Duration::from_millis(1))
+        .await;
     let reaped = reap(world, &RULES).await;
     assert_eq!(reaped.expired_permits, 2);
     assert_eq!(reaped.wakes, [Wake::now(destination)]);
@@ -67,7 +69,10 @@ pub async fn a_lapsed_workers_start_becomes_unknown_with_a_retry(world: &World) 
     assert_eq!(attempts.len(), 2);
     assert_eq!(attempts[0].state, AttemptState::Unknown);
     assert!(attempts[0].started_at.is_some());
-    assert_eq!((attempts[1].state, attempts[1].try_number), (AttemptState::Waiting, 2));
+    assert_eq!(
+        (attempts[1].state, attempts[1].try_number),
+        (AttemptState::Waiting, 2)
+    );
     assert_eq!(attempts[1].event, attempts[0].event);
     assert_eq!(reap(world, &rules).await, Reaped::default());
     // Due now.
@@ -96,7 +101,9 @@ pub async fn an_unknown_last_try_is_a_dead_letter(world: &World) {
         let permits = world.admit(destination).await;
         world.start(worker, &permits).await;
         let at_once = NextTry::RetryAfter(Duration::ZERO);
-        world.record(worker, &permits[0], OutcomeKind::Failed, at_once).await;
+        world
+            .record(worker, &permits[0], OutcomeKind::Failed, at_once)
+            .await;
     }
     world.pass(Duration::from_millis(50)).await;
     let last = world.admit(destination).await;
@@ -106,20 +113,32 @@ pub async fn an_unknown_last_try_is_a_dead_letter(world: &World) {
     let attempts = world.attempts(destination).await;
     assert_eq!(attempts.len(), DEFAULT_MAX_TRIES as usize);
     let last = attempts.last().unwrap();
-    assert_eq!((last.state, last.dead_letter), (AttemptState::Unknown, true));
+    assert_eq!(
+        (last.state, last.dead_letter),
+        (AttemptState::Unknown, true)
+    );
     assert_eq!(world.backlog(destination).await, 0);
 }
 
 /// At most `limit` rows a step; the started ones go on.
 pub async fn a_deleted_destinations_backlog_is_cancelled_in_steps(world: &World) {
-    let deleted = world.destination().unlimited().max_in_flight(2).create().await;
+    let deleted = world
+        .destination()
+        .unlimited()
+        .max_in_flight(2)
+        .create()
+        .await;
     let kept = world.destination().unlimited().create().await;
     world.accept(deleted, 7).await;
     world.accept(kept, 1).await;
     let worker = world.worker().await;
     let permits = world.admit(deleted).await;
     world.start(worker, &permits[..1]).await;
-    world.catalog.delete_destination(DEFAULT_TENANT, deleted).await.unwrap();
+    world
+        .catalog
+        .delete_destination(DEFAULT_TENANT, deleted)
+        .await
+        .unwrap();
     assert_eq!(world.states(deleted).await[1], AttemptState::Cancelled);
     let mut steps = Vec::new();
     for _ in 0..3 {
@@ -128,7 +147,9 @@ pub async fn a_deleted_destinations_backlog_is_cancelled_in_steps(world: &World)
     assert_eq!(steps, [3, 2, 0]);
     assert_eq!(world.backlog(deleted).await, 0);
     assert_eq!(world.backlog(kept).await, 1);
-    world.record(worker, &permits[0], OutcomeKind::Succeeded, NextTry::None).await;
+    world
+        .record(worker, &permits[0], OutcomeKind::Succeeded, NextTry::None)
+        .await;
     assert_eq!(world.states(deleted).await[0], AttemptState::Succeeded);
 }
 

@@ -10,7 +10,12 @@ use super::world::most_in_any;
 
 /// The latest slot that any of them gives.
 pub async fn two_limits_hold_at_once(world: &World) {
-    let destination = world.destination().per_second(3).per_minute(5).create().await;
+    let destination = world
+        .destination()
+        .per_second(3)
+        .per_minute(5)
+        .create()
+        .await;
     world.accept(destination, 20).await;
     let until = world.now().await + Duration::from_millis(2_500);
     assert_eq!(world.drive(destination, until).await, 5);
@@ -22,21 +27,32 @@ pub async fn two_limits_hold_at_once(world: &World) {
 
 /// `burst` at once, then L per P; never more than burst + r·(t + slack).
 pub async fn a_token_bucket_has_its_capacity_and_its_refill(world: &World) {
-    let bucket = world.destination().per_second(10).shape(Shape::TokenBucket).burst(15);
+    let bucket = world
+        .destination()
+        .per_second(10)
+        .shape(Shape::TokenBucket)
+        .burst(15);
     let destination = bucket.create().await;
     world.accept(destination, 100).await;
     let began = world.now().await;
-    let started = world.drive(destination, began + Duration::from_secs(2)).await;
+    let started = world
+        .drive(destination, began + Duration::from_secs(2))
+        .await;
     let starts = world.starts(destination).await;
     assert!(started >= 28, "only {started} starts");
     for (before, first) in starts.iter().enumerate() {
         for (up_to, last) in starts.iter().enumerate().skip(before) {
             let seconds = (last.since(*first) + SLACK).as_secs_f64();
             let bound = 15.0 + 10.0 * seconds;
-            assert!((up_to - before + 1) as f64 <= bound, "{seconds} s over {bound}");
+            assert!(
+                (up_to - before + 1) as f64 <= bound,
+                "{seconds} s over {bound}"
+            );
         }
     }
-    let at_once = starts.iter().filter(|start| **start <= starts[0] + Duration::from_millis(90));
+    let at_once = starts
+        .iter()
+        .filter(|start| **start <= starts[0] + Duration::from_millis(90));
     assert!(at_once.count() >= 10, "the capacity was not used");
 }
 
@@ -57,6 +73,39 @@ pub async fn a_leaky_bucket_spaces_its_starts(world: &World) {
     }
 }
 
+/// A bucket that comes into force counts the starts before it, also those of
+/// a window that came between two buckets: no burst on top of what the window
+/// allowed.
+pub async fn a_bucket_that_comes_into_force_counts_the_starts_before_it(world: &World) {
+    let destination = world.destination().per_second(10).shape(Shape::TokenBucket);
+    let destination = destination.burst(2).create().await;
+    world.accept(destination, 60).await;
+    let worker = world.worker().await;
+    let set = async |columns: &str| {
+        let set = format!("update destinations set {columns} where id = '{destination}'");
+        world.sql(&set).await;
+    };
+    let permits = world.admit(destination).await;
+    world.start(worker, &permits).await;
+    world.finish(worker, &permits).await;
+    world.pass(Duration::from_millis(1_500)).await;
+    set("shape = 'sliding_window', burst = null").await;
+    let permits = world.admit(destination).await;
+    assert_eq!(permits.len(), 10);
+    let last = world.start(worker, &permits).await[9].started_at;
+    world.finish(worker, &permits).await;
+    set("shape = 'token_bucket', burst = 10").await;
+    let permits = world.admit(destination).await;
+    // Ten are missing; a token comes every 100 ms.
+    let at_once = last + Duration::from_millis(90);
+    let at_once = permits.iter().filter(|permit| permit.not_before < at_once);
+    assert_eq!(
+        at_once.count(),
+        0,
+        "a burst on top of a window: {permits:?}"
+    );
+}
+
 /// All at once, up to the default of `max_in_flight`.
 pub async fn unlimited_is_bounded_by_max_in_flight_alone(world: &World) {
     let destination = world.destination().unlimited().create().await;
@@ -67,13 +116,19 @@ pub async fn unlimited_is_bounded_by_max_in_flight_alone(world: &World) {
 
 /// All four NULL: the tier's limit, shape and burst.
 pub async fn without_limits_of_its_own_it_has_the_tiers(world: &World) {
-    world.sql("update tiers set limit_per_second = 2, burst = 7 where name = 'standard'").await;
+    world
+        .sql("update tiers set limit_per_second = 2, burst = 7 where name = 'standard'")
+        .await;
     let destination = world.destination().create().await;
     world.accept(destination, 20).await;
     // The bucket of seven; the next token comes after half a second.
     assert_eq!(world.admit(destination).await.len(), 7);
     let tenant = crate::ports::DEFAULT_TENANT;
-    let read = world.catalog.destination(tenant, destination).await.unwrap();
+    let read = world
+        .catalog
+        .destination(tenant, destination)
+        .await
+        .unwrap();
     assert!(read.limits.inherits());
     assert_eq!(read.effective.per_second, Some(2));
     assert_eq!(read.effective.burst, Some(7));
@@ -86,7 +141,14 @@ pub async fn one_limit_of_its_own_is_not_the_tiers(world: &World) {
     world.accept(destination, 20).await;
     assert_eq!(world.admit(destination).await.len(), 4);
     let tenant = crate::ports::DEFAULT_TENANT;
-    let read = world.catalog.destination(tenant, destination).await.unwrap();
-    assert_eq!((read.effective.per_second, read.effective.per_minute), (None, Some(4)));
+    let read = world
+        .catalog
+        .destination(tenant, destination)
+        .await
+        .unwrap();
+    assert_eq!(
+        (read.effective.per_second, read.effective.per_minute),
+        (None, Some(4))
+    );
     assert_eq!((read.effective.burst, read.effective.shape), (None, None));
 }

@@ -70,9 +70,17 @@ pub async fn idle_and_paused_destinations_are_left_out(world: &World) {
     let deleted = world.destination().per_second(1).create().await;
     world.accept(paused, 1).await;
     world.accept(deleted, 1).await;
-    world.sql(&format!("update destinations set state = 'paused' where id = '{paused}'")).await;
+    world
+        .sql(&format!(
+            "update destinations set state = 'paused' where id = '{paused}'"
+        ))
+        .await;
     let tenant = crate::ports::DEFAULT_TENANT;
-    world.catalog.delete_destination(tenant, deleted).await.unwrap();
+    world
+        .catalog
+        .delete_destination(tenant, deleted)
+        .await
+        .unwrap();
     clear(world).await;
     assert_eq!(sweep(world, &SWEEP).await, SweepPage::default());
     assert_eq!(sweep(world, &EVERYTHING).await, SweepPage::default());
@@ -89,7 +97,9 @@ pub async fn everything_finds_retries_of_the_future(world: &World) {
     let permits = world.admit(retry).await;
     world.start(worker, &permits).await;
     let delay = NextTry::RetryAfter(Duration::from_secs(100));
-    world.record(worker, &permits[0], OutcomeKind::Failed, delay).await;
+    world
+        .record(worker, &permits[0], OutcomeKind::Failed, delay)
+        .await;
     clear(world).await;
 
     assert_eq!(woken(&sweep(world, &SWEEP).await), []);
@@ -141,7 +151,11 @@ pub async fn a_mark_is_woken_and_cleared(world: &World) {
     world.accept(destination, 3).await;
     world.admit(destination).await;
     clear(world).await;
-    world.sql(&format!("update destinations set limit_per_second = 9 where id = '{destination}'")).await;
+    world
+        .sql(&format!(
+            "update destinations set limit_per_second = 9 where id = '{destination}'"
+        ))
+        .await;
     let page = sweep(world, &SWEEP).await;
     let marked: Vec<_> = page.marks.iter().map(|mark| mark.destination).collect();
     assert_eq!(marked, [destination]);

@@ -135,10 +135,7 @@ impl World {
     }
 
     /// One run of one destination, with room for plenty.
-    pub async fn decide(
-        &self,
-        destination: DestinationId,
-    ) -> (Vec<Permit>, Look, Option<Blocked>) {
+    pub async fn decide(&self, destination: DestinationId) -> (Vec<Permit>, Look, Option<Blocked>) {
         self.run(destination, false).await
     }
 
@@ -351,7 +348,10 @@ impl DestinationBuilder<'_> {
 
     /// Creates it.
     pub async fn create(self) -> DestinationId {
-        let created = self.world.catalog.create_destination(DEFAULT_TENANT, &self.new);
+        let created = self
+            .world
+            .catalog
+            .create_destination(DEFAULT_TENANT, &self.new);
         created.await.unwrap().id
     }
 }

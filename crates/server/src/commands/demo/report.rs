@@ -19,14 +19,26 @@ pub(super) fn print(verdict: &TrialVerdict, json: bool) -> anyhow::Result<bool> 
         writeln!(out, "{report:#}")?;
         return Ok(passed);
     }
-    writeln!(out, "\nThe audit, beside what the receivers saw:\n{}", draw(verdict))?;
-    for one in verdict.destinations.iter().filter(|one| one.early_starts > 0) {
+    writeln!(
+        out,
+        "\nThe audit, beside what the receivers saw:\n{}",
+        draw(verdict)
+    )?;
+    for one in verdict
+        .destinations
+        .iter()
+        .filter(|one| one.early_starts > 0)
+    {
         let attempts = &one.violating_attempts;
         writeln!(out, "OVER: {}: attempts {attempts:?}", one.name)?;
     }
     for one in &under {
         let (starts, allowed) = (one.starts, one.allowed);
-        writeln!(out, "UNDER: {}: {starts} starts, {allowed} were allowed", one.name)?;
+        writeln!(
+            out,
+            "UNDER: {}: {starts} starts, {allowed} were allowed",
+            one.name
+        )?;
     }
     let starts: u64 = verdict.destinations.iter().map(|one| one.starts).sum();
     if passed {
@@ -43,7 +55,7 @@ pub(super) fn print(verdict: &TrialVerdict, json: bool) -> anyhow::Result<bool> 
 
 fn draw(verdict: &TrialVerdict) -> String {
     let mut table = comfy_table::Table::new();
-    table.load_preset(presets::UTF8_HORIZONTAL_ONLY).set_header([
+    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header([
         "limit",
         "window",
         "allowed",
@@ -85,7 +97,11 @@ fn cells(one: &DestinationVerdict, window: Option<&WindowVerdict>) -> [String; 1
     [
         one.name.clone(),
         of(|window| window.period.to_string()),
-        of(|window| window.bound.map_or("–".to_owned(), |bound| bound.to_string())),
+        of(|window| {
+            window
+                .bound
+                .map_or("–".to_owned(), |bound| bound.to_string())
+        }),
         of(|window| window.largest_aligned.to_string()),
         of(|window| window.largest_sliding.to_string()),
         of(|window| window.largest_at_receiver.to_string()),

@@ -90,14 +90,12 @@ impl Table {
     }
 }
 
-fn row(
-    name: &str,
-    backlog: u32,
-    ledger: &Ledger,
-    began: Timestamp,
-    now: Timestamp,
-) -> [String; 6] {
-    let started: Vec<_> = ledger.rows.iter().filter_map(|row| row.started_at).collect();
+fn row(name: &str, backlog: u32, ledger: &Ledger, began: Timestamp, now: Timestamp) -> [String; 6] {
+    let started: Vec<_> = ledger
+        .rows
+        .iter()
+        .filter_map(|row| row.started_at)
+        .collect();
     let recent = started.iter().filter(|at| **at > now - RECENT).count();
     let mut due: Vec<_> = ledger.rows.iter().map(|row| row.due_at).collect();
     due.sort_unstable();
@@ -132,8 +130,13 @@ fn latencies(rows: &[LedgerRow]) -> (String, String) {
 
 fn draw(rows: Vec<[String; 6]>) -> String {
     let mut table = comfy_table::Table::new();
-    table.load_preset(presets::UTF8_HORIZONTAL_ONLY).set_header([
-        "limit", "backlog", "rate now", "share used", "p50", "p99",
+    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header([
+        "limit",
+        "backlog",
+        "rate now",
+        "share used",
+        "p50",
+        "p99",
     ]);
     table.add_rows(rows);
     for column in table.column_iter_mut().skip(1) {

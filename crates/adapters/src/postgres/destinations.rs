@@ -1,0 +1,146 @@
+//! Destinations under admission: locked, and then read.
+
+use std::collections::{HashMap, HashSet};
+
+use domain::admission::Meter;
+use domain::ids::{DestinationId, Epoch};
+use domain::policy::{Policy, Rate};
+use domain::time::Timestamp;
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::failure::Failure;
+use super::rows::{LimitColumns, time};
+
+/// Locks the rows that nobody else holds. `for no key update`, because
+/// attempts' foreign keys hold `for key share` while an ingest is open, and
+/// that must not hide the destination.
+pub(super) async fn lock(
+    connection: &mut PgConnection,
+    ids: &[Uuid],
+) -> Result<HashSet<Uuid>, Failure> {
+    let locked: Vec<Uuid> = sqlx::query_scalar(
+        "-- admit: lock
+        select d.id from destinations d
+        where d.id = any ($1)
+        order by d.id
+        for no key update skip locked",
+    )
+    .bind(ids)
+    .fetch_all(connection)
+    .await?;
+    Ok(locked.into_iter().collect())
+}
+
+/// A destination's row, its tier's and its pacing's, as of now.
+#[derive(Clone)]
+pub(super) struct Found {
+    pub(super) id: DestinationId,
+    pub(super) deleted: bool,
+    pub(super) epoch: Epoch,
+    pub(super) policy: Policy,
+    pub(super) last_permit: i64,
+    pub(super) meter: Meter,
+    pub(super) first_after: i64,
+    pub(super) held_until: Option<Timestamp>,
+}
+
+#[derive(sqlx::FromRow)]
+struct DestinationRow {
+    now: i64,
+    id: Option<Uuid>,
+    state: Option<String>,
+    deleted: bool,
+    epoch: Option<i64>,
+    numbers: Vec<Option<i32>>,
+    unlimited: Option<bool>,
+    shape: Option<String>,
+    safety_margin: Option<f64>,
+    tier_numbers: Vec<Option<i32>>,
+    tier_unlimited: Option<bool>,
+    tier_shape: Option<String>,
+    last_permit: i64,
+    missing_micro: i64,
+    meter_as_of: Option<i64>,
+    first_after: i64,
+    held_until: Option<i64>,
+}
+
+/// The destinations that are there, locked or not, and the clock.
+pub(super) async fn read_destinations(
+    connection: &mut PgConnection,
+    ids: &[Uuid],
+) -> Result<(Timestamp, HashMap<DestinationId, Found>), Failure> {
+    let rows: Vec<DestinationRow> = sqlx::query_as(
+        "-- admit: read_destinations
+        with clock as materialized (select micros(clock_timestamp()) as now)
+        select clock.now, d.id, d.state, d.deleted_at is not null as deleted, d.epoch,
+            array[
+                d.limit_per_second, d.limit_per_minute, d.limit_per_hour, d.limit_per_day,
+                d.burst, d.max_in_flight
+            ] as numbers,
+            d.unlimited, d.shape, d.safety_margin,
+            array[
+                t.limit_per_second, t.limit_per_minute, t.limit_per_hour, t.limit_per_day,
+                t.burst, t.max_in_flight
+            ] as tier_numbers,
+            t.unlimited as tier_unlimited, t.shape as tier_shape,
+            coalesce(p.last_permit, 0) as last_permit,
+            coalesce(p.meter_missing_micro, 0) as missing_micro,
+            micros(p.meter_as_of) as meter_as_of,
+            coalesce(p.first_after, 0) as first_after,
+            micros(p.held_until) as held_until
+        from clock
+        left join destinations d on d.id = any ($1)
+        left join tenants n on n.id = d.tenant_id
+        left join tiers t on t.name = n.tier
+        left join pacing p on p.destination_id = d.id",
+    )
+    .bind(ids)
+    .fetch_all(connection)
+    .await?;
+    let now = Timestamp::from_micros(rows.first().map_or(0, |row| row.now));
+    let found = (rows.into_iter())
+        .filter_map(|row| row.id.map(|id| found(id, &row)))
+        .map(|found| found.map(|found| (found.id, found)))
+        .collect::<Result<_, _>>()?;
+    Ok((now, found))
+}
+
+fn found(id: Uuid, row: &DestinationRow) -> Result<Found, Failure> {
+    let own = LimitColumns {
+        table: "destinations",
+        row: &id,
+        numbers: &row.numbers,
+        unlimited: row.unlimited.unwrap_or_default(),
+        shape: row.shape.as_deref(),
+        safety_margin: row.safety_margin.unwrap_or_default(),
+    };
+    let tier = LimitColumns {
+        table: "tiers",
+        row: &id,
+        numbers: &row.tier_numbers,
+        unlimited: row.tier_unlimited.unwrap_or_default(),
+        shape: row.tier_shape.as_deref(),
+        safety_margin: 0.0,
+    };
+    let mut policy = own.settings()?.or_tier(&tier.settings()?).policy();
+    if row.state.as_deref() != Some("active") {
+        policy.rate = Rate::Paused;
+    }
+    Ok(Found {
+        id: DestinationId(id),
+        deleted: row.deleted,
+        epoch: Epoch(row.epoch.unwrap_or_default()),
+        policy,
+        last_permit: row.last_permit,
+        meter: Meter {
+            missing_micro: row.missing_micro,
+            as_of: row
+                .meter_as_of
+                .map_or(Timestamp::MIN, Timestamp::from_micros),
+        },
+        first_after: row.first_after,
+        held_until: time(row.held_until),
+    })
+}

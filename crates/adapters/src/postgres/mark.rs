@@ -1,0 +1,169 @@
+//! What a decided run writes: permits on the rows, what the next run has to
+//! know, and starts that it folded on the side.
+
+use std::collections::HashSet;
+
+use domain::admission::Meter;
+use domain::ids::{AttemptId, DestinationId};
+use domain::time::Timestamp;
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::admit::Plan;
+use super::failure::Failure;
+use super::fold;
+
+/// Marks the picks; returns those that were still there to be marked.
+pub(super) async fn mark_admitted(
+    connection: &mut PgConnection,
+    plans: &[Plan],
+    now: Timestamp,
+) -> Result<HashSet<AttemptId>, Failure> {
+    let (mut ids, mut numbers, mut epochs) = (vec![], vec![], vec![]);
+    let (mut not_befores, mut deadlines) = (vec![], vec![]);
+    let (mut coarse, mut crowded) = (vec![], vec![]);
+    for plan in plans {
+        for (_, permit) in plan.picks() {
+            ids.push(permit.attempt.0);
+            numbers.push(permit.number.0);
+            epochs.push(permit.epoch.0);
+            not_befores.push(permit.not_before.as_micros());
+            deadlines.push(permit.deadline.as_micros());
+            coarse.push(plan.destination.policy.is_coarse());
+            crowded.push(plan.decision.crowded);
+        }
+    }
+    if ids.is_empty() {
+        return Ok(HashSet::new());
+    }
+    let marked: Vec<i64> = sqlx::query_scalar(
+        "-- admit: mark_admitted
+        with picked as materialized (
+            select a.id, n.number, n.epoch, n.not_before, n.deadline, n.coarse, n.crowded
+            from unnest(
+                $1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[],
+                $6::boolean[], $7::boolean[]
+            ) as n (id, number, epoch, not_before, deadline, coarse, crowded)
+            join attempts a on a.id = n.id
+            where a.state = 'waiting'
+            order by a.id
+            for update of a skip locked
+        )
+        update attempts a
+        set state = 'admitted', permit = p.number, epoch = p.epoch,
+            not_before = from_micros(p.not_before), deadline = from_micros(p.deadline),
+            coarse = p.coarse, crowded = p.crowded, admitted_at = from_micros($8)
+        from picked p
+        where a.id = p.id
+        returning a.id",
+    )
+    .bind(ids)
+    .bind(numbers)
+    .bind(epochs)
+    .bind(not_befores)
+    .bind(deadlines)
+    .bind(coarse)
+    .bind(crowded)
+    .bind(now.as_micros())
+    .fetch_all(connection)
+    .await?;
+    Ok(marked.into_iter().map(AttemptId).collect())
+}
+
+/// Writes down what the next run has to know.
+pub(super) async fn remember(
+    connection: &mut PgConnection,
+    plans: &[Plan],
+    marked: &HashSet<AttemptId>,
+    now: Timestamp,
+) -> Result<(), Failure> {
+    if plans.is_empty() {
+        return Ok(());
+    }
+    let last_permit = |plan: &Plan| plan.destination.last_permit + i64::from(plan.given());
+    let as_of = |meter: Meter| (meter.as_of > Timestamp::MIN).then(|| meter.as_of.as_micros());
+    sqlx::query(
+        "-- admit: remember
+        insert into pacing (
+            destination_id, last_permit, meter_missing_micro, meter_as_of, looked_at,
+            next_look_at, first_after
+        )
+        select n.id, n.last_permit, n.missing_micro, from_micros(n.as_of), from_micros($7),
+            case n.next_look_at when 9223372036854775807 then 'infinity'
+                else from_micros(n.next_look_at) end,
+            n.first_after
+        from unnest(
+            $1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[]
+        ) as n (id, last_permit, missing_micro, as_of, next_look_at, first_after)
+        on conflict (destination_id) do update
+        set last_permit = excluded.last_permit,
+            meter_missing_micro = excluded.meter_missing_micro,
+            meter_as_of = excluded.meter_as_of,
+            looked_at = excluded.looked_at,
+            next_look_at = excluded.next_look_at,
+            first_after = excluded.first_after",
+    )
+    .bind(
+        plans
+            .iter()
+            .map(|plan| plan.destination.id.0)
+            .collect::<Vec<_>>(),
+    )
+    .bind(plans.iter().map(last_permit).collect::<Vec<_>>())
+    .bind(
+        plans
+            .iter()
+            .map(|plan| plan.decision.meter.missing_micro)
+            .collect::<Vec<_>>(),
+    )
+    .bind(
+        plans
+            .iter()
+            .map(|plan| as_of(plan.decision.meter))
+            .collect::<Vec<_>>(),
+    )
+    .bind(plans.iter().map(Plan::next_look_at).collect::<Vec<_>>())
+    .bind(
+        plans
+            .iter()
+            .map(|plan| plan.cursor(marked, now))
+            .collect::<Vec<_>>(),
+    )
+    .bind(now.as_micros())
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// Folds final starts that a newly coarse limit found unfolded.
+pub(super) async fn fold_starts(
+    connection: &mut PgConnection,
+    plans: &[Plan],
+) -> Result<(), Failure> {
+    let ids: Vec<i64> = (plans.iter())
+        .flat_map(|plan| plan.reading.to_fold.iter().map(|attempt| attempt.0))
+        .collect();
+    if ids.is_empty() {
+        return Ok(());
+    }
+    let rows: Vec<(Uuid, i64)> = sqlx::query_as(
+        "-- admit: fold_starts
+        with final as materialized (
+            select a.id from attempts a
+            where a.id = any ($1) and not a.folded and a.started_at is not null
+                and a.state <> 'started'
+            order by a.id
+            for update skip locked
+        )
+        update attempts a set folded = true
+        from final f
+        where a.id = f.id
+        returning a.destination_id, micros(a.started_at)",
+    )
+    .bind(ids)
+    .fetch_all(&mut *connection)
+    .await?;
+    let starts = (rows.into_iter())
+        .map(|(destination, start)| (DestinationId(destination), Timestamp::from_micros(start)));
+    fold::add_starts(connection, starts, fold::shard(None)).await
+}

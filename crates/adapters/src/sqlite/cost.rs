@@ -1,0 +1,91 @@
+//! What a run costs, in steps of SQLite's virtual machine: the same with a
+//! thousand waiting attempts and with hundreds of thousands.
+
+use domain::ids::DestinationId;
+use domain::time::Timestamp;
+use engine::ports::{Run, RunResult, Sweep};
+use rusqlite::{Connection, StatementStatus};
+use uuid::Uuid;
+
+use super::{admit, fleet, migrate, rows, sweep, usage};
+
+const ID: Uuid = Uuid::from_u128(0xd);
+
+const NOW: Timestamp = Timestamp::from_millis(1_795_000_000_000);
+
+/// A destination with a ledger of `size` starts that are over, `size` first
+/// attempts, retries that are due, and retries that are not.
+fn with_rows(size: u32) -> Connection {
+    let mut connection = Connection::open_in_memory().unwrap();
+    migrate::migrate(&mut connection).unwrap();
+    connection.set_prepared_statement_cache_capacity(128);
+    let now = NOW.as_micros();
+    let insert = format!(
+        "insert into destinations (id, tenant_id, url, limit_per_second, limit_per_hour)
+        values ('{ID}', '00000000-0000-0000-0000-000000000001', 'https://x.example/', 100, 5000);
+        insert into events (id, tenant_id, content_type, payload, created_at)
+        values ('e', 't', 'text/plain', x'00', 0);
+        create temp table n (n integer primary key);
+        insert into n
+        with recursive n (n) as (values (1) union all select n + 1 from n where n < {size})
+        select n from n;
+        insert into attempts
+            (event_id, destination_id, tenant_id, state, created_at, started_at, folded)
+        select 'e', '{ID}', 't', 'succeeded', 0, {now} - 10000000 * n, 1 from n;
+        insert into attempts (event_id, destination_id, tenant_id, state, due_at, created_at)
+        select 'e', '{ID}', 't', 'waiting', null, {now} - n from n
+        union all select 'e', '{ID}', 't', 'waiting', {now} - n, 0 from n
+        union all select 'e', '{ID}', 't', 'waiting', {now} + n, 0 from n;"
+    );
+    connection.execute_batch(&insert).unwrap();
+    connection
+}
+
+fn steps(connection: &Connection, statements: &[&str]) -> i32 {
+    let steps = |sql: &&str| {
+        let statement = connection.prepare_cached(sql).unwrap();
+        statement.get_status(StatementStatus::VmStep)
+    };
+    statements.iter().map(steps).sum()
+}
+
+const CUT: &str = "update destinations set limit_per_second = 1";
+
+/// The steps of one run, of one page of a sweep, and of a change of limits
+/// that revokes.
+fn cost(size: u32) -> [i32; 3] {
+    let mut connection = with_rows(size);
+    let tx = connection.transaction().unwrap();
+    let run = Run {
+        destination: DestinationId(ID),
+        republish: false,
+    };
+    let admitted = admit::admit_runs(&tx, NOW, &[run], 1_000).unwrap();
+    let RunResult::Decided { permits, .. } = &admitted.results[0] else {
+        panic!("expected a decision, got {:?}", admitted.results)
+    };
+    // max_in_flight: 50.
+    assert_eq!(permits.len(), 50);
+    fleet::fleet(&tx, NOW).unwrap();
+    let page = Sweep {
+        after: None,
+        limit: 100,
+        overdue: std::time::Duration::ZERO,
+        everything: false,
+    };
+    assert_eq!(sweep::sweep(&tx, NOW, &page).unwrap().marks, []);
+    let admission = [&admit::MEASURED[..], &usage::MEASURED[..]].concat();
+    rows::execute(&tx, CUT, []).unwrap();
+    [&admission[..], &sweep::MEASURED, &[CUT]].map(|statements| steps(&tx, statements))
+}
+
+#[test]
+fn a_run_costs_the_same_whatever_waits() {
+    let small = cost(1_000);
+    let large = cost(70_000);
+    assert!(
+        small.iter().all(|steps| *steps > 20),
+        "nothing was measured: {small:?}"
+    );
+    assert_eq!(small, large, "steps of a run, of a sweep, of a cut");
+}

@@ -1,0 +1,60 @@
+//! The migrations of both dialects are in lock-step: the same files, the same
+//! tables, the same columns in the same order.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+
+fn folder(dialect: &str) -> PathBuf {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    root.join("../../migrations").join(dialect)
+}
+
+fn names(dialect: &str) -> Vec<String> {
+    let name =
+        |entry: std::io::Result<fs::DirEntry>| entry.unwrap().file_name().into_string().unwrap();
+    let mut names: Vec<_> = fs::read_dir(folder(dialect)).unwrap().map(name).collect();
+    names.sort();
+    names
+}
+
+/// The columns of every `create table`: the words that begin a line of its
+/// first level and are no constraint's.
+fn tables(dialect: &str) -> BTreeMap<String, Vec<String>> {
+    let mut tables: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for name in names(dialect) {
+        let sql = fs::read_to_string(folder(dialect).join(name)).unwrap();
+        let mut table: Option<String> = None;
+        for line in sql.lines() {
+            if let Some(rest) = line.strip_prefix("create table ") {
+                table = rest.split_whitespace().next().map(str::to_owned);
+            } else if line.starts_with(')') {
+                table = None;
+            } else if let (Some(table), Some(rest)) = (&table, line.strip_prefix("    ")) {
+                let word: String = (rest.chars())
+                    .take_while(|one| one.is_ascii_lowercase() || *one == '_')
+                    .collect();
+                if !["", "constraint", "primary"].contains(&word.as_str()) {
+                    tables.entry(table.clone()).or_default().push(word);
+                }
+            }
+        }
+    }
+    tables
+}
+
+#[test]
+fn the_dialects_have_the_same_files() {
+    assert_eq!(names("sqlite"), names("postgres"));
+}
+
+#[test]
+fn the_dialects_have_the_same_tables_and_columns() {
+    let sqlite = tables("sqlite");
+    assert!(
+        sqlite["attempts"].len() > 20,
+        "the columns were not found: {sqlite:?}"
+    );
+    assert_eq!(sqlite, tables("postgres"));
+}

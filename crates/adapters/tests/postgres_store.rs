@@ -1,0 +1,25 @@
+//! The store on a real Postgres: the contract that every store keeps, and what
+//! is Postgres's own: locks, snapshots, triggers and plans.
+//!
+//! Needs `PACELINE_TEST_DATABASE_URL`, with the right to create databases.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, its helpers too"
+)]
+
+#[path = "postgres_store/admission.rs"]
+mod admission;
+#[path = "postgres_store/changes.rs"]
+mod changes;
+#[path = "postgres_store/coarse.rs"]
+mod coarse;
+#[path = "postgres_store/contract.rs"]
+mod contract;
+#[path = "postgres_store/database.rs"]
+mod database;
+#[path = "postgres_store/limits.rs"]
+mod limits;
+#[path = "postgres_store/plans.rs"]
+mod plans;
+#[path = "postgres_store/starts.rs"]
+mod starts;

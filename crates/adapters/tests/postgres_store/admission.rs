@@ -1,0 +1,205 @@
+//! Admission under concurrency: one destination, many schedulers.
+
+use domain::ids::DestinationId;
+use engine::ports::RunResult;
+use futures_util::future::join_all;
+use sqlx::{Connection, Row};
+
+use crate::database::{Database, per_second, run};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn schedulers_that_meet_never_exceed_the_limit() {
+    let database = Database::create().await;
+    for round in 0..30 {
+        let destination = database.destination(per_second(10)).await;
+        database.accept(destination, 40).await;
+        let scheduler = async || {
+            let mut admitted = 0;
+            for _ in 0..4 {
+                admitted += database.permits(destination).await.len();
+            }
+            admitted
+        };
+        // Retries that come to the front of the backlog meanwhile: schedulers
+        // that do not see each other would not even pick the same attempts.
+        let front = async {
+            let mut user = database.user().await;
+            for step in 1..=25 {
+                run(&mut user, insert_retries(destination, step)).await;
+            }
+        };
+        let schedulers = join_all((0..6).map(|_| scheduler()));
+        let (all, ()) = tokio::join!(schedulers, front);
+        // The deadlines of the first ten keep the window full for seconds.
+        assert_eq!(all.iter().sum::<usize>(), 10, "round {round}: {all:?}");
+        let rows = format!(
+            "select count(*) from attempts where state = 'admitted' and destination_id = '{destination}'"
+        );
+        assert_eq!(database.number(&rows).await, 10);
+    }
+}
+
+/// Two schedulers that admit in one statement, with the lock in a CTE, both
+/// count what was there before the other; ours reads after its lock.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_count_in_the_statement_that_locks_is_stale_and_ours_is_not() {
+    let database = Database::create().await;
+    let destination = database.destination(per_second(10)).await;
+    database.accept(destination, 40).await;
+    let mut other = database.user().await;
+    let mut other = other.begin().await.unwrap();
+    let lock = format!("select from destinations where id = '{destination}' for no key update");
+    run(&mut other, lock).await;
+    run(
+        &mut other,
+        format!(
+            "update attempts set state = 'admitted', permit = id, epoch = 0,
+                not_before = clock_timestamp(), deadline = clock_timestamp() + interval '1 minute'
+            where id in (select id from attempts where destination_id = '{destination}' limit 10)"
+        ),
+    )
+    .await;
+    assert!(matches!(
+        database.run(destination).await,
+        RunResult::Skipped
+    ));
+
+    let naive = format!(
+        "with locked as (
+            select id from destinations where id = '{destination}' for no key update
+        )
+        select (
+            select count(*) from attempts a where a.destination_id = l.id and a.state = 'admitted'
+        ) as outstanding
+        from locked l"
+    );
+    let mut waiting = database.user().await;
+    let naive = tokio::spawn(async move {
+        let row = sqlx::query(sqlx::AssertSqlSafe(naive))
+            .fetch_one(&mut waiting)
+            .await
+            .unwrap();
+        row.get::<i64, _>(0)
+    });
+    // It has to wait for the lock, with its snapshot taken.
+    let waits = "select count(*) from pg_stat_activity where wait_event_type = 'Lock'
+        and datname = current_database()";
+    while database.number(waits).await == 0 {
+        tokio::task::yield_now().await;
+    }
+    other.commit().await.unwrap();
+    assert_eq!(
+        naive.await.unwrap(),
+        0,
+        "the trap that our two statements avoid"
+    );
+    let RunResult::Decided { permits, .. } = database.run(destination).await else {
+        panic!("nobody holds the row any more")
+    };
+    assert_eq!(permits, [], "the other's ten fill the window");
+}
+
+#[tokio::test]
+async fn an_open_ingest_does_not_hide_its_destination() {
+    let database = Database::create().await;
+    let destination = database.destination(per_second(10)).await;
+    database.accept(destination, 1).await;
+    let mut ingest = database.user().await;
+    let mut ingest = ingest.begin().await.unwrap();
+    run(
+        &mut ingest,
+        insert_attempt(&database, &destination.to_string(), "0 s"),
+    )
+    .await;
+    // The foreign key's lock is there: a plain `for update` is shut out.
+    let plain = format!(
+        "select count(*) from (
+            select id from destinations where id = '{destination}' for update skip locked
+        ) x"
+    );
+    assert_eq!(database.number(&plain).await, 0);
+    assert_eq!(database.permits(destination).await.len(), 1);
+    ingest.commit().await.unwrap();
+    assert_eq!(database.permits(destination).await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_held_destination_is_skipped_and_the_others_are_not() {
+    let database = Database::create().await;
+    let held = database.destination(per_second(10)).await;
+    let free = database.destination(per_second(10)).await;
+    database.accept(held, 3).await;
+    database.accept(free, 3).await;
+    let mut user = database.user().await;
+    let mut user = user.begin().await.unwrap();
+    run(
+        &mut user,
+        format!("update destinations set name = 'x' where id = '{held}'"),
+    )
+    .await;
+    assert!(matches!(database.run(held).await, RunResult::Skipped));
+    assert_eq!(database.permits(free).await.len(), 3);
+    user.rollback().await.unwrap();
+    assert_eq!(database.permits(held).await.len(), 3);
+}
+
+/// Ids are given before the commit: one that is smaller may come later.
+#[tokio::test]
+async fn the_cursor_loses_no_attempt_that_commits_late() {
+    let database = Database::create().await;
+    let destination = database.destination(per_second(100)).await;
+    let mut slow = database.user().await;
+    let mut slow = slow.begin().await.unwrap();
+    run(
+        &mut slow,
+        insert_attempt(&database, &destination.to_string(), "25 s"),
+    )
+    .await;
+    let mut fast = database.user().await;
+    run(
+        &mut fast,
+        insert_attempt(&database, &destination.to_string(), "25 s"),
+    )
+    .await;
+    assert_eq!(database.permits(destination).await.len(), 1);
+    slow.commit().await.unwrap();
+    assert_eq!(
+        database.permits(destination).await.len(),
+        1,
+        "the smaller id"
+    );
+
+    // What is older than any transaction can be is passed, and not read again.
+    run(
+        &mut fast,
+        insert_attempt(&database, &destination.to_string(), "40 s"),
+    )
+    .await;
+    assert_eq!(database.permits(destination).await.len(), 1);
+    let passed = database.number("select first_after from pacing").await;
+    assert_eq!(
+        passed,
+        database.number("select max(id) from attempts").await
+    );
+}
+
+/// Ten that have been due for so many minutes.
+fn insert_retries(destination: DestinationId, minutes: u32) -> String {
+    format!(
+        "insert into attempts (event_id, destination_id, tenant_id, due_at)
+        select event_id, destination_id, tenant_id,
+            clock_timestamp() - {minutes} * interval '1 minute'
+        from attempts where destination_id = '{destination}' limit 10"
+    )
+}
+
+/// As an ingest inserts it, `age` ago.
+fn insert_attempt(database: &Database, destination: &str, age: &str) -> String {
+    let (event, tenant) = (database.id(), engine::ports::DEFAULT_TENANT);
+    format!(
+        "insert into events (id, tenant_id, content_type, payload, created_at)
+            values ('{event}', '{tenant}', 'text/plain', 'x', clock_timestamp());
+        insert into attempts (event_id, destination_id, tenant_id, created_at)
+            values ('{event}', '{destination}', '{tenant}', clock_timestamp() - interval '{age}')"
+    )
+}

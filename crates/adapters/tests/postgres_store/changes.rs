@@ -1,0 +1,143 @@
+//! Changes by users' own SQL: of destinations, of tiers, of tenants.
+
+use domain::ids::DestinationId;
+use domain::policy::LimitSettings;
+use engine::ports::{Catalog, Store};
+
+use crate::database::{Database, per_second};
+
+async fn epoch(database: &Database, id: DestinationId) -> i64 {
+    database
+        .number(&format!("select epoch from destinations where id = '{id}'"))
+        .await
+}
+
+async fn admitted(database: &Database, id: DestinationId) -> i64 {
+    let count = "select count(*) from attempts where state = 'admitted' and destination_id =";
+    database.number(&format!("{count} '{id}'")).await
+}
+
+#[tokio::test]
+async fn a_stricter_isolation_is_refused_in_words() {
+    let database = Database::create().await;
+    let id = database.destination(per_second(20)).await;
+    for isolation in ["serializable", "repeatable read"] {
+        for change in [
+            format!("update destinations set limit_per_second = 5 where id = '{id}'"),
+            "update tiers set limit_per_second = 5".to_owned(),
+            "update tenants set tier = 'free'".to_owned(),
+        ] {
+            let sql = format!("begin isolation level {isolation}; {change}; commit");
+            let error = database.refused(&sql).await.to_string();
+            assert!(error.contains("read committed"), "{change}: {error}");
+        }
+        // What is not about limits may be done in any.
+        let name = format!("update destinations set name = 'x' where id = '{id}'");
+        database
+            .sql(&format!(
+                "begin isolation level {isolation}; {name}; commit"
+            ))
+            .await;
+    }
+}
+
+#[tokio::test]
+async fn a_tiers_change_reaches_all_that_inherit_and_nobody_else() {
+    for (change, revokes) in [
+        (
+            "update tiers set limit_per_second = 5 where name = 'standard'",
+            true,
+        ),
+        (
+            "update tiers set limit_per_second = 50 where name = 'standard'",
+            false,
+        ),
+        ("update tenants set tier = 'free'", true),
+        ("update tenants set tier = 'enterprise'", false),
+    ] {
+        let database = Database::create().await;
+        let mut inheriting = Vec::new();
+        for _ in 0..3 {
+            inheriting.push(database.destination(LimitSettings::default()).await);
+        }
+        let own = database.destination(per_second(20)).await;
+        for id in inheriting.iter().chain([&own]) {
+            database.accept(*id, 5).await;
+            assert_eq!(database.permits(*id).await.len(), 5);
+        }
+        database.sql(change).await;
+        for id in inheriting {
+            let (epoch, admitted) = (epoch(&database, id).await, admitted(&database, id).await);
+            assert_eq!(
+                (epoch, admitted),
+                if revokes { (1, 0) } else { (0, 5) },
+                "{change}"
+            );
+            let history = database.store.limit_history(id).await.unwrap();
+            assert_eq!(history.len(), 2, "{change}");
+            let now = database
+                .store
+                .destination(engine::ports::DEFAULT_TENANT, id)
+                .await
+                .unwrap();
+            assert_eq!(history[1].effective, now.effective);
+        }
+        assert_eq!(
+            (epoch(&database, own).await, admitted(&database, own).await),
+            (0, 5)
+        );
+        assert_eq!(database.store.limit_history(own).await.unwrap().len(), 1);
+        assert_eq!(
+            database
+                .number("select count(*) from destination_marks")
+                .await,
+            3
+        );
+    }
+}
+
+/// Several changes in one transaction: each is noted, the last is in force,
+/// and a cut among them has revoked.
+#[tokio::test]
+async fn a_transaction_of_many_changes_stays_right() {
+    let database = Database::create().await;
+    let id = database.destination(per_second(20)).await;
+    database.accept(id, 5).await;
+    assert_eq!(database.permits(id).await.len(), 5);
+    let set =
+        |limit| format!("update destinations set limit_per_second = {limit} where id = '{id}'");
+    let (cut, raise) = (set(5), set(100));
+    database
+        .sql(&format!("begin; {cut}; savepoint s; {raise}; commit"))
+        .await;
+    assert_eq!(
+        (epoch(&database, id).await, admitted(&database, id).await),
+        (1, 0)
+    );
+    let history = database.store.limit_history(id).await.unwrap();
+    let limits: Vec<_> = history
+        .iter()
+        .map(|entry| entry.effective.per_second)
+        .collect();
+    assert_eq!(limits, [Some(20), Some(5), Some(100)]);
+
+    database.sql(&format!("begin; {cut}; rollback")).await;
+    assert_eq!(database.store.limit_history(id).await.unwrap().len(), 3);
+}
+
+#[tokio::test]
+async fn a_change_is_notified() {
+    let database = Database::create().await;
+    let id = database.destination(per_second(20)).await;
+    // The first answer is for what came before anybody listened.
+    database.store.changed().await;
+    database
+        .sql(&format!(
+            "update destinations set limit_per_second = 5 where id = '{id}'"
+        ))
+        .await;
+    let patience = std::time::Duration::from_secs(5);
+    tokio::time::timeout(patience, database.store.changed())
+        .await
+        .unwrap();
+}

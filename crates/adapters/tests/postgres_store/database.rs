@@ -1,0 +1,185 @@
+//! A database of its own for each test, on the server that
+//! `PACELINE_TEST_DATABASE_URL` names.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use adapters::postgres::{PostgresOptions, PostgresStore};
+use bytes::Bytes;
+use domain::event::{Audience, NewEvent};
+use domain::ids::{DestinationId, EventId, WorkerId};
+use domain::permit::Permit;
+use domain::policy::LimitSettings;
+use engine::ports::{Catalog, DEFAULT_TENANT, Heartbeat, NewDestination, Run, RunResult, Store};
+use sqlx::{Connection, PgConnection};
+use uuid::Uuid;
+
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
+/// A fresh, migrated database; dropped with this value.
+pub(crate) struct Database {
+    pub(crate) store: PostgresStore,
+    pub(crate) url: String,
+    server: String,
+    name: String,
+}
+
+impl Database {
+    /// Creates one. Fails where no server is given: a test that is skipped
+    /// looks like one that passed.
+    pub(crate) async fn create() -> Self {
+        let server = std::env::var("PACELINE_TEST_DATABASE_URL")
+            .expect("PACELINE_TEST_DATABASE_URL names the server to test on");
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("paceline_test_{}_{number}", std::process::id());
+        let mut admin = PgConnection::connect(&server)
+            .await
+            .expect("the test server answers");
+        run(
+            &mut admin,
+            format!("drop database if exists {name} with (force)"),
+        )
+        .await;
+        run(&mut admin, format!("create database {name}")).await;
+        let (before, _) = server.rsplit_once('/').expect("the URL ends in a database");
+        let url = format!("{before}/{name}");
+        let options = PostgresOptions {
+            url: url.clone(),
+            max_connections: 12,
+        };
+        let store = PostgresStore::connect(options).await.unwrap();
+        store.migrate().await.unwrap();
+        Self {
+            store,
+            url,
+            server,
+            name,
+        }
+    }
+
+    /// A connection as a user's own tool has it, without our settings.
+    pub(crate) async fn user(&self) -> PgConnection {
+        PgConnection::connect(&self.url).await.unwrap()
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        let (server, name) = (self.server.clone(), self.name.clone());
+        // A runtime of its own: the test's may be at its end.
+        let dropping = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build();
+            runtime.unwrap().block_on(async {
+                let mut admin = PgConnection::connect(&server).await.unwrap();
+                run(&mut admin, format!("drop database {name} with (force)")).await;
+            });
+        });
+        dropping.join().unwrap();
+    }
+}
+
+/// Runs SQL that a test wrote.
+pub(crate) async fn run(connection: &mut PgConnection, sql: String) {
+    sqlx::raw_sql(sqlx::AssertSqlSafe(sql))
+        .execute(connection)
+        .await
+        .unwrap();
+}
+
+/// Events, permits and workers, made by the store itself.
+impl Database {
+    /// An id that nothing else in this process has.
+    pub(crate) fn id(&self) -> Uuid {
+        Uuid::from_u128((0x01f1_u128 << 112) | u128::from(NEXT.fetch_add(1, Ordering::Relaxed)))
+    }
+
+    /// A destination with these limits.
+    pub(crate) async fn destination(&self, limits: LimitSettings) -> DestinationId {
+        let new = NewDestination {
+            id: DestinationId(self.id()),
+            name: String::new(),
+            url: "https://receiver.example/".to_owned(),
+            event_types: Vec::new(),
+            limits,
+        };
+        self.store
+            .create_destination(DEFAULT_TENANT, &new)
+            .await
+            .unwrap();
+        new.id
+    }
+
+    /// `count` attempts that wait.
+    pub(crate) async fn accept(&self, destination: DestinationId, count: u32) {
+        let event = |_| NewEvent {
+            id: EventId(self.id()),
+            tenant: DEFAULT_TENANT,
+            audience: Audience::Destination(destination),
+            event_type: None,
+            content_type: "text/plain".to_owned(),
+            payload: Bytes::from_static(b"hello"),
+        };
+        let events: Vec<NewEvent> = (0..count).map(event).collect();
+        for batch in events.chunks(500) {
+            self.store.accept_events(batch).await.unwrap();
+        }
+    }
+
+    /// A worker that lives.
+    pub(crate) async fn worker(&self) -> WorkerId {
+        let worker = WorkerId(self.id());
+        self.store
+            .heartbeat(&Heartbeat {
+                worker,
+                places: 100,
+            })
+            .await
+            .unwrap();
+        worker
+    }
+
+    /// The result of one run of one destination.
+    pub(crate) async fn run(&self, destination: DestinationId) -> RunResult {
+        let run = Run {
+            destination,
+            republish: false,
+        };
+        let mut admitted = self.store.admit(&[run], u32::MAX).await.unwrap();
+        admitted.results.remove(0)
+    }
+
+    /// The permits of one run, none if it was skipped.
+    pub(crate) async fn permits(&self, destination: DestinationId) -> Vec<Permit> {
+        match self.run(destination).await {
+            RunResult::Decided { permits, .. } => permits,
+            RunResult::Skipped | RunResult::Gone => Vec::new(),
+        }
+    }
+
+    /// One number that a query answers.
+    pub(crate) async fn number(&self, sql: &str) -> i64 {
+        let mut user = self.user().await;
+        let query = sqlx::query_scalar(sqlx::AssertSqlSafe(sql.to_owned()));
+        query.fetch_one(&mut user).await.unwrap()
+    }
+
+    /// Runs SQL as a user.
+    pub(crate) async fn sql(&self, sql: &str) {
+        run(&mut self.user().await, sql.to_owned()).await;
+    }
+
+    /// Runs SQL that must be refused.
+    pub(crate) async fn refused(&self, sql: &str) -> sqlx::Error {
+        let query = sqlx::raw_sql(sqlx::AssertSqlSafe(sql.to_owned()));
+        query.execute(&mut self.user().await).await.unwrap_err()
+    }
+}
+
+/// So many per second in every window.
+pub(crate) fn per_second(limit: u32) -> LimitSettings {
+    LimitSettings {
+        per_second: Some(limit),
+        ..LimitSettings::default()
+    }
+}

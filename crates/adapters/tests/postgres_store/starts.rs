@@ -1,0 +1,212 @@
+//! Claims under concurrency: with each other, and with changes of limits.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use domain::ids::DestinationId;
+use domain::permit::Permit;
+use domain::policy::LimitSettings;
+use domain::time::Timestamp;
+use engine::ports::{Catalog, ClaimAnswer, Store};
+use futures_util::future::join_all;
+use sqlx::Connection;
+
+use crate::database::{Database, per_second, run};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_permit_that_is_claimed_by_many_starts_once() {
+    let database = Database::create().await;
+    let workers = [database.worker().await, database.worker().await];
+    for round in 0..20 {
+        let destination = database.destination(per_second(20)).await;
+        database.accept(destination, 20).await;
+        let permits = database.permits(destination).await;
+        assert_eq!(permits.len(), 20);
+        // The same permit twice in one batch, and four batches at once.
+        let doubled: Vec<Permit> = permits.iter().chain(&permits).copied().collect();
+        let claims = (0..4).map(|task| database.store.claim_starts(workers[task % 2], &doubled));
+        let claims = join_all(claims).await;
+        let started = (claims
+            .iter()
+            .flat_map(|claims| &claims.as_ref().unwrap().answers))
+        .filter(|answer| matches!(answer, ClaimAnswer::Started(_)))
+        .count();
+        assert_eq!(started, 20, "round {round}");
+    }
+}
+
+#[tokio::test]
+async fn a_held_row_is_skipped_by_claims_and_outcomes() {
+    let database = Database::create().await;
+    let worker = database.worker().await;
+    let destination = database.destination(per_second(20)).await;
+    database.accept(destination, 2).await;
+    let permits = database.permits(destination).await;
+    let mut user = database.user().await;
+    let mut user = user.begin().await.unwrap();
+    let held = permits[0].attempt;
+    run(
+        &mut user,
+        format!("select from attempts where id = {held} for update"),
+    )
+    .await;
+    let answers = database
+        .store
+        .claim_starts(worker, &permits)
+        .await
+        .unwrap()
+        .answers;
+    assert_eq!(answers[0], ClaimAnswer::Skipped);
+    assert!(matches!(answers[1], ClaimAnswer::Started(_)));
+    user.rollback().await.unwrap();
+    let answers = database
+        .store
+        .claim_starts(worker, &permits)
+        .await
+        .unwrap()
+        .answers;
+    assert!(matches!(answers[0], ClaimAnswer::Started(_)));
+    assert_eq!(answers[1], ClaimAnswer::Refused);
+}
+
+/// While schedulers admit and workers claim, a user cuts the limit in a
+/// transaction that stays open. From its time in history on, the new limit
+/// holds in every window; and nothing starts until the commit.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_cut_is_in_force_from_its_time_in_history() {
+    let database = Database::create().await;
+    for round in 0..5 {
+        // One every five milliseconds, so that permits are out at any time.
+        let spaced = LimitSettings {
+            burst: Some(1),
+            ..per_second(200)
+        };
+        let destination = database.destination(spaced).await;
+        database.accept(destination, 800).await;
+        let stop = AtomicBool::new(false);
+        let cut = async {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            let open_until = cut_to_three(&database, destination).await;
+            tokio::time::sleep(Duration::from_millis(1_500)).await;
+            stop.store(true, Ordering::Relaxed);
+            open_until
+        };
+        let claimers = join_all((0..3).map(|_| admit_and_claim(&database, destination, &stop)));
+        let (open_until, _) = tokio::join!(cut, claimers);
+
+        let history = database.store.limit_history(destination).await.unwrap();
+        let in_force = history.last().unwrap().in_force_from;
+        let starts = starts(&database, destination).await;
+        let before = starts.iter().filter(|start| **start < in_force).count();
+        let after: Vec<Timestamp> = starts
+            .into_iter()
+            .filter(|start| *start >= in_force)
+            .collect();
+        assert!(
+            before >= 20,
+            "round {round}: it was busy before, {before} starts"
+        );
+        assert!(!after.is_empty(), "round {round}: it went on afterwards");
+        assert!(
+            after[0] > open_until,
+            "round {round}: a start while the cut was open"
+        );
+        for (index, start) in after.iter().enumerate() {
+            let window = after[..=index]
+                .iter()
+                .filter(|s| s.micros_since(*start) > -1_000_000);
+            assert!(
+                window.count() <= 3,
+                "round {round}: over the new limit at {start:?}"
+            );
+        }
+    }
+}
+
+/// Cuts to 3/s in an explicit transaction; the clock just before its commit.
+async fn cut_to_three(database: &Database, destination: DestinationId) -> Timestamp {
+    let mut user = database.user().await;
+    let mut user = user.begin().await.unwrap();
+    let cut = format!("update destinations set limit_per_second = 3 where id = '{destination}'");
+    run(&mut user, cut).await;
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let now: i64 = sqlx::query_scalar("select micros(clock_timestamp())")
+        .fetch_one(&mut *user)
+        .await
+        .unwrap();
+    user.commit().await.unwrap();
+    Timestamp::from_micros(now)
+}
+
+/// Admits and claims until told to stop.
+async fn admit_and_claim(database: &Database, destination: DestinationId, stop: &AtomicBool) {
+    let worker = database.worker().await;
+    let mut in_hand: Vec<Permit> = Vec::new();
+    while !stop.load(Ordering::Relaxed) {
+        in_hand.extend(database.permits(destination).await);
+        let claims = database.store.claim_starts(worker, &in_hand).await.unwrap();
+        let mut answers = claims.answers.iter();
+        in_hand.retain(|_| {
+            let answer = answers.next();
+            matches!(answer, Some(ClaimAnswer::Early(_) | ClaimAnswer::Skipped))
+        });
+        // Outcomes do not matter here, only places do.
+        database
+            .sql("update attempts set state = 'succeeded' where state = 'started'")
+            .await;
+    }
+}
+
+async fn starts(database: &Database, destination: DestinationId) -> Vec<Timestamp> {
+    let (since, until) = (
+        Timestamp::from_micros(0),
+        Timestamp::from_millis(9_000_000_000_000),
+    );
+    let rows = database
+        .store
+        .ledger(destination, since, until, None, 10_000)
+        .await
+        .unwrap();
+    rows.iter().filter_map(|row| row.started_at).collect()
+}
+
+#[tokio::test]
+async fn a_permit_from_before_a_cut_is_refused_and_one_from_before_a_raise_is_not() {
+    let database = Database::create().await;
+    let worker = database.worker().await;
+    for (sql, starts) in [
+        ("limit_per_second = 5", false),
+        ("shape = 'leaky_bucket'", false),
+        ("url = 'https://other.example/'", false),
+        ("safety_margin = 0.5", false),
+        ("limit_per_second = null", false), // the tier's, a bucket of 10
+        ("state = 'paused'", false),
+        ("max_in_flight = 9", false),
+        ("limit_per_second = 50", true),
+        ("limit_per_second = null, unlimited = true", true),
+        ("limit_per_minute = 10", false),
+        ("max_in_flight = 500", true),
+        ("name = 'x'", true),
+    ] {
+        let destination = database.destination(per_second(20)).await;
+        database.accept(destination, 5).await;
+        let permits = database.permits(destination).await;
+        database
+            .sql(&format!(
+                "update destinations set {sql} where id = '{destination}'"
+            ))
+            .await;
+        let answers = database
+            .store
+            .claim_starts(worker, &permits)
+            .await
+            .unwrap()
+            .answers;
+        let started = |answer: &ClaimAnswer| matches!(answer, ClaimAnswer::Started(_));
+        let refused = |answer: &ClaimAnswer| *answer == ClaimAnswer::Refused;
+        match starts {
+            true => assert!(answers.iter().all(started), "{sql}: {answers:?}"),
+            false => assert!(answers.iter().all(refused), "{sql}: {answers:?}"),
+        }
+    }
+}

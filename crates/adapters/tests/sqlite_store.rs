@@ -1,0 +1,337 @@
+//! What only the SQLite store promises: what it survives, who else may open
+//! its file, and that its triggers agree with the domain.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use adapters::sqlite::{SqliteStore, system_clock};
+use domain::limit::{Period, Shape};
+use domain::policy::LimitSettings;
+use domain::time::Timestamp;
+use engine::contract::store::{Backdoor, World};
+use engine::ports::{Catalog, CatalogError, DEFAULT_TENANT, StoreError};
+use rusqlite::Connection;
+
+/// A user's shell, with none of our settings.
+struct Shell(PathBuf);
+
+impl Shell {
+    fn connect(&self) -> Connection {
+        Connection::open(&self.0).unwrap()
+    }
+}
+
+#[async_trait::async_trait]
+impl Backdoor for Shell {
+    async fn sql(&self, statement: &str) -> Result<(), String> {
+        let done = self.connect().execute_batch(statement);
+        done.map_err(|error| error.to_string())
+    }
+
+    async fn pass_until(&self, at: Timestamp) {
+        tokio::time::sleep(at.since(system_clock()())).await;
+    }
+}
+
+fn open(path: &Path) -> World {
+    let store = Arc::new(SqliteStore::open(path, system_clock()).unwrap());
+    World::new(store.clone(), store, Arc::new(Shell(path.to_owned())))
+}
+
+struct Place {
+    directory: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        Self { directory }
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+}
+
+#[tokio::test]
+async fn a_reopened_file_has_everything() {
+    let place = Place::new();
+    let path = place.file("paceline.db");
+    let world = open(&path);
+    let destination = world.destination().per_second(3).create().await;
+    world.accept(destination, 5).await;
+    let worker = world.worker().await;
+    let permits = world.admit(destination).await;
+    world.start(worker, &permits[..2]).await;
+    world.finish(worker, &permits[..1]).await;
+    let before = world.attempts(destination).await;
+    drop(world);
+
+    let world = open(&path);
+    assert_eq!(world.attempts(destination).await, before);
+    assert_eq!(world.readmit(destination).await, permits[2..]);
+    world.start(worker, &permits[2..]).await;
+    world.finish(worker, &permits[1..]).await;
+    world.pass(Duration::from_secs(1)).await;
+    let more = world.admit(destination).await;
+    assert!(more[0].number > permits[2].number);
+}
+
+/// The files as they are while the store runs, with no checkpoint and no
+/// goodbye: what a crash leaves.
+#[tokio::test]
+async fn a_crash_loses_nothing_that_was_answered() {
+    let place = Place::new();
+    let world = open(&place.file("paceline.db"));
+    let destination = world.destination().unlimited().create().await;
+    world.accept(destination, 300).await;
+    let worker = world.worker().await;
+    let permits = world.admit(destination).await;
+    world.start(worker, &permits).await;
+    world.finish(worker, &permits[..20]).await;
+    for ending in ["", "-wal"] {
+        let from = place.file(&format!("paceline.db{ending}"));
+        std::fs::copy(from, place.file(&format!("crashed.db{ending}"))).unwrap();
+    }
+    let crashed = open(&place.file("crashed.db"));
+    assert_eq!(
+        crashed.attempts(destination).await,
+        world.attempts(destination).await
+    );
+    assert_eq!(crashed.backlog(destination).await, 250);
+    // The starts are still those of the worker that made them.
+    crashed.finish(worker, &permits[20..]).await;
+    assert_eq!(crashed.admit(destination).await.len(), 50);
+}
+
+#[tokio::test]
+async fn a_second_paceline_is_refused_until_the_first_has_gone() {
+    let place = Place::new();
+    let path = place.file("paceline.db");
+    let world = open(&path);
+    let refused = SqliteStore::open(&path, system_clock()).unwrap_err();
+    let says = "is open in another paceline process";
+    assert!(refused.to_string().contains(says), "got {refused}");
+    drop(world);
+    open(&path).destination().create().await;
+}
+
+#[tokio::test]
+async fn a_shells_cut_is_in_force_after_every_start_before_it() {
+    let place = Place::new();
+    let world = open(&place.file("paceline.db"));
+    for _ in 0..20 {
+        let destination = world.destination().per_second(10).create().await;
+        world.accept(destination, 10).await;
+        let worker = world.worker().await;
+        let permits = world.admit(destination).await;
+        let started = world.start(worker, &permits[..5]).await;
+        world
+            .sql(&format!(
+                "update destinations set limit_per_second = 2 where id = '{destination}'"
+            ))
+            .await;
+        let history = world.catalog.limit_history(destination).await.unwrap();
+        assert_eq!(history[1].effective.per_second, Some(2));
+        assert!(history[1].in_force_from > started[4].started_at);
+        assert!(history[1].in_force_from <= world.now().await + Duration::from_millis(1));
+        // Nothing of the new limit starts before its history.
+        let (next, _, _) = world.decide(destination).await;
+        assert!(
+            next.iter()
+                .all(|permit| permit.not_before >= history[1].in_force_from)
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_step_waits_for_a_shell_that_holds_the_write_lock() {
+    let place = Place::new();
+    let path = place.file("paceline.db");
+    let world = Arc::new(open(&path));
+    let destination = world.destination().unlimited().create().await;
+    let shell = Shell(path).connect();
+    shell.execute_batch("begin immediate").unwrap();
+    let accepting = world.clone();
+    let accepting = tokio::spawn(async move { accepting.accept(destination, 1).await });
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(!accepting.is_finished());
+    shell.execute_batch("commit").unwrap();
+    assert_eq!(accepting.await.unwrap().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_read_does_not_delay_the_path() {
+    let place = Place::new();
+    let path = place.file("paceline.db");
+    let world = Arc::new(open(&path));
+    let destination = world.destination().unlimited().create().await;
+    let event = world.accept(destination, 1).await[0];
+    let rows = format!(
+        "insert into attempts
+            (event_id, destination_id, tenant_id, state, created_at, started_at)
+        with recursive n (n) as (values (1) union all select n + 1 from n where n < 300000)
+        select '{event}', '{destination}', '{DEFAULT_TENANT}', 'succeeded', 0, n from n"
+    );
+    world.sql(&rows).await;
+    let auditing = world.clone();
+    let audit = tokio::spawn(async move {
+        let until = Timestamp::MAX;
+        let ledger = auditing
+            .catalog
+            .ledger(destination, Timestamp::MIN, until, None, 1_000_000);
+        ledger.await.unwrap().len()
+    });
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    world.accept(destination, 1).await;
+    assert!(
+        !audit.is_finished(),
+        "the audit was not long enough, or delayed the path"
+    );
+    // The snapshot that it began with, or one row more if it began late.
+    assert!(audit.await.unwrap() >= 300_001);
+}
+
+#[tokio::test]
+async fn another_schema_is_refused() {
+    let place = Place::new();
+    let path = place.file("paceline.db");
+    let store = SqliteStore::open(&path, system_clock()).unwrap();
+    store.ready().await.unwrap();
+    let shell = Shell(path.clone()).connect();
+    shell.pragma_update(None, "user_version", 99).unwrap();
+    let answer = store.ready().await;
+    assert!(
+        matches!(answer, Err(CatalogError::Schema { found: 99, .. })),
+        "got {answer:?}"
+    );
+    drop(store);
+    let refused = SqliteStore::open(&path, system_clock()).unwrap_err();
+    assert!(
+        matches!(refused, StoreError::Unavailable(_)),
+        "got {refused}"
+    );
+}
+
+#[tokio::test]
+async fn it_runs_in_memory_too() {
+    let store = Arc::new(SqliteStore::in_memory(system_clock()).unwrap());
+    let place = Place::new();
+    let door = Arc::new(Shell(place.file("unused.db")));
+    let world = World::new(store.clone(), store, door);
+    let destination = world.destination().per_second(3).create().await;
+    world.accept(destination, 5).await;
+    assert_eq!(world.admit(destination).await.len(), 3);
+    assert_eq!(world.attempts(destination).await.len(), 5);
+}
+
+/// All combinations of a few values.
+fn many_settings() -> Vec<LimitSettings> {
+    let mut many = Vec::new();
+    for per_second in [None, Some(5), Some(20)] {
+        for per_minute in [None, Some(0), Some(300)] {
+            for burst in [None, Some(1), Some(9)] {
+                for shape in [None, Some(Shape::SlidingWindow), Some(Shape::TokenBucket)] {
+                    let safety_margin = if burst == Some(9) { 0.5 } else { 0.0 };
+                    many.push(LimitSettings {
+                        per_second,
+                        per_minute,
+                        burst,
+                        shape,
+                        safety_margin,
+                        ..LimitSettings::default()
+                    });
+                }
+            }
+        }
+    }
+    many.push(LimitSettings {
+        unlimited: true,
+        max_in_flight: Some(60),
+        ..LimitSettings::default()
+    });
+    many
+}
+
+fn write(shell: &Connection, id: &str, limits: &LimitSettings) {
+    let set = "update destinations set limit_per_second = ?2, limit_per_minute = ?3, burst = ?4,
+        shape = ?5, safety_margin = ?6, unlimited = ?7, max_in_flight = ?8 where id = ?1";
+    let shape = limits.shape.map(|shape| shape.as_str());
+    let row = (
+        id,
+        limits.per_second,
+        limits.per_minute,
+        limits.burst,
+        shape,
+        limits.safety_margin,
+        limits.unlimited,
+        limits.max_in_flight,
+    );
+    shell.execute(set, row).unwrap();
+}
+
+/// The triggers resolve as the domain does, and leave permits alone only where
+/// all that was allowed is allowed still.
+#[tokio::test]
+async fn triggers_agree_with_the_domain() {
+    let place = Place::new();
+    let path = place.file("paceline.db");
+    let world = open(&path);
+    let tier = LimitSettings {
+        per_second: Some(10),
+        burst: Some(50),
+        shape: Some(Shape::TokenBucket),
+        ..LimitSettings::default()
+    };
+    let destination = world.destination().create().await;
+    let (shell, id) = (Shell(path).connect(), destination.to_string());
+    // Only the triggers are under test: no disk.
+    shell.execute_batch("pragma synchronous = off").unwrap();
+    let epoch = || -> i64 {
+        let epoch = "select epoch from destinations where id = ?1";
+        shell.query_row(epoch, [&id], |row| row.get(0)).unwrap()
+    };
+    let many = many_settings();
+    let mut raises = 0;
+    for (number, before) in many.iter().enumerate() {
+        for after in many.iter().skip(number % 7).step_by(7) {
+            write(&shell, &id, before);
+            let epoch_before = epoch();
+            write(&shell, &id, after);
+            let (old, new) = (before.or_tier(&tier), after.or_tier(&tier));
+            let revoked = epoch() > epoch_before;
+            if old != new && !revoked {
+                raises += 1;
+                assert!(is_raise(&old, &new), "not revoked: {old:?} to {new:?}");
+            }
+            assert!(old != new || !revoked, "revoked for nothing: {old:?}");
+        }
+    }
+    assert!(raises > 20, "only {raises} raises");
+    let history = world.catalog.limit_history(destination).await.unwrap();
+    let resolved: Vec<_> = many.iter().map(|limits| limits.or_tier(&tier)).collect();
+    assert!(
+        history
+            .iter()
+            .all(|entry| resolved.contains(&entry.effective))
+    );
+}
+
+/// Every window and every bucket is as large as before, or larger.
+fn is_raise(old: &LimitSettings, new: &LimitSettings) -> bool {
+    let max = |limits: &LimitSettings, period: Period| {
+        let of_period = limits.limits().into_iter().find(|(one, _)| *one == period);
+        of_period.and_then(|(_, max)| max).unwrap_or(u32::MAX)
+    };
+    let windows = Period::ALL
+        .into_iter()
+        .all(|period| max(new, period) >= max(old, period));
+    let shape = |limits: &LimitSettings| limits.shape.unwrap_or_default();
+    let burst = new
+        .burst
+        .is_none_or(|burst| old.burst.is_some_and(|old| burst >= old));
+    let margin = new.safety_margin <= old.safety_margin;
+    margin && (new.unlimited || (windows && shape(old) == shape(new) && burst))
+}

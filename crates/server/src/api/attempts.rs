@@ -1,0 +1,108 @@
+//! `/v1/destinations/{id}/attempts`, and what an attempt looks like.
+
+use axum::Json;
+use axum::extract::State;
+use domain::attempt::AttemptState;
+use domain::time::Timestamp;
+use engine::ports::AttemptView;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use super::parameters::{AttemptsPage, DestinationPath, Page, PathId};
+use super::problem::Problem;
+use super::{App, text};
+
+/// One request for one event to one destination, made or to be made.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Attempt {
+    /// Its id.
+    pub id: i64,
+    /// Which event.
+    pub event_id: Uuid,
+    /// To whom.
+    pub destination_id: Uuid,
+    /// Which try: 1 is the first.
+    pub try_number: u32,
+    /// Where it stands.
+    #[schema(schema_with = text::attempt_state)]
+    pub state: AttemptState,
+    /// It failed, and its event's tries are used up.
+    pub dead_letter: bool,
+    /// When its event was accepted, or the try before it ended.
+    #[schema(format = DateTime)]
+    pub created_at: String,
+    /// When it got its (last) permit.
+    #[schema(format = DateTime)]
+    pub admitted_at: Option<String>,
+    /// When it was claimed for sending.
+    #[schema(format = DateTime)]
+    pub started_at: Option<String>,
+    /// When its outcome was there.
+    #[schema(format = DateTime)]
+    pub finished_at: Option<String>,
+    /// From creation to delivery; `null` until it has succeeded.
+    pub delivery_latency_ms: Option<f64>,
+    /// The HTTP status.
+    pub status: Option<u16>,
+    /// Why it failed.
+    pub error: Option<String>,
+    /// The beginning of the response body.
+    pub response_body: Option<String>,
+}
+
+/// A page of attempts.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Attempts {
+    /// The newest first.
+    pub attempts: Vec<Attempt>,
+    /// The `before` of the next page; `null` on the last.
+    pub next: Option<i64>,
+}
+
+impl From<AttemptView> for Attempt {
+    fn from(attempt: AttemptView) -> Self {
+        let delivered_at = attempt
+            .finished_at
+            .filter(|_| attempt.state == AttemptState::Succeeded);
+        Self {
+            id: attempt.id.0,
+            event_id: attempt.event.0,
+            destination_id: attempt.destination.0,
+            try_number: attempt.try_number,
+            state: attempt.state,
+            dead_letter: attempt.dead_letter,
+            created_at: text::time(attempt.created_at),
+            admitted_at: attempt.admitted_at.map(text::time),
+            started_at: attempt.started_at.map(text::time),
+            finished_at: attempt.finished_at.map(text::time),
+            delivery_latency_ms: delivered_at.map(|at| millis(at, attempt.created_at)),
+            status: attempt.status,
+            error: attempt.error,
+            response_body: attempt.response_body,
+        }
+    }
+}
+
+fn millis(end: Timestamp, begin: Timestamp) -> f64 {
+    end.since(begin).as_micros() as f64 / 1_000.0
+}
+
+/// List a destination's attempts, the newest first.
+#[utoipa::path(get, path = "/v1/destinations/{id}/attempts", tag = "destinations",
+    security(("key" = [])), params(("id" = Uuid, Path), AttemptsPage), responses(
+    (status = 200, body = Attempts),
+    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn list(
+    State(app): State<App>,
+    PathId(id): DestinationPath,
+    Page(page): Page<AttemptsPage>,
+) -> Result<Json<Attempts>, Problem> {
+    let found = app
+        .run(|service| async move { service.attempts(id, page.before, page.limit).await })
+        .await?;
+    let full = found.len() >= page.limit as usize;
+    let next = found.last().filter(|_| full).map(|last| last.id.0);
+    let attempts = found.into_iter().map(Attempt::from).collect();
+    Ok(Json(Attempts { attempts, next }))
+}

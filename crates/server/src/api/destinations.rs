@@ -1,0 +1,292 @@
+//! `/v1/destinations`.
+
+use axum::Json;
+use axum::extract::State;
+use domain::destination::DestinationState;
+use domain::limit::Shape;
+use domain::policy::LimitSettings;
+use engine::ports;
+use http::{HeaderName, StatusCode, header};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use super::body::JsonBody;
+use super::limits::{Effective, Limits, LimitsPatch, present};
+use super::parameters::{DestinationPath, DestinationsPage, Page, PathId};
+use super::problem::Problem;
+use super::{App, text};
+use crate::service::{DestinationDraft, DestinationEdit, LimitsChange};
+
+/// A destination to create.
+#[derive(Debug, Clone, PartialEq, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CreateDestination {
+    /// Where its requests go: absolute, https.
+    #[schema(example = "https://example.com/hooks")]
+    pub url: String,
+    /// For people.
+    #[serde(default)]
+    pub name: String,
+    /// The types of events that it subscribes to; `*` is all.
+    #[serde(default)]
+    pub event_types: Vec<String>,
+    /// Starts per period.
+    #[serde(default)]
+    pub limits: Limits,
+    /// No rate limit; `max_in_flight` still holds.
+    #[serde(default)]
+    pub unlimited: bool,
+    /// A bucket's capacity, or how many of a window may start at once.
+    #[serde(default)]
+    pub burst: Option<u32>,
+    /// How the limit spreads its starts.
+    #[serde(default)]
+    #[schema(schema_with = text::shape)]
+    pub shape: Option<Shape>,
+    /// Attempts queued and in flight at once.
+    #[serde(default)]
+    pub max_in_flight: Option<u32>,
+    /// By which part every period is stretched: 0.02 makes a second 1.02 s.
+    #[serde(default)]
+    pub safety_margin: f64,
+}
+
+/// What to change: what is absent stays, `null` clears.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ChangeDestination {
+    /// Where its requests go.
+    #[serde(default)]
+    pub url: Option<String>,
+    /// For people.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// All types that it subscribes to from now on.
+    #[serde(default)]
+    pub event_types: Option<Vec<String>>,
+    /// `paused` holds the backlog, `disabled` refuses events, `active` sends.
+    #[serde(default)]
+    #[schema(schema_with = text::destination_state)]
+    pub state: Option<DestinationState>,
+    /// Starts per period; `null` clears all four, so that the tier's hold.
+    /// Setting one ends `unlimited`.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<LimitsPatch>)]
+    pub limits: Option<Option<LimitsPatch>>,
+    /// `true` clears the limits.
+    #[serde(default)]
+    pub unlimited: Option<bool>,
+    /// A bucket's capacity, or how many of a window may start at once.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<u32>)]
+    pub burst: Option<Option<u32>>,
+    /// How the limit spreads its starts.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(schema_with = text::shape)]
+    pub shape: Option<Option<Shape>>,
+    /// Attempts queued and in flight at once.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<u32>)]
+    pub max_in_flight: Option<Option<u32>>,
+    /// By which part every period is stretched.
+    #[serde(default)]
+    pub safety_margin: Option<f64>,
+}
+
+/// A destination as it is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Destination {
+    /// Its id.
+    pub id: Uuid,
+    /// For people.
+    pub name: String,
+    /// Where its requests go.
+    pub url: String,
+    /// What it subscribes to.
+    pub event_types: Vec<String>,
+    /// Whether it takes starts.
+    #[schema(schema_with = text::destination_state)]
+    pub state: DestinationState,
+    /// Starts per period, as set.
+    pub limits: Limits,
+    /// No rate limit.
+    pub unlimited: bool,
+    /// As set.
+    pub burst: Option<u32>,
+    /// As set.
+    #[schema(schema_with = text::shape)]
+    pub shape: Option<Shape>,
+    /// As set.
+    pub max_in_flight: Option<u32>,
+    /// By which part every period is stretched.
+    pub safety_margin: f64,
+    /// What holds: the above, or the tier's where it inherits.
+    pub effective: Effective,
+    /// When it was created.
+    #[schema(format = DateTime)]
+    pub created_at: String,
+}
+
+/// A page of destinations.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Destinations {
+    /// In id order.
+    pub destinations: Vec<Destination>,
+    /// The `after` of the next page; `null` on the last.
+    pub next: Option<Uuid>,
+}
+
+impl From<ports::Destination> for Destination {
+    fn from(destination: ports::Destination) -> Self {
+        let limits = destination.limits;
+        Self {
+            id: destination.id.0,
+            name: destination.name,
+            url: destination.url,
+            event_types: destination.event_types,
+            state: destination.state,
+            limits: Limits::of(&limits),
+            unlimited: limits.unlimited,
+            burst: limits.burst,
+            shape: limits.shape,
+            max_in_flight: limits.max_in_flight,
+            safety_margin: limits.safety_margin,
+            effective: Effective::of(&destination.effective),
+            created_at: text::time(destination.created_at),
+        }
+    }
+}
+
+impl From<CreateDestination> for DestinationDraft {
+    fn from(body: CreateDestination) -> Self {
+        let limits = LimitSettings {
+            per_second: body.limits.per_second,
+            per_minute: body.limits.per_minute,
+            per_hour: body.limits.per_hour,
+            per_day: body.limits.per_day,
+            unlimited: body.unlimited,
+            burst: body.burst,
+            shape: body.shape,
+            max_in_flight: body.max_in_flight,
+            safety_margin: body.safety_margin,
+        };
+        Self {
+            name: body.name,
+            url: body.url,
+            event_types: body.event_types,
+            limits,
+        }
+    }
+}
+
+impl From<ChangeDestination> for DestinationEdit {
+    fn from(body: ChangeDestination) -> Self {
+        let periods = match body.limits {
+            None => LimitsChange::default(),
+            Some(None) => LimitsChange::INHERIT,
+            Some(Some(patch)) => LimitsChange {
+                per_second: patch.per_second,
+                per_minute: patch.per_minute,
+                per_hour: patch.per_hour,
+                per_day: patch.per_day,
+                ..LimitsChange::default()
+            },
+        };
+        Self {
+            name: body.name,
+            url: body.url,
+            event_types: body.event_types,
+            state: body.state,
+            limits: LimitsChange {
+                unlimited: body.unlimited,
+                burst: body.burst,
+                shape: body.shape,
+                max_in_flight: body.max_in_flight,
+                safety_margin: body.safety_margin,
+                ..periods
+            },
+        }
+    }
+}
+
+/// Create a destination.
+#[utoipa::path(post, path = "/v1/destinations", tag = "destinations", security(("key" = [])),
+    request_body = CreateDestination, responses(
+    (status = 201, description = "Created.", body = Destination),
+    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn create(
+    State(app): State<App>,
+    JsonBody(body): JsonBody<CreateDestination>,
+) -> Result<(StatusCode, [(HeaderName, String); 1], Json<Destination>), Problem> {
+    let draft = body.into();
+    let created = app
+        .run(|service| async move { service.create_destination(draft).await })
+        .await?;
+    let location = (header::LOCATION, format!("/v1/destinations/{}", created.id));
+    Ok((StatusCode::CREATED, [location], Json(created.into())))
+}
+
+/// List destinations.
+#[utoipa::path(get, path = "/v1/destinations", tag = "destinations", security(("key" = [])),
+    params(DestinationsPage), responses(
+    (status = 200, body = Destinations),
+    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn list(
+    State(app): State<App>,
+    Page(page): Page<DestinationsPage>,
+) -> Result<Json<Destinations>, Problem> {
+    let found = app
+        .run(|service| async move { service.destinations(page.after, page.limit).await })
+        .await?;
+    let full = found.len() >= page.limit as usize;
+    let next = found.last().filter(|_| full).map(|last| last.id.0);
+    let destinations = found.into_iter().map(Destination::from).collect();
+    Ok(Json(Destinations { destinations, next }))
+}
+
+/// Look at a destination.
+#[utoipa::path(get, path = "/v1/destinations/{id}", tag = "destinations", security(("key" = [])),
+    params(("id" = Uuid, Path)), responses(
+    (status = 200, body = Destination),
+    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn show(
+    State(app): State<App>,
+    PathId(id): DestinationPath,
+) -> Result<Json<Destination>, Problem> {
+    let found = app
+        .run(|service| async move { service.destination(id).await })
+        .await?;
+    Ok(Json(found.into()))
+}
+
+/// Change a destination. A lowered limit is in force when this answers.
+#[utoipa::path(patch, path = "/v1/destinations/{id}", tag = "destinations", security(("key" = [])),
+    params(("id" = Uuid, Path)), request_body = ChangeDestination, responses(
+    (status = 200, body = Destination),
+    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn change(
+    State(app): State<App>,
+    PathId(id): DestinationPath,
+    JsonBody(body): JsonBody<ChangeDestination>,
+) -> Result<Json<Destination>, Problem> {
+    let edit = body.into();
+    let changed = app
+        .run(|service| async move { service.change_destination(id, edit).await })
+        .await?;
+    Ok(Json(changed.into()))
+}
+
+/// Delete a destination: nothing of it starts any more. Its ledger stays.
+#[utoipa::path(delete, path = "/v1/destinations/{id}", tag = "destinations", security(("key" = [])),
+    params(("id" = Uuid, Path)), responses(
+    (status = 204, description = "Deleted."),
+    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn delete(
+    State(app): State<App>,
+    PathId(id): DestinationPath,
+) -> Result<StatusCode, Problem> {
+    app.run(|service| async move { service.delete_destination(id).await })
+        .await?;
+    Ok(StatusCode::NO_CONTENT)
+}

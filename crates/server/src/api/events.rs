@@ -1,0 +1,234 @@
+//! `/v1/events`.
+//!
+//! A payload is kept as the very bytes of the request: `RawValue` hands out the
+//! JSON text as it stands, spaces, order and digits included. Receivers verify
+//! signatures over bytes.
+
+use axum::Json;
+use axum::extract::State;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use domain::ids::DestinationId;
+use engine::ports::EventSummary;
+use http::StatusCode;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use super::attempts::Attempt;
+use super::body::{BatchBody, EventBody, parse};
+use super::parameters::{EventPath, PathId};
+use super::problem::Problem;
+use super::{App, text};
+use crate::service::{AcceptedEvent, EventDraft, ServiceError};
+
+/// An event to deliver: to `destination_id`, or to every destination that
+/// subscribes to `type`. With both: to that destination, with that type.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PostEvent {
+    /// The one destination that it is for.
+    #[serde(default)]
+    #[schema(value_type = Option<Uuid>)]
+    pub destination_id: Option<DestinationId>,
+    /// Its type.
+    #[serde(default, rename = "type")]
+    #[schema(example = "order.paid")]
+    pub event_type: Option<String>,
+    /// Any JSON, at most 256 KiB: delivered byte for byte as it stands here.
+    #[serde(default, deserialize_with = "raw")]
+    #[schema(value_type = Option<Object>)]
+    pub payload: Option<Box<RawValue>>,
+    /// Instead of `payload`: any bytes, in base64.
+    #[serde(default)]
+    pub payload_base64: Option<String>,
+    /// The payload's media type; `application/json` if absent.
+    #[serde(default)]
+    pub content_type: Option<String>,
+}
+
+/// Several events.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PostEvents {
+    /// 1 to 1,000, each answered by itself.
+    #[schema(value_type = Vec<PostEvent>)]
+    pub events: Vec<Box<RawValue>>,
+}
+
+/// An event that is durable.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Accepted {
+    /// Its id: every delivery carries it.
+    pub id: Uuid,
+    /// Where it will be delivered; empty for a type that nobody subscribes to.
+    pub destinations: Vec<Uuid>,
+}
+
+/// The answers to a batch, in the order of its events.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct BatchAnswer {
+    /// One per event.
+    pub results: Vec<BatchResult>,
+}
+
+/// What became of one event of a batch.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(untagged)]
+pub enum BatchResult {
+    /// Durable.
+    Accepted(Accepted),
+    /// Not written.
+    Refused {
+        /// Why.
+        problem: Problem,
+    },
+}
+
+/// An event and what has become of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Event {
+    /// Its id.
+    pub id: Uuid,
+    /// Its type.
+    #[serde(rename = "type")]
+    pub event_type: Option<String>,
+    /// The payload's media type.
+    pub content_type: String,
+    /// The payload's size.
+    pub payload_bytes: u32,
+    /// When it was accepted.
+    #[schema(format = DateTime)]
+    pub created_at: String,
+    /// The newest 1,000, in creation order.
+    pub attempts: Vec<Attempt>,
+}
+
+impl PostEvent {
+    fn draft(self) -> Result<EventDraft, ServiceError> {
+        let (payload, payload_field) = match (self.payload, self.payload_base64) {
+            (Some(json), None) => (Bytes::from(Box::<str>::from(json).into_string()), "payload"),
+            (None, Some(text)) => (decoded(&text)?, "payload_base64"),
+            (None, None) => return Err(ServiceError::invalid("payload", "is required")),
+            (Some(_), Some(_)) => {
+                let problem = "give payload or payload_base64, not both";
+                return Err(ServiceError::invalid("payload_base64", problem));
+            }
+        };
+        Ok(EventDraft {
+            destination: self.destination_id,
+            event_type: self.event_type,
+            content_type: self.content_type,
+            payload,
+            payload_field,
+        })
+    }
+}
+
+/// `null` is JSON too, and a payload.
+fn raw<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawValue>>, D::Error> {
+    Box::<RawValue>::deserialize(deserializer).map(Some)
+}
+
+fn decoded(text: &str) -> Result<Bytes, ServiceError> {
+    match STANDARD.decode(text) {
+        Ok(bytes) => Ok(Bytes::from(bytes)),
+        Err(error) => Err(ServiceError::invalid("payload_base64", error.to_string())),
+    }
+}
+
+impl From<AcceptedEvent> for Accepted {
+    fn from(event: AcceptedEvent) -> Self {
+        Self {
+            id: event.id.0,
+            destinations: event.destinations.into_iter().map(|id| id.0).collect(),
+        }
+    }
+}
+
+fn event_view(event: EventSummary, attempts: Vec<Attempt>) -> Event {
+    Event {
+        id: event.id.0,
+        event_type: event.event_type,
+        content_type: event.content_type,
+        payload_bytes: event.payload_bytes,
+        created_at: text::time(event.created_at),
+        attempts,
+    }
+}
+
+/// Send an event. 202 means that it is durable and will be attempted until it
+/// is delivered, exhausted or cancelled.
+#[utoipa::path(post, path = "/v1/events", tag = "events", security(("key" = [])),
+    request_body = PostEvent, responses(
+    (status = 202, description = "Durable.", body = Accepted),
+    (status = "4XX", body = Problem, content_type = "application/problem+json"),
+    (status = 503, body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn post(
+    State(app): State<App>,
+    body: EventBody,
+) -> Result<(StatusCode, Json<Accepted>), Problem> {
+    let draft = parse::<PostEvent>(&body.bytes)?.draft()?;
+    let accepted = app
+        .run(|service| async move { service.accept_event(draft).await })
+        .await?;
+    Ok((StatusCode::ACCEPTED, Json(accepted.into())))
+}
+
+/// Send several events. Each is accepted or refused by itself, and answered in
+/// its place.
+#[utoipa::path(post, path = "/v1/events/batch", tag = "events", security(("key" = [])),
+    request_body = PostEvents, responses(
+    (status = 202, description = "Each answered by itself.", body = BatchAnswer),
+    (status = "4XX", description = "None was written.", body = Problem, content_type = "application/problem+json"),
+    (status = 503, body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn post_batch(
+    State(app): State<App>,
+    BatchBody(body): BatchBody,
+) -> Result<(StatusCode, Json<BatchAnswer>), Problem> {
+    let batch: PostEvents = parse(&body.bytes)?;
+    // Each place holds a draft, or why there is none.
+    let parsed: Vec<Result<EventDraft, Problem>> = batch
+        .events
+        .iter()
+        .map(|event| Ok(parse::<PostEvent>(event.get().as_bytes())?.draft()?))
+        .collect();
+    let unparsed = || ServiceError::invalid("events", "could not be read");
+    let drafts = parsed
+        .iter()
+        .map(|draft| draft.as_ref().ok().cloned().ok_or_else(unparsed))
+        .collect();
+    let answers = app
+        .run(|service| async move { service.accept_events(drafts).await })
+        .await?;
+    let results = parsed
+        .into_iter()
+        .zip(answers)
+        .map(|(parsed, answer)| match (parsed, answer) {
+            (Err(problem), _) => BatchResult::Refused { problem },
+            (Ok(_), Ok(event)) => BatchResult::Accepted(event.into()),
+            (Ok(_), Err(error)) => BatchResult::Refused {
+                problem: error.into(),
+            },
+        });
+    let results = results.collect();
+    Ok((StatusCode::ACCEPTED, Json(BatchAnswer { results })))
+}
+
+/// Look at an event and its attempts.
+#[utoipa::path(get, path = "/v1/events/{id}", tag = "events", security(("key" = [])),
+    params(("id" = Uuid, Path)), responses(
+    (status = 200, body = Event),
+    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn show(
+    State(app): State<App>,
+    PathId(id): EventPath,
+) -> Result<Json<Event>, Problem> {
+    let (event, attempts) = app
+        .run(|service| async move { service.event(id).await })
+        .await?;
+    let attempts = attempts.into_iter().map(Attempt::from).collect();
+    Ok(Json(event_view(event, attempts)))
+}

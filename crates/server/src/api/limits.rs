@@ -1,0 +1,97 @@
+//! Limits in JSON: `{"limits":{"per_second":10},"burst":…,"shape":…,…}`.
+
+use domain::limit::Shape;
+use domain::policy::LimitSettings;
+use serde::{Deserialize, Deserializer, Serialize};
+use utoipa::ToSchema;
+
+use super::text;
+
+/// Starts per period. All absent: the tier's limits. 0 pauses. One set: those
+/// absent do not limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Limits {
+    /// At most so many starts in any second.
+    #[serde(default)]
+    pub per_second: Option<u32>,
+    /// At most so many starts in any 60 seconds.
+    #[serde(default)]
+    pub per_minute: Option<u32>,
+    /// At most so many starts in any 3,600 seconds.
+    #[serde(default)]
+    pub per_hour: Option<u32>,
+    /// At most so many starts in any 86,400 seconds.
+    #[serde(default)]
+    pub per_day: Option<u32>,
+}
+
+impl Limits {
+    pub(super) fn of(settings: &LimitSettings) -> Self {
+        Self {
+            per_second: settings.per_second,
+            per_minute: settings.per_minute,
+            per_hour: settings.per_hour,
+            per_day: settings.per_day,
+        }
+    }
+}
+
+/// Limits to change: what is absent stays, `null` clears.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LimitsPatch {
+    /// At most so many starts in any second.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<u32>)]
+    pub per_second: Option<Option<u32>>,
+    /// At most so many starts in any 60 seconds.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<u32>)]
+    pub per_minute: Option<Option<u32>>,
+    /// At most so many starts in any 3,600 seconds.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<u32>)]
+    pub per_hour: Option<Option<u32>>,
+    /// At most so many starts in any 86,400 seconds.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<u32>)]
+    pub per_day: Option<Option<u32>>,
+}
+
+/// What holds for a destination: its own settings, or the tier's.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Effective {
+    /// Starts per period; `null` does not limit.
+    pub limits: Limits,
+    /// No rate limit.
+    pub unlimited: bool,
+    /// A bucket's capacity, or how many of a window may start at once.
+    pub burst: Option<u32>,
+    /// How the limit spreads its starts.
+    #[schema(schema_with = text::shape)]
+    pub shape: Shape,
+    /// Attempts queued and in flight at once.
+    pub max_in_flight: u32,
+}
+
+impl Effective {
+    pub(super) fn of(settings: &LimitSettings) -> Self {
+        Self {
+            limits: Limits::of(settings),
+            unlimited: settings.unlimited,
+            burst: settings.burst,
+            shape: settings.shape.unwrap_or_default(),
+            max_in_flight: settings.policy().max_in_flight,
+        }
+    }
+}
+
+/// Tells `null` from absent: a field that is there is `Some`, whatever it says.
+pub(super) fn present<'de, T, D>(deserializer: D) -> Result<Option<Option<T>>, D::Error>
+where
+    T: Deserialize<'de>,
+    D: Deserializer<'de>,
+{
+    Option::deserialize(deserializer).map(Some)
+}

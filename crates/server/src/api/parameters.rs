@@ -1,0 +1,93 @@
+//! Ids in paths and pages in queries, refused by their name.
+
+use std::str::FromStr;
+
+use axum::extract::{FromRequestParts, Path, Query};
+use domain::ids::{AttemptId, DestinationId, EventId};
+use http::request::Parts;
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::App;
+use super::problem::Problem;
+
+/// How many rows a page has if nothing is said.
+const DEFAULT_PAGE: u32 = 100;
+
+/// The `{id}` of a path.
+pub struct PathId<T>(pub T);
+
+impl<T: FromStr<Err: ToString>> FromRequestParts<App> for PathId<T> {
+    type Rejection = Problem;
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        let Path(text) = Path::<String>::from_request_parts(parts, app)
+            .await
+            .map_err(|error| Problem::invalid("id", error.body_text()))?;
+        text.parse()
+            .map(Self)
+            .map_err(|error: T::Err| Problem::invalid("id", error.to_string()))
+    }
+}
+
+/// The id of a destination, in a path.
+pub type DestinationPath = PathId<DestinationId>;
+
+/// The id of an event, in a path.
+pub type EventPath = PathId<EventId>;
+
+/// Which page of destinations.
+#[derive(Debug, Clone, Copy, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct DestinationsPage {
+    /// The `next` of the page before.
+    #[param(value_type = Option<uuid::Uuid>)]
+    pub after: Option<DestinationId>,
+    /// Rows on the page, 1 to 1,000.
+    #[serde(default = "default_page")]
+    #[param(default = 100)]
+    pub limit: u32,
+}
+
+/// Which page of attempts.
+#[derive(Debug, Clone, Copy, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct AttemptsPage {
+    /// The `next` of the page before.
+    #[param(value_type = Option<i64>)]
+    pub before: Option<AttemptId>,
+    /// Rows on the page, 1 to 1,000.
+    #[serde(default = "default_page")]
+    #[param(default = 100)]
+    pub limit: u32,
+}
+
+fn default_page() -> u32 {
+    DEFAULT_PAGE
+}
+
+/// The query of a page.
+pub struct Page<T>(pub T);
+
+impl<T: serde::de::DeserializeOwned> FromRequestParts<App> for Page<T> {
+    type Rejection = Problem;
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        match Query::<T>::from_request_parts(parts, app).await {
+            Ok(Query(page)) => Ok(Self(page)),
+            Err(error) => {
+                let text = error.body_text();
+                let text = text
+                    .strip_prefix("Failed to deserialize query string: ")
+                    .unwrap_or(&text);
+                // `limit: invalid digit found in string` names its field.
+                match text.split_once(": ") {
+                    Some((field, problem)) if !field.contains(' ') => {
+                        Err(Problem::invalid(field, problem))
+                    }
+                    _ => Err(Problem::invalid("query", text)),
+                }
+            }
+        }
+    }
+}

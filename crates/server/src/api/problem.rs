@@ -1,0 +1,193 @@
+//! What went wrong, as `application/problem+json` (RFC 9457).
+
+use axum::response::{IntoResponse, Response};
+use http::{HeaderValue, StatusCode, header};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::service::ServiceError;
+
+/// A problem: what went wrong, and where.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Problem {
+    /// Names the kind of problem, for programs.
+    #[serde(rename = "type")]
+    #[schema(example = "urn:paceline:problem:invalid-field")]
+    pub kind: String,
+    /// Names the kind of problem, for people.
+    pub title: String,
+    /// The HTTP status.
+    pub status: u16,
+    /// What went wrong this time.
+    pub detail: String,
+    /// The field at fault, such as `limits.per_second`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub field: Option<String>,
+}
+
+impl Problem {
+    fn new(status: StatusCode, kind: &str, title: &str, detail: impl Into<String>) -> Self {
+        Self {
+            kind: format!("urn:paceline:problem:{kind}"),
+            title: title.to_owned(),
+            status: status.as_u16(),
+            detail: detail.into(),
+            field: None,
+        }
+    }
+
+    fn of(mut self, field: impl Into<String>) -> Self {
+        self.field = Some(field.into());
+        self
+    }
+
+    /// The body is not JSON at all.
+    #[must_use]
+    pub fn malformed(detail: impl Into<String>) -> Self {
+        Self::new(
+            StatusCode::BAD_REQUEST,
+            "malformed-body",
+            "The body is not JSON",
+            detail,
+        )
+    }
+
+    /// The body was not sent as JSON.
+    #[must_use]
+    pub fn not_json() -> Self {
+        Self::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "unsupported-media-type",
+            "The body must be JSON",
+            "send the header Content-Type: application/json",
+        )
+    }
+
+    /// A field is wrong.
+    #[must_use]
+    pub fn invalid(field: impl Into<String>, problem: impl Into<String>) -> Self {
+        Self::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "invalid-field",
+            "A field is invalid",
+            problem,
+        )
+        .of(field)
+    }
+
+    /// A field, or the body, is too large.
+    #[must_use]
+    pub fn too_large(field: impl Into<String>, max_bytes: usize) -> Self {
+        Self::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "too-large",
+            "Too large",
+            format!("must be at most {max_bytes} bytes"),
+        )
+        .of(field)
+    }
+
+    /// No key, or a wrong one.
+    #[must_use]
+    pub fn unauthorized() -> Self {
+        Self::new(
+            StatusCode::UNAUTHORIZED,
+            "unauthorized",
+            "No valid API key",
+            "send the header Authorization: Bearer KEY",
+        )
+    }
+
+    /// Too much at once; nothing was written.
+    #[must_use]
+    pub fn overloaded(detail: impl Into<String>) -> Self {
+        Self::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "overloaded",
+            "Too much at once",
+            detail,
+        )
+    }
+
+    pub(super) fn too_slow() -> Self {
+        Self::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "too-slow",
+            "Not done in time",
+            "the request took too long; whether it was done is not known",
+        )
+    }
+
+    pub(super) fn no_route() -> Self {
+        Self::new(
+            StatusCode::NOT_FOUND,
+            "no-such-route",
+            "There is no such route",
+            "/openapi.json describes all routes",
+        )
+    }
+
+    pub(super) fn no_method() -> Self {
+        Self::new(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "no-such-method",
+            "The route has no such method",
+            "/openapi.json describes all routes",
+        )
+    }
+}
+
+impl From<ServiceError> for Problem {
+    fn from(error: ServiceError) -> Self {
+        match error {
+            ServiceError::Invalid { field, problem } => Self::invalid(field, problem),
+            ServiceError::TooLarge { field, max_bytes } => Self::too_large(field, max_bytes),
+            ServiceError::NotFound(what) => Self::new(
+                StatusCode::NOT_FOUND,
+                "not-found",
+                "There is no such thing",
+                format!("no such {what}"),
+            ),
+            ServiceError::Overloaded(detail) => Self::overloaded(detail),
+            ServiceError::Unavailable(detail) => {
+                tracing::warn!(%detail, "a request failed: a part is unavailable");
+                Self::new(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "unavailable",
+                    "A part is unavailable",
+                    "try again later; whether it was done is not known; /readyz tells which part",
+                )
+            }
+            ServiceError::Internal(detail) => {
+                tracing::error!(%detail, "a request failed: our fault");
+                Self::new(
+                    StatusCode::INTERNAL_SERVER_ERROR,
+                    "internal",
+                    "Our fault",
+                    "the server's log says more",
+                )
+            }
+        }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let body = serde_json::to_vec(&self).unwrap_or_default();
+        let mut response = (status, body).into_response();
+        let headers = response.headers_mut();
+        let json = HeaderValue::from_static("application/problem+json");
+        headers.insert(header::CONTENT_TYPE, json);
+        match status {
+            StatusCode::SERVICE_UNAVAILABLE => {
+                headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+            }
+            StatusCode::UNAUTHORIZED => {
+                headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            }
+            _ => {}
+        }
+        response
+    }
+}

@@ -1,0 +1,60 @@
+//! How words and times look in JSON.
+
+use chrono::{DateTime, SecondsFormat};
+use domain::attempt::AttemptState;
+use domain::destination::DestinationState;
+use domain::limit::Shape;
+use domain::time::Timestamp;
+use utoipa::openapi::schema::{Object, ObjectBuilder, Type};
+
+/// RFC 3339 in UTC with microseconds: `2026-01-31T12:00:00.000001Z`.
+#[must_use]
+pub fn time(time: Timestamp) -> String {
+    DateTime::from_timestamp_micros(time.as_micros())
+        .unwrap_or_default()
+        .to_rfc3339_opts(SecondsFormat::Micros, true)
+}
+
+/// A limit's shape.
+pub fn shape() -> Object {
+    words([Shape::SlidingWindow, Shape::TokenBucket, Shape::LeakyBucket].map(Shape::as_str))
+}
+
+/// A destination's state.
+pub fn destination_state() -> Object {
+    let states = [
+        DestinationState::Active,
+        DestinationState::Paused,
+        DestinationState::Disabled,
+    ];
+    words(states.map(DestinationState::as_str))
+}
+
+/// An attempt's state.
+pub fn attempt_state() -> Object {
+    words(AttemptState::ALL.map(AttemptState::as_str))
+}
+
+fn words<const N: usize>(words: [&'static str; N]) -> Object {
+    ObjectBuilder::new()
+        .schema_type(Type::String)
+        .enum_values(Some(words))
+        .build()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_microseconds_and_an_offset() {
+        assert_eq!(
+            time(Timestamp::from_micros(1)),
+            "1970-01-01T00:00:00.000001Z"
+        );
+        assert_eq!(
+            time(Timestamp::from_millis(1_700_000_000_000)),
+            "2023-11-14T22:13:20.000000Z"
+        );
+    }
+}

@@ -1,0 +1,90 @@
+//! Reads ledgers, page by page.
+
+use anyhow::{Context, ensure};
+use domain::compliance::InForce;
+use domain::ids::DestinationId;
+use domain::time::Timestamp;
+use engine::ports::{Catalog, DEFAULT_TENANT, Destination, LedgerPosition};
+
+use super::report::Ledger;
+
+/// From when until when: `[since, until)`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span {
+    pub since: Timestamp,
+    pub until: Timestamp,
+}
+
+/// Rows read at once.
+const PAGE: u32 = 10_000;
+
+/// The most rows of one destination: half a gigabyte of them.
+const MAX_ROWS: usize = 16_000_000;
+
+/// The destinations asked for; all if none are.
+pub async fn destinations(
+    catalog: &dyn Catalog,
+    wanted: &[DestinationId],
+) -> anyhow::Result<Vec<Destination>> {
+    let mut found = Vec::new();
+    for id in wanted {
+        let one = catalog.destination(DEFAULT_TENANT, *id).await;
+        found.push(one.with_context(|| format!("read destination {id}"))?);
+    }
+    if !wanted.is_empty() {
+        return Ok(found);
+    }
+    loop {
+        let after = found.last().map(|last: &Destination| last.id);
+        let page = catalog
+            .destinations(DEFAULT_TENANT, after, 1_000)
+            .await
+            .context("list the destinations")?;
+        if page.is_empty() {
+            return Ok(found);
+        }
+        found.extend(page);
+    }
+}
+
+/// One destination's ledger of a span, with its whole limit history.
+pub async fn ledger(
+    catalog: &dyn Catalog,
+    destination: DestinationId,
+    span: Span,
+) -> anyhow::Result<Ledger> {
+    let history = catalog
+        .limit_history(destination)
+        .await
+        .with_context(|| format!("read the limit history of {destination}"))?;
+    let mut ledger = Ledger {
+        history: history
+            .iter()
+            .map(|entry| InForce::new(entry.in_force_from, &entry.effective, entry.state))
+            .collect(),
+        effective: history
+            .iter()
+            .rfind(|entry| entry.in_force_from < span.until)
+            .map(|entry| (entry.effective, entry.state)),
+        ..Ledger::default()
+    };
+    let mut after = None;
+    loop {
+        let rows = catalog
+            .ledger(destination, span.since, span.until, after, PAGE)
+            .await
+            .with_context(|| format!("read the ledger of {destination}"))?;
+        let Some(last) = rows.last() else { break };
+        after = Some(LedgerPosition {
+            started_at: last.started_at,
+            attempt: last.attempt,
+        });
+        ledger.add(&rows);
+        ensure!(
+            ledger.due.len() <= MAX_ROWS,
+            "the ledger of {destination} has more than {MAX_ROWS} rows: narrow it with --since"
+        );
+    }
+    ledger.due.sort_unstable();
+    Ok(ledger)
+}

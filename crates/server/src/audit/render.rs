@@ -1,0 +1,197 @@
+//! A report as a table, as JSON, as CSV.
+
+use anyhow::Context;
+use clap::ValueEnum;
+
+use super::report::{DestinationReport, Report, RuleReport, WindowReport};
+use crate::output;
+
+/// How a report is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people.
+    Table,
+    /// For programs, with everything in it.
+    Json,
+    /// One row per destination and rule.
+    Csv,
+}
+
+/// The most attempt ids in a line for people.
+const SHOWN_ATTEMPTS: usize = 20;
+
+/// The report as text.
+pub fn render(report: &Report, format: Format) -> anyhow::Result<String> {
+    match format {
+        Format::Table => Ok(table(report)),
+        Format::Json => serde_json::to_string_pretty(report).context("print as JSON"),
+        Format::Csv => csv(report),
+    }
+}
+
+fn table(report: &Report) -> String {
+    let header = [
+        "DESTINATION",
+        "LIMIT",
+        "STARTS",
+        "USED",
+        "WINDOW",
+        "ALIGNED",
+        "SLIDING",
+        "BOUND",
+        "OVER",
+    ];
+    let rows = report.destinations.iter().flat_map(|destination| {
+        let none = destination.rules.is_empty().then(|| row(destination, None));
+        let rules = destination
+            .rules
+            .iter()
+            .map(|rule| row(destination, Some(rule)));
+        none.into_iter().chain(rules)
+    });
+    let mut text = output::table(&header, rows).to_string();
+    for destination in &report.destinations {
+        for rule in &destination.rules {
+            text.push_str(&violations(destination, rule));
+        }
+    }
+    text.push_str(&verdict(report));
+    text
+}
+
+fn row(destination: &DestinationReport, rule: Option<&RuleReport>) -> Vec<String> {
+    let starts = |window: Option<&WindowReport>| {
+        window
+            .map(|window| window.starts.to_string())
+            .unwrap_or_default()
+    };
+    let share = &destination.share;
+    vec![
+        label(destination).to_owned(),
+        destination.limit_in_force.clone(),
+        destination.starts.to_string(),
+        format!("{}% of {}", share.percent, share.allowed),
+        rule.map(|rule| rule.rule).unwrap_or_default().to_owned(),
+        starts(rule.and_then(|rule| rule.largest_aligned.as_ref())),
+        starts(rule.and_then(|rule| rule.largest_sliding.as_ref())),
+        rule.and_then(|rule| rule.bound)
+            .map(|bound| bound.to_string())
+            .unwrap_or_default(),
+        rule.map(|rule| rule.early_starts.to_string())
+            .unwrap_or_default(),
+    ]
+}
+
+fn label(destination: &DestinationReport) -> &str {
+    if destination.name.is_empty() {
+        &destination.id
+    } else {
+        &destination.name
+    }
+}
+
+fn violations(destination: &DestinationReport, rule: &RuleReport) -> String {
+    let lines = rule.violations.iter().map(|violation| {
+        let shown: Vec<String> = (violation.attempts.iter().take(SHOWN_ATTEMPTS))
+            .map(i64::to_string)
+            .collect();
+        let more = if violation.attempts.len() > shown.len() {
+            " …"
+        } else {
+            ""
+        };
+        format!(
+            "\nover: {} {}: {} starts where {} were allowed, until {}; attempts {}{more}",
+            label(destination),
+            rule.rule,
+            violation.starts,
+            violation.bound,
+            violation.ends_at,
+            shown.join(" "),
+        )
+    });
+    lines.collect()
+}
+
+fn verdict(report: &Report) -> String {
+    let count = report.destinations.len();
+    let broken = report
+        .destinations
+        .iter()
+        .filter(|destination| !destination.compliant)
+        .count();
+    let verdict = if report.compliant {
+        "compliant: no window was over its limit".to_owned()
+    } else {
+        format!("NOT compliant: {broken} of {count} destinations were over a limit")
+    };
+    format!(
+        "\n{verdict} ({count} destinations, {} to {})",
+        report.since, report.until
+    )
+}
+
+fn csv(report: &Report) -> anyhow::Result<String> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    writer.write_record([
+        "destination_id",
+        "name",
+        "limit_in_force",
+        "starts",
+        "allowed_starts",
+        "share_percent",
+        "rule",
+        "largest_aligned",
+        "largest_sliding",
+        "largest_sliding_ends_at",
+        "bound",
+        "early_starts",
+        "violations",
+        "attempts",
+        "compliant",
+    ])?;
+    for destination in &report.destinations {
+        if destination.rules.is_empty() {
+            writer.write_record(record(destination, None))?;
+        }
+        for rule in &destination.rules {
+            writer.write_record(record(destination, Some(rule)))?;
+        }
+    }
+    let bytes = writer.into_inner().context("write CSV")?;
+    let text = String::from_utf8(bytes).context("write CSV")?;
+    Ok(text.trim_end().to_owned())
+}
+
+fn record(destination: &DestinationReport, rule: Option<&RuleReport>) -> [String; 15] {
+    let of = |value: Option<String>| value.unwrap_or_default();
+    let sliding = rule.and_then(|rule| rule.largest_sliding.as_ref());
+    let aligned = rule.and_then(|rule| rule.largest_aligned.as_ref());
+    let attempts = rule.map(|rule| {
+        let all = rule
+            .violations
+            .iter()
+            .flat_map(|violation| &violation.attempts);
+        all.map(i64::to_string).collect::<Vec<_>>().join(" ")
+    });
+    [
+        destination.id.clone(),
+        destination.name.clone(),
+        destination.limit_in_force.clone(),
+        destination.starts.to_string(),
+        destination.share.allowed.to_string(),
+        destination.share.percent.to_string(),
+        of(rule.map(|rule| rule.rule.to_owned())),
+        of(aligned.map(|window| window.starts.to_string())),
+        of(sliding.map(|window| window.starts.to_string())),
+        of(sliding.map(|window| window.ends_at.clone())),
+        of(rule
+            .and_then(|rule| rule.bound)
+            .map(|bound| bound.to_string())),
+        of(rule.map(|rule| rule.early_starts.to_string())),
+        of(rule.map(|rule| rule.violations.len().to_string())),
+        of(attempts),
+        rule.map_or(destination.compliant, |rule| rule.early_starts == 0)
+            .to_string(),
+    ]
+}

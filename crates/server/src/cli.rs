@@ -1,0 +1,160 @@
+//! The command line: one enum, one sibling file per command.
+//!
+//! Exit codes: 0 done; 1 it failed, or drained uncleanly, or (for `audit` and
+//! `demo`) a limit was broken; 2 the configuration is wrong, or an audit could
+//! not be made.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::error::{ContextKind, ContextValue};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+
+use crate::commands::{api, audit, demo, destination, event, migrate, scheduler, serve, worker};
+use crate::config::{ConfigError, LogConfig, unknown};
+use crate::{commands, logging};
+
+/// What a wrong flag, variable or value exits with.
+pub const EXIT_CONFIG: u8 = 2;
+
+/// Delivers webhooks to every destination at exactly the rate it allows.
+#[derive(Debug, Parser)]
+#[command(name = "paceline", version, arg_required_else_help = true)]
+pub struct Cli {
+    #[command(flatten)]
+    pub log: LogConfig,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run everything in one process; by default over one SQLite file.
+    Serve(serve::Args),
+    /// Run the HTTP API only.
+    Api(api::Args),
+    /// Run a scheduler only: take, admit, publish, finish.
+    Scheduler(scheduler::Args),
+    /// Run a worker only: receive, claim, send, record.
+    Worker(worker::Args),
+    /// Bring the database's schema up to this binary's.
+    Migrate(migrate::Args),
+    /// Judge the ledger: was any window over its limit?
+    Audit(audit::Args),
+    /// Show it all on this machine: receivers, limits, a flood and its audit.
+    Demo(demo::Args),
+    /// Create, look at and change destinations, over the API.
+    #[command(subcommand)]
+    Destination(destination::Command),
+    /// Send and look at events, over the API.
+    #[command(subcommand)]
+    Event(event::Command),
+}
+
+/// Parses, runs, and turns every end into an exit code.
+#[must_use]
+pub fn main() -> ExitCode {
+    let cli = match parse(std::env::args_os()) {
+        Ok(cli) => cli,
+        Err(refused) => return refuse(&refused),
+    };
+    let environment = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    if let Err(error) = unknown::refuse_unknown(&Cli::command(), environment) {
+        return fail(&error.into());
+    }
+    if let Err(error) = logging::start(&cli.log) {
+        return fail(&error.into());
+    }
+    let runtime = match tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+    {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(&anyhow::Error::new(error).context("start the runtime")),
+    };
+    let ended = runtime.block_on(run(cli.command));
+    // Blocking work that a second signal left behind must not hold the process.
+    runtime.shutdown_background();
+    ended.unwrap_or_else(|error| fail(&error))
+}
+
+/// The arguments and the environment, as a command.
+pub fn parse(
+    arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>,
+) -> Result<Cli, clap::Error> {
+    let matches = Cli::command().try_get_matches_from(arguments)?;
+    Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut Cli::command()))
+}
+
+async fn run(command: Command) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Serve(args) => commands::serve::run(args).await,
+        Command::Api(args) => commands::api::run(args).await,
+        Command::Scheduler(args) => commands::scheduler::run(args).await,
+        Command::Worker(args) => commands::worker::run(args).await,
+        Command::Migrate(args) => commands::migrate::run(args).await,
+        Command::Audit(args) => commands::audit::run(args).await,
+        Command::Demo(args) => commands::demo::run(args).await,
+        Command::Destination(command) => commands::destination::run(command).await,
+        Command::Event(command) => commands::event::run(command).await,
+    }
+}
+
+/// Prints what clap refused, with the variable that stands for the flag: the
+/// value may well have come from there.
+fn refuse(error: &clap::Error) -> ExitCode {
+    // A closed pipe is no reason to fail: there is nobody to tell.
+    let _ = error.print();
+    if let Some(variable) = variable_of(error) {
+        let _ = writeln!(
+            std::io::stderr().lock(),
+            "\nThe flag's variable is {variable}."
+        );
+    }
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(EXIT_CONFIG))
+}
+
+fn variable_of(error: &clap::Error) -> Option<String> {
+    let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg) else {
+        return None;
+    };
+    let flag = flag
+        .split([' ', '[', '='])
+        .next()?
+        .strip_prefix("--")?
+        .to_owned();
+    unknown::arguments(&Cli::command())
+        .into_iter()
+        .find(|argument| argument.flag == flag)
+        .map(|argument| argument.variable)
+}
+
+fn fail(error: &anyhow::Error) -> ExitCode {
+    let _ = writeln!(std::io::stderr().lock(), "error: {error:#}");
+    if error.downcast_ref::<ConfigError>().is_some() {
+        ExitCode::from(EXIT_CONFIG)
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_refused_value_names_its_variable() {
+        let error = parse(["paceline", "worker", "--worker-places", "many"]).unwrap_err();
+        assert_eq!(
+            variable_of(&error).as_deref(),
+            Some("PACELINE_WORKER_PLACES")
+        );
+        assert_eq!(error.exit_code(), i32::from(EXIT_CONFIG));
+    }
+}

@@ -1,0 +1,204 @@
+//! A small client of the API, for the command line.
+//!
+//! One connection per request, plain HTTP: a remote API is behind TLS that
+//! somebody else ends, or behind a tunnel. Errors say what to do next.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use bytes::Bytes;
+use clap::Args;
+use http::{Method, Request, StatusCode, header};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper_util::rt::TokioIo;
+use secrecy::{ExposeSecret, SecretString};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::net::TcpStream;
+use url::Url;
+
+use crate::api::problem::Problem;
+use crate::api_key;
+
+/// How long a whole request may take: a little more than the server gives it.
+const TIMEOUT: Duration = Duration::from_secs(35);
+
+/// The largest answer that is read: a full page of attempts with their bodies.
+const MAX_ANSWER_BYTES: usize = 64 * 1024 * 1024;
+
+/// The key that `paceline serve` made at its first start here.
+const LOCAL_KEY_FILE: &str = "paceline.db.key";
+
+/// Where the API is, and the key to it.
+#[derive(Debug, Clone, Args)]
+pub struct ClientConfig {
+    /// The API to talk to.
+    #[arg(long, env = "PACELINE_URL", value_name = "URL")]
+    #[arg(default_value = "http://127.0.0.1:8080")]
+    pub url: Url,
+
+    /// The API's key; without one, for an API on this machine, the one that
+    /// `paceline serve` keeps in ./paceline.db.key.
+    #[arg(
+        long,
+        env = "PACELINE_API_KEY",
+        value_name = "KEY",
+        hide_env_values = true
+    )]
+    pub api_key: Option<SecretString>,
+}
+
+/// A client of one API.
+pub struct Client {
+    url: Url,
+    authority: String,
+    key: SecretString,
+}
+
+impl Client {
+    /// From its configuration; dials nothing yet.
+    pub fn new(config: &ClientConfig) -> anyhow::Result<Self> {
+        if config.url.scheme() != "http" {
+            bail!(
+                "--url (PACELINE_URL): only http:// is supported; for a remote API, open a tunnel \
+                 such as `ssh -L 8080:127.0.0.1:8080 HOST` or `kubectl port-forward`"
+            );
+        }
+        let host = config
+            .url
+            .host_str()
+            .context("--url (PACELINE_URL): has no host")?;
+        let port = config.url.port_or_known_default().unwrap_or(80);
+        let key = match &config.api_key {
+            Some(key) => Some(key.clone()),
+            // Only to this machine: it is this machine's key.
+            None if is_local(&config.url) => {
+                api_key::read(Path::new(LOCAL_KEY_FILE)).context("read ./paceline.db.key")?
+            }
+            None => None,
+        };
+        Ok(Self {
+            authority: format!("{host}:{port}"),
+            url: config.url.clone(),
+            key: key.context(
+                "no API key: set PACELINE_API_KEY to the server's (or run this where \
+                 `paceline serve` has left its paceline.db.key)",
+            )?,
+        })
+    }
+
+    /// GETs JSON.
+    pub async fn get<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<T> {
+        let answer = self.request(Method::GET, path, Bytes::new()).await?;
+        parsed(&answer)
+    }
+
+    /// Sends JSON and gets JSON.
+    pub async fn send<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: &(impl Serialize + Sync),
+    ) -> anyhow::Result<T> {
+        let body = serde_json::to_vec(body).context("write the request as JSON")?;
+        let answer = self.request(method, path, Bytes::from(body)).await?;
+        parsed(&answer)
+    }
+
+    /// DELETEs.
+    pub async fn delete(&self, path: &str) -> anyhow::Result<()> {
+        self.request(Method::DELETE, path, Bytes::new())
+            .await
+            .map(drop)
+    }
+
+    async fn request(&self, method: Method, path: &str, body: Bytes) -> anyhow::Result<Bytes> {
+        let exchange = self.exchange(method, path, body);
+        let (status, answer) = tokio::time::timeout(TIMEOUT, exchange)
+            .await
+            .with_context(|| format!("no answer from {} within {TIMEOUT:?}", self.url))??;
+        if status.is_success() {
+            return Ok(answer);
+        }
+        bail!("{}", self.refused(status, &answer))
+    }
+
+    async fn exchange(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> anyhow::Result<(StatusCode, Bytes)> {
+        let stream = TcpStream::connect(&self.authority).await.with_context(|| {
+            format!(
+                "cannot reach the API at {}: start it with `paceline serve`, or set PACELINE_URL",
+                self.url
+            )
+        })?;
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+            .await
+            .context("speak HTTP")?;
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("{}{path}", self.url.path().trim_end_matches('/')))
+            .header(header::HOST, &self.authority)
+            .header(
+                header::AUTHORIZATION,
+                format!("Bearer {}", self.key.expose_secret()),
+            )
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(Full::new(body))
+            .context("--api-key (PACELINE_API_KEY) or --url cannot be sent as they are")?;
+        let exchange = async {
+            let response = sender
+                .send_request(request)
+                .await
+                .context("send the request")?;
+            let status = response.status();
+            let body = Limited::new(response.into_body(), MAX_ANSWER_BYTES);
+            let answer = body.collect().await.map_err(anyhow::Error::from_boxed);
+            Ok((status, answer.context("read the answer")?.to_bytes()))
+        };
+        tokio::pin!(exchange, connection);
+        tokio::select! {
+            biased;
+            answer = &mut exchange => answer,
+            ended = &mut connection => {
+                ended.context("the connection broke")?;
+                exchange.await
+            }
+        }
+    }
+
+    fn refused(&self, status: StatusCode, answer: &[u8]) -> String {
+        let Ok(problem) = serde_json::from_slice::<Problem>(answer) else {
+            return format!(
+                "{} answered {status} and is no Paceline API: check PACELINE_URL",
+                self.url
+            );
+        };
+        match (status, problem.field) {
+            (StatusCode::UNAUTHORIZED, _) => format!(
+                "{} refused the API key: set PACELINE_API_KEY to the one it was started with",
+                self.url
+            ),
+            (_, Some(field)) => format!("{}: {field}: {}", problem.title, problem.detail),
+            (_, None) => format!("{}: {}", problem.title, problem.detail),
+        }
+    }
+}
+
+fn is_local(url: &Url) -> bool {
+    match url.host() {
+        Some(url::Host::Ipv4(address)) => address.is_loopback(),
+        Some(url::Host::Ipv6(address)) => address.is_loopback(),
+        Some(url::Host::Domain(name)) => name == "localhost",
+        None => false,
+    }
+}
+
+fn parsed<T: DeserializeOwned>(answer: &[u8]) -> anyhow::Result<T> {
+    serde_json::from_slice(answer)
+        .context("the answer is not what this version of paceline expects")
+}

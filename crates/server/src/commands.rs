@@ -1,0 +1,11 @@
+//! One file per command, each with one `run`.
+
+pub mod api;
+pub mod audit;
+pub mod demo;
+pub mod destination;
+pub mod event;
+pub mod migrate;
+pub mod scheduler;
+pub mod serve;
+pub mod worker;

@@ -1,0 +1,41 @@
+//! `paceline api`: takes events in, and does nothing else.
+
+use std::process::ExitCode;
+
+use crate::config::{
+    ApiConfig, ListenConfig, RequestConfig, ScheduleConfig, ShutdownConfig, StoreConfig,
+    TargetConfig,
+};
+use crate::role::{self, Role, RoleConfig};
+
+#[derive(Debug, Clone, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    pub store: StoreConfig,
+    #[command(flatten)]
+    pub schedule: ScheduleConfig,
+    #[command(flatten)]
+    pub listen: ListenConfig,
+    #[command(flatten)]
+    pub api: ApiConfig,
+    #[command(flatten)]
+    pub target: TargetConfig,
+    #[command(flatten)]
+    pub shutdown: ShutdownConfig,
+}
+
+/// Runs the role until it is told to stop.
+pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let config = RoleConfig {
+        store: args.store,
+        schedule: args.schedule,
+        queue: None,
+        listen: args.listen,
+        api: Some(args.api),
+        target: args.target,
+        worker: None,
+        request: RequestConfig::default(),
+        shutdown: args.shutdown,
+    };
+    role::run(Role::Api, config).await
+}

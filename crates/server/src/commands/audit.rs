@@ -1,0 +1,123 @@
+//! `paceline audit`: reads the store and judges the ledger. Exits with 0 if
+//! every limit was kept, with 1 if not, with 2 if it could not tell.
+
+use std::io::Write;
+use std::process::ExitCode;
+use std::str::FromStr;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use chrono::DateTime;
+use domain::ids::DestinationId;
+use domain::time::Timestamp;
+
+use crate::audit::render::{Format, render};
+use crate::audit::{DestinationReport, Report, Span, collect};
+use crate::cli::EXIT_CONFIG;
+use crate::config::StoreConfig;
+use crate::{output, parts};
+
+#[derive(Debug, Clone, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    pub store: StoreConfig,
+
+    /// Whose ledger; repeatable. All if none is named.
+    #[arg(long = "destination", value_name = "ID")]
+    pub destinations: Vec<DestinationId>,
+
+    /// From when: a time such as 2026-01-31T12:00:00Z, or how long ago, such as
+    /// 1h. Starts before it are not looked at. All if absent.
+    #[arg(long, value_name = "WHEN")]
+    pub since: Option<When>,
+
+    /// Until when, exclusive. Now if absent.
+    #[arg(long, value_name = "WHEN")]
+    pub until: Option<When>,
+
+    /// How to print.
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Format::Table)]
+    pub output: Format,
+}
+
+/// A time, or how long ago.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum When {
+    At(Timestamp),
+    Ago(Duration),
+}
+
+impl FromStr for When {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Ok(time) = DateTime::parse_from_rfc3339(text) {
+            return Ok(Self::At(Timestamp::from_micros(time.timestamp_micros())));
+        }
+        match humantime::parse_duration(text) {
+            Ok(ago) => Ok(Self::Ago(ago)),
+            Err(_) => Err("expected a time (2026-01-31T12:00:00Z) or how long ago (1h)".to_owned()),
+        }
+    }
+}
+
+impl When {
+    fn resolve(self, now: Timestamp) -> Timestamp {
+        match self {
+            Self::At(time) => time,
+            Self::Ago(ago) => now - ago,
+        }
+    }
+}
+
+/// Judges and prints.
+pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
+    match audit(&args).await {
+        Ok(true) => Ok(ExitCode::SUCCESS),
+        Ok(false) => Ok(ExitCode::FAILURE),
+        // 1 would say that a limit was broken.
+        Err(error) => {
+            writeln!(std::io::stderr().lock(), "error: {error:#}").context("print the error")?;
+            Ok(ExitCode::from(EXIT_CONFIG))
+        }
+    }
+}
+
+async fn audit(args: &Args) -> anyhow::Result<bool> {
+    let (store, catalog) = parts::open_to_read(&args.store).await?;
+    catalog.ready().await.context("read the store")?;
+    // Ledgers are written by the store's clock, so "now" is the store's too.
+    let now = store.fleet().await.context("read the store's clock")?.now;
+    let span = Span {
+        since: args
+            .since
+            .map_or(Timestamp::from_micros(0), |when| when.resolve(now)),
+        until: args.until.map_or(now, |when| when.resolve(now)),
+    };
+    ensure!(span.since < span.until, "--since must be before --until");
+    let mut reports = Vec::new();
+    for destination in collect::destinations(catalog.as_ref(), &args.destinations).await? {
+        let ledger = collect::ledger(catalog.as_ref(), destination.id, span).await?;
+        let id = destination.id.to_string();
+        reports.push(DestinationReport::new(id, destination.name, &ledger, span));
+    }
+    let report = Report::new(span, reports);
+    output::line(&render(&report, args.output)?)?;
+    Ok(report.compliant)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_absolute_or_relative_to_now() {
+        let now = Timestamp::from_millis(10_000);
+        let resolved = |text: &str| text.parse::<When>().map(|when| when.resolve(now));
+        assert_eq!(resolved("4s"), Ok(Timestamp::from_millis(6_000)));
+        assert_eq!(
+            resolved("1970-01-01T00:00:01+00:00"),
+            Ok(Timestamp::from_millis(1_000))
+        );
+        assert!(resolved("yesterday").is_err());
+    }
+}

@@ -1,0 +1,194 @@
+//! `paceline destination …`: destinations over the API.
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use http::Method;
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+use crate::api::destinations::{Destination, Destinations};
+use crate::client::{Client, ClientConfig};
+use crate::output::{self, Format};
+
+mod settings;
+
+use settings::Settings;
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Create a destination.
+    Create {
+        /// Where its requests go.
+        #[arg(value_name = "ENDPOINT")]
+        endpoint: String,
+        #[command(flatten)]
+        settings: Settings,
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// List destinations.
+    List {
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// Show one destination.
+    Show {
+        /// Its id.
+        id: Uuid,
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// Change what is named and nothing else.
+    Update {
+        /// Its id.
+        id: Uuid,
+        /// Where its requests go from now on.
+        #[arg(long, value_name = "URL")]
+        endpoint: Option<String>,
+        #[command(flatten)]
+        settings: Settings,
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// Delete a destination and its backlog.
+    Delete {
+        /// Its id.
+        id: Uuid,
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// Hold its backlog; events are still accepted.
+    Pause {
+        /// Its id.
+        id: Uuid,
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// Let it go on.
+    Resume {
+        /// Its id.
+        id: Uuid,
+        #[command(flatten)]
+        connection: Connection,
+    },
+}
+
+/// Whom to talk to, and how to print.
+#[derive(Debug, Clone, Args)]
+pub struct Connection {
+    #[command(flatten)]
+    pub client: ClientConfig,
+
+    /// How to print.
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Format::Table)]
+    pub output: Format,
+}
+
+const PATH: &str = "/v1/destinations";
+
+/// The most rows asked for at once.
+const PAGE: usize = 1_000;
+
+/// Does it, and prints what it got.
+pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Create {
+            endpoint,
+            settings,
+            connection,
+        } => {
+            let body = with_endpoint(settings.json(), Some(endpoint));
+            let client = Client::new(&connection.client)?;
+            let created: Destination = client.send(Method::POST, PATH, &body).await?;
+            print(&[created], connection.output)?;
+        }
+        Command::List { connection } => {
+            let destinations = list(&Client::new(&connection.client)?).await?;
+            match connection.output {
+                Format::Json => output::json(&json!({ "destinations": destinations }))?,
+                Format::Table => print(&destinations, Format::Table)?,
+            }
+        }
+        Command::Show { id, connection } => {
+            let client = Client::new(&connection.client)?;
+            let found: Destination = client.get(&format!("{PATH}/{id}")).await?;
+            print(&[found], connection.output)?;
+        }
+        Command::Update {
+            id,
+            endpoint,
+            settings,
+            connection,
+        } => {
+            change(id, with_endpoint(settings.json(), endpoint), &connection).await?;
+        }
+        Command::Delete { id, connection } => {
+            Client::new(&connection.client)?
+                .delete(&format!("{PATH}/{id}"))
+                .await?;
+            output::line(&format!("deleted {id}"))?;
+        }
+        Command::Pause { id, connection } => change(id, state("paused"), &connection).await?,
+        Command::Resume { id, connection } => change(id, state("active"), &connection).await?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn state(word: &str) -> Map<String, Value> {
+    Map::from_iter([("state".to_owned(), word.into())])
+}
+
+fn with_endpoint(mut body: Map<String, Value>, endpoint: Option<String>) -> Map<String, Value> {
+    if let Some(endpoint) = endpoint {
+        body.insert("url".to_owned(), endpoint.into());
+    }
+    body
+}
+
+async fn change(id: Uuid, body: Map<String, Value>, connection: &Connection) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        !body.is_empty(),
+        "nothing to change: name what, such as --per-second 50"
+    );
+    let client = Client::new(&connection.client)?;
+    let changed: Destination = client
+        .send(Method::PATCH, &format!("{PATH}/{id}"), &body)
+        .await?;
+    print(&[changed], connection.output)
+}
+
+async fn list(client: &Client) -> anyhow::Result<Vec<Destination>> {
+    let mut all = Vec::new();
+    let mut after = String::new();
+    loop {
+        let page: Destinations = client.get(&format!("{PATH}?limit={PAGE}{after}")).await?;
+        all.extend(page.destinations);
+        match page.next {
+            Some(next) => after = format!("&after={next}"),
+            None => return Ok(all),
+        }
+    }
+}
+
+fn print(destinations: &[Destination], format: Format) -> anyhow::Result<()> {
+    match (format, destinations) {
+        (Format::Json, [one]) => output::json(one),
+        (Format::Json, all) => output::json(&all),
+        (Format::Table, all) => {
+            let rows = all.iter().map(|destination| {
+                vec![
+                    destination.id.to_string(),
+                    destination.name.clone(),
+                    destination.url.clone(),
+                    destination.state.as_str().to_owned(),
+                    settings::words(destination),
+                    destination.effective.max_in_flight.to_string(),
+                    destination.event_types.join(","),
+                ]
+            });
+            let header = ["ID", "NAME", "URL", "STATE", "LIMIT", "IN FLIGHT", "TYPES"];
+            output::line(&output::table(&header, rows).to_string())
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! A destination's settings as flags, as JSON and in words.
+
+use std::str::FromStr;
+
+use clap::Args;
+use domain::limit::{Period, Shape};
+use serde_json::{Map, Value};
+
+use crate::api::destinations::Destination;
+
+/// The settings that `create` and `update` have in common.
+#[derive(Debug, Clone, Args)]
+pub struct Settings {
+    /// A name, for people.
+    #[arg(long, value_name = "TEXT")]
+    pub name: Option<String>,
+
+    /// A type of events to subscribe to; `*` is all. Repeatable.
+    #[arg(long = "type", value_name = "TYPE")]
+    pub event_types: Vec<String>,
+
+    /// At most so many starts in any second; 0 pauses, `none` clears.
+    #[arg(long, value_name = "N")]
+    pub per_second: Option<Setting>,
+
+    /// At most so many starts in any minute.
+    #[arg(long, value_name = "N")]
+    pub per_minute: Option<Setting>,
+
+    /// At most so many starts in any hour.
+    #[arg(long, value_name = "N")]
+    pub per_hour: Option<Setting>,
+
+    /// At most so many starts in any day.
+    #[arg(long, value_name = "N")]
+    pub per_day: Option<Setting>,
+
+    /// No rate limit; --max-in-flight still holds.
+    #[arg(long)]
+    pub unlimited: bool,
+
+    /// A bucket's capacity, or how many of a window may start at once.
+    #[arg(long, value_name = "N")]
+    pub burst: Option<Setting>,
+
+    /// sliding_window, token_bucket or leaky_bucket.
+    #[arg(long, value_name = "SHAPE")]
+    pub shape: Option<Shape>,
+
+    /// Attempts queued and in flight at once.
+    #[arg(long, value_name = "N")]
+    pub max_in_flight: Option<Setting>,
+
+    /// By which part every period is stretched: 0.02 makes a second 1.02 s.
+    #[arg(long, value_name = "PART")]
+    pub safety_margin: Option<f64>,
+}
+
+/// A number, or `none`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Setting(Option<u32>);
+
+impl FromStr for Setting {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "none" {
+            return Ok(Self(None));
+        }
+        match text.parse() {
+            Ok(number) => Ok(Self(Some(number))),
+            Err(_) => Err("expected a number or none".to_owned()),
+        }
+    }
+}
+
+impl Settings {
+    /// What is set, as the API takes it; what is not is left out.
+    #[must_use]
+    pub fn json(&self) -> Map<String, Value> {
+        let number = |setting: Option<Setting>| setting.map(|Setting(number)| Value::from(number));
+        let limits: Map<String, Value> = [
+            ("per_second", self.per_second),
+            ("per_minute", self.per_minute),
+            ("per_hour", self.per_hour),
+            ("per_day", self.per_day),
+        ]
+        .into_iter()
+        .filter_map(|(field, setting)| Some((field.to_owned(), number(setting)?)))
+        .collect();
+        let event_types = (!self.event_types.is_empty()).then(|| self.event_types.clone().into());
+        [
+            ("name", self.name.clone().map(Value::from)),
+            ("event_types", event_types),
+            ("limits", (!limits.is_empty()).then(|| limits.into())),
+            ("unlimited", self.unlimited.then_some(true.into())),
+            ("burst", number(self.burst)),
+            ("shape", self.shape.map(|shape| shape.as_str().into())),
+            ("max_in_flight", number(self.max_in_flight)),
+            ("safety_margin", self.safety_margin.map(Value::from)),
+        ]
+        .into_iter()
+        .filter_map(|(field, value)| Some((field.to_owned(), value?)))
+        .collect()
+    }
+}
+
+/// `10/second 200/minute token_bucket burst 50`, with the tier's in brackets.
+pub(super) fn words(destination: &Destination) -> String {
+    let effective = &destination.effective;
+    let limits = &effective.limits;
+    let periods = [
+        limits.per_second,
+        limits.per_minute,
+        limits.per_hour,
+        limits.per_day,
+    ];
+    let mut words: Vec<String> = (Period::ALL.iter().zip(periods))
+        .filter_map(|(period, max)| Some(format!("{}/{period}", max?)))
+        .collect();
+    if words.is_empty() {
+        words.push("unlimited".to_owned());
+    }
+    if effective.shape != Shape::default() {
+        words.push(effective.shape.as_str().to_owned());
+    }
+    if let Some(burst) = effective.burst {
+        words.push(format!("burst {burst}"));
+    }
+    let words = words.join(" ");
+    let own = &destination.limits;
+    if own == limits || destination.unlimited {
+        words
+    } else {
+        format!("({words})")
+    }
+}

@@ -1,0 +1,178 @@
+//! `paceline event …`: events over the API.
+
+use std::io::Read;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use clap::Subcommand;
+use domain::event::MAX_PAYLOAD_BYTES;
+use http::Method;
+use serde::Serialize;
+use serde_json::value::RawValue;
+use uuid::Uuid;
+
+use super::destination::Connection;
+use crate::api::events::{Accepted, Event};
+use crate::client::Client;
+use crate::output::{self, Format};
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Send an event to a destination, or to a type's subscribers.
+    Send(Send),
+    /// Show an event and its attempts.
+    Show {
+        /// Its id.
+        id: Uuid,
+        #[command(flatten)]
+        connection: Connection,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Send {
+    /// The one destination that it is for.
+    #[arg(long, value_name = "ID", required_unless_present = "event_type")]
+    pub destination: Option<Uuid>,
+
+    /// Its type; without --destination, for all who subscribe to it.
+    #[arg(long = "type", value_name = "TYPE")]
+    pub event_type: Option<String>,
+
+    /// The payload's media type [default: application/json]
+    #[arg(long, value_name = "TYPE")]
+    pub content_type: Option<String>,
+
+    /// The payload; `-` reads it from standard input, `@FILE` from a file.
+    #[arg(value_name = "PAYLOAD")]
+    pub payload: String,
+
+    #[command(flatten)]
+    pub connection: Connection,
+}
+
+/// The body of the request, with the payload as it stands.
+#[derive(Serialize)]
+struct Body<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    destination_id: Option<Uuid>,
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    event_type: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content_type: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload_base64: Option<String>,
+}
+
+/// Does it, and prints what it got.
+pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Send(send) => post(send).await?,
+        Command::Show { id, connection } => {
+            let client = Client::new(&connection.client)?;
+            let event: Event = client.get(&format!("/v1/events/{id}")).await?;
+            match connection.output {
+                Format::Json => output::json(&event)?,
+                Format::Table => print(&event)?,
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn post(send: Send) -> anyhow::Result<()> {
+    let bytes = read(&send.payload)?;
+    // JSON goes as it stands; anything else, and JSON with space around it,
+    // which a JSON value cannot keep, in base64.
+    let json: Option<&RawValue> = serde_json::from_slice(&bytes)
+        .ok()
+        .filter(|raw: &&RawValue| raw.get().len() == bytes.len());
+    if json.is_none() && send.content_type.is_none() {
+        serde_json::from_slice::<&RawValue>(&bytes)
+            .context("the payload is not JSON: correct it, or name its --content-type")?;
+    }
+    let body = Body {
+        destination_id: send.destination,
+        event_type: send.event_type.as_deref(),
+        content_type: send.content_type.as_deref(),
+        payload: json,
+        payload_base64: json.is_none().then(|| STANDARD.encode(&bytes)),
+    };
+    let client = Client::new(&send.connection.client)?;
+    let accepted: Accepted = client.send(Method::POST, "/v1/events", &body).await?;
+    match send.connection.output {
+        Format::Json => output::json(&accepted),
+        Format::Table => {
+            let count = accepted.destinations.len();
+            output::line(&format!(
+                "{} accepted for {count} destination(s)",
+                accepted.id
+            ))
+        }
+    }
+}
+
+/// A little more than is allowed, so that the API says what is.
+fn read(payload: &str) -> anyhow::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let most = MAX_PAYLOAD_BYTES as u64 + 1;
+    if payload == "-" {
+        let mut input = std::io::stdin().lock().take(most);
+        input
+            .read_to_end(&mut bytes)
+            .context("read standard input")?;
+    } else if let Some(path) = payload.strip_prefix('@') {
+        let file = std::fs::File::open(path).with_context(|| format!("open {path}"))?;
+        file.take(most)
+            .read_to_end(&mut bytes)
+            .with_context(|| format!("read {path}"))?;
+    } else {
+        bytes.extend_from_slice(payload.as_bytes());
+    }
+    Ok(bytes)
+}
+
+fn print(event: &Event) -> anyhow::Result<()> {
+    output::line(&format!(
+        "{}  {}  {} bytes of {}  accepted {}",
+        event.id,
+        event.event_type.as_deref().unwrap_or("(no type)"),
+        event.payload_bytes,
+        event.content_type,
+        event.created_at,
+    ))?;
+    let rows = event.attempts.iter().map(|attempt| {
+        let word = |text: &Option<String>| text.clone().unwrap_or_default();
+        vec![
+            attempt.id.to_string(),
+            attempt.destination_id.to_string(),
+            attempt.try_number.to_string(),
+            attempt.state.as_str().to_owned(),
+            word(&attempt.started_at),
+            attempt
+                .delivery_latency_ms
+                .map(|ms| format!("{ms:.1}"))
+                .unwrap_or_default(),
+            attempt
+                .status
+                .map(|status| status.to_string())
+                .unwrap_or_default(),
+            word(&attempt.error),
+        ]
+    });
+    let header = [
+        "ATTEMPT",
+        "DESTINATION",
+        "TRY",
+        "STATE",
+        "STARTED AT",
+        "LATENCY MS",
+        "STATUS",
+        "ERROR",
+    ];
+    output::line(&output::table(&header, rows).to_string())
+}

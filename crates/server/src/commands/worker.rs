@@ -1,0 +1,45 @@
+//! `paceline worker`: claims starts and sends.
+
+use std::process::ExitCode;
+
+use crate::config::{
+    ListenConfig, QueueConfig, RequestConfig, ScheduleConfig, ShutdownConfig, StoreConfig,
+    TargetConfig, WorkerConfig,
+};
+use crate::role::{self, Role, RoleConfig};
+
+#[derive(Debug, Clone, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    pub store: StoreConfig,
+    #[command(flatten)]
+    pub schedule: ScheduleConfig,
+    #[command(flatten)]
+    pub queue: QueueConfig,
+    #[command(flatten)]
+    pub listen: ListenConfig,
+    #[command(flatten)]
+    pub target: TargetConfig,
+    #[command(flatten)]
+    pub worker: WorkerConfig,
+    #[command(flatten)]
+    pub request: RequestConfig,
+    #[command(flatten)]
+    pub shutdown: ShutdownConfig,
+}
+
+/// Runs the role until it is told to stop.
+pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let config = RoleConfig {
+        store: args.store,
+        schedule: args.schedule,
+        queue: Some(args.queue),
+        listen: args.listen,
+        api: None,
+        target: args.target,
+        worker: Some(args.worker),
+        request: args.request,
+        shutdown: args.shutdown,
+    };
+    role::run(Role::Worker, config).await
+}

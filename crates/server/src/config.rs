@@ -1,0 +1,202 @@
+//! Configuration: one struct per concern, every field a flag and a variable.
+//!
+//! A role flattens the concerns it has, so that its `--help` lists what it
+//! obeys and nothing else. Secrets never reach `Debug`, `--help` or an error:
+//! URLs are taken as they are ([`SecretUrl`]) and understood afterwards, since
+//! clap repeats a value that it refuses.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use clap::builder::BoolishValueParser;
+use clap::{ArgAction, Args, ValueEnum};
+use secrecy::SecretString;
+
+pub mod places;
+pub mod secret_url;
+pub mod unknown;
+
+pub use places::{Database, QueuePlace, SchedulePlace, require_shared};
+pub use secret_url::SecretUrl;
+
+/// A flag or variable that cannot be obeyed, by both its names.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{name}: {problem}")]
+pub struct ConfigError {
+    /// Such as `--listen (PACELINE_LISTEN)`.
+    pub name: String,
+    /// What is wrong, and what to set.
+    pub problem: String,
+}
+
+impl ConfigError {
+    /// A problem with the flag `--flag`, whose variable is `PACELINE_FLAG`.
+    #[must_use]
+    pub fn flag(flag: &str, problem: impl Into<String>) -> Self {
+        let variable = flag.to_uppercase().replace('-', "_");
+        Self {
+            name: format!("--{flag} (PACELINE_{variable})"),
+            problem: problem.into(),
+        }
+    }
+}
+
+/// Where the truth lives.
+#[derive(Debug, Clone, Args)]
+pub struct StoreConfig {
+    /// The store: `sqlite:FILE` (one process) or `postgres://…`.
+    #[arg(long, env = "PACELINE_DATABASE_URL", value_name = "URL")]
+    #[arg(default_value = "sqlite:paceline.db", hide_env_values = true)]
+    pub database_url: SecretUrl,
+
+    /// The most connections that this process opens to Postgres.
+    #[arg(long, env = "PACELINE_DATABASE_CONNECTIONS", value_name = "N")]
+    #[arg(default_value_t = 16, value_parser = clap::value_parser!(u32).range(2..=500))]
+    pub database_connections: u32,
+}
+
+/// Where the jobs live.
+#[derive(Debug, Clone, Args)]
+pub struct ScheduleConfig {
+    /// The schedule: `in-process` or `redis://…` (`rediss://…` over TLS).
+    #[arg(long, env = "PACELINE_SCHEDULE_URL", value_name = "URL")]
+    #[arg(default_value = "in-process", hide_env_values = true)]
+    pub schedule_url: SecretUrl,
+
+    /// What the schedule's Redis keys begin with.
+    #[arg(long, env = "PACELINE_SCHEDULE_PREFIX", value_name = "TEXT")]
+    #[arg(default_value = "paceline")]
+    pub schedule_prefix: String,
+
+    /// Over how many slots of a Redis Cluster the jobs are spread; the same in
+    /// every process.
+    #[arg(long, env = "PACELINE_SCHEDULE_SHARDS", value_name = "N")]
+    #[arg(default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub schedule_shards: u16,
+}
+
+/// What carries permits.
+#[derive(Debug, Clone, Args)]
+pub struct QueueConfig {
+    /// The delivery queue: `in-process` or `amqp://…` (`amqps://…` over TLS).
+    #[arg(long, env = "PACELINE_QUEUE_URL", value_name = "URL")]
+    #[arg(default_value = "in-process", hide_env_values = true)]
+    pub queue_url: SecretUrl,
+
+    /// The name of the delivery queue; the same in every process.
+    #[arg(long, env = "PACELINE_QUEUE_NAME", value_name = "NAME")]
+    #[arg(default_value = "paceline.deliveries")]
+    pub queue_name: String,
+}
+
+/// What this process serves: the API where the role has one, else only
+/// `/livez`, `/readyz` and `/metrics`.
+#[derive(Debug, Clone, Args)]
+pub struct ListenConfig {
+    /// The address to listen on.
+    #[arg(long, env = "PACELINE_LISTEN", value_name = "ADDRESS:PORT")]
+    #[arg(default_value = "127.0.0.1:8080")]
+    pub listen: SocketAddr,
+}
+
+/// Who may call the API.
+#[derive(Debug, Clone, Args)]
+pub struct ApiConfig {
+    /// The key that clients send as `Authorization: Bearer KEY`. `serve`
+    /// without one, on a loopback address, makes one and prints it.
+    #[arg(
+        long,
+        env = "PACELINE_API_KEY",
+        value_name = "KEY",
+        hide_env_values = true
+    )]
+    pub api_key: Option<SecretString>,
+}
+
+/// Where requests may go.
+#[derive(Debug, Clone, Copy, Default, Args)]
+pub struct TargetConfig {
+    /// Allow destinations with `http://` URLs, for tests and closed networks.
+    #[arg(long, env = "PACELINE_ALLOW_HTTP", value_name = "BOOL", action = ArgAction::Set)]
+    #[arg(default_value = "false", default_missing_value = "true", num_args = 0..=1)]
+    #[arg(value_parser = BoolishValueParser::new())]
+    pub allow_http: bool,
+}
+
+/// How much a worker sends at once.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct WorkerConfig {
+    /// How many requests this process has in flight at once.
+    #[arg(long, env = "PACELINE_WORKER_PLACES", value_name = "N")]
+    #[arg(default_value_t = 1_024, value_parser = clap::value_parser!(u32).range(16..=65_536))]
+    pub worker_places: u32,
+}
+
+/// How long a request may take: workers give it up then, and ten seconds later
+/// a start without an outcome is taken for lost.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct RequestConfig {
+    /// How long one request may take, from dialling to the last byte; the same
+    /// in every process.
+    #[arg(long, env = "PACELINE_REQUEST_TIMEOUT", value_name = "DURATION")]
+    #[arg(default_value = "15s", value_parser = positive_duration)]
+    pub request_timeout: Duration,
+}
+
+/// For a role that neither sends nor reaps.
+impl Default for RequestConfig {
+    fn default() -> Self {
+        Self {
+            request_timeout: Duration::from_secs(15),
+        }
+    }
+}
+
+/// How a process ends.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct ShutdownConfig {
+    /// How long what has begun may take to end after SIGTERM or SIGINT. A
+    /// second signal ends the process at once.
+    #[arg(long, env = "PACELINE_SHUTDOWN_GRACE", value_name = "DURATION")]
+    #[arg(default_value = "25s", value_parser = positive_duration)]
+    pub shutdown_grace: Duration,
+}
+
+/// What is logged, and how; to standard error.
+#[derive(Debug, Clone, Args)]
+pub struct LogConfig {
+    /// What to log, such as `info` or `warn,engine=debug`.
+    #[arg(long, env = "PACELINE_LOG", value_name = "FILTER", global = true)]
+    #[arg(default_value = "info")]
+    pub log: String,
+
+    /// How to log; `auto` is text on a terminal and JSON elsewhere.
+    #[arg(
+        long,
+        env = "PACELINE_LOG_FORMAT",
+        value_name = "FORMAT",
+        global = true
+    )]
+    #[arg(value_enum, default_value_t = LogFormat::Auto)]
+    pub log_format: LogFormat,
+}
+
+/// How log lines look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    Auto,
+    Text,
+    Json,
+}
+
+/// The longest duration that a setting may be: beyond it, it is a typing
+/// error.
+const MAX_DURATION: Duration = Duration::from_secs(3_600);
+
+fn positive_duration(text: &str) -> Result<Duration, String> {
+    let duration = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    if duration.is_zero() || duration > MAX_DURATION {
+        return Err("must be more than 0 and at most 1h".to_owned());
+    }
+    Ok(duration)
+}

@@ -1,0 +1,205 @@
+//! `/livez`, `/readyz`, `/metrics`: what orchestrators and people look at.
+//!
+//! *Live* is whether this process answers at all, so it touches nothing: a
+//! store that is away must not get every process restarted. *Ready* is the
+//! truth about each part, asked now.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use axum::{Json, Router};
+use engine::ports::{Catalog, DeliveryQueue, Schedule};
+use http::{StatusCode, header};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use serde::Serialize;
+use tokio_util::sync::CancellationToken;
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::parts::Parts;
+use crate::role::Role;
+
+/// How long a part may take to answer. Probes give up after a few seconds, and
+/// an answer that names the part is worth more than none.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// From half a millisecond to half a minute.
+const LATENCY_BUCKETS: [f64; 16] = [
+    0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0,
+];
+
+/// What the three routes look at.
+#[derive(Clone)]
+pub struct Health {
+    catalog: Arc<dyn Catalog>,
+    schedule: Arc<dyn Schedule>,
+    queue: Option<Arc<dyn DeliveryQueue>>,
+    role: Role,
+    metrics: PrometheusHandle,
+    shutdown: CancellationToken,
+}
+
+/// The answer of `/readyz`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Readiness {
+    /// All that this role cannot do without is well.
+    pub ready: bool,
+    /// The process is going down and takes nothing new.
+    pub draining: bool,
+    /// The store.
+    pub store: Part,
+    /// The schedule.
+    pub schedule: Part,
+    /// The delivery queue; absent in a role that does not use it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue: Option<Part>,
+}
+
+/// One part.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Part {
+    /// It answers, and can be worked with.
+    pub ready: bool,
+    /// Why it cannot.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+impl Part {
+    fn new<E: ToString>(answer: Result<(), E>) -> Self {
+        let problem = answer.err().map(|error| error.to_string());
+        Self {
+            ready: problem.is_none(),
+            problem,
+        }
+    }
+}
+
+impl Health {
+    /// Of these parts.
+    #[must_use]
+    pub fn new(
+        role: Role,
+        parts: &Parts,
+        metrics: PrometheusHandle,
+        shutdown: CancellationToken,
+    ) -> Self {
+        Self {
+            catalog: Arc::clone(&parts.catalog),
+            schedule: Arc::clone(&parts.schedule),
+            queue: parts.queue.clone(),
+            role,
+            metrics,
+            shutdown,
+        }
+    }
+
+    async fn readiness(&self) -> Readiness {
+        let catalog = Arc::clone(&self.catalog);
+        let schedule = Arc::clone(&self.schedule);
+        let (store, schedule) = tokio::join!(
+            ask(async move { catalog.ready().await.map_err(|error| error.to_string()) }),
+            ask(async move {
+                schedule
+                    .life()
+                    .await
+                    .map(drop)
+                    .map_err(|error| error.to_string())
+            }),
+        );
+        let queue = self.queue.as_ref().map(|queue| Part::new(queue.health()));
+        let draining = self.shutdown.is_cancelled();
+        // The API accepts events without a schedule: the sweep finds them.
+        let needs_schedule = self.role != Role::Api;
+        let parts = [
+            Some(&store),
+            Some(&schedule).filter(|_| needs_schedule),
+            queue.as_ref(),
+        ];
+        Readiness {
+            ready: !draining && parts.into_iter().flatten().all(|part| part.ready),
+            draining,
+            store,
+            schedule,
+            queue,
+        }
+    }
+}
+
+/// Asks a part in a task of its own: giving up on the answer must not cancel
+/// the question, which a pooled connection would not survive.
+async fn ask(question: impl Future<Output = Result<(), String>> + Send + 'static) -> Part {
+    match tokio::time::timeout(PATIENCE, tokio::spawn(question)).await {
+        Ok(Ok(answer)) => Part::new(answer),
+        Ok(Err(broken)) => Part::new(Err(broken)),
+        Err(_) => Part::new(Err(format!("no answer within {PATIENCE:?}"))),
+    }
+}
+
+/// The three routes, without authentication.
+pub fn router(health: Health) -> Router {
+    routes().with_state(health).split_for_parts().0
+}
+
+pub(crate) fn routes() -> OpenApiRouter<Health> {
+    OpenApiRouter::new()
+        .routes(routes!(livez))
+        .routes(routes!(readyz))
+        .routes(routes!(metrics))
+}
+
+/// Whether the process answers; touches nothing.
+#[utoipa::path(get, path = "/livez", tag = "health",
+    responses((status = 200, body = String, content_type = "text/plain")))]
+pub(crate) async fn livez() -> &'static str {
+    "live\n"
+}
+
+/// Whether every part can be worked with.
+#[utoipa::path(get, path = "/readyz", tag = "health", responses(
+    (status = 200, description = "Ready.", body = Readiness),
+    (status = 503, description = "Not ready, and why.", body = Readiness)))]
+pub(crate) async fn readyz(State(health): State<Health>) -> Response {
+    let readiness = health.readiness().await;
+    let status = if readiness.ready {
+        StatusCode::OK
+    } else {
+        StatusCode::SERVICE_UNAVAILABLE
+    };
+    (status, Json(readiness)).into_response()
+}
+
+/// Metrics in the text format of Prometheus.
+#[utoipa::path(get, path = "/metrics", tag = "health",
+    responses((status = 200, body = String, content_type = "text/plain")))]
+pub(crate) async fn metrics(State(health): State<Health>) -> Response {
+    let content_type = (
+        header::CONTENT_TYPE,
+        "text/plain; version=0.0.4; charset=utf-8",
+    );
+    ([content_type], health.metrics.render()).into_response()
+}
+
+/// Makes metrics go somewhere; once per process.
+pub fn install_metrics() -> anyhow::Result<PrometheusHandle> {
+    PrometheusBuilder::new()
+        .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &LATENCY_BUCKETS)
+        .context("set the buckets of latencies")?
+        .install_recorder()
+        .context("install the metrics")
+}
+
+/// Keeps the histograms' memory bounded where nobody scrapes.
+pub async fn upkeep(health: Health, shutdown: CancellationToken) {
+    loop {
+        tokio::select! {
+            biased;
+            () = shutdown.cancelled() => return,
+            () = tokio::time::sleep(Duration::from_secs(5)) => health.metrics.run_upkeep(),
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! What commands print to standard output.
+
+use std::io::{self, Write};
+
+use anyhow::Context;
+use clap::ValueEnum;
+use comfy_table::Table;
+use comfy_table::presets::NOTHING;
+use serde::Serialize;
+
+/// How a command prints what it got.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people.
+    Table,
+    /// For programs.
+    Json,
+}
+
+/// Prints one line.
+pub fn line(text: &str) -> anyhow::Result<()> {
+    writeln!(io::stdout().lock(), "{text}").context("print")
+}
+
+/// Prints JSON, indented.
+pub fn json(value: &impl Serialize) -> anyhow::Result<()> {
+    line(&serde_json::to_string_pretty(value).context("print as JSON")?)
+}
+
+/// A table with a header; no lines, so that it can be cut and pasted.
+#[must_use]
+pub fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> Table {
+    let mut table = Table::new();
+    table.load_style(NOTHING).set_header(header);
+    for row in rows {
+        table.add_row(row);
+    }
+    table
+}

@@ -1,0 +1,152 @@
+//! From URLs to the engine's ports. Nothing else in this crate constructs an
+//! adapter.
+
+use std::sync::Arc;
+
+use adapters::http::{HttpOptions, HttpSender};
+use adapters::in_process::{InProcessQueue, InProcessSchedule};
+use adapters::postgres::{PostgresOptions, PostgresStore};
+use adapters::rabbitmq::RabbitQueue;
+use adapters::redis::RedisSchedule;
+use adapters::sqlite::{SqliteStore, system_clock};
+use anyhow::Context;
+use engine::ports::{Catalog, DeliveryQueue, Schedule, Sender, Store, StoreError};
+
+use crate::config::{
+    Database, QueueConfig, QueuePlace, ScheduleConfig, SchedulePlace, SecretUrl, StoreConfig,
+    TargetConfig,
+};
+
+/// How many permit groups an in-process queue holds.
+const IN_PROCESS_QUEUE: usize = 65_536;
+
+/// Everything outside that the loops and the API need.
+#[derive(Clone)]
+pub struct Parts {
+    pub store: Arc<dyn Store>,
+    pub catalog: Arc<dyn Catalog>,
+    pub schedule: Arc<dyn Schedule>,
+    /// `None` for a role without permits.
+    pub queue: Option<Arc<dyn DeliveryQueue>>,
+    pub sender: Arc<dyn Sender>,
+}
+
+impl Parts {
+    /// Dials everything.
+    pub async fn connect(
+        store: &StoreConfig,
+        schedule: &ScheduleConfig,
+        queue: Option<&QueueConfig>,
+        target: TargetConfig,
+    ) -> anyhow::Result<Self> {
+        let (store, catalog) = connect_store(store).await?;
+        let queue = match queue {
+            Some(config) => Some(connect_queue(config).await?),
+            None => None,
+        };
+        Ok(Self {
+            store,
+            catalog,
+            schedule: connect_schedule(schedule).await?,
+            queue,
+            sender: sender(target),
+        })
+    }
+}
+
+type StoreAndCatalog = (Arc<dyn Store>, Arc<dyn Catalog>);
+
+async fn connect_store(config: &StoreConfig) -> anyhow::Result<StoreAndCatalog> {
+    match config.place()? {
+        Database::Sqlite(path) => both(
+            SqliteStore::open(&path, system_clock()),
+            &config.database_url,
+        ),
+        Database::SqliteInMemory => {
+            both(SqliteStore::in_memory(system_clock()), &config.database_url)
+        }
+        Database::Postgres(_) => both(connect_postgres(config).await, &config.database_url),
+    }
+}
+
+/// The store to read from, beside the processes that work on it: for the
+/// audit. An SQLite file is not locked by it, and not created.
+pub async fn open_to_read(config: &StoreConfig) -> anyhow::Result<StoreAndCatalog> {
+    match config.place()? {
+        Database::Sqlite(path) => {
+            let store = SqliteStore::open_to_read(&path, system_clock());
+            both(store, &config.database_url)
+        }
+        Database::SqliteInMemory | Database::Postgres(_) => connect_store(config).await,
+    }
+}
+
+/// Brings the schema up to this binary's. An SQLite file is brought up to date
+/// by opening it.
+pub async fn migrate(config: &StoreConfig) -> anyhow::Result<()> {
+    if !matches!(config.place()?, Database::Postgres(_)) {
+        return connect_store(config).await.map(drop);
+    }
+    let context = || format!("migrate the store at {}", config.database_url);
+    let store = connect_postgres(config).await.with_context(context)?;
+    store.migrate().await.with_context(context)?;
+    store.close().await;
+    Ok(())
+}
+
+async fn connect_postgres(config: &StoreConfig) -> Result<PostgresStore, StoreError> {
+    PostgresStore::connect(PostgresOptions {
+        url: config.database_url.expose().to_owned(),
+        max_connections: config.database_connections,
+    })
+    .await
+}
+
+/// One store behind both of its ports.
+fn both<S: Store + Catalog + 'static>(
+    opened: Result<S, StoreError>,
+    url: &SecretUrl,
+) -> anyhow::Result<StoreAndCatalog> {
+    let store = Arc::new(opened.with_context(|| format!("open the store at {url}"))?);
+    Ok((
+        Arc::clone(&store) as Arc<dyn Store>,
+        store as Arc<dyn Catalog>,
+    ))
+}
+
+async fn connect_schedule(config: &ScheduleConfig) -> anyhow::Result<Arc<dyn Schedule>> {
+    match config.place()? {
+        SchedulePlace::InProcess => Ok(Arc::new(InProcessSchedule::new())),
+        SchedulePlace::Redis(url) => {
+            let shards = config.schedule_shards;
+            let schedule = RedisSchedule::connect(url.expose(), &config.schedule_prefix, shards)
+                .await
+                .with_context(|| format!("connect to the schedule at {url}"))?;
+            Ok(Arc::new(schedule))
+        }
+    }
+}
+
+async fn connect_queue(config: &QueueConfig) -> anyhow::Result<Arc<dyn DeliveryQueue>> {
+    match config.place()? {
+        QueuePlace::InProcess => Ok(Arc::new(InProcessQueue::new(IN_PROCESS_QUEUE))),
+        QueuePlace::RabbitMq(url) => {
+            let queue = RabbitQueue::connect(url.expose(), &config.queue_name)
+                .await
+                .with_context(|| format!("connect to the delivery queue at {url}"))?;
+            Ok(Arc::new(queue))
+        }
+    }
+}
+
+fn sender(config: TargetConfig) -> Arc<dyn Sender> {
+    let sender = HttpSender::new(HttpOptions {
+        allow_http: config.allow_http,
+        ..HttpOptions::default()
+    });
+    if let Err(error) = sender.check_tls() {
+        // Not fatal: a closed network may have plain http destinations only.
+        tracing::warn!(%error, "no https destination can be reached");
+    }
+    Arc::new(sender)
+}

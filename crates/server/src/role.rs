@@ -1,0 +1,320 @@
+//! Which loops run in which role.
+//!
+//! | loop | serve | api | scheduler | worker |
+//! |---|---|---|---|---|
+//! | API and ingest | ✓ | ✓ | | |
+//! | scheduler, reaper, sweep | ✓ | | ✓ | |
+//! | worker | ✓ | | | ✓ |
+//! | `/livez`, `/readyz`, `/metrics` | ✓ | ✓ | ✓ | ✓ |
+//!
+//! Every instance of a role runs all of its loops; none needs a leader.
+//!
+//! Shutdown goes with the stream: readiness turns false, the API finishes its
+//! requests, ingest commits what they handed in; meanwhile the scheduler stops
+//! taking and the worker drains, all within the grace period.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use engine::ingest::{Ingest, IngestLoop, IngestOptions};
+use engine::reaper::{Reaper, ReaperOptions};
+use engine::scheduler::{Scheduler, SchedulerOptions};
+use engine::sweep::{SweepLoop, SweepOptions};
+use engine::worker::{Worker, WorkerOptions};
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::api::{self, App};
+use crate::api_key::{self, ApiKey};
+use crate::config::{
+    ApiConfig, ListenConfig, QueueConfig, RequestConfig, ScheduleConfig, ShutdownConfig,
+    StoreConfig, TargetConfig, WorkerConfig, require_shared,
+};
+use crate::edge::Mint;
+use crate::health::{self, Health};
+use crate::parts::Parts;
+use crate::service::Service;
+use crate::signals;
+
+/// What a process does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Everything.
+    Serve,
+    /// Takes events in.
+    Api,
+    /// Takes, admits, publishes, finishes; repairs.
+    Scheduler,
+    /// Delivers.
+    Worker,
+}
+
+impl Role {
+    /// The word, as on the command line.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Serve => "serve",
+            Self::Api => "api",
+            Self::Scheduler => "scheduler",
+            Self::Worker => "worker",
+        }
+    }
+
+    const fn schedules(self) -> bool {
+        matches!(self, Self::Serve | Self::Scheduler)
+    }
+}
+
+/// What a role is started with.
+#[derive(Debug, Clone)]
+pub struct RoleConfig {
+    pub store: StoreConfig,
+    pub schedule: ScheduleConfig,
+    /// `None` for a role without permits.
+    pub queue: Option<QueueConfig>,
+    pub listen: ListenConfig,
+    /// `None` for a role without the API.
+    pub api: Option<ApiConfig>,
+    pub target: TargetConfig,
+    /// `None` for a role without a worker.
+    pub worker: Option<WorkerConfig>,
+    pub request: RequestConfig,
+    pub shutdown: ShutdownConfig,
+}
+
+/// How much of the grace period is kept for recording the last outcomes.
+const RECORDING: Duration = Duration::from_secs(2);
+
+/// Runs a role until it is told to stop.
+pub async fn run(role: Role, config: RoleConfig) -> anyhow::Result<ExitCode> {
+    if role != Role::Serve {
+        let queue = config.queue.as_ref();
+        require_shared(role.as_str(), &config.store, &config.schedule, queue)?;
+    }
+    // Before anything is dialled: what is refused is refused at once.
+    let mint = Mint::from_system()?;
+    let key = match &config.api {
+        Some(api) => Some(api_key::resolve(
+            role,
+            api,
+            &config.listen,
+            &config.store,
+            &mint,
+        )?),
+        None => None,
+    };
+    let metrics = health::install_metrics()?;
+    let queue = config.queue.as_ref();
+    let parts = Parts::connect(&config.store, &config.schedule, queue, config.target).await?;
+    let listener = TcpListener::bind(config.listen.listen)
+        .await
+        .with_context(|| format!("listen on {} (PACELINE_LISTEN)", config.listen.listen))?;
+    signals::until_stopped(|shutdown| async move {
+        let running = Running {
+            role,
+            health: Health::new(role, &parts, metrics, shutdown.clone()),
+            config,
+            parts,
+            shutdown,
+        };
+        running.run(listener, key, mint).await
+    })
+    .await
+}
+
+struct Running {
+    role: Role,
+    config: RoleConfig,
+    parts: Parts,
+    health: Health,
+    shutdown: CancellationToken,
+}
+
+impl Running {
+    async fn run(
+        self,
+        listener: TcpListener,
+        key: Option<ApiKey>,
+        mint: Mint,
+    ) -> anyhow::Result<ExitCode> {
+        let address = listener
+            .local_addr()
+            .context("read the listener's address")?;
+        let mut loops = Loops::new();
+        let seed = u64::from_le_bytes(mint.bytes());
+        self.spawn_engine(&mut loops, seed);
+        // Probes and metrics are answered until all else has drained.
+        let drained = CancellationToken::new();
+        let probes = match key {
+            Some(key) => {
+                self.spawn_api(&mut loops, listener, key, mint);
+                None
+            }
+            None => {
+                let router = health::router(self.health.clone());
+                Some(tokio::spawn(serve_http(listener, router, drained.clone())))
+            }
+        };
+        loops.spawn(
+            "metrics",
+            health::upkeep(self.health.clone(), self.shutdown.clone()),
+        );
+        tracing::info!(role = self.role.as_str(), %address, "started");
+        let grace = self.config.shutdown.shutdown_grace;
+        let ended = loops.join(&self.shutdown, grace).await;
+        drained.cancel();
+        if let Some(probes) = probes {
+            // A probe that is kept open must not keep the process.
+            let _ = tokio::time::timeout(Duration::from_millis(500), probes).await;
+        }
+        ended
+    }
+
+    fn spawn_engine(&self, loops: &mut Loops, seed: u64) {
+        let Some(queue) = &self.parts.queue else {
+            return;
+        };
+        let (store, schedule) = (&self.parts.store, &self.parts.schedule);
+        let parts = || (Arc::clone(store), Arc::clone(schedule));
+        let request_timeout = self.config.request.request_timeout;
+        if self.role.schedules() {
+            let (store, schedule) = parts();
+            let options = SchedulerOptions::default();
+            let scheduler = Scheduler::new(store, schedule, Arc::clone(queue), options);
+            loops.spawn("scheduler", scheduler.run(self.shutdown.clone()));
+
+            let (store, schedule) = parts();
+            let options = ReaperOptions {
+                start_timeout: request_timeout + Duration::from_secs(10),
+                ..ReaperOptions::default()
+            };
+            let reaper = Reaper::new(store, schedule, options);
+            loops.spawn("reaper", reaper.run(self.shutdown.clone()));
+
+            let (store, schedule) = parts();
+            let sweep = SweepLoop::new(store, schedule, SweepOptions::default());
+            loops.spawn("sweep", sweep.run(self.shutdown.clone()));
+        }
+        if let Some(worker) = self.config.worker {
+            let (store, schedule) = parts();
+            let options = WorkerOptions {
+                places: worker.worker_places,
+                request_timeout,
+                grace: self
+                    .config
+                    .shutdown
+                    .shutdown_grace
+                    .saturating_sub(RECORDING),
+                seed,
+            };
+            let sender = Arc::clone(&self.parts.sender);
+            let worker = Worker::new(store, schedule, Arc::clone(queue), sender, options);
+            loops.spawn("worker", worker.run(self.shutdown.clone()));
+        }
+    }
+
+    fn spawn_api(&self, loops: &mut Loops, listener: TcpListener, key: ApiKey, mint: Mint) {
+        let (ingest, back) = Ingest::new(
+            Arc::clone(&self.parts.store),
+            Arc::clone(&self.parts.schedule),
+            IngestOptions::default(),
+        );
+        let service = Service::new(
+            Arc::clone(&self.parts.catalog),
+            Arc::clone(&self.parts.schedule),
+            ingest,
+            mint,
+            self.config.target,
+        );
+        let router = api::router(App::new(service, key)).merge(health::router(self.health.clone()));
+        loops.spawn(
+            "api",
+            serve_api(listener, router, back, self.shutdown.clone()),
+        );
+    }
+}
+
+/// The API, and behind it ingest: it stops when there is nobody left to hand
+/// anything in.
+async fn serve_api(
+    listener: TcpListener,
+    router: axum::Router,
+    ingest: IngestLoop,
+    shutdown: CancellationToken,
+) {
+    let served = CancellationToken::new();
+    let http = async {
+        serve_http(listener, router, shutdown).await;
+        served.cancel();
+    };
+    tokio::join!(http, ingest.run(served.clone()));
+}
+
+async fn serve_http(listener: TcpListener, router: axum::Router, shutdown: CancellationToken) {
+    let served = axum::serve(listener, router)
+        .with_graceful_shutdown(shutdown.cancelled_owned())
+        .await;
+    if let Err(error) = served {
+        tracing::error!(%error, "listening failed");
+    }
+}
+
+/// The running loops, by name.
+struct Loops(JoinSet<&'static str>);
+
+impl Loops {
+    fn new() -> Self {
+        Self(JoinSet::new())
+    }
+
+    fn spawn(&mut self, name: &'static str, run: impl Future<Output = ()> + Send + 'static) {
+        self.0.spawn(async move {
+            run.await;
+            name
+        });
+    }
+
+    /// Waits until all have ended. A loop that ends by itself, or panics, takes
+    /// the process down in order: half a role would look alive and do nothing.
+    async fn join(
+        mut self,
+        shutdown: &CancellationToken,
+        grace: Duration,
+    ) -> anyhow::Result<ExitCode> {
+        let mut broken = false;
+        tokio::select! {
+            biased;
+            () = shutdown.cancelled() => {}
+            ended = self.0.join_next() => {
+                broken = true;
+                match ended {
+                    Some(Ok(name)) => tracing::error!(name, "a loop ended by itself; draining"),
+                    Some(Err(error)) => tracing::error!(%error, "a loop broke; draining"),
+                    None => {}
+                }
+                shutdown.cancel();
+            }
+        }
+        let drain = async {
+            while let Some(ended) = self.0.join_next().await {
+                if let Err(error) = ended {
+                    broken = true;
+                    tracing::error!(%error, "a loop broke while draining");
+                }
+            }
+        };
+        let drained = tokio::time::timeout(grace, drain).await.is_ok();
+        if !drained {
+            tracing::warn!("not drained within PACELINE_SHUTDOWN_GRACE; the rest is reaped later");
+        }
+        if broken || !drained {
+            return Ok(ExitCode::FAILURE);
+        }
+        tracing::info!("drained");
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,249 @@
+//! What the API does, without HTTP: validate, then ask the catalog or ingest.
+//!
+//! The operator calls the same functions, so a rule stands here once. Nothing
+//! is written before all of it is valid. Callers that may be dropped half-way
+//! (a request whose client hangs up) run these in a task of their own: a store
+//! must not be abandoned in mid-transaction.
+
+use std::sync::Arc;
+
+use domain::destination::DestinationState;
+use domain::event::NewEvent;
+use domain::ids::{AttemptId, DestinationId, EventId};
+use domain::policy::LimitSettings;
+use engine::ingest::Ingest;
+use engine::ports::{
+    Acceptance, AttemptView, Catalog, DEFAULT_TENANT, Destination, DestinationChange, EventSummary,
+    NewDestination, Schedule, Wake,
+};
+
+use crate::config::TargetConfig;
+use crate::edge::Mint;
+
+pub mod error;
+pub mod event;
+pub mod limits;
+pub mod rules;
+
+pub use error::ServiceError;
+pub use event::EventDraft;
+pub use limits::LimitsChange;
+
+/// The most rows on one page.
+pub const MAX_PAGE: u32 = 1_000;
+
+/// The most events in one batch.
+pub const MAX_BATCH: usize = 1_000;
+
+/// The rules of the API over one tenant.
+pub struct Service {
+    catalog: Arc<dyn Catalog>,
+    schedule: Arc<dyn Schedule>,
+    ingest: Ingest,
+    mint: Mint,
+    target: TargetConfig,
+}
+
+/// A destination that somebody wants.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DestinationDraft {
+    pub name: String,
+    pub url: String,
+    pub event_types: Vec<String>,
+    pub limits: LimitSettings,
+}
+
+/// What somebody wants changed; `None` leaves it as it is.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct DestinationEdit {
+    pub name: Option<String>,
+    pub url: Option<String>,
+    pub event_types: Option<Vec<String>>,
+    pub state: Option<DestinationState>,
+    pub limits: LimitsChange,
+}
+
+/// An event that is durable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AcceptedEvent {
+    pub id: EventId,
+    pub destinations: Vec<DestinationId>,
+}
+
+impl Service {
+    /// Over these parts.
+    #[must_use]
+    pub fn new(
+        catalog: Arc<dyn Catalog>,
+        schedule: Arc<dyn Schedule>,
+        ingest: Ingest,
+        mint: Mint,
+        target: TargetConfig,
+    ) -> Self {
+        Self {
+            catalog,
+            schedule,
+            ingest,
+            mint,
+            target,
+        }
+    }
+
+    pub async fn create_destination(
+        &self,
+        draft: DestinationDraft,
+    ) -> Result<Destination, ServiceError> {
+        rules::name(&draft.name)?;
+        rules::url(&draft.url, self.target.allow_http)?;
+        rules::event_types(&draft.event_types)?;
+        limits::validate(&draft.limits)?;
+        let new = NewDestination {
+            id: DestinationId(self.mint.uuid()),
+            name: draft.name,
+            url: draft.url,
+            event_types: draft.event_types,
+            limits: draft.limits,
+        };
+        Ok(self
+            .catalog
+            .create_destination(DEFAULT_TENANT, &new)
+            .await?)
+    }
+
+    pub async fn destination(&self, id: DestinationId) -> Result<Destination, ServiceError> {
+        Ok(self.catalog.destination(DEFAULT_TENANT, id).await?)
+    }
+
+    /// A page in id order, which is about the order of creation.
+    pub async fn destinations(
+        &self,
+        after: Option<DestinationId>,
+        limit: u32,
+    ) -> Result<Vec<Destination>, ServiceError> {
+        rules::page(limit)?;
+        Ok(self
+            .catalog
+            .destinations(DEFAULT_TENANT, after, limit)
+            .await?)
+    }
+
+    /// Changes a destination. Limits are merged with those of the moment, so of
+    /// two simultaneous changes of limits the later wins whole.
+    pub async fn change_destination(
+        &self,
+        id: DestinationId,
+        edit: DestinationEdit,
+    ) -> Result<Destination, ServiceError> {
+        if let Some(name) = &edit.name {
+            rules::name(name)?;
+        }
+        if let Some(url) = &edit.url {
+            rules::url(url, self.target.allow_http)?;
+        }
+        if let Some(event_types) = &edit.event_types {
+            rules::event_types(event_types)?;
+        }
+        let limits = if edit.limits.is_empty() {
+            None
+        } else {
+            let current = self.catalog.destination(DEFAULT_TENANT, id).await?;
+            let limits = edit.limits.applied_to(current.limits);
+            limits::validate(&limits)?;
+            Some(limits)
+        };
+        let change = DestinationChange {
+            name: edit.name,
+            url: edit.url,
+            event_types: edit.event_types,
+            state: edit.state,
+            limits,
+        };
+        let changed = self
+            .catalog
+            .change_destination(DEFAULT_TENANT, id, &change)
+            .await?;
+        self.look_now(id).await;
+        Ok(changed)
+    }
+
+    pub async fn delete_destination(&self, id: DestinationId) -> Result<(), ServiceError> {
+        Ok(self.catalog.delete_destination(DEFAULT_TENANT, id).await?)
+    }
+
+    /// Accepts events; each is answered by itself, in order. An `Err` is of all
+    /// of them: whether they were written is not known.
+    pub async fn accept_events(
+        &self,
+        drafts: Vec<Result<EventDraft, ServiceError>>,
+    ) -> Result<Vec<Result<AcceptedEvent, ServiceError>>, ServiceError> {
+        rules::batch(drafts.len())?;
+        let checked: Vec<Result<NewEvent, ServiceError>> = drafts
+            .into_iter()
+            .map(|draft| draft?.checked(DEFAULT_TENANT, EventId(self.mint.uuid())))
+            .collect();
+        let events: Vec<NewEvent> = checked.iter().flatten().cloned().collect();
+        let acceptances = if events.is_empty() {
+            Vec::new()
+        } else {
+            self.ingest.accept(events).await?
+        };
+        let mut acceptances = acceptances.into_iter();
+        let answers = checked.into_iter().map(|event| {
+            let event = event?;
+            match acceptances.next() {
+                Some(Acceptance::Accepted(destinations)) => Ok(AcceptedEvent {
+                    id: event.id,
+                    destinations,
+                }),
+                Some(Acceptance::UnknownDestination) => Err(ServiceError::invalid(
+                    "destination_id",
+                    "there is no such destination",
+                )),
+                Some(Acceptance::DisabledDestination) => Err(ServiceError::invalid(
+                    "destination_id",
+                    "the destination is disabled",
+                )),
+                None => Err(ServiceError::Internal(
+                    "the store left an event unanswered".to_owned(),
+                )),
+            }
+        });
+        Ok(answers.collect())
+    }
+
+    /// Accepts one event.
+    pub async fn accept_event(&self, draft: EventDraft) -> Result<AcceptedEvent, ServiceError> {
+        let answers = self.accept_events(vec![Ok(draft)]).await?;
+        let missing = || ServiceError::Internal("the store left an event unanswered".to_owned());
+        answers.into_iter().next().unwrap_or_else(|| Err(missing()))
+    }
+
+    pub async fn event(
+        &self,
+        id: EventId,
+    ) -> Result<(EventSummary, Vec<AttemptView>), ServiceError> {
+        Ok(self.catalog.event(DEFAULT_TENANT, id).await?)
+    }
+
+    /// A page of a destination's attempts, the newest first.
+    pub async fn attempts(
+        &self,
+        id: DestinationId,
+        before: Option<AttemptId>,
+        limit: u32,
+    ) -> Result<Vec<AttemptView>, ServiceError> {
+        rules::page(limit)?;
+        Ok(self
+            .catalog
+            .attempts(DEFAULT_TENANT, id, before, limit)
+            .await?)
+    }
+
+    /// A change may have unblocked the destination. The store has marked it and
+    /// the sweep will wake it; this only saves the second until then.
+    async fn look_now(&self, id: DestinationId) {
+        if let Err(error) = self.schedule.wake(&[Wake::unblocked(id)]).await {
+            tracing::debug!(%error, "wake after a change failed; the sweep will");
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Why a request was not done, by what its caller can do about it.
+
+use engine::ingest::IngestError;
+use engine::ports::{CatalogError, StoreError};
+
+/// Why a request was not done.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ServiceError {
+    /// A field is wrong: change it.
+    #[error("{field}: {problem}")]
+    Invalid {
+        /// As in JSON, such as `limits.per_second`.
+        field: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A field is too large: send less.
+    #[error("{field}: must be at most {max_bytes} bytes")]
+    TooLarge {
+        /// As in JSON.
+        field: String,
+        /// What would have been taken.
+        max_bytes: usize,
+    },
+    /// There is no such thing.
+    #[error("no such {0}")]
+    NotFound(&'static str),
+    /// Too much at once: wait, then repeat. Nothing was written.
+    #[error("{0}")]
+    Overloaded(String),
+    /// A part is away: repeat later. Whether it was written is not known.
+    #[error("{0}")]
+    Unavailable(String),
+    /// Our fault.
+    #[error("{0}")]
+    Internal(String),
+}
+
+impl ServiceError {
+    /// A wrong field.
+    #[must_use]
+    pub fn invalid(field: impl Into<String>, problem: impl Into<String>) -> Self {
+        Self::Invalid {
+            field: field.into(),
+            problem: problem.into(),
+        }
+    }
+}
+
+impl From<CatalogError> for ServiceError {
+    fn from(error: CatalogError) -> Self {
+        match error {
+            CatalogError::NotFound(what) => Self::NotFound(what),
+            CatalogError::Invalid { field, problem } => Self::Invalid {
+                field: super::limits::json_field(&field),
+                problem,
+            },
+            CatalogError::Schema { .. } => Self::Unavailable(error.to_string()),
+            CatalogError::Store(StoreError::Unavailable(_)) => Self::Unavailable(error.to_string()),
+            CatalogError::Store(StoreError::Corrupt { .. }) => Self::Internal(error.to_string()),
+        }
+    }
+}
+
+impl From<IngestError> for ServiceError {
+    fn from(error: IngestError) -> Self {
+        match error {
+            IngestError::Full | IngestError::Stopped => Self::Overloaded(error.to_string()),
+            IngestError::Unavailable(problem) => Self::Unavailable(problem),
+        }
+    }
+}

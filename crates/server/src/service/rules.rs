@@ -1,0 +1,167 @@
+//! What a destination and a page may look like.
+
+use domain::event::MAX_TYPE_BYTES;
+use url::Url;
+
+use super::{MAX_BATCH, MAX_PAGE, ServiceError};
+
+/// The longest name, in bytes.
+pub const MAX_NAME_BYTES: usize = 200;
+
+/// The longest URL, in bytes: what receivers and proxies commonly take.
+pub const MAX_URL_BYTES: usize = 2_048;
+
+/// The most types that one destination subscribes to.
+pub const MAX_EVENT_TYPES: usize = 100;
+
+pub(super) fn name(name: &str) -> Result<(), ServiceError> {
+    if name.len() > MAX_NAME_BYTES {
+        let problem = format!("must be at most {MAX_NAME_BYTES} bytes");
+        return Err(ServiceError::invalid("name", problem));
+    }
+    if name.chars().any(char::is_control) {
+        return Err(ServiceError::invalid(
+            "name",
+            "must not have control characters",
+        ));
+    }
+    Ok(())
+}
+
+/// Absolute, of a scheme that is allowed, to a host, without credentials. Which
+/// addresses may be connected to is the sender's to decide, at every connect:
+/// names change.
+pub(super) fn url(text: &str, allow_http: bool) -> Result<(), ServiceError> {
+    let refuse = |problem: &str| Err(ServiceError::invalid("url", problem));
+    if text.len() > MAX_URL_BYTES {
+        return refuse("must be at most 2048 bytes");
+    }
+    // The parser drops these in silence; what is stored is what was sent.
+    if text
+        .chars()
+        .any(|letter| letter.is_control() || letter.is_whitespace())
+    {
+        return refuse("must not have spaces or control characters");
+    }
+    let Ok(url) = Url::parse(text) else {
+        return refuse("must be an absolute URL, such as https://example.com/hooks");
+    };
+    match url.scheme() {
+        "https" => {}
+        "http" if allow_http => {}
+        "http" => return refuse("must be https (http needs PACELINE_ALLOW_HTTP)"),
+        _ => return refuse("must be https"),
+    }
+    if url.host_str().is_none_or(str::is_empty) {
+        return refuse("must have a host");
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return refuse("must not have a user or password");
+    }
+    if url.fragment().is_some() {
+        return refuse("must not have a fragment: it would never be sent");
+    }
+    Ok(())
+}
+
+pub(super) fn event_types(types: &[String]) -> Result<(), ServiceError> {
+    if types.len() > MAX_EVENT_TYPES {
+        let problem = format!("must be at most {MAX_EVENT_TYPES}");
+        return Err(ServiceError::invalid("event_types", problem));
+    }
+    for (i, event_type) in types.iter().enumerate() {
+        if event_type != "*" {
+            self::event_type(&format!("event_types[{i}]"), event_type)?;
+        }
+        if types[..i].contains(event_type) {
+            return Err(ServiceError::invalid(
+                format!("event_types[{i}]"),
+                "is there twice",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// A type is letters, digits and `. _ - : /`, so that it can stand in a header,
+/// a label and a shell without quoting.
+pub(super) fn event_type(field: &str, event_type: &str) -> Result<(), ServiceError> {
+    if event_type.is_empty() || event_type.len() > MAX_TYPE_BYTES {
+        let problem = format!("must have 1 to {MAX_TYPE_BYTES} bytes");
+        return Err(ServiceError::invalid(field, problem));
+    }
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-:/".contains(&byte);
+    if !event_type.bytes().all(allowed) {
+        let problem = "must be of letters, digits and . _ - : /";
+        return Err(ServiceError::invalid(field, problem));
+    }
+    Ok(())
+}
+
+pub(super) fn page(limit: u32) -> Result<(), ServiceError> {
+    if (1..=MAX_PAGE).contains(&limit) {
+        return Ok(());
+    }
+    let problem = format!("must be between 1 and {MAX_PAGE}");
+    Err(ServiceError::invalid("limit", problem))
+}
+
+pub(super) fn batch(events: usize) -> Result<(), ServiceError> {
+    if (1..=MAX_BATCH).contains(&events) {
+        return Ok(());
+    }
+    let problem = format!("must have between 1 and {MAX_BATCH} events");
+    Err(ServiceError::invalid("events", problem))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_that_could_not_be_sent_to_are_refused() {
+        for good in [
+            "https://example.com/hook?x=1",
+            "https://[2001:db8::1]:8443/",
+        ] {
+            assert_eq!(url(good, false), Ok(()), "{good}");
+        }
+        assert_eq!(url("http://example.com", true), Ok(()));
+        let long = format!("https://example.com/{}", "x".repeat(2_048));
+        for bad in [
+            "",
+            "example.com/hook",
+            "/hook",
+            "http://example.com",
+            "ftp://example.com",
+            "https://ann:secret@example.com",
+            "https://ann@example.com",
+            "https://example.com/#part",
+            "https://exam ple.com",
+            "https://example.com/\n",
+            "https://",
+            "file:///etc/passwd",
+            &long,
+        ] {
+            assert!(url(bad, false).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn event_types_are_named_by_their_place() {
+        let refused = |types: &[&str]| {
+            let types: Vec<String> = types.iter().map(|text| (*text).to_owned()).collect();
+            event_types(&types).err().map(|error| error.to_string())
+        };
+        assert_eq!(refused(&["*", "order.paid"]), None);
+        assert_eq!(
+            refused(&["order.paid", "order paid"]).as_deref(),
+            Some("event_types[1]: must be of letters, digits and . _ - : /")
+        );
+        assert_eq!(
+            refused(&["a", "a"]).as_deref(),
+            Some("event_types[1]: is there twice")
+        );
+        assert!(refused(&[""]).is_some());
+    }
+}

@@ -1,0 +1,123 @@
+//! The binary itself, as far as it gets without servers: what it refuses, and
+//! with which exit code.
+
+use std::process::{Command, Output};
+
+fn paceline(arguments: &[&str], environment: &[(&str, &str)]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_paceline"))
+        .args(arguments)
+        .env_clear()
+        .envs(environment.iter().copied())
+        .output()
+        .unwrap()
+}
+
+#[track_caller]
+fn refused(arguments: &[&str], environment: &[(&str, &str)], code: i32, says: &[&str]) {
+    let output = paceline(arguments, environment);
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{text}");
+    for word in says {
+        assert!(text.contains(word), "{word} is not in: {text}");
+    }
+}
+
+#[test]
+fn a_wrong_setting_is_refused_by_its_flag_and_variable() {
+    refused(
+        &["worker"],
+        &[("PACELINE_WORKER_PLACES", "many")],
+        2,
+        &["--worker-places", "PACELINE_WORKER_PLACES"],
+    );
+    refused(
+        &["serve"],
+        &[("PACELINE_DATABASE_URL", "mysql://ann:hunter2@db")],
+        2,
+        &["--database-url (PACELINE_DATABASE_URL)"],
+    );
+    refused(&["serve", "--log", "a=b=c"], &[], 2, &["PACELINE_LOG"]);
+}
+
+#[test]
+fn an_unknown_variable_is_refused_with_what_was_meant() {
+    refused(
+        &["serve"],
+        &[("PACELINE_QUEUE_ULR", "x")],
+        2,
+        &["PACELINE_QUEUE_ULR", "did you mean PACELINE_QUEUE_URL?"],
+    );
+}
+
+#[test]
+fn a_split_role_refuses_embedded_parts() {
+    for role in ["api", "scheduler", "worker"] {
+        let postgres = ("PACELINE_DATABASE_URL", "postgres://127.0.0.1:1/x");
+        refused(
+            &[role],
+            &[],
+            2,
+            &[
+                role,
+                "PACELINE_DATABASE_URL",
+                "postgres://",
+                "paceline serve",
+            ],
+        );
+        refused(
+            &[role],
+            &[postgres],
+            2,
+            &["PACELINE_SCHEDULE_URL", "redis://"],
+        );
+    }
+}
+
+#[test]
+fn an_open_address_without_a_key_is_refused() {
+    refused(
+        &["serve", "--listen", "0.0.0.0:0"],
+        &[],
+        2,
+        &["PACELINE_API_KEY"],
+    );
+}
+
+#[test]
+fn a_client_says_what_to_do_next() {
+    let key = ("PACELINE_API_KEY", "k");
+    let nobody = ["--url", "http://127.0.0.1:1"];
+    refused(
+        &[&["destination", "list"], nobody.as_slice()].concat(),
+        &[key],
+        1,
+        &["cannot reach", "paceline serve", "PACELINE_URL"],
+    );
+    refused(
+        &["destination", "list", "--url", "http://192.0.2.1"],
+        &[],
+        1,
+        &["PACELINE_API_KEY"],
+    );
+    refused(
+        &["destination", "list", "--url", "https://x.example"],
+        &[key],
+        1,
+        &["http://", "tunnel"],
+    );
+}
+
+#[test]
+fn an_audit_that_cannot_be_made_exits_with_2() {
+    refused(
+        &["audit", "--database-url", "mysql://x"],
+        &[],
+        2,
+        &["PACELINE_DATABASE_URL"],
+    );
+}
+
+#[test]
+fn no_command_is_answered_with_help() {
+    refused(&[], &[], 2, &["Usage: paceline", "serve"]);
+}

@@ -1,0 +1,12 @@
+//! The server from outside: its API over a store in memory, its command line
+//! and its committed pictures.
+
+#![cfg(test)]
+
+mod api;
+mod command_line;
+mod openapi;
+mod process;
+mod snapshots;
+mod store;
+mod world;

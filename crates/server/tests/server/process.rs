@@ -1,0 +1,221 @@
+//! The whole program, embedded, as a user runs it: serve, create, send, show,
+//! audit, stop.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
+
+/// Polls for up to twenty seconds: a slow machine is no failure.
+const POLLS: usize = 400;
+
+fn paceline(folder: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_paceline"));
+    command.current_dir(folder).env_clear();
+    command
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port()
+}
+
+/// Ends the server even if the test fails.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Server {
+    fn start(folder: &Path, port: u16) -> Self {
+        let child = paceline(folder)
+            .args(["serve", "--allow-http", "--log", "warn"])
+            .args(["--listen", &format!("127.0.0.1:{port}")])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let server = Self(child);
+        poll("ready", || {
+            get(port, "/readyz").filter(|answer| answer.contains("\"ready\":true"))
+        });
+        server
+    }
+
+    fn stop(mut self) -> Option<i32> {
+        let pid = rustix::process::Pid::from_raw(self.0.id() as i32).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        self.0.wait().unwrap().code()
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "waits for another process")]
+fn poll<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    for _ in 0..POLLS {
+        if let Some(found) = look() {
+            return found;
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+    panic!("{what}: not within time")
+}
+
+fn get(port: u16, path: &str) -> Option<String> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
+    write!(
+        stream,
+        "GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
+    )
+    .ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    Some(answer)
+}
+
+/// Takes one request, answers 204, and returns its body.
+fn receive(listener: &TcpListener) -> Vec<u8> {
+    let (stream, _) = listener.accept().unwrap();
+    let mut reader = BufReader::new(stream);
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).unwrap();
+        if let Some(value) = line.to_lowercase().strip_prefix("content-length:") {
+            length = value.trim().parse().unwrap();
+        }
+        if line.trim().is_empty() {
+            break;
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).unwrap();
+    reader
+        .get_mut()
+        .write_all(b"HTTP/1.1 204 No Content\r\n\r\n")
+        .unwrap();
+    body
+}
+
+#[track_caller]
+fn json(output: &Output) -> Value {
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{error}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn an_event_goes_from_the_command_line_to_its_receiver_and_into_the_audit() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let receiver = TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("http://{}/hook", receiver.local_addr().unwrap());
+    let port = free_port();
+    let server = Server::start(folder, port);
+    assert!(folder.join("paceline.db.key").exists());
+    assert!(get(port, "/livez").unwrap().starts_with("HTTP/1.1 200"));
+    assert!(get(port, "/metrics").unwrap().starts_with("HTTP/1.1 200"));
+
+    let url = format!("http://127.0.0.1:{port}");
+    let client = |arguments: &[&str]| {
+        let with = ["--url", &url, "--output", "json"];
+        paceline(folder)
+            .args(arguments)
+            .args(with)
+            .output()
+            .unwrap()
+    };
+    let create = [
+        "destination",
+        "create",
+        &endpoint,
+        "--name",
+        "shop",
+        "--per-second",
+        "5",
+    ];
+    let created = json(&client(&create));
+    let id = created["id"].as_str().unwrap();
+    assert_eq!(created["limits"]["per_second"], 5);
+
+    // Spaces, order and digits that no parser would keep.
+    let payload = r#"{ "b":1.00,  "a": 12345678901234567890123 }"#;
+    let accepted = json(&client(&["event", "send", "--destination", id, payload]));
+    assert_eq!(receive(&receiver), payload.as_bytes());
+
+    let event = accepted["id"].as_str().unwrap();
+    let delivered = poll("recorded", || {
+        let shown = json(&client(&["event", "show", event]));
+        (shown["attempts"][0]["state"] == "succeeded").then_some(shown)
+    });
+    assert_eq!(delivered["attempts"][0]["status"], 204);
+    assert!(
+        delivered["attempts"][0]["delivery_latency_ms"]
+            .as_f64()
+            .unwrap()
+            > 0.0
+    );
+
+    let report = json(
+        &paceline(folder)
+            .args(["audit", "--output", "json"])
+            .output()
+            .unwrap(),
+    );
+    assert_eq!(report["compliant"], true);
+    assert_eq!(report["destinations"][0]["starts"], 1);
+    assert_eq!(
+        report["destinations"][0]["rules"][0]["largest_sliding"]["starts"],
+        1
+    );
+
+    assert_eq!(server.stop(), Some(0), "drained");
+}
+
+#[test]
+fn a_restart_finds_the_key_and_what_was_changed() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let port = free_port();
+    let server = Server::start(folder, port);
+    let url = format!("http://127.0.0.1:{port}");
+    let client = |arguments: &[&str]| {
+        let with = ["--url", &url, "--output", "json"];
+        paceline(folder)
+            .args(arguments)
+            .args(with)
+            .output()
+            .unwrap()
+    };
+    let created = json(&client(&["destination", "create", "http://127.0.0.1:9/"]));
+    let id = created["id"].as_str().unwrap();
+    let changed = json(&client(&["destination", "update", id, "--per-second", "9"]));
+    assert_eq!(changed["limits"]["per_second"], 9);
+    assert_eq!(
+        json(&client(&["destination", "pause", id]))["state"],
+        "paused"
+    );
+
+    assert_eq!(server.stop(), Some(0), "drained");
+    let key = fs::read_to_string(folder.join("paceline.db.key")).unwrap();
+    let again = Server::start(folder, port);
+    assert_eq!(
+        fs::read_to_string(folder.join("paceline.db.key")).unwrap(),
+        key
+    );
+    assert_eq!(
+        json(&client(&["destination", "show", id]))["state"],
+        "paused"
+    );
+    assert_eq!(again.stop(), Some(0));
+}

@@ -1,0 +1,292 @@
+//! A store in memory with the little that the API needs: it keeps what it is
+//! given and starts nothing.
+
+use std::sync::{Mutex, MutexGuard};
+
+use async_trait::async_trait;
+use domain::attempt::AttemptState;
+use domain::destination::DestinationState;
+use domain::event::{Audience, NewEvent};
+use domain::ids::{AttemptId, DestinationId, EventId, TenantId, WorkerId};
+use domain::permit::Permit;
+use domain::policy::LimitSettings;
+use domain::time::Timestamp;
+use engine::ports::{
+    Acceptance, Admitted, AttemptView, Catalog, CatalogError, Claims, Destination,
+    DestinationChange, EventSummary, Fleet, Heartbeat, LedgerPosition, LedgerRow, LimitHistory,
+    Mark, NewDestination, Outcome, ReapRules, Reaped, Recorded, Run, Store, StoreError, Sweep,
+    SweepPage, Target, Wake,
+};
+
+use crate::world::NOON;
+
+#[derive(Default)]
+pub(crate) struct FakeStore(Mutex<State>);
+
+#[derive(Default)]
+pub(crate) struct State {
+    pub(crate) destinations: Vec<Destination>,
+    pub(crate) events: Vec<NewEvent>,
+    pub(crate) attempts: Vec<AttemptView>,
+    /// Every call fails.
+    pub(crate) away: bool,
+}
+
+const TIER: LimitSettings = LimitSettings {
+    per_second: Some(5),
+    per_minute: None,
+    per_hour: None,
+    per_day: None,
+    unlimited: false,
+    burst: None,
+    shape: None,
+    max_in_flight: None,
+    safety_margin: 0.0,
+};
+
+impl FakeStore {
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap()
+    }
+
+    fn up(&self) -> Result<MutexGuard<'_, State>, StoreError> {
+        let state = self.state();
+        if state.away {
+            return Err(StoreError::Unavailable("away".to_owned()));
+        }
+        Ok(state)
+    }
+}
+
+impl State {
+    fn accept(&mut self, event: &NewEvent) -> Acceptance {
+        let wanted = |destination: &&Destination| match event.audience {
+            Audience::Destination(id) => destination.id == id,
+            Audience::Subscribers => destination.event_types.iter().any(|event_type| {
+                event_type == "*" || Some(event_type) == event.event_type.as_ref()
+            }),
+        };
+        let found: Vec<&Destination> = self.destinations.iter().filter(wanted).collect();
+        if let Audience::Destination(_) = event.audience {
+            match found.first().map(|destination| destination.state) {
+                None => return Acceptance::UnknownDestination,
+                Some(DestinationState::Disabled) => return Acceptance::DisabledDestination,
+                Some(_) => {}
+            }
+        }
+        let ids: Vec<DestinationId> = found.iter().map(|destination| destination.id).collect();
+        self.events.push(event.clone());
+        for destination in &ids {
+            self.attempts.push(AttemptView {
+                id: AttemptId(self.attempts.len() as i64 + 1),
+                event: event.id,
+                destination: *destination,
+                try_number: 1,
+                state: AttemptState::Waiting,
+                dead_letter: false,
+                created_at: NOON,
+                admitted_at: None,
+                started_at: None,
+                finished_at: None,
+                status: None,
+                error: None,
+                response_body: None,
+            });
+        }
+        Acceptance::Accepted(ids)
+    }
+}
+
+#[async_trait]
+impl Catalog for FakeStore {
+    async fn create_destination(
+        &self,
+        tenant: TenantId,
+        new: &NewDestination,
+    ) -> Result<Destination, CatalogError> {
+        let destination = Destination {
+            id: new.id,
+            tenant,
+            name: new.name.clone(),
+            url: new.url.clone(),
+            event_types: new.event_types.clone(),
+            state: DestinationState::Active,
+            limits: new.limits,
+            effective: new.limits.or_tier(&TIER),
+            created_at: NOON,
+        };
+        self.up()?.destinations.push(destination.clone());
+        Ok(destination)
+    }
+
+    async fn destination(
+        &self,
+        _tenant: TenantId,
+        id: DestinationId,
+    ) -> Result<Destination, CatalogError> {
+        let state = self.up()?;
+        let found = state
+            .destinations
+            .iter()
+            .find(|destination| destination.id == id);
+        found.cloned().ok_or(CatalogError::NotFound("destination"))
+    }
+
+    async fn destinations(
+        &self,
+        _tenant: TenantId,
+        after: Option<DestinationId>,
+        limit: u32,
+    ) -> Result<Vec<Destination>, CatalogError> {
+        let mut all = self.up()?.destinations.clone();
+        all.sort_by_key(|destination| destination.id);
+        all.retain(|destination| after.is_none_or(|after| destination.id > after));
+        all.truncate(limit as usize);
+        Ok(all)
+    }
+
+    async fn change_destination(
+        &self,
+        _tenant: TenantId,
+        id: DestinationId,
+        change: &DestinationChange,
+    ) -> Result<Destination, CatalogError> {
+        let mut state = self.up()?;
+        let found = state
+            .destinations
+            .iter_mut()
+            .find(|destination| destination.id == id);
+        let destination = found.ok_or(CatalogError::NotFound("destination"))?;
+        let change = change.clone();
+        destination.name = change.name.unwrap_or_else(|| destination.name.clone());
+        destination.url = change.url.unwrap_or_else(|| destination.url.clone());
+        destination.state = change.state.unwrap_or(destination.state);
+        destination.limits = change.limits.unwrap_or(destination.limits);
+        destination.effective = destination.limits.or_tier(&TIER);
+        if let Some(event_types) = change.event_types {
+            destination.event_types = event_types;
+        }
+        Ok(destination.clone())
+    }
+
+    async fn delete_destination(
+        &self,
+        _tenant: TenantId,
+        id: DestinationId,
+    ) -> Result<(), CatalogError> {
+        let mut state = self.up()?;
+        let before = state.destinations.len();
+        state
+            .destinations
+            .retain(|destination| destination.id != id);
+        if state.destinations.len() == before {
+            return Err(CatalogError::NotFound("destination"));
+        }
+        Ok(())
+    }
+
+    async fn event(
+        &self,
+        _tenant: TenantId,
+        id: EventId,
+    ) -> Result<(EventSummary, Vec<AttemptView>), CatalogError> {
+        let state = self.up()?;
+        let found = state.events.iter().find(|event| event.id == id);
+        let event = found.ok_or(CatalogError::NotFound("event"))?;
+        let summary = EventSummary {
+            id,
+            event_type: event.event_type.clone(),
+            content_type: event.content_type.clone(),
+            payload_bytes: event.payload.len() as u32,
+            created_at: NOON,
+        };
+        let attempts = state.attempts.iter().filter(|attempt| attempt.event == id);
+        Ok((summary, attempts.cloned().collect()))
+    }
+
+    async fn attempts(
+        &self,
+        _tenant: TenantId,
+        id: DestinationId,
+        before: Option<AttemptId>,
+        limit: u32,
+    ) -> Result<Vec<AttemptView>, CatalogError> {
+        let state = self.up()?;
+        let attempts = state.attempts.iter().rev().filter(|attempt| {
+            attempt.destination == id && before.is_none_or(|before| attempt.id < before)
+        });
+        Ok(attempts.take(limit as usize).cloned().collect())
+    }
+
+    async fn ledger(
+        &self,
+        _destination: DestinationId,
+        _since: Timestamp,
+        _until: Timestamp,
+        _after: Option<LedgerPosition>,
+        _limit: u32,
+    ) -> Result<Vec<LedgerRow>, CatalogError> {
+        Ok(Vec::new())
+    }
+
+    async fn limit_history(&self, _: DestinationId) -> Result<Vec<LimitHistory>, CatalogError> {
+        Ok(Vec::new())
+    }
+
+    async fn backlogs(&self, _: &[DestinationId], _: u32) -> Result<Vec<u32>, CatalogError> {
+        Ok(Vec::new())
+    }
+
+    async fn ready(&self) -> Result<(), CatalogError> {
+        Ok(self.up().map(drop)?)
+    }
+}
+
+/// Of the loops' store, the API uses `accept_events`.
+#[async_trait]
+impl Store for FakeStore {
+    async fn accept_events(&self, events: &[NewEvent]) -> Result<Vec<Acceptance>, StoreError> {
+        let mut state = self.up()?;
+        Ok(events.iter().map(|event| state.accept(event)).collect())
+    }
+
+    async fn admit(&self, _: &[Run], _: u32) -> Result<Admitted, StoreError> {
+        Ok(Admitted::default())
+    }
+
+    async fn targets(&self, _: &[DestinationId]) -> Result<Vec<Target>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn claim_starts(&self, _: WorkerId, _: &[Permit]) -> Result<Claims, StoreError> {
+        Ok(Claims::default())
+    }
+
+    async fn release_permits(&self, _: &[Permit]) -> Result<Vec<Wake>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn record_outcomes(&self, _: WorkerId, _: &[Outcome]) -> Result<Recorded, StoreError> {
+        Ok(Recorded::default())
+    }
+
+    async fn reap(&self, _: &ReapRules, _: u32) -> Result<Reaped, StoreError> {
+        Ok(Reaped::default())
+    }
+
+    async fn sweep(&self, _: &Sweep) -> Result<SweepPage, StoreError> {
+        Ok(SweepPage::default())
+    }
+
+    async fn clear_marks(&self, _: &[Mark]) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn heartbeat(&self, _: &Heartbeat) -> Result<Fleet, StoreError> {
+        Ok(Fleet::default())
+    }
+
+    async fn fleet(&self) -> Result<Fleet, StoreError> {
+        Ok(Fleet::default())
+    }
+}

@@ -1,0 +1,119 @@
+//! A running API and a client of it, in this process.
+
+use std::sync::Arc;
+
+use adapters::in_process::InProcessSchedule;
+use axum::Router;
+use axum::body::Body;
+use domain::time::Timestamp;
+use engine::ingest::{Ingest, IngestOptions};
+use http::{Method, Request, StatusCode};
+use http_body_util::BodyExt;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use secrecy::SecretString;
+use serde_json::Value;
+use server::api::{self, App};
+use server::api_key::ApiKey;
+use server::config::TargetConfig;
+use server::edge::Mint;
+use server::service::Service;
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
+
+use crate::store::FakeStore;
+
+pub(crate) const KEY: &str = "test-key-0123456789";
+
+/// 2026-01-31T12:00:00Z.
+pub(crate) const NOON: Timestamp = Timestamp::from_millis(1_769_860_800_000);
+
+pub(crate) struct World {
+    pub(crate) store: Arc<FakeStore>,
+    router: Router,
+    _ingest: tokio_util::sync::DropGuard,
+}
+
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) content_type: String,
+    pub(crate) json: Value,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let store = Arc::new(FakeStore::default());
+        let schedule = Arc::new(InProcessSchedule::new());
+        let (ingest, back) = Ingest::new(store.clone(), schedule.clone(), IngestOptions::default());
+        let stop = CancellationToken::new();
+        tokio::spawn(back.run(stop.clone()));
+        let mint = Mint::new(|| NOON, StdRng::seed_from_u64(7));
+        let target = TargetConfig { allow_http: false };
+        let service = Service::new(store.clone(), schedule, ingest, mint, target);
+        let key = ApiKey::new(&SecretString::from(KEY));
+        Self {
+            store,
+            router: api::router(App::new(service, key)),
+            _ingest: stop.drop_guard(),
+        }
+    }
+
+    pub(crate) async fn request(&self, request: Request<Body>) -> Answer {
+        let response = self.router.clone().oneshot(request).await.unwrap();
+        let status = response.status();
+        let content_type = response
+            .headers()
+            .get("content-type")
+            .map(|value| value.to_str().unwrap().to_owned())
+            .unwrap_or_default();
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        Answer {
+            status,
+            content_type,
+            json: serde_json::from_slice(&body).unwrap_or(Value::Null),
+        }
+    }
+
+    pub(crate) async fn send(&self, method: Method, path: &str, body: impl Into<Body>) -> Answer {
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("authorization", format!("Bearer {KEY}"))
+            .header("content-type", "application/json")
+            .body(body.into())
+            .unwrap();
+        self.request(request).await
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        self.send(Method::GET, path, Body::empty()).await
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: impl ToString) -> Answer {
+        self.send(Method::POST, path, body.to_string()).await
+    }
+
+    pub(crate) async fn patch(&self, path: &str, body: impl ToString) -> Answer {
+        self.send(Method::PATCH, path, body.to_string()).await
+    }
+
+    /// A destination of these settings; its path.
+    pub(crate) async fn destination(&self, settings: Value) -> String {
+        let mut body = settings;
+        body["url"] = "https://example.com/hooks".into();
+        let answer = self.post("/v1/destinations", body).await;
+        assert_eq!(answer.status, 201, "{}", answer.json);
+        format!("/v1/destinations/{}", answer.json["id"].as_str().unwrap())
+    }
+}
+
+impl Answer {
+    /// It refuses this field, with this status.
+    #[track_caller]
+    pub(crate) fn refuses(&self, status: u16, field: &str) {
+        assert_eq!(self.status, status, "{}", self.json);
+        assert_eq!(self.content_type, "application/problem+json");
+        assert_eq!(self.json["field"], field, "{}", self.json);
+        assert_eq!(self.json["status"], status);
+    }
+}
