@@ -35,9 +35,8 @@ const CLAIM_TIME: Duration = Duration::from_millis(100);
 /// The first and the longest pause before a claim is asked for again.
 const CLAIM_BACKOFF: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(100));
 
-/// A slot that is farther away than this was planned by a clock that has
-/// stepped back since: nobody plans that far ahead. A message is not held so
-/// long.
+/// Nobody plans slots farther ahead than this: the store's clock has stepped
+/// back since, and a message is not held for so long.
 const FARTHEST_SLOT: Duration = Duration::from_secs(10);
 
 /// What all deliveries of one worker share.
@@ -285,8 +284,8 @@ fn request(permit: Permit, start: Start, timeout: Duration) -> Request {
     }
 }
 
-/// A panic of the sender is a failure of this one try: it is recorded like any
-/// other, and an event that always causes it ends as a dead letter.
+/// A panic of the sender fails this one try, and an event that always causes
+/// it ends as a dead letter.
 async fn caught<T>(doing: impl Future<Output = Result<T, SendError>>) -> Result<T, SendError> {
     let done = AssertUnwindSafe(doing).catch_unwind().await;
     done.unwrap_or_else(|_panic| {
