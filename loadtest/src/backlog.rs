@@ -191,6 +191,10 @@ impl Client {
                 .header("content-type", "application/json")
                 .body(Full::new(Bytes::from(body.to_owned())))?;
             let began = Instant::now();
+            self.sender
+                .ready()
+                .await
+                .context("the API closed the connection")?;
             let response = self.sender.send_request(request).await?;
             let status = response.status();
             response.into_body().collect().await?;
