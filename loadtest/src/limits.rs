@@ -49,7 +49,7 @@ struct Group {
 impl std::str::FromStr for Group {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        let parse = |part: &str| part.parse().map_err(|_| format!("{text}: expected 200x5"));
+        let parse = |part: &str| part.parse().or(Err(format!("{text}: expected 200x5")));
         let (count, limit) = text
             .split_once('x')
             .ok_or(format!("{text}: expected 200x5"))?;

@@ -7,7 +7,7 @@
 //! refused.
 //!
 //! Claims and outcomes of many permits travel in one statement each
-//! ([`claims`], [`records`]); what is in hand is bounded by the prefetch and
+//! (`claims`, `records`); what is in hand is bounded by the prefetch and
 //! by the places.
 
 mod claims;

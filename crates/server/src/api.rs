@@ -1,7 +1,7 @@
 //! HTTP API v1: JSON in, JSON out, problems by RFC 9457.
 //!
 //! Handlers translate; [`crate::service`] decides. A handler that asks a store
-//! does so in a task of its own ([`App::run`]): hyper drops a handler when its
+//! does so in a task of its own (`App::run`): hyper drops a handler when its
 //! client hangs up, and a store must not be left in mid-transaction. Every
 //! request is bounded in bytes before it is read ([`body`]), and all of them
 //! together in bytes, too.

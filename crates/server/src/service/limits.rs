@@ -41,7 +41,7 @@ impl LimitsChange {
 
     /// The settings after the change. `unlimited` and a limit exclude each
     /// other, so naming one takes the other back, unless both are named: then
-    /// it is a contradiction, which [`validate`] refuses.
+    /// it is a contradiction, which `validate` refuses.
     #[must_use]
     pub fn applied_to(&self, now: LimitSettings) -> LimitSettings {
         let periods = [

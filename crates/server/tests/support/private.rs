@@ -1,6 +1,8 @@
 //! Servers of one test's own, which it may kill: started by the project's
 //! `scripts/servers` in a folder that goes with the test.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
