@@ -13,7 +13,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::{api, audit, demo, destination, event, migrate, scheduler, serve, worker};
 use crate::config::{ConfigError, LogConfig, unknown};
-use crate::{commands, logging};
+use crate::{commands, logging, open_files};
 
 /// What a wrong flag, variable or value exits with.
 pub const EXIT_CONFIG: u8 = 2;
@@ -67,6 +67,7 @@ pub fn main() -> ExitCode {
     if let Err(error) = logging::start(&cli.log, quiet) {
         return fail(&error.into());
     }
+    open_files::raise_limit();
     let runtime = match tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()

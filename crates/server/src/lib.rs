@@ -17,6 +17,7 @@ pub mod config;
 pub mod edge;
 pub mod health;
 pub mod logging;
+pub mod open_files;
 pub mod output;
 pub mod parts;
 pub mod receiver;

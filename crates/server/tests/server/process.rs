@@ -1,6 +1,7 @@
 //! The whole program, embedded, as a user runs it: serve, create, send, show,
 //! audit, stop.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -9,7 +10,10 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use domain::attempt::AttemptState;
+use domain::time::Timestamp;
 use serde_json::Value;
+use server::receiver::{Behaviour, Receiver};
 
 /// Polls for up to twenty seconds: a slow machine is no failure.
 const POLLS: usize = 400;
@@ -216,6 +220,88 @@ fn a_restart_finds_the_key_and_what_was_changed() {
     assert_eq!(
         json(&client(&["destination", "show", id]))["state"],
         "paused"
+    );
+    assert_eq!(again.stop(), Some(0));
+}
+
+/// Sends one request with the key that `serve` made, and returns the answer.
+fn post(folder: &Path, port: u16, path: &str, body: &str) -> String {
+    let key = fs::read_to_string(folder.join("paceline.db.key")).unwrap();
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    write!(
+        stream,
+        "POST {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\
+         authorization: Bearer {}\r\ncontent-type: application/json\r\n\
+         content-length: {}\r\n\r\n{body}",
+        key.trim(),
+        body.len()
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+/// Starts that nobody knows the outcome of, by the ledger in the file.
+async fn unknown_starts(folder: &Path, id: &str) -> usize {
+    let config = server::config::StoreConfig {
+        database_url: format!("sqlite:{}", folder.join("paceline.db").display())
+            .parse()
+            .unwrap(),
+        database_connections: 2,
+    };
+    let (_, catalog) = server::parts::open_to_read(&config).await.unwrap();
+    let (from, until) = (Timestamp::from_micros(0), Timestamp::MAX);
+    let ledger = catalog.ledger(id.parse().unwrap(), from, until, None, 10_000);
+    (ledger.await.unwrap().iter())
+        .filter(|row| row.state == AttemptState::Unknown)
+        .count()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_accepted_is_delivered_although_the_process_was_killed() {
+    const EVENTS: usize = 150;
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let receiver = Receiver::start(Behaviour::ACCEPT, 10 * EVENTS)
+        .await
+        .unwrap();
+    let port = free_port();
+    let mut server = Server::start(folder, port);
+    let body = format!(
+        r#"{{"url":"{}","limits":{{"per_second":50}}}}"#,
+        receiver.url(0)
+    );
+    let created = post(folder, port, "/v1/destinations", &body);
+    let created: Value = serde_json::from_str(created.split("\r\n\r\n").nth(1).unwrap()).unwrap();
+    let id = created["id"].as_str().unwrap();
+    let event = format!(r#"{{"destination_id":"{id}","payload":{{}}}}"#);
+    let events = vec![event; EVENTS].join(",");
+    let accepted = post(
+        folder,
+        port,
+        "/v1/events/batch",
+        &format!(r#"{{"events":[{events}]}}"#),
+    );
+    assert!(accepted.starts_with("HTTP/1.1 202"), "{accepted}");
+
+    receiver.wait_for(60).await;
+    server.0.kill().unwrap();
+    server.0.wait().unwrap();
+    let again = Server::start(folder, port);
+    let delivered = || {
+        let arrivals = receiver.record().arrivals;
+        let events: HashSet<_> = arrivals
+            .iter()
+            .filter_map(|arrival| arrival.event)
+            .collect();
+        (events.len() == EVENTS).then_some(arrivals.len())
+    };
+    let arrivals = poll("all delivered", delivered);
+    let unknown = unknown_starts(folder, id).await;
+    assert!(
+        arrivals <= EVENTS + unknown,
+        "{arrivals} arrivals, {unknown} unknown"
     );
     assert_eq!(again.stop(), Some(0));
 }
