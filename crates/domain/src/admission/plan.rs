@@ -1,0 +1,272 @@
+//! One run in the making: slots, and when to look again.
+
+use std::time::Duration;
+
+use super::window::Window;
+use super::{
+    Backlog, Blocked, CROWDED_FLOOR, Decision, GRACE, LOOK_WHEN_CROWDED, Look, MAX_BATCH, MIN_LEAD,
+    Meter, Outstanding, SLACK, Slot, Usage, lead,
+};
+use crate::limit::Limit;
+use crate::policy::{Limited, Pacing, Policy, Rate};
+use crate::time::{Timestamp, micros};
+
+/// One run in the making.
+pub(super) struct Plan<'a> {
+    policy: &'a Policy,
+    usage: &'a Usage,
+    now: Timestamp,
+    /// Slots after this are left to a later run.
+    horizon: Timestamp,
+    /// Nothing starts before this: now, or the end of a hold.
+    from: Timestamp,
+    /// The bucket's level before this run.
+    meter: Meter,
+}
+
+impl<'a> Plan<'a> {
+    pub(super) fn new(
+        policy: &'a Policy,
+        usage: &'a Usage,
+        now: Timestamp,
+        horizon: Timestamp,
+    ) -> Self {
+        let from = usage.held_until.map_or(now, |until| until.max(now));
+        let mut plan = Self {
+            policy,
+            usage,
+            now,
+            horizon,
+            from,
+            meter: usage.meter,
+        };
+        if let Some(pacing) = plan.pacing().filter(|_| usage.meter == Meter::default()) {
+            plan.meter = Meter::from_starts(&usage.starts, pacing, plan.refill_micros(pacing));
+        }
+        plan
+    }
+
+    pub(super) fn decide(&self, backlog: &Backlog, places: u32) -> Decision {
+        let stopped = |blocked, look| Decision {
+            slots: Vec::new(),
+            look,
+            blocked: Some(blocked),
+            meter: self.meter,
+            crowded: false,
+        };
+        if self.policy.rate == Rate::Paused {
+            return stopped(Blocked::Paused, Look::Idle);
+        }
+        if self.usage.incomplete {
+            let at = self.now + MIN_LEAD;
+            return stopped(
+                Blocked::Counting,
+                Look::At {
+                    at,
+                    floor: Some(at),
+                },
+            );
+        }
+        if self.from > self.horizon && backlog.due > 0 {
+            let (at, floor) = (self.from, Some(self.from));
+            return stopped(Blocked::Hold, Look::At { at, floor });
+        }
+        let queued = u32::try_from(self.usage.outstanding.len()).unwrap_or(u32::MAX);
+        let free = (self.policy.max_in_flight)
+            .saturating_sub(queued)
+            .saturating_sub(self.usage.in_flight);
+        let cap = backlog.due.min(free).min(places).min(MAX_BATCH);
+        let (slots, meter) = self.slots(cap);
+        let given = u32::try_from(slots.len()).unwrap_or(u32::MAX);
+        // Without a bucket the level means nothing any more: one that comes
+        // into force later has to count the starts made meanwhile.
+        let meter = self.pacing().map_or_else(Meter::default, |_| meter);
+        let blocked = self.what_blocks(given, backlog, free, places);
+        let used = self.policy.max_in_flight.saturating_sub(free) + given;
+        Decision {
+            look: self.look(&slots, meter, backlog, blocked),
+            crowded: used.saturating_mul(2) >= self.policy.max_in_flight
+                || blocked == Some(Blocked::Places),
+            slots,
+            blocked,
+            meter,
+        }
+    }
+
+    fn what_blocks(
+        &self,
+        given: u32,
+        backlog: &Backlog,
+        free: u32,
+        places: u32,
+    ) -> Option<Blocked> {
+        if given >= backlog.due || given >= MAX_BATCH {
+            None
+        } else if given >= free {
+            Some(Blocked::Concurrency)
+        } else if given >= places {
+            Some(Blocked::Places)
+        } else {
+            Some(Blocked::Limit)
+        }
+    }
+
+    /// Up to `cap` slots within the horizon, and the bucket's level after them.
+    fn slots(&self, cap: u32) -> (Vec<Slot>, Meter) {
+        let mut windows = self.windows(|outstanding| outstanding.deadline);
+        let mut meter = self.meter;
+        let mut slots: Vec<Slot> = Vec::new();
+        while slots.len() < cap as usize {
+            let earliest = slots.last().map_or(self.from, |slot| slot.not_before);
+            let Some(not_before) = self.next_slot(&mut windows, meter, earliest) else {
+                break;
+            };
+            if not_before > self.horizon {
+                break;
+            }
+            if let Some(pacing) = self.pacing() {
+                meter = meter.charged(pacing, self.refill_micros(pacing), not_before);
+            }
+            windows.iter_mut().for_each(Window::take);
+            slots.push(Slot {
+                not_before,
+                deadline: not_before + self.patience(),
+            });
+        }
+        (slots, meter)
+    }
+
+    /// The next instant, `earliest` or later, that every window and the bucket
+    /// allow; `None` where a window waits for a start that has no time yet.
+    fn next_slot(
+        &self,
+        windows: &mut [Window],
+        meter: Meter,
+        earliest: Timestamp,
+    ) -> Option<Timestamp> {
+        let mut at = earliest;
+        for window in windows.iter_mut() {
+            at = at.max(window.opens()?);
+        }
+        if let Some(pacing) = self.pacing() {
+            at = meter.next_token(pacing, self.refill_micros(pacing), at);
+        }
+        Some(at)
+    }
+
+    /// When to look again.
+    fn look(
+        &self,
+        slots: &[Slot],
+        meter: Meter,
+        backlog: &Backlog,
+        blocked: Option<Blocked>,
+    ) -> Look {
+        let given = u32::try_from(slots.len()).unwrap_or(u32::MAX);
+        match blocked {
+            Some(Blocked::Concurrency | Blocked::Places) => Look::At {
+                at: self.now + LOOK_WHEN_CROWDED,
+                floor: Some(self.now + CROWDED_FLOOR),
+            },
+            Some(_) => {
+                let at = self.reopens(slots, meter);
+                Look::At {
+                    at,
+                    floor: Some(at),
+                }
+            }
+            None if given < backlog.due => Look::At {
+                at: self.now,
+                floor: None,
+            },
+            None => self.look_when_empty(slots, meter, backlog),
+        }
+    }
+
+    /// The backlog is empty: look when the next retry is due, or when the last
+    /// permit has run out (to remove the job then), but a wake may come as
+    /// soon as a slot opens.
+    fn look_when_empty(&self, slots: &[Slot], meter: Meter, backlog: &Backlog) -> Look {
+        let last_deadline = (self.usage.outstanding.iter())
+            .map(|outstanding| outstanding.deadline)
+            .chain(slots.iter().map(|slot| slot.deadline))
+            .max()
+            // One that is past it is the reaper's, and the reaper wakes.
+            .map(|deadline| match deadline > self.now {
+                true => deadline,
+                false => self.now + LOOK_WHEN_CROWDED,
+            });
+        let reopens = self.reopens(slots, meter);
+        let floor = (reopens > self.now + CROWDED_FLOOR).then_some(reopens);
+        let at = [last_deadline, backlog.next_due]
+            .into_iter()
+            .flatten()
+            .min();
+        at.map_or(Look::Idle, |at| Look::At {
+            at: at.max(self.now + Duration::from_millis(1)),
+            floor,
+        })
+    }
+
+    /// When a further slot may be planned if what is outstanding starts on
+    /// time: half a lead before it opens, so that runs coalesce, and always
+    /// in the future.
+    fn reopens(&self, slots: &[Slot], meter: Meter) -> Timestamp {
+        let mut windows = self.windows(|outstanding| outstanding.not_before.max(self.now));
+        for window in &mut windows {
+            window.start_at(slots.iter().map(|slot| slot.not_before));
+        }
+        let earliest = slots.last().map_or(self.from, |slot| slot.not_before);
+        let opens = (self.next_slot(&mut windows, meter, earliest)).unwrap_or(self.horizon);
+        let half = lead(self.policy) / 2;
+        (opens - half).max(self.now + Duration::from_millis(1))
+    }
+
+    fn limited(&self) -> Option<&'a Limited> {
+        match &self.policy.rate {
+            Rate::Limited(limited) => Some(limited),
+            Rate::Paused | Rate::Unlimited => None,
+        }
+    }
+
+    fn pacing(&self) -> Option<Pacing> {
+        self.limited().and_then(|limited| limited.pacing)
+    }
+
+    fn refill_micros(&self, pacing: Pacing) -> i64 {
+        micros(self.policy.stretched(pacing.refill.period)).max(1)
+    }
+
+    fn patience(&self) -> Duration {
+        if self.pacing().is_some() {
+            SLACK
+        } else {
+            GRACE
+        }
+    }
+
+    /// The windows as they stand, with each outstanding permit counted where
+    /// `counted_at` says: at its deadline, to be safe.
+    fn windows(&self, counted_at: impl Fn(&Outstanding) -> Timestamp) -> Vec<Window> {
+        let Some(limited) = self.limited() else {
+            return Vec::new();
+        };
+        let outstanding: Vec<_> = (self.usage.outstanding.iter())
+            .map(|one| (counted_at(one), 1))
+            .collect();
+        let count = |limit: &Limit| {
+            let mut ends = outstanding.clone();
+            if limit.is_coarse() {
+                let of_period = (self.usage.coarse.iter()).filter(|c| c.period == limit.period);
+                for coarse in of_period {
+                    ends.extend(coarse.buckets.iter().map(|b| (b.ends_at, b.starts)));
+                    ends.extend(coarse.unfolded.iter().map(|start| (*start, 1)));
+                }
+            } else {
+                ends.extend(self.usage.starts.iter().map(|start| (*start, 1)));
+            }
+            Window::new(limit.max.get(), self.policy.stretched(limit.period), ends)
+        };
+        limited.windows.iter().map(count).collect()
+    }
+}

@@ -1,0 +1,69 @@
+//! What a run is decided from: what a destination uses, and what waits.
+
+use super::meter::Meter;
+use crate::limit::Period;
+use crate::time::Timestamp;
+
+/// What a destination uses of its limits, as the store's rows say, all read
+/// in one statement, so that no permit slips from one list to another.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Usage {
+    /// Permits that may still start.
+    pub outstanding: Vec<Outstanding>,
+    /// Attempts started and not yet finished.
+    pub in_flight: u32,
+    /// The newest starts, the newest first: at least as many as the largest
+    /// limit that is not coarse, or all in the longest of their periods.
+    pub starts: Vec<Timestamp>,
+    /// The starts that coarse limits count, by period. Absent where no limit
+    /// of that period is coarse.
+    pub coarse: Vec<CoarseStarts>,
+    /// Some starts of a coarse limit have not been counted yet (the limit has
+    /// just become coarse): admit nothing until they are.
+    pub incomplete: bool,
+    /// The bucket's level as of the last permit planned. The default where
+    /// none was planned since a bucket came into force: then the level is
+    /// computed from `starts`, which has to hold the newest `burst` + L.
+    pub meter: Meter,
+    /// No start before then: the receiver asked for it.
+    pub held_until: Option<Timestamp>,
+}
+
+/// A permit that may still start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Outstanding {
+    /// Its slot.
+    pub not_before: Timestamp,
+    /// Its last chance; it is counted there.
+    pub deadline: Timestamp,
+}
+
+/// Starts counted for one coarse limit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CoarseStarts {
+    /// Which limit's.
+    pub period: Period,
+    /// Folded starts, in any order.
+    pub buckets: Vec<Bucket>,
+    /// Starts in the period that are in no bucket yet, in any order.
+    pub unfolded: Vec<Timestamp>,
+}
+
+/// Starts that fell into one bucket, all counted at its end: later than they
+/// were, which is safe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bucket {
+    /// Its end, exclusive.
+    pub ends_at: Timestamp,
+    /// How many starts.
+    pub starts: u32,
+}
+
+/// What waits at a destination.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Backlog {
+    /// Attempts due now, counted up to [`super::read_ahead`] and no further.
+    pub due: u32,
+    /// When the earliest of the others is due.
+    pub next_due: Option<Timestamp>,
+}
