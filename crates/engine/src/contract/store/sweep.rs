@@ -53,6 +53,26 @@ pub async fn due_work_that_nobody_looked_at_is_found(world: &World) {
     assert_eq!(woken(&sweep(world, &SWEEP).await), [never, planned]);
 }
 
+/// Work that came in, and whose wake was lost, while the next look was far off:
+/// it was planned for a retry, and says nothing about what comes before it.
+pub async fn new_work_does_not_wait_for_the_look_at_a_retry(world: &World) {
+    let destination = world.destination().per_second(5).create().await;
+    world.accept(destination, 1).await;
+    let worker = world.worker().await;
+    let permits = world.admit(destination).await;
+    world.start(worker, &permits).await;
+    let delay = NextTry::RetryAfter(Duration::from_secs(100));
+    world
+        .record(worker, &permits[0], OutcomeKind::Failed, delay)
+        .await;
+    assert_eq!(world.admit(destination).await, []);
+    clear(world).await;
+    assert_eq!(woken(&sweep(world, &SWEEP).await), []);
+    world.accept(destination, 1).await;
+    world.pass(Duration::from_secs(1) + OVERDUE).await;
+    assert_eq!(woken(&sweep(world, &SWEEP).await), [destination]);
+}
+
 /// Its next look is still to come.
 pub async fn what_is_looked_at_in_time_is_left_out(world: &World) {
     let destination = world.destination().per_minute(1).create().await;
