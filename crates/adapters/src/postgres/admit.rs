@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use domain::admission::{Blocked, Decision, Look, admit as decide};
+use domain::admission::{Decision, admit as decide};
 use domain::ids::{AttemptId, DestinationId, PermitNumber};
 use domain::permit::Permit;
 use domain::share::share;
@@ -175,14 +175,10 @@ impl Plan {
         last.unwrap_or(self.destination.first_after)
     }
 
-    /// When to look again, as `pacing.next_look_at` says it.
-    pub(super) fn next_look_at(&self) -> Option<i64> {
-        match self.decision.look {
-            Look::At { at, .. } => Some(at.as_micros()),
-            // Only a change can help, and a change leaves a mark.
-            Look::Idle if self.decision.blocked == Some(Blocked::Paused) => Some(i64::MAX),
-            Look::Idle => None,
-        }
+    /// What `pacing.next_look_at` says to the sweep.
+    pub(super) fn next_look_at(&self, now: Timestamp) -> Option<i64> {
+        let from = (self.decision).looks_help_from(&self.reading.usage, now);
+        from.map(Timestamp::as_micros)
     }
 
     fn result(self, marked: &HashSet<AttemptId>, now: Timestamp) -> RunResult {

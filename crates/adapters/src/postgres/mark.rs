@@ -122,7 +122,12 @@ pub(super) async fn remember(
             .map(|plan| as_of(plan.decision.meter))
             .collect::<Vec<_>>(),
     )
-    .bind(plans.iter().map(Plan::next_look_at).collect::<Vec<_>>())
+    .bind(
+        plans
+            .iter()
+            .map(|plan| plan.next_look_at(now))
+            .collect::<Vec<_>>(),
+    )
     .bind(
         plans
             .iter()

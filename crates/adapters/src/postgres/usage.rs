@@ -52,6 +52,8 @@ pub(super) struct Reading {
 #[derive(Clone, Copy)]
 pub(super) struct Waiting {
     pub(super) attempt: AttemptId,
+    /// From when on it has waited; of a first attempt, no earlier than any with
+    /// a smaller id.
     pub(super) since: Timestamp,
     /// It is read by the cursor.
     pub(super) first: bool,
@@ -357,7 +359,10 @@ fn permits(row: &Row, destination: DestinationId) -> Vec<Permit> {
         .collect()
 }
 
-/// First attempts and due ones in one order: who has waited for longest.
+/// First attempts and due ones in one order: who has waited for longest. First
+/// attempts stay in the order of their ids whatever their times say (two
+/// ingests at once may disagree): what is cut off here comes after all that is
+/// kept, so the cursor, which knows ids, cannot pass it.
 fn merged(row: &Row, ahead: i32) -> Vec<Waiting> {
     let list = |ids: &[i64], since: &[i64], first| -> Vec<Waiting> {
         let waiting = |(id, since): (&i64, &i64)| Waiting {
@@ -368,6 +373,11 @@ fn merged(row: &Row, ahead: i32) -> Vec<Waiting> {
         ids.iter().zip(since).map(waiting).collect()
     };
     let mut waiting = list(&row.first_ids, &row.first_since, true);
+    let mut latest = Timestamp::MIN;
+    for first in &mut waiting {
+        latest = latest.max(first.since);
+        first.since = latest;
+    }
     waiting.extend(list(&row.due_ids, &row.due_since, false));
     waiting.sort_unstable_by_key(|one| (one.since, one.attempt));
     waiting.truncate(usize::try_from(ahead).unwrap_or(0));

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use domain::admission::{Backlog, Blocked, Decision, Look, Meter, Slot, Usage, admit, read_ahead};
+use domain::admission::{Backlog, Decision, Meter, Slot, Usage, admit, read_ahead};
 use domain::destination::DestinationState;
 use domain::ids::{AttemptId, DestinationId, Epoch, PermitNumber};
 use domain::permit::Permit;
@@ -208,12 +208,7 @@ impl Candidate {
             mark_admitted(tx, now, &permit, flags)?;
             permits.push(permit);
         }
-        let next_look_at = match (decision.look, decision.blocked) {
-            (Look::At { at, .. }, _) => Some(at),
-            // Not before a change, and a change leaves a mark.
-            (Look::Idle, Some(Blocked::Paused)) => Some(Timestamp::MAX),
-            (Look::Idle, _) => None,
-        };
+        let next_look_at = decision.looks_help_from(&self.usage, now);
         let meter = decision.meter;
         let charged = meter.as_of > Timestamp::MIN;
         let row = (

@@ -203,3 +203,35 @@ fn insert_attempt(database: &Database, destination: &str, age: &str) -> String {
             values ('{event}', '{destination}', '{tenant}', clock_timestamp() - interval '{age}')"
     )
 }
+
+/// Two ingests at one time: the event that was timed first got the larger id.
+/// Retries beside them fill the run up to between the two.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_cursor_loses_no_attempt_whose_id_and_time_disagree() {
+    let database = Database::create().await;
+    let destination = database.destination(per_second(2)).await;
+    database.accept(destination, 4).await;
+    let times = format!(
+        "update attempts a
+        set created_at = clock_timestamp() - n.age, due_at = case when n.retry then
+            clock_timestamp() - n.age end
+        from (
+            select id, row_number() over (order by id) as place from attempts
+            where destination_id = '{destination}'
+        ) p
+        join (values
+            (1, interval '61 s', false), (2, interval '63 s', false),
+            (3, interval '64 s', true), (4, interval '62 s', true)
+        ) as n (place, age, retry) on n.place = p.place
+        where a.id = p.id"
+    );
+    database.sql(&times).await;
+    assert_eq!(database.permits(destination).await.len(), 2);
+    // The window is free again.
+    let ended = format!(
+        "update attempts set state = 'cancelled' where state = 'admitted'
+            and destination_id = '{destination}'"
+    );
+    database.sql(&ended).await;
+    assert_eq!(database.permits(destination).await.len(), 2);
+}

@@ -1,6 +1,7 @@
 //! What a run decides.
 
 use super::meter::Meter;
+use super::{LOOK_WHEN_CROWDED, Usage};
 use crate::time::Timestamp;
 
 /// What one run decides. Execution makes no choices.
@@ -18,6 +19,33 @@ pub struct Decision {
     /// Outcomes of these attempts make room that somebody waits for: they
     /// wake the destination.
     pub crowded: bool,
+}
+
+impl Decision {
+    /// From when on a look may help whatever waits by then: what came after
+    /// this run, and what waits again because its permit ended unused. The
+    /// sweep goes by it, for the wakes of both may be lost; the planned look
+    /// may be for a retry or a slot that is hours away.
+    ///
+    /// `None` for at once; the end of time where only a change can help, which
+    /// wakes by itself.
+    #[must_use]
+    pub fn looks_help_from(&self, usage: &Usage, now: Timestamp) -> Option<Timestamp> {
+        let Look::At { at, floor } = self.look else {
+            return (self.blocked == Some(Blocked::Paused)).then_some(Timestamp::MAX);
+        };
+        let deadlines = (usage.outstanding.iter())
+            .map(|outstanding| outstanding.deadline)
+            .chain(self.slots.iter().map(|slot| slot.deadline));
+        // By then each of these permits has started or ended; one that is past
+        // it is the reaper's.
+        let settled = deadlines.max().map(|last| match last > now {
+            true => last,
+            false => now + LOOK_WHEN_CROWDED,
+        });
+        let from = floor.unwrap_or(now).min(at);
+        Some(settled.map_or(from, |settled| from.min(settled)))
+    }
 }
 
 /// One slot.

@@ -104,6 +104,8 @@ macro_rules! store_contract {
         );
         $crate::store_contract!(@module $world, sweep:
             due_work_that_nobody_looked_at_is_found
+            new_work_does_not_wait_for_the_look_at_a_retry
+            a_slot_that_nobody_used_does_not_wait_for_the_next
             what_is_looked_at_in_time_is_left_out
             idle_and_paused_destinations_are_left_out
             everything_finds_retries_of_the_future

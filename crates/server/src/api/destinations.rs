@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::body::JsonBody;
-use super::limits::{Effective, Limits, LimitsPatch, present};
+use super::limits::{Effective, Limits, LimitsPatch, not_null, present};
 use super::parameters::{DestinationPath, DestinationsPage, Page, PathId};
 use super::problem::Problem;
 use super::{App, text};
@@ -52,21 +52,21 @@ pub struct CreateDestination {
     pub safety_margin: f64,
 }
 
-/// What to change: what is absent stays, `null` clears.
+/// What to change: what is absent stays, `null` clears what can be cleared.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ChangeDestination {
     /// Where its requests go.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "not_null")]
     pub url: Option<String>,
     /// For people.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "not_null")]
     pub name: Option<String>,
     /// All types that it subscribes to from now on.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "not_null")]
     pub event_types: Option<Vec<String>>,
     /// `paused` holds the backlog, `disabled` refuses events, `active` sends.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "not_null")]
     #[schema(schema_with = text::destination_state)]
     pub state: Option<DestinationState>,
     /// Starts per period; `null` clears all four, so that the tier's hold.
@@ -75,7 +75,7 @@ pub struct ChangeDestination {
     #[schema(value_type = Option<LimitsPatch>)]
     pub limits: Option<Option<LimitsPatch>>,
     /// `true` clears the limits.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "not_null")]
     pub unlimited: Option<bool>,
     /// A bucket's capacity, or how many of a window may start at once.
     #[serde(default, deserialize_with = "present")]
@@ -90,7 +90,7 @@ pub struct ChangeDestination {
     #[schema(value_type = Option<u32>)]
     pub max_in_flight: Option<Option<u32>>,
     /// By which part every period is stretched.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "not_null")]
     pub safety_margin: Option<f64>,
 }
 

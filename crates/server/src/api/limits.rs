@@ -2,6 +2,7 @@
 
 use domain::limit::Shape;
 use domain::policy::LimitSettings;
+use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
@@ -94,4 +95,17 @@ where
     D: Deserializer<'de>,
 {
     Option::deserialize(deserializer).map(Some)
+}
+
+/// `null` is refused: nothing of this field can be cleared, and taking it for
+/// absent would look like success.
+pub(super) fn not_null<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    T: Deserialize<'de>,
+    D: Deserializer<'de>,
+{
+    let value = Option::deserialize(deserializer)?;
+    value
+        .map(Some)
+        .ok_or_else(|| D::Error::custom("must not be null; leave it out to keep it"))
 }

@@ -144,6 +144,18 @@ async fn what_is_wrong_with_a_change_a_path_or_a_page_is_named() {
         .patch(&path, json!({"id": "x"}))
         .await
         .refuses(422, "id");
+    // What cannot be cleared is not taken for what is absent.
+    for field in [
+        "url",
+        "name",
+        "event_types",
+        "state",
+        "unlimited",
+        "safety_margin",
+    ] {
+        let cleared = world.patch(&path, json!({ field: null })).await;
+        cleared.refuses(422, field);
+    }
     world.get("/v1/destinations/7").await.refuses(422, "id");
     world
         .get("/v1/destinations?limit=0")

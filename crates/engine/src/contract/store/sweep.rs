@@ -7,7 +7,7 @@ use domain::attempt::OutcomeKind;
 use domain::ids::DestinationId;
 
 use super::World;
-use crate::ports::{Mark, NextTry, Sweep, SweepPage};
+use crate::ports::{HEARTBEAT_TIMEOUT, Mark, NextTry, ReapRules, Sweep, SweepPage};
 
 const OVERDUE: Duration = Duration::from_millis(300);
 
@@ -51,6 +51,44 @@ pub async fn due_work_that_nobody_looked_at_is_found(world: &World) {
     clear(world).await;
     world.pass(Duration::from_secs(2) + OVERDUE).await;
     assert_eq!(woken(&sweep(world, &SWEEP).await), [never, planned]);
+}
+
+/// Work that came in, and whose wake was lost, while the next look was far off:
+/// it was planned for a retry, and says nothing about what comes before it.
+pub async fn new_work_does_not_wait_for_the_look_at_a_retry(world: &World) {
+    let destination = world.destination().per_second(5).create().await;
+    world.accept(destination, 1).await;
+    let worker = world.worker().await;
+    let permits = world.admit(destination).await;
+    world.start(worker, &permits).await;
+    let delay = NextTry::RetryAfter(Duration::from_secs(100));
+    world
+        .record(worker, &permits[0], OutcomeKind::Failed, delay)
+        .await;
+    assert_eq!(world.admit(destination).await, []);
+    clear(world).await;
+    assert_eq!(woken(&sweep(world, &SWEEP).await), []);
+    world.accept(destination, 1).await;
+    world.pass(Duration::from_secs(1) + OVERDUE).await;
+    assert_eq!(woken(&sweep(world, &SWEEP).await), [destination]);
+}
+
+/// A permit that ended unused makes room long before the limit's next slot; the
+/// wake of whoever moved it back may be lost.
+pub async fn a_slot_that_nobody_used_does_not_wait_for_the_next(world: &World) {
+    let destination = world.destination().per_minute(1).create().await;
+    world.accept(destination, 2).await;
+    let permits = world.admit(destination).await;
+    clear(world).await;
+    world.pass_until(permits[0].deadline).await;
+    let rules = ReapRules {
+        heartbeat_timeout: HEARTBEAT_TIMEOUT,
+        start_timeout: Duration::from_secs(60),
+        permit_grace: Duration::ZERO,
+    };
+    world.pass(OVERDUE + Duration::from_millis(1)).await;
+    world.store.reap(&rules, 100).await.unwrap();
+    assert_eq!(woken(&sweep(world, &SWEEP).await), [destination]);
 }
 
 /// Its next look is still to come.
