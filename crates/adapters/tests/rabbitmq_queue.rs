@@ -25,7 +25,7 @@ use lapin::options::{
 };
 use lapin::types::FieldTable;
 use tokio::net::TcpListener;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 
 use crate::private_broker::PrivateBroker;
 use crate::proxy::Proxy;
@@ -277,14 +277,10 @@ async fn cut_and_dead_connections_are_redialled() {
 
     // Not cut, only dead: nothing tells, but the clock.
     proxy.freeze();
-    let started = Instant::now();
-    let answers = queue.publish(&groups(3)).await.unwrap();
+    let unanswered = groups(3);
+    let given_up = timeout(PATIENCE, queue.publish(&unanswered)).await;
+    let answers = given_up.expect("publishing hangs").unwrap();
     assert_eq!(answers, [Published::Unconfirmed; 3]);
-    assert!(
-        started.elapsed() < Duration::from_secs(3),
-        "{:?}",
-        started.elapsed()
-    );
     publish_in_the_end(&queue, &group(3)).await;
     assert_eq!(
         receive_in_the_end(subscription.as_mut(), &group(3)).await,
@@ -300,13 +296,8 @@ async fn a_broker_that_says_nothing_is_an_error() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = silent.local_addr().unwrap().port();
     let url = format!("amqp://guest:s3cret@127.0.0.1:{port}/%2f");
-    let started = Instant::now();
-    let error = RabbitQueue::connect(&url, "never").await.unwrap_err();
-    assert!(
-        started.elapsed() < Duration::from_secs(7),
-        "{:?}",
-        started.elapsed()
-    );
+    let given_up = timeout(PATIENCE, RabbitQueue::connect(&url, "never")).await;
+    let error = given_up.expect("dialling hangs").unwrap_err();
     assert!(matches!(error, QueueError::Unavailable(_)));
     assert!(!error.to_string().contains("s3cret"), "{error}");
     drop(silent);
