@@ -84,6 +84,7 @@ impl SqliteStore {
     /// Refuses a file that another Paceline has open.
     pub fn open(path: &Path, clock: Clock) -> Result<Self, StoreError> {
         let lock = lock(path)?;
+        create_private(path)?;
         let mut writer = connect(path, OpenFlags::default())?;
         configure(&writer)?;
         migrate::migrate(&mut writer)?;
@@ -183,6 +184,18 @@ fn configure(connection: &Connection) -> Result<(), Fault> {
 
 /// The lock that says that a Paceline has the file open. Beside it, because
 /// SQLite's own locks are for statements, and a shell must get in.
+/// A new file is for its owner only: it holds payloads. The files that SQLite
+/// puts beside it take its mode.
+fn create_private(path: &Path) -> Result<(), StoreError> {
+    let mut options = File::options();
+    options.create(true).truncate(false).write(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path).map(drop).map_err(|problem| {
+        StoreError::Unavailable(format!("cannot open {}: {problem}", path.display()))
+    })
+}
+
 fn lock(path: &Path) -> Result<File, StoreError> {
     let mut name = OsString::from(path);
     name.push(".lock");

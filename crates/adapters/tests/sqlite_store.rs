@@ -106,6 +106,22 @@ async fn a_crash_loses_nothing_that_was_answered() {
     assert_eq!(crashed.admit(destination).await.len(), 50);
 }
 
+/// Payloads are nobody else's to read.
+#[cfg(unix)]
+#[tokio::test]
+async fn a_new_file_is_for_its_owner_only() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let place = Place::new();
+    let file = place.file("private.db");
+    let _world = open(&file);
+    for suffix in ["", "-wal", "-shm"] {
+        let path = format!("{}{suffix}", file.display());
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{path}");
+    }
+}
+
 #[tokio::test]
 async fn a_second_paceline_is_refused_until_the_first_has_gone() {
     let place = Place::new();

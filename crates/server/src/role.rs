@@ -110,6 +110,10 @@ pub async fn run(role: Role, config: RoleConfig) -> anyhow::Result<ExitCode> {
     let metrics = health::install_metrics()?;
     let queue = config.queue.as_ref();
     let parts = Parts::connect(&config.store, &config.schedule, queue, config.target).await?;
+    if let Err(error) = parts.catalog.ready().await {
+        // Not fatal: it may be migrated, or come back, while we are not ready.
+        tracing::error!(%error, "the store is not ready for this binary");
+    }
     let listener = TcpListener::bind(config.listen.listen)
         .await
         .with_context(|| format!("listen on {} (PACELINE_LISTEN)", config.listen.listen))?;

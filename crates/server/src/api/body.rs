@@ -141,6 +141,13 @@ fn is_json(headers: &HeaderMap) -> bool {
 
 /// JSON into a body, refused by the field at fault.
 pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    // serde would take an array for the fields in their order.
+    if bytes.trim_ascii_start().starts_with(b"[") {
+        return Err(Problem::invalid(
+            "body",
+            "expected a JSON object, not an array",
+        ));
+    }
     let mut json = serde_json::Deserializer::from_slice(bytes);
     let parsed = serde_path_to_error::deserialize(&mut json).map_err(|error| {
         let path = error.path().to_string();

@@ -89,6 +89,10 @@ async fn what_is_wrong_with_a_destination_is_named() {
         (json!({"url": "http://example.com"}), "url"),
         (json!({"url": 7}), "url"),
         (
+            json!([url, "by position", [], {}, false, null, null, null, 0.0]),
+            "body",
+        ),
+        (
             json!({"url": url, "limits": {"per_second": "ten"}}),
             "limits.per_second",
         ),
