@@ -1,0 +1,195 @@
+//! The ways to ask whether a limit was kept agree, on both stores: the SQL of
+//! docs/audit.md, the view, the report, the program's exit code, and a
+//! receiver's own log; all against ledgers with known faults.
+#![expect(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
+
+mod ledger;
+mod place;
+
+use std::process::{Command, Output};
+
+use domain::compliance::{largest_aligned, largest_sliding};
+use domain::limit::Period;
+use domain::time::Timestamp;
+use serde_json::Value;
+use server::audit::{DestinationReport, Report, Span, collect};
+use server::parts;
+
+use ledger::{Kind, Ledger, SECOND};
+use place::Place;
+
+const LEDGERS: u32 = 20;
+const DOCUMENTED: &str = include_str!("../../../../docs/audit.md");
+const PLACEHOLDER: &str = "0192f3c4-…";
+
+#[tokio::test]
+async fn every_way_to_ask_agrees_on_postgres() {
+    agree(&Place::postgres().await).await;
+}
+
+#[tokio::test]
+async fn every_way_to_ask_agrees_on_sqlite() {
+    agree(&Place::sqlite().await).await;
+}
+
+async fn agree(place: &Place) {
+    let (store, _) = parts::open_to_read(&place.config()).await.unwrap();
+    let now = store.fleet().await.unwrap().now.as_micros();
+    // Within the hour that the documented query looks at.
+    let begin = now / SECOND * SECOND - 3_000 * SECOND;
+    let span = Span {
+        since: Timestamp::from_micros(begin),
+        until: Timestamp::from_micros(begin + 60 * SECOND),
+    };
+    let ledgers: Vec<Ledger> = (0..LEDGERS)
+        .map(|number| Ledger::random(number, begin))
+        .collect();
+    let over = ledgers.iter().filter(|ledger| !ledger.planted.is_empty());
+    assert!((5..LEDGERS as usize - 5).contains(&over.count()));
+    for ledger in &ledgers {
+        place.write(ledger).await;
+    }
+    for ledger in &ledgers {
+        sql_agrees(place, ledger).await;
+        let report = report_agrees(place, ledger, span).await;
+        program_agrees(place, ledger, &report);
+    }
+    csv_has_every_ledger(place, &ledgers, &Report::new(span, Vec::new()));
+    no_verdict_without_a_store(place);
+}
+
+async fn sql_agrees(place: &Place, ledger: &Ledger) {
+    let expected = ledger.seconds();
+    let id = ledger.destination;
+    let view = format!("select * from starts_per_second where destination_id = '{id}'");
+    assert_eq!(place.seconds(&view).await, expected, "{ledger:?}");
+    let mut over = expected.clone();
+    over.retain(|second| second.over);
+    let query = documented("select * from starts_per_second", id);
+    assert_eq!(place.seconds(&query).await, over, "{ledger:?}");
+    // It knows no buckets, and says so.
+    if ledger.kind != Kind::Bucket {
+        let begins = match place.is_postgres() {
+            true => "select\n    a.destination_id",
+            false => "select\n    s.destination_id",
+        };
+        let query = documented(begins, id);
+        assert_eq!(place.seconds(&query).await, expected, "{ledger:?}");
+    }
+    let fullest = expected.iter().map(|second| second.starts).max();
+    let aligned = largest_aligned(&ledger.log(), Period::Second);
+    assert_eq!(Some(aligned.starts as i64), fullest, "{ledger:?}");
+}
+
+/// The statement of docs/audit.md that begins so, for this destination.
+fn documented(begins: &str, id: domain::ids::DestinationId) -> String {
+    let mut blocks = DOCUMENTED.split("```sql\n").skip(1);
+    let block = blocks.find(|block| block.starts_with(begins)).unwrap();
+    let (statement, _) = block.split_once("```").unwrap();
+    assert!(statement.contains(PLACEHOLDER));
+    statement.replace(PLACEHOLDER, &id.to_string())
+}
+
+async fn report_agrees(place: &Place, ledger: &Ledger, span: Span) -> Report {
+    let (_, catalog) = parts::open_to_read(&place.config()).await.unwrap();
+    let wanted = [ledger.destination];
+    let found = collect::destinations(catalog.as_ref(), &wanted).await;
+    let destination = found.unwrap().remove(0);
+    let read = collect::ledger(catalog.as_ref(), destination.id, span).await;
+    let id = destination.id.to_string();
+    let report = DestinationReport::new(id, destination.name, &read.unwrap(), span);
+
+    assert_eq!(report.starts, ledger.starts.len() as u64);
+    assert_eq!(report.compliant, ledger.planted.is_empty(), "{ledger:?}");
+    let rule = &report.rules[0];
+    assert_eq!(rule.rule, "second");
+    let over: Vec<_> = rule.violations.iter().collect();
+    let attempts: Vec<_> = over.iter().map(|one| one.attempts.clone()).collect();
+    assert_eq!(attempts, ledger.planted, "{ledger:?}");
+    let allowed = ledger.allowed().unwrap_or(0);
+    assert!(over.iter().all(|one| one.bound == allowed), "{ledger:?}");
+    let early = ledger
+        .planted
+        .iter()
+        .map(|crowd| crowd.len() as u64 - allowed);
+    assert_eq!(rule.early_starts, early.sum::<u64>(), "{ledger:?}");
+
+    let (count, ends_at) = ledger.fullest();
+    let sliding = rule.largest_sliding.as_ref().unwrap();
+    assert_eq!(sliding.starts, count, "{ledger:?}");
+    let end = chrono::DateTime::parse_from_rfc3339(&sliding.ends_at).unwrap();
+    assert_eq!(end.timestamp_micros(), ends_at.as_micros(), "{ledger:?}");
+    let received = largest_sliding(&ledger.log(), Period::Second);
+    assert_eq!((received.starts, received.ends_at), (count, ends_at));
+
+    let bucket = report.rules.iter().find(|rule| rule.rule == "bucket");
+    assert_eq!(bucket.is_some(), ledger.kind == Kind::Bucket);
+    let spaced = bucket.is_none_or(|rule| (rule.early_starts == 0) == report.compliant);
+    assert!(spaced, "{ledger:?}");
+    Report::new(span, vec![report])
+}
+
+fn audit(url: &str, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_paceline"))
+        .env_clear()
+        .args(["audit", "--database-url", url])
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+/// The same report word for word, and its verdict as an exit code.
+fn program_agrees(place: &Place, ledger: &Ledger, report: &Report) {
+    let id = ledger.destination.to_string();
+    let span = ["--since", &report.since, "--until", &report.until];
+    let mut arguments = vec!["--destination", &id, "--output", "json"];
+    arguments.extend(span);
+    let output = audit(&place.url, &arguments);
+    let code = if ledger.planted.is_empty() { 0 } else { 1 };
+    assert_eq!(output.status.code(), Some(code), "{output:?}");
+    let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(printed, serde_json::to_value(report).unwrap());
+}
+
+fn csv_has_every_ledger(place: &Place, ledgers: &[Ledger], span: &Report) {
+    let arguments = [
+        "--output",
+        "csv",
+        "--since",
+        &span.since,
+        "--until",
+        &span.until,
+    ];
+    let output = audit(&place.url, &arguments);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let mut reader = csv::Reader::from_reader(output.stdout.as_slice());
+    let header = reader.headers().unwrap().clone();
+    let rows: Vec<csv::StringRecord> = reader.records().map(Result::unwrap).collect();
+    for ledger in ledgers {
+        let id = ledger.destination.to_string();
+        let mut of_it = rows.iter().filter(|row| &row[0] == id);
+        let row = of_it.find(|row| row.iter().any(|cell| cell == "second"));
+        let cell = |name: &str| {
+            let column = header.iter().position(|column| column == name);
+            row.unwrap()[column.unwrap()].to_owned()
+        };
+        assert_eq!(cell("starts"), ledger.starts.len().to_string());
+        assert_eq!(cell("largest_sliding"), ledger.fullest().0.to_string());
+        assert_eq!(cell("violations"), ledger.planted.len().to_string());
+        let ids: Vec<String> = ledger.planted.concat().iter().map(i64::to_string).collect();
+        assert_eq!(cell("attempts"), ids.join(" "));
+        assert_eq!(cell("compliant"), ledger.planted.is_empty().to_string());
+    }
+}
+
+fn no_verdict_without_a_store(place: &Place) {
+    let files = place.files();
+    let output = audit(&place.missing(), &["--output", "json"]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(output.stdout.is_empty() && !output.stderr.is_empty());
+    assert_eq!(place.files(), files, "a missing store is not made");
+}

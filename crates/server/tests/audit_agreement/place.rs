@@ -1,0 +1,249 @@
+//! A store of each kind with its own dialect of the same SQL: a database on
+//! the server that `PACELINE_TEST_DATABASE_URL` names, and a file.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use adapters::shell;
+use domain::limit::Shape;
+use domain::policy::LimitSettings;
+use engine::ports::{Catalog, DEFAULT_TENANT, NewDestination};
+use server::cli::{Command, parse};
+use server::config::StoreConfig;
+use server::parts;
+use sqlx::{AssertSqlSafe, Connection, PgConnection};
+
+use crate::ledger::{Kind, Ledger, Second};
+
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
+/// An empty store.
+pub(crate) struct Place {
+    pub(crate) url: String,
+    folder: tempfile::TempDir,
+    database: Option<Database>,
+}
+
+struct Database {
+    server: String,
+    name: String,
+}
+
+impl Place {
+    /// A file in a folder of its own.
+    pub(crate) async fn sqlite() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("sqlite:{}", folder.path().join("ledger.db").display());
+        let place = Self {
+            url,
+            folder,
+            database: None,
+        };
+        parts::migrate(&place.config()).await.unwrap();
+        place
+    }
+
+    /// A database that goes with the place.
+    pub(crate) async fn postgres() -> Self {
+        let server = std::env::var("PACELINE_TEST_DATABASE_URL")
+            .expect("PACELINE_TEST_DATABASE_URL names the server to test on");
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("paceline_audit_{}_{number}", std::process::id());
+        let sql = format!("drop database if exists {name} with (force)");
+        shell::psql(&server, &sql).await.unwrap();
+        let sql = format!("create database {name}");
+        shell::psql(&server, &sql).await.unwrap();
+        let (before, _) = server.rsplit_once('/').expect("the URL ends in a database");
+        let place = Self {
+            url: format!("{before}/{name}"),
+            folder: tempfile::tempdir().unwrap(),
+            database: Some(Database { server, name }),
+        };
+        parts::migrate(&place.config()).await.unwrap();
+        place
+    }
+
+    /// As the command line understands the URL.
+    pub(crate) fn config(&self) -> StoreConfig {
+        let cli = parse(["paceline", "audit", "--database-url", &self.url]).unwrap();
+        match cli.command {
+            Command::Audit(args) => args.store,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(crate) fn is_postgres(&self) -> bool {
+        self.database.is_some()
+    }
+
+    /// A URL like this one, of a store that is not there.
+    pub(crate) fn missing(&self) -> String {
+        match &self.database {
+            Some(database) => self.url.replace(&database.name, "paceline_audit_missing"),
+            None => self.url.replace("ledger.db", "missing.db"),
+        }
+    }
+
+    /// How many files there are beside the store.
+    pub(crate) fn files(&self) -> usize {
+        std::fs::read_dir(self.folder.path()).unwrap().count()
+    }
+
+    async fn sql(&self, sql: &str) {
+        let done = match &self.database {
+            Some(_) => shell::psql(&self.url, sql).await,
+            None => shell::sqlite3(&self.folder.path().join("ledger.db"), sql),
+        };
+        done.unwrap_or_else(|error| panic!("{error}: {sql}"));
+    }
+
+    /// The destination by the catalog, its changes and starts by SQL.
+    pub(crate) async fn write(&self, ledger: &Ledger) {
+        let limits = LimitSettings {
+            per_second: ledger.history[0].limit,
+            burst: ledger.burst,
+            shape: (ledger.kind == Kind::Bucket).then_some(Shape::TokenBucket),
+            ..LimitSettings::default()
+        };
+        let new = NewDestination {
+            id: ledger.destination,
+            name: format!("{:?}", ledger.kind),
+            url: "https://receiver.example/".to_owned(),
+            event_types: Vec::new(),
+            limits,
+        };
+        let catalog = self.to_write().await;
+        let created = catalog.create_destination(DEFAULT_TENANT, &new).await;
+        created.unwrap();
+        drop(catalog);
+        self.sql(&self.history(ledger)).await;
+        self.sql(&self.attempts(ledger)).await;
+    }
+
+    async fn to_write(&self) -> Arc<dyn Catalog> {
+        use adapters::sqlite::{SqliteStore, system_clock};
+        match &self.database {
+            Some(_) => parts::open_to_read(&self.config()).await.unwrap().1,
+            None => {
+                let file = self.folder.path().join("ledger.db");
+                Arc::new(SqliteStore::open(&file, system_clock()).unwrap())
+            }
+        }
+    }
+
+    /// Changes the limits as a user does, and then moves the changes' times.
+    fn history(&self, ledger: &Ledger) -> String {
+        let id = ledger.destination;
+        let change = |limit: Option<u32>| match limit {
+            Some(limit) => format!("limit_per_second = {limit}"),
+            None => "limit_per_second = null, unlimited = true".to_owned(),
+        };
+        let moved = |from: i64, which: &str| {
+            format!(
+                "update limit_history set in_force_from = {} where id = (select {which}(id)
+                from limit_history where destination_id = '{id}');",
+                self.time(from)
+            )
+        };
+        let mut sql = moved(ledger.history[0].from, "min");
+        for entry in &ledger.history[1..] {
+            let set = change(entry.limit);
+            sql += &format!("update destinations set {set} where id = '{id}';");
+            sql += &moved(entry.from, "max");
+        }
+        sql
+    }
+
+    fn attempts(&self, ledger: &Ledger) -> String {
+        let (event, destination) = (ledger.event, ledger.destination);
+        let (nothing, given) = match self.is_postgres() {
+            true => ("''", "overriding system value"),
+            false => ("x''", ""),
+        };
+        let rows = ledger.starts.iter().map(|(at, id)| {
+            let (created, finished) = (self.time(at - 1), self.time(at + 1));
+            format!(
+                "({id}, '{event}', '{destination}', '{DEFAULT_TENANT}', 'succeeded',
+                {created}, {}, {finished})",
+                self.time(*at)
+            )
+        });
+        let rows: Vec<String> = rows.collect();
+        format!(
+            "insert into events (id, tenant_id, content_type, payload, created_at)
+            values ('{event}', '{DEFAULT_TENANT}', 'text/plain', {nothing}, {});
+            insert into attempts (id, event_id, destination_id, tenant_id, state, created_at,
+                started_at, finished_at) {given} values {};",
+            self.time(0),
+            rows.join(",")
+        )
+    }
+
+    fn time(&self, micros: i64) -> String {
+        match self.is_postgres() {
+            true => format!("from_micros({micros})"),
+            false => micros.to_string(),
+        }
+    }
+
+    /// What a query with the columns of `starts_per_second` answers.
+    pub(crate) async fn seconds(&self, query: &str) -> Vec<Second> {
+        let query = query.trim().trim_end_matches(';');
+        if self.is_postgres() {
+            return self.seconds_of_postgres(query).await;
+        }
+        let sql = format!(
+            "select unixepoch(q.second), q.starts, q.limit_per_second, q.over
+            from ({query}) q order by 1"
+        );
+        let file = self.folder.path().join("ledger.db");
+        let connection = rusqlite::Connection::open(file).unwrap();
+        let mut statement = connection.prepare(&sql).unwrap();
+        let rows = statement.query_map([], |row| {
+            Ok(Second {
+                second: row.get(0)?,
+                starts: row.get(1)?,
+                limit: row.get(2)?,
+                over: row.get::<_, Option<bool>>(3)?.unwrap_or(false),
+            })
+        });
+        rows.unwrap().map(Result::unwrap).collect()
+    }
+
+    async fn seconds_of_postgres(&self, query: &str) -> Vec<Second> {
+        let sql = format!(
+            "select micros(q.second) / 1000000, q.starts, q.limit_per_second::bigint, q.over
+            from ({query}) q order by 1"
+        );
+        let mut connection = PgConnection::connect(&self.url).await.unwrap();
+        let rows: Vec<(i64, i64, Option<i64>, bool)> = sqlx::query_as(AssertSqlSafe(sql))
+            .fetch_all(&mut connection)
+            .await
+            .unwrap();
+        let second = |(second, starts, limit, over)| Second {
+            second,
+            starts,
+            limit,
+            over,
+        };
+        rows.into_iter().map(second).collect()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let Some(Database { server, name }) = self.database.take() else {
+            return;
+        };
+        // A runtime of its own: the test's may be at its end.
+        let dropping = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build();
+            let sql = format!("drop database {name} with (force)");
+            let dropped = runtime.unwrap().block_on(shell::psql(&server, &sql));
+            dropped.unwrap();
+        });
+        dropping.join().unwrap();
+    }
+}
