@@ -9,6 +9,7 @@
 
 mod ledger;
 mod place;
+mod statements;
 
 use std::process::{Command, Output};
 
