@@ -9,6 +9,7 @@
 
 mod ledger;
 mod place;
+mod statements;
 
 use std::process::{Command, Output};
 
@@ -171,7 +172,7 @@ fn csv_has_every_ledger(place: &Place, ledgers: &[Ledger], span: &Report) {
     let rows: Vec<csv::StringRecord> = reader.records().map(Result::unwrap).collect();
     for ledger in ledgers {
         let id = ledger.destination.to_string();
-        let mut of_it = rows.iter().filter(|row| &row[0] == id);
+        let mut of_it = rows.iter().filter(|row| row[0] == *id);
         let row = of_it.find(|row| row.iter().any(|cell| cell == "second"));
         let cell = |name: &str| {
             let column = header.iter().position(|column| column == name);

@@ -89,7 +89,8 @@ impl Place {
         std::fs::read_dir(self.folder.path()).unwrap().count()
     }
 
-    async fn sql(&self, sql: &str) {
+    /// Runs statements as a user does.
+    pub(crate) async fn sql(&self, sql: &str) {
         let done = match &self.database {
             Some(_) => shell::psql(&self.url, sql).await,
             None => shell::sqlite3(&self.folder.path().join("ledger.db"), sql),
@@ -184,6 +185,19 @@ impl Place {
             true => format!("from_micros({micros})"),
             false => micros.to_string(),
         }
+    }
+
+    /// How many entries a destination's history has.
+    pub(crate) async fn changes(&self, id: &str) -> i64 {
+        let sql = format!("select count(*) from limit_history where destination_id = '{id}'");
+        if self.is_postgres() {
+            let mut connection = PgConnection::connect(&self.url).await.unwrap();
+            let query = sqlx::query_scalar(AssertSqlSafe(sql));
+            return query.fetch_one(&mut connection).await.unwrap();
+        }
+        let file = self.folder.path().join("ledger.db");
+        let connection = rusqlite::Connection::open(file).unwrap();
+        connection.query_row(&sql, [], |row| row.get(0)).unwrap()
     }
 
     /// What a query with the columns of `starts_per_second` answers.

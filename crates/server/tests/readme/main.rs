@@ -1,0 +1,138 @@
+//! The documents are true: the README's tour is taken as it is written, and
+//! every command, flag, variable and default in the documents is one of the
+//! command line's.
+#![expect(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
+
+mod book;
+mod stage;
+mod tour;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use clap::CommandFactory;
+use clap::error::ErrorKind;
+use server::cli::{Cli, parse};
+use server::config::unknown;
+
+use book::{DOCUMENTS, README, blocks, commands, inline, words};
+
+const ID: &str = "0192f3c4-0000-7000-8000-000000000001";
+
+/// Command lines of `paceline` in a document, as words.
+fn shown(text: &str) -> Vec<Vec<String>> {
+    let variables = ["ID", "EVENT", "PWD", "PATH", "PACELINE_DATABASE_URL"];
+    let variables = variables.map(|name| (name.to_owned(), ID.to_owned()));
+    let variables = BTreeMap::from(variables);
+    let fenced = blocks(text, "sh");
+    let fenced = fenced.iter().flat_map(|block| commands(block));
+    let all = fenced.chain(inline(text));
+    let named = all.filter(|line| line.contains("paceline ") || line.contains("cargo run"));
+    let split = named.filter_map(|line| {
+        let mut words = words(&line, &variables);
+        if let Some(dashes) = words.iter().position(|word| word == "--") {
+            words.splice(..=dashes, ["paceline".to_owned()]);
+        }
+        while words.first().is_some_and(|word| word.contains('=')) {
+            words.remove(0);
+        }
+        (words.first()? == "paceline").then_some(words)
+    });
+    split.collect()
+}
+
+#[test]
+fn every_command_shown_is_one_that_the_program_takes() {
+    let mut seen = BTreeSet::new();
+    for (document, text) in DOCUMENTS {
+        for mut words in shown(text) {
+            for word in &mut words {
+                if word == "ROLE" {
+                    "worker".clone_into(word);
+                }
+            }
+            seen.extend(words.get(1).cloned());
+            // A group by itself, or a question for help.
+            let known = |kind| {
+                kind == ErrorKind::DisplayHelp
+                    || kind == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+            };
+            if let Err(error) = parse(&words) {
+                assert!(known(error.kind()), "{document}: {words:?}: {error}");
+            }
+        }
+    }
+    let command = Cli::command();
+    let all = command.get_subcommands().map(clap::Command::get_name);
+    let all: BTreeSet<String> = all.map(str::to_owned).collect();
+    assert_eq!(seen, all, "each command is shown somewhere");
+}
+
+#[test]
+fn every_variable_and_flag_named_is_a_setting() {
+    let command = Cli::command();
+    let settings = unknown::arguments(&command);
+    let flags = flags(&command);
+    for (document, text) in DOCUMENTS {
+        for (at, prefix) in text.match_indices("PACELINE_") {
+            let rest = text[at + prefix.len()..].chars();
+            let rest: String = rest
+                .take_while(|c| c.is_ascii_uppercase() || *c == '_')
+                .collect();
+            let name = format!("{prefix}{rest}");
+            let known = settings.iter().any(|setting| setting.variable == name);
+            let free = rest.is_empty() || rest.starts_with("TEST_");
+            assert!(known || free, "{document}: {name}");
+        }
+        for code in inline(text) {
+            let flag = code
+                .strip_prefix("--")
+                .and_then(|flag| flag.split(' ').next());
+            let known = flag.is_none_or(|flag| flags.contains(flag));
+            assert!(known, "{document}: {code}");
+        }
+    }
+}
+
+fn flags(command: &clap::Command) -> BTreeSet<String> {
+    let own = command.get_arguments().filter_map(clap::Arg::get_long);
+    let own = own.map(str::to_owned);
+    let of_others = command.get_subcommands().flat_map(flags);
+    own.chain(of_others).collect()
+}
+
+/// Flag, variable and default of every setting.
+fn defaults(command: &clap::Command) -> BTreeMap<String, (String, String)> {
+    let own = command.get_arguments().filter_map(|argument| {
+        let variable = argument.get_env()?.to_str()?.to_owned();
+        let flag = format!("--{}", argument.get_long()?);
+        let values = argument.get_default_values().iter();
+        let values: Vec<_> = values.filter_map(|value| value.to_str()).collect();
+        Some((variable, (flag, values.join(" "))))
+    });
+    let of_others = command.get_subcommands().flat_map(defaults);
+    own.chain(of_others).collect()
+}
+
+#[test]
+fn the_table_of_settings_is_the_command_lines() {
+    let (_, table) = README.split_once("## Configuration").unwrap();
+    let (table, _) = table.split_once("\n## ").unwrap();
+    let rows = table.lines().filter(|line| line.starts_with("| `--"));
+    let rows = rows.map(|line| {
+        let cells: Vec<_> = line
+            .split('|')
+            .map(|cell| cell.trim().trim_matches('`').to_owned())
+            .collect();
+        let default = match cells[3].as_str() {
+            "none" => String::new(),
+            given => given.to_owned(),
+        };
+        (cells[2].clone(), (cells[1].clone(), default))
+    });
+    let rows: BTreeMap<_, _> = rows.collect();
+    assert_eq!(rows, defaults(&Cli::command()));
+}

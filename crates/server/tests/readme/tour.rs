@@ -1,0 +1,164 @@
+//! Takes the README's tour as it is written, up to the distributed part. Only
+//! the ports are others, and what is a program of the system's is done here:
+//! `curl`, `jq`, `sqlite3`, and the receiver in Python.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::book::{README, blocks, commands, words};
+use crate::stage::Stage;
+
+struct Tour {
+    stage: Stage,
+    /// What was done, and how often.
+    done: BTreeMap<String, u32>,
+    /// Ids of events that were accepted.
+    events: Vec<String>,
+    /// What `sqlite3` ran, and `psql` should.
+    sql: Vec<String>,
+}
+
+impl Tour {
+    fn take(&mut self, command: &str) {
+        let stage = &mut self.stage;
+        let command = command
+            .replace("127.0.0.1:8080", &stage.api)
+            .replace("127.0.0.1:9000", &stage.receiver);
+        let first = command.split(' ').next().unwrap();
+        if let Some((name, rest)) = command.split_once("=$(") {
+            let name = name.trim_start_matches("export ");
+            let value = self.substituted(rest.strip_suffix(')').unwrap());
+            self.stage.variables.insert(name.to_owned(), value);
+            return;
+        }
+        // The build that the test has, and the receiver that the stage is.
+        if first == "cargo" || first == "python3" {
+            return self.note(first);
+        }
+        if first == "psql" {
+            let named = ("PACELINE_DATABASE_URL".to_owned(), "postgres://".to_owned());
+            self.stage.variables.extend([named]);
+        }
+        let words = words(&command, &self.stage.variables);
+        match first {
+            "paceline" => self.paceline(&words[1..]),
+            "curl" => drop(self.curl(&words[1..])),
+            "sqlite3" => {
+                let (sql, file) = (&words[words.len() - 1], &words[words.len() - 2]);
+                let file = self.stage.folder.path().join(file);
+                assert!(file.exists(), "{file:?}");
+                adapters::shell::sqlite3(&file, sql).unwrap();
+                self.sql.push(sql.clone());
+                self.note(first);
+            }
+            "psql" => {
+                assert_eq!(words.last(), self.sql.last(), "the same on both");
+                self.note(first);
+            }
+            _ => panic!("the tour has a command that the test does not know: {command}"),
+        }
+    }
+
+    /// `$(…)`: a file's text, or a field of an answer.
+    fn substituted(&mut self, command: &str) -> String {
+        if let Some(file) = command.strip_prefix("cat ") {
+            let text = std::fs::read_to_string(self.stage.folder.path().join(file));
+            return text.unwrap().trim().to_owned();
+        }
+        let (curl, field) = command.split_once(" | jq -r .").unwrap();
+        let words = words(curl, &self.stage.variables);
+        assert_eq!(words[0], "curl");
+        let answer = self.curl(&words[1..]);
+        answer[field].as_str().unwrap().to_owned()
+    }
+
+    fn paceline(&mut self, arguments: &[String]) {
+        if arguments[0] == "serve" {
+            self.stage.serve(arguments);
+            return self.note("serve");
+        }
+        let output = self.stage.run(arguments);
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert!(!said.trim().is_empty(), "{arguments:?} says nothing");
+        if arguments[..2] == ["event", "send"] {
+            self.accepted();
+        }
+        let nouns = ["destination", "event"];
+        let named = if nouns.contains(&arguments[0].as_str()) {
+            2
+        } else {
+            1
+        };
+        self.note(&arguments[..named].join(" "));
+    }
+
+    fn curl(&mut self, arguments: &[String]) -> Value {
+        let answer = self.stage.curl(arguments);
+        if answer.get("destinations").is_some() && answer.get("attempts").is_none() {
+            self.accepted();
+            let event = self.events.last();
+            assert_eq!(answer["id"].as_str(), event.map(String::as_str));
+        }
+        self.note("curl");
+        answer
+    }
+
+    /// An accepted event arrives; `$EVENT` is the last one.
+    fn accepted(&mut self) {
+        let event = self.stage.arrival();
+        self.events.push(event.clone());
+        self.stage.variables.insert("EVENT".to_owned(), event);
+    }
+
+    fn note(&mut self, what: &str) {
+        *self.done.entry(what.to_owned()).or_default() += 1;
+    }
+}
+
+#[test]
+fn the_tour_works_as_it_is_written() {
+    let (_, tour) = README.split_once("\n## A tour\n").unwrap();
+    let (tour, _) = tour.split_once("\n### Run it distributed\n").unwrap();
+    let mut guide = Tour {
+        stage: Stage::new(),
+        done: BTreeMap::new(),
+        events: Vec::new(),
+        sql: Vec::new(),
+    };
+    for block in blocks(tour, "sh") {
+        for command in commands(&block) {
+            guide.take(&command);
+        }
+    }
+    let done = guide
+        .done
+        .iter()
+        .map(|(what, times)| (what.as_str(), *times));
+    let expected = [
+        ("audit", 1),
+        ("cargo", 1),
+        ("curl", 4),
+        ("destination create", 1),
+        ("event send", 1),
+        ("event show", 1),
+        ("psql", 1),
+        ("python3", 1),
+        ("serve", 1),
+        ("sqlite3", 1),
+    ];
+    assert_eq!(done.collect::<Vec<_>>(), expected);
+
+    let destination = &guide.stage.variables["ID"];
+    let path = format!("/v1/destinations/{destination}");
+    guide
+        .stage
+        .wait_for(&path, |found| found["limits"]["per_second"] == 50);
+    assert_eq!(guide.events.len(), 2);
+    for event in &guide.events {
+        let path = format!("/v1/events/{event}");
+        guide
+            .stage
+            .wait_for(&path, |found| found["attempts"][0]["state"] == "succeeded");
+    }
+}
