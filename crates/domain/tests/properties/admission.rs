@@ -109,25 +109,20 @@ fn op_or_change() -> impl Strategy<Value = Op> {
     prop_oneof![4 => op(), 1 => small_policy().prop_map(Op::Change)]
 }
 
-/// Whether the spacing stands beside a window of its own period: `burst` with
-/// `sliding_window`.
-fn is_paced_window(policy: &Policy) -> Option<bool> {
+/// How many windows stand beside a spacing; `None` where nothing spaces.
+fn windows_beside_spacing(policy: &Policy) -> Option<usize> {
     let Rate::Limited(limited) = &policy.rate else {
         return None;
     };
-    let period = limited.pacing?.refill.period;
-    Some(limited.windows.iter().any(|window| window.period == period))
+    limited.pacing.map(|_| limited.windows.len())
 }
 
-fn is_bucket(policy: &Policy) -> bool {
-    is_paced_window(policy) == Some(false)
-}
-
-/// The level that such a window leaves behind was refilled at its own rate. A
-/// bucket that follows keeps it, and may start up to its burst too early.
-fn had_paced_window(world: &World) -> bool {
+/// A spacing beside a window leaves a level that was refilled at its own rate.
+/// A bucket that follows keeps it, and may start up to its burst too early.
+fn keeps_the_level_of_a_window(world: &World, next: &Policy) -> bool {
     let mut history = world.history.iter();
-    history.any(|entry| is_paced_window(&entry.policy) == Some(true))
+    windows_beside_spacing(next).is_some()
+        && history.any(|entry| windows_beside_spacing(&entry.policy) > Some(0))
 }
 
 fn play(world: &mut World, ops: Vec<Op>) {
@@ -150,7 +145,7 @@ fn play(world: &mut World, ops: Vec<Op>) {
             }
             Op::Hold(micros) => world.hold(Duration::from_micros(micros)),
             // A known gap, stated in docs/limits.md.
-            Op::Change(policy) if is_bucket(&policy) && had_paced_window(world) => {}
+            Op::Change(policy) if keeps_the_level_of_a_window(world, &policy) => {}
             Op::Change(policy) => world.change(policy),
         }
     }
