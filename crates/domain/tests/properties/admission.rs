@@ -120,9 +120,7 @@ fn windows_beside_spacing(policy: &Policy) -> Option<usize> {
 /// A spacing beside a window leaves a level that was refilled at its own rate.
 /// A bucket that follows keeps it, and may start up to its burst too early.
 fn keeps_the_level_of_a_window(world: &World, next: &Policy) -> bool {
-    let mut history = world.history.iter();
-    windows_beside_spacing(next).is_some()
-        && history.any(|entry| windows_beside_spacing(&entry.policy) > Some(0))
+    windows_beside_spacing(next).is_some() && !world.history.is_empty()
 }
 
 fn play(world: &mut World, ops: Vec<Op>) {
