@@ -8,7 +8,9 @@
 //! tokio's, which a paused runtime moves.
 
 mod clock;
+mod schedule;
 mod store;
 
 pub use clock::{ClockStep, ModelClock};
+pub use schedule::ModelSchedule;
 pub use store::{Attempt, EventRow, ModelStore, Rows, Transition};

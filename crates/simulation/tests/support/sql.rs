@@ -131,14 +131,14 @@ fn set_limit(
     column: &str,
     value: &str,
 ) -> Result<(), String> {
-    fn word<T: FromStr>(value: &str) -> Result<Option<T>, T::Err> {
+    fn word<T: FromStr>(value: &str) -> Option<Option<T>> {
         match value {
-            "null" => Ok(None),
-            value => text(value).parse().map(Some),
+            "null" => Some(None),
+            value => text(value).parse().ok().map(Some),
         }
     }
     let refused = || constraint(table, column);
-    let number = || word(value).map_err(|_| refused());
+    let number = || word(value).ok_or_else(refused);
     match column {
         "limit_per_second" => limits.per_second = number()?,
         "limit_per_minute" => limits.per_minute = number()?,
@@ -146,9 +146,9 @@ fn set_limit(
         "limit_per_day" => limits.per_day = number()?,
         "burst" => limits.burst = number()?,
         "max_in_flight" => limits.max_in_flight = number()?,
-        "shape" => limits.shape = word(value).map_err(|_| refused())?,
-        "unlimited" => limits.unlimited = value.parse().map_err(|_| refused())?,
-        "safety_margin" => limits.safety_margin = value.parse().map_err(|_| refused())?,
+        "shape" => limits.shape = word(value).ok_or_else(refused)?,
+        "unlimited" => limits.unlimited = value.parse().ok().ok_or_else(refused)?,
+        "safety_margin" => limits.safety_margin = value.parse().ok().ok_or_else(refused)?,
         _ => return Err(format!("no such column: {column}")),
     }
     Ok(())
