@@ -8,9 +8,11 @@
 //! tokio's, which a paused runtime moves.
 
 mod clock;
+mod queue;
 mod schedule;
 mod store;
 
 pub use clock::{ClockStep, ModelClock};
+pub use queue::{Condition, Fate, ModelQueue};
 pub use schedule::ModelSchedule;
 pub use store::{Attempt, EventRow, ModelStore, Rows, Transition};
