@@ -13,3 +13,4 @@
 
 pub mod admission;
 pub mod check;
+pub mod schedule;
