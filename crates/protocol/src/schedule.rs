@@ -33,22 +33,22 @@ pub use state::{Left, State};
 pub use step::{Action, Reason};
 
 /// The lease of a take.
-pub const LEASE: u8 = 2;
+pub const LEASE: u8 = 1;
 /// P of the limit, which is one.
-pub const PERIOD: u8 = 3;
+pub const PERIOD: u8 = 2;
 /// From admission to a permit's deadline.
 pub const GRACE: u8 = 2;
 /// From a failure to its retry.
-pub const RETRY: u8 = 2;
+pub const RETRY: u8 = 3;
 /// When a destination without places is looked at again.
-pub const CROWDED: u8 = 2;
+pub const CROWDED: u8 = 1;
 /// How long past its planned look the sweep wakes a destination.
-pub const OVERDUE: i8 = 3;
+pub const OVERDUE: i8 = 2;
 /// How far the schedule's clock steps back.
 pub const CLOCK_STEP: u8 = 2;
 /// What an old copy of the schedule says of the job: longer than anything
 /// that is planned now.
-pub const FAR: u8 = 4;
+pub const FAR: u8 = 3;
 /// Attempts queued and in flight at once.
 pub const PLACES: u8 = 2;
 /// The most schedulers.

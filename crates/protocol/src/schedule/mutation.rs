@@ -87,9 +87,8 @@ impl Mutation {
             | Self::WakeBeforeCommit
             | Self::RetryNotWoken
             | Self::SkippedIsEmpty
-            | Self::RemovedWhileAdmitted
-            | Self::RebuiltBeforeWakes
-            | Self::RebuiltOldLife => properties::NEVER_FORGOTTEN,
+            | Self::RemovedWhileAdmitted => properties::NEVER_FORGOTTEN,
+            Self::RebuiltBeforeWakes | Self::RebuiltOldLife => properties::REBUILT,
             Self::LookNotedAsPlanned => properties::SWEEP_IN_TIME,
             Self::FinishKeepsFloor
             | Self::ClearKeepsFloor

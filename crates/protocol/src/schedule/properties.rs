@@ -13,6 +13,8 @@ pub(super) const NEVER_FORGOTTEN: &str =
 pub(super) const IN_TIME: &str = "and its job is due no later than what blocks the work allows";
 /// What the sweep goes by.
 pub(super) const SWEEP_IN_TIME: &str = "work that may start is soon overdue for the sweep";
+/// What a rebuild says.
+pub(super) const REBUILT: &str = "jobs count as rebuilt only when all were woken in this life";
 /// Tokens fence.
 pub(super) const STALE_FINISH: &str = "a finish without our token changes nothing";
 /// Leases hold.
@@ -37,6 +39,7 @@ fn always() -> Vec<P> {
         }),
         P::always(IN_TIME, in_time),
         P::always(SWEEP_IN_TIME, sweep_in_time),
+        P::always(REBUILT, |_, state| !(state.built && state.unbuilt)),
         P::always("a take pushes the job forward", |_, state| {
             state.broken != Some(Rule::TakePushesForward)
         }),
@@ -62,13 +65,12 @@ fn always() -> Vec<P> {
 }
 
 fn in_time(_: &WakeProtocol, state: &State) -> bool {
-    let (Some(job), true) = (state.job, state.is_quiet()) else {
+    let needed = state.store.needed_in().filter(|_| state.is_quiet());
+    let (Some(job), Some(needed)) = (state.job, needed) else {
         return true;
     };
-    match job.lease {
-        Some(_) => job.due <= LEASE,
-        None => state.store.needed_in().is_none_or(|needed| job.due <= needed),
-    }
+    let in_time = if job.lease.is_some() { LEASE } else { needed };
+    job.due <= in_time
 }
 
 /// Whatever was lost: either the job is about to run, or a change is about to

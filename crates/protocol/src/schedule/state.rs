@@ -21,6 +21,9 @@ pub struct State {
     pub sweep: Sweep,
     /// The observer's: whether something was lost that only a sweep repairs.
     pub loss: Loss,
+    /// The observer's: the schedule was lost, and no sweep that began since has
+    /// woken everything.
+    pub unbuilt: bool,
     /// The observer's: the first rule that a call of the schedule has broken.
     pub broken: Option<Rule>,
     /// How much may still happen.
@@ -165,6 +168,7 @@ impl State {
             schedulers: [Scheduler::Idle; MAX_SCHEDULERS],
             sweep: Sweep::Idle,
             loss: Loss::None,
+            unbuilt: false,
             broken: None,
             left: bounds.left,
         }

@@ -227,10 +227,17 @@ impl WakeProtocol {
             (Action::SweepBegin, _) => {
                 let life = if state.built { Life::Built } else { Life::New };
                 state.sweep = Sweep::Asked(life);
+                if state.left.losses == 0 {
+                    // No other life can come between the two.
+                    self.sweep_read(state, life);
+                }
             }
             (Action::SweepRead, Sweep::Asked(life)) => self.sweep_read(state, life),
             (Action::SweepWake, Sweep::Page { life, wake, mark }) => {
                 self.sweep_wake(state, wake, mark);
+                if life == Life::New {
+                    state.unbuilt = false;
+                }
                 state.sweep = Sweep::Woken { life, mark };
             }
             (Action::SweepSettle, Sweep::Woken { life, .. }) => {
@@ -259,14 +266,15 @@ impl WakeProtocol {
         if mark {
             state.store.mark = Mark::Read;
         }
-        let mut wake = state.store.swept(life.is_new());
-        if self.mutated(Mutation::SweepGoesByJobs) && state.job.is_some() {
-            wake = None;
-        }
+        let wake = state.store.swept(life.is_new());
         if state.loss == Loss::Open {
             state.loss = Loss::Seen;
         }
         state.sweep = Sweep::Page { life, wake, mark };
+        if wake.is_none() && !mark && !life.is_new() && state.loss == Loss::None {
+            state.sweep = Sweep::Idle;
+            return;
+        }
         if self.mutated(Mutation::RebuiltBeforeWakes) && life == Life::New {
             state.built = true;
         }
@@ -277,7 +285,8 @@ impl WakeProtocol {
 
     fn sweep_wake(&self, state: &mut State, wake: Option<u8>, mark: bool) {
         let found = wake == Some(0) || mark;
-        if let Some(after) = wake.filter(|_| !mark) {
+        let left_out = self.mutated(Mutation::SweepGoesByJobs) && state.job.is_some();
+        if let Some(after) = wake.filter(|_| !mark && !left_out) {
             // What is woken for now is past the look that was planned, or in
             // a new life: no floor can be trusted.
             let clear_floor = after == 0 && !self.mutated(Mutation::SweepKeepsFloor);
@@ -346,7 +355,7 @@ impl WakeProtocol {
             lease: None,
         };
         state.job = (action == Action::FailOver).then_some(old_copy);
-        state.built = false;
+        (state.built, state.unbuilt) = (false, true);
         state.sweep.lose();
     }
 

@@ -82,7 +82,7 @@ impl Store {
             return None;
         }
         let crowded = self.used() == PLACES;
-        let waiting = (self.waiting > 0).then_some(if crowded { CROWDED } else { self.slot });
+        let waiting = (self.waiting > 0).then_some(if crowded { CROWDED.max(self.slot) } else { self.slot });
         let retry = self.retry.map(|due| due.max(self.slot));
         let permits = (self.admitted > 0).then_some(GRACE.max(self.slot));
         waiting.into_iter().chain(retry).chain(permits).min()
