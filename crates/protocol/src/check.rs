@@ -40,6 +40,16 @@ pub enum Asked {
 }
 
 impl Verdict {
+    fn add(&mut self, other: &Self) {
+        self.holds = match self.asked {
+            Asked::Always => self.holds && other.holds,
+            Asked::Sometimes => self.holds || other.holds,
+        };
+        if self.trace.is_none() {
+            self.trace.clone_from(&other.trace);
+        }
+    }
+
     /// Whether it must always hold and does not.
     #[must_use]
     pub fn is_violated(&self) -> bool {
@@ -48,6 +58,28 @@ impl Verdict {
 }
 
 impl Report {
+    /// What several searches of one model found, with different bounds: what
+    /// must always hold has to hold in each, what must be reached in one.
+    #[must_use]
+    pub fn of_all<'a>(reports: impl IntoIterator<Item = &'a Self>) -> Self {
+        let mut all = Self {
+            unique_states: 0,
+            depth: 0,
+            verdicts: Vec::new(),
+        };
+        for report in reports {
+            all.unique_states += report.unique_states;
+            all.depth = all.depth.max(report.depth);
+            if all.verdicts.is_empty() {
+                all.verdicts.clone_from(&report.verdicts);
+            }
+            for (one, other) in all.verdicts.iter_mut().zip(&report.verdicts) {
+                one.add(other);
+            }
+        }
+        all
+    }
+
     /// Whether every property holds.
     #[must_use]
     pub fn holds(&self) -> bool {
@@ -107,7 +139,11 @@ where
             .finish_when(HasDiscoveries::AllOf(BTreeSet::from([property])))
             // The checker keeps the last counterexample of a block of states,
             // not the first: look again for one that is shorter.
-            .target_max_depth(shortest.as_ref().map_or(0, |path| path.clone().into_actions().len() + 1))
+            .target_max_depth(
+                shortest
+                    .as_ref()
+                    .map_or(0, |path| path.clone().into_actions().len() + 1),
+            )
             .spawn_bfs()
             .join();
         match checker.discovery(property) {

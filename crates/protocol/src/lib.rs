@@ -14,3 +14,4 @@
 pub mod admission;
 pub mod check;
 pub mod schedule;
+pub mod suite;

@@ -1,11 +1,47 @@
-fn main() {
-    let v: Vec<usize> = std::env::args().skip(2).map(|a| a.parse().unwrap()).collect();
-    let r = if std::env::args().nth(1).unwrap() == "a" {
-    let bounds = protocol::admission::Bounds { events: v[0], tries: v[1], permits: v[2], copies: v[3] as u8, limits: if v[5]==1 {&[1]} else if v[5]==10 {&[1,0]} else if v[5]==21 {&[2,1]} else if v[5]==12 {&[1,2]} else {&[2,1,0]}, changes: v[4] as u8 };
-    protocol::check::check(protocol::admission::Admission::new(bounds), 2)
-    } else {
-    let bounds = protocol::schedule::Bounds { schedulers: v[0], left: protocol::schedule::Left { arrivals: v[1] as u8, retries: v[2] as u8, changes: v[3] as u8, losses: v[4] as u8 } };
-    protocol::check::check(protocol::schedule::WakeProtocol::new(bounds), 2)
+//! `cargo run --release -p protocol`: every state of both protocols, within
+//! the bounds of [`protocol::suite`]. Exits with 1 if a property does not hold
+//! or a situation that the models are there for is never reached.
+//!
+//! `--deeper` takes larger bounds, too.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use protocol::check::Report;
+use protocol::suite::{self, Depth, Part};
+
+fn main() -> io::Result<ExitCode> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let depth = match arguments.first().map(String::as_str) {
+        None => Depth::Usual,
+        Some("--deeper") if arguments.len() == 1 => Depth::Deeper,
+        Some(_) => {
+            writeln!(io::stderr(), "usage: protocol [--deeper]")?;
+            return Ok(ExitCode::from(2));
+        }
     };
-    println!("{} {}\n{r}", r.unique_states, r.depth);
+    let mut out = io::stdout().lock();
+    let admission = print(&mut out, "the admission protocol", &suite::admission(depth))?;
+    let schedule = print(&mut out, "the wake protocol", &suite::schedule(depth))?;
+    let states = admission.unique_states + schedule.unique_states;
+    let holds = admission.holds() && schedule.holds();
+    let verdict = if holds { "all holds" } else { "NOT all holds" };
+    writeln!(out, "{states} unique states, {verdict}")?;
+    Ok(if holds {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn print(out: &mut impl Write, protocol: &str, parts: &[Part]) -> io::Result<Report> {
+    let all = Report::of_all(parts.iter().map(|part| &part.report));
+    let (states, depth) = (all.unique_states, all.depth);
+    writeln!(out, "{protocol}: {states} unique states, {depth} deep")?;
+    for Part { name, report } in parts {
+        let (states, depth) = (report.unique_states, report.depth);
+        writeln!(out, "  {states:>9}  {depth:>3} deep  {name}")?;
+    }
+    writeln!(out, "{all}")?;
+    Ok(all)
 }

@@ -12,14 +12,22 @@ pub(super) fn all() -> Vec<Property<Admission>> {
         Property::always(WINDOWS_KEPT, |_, state: &State| {
             state.in_window() <= state.bound()
         }),
-        Property::always("a permit starts once", |_, state: &State| !state.started_twice),
+        Property::always("a permit starts once", |_, state: &State| {
+            !state.started_twice
+        }),
         Property::always(NOTHING_LOST, nothing_lost),
-        Property::always("a run admits nothing that the rule forbids", |model, state: &State| {
-            state.lock != Lock::Locked || rule(model, state).is_none_or(|rule| rule.obeyed)
-        }),
-        Property::always("a run admits all that the rule allows", |model, state: &State| {
-            state.lock != Lock::Locked || rule(model, state).is_none_or(|rule| rule.used_up)
-        }),
+        Property::always(
+            "a run admits nothing that the rule forbids",
+            |model, state: &State| {
+                state.lock != Lock::Locked || rule(model, state).is_none_or(|rule| rule.obeyed)
+            },
+        ),
+        Property::always(
+            "a run admits all that the rule allows",
+            |model, state: &State| {
+                state.lock != Lock::Locked || rule(model, state).is_none_or(|rule| rule.used_up)
+            },
+        ),
     ];
     all.extend(sometimes_in_limits());
     all.extend(sometimes_in_messages());
@@ -32,29 +40,45 @@ fn sometimes_in_limits() -> Vec<Property<Admission>> {
         Property::sometimes("a window is full", |_, state: &State| {
             state.limit > 1 && state.in_window() == state.limit
         }),
-        Property::sometimes("a full window, and a slot planned for when it opens", |_, state: &State| {
-            state.limit > 1
-                && state.in_window() == state.limit
-                && state.rows.iter().any(|row| row.deadline() > Some(GRACE))
-        }),
-        Property::sometimes("a window across a lowered limit holds more than it", |_, state: &State| {
-            state.limit > 0 && state.in_window() > state.limit
-        }),
-        Property::sometimes("starts before a pause are in the window", |_, state: &State| {
-            state.limit == 0 && state.in_window() > 0
-        }),
-        Property::sometimes("a raised limit with permits from before", |_, state: &State| {
-            state.bound() > state.bounds[usize::from(PERIOD.unsigned_abs()) - 1]
-                && state.rows.iter().any(|row| row.deadline().is_some())
-        }),
-        Property::sometimes("a change holds rows that workers want to claim", |model, state: &State| {
-            any_held(state, |index, number| {
-                state.rows_are_held() && model.answer(state, index, number) == Answer::Skipped
-            })
-        }),
+        Property::sometimes(
+            "a full window, and a slot planned for when it opens",
+            |_, state: &State| {
+                state.limit > 1
+                    && state.in_window() == state.limit
+                    && state.rows.iter().any(|row| row.deadline() > Some(GRACE))
+            },
+        ),
+        Property::sometimes(
+            "a window across a lowered limit holds more than it",
+            |_, state: &State| state.limit > 0 && state.in_window() > state.limit,
+        ),
+        Property::sometimes(
+            "starts before a pause are in the window",
+            |_, state: &State| state.limit == 0 && state.in_window() > 0,
+        ),
+        Property::sometimes(
+            "a raised limit with permits from before",
+            |_, state: &State| {
+                state.bound() > state.bounds[usize::from(PERIOD.unsigned_abs()) - 1]
+                    && state.rows.iter().any(|row| row.deadline().is_some())
+            },
+        ),
+        Property::sometimes(
+            "a change holds rows that workers want to claim",
+            |model, state: &State| {
+                any_held(state, |index, number| {
+                    state.rows_are_held() && model.answer(state, index, number) == Answer::Skipped
+                })
+            },
+        ),
         Property::sometimes("a change waits for an open claim", |_, state: &State| {
-            matches!(state.lock, Lock::Changing { in_force: false, .. })
-                && state.rows.iter().any(Row::is_claiming)
+            matches!(
+                state.lock,
+                Lock::Changing {
+                    in_force: false,
+                    ..
+                }
+            ) && state.rows.iter().any(Row::is_claiming)
         }),
     ]
 }
@@ -67,24 +91,33 @@ fn sometimes_in_messages() -> Vec<Property<Admission>> {
         Property::sometimes("a claim comes late", |model, state: &State| {
             any_answer(model, state, Answer::Late)
         }),
-        Property::sometimes("a redelivered permit is refused: its row has started", |_, state: &State| {
-            any_held(state, |index, number| {
-                let row = &state.rows[index];
-                row.carries(number) && matches!(row.stage, Stage::Started { .. })
-            })
-        }),
-        Property::sometimes("a permit taken back is refused: its row waits", |_, state: &State| {
-            any_held(state, |index, number| {
-                let row = &state.rows[index];
-                row.carries(number) && row.stage == Stage::Waiting
-            })
-        }),
-        Property::sometimes("an old permit is refused: its row carries a newer one", |_, state: &State| {
-            any_held(state, |index, number| {
-                let row = &state.rows[index];
-                !row.carries(number) && matches!(row.stage, Stage::Admitted { .. })
-            })
-        }),
+        Property::sometimes(
+            "a redelivered permit is refused: its row has started",
+            |_, state: &State| {
+                any_held(state, |index, number| {
+                    let row = &state.rows[index];
+                    row.carries(number) && matches!(row.stage, Stage::Started { .. })
+                })
+            },
+        ),
+        Property::sometimes(
+            "a permit taken back is refused: its row waits",
+            |_, state: &State| {
+                any_held(state, |index, number| {
+                    let row = &state.rows[index];
+                    row.carries(number) && row.stage == Stage::Waiting
+                })
+            },
+        ),
+        Property::sometimes(
+            "an old permit is refused: its row carries a newer one",
+            |_, state: &State| {
+                any_held(state, |index, number| {
+                    let row = &state.rows[index];
+                    !row.carries(number) && matches!(row.stage, Stage::Admitted { .. })
+                })
+            },
+        ),
         Property::sometimes("two workers have the same permit", |_, state: &State| {
             (state.rows.iter()).any(|row| row.messages.iter().any(|copies| copies.held > 1))
         }),
@@ -97,10 +130,13 @@ fn sometimes_in_messages() -> Vec<Property<Admission>> {
                 row.is_past_deadline() && unseen(row.issued)
             })
         }),
-        Property::sometimes("one scheduler decides while another has yet to publish", |_, state: &State| {
-            matches!(state.lock, Lock::Decided(_))
-                && (state.rows.iter()).any(|row| row.messages.iter().any(|one| one.unpublished))
-        }),
+        Property::sometimes(
+            "one scheduler decides while another has yet to publish",
+            |_, state: &State| {
+                matches!(state.lock, Lock::Decided(_))
+                    && (state.rows.iter()).any(|row| row.messages.iter().any(|one| one.unpublished))
+            },
+        ),
         Property::sometimes("a claim commits after its deadline", |_, state: &State| {
             (state.rows.iter()).any(|row| row.is_claiming() && row.is_past_deadline())
         }),
@@ -109,26 +145,35 @@ fn sometimes_in_messages() -> Vec<Property<Admission>> {
 
 fn sometimes_in_outcomes() -> Vec<Property<Admission>> {
     vec![
-        Property::sometimes("an unknown outcome, and its retry has started", |model, state: &State| {
-            pairs(model, state).any(|(first, second)| {
-                first.is_unknown() && matches!(second.stage, Stage::Started { .. })
-            })
-        }),
+        Property::sometimes(
+            "an unknown outcome, and its retry has started",
+            |model, state: &State| {
+                pairs(model, state).any(|(first, second)| {
+                    first.is_unknown() && matches!(second.stage, Stage::Started { .. })
+                })
+            },
+        ),
         Property::sometimes("a late success cancels a retry", |model, state: &State| {
             pairs(model, state).any(|(first, second)| {
                 first.stage == Stage::Succeeded && second.stage == Stage::Cancelled
             })
         }),
-        Property::sometimes("a late success after the retry has started", |model, state: &State| {
-            pairs(model, state).any(|(first, second)| {
-                first.stage == Stage::Succeeded && matches!(second.stage, Stage::Started { .. })
-            })
-        }),
-        Property::sometimes("a failure, and its retry succeeded", |model, state: &State| {
-            pairs(model, state).any(|(first, second)| {
-                first.stage == Stage::Failed && second.stage == Stage::Succeeded
-            })
-        }),
+        Property::sometimes(
+            "a late success after the retry has started",
+            |model, state: &State| {
+                pairs(model, state).any(|(first, second)| {
+                    first.stage == Stage::Succeeded && matches!(second.stage, Stage::Started { .. })
+                })
+            },
+        ),
+        Property::sometimes(
+            "a failure, and its retry succeeded",
+            |model, state: &State| {
+                pairs(model, state).any(|(first, second)| {
+                    first.stage == Stage::Failed && second.stage == Stage::Succeeded
+                })
+            },
+        ),
         Property::sometimes("a dead letter", |model, state: &State| {
             events(model, state).any(|tries| tries.iter().all(|row| row.stage == Stage::Failed))
         }),
@@ -149,7 +194,9 @@ fn nothing_lost(model: &Admission, state: &State) -> bool {
         let used_up = (tries.last())
             .is_some_and(|row| matches!(row.stage, Stage::Failed | Stage::Unknown { .. }));
         to_start <= 1
-            && (to_start == 1 || used_up || tries.iter().any(|row| under_way(row) || delivered(row)))
+            && (to_start == 1
+                || used_up
+                || tries.iter().any(|row| under_way(row) || delivered(row)))
     })
 }
 
@@ -167,7 +214,10 @@ fn rule(model: &Admission, state: &State) -> Option<Judged> {
     if limit == 0 {
         return None;
     }
-    let ago = |row: &Row| row.recorded_start().map(|ago| -i8::try_from(ago).unwrap_or(PERIOD));
+    let ago = |row: &Row| {
+        row.recorded_start()
+            .map(|ago| -i8::try_from(ago).unwrap_or(PERIOD))
+    };
     let mut ends: Vec<i8> = (state.rows.iter())
         .filter_map(|row| ago(row).or(row.deadline()))
         .collect();
@@ -223,8 +273,7 @@ fn any_answer(model: &Admission, state: &State, answer: Answer) -> bool {
 /// Whether this is so of a permit that a worker has.
 fn any_held(state: &State, mut holds: impl FnMut(usize, u8) -> bool) -> bool {
     state.rows.iter().enumerate().any(|(index, row)| {
-        (1..=row.issued).any(|number| {
-            row.messages[usize::from(number) - 1].held > 0 && holds(index, number)
-        })
+        (1..=row.issued)
+            .any(|number| row.messages[usize::from(number) - 1].held > 0 && holds(index, number))
     })
 }

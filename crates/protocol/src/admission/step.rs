@@ -107,7 +107,10 @@ impl Admission {
                 let others = self.bounds.limits.iter().filter(|to| **to != state.limit);
                 actions.extend(others.map(|to| Action::Change { to: *to }));
             }
-            Lock::Changing { to, in_force: false } => {
+            Lock::Changing {
+                to,
+                in_force: false,
+            } => {
                 // Taking the rows back waits for the claims that hold some.
                 let open_claim = self.rows(state).any(|row| row.is_claiming());
                 if is_raise(state.limit, to) || !open_claim {
@@ -181,7 +184,11 @@ impl Admission {
             Action::Decide => {
                 let picks = self.picks(state);
                 let nothing = picks.iter().all(Option::is_none);
-                state.lock = if nothing { Lock::Free } else { Lock::Decided(picks) };
+                state.lock = if nothing {
+                    Lock::Free
+                } else {
+                    Lock::Decided(picks)
+                };
             }
             Action::Commit => {
                 if let Lock::Decided(picks) = state.lock {
@@ -191,7 +198,12 @@ impl Admission {
             }
             Action::RollBack => state.lock = Lock::Free,
             Action::DecideBehind => state.behind = Some(self.picks(state)),
-            Action::Change { to } => state.lock = Lock::Changing { to, in_force: false },
+            Action::Change { to } => {
+                state.lock = Lock::Changing {
+                    to,
+                    in_force: false,
+                }
+            }
             Action::ChangeInForce => {
                 if let Lock::Changing { to, .. } = state.lock {
                     self.change_in_force(state, to);

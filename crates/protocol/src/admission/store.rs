@@ -61,7 +61,11 @@ impl Admission {
                 let counted_at_slot = self.mutated(Mutation::CountedAtSlot);
                 Outstanding {
                     not_before,
-                    deadline: if counted_at_slot { not_before } else { at(deadline) },
+                    deadline: if counted_at_slot {
+                        not_before
+                    } else {
+                        at(deadline)
+                    },
                 }
             })
             .collect();
@@ -80,7 +84,13 @@ impl Admission {
             due: u32::try_from(self.eligible(state).count()).expect("a few rows"),
             next_due: None,
         };
-        admit(&policy(state.limit), &self.usage(state), &backlog, 1_000, NOW)
+        admit(
+            &policy(state.limit),
+            &self.usage(state),
+            &backlog,
+            1_000,
+            NOW,
+        )
     }
 
     /// Which rows a run would give permits to, and with what deadlines.
@@ -89,10 +99,7 @@ impl Admission {
         let slots = self.decision(state).slots;
         let given = self.eligible(state).zip(slots);
         for (pick, (row, slot)) in picks.iter_mut().zip(given) {
-            *pick = Some((
-                u8::try_from(row).expect("a few rows"),
-                ticks(slot.deadline),
-            ));
+            *pick = Some((u8::try_from(row).expect("a few rows"), ticks(slot.deadline)));
         }
         picks
     }

@@ -58,9 +58,10 @@ fn always() -> Vec<P> {
         P::always("no wake moves a job later", |_, state| {
             state.broken != Some(Rule::WakeHurries)
         }),
-        P::always("a wake that clears the floor runs the job when asked", |_, state| {
-            state.broken != Some(Rule::ClearWakeRuns)
-        }),
+        P::always(
+            "a wake that clears the floor runs the job when asked",
+            |_, state| state.broken != Some(Rule::ClearWakeRuns),
+        ),
     ]
 }
 
@@ -77,25 +78,35 @@ fn in_time(_: &WakeProtocol, state: &State) -> bool {
 /// wake it, or the sweep's clock runs.
 fn sweep_in_time(_: &WakeProtocol, state: &State) -> bool {
     let runs = (state.job).is_some_and(|job| job.due <= LEASE);
-    let clock_runs = (state.store.look_helps)
-        .is_some_and(|at| at <= i8::try_from(GRACE).unwrap_or(i8::MAX));
+    let clock_runs =
+        (state.store.look_helps).is_some_and(|at| at <= i8::try_from(GRACE).unwrap_or(i8::MAX));
     !state.store.could_start() || state.store.mark != Mark::None || runs || clock_runs
 }
 
 fn sometimes_of_leases() -> Vec<P> {
     vec![
-        P::sometimes("a lease has lapsed, and the job is due again", |_, state: &State| {
-            state.job.is_some_and(|job| job.due == 0 && job.lease.is_some())
-        }),
-        P::sometimes("a stale finish while another holds the lease", |_, state| {
-            any_finishing(state, |state, index, _| {
-                let other = Holder::Scheduler(1 - index.min(1));
-                (state.job.and_then(|job| job.lease)).is_some_and(|lease| lease.holder == other)
-            })
-        }),
+        P::sometimes(
+            "a lease has lapsed, and the job is due again",
+            |_, state: &State| {
+                state
+                    .job
+                    .is_some_and(|job| job.due == 0 && job.lease.is_some())
+            },
+        ),
+        P::sometimes(
+            "a stale finish while another holds the lease",
+            |_, state| {
+                any_finishing(state, |state, index, _| {
+                    let other = Holder::Scheduler(1 - index.min(1));
+                    (state.job.and_then(|job| job.lease)).is_some_and(|lease| lease.holder == other)
+                })
+            },
+        ),
         P::sometimes("a finish that comes again", |_, state| {
             any_finishing(state, |state, index, _| {
-                state.job.is_some_and(|job| !job.is_held_by(index) && job.lease.is_none())
+                state
+                    .job
+                    .is_some_and(|job| !job.is_held_by(index) && job.lease.is_none())
             })
         }),
         P::sometimes("a wake averts a removal", |_, state| {
@@ -105,16 +116,22 @@ fn sometimes_of_leases() -> Vec<P> {
                 next == Next::Remove && ours.is_some_and(woken)
             })
         }),
-        P::sometimes("the floor of a finish was cleared under its lease", |_, state| {
-            any_finishing(state, |state, index, next| {
-                let lease = state.job.filter(|job| job.is_held_by(index));
-                let lease = lease.and_then(|job| job.lease);
-                lease.is_some_and(|lease| lease.woken == Some(Woken::Clear))
-                    && matches!(next, Next::After { floor: Some(_), .. })
-            })
-        }),
+        P::sometimes(
+            "the floor of a finish was cleared under its lease",
+            |_, state| {
+                any_finishing(state, |state, index, next| {
+                    let lease = state.job.filter(|job| job.is_held_by(index));
+                    let lease = lease.and_then(|job| job.lease);
+                    lease.is_some_and(|lease| lease.woken == Some(Woken::Clear))
+                        && matches!(next, Next::After { floor: Some(_), .. })
+                })
+            },
+        ),
         P::sometimes("two schedulers run at once", |_, state| {
-            (state.schedulers.iter()).filter(|one| **one != Scheduler::Idle).count() > 1
+            (state.schedulers.iter())
+                .filter(|one| **one != Scheduler::Idle)
+                .count()
+                > 1
         }),
     ]
 }
@@ -132,8 +149,12 @@ fn sometimes_of_work() -> Vec<P> {
             state.is_quiet() && state.store.retry.is_some() && state.job.is_some()
         }),
         P::sometimes("all work is done, and no job is left", |_, state| {
-            state.left.arrivals == 0 && state.job.is_none() && state.store.used() == 0
-                && state.is_quiet() && state.store.waiting == 0 && state.store.retry.is_none()
+            state.left.arrivals == 0
+                && state.job.is_none()
+                && state.store.used() == 0
+                && state.is_quiet()
+                && state.store.waiting == 0
+                && state.store.retry.is_none()
         }),
         P::sometimes("work waits under a pause, without a job", |_, state| {
             state.store.paused && state.store.waiting > 0 && state.job.is_none()
@@ -143,24 +164,53 @@ fn sometimes_of_work() -> Vec<P> {
 
 fn sometimes_of_sweeps() -> Vec<P> {
     vec![
-        P::sometimes("the sweep finds work that nobody looked at", |_, state: &State| {
-            matches!(state.sweep, Sweep::Page { life: Life::Built, wake: Some(_), .. })
-        }),
+        P::sometimes(
+            "the sweep finds work that nobody looked at",
+            |_, state: &State| {
+                matches!(
+                    state.sweep,
+                    Sweep::Page {
+                        life: Life::Built,
+                        wake: Some(_),
+                        ..
+                    }
+                )
+            },
+        ),
         P::sometimes("the sweep rebuilds a lost job", |_, state| {
             state.job.is_none()
-                && matches!(state.sweep, Sweep::Page { life: Life::New, wake: Some(_), .. })
+                && matches!(
+                    state.sweep,
+                    Sweep::Page {
+                        life: Life::New,
+                        wake: Some(_),
+                        ..
+                    }
+                )
         }),
-        P::sometimes("an old copy's floor is in the way of the sweep", |_, state| {
-            state.job.is_some_and(|job| job.floor.is_some())
-                && matches!(state.sweep, Sweep::Page { wake: Some(0), .. })
-        }),
+        P::sometimes(
+            "an old copy's floor is in the way of the sweep",
+            |_, state| {
+                state.job.is_some_and(|job| job.floor.is_some())
+                    && matches!(state.sweep, Sweep::Page { wake: Some(0), .. })
+            },
+        ),
         P::sometimes("the schedule is lost while it is rebuilt", |_, state| {
-            matches!(state.sweep, Sweep::Woken { life: Life::Over { new: true }, .. })
+            matches!(
+                state.sweep,
+                Sweep::Woken {
+                    life: Life::Over { new: true },
+                    ..
+                }
+            )
         }),
-        P::sometimes("a mark is made again while the sweep wakes for it", |_, state| {
-            matches!(state.sweep, Sweep::Woken { mark: true, .. })
-                && state.store.mark == Mark::New
-        }),
+        P::sometimes(
+            "a mark is made again while the sweep wakes for it",
+            |_, state| {
+                matches!(state.sweep, Sweep::Woken { mark: true, .. })
+                    && state.store.mark == Mark::New
+            },
+        ),
         P::sometimes("a loss is repaired", |model, state| {
             let none_left = state.left.losses < model.bounds.left.losses;
             none_left && state.loss == Loss::None && state.built && state.store.has_work()

@@ -109,7 +109,10 @@ impl WakeProtocol {
 
     fn enabled_for_schedulers(&self, state: &State, actions: &mut Vec<Action>) {
         let due = state.job.is_some_and(|job| job.due == 0);
-        for (index, scheduler) in state.schedulers[..self.bounds.schedulers].iter().enumerate() {
+        for (index, scheduler) in state.schedulers[..self.bounds.schedulers]
+            .iter()
+            .enumerate()
+        {
             match scheduler {
                 Scheduler::Idle if due => actions.push(Action::Take(index)),
                 Scheduler::Idle => {}
@@ -375,7 +378,10 @@ fn tick(state: &mut State) {
             next.tick();
         }
     }
-    if let Sweep::Page { wake: Some(after), .. } = &mut state.sweep {
+    if let Sweep::Page {
+        wake: Some(after), ..
+    } = &mut state.sweep
+    {
         *after = after.saturating_sub(1);
     }
 }
@@ -399,7 +405,13 @@ fn lose(state: &mut State) {
 fn nothing_left(state: &State) -> bool {
     let fresh = |job: Job| job.floor.is_none() && job.lease.is_none();
     match state.job {
-        Some(job) => fresh(job) && state.store.needed_in().is_none_or(|needed| job.due <= needed),
+        Some(job) => {
+            fresh(job)
+                && state
+                    .store
+                    .needed_in()
+                    .is_none_or(|needed| job.due <= needed)
+        }
         None => !state.store.has_work(),
     }
 }

@@ -14,7 +14,8 @@ impl Store {
             return Next::Remove;
         }
         if self.waiting > 0 && self.slot == 0 && self.used() < PLACES {
-            (self.waiting, self.admitted, self.slot) = (self.waiting - 1, self.admitted + 1, PERIOD);
+            (self.waiting, self.admitted, self.slot) =
+                (self.waiting - 1, self.admitted + 1, PERIOD);
         }
         let next = self.next(mutation);
         self.look_helps = Some(match next {
@@ -41,8 +42,8 @@ impl Store {
             let delay = self.slot;
             return Next::After { delay, floor };
         }
-        let last_deadline = (self.settled())
-            .filter(|_| mutation != Some(Mutation::RemovedWhileAdmitted));
+        let last_deadline =
+            (self.settled()).filter(|_| mutation != Some(Mutation::RemovedWhileAdmitted));
         let earliest = last_deadline.into_iter().chain(self.retry).min();
         earliest.map_or(Next::Remove, |delay| Next::After { delay, floor })
     }
@@ -82,7 +83,11 @@ impl Store {
             return None;
         }
         let crowded = self.used() == PLACES;
-        let waiting = (self.waiting > 0).then_some(if crowded { CROWDED.max(self.slot) } else { self.slot });
+        let waiting = (self.waiting > 0).then_some(if crowded {
+            CROWDED.max(self.slot)
+        } else {
+            self.slot
+        });
         let retry = self.retry.map(|due| due.max(self.slot));
         let permits = (self.admitted > 0).then_some(GRACE.max(self.slot));
         waiting.into_iter().chain(retry).chain(permits).min()
