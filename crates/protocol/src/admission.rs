@@ -22,6 +22,7 @@
 //! Times are kept relative to now, and forgotten where nobody can tell them
 //! apart, so that time runs on without end in finitely many states.
 
+mod action;
 mod mutation;
 mod properties;
 mod state;
@@ -32,9 +33,9 @@ use std::time::Duration;
 
 use stateright::{Model, Property};
 
+pub use action::{Action, Permit};
 pub use mutation::Mutation;
 pub use state::State;
-pub use step::{Action, Permit};
 
 /// What a tick stands for: the longest lead, which divides the period and the
 /// grace, so that every slot and every deadline falls on a tick.
@@ -51,6 +52,12 @@ pub const LEAD: i8 = in_ticks(domain::admission::MAX_LEAD);
 
 /// The theorem.
 pub const WINDOWS_KEPT: &str = "no window holds more starts than its limit";
+
+/// What `admit` may give.
+pub const RULE_OBEYED: &str = "a run admits nothing that the rule forbids";
+
+/// What `admit` has to give.
+pub const RULE_USED_UP: &str = "a run admits all that the rule allows";
 
 /// No event is lost.
 pub const NOTHING_LOST: &str =

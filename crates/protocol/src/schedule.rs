@@ -18,19 +18,21 @@
 //! lost. That the sweep comes to look, whatever was lost, is another: work
 //! that may start is never noted as not worth a look.
 
+mod action;
 mod job;
 mod mutation;
 mod properties;
 mod state;
 mod step;
 mod store;
+mod sweeping;
 
 use stateright::{Model, Property};
 
+pub use action::{Action, Reason};
 pub use job::{Holder, Job, Lease, Next, Rule, Wake, Woken};
 pub use mutation::Mutation;
 pub use state::{Left, State};
-pub use step::{Action, Reason};
 
 /// The lease of a take.
 pub const LEASE: u8 = 1;

@@ -228,6 +228,11 @@ const SCHEDULE: &[Entry<schedule::Bounds>] = &[
         one_scheduler(left(2, 0, 2, 0)),
     ),
     (
+        "a pause, resumed, and a loss",
+        Depth::Deeper,
+        one_scheduler(left(1, 0, 2, 1)),
+    ),
+    (
         "a retry, a change and a loss",
         Depth::Deeper,
         one_scheduler(left(1, 1, 1, 1)),

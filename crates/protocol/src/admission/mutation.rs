@@ -8,6 +8,8 @@ pub enum Mutation {
     StaleSnapshot,
     /// A permit counts at its slot and not at its deadline.
     CountedAtSlot,
+    /// A permit counts for a tick longer than it can start: safe, and slow.
+    CountedTooLong,
     /// Permits that are out do not count.
     OutstandingIgnored,
     /// A permit is forgotten by time, not by its row: one whose claim commits
@@ -40,9 +42,10 @@ pub enum Mutation {
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::StaleSnapshot,
         Self::CountedAtSlot,
+        Self::CountedTooLong,
         Self::OutstandingIgnored,
         Self::ForgottenByTime,
         Self::NoDeadline,
@@ -63,6 +66,7 @@ impl Mutation {
     pub const fn breaks(self) -> &'static str {
         match self {
             Self::ExpiryEndsEvent | Self::UnknownNotRetried => super::NOTHING_LOST,
+            Self::CountedTooLong => super::RULE_USED_UP,
             _ => super::WINDOWS_KEPT,
         }
     }

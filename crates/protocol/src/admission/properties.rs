@@ -5,7 +5,7 @@ use stateright::Property;
 
 use super::state::{Lock, Row, Stage, State};
 use super::store::Answer;
-use super::{Admission, GRACE, NOTHING_LOST, PERIOD, WINDOWS_KEPT};
+use super::{Admission, GRACE, NOTHING_LOST, PERIOD, RULE_OBEYED, RULE_USED_UP, WINDOWS_KEPT};
 
 pub(super) fn all() -> Vec<Property<Admission>> {
     let mut all = vec![
@@ -16,18 +16,12 @@ pub(super) fn all() -> Vec<Property<Admission>> {
             !state.started_twice
         }),
         Property::always(NOTHING_LOST, nothing_lost),
-        Property::always(
-            "a run admits nothing that the rule forbids",
-            |model, state: &State| {
-                state.lock != Lock::Locked || rule(model, state).is_none_or(|rule| rule.obeyed)
-            },
-        ),
-        Property::always(
-            "a run admits all that the rule allows",
-            |model, state: &State| {
-                state.lock != Lock::Locked || rule(model, state).is_none_or(|rule| rule.used_up)
-            },
-        ),
+        Property::always(RULE_OBEYED, |model, state: &State| {
+            state.lock != Lock::Locked || rule(model, state).is_none_or(|rule| rule.obeyed)
+        }),
+        Property::always(RULE_USED_UP, |model, state: &State| {
+            state.lock != Lock::Locked || rule(model, state).is_none_or(|rule| rule.used_up)
+        }),
     ];
     all.extend(sometimes_in_limits());
     all.extend(sometimes_in_messages());

@@ -56,17 +56,13 @@ impl Admission {
             .filter_map(Row::deadline)
             .filter(|_| !self.mutated(Mutation::OutstandingIgnored))
             .filter(|deadline| !(self.mutated(Mutation::ForgottenByTime) && *deadline < 0))
-            .map(|deadline| {
-                let not_before = at(deadline - GRACE);
-                let counted_at_slot = self.mutated(Mutation::CountedAtSlot);
-                Outstanding {
-                    not_before,
-                    deadline: if counted_at_slot {
-                        not_before
-                    } else {
-                        at(deadline)
-                    },
-                }
+            .map(|deadline| Outstanding {
+                not_before: at(deadline - GRACE),
+                deadline: match self.mutation {
+                    Some(Mutation::CountedAtSlot) => at(deadline - GRACE),
+                    Some(Mutation::CountedTooLong) => at(deadline + 1),
+                    _ => at(deadline),
+                },
             })
             .collect();
         Usage {

@@ -158,7 +158,11 @@ pub(super) fn wake(job: Option<Job>, wake: Wake, mutation: Option<Mutation>) -> 
         let floor = (job.floor)
             .filter(|_| mutation != Some(Mutation::WakeIgnoresFloor))
             .unwrap_or(0);
-        job.due = job.due.min(wake.after.max(floor));
+        let asked = wake.after.max(floor);
+        job.due = match mutation {
+            Some(Mutation::WakeMovesLater) => asked,
+            _ => job.due.min(asked),
+        };
     }
     job
 }

@@ -19,6 +19,8 @@ pub enum Mutation {
     WakeIgnoresFloor,
     /// A plain wake moves a job under lease.
     WakeIgnoresLease,
+    /// A wake sets the time that it asks for, earlier or later.
+    WakeMovesLater,
     /// A wake that should forget the floor does not.
     ClearKeepsFloor,
     /// New work is woken before it is committed.
@@ -52,13 +54,14 @@ pub enum Mutation {
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::TakeRemoves,
         Self::FinishWithoutToken,
         Self::FinishIgnoresWakes,
         Self::FinishKeepsFloor,
         Self::WakeIgnoresFloor,
         Self::WakeIgnoresLease,
+        Self::WakeMovesLater,
         Self::ClearKeepsFloor,
         Self::WakeBeforeCommit,
         Self::RetryNotWoken,
@@ -91,6 +94,7 @@ impl Mutation {
             Self::RebuiltBeforeWakes | Self::RebuiltOldLife => properties::REBUILT,
             Self::LookNotedAsPlanned => properties::SWEEP_IN_TIME,
             Self::FinishKeepsFloor
+            | Self::WakeMovesLater
             | Self::ClearKeepsFloor
             | Self::OutcomeNotWoken
             | Self::FreedWakesPlainly

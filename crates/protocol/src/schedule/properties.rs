@@ -12,7 +12,8 @@ pub(super) const NEVER_FORGOTTEN: &str =
 /// And the job is due in time.
 pub(super) const IN_TIME: &str = "and its job is due no later than what blocks the work allows";
 /// What the sweep goes by.
-pub(super) const SWEEP_IN_TIME: &str = "work that may start is soon overdue for the sweep";
+pub(super) const SWEEP_IN_TIME: &str =
+    "work that may start is soon overdue for the sweep, or about to be woken";
 /// What a rebuild says.
 pub(super) const REBUILT: &str = "jobs count as rebuilt only when all were woken in this life";
 /// Tokens fence.
@@ -74,13 +75,19 @@ fn in_time(_: &WakeProtocol, state: &State) -> bool {
     job.due <= in_time
 }
 
-/// Whatever was lost: either the job is about to run, or a change is about to
-/// wake it, or the sweep's clock runs.
+/// Whatever was lost: the job is about to run, or a change or a rebuild is
+/// about to wake it, or the sweep's clock runs.
+///
+/// One gap is known and left out here: a run under a pause notes that only a
+/// change helps, and the note stays until the first run after the resumption.
+/// In between, only the change's own wake counts. If the schedule's clock
+/// steps back just after that wake, the job waits for as long as the step was,
+/// or for the next event.
 fn sweep_in_time(_: &WakeProtocol, state: &State) -> bool {
     let runs = (state.job).is_some_and(|job| job.due <= LEASE);
-    let clock_runs =
-        (state.store.look_helps).is_some_and(|at| at <= i8::try_from(GRACE).unwrap_or(i8::MAX));
-    !state.store.could_start() || state.store.mark != Mark::None || runs || clock_runs
+    let to_be_woken = state.store.mark != Mark::None || !state.built;
+    let clock_runs = (state.store.look_helps).is_none_or(|at| i16::from(at) <= i16::from(GRACE));
+    !state.store.could_start() || runs || to_be_woken || clock_runs
 }
 
 fn sometimes_of_leases() -> Vec<P> {
