@@ -106,11 +106,9 @@ impl WakeProtocol {
     }
 
     fn take(&self, state: &mut State, index: usize) {
-        let Some(mut before) = state.job else {
+        let Some(before) = state.job else {
             return;
         };
-        // Whoever held it has lost it.
-        before.lease = before.lease.filter(|lease| lease.woken.is_none());
         let after = job::take(before, index, self.mutation);
         note(state, job::judge_take(before, after));
         state.job = after;
