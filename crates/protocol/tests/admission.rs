@@ -1,5 +1,11 @@
 //! The admission protocol holds, and each assumption of its proof is needed.
 
+#![expect(
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a helper of tests: it shows what the checker found, or that it found nothing"
+)]
+
 use protocol::admission::{Admission, Bounds, Mutation, RULE_OBEYED};
 use protocol::check::{check, shortest_counterexample};
 

@@ -1,5 +1,11 @@
 //! The wake protocol holds, and everything that it does is needed.
 
+#![expect(
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a helper of tests: it shows what the checker found, or that it found nothing"
+)]
+
 use protocol::check::{check, shortest_counterexample};
 use protocol::schedule::{Bounds, Left, Mutation, WakeProtocol};
 
