@@ -111,6 +111,7 @@ macro_rules! store_contract {
             a_slot_that_nobody_used_does_not_wait_for_the_next
             what_is_looked_at_in_time_is_left_out
             idle_and_paused_destinations_are_left_out
+            a_resumed_destination_is_found
             everything_finds_retries_of_the_future
             pages_follow_each_other
             a_mark_is_woken_and_cleared

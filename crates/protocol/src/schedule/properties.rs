@@ -77,16 +77,10 @@ fn in_time(_: &WakeProtocol, state: &State) -> bool {
 
 /// Whatever was lost: the job is about to run, or a change or a rebuild is
 /// about to wake it, or the sweep's clock runs.
-///
-/// One gap is known and left out here: a run under a pause notes that only a
-/// change helps, and the note stays until the first run after the resumption.
-/// In between, only the change's own wake counts. If the schedule's clock
-/// steps back just after that wake, the job waits for as long as the step was,
-/// or for the next event.
 fn sweep_in_time(_: &WakeProtocol, state: &State) -> bool {
     let runs = (state.job).is_some_and(|job| job.due <= LEASE);
     let to_be_woken = state.store.mark != Mark::None || !state.built;
-    let clock_runs = (state.store.look_helps).is_none_or(|at| i16::from(at) <= i16::from(GRACE));
+    let clock_runs = (state.store.look_helps).is_some_and(|at| i16::from(at) <= i16::from(GRACE));
     !state.store.could_start() || runs || to_be_woken || clock_runs
 }
 

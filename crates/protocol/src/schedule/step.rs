@@ -100,6 +100,8 @@ impl WakeProtocol {
                     _ => store.slot = 0,
                 }
                 store.mark = Mark::New;
+                // The trigger sets it back: whatever the last run waited for.
+                store.look_helps = Some(0);
             }
             _ => self.step_sweep(state, action),
         }
