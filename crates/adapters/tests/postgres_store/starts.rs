@@ -7,7 +7,7 @@ use domain::ids::DestinationId;
 use domain::permit::Permit;
 use domain::policy::LimitSettings;
 use domain::time::Timestamp;
-use engine::ports::{Catalog, ClaimAnswer, Store};
+use engine::ports::{Catalog, ClaimAnswer, ReapRules, Store};
 use futures_util::future::join_all;
 use sqlx::Connection;
 
@@ -67,6 +67,68 @@ async fn a_held_row_is_skipped_by_claims_and_outcomes() {
         .answers;
     assert!(matches!(answers[0], ClaimAnswer::Started(_)));
     assert_eq!(answers[1], ClaimAnswer::Refused);
+}
+
+/// A start is never dated to before what its claim had to wait for.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_that_waited_starts_after_its_wait() {
+    let database = Database::create().await;
+    let worker = database.worker().await;
+    let destination = database.destination(per_second(20)).await;
+    database.accept(destination, 1).await;
+    let permits = database.permits(destination).await;
+    let mut other = database.user().await;
+    let mut other = other.begin().await.unwrap();
+    run(
+        &mut other,
+        "lock table attempts in exclusive mode".to_owned(),
+    )
+    .await;
+    let store = database.store.clone();
+    let claiming = tokio::spawn(async move { store.claim_starts(worker, &permits).await.unwrap() });
+    database.until_somebody_waits().await;
+    let held_until = database.number("select micros(clock_timestamp())").await;
+    other.commit().await.unwrap();
+    let claims = claiming.await.unwrap();
+    assert!(matches!(claims.answers[..], [ClaimAnswer::Started(_)]));
+    assert!(claims.now.as_micros() >= held_until);
+}
+
+/// A claim in time that commits after the deadline: the row has started.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_reaper_leaves_what_a_claim_holds_alone() {
+    let database = Database::create().await;
+    let worker = database.worker().await;
+    let destination = database.destination(per_second(20)).await;
+    database.accept(destination, 1).await;
+    let permit = database.permits(destination).await[0];
+    let late = "update attempts set not_before = not_before - interval '1 minute',
+        deadline = deadline - interval '1 minute'";
+    database.sql(late).await;
+    let mut claim = database.user().await;
+    let mut claim = claim.begin().await.unwrap();
+    let start = format!(
+        "update attempts set state = 'started', started_at = deadline, worker_id = '{worker}'
+        where id = {}",
+        permit.attempt
+    );
+    run(&mut claim, start).await;
+    let store = database.store.clone();
+    let reaping = tokio::spawn(async move {
+        let rules = ReapRules {
+            heartbeat_timeout: Duration::from_secs(600),
+            start_timeout: Duration::from_secs(600),
+            permit_grace: Duration::ZERO,
+        };
+        store.reap(&rules, 100).await.unwrap()
+    });
+    while !reaping.is_finished() && !database.somebody_waits().await {
+        tokio::task::yield_now().await;
+    }
+    claim.commit().await.unwrap();
+    assert_eq!(reaping.await.unwrap().expired_permits, 0);
+    let started = "select count(*) from attempts where state = 'started'";
+    assert_eq!(database.number(started).await, 1);
 }
 
 /// While schedulers admit and workers claim, a user cuts the limit in a
