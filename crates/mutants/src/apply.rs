@@ -143,7 +143,7 @@ fn switched(right: &str, mutants: &[&Mutant]) -> Result<String> {
     Ok(if statements {
         code
     } else {
-        format!("({code})")
+        format!("::std::convert::identity({code})")
     })
 }
 
@@ -248,7 +248,7 @@ fn include_wrong_versions(
                 "{includer}: no {}",
                 APPLIED.1
             );
-            let chosen = format!("if migration == {right} {{ {call} }} else {{ migration }}");
+            let chosen = format!("if *migration == {right} {{ {call} }} else {{ migration }}");
             code.replace(APPLIED.1, &format!("execute_batch({chosen})"))
         } else {
             code.replace(&right, &call)

@@ -37,7 +37,9 @@ pub(crate) fn run<'a>(
     tree::write(&files, &tree)?;
     println!("building the copy in {}", tree.display());
     let targets: BTreeSet<&str> = chosen.iter().map(|mutant| mutant.killer.target).collect();
+    let began = trial::now();
     let programs = programs::build(&tree, &target_folder, &targets)?;
+    println!("built in {:.0?}", began.elapsed());
 
     let killers: BTreeSet<Killer> = chosen.iter().map(|mutant| mutant.killer).collect();
     let alone = killers.iter().map(|killer| Trial {
@@ -50,6 +52,7 @@ pub(crate) fn run<'a>(
     });
     let trials: Vec<Trial<'_>> = alone.chain(mutated).collect();
     println!("{} killers, {} mutants", killers.len(), chosen.len());
+    let began = trial::now();
     let answers = in_parallel(&trials, |trial| {
         let program = &programs[trial.killer.target];
         let name = trial.mutant.map(|mutant| mutant.name);
@@ -58,6 +61,7 @@ pub(crate) fn run<'a>(
         Ok(answer)
     })?;
 
+    println!("tried in {:.0?}", began.elapsed());
     let mut broken = 0;
     let mut killed = Vec::new();
     for (trial, answer) in trials.iter().zip(answers) {

@@ -64,6 +64,12 @@ pub(crate) fn run(program: &Program, killer: Killer, mutant: Option<&str>) -> Re
     })
 }
 
+/// The clock that real processes run by.
+#[expect(clippy::disallowed_methods, reason = "no runtime, no virtual time")]
+pub(crate) fn now() -> Instant {
+    Instant::now()
+}
+
 /// Reads to the end on a thread of its own, so that neither pipe fills up.
 fn reader(pipe: Option<impl Read + Send + 'static>) -> thread::JoinHandle<String> {
     thread::spawn(move || {
@@ -78,14 +84,12 @@ fn reader(pipe: Option<impl Read + Send + 'static>) -> thread::JoinHandle<String
 
 /// Whether it ended by itself.
 fn wait(child: &mut Child) -> Result<bool> {
-    #[expect(clippy::disallowed_methods, reason = "this measures real processes")]
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = now() + PATIENCE;
     loop {
         if child.try_wait()?.is_some() {
             return Ok(true);
         }
-        #[expect(clippy::disallowed_methods, reason = "this measures real processes")]
-        if Instant::now() > deadline {
+        if now() > deadline {
             child.kill()?;
             child.wait()?;
             return Ok(false);
@@ -123,7 +127,10 @@ fn panic_message(said: &str) -> Option<String> {
         .lines()
         .skip_while(|line| !line.contains("panicked at"));
     lines.next()?;
-    let message: Vec<_> = lines.take(3).map(str::trim).collect();
+    let message: Vec<_> = (lines.take(3))
+        .take_while(|line| !line.starts_with("note: "))
+        .map(str::trim)
+        .collect();
     Some(message.join(" "))
 }
 

@@ -1,11 +1,12 @@
 //! The arithmetic of admission.
 
-use crate::mutant::Change::Rust;
-use crate::mutant::{Mutant, sqlite_contract};
+use crate::mutant::Change::{Rewrite, Rust};
+use crate::mutant::{Mutant, properties, sqlite_contract};
 
 const PLAN: &str = "crates/domain/src/admission/plan.rs";
+const WINDOW: &str = "crates/domain/src/admission/window.rs";
 
-pub(super) const MUTANTS: [Mutant; 6] = [
+pub(super) const MUTANTS: [Mutant; 10] = [
     Mutant {
         name: "limit-minus-queue-alone",
         wrong: "The limit minus what is queued, as in the classic formula: starts within the \
@@ -67,5 +68,46 @@ pub(super) const MUTANTS: [Mutant; 6] = [
             wrong: "backlog.due.min(free).min(MAX_BATCH)",
         },
         killer: sqlite_contract("admission::room_is_shared_between_the_runs"),
+    },
+    Mutant {
+        name: "run-forgets-its-own-slots",
+        wrong: "A run does not count the slots that it has just given.",
+        file: PLAN,
+        change: Rust {
+            right: "windows.iter_mut().for_each(Window::take);",
+            wrong: "",
+        },
+        killer: properties("admission::no_limit_is_ever_exceeded"),
+    },
+    Mutant {
+        name: "window-reopens-too-early",
+        wrong: "A slot opens half a period after the start that filled it.",
+        file: WINDOW,
+        change: Rust {
+            right: "*end + self.period",
+            wrong: "*end + self.period / 2",
+        },
+        killer: properties("admission::no_limit_is_ever_exceeded"),
+    },
+    Mutant {
+        name: "bucket-counts-at-its-begin",
+        wrong: "A coarse bucket counts its starts at its begin: earlier than they were.",
+        file: PLAN,
+        change: Rust {
+            right: "(b.ends_at, b.starts)",
+            wrong: "(b.ends_at - limit.period.bucket(), b.starts)",
+        },
+        killer: properties("admission::no_coarse_limit_is_ever_exceeded"),
+    },
+    Mutant {
+        name: "paced-permit-starts-late",
+        wrong: "A permit of a bucket may start as late as any other, and not within the slack \
+            that the bucket's promise has.",
+        file: PLAN,
+        change: Rewrite {
+            right: "if self.pacing().is_some() {\n            SLACK",
+            with: "if self.pacing().is_some() && !ON {\n            SLACK",
+        },
+        killer: properties("admission::no_limit_is_ever_exceeded"),
     },
 ];

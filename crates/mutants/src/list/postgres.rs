@@ -10,7 +10,7 @@ const REAP: &str = "crates/adapters/src/postgres/reap.rs";
 const RECORD: &str = "crates/adapters/src/postgres/record.rs";
 const USAGE: &str = "crates/adapters/src/postgres/usage.rs";
 
-pub(super) const MUTANTS: [Mutant; 18] = [
+pub(super) const MUTANTS: [Mutant; 19] = [
     Mutant {
         name: "postgres-stale-snapshot",
         wrong: "Admission reads what is used before it locks: schedulers that meet count what \
@@ -160,15 +160,33 @@ pub(super) const MUTANTS: [Mutant; 18] = [
             it started.",
         file: REAP,
         change: Text {
-            right: "set state = 'unknown', folded = a.folded or a.coarse,",
-            wrong: "set state = 'waiting', started_at = null, folded = a.folded or a.coarse,",
+            right: "set state = 'unknown', folded = a.folded or a.coarse, \
+                dead_letter = a.try_number >= $4\n        \
+                from locked l\n        where a.id = l.id\n        \
+                returning (select micros(now) from clock) as now, a.event_id, a.destination_id,\n            \
+                a.tenant_id, a.try_number, micros(a.started_at) as started_at,",
+            wrong: "set state = 'waiting', started_at = null\n        \
+                from locked l\n        where a.id = l.id\n        \
+                returning (select micros(now) from clock) as now, a.event_id, a.destination_id,\n            \
+                a.tenant_id, $4 as try_number, 0::bigint as started_at,",
         },
         killer: postgres("contract::reap::a_start_that_is_too_old_becomes_unknown"),
     },
     Mutant {
         name: "postgres-reaper-without-recheck",
-        wrong: "The reaper does not lock and recheck a permit that is past its deadline: it moves \
-            back one that has just started.",
+        wrong: "The reaper does not lock and recheck a start that it gives up: an outcome that \
+            came at that moment is overwritten, and the event sent again.",
+        file: REAP,
+        change: Text {
+            right: "limit $3\n            for update of a skip locked",
+            wrong: "limit $3",
+        },
+        killer: postgres("starts::the_reaper_leaves_what_an_outcome_holds_alone"),
+    },
+    Mutant {
+        name: "postgres-expiry-without-recheck",
+        wrong: "The reaper does not lock and recheck a permit that is past its deadline: it would \
+            move back one that has just started, were it not for a constraint.",
         file: REAP,
         change: Text {
             right: "limit $2\n            for update skip locked",

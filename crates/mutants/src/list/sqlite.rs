@@ -186,12 +186,12 @@ pub(super) const MUTANTS: [Mutant; 17] = [
     },
     Mutant {
         name: "sqlite-change-leaves-permits",
-        wrong: "A cut bumps the epoch and leaves the permits of the old limit where they are.",
+        wrong: "A change bumps the epoch and leaves the permits of the old limit where they are.",
         file: "migrations/sqlite/0001_init.sql",
         change: Text {
             right: "where new.revokes and id in (",
             wrong: "where false and id in (",
         },
-        killer: sqlite_contract("limits::a_lowered_limit_revokes_at_once"),
+        killer: sqlite_contract("limits::a_change_of_shape_revokes"),
     },
 ];
