@@ -4,12 +4,19 @@
 //! Many mutants may change one place, and then share it; places that overlap
 //! otherwise are refused.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod included;
+mod literal;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::mutant::{Change, Mutant};
+use included::include_wrong_versions;
+use literal::{literal_around, switched_literal};
 
 /// Files by their paths from the root of the workspace.
 pub(crate) type Files = BTreeMap<String, String>;
@@ -17,13 +24,6 @@ pub(crate) type Files = BTreeMap<String, String>;
 /// The module that answers whether a mutant is switched on; in the copy only.
 const SWITCH: &str = include_str!("switch.rs.txt");
 const SWITCH_IN: &str = "crates/domain/src/lib.rs";
-
-/// Where migrations are applied, and how. They are included by a constant,
-/// which cannot choose; their text is chosen when it is applied.
-const APPLIED: (&str, &str) = (
-    "crates/adapters/src/sqlite/migrate.rs",
-    "execute_batch(migration)",
-);
 
 /// Applies all of them.
 pub(crate) fn apply(files: &mut Files, mutants: &[Mutant]) -> Result<()> {
@@ -145,141 +145,4 @@ fn switched(right: &str, mutants: &[&Mutant]) -> Result<String> {
     } else {
         format!("::std::convert::identity({code})")
     })
-}
-
-/// The string literal that holds this place. SQL has no double quotes here.
-fn literal_around(text: &str, place: &Range<usize>) -> Option<(usize, usize)> {
-    let start = text[..place.start].rfind('"')?;
-    let end = place.end + text[place.end..].find('"')? + 1;
-    Some((start, end))
-}
-
-/// A literal that is an argument is switched in its place; one that is a
-/// constant is switched wherever the constant is used.
-fn switched_literal(text: &str, place: Range<usize>, mutants: &[&Mutant]) -> Result<Vec<Edit>> {
-    let right = &text[place.clone()];
-    let mut wrong = Vec::new();
-    for mutant in mutants {
-        let Change::Text {
-            right: old,
-            wrong: new,
-        } = mutant.change
-        else {
-            bail!("{}: not a text", mutant.name);
-        };
-        wrong.push(format!(
-            "({:?}, {})",
-            mutant.name,
-            right.replacen(old, new, 1)
-        ));
-    }
-    let wrong = wrong.join(", ");
-    let call = |right: &str| format!("::domain::mutants::text({right}, &[{wrong}])");
-    let line = text[..place.start].rfind('\n').map_or(0, |at| at + 1);
-    let before = text[line..place.start].trim();
-    let Some(declared) = before.strip_suffix(": &str =") else {
-        ensure!(
-            !before.contains("const") && !before.contains("static"),
-            "{}: cannot be switched where it is: {before}",
-            mutants[0].name
-        );
-        let text = call(right);
-        return Ok(vec![Edit { place, text }]);
-    };
-    let name = declared.rsplit(' ').next().unwrap_or_default();
-    let uses = words(text, name).filter(|at| !(line..place.start).contains(at));
-    let edits: Vec<_> = uses
-        .map(|at| Edit {
-            place: at..at + name.len(),
-            text: call(name),
-        })
-        .collect();
-    ensure!(
-        !edits.is_empty(),
-        "{}: {name} is not used in its file",
-        mutants[0].name
-    );
-    Ok(edits)
-}
-
-/// Where a whole word is.
-fn words<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
-    let is_part = |letter: char| letter.is_alphanumeric() || letter == '_';
-    text.match_indices(word)
-        .map(|(at, _)| at)
-        .filter(move |at| {
-            !text[..*at].ends_with(is_part) && !text[at + word.len()..].starts_with(is_part)
-        })
-}
-
-/// Writes a wrong version of an included file for each of its mutants, beside
-/// it, and lets the switch choose where it is included.
-fn include_wrong_versions(
-    files: &mut Files,
-    file: &str,
-    text: &str,
-    mutants: &[&Mutant],
-) -> Result<()> {
-    let includers: Vec<(String, String)> = includes(files)
-        .filter(|(_, included, _)| included == file)
-        .map(|(includer, _, written)| (includer, written))
-        .collect();
-    let names: BTreeSet<_> = mutants.iter().map(|mutant| mutant.name).collect();
-    ensure!(!includers.is_empty(), "{names:?}: nothing includes {file}");
-    for mutant in mutants {
-        let Change::Text { wrong, .. } = mutant.change else {
-            bail!("{}: not a text", mutant.name);
-        };
-        let place = find(text, mutant)?;
-        let mut version = text.to_owned();
-        version.replace_range(place, wrong);
-        files.insert(format!("{file}.{}", mutant.name), version);
-    }
-    for (includer, written) in includers {
-        let wrong: Vec<_> = (mutants.iter())
-            .map(|mutant| format!("({0:?}, include_str!(\"{written}.{0}\"))", mutant.name))
-            .collect();
-        let right = format!("include_str!(\"{written}\")");
-        let call = format!("::domain::mutants::text({right}, &[{}])", wrong.join(", "));
-        let code = files.get_mut(&includer).context("it includes")?;
-        *code = if includer == APPLIED.0 {
-            ensure!(
-                code.matches(APPLIED.1).count() == 1,
-                "{includer}: no {}",
-                APPLIED.1
-            );
-            let chosen = format!("if *migration == {right} {{ {call} }} else {{ migration }}");
-            code.replace(APPLIED.1, &format!("execute_batch({chosen})"))
-        } else {
-            code.replace(&right, &call)
-        };
-    }
-    Ok(())
-}
-
-/// All that is included anywhere: by which file, what, and how that is written.
-fn includes(files: &Files) -> impl Iterator<Item = (String, String, String)> + '_ {
-    const CALL: &str = "include_str!(\"";
-    let rust = files.iter().filter(|(path, _)| path.ends_with(".rs"));
-    rust.flat_map(|(path, text)| {
-        text.match_indices(CALL).filter_map(move |(at, _)| {
-            let written = text[at + CALL.len()..].split('"').next()?;
-            let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
-            let included = joined(folder, written)?;
-            Some((path.clone(), included, written.to_owned()))
-        })
-    })
-}
-
-/// A path relative to a folder, without its dots.
-fn joined(folder: &str, path: &str) -> Option<String> {
-    let mut parts: Vec<&str> = folder.split('/').collect();
-    for part in path.split('/') {
-        match part {
-            ".." => drop(parts.pop()?),
-            "." => {}
-            part => parts.push(part),
-        }
-    }
-    Some(parts.join("/"))
 }

@@ -3,6 +3,7 @@
 mod domain;
 mod engine;
 mod postgres;
+mod queue;
 mod schedule;
 mod sqlite;
 
@@ -15,6 +16,7 @@ pub(crate) fn all() -> Vec<Mutant> {
     all.extend(sqlite::MUTANTS);
     all.extend(postgres::MUTANTS);
     all.extend(schedule::MUTANTS);
+    all.extend(queue::MUTANTS);
     all.extend(engine::MUTANTS);
     all
 }

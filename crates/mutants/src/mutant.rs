@@ -100,3 +100,15 @@ pub(crate) const fn redis(test: &'static str) -> Killer {
     let target = "redis_schedule";
     Killer { target, test }
 }
+
+/// The queue's contract, in process and on RabbitMQ.
+pub(crate) const fn queue(test: &'static str) -> Killer {
+    let target = "queue_contract";
+    Killer { target, test }
+}
+
+/// What is RabbitMQ's own.
+pub(crate) const fn rabbitmq(test: &'static str) -> Killer {
+    let target = "rabbitmq_queue";
+    Killer { target, test }
+}

@@ -80,8 +80,9 @@ pub(crate) fn run<'a>(
 
 /// Tests that find no server fail, which would look like a kill.
 fn check_servers() -> Result<()> {
-    for variable in ["PACELINE_TEST_DATABASE_URL", "PACELINE_TEST_REDIS_URL"] {
-        if std::env::var_os(variable).is_none() {
+    for server in ["DATABASE", "REDIS", "AMQP"] {
+        let variable = format!("PACELINE_TEST_{server}_URL");
+        if std::env::var_os(&variable).is_none() {
             bail!("{variable} is not set: run scripts/with-servers cargo run -p mutants");
         }
     }
