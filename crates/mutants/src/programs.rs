@@ -14,9 +14,27 @@ pub(crate) struct Program {
     pub(crate) folder: PathBuf,
 }
 
+/// What `cargo run` tells this program about its own package. Some build
+/// scripts look at it, and would have all third-party crates built again.
+const OF_OUR_PACKAGE: [&str; 6] = [
+    "CARGO_BIN_NAME",
+    "CARGO_CRATE_NAME",
+    "CARGO_MANIFEST_",
+    "CARGO_PKG_",
+    "CARGO_PRIMARY_PACKAGE",
+    "OUT_DIR",
+];
+
 /// The cargo that runs us, or the one that is installed.
 fn cargo() -> Command {
-    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    for (name, _) in std::env::vars_os() {
+        let name = name.to_string_lossy().into_owned();
+        if OF_OUR_PACKAGE.iter().any(|ours| name.starts_with(ours)) {
+            cargo.env_remove(name);
+        }
+    }
+    cargo
 }
 
 /// Where cargo builds this workspace.

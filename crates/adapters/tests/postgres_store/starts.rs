@@ -228,6 +228,26 @@ async fn a_cut_is_in_force_from_its_time_in_history() {
     }
 }
 
+/// The transaction was open before; the start is still one of the old limit.
+#[tokio::test]
+async fn a_cut_is_dated_after_what_started_in_its_transaction() {
+    let database = Database::create().await;
+    let worker = database.worker().await;
+    let destination = database.destination(per_second(20)).await;
+    database.accept(destination, 1).await;
+    let permits = database.permits(destination).await;
+    let mut user = database.user().await;
+    let mut user = user.begin().await.unwrap();
+    run(&mut user, "select 1".to_owned()).await;
+    let claims = database.store.claim_starts(worker, &permits).await.unwrap();
+    assert!(matches!(claims.answers[..], [ClaimAnswer::Started(_)]));
+    let cut = format!("update destinations set limit_per_second = 3 where id = '{destination}'");
+    run(&mut user, cut).await;
+    user.commit().await.unwrap();
+    let history = database.store.limit_history(destination).await.unwrap();
+    assert!(history[1].in_force_from > claims.now);
+}
+
 /// Cuts to 3/s in an explicit transaction; the clock just before its commit.
 async fn cut_to_three(database: &Database, destination: DestinationId) -> Timestamp {
     let mut user = database.user().await;

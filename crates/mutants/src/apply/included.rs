@@ -1,33 +1,56 @@
-//! Mutants of files that Rust includes as text: Lua, and SQL.
-
-use std::collections::BTreeSet;
+//! Mutants of files that Rust includes as text: Lua, and migrations.
+//!
+//! Each mutant's wrong version of the whole file is put beside it, and the
+//! switch chooses between them.
 
 use anyhow::{Context, Result, bail, ensure};
 
 use super::{Files, find};
 use crate::mutant::{Change, Mutant};
 
-/// Where migrations are applied, and how. They are included by a constant,
-/// which cannot choose; their text is chosen when it is applied.
-const APPLIED: (&str, &str) = (
-    "crates/adapters/src/sqlite/migrate.rs",
-    "execute_batch(migration)",
-);
+/// Migrations are included by constants, which cannot choose, or by a macro.
+/// Their text is chosen where they are applied.
+struct Applied {
+    /// The folder of the migrations.
+    folder: &'static str,
+    /// The file that applies them.
+    by: &'static str,
+    /// How.
+    call: &'static str,
+    /// The same with `CHOSEN` in the place of `RIGHT`.
+    instead: &'static str,
+}
 
-/// Writes a wrong version of an included file for each of its mutants, beside
-/// it, and lets the switch choose where it is included.
+const APPLIED: [Applied; 2] = [
+    Applied {
+        folder: "migrations/sqlite/",
+        by: "crates/adapters/src/sqlite/migrate.rs",
+        call: "tx.execute_batch(migration)",
+        instead: "tx.execute_batch(if *migration == RIGHT { CHOSEN } else { migration })",
+    },
+    Applied {
+        folder: "migrations/postgres/",
+        by: "crates/adapters/src/postgres/migrate.rs",
+        call: "MIGRATOR.run(",
+        instead: "{
+            let mut migrations: Vec<_> = MIGRATOR.iter().cloned().collect();
+            for migration in &mut migrations {
+                if migration.sql.as_str() == RIGHT {
+                    migration.sql = sqlx::SqlSafeStr::into_sql_str(CHOSEN);
+                }
+            }
+            Migrator::with_migrations(migrations)
+        }.run(",
+    },
+];
+
+/// Puts the mutants of one file into the copy.
 pub(super) fn include_wrong_versions(
     files: &mut Files,
     file: &str,
     text: &str,
     mutants: &[&Mutant],
 ) -> Result<()> {
-    let includers: Vec<(String, String)> = includes(files)
-        .filter(|(_, included, _)| included == file)
-        .map(|(includer, _, written)| (includer, written))
-        .collect();
-    let names: BTreeSet<_> = mutants.iter().map(|mutant| mutant.name).collect();
-    ensure!(!includers.is_empty(), "{names:?}: nothing includes {file}");
     for mutant in mutants {
         let Change::Text { wrong, .. } = mutant.change else {
             bail!("{}: not a text", mutant.name);
@@ -37,26 +60,37 @@ pub(super) fn include_wrong_versions(
         version.replace_range(place, wrong);
         files.insert(format!("{file}.{}", mutant.name), version);
     }
+    if let Some(applied) = APPLIED.iter().find(|one| file.starts_with(one.folder)) {
+        let up = "../".repeat(applied.by.matches('/').count());
+        let (right, chosen) = choice(&format!("{up}{file}"), mutants);
+        let code = files.get_mut(applied.by).context(applied.by)?;
+        let calls = code.matches(applied.call).count();
+        ensure!(calls == 1, "{}: {} {calls} times", applied.by, applied.call);
+        let instead = applied.instead.replace("RIGHT", &right);
+        *code = code.replace(applied.call, &instead.replace("CHOSEN", &chosen));
+        return Ok(());
+    }
+    let includers: Vec<(String, String)> = includes(files)
+        .filter(|(_, included, _)| included == file)
+        .map(|(includer, _, written)| (includer, written))
+        .collect();
+    ensure!(!includers.is_empty(), "nothing includes {file}");
     for (includer, written) in includers {
-        let wrong: Vec<_> = (mutants.iter())
-            .map(|mutant| format!("({0:?}, include_str!(\"{written}.{0}\"))", mutant.name))
-            .collect();
-        let right = format!("include_str!(\"{written}\")");
-        let call = format!("::domain::mutants::text({right}, &[{}])", wrong.join(", "));
+        let (right, chosen) = choice(&written, mutants);
         let code = files.get_mut(&includer).context("it includes")?;
-        *code = if includer == APPLIED.0 {
-            ensure!(
-                code.matches(APPLIED.1).count() == 1,
-                "{includer}: no {}",
-                APPLIED.1
-            );
-            let chosen = format!("if *migration == {right} {{ {call} }} else {{ migration }}");
-            code.replace(APPLIED.1, &format!("execute_batch({chosen})"))
-        } else {
-            code.replace(&right, &call)
-        };
+        *code = code.replace(&right, &chosen);
     }
     Ok(())
+}
+
+/// The expression that includes a file, and the one that chooses a version.
+fn choice(path: &str, mutants: &[&Mutant]) -> (String, String) {
+    let wrong: Vec<_> = (mutants.iter())
+        .map(|mutant| format!("({0:?}, include_str!(\"{path}.{0}\"))", mutant.name))
+        .collect();
+    let right = format!("include_str!(\"{path}\")");
+    let chosen = format!("::domain::mutants::text({right}, &[{}])", wrong.join(", "));
+    (right, chosen)
 }
 
 /// All that is included anywhere: by which file, what, and how that is written.

@@ -6,11 +6,12 @@ use crate::mutant::{Mutant, postgres};
 const ADMIT: &str = "crates/adapters/src/postgres/admit.rs";
 const CLAIM: &str = "crates/adapters/src/postgres/claim.rs";
 const DESTINATIONS: &str = "crates/adapters/src/postgres/destinations.rs";
+const MIGRATION: &str = "migrations/postgres/0001_init.sql";
 const REAP: &str = "crates/adapters/src/postgres/reap.rs";
 const RECORD: &str = "crates/adapters/src/postgres/record.rs";
 const USAGE: &str = "crates/adapters/src/postgres/usage.rs";
 
-pub(super) const MUTANTS: [Mutant; 19] = [
+pub(super) const MUTANTS: [Mutant; 22] = [
     Mutant {
         name: "postgres-stale-snapshot",
         wrong: "Admission reads what is used before it locks: schedulers that meet count what \
@@ -235,5 +236,38 @@ pub(super) const MUTANTS: [Mutant; 19] = [
                 order by a.id\n        for update",
         },
         killer: postgres("contract::record::a_wrong_worker_or_number_changes_nothing"),
+    },
+    Mutant {
+        name: "postgres-change-leaves-permits",
+        wrong: "A change bumps the epoch and leaves the permits of the old limit where they are.",
+        file: MIGRATION,
+        change: Text {
+            right: "where d.id = any (revoked) and",
+            wrong: "where false and",
+        },
+        killer: postgres("contract::limits::a_change_of_shape_revokes"),
+    },
+    Mutant {
+        name: "postgres-change-dated-by-its-begin",
+        wrong: "History dates a change to `now()`, the begin of the user's transaction, and not \
+            after the starts that it waited for.",
+        file: MIGRATION,
+        change: Text {
+            right: "select d.id, clock_timestamp(), r.limit_per_second",
+            wrong: "select d.id, now(), r.limit_per_second",
+        },
+        killer: postgres("starts::a_cut_is_dated_after_what_started_in_its_transaction"),
+    },
+    Mutant {
+        name: "postgres-change-on-an-old-snapshot",
+        wrong: "Limits may be changed in a stricter isolation, which does not see the latest \
+            permits.",
+        file: MIGRATION,
+        change: Text {
+            right: "if current_setting('transaction_isolation') not in \
+                ('read committed', 'read uncommitted') then",
+            wrong: "if false then",
+        },
+        killer: postgres("changes::a_stricter_isolation_is_refused_in_words"),
     },
 ];
