@@ -12,7 +12,7 @@ use crate::programs::Program;
 
 /// A test that takes longer hangs, which kills nothing: a test has to say what
 /// is wrong.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 const POLL: Duration = Duration::from_millis(10);
 

@@ -6,7 +6,7 @@ use crate::mutant::{Mutant, properties, sqlite_contract};
 const PLAN: &str = "crates/domain/src/admission/plan.rs";
 const WINDOW: &str = "crates/domain/src/admission/window.rs";
 
-pub(super) const MUTANTS: [Mutant; 10] = [
+pub(super) const MUTANTS: [Mutant; 11] = [
     Mutant {
         name: "limit-minus-queue-alone",
         wrong: "The limit minus what is queued, as in the classic formula: starts within the \
@@ -42,9 +42,10 @@ pub(super) const MUTANTS: [Mutant; 10] = [
         name: "bucket-forgets-outstanding",
         wrong: "A token bucket forgets the permits that it gave and that have not started.",
         file: PLAN,
-        change: Rust {
-            right: "self.pacing().map_or_else(Meter::default, |_| meter)",
-            wrong: "self.pacing().map_or_else(Meter::default, |_| self.meter)",
+        change: Rewrite {
+            right: "let (slots, meter) = self.slots(cap);",
+            with: "let (slots, meter) = self.slots(cap);\n        \
+                let meter = if ON { self.meter } else { meter };",
         },
         killer: sqlite_contract("shapes::a_bucket_counts_permits_that_have_not_started"),
     },
@@ -109,5 +110,17 @@ pub(super) const MUTANTS: [Mutant; 10] = [
             with: "if self.pacing().is_some() && !ON {\n            SLACK",
         },
         killer: properties("admission::no_limit_is_ever_exceeded"),
+    },
+    Mutant {
+        name: "bucket-forgets-the-limit-before",
+        wrong: "A bucket that comes into force does not count the starts that were made before it.",
+        file: PLAN,
+        change: Rust {
+            right: "usage.recount",
+            wrong: "false",
+        },
+        killer: sqlite_contract(
+            "shapes::a_bucket_that_comes_into_force_counts_the_starts_before_it",
+        ),
     },
 ];
