@@ -57,7 +57,7 @@ pub async fn a_permit_counts_to_its_deadline_not_to_its_slot(world: &World) {
     let permits = world.admit(destination).await;
     assert_eq!(permits.len(), 2);
     // More than a period after its slot, and before its deadline.
-    let late = permits[1].not_before + Duration::from_millis(1_300);
+    let late = permits[1].not_before + Duration::from_millis(1_100);
     world.pass_until(late).await;
     let more = world.admit(destination).await;
     let worker = world.worker().await;
@@ -70,7 +70,7 @@ pub async fn a_permit_counts_to_its_deadline_not_to_its_slot(world: &World) {
 /// What has started and has no outcome yet is not outstanding any more, and
 /// counts all the same.
 pub async fn a_start_counts_from_its_claim_on(world: &World) {
-    let destination = world.destination().per_second(2).create().await;
+    let destination = world.destination().per_minute(2).create().await;
     world.accept(destination, 4).await;
     let worker = world.worker().await;
     let permits = world.admit(destination).await;
@@ -81,7 +81,7 @@ pub async fn a_start_counts_from_its_claim_on(world: &World) {
 /// A permit is gone when its row has moved, and not when its epoch is old: its
 /// claim may have been under way when the epoch was bumped.
 pub async fn an_old_epoch_is_no_proof_that_a_permit_is_gone(world: &World) {
-    let destination = world.destination().per_second(2).create().await;
+    let destination = world.destination().per_minute(2).create().await;
     world.accept(destination, 4).await;
     assert_eq!(world.admit(destination).await.len(), 2);
     world
@@ -95,7 +95,7 @@ pub async fn an_old_epoch_is_no_proof_that_a_permit_is_gone(world: &World) {
 
 /// The second run of the same batch could not know of the first.
 pub async fn a_destination_named_twice_is_decided_once(world: &World) {
-    let destination = world.destination().per_second(2).create().await;
+    let destination = world.destination().per_minute(2).create().await;
     world.accept(destination, 4).await;
     let run = Run {
         destination,

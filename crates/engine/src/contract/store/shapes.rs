@@ -58,7 +58,7 @@ pub async fn a_token_bucket_has_its_capacity_and_its_refill(world: &World) {
 
 /// A token is gone when its permit is given: it may start at any time.
 pub async fn a_bucket_counts_permits_that_have_not_started(world: &World) {
-    let bucket = world.destination().per_second(1).shape(Shape::TokenBucket);
+    let bucket = world.destination().per_minute(3).shape(Shape::TokenBucket);
     let destination = bucket.burst(3).create().await;
     world.accept(destination, 10).await;
     assert_eq!(world.admit(destination).await.len(), 3);
