@@ -44,7 +44,6 @@ macro_rules! store_contract {
             no_window_holds_more_than_the_limit
             a_permit_counts_to_its_deadline_not_to_its_slot
             a_start_counts_from_its_claim_on
-            an_old_epoch_is_no_proof_that_a_permit_is_gone
             a_destination_named_twice_is_decided_once
             first_attempts_are_admitted_in_creation_order
             permit_numbers_never_repeat

@@ -78,7 +78,7 @@ pub(super) const MUTANTS: [Mutant; 22] = [
             wrong: "join destinations d on d.id = a.destination_id and d.epoch = a.epoch\n        \
                 where a.destination_id = r.id and a.state = 'admitted'",
         },
-        killer: postgres("contract::admission::an_old_epoch_is_no_proof_that_a_permit_is_gone"),
+        killer: postgres("contract::an_old_epoch_is_no_proof_that_a_permit_is_gone"),
     },
     Mutant {
         name: "postgres-cursor-runs-ahead",

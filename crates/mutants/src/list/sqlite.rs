@@ -47,7 +47,7 @@ pub(super) const MUTANTS: [Mutant; 17] = [
                 where destination_id = ?1 and state = 'admitted'\n        \
                 and epoch = (select epoch from destinations where id = ?1)",
         },
-        killer: sqlite_contract("admission::an_old_epoch_is_no_proof_that_a_permit_is_gone"),
+        killer: sqlite_contract("an_old_epoch_is_no_proof_that_a_permit_is_gone"),
     },
     Mutant {
         name: "sqlite-start-counts-when-it-ends",
