@@ -42,6 +42,9 @@ macro_rules! store_contract {
         );
         $crate::store_contract!(@module $world, admission:
             no_window_holds_more_than_the_limit
+            a_permit_counts_to_its_deadline_not_to_its_slot
+            a_start_counts_from_its_claim_on
+            a_destination_named_twice_is_decided_once
             first_attempts_are_admitted_in_creation_order
             permit_numbers_never_repeat
             republish_returns_the_same_permits
@@ -56,6 +59,7 @@ macro_rules! store_contract {
         $crate::store_contract!(@module $world, shapes:
             two_limits_hold_at_once
             a_token_bucket_has_its_capacity_and_its_refill
+            a_bucket_counts_permits_that_have_not_started
             a_leaky_bucket_spaces_its_starts
             a_bucket_that_comes_into_force_counts_the_starts_before_it
             a_bucket_after_a_bucket_beside_a_window_counts_the_starts
