@@ -5,7 +5,7 @@ mod receiver;
 mod schedule;
 mod store;
 
-pub(crate) use queue::FaultyQueue;
+pub(crate) use queue::{FaultyQueue, fates};
 pub(crate) use receiver::{FaultySender, Receivers};
 pub(crate) use schedule::FaultySchedule;
 pub(crate) use store::{FaultyStore, LATEST_COMMIT};

@@ -182,6 +182,18 @@ pub(crate) struct Surroundings {
     pub(crate) deaths: Arc<Deaths>,
 }
 
+impl Surroundings {
+    /// Whether this fault strikes now; counted as what it is called.
+    pub(crate) fn strikes(&self, fault: Fault, dice: Dice, called: &'static str) -> bool {
+        let permille = self.weather.of(fault);
+        let strikes = permille > 0 && dice.of(fault as u64).permille(permille);
+        if strikes {
+            self.counts.note(called);
+        }
+        strikes
+    }
+}
+
 /// Processes that reached the point at which they are killed.
 #[derive(Default)]
 pub(crate) struct Deaths {
@@ -280,12 +292,7 @@ impl Gate {
 
     /// Whether this fault strikes here; counted as what it is called.
     pub(crate) fn strikes(&self, fault: Fault, dice: Dice, called: &'static str) -> bool {
-        let permille = self.around.weather.of(fault);
-        let strikes = permille > 0 && dice.of(fault as u64).permille(permille);
-        if strikes {
-            self.around.counts.note(called);
-        }
-        strikes
+        self.around.strikes(fault, dice, called)
     }
 
     /// The next roll for something that is no call.

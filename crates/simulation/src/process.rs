@@ -165,6 +165,7 @@ impl Ports {
                 inner: Arc::clone(&parts.schedule),
                 gate: gate(),
                 witness: witness(),
+                finished: Arc::default(),
             }),
             queue: Arc::new(FaultyQueue {
                 inner: Arc::clone(&parts.queue),

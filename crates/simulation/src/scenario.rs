@@ -14,6 +14,7 @@ use domain::limit::Shape;
 use domain::policy::LimitSettings;
 
 use crate::gate::Site;
+use crate::model::Condition;
 
 /// All that a run depends on.
 #[derive(Debug, Clone, PartialEq)]
@@ -155,10 +156,26 @@ pub enum What {
         /// By how much; negative is back.
         step_ms: i64,
     },
+    /// The schedule's clock is set.
+    ScheduleClock {
+        /// By how much; negative is back.
+        step_ms: i64,
+    },
     /// The schedule loses all its jobs.
     WipeSchedule,
-    /// The queue loses all its messages.
+    /// The queue is deleted, with all its messages.
     WipeQueue,
+    /// The queue loses the messages that nobody has received yet.
+    PurgeQueue,
+    /// All connections to the broker break.
+    BreakConnections,
+    /// The broker cannot be reached, or takes no publishes.
+    Broker {
+        /// Which of the two.
+        condition: Condition,
+        /// For how long.
+        lasts_ms: u64,
+    },
 }
 
 /// A process.
@@ -232,15 +249,11 @@ pub enum Fault {
     MessagesReordered,
     /// A message that arrives is not confirmed.
     PublishUnconfirmed,
-    /// The broker is away.
-    QueueDown,
-    /// A subscription's connection breaks.
-    ConnectionLost,
 }
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 13] = [
         Self::StoreFailsBefore,
         Self::StoreFailsAfter,
         Self::StoreCommitsLate,
@@ -254,8 +267,6 @@ impl Fault {
         Self::MessageDelayed,
         Self::MessagesReordered,
         Self::PublishUnconfirmed,
-        Self::QueueDown,
-        Self::ConnectionLost,
     ];
 }
 
@@ -376,6 +387,7 @@ fn qualified(debug: &str) -> String {
         ("behaviour: ", "behaviour: Behaviour::"),
         ("fault: ", "fault: Fault::"),
         ("state: ", "state: DestinationState::"),
+        ("condition: ", "condition: Condition::"),
         ("Before(", "Before(Site::"),
         ("After(", "After(Site::"),
     ]

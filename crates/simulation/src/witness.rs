@@ -240,8 +240,8 @@ impl Witness {
         }
     }
 
-    /// The schedule has forgotten all leases.
-    pub(crate) fn schedule_wiped(&self) {
+    /// The schedule has lost its leases, or its clock was set.
+    pub(crate) fn leases_forgotten(&self) {
         self.seen().leases.clear();
     }
 

@@ -19,7 +19,7 @@ use uuid::Uuid;
 
 use crate::counts::Counts;
 use crate::dice::Dice;
-use crate::faulty::Receivers;
+use crate::faulty::{Receivers, fates};
 use crate::gate::{Deaths, Surroundings, Weather};
 use crate::invariants::Broken;
 use crate::model::{ModelQueue, ModelSchedule, ModelStore};
@@ -33,6 +33,12 @@ const BEGAN: Timestamp = Timestamp::from_millis(1_760_000_000_000);
 
 /// Between two tries of a client whose request was not answered.
 const CLIENT_PAUSE: Duration = Duration::from_millis(400);
+
+/// Groups that the queue holds at most.
+const QUEUE_CAPACITY: usize = 10_000;
+
+/// What the queue's dice are called; processes have small numbers.
+const QUEUE: u64 = 1_000_000;
 
 /// Events in one request at most.
 const REQUEST_EVENTS: u32 = 100;
@@ -119,12 +125,13 @@ impl<'a> World<'a> {
         let dice = Dice::new(scenario.seed);
         let parts = Parts {
             store: Arc::new(ModelStore::new(BEGAN)),
-            schedule: Arc::new(ModelSchedule::new()),
-            queue: Arc::new(ModelQueue::new(100_000)),
+            schedule: Arc::new(ModelSchedule::new("schedule", BEGAN)),
+            queue: Arc::new(ModelQueue::new(QUEUE_CAPACITY)),
             receivers: Arc::new(Receivers::default()),
             witness: Witness::new(counts),
             around,
         };
+        (parts.queue).decide_by(fates(parts.around.clone(), dice.of(QUEUE)));
         let world = Self {
             scenario,
             parts,

@@ -1,5 +1,5 @@
-//! The delivery queue, which loses, doubles, delays and shuffles messages, goes
-//! away, and drops connections.
+//! One process's way to the delivery queue. What the broker does with messages
+//! is decided by [`fates`], whoever publishes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,15 +10,50 @@ use domain::permit::PermitGroup;
 use engine::ports::{
     Delivery, DeliveryQueue, DeliveryTag, Published, QueueError, Settlement, Subscription,
 };
-use tokio::time::sleep;
 
+use super::store::short;
 use crate::dice::Dice;
-use crate::gate::{Gate, Site};
-use crate::model::ModelQueue;
+use crate::gate::{Gate, Site, Surroundings};
+use crate::model::{Fate, ModelQueue};
 use crate::scenario::Fault;
 
 /// How late a delayed message is at most.
 const LATEST: Duration = Duration::from_secs(4);
+
+/// How far apart messages may arrive that were published together, where they
+/// change places.
+const APART: Duration = Duration::from_millis(50);
+
+/// Says what becomes of each published group: lost, doubled, delayed, shuffled
+/// or not confirmed.
+pub(crate) fn fates(
+    around: Surroundings,
+    dice: Dice,
+) -> impl FnMut(&PermitGroup) -> Fate + Send + 'static {
+    let mut published = 0;
+    move |_| {
+        published += 1;
+        let dice = dice.of(published);
+        let mut fate = Fate::delivered();
+        let strikes = |fault, called| around.strikes(fault, dice, called);
+        if strikes(Fault::MessagesReordered, "messages reordered") {
+            fate.copies = vec![dice.of(1).up_to(APART)];
+        }
+        if strikes(Fault::MessageDelayed, "message delayed") {
+            fate.copies = vec![dice.of(2).up_to(LATEST)];
+        }
+        if strikes(Fault::MessageDuplicated, "message duplicated") {
+            fate.copies.push(dice.of(3).up_to(LATEST));
+        }
+        if strikes(Fault::MessageLost, "message lost") {
+            fate.copies.clear();
+        }
+        if strikes(Fault::PublishUnconfirmed, "publish unconfirmed") {
+            fate.answer = Published::Unconfirmed;
+        }
+        fate
+    }
+}
 
 /// One process's way to the queue.
 #[derive(Clone)]
@@ -33,161 +68,79 @@ impl FaultyQueue {
         (self.gate.around.trace).line(format_args!("{process} {site:?}: {what}"));
     }
 
-    /// Whether the broker is away.
-    fn is_down(&self, dice: Dice) -> Result<(), QueueError> {
-        if self.gate.strikes(Fault::QueueDown, dice, "queue down") {
-            return Err(QueueError::Unavailable("the broker is away".to_owned()));
-        }
-        Ok(())
-    }
-
-    /// What arrives at once of what was published, in what order; what is
-    /// delayed comes by itself.
-    fn arriving(&self, groups: &[PermitGroup], dice: Dice) -> Vec<PermitGroup> {
-        let mut arriving = Vec::new();
-        for (number, group) in (3..).zip(groups) {
-            let dice = dice.of(number);
-            if (self.gate).strikes(Fault::MessageLost, dice, "message lost") {
-                continue;
-            }
-            if (self.gate).strikes(Fault::MessageDelayed, dice, "message delayed") {
-                self.deliver_later(group.clone(), dice.up_to(LATEST));
-                continue;
-            }
-            if (self.gate).strikes(Fault::MessageDuplicated, dice, "message duplicated") {
-                self.deliver_later(group.clone(), dice.up_to(LATEST));
-            }
-            arriving.push(group.clone());
-        }
-        let shuffles = arriving.len() > 1
-            && (self.gate).strikes(Fault::MessagesReordered, dice, "messages reordered");
-        if shuffles {
-            arriving.reverse();
-        }
-        arriving
-    }
-
-    fn deliver_later(&self, group: PermitGroup, after: Duration) {
-        let queue = Arc::clone(&self.inner);
-        tokio::spawn(async move {
-            sleep(after).await;
-            queue.publish(&[group]).await.map(drop)
-        });
+    /// Notes and hands on an error of the broker.
+    fn failed(&self, site: Site, error: QueueError) -> QueueError {
+        self.line(site, format_args!("{error}"));
+        error
     }
 }
 
 #[async_trait]
 impl DeliveryQueue for FaultyQueue {
     async fn publish(&self, groups: &[PermitGroup]) -> Result<Vec<Published>, QueueError> {
-        let (_, dice) = self.gate.enter(Site::Publish).await;
-        self.is_down(dice)?;
-        let arriving = self.arriving(groups, dice);
-        self.line(
-            Site::Publish,
-            format_args!("{} groups, {} at once", groups.len(), arriving.len()),
-        );
-        if !arriving.is_empty() {
-            self.inner.publish(&arriving).await?;
+        self.gate.enter(Site::Publish).await;
+        let published = self.inner.publish(groups).await;
+        let published = published.map_err(|error| self.failed(Site::Publish, error))?;
+        for (group, answer) in groups.iter().zip(&published) {
+            let destination = short(group.destination());
+            let permits = group.permits().len();
+            self.line(
+                Site::Publish,
+                format_args!("{destination} {permits} permits {answer:?}"),
+            );
         }
-        let answers = (1_000..)
-            .zip(groups)
-            .map(|(number, _)| {
-                let dice = dice.of(number);
-                let lost = "publish unconfirmed";
-                match self.gate.strikes(Fault::PublishUnconfirmed, dice, lost) {
-                    true => Published::Unconfirmed,
-                    false => Published::Confirmed,
-                }
-            })
-            .collect();
         self.gate.leave(Site::Publish).await;
-        Ok(answers)
+        Ok(published)
     }
 
     async fn subscribe(&self, prefetch: u16) -> Result<Box<dyn Subscription>, QueueError> {
-        let (_, dice) = self.gate.enter(Site::Subscribe).await;
-        self.is_down(dice)?;
-        let inner = self.inner.subscribe(prefetch).await?;
+        self.gate.enter(Site::Subscribe).await;
+        let inner = self.inner.subscribe(prefetch).await;
+        let inner = inner.map_err(|error| self.failed(Site::Subscribe, error))?;
         self.gate.leave(Site::Subscribe).await;
-        Ok(Box::new(FaultySubscription {
-            queue: self.clone(),
-            prefetch,
-            inner: Some(inner),
-            is_stopped: false,
-        }))
+        let queue = self.clone();
+        Ok(Box::new(FaultySubscription { queue, inner }))
     }
 
     fn health(&self) -> Result<(), QueueError> {
-        self.is_down(self.gate.roll(Site::Publish))?;
         self.inner.health()
     }
 }
 
-/// A subscription whose connection may break; then it is dialled again.
+/// A subscription of a process that may stand still or die.
 struct FaultySubscription {
     queue: FaultyQueue,
-    prefetch: u16,
-    inner: Option<Box<dyn Subscription>>,
-    is_stopped: bool,
-}
-
-impl FaultySubscription {
-    async fn connected(&mut self) -> Result<&mut Box<dyn Subscription>, QueueError> {
-        if self.inner.is_none() {
-            let inner = self.queue.inner.subscribe(self.prefetch).await?;
-            self.inner = Some(inner);
-        }
-        (self.inner.as_mut()).ok_or_else(|| QueueError::Unavailable("not connected".to_owned()))
-    }
+    inner: Box<dyn Subscription>,
 }
 
 #[async_trait]
 impl Subscription for FaultySubscription {
     async fn receive(&mut self, max: usize) -> Result<Vec<Delivery>, QueueError> {
-        let gate = Arc::clone(&self.queue.gate);
-        let (_, dice) = gate.enter(Site::Receive).await;
-        self.queue.is_down(dice)?;
-        if self.is_stopped && self.inner.is_none() {
-            return Ok(Vec::new());
-        }
-        let lost = "queue connection lost";
-        if gate.strikes(Fault::ConnectionLost, dice, lost) {
-            // What was unsettled goes back to the queue.
-            self.inner = None;
-            self.queue.line(Site::Receive, format_args!("lost"));
-            return Err(QueueError::Unavailable("the connection broke".to_owned()));
-        }
-        let deliveries = self.connected().await?.receive(max).await?;
-        // No waiting from here on: this future may be dropped, and what was
+        self.queue.gate.enter(Site::Receive).await;
+        // No waiting after this: the future may be dropped, and what was
         // received with it.
-        for delivery in deliveries.iter().filter(|delivery| delivery.redelivered) {
-            gate.around.counts.note("message redelivered");
-            let group = delivery.group.destination();
-            self.queue
-                .line(Site::Receive, format_args!("{group} redelivered"));
+        let received = self.inner.receive(max).await;
+        let received = received.map_err(|error| self.queue.failed(Site::Receive, error))?;
+        for delivery in received.iter().filter(|delivery| delivery.redelivered) {
+            self.queue.gate.around.counts.note("message redelivered");
+            let destination = short(delivery.group.destination());
+            (self.queue).line(Site::Receive, format_args!("{destination} redelivered"));
         }
-        Ok(deliveries)
+        Ok(received)
     }
 
     async fn settle(
         &mut self,
         settlements: &[(DeliveryTag, Settlement)],
     ) -> Result<(), QueueError> {
-        let gate = Arc::clone(&self.queue.gate);
-        let (_, dice) = gate.enter(Site::Settle).await;
-        self.queue.is_down(dice)?;
-        if let Some(inner) = &mut self.inner {
-            inner.settle(settlements).await?;
-        }
-        gate.leave(Site::Settle).await;
+        self.queue.gate.enter(Site::Settle).await;
+        let settled = self.inner.settle(settlements).await;
+        settled.map_err(|error| self.queue.failed(Site::Settle, error))?;
+        self.queue.gate.leave(Site::Settle).await;
         Ok(())
     }
 
     async fn stop(&mut self) -> Result<(), QueueError> {
-        self.is_stopped = true;
-        match &mut self.inner {
-            Some(inner) => inner.stop().await,
-            None => Ok(()),
-        }
+        self.inner.stop().await
     }
 }

@@ -7,6 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use engine::ports::{Finish, Schedule, ScheduleError, ScheduleLife, Taken, Wake};
 
+use tokio::sync::Notify;
+
 use super::store::short;
 use crate::gate::{Fate, Gate, Site};
 use crate::model::ModelSchedule;
@@ -18,6 +20,9 @@ pub(crate) struct FaultySchedule {
     pub(crate) inner: Arc<ModelSchedule>,
     pub(crate) gate: Arc<Gate>,
     pub(crate) witness: Witness,
+    /// This process has set a job's next run, which may be sooner than what
+    /// its scheduler waits for. A shipped one looks every few milliseconds.
+    pub(crate) finished: Arc<Notify>,
 }
 
 impl FaultySchedule {
@@ -73,6 +78,7 @@ impl Schedule for FaultySchedule {
         self.call(Site::Finish, async {
             self.inner.finish(finishes).await?;
             self.witness.finished(finishes);
+            self.finished.notify_one();
             for finish in finishes {
                 let (destination, next) = (short(finish.destination), finish.next);
                 self.line(Site::Finish, format_args!("{destination} {next:?}"));
@@ -114,6 +120,10 @@ impl Schedule for FaultySchedule {
     }
 
     async fn woken(&self) {
-        self.inner.woken().await;
+        tokio::select! {
+            biased;
+            () = self.finished.notified() => {}
+            () = self.inner.woken() => {}
+        }
     }
 }

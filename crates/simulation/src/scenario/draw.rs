@@ -8,6 +8,7 @@ use rand::{RngExt, SeedableRng};
 
 use super::{Behaviour, Fault, Mood, Operation, Point, Process, Scenario, What};
 use crate::gate::Site;
+use crate::model::Condition;
 
 const SECOND: u64 = 1_000;
 const MINUTE: u64 = 60 * SECOND;
@@ -327,9 +328,18 @@ impl Draw<'_> {
             57..59 => What::StoreClock {
                 step_ms: self.rng.random_range(-5_000..5_000),
             },
-            59..62 => What::WipeSchedule,
-            62..65 => What::WipeQueue,
-            65..68 => What::Lock {
+            59 => What::ScheduleClock {
+                step_ms: self.rng.random_range(-20_000..20_000),
+            },
+            60 | 61 => What::WipeSchedule,
+            62 => What::WipeQueue,
+            63 => What::PurgeQueue,
+            64 => What::BreakConnections,
+            65 => What::Broker {
+                condition: [Condition::Down, Condition::Blocked][self.rng.random_range(0..2)],
+                lasts_ms: lasts_ms / 2,
+            },
+            66 | 67 => What::Lock {
                 destination,
                 lasts_ms: lasts_ms / 8,
             },

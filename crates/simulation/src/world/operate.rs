@@ -7,7 +7,7 @@ use engine::ports::{Catalog, DEFAULT_TENANT, DestinationChange};
 use std::time::Duration;
 
 use super::{Action, World, destination};
-use crate::model::ClockStep;
+use crate::model::{ClockStep, Condition};
 use crate::scenario::{Operation, Point, Process, What, spreads_otherwise};
 
 /// The tier of the default tenant.
@@ -38,9 +38,18 @@ impl<'a> World<'a> {
             } => self.change_state(destination(*of), *state).await,
             What::Delete { destination: of } => self.delete(destination(*of)).await,
             What::WipeSchedule => self.wipe_schedule(),
+            What::ScheduleClock { step_ms } => self.step_schedule_clock(*step_ms),
             What::WipeQueue => {
-                self.parts.around.counts.note("queue wiped");
-                self.parts.queue.wipe();
+                self.parts.around.counts.note("queue deleted");
+                self.parts.queue.delete();
+            }
+            What::PurgeQueue => {
+                self.parts.around.counts.note("queue purged");
+                self.parts.queue.purge();
+            }
+            What::BreakConnections => {
+                self.parts.around.counts.note("connections broken");
+                self.parts.queue.break_connections();
             }
             What::StoreClock { step_ms } => self.step_store_clock(*step_ms),
             What::Kill {
@@ -106,6 +115,17 @@ impl<'a> World<'a> {
                 self.parts.around.weather.worse(*fault, *permille);
                 *lasts_ms
             }
+            What::Broker {
+                condition,
+                lasts_ms,
+            } => {
+                counts.note(match condition {
+                    Condition::Blocked => "broker blocked",
+                    Condition::Down | Condition::Up => "broker down",
+                });
+                self.parts.queue.set_condition(*condition);
+                *lasts_ms
+            }
             What::Pause { process, lasts_ms } => {
                 if let Some(running) = self.running(*process) {
                     running.gate.pause();
@@ -142,6 +162,8 @@ impl<'a> World<'a> {
             What::Fault {
                 fault, permille, ..
             } => self.parts.around.weather.better(*fault, *permille),
+            // Of two that overlap the first to end ends both.
+            What::Broker { .. } => self.parts.queue.set_condition(Condition::Up),
             What::Pause { process, .. } => {
                 if let Some(running) = self.running(*process) {
                     running.gate.resume();
@@ -188,18 +210,24 @@ impl<'a> World<'a> {
     fn wipe_schedule(&self) {
         self.parts.around.counts.note("schedule wiped");
         self.parts.schedule.wipe();
-        self.parts.witness.schedule_wiped();
+        self.parts.witness.leases_forgotten();
+    }
+
+    /// Its leases end earlier or later than their holders think.
+    fn step_schedule_clock(&self, step_ms: i64) {
+        self.parts.around.counts.note("schedule clock stepped");
+        self.parts.schedule.step_clock(clock_step(step_ms));
+        self.parts.witness.leases_forgotten();
     }
 
     fn step_store_clock(&mut self, step_ms: i64) {
         self.clock_has_been = self.clock_has_been.max(self.parts.store.now());
-        let by = Duration::from_millis(step_ms.unsigned_abs());
-        let (step, counted) = match step_ms {
-            ..0 => (ClockStep::Backward(by), "store clock stepped back"),
-            0.. => (ClockStep::Forward(by), "store clock stepped forward"),
+        let counted = match step_ms {
+            ..0 => "store clock stepped back",
+            0.. => "store clock stepped forward",
         };
         self.parts.around.counts.note(counted);
-        self.parts.store.step_clock(step);
+        self.parts.store.step_clock(clock_step(step_ms));
     }
 
     pub(super) async fn change_limits(&self, of: DestinationId, limits: &LimitSettings) {
@@ -271,6 +299,14 @@ impl<'a> World<'a> {
             self.deleted.push(of);
         }
         self.read_history(of);
+    }
+}
+
+fn clock_step(step_ms: i64) -> ClockStep {
+    let by = Duration::from_millis(step_ms.unsigned_abs());
+    match step_ms {
+        ..0 => ClockStep::Backward(by),
+        0.. => ClockStep::Forward(by),
     }
 }
 
