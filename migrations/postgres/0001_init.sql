@@ -257,6 +257,9 @@ create table pacing (
     last_permit bigint not null default 0,
     meter_missing_micro bigint not null default 0,
     meter_as_of timestamptz,
+    -- Of which epoch the meter is. Of another, the limits may have changed since:
+    -- the starts before the change have to be counted too.
+    meter_epoch bigint,
     looked_at timestamptz,
     -- 'infinity': not before a change of the limits, which leaves a mark.
     next_look_at timestamptz,

@@ -136,6 +136,9 @@ create table pacing (
     last_permit integer not null default 0,
     meter_missing_micro integer not null default 0,
     meter_as_of integer,
+    -- Of which epoch the meter is. Of another, the limits may have changed since:
+    -- the starts before the change have to be counted too.
+    meter_epoch integer,
     looked_at integer,
     -- The largest integer: not before a change of the limits, which leaves a mark.
     next_look_at integer,

@@ -40,11 +40,11 @@ use std::time::Duration;
 
 pub use decision::{Blocked, Decision, Look, Slot};
 pub use meter::Meter;
+use meter::{BUCKET_STARTS_MAX, counted_starts};
 pub use usage::{Backlog, Bucket, CoarseStarts, Outstanding, Usage};
 
 use plan::Plan;
 
-use crate::limit::EXACT_MAX;
 use crate::policy::{Policy, Rate};
 use crate::time::Timestamp;
 
@@ -113,25 +113,21 @@ pub struct NewestStarts {
     pub count: u32,
 }
 
-/// The most starts that are read for a bucket that has just come into force.
-const BUCKET_STARTS_MAX: u32 = 2 * EXACT_MAX;
-
 /// Which starts [`Usage::starts`] must hold for this policy; `None` for none.
 ///
-/// Those in the windows that are counted one by one, and, while the bucket's
-/// level is not known, those that it has to be computed from.
+/// Those in the windows that are counted one by one and, after a change
+/// ([`Usage::recount`]), those that a bucket's level has to be computed from.
 #[must_use]
-pub fn newest_starts(policy: &Policy, meter: Meter) -> Option<NewestStarts> {
+pub fn newest_starts(policy: &Policy, recount: bool) -> Option<NewestStarts> {
     let Rate::Limited(limited) = &policy.rate else {
         return None;
     };
     let windows = (limited.windows.iter())
         .filter(|limit| !limit.is_coarse())
         .map(|limit| (policy.stretched(limit.period), limit.max.get()));
-    let unknown = limited.pacing.filter(|_| meter == Meter::default());
-    let bucket = unknown.map(|pacing| {
+    let bucket = limited.pacing.filter(|_| recount).map(|pacing| {
         let refill = pacing.refill.max.get();
-        let count = pacing.burst.saturating_add(refill).min(BUCKET_STARTS_MAX);
+        let count = counted_starts(pacing).min(i64::from(BUCKET_STARTS_MAX)) as u32;
         let period = policy.stretched(pacing.refill.period);
         (period.mul_f64(f64::from(count) / f64::from(refill)), count)
     });

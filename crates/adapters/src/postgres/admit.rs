@@ -90,6 +90,7 @@ async fn plans(
             policy: &ours.1.policy,
             first_after: ours.1.first_after,
             meter: ours.1.meter,
+            recount: ours.1.recount,
             held_until: ours.1.held_until,
         })
         .collect();

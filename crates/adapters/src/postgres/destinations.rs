@@ -41,6 +41,8 @@ pub(super) struct Found {
     pub(super) policy: Policy,
     pub(super) last_permit: i64,
     pub(super) meter: Meter,
+    /// The meter is of another epoch.
+    pub(super) recount: bool,
     pub(super) first_after: i64,
     pub(super) held_until: Option<Timestamp>,
 }
@@ -62,6 +64,7 @@ struct DestinationRow {
     last_permit: i64,
     missing_micro: i64,
     meter_as_of: Option<i64>,
+    recount: bool,
     first_after: i64,
     held_until: Option<i64>,
 }
@@ -88,6 +91,7 @@ pub(super) async fn read_destinations(
             coalesce(p.last_permit, 0) as last_permit,
             coalesce(p.meter_missing_micro, 0) as missing_micro,
             micros(p.meter_as_of) as meter_as_of,
+            p.meter_epoch is distinct from d.epoch as recount,
             coalesce(p.first_after, 0) as first_after,
             micros(p.held_until) as held_until
         from clock
@@ -140,6 +144,7 @@ fn found(id: Uuid, row: &DestinationRow) -> Result<Found, Failure> {
                 .meter_as_of
                 .map_or(Timestamp::MIN, Timestamp::from_micros),
         },
+        recount: row.recount,
         first_after: row.first_after,
         held_until: time(row.held_until),
     })

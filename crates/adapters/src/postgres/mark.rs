@@ -85,20 +85,22 @@ pub(super) async fn remember(
     sqlx::query(
         "-- admit: remember
         insert into pacing (
-            destination_id, last_permit, meter_missing_micro, meter_as_of, looked_at,
-            next_look_at, first_after
+            destination_id, last_permit, meter_missing_micro, meter_as_of, meter_epoch,
+            looked_at, next_look_at, first_after
         )
-        select n.id, n.last_permit, n.missing_micro, from_micros(n.as_of), from_micros($7),
+        select n.id, n.last_permit, n.missing_micro, from_micros(n.as_of), n.epoch, from_micros($8),
             case n.next_look_at when 9223372036854775807 then 'infinity'
                 else from_micros(n.next_look_at) end,
             n.first_after
         from unnest(
-            $1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[]
-        ) as n (id, last_permit, missing_micro, as_of, next_look_at, first_after)
+            $1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[],
+            $7::bigint[]
+        ) as n (id, last_permit, missing_micro, as_of, next_look_at, first_after, epoch)
         on conflict (destination_id) do update
         set last_permit = excluded.last_permit,
             meter_missing_micro = excluded.meter_missing_micro,
             meter_as_of = excluded.meter_as_of,
+            meter_epoch = excluded.meter_epoch,
             looked_at = excluded.looked_at,
             next_look_at = excluded.next_look_at,
             first_after = excluded.first_after",
@@ -132,6 +134,12 @@ pub(super) async fn remember(
         plans
             .iter()
             .map(|plan| plan.cursor(marked, now))
+            .collect::<Vec<_>>(),
+    )
+    .bind(
+        plans
+            .iter()
+            .map(|plan| plan.destination.epoch.0)
             .collect::<Vec<_>>(),
     )
     .bind(now.as_micros())

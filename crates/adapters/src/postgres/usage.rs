@@ -32,6 +32,7 @@ pub(super) struct Question<'a> {
     /// The cursor of first attempts.
     pub(super) first_after: i64,
     pub(super) meter: Meter,
+    pub(super) recount: bool,
     pub(super) held_until: Option<Timestamp>,
 }
 
@@ -90,7 +91,7 @@ pub(super) async fn read(
     now: Timestamp,
 ) -> Result<HashMap<DestinationId, Reading>, Failure> {
     let scopes: Vec<Scope> = (questions.iter())
-        .map(|question| Scope::of(question.policy, question.meter, now))
+        .map(|question| Scope::of(question.policy, question.recount, now))
         .collect();
     let rows = fetch(connection, questions, &scopes, now).await?;
     let mut rows: HashMap<Uuid, Row> = rows.into_iter().map(|row| (row.id, row)).collect();
@@ -114,13 +115,13 @@ struct Scope {
 }
 
 impl Scope {
-    fn of(policy: &Policy, meter: Meter, now: Timestamp) -> Self {
+    fn of(policy: &Policy, recount: bool, now: Timestamp) -> Self {
         let windows: &[Limit] = match &policy.rate {
             Rate::Limited(limited) => &limited.windows,
             Rate::Paused | Rate::Unlimited => &[],
         };
         let since = |limit: &Limit| (now - policy.stretched(limit.period)).as_micros();
-        let exact = newest_starts(policy, meter);
+        let exact = newest_starts(policy, recount);
         let coarse = |period: Period| {
             let of_period = |limit: &&Limit| limit.period == period && limit.is_coarse();
             windows.iter().find(of_period).map(since)
@@ -325,6 +326,7 @@ fn reading(row: Row, question: &Question<'_>, scope: &Scope) -> Reading {
         coarse: coarse_starts(&row, scope),
         incomplete: finals > MAX_UNFOLDED,
         meter: question.meter,
+        recount: question.recount,
         held_until: question.held_until,
     };
     let backlog = Backlog {

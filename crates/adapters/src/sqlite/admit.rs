@@ -23,7 +23,7 @@ const DESTINATION: &str = "
         t.limit_per_second, t.limit_per_minute, t.limit_per_hour, t.limit_per_day, t.unlimited,
         t.burst, t.shape, t.max_in_flight, 0.0,
         d.state, d.epoch, coalesce(p.last_permit, 0), coalesce(p.meter_missing_micro, 0),
-        p.meter_as_of, p.held_until
+        p.meter_as_of, p.held_until, d.epoch is not p.meter_epoch
     from destinations d
     join tenants n on n.id = d.tenant_id
     join tiers t on t.name = n.tier
@@ -64,12 +64,13 @@ const MARK_ADMITTED: &str = "
 const REMEMBER: &str = "
     -- admit: what admission remembers
     insert into pacing
-        (destination_id, last_permit, meter_missing_micro, meter_as_of, looked_at, next_look_at)
-    values (?1, ?2, ?3, ?4, ?5, ?6)
+        (destination_id, last_permit, meter_missing_micro, meter_as_of, meter_epoch, looked_at,
+        next_look_at)
+    values (?1, ?2, ?3, ?4, ?5, ?6, ?7)
     on conflict do update
     set last_permit = excluded.last_permit, meter_missing_micro = excluded.meter_missing_micro,
-        meter_as_of = excluded.meter_as_of, looked_at = excluded.looked_at,
-        next_look_at = excluded.next_look_at";
+        meter_as_of = excluded.meter_as_of, meter_epoch = excluded.meter_epoch,
+        looked_at = excluded.looked_at, next_look_at = excluded.next_look_at";
 
 /// The statements of a run that meet the backlog and the ledger, for the test
 /// of what they cost.
@@ -154,6 +155,7 @@ impl Candidate {
                     missing_micro: row.get(21)?,
                     as_of: maybe_time(row, 22)?.unwrap_or(Timestamp::MIN),
                 },
+                recount: row.get(24)?,
                 held_until: maybe_time(row, 23)?,
                 ..Usage::default()
             };
@@ -216,6 +218,7 @@ impl Candidate {
             last_permit,
             meter.missing_micro,
             charged.then(|| meter.as_of.as_micros()),
+            self.epoch.0,
             now.as_micros(),
             next_look_at.map(Timestamp::as_micros),
         );

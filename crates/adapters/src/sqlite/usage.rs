@@ -66,7 +66,7 @@ pub(super) fn read_usage(
     let Rate::Limited(limited) = &policy.rate else {
         return Ok(());
     };
-    if let Some(newest) = newest_starts(policy, usage.meter) {
+    if let Some(newest) = newest_starts(policy, usage.recount) {
         let (since, count) = (now - newest.period, newest.count as usize);
         let mut starts = starts(tx, destination, false, since, count)?;
         starts.extend(self::starts(tx, destination, true, since, count)?);

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::limit::EXACT_MAX;
 use crate::policy::Pacing;
 use crate::time::Timestamp;
 
@@ -9,8 +10,8 @@ use crate::time::Timestamp;
 ///
 /// It is charged when a slot is planned, so a permit that is still
 /// outstanding is never forgotten; one that ends unused has cost a token. A
-/// change from one bucket to another keeps it; one from a shape without bucket
-/// to one with must set it back to the default.
+/// change of the limits keeps it, but then the starts before the change are
+/// counted too ([`super::Usage::recount`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Meter {
     /// Tokens missing at `as_of`, in millionths.
@@ -32,22 +33,54 @@ impl Default for Meter {
 /// One token.
 const TOKEN: i128 = 1_000_000;
 
+/// The most starts that are read for a bucket that has just come into force.
+pub(super) const BUCKET_STARTS_MAX: u32 = 2 * EXACT_MAX;
+
+/// How many of the newest starts a bucket that has just come into force has to
+/// count.
+pub(super) fn counted_starts(pacing: Pacing) -> i64 {
+    i64::from(pacing.burst) + i64::from(pacing.refill.max.get())
+}
+
 impl Meter {
-    /// The level that these starts, the newest first, leave behind: a bucket
-    /// that comes into force has to count them, or a window that straddles the
-    /// change would hold what was allowed before and a whole burst.
+    /// The level of a bucket that has just come into force, whose newest starts
+    /// (the newest first) were made under other limits: what they leave behind
+    /// at its own rate, or what the bucket before it had missing, whichever is
+    /// more. Without the starts, a window that straddles the change would hold
+    /// what was allowed before and a whole burst; without the level, so would
+    /// an interval that reaches back to a slower bucket.
     ///
     /// No more than `burst` + L are missing: then nothing starts for a whole
-    /// period, and no window of it straddles the change any more.
-    pub(super) fn from_starts(starts: &[Timestamp], pacing: Pacing, period_micros: i64) -> Self {
-        let most = i64::from(pacing.burst) + i64::from(pacing.refill.max.get());
-        let most = most.saturating_mul(1_000_000);
-        let mut meter = Self::default();
+    /// period, and no window of it straddles the change any more. As much is
+    /// missing where so many starts would have to be counted that they were
+    /// not all read.
+    pub(super) fn recounted(
+        self,
+        starts: &[Timestamp],
+        pacing: Pacing,
+        period_micros: i64,
+    ) -> Self {
+        let most = counted_starts(pacing).saturating_mul(1_000_000);
+        let capped = |meter: Self| Self {
+            missing_micro: meter.missing_micro.min(most),
+            ..meter
+        };
+        let mut counted = Self::default();
         for start in starts.iter().rev() {
-            meter = meter.charged(pacing, period_micros, *start);
-            meter.missing_micro = meter.missing_micro.min(most);
+            counted = capped(counted.charged(pacing, period_micros, *start));
         }
-        meter
+        let enough = usize::try_from(BUCKET_STARTS_MAX).unwrap_or(usize::MAX);
+        if starts.len() >= enough && most > i64::from(BUCKET_STARTS_MAX) * 1_000_000 {
+            counted.missing_micro = most;
+        }
+        let at = self.as_of.max(counted.as_of);
+        let kept = capped(self).refilled(pacing, period_micros, at);
+        let counted = counted.refilled(pacing, period_micros, at);
+        if counted.missing_micro > kept.missing_micro {
+            counted
+        } else {
+            kept
+        }
     }
 
     /// The level at `at`, refilled at L per `period_micros`.

@@ -40,8 +40,9 @@ impl<'a> Plan<'a> {
             from,
             meter: usage.meter,
         };
-        if let Some(pacing) = plan.pacing().filter(|_| usage.meter == Meter::default()) {
-            plan.meter = Meter::from_starts(&usage.starts, pacing, plan.refill_micros(pacing));
+        if let Some(pacing) = plan.pacing().filter(|_| usage.recount) {
+            let period = plan.refill_micros(pacing);
+            plan.meter = usage.meter.recounted(&usage.starts, pacing, period);
         }
         plan
     }
@@ -78,9 +79,6 @@ impl<'a> Plan<'a> {
         let cap = backlog.due.min(free).min(places).min(MAX_BATCH);
         let (slots, meter) = self.slots(cap);
         let given = u32::try_from(slots.len()).unwrap_or(u32::MAX);
-        // Without a bucket the level means nothing any more: one that comes
-        // into force later has to count the starts made meanwhile.
-        let meter = self.pacing().map_or_else(Meter::default, |_| meter);
         let blocked = self.what_blocks(given, backlog, free, places);
         let used = self.policy.max_in_flight.saturating_sub(free) + given;
         Decision {

@@ -21,10 +21,13 @@ pub struct Usage {
     /// Some starts of a coarse limit have not been counted yet (the limit has
     /// just become coarse): admit nothing until they are.
     pub incomplete: bool,
-    /// The bucket's level as of the last permit planned. The default where
-    /// none was planned since a bucket came into force: then the level is
-    /// computed from `starts`, which has to hold the newest `burst` + L.
+    /// The bucket's level as of the last permit planned.
     pub meter: Meter,
+    /// No run has been decided since the epoch changed, so the limits may have:
+    /// `meter` is the level of another bucket, or of none. The starts before
+    /// the change are counted too, and `starts` has to hold those that
+    /// [`super::newest_starts`] names.
+    pub recount: bool,
     /// No start before then: the receiver asked for it.
     pub held_until: Option<Timestamp>,
 }

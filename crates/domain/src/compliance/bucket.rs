@@ -5,16 +5,17 @@
 //! `burst + r·SLACK`; for its level after a start is the largest, over all
 //! earlier starts, of the starts since then less r times the time since then.
 //!
-//! Two meters are kept. One begins anew with every entry of the history and
-//! judges the intervals within it. The other goes on from bucket to bucket and
-//! judges the intervals that straddle a change, by the largest burst and the
-//! largest r in force since it last stood at zero; in the gap between the last
-//! start before a change and the first one after it, it falls at the larger r.
+//! An interval that straddles changes is judged by the largest burst and the
+//! largest r in force in it. So one meter begins with every entry of the
+//! history, falls at the largest r since then, and judges the intervals that
+//! begin in its entry. Meters that cannot find more than another one does are
+//! dropped, which leaves one or two of them. A pause is passed over; an entry
+//! that has no bucket ends them all.
 
 use super::{Rule, Segment, Start, Violation, Violations, attempts};
 use crate::admission::SLACK;
 use crate::limit::Period;
-use crate::policy::Pacing;
+use crate::policy::{Pacing, Rate};
 use crate::time::{Timestamp, micros};
 
 /// One start, in units such that every limit falls by a whole number of them
@@ -31,27 +32,44 @@ pub(super) fn fall(pacing: Pacing) -> i128 {
 pub(super) fn judge(segments: &[Segment<'_>], starts: &[Start]) -> Option<Violations> {
     segments.iter().find_map(Segment::pacing)?;
     let mut over = Over::default();
-    let mut across: Option<Meter> = None;
+    // The oldest first.
+    let mut meters: Vec<Meter> = Vec::new();
     for segment in segments {
-        let Some(pacing) = segment.pacing() else {
-            over.list(starts);
-            across = None;
-            continue;
-        };
         let first = starts.partition_point(|(at, _)| *at < segment.from);
         let after = match segment.until {
             Timestamp::MAX => starts.len(),
             until => starts.partition_point(|(at, _)| *at < until),
         };
-        let mut within = Meter::new(pacing);
-        let across = across.get_or_insert(within);
-        across.change(pacing);
+        let Some(pacing) = segment.pacing() else {
+            if segment.policy.rate != Rate::Paused {
+                meters.clear();
+            }
+            continue;
+        };
+        for meter in &mut meters {
+            meter.change(pacing, &starts[..first]);
+        }
+        meters.push(Meter::new(pacing));
+        // Of two with the same bounds, the older one judges more.
+        meters.dedup_by_key(|meter| (meter.burst, meter.fall));
         for (index, (at, _)) in starts.iter().enumerate().take(after).skip(first) {
-            if across.level_at(*at) == 0 {
+            if meters.iter().all(|meter| meter.level_at(*at) == 0) {
                 over.list(starts);
             }
-            let (within, across) = (within.start(index, *at), across.start(index, *at));
-            over.note(index, within.max(across));
+            // Of those that stand at zero, the newest has the tightest bounds.
+            let older = meters.len() - 1;
+            let kept = meters
+                .drain(..older)
+                .filter(|meter| meter.level_at(*at) > 0);
+            meters = kept
+                .collect::<Vec<_>>()
+                .into_iter()
+                .chain(meters.last().copied())
+                .collect();
+            for meter in &mut meters {
+                meter.start(index, *at);
+                over.note(meter.since, index, meter.over());
+            }
         }
     }
     over.list(starts);
@@ -64,12 +82,10 @@ struct Meter {
     level: i128,
     /// The start before.
     as_of: Timestamp,
-    /// What is in force now.
-    pacing: Pacing,
-    /// The largest fall in force since the start before.
-    gap_fall: i128,
-    /// The largest burst and fall in force since the level was zero.
-    most: (u32, i128),
+    /// The largest burst in force since it began.
+    burst: u32,
+    /// The largest fall in force since it began.
+    fall: i128,
     /// The first start since the level was zero.
     since: usize,
 }
@@ -79,39 +95,45 @@ impl Meter {
         Self {
             level: 0,
             as_of: Timestamp::MIN,
-            pacing,
-            gap_fall: fall(pacing),
-            most: (pacing.burst, fall(pacing)),
+            burst: pacing.burst,
+            fall: fall(pacing),
             since: 0,
         }
     }
 
-    /// Another bucket from now on.
-    fn change(&mut self, pacing: Pacing) {
-        self.pacing = pacing;
-        self.gap_fall = self.gap_fall.max(fall(pacing));
-        self.most = (self.most.0.max(pacing.burst), self.most.1.max(fall(pacing)));
+    /// Another bucket after these starts. If it is refilled faster, so are the
+    /// intervals that reach into it, from their beginning on.
+    fn change(&mut self, pacing: Pacing, starts: &[Start]) {
+        self.burst = self.burst.max(pacing.burst);
+        if fall(pacing) <= self.fall {
+            return;
+        }
+        self.fall = fall(pacing);
+        if self.level > 0 {
+            self.level = 0;
+            for (index, (at, _)) in starts.iter().enumerate().skip(self.since) {
+                self.start(index, *at);
+            }
+        }
     }
 
     fn level_at(&self, at: Timestamp) -> i128 {
         let elapsed = i128::from(at.as_micros()) - i128::from(self.as_of.as_micros());
-        (self.level - elapsed.max(0).saturating_mul(self.gap_fall)).max(0)
+        (self.level - elapsed.max(0).saturating_mul(self.fall)).max(0)
     }
 
-    /// Takes a start; returns by how much it is over the allowance, and since
-    /// which start that has been building up.
-    fn start(&mut self, index: usize, at: Timestamp) -> (i128, usize) {
+    fn start(&mut self, index: usize, at: Timestamp) {
         self.level = self.level_at(at);
         self.as_of = at;
-        self.gap_fall = fall(self.pacing);
         if self.level == 0 {
             self.since = index;
-            self.most = (self.pacing.burst, fall(self.pacing));
         }
         self.level += ONE;
-        let (burst, fall) = self.most;
-        let allowance = i128::from(burst) * ONE + fall * i128::from(micros(SLACK));
-        (self.level - allowance, self.since)
+    }
+
+    /// By how much it is over the allowance.
+    fn over(&self) -> i128 {
+        self.level - i128::from(self.burst) * ONE - self.fall * i128::from(micros(SLACK))
     }
 }
 
@@ -121,14 +143,19 @@ struct Over {
     violations: Violations,
     /// The worst at hand: by how much, since which start, up to which.
     worst: Option<(i128, usize, usize)>,
+    /// The last start that was over: two meters may say so of one.
+    last: Option<usize>,
 }
 
 impl Over {
-    fn note(&mut self, last: usize, (over, since): (i128, usize)) {
+    fn note(&mut self, since: usize, last: usize, over: i128) {
         if over <= 0 {
             return;
         }
-        self.violations.early_starts += 1;
+        if self.last != Some(last) {
+            self.last = Some(last);
+            self.violations.early_starts += 1;
+        }
         if self.worst.is_none_or(|(worst, ..)| over > worst) {
             self.worst = Some((over, since, last));
         }

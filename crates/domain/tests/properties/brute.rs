@@ -71,6 +71,41 @@ pub(crate) fn bucket_over(pacing: Pacing, starts: &[Start]) -> Vec<usize> {
     (0..starts.len()).filter(|last| over(*last)).collect()
 }
 
+/// The same across changes: an interval is allowed the largest burst and the
+/// largest refill in force in it. One that an entry without bucket touches is
+/// not judged, and pauses do not count.
+pub(crate) fn buckets_over(history: &[InForce], starts: &[Start]) -> Vec<usize> {
+    let per_day = |pacing: &Pacing| {
+        let period = pacing.refill.period.duration().as_micros();
+        u128::from(pacing.refill.max.get()) * (Period::Day.duration().as_micros() / period)
+    };
+    let is_over = |first: usize, last: usize| {
+        let (begins_at, ends_at) = (starts[first].0, starts[last].0);
+        let in_force = (0..history.len()).filter(|entry| {
+            let begins = *entry == 0 || history[*entry].from <= ends_at;
+            let next = history.get(entry + 1);
+            begins && next.is_none_or(|next| next.from > begins_at)
+        });
+        let mut pacings = Vec::new();
+        for entry in in_force {
+            match (&history[entry].policy.rate, pacing(&history[entry].policy)) {
+                (Rate::Paused, _) => {}
+                (_, Some(pacing)) => pacings.push(pacing),
+                (_, None) => return false,
+            }
+        }
+        let Some(fastest) = pacings.iter().max_by_key(|pacing| per_day(pacing)) else {
+            return false;
+        };
+        let burst = pacings.iter().map(|pacing| pacing.burst).max().unwrap();
+        let most = Pacing { burst, ..*fastest };
+        let time = ends_at.since(begins_at).as_micros();
+        (last - first + 1) as u64 > within_bucket(most, time)
+    };
+    let over = |last: usize| (0..=last).any(|first| is_over(first, last));
+    (0..starts.len()).filter(|last| over(*last)).collect()
+}
+
 /// The spacing of a policy.
 pub(crate) fn pacing(policy: &Policy) -> Option<Pacing> {
     match &policy.rate {

@@ -70,11 +70,11 @@ prop_compose! {
         starts in prop::collection::vec(any_time(), 0..20),
         coarse in prop::collection::vec(any_coarse(), 0..4),
         incomplete in prop::bool::weighted(0.1),
-        meter in (any::<i64>(), any_time()),
+        (meter, recount) in ((any::<i64>(), any_time()), any::<bool>()),
         held_until in prop::option::of(any_time()),
     ) -> Usage {
         let meter = Meter { missing_micro: meter.0, as_of: meter.1 };
-        Usage { outstanding, in_flight, starts, coarse, incomplete, meter, held_until }
+        Usage { outstanding, in_flight, starts, coarse, incomplete, meter, recount, held_until }
     }
 }
 

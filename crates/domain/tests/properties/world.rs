@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use domain::admission::{
     Backlog, Blocked, Bucket, CoarseStarts, Decision, Look, Meter, Outstanding, Usage, admit,
-    read_ahead,
+    newest_starts, read_ahead,
 };
 use domain::compliance::{InForce, Start};
 use domain::ids::AttemptId;
@@ -59,6 +59,7 @@ pub(crate) struct World {
     unfolded: Vec<Timestamp>,
     buckets: BTreeMap<(Period, Timestamp), u32>,
     meter: Meter,
+    recount: bool,
     held_until: Option<Timestamp>,
     events: BinaryHeap<Reverse<(Timestamp, u64, Event)>>,
     fates: Vec<Fate>,
@@ -95,6 +96,7 @@ impl World {
             unfolded: Vec::new(),
             buckets: BTreeMap::new(),
             meter: Meter::default(),
+            recount: true,
             held_until: None,
             events: BinaryHeap::new(),
             fates: vec![PROMPT],
@@ -206,17 +208,14 @@ impl World {
 
     /// The usage, as little of it as a store may hand in.
     pub(crate) fn usage(&self) -> Usage {
-        let (windows, pacing) = match &self.policy.rate {
-            Rate::Limited(limited) => (limited.windows.as_slice(), limited.pacing),
-            Rate::Paused | Rate::Unlimited => (&[][..], None),
+        let windows = match &self.policy.rate {
+            Rate::Limited(limited) => limited.windows.as_slice(),
+            Rate::Paused | Rate::Unlimited => &[],
         };
-        let exact = windows.iter().filter(|limit| !limit.is_coarse());
-        let bucket = pacing.map(|pacing| pacing.burst + pacing.refill.max.get());
-        let most = exact
-            .map(|limit| limit.max.get())
-            .chain(bucket)
-            .max()
-            .unwrap_or(0);
+        let newest = newest_starts(&self.policy, self.recount);
+        let (period, most) = newest.map_or((Duration::ZERO, 0), |newest| {
+            (newest.period, newest.count as usize)
+        });
         let coarse = windows
             .iter()
             .filter(|limit| limit.is_coarse())
@@ -241,12 +240,14 @@ impl World {
                 .starts
                 .iter()
                 .rev()
-                .take(most as usize)
                 .map(|(at, _)| *at)
+                .take_while(|at| *at > self.now - period)
+                .take(most)
                 .collect(),
             coarse: coarse.collect(),
             incomplete: false,
             meter: self.meter,
+            recount: self.recount,
             held_until: self.held_until,
         }
     }
@@ -273,6 +274,7 @@ impl World {
         assert!(decision.slots.is_sorted_by_key(|slot| slot.not_before));
         self.note_look(&decision);
         self.meter = decision.meter;
+        self.recount = false;
         for slot in &decision.slots {
             self.waiting -= 1;
             self.number += 1;
@@ -319,14 +321,11 @@ impl World {
         self.held_until = Some(self.now + length);
     }
 
-    /// A change that is not a pure raise: it revokes. The bucket of a policy
-    /// that had none is not known yet.
+    /// A change that is not a pure raise: it revokes. The epoch is another.
     pub(crate) fn change(&mut self, policy: Policy) {
         self.waiting += self.outstanding.len() as u64;
         self.outstanding.clear();
-        if super::brute::pacing(&self.policy).is_none() {
-            self.meter = Meter::default();
-        }
+        self.recount = true;
         self.policy = policy.clone();
         // The history's time is read after the claims in flight.
         self.now = self.now + Duration::from_micros(1);

@@ -58,6 +58,9 @@ macro_rules! store_contract {
             a_token_bucket_has_its_capacity_and_its_refill
             a_leaky_bucket_spaces_its_starts
             a_bucket_that_comes_into_force_counts_the_starts_before_it
+            a_bucket_after_a_bucket_beside_a_window_counts_the_starts
+            another_url_does_not_fill_the_bucket
+            a_smaller_bucket_does_not_pay_for_the_larger_ones_burst
             unlimited_is_bounded_by_max_in_flight_alone
             without_limits_of_its_own_it_has_the_tiers
             one_limit_of_its_own_is_not_the_tiers

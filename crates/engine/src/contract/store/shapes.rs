@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use domain::admission::{Blocked, SLACK};
+use domain::admission::{Blocked, Look, SLACK};
 use domain::limit::Shape;
 
 use super::World;
@@ -103,6 +103,69 @@ pub async fn a_bucket_that_comes_into_force_counts_the_starts_before_it(world: &
         at_once.count(),
         0,
         "a burst on top of a window: {permits:?}"
+    );
+}
+
+/// Two buckets, the first beside a minute's window: what the window let through
+/// counts in the second one, whose level alone would say that it is full.
+pub async fn a_bucket_after_a_bucket_beside_a_window_counts_the_starts(world: &World) {
+    let destination = world.destination().per_second(50).per_minute(20);
+    let destination = destination.shape(Shape::TokenBucket).create().await;
+    world.accept(destination, 60).await;
+    let worker = world.worker().await;
+    let permits = world.admit(destination).await;
+    assert_eq!(permits.len(), 20);
+    world.start(worker, &permits).await;
+    world.finish(worker, &permits).await;
+    // Long enough for the first bucket to be full again.
+    world.pass(Duration::from_millis(1_100)).await;
+    let set = "limit_per_second = null, limit_per_minute = 10, burst = 10";
+    let set = format!("update destinations set {set} where id = '{destination}'");
+    world.sql(&set).await;
+    // 20 are missing of 10, a token comes every 6 s.
+    assert_eq!(world.admit(destination).await, []);
+}
+
+/// A change that leaves the limits alone leaves the bucket's level alone: it is
+/// not full again.
+pub async fn another_url_does_not_fill_the_bucket(world: &World) {
+    let destination = world.destination().per_minute(2).burst(5);
+    let destination = destination.shape(Shape::TokenBucket).create().await;
+    world.accept(destination, 20).await;
+    let worker = world.worker().await;
+    let permits = world.admit(destination).await;
+    assert_eq!(permits.len(), 5);
+    world.start(worker, &permits).await;
+    let set = "url = 'https://receiver.example/elsewhere'";
+    let set = format!("update destinations set {set} where id = '{destination}'");
+    world.sql(&set).await;
+    assert_eq!(world.admit(destination).await, []);
+}
+
+/// What a large bucket used up does not stop a small one for longer than its
+/// own burst and one period's worth.
+pub async fn a_smaller_bucket_does_not_pay_for_the_larger_ones_burst(world: &World) {
+    let destination = world.destination().per_second(1).burst(40);
+    let destination = destination.shape(Shape::TokenBucket).create().await;
+    world.accept(destination, 60).await;
+    let worker = world.worker().await;
+    let permits = world.admit(destination).await;
+    assert_eq!(permits.len(), 40);
+    world.start(worker, &permits).await;
+    world.finish(worker, &permits).await;
+    let set = format!("update destinations set burst = 1 where id = '{destination}'");
+    world.sql(&set).await;
+    let changed = world.now().await;
+    let (permits, look, _) = world.decide(destination).await;
+    assert_eq!(permits, []);
+    // Two are missing of one: the next token but one comes within 2 s.
+    let Look::At { at, .. } = look else {
+        panic!("{look:?} with a backlog")
+    };
+    assert!(
+        at <= changed + Duration::from_secs(2),
+        "{:?}",
+        at.since(changed)
     );
 }
 
