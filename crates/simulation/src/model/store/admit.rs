@@ -93,6 +93,7 @@ impl Candidate {
         let epoch = row.epoch;
         let remembered = Usage {
             meter: row.pacing.meter,
+            recount: row.pacing.meter_epoch != Some(row.epoch),
             held_until: row.pacing.held_until,
             ..Usage::default()
         };
@@ -129,6 +130,7 @@ impl Candidate {
             return RunResult::Gone;
         };
         row.pacing.meter = decision.meter;
+        row.pacing.meter_epoch = Some(self.epoch);
         row.pacing.next_look_at = next_look_at;
         let first_number = row.pacing.last_permit + 1;
         let given = self.due.len().min(decision.slots.len());

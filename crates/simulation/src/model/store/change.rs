@@ -1,6 +1,5 @@
 //! Changes of limits: what the triggers do, whoever changes a row.
 
-use domain::admission::Meter;
 use domain::destination::DestinationState;
 use domain::ids::{DestinationId, Epoch, TenantId};
 use domain::limit::Shape;
@@ -8,7 +7,7 @@ use domain::policy::LimitSettings;
 use domain::time::Timestamp;
 use engine::ports::{CatalogError, LimitHistory};
 
-use super::rows::{Attempt, Pacing, Rows};
+use super::rows::{Attempt, Rows};
 
 /// Refuses what the constraints refuse.
 pub(super) fn check(limits: &LimitSettings) -> Result<(), CatalogError> {
@@ -66,21 +65,8 @@ pub(super) fn carry_out(rows: &mut Rows, now: Timestamp, id: DestinationId, besi
     if besides == Besides::Revokes || revokes(&before, &after) {
         revoke(rows, now, id);
     }
-    if let Some(row) = rows.destinations.get_mut(&id) {
-        remember_across(&mut row.pacing, &before, &after);
-    }
     let version = write_history(rows, now, id);
     rows.marks.insert(id, version);
-}
-
-/// What becomes of a bucket's level when limits change. A run by a policy
-/// without a bucket sets it back by itself.
-fn remember_across(pacing: &mut Pacing, before: &LimitHistory, after: &LimitHistory) {
-    let shape = |entry: &LimitHistory| entry.effective.shape.unwrap_or_default();
-    if shape(before) != shape(after) {
-        // Computed from the starts before it.
-        pacing.meter = Meter::default();
-    }
 }
 
 fn revoke(rows: &mut Rows, now: Timestamp, id: DestinationId) {

@@ -151,6 +151,8 @@ pub(super) struct DestinationRow {
 pub(super) struct Pacing {
     pub(super) last_permit: i64,
     pub(super) meter: Meter,
+    /// The epoch at which that was its level; `None` before the first run.
+    pub(super) meter_epoch: Option<Epoch>,
     pub(super) next_look_at: Option<Timestamp>,
     pub(super) held_until: Option<Timestamp>,
 }

@@ -34,7 +34,7 @@ pub(super) fn read_usage(
     let Rate::Limited(limited) = &policy.rate else {
         return usage;
     };
-    if let Some(newest) = newest_starts(policy, usage.meter)
+    if let Some(newest) = newest_starts(policy, usage.recount)
         && let Some(indexes) = rows.ledger.indexes(destination)
     {
         let (since, count) = (now - newest.period, newest.count as usize);
