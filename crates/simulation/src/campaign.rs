@@ -96,7 +96,11 @@ impl Campaign {
         summary
     }
 
-    fn play<'a>(&self, seed: u64, summary: &'a Mutex<Summary>) -> std::sync::MutexGuard<'a, Summary> {
+    fn play<'a>(
+        &self,
+        seed: u64,
+        summary: &'a Mutex<Summary>,
+    ) -> std::sync::MutexGuard<'a, Summary> {
         let scenario = Scenario::from_seed(seed);
         let counts = Counts::default();
         let report = run(&scenario, None, &counts);

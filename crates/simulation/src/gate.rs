@@ -15,6 +15,7 @@ use tokio::time::sleep;
 use crate::counts::Counts;
 use crate::dice::Dice;
 use crate::faulty::LATEST_COMMIT;
+use crate::sabotage::Sabotage;
 use crate::scenario::{Fault, Point, Process};
 use crate::trace::Trace;
 
@@ -180,6 +181,8 @@ pub(crate) struct Surroundings {
     pub(crate) trace: Trace,
     pub(crate) counts: Counts,
     pub(crate) deaths: Arc<Deaths>,
+    /// A bug, planted on purpose.
+    pub(crate) sabotage: Option<Sabotage>,
 }
 
 impl Surroundings {
@@ -293,6 +296,11 @@ impl Gate {
     /// Whether this fault strikes here; counted as what it is called.
     pub(crate) fn strikes(&self, fault: Fault, dice: Dice, called: &'static str) -> bool {
         self.around.strikes(fault, dice, called)
+    }
+
+    /// Whether this bug is planted.
+    pub(crate) fn has(&self, sabotage: Sabotage) -> bool {
+        self.around.sabotage == Some(sabotage)
     }
 
     /// The next roll for something that is no call.

@@ -20,6 +20,7 @@ mod gate;
 pub mod invariants;
 pub mod model;
 mod process;
+pub mod sabotage;
 pub mod scenario;
 pub mod shrink;
 pub mod trace;

@@ -13,9 +13,9 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::dice::Dice;
-use crate::faulty::{FaultyQueue, FaultySchedule, FaultySender, FaultyStore, Receivers};
+use crate::faulty::{Behaviours, FaultyQueue, FaultySchedule, FaultySender, FaultyStore};
 use crate::gate::{Gate, Surroundings};
-use crate::model::{ModelQueue, ModelSchedule, ModelStore};
+use crate::model::{ModelQueue, ModelSchedule, ModelSender, ModelStore};
 use crate::scenario::Process;
 use crate::witness::Witness;
 
@@ -48,7 +48,8 @@ pub(crate) struct Parts {
     pub(crate) store: Arc<ModelStore>,
     pub(crate) schedule: Arc<ModelSchedule>,
     pub(crate) queue: Arc<ModelQueue>,
-    pub(crate) receivers: Arc<Receivers>,
+    pub(crate) sender: Arc<ModelSender>,
+    pub(crate) behaviours: Behaviours,
     pub(crate) witness: Witness,
     pub(crate) around: Surroundings,
 }
@@ -85,8 +86,7 @@ impl Running {
     }
 
     fn begin_api(&mut self, ports: Ports) {
-        let (front, back) =
-            Ingest::new(ports.store, ports.schedule, IngestOptions::default());
+        let (front, back) = Ingest::new(ports.store, ports.schedule, IngestOptions::default());
         self.front = Some(front);
         self.tasks.spawn(back.run(self.shutdown.clone()));
     }
@@ -172,7 +172,7 @@ impl Ports {
                 gate: gate(),
             }),
             sender: Arc::new(FaultySender {
-                receivers: Arc::clone(&parts.receivers),
+                inner: Arc::clone(&parts.sender),
                 gate: gate(),
                 witness: witness(),
             }),

@@ -397,7 +397,8 @@ fn qualified(debug: &str) -> String {
 
 /// Whether two settings differ in how they spread their starts.
 pub(crate) fn spreads_otherwise(a: &LimitSettings, b: &LimitSettings) -> bool {
-    let shape = |limits: &LimitSettings| (limits.shape.unwrap_or(Shape::SlidingWindow), limits.burst);
+    let shape =
+        |limits: &LimitSettings| (limits.shape.unwrap_or(Shape::SlidingWindow), limits.burst);
     shape(a) != shape(b)
 }
 

@@ -2,7 +2,7 @@
 
 use crate::counts::Counts;
 use crate::scenario::{Mood, Scenario};
-use crate::world::run;
+use crate::world::{Report, run};
 
 /// The most runs that one shrinking may take: a list that still shrinks after
 /// so many is short enough to be read.
@@ -23,6 +23,15 @@ pub struct Shrunk {
 /// promise and from which no operation can be taken. `None` if it breaks none.
 #[must_use]
 pub fn shrink(scenario: &Scenario) -> Option<Shrunk> {
+    shrink_by(scenario, |scenario| run(scenario, None, &Counts::default()))
+}
+
+/// The same where `run` plays a scenario.
+pub fn shrink_by(scenario: &Scenario, run: impl Fn(&Scenario) -> Report) -> Option<Shrunk> {
+    let broken_by = |scenario: &Scenario| {
+        let report = run(scenario);
+        report.broken.first().map(|broken| broken.promise)
+    };
     let promise = broken_by(scenario)?;
     let mut runs = 1;
     let operations = minimal(scenario.operations.clone(), |operations| {
@@ -55,12 +64,6 @@ pub fn shrink(scenario: &Scenario) -> Option<Shrunk> {
     })
 }
 
-/// The first promise that a scenario breaks.
-fn broken_by(scenario: &Scenario) -> Option<&'static str> {
-    let report = run(scenario, None, &Counts::default());
-    report.broken.first().map(|broken| broken.promise)
-}
-
 /// A part of `list`, in its order, that still fails and of which no single
 /// element can be taken away: delta debugging, by complements.
 ///
@@ -72,7 +75,9 @@ pub fn minimal<T: Clone>(mut list: Vec<T>, mut fails: impl FnMut(&[T]) -> bool) 
         let mut shrunk = false;
         while start < list.len() {
             let end = list.len().min(start + size);
-            let rest: Vec<T> = (list[..start].iter().chain(&list[end..])).cloned().collect();
+            let rest: Vec<T> = (list[..start].iter().chain(&list[end..]))
+                .cloned()
+                .collect();
             if fails(&rest) {
                 list = rest;
                 shrunk = true;

@@ -136,11 +136,8 @@ impl Witness {
             seen.starts += 1;
             let of = seen.attempts.entry(permit.attempt).or_default();
             let has_started = of.started.replace(Instant::now()).is_some();
-            let once = invariants::a_permit_starts_once_and_in_time(
-                permit,
-                start.started_at,
-                has_started,
-            );
+            let once =
+                invariants::a_permit_starts_once_and_in_time(permit, start.started_at, has_started);
             self.judge(&mut seen, once);
             seen.note_start(permit, start.started_at);
             let first = started

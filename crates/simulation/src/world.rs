@@ -19,11 +19,12 @@ use uuid::Uuid;
 
 use crate::counts::Counts;
 use crate::dice::Dice;
-use crate::faulty::{Receivers, fates};
+use crate::faulty::{Behaviours, WatchedReceivers, fates};
 use crate::gate::{Deaths, Surroundings, Weather};
 use crate::invariants::Broken;
-use crate::model::{ModelQueue, ModelSchedule, ModelStore};
+use crate::model::{ModelQueue, ModelSchedule, ModelSender, ModelStore};
 use crate::process::{Parts, Running};
+use crate::sabotage::Sabotage;
 use crate::scenario::{Operation, Process, Scenario};
 use crate::trace::{Sink, Trace};
 use crate::witness::Witness;
@@ -37,8 +38,10 @@ const CLIENT_PAUSE: Duration = Duration::from_millis(400);
 /// Groups that the queue holds at most.
 const QUEUE_CAPACITY: usize = 10_000;
 
-/// What the queue's dice are called; processes have small numbers.
+/// What the dice of the queue and of the receivers are called; processes have
+/// small numbers.
 const QUEUE: u64 = 1_000_000;
+const RECEIVERS: u64 = 1_000_001;
 
 /// Events in one request at most.
 const REQUEST_EVENTS: u32 = 100;
@@ -63,13 +66,31 @@ pub struct Report {
 /// Runs a scenario, on this thread and in virtual time.
 #[must_use]
 pub fn run(scenario: &Scenario, sink: Option<Sink>, counts: &Counts) -> Report {
+    run_sabotaged(scenario, None, sink, counts)
+}
+
+/// The same with a bug planted.
+#[must_use]
+pub fn run_sabotaged(
+    scenario: &Scenario,
+    sabotage: Option<Sabotage>,
+    sink: Option<Sink>,
+    counts: &Counts,
+) -> Report {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
         .build()
         .expect("a runtime without I/O needs nothing of the system");
     let report = runtime.block_on(async {
-        let mut world = World::new(scenario, sink, counts.clone()).await;
+        let around = Surroundings {
+            weather: Arc::new(Weather::default()),
+            trace: Trace::new(sink),
+            counts: counts.clone(),
+            deaths: Arc::new(Deaths::default()),
+            sabotage,
+        };
+        let mut world = World::new(scenario, around).await;
         world.run().await
     });
     // Some tasks never end, those of dead processes for instance.
@@ -115,20 +136,23 @@ enum Action<'a> {
 }
 
 impl<'a> World<'a> {
-    async fn new(scenario: &'a Scenario, sink: Option<Sink>, counts: Counts) -> Self {
-        let around = Surroundings {
-            weather: Arc::new(Weather::default()),
-            trace: Trace::new(sink),
-            counts: counts.clone(),
-            deaths: Arc::new(Deaths::default()),
-        };
+    async fn new(scenario: &'a Scenario, around: Surroundings) -> Self {
+        let counts = around.counts.clone();
         let dice = Dice::new(scenario.seed);
+        let (witness, behaviours) = (Witness::new(counts.clone()), Behaviours::default());
+        let receivers = WatchedReceivers {
+            behaviours: behaviours.clone(),
+            witness: witness.clone(),
+            counts,
+            dice: dice.of(RECEIVERS),
+        };
         let parts = Parts {
             store: Arc::new(ModelStore::new(BEGAN)),
             schedule: Arc::new(ModelSchedule::new("schedule", BEGAN)),
             queue: Arc::new(ModelQueue::new(QUEUE_CAPACITY)),
-            receivers: Arc::new(Receivers::default()),
-            witness: Witness::new(counts),
+            sender: Arc::new(ModelSender::new(receivers)),
+            behaviours,
+            witness,
             around,
         };
         (parts.queue).decide_by(fates(parts.around.clone(), dice.of(QUEUE)));
@@ -156,6 +180,9 @@ impl<'a> World<'a> {
             let created = world.parts.store.create_destination(DEFAULT_TENANT, &new);
             created.await.expect("drawn limits are valid");
             world.read_history(new.id);
+            if world.parts.around.sabotage == Some(Sabotage::LiftsLimits) {
+                world.lift_limits(new.id).await;
+            }
         }
         world
     }
@@ -323,10 +350,7 @@ fn event(operation: u32, number: u32, to: DestinationId) -> NewEvent {
 /// One request, with the same ids until it is answered.
 async fn hand_in(front: &Front, witness: &Witness, events: Vec<NewEvent>) {
     loop {
-        let api = front
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let api = front.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(api) = api
             && let Ok(answers) = api.accept(events.clone()).await
         {

@@ -1,52 +1,126 @@
-//! The receivers, and one process's way to them.
+//! The receivers, which misbehave when told to, and one process's way to them.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bytes::Bytes;
 use domain::ids::DestinationId;
 use engine::ports::{Prepared, Request, Response, SendError, Sender, Target};
-use tokio::time::{Instant, sleep, sleep_until};
+use engine::worker::MAX_CLAIM_TO_SEND;
+use tokio::time::sleep;
 
 use super::store::short;
+use crate::counts::Counts;
 use crate::dice::Dice;
 use crate::gate::{Gate, Site};
+use crate::model::{Connecting, ModelSender, Reaction, Receivers};
+use crate::sabotage::Sabotage;
 use crate::scenario::Behaviour;
 use crate::witness::Witness;
 
-/// How the receivers behave now.
-#[derive(Default)]
-pub(crate) struct Receivers {
+/// How long a receiver takes that behaves well.
+const PROMPT: Duration = Duration::from_millis(60);
+
+/// How the receivers behave now. Clones share it.
+#[derive(Clone, Default)]
+pub(crate) struct Behaviours {
     /// By the operation that asked for it; the newest counts.
-    behaviours: Mutex<BTreeMap<DestinationId, BTreeMap<u32, Behaviour>>>,
+    all: Arc<Mutex<BTreeMap<DestinationId, BTreeMap<u32, Behaviour>>>>,
 }
 
-impl Receivers {
+impl Behaviours {
     /// A receiver behaves so from now on.
     pub(crate) fn begin(&self, of: DestinationId, operation: u32, behaviour: Behaviour) {
-        let mut all = (self.behaviours.lock()).unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.all();
         all.entry(of).or_default().insert(operation, behaviour);
     }
 
     /// It does so no longer.
     pub(crate) fn end(&self, of: DestinationId, operation: u32) {
-        let mut all = (self.behaviours.lock()).unwrap_or_else(PoisonError::into_inner);
-        all.entry(of).or_default().remove(&operation);
+        self.all().entry(of).or_default().remove(&operation);
     }
 
-    fn behaviour(&self, of: DestinationId) -> Option<Behaviour> {
-        let all = (self.behaviours.lock()).unwrap_or_else(PoisonError::into_inner);
-        let newest = all.get(&of)?.last_key_value();
+    fn of(&self, destination: DestinationId) -> Option<Behaviour> {
+        let all = self.all();
+        let newest = all.get(&destination)?.last_key_value();
         newest.map(|(_, behaviour)| *behaviour)
+    }
+
+    fn all(&self) -> MutexGuard<'_, BTreeMap<DestinationId, BTreeMap<u32, Behaviour>>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Receivers that behave as the operations say, and tell the witness what they
+/// take.
+pub(crate) struct WatchedReceivers {
+    pub(crate) behaviours: Behaviours,
+    pub(crate) witness: Witness,
+    pub(crate) counts: Counts,
+    pub(crate) dice: Dice,
+}
+
+impl Receivers for WatchedReceivers {
+    fn connect(&mut self, target: &Target) -> Connecting {
+        match self.behaviours.of(target.destination) {
+            Some(Behaviour::Refuses) => {
+                self.counts.note("receiver refused the connection");
+                Connecting::Fails(Duration::ZERO)
+            }
+            _ => Connecting::Ready(Duration::ZERO),
+        }
+    }
+
+    fn react(&mut self, destination: DestinationId, request: &Request) -> Reaction {
+        let dice = self.dice.of(request.attempt.0.unsigned_abs());
+        let prompt = dice.up_to(PROMPT);
+        let (counted, reaction) = match self.behaviours.of(destination) {
+            Some(Behaviour::Hangs) => ("receiver hung", Reaction::Hangs),
+            Some(Behaviour::Fails) => ("receiver failed", Reaction::answers(500, prompt)),
+            Some(Behaviour::Busy) => {
+                let busy = Reaction::Answers {
+                    after: prompt,
+                    status: 429,
+                    retry_after: Some(1),
+                };
+                ("receiver answered 429", busy)
+            }
+            Some(Behaviour::LosesResponses) => {
+                return self.take(destination, request, Reaction::Breaks(prompt));
+            }
+            Some(Behaviour::Slow { millis }) => {
+                let slowly = Reaction::answers(200, Duration::from_millis(millis));
+                return self.take(destination, request, slowly);
+            }
+            Some(Behaviour::Refuses) | None => {
+                return self.take(destination, request, Reaction::answers(200, prompt));
+            }
+        };
+        self.counts.note(counted);
+        reaction
+    }
+}
+
+impl WatchedReceivers {
+    /// The receiver takes the event, whether or not its answer arrives.
+    fn take(&self, destination: DestinationId, request: &Request, reaction: Reaction) -> Reaction {
+        let (event, attempt) = (request.event, request.attempt);
+        self.witness.took(destination, event, attempt);
+        let arrives =
+            matches!(reaction, Reaction::Answers { after, .. } if after <= request.timeout);
+        if !arrives {
+            self.counts.note("response lost");
+            self.witness.response_lost(destination, event, attempt);
+        }
+        reaction
     }
 }
 
 /// One process's way to the receivers.
 #[derive(Clone)]
 pub(crate) struct FaultySender {
-    pub(crate) receivers: Arc<Receivers>,
+    pub(crate) inner: Arc<ModelSender>,
     pub(crate) gate: Arc<Gate>,
     pub(crate) witness: Witness,
 }
@@ -54,16 +128,11 @@ pub(crate) struct FaultySender {
 #[async_trait]
 impl Sender for FaultySender {
     async fn prepare(&self, target: &Target) -> Result<Box<dyn Prepared>, SendError> {
-        let (_, _) = self.gate.enter(Site::Prepare).await;
-        if self.receivers.behaviour(target.destination) == Some(Behaviour::Refuses) {
-            self.gate
-                .around
-                .counts
-                .note("receiver refused the connection");
-            return Err(SendError::Connect("refused".to_owned()));
-        }
+        self.gate.enter(Site::Prepare).await;
+        let inner = self.inner.prepare(target).await;
         self.gate.leave(Site::Prepare).await;
         Ok(Box::new(Connection {
+            inner: inner?,
             to: self.clone(),
             destination: target.destination,
         }))
@@ -72,6 +141,7 @@ impl Sender for FaultySender {
 
 /// Ready for one request.
 struct Connection {
+    inner: Box<dyn Prepared>,
     to: FaultySender,
     destination: DestinationId,
 }
@@ -79,77 +149,23 @@ struct Connection {
 #[async_trait]
 impl Prepared for Connection {
     async fn send(self: Box<Self>, request: Request) -> Result<Response, SendError> {
-        self.to.witness.sending(request.attempt);
-        let began = Instant::now();
-        let (_, dice) = self.to.gate.enter(Site::Send).await;
-        let answer = self.exchange(&request, dice, began).await;
-        let (destination, attempt) = (short(self.destination), request.attempt);
+        let gate = &self.to.gate;
+        let attempt = request.attempt;
+        if gate.has(Sabotage::SendsLate) {
+            sleep(MAX_CLAIM_TO_SEND * 2).await;
+        }
+        // The worker has let go of it: what holds it up from here on is the
+        // network.
+        self.to.witness.sending(attempt);
+        gate.enter(Site::Send).await;
+        let answer = self.inner.send(request).await;
         let status = answer.as_ref().map(|response| response.status);
-        let process = self.to.gate.process;
-        (self.to.gate.around.trace).line(format_args!(
-            "{process} Send: {destination} {attempt} {status:?}"
+        (gate.around.trace).line(format_args!(
+            "{} Send: {} {attempt} {status:?}",
+            gate.process,
+            short(self.destination)
         ));
-        self.to.gate.leave(Site::Send).await;
+        gate.leave(Site::Send).await;
         answer
-    }
-}
-
-impl Connection {
-    async fn exchange(
-        &self,
-        request: &Request,
-        dice: Dice,
-        began: Instant,
-    ) -> Result<Response, SendError> {
-        let counts = &self.to.gate.around.counts;
-        let timeout = began + request.timeout;
-        let timed_out = Err(SendError::TimedOut(request.timeout));
-        // On its way.
-        sleep(dice.of(1).up_to(Duration::from_millis(30))).await;
-        let behaviour = self.to.receivers.behaviour(self.destination);
-        let patience = match behaviour {
-            Some(Behaviour::Hangs) => {
-                counts.note("receiver hung");
-                sleep_until(timeout).await;
-                return timed_out;
-            }
-            Some(Behaviour::Fails) => {
-                counts.note("receiver failed");
-                return Ok(self.answer(500, began));
-            }
-            Some(Behaviour::Busy) => {
-                counts.note("receiver answered 429");
-                return Ok(self.answer(429, began));
-            }
-            Some(Behaviour::Slow { millis }) => Duration::from_millis(millis),
-            _ => dice.of(2).up_to(Duration::from_millis(30)),
-        };
-        let (destination, event) = (self.destination, request.event);
-        (self.to.witness).took(destination, event, request.attempt);
-        let lost = || {
-            counts.note("response lost");
-            (self.to.witness).response_lost(destination, event, request.attempt);
-        };
-        if behaviour == Some(Behaviour::LosesResponses) {
-            lost();
-            return Err(SendError::Exchange("the connection broke".to_owned()));
-        }
-        let answered = Instant::now() + patience;
-        if answered > timeout {
-            lost();
-            sleep_until(timeout).await;
-            return timed_out;
-        }
-        sleep_until(answered).await;
-        Ok(self.answer(200, began))
-    }
-
-    fn answer(&self, status: u16, began: Instant) -> Response {
-        Response {
-            status,
-            retry_after: (status == 429).then(|| "1".to_owned()),
-            body: Bytes::new(),
-            elapsed: began.elapsed(),
-        }
     }
 }

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use engine::ports::{Finish, Schedule, ScheduleError, ScheduleLife, Taken, Wake};
+use engine::ports::{Finish, NextRun, Schedule, ScheduleError, ScheduleLife, Taken, Wake};
 
 use tokio::sync::Notify;
 
 use super::store::short;
 use crate::gate::{Fate, Gate, Site};
 use crate::model::ModelSchedule;
+use crate::sabotage::Sabotage;
 use crate::witness::Witness;
 
 /// One process's way to the schedule.
@@ -57,7 +58,11 @@ impl FaultySchedule {
 impl Schedule for FaultySchedule {
     async fn take(&self, max: usize, lease: Duration) -> Result<Taken, ScheduleError> {
         self.call(Site::Take, async {
-            let taken = self.inner.take(max, lease).await?;
+            let granted = match self.gate.has(Sabotage::ShortLeases) {
+                true => lease / 100,
+                false => lease,
+            };
+            let taken = self.inner.take(max, granted).await?;
             self.witness.taken(&taken, lease);
             for job in &taken.jobs {
                 let lapsed = if job.lapsed { " lapsed" } else { "" };
@@ -76,7 +81,11 @@ impl Schedule for FaultySchedule {
 
     async fn finish(&self, finishes: &[Finish]) -> Result<(), ScheduleError> {
         self.call(Site::Finish, async {
-            self.inner.finish(finishes).await?;
+            if self.gate.has(Sabotage::LooksLate) {
+                self.inner.finish(&later(finishes)).await?;
+            } else {
+                self.inner.finish(finishes).await?;
+            }
             self.witness.finished(finishes);
             self.finished.notify_one();
             for finish in finishes {
@@ -126,4 +135,15 @@ impl Schedule for FaultySchedule {
             () = self.inner.woken() => {}
         }
     }
+}
+
+/// The same with every next run 300 ms later.
+fn later(finishes: &[Finish]) -> Vec<Finish> {
+    let mut later = finishes.to_vec();
+    for finish in &mut later {
+        if let NextRun::After { delay, .. } = &mut finish.next {
+            *delay += Duration::from_millis(300);
+        }
+    }
+    later
 }

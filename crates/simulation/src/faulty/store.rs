@@ -1,24 +1,28 @@
 //! The store, which fails before or after the commit, commits late, takes its
 //! time, or finds rows locked.
 
+mod notes;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use domain::event::NewEvent;
+use domain::attempt::OutcomeKind;
+use domain::event::{Audience, NewEvent};
 use domain::ids::{DestinationId, WorkerId};
 use domain::permit::Permit;
 use domain::time::Timestamp;
 use engine::ports::{
-    Acceptance, Admitted, Claims, Fleet, Heartbeat, Mark, Outcome, ReapRules, Reaped, Recorded,
-    Run, RunResult, Store, StoreError, Sweep, SweepPage, Target, Wake,
+    Acceptance, Admitted, Claims, Fleet, Heartbeat, Mark, NextTry, Outcome, ReapRules, Reaped,
+    Recorded, Run, Store, StoreError, Sweep, SweepPage, Target, Wake,
 };
 use tokio::time::sleep;
 
 use crate::dice::Dice;
 use crate::gate::{Fate, Gate, Site};
-use crate::model::{ModelStore, Rows};
+use crate::model::ModelStore;
+use crate::sabotage::Sabotage;
 use crate::scenario::Fault;
 use crate::witness::Witness;
 
@@ -79,8 +83,8 @@ impl FaultyStore {
         destinations: &[DestinationId],
         statement: impl Future<Output = T>,
     ) -> T {
-        let strikes = !destinations.is_empty()
-            && self.gate.strikes(Fault::RowLocked, dice, "row locked");
+        let strikes =
+            !destinations.is_empty() && self.gate.strikes(Fault::RowLocked, dice, "row locked");
         if !strikes {
             return statement.await;
         }
@@ -98,6 +102,22 @@ impl FaultyStore {
     }
 }
 
+/// An answer for an event that nobody has written.
+fn pretended(event: &NewEvent) -> Acceptance {
+    match event.audience {
+        Audience::Destination(destination) => Acceptance::Accepted(vec![destination]),
+        Audience::Subscribers => Acceptance::Accepted(Vec::new()),
+    }
+}
+
+/// An outcome that says that a success was none.
+fn doubt(outcome: &mut Outcome) {
+    if outcome.kind == OutcomeKind::Succeeded {
+        outcome.kind = OutcomeKind::Failed;
+        outcome.next = NextTry::RetryAfter(Duration::from_secs(1));
+    }
+}
+
 fn failed(how: &str) -> StoreError {
     StoreError::Unavailable(how.to_owned())
 }
@@ -105,6 +125,9 @@ fn failed(how: &str) -> StoreError {
 #[async_trait]
 impl Store for FaultyStore {
     async fn accept_events(&self, events: &[NewEvent]) -> Result<Vec<Acceptance>, StoreError> {
+        if self.gate.has(Sabotage::ForgetsEvents) {
+            return Ok(events.iter().map(pretended).collect());
+        }
         let events = events.to_vec();
         self.call(Site::AcceptEvents, |store, _| async move {
             let answer = store.inner.accept_events(&events).await?;
@@ -149,7 +172,10 @@ impl Store for FaultyStore {
         let claims = self.call(Site::ClaimStarts, |store, dice| async move {
             let destinations: Vec<_> = permits.iter().map(|permit| permit.destination).collect();
             let statement = store.inner.claim_starts(worker, &permits);
-            let claims = store.beside_a_lock(dice, &destinations, statement).await?;
+            let mut claims = store.beside_a_lock(dice, &destinations, statement).await?;
+            if store.gate.has(Sabotage::StartsTwice) {
+                store.start_again(&permits, &mut claims);
+            }
             store.note_claims(&permits, &claims);
             Ok(claims)
         });
@@ -176,28 +202,24 @@ impl Store for FaultyStore {
         worker: WorkerId,
         outcomes: &[Outcome],
     ) -> Result<Recorded, StoreError> {
-        let outcomes = outcomes.to_vec();
+        let mut outcomes = outcomes.to_vec();
+        if self.gate.has(Sabotage::DoubtsSuccess) {
+            outcomes.iter_mut().for_each(doubt);
+        }
         self.call(Site::RecordOutcomes, |store, dice| async move {
             let destinations: Vec<_> = outcomes.iter().map(|one| one.destination).collect();
             let statement = store.inner.record_outcomes(worker, &outcomes);
             let recorded = store.beside_a_lock(dice, &destinations, statement).await?;
-            for outcome in &outcomes {
-                let (attempt, kind, status) = (outcome.attempt, outcome.kind, outcome.status);
-                store.line(
-                    Site::RecordOutcomes,
-                    format_args!("{attempt} {kind:?} {status:?}"),
-                );
-                if kind == domain::attempt::OutcomeKind::NotSent {
-                    let counts = &store.gate.around.counts;
-                    counts.note("start not sent for being late");
-                }
-            }
+            store.note_outcomes(&outcomes);
             Ok(recorded)
         })
         .await
     }
 
     async fn reap(&self, rules: &ReapRules, limit: u32) -> Result<Reaped, StoreError> {
+        if self.gate.has(Sabotage::NeverReaps) {
+            return Ok(Reaped::default());
+        }
         let rules = *rules;
         self.call(Site::Reap, |store, _| async move {
             let reaped = store.inner.reap(&rules, limit).await?;
@@ -243,75 +265,11 @@ impl Store for FaultyStore {
     }
 
     async fn fleet(&self) -> Result<Fleet, StoreError> {
-        self.call(Site::Fleet, |store, _| async move {
-            store.inner.fleet().await
-        })
+        self.call(
+            Site::Fleet,
+            |store, _| async move { store.inner.fleet().await },
+        )
         .await
-    }
-}
-
-impl FaultyStore {
-    fn note_run(&self, run: &Run, result: &RunResult) {
-        let destination = short(run.destination);
-        let RunResult::Decided {
-            permits,
-            look,
-            blocked,
-        } = result
-        else {
-            self.line(Site::Admit, format_args!("{destination} {result:?}"));
-            return;
-        };
-        let first = |attempt| {
-            let of = |rows: &Rows| rows.attempt(attempt).map(|row| row.try_number);
-            self.inner.read(of) == Some(1)
-        };
-        self.witness.admitted(permits, first);
-        let attempts: Vec<_> = permits.iter().map(|permit| permit.attempt.0).collect();
-        self.line(
-            Site::Admit,
-            format_args!("{destination} {attempts:?} {look:?} {blocked:?}"),
-        );
-    }
-
-    fn note_claims(&self, permits: &[Permit], claims: &Claims) {
-        let state = |attempt| {
-            let of = |rows: &Rows| rows.attempt(attempt).map(|row| row.state);
-            self.inner.read(of)
-        };
-        self.witness.claimed(permits, claims, state);
-        for (permit, answer) in permits.iter().zip(&claims.answers) {
-            let answer = match answer {
-                engine::ports::ClaimAnswer::Started(_) => "started",
-                engine::ports::ClaimAnswer::Early(_) => "early",
-                engine::ports::ClaimAnswer::Skipped => "skipped",
-                engine::ports::ClaimAnswer::Refused => "refused",
-            };
-            let (destination, attempt) = (short(permit.destination), permit.attempt);
-            self.line(
-                Site::ClaimStarts,
-                format_args!("{destination} {attempt} {answer}"),
-            );
-        }
-    }
-
-    fn note_reaped(&self, reaped: &Reaped) {
-        let counts = &self.gate.around.counts;
-        counts.add("permit expired", u64::from(reaped.expired_permits));
-        counts.add("start became unknown", u64::from(reaped.unknown_starts));
-        counts.add("attempt cancelled", u64::from(reaped.cancelled));
-        let blank = Reaped {
-            wakes: reaped.wakes.clone(),
-            ..Reaped::default()
-        };
-        if *reaped != blank {
-            let (expired, unknown) = (reaped.expired_permits, reaped.unknown_starts);
-            let cancelled = reaped.cancelled;
-            self.line(
-                Site::Reap,
-                format_args!("{expired} expired, {unknown} unknown, {cancelled} cancelled"),
-            );
-        }
     }
 }
 

@@ -76,7 +76,9 @@ impl<'a> World<'a> {
             What::Limits { .. } | What::Tier { .. } | What::State { .. } | What::Delete { .. } => {
                 now <= self.clock_has_been
             }
-            What::StoreClock { step_ms: back @ ..0 } => {
+            What::StoreClock {
+                step_ms: back @ ..0,
+            } => {
                 let set_to = now - Duration::from_millis(back.unsigned_abs());
                 now <= self.clock_has_been
                     || (0..self.scenario.destinations.len()).any(|of| {
@@ -104,7 +106,7 @@ impl<'a> World<'a> {
                 behaviour,
                 lasts_ms,
             } => {
-                (self.parts.receivers).begin(destination(*of), number, *behaviour);
+                (self.parts.behaviours).begin(destination(*of), number, *behaviour);
                 *lasts_ms
             }
             What::Fault {
@@ -158,7 +160,7 @@ impl<'a> World<'a> {
             } => self.parts.store.unlock_destination(destination(*of)),
             What::Receiver {
                 destination: of, ..
-            } => self.parts.receivers.end(destination(*of), number),
+            } => self.parts.behaviours.end(destination(*of), number),
             What::Fault {
                 fault, permille, ..
             } => self.parts.around.weather.better(*fault, *permille),
@@ -242,6 +244,21 @@ impl<'a> World<'a> {
             self.count_change(&before, limits, &changed.effective);
         }
         self.read_history(of);
+    }
+
+    /// Lifts all limits behind the witness's back.
+    pub(super) async fn lift_limits(&self, of: DestinationId) {
+        let limits = LimitSettings {
+            unlimited: true,
+            ..LimitSettings::default()
+        };
+        let change = DestinationChange {
+            limits: Some(limits),
+            ..DestinationChange::default()
+        };
+        let store = &self.parts.store;
+        let lifted = store.change_destination(DEFAULT_TENANT, of, &change).await;
+        lifted.expect("no limits are valid limits");
     }
 
     async fn effective(&self, of: DestinationId) -> Option<LimitSettings> {

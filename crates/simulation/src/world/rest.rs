@@ -177,8 +177,7 @@ impl World<'_> {
             .read(|rows| rows.attempts_of(of).map(|row| row.waits_since()).collect());
         due.sort_unstable();
         let until = super::BEGAN + Duration::from_millis(self.scenario.lasts_ms);
-        let used =
-            invariants::the_limit_is_used(&history, &due, &starts, (Timestamp::MIN, until));
+        let used = invariants::the_limit_is_used(&history, &due, &starts, (Timestamp::MIN, until));
         self.note(of, used);
         if of == destination(0) {
             self.judge_delays(of);
