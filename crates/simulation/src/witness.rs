@@ -31,7 +31,6 @@ pub(crate) struct Witness {
     counts: Counts,
 }
 
-#[derive(Default)]
 struct Seen {
     destinations: BTreeMap<DestinationId, OfDestination>,
     events: BTreeMap<(DestinationId, EventId), OfEvent>,
@@ -39,6 +38,9 @@ struct Seen {
     leases: BTreeMap<DestinationId, Lease>,
     broken: Vec<Broken>,
     starts: u64,
+    /// The first attempt that was created after the store's clock was last set
+    /// back. What was created before it seems to be younger.
+    in_order_from: AttemptId,
 }
 
 #[derive(Default)]
@@ -80,7 +82,15 @@ pub(crate) struct AcceptedEvent {
 impl Witness {
     pub(crate) fn new(counts: Counts) -> Self {
         Self {
-            seen: Arc::default(),
+            seen: Arc::new(Mutex::new(Seen {
+                destinations: BTreeMap::new(),
+                events: BTreeMap::new(),
+                attempts: BTreeMap::new(),
+                leases: BTreeMap::new(),
+                broken: Vec::new(),
+                starts: 0,
+                in_order_from: AttemptId(0),
+            })),
             broken: Arc::default(),
             counts,
         }
@@ -107,7 +117,8 @@ impl Witness {
         let mut seen = self.seen();
         for permit in permits {
             let of = seen.attempts.entry(permit.attempt).or_default();
-            if std::mem::replace(&mut of.was_admitted, true) || !first(permit.attempt) {
+            let was_admitted = std::mem::replace(&mut of.was_admitted, true);
+            if was_admitted || permit.attempt < seen.in_order_from || !first(permit.attempt) {
                 continue;
             }
             let destination = seen.destinations.entry(permit.destination).or_default();
@@ -240,6 +251,15 @@ impl Witness {
     /// The schedule has lost its leases, or its clock was set.
     pub(crate) fn leases_forgotten(&self) {
         self.seen().leases.clear();
+    }
+
+    /// The store's clock was set back; the next attempt will be this one.
+    pub(crate) fn clock_set_back(&self, next: AttemptId) {
+        let mut seen = self.seen();
+        seen.in_order_from = next;
+        for of in seen.destinations.values_mut() {
+            of.newest_admitted = None;
+        }
     }
 
     /// Notes what was judged elsewhere.

@@ -1,7 +1,7 @@
 //! What each operation does.
 
 use domain::destination::DestinationState;
-use domain::ids::DestinationId;
+use domain::ids::{AttemptId, DestinationId};
 use domain::policy::{LimitSettings, Policy, Rate};
 use engine::ports::{Catalog, DEFAULT_TENANT, DestinationChange};
 use std::time::Duration;
@@ -230,6 +230,12 @@ impl<'a> World<'a> {
         };
         self.parts.around.counts.note(counted);
         self.parts.store.step_clock(clock_step(step_ms));
+        if step_ms < 0 {
+            let newest =
+                (self.parts.store).read(|rows| rows.attempts().next_back().map(|row| row.id));
+            let next = newest.map_or(0, |newest| newest.0) + 1;
+            self.parts.witness.clock_set_back(AttemptId(next));
+        }
     }
 
     pub(super) async fn change_limits(&self, of: DestinationId, limits: &LimitSettings) {
