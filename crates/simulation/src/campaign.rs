@@ -11,6 +11,9 @@ use crate::scenario::{Mood, Scenario};
 use crate::shrink::{Shrunk, shrink};
 use crate::world::{Report, run};
 
+/// Failures that are remembered.
+pub const MOST_FAILURES: usize = 100;
+
 /// How much to simulate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Budget {
@@ -29,6 +32,17 @@ pub struct Campaign {
     pub budget: Budget,
     /// Threads.
     pub jobs: usize,
+    /// Whether the first failure ends it.
+    pub after_failure: AfterFailure,
+}
+
+/// What a seed that broke a promise means for the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AfterFailure {
+    /// No other seed is begun.
+    Stop,
+    /// The others are played, too.
+    GoOn,
 }
 
 /// What all runs of a campaign came to.
@@ -48,8 +62,9 @@ pub struct Summary {
     pub starts: u64,
     /// What happened how often.
     pub counts: Counts,
-    /// The first seed that broke a promise.
-    pub failure: Option<Failure>,
+    /// Seeds that broke a promise, the first [`MOST_FAILURES`] of them; the
+    /// first is shrunk.
+    pub failures: Vec<Failure>,
 }
 
 /// A seed that broke a promise.
@@ -64,8 +79,7 @@ pub struct Failure {
 }
 
 impl Campaign {
-    /// Plays seed after seed; stops at the first that breaks a promise, and
-    /// shrinks it. `told` hears of every scenario that ended.
+    /// Plays seed after seed, and shrinks the first that breaks a promise. `told` hears of every scenario that ended.
     pub fn run(&self, told: impl Fn(&Summary) + Sync) -> Summary {
         let began = Instant::now();
         let next = AtomicU64::new(self.first);
@@ -81,7 +95,8 @@ impl Campaign {
                             Budget::Simulated(budget) => summary.simulated >= budget,
                             Budget::Wall(budget) => began.elapsed() >= budget,
                         };
-                        if is_over || summary.failure.is_some() {
+                        let failed = !summary.failures.is_empty();
+                        if is_over || (failed && self.after_failure == AfterFailure::Stop) {
                             stop.store(true, Ordering::Relaxed);
                         }
                         told(&summary);
@@ -90,7 +105,7 @@ impl Campaign {
             }
         });
         let mut summary = summary.into_inner().unwrap_or_else(PoisonError::into_inner);
-        if let Some(failure) = &mut summary.failure {
+        if let Some(failure) = summary.failures.first_mut() {
             failure.shrunk = shrink(&Scenario::from_seed(failure.seed));
         }
         summary
@@ -124,8 +139,8 @@ impl Summary {
         for (what, times) in counts.all() {
             self.counts.add(what, times);
         }
-        if !report.broken.is_empty() && self.failure.is_none() {
-            self.failure = Some(Failure {
+        if !report.broken.is_empty() && self.failures.len() < MOST_FAILURES {
+            self.failures.push(Failure {
                 seed: scenario.seed,
                 report,
                 shrunk: None,

@@ -6,133 +6,18 @@
 //! before its answer, or wherever it waits.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-use crate::counts::Counts;
 use crate::dice::Dice;
 use crate::faulty::LATEST_COMMIT;
 use crate::sabotage::Sabotage;
 use crate::scenario::{Fault, Point, Process};
-use crate::trace::Trace;
-
-/// A method of a port.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Site {
-    /// `Store::accept_events`
-    AcceptEvents,
-    /// `Store::admit`
-    Admit,
-    /// `Store::targets`
-    Targets,
-    /// `Store::claim_starts`
-    ClaimStarts,
-    /// `Store::release_permits`
-    ReleasePermits,
-    /// `Store::record_outcomes`
-    RecordOutcomes,
-    /// `Store::reap`
-    Reap,
-    /// `Store::sweep`
-    Sweep,
-    /// `Store::clear_marks`
-    ClearMarks,
-    /// `Store::heartbeat`
-    Heartbeat,
-    /// `Store::fleet`
-    Fleet,
-    /// `Schedule::take`
-    Take,
-    /// `Schedule::finish`
-    Finish,
-    /// `Schedule::wake`
-    Wake,
-    /// `Schedule::life`
-    Life,
-    /// `Schedule::rebuilt`
-    Rebuilt,
-    /// `DeliveryQueue::publish`
-    Publish,
-    /// `DeliveryQueue::subscribe`
-    Subscribe,
-    /// `Subscription::receive`
-    Receive,
-    /// `Subscription::settle`
-    Settle,
-    /// `Sender::prepare`
-    Prepare,
-    /// `Prepared::send`
-    Send,
-}
-
-/// How many sites there are.
-const SITES: usize = Site::Send as usize + 1;
-
-impl Site {
-    /// The calls that a process makes.
-    #[must_use]
-    pub const fn of(process: Process) -> &'static [Self] {
-        match process {
-            Process::Api => &[Self::AcceptEvents, Self::Wake],
-            Process::Scheduler(_) => &[
-                Self::Take,
-                Self::Fleet,
-                Self::Admit,
-                Self::Publish,
-                Self::Finish,
-                Self::ReleasePermits,
-                Self::Reap,
-                Self::Wake,
-                Self::Sweep,
-                Self::ClearMarks,
-                Self::Life,
-                Self::Rebuilt,
-            ],
-            Process::Worker(_) => &[
-                Self::Heartbeat,
-                Self::Subscribe,
-                Self::Receive,
-                Self::Targets,
-                Self::Prepare,
-                Self::ClaimStarts,
-                Self::Settle,
-                Self::Send,
-                Self::RecordOutcomes,
-                Self::Wake,
-                Self::ReleasePermits,
-            ],
-        }
-    }
-
-    /// Which part it belongs to.
-    const fn part(self) -> Part {
-        match self {
-            Self::Take | Self::Finish | Self::Wake | Self::Life | Self::Rebuilt => Part::Schedule,
-            Self::Publish | Self::Subscribe | Self::Receive | Self::Settle => Part::Queue,
-            Self::Prepare | Self::Send => Part::Receiver,
-            _ => Part::Store,
-        }
-    }
-
-    /// Made all the time, whether there is work or not.
-    const fn is_routine(self) -> bool {
-        matches!(
-            self,
-            Self::Reap | Self::Sweep | Self::Life | Self::Heartbeat | Self::Fleet
-        )
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Part {
-    Store,
-    Schedule,
-    Queue,
-    Receiver,
-}
+use crate::site::{Part, SITES, Site};
+use crate::weather::Surroundings;
 
 /// What becomes of a call that got through the gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -145,56 +30,6 @@ pub(crate) enum Fate {
     FailsAfter,
     /// It fails, and is done after so long.
     DoneLate(Duration),
-}
-
-/// Which faults strike now, and how often.
-#[derive(Debug, Default)]
-pub(crate) struct Weather {
-    permille: Mutex<[u32; Fault::ALL.len()]>,
-}
-
-impl Weather {
-    /// A fault strikes so many more calls of a thousand.
-    pub(crate) fn worse(&self, fault: Fault, permille: u32) {
-        self.permille()[fault as usize] += permille;
-    }
-
-    /// It strikes so many fewer.
-    pub(crate) fn better(&self, fault: Fault, permille: u32) {
-        let mut all = self.permille();
-        all[fault as usize] = all[fault as usize].saturating_sub(permille);
-    }
-
-    fn of(&self, fault: Fault) -> u32 {
-        self.permille()[fault as usize]
-    }
-
-    fn permille(&self) -> MutexGuard<'_, [u32; Fault::ALL.len()]> {
-        self.permille.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// What all gates of a world share.
-#[derive(Clone)]
-pub(crate) struct Surroundings {
-    pub(crate) weather: Arc<Weather>,
-    pub(crate) trace: Trace,
-    pub(crate) counts: Counts,
-    pub(crate) deaths: Arc<Deaths>,
-    /// A bug, planted on purpose.
-    pub(crate) sabotage: Option<Sabotage>,
-}
-
-impl Surroundings {
-    /// Whether this fault strikes now; counted as what it is called.
-    pub(crate) fn strikes(&self, fault: Fault, dice: Dice, called: &'static str) -> bool {
-        let permille = self.weather.of(fault);
-        let strikes = permille > 0 && dice.of(fault as u64).permille(permille);
-        if strikes {
-            self.counts.note(called);
-        }
-        strikes
-    }
 }
 
 /// Processes that reached the point at which they are killed.

@@ -23,8 +23,10 @@ mod process;
 pub mod sabotage;
 pub mod scenario;
 pub mod shrink;
+mod site;
 pub mod trace;
+mod weather;
 mod witness;
 pub mod world;
 
-pub use gate::Site;
+pub use site::Site;

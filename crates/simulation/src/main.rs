@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use simulation::campaign::{Budget, Campaign, Failure, Summary};
+use simulation::campaign::{AfterFailure, Budget, Campaign, Failure, Summary};
 use simulation::counts::Counts;
 use simulation::scenario::Scenario;
 use simulation::shrink::{Shrunk, shrink};
@@ -41,6 +41,10 @@ struct Arguments {
     /// Threads.
     #[arg(long, default_value_t = 2)]
     jobs: usize,
+
+    /// Play the other seeds too when one has broken a promise.
+    #[arg(long)]
+    go_on: bool,
 }
 
 fn main() -> anyhow::Result<ExitCode> {
@@ -87,10 +91,14 @@ fn many(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         first: arguments.from,
         budget,
         jobs: arguments.jobs,
+        after_failure: match arguments.go_on {
+            true => AfterFailure::GoOn,
+            false => AfterFailure::Stop,
+        },
     };
     let began = Instant::now();
     let summary = campaign.run(|so_far| {
-        if so_far.scenarios % 500 == 0 {
+        if so_far.scenarios.is_multiple_of(500) {
             // Nobody may be listening.
             let _ = print_totals(so_far, began.elapsed());
         }
@@ -99,8 +107,10 @@ fn many(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         writeln!(stdout(), "{times:>10} {what}")?;
     }
     print_totals(&summary, began.elapsed())?;
-    if let Some(failure) = &summary.failure {
+    for failure in &summary.failures {
         print_failure(failure)?;
+    }
+    if !summary.failures.is_empty() {
         return Ok(ExitCode::FAILURE);
     }
     let never = summary.counts.never();
@@ -132,7 +142,7 @@ fn print_totals(summary: &Summary, took: Duration) -> anyhow::Result<()> {
 fn print_failure(failure: &Failure) -> anyhow::Result<()> {
     let mut out = stdout();
     writeln!(out, "seed {} broke a promise:", failure.seed)?;
-    for broken in &failure.report.broken {
+    for broken in failure.report.broken.iter().take(3) {
         writeln!(out, "  {broken}")?;
     }
     match &failure.shrunk {

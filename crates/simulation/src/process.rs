@@ -14,9 +14,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::dice::Dice;
 use crate::faulty::{Behaviours, FaultyQueue, FaultySchedule, FaultySender, FaultyStore};
-use crate::gate::{Gate, Surroundings};
+use crate::gate::Gate;
 use crate::model::{ModelQueue, ModelSchedule, ModelSender, ModelStore};
 use crate::scenario::Process;
+use crate::weather::Surroundings;
 use crate::witness::Witness;
 
 /// How long an idle scheduler waits for a wake: the model says when there is
@@ -78,7 +79,7 @@ impl Running {
             Process::Api => running.begin_api(ports),
             Process::Scheduler(_) => running.begin_scheduler(ports),
             Process::Worker(_) => {
-                let seed = gate.roll(crate::gate::Site::Heartbeat).seed();
+                let seed = gate.roll(crate::site::Site::Heartbeat).seed();
                 running.begin_worker(ports, seed);
             }
         }

@@ -1,39 +1,37 @@
 //! A world: the parts, the processes, and the operations as they come.
 
+mod clients;
 mod operate;
+mod owners;
 mod rest;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
-use domain::event::{Audience, NewEvent};
-use domain::ids::{DestinationId, EventId};
+use domain::ids::DestinationId;
 use domain::time::Timestamp;
 use engine::ingest::Ingest;
-use engine::ports::{Acceptance, Catalog, DEFAULT_TENANT, NewDestination};
+use engine::ports::{Catalog, DEFAULT_TENANT, NewDestination};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
 use uuid::Uuid;
 
 use crate::counts::Counts;
 use crate::dice::Dice;
 use crate::faulty::{Behaviours, WatchedReceivers, fates};
-use crate::gate::{Deaths, Surroundings, Weather};
+use crate::gate::Deaths;
 use crate::invariants::Broken;
 use crate::model::{ModelQueue, ModelSchedule, ModelSender, ModelStore};
 use crate::process::{Parts, Running};
 use crate::sabotage::Sabotage;
 use crate::scenario::{Operation, Process, Scenario};
 use crate::trace::{Sink, Trace};
+use crate::weather::{Surroundings, Weather};
 use crate::witness::Witness;
 
 /// What the store's clock shows at the beginning.
 const BEGAN: Timestamp = Timestamp::from_millis(1_760_000_000_000);
-
-/// Between two tries of a client whose request was not answered.
-const CLIENT_PAUSE: Duration = Duration::from_millis(400);
 
 /// Groups that the queue holds at most.
 const QUEUE_CAPACITY: usize = 10_000;
@@ -42,9 +40,6 @@ const QUEUE_CAPACITY: usize = 10_000;
 /// small numbers.
 const QUEUE: u64 = 1_000_000;
 const RECEIVERS: u64 = 1_000_001;
-
-/// Events in one request at most.
-const REQUEST_EVENTS: u32 = 100;
 
 /// How a run went.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -309,22 +304,6 @@ impl<'a> World<'a> {
         let history = self.parts.store.read(|rows| rows.in_force(of));
         self.parts.witness.in_force(of, history);
     }
-
-    /// A client hands events in, until each is answered.
-    fn begin_client(&mut self, operation: u32, to: DestinationId, events: u32, every_ms: u64) {
-        let (front, witness) = (Arc::clone(&self.front), self.parts.witness.clone());
-        let at_once = if every_ms == 0 { REQUEST_EVENTS } else { 1 };
-        self.clients.spawn(async move {
-            let mut next = 0;
-            while next < events {
-                let end = events.min(next + at_once);
-                let request = (next..end).map(|n| event(operation, n, to)).collect();
-                hand_in(&front, &witness, request).await;
-                next = end;
-                sleep(Duration::from_millis(every_ms)).await;
-            }
-        });
-    }
 }
 
 struct BrokenPromise;
@@ -332,37 +311,4 @@ struct BrokenPromise;
 /// The destination with this index.
 fn destination(index: usize) -> DestinationId {
     DestinationId(Uuid::from_u128(index as u128))
-}
-
-fn event(operation: u32, number: u32, to: DestinationId) -> NewEvent {
-    NewEvent {
-        id: EventId(Uuid::from_u128(
-            u128::from(operation) << 32 | u128::from(number),
-        )),
-        tenant: DEFAULT_TENANT,
-        audience: Audience::Destination(to),
-        event_type: None,
-        content_type: "application/json".to_owned(),
-        payload: Bytes::from_static(b"{}"),
-    }
-}
-
-/// One request, with the same ids until it is answered.
-async fn hand_in(front: &Front, witness: &Witness, events: Vec<NewEvent>) {
-    loop {
-        let api = front.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(api) = api
-            && let Ok(answers) = api.accept(events.clone()).await
-        {
-            for (event, answer) in events.iter().zip(answers) {
-                if let Acceptance::Accepted(destinations) = answer {
-                    for destination in destinations {
-                        witness.accepted(destination, event.id);
-                    }
-                }
-            }
-            return;
-        }
-        sleep(CLIENT_PAUSE).await;
-    }
 }

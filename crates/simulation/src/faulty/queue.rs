@@ -13,9 +13,11 @@ use engine::ports::{
 
 use super::store::short;
 use crate::dice::Dice;
-use crate::gate::{Gate, Site, Surroundings};
+use crate::gate::Gate;
 use crate::model::{Fate, ModelQueue};
 use crate::scenario::Fault;
+use crate::site::Site;
+use crate::weather::Surroundings;
 
 /// How late a delayed message is at most.
 const LATEST: Duration = Duration::from_secs(4);

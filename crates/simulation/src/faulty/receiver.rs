@@ -13,10 +13,11 @@ use tokio::time::sleep;
 use super::store::short;
 use crate::counts::Counts;
 use crate::dice::Dice;
-use crate::gate::{Gate, Site};
+use crate::gate::Gate;
 use crate::model::{Connecting, ModelSender, Reaction, Receivers};
 use crate::sabotage::Sabotage;
 use crate::scenario::Behaviour;
+use crate::site::Site;
 use crate::witness::Witness;
 
 /// How long a receiver takes that behaves well.

@@ -10,9 +10,10 @@ use engine::ports::{Finish, NextRun, Schedule, ScheduleError, ScheduleLife, Take
 use tokio::sync::Notify;
 
 use super::store::short;
-use crate::gate::{Fate, Gate, Site};
+use crate::gate::{Fate, Gate};
 use crate::model::ModelSchedule;
 use crate::sabotage::Sabotage;
+use crate::site::Site;
 use crate::witness::Witness;
 
 /// One process's way to the schedule.

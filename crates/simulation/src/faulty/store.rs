@@ -20,10 +20,11 @@ use engine::ports::{
 use tokio::time::sleep;
 
 use crate::dice::Dice;
-use crate::gate::{Fate, Gate, Site};
+use crate::gate::{Fate, Gate};
 use crate::model::ModelStore;
 use crate::sabotage::Sabotage;
 use crate::scenario::Fault;
+use crate::site::Site;
 use crate::witness::Witness;
 
 /// One process's way to the store.
@@ -208,8 +209,12 @@ impl Store for FaultyStore {
         }
         self.call(Site::RecordOutcomes, |store, dice| async move {
             let destinations: Vec<_> = outcomes.iter().map(|one| one.destination).collect();
+            let unknown = store.unknown_among(&outcomes);
             let statement = store.inner.record_outcomes(worker, &outcomes);
             let recorded = store.beside_a_lock(dice, &destinations, statement).await?;
+            let overwritten = unknown - store.unknown_among(&outcomes);
+            let counts = &store.gate.around.counts;
+            counts.add("outcome overwrote unknown", overwritten);
             store.note_outcomes(&outcomes);
             Ok(recorded)
         })

@@ -7,8 +7,8 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::{Behaviour, Fault, Mood, Operation, Point, Process, Scenario, What};
-use crate::gate::Site;
 use crate::model::Condition;
+use crate::site::Site;
 
 const SECOND: u64 = 1_000;
 const MINUTE: u64 = 60 * SECOND;

@@ -1,17 +1,12 @@
 //! What each operation does.
 
-use domain::destination::DestinationState;
-use domain::ids::{AttemptId, DestinationId};
-use domain::policy::{LimitSettings, Policy, Rate};
-use engine::ports::{Catalog, DEFAULT_TENANT, DestinationChange};
 use std::time::Duration;
+
+use domain::ids::AttemptId;
 
 use super::{Action, World, destination};
 use crate::model::{ClockStep, Condition};
-use crate::scenario::{Operation, Point, Process, What, spreads_otherwise};
-
-/// The tier of the default tenant.
-const TIER: &str = "standard";
+use crate::scenario::{Operation, Point, Process, What};
 
 impl<'a> World<'a> {
     pub(super) async fn begin(&mut self, operation: &'a Operation) {
@@ -237,92 +232,6 @@ impl<'a> World<'a> {
             self.parts.witness.clock_set_back(AttemptId(next));
         }
     }
-
-    pub(super) async fn change_limits(&self, of: DestinationId, limits: &LimitSettings) {
-        let before = self.effective(of).await;
-        let change = DestinationChange {
-            limits: Some(*limits),
-            ..DestinationChange::default()
-        };
-        let store = &self.parts.store;
-        let changed = store.change_destination(DEFAULT_TENANT, of, &change).await;
-        if let (Some(before), Ok(changed)) = (before, changed) {
-            self.count_change(&before, limits, &changed.effective);
-        }
-        self.read_history(of);
-    }
-
-    /// Lifts all limits behind the witness's back.
-    pub(super) async fn lift_limits(&self, of: DestinationId) {
-        let limits = LimitSettings {
-            unlimited: true,
-            ..LimitSettings::default()
-        };
-        let change = DestinationChange {
-            limits: Some(limits),
-            ..DestinationChange::default()
-        };
-        let store = &self.parts.store;
-        let lifted = store.change_destination(DEFAULT_TENANT, of, &change).await;
-        lifted.expect("no limits are valid limits");
-    }
-
-    async fn effective(&self, of: DestinationId) -> Option<LimitSettings> {
-        let destination = self.parts.store.destination(DEFAULT_TENANT, of).await;
-        destination.ok().map(|destination| destination.effective)
-    }
-
-    fn count_change(&self, before: &LimitSettings, own: &LimitSettings, after: &LimitSettings) {
-        let counts = &self.parts.around.counts;
-        let (from, to) = (before.policy(), after.policy());
-        if own.inherits() {
-            counts.note("limits set to NULL");
-        }
-        if to.rate == Rate::Paused {
-            counts.note("limit set to 0");
-        }
-        if spreads_otherwise(before, after) {
-            counts.note("shape changed");
-        }
-        if per_second(&to) > per_second(&from) {
-            counts.note("limit raised");
-        }
-        if per_second(&to) < per_second(&from) {
-            counts.note("limit lowered");
-        }
-    }
-
-    async fn change_tier(&self, limits: LimitSettings) {
-        if self.parts.store.change_tier(TIER, limits).is_ok() {
-            self.parts.around.counts.note("tier changed");
-        }
-        for of in 0..self.scenario.destinations.len() {
-            self.read_history(destination(of));
-        }
-    }
-
-    pub(super) async fn change_state(&self, of: DestinationId, state: DestinationState) {
-        if state != DestinationState::Active {
-            self.parts.around.counts.note("destination paused");
-        }
-        let change = DestinationChange {
-            state: Some(state),
-            ..DestinationChange::default()
-        };
-        // It may have been deleted.
-        let store = &self.parts.store;
-        let _ = store.change_destination(DEFAULT_TENANT, of, &change).await;
-        self.read_history(of);
-    }
-
-    async fn delete(&mut self, of: DestinationId) {
-        let store = &self.parts.store;
-        if store.delete_destination(DEFAULT_TENANT, of).await.is_ok() {
-            self.parts.around.counts.note("destination deleted");
-            self.deleted.push(of);
-        }
-        self.read_history(of);
-    }
 }
 
 fn clock_step(step_ms: i64) -> ClockStep {
@@ -330,14 +239,5 @@ fn clock_step(step_ms: i64) -> ClockStep {
     match step_ms {
         ..0 => ClockStep::Backward(by),
         0.. => ClockStep::Forward(by),
-    }
-}
-
-/// The fastest rate that a policy allows in the long run.
-pub(super) fn per_second(policy: &Policy) -> f64 {
-    match &policy.rate {
-        Rate::Paused => 0.0,
-        Rate::Unlimited => f64::INFINITY,
-        Rate::Limited(limited) => limited.per_second(),
     }
 }

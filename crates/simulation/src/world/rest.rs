@@ -14,12 +14,12 @@ use domain::time::Timestamp;
 use engine::ports::{Catalog, DEFAULT_TENANT};
 use tokio::time::Instant;
 
-use super::operate::per_second;
+use super::owners::per_second;
 use super::{Action, BrokenPromise, World, destination};
 use crate::faulty::LATEST_COMMIT;
 use crate::invariants::{self, Accepted, Left, Promise};
 use crate::process::{GRACE as PROCESS_GRACE, REQUEST_TIMEOUT};
-use crate::scenario::{Mood, What};
+use crate::scenario::{Behaviour, Mood, What};
 use crate::witness::named;
 
 /// How often it is looked whether all is drained.
@@ -170,7 +170,7 @@ impl World<'_> {
     fn judge(&self, of: DestinationId) {
         let (history, starts) = self.parts.witness.ledger(of);
         self.note(of, invariants::no_window_is_over(&history, &starts));
-        if self.scenario.mood != Mood::Calm {
+        if self.scenario.mood != Mood::Calm || self.is_held_up(of) {
             return;
         }
         let mut due: Vec<_> = (self.parts.store)
@@ -182,6 +182,17 @@ impl World<'_> {
         if of == destination(0) {
             self.judge_delays(of);
         }
+    }
+
+    /// Whether its receiver is so slow at times that `max_in_flight` binds.
+    fn is_held_up(&self, of: DestinationId) -> bool {
+        (self.scenario.operations.iter()).any(|operation| {
+            matches!(operation.what, What::Receiver {
+                destination: whose,
+                behaviour: Behaviour::Hangs | Behaviour::Slow { .. },
+                ..
+            } if destination(whose) == of)
+        })
     }
 
     /// The first destination of a calm run is below its limits.

@@ -1,12 +1,12 @@
 //! What the witness and the trace are told of each statement.
 
-use domain::attempt::OutcomeKind;
+use domain::attempt::{AttemptState, OutcomeKind};
 use domain::permit::Permit;
 use engine::ports::{ClaimAnswer, Claims, Outcome, Reaped, Run, RunResult, Start};
 
 use super::{FaultyStore, short};
-use crate::gate::Site;
 use crate::model::Rows;
+use crate::site::Site;
 
 impl FaultyStore {
     pub(super) fn note_run(&self, run: &Run, result: &RunResult) {
@@ -84,6 +84,15 @@ impl FaultyStore {
                 counts.note("start not sent for being late");
             }
         }
+    }
+
+    /// How many of these outcomes are of starts that are `unknown`.
+    pub(super) fn unknown_among(&self, outcomes: &[Outcome]) -> u64 {
+        self.inner.read(|rows| {
+            let state = |one: &Outcome| rows.attempt(one.attempt).map(|row| row.state);
+            let unknown = |one: &&Outcome| state(one) == Some(AttemptState::Unknown);
+            outcomes.iter().filter(unknown).count() as u64
+        })
     }
 
     /// Answers refused claims of what has started like the first ones: a
