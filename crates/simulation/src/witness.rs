@@ -5,6 +5,8 @@
 //! at once by the [`invariants`]. It keeps its own record of what started
 //! when, and does not ask the store about it.
 
+mod seen;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -12,9 +14,7 @@ use std::time::Duration;
 use domain::attempt::AttemptState;
 use domain::compliance::{InForce, Start};
 use domain::ids::{AttemptId, DestinationId, EventId};
-use domain::limit::Period;
 use domain::permit::Permit;
-use domain::policy::Rate;
 use domain::time::Timestamp;
 use engine::ports::{ClaimAnswer, Claims, Finish, Taken, Wake};
 use tokio::sync::Notify;
@@ -22,6 +22,7 @@ use tokio::time::Instant;
 
 use crate::counts::Counts;
 use crate::invariants::{self, Broken, Delivered, Promise, Sending};
+use seen::{Lease, Seen, longest};
 
 /// Sees everything. Clones share what was seen.
 #[derive(Clone)]
@@ -29,47 +30,6 @@ pub(crate) struct Witness {
     seen: Arc<Mutex<Seen>>,
     broken: Arc<Notify>,
     counts: Counts,
-}
-
-struct Seen {
-    destinations: BTreeMap<DestinationId, OfDestination>,
-    events: BTreeMap<(DestinationId, EventId), OfEvent>,
-    attempts: BTreeMap<AttemptId, OfAttempt>,
-    leases: BTreeMap<DestinationId, Lease>,
-    broken: Vec<Broken>,
-    starts: u64,
-    /// The first attempt that was created after the store's clock was last set
-    /// back. What was created before it seems to be younger.
-    in_order_from: AttemptId,
-}
-
-#[derive(Default)]
-struct OfDestination {
-    history: Vec<InForce>,
-    /// The longest window that was ever in force.
-    longest: Duration,
-    /// In order.
-    starts: Vec<Start>,
-    /// The newest first attempt that was ever admitted.
-    newest_admitted: Option<AttemptId>,
-}
-
-#[derive(Default)]
-struct OfEvent {
-    is_accepted: bool,
-    delivered: Vec<Delivered>,
-}
-
-#[derive(Default)]
-struct OfAttempt {
-    was_admitted: bool,
-    started: Option<Instant>,
-    was_sent: bool,
-}
-
-struct Lease {
-    token: String,
-    until: Instant,
 }
 
 /// An event that a client knows to be accepted.
@@ -82,15 +42,7 @@ pub(crate) struct AcceptedEvent {
 impl Witness {
     pub(crate) fn new(counts: Counts) -> Self {
         Self {
-            seen: Arc::new(Mutex::new(Seen {
-                destinations: BTreeMap::new(),
-                events: BTreeMap::new(),
-                attempts: BTreeMap::new(),
-                leases: BTreeMap::new(),
-                broken: Vec::new(),
-                starts: 0,
-                in_order_from: AttemptId(0),
-            })),
+            seen: Arc::default(),
             broken: Arc::default(),
             counts,
         }
@@ -118,7 +70,7 @@ impl Witness {
         for permit in permits {
             let of = seen.attempts.entry(permit.attempt).or_default();
             let was_admitted = std::mem::replace(&mut of.was_admitted, true);
-            if was_admitted || permit.attempt < seen.in_order_from || !first(permit.attempt) {
+            if was_admitted || Some(permit.attempt) < seen.in_order_from || !first(permit.attempt) {
                 continue;
             }
             let destination = seen.destinations.entry(permit.destination).or_default();
@@ -256,7 +208,7 @@ impl Witness {
     /// The store's clock was set back; the next attempt will be this one.
     pub(crate) fn clock_set_back(&self, next: AttemptId) {
         let mut seen = self.seen();
-        seen.in_order_from = next;
+        seen.in_order_from = Some(next);
         for of in seen.destinations.values_mut() {
             of.newest_admitted = None;
         }
@@ -329,40 +281,6 @@ impl Witness {
     fn seen(&self) -> MutexGuard<'_, Seen> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-impl Seen {
-    /// Keeps the starts in order: the store's clock may step back.
-    fn note_start(&mut self, permit: &Permit, at: Timestamp) {
-        let of = self.destinations.entry(permit.destination).or_default();
-        let place = of.starts.partition_point(|(other, _)| *other <= at);
-        of.starts.insert(place, (at, permit.attempt));
-    }
-
-    /// Judges the windows that the starts from `first` on are in: those that
-    /// end with one of them or later, and begin no more than the longest
-    /// window before.
-    fn judge_windows(&self, destination: DestinationId, first: Timestamp) -> Promise {
-        let Some(of) = self.destinations.get(&destination) else {
-            return Ok(());
-        };
-        let since = first - of.longest;
-        let begin = of.starts.partition_point(|(at, _)| *at <= since);
-        invariants::no_window_is_over(&of.history, &of.starts[begin..])
-            .map_err(|broken| named(destination, broken))
-    }
-}
-
-/// The longest window or refill of a policy.
-fn longest(in_force: &InForce) -> Duration {
-    let Rate::Limited(limited) = &in_force.policy.rate else {
-        return Duration::ZERO;
-    };
-    let refill = limited.pacing.map(|pacing| pacing.refill);
-    (limited.windows.iter().copied().chain(refill))
-        .map(|limit| limit.period)
-        .max()
-        .map_or(Duration::ZERO, Period::duration)
 }
 
 /// Says of which destination.

@@ -1,7 +1,8 @@
 //! Drawing a scenario from a seed.
 
+mod limits;
+
 use domain::destination::DestinationState;
-use domain::limit::Shape;
 use domain::policy::LimitSettings;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -9,22 +10,10 @@ use rand::{RngExt, SeedableRng};
 use super::{Behaviour, Fault, Mood, Operation, Point, Process, Scenario, What};
 use crate::model::Condition;
 use crate::site::Site;
+use limits::{NONE, enough_for};
 
 const SECOND: u64 = 1_000;
 const MINUTE: u64 = 60 * SECOND;
-
-/// Limits of all kinds; nothing set is the tier's.
-const NONE: LimitSettings = LimitSettings {
-    per_second: None,
-    per_minute: None,
-    per_hour: None,
-    per_day: None,
-    unlimited: false,
-    burst: None,
-    shape: None,
-    max_in_flight: None,
-    safety_margin: 0.0,
-};
 
 /// The scenario of a seed. One in four is calm, one in 32 long.
 pub(super) fn scenario(seed: u64) -> Scenario {
@@ -172,89 +161,6 @@ impl Draw<'_> {
         self.workers = self.rng.random_range(processes);
     }
 
-    /// Limits that a few minutes of backlog can be judged by.
-    fn steady(&mut self) -> LimitSettings {
-        match self.rng.random_range(0..10) {
-            0..4 => LimitSettings {
-                per_second: Some(self.rng.random_range(1..8)),
-                ..NONE
-            },
-            4 => LimitSettings {
-                per_second: Some(self.rng.random_range(10..30)),
-                ..NONE
-            },
-            5 => LimitSettings {
-                per_minute: Some(self.rng.random_range(60..300)),
-                ..NONE
-            },
-            6 => LimitSettings {
-                per_second: Some(5),
-                per_minute: Some(self.rng.random_range(60..250)),
-                ..NONE
-            },
-            7 => LimitSettings {
-                per_second: Some(self.rng.random_range(2..6)),
-                shape: Some(Shape::TokenBucket),
-                burst: Some(self.rng.random_range(1..12)),
-                ..NONE
-            },
-            8 => LimitSettings {
-                per_second: Some(self.rng.random_range(1..6)),
-                shape: Some(Shape::LeakyBucket),
-                ..NONE
-            },
-            _ => LimitSettings {
-                per_minute: Some(self.rng.random_range(2_001..2_400)),
-                ..NONE
-            },
-        }
-    }
-
-    /// Any limits, the tier's and none included.
-    fn any_limits(&mut self) -> LimitSettings {
-        let limits = match self.rng.random_range(0..20) {
-            0..10 => self.steady(),
-            10..13 => NONE,
-            13 => LimitSettings {
-                unlimited: true,
-                max_in_flight: Some(self.rng.random_range(1..6)),
-                ..NONE
-            },
-            14 | 15 => LimitSettings {
-                per_second: Some(6),
-                burst: Some(self.rng.random_range(1..6)),
-                ..NONE
-            },
-            16 => LimitSettings {
-                per_second: Some(4),
-                per_minute: Some(100),
-                per_hour: Some(self.rng.random_range(100..2_000)),
-                ..NONE
-            },
-            17 => LimitSettings {
-                per_second: Some(0),
-                ..NONE
-            },
-            18 => LimitSettings {
-                per_second: Some(3),
-                per_minute: Some(100),
-                shape: Some(Shape::TokenBucket),
-                burst: Some(9),
-                ..NONE
-            },
-            _ => LimitSettings {
-                per_minute: Some(self.rng.random_range(10..50)),
-                safety_margin: 0.1,
-                ..NONE
-            },
-        };
-        let few = self.rng.random_bool(0.15);
-        LimitSettings {
-            max_in_flight: few.then_some(2).or(limits.max_in_flight),
-            ..limits
-        }
-    }
-
     fn trickle(&mut self, destination: usize, lasts_ms: u64) {
         let every_ms = self.rng.random_range(1_100..4_000);
         let arrivals = What::Arrivals {
@@ -382,14 +288,4 @@ impl Draw<'_> {
             down_ms: [0, 300, 3_000, 15_000][self.rng.random_range(0..4)],
         }
     }
-}
-
-/// A third more than these limits could start in this time.
-fn enough_for(limits: &LimitSettings, lasts_ms: u64) -> u32 {
-    let policy = limits.policy();
-    let domain::policy::Rate::Limited(limited) = policy.rate else {
-        return 0;
-    };
-    let starts = limited.per_second() * lasts_ms as f64 / 1_000.0;
-    (starts * 1.34) as u32 + 40
 }
