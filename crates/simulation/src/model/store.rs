@@ -11,6 +11,7 @@ mod change;
 mod claim;
 mod destinations;
 mod fleet;
+mod indexes;
 mod ingest;
 mod ledger;
 mod reading;
@@ -19,6 +20,7 @@ mod record;
 mod rows;
 mod sweep;
 mod usage;
+mod view;
 mod wakes;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

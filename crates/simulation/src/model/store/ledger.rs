@@ -2,14 +2,13 @@
 //! [`Ledger::change`], so that an index always says what the rows say.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
 
 use domain::attempt::AttemptState;
-use domain::ids::{AttemptId, DestinationId, PermitNumber};
-use domain::limit::Period;
+use domain::ids::{AttemptId, DestinationId};
 use domain::permit::Permit;
-use domain::time::{Timestamp, micros};
+use domain::time::Timestamp;
 
+use super::indexes::{Folded, Indexes, Put};
 use super::rows::Attempt;
 
 /// A change of an attempt's state.
@@ -39,83 +38,6 @@ pub(super) struct Ledger {
     pub(super) busy: BTreeSet<DestinationId>,
     last_id: i64,
     transitions: Option<Vec<Transition>>,
-}
-
-/// One destination's rows, in the orders in which they are asked for.
-#[derive(Debug, Default)]
-pub(super) struct Indexes {
-    all: BTreeSet<AttemptId>,
-    /// First attempts that wait and were never admitted.
-    pub(super) first: BTreeSet<AttemptId>,
-    /// All others that wait, by when they are due.
-    pub(super) due: BTreeSet<(Timestamp, AttemptId)>,
-    /// Permits by slot.
-    pub(super) admitted: BTreeSet<(Timestamp, PermitNumber, AttemptId)>,
-    pub(super) in_flight: u32,
-    /// What is in no bucket, and what is in one.
-    starts: [BTreeSet<(Timestamp, AttemptId)>; 2],
-    /// Folded starts by period and end of the bucket.
-    pub(super) buckets: BTreeMap<(Period, Timestamp), u32>,
-}
-
-impl Indexes {
-    /// The starts after `since` that are folded or not, the earliest first.
-    pub(super) fn starts(
-        &self,
-        folded: Folded,
-        since: Timestamp,
-    ) -> impl DoubleEndedIterator<Item = (Timestamp, AttemptId)> {
-        let after = Bound::Excluded((since, AttemptId(i64::MAX)));
-        let of = &self.starts[folded as usize];
-        of.range((after, Bound::Unbounded)).copied()
-    }
-
-    fn has_work(&self) -> bool {
-        !(self.first.is_empty() && self.due.is_empty() && self.admitted.is_empty())
-    }
-
-    /// Puts a row into the indexes of its state, or takes it out.
-    fn put(&mut self, row: &Attempt, how: Put) {
-        match (row.state, row.due_at, &row.permit) {
-            (AttemptState::Waiting, None, _) => how.apply(&mut self.first, row.id),
-            (AttemptState::Waiting, Some(due_at), _) => how.apply(&mut self.due, (due_at, row.id)),
-            (AttemptState::Admitted, _, Some(permit)) => {
-                let key = (permit.not_before, permit.number, row.id);
-                how.apply(&mut self.admitted, key);
-            }
-            (AttemptState::Started, ..) => match how {
-                Put::In => self.in_flight += 1,
-                Put::Out => self.in_flight -= 1,
-            },
-            _ => {}
-        }
-        if let Some(started_at) = row.started_at {
-            let starts = &mut self.starts[usize::from(row.folded)];
-            how.apply(starts, (started_at, row.id));
-        }
-    }
-}
-
-/// Which starts: an index of [`Indexes::starts`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Folded {
-    No = 0,
-    Yes = 1,
-}
-
-#[derive(Clone, Copy)]
-enum Put {
-    In,
-    Out,
-}
-
-impl Put {
-    fn apply<T: Ord>(self, index: &mut BTreeSet<T>, key: T) {
-        match self {
-            Self::In => index.insert(key),
-            Self::Out => index.remove(&key),
-        };
-    }
 }
 
 impl Ledger {
@@ -231,14 +153,11 @@ impl Ledger {
         self.attempts.insert(id, row);
     }
 
-    /// Adds a row's start to a bucket of each period. The row has to be marked
-    /// as folded in the same step.
+    /// Adds a row's start to a bucket of each period; see
+    /// [`Indexes::add_to_buckets`].
     pub(super) fn add_to_buckets(&mut self, destination: DestinationId, started_at: Timestamp) {
-        let buckets = &mut self.by_destination.entry(destination).or_default().buckets;
-        for period in Period::ALL {
-            let key = (period, bucket_end(period, started_at));
-            *buckets.entry(key).or_default() += 1;
-        }
+        let indexes = self.by_destination.entry(destination).or_default();
+        indexes.add_to_buckets(started_at);
     }
 
     /// Whether it is final since before `before`, or forgotten.
@@ -290,11 +209,4 @@ impl Ledger {
             });
         }
     }
-}
-
-/// The end, exclusive, of the bucket that contains a start.
-fn bucket_end(period: Period, started_at: Timestamp) -> Timestamp {
-    let bucket = micros(period.bucket());
-    let number = started_at.as_micros().div_euclid(bucket) + 1;
-    Timestamp::from_micros(number.saturating_mul(bucket))
 }

@@ -7,7 +7,7 @@ use domain::ids::{AttemptId, DestinationId};
 use domain::policy::{Limited, Policy, Rate};
 use domain::time::Timestamp;
 
-use super::ledger::{Folded, Indexes};
+use super::indexes::{Folded, Indexes};
 use super::rows::Rows;
 
 /// Starts of a coarse limit that may stay in no bucket, beside those in
