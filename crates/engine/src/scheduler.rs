@@ -32,6 +32,7 @@ use crate::ports::{
 };
 use crate::store_clock::SharedClock;
 use crate::wake::wake_freed;
+use crate::warm::warm_scheduler;
 use fleet::Room;
 use looks::Looks;
 
@@ -123,6 +124,7 @@ impl Scheduler {
 
     /// Runs until `shutdown`; a run that has begun is finished.
     pub async fn run(mut self, shutdown: CancellationToken) {
+        warm_scheduler(self.store.as_ref()).await;
         while !shutdown.is_cancelled() {
             let pause = self.tick().await;
             if pause.is_zero() {

@@ -32,6 +32,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::ports::{DeliveryQueue, Schedule, Sender, Store};
 use crate::store_clock::SharedClock;
+use crate::warm::warm_worker;
 pub use promptness::AT_MOST as MAX_CLAIM_TO_SEND;
 
 use claims::Claims;
@@ -118,6 +119,8 @@ impl Worker {
             places,
             Arc::clone(&rng),
         ));
+        // Before the fleet counts on it.
+        warm_worker(self.store.as_ref(), identity.current()).await;
         if !identity.introduce(&shutdown).await {
             return;
         }

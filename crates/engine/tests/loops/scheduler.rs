@@ -268,6 +268,15 @@ async fn what_was_finished_is_looked_at_when_it_is_due() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_scheduler_makes_its_statements_ready_before_it_takes() {
+    let world = World::new();
+    let _running = tokio::spawn(world.scheduler().run(world.shutdown.clone()));
+    tokio::time::sleep(ms(10)).await;
+    let ready = (world.journal).position(|event| *event == Event::Nothing("admit"));
+    assert!(ready < world.journal.position(|event| *event == Event::Take));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_shutdown_lets_the_current_run_end() {
     let world = World::new();
     world.schedule.due(&[1]);
