@@ -91,6 +91,16 @@ const RECORDING: Duration = Duration::from_secs(2);
 
 /// Runs a role until it is told to stop.
 pub async fn run(role: Role, config: RoleConfig) -> anyhow::Result<ExitCode> {
+    run_with(role, config, |parts| parts).await
+}
+
+/// Runs a role whose parts are wrapped first: by tests that watch the ports,
+/// or break at them.
+pub async fn run_with(
+    role: Role,
+    config: RoleConfig,
+    wrap: impl FnOnce(Parts) -> Parts,
+) -> anyhow::Result<ExitCode> {
     if role != Role::Serve {
         let queue = config.queue.as_ref();
         require_shared(role.as_str(), &config.store, &config.schedule, queue)?;
@@ -110,6 +120,7 @@ pub async fn run(role: Role, config: RoleConfig) -> anyhow::Result<ExitCode> {
     let metrics = health::install_metrics()?;
     let queue = config.queue.as_ref();
     let parts = Parts::connect(&config.store, &config.schedule, queue, config.target).await?;
+    let parts = wrap(parts);
     if let Err(error) = parts.catalog.ready().await {
         // Not fatal: it may be migrated, or come back, while we are not ready.
         tracing::error!(%error, "the store is not ready for this binary");
