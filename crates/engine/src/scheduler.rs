@@ -30,7 +30,7 @@ use crate::ports::{
     Admitted, DeliveryQueue, Finish, NextRun, Published, Run, RunResult, Schedule, Store, Sweep,
     TakenJob,
 };
-use crate::store_clock::SharedClock;
+use crate::store_clock::{SharedClock, Suspended};
 use crate::wake::wake_freed;
 use crate::warm::warm_scheduler;
 use fleet::Room;
@@ -120,6 +120,14 @@ impl Scheduler {
             failures: Backoff::new(FAILURE_BACKOFF.0, FAILURE_BACKOFF.1),
             cursor: None,
         }
+    }
+
+    /// The same, where the machine may be suspended: without counting that, its
+    /// end looks like a step of the store's clock.
+    #[must_use]
+    pub fn counting_suspends(mut self, suspended: Suspended) -> Self {
+        self.clock = SharedClock::counting(suspended);
+        self
     }
 
     /// Runs until `shutdown`; a run that has begun is finished.

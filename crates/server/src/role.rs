@@ -33,7 +33,7 @@ use crate::config::{
     ApiConfig, ListenConfig, QueueConfig, RequestConfig, ScheduleConfig, ShutdownConfig,
     StoreConfig, TargetConfig, WorkerConfig, require_shared,
 };
-use crate::edge::Mint;
+use crate::edge::{self, Mint};
 use crate::health::{self, Health};
 use crate::parts::Parts;
 use crate::service::Service;
@@ -199,7 +199,8 @@ impl Running {
         if self.role.schedules() {
             let (store, schedule) = parts();
             let options = SchedulerOptions::default();
-            let scheduler = Scheduler::new(store, schedule, Arc::clone(queue), options);
+            let scheduler = Scheduler::new(store, schedule, Arc::clone(queue), options)
+                .counting_suspends(edge::suspended);
             loops.spawn("scheduler", scheduler.run(self.shutdown.clone()));
 
             let (store, schedule) = parts();
@@ -227,7 +228,8 @@ impl Running {
                 seed,
             };
             let sender = Arc::clone(&self.parts.sender);
-            let worker = Worker::new(store, schedule, Arc::clone(queue), sender, options);
+            let worker = Worker::new(store, schedule, Arc::clone(queue), sender, options)
+                .counting_suspends(edge::suspended);
             loops.spawn("worker", worker.run(self.shutdown.clone()));
         }
     }
