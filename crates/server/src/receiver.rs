@@ -186,6 +186,12 @@ impl Receiver {
             .insert(destination, behaviour);
     }
 
+    /// What arrivals are timed from.
+    #[must_use]
+    pub fn started_at(&self) -> Instant {
+        self.shared.started_at
+    }
+
     /// How many requests have arrived.
     #[must_use]
     pub fn total(&self) -> u64 {
