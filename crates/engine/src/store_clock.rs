@@ -86,8 +86,7 @@ impl SharedClock {
     pub fn until(&self, at: Timestamp) -> Duration {
         let now = self.local(Instant::now(), (self.suspended)());
         let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        (inner.clock.estimate(now))
-            .map_or(Duration::ZERO, |store| at.since(store))
+        (inner.clock.estimate(now)).map_or(Duration::ZERO, |store| at.since(store))
     }
 
     fn local(&self, instant: Instant, suspended: Duration) -> i64 {

@@ -1,9 +1,11 @@
 //! Whether faults leave a destination with work that nobody looks at.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use adapters::shell::{self, QueueCommand};
 use anyhow::Context as _;
+use domain::ids::DestinationId;
 use domain::policy::LimitSettings;
 use engine::ports::{Store, Sweep};
 use server::trial::{Distributed, Plan};
@@ -27,9 +29,9 @@ const OVERDUE: Duration = Duration::from_secs(1);
 
 /// Each may start one a minute. So each has its look planned, and all of them
 /// become due in the same few seconds: then schedulers are killed, every job is
-/// lost and the queue is emptied. Stuck is who has due work and whose planned
-/// look is still overdue by more than a second, five seconds after the last
-/// fault.
+/// lost and the queue is emptied. Stuck is who has due work that nothing
+/// limits, and whose planned look is overdue by more than a second, five
+/// seconds after the last fault.
 pub(super) async fn measure(context: &Context, destinations: u32) -> anyhow::Result<Figure> {
     let limits = LimitSettings {
         per_minute: Some(1),
@@ -52,8 +54,7 @@ pub(super) async fn measure(context: &Context, destinations: u32) -> anyhow::Res
             tokio::time::sleep_until(first + Duration::from_micros(began.at_us) + PERIOD).await;
             faults(stage).await?;
             tokio::time::sleep(SETTLING).await;
-            let parts = stage.shared.connect().await?;
-            stuck(parts.store.as_ref()).await
+            stuck(stage).await
         })
         .await?;
     let name = format!("stuck destinations of {destinations}, 5 s after faults");
@@ -77,24 +78,42 @@ async fn faults(stage: &mut Distributed) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn stuck(store: &dyn Store) -> anyhow::Result<usize> {
+/// Those whose look is overdue although nothing limits them: their first start
+/// has left the window, and the second has not arrived.
+async fn stuck(stage: &Distributed) -> anyhow::Result<usize> {
+    let parts = stage.shared.connect().await?;
+    let overdue = overdue(parts.store.as_ref()).await?;
+    let receiver = &stage.trial.receiver;
+    let now = receiver.started_at().elapsed();
+    let mut arrived = vec![(0_u32, Duration::MAX); stage.trial.placed.len()];
+    for arrival in receiver.record().arrivals {
+        let (count, first) = &mut arrived[arrival.destination as usize];
+        *count += 1;
+        *first = (*first).min(Duration::from_micros(arrival.at_us));
+    }
+    let is_limited =
+        |(count, first): (u32, Duration)| count > 1 || first.saturating_add(PERIOD + OVERDUE) > now;
+    let placed = stage.trial.placed.iter().zip(arrived);
+    let stuck = placed.filter(|(one, arrived)| overdue.contains(&one.id) && !is_limited(*arrived));
+    Ok(stuck.count())
+}
+
+/// Everybody with due work whose planned look is overdue.
+async fn overdue(store: &dyn Store) -> anyhow::Result<HashSet<DestinationId>> {
     let mut sweep = Sweep {
         after: None,
         limit: 1_000,
         overdue: OVERDUE,
         everything: false,
     };
-    let mut stuck = 0;
+    let mut overdue = HashSet::new();
     loop {
         let page = store.sweep(&sweep).await?;
-        stuck += page
-            .wakes
-            .iter()
-            .filter(|wake| wake.after.is_zero())
-            .count();
+        let due = page.wakes.iter().filter(|wake| wake.after.is_zero());
+        overdue.extend(due.map(|wake| wake.destination));
         sweep.after = page.next;
         if sweep.after.is_none() {
-            return Ok(stuck);
+            return Ok(overdue);
         }
     }
 }
