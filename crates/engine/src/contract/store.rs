@@ -126,6 +126,7 @@ macro_rules! store_contract {
             a_retired_worker_does_not_count
             a_lapsed_worker_does_not_count_and_is_not_revived
             outstanding_permits_count
+            empty_batches_touch_nothing
         );
         $crate::store_contract!(@module $world, limits:
             a_lowered_limit_revokes_at_once

@@ -39,6 +39,19 @@ async fn a_worker_introduces_itself_before_it_subscribes() {
     assert_eq!(heartbeats(&world)[0].places, 32);
 }
 
+/// Its first claims must not be slow ones.
+#[tokio::test(start_paused = true)]
+async fn a_worker_makes_its_statements_ready_before_it_introduces_itself() {
+    let world = World::new();
+    let _worker = world.worker().await;
+    pass(ms(10)).await;
+    let asked = world.journal.position(|e| matches!(e, Event::Heartbeat(_)));
+    for statement in ["targets", "claim_starts", "record_outcomes"] {
+        let ready = (world.journal).position(|e| *e == Event::Nothing(statement));
+        assert!(ready < asked, "{statement}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_worker_that_is_stopped_before_it_is_introduced_takes_nothing() {
     let world = World::new();
