@@ -6,10 +6,13 @@
 //!   judged by the ledger and by the receivers.
 //! - `backlog`: whether the API's latency and memory stay flat while one
 //!   destination has a large backlog.
+//! - `chaos`: a whole Paceline that is killed, frozen, cut off and confused by
+//!   a plan that a seed decides; judged from logs. `judge` reads them again.
 //!
 //! Traffic goes to receivers on the loopback, bounded in count and time.
 
 mod backlog;
+mod chaos;
 mod faults;
 mod limits;
 
@@ -37,12 +40,30 @@ enum Command {
     Limits(limits::Args),
     /// One destination with a large backlog: the API's latency and memory.
     Backlog(backlog::Args),
+    /// Kill, freeze, cut off and confuse a whole Paceline, and judge the logs.
+    Chaos(chaos::Args),
+    /// Judge the logs of a chaos run again.
+    Judge(chaos::JudgeArgs),
+    /// A process of a chaos run.
+    #[command(hide = true)]
+    Role(chaos::role::Args),
 }
 
 #[tokio::main]
 async fn main() -> anyhow::Result<ExitCode> {
     let cli = Cli::parse();
-    let program = match cli.program {
+    match cli.command {
+        Command::Limits(args) => limits::run(args, program(cli.program)?).await,
+        Command::Backlog(args) => backlog::run(args, program(cli.program)?).await,
+        Command::Chaos(args) => chaos::run(args).await,
+        Command::Judge(args) => chaos::judge_again(args),
+        Command::Role(args) => chaos::role::run(args).await,
+    }
+}
+
+/// The `paceline` to start roles from.
+fn program(given: Option<PathBuf>) -> anyhow::Result<PathBuf> {
+    let program = match given {
         Some(program) => program,
         None => std::env::current_exe()
             .context("find this program")?
@@ -53,8 +74,5 @@ async fn main() -> anyhow::Result<ExitCode> {
         "no program at {}: build it first with `cargo build --release`",
         program.display()
     );
-    match cli.command {
-        Command::Limits(args) => limits::run(args, program).await,
-        Command::Backlog(args) => backlog::run(args, program).await,
-    }
+    Ok(program)
 }

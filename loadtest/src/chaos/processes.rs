@@ -1,0 +1,300 @@
+//! The processes of Paceline, each in a slot with proxies of its own. One that
+//! ends is followed by another, as under any supervisor.
+
+use std::fs::OpenOptions;
+use std::net::SocketAddr;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use rustix::process::Signal;
+use server::trial::Child;
+use tokio::net::TcpListener;
+use tokio::process::Command;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use url::Url;
+
+use super::crash::{CrashPoint, Trap, VARIABLE};
+use super::diary::Diary;
+use super::fault::{Server, Slot};
+use super::proxy::Proxy;
+use super::role::LOGS;
+use super::servers::PrivateServers;
+
+/// How long a process may take to drain before it is killed: its grace period
+/// and a little more.
+const DRAIN: Duration = Duration::from_secs(12);
+
+/// Before an ended process is followed by another.
+const PAUSE: Duration = Duration::from_millis(300);
+
+/// Orders that wait for a slot which is frozen or drains.
+const MAX_ORDERS: usize = 64;
+
+/// What a slot is told.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Order {
+    Kill,
+    Freeze(Duration),
+    Terminate,
+    Crash(CrashPoint, u32),
+}
+
+/// One slot, as the storm sees it.
+pub(crate) struct Place {
+    pub(crate) slot: Slot,
+    /// To each server.
+    pub(crate) links: Vec<(Server, Proxy)>,
+    /// From the client, for an API.
+    pub(crate) front: Option<Proxy>,
+    orders: mpsc::Sender<Order>,
+}
+
+impl Place {
+    /// Hands it an order; dropped if too many wait.
+    pub(crate) fn order(&self, order: Order) -> anyhow::Result<()> {
+        self.orders
+            .try_send(order)
+            .context("the slot has too much to do")
+    }
+}
+
+/// All slots, and the tasks that keep them.
+pub(crate) struct Processes {
+    pub(crate) places: Vec<Place>,
+    keepers: JoinSet<anyhow::Result<()>>,
+    stop: CancellationToken,
+}
+
+impl Processes {
+    /// Starts them all; `logs` is where they write.
+    pub(crate) async fn start(
+        program: &std::path::Path,
+        logs: &std::path::Path,
+        servers: &PrivateServers,
+        diary: &Arc<Diary>,
+    ) -> anyhow::Result<Self> {
+        let (mut places, mut keepers) = (Vec::new(), JoinSet::new());
+        let stop = CancellationToken::new();
+        for slot in Slot::ALL {
+            let listen = free_address().await?;
+            let mut links = Vec::new();
+            for server in Server::ALL {
+                links.push((server, Proxy::start(servers.address(server)?).await?));
+            }
+            let front = match slot.role {
+                "api" => Some(Proxy::start(listen).await?),
+                _ => None,
+            };
+            let (orders, receiver) = mpsc::channel(MAX_ORDERS);
+            let keeper = Keeper {
+                slot,
+                program: program.to_owned(),
+                logs: logs.to_owned(),
+                environment: environment(servers, &links, listen)?,
+                diary: Arc::clone(diary),
+            };
+            keepers.spawn(keeper.run(receiver, stop.clone()));
+            places.push(Place {
+                slot,
+                links,
+                front,
+                orders,
+            });
+        }
+        Ok(Self {
+            places,
+            keepers,
+            stop,
+        })
+    }
+
+    pub(crate) fn place(&self, slot: Slot) -> anyhow::Result<&Place> {
+        let mut places = self.places.iter();
+        places
+            .find(|place| place.slot == slot)
+            .with_context(|| format!("no slot {slot}"))
+    }
+
+    /// Lets all of them drain, and waits.
+    pub(crate) async fn stop(mut self) -> anyhow::Result<()> {
+        self.stop.cancel();
+        while let Some(kept) = self.keepers.join_next().await {
+            kept.context("a keeper broke")??;
+        }
+        Ok(())
+    }
+}
+
+/// An address that was free a moment ago.
+async fn free_address() -> anyhow::Result<SocketAddr> {
+    let listener = TcpListener::bind("127.0.0.1:0")
+        .await
+        .context("find a free port")?;
+    listener.local_addr().context("find a free port")
+}
+
+fn environment(
+    servers: &PrivateServers,
+    links: &[(Server, Proxy)],
+    listen: SocketAddr,
+) -> anyhow::Result<Vec<(String, String)>> {
+    let mut variables = vec![
+        ("PACELINE_LISTEN", listen.to_string()),
+        ("PACELINE_API_KEY", super::client::KEY.to_owned()),
+        ("PACELINE_ALLOW_HTTP", "true".to_owned()),
+        ("PACELINE_LOG", "warn".to_owned()),
+        ("PACELINE_LOG_FORMAT", "text".to_owned()),
+        ("PACELINE_SHUTDOWN_GRACE", "10s".to_owned()),
+        ("PACELINE_REQUEST_TIMEOUT", "6s".to_owned()),
+        ("PACELINE_DATABASE_CONNECTIONS", "10".to_owned()),
+        ("PACELINE_WORKER_PLACES", "512".to_owned()),
+    ];
+    for (server, proxy) in links {
+        let mut url = Url::parse(&servers.url(*server)?).context("a server's URL")?;
+        if url.set_port(Some(proxy.address().port())).is_err() {
+            anyhow::bail!("{} cannot be reached through a proxy", server.as_str());
+        }
+        let variable = match server {
+            Server::Postgres => "PACELINE_DATABASE_URL",
+            Server::Redis => "PACELINE_SCHEDULE_URL",
+            Server::Rabbitmq => "PACELINE_QUEUE_URL",
+        };
+        variables.push((variable, url.into()));
+    }
+    Ok((variables.into_iter())
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect())
+}
+
+/// Keeps one slot filled.
+struct Keeper {
+    slot: Slot,
+    program: PathBuf,
+    logs: PathBuf,
+    environment: Vec<(String, String)>,
+    diary: Arc<Diary>,
+}
+
+/// What comes after a process.
+enum Next {
+    Stop,
+    Another(Option<(CrashPoint, u32)>),
+}
+
+impl Keeper {
+    async fn run(
+        self,
+        mut orders: mpsc::Receiver<Order>,
+        stop: CancellationToken,
+    ) -> anyhow::Result<()> {
+        let mut trap = None;
+        loop {
+            let mut child = self.spawn(trap)?;
+            match self.attend(&mut child, trap, &mut orders, &stop).await? {
+                Next::Stop => return Ok(()),
+                Next::Another(next) => trap = next,
+            }
+        }
+    }
+
+    fn spawn(&self, trap: Option<(CrashPoint, u32)>) -> anyhow::Result<Child> {
+        let said = self.logs.join(format!("{}.log", self.slot));
+        let said = OpenOptions::new().create(true).append(true).open(said)?;
+        let mut command = Command::new(&self.program);
+        command
+            .args(["role", self.slot.role])
+            .envs(self.environment.iter().cloned())
+            .env(LOGS, &self.logs)
+            .stderr(Stdio::from(said));
+        if let Some((point, times)) = trap {
+            command.env(VARIABLE, Trap::written(point, times));
+        }
+        Child::spawn(self.slot.role, command)
+    }
+
+    /// One process, until it has ended.
+    async fn attend(
+        &self,
+        child: &mut Child,
+        trap: Option<(CrashPoint, u32)>,
+        orders: &mut mpsc::Receiver<Order>,
+        stop: &CancellationToken,
+    ) -> anyhow::Result<Next> {
+        loop {
+            let order = tokio::select! {
+                biased;
+                () = stop.cancelled() => {
+                    self.drain(child).await?;
+                    return Ok(Next::Stop);
+                }
+                ended = child.end() => {
+                    self.note_end(ended?, trap)?;
+                    tokio::select! {
+                        biased;
+                        () = stop.cancelled() => return Ok(Next::Stop),
+                        () = sleep(PAUSE) => return Ok(Next::Another(None)),
+                    }
+                }
+                Some(order) = orders.recv() => order,
+            };
+            match order {
+                Order::Kill => {
+                    child.kill().await?;
+                    return Ok(Next::Another(None));
+                }
+                // A trap is set as the process starts.
+                Order::Crash(point, times) => {
+                    child.kill().await?;
+                    return Ok(Next::Another(Some((point, times))));
+                }
+                Order::Terminate => {
+                    self.drain(child).await?;
+                    return Ok(Next::Another(None));
+                }
+                Order::Freeze(length) => {
+                    child.signal(Signal::STOP)?;
+                    tokio::select! {
+                        biased;
+                        () = stop.cancelled() => {}
+                        () = sleep(length) => {}
+                    }
+                    child.signal(Signal::CONT)?;
+                }
+            }
+        }
+    }
+
+    async fn drain(&self, child: &mut Child) -> anyhow::Result<()> {
+        child.signal(Signal::TERM)?;
+        match timeout(DRAIN, child.end()).await {
+            Ok(ended) if ended.as_ref().is_ok_and(ExitStatus::success) => Ok(()),
+            Ok(ended) => self.note("drained_badly", "", &format!("{}", ended?)),
+            Err(_late) => {
+                child.kill().await?;
+                self.note("drained_badly", "", "not within its grace period")
+            }
+        }
+    }
+
+    fn note_end(&self, ended: ExitStatus, trap: Option<(CrashPoint, u32)>) -> anyhow::Result<()> {
+        match trap {
+            Some((point, _)) if ended.signal() == Some(Signal::ABORT.as_raw()) => {
+                self.note("crashed", &format!("crash-{}", point.as_str()), "")
+            }
+            // Such as one that could reach no server as it started.
+            _ => self.note("ended", "", &format!("{ended}")),
+        }
+    }
+
+    fn note(&self, what: &str, kind: &str, detail: &str) -> anyhow::Result<()> {
+        self.diary
+            .note(what, kind, &format!("{} {detail}", self.slot))
+    }
+}
