@@ -48,7 +48,8 @@ pub(super) fn judge(case: &Case<'_>, judgement: &mut Judgement) {
 }
 
 fn is_reason(row: &Row) -> bool {
-    row.was_unknown || matches!(row.state, AttemptState::Failed | AttemptState::NotSent)
+    use AttemptState::{Failed, NotSent, Unknown};
+    row.was_unknown || matches!(row.state, Failed | NotSent | Unknown)
 }
 
 /// By the ledger.

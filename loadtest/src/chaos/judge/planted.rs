@@ -222,7 +222,8 @@ fn a_duplicate_without_a_reason_is_found_and_one_with_a_reason_is_not() {
 #[test]
 fn one_attempt_that_arrives_twice_is_found() {
     let twice = broken(|evidence| {
-        let copy = evidence.receipts[7].clone();
+        let mut copy = evidence.receipts[7].clone();
+        copy.at_us += 20 * SECOND + 500_000;
         evidence.receipts.push(copy);
     });
     assert_eq!(twice, ["extra"]);
