@@ -8,11 +8,13 @@
 //!   destination has a large backlog.
 //! - `chaos`: a whole Paceline that is killed, frozen, cut off and confused by
 //!   a plan that a seed decides; judged from logs. `judge` reads them again.
+//! - `failures`: the table of failures and of what exercises them.
 //!
 //! Traffic goes to receivers on the loopback, bounded in count and time.
 
 mod backlog;
 mod chaos;
+mod failures;
 mod faults;
 mod limits;
 
@@ -44,6 +46,8 @@ enum Command {
     Chaos(chaos::Args),
     /// Judge the logs of a chaos run again.
     Judge(chaos::JudgeArgs),
+    /// Write the table of failures, or compare it with the document.
+    Failures(failures::Args),
     /// A process of a chaos run.
     #[command(hide = true)]
     Role(chaos::role::Args),
@@ -57,6 +61,7 @@ async fn main() -> anyhow::Result<ExitCode> {
         Command::Backlog(args) => backlog::run(args, program(cli.program)?).await,
         Command::Chaos(args) => chaos::run(args).await,
         Command::Judge(args) => chaos::judge_again(args),
+        Command::Failures(args) => failures::run(&args),
         Command::Role(args) => chaos::role::run(args).await,
     }
 }

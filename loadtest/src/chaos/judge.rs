@@ -105,8 +105,9 @@ pub(crate) struct Figures {
     pub(crate) dead_letters: u64,
     /// The fullest share of a one-second limit in any second of the ledger.
     pub(crate) fullest_window_percent: u64,
-    /// What the receivers' windows were shortened by for our own delays.
-    pub(crate) receiver_allowance_ms: i64,
+    /// Requests at destinations without a proxy that arrived while this
+    /// process was not itself late: by these receivers' windows were judged.
+    pub(crate) timely_receipts_percent: usize,
     /// The longest that a destination waited while others were served.
     pub(crate) longest_wait_seconds: u64,
     /// Requests that carried a signature.

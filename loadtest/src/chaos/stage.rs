@@ -37,6 +37,9 @@ const LAST_POSTS: Duration = Duration::from_secs(60);
 /// How often this process looks whether it is late itself.
 const HEARTBEAT: Duration = Duration::from_millis(20);
 
+/// Later than this it says when: what arrived meanwhile was seen late.
+const LATE: Duration = Duration::from_millis(25);
+
 /// What a run is made of.
 pub(crate) struct Stage {
     pub(crate) seed: u64,
@@ -151,7 +154,9 @@ impl Stage {
                 let before = Instant::now();
                 sleep(HEARTBEAT).await;
                 let late = before.elapsed().saturating_sub(HEARTBEAT);
-                diary.note_lag(i64::try_from(late.as_micros()).unwrap_or(i64::MAX))?;
+                if late > LATE {
+                    diary.note_lag(i64::try_from(late.as_micros()).unwrap_or(i64::MAX))?;
+                }
             }
             Ok(())
         });

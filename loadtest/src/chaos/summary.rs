@@ -5,7 +5,7 @@ use std::io::Write;
 
 use serde::Serialize;
 
-use super::fault::KINDS;
+use super::fault::{KINDS, is_kill};
 use super::judge::{Evidence, Judgement, RULES};
 
 /// Printed as JSON after the findings.
@@ -48,7 +48,6 @@ impl<'a> Summary<'a> {
                 _ => {}
             }
         }
-        let is_kill = |kind: &str| kind.starts_with("kill-") || kind.starts_with("crash-");
         let kills = faults
             .iter()
             .filter(|(kind, _)| is_kill(kind))

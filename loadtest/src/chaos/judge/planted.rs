@@ -259,6 +259,16 @@ fn a_window_over_on_the_wire_is_found() {
         })
     };
     assert_eq!(received(false), ["wire"]);
+    let late = broken(|evidence| {
+        for index in [8, 12, 16] {
+            evidence.receipts[index].at_us = 2 * SECOND;
+        }
+        evidence.happenings.push(Happening {
+            what: "lag".to_owned(),
+            ..step(2 * SECOND + 100, SECOND)
+        });
+    });
+    assert!(late.is_empty(), "nobody knows when they arrived");
     assert!(received(true).is_empty(), "a proxy may bunch them");
 }
 

@@ -10,9 +10,9 @@
 //! `MAX_CLAIM_TO_SEND` after its claim, or not at all, so a limit holds in
 //! windows that are shorter by that much, and a change of limits reaches the
 //! wire by that much later. **Receivers** add what a request may take to
-//! arrive: 50 ms on the loopback, and whatever this process, in which the
-//! receivers live, was itself late by. Destinations behind a proxy are judged
-//! at the worker only.
+//! arrive: 50 ms on the loopback. What arrived while the load test, in which
+//! the receivers live, was itself late is left out, for nobody knows when that
+//! was; and destinations behind a proxy are judged at the worker only.
 //!
 //! Shorter windows are judged by stretching time: in units of which P of them
 //! are as long as the shorter window, it is a window of P.
@@ -46,9 +46,8 @@ pub(super) fn judge(case: &Case<'_>, judgement: &mut Judgement) {
     let evidence = case.evidence;
     let timeline = Timeline::new(evidence);
     let delta = i64::try_from(MAX_CLAIM_TO_SEND.as_micros()).unwrap_or(i64::MAX);
-    let lag = evidence.happenings.iter().filter(|one| one.what == "lag");
-    let allowance = LOOPBACK + lag.map(|one| one.by_us).max().unwrap_or(0);
-    judgement.figures.receiver_allowance_ms = allowance / 1_000;
+    let lags = lags(case);
+    let (mut timely, mut all) = (0, 0);
     let of_attempt: HashMap<i64, Uuid> = (evidence.rows.iter())
         .map(|row| (row.attempt, row.destination))
         .collect();
@@ -71,12 +70,35 @@ pub(super) fn judge(case: &Case<'_>, judgement: &mut Judgement) {
         if !tried.proxied {
             let mut receipts: Vec<i64> = (evidence.receipts.iter())
                 .filter(|receipt| receipt.destination == number)
+                .inspect(|_| all += 1)
+                .filter(|receipt| !is_late(&lags, receipt.at_us))
                 .map(|receipt| timeline.wire(receipt.at_us))
                 .collect();
-            let later = delta + allowance;
+            timely += receipts.len();
+            let later = delta + LOOPBACK;
             destination.judge_wire(("received", later), &mut receipts, &timeline, judgement);
         }
     }
+    judgement.figures.timely_receipts_percent = (timely * 100).checked_div(all).unwrap_or(100);
+}
+
+/// From when until when this process was late, in order.
+fn lags(case: &Case<'_>) -> Vec<(i64, i64)> {
+    let lags = case
+        .evidence
+        .happenings
+        .iter()
+        .filter(|one| one.what == "lag");
+    lags.map(|one| (one.at_us - one.by_us, one.at_us + LOOPBACK))
+        .collect()
+}
+
+fn is_late(lags: &[(i64, i64)], at: i64) -> bool {
+    // They do not overlap by more than the allowance, so the last two decide.
+    let after = lags.partition_point(|(from, _)| *from <= at);
+    lags[after.saturating_sub(2)..after]
+        .iter()
+        .any(|(_, until)| at <= *until)
 }
 
 impl Destination<'_> {
