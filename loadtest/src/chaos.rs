@@ -12,7 +12,7 @@
 mod client;
 mod crash;
 mod diary;
-mod fault;
+pub(crate) mod fault;
 mod judge;
 mod ledger;
 mod log;
@@ -35,7 +35,6 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use server::signals;
 
-pub(crate) use fault::KINDS;
 use judge::Evidence;
 use log::Folder;
 use plan::{Wishes, plan};

@@ -13,8 +13,6 @@ use std::process::ExitCode;
 
 use anyhow::{Context, ensure};
 
-use crate::chaos::KINDS;
-
 const BEGIN: &str = "<!-- begin: written by `loadtest failures --write` -->";
 const END: &str = "<!-- end -->";
 
@@ -114,6 +112,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::chaos::fault::KINDS;
 
     /// Names of all functions in the sources below a folder.
     fn functions(folder: &Path, found: &mut BTreeSet<String>) {

@@ -151,6 +151,8 @@ fn environment(
         ("PACELINE_ALLOW_HTTP", "true".to_owned()),
         ("PACELINE_LOG", "warn".to_owned()),
         ("PACELINE_LOG_FORMAT", "text".to_owned()),
+        // One that cannot reach a server as it starts says so in one line.
+        ("RUST_BACKTRACE", "0".to_owned()),
         ("PACELINE_SHUTDOWN_GRACE", "10s".to_owned()),
         ("PACELINE_REQUEST_TIMEOUT", "6s".to_owned()),
         ("PACELINE_DATABASE_CONNECTIONS", "10".to_owned()),

@@ -16,6 +16,12 @@ use super::fault::Server;
 /// The disk of Postgres: memory, and only as much of it as is used.
 const DISK: &str = "size=8g";
 
+/// What a full disk still has: less than a table grows by at once.
+const SPARE_BYTES: u64 = 64 * 1024;
+
+/// How often filling the disk is tried.
+const FILLINGS: usize = 10;
+
 /// Who Postgres runs as when we are root; as in `scripts/servers`.
 const OWNERS: [&str; 2] = ["postgres", "nobody"];
 
@@ -195,11 +201,21 @@ impl PrivateServers {
         self.folder.join("postgres")
     }
 
-    /// Leaves the disk of Postgres without a free byte.
+    /// Leaves the disk of Postgres without room for another page.
     pub(crate) async fn fill_disk(&self) -> anyhow::Result<()> {
-        let disk = rustix::fs::statvfs(self.disk()).context("look at the disk")?;
-        let used = (disk.f_blocks - disk.f_bfree) * disk.f_frsize;
-        self.resize_disk(&format!("size={used}")).await
+        let mut filled = Ok(());
+        // It may grow between the look and the new size, which is then refused.
+        for _ in 0..FILLINGS {
+            let disk = rustix::fs::statvfs(self.disk()).context("look at the disk")?;
+            let used = (disk.f_blocks - disk.f_bfree) * disk.f_frsize;
+            filled = self
+                .resize_disk(&format!("size={}", used + SPARE_BYTES))
+                .await;
+            if filled.is_ok() {
+                break;
+            }
+        }
+        filled
     }
 
     /// Makes room again, and starts a Postgres that could not go on.

@@ -38,7 +38,9 @@ impl Manners {
     pub(crate) fn answer(self, request: u64) -> Option<StatusCode> {
         match self {
             Self::Polite => None,
-            Self::Flaky(every) => (request % every == 0).then_some(StatusCode::SERVICE_UNAVAILABLE),
+            Self::Flaky(every) => request
+                .is_multiple_of(every)
+                .then_some(StatusCode::SERVICE_UNAVAILABLE),
             Self::Broken => Some(StatusCode::INTERNAL_SERVER_ERROR),
         }
     }
