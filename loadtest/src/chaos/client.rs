@@ -1,9 +1,9 @@
 //! The client: posts events to the API, through its proxies, and logs what it
 //! was told.
 //!
-//! It never posts an event again whose answer was lost. One that was answered
-//! 503 it posts again, as it should. Both may have been accepted all the same:
-//! a commit's own answer may have been lost. The judge treats them so.
+//! What was answered 503, or not at all, it posts again, as a client should.
+//! It may have been accepted all the same, so the same payload may become
+//! several events; the judge allows as many as there were posts.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -96,11 +96,8 @@ impl Client {
                     Ok(Ok(true)) => break,
                     // Not taken, as far as the API knows: again, later.
                     Ok(Ok(false)) => sleep(Duration::from_millis(200)).await,
-                    // Perhaps taken.
-                    Ok(Err(_)) | Err(_) => {
-                        connection = None;
-                        break;
-                    }
+                    // Perhaps taken: again, to another process.
+                    Ok(Err(_)) | Err(_) => connection = None,
                 }
             }
         }

@@ -92,7 +92,7 @@ pub(crate) struct Judgement {
 pub(crate) struct Figures {
     /// Events that the client was answered 202 for.
     pub(crate) accepted: u64,
-    /// Events whose answer was lost, or that were answered 503.
+    /// Posts without an answer, or that were answered 503.
     pub(crate) in_doubt: u64,
     /// Requests that arrived.
     pub(crate) receipts: u64,
@@ -199,14 +199,12 @@ pub(crate) fn judge(evidence: &Evidence) -> Judgement {
 fn count(case: &Case<'_>, figures: &mut Figures) {
     let evidence = case.evidence;
     figures.accepted = case.accepted.len() as u64;
-    let mut doubts: HashMap<u64, i64> = HashMap::new();
-    for post in &evidence.posts {
-        *doubts.entry(post.number).or_default() += match post.said {
-            Said::Posted => 1,
-            Said::Accepted(_) | Said::Refused => -1,
-        };
-    }
-    figures.in_doubt = doubts.values().filter(|open| **open > 0).count() as u64;
+    let posts = evidence.posts.iter();
+    let answered = posts
+        .clone()
+        .filter(|post| post.said != Said::Posted)
+        .count();
+    figures.in_doubt = (posts.len() - 2 * answered) as u64;
     figures.receipts = evidence.receipts.len() as u64;
     figures.extra_receipts = figures.receipts.saturating_sub(case.receipts.len() as u64);
     for row in &evidence.rows {

@@ -7,6 +7,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -83,7 +84,11 @@ impl Processes {
         let (mut places, mut keepers) = (Vec::new(), JoinSet::new());
         let stop = CancellationToken::new();
         for slot in Slot::ALL {
-            let listen = free_address().await?;
+            let listen = match slot.role {
+                "api" => free_address().await?,
+                // Nobody asks it anything.
+                _ => SocketAddr::from(([127, 0, 0, 1], 0)),
+            };
             let mut links = Vec::new();
             for server in Server::ALL {
                 links.push((server, Proxy::start(servers.address(server)?).await?));
@@ -132,12 +137,25 @@ impl Processes {
     }
 }
 
+/// Below the ports that connections go out from: one of those could take the
+/// port of a process that was killed before the next one listens. The first,
+/// and how many.
+const PORTS: (u16, u16) = (12_000, 20_000);
+
 /// An address that was free a moment ago.
 async fn free_address() -> anyhow::Result<SocketAddr> {
-    let listener = TcpListener::bind("127.0.0.1:0")
-        .await
-        .context("find a free port")?;
-    listener.local_addr().context("find a free port")
+    // Two runs at a time begin at different places.
+    static TAKEN: AtomicU16 = AtomicU16::new(0);
+    let first = u16::try_from(std::process::id() % u32::from(PORTS.1))?;
+    for _ in 0..PORTS.1 {
+        let offset = (first + TAKEN.fetch_add(1, Ordering::Relaxed)) % PORTS.1;
+        let port = PORTS.0 + offset;
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        if TcpListener::bind(address).await.is_ok() {
+            return Ok(address);
+        }
+    }
+    anyhow::bail!("no port is free")
 }
 
 fn environment(

@@ -7,7 +7,7 @@ use domain::attempt::AttemptState;
 use uuid::Uuid;
 
 use super::{Case, Judgement};
-use crate::chaos::log::{Receipt, Row};
+use crate::chaos::log::{Receipt, Row, Said};
 
 /// Microseconds in a second.
 const SECOND: i64 = 1_000_000;
@@ -19,6 +19,7 @@ pub(super) fn judge(case: &Case<'_>, judgement: &mut Judgement) {
     for receipt in &case.evidence.receipts {
         judge_receipt(case, &bodies, receipt, judgement);
     }
+    judge_posts(case, judgement);
     judgement.figures.signatures = match judgement.figures.signed {
         0 => "not yet checked: requests are not signed",
         _ => "cannot be checked",
@@ -72,6 +73,29 @@ fn judge_rows(case: &Case<'_>, judgement: &mut Judgement) {
                     row.attempt, row.event
                 )
             });
+        }
+    }
+}
+
+/// A payload became at most as many events as it was posted times.
+fn judge_posts(case: &Case<'_>, judgement: &mut Judgement) {
+    let mut posted: HashMap<&str, i64> = HashMap::new();
+    for post in case
+        .evidence
+        .posts
+        .iter()
+        .filter(|post| post.said == Said::Posted)
+    {
+        *posted.entry(&post.body).or_default() += 1;
+    }
+    for (event, receipts) in &case.receipts {
+        let Some(body) = receipts.first().map(|receipt| receipt.body.as_str()) else {
+            continue;
+        };
+        let left = posted.entry(body).or_default();
+        *left -= 1;
+        if *left < 0 {
+            judgement.find("ledger", || format!("event {event} was posted by nobody"));
         }
     }
 }

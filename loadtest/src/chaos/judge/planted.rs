@@ -323,13 +323,13 @@ fn starts_in_a_pause_and_after_a_cut_are_found() {
 #[test]
 fn an_altered_body_id_or_timestamp_is_found() {
     let body = broken(|evidence| evidence.receipts[7].body = fingerprint(b"another"));
-    assert_eq!(body, ["altered"]);
+    assert_eq!(body, ["altered", "ledger"]);
     // The body of another event is no better.
     let swapped = broken(|evidence| {
         let other = evidence.receipts[8].body.clone();
         evidence.receipts[7].body = other;
     });
-    assert_eq!(swapped, ["altered"]);
+    assert_eq!(swapped, ["altered", "ledger"]);
     let timestamp = broken(|evidence| evidence.receipts[7].timestamp = Some(5));
     assert_eq!(timestamp, ["altered"]);
     let id = broken(|evidence| evidence.receipts[7].event = None);
@@ -376,6 +376,29 @@ fn a_request_that_the_ledger_does_not_know_is_found() {
         });
     });
     assert!(sent_twice.contains(&"ledger"), "{sent_twice:?}");
+}
+
+#[test]
+fn an_event_that_nobody_posted_is_found_and_one_posted_again_is_not() {
+    // The payload of 7, as another event, in all three accounts.
+    let copied = |posts: usize| {
+        broken(|evidence| {
+            request(evidence, 7_000, 3, 1, 40 * SECOND);
+            let body = fingerprint(&7_u64.to_le_bytes());
+            let receipt = evidence.receipts.last_mut().unwrap();
+            receipt.body.clone_from(&body);
+            for _ in 1..posts {
+                evidence.posts.push(Post {
+                    number: 7,
+                    destination: 3,
+                    body: body.clone(),
+                    said: Said::Posted,
+                });
+            }
+        })
+    };
+    assert_eq!(copied(1), ["ledger"]);
+    assert!(copied(2).is_empty());
 }
 
 #[test]
