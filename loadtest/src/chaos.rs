@@ -9,11 +9,14 @@
 //! everything is healed and drained, the ledger is written to the logs, and
 //! [`judge`] decides. See `docs/chaos.md`.
 
+mod abilities;
 mod client;
 mod crash;
 mod diary;
+mod draw;
 pub(crate) mod fault;
 mod judge;
+mod keeper;
 mod ledger;
 mod log;
 mod plan;
@@ -35,10 +38,10 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use server::signals;
 
+use abilities::Abilities;
 use judge::Evidence;
 use log::Folder;
 use plan::{Wishes, plan};
-use servers::Abilities;
 use stage::Stage;
 use summary::Summary;
 use world::Cast;

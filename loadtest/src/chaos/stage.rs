@@ -16,6 +16,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::abilities::Abilities;
 use super::client::{Client, Load};
 use super::diary::Diary;
 use super::fault::Server;
@@ -23,7 +24,7 @@ use super::log::{Folder, Run, Tried, boottime_us};
 use super::plan::Planned;
 use super::processes::Processes;
 use super::proxy::Proxy;
-use super::servers::{Abilities, PrivateServers};
+use super::servers::PrivateServers;
 use super::storm::{self, Scene};
 use super::world::{Destination, destinations, shares};
 use super::{ledger, receivers};

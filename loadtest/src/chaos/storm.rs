@@ -16,8 +16,9 @@ use uuid::Uuid;
 
 use super::diary::Diary;
 use super::fault::{Fault, Server, Slot, Trouble};
+use super::keeper::Order;
 use super::plan::Planned;
-use super::processes::{Order, Processes};
+use super::processes::Processes;
 use super::proxy::{Link, Proxy};
 use super::servers::PrivateServers;
 
