@@ -41,6 +41,9 @@ pub(crate) fn fingerprint(body: &[u8]) -> String {
 pub(crate) struct Run {
     pub(crate) seed: u64,
     pub(crate) destinations: Vec<Tried>,
+    /// Faults in the plan.
+    #[serde(default)]
+    pub(crate) planned: usize,
     /// When the storm began and when all was healed.
     pub(crate) storm_us: (i64, i64),
 }

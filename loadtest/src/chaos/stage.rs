@@ -131,6 +131,7 @@ impl Stage {
         let run = Run {
             seed: self.seed,
             destinations: tried.to_vec(),
+            planned: plan.len(),
             storm_us: (began_us, boottime_us()),
         };
         let path = self.folder.0.join(Folder::RUN);

@@ -23,6 +23,7 @@ fn sound() -> Evidence {
         run: Run {
             seed: 1,
             destinations: (0..4).map(destination).collect(),
+            planned: 0,
             storm_us: (0, 30 * SECOND),
         },
         clock: (0..30).map(sample).collect(),
