@@ -44,10 +44,13 @@ pub(super) struct Keeper {
     pub(super) diary: Arc<Diary>,
 }
 
+/// A trap for the next process: where, and after how many times there.
+type Armed = Option<(CrashPoint, u32)>;
+
 /// What comes after a process.
 enum Next {
     Stop,
-    Another(Option<(CrashPoint, u32)>),
+    Another(Armed),
 }
 
 impl Keeper {
@@ -67,7 +70,7 @@ impl Keeper {
         }
     }
 
-    fn spawn(&self, trap: Option<(CrashPoint, u32)>) -> anyhow::Result<Child> {
+    fn spawn(&self, trap: Armed) -> anyhow::Result<Child> {
         let said = self.logs.join(format!("{}.log", self.slot));
         let said = OpenOptions::new().create(true).append(true).open(said)?;
         let mut command = Command::new(&self.program);
@@ -86,7 +89,7 @@ impl Keeper {
     async fn attend(
         &self,
         child: &mut Child,
-        trap: Option<(CrashPoint, u32)>,
+        trap: Armed,
         orders: &mut mpsc::Receiver<Order>,
         stop: &CancellationToken,
     ) -> anyhow::Result<Next> {
@@ -98,11 +101,11 @@ impl Keeper {
                     return Ok(Next::Stop);
                 }
                 ended = child.end() => {
-                    self.note_end(ended?, trap)?;
+                    let trap = self.note_end(ended?, trap)?;
                     tokio::select! {
                         biased;
                         () = stop.cancelled() => return Ok(Next::Stop),
-                        () = sleep(PAUSE) => return Ok(Next::Another(None)),
+                        () = sleep(PAUSE) => return Ok(Next::Another(trap)),
                     }
                 }
                 Some(order) = orders.recv() => order,
@@ -146,14 +149,17 @@ impl Keeper {
         }
     }
 
-    fn note_end(&self, ended: ExitStatus, trap: Option<(CrashPoint, u32)>) -> anyhow::Result<()> {
-        match trap {
-            Some((point, _)) if ended.signal() == Some(Signal::ABORT.as_raw()) => {
-                self.note("crashed", &format!("crash-{}", point.as_str()), "")
-            }
-            // Such as one that could reach no server as it started.
-            _ => self.note("ended", "", &format!("{ended}")),
+    /// Returns the trap if it is still to spring.
+    fn note_end(&self, ended: ExitStatus, trap: Armed) -> anyhow::Result<Armed> {
+        if let Some((point, _)) = trap
+            && ended.signal() == Some(Signal::ABORT.as_raw())
+        {
+            self.note("crashed", &format!("crash-{}", point.as_str()), "")?;
+            return Ok(None);
         }
+        // Such as one that could reach no server as it started.
+        self.note("ended", "", &format!("{ended}"))?;
+        Ok(trap)
     }
 
     fn note(&self, what: &str, kind: &str, detail: &str) -> anyhow::Result<()> {
