@@ -7,11 +7,16 @@
 //! - `backlog`: whether the API's latency and memory stay flat while one
 //!   destination has a large backlog.
 //! - `figures`: the figures of RELIABILITY.md that a load test can measure.
+//! - `chaos`: a whole Paceline that is killed, frozen, cut off and confused by
+//!   a plan that a seed decides; judged from logs. `judge` reads them again.
+//! - `failures`: the table of failures and of what exercises them.
 //!
 //! Traffic goes to receivers on the loopback, bounded in count and time.
 
 mod api;
 mod backlog;
+mod chaos;
+mod failures;
 mod faults;
 mod figures;
 mod limits;
@@ -43,12 +48,34 @@ enum Command {
     Backlog(backlog::Args),
     /// The figures of RELIABILITY.md.
     Figures(figures::Args),
+    /// Kill, freeze, cut off and confuse a whole Paceline, and judge the logs.
+    Chaos(chaos::Args),
+    /// Judge the logs of a chaos run again.
+    Judge(chaos::JudgeArgs),
+    /// Write the table of failures, or compare it with the document.
+    Failures(failures::Args),
+    /// A process of a chaos run.
+    #[command(hide = true)]
+    Role(chaos::role::Args),
 }
 
 #[tokio::main]
 async fn main() -> anyhow::Result<ExitCode> {
     let cli = Cli::parse();
-    let program = match cli.program {
+    match cli.command {
+        Command::Limits(args) => limits::run(args, program(cli.program)?).await,
+        Command::Backlog(args) => backlog::run(args, program(cli.program)?).await,
+        Command::Figures(args) => figures::run(args, program(cli.program)?).await,
+        Command::Chaos(args) => chaos::run(args).await,
+        Command::Judge(args) => chaos::judge_again(args),
+        Command::Failures(args) => failures::run(&args),
+        Command::Role(args) => chaos::role::run(args).await,
+    }
+}
+
+/// The `paceline` to start roles from.
+fn program(given: Option<PathBuf>) -> anyhow::Result<PathBuf> {
+    let program = match given {
         Some(program) => program,
         None => std::env::current_exe()
             .context("find this program")?
@@ -59,9 +86,5 @@ async fn main() -> anyhow::Result<ExitCode> {
         "no program at {}: build it first with `cargo build --release`",
         program.display()
     );
-    match cli.command {
-        Command::Limits(args) => limits::run(args, program).await,
-        Command::Backlog(args) => backlog::run(args, program).await,
-        Command::Figures(args) => figures::run(args, program).await,
-    }
+    Ok(program)
 }

@@ -30,7 +30,10 @@ pub(crate) fn boottime_us() -> i64 {
 /// The first 16 bytes of a body's SHA-256, in hexadecimal digits.
 pub(crate) fn fingerprint(body: &[u8]) -> String {
     let digest = Sha256::digest(body);
-    digest[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+    digest[..16]
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }
 
 /// What was tried, once per run.
@@ -38,6 +41,9 @@ pub(crate) fn fingerprint(body: &[u8]) -> String {
 pub(crate) struct Run {
     pub(crate) seed: u64,
     pub(crate) destinations: Vec<Tried>,
+    /// Faults in the plan.
+    #[serde(default)]
+    pub(crate) planned: usize,
     /// When the storm began and when all was healed.
     pub(crate) storm_us: (i64, i64),
 }
@@ -245,7 +251,11 @@ mod tests {
             body: fingerprint(b"hello"),
             said,
         };
-        let lines = [post(1, Said::Posted), post(1, Said::Accepted(Uuid::nil())), post(2, Said::Refused)];
+        let lines = [
+            post(1, Said::Posted),
+            post(1, Said::Accepted(Uuid::nil())),
+            post(2, Said::Refused),
+        ];
         let appender = folder.appender(Folder::CLIENT).unwrap();
         appender.append(&lines[0]).unwrap();
         appender.append_all(&lines[1..]).unwrap();

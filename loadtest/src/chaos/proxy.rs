@@ -131,18 +131,14 @@ async fn forward(process: TcpStream, server: TcpStream, states: watch::Receiver<
     let cut = tokio::select! {
         biased;
         _ = watched.wait_for(|state| state.life != life) => true,
-        cut = async {
-            // One way may end before the other does; a cut ends both.
-            tokio::select! {
-                biased;
-                end = up.run() => end == End::Cut || down.run().await == End::Cut,
-                end = down.run() => end == End::Cut || up.run().await == End::Cut,
-            }
-        } => cut,
+        // One way may end before the other does; a cut ends both.
+        ended = async { tokio::try_join!(up.run(), down.run()) } => ended.is_err(),
     };
     if cut {
-        for half in [&up.to, &down.to] {
+        for half in [up.to, down.to] {
             abort(half.as_ref());
+            // Dropped, it would say goodbye first.
+            half.forget();
         }
     }
 }
@@ -153,14 +149,8 @@ enum Way {
     Down,
 }
 
-/// How one way ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
-    /// In order.
-    Closed,
-    /// The link cut it, or either peer did.
-    Cut,
-}
+/// The link cut it, or either peer did.
+struct Cut;
 
 /// One way of one connection.
 struct Pump {
@@ -193,12 +183,13 @@ impl Pump {
         }
     }
 
-    async fn run(&mut self) -> End {
+    /// Until the end in order.
+    async fn run(&mut self) -> Result<(), Cut> {
         while !self.closed {
             let link = self.states.borrow_and_update().link;
             if self.is_blocked(link) {
                 if self.states.changed().await.is_err() {
-                    return End::Cut;
+                    return Err(Cut);
                 }
                 continue;
             }
@@ -210,7 +201,7 @@ impl Pump {
                     biased;
                     changed = self.states.changed() => {
                         if changed.is_err() {
-                            return End::Cut;
+                            return Err(Cut);
                         }
                         continue;
                     }
@@ -221,7 +212,7 @@ impl Pump {
                             continue;
                         }
                         Ok(_) => {}
-                        Err(_) => return End::Cut,
+                        Err(_) => return Err(Cut),
                     },
                 }
             }
@@ -230,11 +221,9 @@ impl Pump {
             if self.is_blocked(link) {
                 continue;
             }
-            if let Some(end) = self.pass(link).await {
-                return end;
-            }
+            self.pass(link).await?;
         }
-        End::Closed
+        Ok(())
     }
 
     fn is_blocked(&self, link: Link) -> bool {
@@ -247,7 +236,7 @@ impl Pump {
     }
 
     /// Passes on what is held.
-    async fn pass(&mut self, link: Link) -> Option<End> {
+    async fn pass(&mut self, link: Link) -> Result<(), Cut> {
         let mut length = self.held.len().min(PIECE);
         match link {
             Link::Latency(latency) => sleep(latency).await,
@@ -263,10 +252,11 @@ impl Pump {
             Link::Pass | Link::Blackhole | Link::DeafServer | Link::DeafProcess => {}
         }
         let piece: Vec<u8> = self.held.drain(..length).collect();
-        if self.to.write_all(&piece).await.is_err() {
-            return Some(End::Cut);
+        self.to.write_all(&piece).await.map_err(|_broken| Cut)?;
+        if self.left == Some(0) {
+            return Err(Cut);
         }
-        (self.left == Some(0)).then_some(End::Cut)
+        Ok(())
     }
 }
 

@@ -145,11 +145,16 @@ async fn cuts_after_so_many_bytes() {
 
 #[tokio::test]
 async fn a_server_that_is_away_is_a_reset() {
-    let mut world = World::new().await;
-    drop(world.listener);
-    let mut again = TcpStream::connect(world.proxy.address()).await.unwrap();
+    let World {
+        proxy,
+        listener,
+        mut process,
+        mut server,
+    } = World::new().await;
+    drop(listener);
+    let mut again = TcpStream::connect(proxy.address()).await.unwrap();
     assert!(is_reset(&mut again).await);
     // What was open stays so.
-    world.say(b"ping").await;
-    assert_eq!(hear(&mut world.server, 4).await, b"ping");
+    process.write_all(b"ping").await.unwrap();
+    assert_eq!(hear(&mut server, 4).await, b"ping");
 }

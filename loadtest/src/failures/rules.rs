@@ -1,0 +1,133 @@
+//! Changes by people, receivers that misbehave, and input that makes no sense.
+
+use super::By::{Chaos, Nothing, Test};
+use super::Row;
+
+pub(super) const ROWS: [Row; 14] = [
+    Row {
+        fault: "A limit is lowered while permits are out",
+        mechanism: "the change locks the destination and moves its permits back before it enters history",
+        residue: "none",
+        exercised: &[
+            Test("a_cut_is_in_force_from_its_time_in_history"),
+            Test("a_permit_from_before_a_cut_is_refused_and_one_from_before_a_raise_is_not"),
+            Chaos("cut-limit"),
+        ],
+    },
+    Row {
+        fault: "A limit is raised while the destination is blocked",
+        mechanism: "the change leaves a mark; the sweep wakes it within a second, whatever its floor",
+        residue: "a second",
+        exercised: &[
+            Test("a_raise_by_sql_is_used_although_the_destination_was_blocked_for_an_hour"),
+            Chaos("raise-limit"),
+        ],
+    },
+    Row {
+        fault: "A limit of zero, none, a huge or a negative one",
+        mechanism: "zero pauses, none is the tier's, a huge one is counted coarsely, a negative one is refused",
+        residue: "none",
+        exercised: &[
+            Test("a_limit_of_zero_pauses"),
+            Test("without_limits_of_its_own_it_has_the_tiers"),
+            Test("a_huge_limit_is_decided_from_two_hundred_buckets"),
+            Test("nonsense_is_refused_by_the_constraints"),
+        ],
+    },
+    Row {
+        fault: "A destination is paused or deleted with permits out",
+        mechanism: "a claim looks at its state; what waits goes back, or is cancelled with it",
+        residue: "requests in flight finish",
+        exercised: &[
+            Test("a_paused_destination_refuses_claims"),
+            Test("a_deleted_destination_refuses_claims"),
+            Test("a_deleted_destinations_backlog_is_cancelled_in_steps"),
+            Chaos("pause"),
+            Chaos("delete-destination"),
+        ],
+    },
+    Row {
+        fault: "A receiver hangs, drips, resets or cuts",
+        mechanism: "one deadline from dialling to the last byte; a bound on what is in flight at each destination",
+        residue: "a failed try",
+        exercised: &[
+            Test("a_receiver_that_stalls_is_left_at_the_deadline"),
+            Test("a_slow_drip_ends_at_the_deadline"),
+            Chaos("receiver-link-*"),
+        ],
+    },
+    Row {
+        fault: "A connection to a receiver dies before the answer",
+        mechanism: "the client never sends again by itself; a retry is an attempt with its own start",
+        residue: "a duplicate, if the request had arrived",
+        exercised: &[Test("nothing_is_sent_twice"), Chaos("receiver-link-reset")],
+    },
+    Row {
+        fault: "A receiver answers 429 or 503 with Retry-After",
+        mechanism: "a failed try, retried with growing pauses",
+        residue: "the header is read and not yet obeyed",
+        exercised: &[
+            Test("statuses_decide_what_follows"),
+            Nothing("holding a destination back"),
+        ],
+    },
+    Row {
+        fault: "An event fails for ever",
+        mechanism: "eight tries, then a dead letter, which stays visible",
+        residue: "none",
+        exercised: &[
+            Test("the_eighth_failure_is_a_dead_letter"),
+            Test("an_unknown_last_try_is_a_dead_letter"),
+            Test("dead_letters_and_cancelled_events_are_not_lost"),
+        ],
+    },
+    Row {
+        fault: "A message that nobody can read",
+        mechanism: "it is a dead letter of the queue; the permit expires, the row is untouched",
+        residue: "one deadline",
+        exercised: &[
+            Test("a_message_that_is_no_group_is_a_dead_letter"),
+            Test("no_bytes_make_it_panic"),
+        ],
+    },
+    Row {
+        fault: "An attempt whose sending panics",
+        mechanism: "the panic fails this one try",
+        residue: "a dead letter after eight of them",
+        exercised: &[Test("a_panic_of_the_sender_is_a_failed_try")],
+    },
+    Row {
+        fault: "A row that makes no sense",
+        mechanism: "it is given up alone, and the others are recorded",
+        residue: "its start becomes `unknown`",
+        exercised: &[Test("a_corrupt_row_is_given_up_alone")],
+    },
+    Row {
+        fault: "A payload too large, or too many at once",
+        mechanism: "sizes are checked as they come in; the bytes that wait are bounded; messages carry ids only",
+        residue: "413, or 503 and later",
+        exercised: &[
+            Test("what_is_wrong_with_an_event_is_named"),
+            Test("the_bytes_that_wait_are_bounded"),
+            Test("one_permit_is_58_bytes_and_its_form_is_fixed"),
+        ],
+    },
+    Row {
+        fault: "More permits than places",
+        mechanism: "a worker reads ahead no more than it can send; outstanding permits are bounded by the fleet's places",
+        residue: "what finds no place is given back before its deadline",
+        exercised: &[
+            Test("prefetch_bounds_the_unsettled"),
+            Test("admission_is_told_the_room_that_the_fleet_has"),
+            Test("a_permit_that_finds_no_place_by_its_deadline_is_given_back"),
+        ],
+    },
+    Row {
+        fault: "Queries of people use up the connections",
+        mechanism: "every process has a pool of its own; sessions time out on the server's side",
+        residue: "the process's own loops wait up to 5 s for a connection",
+        exercised: &[Nothing(
+            "one process still shares one pool between its loops and its API",
+        )],
+    },
+];
