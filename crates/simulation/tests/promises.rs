@@ -27,7 +27,10 @@ fn in_storms_every_promise_is_kept_and_faults_happen() {
     let counts = play(Mood::Stormy, 6);
     // The rarest need a long run; the program fails if it misses one of them.
     let never = counts.never();
-    assert!(never.len() * 2 < SOMETIMES.len(), "never happened: {never:?}");
+    assert!(
+        never.len() * 2 < SOMETIMES.len(),
+        "never happened: {never:?}"
+    );
 }
 
 #[test]
