@@ -1,5 +1,9 @@
 //! What the model of the store has beside the ports: for the simulation.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
 
 use std::sync::Arc;
 use std::time::Duration;
