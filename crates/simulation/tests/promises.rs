@@ -1,6 +1,6 @@
 //! Seeds of every mood keep every promise.
 
-use simulation::counts::Counts;
+use simulation::counts::{Counts, SOMETIMES};
 use simulation::scenario::{Mood, Scenario};
 use simulation::world;
 
@@ -19,15 +19,18 @@ fn play(mood: Mood, count: usize) -> Counts {
 
 #[test]
 fn in_calm_seas_the_limits_are_used_and_nobody_is_delayed() {
-    play(Mood::Calm, 3);
+    play(Mood::Calm, 2);
 }
 
 #[test]
 fn in_storms_every_promise_is_kept_and_faults_happen() {
-    let counts = play(Mood::Stormy, 14);
-    // The rarest of them need a long run; it checks that none is missing.
+    let counts = play(Mood::Stormy, 6);
+    // The rarest need a long run; the program fails if it misses one of them.
     let never = counts.never();
-    assert!(never.len() < 12, "never happened: {never:?}");
+    assert!(
+        never.len() * 2 < SOMETIMES.len(),
+        "never happened: {never:?}"
+    );
 }
 
 #[test]
