@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use domain::compliance::ideal_starts;
 use domain::policy::LimitSettings;
 use domain::time::Timestamp;
@@ -72,8 +72,8 @@ pub(super) async fn undisturbed(context: &Context, seconds: u32) -> anyhow::Resu
     let length = Duration::from_secs(seconds.into());
     context
         .staged(ROLES, plans(&groups, seconds), async |stage| {
-            let flooded = flood(stage).await?;
-            tokio::time::sleep_until(flooded + length).await;
+            let began = flood(stage).await?;
+            tokio::time::sleep_until(began + length).await;
             figures(stage, &groups, |group, share| {
                 let name = format!("share of {} over {seconds} s", group.name);
                 Figure::at_least(name, share, group.least_percent, "%")
@@ -89,8 +89,8 @@ pub(super) async fn stalled(context: &Context, seconds: u32) -> anyhow::Result<V
     let length = Duration::from_secs(seconds.into());
     context
         .staged(ROLES, plans(&groups, seconds), async |stage| {
-            let flooded = flood(stage).await?;
-            stall(&stage.children, flooded + length).await?;
+            let began = flood(stage).await?;
+            stall(&stage.children, began + length).await?;
             figures(stage, &groups, |group, share| {
                 let name = format!("share of {} with 1 % stalled workers", group.name);
                 Figure::at_least(name, share, 97.0, "%")
@@ -112,9 +112,11 @@ fn plans(groups: &[Group], seconds: u32) -> Vec<Plan> {
     plans
 }
 
+/// Floods; returns when that began, for the time that it takes counts.
 async fn flood(stage: &mut Distributed) -> anyhow::Result<Instant> {
+    let began = Instant::now();
     stage.trial.flood(&stage.ingest).await.context("flood")?;
-    Ok(Instant::now())
+    Ok(began)
 }
 
 /// Stops one worker after the other, until `end`.
@@ -148,6 +150,13 @@ async fn share(stage: &Distributed, group: &Group, end: Timestamp) -> anyhow::Re
             continue;
         }
         let ledger = trial.ledger(placed.id, end).await?;
+        // Without backlog everybody is a perfect sender.
+        let waits = ledger.rows.iter().any(|row| row.started_at.is_none());
+        ensure!(
+            waits,
+            "{} ran dry: its share says nothing",
+            placed.plan.name
+        );
         let mut due: Vec<_> = ledger.rows.iter().map(|row| row.due_at).collect();
         due.sort_unstable();
         let starts = || ledger.rows.iter().filter_map(|row| row.started_at);
