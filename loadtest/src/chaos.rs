@@ -81,8 +81,9 @@ pub(crate) struct Args {
     /// `clock` or `disk-full`.
     #[arg(long, value_delimiter = ',')]
     without: Vec<String>,
-    /// How long draining may take at most, in seconds.
-    #[arg(long, default_value_t = 240)]
+    /// How long draining may get nowhere, in seconds: longer than the minute for
+    /// which admission is frozen after a step of the clock.
+    #[arg(long, default_value_t = 120)]
     drain_seconds: u64,
     /// Keep the logs here; otherwise they are kept only if the judge finds
     /// something.
@@ -97,7 +98,7 @@ impl Args {
             self.events = 1_000_000;
             self.faults = self.faults.max(600);
             self.kills = self.kills.max(200);
-            self.drain_seconds = self.drain_seconds.max(900);
+            self.drain_seconds = self.drain_seconds.max(300);
         }
         self
     }

@@ -79,14 +79,19 @@ pub(crate) async fn sample_clock(
     Ok(())
 }
 
-/// Waits until every attempt has ended; returns how many have not when the
-/// patience is over.
+/// How many times its patience draining may take, as long as it gets on.
+const PATIENCES: u32 = 5;
+
+/// Waits until every attempt has ended; returns how many have not when fewer
+/// have not come to be for as long as `patience`, or it took far too long. A
+/// machine that does much else is slow, and not stuck.
 pub(crate) async fn drain(
     servers: &PrivateServers,
     patience: Duration,
     cancelled: &CancellationToken,
 ) -> anyhow::Result<i64> {
     let began = Instant::now();
+    let (mut fewest, mut got_on_at) = (i64::MAX, began);
     loop {
         servers.sql(HURRY).await?;
         let mut connection = servers.connect().await?;
@@ -97,7 +102,11 @@ pub(crate) async fn drain(
         .await
         .context("count what is left")?;
         connection.close().await.context("leave Postgres")?;
-        if left == 0 || began.elapsed() > patience || cancelled.is_cancelled() {
+        if left < fewest {
+            (fewest, got_on_at) = (left, Instant::now());
+        }
+        let stuck = got_on_at.elapsed() > patience || began.elapsed() > patience * PATIENCES;
+        if left == 0 || stuck || cancelled.is_cancelled() {
             return Ok(left);
         }
         sleep(TICK * 4).await;

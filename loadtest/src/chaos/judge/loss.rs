@@ -10,7 +10,9 @@ pub(super) fn judge(case: &Case<'_>, judgement: &mut Judgement) {
         let is_over = rows
             .last()
             .is_some_and(|last| last.dead_letter || last.state == AttemptState::Cancelled);
-        if case.receipts(*event).is_empty() && !is_over {
+        // One that goes on is not lost; it is `left`.
+        let goes_on = rows.iter().any(|row| !row.state.is_final());
+        if case.receipts(*event).is_empty() && !is_over && !goes_on {
             judgement.find("lost", || {
                 let states: Vec<_> = rows.iter().map(|row| row.state.as_str()).collect();
                 format!(
