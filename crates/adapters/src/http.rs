@@ -22,6 +22,9 @@ mod connect;
 mod connection;
 mod endpoint;
 mod exchange;
+#[cfg(test)]
+mod fuzz;
+mod metered;
 mod pool;
 mod resolve;
 
