@@ -5,7 +5,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, RngExt};
 
 /// The largest input. Caps that are larger are reached by a target's own means.
-const MAX_INPUT_BYTES: usize = 64 * 1024;
+const MAX_INPUT_BYTES: usize = 16 * 1024;
 
 /// The most changes to one input.
 const MAX_CHANGES: usize = 6;

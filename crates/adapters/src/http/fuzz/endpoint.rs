@@ -37,10 +37,8 @@ fn judge(text: &str) -> Verdict {
     same_place(&endpoint, &url)?;
     one_line(&endpoint)?;
     again(&endpoint)?;
-    let tls = match endpoint.origin.server_name() {
-        Ok(_) => "verifiable",
-        Err(_) => "not verifiable",
-    };
+    let verifiable = endpoint.origin.server_name().is_ok();
+    ensure!(verifiable || url.scheme() == "http", "no certificate fits");
     let kind = match endpoint.origin.host {
         Host::Domain(_) => "name",
         Host::Ipv4(_) => "IPv4",
@@ -48,7 +46,7 @@ fn judge(text: &str) -> Verdict {
     };
     let scheme = endpoint.origin.scheme;
     let (port, query) = (url.port().is_some(), url.query().is_some());
-    Ok(format!("{scheme:?} {kind} {tls} port {port} query {query}"))
+    Ok(format!("{scheme:?} {kind} {verifiable} port {port} query {query}"))
 }
 
 fn same_place(endpoint: &Endpoint, url: &Url) -> fuzzing::Result<()> {
