@@ -19,7 +19,6 @@ mod shrink;
 use std::fmt;
 use std::path::Path;
 
-
 pub use anyhow::{Context, Result, bail, ensure};
 
 /// What a property says: in a few words what became of the input, or why it
@@ -123,6 +122,9 @@ mod tests {
         let report = run_letters(&crate_with(&[("one", b"good")])).unwrap();
         assert_eq!(report, "10 mutations, 1 kinds of answers, 0 of them new");
         let error = run_letters(&crate_with(&[("one", b"good"), ("two", b"bad")])).unwrap_err();
-        assert_eq!(error.to_string(), "letters: the corpus fails\ntwo: it is bad");
+        assert_eq!(
+            error.to_string(),
+            "letters: the corpus fails\ntwo: it is bad"
+        );
     }
 }

@@ -236,10 +236,7 @@ mod tests {
             file("bad", b"{[:%"),
             file("worse", b"{[:%!"),
         ];
-        assert_eq!(
-            Judge::new(lock).files(&files),
-            ["bad: open", "worse: open"]
-        );
+        assert_eq!(Judge::new(lock).files(&files), ["bad: open", "worse: open"]);
     }
 
     #[test]

@@ -59,7 +59,8 @@ impl AsyncRead for Metered {
         ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
         let read = buffer.filled().len() - before;
         // Whoever resets it holds the connection, and so is not reading.
-        self.left.store(left.saturating_sub(read), Ordering::Relaxed);
+        self.left
+            .store(left.saturating_sub(read), Ordering::Relaxed);
         Poll::Ready(Ok(()))
     }
 }
@@ -85,17 +86,11 @@ impl AsyncWrite for Metered {
         self.stream.is_write_vectored()
     }
 
-    fn poll_flush(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<io::Result<()>> {
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_flush(context)
     }
 
-    fn poll_shutdown(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<io::Result<()>> {
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(context)
     }
 }

@@ -9,12 +9,15 @@ use super::super::endpoint::{Endpoint, Scheme};
 
 #[test]
 fn urls() -> fuzzing::Outcome {
-    fuzzing::run(super::CRATE, "url", 5_000, |input| {
-        match std::str::from_utf8(input) {
+    fuzzing::run(
+        super::CRATE,
+        "url",
+        5_000,
+        |input| match std::str::from_utf8(input) {
             Ok(text) => judge(text),
             Err(_) => Ok("not UTF-8".to_owned()),
-        }
-    })
+        },
+    )
 }
 
 /// What is accepted is sent to exactly the host and port that the URL parser
@@ -46,7 +49,9 @@ fn judge(text: &str) -> Verdict {
     };
     let scheme = endpoint.origin.scheme;
     let (port, query) = (url.port().is_some(), url.query().is_some());
-    Ok(format!("{scheme:?} {kind} {verifiable} port {port} query {query}"))
+    Ok(format!(
+        "{scheme:?} {kind} {verifiable} port {port} query {query}"
+    ))
 }
 
 fn same_place(endpoint: &Endpoint, url: &Url) -> fuzzing::Result<()> {

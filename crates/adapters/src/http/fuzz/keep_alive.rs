@@ -32,7 +32,10 @@ fn judge(input: &[u8]) -> Verdict {
         let named = input.to_ascii_lowercase();
         let named = named.windows(7).any(|word| word == b"timeout");
         ensure!(named || kept.is_none(), "kept {kept:?} by nobody's word");
-        return Ok(format!("{} headers without a timeout", headers.len().min(3)));
+        return Ok(format!(
+            "{} headers without a timeout",
+            headers.len().min(3)
+        ));
     };
     let announced = Duration::from_secs(announced.into());
     ensure!(

@@ -49,11 +49,7 @@ async fn closes(input: &[u8]) -> Verdict {
     ensure!(wire.idle() == 0, "keeps a connection that is closed");
     if let (Ok(response), Some(body)) = (&answer, plain_body(input)) {
         let stored = &body[..body.len().min(STORED_BODY_BYTES)];
-        ensure!(
-            response.body == stored,
-            "the body is {:?}",
-            response.body
-        );
+        ensure!(response.body == stored, "the body is {:?}", response.body);
     }
     bounded(input, &wire, &answer)
 }
@@ -92,7 +88,10 @@ async fn goes_on(input: &[u8]) -> Verdict {
         flood.extend_from_slice(end);
     }
     let mut wire = Wire::open().await?;
-    let answer = play(&mut wire, &flood, async |receiver| receiver.shutdown().await).await?;
+    let answer = play(&mut wire, &flood, async |receiver| {
+        receiver.shutdown().await
+    })
+    .await?;
     bounded(&flood, &wire, &answer)
 }
 
@@ -103,7 +102,8 @@ async fn play(
     then: impl AsyncFnOnce(&mut tokio::io::DuplexStream) -> std::io::Result<()>,
 ) -> fuzzing::Result<Result<Response, SendError>> {
     let exchange = wire.reuse().await;
-    let exchange = exchange.ok_or_else(|| std::io::Error::other("a new connection is not ready"))?;
+    let exchange =
+        exchange.ok_or_else(|| std::io::Error::other("a new connection is not ready"))?;
     let receiver = &mut wire.receiver;
     let (sent, answered) = tokio::join!(send(exchange), async {
         read_request(receiver).await?;
@@ -133,9 +133,17 @@ fn bounded(input: &[u8], wire: &Wire, answer: &Result<Response, SendError>) -> V
     let last = response.status == 101 || (200..=999).contains(&response.status);
     ensure!(last, "ended by {}", response.status);
     ensure!(response.body.len() <= STORED_BODY_BYTES);
-    ensure!(in_order(&response.body, input), "a body that was never sent");
+    ensure!(
+        in_order(&response.body, input),
+        "a body that was never sent"
+    );
     if let Some(text) = &response.retry_after {
-        ensure!(text.len() <= 64 && text.bytes().all(|byte| byte == b'\t' || (32..127).contains(&byte)));
+        ensure!(
+            text.len() <= 64
+                && text
+                    .bytes()
+                    .all(|byte| byte == b'\t' || (32..127).contains(&byte))
+        );
     }
     Ok(format!(
         "{}xx, body of {:?} bits, retry-after {}",
@@ -180,5 +188,7 @@ fn plain_body(input: &[u8]) -> Option<&[u8]> {
 }
 
 fn without_numbers(text: &str) -> String {
-    text.chars().filter(|letter| !letter.is_ascii_digit()).collect()
+    text.chars()
+        .filter(|letter| !letter.is_ascii_digit())
+        .collect()
 }

@@ -20,7 +20,11 @@ fn judge(input: &[u8]) -> Verdict {
     let permits = group.permits();
     ensure!((1..=MAX_GROUP).contains(&permits.len()));
     ensure!(input.len() == HEADER_BYTES + permits.len() * PERMIT_BYTES);
-    ensure!(permits.iter().all(|permit| permit.destination == group.destination()));
+    ensure!(
+        permits
+            .iter()
+            .all(|permit| permit.destination == group.destination())
+    );
     ensure!(encode(&group) == input, "another message says the same");
     Ok(format!("{} permits", permits.len()))
 }

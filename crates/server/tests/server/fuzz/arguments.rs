@@ -43,7 +43,10 @@ fn audit(args: &audit::Args) -> Verdict {
     for when in [args.since, args.until] {
         if let Some(audit::When::Ago(ago)) = when {
             let latest = Timestamp::from_micros(NOON.as_micros());
-            ensure!(resolved(when).is_some_and(|at| at <= latest), "{ago:?} ago is to come");
+            ensure!(
+                resolved(when).is_some_and(|at| at <= latest),
+                "{ago:?} ago is to come"
+            );
         }
     }
     Ok(format!("audit {:?}", since.partial_cmp(&until)))

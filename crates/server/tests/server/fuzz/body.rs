@@ -4,6 +4,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use fuzzing::{Context, Result, Verdict, bail, ensure};
 use http::{HeaderValue, Method};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::problem::{problem, refusal};
@@ -32,10 +33,11 @@ async fn send(world: &World, method: Method, path: &str, input: &[u8]) -> Answer
     world.send(method, path, input.to_vec()).await
 }
 
-/// Refused as what it is: 400 if and only if it is not JSON.
+/// Refused as what it is: what is JSON is refused by a field. (The reverse does
+/// not hold: the wrong field may come before the end of the JSON.)
 fn refused(answer: &Answer, body: Option<&Value>) -> Verdict {
     let kind = refusal(answer)?;
-    ensure!((answer.status == 400) == body.is_none(), "{}", answer.json);
+    ensure!(answer.status != 400 || body.is_none(), "{}", answer.json);
     Ok(kind)
 }
 
@@ -52,7 +54,9 @@ async fn create(world: &World, input: &[u8], body: Option<&Value>) -> Verdict {
 }
 
 async fn change(world: &World, input: &[u8], body: Option<&Value>) -> Verdict {
-    let path = world.destination(json!({"limits": {"per_second": 7}})).await;
+    let path = world
+        .destination(json!({"limits": {"per_second": 7}}))
+        .await;
     let before = world.store.state().destinations.clone();
     let answer = send(world, Method::PATCH, &path, input).await;
     let after = std::mem::take(&mut world.store.state().destinations);
@@ -68,15 +72,29 @@ async fn change(world: &World, input: &[u8], body: Option<&Value>) -> Verdict {
 fn same_fields(body: Option<&Value>, answer: &Value) -> Result<()> {
     let body = body.and_then(Value::as_object).context("not an object")?;
     for (field, sent) in body {
-        let shown = answer.get(field).with_context(|| format!("{field} is ignored"))?;
+        let shown = answer
+            .get(field)
+            .with_context(|| format!("{field} is ignored"))?;
         match (sent, shown) {
             (Value::Object(sent), Value::Object(shown)) => {
-                let same = sent.iter().all(|(name, value)| shown.get(name) == Some(value));
+                let same = sent
+                    .iter()
+                    .all(|(name, value)| shown.get(name) == Some(value));
                 ensure!(same, "{field}: {sent:?} is {shown:?}");
+            }
+            // serde takes `{"token_bucket": null}` for the word, too.
+            (Value::Object(sent), Value::String(word)) => {
+                ensure!(
+                    sent.len() == 1 && sent.contains_key(word),
+                    "{field}: {sent:?}"
+                );
             }
             (Value::Null, Value::Object(shown)) => ensure!(shown.values().all(Value::is_null)),
             (Value::Number(sent), Value::Number(shown)) => {
-                ensure!(sent.as_f64() == shown.as_f64(), "{field}: {sent} is {shown}");
+                ensure!(
+                    sent.as_f64() == shown.as_f64(),
+                    "{field}: {sent} is {shown}"
+                );
             }
             (sent, shown) => ensure!(sent == shown, "{field}: {sent} is {shown}"),
         }
@@ -94,14 +112,21 @@ async fn post(world: &World, input: &[u8], body: Option<&Value>) -> Verdict {
     let [event] = written.as_slice() else {
         bail!("{} events", written.len());
     };
-    let body = body.context("accepted what is not JSON")?;
     ensure!(answer.json["id"] == event.id.to_string());
-    ensure!(body["type"].as_str() == event.event_type.as_deref());
+    let whole: Result<&RawValue, _> = serde_json::from_slice(input);
+    whole.context("accepted what is not JSON")?;
+    // A payload may be deeper than a `Value`, or have half a surrogate pair.
+    if let Some(body) = body {
+        ensure!(body["type"].as_str() == event.event_type.as_deref());
+    }
     let content_type = HeaderValue::from_str(&event.content_type);
     content_type.context("the content type cannot be sent")?;
-    match body.get("payload_base64").and_then(Value::as_str) {
+    match body.and_then(|body| body["payload_base64"].as_str()) {
         Some(text) => {
-            ensure!(STANDARD.encode(&event.payload) == text, "base64 reads otherwise");
+            ensure!(
+                STANDARD.encode(&event.payload) == text,
+                "base64 reads otherwise"
+            );
             Ok("base64".to_owned())
         }
         None => {
@@ -122,8 +147,10 @@ async fn post_batch(world: &World, input: &[u8], body: Option<&Value>) -> Verdic
         return refused(&answer, body);
     }
     let results = answer.json["results"].as_array().context("no results")?;
-    let sent = body.and_then(|body| body["events"].as_array());
-    ensure!(sent.map(Vec::len) == Some(results.len()), "not one answer each");
+    if let Some(body) = body {
+        let sent = body["events"].as_array().map(Vec::len);
+        ensure!(sent == Some(results.len()), "not one answer each");
+    }
     let mut accepted = 0;
     let mut kinds = Vec::new();
     for result in results {
@@ -136,7 +163,10 @@ async fn post_batch(world: &World, input: &[u8], body: Option<&Value>) -> Verdic
         ensure!((400..500).contains(&status), "{refused}");
         kinds.push(problem(refused, u16::try_from(status)?)?);
     }
-    ensure!(accepted == written, "{accepted} accepted, {written} written");
+    ensure!(
+        accepted == written,
+        "{accepted} accepted, {written} written"
+    );
     kinds.dedup();
     kinds.truncate(2);
     Ok(format!("batch {} {kinds:?}", accepted.min(2)))

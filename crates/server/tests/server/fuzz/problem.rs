@@ -27,10 +27,17 @@ pub(super) fn problem(json: &Value, status: u16) -> Result<String> {
     let bytes = problem.detail.len() + field.map_or(0, str::len);
     ensure!(bytes <= MAX_PROBLEM_BYTES, "a problem of {bytes} bytes");
     if matches!(status, 413 | 422) {
-        ensure!(field.is_some_and(|field| !field.is_empty()), "no field: {json}");
+        ensure!(
+            field.is_some_and(|field| !field.is_empty()),
+            "no field: {json}"
+        );
     }
-    // Names of fields that the sender made up are all one kind.
-    let known = field.filter(|field| problem.detail.len() < 80 && field.len() < 24);
-    let known = known.map(|field| field.replace(|letter: char| letter.is_ascii_digit(), ""));
-    Ok(format!("{status} {}", known.unwrap_or_default()))
+    // Names that the sender made up are all one kind.
+    let made_up = problem.detail.contains("unknown field") || problem.detail.len() > 200;
+    let field = match field {
+        Some(field) if !made_up => field.replace(|letter: char| letter.is_ascii_digit(), ""),
+        Some(_) => "unknown".to_owned(),
+        None => String::new(),
+    };
+    Ok(format!("{status} {field}"))
 }

@@ -9,12 +9,15 @@ const SECRET: &str = "hunter2";
 
 #[test]
 fn shown_urls() -> fuzzing::Outcome {
-    fuzzing::run(super::CRATE, "secret-url", 5_000, |input| {
-        match std::str::from_utf8(input) {
+    fuzzing::run(
+        super::CRATE,
+        "secret-url",
+        5_000,
+        |input| match std::str::from_utf8(input) {
             Ok(text) => judge(text),
             Err(_) => Ok("not UTF-8".to_owned()),
-        }
-    })
+        },
+    )
 }
 
 fn judge(text: &str) -> Verdict {
@@ -29,7 +32,11 @@ fn judge(text: &str) -> Verdict {
         shown if shown == text => "as it is",
         _ => "redacted",
     };
-    Ok(format!("{kind} {} {}", shown.contains("***"), shown.contains('?')))
+    Ok(format!(
+        "{kind} {} {}",
+        shown.contains("***"),
+        shown.contains('?')
+    ))
 }
 
 /// Whether the word stands, and stands only, where people put passwords:
