@@ -104,7 +104,7 @@ fn change(bytes: &mut Vec<u8>, inputs: &[Vec<u8>], random: &mut StdRng) {
         }
         2 => insert(bytes, &[*pick(BYTES, random)], random),
         3 => repeat(bytes, random),
-        4 | 5 => insert(bytes, *pick::<&[u8]>(PIECES, random), random),
+        4 | 5 => insert(bytes, pick::<&[u8]>(PIECES, random), random),
         6 => number(bytes, random),
         7 | 8 => drop(bytes.drain(range(bytes, random))),
         9 => {
@@ -140,7 +140,7 @@ fn repeat(bytes: &mut Vec<u8>, random: &mut StdRng) {
 
 /// Another number in the place of one that is there, or anywhere.
 fn number(bytes: &mut Vec<u8>, random: &mut StdRng) {
-    let number: &[u8] = pick::<&[u8]>(NUMBERS, random);
+    let number = pick::<&[u8]>(NUMBERS, random);
     let Some(from) = place(bytes, random) else {
         return bytes.extend_from_slice(number);
     };

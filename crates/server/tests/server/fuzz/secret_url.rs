@@ -43,7 +43,8 @@ fn judge(text: &str) -> Verdict {
 /// between a user's colon and the last `@`, or in a query or fragment. Told by
 /// the text alone: a URL that is mistyped has a password, too.
 fn is_secret(text: &str) -> bool {
-    let text = text.to_lowercase();
+    // The parser drops these wherever they are.
+    let text = text.to_lowercase().replace(['\t', '\r', '\n'], "");
     if text == "in-process" || text.starts_with("sqlite:") {
         return false; // a file's name has no password
     }
