@@ -6,12 +6,16 @@
 //!   judged by the ledger and by the receivers.
 //! - `backlog`: whether the API's latency and memory stay flat while one
 //!   destination has a large backlog.
+//! - `figures`: the figures of RELIABILITY.md that a load test can measure.
 //!
 //! Traffic goes to receivers on the loopback, bounded in count and time.
 
+mod api;
 mod backlog;
 mod faults;
+mod figures;
 mod limits;
+mod process;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -37,6 +41,8 @@ enum Command {
     Limits(limits::Args),
     /// One destination with a large backlog: the API's latency and memory.
     Backlog(backlog::Args),
+    /// The figures of RELIABILITY.md.
+    Figures(figures::Args),
 }
 
 #[tokio::main]
@@ -56,5 +62,6 @@ async fn main() -> anyhow::Result<ExitCode> {
     match cli.command {
         Command::Limits(args) => limits::run(args, program).await,
         Command::Backlog(args) => backlog::run(args, program).await,
+        Command::Figures(args) => figures::run(args, program).await,
     }
 }

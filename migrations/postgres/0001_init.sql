@@ -250,8 +250,8 @@ create table limit_history (
 
 create index limit_history_of_destination on limit_history (destination_id, in_force_from);
 
--- What admission remembers of a destination. Only admission writes it, under
--- the destination's lock, several times a second: room for updates in place.
+-- What admission remembers of a destination. Written under the destination's
+-- lock, by changes of its limits and by admission, several times a second: room for updates in place.
 create table pacing (
     destination_id uuid primary key,
     last_permit bigint not null default 0,
@@ -261,7 +261,7 @@ create table pacing (
     -- the starts before the change have to be counted too.
     meter_epoch bigint,
     looked_at timestamptz,
-    -- 'infinity': not before a change of the limits, which leaves a mark.
+    -- 'infinity': not before a change of the limits, which sets it back.
     next_look_at timestamptz,
     -- First attempts up to this id have been admitted once.
     first_after bigint not null default 0,
@@ -446,6 +446,9 @@ begin
     from unnest(changed) as c (id)
     order by c.id
     on conflict (destination_id) do update set version = excluded.version;
+    -- Whatever the last run waited for: the sweep finds it even if the wake that
+    -- the mark stands for is lost.
+    update pacing set next_look_at = clock_timestamp() where destination_id = any (changed);
     -- A hint; the sweep reads the marks.
     notify paceline_changed;
 end;

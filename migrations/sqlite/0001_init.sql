@@ -130,7 +130,7 @@ create table limit_history (
 create index limit_history_of_destination on limit_history (destination_id, in_force_from);
 
 -- What admission remembers of a destination. Only admission writes it, but for
--- the millisecond of `held_until` that a change leaves (below).
+-- what a change leaves (below).
 create table pacing (
     destination_id text primary key,
     last_permit integer not null default 0,
@@ -140,7 +140,7 @@ create table pacing (
     -- the starts before the change have to be counted too.
     meter_epoch integer,
     looked_at integer,
-    -- The largest integer: not before a change of the limits, which leaves a mark.
+    -- The largest integer: not before a change of the limits, which sets it back.
     next_look_at integer,
     -- Postgres reads first attempts from here on, past dead index entries. A
     -- b-tree of SQLite has none, so here it stays 0.
@@ -386,6 +386,11 @@ begin
     select new.destination_id, c.now + 1000 from store_clock c where new.revokes
     on conflict (destination_id) do update
     set held_until = max(coalesce(held_until, 0), excluded.held_until);
+
+    -- Whatever the last run waited for: the sweep finds it even if the wake that
+    -- the mark stands for is lost.
+    update pacing set next_look_at = (select now from store_clock)
+    where destination_id = new.destination_id;
 
     insert into limit_history (
         destination_id, in_force_from,

@@ -14,6 +14,14 @@
 //! A destination's *generation* is only ever compared with the one at its last
 //! take, so one mark, "woken since the take", stands for it.
 //!
+//! A wake, and a finish under which one came, that makes a job due sooner than
+//! takers know is told on the shard's channel `sooner`, by plain `PUBLISH`:
+//! in a cluster any node takes it and passes it on to all, so that one
+//! subscription, to whichever node, hears every shard. `SPUBLISH` would spare
+//! the other nodes, but needs Redis 7 and a subscription at each shard's node;
+//! the channels carry the shard's hash tag, so that they could be such ones.
+//! Telling is a hint: what is missed waits for the scheduler's next poll.
+//!
 //! Tokens are made here, from random bytes of this process and a counter of
 //! its calls: unique whatever the server forgets. Losing the server costs a
 //! delay, never more: nothing in here is the truth.
@@ -24,9 +32,10 @@
 
 mod connection;
 mod keys;
+mod subscriber;
 
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{LazyLock, OnceLock};
 use std::time::Duration;
 
 use ::redis::{Script, ScriptInvocation};
@@ -41,6 +50,7 @@ use rand::rngs::SysRng;
 
 use self::connection::Connection;
 use self::keys::{ShardKeys, shard_of};
+use self::subscriber::Subscriber;
 
 /// The most jobs that one run of a script may touch: a script blocks the
 /// server, and Lua's `unpack` has a limit of some thousands.
@@ -64,6 +74,8 @@ pub struct RedisSchedule {
     /// Makes what this process names differ from what any other names.
     process: String,
     calls: AtomicU64,
+    /// Begun by the first who asks: only schedulers do.
+    subscriber: OnceLock<Subscriber>,
 }
 
 impl RedisSchedule {
@@ -90,6 +102,7 @@ impl RedisSchedule {
                 .collect(),
             process: format!("{:032x}", u128::from_be_bytes(random)),
             calls: AtomicU64::new(0),
+            subscriber: OnceLock::new(),
         })
     }
 
@@ -154,6 +167,7 @@ impl RedisSchedule {
             for chunk in items.chunks(MAX_JOBS_PER_SCRIPT) {
                 let mut call = script.key(&keys.jobs);
                 call.key(&keys.lease).key(&keys.woken).key(&keys.floor);
+                call.arg(&keys.sooner);
                 chunk.iter().for_each(|item| arguments(item, &mut call));
                 calls.push(call);
             }
@@ -271,6 +285,14 @@ impl Schedule for RedisSchedule {
             .collect();
         try_join_all(calls.iter().map(|call| self.connection.script::<()>(call))).await?;
         Ok(())
+    }
+
+    async fn woken(&self) {
+        let subscriber = self.subscriber.get_or_init(|| {
+            let channels = self.shards.iter().map(|keys| keys.sooner.clone());
+            self.connection.subscriber(channels.collect())
+        });
+        subscriber.told().await;
     }
 }
 

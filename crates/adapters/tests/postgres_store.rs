@@ -13,6 +13,8 @@ mod admission;
 mod changes;
 #[path = "postgres_store/coarse.rs"]
 mod coarse;
+#[path = "postgres_store/connect.rs"]
+mod connect;
 #[path = "postgres_store/contract.rs"]
 mod contract;
 #[path = "postgres_store/database.rs"]

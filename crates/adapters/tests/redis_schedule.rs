@@ -14,6 +14,8 @@
 mod private_redis;
 #[path = "redis_schedule/takers.rs"]
 mod takers;
+#[path = "redis_schedule/telling.rs"]
+mod telling;
 
 use std::env;
 use std::time::Duration;

@@ -178,6 +178,28 @@ async fn a_step_waits_for_a_shell_that_holds_the_write_lock() {
     assert_eq!(accepting.await.unwrap().len(), 1);
 }
 
+/// Who waited for the write lock may find that others have started, or changed
+/// a limit, meanwhile: its own time comes after theirs.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_step_that_waited_for_the_lock_has_the_time_after_it() {
+    let place = Place::new();
+    let path = place.file("paceline.db");
+    let world = Arc::new(open(&path));
+    let destination = world.destination().unlimited().create().await;
+    world.accept(destination, 1).await;
+    let worker = world.worker().await;
+    let permits = world.admit(destination).await;
+    let shell = Shell(path).connect();
+    shell.execute_batch("begin immediate").unwrap();
+    let claiming = world.clone();
+    let claiming = tokio::spawn(async move { claiming.claim(worker, &permits).await });
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(!claiming.is_finished());
+    let held_until = system_clock()();
+    shell.execute_batch("commit").unwrap();
+    assert!(claiming.await.unwrap().now >= held_until);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_long_read_does_not_delay_the_path() {
     let place = Place::new();

@@ -27,4 +27,5 @@ pub mod scheduler;
 pub mod store_clock;
 pub mod sweep;
 mod wake;
+mod warm;
 pub mod worker;

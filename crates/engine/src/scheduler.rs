@@ -12,6 +12,7 @@
 //! - after *publish*: the next run finds the permits outstanding.
 
 mod fleet;
+mod looks;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -27,11 +28,13 @@ use tokio_util::sync::CancellationToken;
 use crate::backoff::Backoff;
 use crate::ports::{
     Admitted, DeliveryQueue, Finish, NextRun, Published, Run, RunResult, Schedule, Store, Sweep,
-    Taken, TakenJob,
+    TakenJob,
 };
-use crate::store_clock::SharedClock;
+use crate::store_clock::{SharedClock, Suspended};
 use crate::wake::wake_freed;
+use crate::warm::warm_scheduler;
 use fleet::Room;
+use looks::Looks;
 
 /// How the scheduler runs.
 #[derive(Debug, Clone, Copy)]
@@ -40,7 +43,9 @@ pub struct SchedulerOptions {
     pub batch: usize,
     /// How long a taken job is ours.
     pub lease: Duration,
-    /// How long to wait at most before looking at the schedule again.
+    /// How long to wait at most before looking at the schedule again. Jobs
+    /// that are known run when they are due and wakes are told, so this only
+    /// bounds what a wake that was not told can cost.
     pub idle: Duration,
     /// How often the store is asked for work while the schedule is away.
     pub degraded: Duration,
@@ -56,7 +61,7 @@ impl Default for SchedulerOptions {
         Self {
             batch: 128,
             lease: Duration::from_secs(1),
-            idle: Duration::from_millis(5),
+            idle: Duration::from_millis(250),
             degraded: Duration::from_millis(250),
             permits_per_place: 2,
             freeze: Duration::from_secs(60),
@@ -73,6 +78,10 @@ const MAX_SKIPPED: usize = 10_000;
 
 /// The first and the longest wait after a part did not answer.
 const FAILURE_BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+
+/// Between two pages of the search for work in the store while the schedule is
+/// away: others get their turn.
+const BETWEEN_PAGES: Duration = Duration::from_millis(5);
 
 /// The loop.
 pub struct Scheduler {
@@ -113,8 +122,17 @@ impl Scheduler {
         }
     }
 
+    /// The same, where the machine may be suspended: without counting that, its
+    /// end looks like a step of the store's clock.
+    #[must_use]
+    pub fn counting_suspends(mut self, suspended: Suspended) -> Self {
+        self.clock = SharedClock::counting(suspended);
+        self
+    }
+
     /// Runs until `shutdown`; a run that has begun is finished.
     pub async fn run(mut self, shutdown: CancellationToken) {
+        warm_scheduler(self.store.as_ref()).await;
         while !shutdown.is_cancelled() {
             let pause = self.tick().await;
             if pause.is_zero() {
@@ -149,8 +167,9 @@ impl Scheduler {
                 return self.look_in_store().await;
             }
         };
+        let mut looks = Looks::after(&taken);
         if taken.jobs.is_empty() {
-            return self.pause_after(&taken);
+            return looks.pause(self.options.idle);
         }
         let runs: Vec<_> = (taken.jobs.iter())
             .map(|job| Run {
@@ -166,9 +185,13 @@ impl Scheduler {
         let published = self.publish(&permits_of(&admitted)).await;
         // Publishing took a while: the next runs are due that much sooner.
         let now = admitted.now + answered_at.elapsed();
-        self.finish(&taken.jobs, &admitted.results, now).await;
+        let finishes = self.finishes(&taken.jobs, &admitted.results, now);
+        looks.finish(&finishes);
+        if let Err(error) = self.schedule.finish(&finishes).await {
+            tracing::warn!(%error, "jobs not finished: their leases end by themselves");
+        }
         match published {
-            Ok(()) => self.pause_after(&taken),
+            Ok(()) => looks.pause(self.options.idle),
             Err(NotPublished) => self.failures.failed(),
         }
     }
@@ -183,11 +206,6 @@ impl Scheduler {
             self.frozen_until = None;
         }
         self.queue.health().map_err(|error| error.to_string())
-    }
-
-    fn pause_after(&self, taken: &Taken) -> Duration {
-        let next = taken.next_due.unwrap_or(self.options.idle);
-        next.min(self.options.idle)
     }
 
     /// Admits the runs in one transaction. `None` if the store could not say
@@ -260,17 +278,19 @@ impl Scheduler {
         }
     }
 
-    async fn finish(&mut self, jobs: &[TakenJob], results: &[RunResult], now: Timestamp) {
-        let finishes: Vec<_> = (jobs.iter().zip(results))
+    fn finishes(
+        &mut self,
+        jobs: &[TakenJob],
+        results: &[RunResult],
+        now: Timestamp,
+    ) -> Vec<Finish> {
+        (jobs.iter().zip(results))
             .map(|(job, result)| Finish {
                 destination: job.destination,
                 token: job.token.clone(),
                 next: self.next_run(job.destination, result, now),
             })
-            .collect();
-        if let Err(error) = self.schedule.finish(&finishes).await {
-            tracing::warn!(%error, "jobs not finished: their leases end by themselves");
-        }
+            .collect()
     }
 
     fn next_run(
@@ -337,7 +357,7 @@ impl Scheduler {
         }
         // Page after page at once, then a pause before the next round.
         if self.cursor.is_some() {
-            self.options.idle
+            BETWEEN_PAGES
         } else {
             self.options.degraded
         }

@@ -10,7 +10,7 @@ use domain::ids::DestinationId;
 use tokio_util::sync::CancellationToken;
 
 use crate::ports::{Mark, Schedule, ScheduleError, ScheduleLife, Store, StoreError, Sweep, Wake};
-use crate::wake::try_wake_all;
+use crate::wake::{lifting_floors, try_wake_all};
 
 /// How the sweep runs.
 #[derive(Debug, Clone, Copy)]
@@ -124,7 +124,13 @@ impl SweepLoop {
             everything,
         };
         let page = self.store.sweep(&sweep).await?;
-        try_wake_all(self.schedule.as_ref(), &page.wakes).await?;
+        // What is due is past the look that was planned for it, or its job is of
+        // another life. Its floor is not to be trusted either: it may count a
+        // permit that ended unused and whose wake was lost, or have come back
+        // with an old copy of the schedule, or be off by a step of its clock.
+        // A plain wake would wait for it, up to a day.
+        let wakes = lifting_floors(&page.wakes);
+        try_wake_all(self.schedule.as_ref(), &wakes).await?;
         self.settle_marks(&page.marks).await?;
         Ok(page.next)
     }

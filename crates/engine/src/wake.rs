@@ -14,13 +14,17 @@ pub(crate) async fn wake_all(schedule: &dyn Schedule, wakes: &[Wake]) {
 /// more, so the floor that the last run found is no longer true: without
 /// lifting it, an hourly limit would miss such a slot for up to an hour.
 pub(crate) async fn wake_freed(schedule: &dyn Schedule, wakes: &[Wake]) {
-    let freed: Vec<_> = (wakes.iter())
+    wake_all(schedule, &lifting_floors(wakes)).await;
+}
+
+/// The same wakes; those for now forget the floor.
+pub(crate) fn lifting_floors(wakes: &[Wake]) -> Vec<Wake> {
+    (wakes.iter())
         .map(|wake| Wake {
             clear_floor: wake.clear_floor || wake.after.is_zero(),
             ..*wake
         })
-        .collect();
-    wake_all(schedule, &freed).await;
+        .collect()
 }
 
 /// Wakes all of them, in bounded batches, up to the first failure.

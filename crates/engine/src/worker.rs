@@ -31,7 +31,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::ports::{DeliveryQueue, Schedule, Sender, Store};
-use crate::store_clock::SharedClock;
+use crate::store_clock::{SharedClock, Suspended, never_suspended};
+use crate::warm::warm_worker;
 pub use promptness::AT_MOST as MAX_CLAIM_TO_SEND;
 
 use claims::Claims;
@@ -83,6 +84,7 @@ pub struct Worker {
     queue: Arc<dyn DeliveryQueue>,
     sender: Arc<dyn Sender>,
     options: WorkerOptions,
+    suspended: Suspended,
 }
 
 impl Worker {
@@ -101,7 +103,16 @@ impl Worker {
             queue,
             sender,
             options,
+            suspended: never_suspended,
         }
+    }
+
+    /// The same, where the machine may be suspended: without counting that, it
+    /// waits too long for its slots until the next heartbeat.
+    #[must_use]
+    pub fn counting_suspends(mut self, suspended: Suspended) -> Self {
+        self.suspended = suspended;
+        self
     }
 
     /// Delivers until `shutdown`. Then it takes nothing more, hands back what
@@ -111,13 +122,15 @@ impl Worker {
     pub async fn run(self, shutdown: CancellationToken) {
         let places = self.options.places.max(MIN_PLACES);
         let rng = Arc::new(Mutex::new(StdRng::seed_from_u64(self.options.seed)));
-        let clock = Arc::new(SharedClock::new());
+        let clock = Arc::new(SharedClock::counting(self.suspended));
         let identity = Arc::new(Identity::new(
             Arc::clone(&self.store),
             Arc::clone(&clock),
             places,
             Arc::clone(&rng),
         ));
+        // Before the fleet counts on it.
+        warm_worker(self.store.as_ref(), identity.current()).await;
         if !identity.introduce(&shutdown).await {
             return;
         }

@@ -2,7 +2,7 @@
 //! system's randomness. Everything else takes them as arguments.
 
 use std::sync::{Mutex, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use domain::time::Timestamp;
@@ -22,6 +22,24 @@ pub fn now() -> Timestamp {
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
     Timestamp::from_micros(i64::try_from(since_epoch.as_micros()).unwrap_or(i64::MAX))
+}
+
+/// How long this machine has been suspended since it was booted, to within the
+/// time between two readings of a clock; never less than that. Zero where the
+/// system does not say.
+#[must_use]
+pub fn suspended() -> Duration {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::time::{ClockId, clock_gettime};
+
+        let since_boot = |clock| Duration::try_from(clock_gettime(clock)).unwrap_or_default();
+        // In this order: whoever is interrupted in between reads too much.
+        let awake = since_boot(ClockId::Monotonic);
+        since_boot(ClockId::Boottime).saturating_sub(awake)
+    }
+    #[cfg(not(target_os = "linux"))]
+    Duration::ZERO
 }
 
 /// Makes ids and keys, from one generator that is seeded once.

@@ -5,7 +5,8 @@
 //! that thousands of them cost one listener. It promises that an arrival is
 //! timed before anything is waited for, that recording costs one short lock,
 //! and that its memory is bounded: beyond its capacity arrivals are counted
-//! and no longer kept. It verifies nothing and keeps no payload.
+//! and no longer kept. It verifies nothing and keeps no payload; an observer
+//! of the caller's may.
 
 use std::collections::HashMap;
 use std::future::pending;
@@ -15,10 +16,11 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::{Path, Request, State};
 use axum::routing::post;
 use axum::serve::ListenerExt;
-use http::StatusCode;
+use http::{HeaderMap, StatusCode};
 use http_body_util::BodyExt;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -62,6 +64,23 @@ pub struct Arrival {
     pub body_bytes: u64,
 }
 
+/// One request, whole, as an observer sees it.
+#[derive(Debug, Clone, Copy)]
+pub struct Observed<'a> {
+    /// The number in the path.
+    pub destination: u32,
+    /// When its head had been read, in this process's time.
+    pub at: Instant,
+    /// All of them.
+    pub headers: &'a HeaderMap,
+    /// Every byte of it.
+    pub body: &'a [u8],
+}
+
+/// Is shown every whole request before it is answered, and may say what the
+/// answer is; `None` leaves it to the destination's behaviour.
+pub type Observer = dyn Fn(Observed<'_>) -> Option<StatusCode> + Send + Sync;
+
 /// Everything that arrived, as of one moment.
 #[derive(Debug, Clone, Default)]
 pub struct Record {
@@ -86,6 +105,7 @@ struct Shared {
     started_at: Instant,
     capacity: usize,
     default: Behaviour,
+    observer: Option<Box<Observer>>,
     exceptions: RwLock<HashMap<u32, Behaviour>>,
     kept: Mutex<Vec<Arrival>>,
     total: watch::Sender<u64>,
@@ -99,6 +119,19 @@ impl Receiver {
     /// # Errors
     /// No port could be bound.
     pub async fn start(default: Behaviour, capacity: usize) -> io::Result<Self> {
+        Self::start_observed(default, capacity, None).await
+    }
+
+    /// The same, with an observer. Bodies are then read into memory: for
+    /// senders that are ours.
+    ///
+    /// # Errors
+    /// No port could be bound.
+    pub async fn start_observed(
+        default: Behaviour,
+        capacity: usize,
+        observer: Option<Box<Observer>>,
+    ) -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
         let stopping = CancellationToken::new();
@@ -106,6 +139,7 @@ impl Receiver {
             started_at: Instant::now(),
             capacity,
             default,
+            observer,
             exceptions: RwLock::default(),
             kept: Mutex::default(),
             total: watch::Sender::new(0),
@@ -131,6 +165,12 @@ impl Receiver {
         })
     }
 
+    /// Where it listens.
+    #[must_use]
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// Where a destination sends to.
     #[must_use]
     pub fn url(&self, destination: u32) -> String {
@@ -144,6 +184,12 @@ impl Receiver {
             .write()
             .unwrap_or_else(PoisonError::into_inner)
             .insert(destination, behaviour);
+    }
+
+    /// What arrivals are timed from.
+    #[must_use]
+    pub fn started_at(&self) -> Instant {
+        self.shared.started_at
     }
 
     /// How many requests have arrived.
@@ -191,20 +237,39 @@ async fn receive(
     Path(destination): Path<u32>,
     request: Request,
 ) -> StatusCode {
-    let at = shared.started_at.elapsed();
-    let event = request
-        .headers()
+    let at = Instant::now();
+    let (head, body) = request.into_parts();
+    let event = head
+        .headers
         .get("webhook-id")
         .and_then(|id| Uuid::try_parse_ascii(id.as_bytes()).ok());
-    let Some(body_bytes) = body_bytes(request).await else {
+    let mut told = None;
+    let body_bytes = match &shared.observer {
+        None => body_bytes(body).await,
+        Some(observer) => body.collect().await.ok().map(|whole| {
+            let whole = whole.to_bytes();
+            told = observer(Observed {
+                destination,
+                at,
+                headers: &head.headers,
+                body: &whole,
+            });
+            whole.len() as u64
+        }),
+    };
+    let Some(body_bytes) = body_bytes else {
         return StatusCode::BAD_REQUEST; // the sender went away in the middle
     };
+    let at_us = at.saturating_duration_since(shared.started_at).as_micros();
     shared.note(Arrival {
         destination,
         event,
-        at_us: u64::try_from(at.as_micros()).unwrap_or(u64::MAX),
+        at_us: u64::try_from(at_us).unwrap_or(u64::MAX),
         body_bytes,
     });
+    if let Some(status) = told {
+        return status;
+    }
     tokio::select! {
         biased;
         status = answer(shared.behaviour(destination)) => status,
@@ -213,8 +278,7 @@ async fn receive(
 }
 
 /// Counted piece by piece, for a payload is nothing that we need.
-async fn body_bytes(request: Request) -> Option<u64> {
-    let mut body = request.into_body();
+async fn body_bytes(mut body: Body) -> Option<u64> {
     let mut length = 0;
     while let Some(frame) = body.frame().await {
         length += frame.ok()?.data_ref().map_or(0, |data| data.len() as u64);
@@ -306,6 +370,27 @@ mod tests {
             "no more than the capacity"
         );
         assert!(record.arrivals.is_sorted_by_key(|arrival| arrival.at_us));
+    }
+
+    #[tokio::test]
+    async fn shows_whole_requests_to_an_observer_that_may_answer() {
+        let (tell, mut told) = tokio::sync::mpsc::channel(4);
+        let observer = move |seen: Observed<'_>| {
+            let line = (seen.destination, seen.headers.len(), seen.body.to_vec());
+            tell.try_send(line).unwrap();
+            (seen.destination == 1).then_some(StatusCode::IM_A_TEAPOT)
+        };
+        let receiver = Receiver::start_observed(Behaviour::ACCEPT, 10, Some(Box::new(observer)))
+            .await
+            .unwrap();
+        for (path, expected) in [("/r/0", "204"), ("/r/1", "418")] {
+            let stream = post(&receiver, path, Uuid::nil()).await;
+            assert_eq!(status(stream).await, expected);
+        }
+        for destination in [0, 1] {
+            let seen = told.recv().await.unwrap();
+            assert_eq!(seen, (destination, 4, b"hello".to_vec()));
+        }
     }
 
     #[tokio::test]

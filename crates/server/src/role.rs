@@ -33,7 +33,7 @@ use crate::config::{
     ApiConfig, ListenConfig, QueueConfig, RequestConfig, ScheduleConfig, ShutdownConfig,
     StoreConfig, TargetConfig, WorkerConfig, require_shared,
 };
-use crate::edge::Mint;
+use crate::edge::{self, Mint};
 use crate::health::{self, Health};
 use crate::parts::Parts;
 use crate::service::Service;
@@ -91,6 +91,16 @@ const RECORDING: Duration = Duration::from_secs(2);
 
 /// Runs a role until it is told to stop.
 pub async fn run(role: Role, config: RoleConfig) -> anyhow::Result<ExitCode> {
+    run_with(role, config, |parts| parts).await
+}
+
+/// Runs a role whose parts are wrapped first: by tests that watch the ports,
+/// or break at them.
+pub async fn run_with(
+    role: Role,
+    config: RoleConfig,
+    wrap: impl FnOnce(Parts) -> Parts,
+) -> anyhow::Result<ExitCode> {
     if role != Role::Serve {
         let queue = config.queue.as_ref();
         require_shared(role.as_str(), &config.store, &config.schedule, queue)?;
@@ -110,6 +120,7 @@ pub async fn run(role: Role, config: RoleConfig) -> anyhow::Result<ExitCode> {
     let metrics = health::install_metrics()?;
     let queue = config.queue.as_ref();
     let parts = Parts::connect(&config.store, &config.schedule, queue, config.target).await?;
+    let parts = wrap(parts);
     if let Err(error) = parts.catalog.ready().await {
         // Not fatal: it may be migrated, or come back, while we are not ready.
         tracing::error!(%error, "the store is not ready for this binary");
@@ -188,7 +199,8 @@ impl Running {
         if self.role.schedules() {
             let (store, schedule) = parts();
             let options = SchedulerOptions::default();
-            let scheduler = Scheduler::new(store, schedule, Arc::clone(queue), options);
+            let scheduler = Scheduler::new(store, schedule, Arc::clone(queue), options)
+                .counting_suspends(edge::suspended);
             loops.spawn("scheduler", scheduler.run(self.shutdown.clone()));
 
             let (store, schedule) = parts();
@@ -216,7 +228,8 @@ impl Running {
                 seed,
             };
             let sender = Arc::clone(&self.parts.sender);
-            let worker = Worker::new(store, schedule, Arc::clone(queue), sender, options);
+            let worker = Worker::new(store, schedule, Arc::clone(queue), sender, options)
+                .counting_suspends(edge::suspended);
             loops.spawn("worker", worker.run(self.shutdown.clone()));
         }
     }

@@ -1,4 +1,32 @@
 //! The real `domain` and `engine` over model ports, in virtual time, with
 //! every random choice from a seed.
+//!
+//! A [`scenario`] is drawn from a seed: destinations, processes, and a list of
+//! operations with their times. [`world::run`] plays it. Every call of a
+//! process goes through its `gate`, where it may fail, be late, stand still or
+//! die; a `witness` sees what was committed and what the receivers got, and
+//! judges every step by the [`invariants`]. What fails is [`shrink`]ed to the
+//! few operations that matter.
+//!
+//! How to run it, and what its numbers mean: `docs/simulation.md`.
 
+#![warn(missing_docs)]
+
+pub mod campaign;
+pub mod counts;
+pub mod dice;
+mod faulty;
+mod gate;
+pub mod invariants;
 pub mod model;
+mod process;
+pub mod sabotage;
+pub mod scenario;
+pub mod shrink;
+mod site;
+pub mod trace;
+mod weather;
+mod witness;
+pub mod world;
+
+pub use site::Site;

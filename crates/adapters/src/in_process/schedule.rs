@@ -30,7 +30,8 @@ pub struct InProcessSchedule {
     /// The name of its one life.
     life: String,
     jobs: Mutex<Jobs>,
-    /// Told of every wake, so that an idle scheduler looks at once.
+    /// Told when a wake makes something due sooner than takers know, so that an
+    /// idle scheduler looks at once.
     woken: Notify,
 }
 
@@ -89,6 +90,14 @@ impl InProcessSchedule {
         // No invariant is broken half-way through: nothing in here panics.
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Tells whoever sleeps until what was the first job that one is due
+    /// sooner.
+    fn tell(&self, known: Option<Instant>, first: Option<Instant>) {
+        if first.is_some_and(|first| known.is_none_or(|known| first < known)) {
+            self.woken.notify_one();
+        }
+    }
 }
 
 impl Default for InProcessSchedule {
@@ -141,20 +150,25 @@ impl Schedule for InProcessSchedule {
     async fn finish(&self, finishes: &[Finish]) -> Result<(), ScheduleError> {
         let now = Instant::now();
         let mut jobs = self.jobs();
-        for finish in finishes {
-            jobs.finish(finish, now);
-        }
+        let known = jobs.first_due();
+        let woken = (finishes.iter())
+            .filter_map(|finish| jobs.finish(finish, now))
+            .min();
+        drop(jobs);
+        self.tell(known, woken);
         Ok(())
     }
 
     async fn wake(&self, wakes: &[Wake]) -> Result<(), ScheduleError> {
         let now = Instant::now();
         let mut jobs = self.jobs();
+        let known = jobs.first_due();
         for wake in wakes {
             jobs.wake(wake, now);
         }
+        let first = jobs.first_due();
         drop(jobs);
-        self.woken.notify_one();
+        self.tell(known, first);
         Ok(())
     }
 
@@ -179,13 +193,15 @@ impl Schedule for InProcessSchedule {
 }
 
 impl Jobs {
-    fn finish(&mut self, finish: &Finish, now: Instant) {
-        let Some(job) = self.by_destination.get_mut(&finish.destination) else {
-            return;
-        };
-        let Some(lease) = job.lease.take_if(|lease| lease.token == finish.token) else {
-            return;
-        };
+    fn first_due(&self) -> Option<Instant> {
+        self.by_due.first().map(|(due, _)| *due)
+    }
+
+    /// Ends a lease. Returns when the job runs next if a wake under the lease
+    /// decided that; all else the caller knows.
+    fn finish(&mut self, finish: &Finish, now: Instant) -> Option<Instant> {
+        let job = self.by_destination.get_mut(&finish.destination)?;
+        let lease = (job.lease).take_if(|lease| lease.token == finish.token)?;
         let (asked, floor) = match finish.next {
             NextRun::After { delay, floor } => (
                 Some(after(now, delay)),
@@ -200,6 +216,7 @@ impl Jobs {
             Some(due) => self.reschedule(finish.destination, due),
             None => self.remove(finish.destination),
         }
+        woken.filter(|woken| asked.is_none_or(|asked| *woken < asked))
     }
 
     fn wake(&mut self, wake: &Wake, now: Instant) {

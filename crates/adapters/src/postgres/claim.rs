@@ -14,7 +14,7 @@ use sqlx::PgPool;
 use uuid::Uuid;
 
 use super::failure::Failure;
-use super::rows::{Wakes, count};
+use super::rows::{Wakes, count, keys};
 
 /// Where these destinations' requests go now.
 pub(super) async fn targets(
@@ -203,6 +203,7 @@ async fn still_admitted(
     if permits.is_empty() {
         return Ok(HashSet::new());
     }
+    let (ids, numbers) = keys(permits.iter().map(|permit| (permit.attempt, permit.number)));
     let rows: Vec<(i64, i64)> = sqlx::query_as(
         "-- claim_starts: still_admitted
         select a.id, a.permit
@@ -210,18 +211,8 @@ async fn still_admitted(
         join attempts a on a.id = n.id and a.permit = n.number
         where a.state || '' = 'admitted'",
     )
-    .bind(
-        permits
-            .iter()
-            .map(|permit| permit.attempt.0)
-            .collect::<Vec<_>>(),
-    )
-    .bind(
-        permits
-            .iter()
-            .map(|permit| permit.number.0)
-            .collect::<Vec<_>>(),
-    )
+    .bind(ids)
+    .bind(numbers)
     .fetch_all(pool)
     .await?;
     Ok(rows.into_iter().collect())
@@ -233,6 +224,7 @@ pub(super) async fn release_permits(
     pool: &PgPool,
     permits: &[Permit],
 ) -> Result<Vec<Wake>, Failure> {
+    let (ids, numbers) = keys(permits.iter().map(|permit| (permit.attempt, permit.number)));
     let released: Vec<Uuid> = sqlx::query_scalar(
         "-- release_permits
         with locked as materialized (
@@ -250,18 +242,8 @@ pub(super) async fn release_permits(
         where a.id = l.id
         returning a.destination_id",
     )
-    .bind(
-        permits
-            .iter()
-            .map(|permit| permit.attempt.0)
-            .collect::<Vec<_>>(),
-    )
-    .bind(
-        permits
-            .iter()
-            .map(|permit| permit.number.0)
-            .collect::<Vec<_>>(),
-    )
+    .bind(ids)
+    .bind(numbers)
     .fetch_all(pool)
     .await?;
     let mut wakes = Wakes::default();

@@ -5,8 +5,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use engine::ports::StoreError;
-use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::{ConnectOptions, PgPool};
 
 /// Where the database is, and how many connections to hold at most.
 #[derive(Clone)]
@@ -59,7 +59,7 @@ pub(super) async fn connect(options: &PostgresOptions) -> Result<PgPool, StoreEr
         // The parser's own words may repeat a part of the URL.
         .map_err(|_refused| StoreError::Unavailable("the database URL is malformed".to_owned()))?;
     let session = parsed.application_name("paceline").options(SETTINGS);
-    PgPoolOptions::new()
+    let pool = PgPoolOptions::new()
         .max_connections(options.max_connections.max(1))
         .acquire_timeout(ACQUIRE_TIMEOUT)
         .after_release(|connection, _| {
@@ -68,9 +68,25 @@ pub(super) async fn connect(options: &PostgresOptions) -> Result<PgPool, StoreEr
             let in_transaction = sqlx::Connection::is_in_transaction(&*connection);
             Box::pin(async move { Ok(!in_transaction) })
         })
-        .connect_with(session)
-        .await
-        .map_err(|error| StoreError::Unavailable(redacted(&error.to_string(), &options.url)))
+        .connect_with(session.clone())
+        .await;
+    let why = match pool {
+        Ok(pool) => return Ok(pool),
+        // The pool has tried again and again, and kept the reason to itself.
+        Err(sqlx::Error::PoolTimedOut) => why_not(&session).await,
+        Err(error) => error,
+    };
+    let why = redacted(&why.to_string(), &options.url);
+    Err(StoreError::Unavailable(why))
+}
+
+/// Why there is no connection.
+async fn why_not(session: &PgConnectOptions) -> sqlx::Error {
+    match tokio::time::timeout(ACQUIRE_TIMEOUT, session.connect()).await {
+        Ok(Err(error)) => error,
+        // It has come back this instant, or it does not answer at all.
+        Ok(Ok(_)) | Err(_) => sqlx::Error::PoolTimedOut,
+    }
 }
 
 /// The message without the password of `url`, should it be in there.

@@ -105,43 +105,13 @@ pub(super) async fn remember(
             next_look_at = excluded.next_look_at,
             first_after = excluded.first_after",
     )
-    .bind(
-        plans
-            .iter()
-            .map(|plan| plan.destination.id.0)
-            .collect::<Vec<_>>(),
-    )
-    .bind(plans.iter().map(last_permit).collect::<Vec<_>>())
-    .bind(
-        plans
-            .iter()
-            .map(|plan| plan.decision.meter.missing_micro)
-            .collect::<Vec<_>>(),
-    )
-    .bind(
-        plans
-            .iter()
-            .map(|plan| as_of(plan.decision.meter))
-            .collect::<Vec<_>>(),
-    )
-    .bind(
-        plans
-            .iter()
-            .map(|plan| plan.next_look_at(now))
-            .collect::<Vec<_>>(),
-    )
-    .bind(
-        plans
-            .iter()
-            .map(|plan| plan.cursor(marked, now))
-            .collect::<Vec<_>>(),
-    )
-    .bind(
-        plans
-            .iter()
-            .map(|plan| plan.destination.epoch.0)
-            .collect::<Vec<_>>(),
-    )
+    .bind(of(plans, |plan| plan.destination.id.0))
+    .bind(of(plans, last_permit))
+    .bind(of(plans, |plan| plan.decision.meter.missing_micro))
+    .bind(of(plans, |plan| as_of(plan.decision.meter)))
+    .bind(of(plans, |plan| plan.next_look_at(now)))
+    .bind(of(plans, |plan| plan.cursor(marked, now)))
+    .bind(of(plans, |plan| plan.destination.epoch.0))
     .bind(now.as_micros())
     .execute(connection)
     .await?;
@@ -179,4 +149,9 @@ pub(super) async fn fold_starts(
     let starts = (rows.into_iter())
         .map(|(destination, start)| (DestinationId(destination), Timestamp::from_micros(start)));
     fold::add_starts(connection, starts, fold::shard(None)).await
+}
+
+/// A column of all plans.
+fn of<T>(plans: &[Plan], column: impl Fn(&Plan) -> T) -> Vec<T> {
+    plans.iter().map(column).collect()
 }

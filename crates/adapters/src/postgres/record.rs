@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 use super::failure::Failure;
 use super::fold;
-use super::rows::Wakes;
+use super::rows::{Wakes, keys};
 
 /// Records outcomes of one worker's starts.
 pub(super) async fn record_outcomes(
@@ -72,6 +72,7 @@ async fn lock(
     worker: WorkerId,
     outcomes: &[Outcome],
 ) -> Result<Vec<Started>, Failure> {
+    let (ids, numbers) = keys(outcomes.iter().map(|one| (one.attempt, one.number)));
     Ok(sqlx::query_as(
         "-- record_outcomes: lock
         with clock as materialized (select micros(clock_timestamp()) as now)
@@ -85,18 +86,8 @@ async fn lock(
         for update of a skip locked",
     )
     .bind(worker.0)
-    .bind(
-        outcomes
-            .iter()
-            .map(|outcome| outcome.attempt.0)
-            .collect::<Vec<_>>(),
-    )
-    .bind(
-        outcomes
-            .iter()
-            .map(|outcome| outcome.number.0)
-            .collect::<Vec<_>>(),
-    )
+    .bind(ids)
+    .bind(numbers)
     .fetch_all(connection)
     .await?)
 }
@@ -289,6 +280,7 @@ async fn still_open(
     if outcomes.is_empty() {
         return Ok(Vec::new());
     }
+    let (ids, numbers) = keys(outcomes.iter().map(|one| (one.attempt, one.number)));
     let ids: Vec<i64> = sqlx::query_scalar(
         "-- record_outcomes: still_open
         select a.id
@@ -298,18 +290,8 @@ async fn still_open(
         order by a.id",
     )
     .bind(worker.0)
-    .bind(
-        outcomes
-            .iter()
-            .map(|outcome| outcome.attempt.0)
-            .collect::<Vec<_>>(),
-    )
-    .bind(
-        outcomes
-            .iter()
-            .map(|outcome| outcome.number.0)
-            .collect::<Vec<_>>(),
-    )
+    .bind(ids)
+    .bind(numbers)
     .fetch_all(pool)
     .await?;
     Ok(ids.into_iter().map(AttemptId).collect())

@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::str::FromStr;
 use std::time::Duration;
 
-use domain::ids::DestinationId;
+use domain::ids::{AttemptId, DestinationId, PermitNumber};
 use domain::policy::LimitSettings;
 use domain::time::Timestamp;
 use engine::ports::StoreError;
@@ -80,6 +80,11 @@ impl LimitColumns<'_> {
             safety_margin: self.safety_margin,
         })
     }
+}
+
+/// Attempts and the numbers of their permits, as two parallel arrays.
+pub(super) fn keys(keys: impl Iterator<Item = (AttemptId, PermitNumber)>) -> (Vec<i64>, Vec<i64>) {
+    keys.map(|(attempt, number)| (attempt.0, number.0)).unzip()
 }
 
 /// Wakes, one for each destination: the earliest that was asked for.

@@ -15,12 +15,14 @@ use ::redis::{
 };
 use engine::ports::ScheduleError;
 
+use super::subscriber::Subscriber;
+
 /// How long an answer may take before the call fails. The driver's own limit
 /// of 500 ms is less than a failover or a fork of a large Redis takes.
-const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
+pub(super) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long dialling and authenticating may take.
-const CONNECTION_TIMEOUT: Duration = Duration::from_secs(2);
+pub(super) const CONNECTION_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The way to one server.
 pub(super) struct Connection {
@@ -73,6 +75,11 @@ impl Connection {
     ) -> Result<T, ScheduleError> {
         let result = self.raw(command).await;
         result.map_err(|error| self.failure(&error))
+    }
+
+    /// A connection of its own that listens on these channels from now on.
+    pub(super) fn subscriber(&self, channels: Vec<String>) -> Subscriber {
+        Subscriber::start(self.client.clone(), self.address.clone(), channels)
     }
 
     /// Warns if the server may evict jobs, or cannot be reached yet. Fails if

@@ -20,6 +20,9 @@ pub(super) struct ShardKeys {
     /// The boot id: which life of the server this is. The only key that stays
     /// when no job is left.
     pub(super) life: String,
+    /// The channel, not a key, on which takers are told that a job is due
+    /// sooner than they know.
+    pub(super) sooner: String,
 }
 
 impl ShardKeys {
@@ -31,6 +34,7 @@ impl ShardKeys {
             woken: key("woken"),
             floor: key("floor"),
             life: key("life"),
+            sooner: key("sooner"),
         }
     }
 }
@@ -60,6 +64,7 @@ mod tests {
         let keys = ShardKeys::new("paceline", 3);
         assert_eq!(keys.jobs, "paceline:{3}:jobs");
         assert_eq!(keys.life, "paceline:{3}:life");
+        assert_eq!(keys.sooner, "paceline:{3}:sooner");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Admission under concurrency: one destination, many schedulers.
 
 use domain::ids::DestinationId;
-use engine::ports::RunResult;
+use engine::ports::{Run, RunResult, Store};
 use futures_util::future::join_all;
 use sqlx::{Connection, Row};
 
@@ -82,11 +82,7 @@ async fn a_count_in_the_statement_that_locks_is_stale_and_ours_is_not() {
         row.get::<i64, _>(0)
     });
     // It has to wait for the lock, with its snapshot taken.
-    let waits = "select count(*) from pg_stat_activity where wait_event_type = 'Lock'
-        and datname = current_database()";
-    while database.number(waits).await == 0 {
-        tokio::task::yield_now().await;
-    }
+    database.until_somebody_waits().await;
     other.commit().await.unwrap();
     assert_eq!(
         naive.await.unwrap(),
@@ -121,6 +117,33 @@ async fn an_open_ingest_does_not_hide_its_destination() {
     assert_eq!(database.permits(destination).await.len(), 1);
     ingest.commit().await.unwrap();
     assert_eq!(database.permits(destination).await.len(), 1);
+}
+
+/// The time that a run plans by is read after its lock: others may have started
+/// since its transaction began.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_waited_has_the_time_after_its_wait() {
+    let database = Database::create().await;
+    let destination = database.destination(per_second(10)).await;
+    let mut other = database.user().await;
+    let mut other = other.begin().await.unwrap();
+    run(
+        &mut other,
+        "lock table destinations in exclusive mode".to_owned(),
+    )
+    .await;
+    let store = database.store.clone();
+    let waiting = tokio::spawn(async move {
+        let run = Run {
+            destination,
+            republish: false,
+        };
+        store.admit(&[run], 100).await.unwrap().now
+    });
+    database.until_somebody_waits().await;
+    let held_until = database.number("select micros(clock_timestamp())").await;
+    other.commit().await.unwrap();
+    assert!(waiting.await.unwrap().as_micros() >= held_until);
 }
 
 #[tokio::test]

@@ -65,3 +65,10 @@ async fn world() -> Fresh {
 }
 
 engine::store_contract!(crate::contract::world);
+
+#[tokio::test]
+async fn an_old_epoch_is_no_proof_that_a_permit_is_gone() {
+    let world = world().await;
+    engine::contract::store::admission::an_old_epoch_is_no_proof_that_a_permit_is_gone(&world)
+        .await;
+}

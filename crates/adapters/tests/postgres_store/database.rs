@@ -164,6 +164,20 @@ impl Database {
         query.fetch_one(&mut user).await.unwrap()
     }
 
+    /// Returns once a statement waits for a lock.
+    pub(crate) async fn until_somebody_waits(&self) {
+        while !self.somebody_waits().await {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Whether a statement waits for a lock.
+    pub(crate) async fn somebody_waits(&self) -> bool {
+        let waits = "select count(*) from pg_stat_activity where wait_event_type = 'Lock'
+            and datname = current_database()";
+        self.number(waits).await > 0
+    }
+
     /// Runs SQL as a user.
     pub(crate) async fn sql(&self, sql: &str) {
         run(&mut self.user().await, sql.to_owned()).await;

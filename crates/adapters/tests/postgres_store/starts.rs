@@ -3,13 +3,14 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use adapters::postgres::{PostgresOptions, PostgresStore};
 use domain::ids::DestinationId;
 use domain::permit::Permit;
 use domain::policy::LimitSettings;
 use domain::time::Timestamp;
-use engine::ports::{Catalog, ClaimAnswer, Store};
+use engine::ports::{Catalog, ClaimAnswer, ReapRules, Reaped, Store};
 use futures_util::future::join_all;
-use sqlx::Connection;
+use sqlx::{Connection, Postgres, Transaction};
 
 use crate::database::{Database, per_second, run};
 
@@ -69,6 +70,110 @@ async fn a_held_row_is_skipped_by_claims_and_outcomes() {
     assert_eq!(answers[1], ClaimAnswer::Refused);
 }
 
+/// A start is never dated to before what its claim had to wait for.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_that_waited_starts_after_its_wait() {
+    let database = Database::create().await;
+    let worker = database.worker().await;
+    let destination = database.destination(per_second(20)).await;
+    database.accept(destination, 2).await;
+    let mut permits = database.permits(destination).await;
+    // On one connection, where the statement is prepared: else it would begin
+    // when its preparation has waited.
+    let options = PostgresOptions {
+        url: database.url.clone(),
+        max_connections: 1,
+    };
+    let store = PostgresStore::connect(options).await.unwrap();
+    let first = permits.split_off(1);
+    store.claim_starts(worker, &first).await.unwrap();
+    let mut other = database.user().await;
+    let mut other = other.begin().await.unwrap();
+    run(
+        &mut other,
+        "lock table attempts in exclusive mode".to_owned(),
+    )
+    .await;
+    let claiming = tokio::spawn(async move { store.claim_starts(worker, &permits).await.unwrap() });
+    database.until_somebody_waits().await;
+    let held_until = database.number("select micros(clock_timestamp())").await;
+    other.commit().await.unwrap();
+    let claims = claiming.await.unwrap();
+    assert!(matches!(claims.answers[..], [ClaimAnswer::Started(_)]));
+    assert!(claims.now.as_micros() >= held_until);
+}
+
+/// A claim in time that commits after the deadline: the row has started.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_reaper_leaves_what_a_claim_holds_alone() {
+    let database = Database::create().await;
+    let worker = database.worker().await;
+    let destination = database.destination(per_second(20)).await;
+    database.accept(destination, 1).await;
+    let permit = database.permits(destination).await[0];
+    let late = "update attempts set not_before = not_before - interval '1 minute',
+        deadline = deadline - interval '1 minute'";
+    database.sql(late).await;
+    let mut claim = database.user().await;
+    let mut claim = claim.begin().await.unwrap();
+    let start = format!(
+        "update attempts set state = 'started', started_at = deadline, worker_id = '{worker}'
+        where id = {}",
+        permit.attempt
+    );
+    run(&mut claim, start).await;
+    let reaped = reap_against(&database, claim).await;
+    assert_eq!(reaped.expired_permits, 0);
+    let started = "select count(*) from attempts where state = 'started'";
+    assert_eq!(database.number(started).await, 1);
+}
+
+/// An outcome that commits just when its start is given up: it stands.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_reaper_leaves_what_an_outcome_holds_alone() {
+    let database = Database::create().await;
+    let worker = database.worker().await;
+    let destination = database.destination(per_second(20)).await;
+    database.accept(destination, 1).await;
+    let permits = database.permits(destination).await;
+    let claims = database.store.claim_starts(worker, &permits).await.unwrap();
+    assert!(matches!(claims.answers[..], [ClaimAnswer::Started(_)]));
+    let old = "update attempts set started_at = started_at - interval '1 hour'";
+    database.sql(old).await;
+    let mut outcome = database.user().await;
+    let mut outcome = outcome.begin().await.unwrap();
+    run(
+        &mut outcome,
+        "update attempts set state = 'succeeded', finished_at = clock_timestamp()".to_owned(),
+    )
+    .await;
+    let reaped = reap_against(&database, outcome).await;
+    assert_eq!(reaped.unknown_starts, 0);
+    let succeeded = "select count(*) from attempts where state = 'succeeded'";
+    assert_eq!(database.number(succeeded).await, 1);
+    let attempts = "select count(*) from attempts";
+    assert_eq!(database.number(attempts).await, 1, "and is not tried again");
+}
+
+/// Reaps while `held` is open, and commits that once the reaper has either
+/// ended or come to wait for it.
+async fn reap_against(database: &Database, held: Transaction<'_, Postgres>) -> Reaped {
+    let store = database.store.clone();
+    let reaping = tokio::spawn(async move {
+        let rules = ReapRules {
+            heartbeat_timeout: Duration::from_secs(600),
+            start_timeout: Duration::from_secs(600),
+            permit_grace: Duration::ZERO,
+        };
+        store.reap(&rules, 100).await.unwrap()
+    });
+    while !reaping.is_finished() && !database.somebody_waits().await {
+        tokio::task::yield_now().await;
+    }
+    held.commit().await.unwrap();
+    reaping.await.unwrap()
+}
+
 /// While schedulers admit and workers claim, a user cuts the limit in a
 /// transaction that stays open. From its time in history on, the new limit
 /// holds in every window; and nothing starts until the commit.
@@ -121,6 +226,26 @@ async fn a_cut_is_in_force_from_its_time_in_history() {
             );
         }
     }
+}
+
+/// The transaction was open before; the start is still one of the old limit.
+#[tokio::test]
+async fn a_cut_is_dated_after_what_started_in_its_transaction() {
+    let database = Database::create().await;
+    let worker = database.worker().await;
+    let destination = database.destination(per_second(20)).await;
+    database.accept(destination, 1).await;
+    let permits = database.permits(destination).await;
+    let mut user = database.user().await;
+    let mut user = user.begin().await.unwrap();
+    run(&mut user, "select 1".to_owned()).await;
+    let claims = database.store.claim_starts(worker, &permits).await.unwrap();
+    assert!(matches!(claims.answers[..], [ClaimAnswer::Started(_)]));
+    let cut = format!("update destinations set limit_per_second = 3 where id = '{destination}'");
+    run(&mut user, cut).await;
+    user.commit().await.unwrap();
+    let history = database.store.limit_history(destination).await.unwrap();
+    assert!(history[1].in_force_from > claims.now);
 }
 
 /// Cuts to 3/s in an explicit transaction; the clock just before its commit.

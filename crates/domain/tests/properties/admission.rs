@@ -243,3 +243,22 @@ fn a_huge_bucket_that_comes_into_force_counts_the_starts_before_it() {
     assert!(verdict.is_kept(), "{verdict:#?}");
     assert!(world.starts.len() > 10_000 + 5_000);
 }
+
+/// A bucket that has been in use for long is no fuller after a change that
+/// leaves it as it is: its newest starts alone would not tell.
+#[test]
+fn a_bucket_that_a_change_leaves_alone_keeps_its_level() {
+    let bucket = LimitSettings {
+        per_second: Some(10),
+        burst: Some(10),
+        shape: Some(Shape::TokenBucket),
+        ..LimitSettings::default()
+    };
+    let mut world = World::new(bucket.policy());
+    world.follow_looks(1_000, world.now + Duration::from_secs(5));
+    world.change(bucket.policy());
+    world.follow_looks(1_000, world.now + Duration::from_secs(2));
+    world.settle();
+    assert_kept(&world);
+    assert!(world.starts.len() > 60);
+}

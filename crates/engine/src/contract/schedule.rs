@@ -14,10 +14,12 @@ use crate::ports::{Finish, NextRun, Schedule, TakenJob, Wake};
 
 mod finishing;
 mod taking;
+mod telling;
 mod waking;
 
 pub use finishing::*;
 pub use taking::*;
+pub use telling::*;
 pub use waking::*;
 
 /// So far ahead that no test gets there.
@@ -62,6 +64,10 @@ macro_rules! for_each_schedule_promise {
         $check!(overdue_tells_how_late);
         $check!(empty_batches_are_harmless);
         $check!(a_life_is_new_until_it_is_rebuilt);
+        $check!(a_wake_is_told_while_nothing_is_due);
+        $check!(a_wake_before_the_first_job_is_told);
+        $check!(a_finish_that_a_wake_brought_forward_is_told);
+        $check!(a_job_brought_forward_under_lease_is_told);
     };
 }
 

@@ -42,6 +42,9 @@ macro_rules! store_contract {
         );
         $crate::store_contract!(@module $world, admission:
             no_window_holds_more_than_the_limit
+            a_permit_counts_to_its_deadline_not_to_its_slot
+            a_start_counts_from_its_claim_on
+            a_destination_named_twice_is_decided_once
             first_attempts_are_admitted_in_creation_order
             permit_numbers_never_repeat
             republish_returns_the_same_permits
@@ -56,6 +59,7 @@ macro_rules! store_contract {
         $crate::store_contract!(@module $world, shapes:
             two_limits_hold_at_once
             a_token_bucket_has_its_capacity_and_its_refill
+            a_bucket_counts_permits_that_have_not_started
             a_leaky_bucket_spaces_its_starts
             a_bucket_that_comes_into_force_counts_the_starts_before_it
             a_bucket_after_a_bucket_beside_a_window_counts_the_starts
@@ -111,6 +115,7 @@ macro_rules! store_contract {
             a_slot_that_nobody_used_does_not_wait_for_the_next
             what_is_looked_at_in_time_is_left_out
             idle_and_paused_destinations_are_left_out
+            a_resumed_destination_is_found
             everything_finds_retries_of_the_future
             pages_follow_each_other
             a_mark_is_woken_and_cleared
@@ -121,6 +126,7 @@ macro_rules! store_contract {
             a_retired_worker_does_not_count
             a_lapsed_worker_does_not_count_and_is_not_revived
             outstanding_permits_count
+            empty_batches_touch_nothing
         );
         $crate::store_contract!(@module $world, limits:
             a_lowered_limit_revokes_at_once

@@ -61,7 +61,13 @@ pub trait Schedule: Send + Sync {
 
     /// Returns when something may have become due sooner than the last
     /// [`Schedule::take`] said, so that a scheduler need not wait out its
-    /// pause. A hint: it may return for nothing, and it may never return.
+    /// pause: a wake put a job before all others, or a finish did because of a
+    /// wake under its lease. What a finish itself asked for is known to its
+    /// caller and is not told.
+    ///
+    /// What happened since the last return is told by the next. A hint: it may
+    /// return for nothing, and may miss something while the way to the schedule
+    /// is broken, so a scheduler also polls. By default it never returns.
     async fn woken(&self) {
         std::future::pending::<()>().await;
     }

@@ -21,6 +21,9 @@ use super::sender::Target;
 /// takes; where the store is a database, isolation is read committed and every
 /// decision is made on rows read *after* they were locked. Contention is an
 /// answer ([`RunResult::Skipped`], [`ClaimAnswer::Skipped`]), not an error.
+///
+/// An empty batch touches nothing, but is asked all the same and answers the
+/// time: that makes a new process's connections and statements ready.
 #[async_trait]
 pub trait Store: Send + Sync {
     /// Accepts events: each with one waiting attempt per destination of its

@@ -87,7 +87,9 @@ impl Loop {
         metrics::histogram!("paceline_claim_batch_permits").record(permits.len() as f64);
         match self.store.claim_starts(worker, &permits).await {
             Ok(claims) => {
-                self.clock.sample(asked_at, claims.now);
+                if let Some(step) = self.clock.sample(asked_at, claims.now) {
+                    self.identity.clock_stepped(step);
+                }
                 for (request, answer) in batch.into_iter().zip(claims.answers) {
                     let claimed = Claimed {
                         answer,

@@ -3,9 +3,11 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use domain::clock::Step;
 use domain::ids::WorkerId;
 use rand::RngExt;
 use rand::rngs::StdRng;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -29,6 +31,8 @@ pub(super) struct Identity {
     places: u32,
     rng: Arc<Mutex<StdRng>>,
     current: Mutex<WorkerId>,
+    /// The store's clock has stepped forward.
+    stepped: Notify,
 }
 
 impl Identity {
@@ -45,6 +49,7 @@ impl Identity {
             places,
             rng,
             current: Mutex::new(first),
+            stepped: Notify::new(),
         }
     }
 
@@ -55,14 +60,27 @@ impl Identity {
 
     /// The first heartbeat, until it is written; false if `shutdown` came
     /// first.
+    ///
+    /// One that failed may have been written all the same. If that was long
+    /// ago the store has given that name up, and takes no other heartbeat for
+    /// it without saying so: hence a name is tried for a while only.
     pub(super) async fn introduce(&self, shutdown: &CancellationToken) -> bool {
         let mut failures = Backoff::new(Duration::from_millis(100), Duration::from_secs(2));
-        while let Err(error) = self.write(self.places).await {
-            tracing::warn!(%error, "store away, worker not introduced yet");
+        let mut drawn_at = Instant::now();
+        loop {
+            match self.write(self.places).await {
+                Ok(()) if drawn_at.elapsed() < HEARTBEAT_TIMEOUT => break,
+                Ok(()) => tracing::warn!("the first heartbeat took too long"),
+                Err(error) => tracing::warn!(%error, "store away, worker not introduced yet"),
+            }
             tokio::select! {
                 biased;
                 () = shutdown.cancelled() => return false,
                 () = tokio::time::sleep(failures.failed()) => {}
+            }
+            if drawn_at.elapsed() > RENEW_AFTER {
+                self.renew();
+                drawn_at = Instant::now();
             }
         }
         !shutdown.is_cancelled()
@@ -72,13 +90,14 @@ impl Identity {
     pub(super) async fn beat(self: Arc<Self>, ended: CancellationToken) {
         let mut written_at = Instant::now();
         loop {
-            tokio::select! {
+            let stepped = tokio::select! {
                 biased;
                 () = ended.cancelled() => return,
-                () = tokio::time::sleep(EVERY) => {}
-            }
+                () = self.stepped.notified() => true,
+                () = tokio::time::sleep(EVERY) => false,
+            };
             let begun_at = Instant::now();
-            if begun_at.duration_since(written_at) > RENEW_AFTER {
+            if stepped || begun_at.duration_since(written_at) > RENEW_AFTER {
                 self.renew();
             }
             match self.write(self.places).await {
@@ -96,9 +115,19 @@ impl Identity {
         }
     }
 
+    /// Learns of a step of the store's clock. By a clock that went forward the
+    /// last heartbeat may be too old, and then no later one is taken: the
+    /// worker has to go on under another name, or all its claims are refused
+    /// from now on.
+    pub(super) fn clock_stepped(&self, step: Step) {
+        if let Step::Forward(_) = step {
+            self.stepped.notify_one();
+        }
+    }
+
     fn renew(&self) {
         let renewed = draw(&self.rng);
-        tracing::warn!(worker = %renewed, "heartbeats were late: going on as a new worker");
+        tracing::warn!(worker = %renewed, "heartbeats were late, or seem so: going on as a new worker");
         *self.current.lock().unwrap_or_else(PoisonError::into_inner) = renewed;
     }
 
@@ -111,7 +140,9 @@ impl Identity {
         };
         let before = Instant::now();
         let fleet = self.store.heartbeat(&heartbeat).await?;
-        self.clock.sample(before, fleet.now);
+        if let Some(step) = self.clock.sample(before, fleet.now) {
+            self.clock_stepped(step);
+        }
         Ok(())
     }
 }

@@ -4,9 +4,11 @@
 use std::time::Duration;
 
 use domain::admission::Look;
-use engine::ports::{Fleet, NextRun, Run, RunResult};
+use engine::ports::{Fleet, NextRun, Run, RunResult, Taken};
 
-use crate::support::{Event, T0, World, decided, destination, ms, permit, permit_of};
+use crate::support::{
+    Event, T0, World, decided, destination, ms, permit, permit_of, scheduler_options,
+};
 
 /// When the finished job of destination 1 runs next.
 fn next(world: &World) -> NextRun {
@@ -222,6 +224,56 @@ async fn without_room_the_fleet_is_counted_by_every_run() {
     world.schedule.due(&[1]);
     scheduler.tick().await;
     assert_eq!(rooms(&world), [0, 2]);
+}
+
+/// Neither what was taken last nor what was finished since waits for the poll.
+#[tokio::test(start_paused = true)]
+async fn a_job_that_is_known_is_looked_at_when_it_is_due() {
+    let world = World::new();
+    let known = |next_due| Taken {
+        jobs: Vec::new(),
+        next_due,
+    };
+    let mut scheduler = world.scheduler();
+    let idle = scheduler_options().idle;
+    for (next_due, pause) in [
+        (None, idle),
+        (Some(ms(7)), ms(7)),
+        (Some(Duration::ZERO), ms(0)),
+        (Some(idle * 3), idle),
+        (Some(Duration::MAX), idle),
+    ] {
+        world.schedule.take.answers(move |()| Ok(known(next_due)));
+        assert_eq!(scheduler.tick().await, pause, "due in {next_due:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_finished_is_looked_at_when_it_is_due() {
+    let world = World::new();
+    world.store.admit.answers(|_| {
+        let look = |after| Look::At {
+            at: T0 + ms(after),
+            floor: None,
+        };
+        Ok(vec![
+            decided(&[permit(1)], look(90)),
+            decided(&[], look(60)),
+        ])
+    });
+    // What is told of the lease does not count: it ends with the finish.
+    world.queue.publish.takes(ms(20));
+    world.schedule.due(&[1, 2]);
+    assert_eq!(world.scheduler().tick().await, ms(40));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_scheduler_makes_its_statements_ready_before_it_takes() {
+    let world = World::new();
+    let _running = tokio::spawn(world.scheduler().run(world.shutdown.clone()));
+    tokio::time::sleep(ms(10)).await;
+    let ready = (world.journal).position(|event| *event == Event::Nothing("admit"));
+    assert!(ready < world.journal.position(|event| *event == Event::Take));
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,5 +1,7 @@
 //! The sweep: wakes before marks, a rebuild to the very end or not at all.
 
+use std::time::Duration;
+
 use engine::ports::{Mark, ScheduleLife, SweepPage, Wake};
 use engine::sweep::{SweepLoop, SweepOptions};
 
@@ -90,6 +92,27 @@ async fn marks_stay_if_their_wake_failed() {
     world.schedule.wake.answers(|_| Err(schedule_away()));
     sweep(&world).tick().await.unwrap();
     assert_eq!(cleared(&world), []);
+}
+
+/// What is overdue is past the look that was planned, so its floor is no longer
+/// true: it counted a permit that ended unused and whose wake was lost, or it
+/// comes from before a failover or a step of the schedule's clock. A retry's
+/// time is to come.
+#[tokio::test(start_paused = true)]
+async fn what_is_due_is_woken_below_its_floor() {
+    let world = World::new();
+    let retry = Wake::after(destination(2), Duration::from_secs(9));
+    world.store.sweep.answers(move |_| {
+        Ok(SweepPage {
+            wakes: vec![Wake::now(destination(1)), retry],
+            ..SweepPage::default()
+        })
+    });
+    sweep(&world).tick().await.unwrap();
+    assert_eq!(
+        world.journal.woken(),
+        [Wake::unblocked(destination(1)), retry]
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -39,6 +39,19 @@ async fn a_worker_introduces_itself_before_it_subscribes() {
     assert_eq!(heartbeats(&world)[0].places, 32);
 }
 
+/// Its first claims must not be slow ones.
+#[tokio::test(start_paused = true)]
+async fn a_worker_makes_its_statements_ready_before_it_introduces_itself() {
+    let world = World::new();
+    let _worker = world.worker().await;
+    pass(ms(10)).await;
+    let asked = world.journal.position(|e| matches!(e, Event::Heartbeat(_)));
+    for statement in ["targets", "claim_starts", "record_outcomes"] {
+        let ready = (world.journal).position(|e| *e == Event::Nothing(statement));
+        assert!(ready < asked, "{statement}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_worker_that_is_stopped_before_it_is_introduced_takes_nothing() {
     let world = World::new();
@@ -106,4 +119,52 @@ async fn after_late_heartbeats_it_goes_on_as_another_and_records_as_the_old_one(
     }
     let expected = [(1, claimers[0]), (2, claimers[0]), (3, claimers[2])];
     assert_eq!(recorded, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_step_of_the_stores_clock_it_goes_on_as_another() {
+    let world = World::new();
+    let _worker = world.worker().await;
+    pass(ms(1_500)).await;
+    // By the store's clock the last heartbeat is five seconds old now.
+    world.store.steps_by(ms(4_500));
+    pass(ms(600)).await;
+    let beats = heartbeats(&world);
+    assert_eq!(beats[0].worker, beats[1].worker);
+    assert_ne!(beats[0].worker, beats.last().unwrap().worker);
+    let in_time = crate::support::in_slot(permit(1), ms(6_600));
+    world.queue.delivers(&[in_time]);
+    settle().await;
+    assert_eq!(claimers(&world), [beats.last().unwrap().worker]);
+    pass(ms(5_000)).await;
+    let later = heartbeats(&world);
+    assert_eq!(later.last(), beats.last(), "one step, one new name");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_shows_the_step_is_enough() {
+    let world = World::new();
+    let _worker = world.worker().await;
+    pass(ms(1_100)).await;
+    world.store.steps_by(ms(4_500));
+    world.queue.delivers(&[permit(1)]);
+    settle().await;
+    let beats = heartbeats(&world);
+    assert_eq!(claimers(&world), [beats[0].worker]);
+    assert_ne!(beats.last().unwrap().worker, beats[0].worker);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_whose_introduction_takes_long_is_another_by_then() {
+    let world = World::new();
+    // Each of these may have been written, and is too old by the end.
+    world.store.heartbeat.answers(|_| Err(store_away()));
+    let _worker = world.worker().await;
+    pass(ms(6_000)).await;
+    world.store.heartbeat.answers(|_| Ok(()));
+    pass(ms(2_500)).await;
+    let beats = heartbeats(&world);
+    assert_ne!(beats[0].worker, beats.last().unwrap().worker);
+    let beaten = world.journal.times(|e| matches!(e, Event::Subscribe(_)));
+    assert_eq!(beaten.len(), 1);
 }

@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::body::JsonBody;
-use super::limits::{Effective, Limits, LimitsPatch, not_null, present};
+use super::limits::{Effective, Limits, LimitsPatch, not_null, object, present, present_object};
 use super::parameters::{DestinationPath, DestinationsPage, Page, PathId};
 use super::problem::Problem;
 use super::{App, text};
@@ -32,7 +32,7 @@ pub struct CreateDestination {
     #[serde(default)]
     pub event_types: Vec<String>,
     /// Starts per period.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object")]
     pub limits: Limits,
     /// No rate limit; `max_in_flight` still holds.
     #[serde(default)]
@@ -71,7 +71,7 @@ pub struct ChangeDestination {
     pub state: Option<DestinationState>,
     /// Starts per period; `null` clears all four, so that the tier's hold.
     /// Setting one ends `unlimited`.
-    #[serde(default, deserialize_with = "present")]
+    #[serde(default, deserialize_with = "present_object")]
     #[schema(value_type = Option<LimitsPatch>)]
     pub limits: Option<Option<LimitsPatch>>,
     /// `true` clears the limits.

@@ -1,8 +1,12 @@
 //! Limits in JSON: `{"limits":{"per_second":10},"burst":…,"shape":…,…}`.
 
+use std::fmt;
+use std::marker::PhantomData;
+
 use domain::limit::Shape;
 use domain::policy::LimitSettings;
-use serde::de::Error;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
@@ -108,4 +112,41 @@ where
     value
         .map(Some)
         .ok_or_else(|| D::Error::custom("must not be null; leave it out to keep it"))
+}
+
+/// An object, by its names only: serde would take an array for the fields in
+/// their order.
+pub(super) fn object<'de, T, D>(deserializer: D) -> Result<T, D::Error>
+where
+    T: Deserialize<'de>,
+    D: Deserializer<'de>,
+{
+    deserializer.deserialize_map(Object(PhantomData))
+}
+
+/// [`present`], of an [`object`].
+pub(super) fn present_object<'de, T, D>(deserializer: D) -> Result<Option<Option<T>>, D::Error>
+where
+    T: Deserialize<'de>,
+    D: Deserializer<'de>,
+{
+    #[derive(Deserialize)]
+    #[serde(bound = "T: Deserialize<'de>", transparent)]
+    struct Inner<T>(#[serde(deserialize_with = "object")] T);
+    let inner: Option<Inner<T>> = Option::deserialize(deserializer)?;
+    Ok(Some(inner.map(|inner| inner.0)))
+}
+
+struct Object<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for Object<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<T, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(map))
+    }
 }

@@ -24,18 +24,23 @@ pub struct Args {
     pub shutdown: ShutdownConfig,
 }
 
+impl From<Args> for RoleConfig {
+    fn from(args: Args) -> Self {
+        Self {
+            store: args.store,
+            schedule: args.schedule,
+            queue: None,
+            listen: args.listen,
+            api: Some(args.api),
+            target: args.target,
+            worker: None,
+            request: RequestConfig::default(),
+            shutdown: args.shutdown,
+        }
+    }
+}
+
 /// Runs the role until it is told to stop.
 pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let config = RoleConfig {
-        store: args.store,
-        schedule: args.schedule,
-        queue: None,
-        listen: args.listen,
-        api: Some(args.api),
-        target: args.target,
-        worker: None,
-        request: RequestConfig::default(),
-        shutdown: args.shutdown,
-    };
-    role::run(Role::Api, config).await
+    role::run(Role::Api, args.into()).await
 }

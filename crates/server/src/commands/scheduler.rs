@@ -24,18 +24,23 @@ pub struct Args {
     pub shutdown: ShutdownConfig,
 }
 
+impl From<Args> for RoleConfig {
+    fn from(args: Args) -> Self {
+        Self {
+            store: args.store,
+            schedule: args.schedule,
+            queue: Some(args.queue),
+            listen: args.listen,
+            api: None,
+            target: TargetConfig::default(),
+            worker: None,
+            request: args.request,
+            shutdown: args.shutdown,
+        }
+    }
+}
+
 /// Runs the role until it is told to stop.
 pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let config = RoleConfig {
-        store: args.store,
-        schedule: args.schedule,
-        queue: Some(args.queue),
-        listen: args.listen,
-        api: None,
-        target: TargetConfig::default(),
-        worker: None,
-        request: args.request,
-        shutdown: args.shutdown,
-    };
-    role::run(Role::Scheduler, config).await
+    role::run(Role::Scheduler, args.into()).await
 }

@@ -28,18 +28,23 @@ pub struct Args {
     pub shutdown: ShutdownConfig,
 }
 
+impl From<Args> for RoleConfig {
+    fn from(args: Args) -> Self {
+        Self {
+            store: args.store,
+            schedule: args.schedule,
+            queue: Some(args.queue),
+            listen: args.listen,
+            api: None,
+            target: args.target,
+            worker: Some(args.worker),
+            request: args.request,
+            shutdown: args.shutdown,
+        }
+    }
+}
+
 /// Runs the role until it is told to stop.
 pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let config = RoleConfig {
-        store: args.store,
-        schedule: args.schedule,
-        queue: Some(args.queue),
-        listen: args.listen,
-        api: None,
-        target: args.target,
-        worker: Some(args.worker),
-        request: args.request,
-        shutdown: args.shutdown,
-    };
-    role::run(Role::Worker, config).await
+    role::run(Role::Worker, args.into()).await
 }

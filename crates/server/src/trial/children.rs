@@ -1,11 +1,12 @@
 //! The roles of a distributed trial, as processes of their own.
 
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use engine::ports::Store;
+use rustix::process::{Pid, Signal};
 use tokio::process;
 
 /// How long a role gets to end by itself before it is killed.
@@ -22,7 +23,7 @@ pub struct Roles {
 
 /// One process.
 pub struct Child {
-    /// `scheduler` or `worker`.
+    /// `api`, `scheduler` or `worker`.
     pub role: &'static str,
     process: process::Child,
 }
@@ -74,7 +75,7 @@ impl Children {
                     return Ok(());
                 }
                 for child in &mut self.all {
-                    let ended = child.process.try_wait().context("look after a child")?;
+                    let ended = child.ended()?;
                     ensure!(ended.is_none(), "a {} ended by itself", child.role);
                 }
                 tokio::time::sleep(Duration::from_millis(50)).await;
@@ -87,16 +88,12 @@ impl Children {
 
     /// Starts one more.
     pub fn add(&mut self, role: &'static str) -> anyhow::Result<()> {
-        let process = process::Command::new(&self.program)
+        let mut command = process::Command::new(&self.program);
+        command
             .arg(role)
             .envs(self.environment.iter().cloned())
-            .env("PACELINE_LISTEN", "127.0.0.1:0")
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .kill_on_drop(true)
-            .spawn()
-            .with_context(|| format!("start a {role}"))?;
-        self.all.push(Child { role, process });
+            .env("PACELINE_LISTEN", "127.0.0.1:0");
+        self.all.push(Child::spawn(role, command)?);
         Ok(())
     }
 
@@ -106,22 +103,21 @@ impl Children {
         let Some(index) = self.all.iter().position(|child| child.role == role) else {
             return Ok(false);
         };
-        let mut child = self.all.remove(index);
-        child.process.kill().await.context("kill a child")?;
+        self.all.remove(index).kill().await?;
         Ok(true)
     }
 
     /// Asks all of them to end, and waits.
     pub async fn stop(mut self) -> anyhow::Result<()> {
         for child in &self.all {
-            child.terminate()?;
+            child.signal(Signal::TERM)?;
         }
         for child in &mut self.all {
             if tokio::time::timeout(GRACE, child.process.wait())
                 .await
                 .is_err()
             {
-                child.process.kill().await.context("kill a child")?;
+                child.kill().await?;
             }
         }
         Ok(())
@@ -129,19 +125,44 @@ impl Children {
 }
 
 impl Child {
+    /// Starts it, without input and output; it is killed when it is dropped.
+    pub fn spawn(role: &'static str, mut command: process::Command) -> anyhow::Result<Self> {
+        let process = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()
+            .with_context(|| format!("start a {role}"))?;
+        Ok(Self { role, process })
+    }
+
     /// The process id, while it runs.
     #[must_use]
     pub fn id(&self) -> Option<u32> {
         self.process.id()
     }
 
-    fn terminate(&self) -> anyhow::Result<()> {
-        let Some(id) = self.id().and_then(|id| i32::try_from(id).ok()) else {
-            return Ok(());
-        };
-        if let Some(pid) = rustix::process::Pid::from_raw(id) {
-            rustix::process::kill_process(pid, rustix::process::Signal::TERM)
-                .with_context(|| format!("terminate {}", self.role))?;
+    /// How it ended, if it has.
+    pub fn ended(&mut self) -> anyhow::Result<Option<ExitStatus>> {
+        self.process.try_wait().context("look after a child")
+    }
+
+    /// Waits until it has ended by itself.
+    pub async fn end(&mut self) -> anyhow::Result<ExitStatus> {
+        self.process.wait().await.context("wait for a child")
+    }
+
+    /// Kills it without warning, and waits for its end.
+    pub async fn kill(&mut self) -> anyhow::Result<()> {
+        self.process.kill().await.context("kill a child")
+    }
+
+    /// Sends a signal, unless it has ended.
+    pub fn signal(&self, signal: Signal) -> anyhow::Result<()> {
+        let id = self.id().and_then(|id| i32::try_from(id).ok());
+        if let Some(pid) = id.and_then(Pid::from_raw) {
+            rustix::process::kill_process(pid, signal)
+                .with_context(|| format!("send {signal:?} to {}", self.role))?;
         }
         Ok(())
     }

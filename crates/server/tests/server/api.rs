@@ -93,6 +93,10 @@ async fn what_is_wrong_with_a_destination_is_named() {
             "body",
         ),
         (
+            json!({"url": url, "limits": [10, null, null, null]}),
+            "limits",
+        ),
+        (
             json!({"url": url, "limits": {"per_second": "ten"}}),
             "limits.per_second",
         ),
@@ -140,6 +144,10 @@ async fn what_is_wrong_with_a_destination_is_named() {
 async fn what_is_wrong_with_a_change_a_path_or_a_page_is_named() {
     let world = World::new();
     let path = world.destination(json!({})).await;
+    world
+        .patch(&path, json!({"limits": [1, 2, 3, 4]}))
+        .await
+        .refuses(422, "limits");
     world
         .patch(&path, json!({"state": "asleep"}))
         .await

@@ -6,7 +6,7 @@ use std::time::Duration;
 use domain::ids::WorkerId;
 
 use super::World;
-use crate::ports::{HEARTBEAT_TIMEOUT, Heartbeat};
+use crate::ports::{HEARTBEAT_TIMEOUT, Heartbeat, Recorded};
 
 async fn beat(world: &World, worker: WorkerId, places: u32) -> (u32, u32) {
     let heartbeat = Heartbeat { worker, places };
@@ -73,4 +73,26 @@ pub async fn outstanding_permits_count(world: &World) {
     let worker = world.worker().await;
     world.start(worker, &permits[..1]).await;
     assert_eq!(world.store.fleet().await.unwrap().outstanding, 4);
+}
+
+/// A process asks for nothing to make its statements ready, also before its
+/// worker is known.
+pub async fn empty_batches_touch_nothing(world: &World) {
+    let one = world.destination().unlimited().create().await;
+    world.accept(one, 1).await;
+    let worker = WorkerId(world.id());
+    let before = world.now().await;
+    let admitted = world.store.admit(&[], 100).await.unwrap();
+    assert!(admitted.results.is_empty());
+    let claims = world.store.claim_starts(worker, &[]).await.unwrap();
+    assert!(claims.answers.is_empty() && claims.wakes.is_empty());
+    for now in [admitted.now, claims.now] {
+        assert!(before <= now && now <= world.now().await, "{now:?}");
+    }
+    let recorded = world.store.record_outcomes(worker, &[]).await.unwrap();
+    assert_eq!(recorded, Recorded::default());
+    assert_eq!(world.store.targets(&[]).await.unwrap(), []);
+    assert_eq!(world.store.release_permits(&[]).await.unwrap(), []);
+    assert_eq!(fleet(world).await, (0, 0));
+    assert_eq!(world.admit(one).await.len(), 1);
 }

@@ -56,6 +56,15 @@ pub async fn a_token_bucket_has_its_capacity_and_its_refill(world: &World) {
     assert!(at_once.count() >= 10, "the capacity was not used");
 }
 
+/// A token is gone when its permit is given: it may start at any time.
+pub async fn a_bucket_counts_permits_that_have_not_started(world: &World) {
+    let bucket = world.destination().per_minute(3).shape(Shape::TokenBucket);
+    let destination = bucket.burst(3).create().await;
+    world.accept(destination, 10).await;
+    assert_eq!(world.admit(destination).await.len(), 3);
+    assert_eq!(world.admit(destination).await, []);
+}
+
 /// Slots are evenly spaced at P/L.
 pub async fn a_leaky_bucket_spaces_its_starts(world: &World) {
     let leaky = world.destination().per_second(20).shape(Shape::LeakyBucket);

@@ -124,6 +124,23 @@ pub async fn idle_and_paused_destinations_are_left_out(world: &World) {
     assert_eq!(sweep(world, &EVERYTHING).await, SweepPage::default());
 }
 
+/// Also one whose mark has been cleared, its wake lost after that: what the run
+/// in the pause planned is not waited for.
+pub async fn a_resumed_destination_is_found(world: &World) {
+    let destination = world.destination().per_second(1).create().await;
+    world.accept(destination, 1).await;
+    for state in ["paused", "active"] {
+        let set = format!("update destinations set state = '{state}' where id = '{destination}'");
+        world.sql(&set).await;
+        if state == "paused" {
+            assert_eq!(world.admit(destination).await, []);
+        }
+        clear(world).await;
+    }
+    world.pass(SWEEP.overdue + Duration::from_millis(10)).await;
+    assert_eq!(woken(&sweep(world, &SWEEP).await), [destination]);
+}
+
 /// To rebuild a lost schedule: waiting, admitted, and due later (for then).
 pub async fn everything_finds_retries_of_the_future(world: &World) {
     let admitted = world.destination().unlimited().create().await;

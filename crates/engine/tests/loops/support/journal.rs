@@ -13,6 +13,8 @@ use tokio::time::Instant;
 /// One call of a port, noted when it begins.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Event {
+    /// This of the store, with nothing to do.
+    Nothing(&'static str),
     Take,
     Fleet,
     Admit(Vec<Run>, u32),

@@ -1,0 +1,22 @@
+//! The mutants, by the part that they change.
+
+mod domain;
+mod engine;
+mod postgres;
+mod queue;
+mod schedule;
+mod sqlite;
+
+use crate::mutant::Mutant;
+
+/// All of them, in the order of the page.
+pub(crate) fn all() -> Vec<Mutant> {
+    let mut all = Vec::new();
+    all.extend(domain::MUTANTS);
+    all.extend(sqlite::MUTANTS);
+    all.extend(postgres::MUTANTS);
+    all.extend(schedule::MUTANTS);
+    all.extend(queue::MUTANTS);
+    all.extend(engine::MUTANTS);
+    all
+}

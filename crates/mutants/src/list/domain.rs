@@ -1,0 +1,126 @@
+//! The arithmetic of admission.
+
+use crate::mutant::Change::{Rewrite, Rust};
+use crate::mutant::{Mutant, properties, sqlite_contract};
+
+const PLAN: &str = "crates/domain/src/admission/plan.rs";
+const WINDOW: &str = "crates/domain/src/admission/window.rs";
+
+pub(super) const MUTANTS: [Mutant; 11] = [
+    Mutant {
+        name: "limit-minus-queue-alone",
+        wrong: "The limit minus what is queued, as in the classic formula: starts within the \
+            window are not counted.",
+        file: PLAN,
+        change: Rust {
+            right: "ends.extend(self.usage.starts.iter().map(|start| (*start, 1)));",
+            wrong: "",
+        },
+        killer: sqlite_contract("admission::no_window_holds_more_than_the_limit"),
+    },
+    Mutant {
+        name: "limit-minus-started-alone",
+        wrong: "The limit minus what has started: permits that may still start are not counted.",
+        file: PLAN,
+        change: Rust {
+            right: "self.windows(|outstanding| outstanding.deadline)",
+            wrong: "self.windows(|_| Timestamp::MIN)",
+        },
+        killer: sqlite_contract("admission::republish_returns_the_same_permits"),
+    },
+    Mutant {
+        name: "counted-at-its-slot",
+        wrong: "A permit is counted at its slot, not at its deadline, though it may start late.",
+        file: PLAN,
+        change: Rust {
+            right: "self.windows(|outstanding| outstanding.deadline)",
+            wrong: "self.windows(|outstanding| outstanding.not_before)",
+        },
+        killer: sqlite_contract("admission::a_permit_counts_to_its_deadline_not_to_its_slot"),
+    },
+    Mutant {
+        name: "bucket-forgets-outstanding",
+        wrong: "A token bucket forgets the permits that it gave and that have not started.",
+        file: PLAN,
+        change: Rewrite {
+            right: "let (slots, meter) = self.slots(cap);",
+            with: "let (slots, meter) = self.slots(cap);\n        \
+                let meter = if ON { self.meter } else { meter };",
+        },
+        killer: sqlite_contract("shapes::a_bucket_counts_permits_that_have_not_started"),
+    },
+    Mutant {
+        name: "concurrency-without-started",
+        wrong: "`max_in_flight` bounds what is queued and forgets what has started.",
+        file: PLAN,
+        change: Rust {
+            right: "(self.policy.max_in_flight)\n            .saturating_sub(queued)\n            \
+                .saturating_sub(self.usage.in_flight)",
+            wrong: "self.policy.max_in_flight.saturating_sub(queued)",
+        },
+        killer: sqlite_contract("admission::max_in_flight_holds_until_an_outcome"),
+    },
+    Mutant {
+        name: "room-is-not-shared",
+        wrong: "A run takes no notice of the places that the workers have.",
+        file: PLAN,
+        change: Rust {
+            right: "backlog.due.min(free).min(places).min(MAX_BATCH)",
+            wrong: "backlog.due.min(free).min(MAX_BATCH)",
+        },
+        killer: sqlite_contract("admission::room_is_shared_between_the_runs"),
+    },
+    Mutant {
+        name: "run-forgets-its-own-slots",
+        wrong: "A run does not count the slots that it has just given.",
+        file: PLAN,
+        change: Rust {
+            right: "windows.iter_mut().for_each(Window::take);",
+            wrong: "",
+        },
+        killer: properties("admission::no_limit_is_ever_exceeded"),
+    },
+    Mutant {
+        name: "window-reopens-too-early",
+        wrong: "A slot opens half a period after the start that filled it.",
+        file: WINDOW,
+        change: Rust {
+            right: "*end + self.period",
+            wrong: "*end + self.period / 2",
+        },
+        killer: properties("admission::no_limit_is_ever_exceeded"),
+    },
+    Mutant {
+        name: "bucket-counts-at-its-begin",
+        wrong: "A coarse bucket counts its starts at its begin: earlier than they were.",
+        file: PLAN,
+        change: Rust {
+            right: "(b.ends_at, b.starts)",
+            wrong: "(b.ends_at - limit.period.bucket(), b.starts)",
+        },
+        killer: properties("admission::no_coarse_limit_is_ever_exceeded"),
+    },
+    Mutant {
+        name: "paced-permit-starts-late",
+        wrong: "A permit of a bucket may start as late as any other, and not within the slack \
+            that the bucket's promise has.",
+        file: PLAN,
+        change: Rewrite {
+            right: "if self.pacing().is_some() {\n            SLACK",
+            with: "if self.pacing().is_some() && !ON {\n            SLACK",
+        },
+        killer: properties("admission::no_limit_is_ever_exceeded"),
+    },
+    Mutant {
+        name: "bucket-forgets-the-limit-before",
+        wrong: "A bucket that comes into force does not count the starts that were made before it.",
+        file: PLAN,
+        change: Rust {
+            right: "usage.recount",
+            wrong: "false",
+        },
+        killer: sqlite_contract(
+            "shapes::a_bucket_that_comes_into_force_counts_the_starts_before_it",
+        ),
+    },
+];

@@ -1,0 +1,197 @@
+//! The embedded store.
+
+use crate::mutant::Change::{Rewrite, Rust, Text};
+use crate::mutant::{Mutant, sqlite, sqlite_contract};
+
+const ADMIT: &str = "crates/adapters/src/sqlite/admit.rs";
+const CLAIM: &str = "crates/adapters/src/sqlite/claim.rs";
+const FLEET: &str = "crates/adapters/src/sqlite/fleet.rs";
+const REAP: &str = "crates/adapters/src/sqlite/reap.rs";
+const RECORD: &str = "crates/adapters/src/sqlite/record.rs";
+const USAGE: &str = "crates/adapters/src/sqlite/usage.rs";
+
+pub(super) const MUTANTS: [Mutant; 17] = [
+    Mutant {
+        name: "sqlite-time-before-the-lock",
+        wrong: "The clock is read before the write lock: a step that waited for it dates what it \
+            does to before the wait.",
+        file: "crates/adapters/src/sqlite.rs",
+        change: Rewrite {
+            right: "let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;\n            \
+                let answer = step(&tx, clock())?;",
+            with: "let before = clock();\n            \
+                let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;\n            \
+                let answer = step(&tx, if ON { before } else { clock() })?;",
+        },
+        killer: sqlite("a_step_that_waited_for_the_lock_has_the_time_after_it"),
+    },
+    Mutant {
+        name: "sqlite-decided-twice",
+        wrong: "A destination that is named twice in one batch is decided twice, the second time \
+            on what was read before the first.",
+        file: ADMIT,
+        change: Rewrite {
+            right: "match seen.insert(run.destination) {",
+            with: "match seen.insert(run.destination) || ON {",
+        },
+        killer: sqlite_contract("admission::a_destination_named_twice_is_decided_once"),
+    },
+    Mutant {
+        name: "sqlite-old-epoch-is-gone",
+        wrong: "An old epoch is taken as proof that a permit is gone, before its row has moved.",
+        file: USAGE,
+        change: Text {
+            right: "select not_before, deadline from attempts indexed by attempts_admitted\n    \
+                where destination_id = ?1 and state = 'admitted'",
+            wrong: "select not_before, deadline from attempts indexed by attempts_admitted\n    \
+                where destination_id = ?1 and state = 'admitted'\n        \
+                and epoch = (select epoch from destinations where id = ?1)",
+        },
+        killer: sqlite_contract("an_old_epoch_is_no_proof_that_a_permit_is_gone"),
+    },
+    Mutant {
+        name: "sqlite-start-counts-when-it-ends",
+        wrong: "A late start record: a start counts only once its outcome is there.",
+        file: USAGE,
+        change: Text {
+            right: "where destination_id = ?1 and folded = ?2 and started_at > ?3",
+            wrong: "where destination_id = ?1 and folded = ?2 and started_at > ?3\n        \
+                and state <> 'started'",
+        },
+        killer: sqlite_contract("admission::a_start_counts_from_its_claim_on"),
+    },
+    Mutant {
+        name: "sqlite-no-deadline",
+        wrong: "A permit starts after its deadline.",
+        file: CLAIM,
+        change: Rust {
+            right: "now > self.deadline",
+            wrong: "false",
+        },
+        killer: sqlite_contract("claim::a_late_claim_goes_back_to_waiting"),
+    },
+    Mutant {
+        name: "sqlite-no-slot",
+        wrong: "A permit starts before its slot.",
+        file: CLAIM,
+        change: Rust {
+            right: "now < row.not_before",
+            wrong: "false",
+        },
+        killer: sqlite_contract("claim::an_early_claim_is_told_how_long_to_wait"),
+    },
+    Mutant {
+        name: "sqlite-redelivered-is-sent-again",
+        wrong: "A claim does not ask whether the row is still admitted: a redelivered permit is \
+            sent again.",
+        file: CLAIM,
+        change: Text {
+            right: "where a.id = ?1 and a.state = 'admitted' and a.permit = ?2",
+            wrong: "where a.id = ?1 and a.permit = ?2",
+        },
+        killer: sqlite_contract("claim::a_permit_starts_once"),
+    },
+    Mutant {
+        name: "sqlite-claim-without-number",
+        wrong: "A claim does not ask for the permit's number: a stale permit starts a row that \
+            was admitted again.",
+        file: CLAIM,
+        change: Text {
+            right: "and a.permit = ?2 and a.destination_id = ?3",
+            wrong: "and ?2 = ?2 and a.destination_id = ?3",
+        },
+        killer: sqlite_contract("claim::a_stale_number_is_refused_and_touches_nothing"),
+    },
+    Mutant {
+        name: "sqlite-stale-permit-moves-the-row",
+        wrong: "A stale permit that is handed back moves a row that is admitted under another \
+            number.",
+        file: CLAIM,
+        change: Text {
+            right: "where id = ?1 and state = 'admitted' and permit = ?2 and destination_id = ?3",
+            wrong: "where id = ?1 and state = 'admitted' and ?2 = ?2 and destination_id = ?3",
+        },
+        killer: sqlite_contract("claim::releasing_is_idempotent_and_by_number"),
+    },
+    Mutant {
+        name: "sqlite-lapsed-worker-claims",
+        wrong: "A worker whose heartbeat has lapsed may claim: its starts may have been given up.",
+        file: CLAIM,
+        change: Text {
+            right: "where id = ?1 and retired = 0 and seen_at >= ?2",
+            wrong: "where id = ?1 and retired = 0 and ?2 = ?2",
+        },
+        killer: sqlite_contract("claim::a_lapsed_worker_is_refused_for_ever"),
+    },
+    Mutant {
+        name: "sqlite-lapsed-worker-is-revived",
+        wrong: "A late heartbeat revives a worker that has lapsed.",
+        file: FLEET,
+        change: Text {
+            right: "where retired = 0 and seen_at >= ?5",
+            wrong: "where retired = 0 and ?5 = ?5",
+        },
+        killer: sqlite_contract("fleet::a_lapsed_worker_does_not_count_and_is_not_revived"),
+    },
+    Mutant {
+        name: "sqlite-started-row-waits-again",
+        wrong: "A start that nobody came back for waits again in its own row, and forgets that \
+            it started.",
+        file: REAP,
+        change: Text {
+            right: "set state = 'unknown', error = ?2",
+            wrong: "set state = 'waiting', started_at = null, error = ?2",
+        },
+        killer: sqlite_contract("reap::a_start_that_is_too_old_becomes_unknown"),
+    },
+    Mutant {
+        name: "sqlite-last-try-is-tried-again",
+        wrong: "An event is tried again after its last try.",
+        file: REAP,
+        change: Rust {
+            right: "start.try_number >= DEFAULT_MAX_TRIES",
+            wrong: "start.try_number > DEFAULT_MAX_TRIES",
+        },
+        killer: sqlite_contract("reap::an_unknown_last_try_is_a_dead_letter"),
+    },
+    Mutant {
+        name: "sqlite-anybody-records",
+        wrong: "An outcome is recorded for whoever sends it, not for the worker that claimed.",
+        file: RECORD,
+        change: Text {
+            right: "and worker_id = ?3 and state in ('started', 'unknown')",
+            wrong: "and ?3 = ?3 and state in ('started', 'unknown')",
+        },
+        killer: sqlite_contract("record::a_wrong_worker_or_number_changes_nothing"),
+    },
+    Mutant {
+        name: "sqlite-second-retry",
+        wrong: "A late failure adds a retry to the one that the reaper has added.",
+        file: RECORD,
+        change: Rust {
+            right: "row.state == AttemptState::Unknown",
+            wrong: "row.state == AttemptState::Unknown && outcome.kind == OutcomeKind::Succeeded",
+        },
+        killer: sqlite_contract("record::a_late_failure_adds_no_second_retry"),
+    },
+    Mutant {
+        name: "sqlite-final-start-in-no-bucket",
+        wrong: "A start of a coarse limit is marked as folded, and is in no bucket.",
+        file: RECORD,
+        change: Rewrite {
+            right: "if row.to_fold {",
+            with: "if row.to_fold && !ON {",
+        },
+        killer: sqlite_contract("coarse::a_coarse_limit_counts_started_and_finished"),
+    },
+    Mutant {
+        name: "sqlite-change-leaves-permits",
+        wrong: "A change bumps the epoch and leaves the permits of the old limit where they are.",
+        file: "migrations/sqlite/0001_init.sql",
+        change: Text {
+            right: "where new.revokes and id in (",
+            wrong: "where false and id in (",
+        },
+        killer: sqlite_contract("limits::a_change_of_shape_revokes"),
+    },
+];

@@ -1,0 +1,17 @@
+//! Paceline's two protocols as models, checked exhaustively.
+//!
+//! - [`admission`]: from the backlog to an outcome. No window ever holds more
+//!   starts than its limit, and no event is lost.
+//! - [`schedule`]: wake, take, finish, sweep. Work is never forgotten.
+//!
+//! A model is small: one destination, a few events, a few faults. In return
+//! *every* interleaving of its steps is tried. Each has mutations, which drop
+//! one assumption each; the tests demand that the checker finds what that
+//! breaks. `docs/protocol-model.md` says what is modelled and what is not.
+
+#![warn(missing_docs)]
+
+pub mod admission;
+pub mod check;
+pub mod schedule;
+pub mod suite;

@@ -1,0 +1,11 @@
+//! The parts as one process reaches them: through its gate, past the witness.
+
+mod queue;
+mod receiver;
+mod schedule;
+mod store;
+
+pub(crate) use queue::{FaultyQueue, fates};
+pub(crate) use receiver::{Behaviours, FaultySender, WatchedReceivers};
+pub(crate) use schedule::FaultySchedule;
+pub(crate) use store::{FaultyStore, LATEST_COMMIT};

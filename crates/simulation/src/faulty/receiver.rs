@@ -1,0 +1,172 @@
+//! The receivers, which misbehave when told to, and one process's way to them.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use domain::ids::DestinationId;
+use engine::ports::{Prepared, Request, Response, SendError, Sender, Target};
+use engine::worker::MAX_CLAIM_TO_SEND;
+use tokio::time::sleep;
+
+use super::store::short;
+use crate::counts::Counts;
+use crate::dice::Dice;
+use crate::gate::Gate;
+use crate::model::{Connecting, ModelSender, Reaction, Receivers};
+use crate::sabotage::Sabotage;
+use crate::scenario::Behaviour;
+use crate::site::Site;
+use crate::witness::Witness;
+
+/// How long a receiver takes that behaves well.
+const PROMPT: Duration = Duration::from_millis(60);
+
+/// How the receivers behave now. Clones share it.
+#[derive(Clone, Default)]
+pub(crate) struct Behaviours {
+    /// By the operation that asked for it; the newest counts.
+    all: Arc<Mutex<BTreeMap<DestinationId, BTreeMap<u32, Behaviour>>>>,
+}
+
+impl Behaviours {
+    /// A receiver behaves so from now on.
+    pub(crate) fn begin(&self, of: DestinationId, operation: u32, behaviour: Behaviour) {
+        let mut all = self.all();
+        all.entry(of).or_default().insert(operation, behaviour);
+    }
+
+    /// It does so no longer.
+    pub(crate) fn end(&self, of: DestinationId, operation: u32) {
+        self.all().entry(of).or_default().remove(&operation);
+    }
+
+    fn of(&self, destination: DestinationId) -> Option<Behaviour> {
+        let all = self.all();
+        let newest = all.get(&destination)?.last_key_value();
+        newest.map(|(_, behaviour)| *behaviour)
+    }
+
+    fn all(&self) -> MutexGuard<'_, BTreeMap<DestinationId, BTreeMap<u32, Behaviour>>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Receivers that behave as the operations say, and tell the witness what they
+/// take.
+pub(crate) struct WatchedReceivers {
+    pub(crate) behaviours: Behaviours,
+    pub(crate) witness: Witness,
+    pub(crate) counts: Counts,
+    pub(crate) dice: Dice,
+}
+
+impl Receivers for WatchedReceivers {
+    fn connect(&mut self, target: &Target) -> Connecting {
+        match self.behaviours.of(target.destination) {
+            Some(Behaviour::Refuses) => {
+                self.counts.note("receiver refused the connection");
+                Connecting::Fails(Duration::ZERO)
+            }
+            _ => Connecting::Ready(Duration::ZERO),
+        }
+    }
+
+    fn react(&mut self, destination: DestinationId, request: &Request) -> Reaction {
+        let dice = self.dice.of(request.attempt.0.unsigned_abs());
+        let prompt = dice.up_to(PROMPT);
+        let (counted, reaction) = match self.behaviours.of(destination) {
+            Some(Behaviour::Hangs) => ("receiver hung", Reaction::Hangs),
+            Some(Behaviour::Fails) => ("receiver failed", Reaction::answers(500, prompt)),
+            Some(Behaviour::Busy) => {
+                let busy = Reaction::Answers {
+                    after: prompt,
+                    status: 429,
+                    retry_after: Some(1),
+                };
+                ("receiver answered 429", busy)
+            }
+            Some(Behaviour::LosesResponses) => {
+                return self.take(destination, request, Reaction::Breaks(prompt));
+            }
+            Some(Behaviour::Slow { millis }) => {
+                let slowly = Reaction::answers(200, Duration::from_millis(millis));
+                return self.take(destination, request, slowly);
+            }
+            Some(Behaviour::Refuses) | None => {
+                return self.take(destination, request, Reaction::answers(200, prompt));
+            }
+        };
+        self.counts.note(counted);
+        reaction
+    }
+}
+
+impl WatchedReceivers {
+    /// The receiver takes the event, whether or not its answer arrives.
+    fn take(&self, destination: DestinationId, request: &Request, reaction: Reaction) -> Reaction {
+        let (event, attempt) = (request.event, request.attempt);
+        self.witness.took(destination, event, attempt);
+        let arrives =
+            matches!(reaction, Reaction::Answers { after, .. } if after <= request.timeout);
+        if !arrives {
+            self.counts.note("response lost");
+            self.witness.response_lost(destination, event, attempt);
+        }
+        reaction
+    }
+}
+
+/// One process's way to the receivers.
+#[derive(Clone)]
+pub(crate) struct FaultySender {
+    pub(crate) inner: Arc<ModelSender>,
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) witness: Witness,
+}
+
+#[async_trait]
+impl Sender for FaultySender {
+    async fn prepare(&self, target: &Target) -> Result<Box<dyn Prepared>, SendError> {
+        self.gate.enter(Site::Prepare).await;
+        let inner = self.inner.prepare(target).await;
+        self.gate.leave(Site::Prepare).await;
+        Ok(Box::new(Connection {
+            inner: inner?,
+            to: self.clone(),
+            destination: target.destination,
+        }))
+    }
+}
+
+/// Ready for one request.
+struct Connection {
+    inner: Box<dyn Prepared>,
+    to: FaultySender,
+    destination: DestinationId,
+}
+
+#[async_trait]
+impl Prepared for Connection {
+    async fn send(self: Box<Self>, request: Request) -> Result<Response, SendError> {
+        let gate = &self.to.gate;
+        let attempt = request.attempt;
+        if gate.has(Sabotage::SendsLate) {
+            sleep(MAX_CLAIM_TO_SEND * 2).await;
+        }
+        // The worker has let go of it: what holds it up from here on is the
+        // network.
+        self.to.witness.sending(attempt);
+        gate.enter(Site::Send).await;
+        let answer = self.inner.send(request).await;
+        let status = answer.as_ref().map(|response| response.status);
+        (gate.around.trace).line(format_args!(
+            "{} Send: {} {attempt} {status:?}",
+            gate.process,
+            short(self.destination)
+        ));
+        gate.leave(Site::Send).await;
+        answer
+    }
+}

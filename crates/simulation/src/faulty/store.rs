@@ -1,0 +1,287 @@
+//! The store, which fails before or after the commit, commits late, takes its
+//! time, or finds rows locked.
+
+mod notes;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use domain::attempt::OutcomeKind;
+use domain::event::{Audience, NewEvent};
+use domain::ids::{DestinationId, WorkerId};
+use domain::permit::Permit;
+use domain::time::Timestamp;
+use engine::ports::{
+    Acceptance, Admitted, Claims, Fleet, Heartbeat, Mark, NextTry, Outcome, ReapRules, Reaped,
+    Recorded, Run, Store, StoreError, Sweep, SweepPage, Target, Wake,
+};
+use tokio::time::sleep;
+
+use crate::dice::Dice;
+use crate::gate::{Fate, Gate};
+use crate::model::ModelStore;
+use crate::sabotage::Sabotage;
+use crate::scenario::Fault;
+use crate::site::Site;
+use crate::witness::Witness;
+
+/// One process's way to the store.
+#[derive(Clone)]
+pub(crate) struct FaultyStore {
+    pub(crate) inner: Arc<ModelStore>,
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) witness: Witness,
+}
+
+impl FaultyStore {
+    /// Lets one statement through the gate. `statement` runs at the commit, in
+    /// whatever task that is.
+    async fn call<T, F>(
+        &self,
+        site: Site,
+        statement: impl FnOnce(Self, Dice) -> F + Send,
+    ) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, StoreError>> + Send + 'static,
+    {
+        let (fate, dice) = self.gate.enter(site).await;
+        let answer = match fate {
+            Fate::Done => statement(self.clone(), dice).await,
+            Fate::FailsBefore => Err(failed("nothing was done")),
+            Fate::FailsAfter => {
+                let committed = statement(self.clone(), dice).await;
+                committed.and(Err(failed("the answer was lost")))
+            }
+            Fate::DoneLate(after) => {
+                let committing = statement(self.clone(), dice);
+                tokio::spawn(async move {
+                    sleep(after).await;
+                    committing.await.map(drop)
+                });
+                Err(failed("nobody knows"))
+            }
+        };
+        if let Err(error) = &answer {
+            self.line(site, format_args!("{error}"));
+        }
+        self.gate.leave(site).await;
+        answer
+    }
+
+    fn line(&self, site: Site, what: fmt::Arguments<'_>) {
+        let process = self.gate.process;
+        (self.gate.around.trace).line(format_args!("{process} {site:?}: {what}"));
+    }
+
+    /// Runs a statement while somebody holds the rows of one of these
+    /// destinations, if that fault strikes.
+    async fn beside_a_lock<T>(
+        &self,
+        dice: Dice,
+        destinations: &[DestinationId],
+        statement: impl Future<Output = T>,
+    ) -> T {
+        let strikes =
+            !destinations.is_empty() && self.gate.strikes(Fault::RowLocked, dice, "row locked");
+        if !strikes {
+            return statement.await;
+        }
+        let unlucky = destinations[dice.of(2).below(destinations.len() as u64) as usize];
+        self.inner.lock_destination(unlucky);
+        let answer = statement.await;
+        self.inner.unlock_destination(unlucky);
+        answer
+    }
+
+    /// What the process takes the store's clock for.
+    fn seen_by_pod(&self, now: Timestamp) -> Timestamp {
+        let off = self.gate.clock_off_ms();
+        Timestamp::from_micros(now.as_micros() + off * 1_000)
+    }
+}
+
+/// An answer for an event that nobody has written.
+fn pretended(event: &NewEvent) -> Acceptance {
+    match event.audience {
+        Audience::Destination(destination) => Acceptance::Accepted(vec![destination]),
+        Audience::Subscribers => Acceptance::Accepted(Vec::new()),
+    }
+}
+
+/// An outcome that says that a success was none.
+fn doubt(outcome: &mut Outcome) {
+    if outcome.kind == OutcomeKind::Succeeded {
+        outcome.kind = OutcomeKind::Failed;
+        outcome.next = NextTry::RetryAfter(Duration::from_secs(1));
+    }
+}
+
+fn failed(how: &str) -> StoreError {
+    StoreError::Unavailable(how.to_owned())
+}
+
+#[async_trait]
+impl Store for FaultyStore {
+    async fn accept_events(&self, events: &[NewEvent]) -> Result<Vec<Acceptance>, StoreError> {
+        if self.gate.has(Sabotage::ForgetsEvents) {
+            return Ok(events.iter().map(pretended).collect());
+        }
+        let events = events.to_vec();
+        self.call(Site::AcceptEvents, |store, _| async move {
+            let answer = store.inner.accept_events(&events).await?;
+            store.line(Site::AcceptEvents, format_args!("{} events", events.len()));
+            Ok(answer)
+        })
+        .await
+    }
+
+    async fn admit(&self, runs: &[Run], room: u32) -> Result<Admitted, StoreError> {
+        let runs = runs.to_vec();
+        let admitted = self.call(Site::Admit, |store, dice| async move {
+            let destinations: Vec<_> = runs.iter().map(|run| run.destination).collect();
+            let statement = store.inner.admit(&runs, room);
+            let admitted = store.beside_a_lock(dice, &destinations, statement).await?;
+            for (run, result) in runs.iter().zip(&admitted.results) {
+                store.note_run(run, result);
+            }
+            Ok(admitted)
+        });
+        let mut admitted = admitted.await?;
+        // A pod's clock that steps back shows the store's ahead, and freezes
+        // admission. The other way would only postpone the next run.
+        admitted.now = self.seen_by_pod(admitted.now).max(admitted.now);
+        Ok(admitted)
+    }
+
+    async fn targets(&self, destinations: &[DestinationId]) -> Result<Vec<Target>, StoreError> {
+        let destinations = destinations.to_vec();
+        self.call(Site::Targets, |store, _| async move {
+            store.inner.targets(&destinations).await
+        })
+        .await
+    }
+
+    async fn claim_starts(
+        &self,
+        worker: WorkerId,
+        permits: &[Permit],
+    ) -> Result<Claims, StoreError> {
+        let permits = permits.to_vec();
+        let claims = self.call(Site::ClaimStarts, |store, dice| async move {
+            let destinations: Vec<_> = permits.iter().map(|permit| permit.destination).collect();
+            let statement = store.inner.claim_starts(worker, &permits);
+            let mut claims = store.beside_a_lock(dice, &destinations, statement).await?;
+            if store.gate.has(Sabotage::StartsTwice) {
+                store.start_again(&permits, &mut claims);
+            }
+            store.note_claims(&permits, &claims);
+            Ok(claims)
+        });
+        let mut claims = claims.await?;
+        claims.now = self.seen_by_pod(claims.now);
+        Ok(claims)
+    }
+
+    async fn release_permits(&self, permits: &[Permit]) -> Result<Vec<Wake>, StoreError> {
+        let permits = permits.to_vec();
+        self.call(Site::ReleasePermits, |store, _| async move {
+            let wakes = store.inner.release_permits(&permits).await?;
+            store.line(
+                Site::ReleasePermits,
+                format_args!("{} permits", permits.len()),
+            );
+            Ok(wakes)
+        })
+        .await
+    }
+
+    async fn record_outcomes(
+        &self,
+        worker: WorkerId,
+        outcomes: &[Outcome],
+    ) -> Result<Recorded, StoreError> {
+        let mut outcomes = outcomes.to_vec();
+        if self.gate.has(Sabotage::DoubtsSuccess) {
+            outcomes.iter_mut().for_each(doubt);
+        }
+        self.call(Site::RecordOutcomes, |store, dice| async move {
+            let destinations: Vec<_> = outcomes.iter().map(|one| one.destination).collect();
+            let unknown = store.unknown_among(&outcomes);
+            let statement = store.inner.record_outcomes(worker, &outcomes);
+            let recorded = store.beside_a_lock(dice, &destinations, statement).await?;
+            let overwritten = unknown - store.unknown_among(&outcomes);
+            let counts = &store.gate.around.counts;
+            counts.add("outcome overwrote unknown", overwritten);
+            store.note_outcomes(&outcomes);
+            Ok(recorded)
+        })
+        .await
+    }
+
+    async fn reap(&self, rules: &ReapRules, limit: u32) -> Result<Reaped, StoreError> {
+        if self.gate.has(Sabotage::NeverReaps) {
+            return Ok(Reaped::default());
+        }
+        let rules = *rules;
+        self.call(Site::Reap, |store, _| async move {
+            let reaped = store.inner.reap(&rules, limit).await?;
+            store.note_reaped(&reaped);
+            Ok(reaped)
+        })
+        .await
+    }
+
+    async fn sweep(&self, sweep: &Sweep) -> Result<SweepPage, StoreError> {
+        let sweep = *sweep;
+        self.call(Site::Sweep, |store, _| async move {
+            let page = store.inner.sweep(&sweep).await?;
+            if !page.wakes.is_empty() || !page.marks.is_empty() {
+                let (wakes, marks) = (page.wakes.len(), page.marks.len());
+                store.line(Site::Sweep, format_args!("{wakes} wakes, {marks} marks"));
+            }
+            Ok(page)
+        })
+        .await
+    }
+
+    async fn changed(&self) {
+        self.inner.changed().await;
+    }
+
+    async fn clear_marks(&self, marks: &[Mark]) -> Result<(), StoreError> {
+        let marks = marks.to_vec();
+        self.call(Site::ClearMarks, |store, _| async move {
+            store.inner.clear_marks(&marks).await
+        })
+        .await
+    }
+
+    async fn heartbeat(&self, heartbeat: &Heartbeat) -> Result<Fleet, StoreError> {
+        let heartbeat = *heartbeat;
+        let fleet = self.call(Site::Heartbeat, |store, _| async move {
+            store.inner.heartbeat(&heartbeat).await
+        });
+        let mut fleet = fleet.await?;
+        fleet.now = self.seen_by_pod(fleet.now);
+        Ok(fleet)
+    }
+
+    async fn fleet(&self) -> Result<Fleet, StoreError> {
+        self.call(
+            Site::Fleet,
+            |store, _| async move { store.inner.fleet().await },
+        )
+        .await
+    }
+}
+
+/// The number of a destination, as the scenario has it.
+pub(crate) fn short(destination: DestinationId) -> u128 {
+    destination.0.as_u128()
+}
+
+/// How late a commit is at most.
+pub(crate) const LATEST_COMMIT: Duration = Duration::from_secs(4);

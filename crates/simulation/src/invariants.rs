@@ -1,0 +1,214 @@
+//! What has to be true, whatever goes wrong.
+//!
+//! One function for each promise, on plain facts: what the clients were told,
+//! what the receivers saw, when the store recorded which start. None of them
+//! knows how Paceline works, and none has a bound of its own: limits are
+//! judged by [`domain::compliance`], as the audit judges them.
+//!
+//! | promise | judged |
+//! |---|---|
+//! | [`nothing_is_lost`] | at rest |
+//! | [`a_duplicate_has_a_reason`] | at every delivery |
+//! | [`no_window_is_over`] | at every start; at rest over the whole ledger |
+//! | [`the_limit_is_used`] | at rest, where nothing failed |
+//! | [`nobody_is_delayed`] | at rest, where nothing failed |
+//! | [`first_attempts_are_admitted_in_order`] | at every admission |
+//! | [`a_permit_starts_once_and_in_time`] | at every start |
+//! | [`a_start_is_sent_once_and_at_once`] | at every request |
+//! | [`a_lease_is_exclusive`] | at every take |
+//! | [`all_is_drained`] | after the last fault |
+
+use std::fmt;
+use std::time::Duration;
+
+use domain::attempt::AttemptState;
+use domain::compliance::{InForce, Share, Start, ideal_starts, judge};
+use domain::ids::AttemptId;
+use domain::permit::Permit;
+use domain::time::Timestamp;
+use engine::worker::MAX_CLAIM_TO_SEND;
+
+/// A promise that was broken, and how.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Broken {
+    /// Which: the name of its function.
+    pub promise: &'static str,
+    /// By what, for people.
+    pub how: String,
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.promise, self.how)
+    }
+}
+
+/// Kept, or broken and how.
+pub type Promise = Result<(), Broken>;
+
+/// How many per cent of the limit have to be used while there is backlog.
+pub const USED_PERCENT: u64 = 99;
+
+/// How long a destination that is below its limits may keep an event waiting
+/// while nothing fails, however busy or broken the others are.
+pub const DELAYED_AT_MOST: Duration = Duration::from_secs(1);
+
+/// An event that a client was told is accepted, for one destination.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Accepted {
+    /// The receiver took it, at least once.
+    pub was_taken: bool,
+    /// Its tries are used up, which its owner sees and can replay.
+    pub is_dead_letter: bool,
+    /// Its owner has deleted the destination.
+    pub is_cancelled: bool,
+}
+
+/// "A 2xx from the API means the event is durable and will be attempted until
+/// it is delivered, exhausted (visible, replayable) or cancelled by its owner."
+pub fn nothing_is_lost(event: impl fmt::Display, accepted: Accepted) -> Promise {
+    let ended = accepted.was_taken || accepted.is_dead_letter || accepted.is_cancelled;
+    keep("nothing_is_lost", ended, || {
+        format!("{event} was accepted, and is neither delivered nor a dead letter nor cancelled")
+    })
+}
+
+/// A delivery that the receiver took, before another one of the same event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Delivered {
+    /// By which attempt.
+    pub attempt: AttemptId,
+    /// Its row was `unknown` when the other attempt started.
+    pub was_unknown: bool,
+    /// Its response never reached the worker.
+    pub response_was_lost: bool,
+}
+
+/// "At least once, with the same id on every try; a duplicate happens only
+/// after a crash or a lost response."
+pub fn a_duplicate_has_a_reason(earlier: &[Delivered], again: AttemptId) -> Promise {
+    let without = (earlier.iter()).find(|one| !one.was_unknown && !one.response_was_lost);
+    keep("a_duplicate_has_a_reason", without.is_none(), || {
+        let first = without.map(|one| one.attempt);
+        format!("attempt {again} delivered what {first:?} had delivered, with a known outcome")
+    })
+}
+
+/// "At most L starts in every sliding window of P (bucket shapes: burst +
+/// r·(t + slack) in any t), for every limit, through crashes, scale-out, clock
+/// skew and limit changes." And none while paused.
+pub fn no_window_is_over(history: &[InForce], starts: &[Start]) -> Promise {
+    let verdict = judge(history, starts);
+    let over = verdict.violations().next();
+    keep("no_window_is_over", over.is_none(), || format!("{over:?}"))
+}
+
+/// "While there is backlog, at least 99 % of the limit is used."
+///
+/// `due` is when each attempt could have started at the earliest, ascending.
+pub fn the_limit_is_used(
+    history: &[InForce],
+    due: &[Timestamp],
+    starts: &[Start],
+    (since, until): (Timestamp, Timestamp),
+) -> Promise {
+    let within = |at: &Timestamp| (since..until).contains(at);
+    let share = Share {
+        started: starts.iter().filter(|(at, _)| within(at)).count() as u64,
+        allowed: ideal_starts(history, due, since, until),
+    };
+    // Of a few starts, one that was due at the very end is more than a hundredth.
+    let used = share.percent() >= USED_PERCENT || share.started + 1 >= share.allowed;
+    keep("the_limit_is_used", used, || format!("{share:?}"))
+}
+
+/// "No destination delays another beyond a stated bound."
+pub fn nobody_is_delayed(attempt: AttemptId, waited: Duration) -> Promise {
+    keep("nobody_is_delayed", waited <= DELAYED_AT_MOST, || {
+        format!("attempt {attempt} of a destination below its limits waited {waited:?}")
+    })
+}
+
+/// "First attempts are admitted in creation order": one that was never
+/// admitted before comes after all that were.
+pub fn first_attempts_are_admitted_in_order(newest: AttemptId, next: AttemptId) -> Promise {
+    keep(
+        "first_attempts_are_admitted_in_order",
+        next > newest,
+        || format!("attempt {next} was first admitted after {newest}"),
+    )
+}
+
+/// One start per permit, one start per attempt, and no start outside of the
+/// permit's time: what the theorem of `domain::admission` rests on.
+pub fn a_permit_starts_once_and_in_time(
+    permit: &Permit,
+    started_at: Timestamp,
+    has_started: bool,
+) -> Promise {
+    let in_time = (permit.not_before..=permit.deadline).contains(&started_at);
+    let kept = in_time && !has_started;
+    keep("a_permit_starts_once_and_in_time", kept, || {
+        let again = if has_started { "again " } else { "" };
+        format!("started {again}at {started_at:?} under {permit:?}")
+    })
+}
+
+/// What is known of a start when its request goes out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sending {
+    /// Since the start was recorded; `None` if it never was.
+    pub since_start: Option<Duration>,
+    /// The attempt has been sent before.
+    pub was_sent: bool,
+}
+
+/// The start is recorded before the request is sent, one request is sent for
+/// it, and the wire does not lag behind the ledger by more than the stated
+/// bound: so the wire's windows are exact for their period less that bound.
+pub fn a_start_is_sent_once_and_at_once(attempt: AttemptId, sending: Sending) -> Promise {
+    let at_once = (sending.since_start).is_some_and(|since| since <= MAX_CLAIM_TO_SEND);
+    let kept = at_once && !sending.was_sent;
+    keep("a_start_is_sent_once_and_at_once", kept, || {
+        format!("attempt {attempt}: {sending:?}")
+    })
+}
+
+/// Nobody takes a job that somebody else holds.
+pub fn a_lease_is_exclusive(job: impl fmt::Display, held_for: Option<Duration>) -> Promise {
+    keep("a_lease_is_exclusive", held_for.is_none(), || {
+        format!("{job} was taken while its lease went on for {held_for:?}")
+    })
+}
+
+/// What one destination has left after the last fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Left {
+    /// Attempts that wait, are admitted, or have started without an outcome.
+    pub attempts: usize,
+    /// The state of one of them.
+    pub state: Option<AttemptState>,
+    /// For how long all has been well.
+    pub after: Duration,
+    /// How long it may take.
+    pub bound: Duration,
+}
+
+/// Recovery needs nobody's help: once the faults are over, everything that is
+/// left is done within the time that its limits need and a stated bound.
+pub fn all_is_drained(destination: impl fmt::Display, left: Left) -> Promise {
+    let drained = left.attempts == 0 || left.after <= left.bound;
+    keep("all_is_drained", drained, || {
+        format!("{destination} is stuck: {left:?}")
+    })
+}
+
+fn keep(promise: &'static str, kept: bool, how: impl FnOnce() -> String) -> Promise {
+    if kept {
+        return Ok(());
+    }
+    Err(Broken {
+        promise,
+        how: how(),
+    })
+}

@@ -1,0 +1,228 @@
+//! The model of the store: tables as ordered maps, each step under one lock.
+//!
+//! It says what the SQL of both drivers says, method by method, and holds the
+//! rows where invariants can read them ([`ModelStore::read`]). A step costs
+//! what its batch costs, times the depth of a tree; never what the ledger
+//! costs.
+
+mod admit;
+mod catalog;
+mod change;
+mod claim;
+mod destinations;
+mod fleet;
+mod indexes;
+mod ingest;
+mod ledger;
+mod reading;
+mod reap;
+mod record;
+mod rows;
+mod sweep;
+mod usage;
+mod view;
+mod wakes;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use domain::event::NewEvent;
+use domain::ids::{DestinationId, TenantId, WorkerId};
+use domain::permit::Permit;
+use domain::policy::LimitSettings;
+use domain::time::Timestamp;
+use engine::ports::{
+    Acceptance, Admitted, CatalogError, Claims, Fleet, Heartbeat, Mark, Outcome, ReapRules, Reaped,
+    Recorded, Run, Store, StoreError, Sweep, SweepPage, Target, Wake,
+};
+use tokio::sync::Notify;
+
+use super::clock::{ClockStep, ModelClock};
+pub use ledger::Transition;
+pub use rows::{Attempt, EventRow, Rows};
+
+/// A store in memory. It never fails by itself.
+#[derive(Debug)]
+pub struct ModelStore {
+    state: Mutex<State>,
+    /// Told of every change that leaves a mark.
+    changed: Notify,
+}
+
+#[derive(Debug)]
+struct State {
+    clock: ModelClock,
+    rows: Rows,
+}
+
+impl ModelStore {
+    /// An empty, migrated store whose clock shows `base` now.
+    #[must_use]
+    pub fn new(base: Timestamp) -> Self {
+        Self {
+            state: Mutex::new(State {
+                clock: ModelClock::new(base),
+                rows: Rows::default(),
+            }),
+            changed: Notify::new(),
+        }
+    }
+
+    /// The store's clock.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.state().clock.now()
+    }
+
+    /// Sets the store's clock.
+    pub fn step_clock(&self, step: ClockStep) {
+        self.state().clock.step(step);
+    }
+
+    /// Reads the rows, for invariants. The store stands still meanwhile.
+    pub fn read<T>(&self, read: impl FnOnce(&Rows) -> T) -> T {
+        read(&self.state().rows)
+    }
+
+    /// Notes every change of an attempt's state from now on; they have to be
+    /// taken regularly, by [`ModelStore::take_transitions`].
+    pub fn note_transitions(&self) {
+        self.state().rows.ledger.note_transitions();
+    }
+
+    /// The changes of state since the last call, in order.
+    #[must_use]
+    pub fn take_transitions(&self) -> Vec<Transition> {
+        self.state().rows.ledger.take_transitions()
+    }
+
+    /// Forgets events all of whose attempts ended before `before`, and these
+    /// attempts, as a dropped partition does. How many attempts.
+    ///
+    /// `before` has to be further back than any window reaches. An event that
+    /// is handed in again after that is accepted as new.
+    pub fn forget_finished(&self, before: Timestamp) -> usize {
+        self.state().rows.forget_finished(before)
+    }
+
+    /// As if somebody's open transaction held the destination's row and its
+    /// admitted attempts: whatever would lock them skips them, until
+    /// [`ModelStore::unlock_destination`].
+    pub fn lock_destination(&self, destination: DestinationId) {
+        self.state().rows.locked.insert(destination);
+    }
+
+    /// That transaction ends.
+    pub fn unlock_destination(&self, destination: DestinationId) {
+        self.state().rows.locked.remove(&destination);
+    }
+
+    /// Nothing of the destination starts before `until`.
+    pub fn hold(&self, destination: DestinationId, until: Timestamp) {
+        self.step(|rows, _| change::hold(rows, destination, until));
+    }
+
+    /// A tier's limits as they are set; `None` if there is no such tier.
+    #[must_use]
+    pub fn tier(&self, name: &str) -> Option<LimitSettings> {
+        self.read(|rows| rows.tiers.get(name).copied())
+    }
+
+    /// Sets a tier's limits, and carries the change to all that inherit it.
+    pub fn change_tier(&self, name: &str, limits: LimitSettings) -> Result<(), CatalogError> {
+        self.change(|rows, now| change::change_tier(rows, now, name, limits))
+    }
+
+    /// Moves a tenant to another tier, with all its destinations.
+    pub fn change_tenant_tier(&self, tenant: TenantId, tier: &str) -> Result<(), CatalogError> {
+        self.change(|rows, now| change::change_tenant_tier(rows, now, tenant, tier))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One atomic step, at one instant.
+    fn step<T>(&self, step: impl FnOnce(&mut Rows, Timestamp) -> T) -> T {
+        let mut state = self.state();
+        let now = state.clock.tick();
+        step(&mut state.rows, now)
+    }
+
+    /// A step that may leave marks.
+    fn change<T>(&self, step: impl FnOnce(&mut Rows, Timestamp) -> T) -> T {
+        let answer = self.step(step);
+        self.changed.notify_one();
+        answer
+    }
+
+    /// A read, at one instant.
+    fn look<T>(&self, look: impl FnOnce(&Rows, Timestamp) -> T) -> T {
+        let state = self.state();
+        look(&state.rows, state.clock.now())
+    }
+}
+
+/// How long a request may take; the same in every target.
+const TIMEOUT: Duration = engine::ports::MAX_REQUEST_TIMEOUT;
+
+#[async_trait]
+impl Store for ModelStore {
+    async fn accept_events(&self, events: &[NewEvent]) -> Result<Vec<Acceptance>, StoreError> {
+        Ok(self.step(|rows, now| ingest::accept_events(rows, now, events)))
+    }
+
+    async fn admit(&self, runs: &[Run], room: u32) -> Result<Admitted, StoreError> {
+        Ok(self.step(|rows, now| admit::admit_runs(rows, now, runs, room)))
+    }
+
+    async fn targets(&self, destinations: &[DestinationId]) -> Result<Vec<Target>, StoreError> {
+        Ok(self.look(|rows, _| claim::targets(rows, destinations, TIMEOUT)))
+    }
+
+    async fn claim_starts(
+        &self,
+        worker: WorkerId,
+        permits: &[Permit],
+    ) -> Result<Claims, StoreError> {
+        Ok(self.step(|rows, now| claim::claim_starts(rows, now, worker, permits)))
+    }
+
+    async fn release_permits(&self, permits: &[Permit]) -> Result<Vec<Wake>, StoreError> {
+        Ok(self.step(|rows, now| claim::release_permits(rows, now, permits)))
+    }
+
+    async fn record_outcomes(
+        &self,
+        worker: WorkerId,
+        outcomes: &[Outcome],
+    ) -> Result<Recorded, StoreError> {
+        Ok(self.step(|rows, now| record::record_outcomes(rows, now, worker, outcomes)))
+    }
+
+    async fn reap(&self, rules: &ReapRules, limit: u32) -> Result<Reaped, StoreError> {
+        Ok(self.step(|rows, now| reap::reap(rows, now, rules, limit)))
+    }
+
+    async fn sweep(&self, sweep: &Sweep) -> Result<SweepPage, StoreError> {
+        Ok(self.look(|rows, now| sweep::sweep(rows, now, sweep)))
+    }
+
+    async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    async fn clear_marks(&self, marks: &[Mark]) -> Result<(), StoreError> {
+        self.step(|rows, _| sweep::clear_marks(rows, marks));
+        Ok(())
+    }
+
+    async fn heartbeat(&self, heartbeat: &Heartbeat) -> Result<Fleet, StoreError> {
+        Ok(self.step(|rows, now| fleet::heartbeat(rows, now, heartbeat)))
+    }
+
+    async fn fleet(&self) -> Result<Fleet, StoreError> {
+        Ok(self.look(fleet::fleet))
+    }
+}

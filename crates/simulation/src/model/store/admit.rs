@@ -1,0 +1,196 @@
+//! One scheduler run for many destinations.
+
+use std::collections::BTreeSet;
+
+use domain::admission::{Backlog, Decision, Slot, Usage, admit, read_ahead};
+use domain::attempt::AttemptState;
+use domain::destination::DestinationState;
+use domain::ids::{AttemptId, DestinationId, Epoch, PermitNumber};
+use domain::permit::Permit;
+use domain::policy::{Policy, Rate};
+use domain::share::share;
+use domain::time::Timestamp;
+use engine::ports::{Admitted, Run, RunResult};
+
+use super::rows::Rows;
+use super::usage::read_usage;
+
+/// Decides and marks; see [`engine::ports::Store::admit`].
+pub(super) fn admit_runs(rows: &mut Rows, now: Timestamp, runs: &[Run], room: u32) -> Admitted {
+    let mut seen = BTreeSet::new();
+    let mut read: Vec<Read> = (runs.iter())
+        .map(|run| match seen.insert(run.destination) {
+            true => Candidate::read(rows, now, run),
+            // Named twice, decided once: the second decision would not know of
+            // the first.
+            false => Read::Held,
+        })
+        .collect();
+    let asks: Vec<u32> = read.iter().map(Read::asks).collect();
+    if asks.iter().map(|ask| u64::from(*ask)).sum::<u64>() > u64::from(room) {
+        for (one, places) in read.iter_mut().zip(share(room, &asks)) {
+            one.decide_again(places, now);
+        }
+    }
+    let results = read.into_iter().map(|one| match one {
+        Read::Held => RunResult::Skipped,
+        Read::Gone => RunResult::Gone,
+        Read::Decided(candidate, decision) => candidate.carry_out(rows, now, decision),
+    });
+    let results = results.collect();
+    Admitted { now, results }
+}
+
+/// What a run finds.
+enum Read {
+    Held,
+    Gone,
+    Decided(Box<Candidate>, Decision),
+}
+
+impl Read {
+    fn asks(&self) -> u32 {
+        match self {
+            Self::Decided(_, decision) => u32::try_from(decision.slots.len()).unwrap_or(u32::MAX),
+            Self::Held | Self::Gone => 0,
+        }
+    }
+
+    fn decide_again(&mut self, places: u32, now: Timestamp) {
+        if places < self.asks()
+            && let Self::Decided(candidate, decision) = self
+        {
+            *decision = candidate.decide(places, now);
+        }
+    }
+}
+
+/// A destination that a run decides about, as the rows say.
+struct Candidate {
+    destination: DestinationId,
+    policy: Policy,
+    epoch: Epoch,
+    usage: Usage,
+    /// What is due, in the order in which it goes.
+    due: Vec<AttemptId>,
+    backlog: Backlog,
+    republished: Vec<Permit>,
+}
+
+impl Candidate {
+    fn read(rows: &mut Rows, now: Timestamp, run: &Run) -> Read {
+        let destination = run.destination;
+        let Some(row) = rows.living(destination) else {
+            return Read::Gone;
+        };
+        if rows.locked.contains(&destination) {
+            return Read::Held;
+        }
+        let mut policy = rows.effective(row).policy();
+        if row.state != DestinationState::Active {
+            policy.rate = Rate::Paused;
+        }
+        let epoch = row.epoch;
+        let remembered = Usage {
+            meter: row.pacing.meter,
+            recount: row.pacing.meter_epoch != Some(row.epoch),
+            held_until: row.pacing.held_until,
+            ..Usage::default()
+        };
+        let usage = read_usage(rows, now, destination, &policy, remembered);
+        let (due, backlog) = read_backlog(rows, now, destination, read_ahead(&policy));
+        let republished = match run.republish {
+            true => (rows.ledger.permits_of(destination))
+                .filter(|permit| permit.deadline > now)
+                .copied()
+                .collect(),
+            false => Vec::new(),
+        };
+        let candidate = Self {
+            destination,
+            policy,
+            epoch,
+            usage,
+            due,
+            backlog,
+            republished,
+        };
+        let decision = candidate.decide(u32::MAX, now);
+        Read::Decided(Box::new(candidate), decision)
+    }
+
+    fn decide(&self, places: u32, now: Timestamp) -> Decision {
+        admit(&self.policy, &self.usage, &self.backlog, places, now)
+    }
+
+    /// Marks the chosen attempts and remembers the look.
+    fn carry_out(self, rows: &mut Rows, now: Timestamp, decision: Decision) -> RunResult {
+        let next_look_at = decision.looks_help_from(&self.usage, now);
+        let Some(row) = rows.destinations.get_mut(&self.destination) else {
+            return RunResult::Gone;
+        };
+        row.pacing.meter = decision.meter;
+        row.pacing.meter_epoch = Some(self.epoch);
+        row.pacing.next_look_at = next_look_at;
+        let first_number = row.pacing.last_permit + 1;
+        let given = self.due.len().min(decision.slots.len());
+        row.pacing.last_permit += i64::try_from(given).unwrap_or(i64::MAX);
+        let mut permits = self.republished;
+        let chosen = self.due.iter().zip(&decision.slots);
+        for ((attempt, slot), number) in chosen.zip(first_number..) {
+            let Slot {
+                not_before,
+                deadline,
+            } = *slot;
+            let permit = Permit {
+                destination: self.destination,
+                attempt: *attempt,
+                number: PermitNumber(number),
+                epoch: self.epoch,
+                not_before,
+                deadline,
+            };
+            rows.ledger.change(now, *attempt, |row| {
+                row.state = AttemptState::Admitted;
+                row.permit = Some(permit);
+                row.coarse = self.policy.is_coarse();
+                row.crowded = decision.crowded;
+                row.admitted_at = Some(now);
+            });
+            permits.push(permit);
+        }
+        RunResult::Decided {
+            permits,
+            look: decision.look,
+            blocked: decision.blocked,
+        }
+    }
+}
+
+/// What is due, merged in the order in which it goes, up to `limit`.
+fn read_backlog(
+    rows: &Rows,
+    now: Timestamp,
+    destination: DestinationId,
+    limit: u32,
+) -> (Vec<AttemptId>, Backlog) {
+    let Some(indexes) = rows.ledger.indexes(destination) else {
+        return (Vec::new(), Backlog::default());
+    };
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let created_at = |id: &AttemptId| rows.ledger.get(*id).map(|row| (row.created_at, *id));
+    let mut due: Vec<_> = (indexes.first.iter())
+        .take(limit)
+        .filter_map(created_at)
+        .collect();
+    let up_to_now = ..=(now, AttemptId(i64::MAX));
+    due.extend(indexes.due.range(up_to_now).take(limit));
+    due.sort_unstable();
+    due.truncate(limit);
+    let after_now = (now, AttemptId(i64::MAX));
+    let backlog = Backlog {
+        due: u32::try_from(due.len()).unwrap_or(u32::MAX),
+        next_due: indexes.due.range(after_now..).next().map(|(at, _)| *at),
+    };
+    (due.into_iter().map(|(_, id)| id).collect(), backlog)
+}

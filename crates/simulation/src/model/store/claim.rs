@@ -1,0 +1,143 @@
+//! Claiming starts, and handing permits back.
+
+use std::time::Duration;
+
+use domain::attempt::AttemptState;
+use domain::destination::DestinationState;
+use domain::ids::{DestinationId, WorkerId};
+use domain::permit::Permit;
+use domain::time::Timestamp;
+use engine::ports::{ClaimAnswer, Claims, Start, Target, Wake};
+
+use super::fleet::is_alive;
+use super::rows::{Attempt, Rows};
+use super::wakes::Wakes;
+
+/// Claims; see [`engine::ports::Store::claim_starts`].
+pub(super) fn claim_starts(
+    rows: &mut Rows,
+    now: Timestamp,
+    worker: WorkerId,
+    permits: &[Permit],
+) -> Claims {
+    if !is_alive(rows, now, worker) {
+        // The rows stay admitted: the reaper moves them when they are over.
+        return Claims {
+            now,
+            answers: vec![ClaimAnswer::Refused; permits.len()],
+            wakes: Vec::new(),
+        };
+    }
+    let mut wakes = Wakes::default();
+    let mut claim = |permit: &Permit| {
+        let Some(row) = admitted_under(rows, permit) else {
+            return ClaimAnswer::Refused;
+        };
+        if rows.locked.contains(&permit.destination) {
+            return ClaimAnswer::Skipped;
+        }
+        // What the row says: a message may say anything.
+        let own = row.permit.unwrap_or(*permit);
+        if is_over(rows, now, &own) {
+            return_permit(rows, now, permit);
+            wakes.now(permit.destination);
+            return ClaimAnswer::Refused;
+        }
+        if now < own.not_before {
+            return ClaimAnswer::Early(own.not_before.since(now));
+        }
+        start(rows, now, worker, permit).map_or(ClaimAnswer::Refused, ClaimAnswer::Started)
+    };
+    let answers = permits.iter().map(&mut claim).collect();
+    Claims {
+        now,
+        answers,
+        wakes: wakes.into_vec(),
+    }
+}
+
+/// The row, if it is still admitted under this very number.
+fn admitted_under<'a>(rows: &'a Rows, permit: &Permit) -> Option<&'a Attempt> {
+    rows.ledger.get(permit.attempt).filter(|row| {
+        row.state == AttemptState::Admitted
+            && row.destination == permit.destination
+            && row.permit.is_some_and(|own| own.number == permit.number)
+    })
+}
+
+/// Late, revoked or held.
+fn is_over(rows: &Rows, now: Timestamp, permit: &Permit) -> bool {
+    let Some(destination) = rows.living(permit.destination) else {
+        return true;
+    };
+    let held_until = destination.pacing.held_until;
+    now > permit.deadline
+        || permit.epoch != destination.epoch
+        || destination.state != DestinationState::Active
+        || held_until.is_some_and(|until| until > now.max(permit.not_before))
+}
+
+fn start(rows: &mut Rows, now: Timestamp, worker: WorkerId, permit: &Permit) -> Option<Start> {
+    let (event_id, try_number) = {
+        let row = rows.ledger.get(permit.attempt)?;
+        (row.event, row.try_number)
+    };
+    let event = rows.events.get(&event_id)?;
+    rows.ledger.change(now, permit.attempt, |row| {
+        row.state = AttemptState::Started;
+        row.started_at = Some(now);
+        row.worker = Some(worker);
+    });
+    Some(Start {
+        started_at: now,
+        event: event_id,
+        try_number,
+        content_type: event.content_type.clone(),
+        payload: event.payload.clone(),
+    })
+}
+
+/// Moves a row back to waiting (or cancels it, if its destination is gone) if
+/// it is still admitted under this number. Whether it did.
+fn return_permit(rows: &mut Rows, now: Timestamp, permit: &Permit) -> bool {
+    if admitted_under(rows, permit).is_none() {
+        return false;
+    }
+    let is_gone = rows.living(permit.destination).is_none();
+    rows.ledger
+        .change(now, permit.attempt, |row| match is_gone {
+            true => row.cancel(),
+            false => row.wait_again(),
+        });
+    true
+}
+
+/// Hands permits back; see [`engine::ports::Store::release_permits`].
+pub(super) fn release_permits(rows: &mut Rows, now: Timestamp, permits: &[Permit]) -> Vec<Wake> {
+    let mut wakes = Wakes::default();
+    for permit in permits {
+        let locked = rows.locked.contains(&permit.destination);
+        if !locked && return_permit(rows, now, permit) {
+            wakes.now(permit.destination);
+        }
+    }
+    wakes.into_vec()
+}
+
+/// Reads targets; see [`engine::ports::Store::targets`].
+pub(super) fn targets(
+    rows: &Rows,
+    destinations: &[DestinationId],
+    timeout: Duration,
+) -> Vec<Target> {
+    let target = |destination: &DestinationId| {
+        let row = rows.living(*destination)?;
+        Some(Target {
+            destination: *destination,
+            epoch: row.epoch,
+            url: row.url.clone(),
+            timeout,
+        })
+    };
+    destinations.iter().filter_map(target).collect()
+}

@@ -1,0 +1,82 @@
+//! Accepting events.
+
+use domain::destination::DestinationState;
+use domain::event::{Audience, NewEvent};
+use domain::ids::DestinationId;
+use domain::time::Timestamp;
+use engine::ports::Acceptance;
+
+use super::rows::{Attempt, EventRow, Rows};
+
+/// Accepts a batch; see [`engine::ports::Store::accept_events`].
+pub(super) fn accept_events(
+    rows: &mut Rows,
+    now: Timestamp,
+    events: &[NewEvent],
+) -> Vec<Acceptance> {
+    let mut accept = |event: &NewEvent| {
+        if let Some(known) = rows.events.get(&event.id) {
+            return Acceptance::Accepted(went_to(rows, known, event));
+        }
+        let answer = match event.audience {
+            Audience::Destination(id) => destination(rows, event, id),
+            Audience::Subscribers => Acceptance::Accepted(subscribers(rows, event)),
+        };
+        if let Acceptance::Accepted(to) = &answer {
+            insert(rows, now, event, to);
+        }
+        answer
+    };
+    events.iter().map(&mut accept).collect()
+}
+
+/// Where an event that is there went, as its own tenant may know.
+fn went_to(rows: &Rows, known: &EventRow, event: &NewEvent) -> Vec<DestinationId> {
+    let mut to = Vec::new();
+    if known.tenant == event.tenant {
+        for attempt in known.attempts.iter().filter_map(|id| rows.ledger.get(*id)) {
+            if !to.contains(&attempt.destination) {
+                to.push(attempt.destination);
+            }
+        }
+    }
+    to
+}
+
+fn destination(rows: &Rows, event: &NewEvent, id: DestinationId) -> Acceptance {
+    let row = rows.living(id).filter(|row| row.tenant == event.tenant);
+    match row.map(|row| row.state) {
+        None => Acceptance::UnknownDestination,
+        Some(DestinationState::Disabled) => Acceptance::DisabledDestination,
+        Some(DestinationState::Active | DestinationState::Paused) => Acceptance::Accepted(vec![id]),
+    }
+}
+
+fn subscribers(rows: &Rows, event: &NewEvent) -> Vec<DestinationId> {
+    let wanted = event.event_type.as_deref().unwrap_or_default();
+    let subscribes = |name: &String| name == wanted || name == "*";
+    let subscribers = rows.destinations.iter().filter(|(_, row)| {
+        row.tenant == event.tenant
+            && row.deleted_at.is_none()
+            && row.state != DestinationState::Disabled
+            && row.event_types.iter().any(subscribes)
+    });
+    subscribers.map(|(id, _)| *id).collect()
+}
+
+fn insert(rows: &mut Rows, now: Timestamp, event: &NewEvent, to: &[DestinationId]) {
+    let first = |destination: &DestinationId| {
+        let attempt = Attempt::waiting(event.id, *destination, now);
+        rows.ledger.insert(now, attempt)
+    };
+    let attempts = to.iter().map(first).collect();
+    let row = EventRow {
+        tenant: event.tenant,
+        event_type: event.event_type.clone(),
+        content_type: event.content_type.clone(),
+        payload: event.payload.clone(),
+        created_at: now,
+        attempts,
+    };
+    rows.events.insert(event.id, row);
+}

@@ -1,0 +1,161 @@
+//! Putting right what nobody came back for.
+
+use std::time::Duration;
+
+use domain::attempt::AttemptState;
+use domain::ids::AttemptId;
+use domain::limit::Period;
+use domain::policy::MAX_SAFETY_MARGIN;
+use domain::retry::DEFAULT_MAX_TRIES;
+use domain::time::Timestamp;
+use engine::ports::{ReapRules, Reaped};
+
+use super::record::add_try;
+use super::rows::{Attempt, Rows};
+use super::wakes::Wakes;
+
+/// How long a worker's row is kept after its last heartbeat.
+const WORKER_KEPT: Duration = Duration::from_secs(3_600);
+
+/// Buckets are kept for longer than any window reaches back.
+const SPARE: Duration = Duration::from_secs(60);
+
+/// Reaps; see [`engine::ports::Store::reap`].
+pub(super) fn reap(rows: &mut Rows, now: Timestamp, rules: &ReapRules, limit: u32) -> Reaped {
+    let mut wakes = Wakes::default();
+    let most = usize::try_from(limit).unwrap_or(usize::MAX);
+    let expired_permits = expire(rows, now, now - rules.permit_grace, most, &mut wakes);
+    let unknown_starts = give_up(rows, now, rules, most, &mut wakes);
+    let cancelled = cancel_deleted(rows, now, most);
+    delete_old_buckets(rows, now);
+    rows.workers
+        .retain(|_, worker| worker.seen_at >= now - WORKER_KEPT);
+    Reaped {
+        expired_permits,
+        unknown_starts,
+        cancelled,
+        wakes: wakes.into_vec(),
+    }
+}
+
+fn count(rows: &[AttemptId]) -> u32 {
+    u32::try_from(rows.len()).unwrap_or(u32::MAX)
+}
+
+/// Permits past their deadline, the longest past first.
+fn expire(
+    rows: &mut Rows,
+    now: Timestamp,
+    before: Timestamp,
+    most: usize,
+    wakes: &mut Wakes,
+) -> u32 {
+    let past = rows
+        .ledger
+        .by_deadline
+        .range(..(before, AttemptId(i64::MIN)));
+    let is_free = |id: &AttemptId| {
+        let row = rows.ledger.get(*id);
+        row.is_some_and(|row| !rows.locked.contains(&row.destination))
+    };
+    let expired: Vec<_> = (past.map(|(_, id)| *id))
+        .filter(is_free)
+        .take(most)
+        .collect();
+    for id in &expired {
+        if let Some(row) = rows.ledger.get(*id) {
+            wakes.now(row.destination);
+        }
+        rows.ledger.change(now, *id, Attempt::wait_again);
+    }
+    count(&expired)
+}
+
+/// Starts that are too old, or whose worker is gone, the oldest first.
+fn give_up(
+    rows: &mut Rows,
+    now: Timestamp,
+    rules: &ReapRules,
+    most: usize,
+    wakes: &mut Wakes,
+) -> u32 {
+    let started_before = now - rules.start_timeout;
+    let seen_before = now - rules.heartbeat_timeout;
+    let is_gone = |row: &Attempt| {
+        let worker = row.worker.and_then(|worker| rows.workers.get(&worker));
+        worker.is_none_or(|worker| worker.seen_at < seen_before)
+    };
+    let given_up: Vec<(AttemptId, bool)> = (rows.ledger.in_flight.iter())
+        .filter_map(|(started_at, id)| {
+            let gone = is_gone(rows.ledger.get(*id)?);
+            (gone || *started_at < started_before).then_some((*id, gone))
+        })
+        .take(most)
+        .collect();
+    for (id, gone) in &given_up {
+        let error = match gone {
+            true => "the worker was gone before it recorded an outcome",
+            false => "no outcome was recorded in time",
+        };
+        if let Some(row) = rows.ledger.get(*id).cloned() {
+            mark_unknown(rows, now, &row, error);
+            wakes.now(row.destination);
+        }
+    }
+    u32::try_from(given_up.len()).unwrap_or(u32::MAX)
+}
+
+/// Nobody knows what became of it; the event is tried again.
+fn mark_unknown(rows: &mut Rows, now: Timestamp, started: &Attempt, error: &str) {
+    let last = started.try_number >= DEFAULT_MAX_TRIES;
+    rows.ledger.change(now, started.id, |row| {
+        row.state = AttemptState::Unknown;
+        row.error = Some(error.to_owned());
+        row.dead_letter = last;
+        row.folded |= started.is_to_fold();
+    });
+    if let Some(started_at) = started.started_at.filter(|_| started.is_to_fold()) {
+        rows.ledger.add_to_buckets(started.destination, started_at);
+    }
+    if !last && rows.living(started.destination).is_some() {
+        let retry = Attempt {
+            try_number: started.try_number.saturating_add(1),
+            due_at: Some(now),
+            ..Attempt::waiting(started.event, started.destination, now)
+        };
+        add_try(rows, now, retry);
+    }
+}
+
+/// The backlog of deleted destinations, first attempts first.
+fn cancel_deleted(rows: &mut Rows, now: Timestamp, most: usize) -> u32 {
+    let deleted = || rows.busy().filter(|id| rows.living(*id).is_none());
+    let indexes = |id| rows.ledger.indexes(id);
+    let first = deleted().filter_map(indexes).flat_map(|of| &of.first);
+    let due = deleted().filter_map(indexes).flat_map(|of| &of.due);
+    let waiting = first.copied().chain(due.map(|(_, id)| *id));
+    let waiting: Vec<_> = waiting.take(most).collect();
+    for id in &waiting {
+        rows.ledger.change(now, *id, Attempt::cancel);
+    }
+    count(&waiting)
+}
+
+/// What no window reaches any more. The longest window is stretched by the
+/// largest safety margin.
+fn delete_old_buckets(rows: &mut Rows, now: Timestamp) {
+    for indexes in rows.ledger.indexes_mut() {
+        for period in Period::ALL {
+            let kept = period.duration().mul_f64(1.0 + MAX_SAFETY_MARGIN) + SPARE;
+            let oldest = now - kept;
+            while let Some((key, _)) = indexes
+                .buckets
+                .range((period, Timestamp::MIN)..(period, oldest))
+                .next()
+            {
+                let key = *key;
+                indexes.buckets.remove(&key);
+            }
+        }
+    }
+}

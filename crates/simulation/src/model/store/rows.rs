@@ -1,0 +1,211 @@
+//! The tables, row by row.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use domain::admission::Meter;
+use domain::attempt::AttemptState;
+use domain::destination::DestinationState;
+use domain::ids::{AttemptId, DestinationId, Epoch, EventId, TenantId, WorkerId};
+use domain::limit::Shape;
+use domain::permit::Permit;
+use domain::policy::LimitSettings;
+use domain::time::Timestamp;
+use engine::ports::{DEFAULT_TENANT, LimitHistory};
+
+use super::ledger::Ledger;
+
+/// An attempt's row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Attempt {
+    /// Its id.
+    pub id: AttemptId,
+    /// Which event.
+    pub event: EventId,
+    /// To whom.
+    pub destination: DestinationId,
+    /// Which try.
+    pub try_number: u32,
+    /// Where it stands.
+    pub state: AttemptState,
+    /// `None`: a first attempt that was never admitted. Else when a retry is
+    /// due, or the creation of one whose permit was returned.
+    pub due_at: Option<Timestamp>,
+    /// The permit that it has, or that it started under.
+    pub permit: Option<Permit>,
+    /// A coarse limit counts its start, so its outcome folds it.
+    pub coarse: bool,
+    /// Its start is in a bucket.
+    pub folded: bool,
+    /// Its outcome makes room that somebody waits for.
+    pub crowded: bool,
+    /// Who claimed it.
+    pub worker: Option<WorkerId>,
+    /// When its event was accepted, or the try before it ended.
+    pub created_at: Timestamp,
+    /// When it got its last permit.
+    pub admitted_at: Option<Timestamp>,
+    /// When it was claimed.
+    pub started_at: Option<Timestamp>,
+    /// When its outcome was there.
+    pub finished_at: Option<Timestamp>,
+    /// The HTTP status.
+    pub status: Option<u16>,
+    /// Why it failed.
+    pub error: Option<String>,
+    /// The beginning of the response body.
+    pub response_body: Bytes,
+    /// It failed, and its event's tries are used up.
+    pub dead_letter: bool,
+}
+
+impl Attempt {
+    /// A waiting row; the ledger gives the id.
+    pub(super) fn waiting(event: EventId, destination: DestinationId, at: Timestamp) -> Self {
+        Self {
+            id: AttemptId(0),
+            event,
+            destination,
+            try_number: 1,
+            state: AttemptState::Waiting,
+            due_at: None,
+            permit: None,
+            coarse: false,
+            folded: false,
+            crowded: false,
+            worker: None,
+            created_at: at,
+            admitted_at: None,
+            started_at: None,
+            finished_at: None,
+            status: None,
+            error: None,
+            response_body: Bytes::new(),
+            dead_letter: false,
+        }
+    }
+
+    /// When it could have started at the earliest.
+    #[must_use]
+    pub fn waits_since(&self) -> Timestamp {
+        self.due_at.unwrap_or(self.created_at)
+    }
+
+    /// Whether its outcome has to fold its start.
+    pub(super) fn is_to_fold(&self) -> bool {
+        self.coarse && !self.folded
+    }
+
+    /// Its permit ends unused.
+    pub(super) fn wait_again(&mut self) {
+        self.state = AttemptState::Waiting;
+        self.due_at = Some(self.waits_since());
+        self.permit = None;
+    }
+
+    /// Taken back before it started.
+    pub(super) fn cancel(&mut self) {
+        self.state = AttemptState::Cancelled;
+        self.permit = None;
+    }
+}
+
+/// An event's row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EventRow {
+    /// Whose it is.
+    pub tenant: TenantId,
+    /// Its type.
+    pub event_type: Option<String>,
+    /// The payload's media type.
+    pub content_type: String,
+    /// The payload.
+    pub payload: Bytes,
+    /// When it was accepted.
+    pub created_at: Timestamp,
+    /// Its attempts, in creation order.
+    pub attempts: Vec<AttemptId>,
+}
+
+/// A destination's row, and what admission remembers of it.
+#[derive(Debug, Clone)]
+pub(super) struct DestinationRow {
+    pub(super) tenant: TenantId,
+    pub(super) name: String,
+    pub(super) url: String,
+    pub(super) event_types: Vec<String>,
+    pub(super) state: DestinationState,
+    pub(super) limits: LimitSettings,
+    pub(super) epoch: Epoch,
+    pub(super) created_at: Timestamp,
+    pub(super) deleted_at: Option<Timestamp>,
+    /// What was in force from when on, in the order in which it was written:
+    /// after a step of the clock not that of the times.
+    pub(super) history: Vec<LimitHistory>,
+    pub(super) pacing: Pacing,
+}
+
+/// What admission remembers of a destination.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Pacing {
+    pub(super) last_permit: i64,
+    pub(super) meter: Meter,
+    /// The epoch at which that was its level; `None` before the first run.
+    pub(super) meter_epoch: Option<Epoch>,
+    pub(super) next_look_at: Option<Timestamp>,
+    pub(super) held_until: Option<Timestamp>,
+}
+
+/// A worker's row.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct WorkerRow {
+    pub(super) places: u32,
+    pub(super) seen_at: Timestamp,
+    pub(super) retired: bool,
+}
+
+/// The whole store.
+#[derive(Debug)]
+pub struct Rows {
+    pub(super) tiers: BTreeMap<String, LimitSettings>,
+    /// Each tenant's tier.
+    pub(super) tenants: BTreeMap<TenantId, String>,
+    pub(super) destinations: BTreeMap<DestinationId, DestinationRow>,
+    pub(super) events: BTreeMap<EventId, EventRow>,
+    pub(super) ledger: Ledger,
+    pub(super) workers: BTreeMap<WorkerId, WorkerRow>,
+    /// Changes that have yet to be looked at: the last entry of limit history.
+    pub(super) marks: BTreeMap<DestinationId, i64>,
+    /// Entries of limit history so far.
+    pub(super) last_history: i64,
+    /// Destinations that somebody's transaction holds.
+    pub(super) locked: BTreeSet<DestinationId>,
+}
+
+impl Default for Rows {
+    /// As the migrations leave it: three tiers and the default tenant.
+    fn default() -> Self {
+        let tier = |per_second, burst| LimitSettings {
+            per_second: Some(per_second),
+            burst: Some(burst),
+            shape: Some(Shape::TokenBucket),
+            ..LimitSettings::default()
+        };
+        let tiers = [
+            ("free", tier(2, 10)),
+            ("standard", tier(10, 50)),
+            ("enterprise", tier(100, 500)),
+        ];
+        Self {
+            tiers: tiers.map(|(name, tier)| (name.to_owned(), tier)).into(),
+            tenants: [(DEFAULT_TENANT, "standard".to_owned())].into(),
+            destinations: BTreeMap::new(),
+            events: BTreeMap::new(),
+            ledger: Ledger::default(),
+            workers: BTreeMap::new(),
+            marks: BTreeMap::new(),
+            last_history: 0,
+            locked: BTreeSet::new(),
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! What may be read of the rows: by the steps, and by invariants.
+
+use domain::compliance::InForce;
+use domain::ids::{AttemptId, DestinationId, EventId};
+use domain::permit::Permit;
+use domain::policy::LimitSettings;
+use domain::time::Timestamp;
+use engine::ports::LimitHistory;
+
+use super::rows::{Attempt, DestinationRow, EventRow, Rows};
+
+impl Rows {
+    /// All attempts, in creation order.
+    pub fn attempts(&self) -> impl DoubleEndedIterator<Item = &Attempt> {
+        self.ledger.attempts()
+    }
+
+    /// One attempt.
+    #[must_use]
+    pub fn attempt(&self, id: AttemptId) -> Option<&Attempt> {
+        self.ledger.get(id)
+    }
+
+    /// A destination's attempts, in creation order.
+    pub fn attempts_of(
+        &self,
+        destination: DestinationId,
+    ) -> impl DoubleEndedIterator<Item = &Attempt> {
+        self.ledger.attempts_of(destination)
+    }
+
+    /// A destination's starts after `since`, the earliest first.
+    pub fn starts_of(
+        &self,
+        destination: DestinationId,
+        since: Timestamp,
+    ) -> impl Iterator<Item = (Timestamp, AttemptId)> {
+        self.ledger.starts_of(destination, since)
+    }
+
+    /// How many attempts of a destination wait, due or not.
+    #[must_use]
+    pub fn waiting(&self, destination: DestinationId) -> usize {
+        self.ledger.waiting(destination)
+    }
+
+    /// How many attempts are in flight at a destination.
+    #[must_use]
+    pub fn in_flight(&self, destination: DestinationId) -> u32 {
+        self.ledger.in_flight(destination)
+    }
+
+    /// The permits of a destination that may still start, by slot.
+    pub fn permits_of(&self, destination: DestinationId) -> impl Iterator<Item = &Permit> {
+        self.ledger.permits_of(destination)
+    }
+
+    /// Destinations where something waits or is admitted, in id order.
+    pub fn busy(&self) -> impl Iterator<Item = DestinationId> {
+        self.ledger.busy.iter().copied()
+    }
+
+    /// All events, in id order.
+    pub fn events(&self) -> impl Iterator<Item = (EventId, &EventRow)> {
+        self.events.iter().map(|(id, event)| (*id, event))
+    }
+
+    /// One event.
+    #[must_use]
+    pub fn event(&self, id: EventId) -> Option<&EventRow> {
+        self.events.get(&id)
+    }
+
+    /// All destinations in id order, deleted ones too.
+    pub fn destinations(&self) -> impl Iterator<Item = DestinationId> {
+        self.destinations.keys().copied()
+    }
+
+    /// What was in force from when on at a destination, for the judge.
+    #[must_use]
+    pub fn in_force(&self, destination: DestinationId) -> Vec<InForce> {
+        let entry =
+            |entry: LimitHistory| InForce::new(entry.in_force_from, &entry.effective, entry.state);
+        self.history(destination).into_iter().map(entry).collect()
+    }
+
+    /// Limit history in the order of its times.
+    pub(super) fn history(&self, destination: DestinationId) -> Vec<LimitHistory> {
+        let row = self.destinations.get(&destination);
+        let mut history = row.map(|row| row.history.clone()).unwrap_or_default();
+        history.sort_by_key(|entry| entry.in_force_from);
+        history
+    }
+
+    /// A destination that is not deleted.
+    pub(super) fn living(&self, id: DestinationId) -> Option<&DestinationRow> {
+        (self.destinations.get(&id)).filter(|row| row.deleted_at.is_none())
+    }
+
+    /// Its limits, with the tier's where they inherit.
+    pub(super) fn effective(&self, row: &DestinationRow) -> LimitSettings {
+        let tier = self.tenants.get(&row.tenant);
+        let tier = tier.and_then(|tier| self.tiers.get(tier));
+        tier.map_or(row.limits, |tier| row.limits.or_tier(tier))
+    }
+
+    /// See [`super::ModelStore::forget_finished`].
+    pub(super) fn forget_finished(&mut self, before: Timestamp) -> usize {
+        let ledger = &mut self.ledger;
+        let mut forgotten = 0;
+        self.events.retain(|_, event| {
+            let is_over = event.created_at < before
+                && (event.attempts.iter()).all(|id| ledger.ended_before(*id, before));
+            if is_over {
+                forgotten += event.attempts.len();
+                event.attempts.iter().for_each(|id| ledger.remove(*id));
+            }
+            !is_over
+        });
+        forgotten
+    }
+}

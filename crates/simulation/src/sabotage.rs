@@ -1,0 +1,43 @@
+//! Bugs planted on purpose, to see that the invariants have teeth.
+//!
+//! A simulation that finds nothing proves little unless it finds what is known
+//! to be there. Each of these is a bug that a part could have; with it, the
+//! promise named beside it has to be found broken.
+
+/// A bug.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Sabotage {
+    /// Events are answered for and not written: `nothing_is_lost`.
+    ForgetsEvents,
+    /// A claim of what has started is answered like the first one:
+    /// `a_permit_starts_once_and_in_time`.
+    StartsTwice,
+    /// Successes are recorded as failures: `a_duplicate_has_a_reason`.
+    DoubtsSuccess,
+    /// Nobody reaps: `all_is_drained`.
+    NeverReaps,
+    /// Leases end long before their holders think: `a_lease_is_exclusive`.
+    ShortLeases,
+    /// Every next run is set too late: `the_limit_is_used`.
+    LooksLate,
+    /// Requests go out long after their starts:
+    /// `a_start_is_sent_once_and_at_once`.
+    SendsLate,
+    /// The limits are lifted, and limit history does not say so:
+    /// `no_window_is_over`.
+    LiftsLimits,
+}
+
+impl Sabotage {
+    /// Each with the promise that it breaks.
+    pub const ALL: [(Self, &'static str); 8] = [
+        (Self::ForgetsEvents, "nothing_is_lost"),
+        (Self::StartsTwice, "a_permit_starts_once_and_in_time"),
+        (Self::DoubtsSuccess, "a_duplicate_has_a_reason"),
+        (Self::NeverReaps, "all_is_drained"),
+        (Self::ShortLeases, "a_lease_is_exclusive"),
+        (Self::LooksLate, "the_limit_is_used"),
+        (Self::SendsLate, "a_start_is_sent_once_and_at_once"),
+        (Self::LiftsLimits, "no_window_is_over"),
+    ];
+}

@@ -1,0 +1,291 @@
+//! Drawing a scenario from a seed.
+
+mod limits;
+
+use domain::destination::DestinationState;
+use domain::policy::LimitSettings;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use super::{Behaviour, Fault, Mood, Operation, Point, Process, Scenario, What};
+use crate::model::Condition;
+use crate::site::Site;
+use limits::{NONE, enough_for};
+
+const SECOND: u64 = 1_000;
+const MINUTE: u64 = 60 * SECOND;
+
+/// The scenario of a seed. One in four is calm, one in 32 long.
+pub(super) fn scenario(seed: u64) -> Scenario {
+    let mut rng = StdRng::seed_from_u64(seed);
+    let mood = match seed % 32 {
+        31 => Mood::Long,
+        n if n % 4 == 0 => Mood::Calm,
+        _ => Mood::Stormy,
+    };
+    let draw = Draw {
+        rng: &mut rng,
+        schedulers: 1,
+        workers: 1,
+        destinations: 1,
+        operations: Vec::new(),
+    };
+    match mood {
+        Mood::Calm => draw.calm(seed),
+        Mood::Stormy => draw.stormy(seed),
+        Mood::Long => draw.long(seed),
+    }
+}
+
+struct Draw<'a> {
+    rng: &'a mut StdRng,
+    schedulers: u32,
+    workers: u32,
+    destinations: usize,
+    operations: Vec<(u64, What)>,
+}
+
+impl Draw<'_> {
+    /// Backlog all the time at most destinations, a trickle at one, and one
+    /// receiver that misbehaves.
+    fn calm(mut self, seed: u64) -> Scenario {
+        let lasts_ms = self.rng.random_range(150..300) * SECOND;
+        self.size(3..6, 1..3);
+        let limits: Vec<_> = (0..self.destinations).map(|_| self.steady()).collect();
+        for (destination, limits) in limits.iter().enumerate() {
+            if destination == 0 {
+                self.trickle(destination, lasts_ms);
+            } else {
+                let events = enough_for(limits, lasts_ms);
+                self.push(
+                    0,
+                    What::Arrivals {
+                        destination,
+                        events,
+                        every_ms: 0,
+                    },
+                );
+            }
+        }
+        if self.rng.random_bool(0.5) {
+            let behaviour = self.behaviour();
+            let receiver = What::Receiver {
+                destination: self.destinations - 1,
+                behaviour,
+                lasts_ms: lasts_ms / 2,
+            };
+            self.push(lasts_ms / 4, receiver);
+        }
+        self.scenario(seed, Mood::Calm, limits, lasts_ms)
+    }
+
+    /// Work comes in bursts and trickles, and everything that can go wrong
+    /// does.
+    fn stormy(mut self, seed: u64) -> Scenario {
+        let lasts_ms = self.rng.random_range(120..480) * SECOND;
+        self.size(2..6, 1..4);
+        let limits: Vec<_> = (0..self.destinations).map(|_| self.any_limits()).collect();
+        for destination in 0..self.destinations {
+            self.some_work(destination, lasts_ms);
+        }
+        for _ in 0..self.rng.random_range(4..40) {
+            let at = self.rng.random_range(0..lasts_ms);
+            let what = self.trouble();
+            self.push(at, what);
+        }
+        self.scenario(seed, Mood::Stormy, limits, lasts_ms)
+    }
+
+    /// Limits of an hour, for more than an hour.
+    fn long(mut self, seed: u64) -> Scenario {
+        let lasts_ms = self.rng.random_range(75..100) * MINUTE;
+        self.size(2..4, 1..3);
+        let limits: Vec<_> = (0..self.destinations)
+            .map(|_| LimitSettings {
+                per_hour: Some(self.rng.random_range(60..900)),
+                per_minute: self.rng.random_bool(0.5).then_some(40),
+                ..NONE
+            })
+            .collect();
+        for destination in 0..self.destinations {
+            let arrivals = What::Arrivals {
+                destination,
+                events: self.rng.random_range(200..1_000),
+                every_ms: 0,
+            };
+            self.push(0, arrivals);
+        }
+        for _ in 0..self.rng.random_range(2..12) {
+            let at = self.rng.random_range(0..lasts_ms);
+            let what = self.trouble();
+            self.push(at, what);
+        }
+        self.scenario(seed, Mood::Long, limits, lasts_ms)
+    }
+
+    fn scenario(
+        self,
+        seed: u64,
+        mood: Mood,
+        destinations: Vec<LimitSettings>,
+        lasts_ms: u64,
+    ) -> Scenario {
+        let mut operations = self.operations;
+        operations.sort_by_key(|(at_ms, _)| *at_ms);
+        let operations = (0_u32..)
+            .zip(operations)
+            .map(|(number, (at_ms, what))| Operation {
+                number,
+                at_ms,
+                what,
+            })
+            .collect();
+        Scenario {
+            seed,
+            mood,
+            destinations,
+            schedulers: self.schedulers,
+            workers: self.workers,
+            operations,
+            lasts_ms,
+        }
+    }
+
+    fn push(&mut self, at_ms: u64, what: What) {
+        self.operations.push((at_ms, what));
+    }
+
+    fn size(&mut self, destinations: std::ops::Range<usize>, processes: std::ops::Range<u32>) {
+        self.destinations = self.rng.random_range(destinations);
+        self.schedulers = self.rng.random_range(processes.clone());
+        self.workers = self.rng.random_range(processes);
+    }
+
+    fn trickle(&mut self, destination: usize, lasts_ms: u64) {
+        let every_ms = self.rng.random_range(1_100..4_000);
+        let arrivals = What::Arrivals {
+            destination,
+            events: u32::try_from(lasts_ms / every_ms).unwrap_or(u32::MAX),
+            every_ms,
+        };
+        self.push(0, arrivals);
+    }
+
+    fn some_work(&mut self, destination: usize, lasts_ms: u64) {
+        if self.rng.random_bool(0.4) {
+            self.trickle(destination, lasts_ms);
+        }
+        for _ in 0..self.rng.random_range(1..4) {
+            let at = self.rng.random_range(0..lasts_ms);
+            let arrivals = What::Arrivals {
+                destination,
+                events: self.rng.random_range(1..250),
+                every_ms: [0, 0, 20, 300][self.rng.random_range(0..4)],
+            };
+            self.push(at, arrivals);
+        }
+    }
+
+    fn behaviour(&mut self) -> Behaviour {
+        match self.rng.random_range(0..6) {
+            0 => Behaviour::Refuses,
+            1 => Behaviour::Fails,
+            2 => Behaviour::Busy,
+            3 => Behaviour::Hangs,
+            4 => Behaviour::LosesResponses,
+            _ => Behaviour::Slow {
+                millis: self.rng.random_range(200..20_000),
+            },
+        }
+    }
+
+    fn process(&mut self) -> Process {
+        match self.rng.random_range(0..5) {
+            0 => Process::Api,
+            1 | 2 => Process::Scheduler(self.rng.random_range(0..self.schedulers)),
+            _ => Process::Worker(self.rng.random_range(0..self.workers)),
+        }
+    }
+
+    /// One thing that an owner, a receiver or fate does.
+    fn trouble(&mut self) -> What {
+        let destination = self.rng.random_range(0..self.destinations);
+        let lasts_ms = self.rng.random_range(200..40_000);
+        match self.rng.random_range(0..100) {
+            0..25 => What::Fault {
+                fault: Fault::ALL[self.rng.random_range(0..Fault::ALL.len())],
+                permille: [10, 50, 200, 500, 1_000][self.rng.random_range(0..5)],
+                lasts_ms,
+            },
+            25..42 => self.kill(),
+            42..48 => What::Pause {
+                process: self.process(),
+                lasts_ms: lasts_ms / 3,
+            },
+            48..52 => What::Stop {
+                process: self.process(),
+                down_ms: lasts_ms,
+            },
+            52..57 => What::PodClock {
+                process: self.process(),
+                step_ms: self.rng.random_range(-3_000..3_000),
+                lasts_ms: lasts_ms / 4,
+            },
+            57..59 => What::StoreClock {
+                step_ms: self.rng.random_range(-5_000..5_000),
+            },
+            59 => What::ScheduleClock {
+                step_ms: self.rng.random_range(-20_000..20_000),
+            },
+            60 | 61 => What::WipeSchedule,
+            62 => What::WipeQueue,
+            63 => What::PurgeQueue,
+            64 => What::BreakConnections,
+            65 => What::Broker {
+                condition: [Condition::Down, Condition::Blocked][self.rng.random_range(0..2)],
+                lasts_ms: lasts_ms / 2,
+            },
+            66 | 67 => What::Lock {
+                destination,
+                lasts_ms: lasts_ms / 8,
+            },
+            68..78 => What::Receiver {
+                destination,
+                behaviour: self.behaviour(),
+                lasts_ms,
+            },
+            78..92 => What::Limits {
+                destination,
+                limits: self.any_limits(),
+            },
+            92..94 => What::Tier {
+                limits: self.steady(),
+            },
+            94..98 => What::State {
+                destination,
+                state: [
+                    DestinationState::Paused,
+                    DestinationState::Active,
+                    DestinationState::Disabled,
+                ][self.rng.random_range(0..3)],
+            },
+            _ => What::Delete { destination },
+        }
+    }
+
+    fn kill(&mut self) -> What {
+        let process = self.process();
+        let sites = Site::of(process);
+        let site = sites[self.rng.random_range(0..sites.len())];
+        let point = match self.rng.random_range(0..5) {
+            0 => Point::Now,
+            1 | 2 => Point::Before(site),
+            _ => Point::After(site),
+        };
+        What::Kill {
+            process,
+            point,
+            down_ms: [0, 300, 3_000, 15_000][self.rng.random_range(0..4)],
+        }
+    }
+}

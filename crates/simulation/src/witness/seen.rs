@@ -1,0 +1,92 @@
+//! What a witness remembers.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use domain::compliance::{InForce, Start};
+use domain::ids::{AttemptId, DestinationId, EventId};
+use domain::limit::Period;
+use domain::permit::Permit;
+use domain::policy::Rate;
+use domain::time::Timestamp;
+use tokio::time::Instant;
+
+use super::named;
+use crate::invariants::{self, Broken, Delivered, Promise};
+
+/// All that was seen.
+#[derive(Default)]
+pub(super) struct Seen {
+    pub(super) destinations: BTreeMap<DestinationId, OfDestination>,
+    pub(super) events: BTreeMap<(DestinationId, EventId), OfEvent>,
+    pub(super) attempts: BTreeMap<AttemptId, OfAttempt>,
+    pub(super) leases: BTreeMap<DestinationId, Lease>,
+    pub(super) broken: Vec<Broken>,
+    pub(super) starts: u64,
+    /// The first attempt that was created after the store's clock was last set
+    /// back. What was created before it seems to be younger.
+    pub(super) in_order_from: Option<AttemptId>,
+}
+
+#[derive(Default)]
+pub(super) struct OfDestination {
+    pub(super) history: Vec<InForce>,
+    /// The longest window that was ever in force.
+    pub(super) longest: Duration,
+    /// In order.
+    pub(super) starts: Vec<Start>,
+    /// The newest first attempt that was ever admitted.
+    pub(super) newest_admitted: Option<AttemptId>,
+}
+
+#[derive(Default)]
+pub(super) struct OfEvent {
+    pub(super) is_accepted: bool,
+    pub(super) delivered: Vec<Delivered>,
+}
+
+#[derive(Default)]
+pub(super) struct OfAttempt {
+    pub(super) was_admitted: bool,
+    pub(super) started: Option<Instant>,
+    pub(super) was_sent: bool,
+}
+
+pub(super) struct Lease {
+    pub(super) token: String,
+    pub(super) until: Instant,
+}
+
+impl Seen {
+    /// Keeps the starts in order: the store's clock may step back.
+    pub(super) fn note_start(&mut self, permit: &Permit, at: Timestamp) {
+        let of = self.destinations.entry(permit.destination).or_default();
+        let place = of.starts.partition_point(|(other, _)| *other <= at);
+        of.starts.insert(place, (at, permit.attempt));
+    }
+
+    /// Judges the windows that the starts from `first` on are in: those that
+    /// end with one of them or later, and begin no more than the longest
+    /// window before.
+    pub(super) fn judge_windows(&self, destination: DestinationId, first: Timestamp) -> Promise {
+        let Some(of) = self.destinations.get(&destination) else {
+            return Ok(());
+        };
+        let since = first - of.longest;
+        let begin = of.starts.partition_point(|(at, _)| *at <= since);
+        invariants::no_window_is_over(&of.history, &of.starts[begin..])
+            .map_err(|broken| named(destination, broken))
+    }
+}
+
+/// The longest window or refill of a policy.
+pub(super) fn longest(in_force: &InForce) -> Duration {
+    let Rate::Limited(limited) = &in_force.policy.rate else {
+        return Duration::ZERO;
+    };
+    let refill = limited.pacing.map(|pacing| pacing.refill);
+    (limited.windows.iter().copied().chain(refill))
+        .map(|limit| limit.period)
+        .max()
+        .map_or(Duration::ZERO, Period::duration)
+}

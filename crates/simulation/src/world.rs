@@ -1,0 +1,314 @@
+//! A world: the parts, the processes, and the operations as they come.
+
+mod clients;
+mod operate;
+mod owners;
+mod rest;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use domain::ids::DestinationId;
+use domain::time::Timestamp;
+use engine::ingest::Ingest;
+use engine::ports::{Catalog, DEFAULT_TENANT, NewDestination};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
+use uuid::Uuid;
+
+use crate::counts::Counts;
+use crate::dice::Dice;
+use crate::faulty::{Behaviours, WatchedReceivers, fates};
+use crate::gate::Deaths;
+use crate::invariants::Broken;
+use crate::model::{ModelQueue, ModelSchedule, ModelSender, ModelStore};
+use crate::process::{Parts, Running};
+use crate::sabotage::Sabotage;
+use crate::scenario::{Operation, Process, Scenario};
+use crate::trace::{Sink, Trace};
+use crate::weather::{Surroundings, Weather};
+use crate::witness::Witness;
+
+/// What the store's clock shows at the beginning.
+const BEGAN: Timestamp = Timestamp::from_millis(1_760_000_000_000);
+
+/// Groups that the queue holds at most.
+const QUEUE_CAPACITY: usize = 10_000;
+
+/// What the dice of the queue and of the receivers are called; processes have
+/// small numbers.
+const QUEUE: u64 = 1_000_000;
+const RECEIVERS: u64 = 1_000_001;
+
+/// How a run went.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    /// The promises that were broken, in order; the run ends with the first.
+    pub broken: Vec<Broken>,
+    /// The hash of its trace.
+    pub hash: u64,
+    /// The lines of its trace.
+    pub lines: u64,
+    /// How many attempts started.
+    pub starts: u64,
+    /// How much virtual time has passed.
+    pub simulated: Duration,
+    /// How much of it passed after the last fault, while the rest drained.
+    pub draining: Duration,
+}
+
+/// Runs a scenario, on this thread and in virtual time.
+#[must_use]
+pub fn run(scenario: &Scenario, sink: Option<Sink>, counts: &Counts) -> Report {
+    run_sabotaged(scenario, None, sink, counts)
+}
+
+/// The same with a bug planted.
+#[must_use]
+pub fn run_sabotaged(
+    scenario: &Scenario,
+    sabotage: Option<Sabotage>,
+    sink: Option<Sink>,
+    counts: &Counts,
+) -> Report {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime without I/O needs nothing of the system");
+    let report = runtime.block_on(async {
+        let around = Surroundings {
+            weather: Arc::new(Weather::default()),
+            trace: Trace::new(sink),
+            counts: counts.clone(),
+            deaths: Arc::new(Deaths::default()),
+            sabotage,
+        };
+        let mut world = World::new(scenario, around).await;
+        world.run().await
+    });
+    // Some tasks never end, those of dead processes for instance.
+    runtime.shutdown_background();
+    report
+}
+
+struct World<'a> {
+    scenario: &'a Scenario,
+    parts: Parts,
+    dice: Dice,
+    began: Instant,
+    processes: BTreeMap<Process, Lives>,
+    /// What is to be done when, in milliseconds; then in order of coming.
+    agenda: BTreeMap<(u64, u64), Action<'a>>,
+    actions: u64,
+    front: Arc<Front>,
+    clients: JoinSet<()>,
+    deleted: Vec<DestinationId>,
+    /// Where the store's clock has been before it was set.
+    clock_has_been: Timestamp,
+}
+
+/// Where clients hand events in, while there is an API.
+type Front = Mutex<Option<Ingest>>;
+
+/// A process, and how often it was started.
+struct Lives {
+    life: u64,
+    running: Option<Running>,
+    /// How long it stays away when it reaches the point at which it dies.
+    down_ms: u64,
+}
+
+/// Something to be done.
+enum Action<'a> {
+    /// An operation begins.
+    Begin(&'a Operation),
+    /// What it began is over.
+    End(&'a Operation),
+    /// A process that ended in this life is started again.
+    Start(Process, u64),
+}
+
+impl<'a> World<'a> {
+    async fn new(scenario: &'a Scenario, around: Surroundings) -> Self {
+        let counts = around.counts.clone();
+        let dice = Dice::new(scenario.seed);
+        let (witness, behaviours) = (Witness::new(counts.clone()), Behaviours::default());
+        let receivers = WatchedReceivers {
+            behaviours: behaviours.clone(),
+            witness: witness.clone(),
+            counts,
+            dice: dice.of(RECEIVERS),
+        };
+        let parts = Parts {
+            store: Arc::new(ModelStore::new(BEGAN)),
+            schedule: Arc::new(ModelSchedule::new("schedule", BEGAN)),
+            queue: Arc::new(ModelQueue::new(QUEUE_CAPACITY)),
+            sender: Arc::new(ModelSender::new(receivers)),
+            behaviours,
+            witness,
+            around,
+        };
+        (parts.queue).decide_by(fates(parts.around.clone(), dice.of(QUEUE)));
+        let world = Self {
+            scenario,
+            parts,
+            dice,
+            began: Instant::now(),
+            processes: BTreeMap::new(),
+            agenda: BTreeMap::new(),
+            actions: 0,
+            front: Arc::default(),
+            clients: JoinSet::new(),
+            deleted: Vec::new(),
+            clock_has_been: Timestamp::MIN,
+        };
+        for (number, limits) in scenario.destinations.iter().enumerate() {
+            let new = NewDestination {
+                id: destination(number),
+                name: String::new(),
+                url: "https://receiver.example/hooks".to_owned(),
+                event_types: Vec::new(),
+                limits: *limits,
+            };
+            let created = world.parts.store.create_destination(DEFAULT_TENANT, &new);
+            created.await.expect("drawn limits are valid");
+            world.read_history(new.id);
+            if world.parts.around.sabotage == Some(Sabotage::LiftsLimits) {
+                world.lift_limits(new.id).await;
+            }
+        }
+        world
+    }
+
+    async fn run(&mut self) -> Report {
+        for operation in &self.scenario.operations {
+            self.plan(operation.at_ms, Action::Begin(operation));
+        }
+        let schedulers = (0..self.scenario.schedulers).map(Process::Scheduler);
+        let workers = (0..self.scenario.workers).map(Process::Worker);
+        for process in [Process::Api].into_iter().chain(schedulers).chain(workers) {
+            self.start(process, 0);
+        }
+        let end = self.began + Duration::from_millis(self.scenario.lasts_ms);
+        let drained_from = match self.go_on_until(end).await {
+            Ok(()) => {
+                self.calm_down().await;
+                let from = Instant::now();
+                self.rest().await;
+                from
+            }
+            Err(BrokenPromise) => Instant::now(),
+        };
+        let trace = &self.parts.around.trace;
+        for broken in self.parts.witness.broken() {
+            trace.line(format_args!("BROKEN {broken}"));
+        }
+        Report {
+            broken: self.parts.witness.broken(),
+            hash: trace.hash(),
+            lines: trace.lines(),
+            starts: self.parts.witness.starts(),
+            simulated: self.began.elapsed(),
+            draining: drained_from.elapsed(),
+        }
+    }
+
+    /// Lets time pass and operations come, until a promise is broken.
+    async fn go_on_until(&mut self, end: Instant) -> Result<(), BrokenPromise> {
+        let witness = self.parts.witness.clone();
+        let deaths = Arc::clone(&self.parts.around.deaths);
+        loop {
+            let next = self.agenda.first_key_value().map(|((at_ms, _), _)| *at_ms);
+            let next = next.map_or(end, |at_ms| self.began + Duration::from_millis(at_ms));
+            tokio::select! {
+                biased;
+                () = witness.until_broken() => return Err(BrokenPromise),
+                process = deaths.next() => self.died(process),
+                () = sleep_until(next.min(end)) => {
+                    if next > end || self.agenda.is_empty() {
+                        return Ok(());
+                    }
+                    if let Some((_, action)) = self.agenda.pop_first() {
+                        self.act(action).await;
+                    }
+                }
+            }
+        }
+    }
+
+    fn plan(&mut self, at_ms: u64, action: Action<'a>) {
+        self.actions += 1;
+        self.agenda.insert((at_ms, self.actions), action);
+    }
+
+    fn plan_in(&mut self, after_ms: u64, action: Action<'a>) {
+        let now = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.plan(now.saturating_add(after_ms), action);
+    }
+
+    async fn act(&mut self, action: Action<'a>) {
+        match action {
+            Action::Begin(operation) => self.begin(operation).await,
+            Action::End(operation) => self.end(operation),
+            Action::Start(process, life) => self.start(process, life),
+        }
+    }
+
+    /// Starts a process that ended in its `life`th life, or had none.
+    fn start(&mut self, process: Process, life: u64) {
+        let lives = self.processes.entry(process).or_insert(Lives {
+            life: 0,
+            running: None,
+            down_ms: 0,
+        });
+        if lives.life != life {
+            return;
+        }
+        lives.life += 1;
+        lives.running = None;
+        let running = Running::begin(process, lives.life, self.dice, &self.parts);
+        self.parts
+            .around
+            .trace
+            .line(format_args!("{process} started, life {}", lives.life));
+        if process == Process::Api {
+            *self.front.lock().unwrap_or_else(PoisonError::into_inner) = running.front.clone();
+        }
+        lives.running = Some(running);
+    }
+
+    /// A process has reached the point at which it is killed.
+    fn died(&mut self, process: Process) {
+        if let Some(lives) = self.processes.get(&process) {
+            self.kill(process, lives.down_ms);
+        }
+    }
+
+    fn kill(&mut self, process: Process, down_ms: u64) {
+        let Some(lives) = self.processes.get_mut(&process) else {
+            return;
+        };
+        if lives.running.take().is_none() {
+            return;
+        }
+        let life = lives.life;
+        self.parts.around.counts.note("process killed");
+        (self.parts.around.trace).line(format_args!("{process} killed"));
+        self.plan_in(down_ms, Action::Start(process, life));
+    }
+
+    /// Tells the witness what is in force.
+    fn read_history(&self, of: DestinationId) {
+        let history = self.parts.store.read(|rows| rows.in_force(of));
+        self.parts.witness.in_force(of, history);
+    }
+}
+
+struct BrokenPromise;
+
+/// The destination with this index.
+fn destination(index: usize) -> DestinationId {
+    DestinationId(Uuid::from_u128(index as u128))
+}

@@ -1,0 +1,242 @@
+//! The end of a run: the faults are over, what is left drains, and the whole
+//! is judged.
+
+use std::time::Duration;
+
+use domain::admission::GRACE;
+use domain::attempt::AttemptState;
+use domain::clock::MAX_FREEZE;
+use domain::destination::DestinationState;
+use domain::ids::DestinationId;
+use domain::policy::LimitSettings;
+use domain::retry::{AfterFailure, after_failure};
+use domain::time::Timestamp;
+use engine::ports::{Catalog, DEFAULT_TENANT};
+use tokio::time::Instant;
+
+use super::owners::per_second;
+use super::{Action, BrokenPromise, World, destination};
+use crate::faulty::LATEST_COMMIT;
+use crate::invariants::{self, Accepted, Left, Promise};
+use crate::process::{GRACE as PROCESS_GRACE, REQUEST_TIMEOUT};
+use crate::scenario::{Behaviour, Mood, What};
+use crate::witness::named;
+
+/// How often it is looked whether all is drained.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// What recovery may take beside the time that the limits need: a freeze after
+/// a step of the store's clock, the time after which a start without an
+/// outcome is given up, the reaper's patience, and what was on its way.
+const RECOVERY: Duration = MAX_FREEZE
+    .saturating_add(REQUEST_TIMEOUT)
+    .saturating_add(PROCESS_GRACE)
+    .saturating_add(LATEST_COMMIT)
+    .saturating_add(GRACE)
+    .saturating_add(Duration::from_secs(20));
+
+/// The slowest rate at which a backlog is waited for; below it the owner
+/// raises the limit at the end.
+const SLOWEST: f64 = 0.5;
+
+/// What the owner raises it to.
+const RAISED: LimitSettings = LimitSettings {
+    per_second: Some(10),
+    per_minute: None,
+    per_hour: None,
+    per_day: None,
+    unlimited: false,
+    burst: None,
+    shape: None,
+    max_in_flight: None,
+    safety_margin: 0.0,
+};
+
+impl World<'_> {
+    /// Ends every fault, starts every process, and lets everybody send.
+    pub(super) async fn calm_down(&mut self) {
+        (self.parts.around.trace).line(format_args!("all faults end"));
+        let agenda = std::mem::take(&mut self.agenda);
+        for action in agenda.into_values() {
+            match action {
+                Action::End(operation) => self.end(operation),
+                Action::Start(process, life) => self.start(process, life),
+                Action::Begin(_) => {}
+            }
+        }
+        for lives in self.processes.values() {
+            if let Some(running) = &lives.running {
+                running.gate.spare();
+            }
+        }
+        for of in self.living() {
+            self.change_state(of, DestinationState::Active).await;
+            let store = &self.parts.store;
+            let Ok(now) = store.destination(DEFAULT_TENANT, of).await else {
+                continue;
+            };
+            if per_second(&now.effective.policy()) < SLOWEST {
+                self.change_limits(of, &RAISED).await;
+            }
+        }
+    }
+
+    /// Waits until all is drained, and judges.
+    pub(super) async fn rest(&mut self) {
+        let began = Instant::now();
+        let bounds: Vec<_> = (self.living().into_iter())
+            .map(|of| (of, self.bound(of)))
+            .collect();
+        loop {
+            let mut left = 0;
+            for (of, bound) in &bounds {
+                let of_one = self.left(*of, began.elapsed(), *bound);
+                left += of_one.attempts;
+                self.parts
+                    .witness
+                    .note(invariants::all_is_drained(of, of_one));
+            }
+            while self.clients.try_join_next().is_some() {}
+            if left == 0 && self.clients.is_empty() {
+                break;
+            }
+            if let Err(BrokenPromise) = self.go_on_until(Instant::now() + LOOK).await {
+                return;
+            }
+        }
+        for of in (0..self.scenario.destinations.len()).map(destination) {
+            self.judge(of);
+        }
+        self.judge_events();
+    }
+
+    fn living(&self) -> Vec<DestinationId> {
+        (0..self.scenario.destinations.len())
+            .map(destination)
+            .filter(|of| !self.deleted.contains(of))
+            .collect()
+    }
+
+    fn left(&self, of: DestinationId, after: Duration, bound: Duration) -> Left {
+        self.parts.store.read(|rows| {
+            let admitted = rows.permits_of(of).count();
+            let in_flight = rows.in_flight(of) as usize;
+            let waiting = rows.waiting(of);
+            let states = [
+                (waiting, AttemptState::Waiting),
+                (admitted, AttemptState::Admitted),
+                (in_flight, AttemptState::Started),
+            ];
+            Left {
+                attempts: waiting + admitted + in_flight,
+                state: states.iter().find(|one| one.0 > 0).map(|one| one.1),
+                after,
+                bound,
+            }
+        })
+    }
+
+    /// How long a destination may take to drain: what its limits need for the
+    /// backlog and for what clients still hand in, the longest that a retry
+    /// still has to wait, and recovery.
+    fn bound(&self, of: DestinationId) -> Duration {
+        let store = &self.parts.store;
+        let now = store.now();
+        let coming: u32 = (self.scenario.operations.iter())
+            .filter_map(|operation| match operation.what {
+                What::Arrivals {
+                    destination: to,
+                    events,
+                    ..
+                } if destination(to) == of => Some(events),
+                _ => None,
+            })
+            .sum();
+        let retry = store.read(|rows| {
+            (rows.attempts_of(of))
+                .filter(|row| !row.state.is_final())
+                .map(|row| row.waits_since().since(now) + longest_retry(row.try_number))
+                .max()
+        });
+        let (history, _) = self.parts.witness.ledger(of);
+        let rate = history
+            .last()
+            .map_or(SLOWEST, |last| per_second(&last.policy));
+        let backlog = Duration::from_secs_f64(f64::from(coming) * 1.1 / rate.clamp(0.1, 1e6));
+        RECOVERY + backlog + retry.unwrap_or_default()
+    }
+
+    /// Judges one destination over the whole run.
+    fn judge(&self, of: DestinationId) {
+        let (history, starts) = self.parts.witness.ledger(of);
+        self.note(of, invariants::no_window_is_over(&history, &starts));
+        if self.scenario.mood != Mood::Calm || self.is_held_up(of) {
+            return;
+        }
+        let mut due: Vec<_> = (self.parts.store)
+            .read(|rows| rows.attempts_of(of).map(|row| row.waits_since()).collect());
+        due.sort_unstable();
+        let until = super::BEGAN + Duration::from_millis(self.scenario.lasts_ms);
+        let used = invariants::the_limit_is_used(&history, &due, &starts, (Timestamp::MIN, until));
+        self.note(of, used);
+        if of == destination(0) {
+            self.judge_delays(of);
+        }
+    }
+
+    /// Whether its receiver is so slow at times that `max_in_flight` binds.
+    fn is_held_up(&self, of: DestinationId) -> bool {
+        (self.scenario.operations.iter()).any(|operation| {
+            matches!(operation.what, What::Receiver {
+                destination: whose,
+                behaviour: Behaviour::Hangs | Behaviour::Slow { .. },
+                ..
+            } if destination(whose) == of)
+        })
+    }
+
+    /// The first destination of a calm run is below its limits.
+    fn judge_delays(&self, of: DestinationId) {
+        let waited: Vec<_> = self.parts.store.read(|rows| {
+            (rows.attempts_of(of))
+                .filter(|row| row.try_number == 1)
+                .filter_map(|row| Some((row.id, row.started_at?.since(row.created_at))))
+                .collect()
+        });
+        for (attempt, waited) in waited {
+            self.note(of, invariants::nobody_is_delayed(attempt, waited));
+        }
+    }
+
+    /// Judges what became of each event that a client was told is accepted.
+    fn judge_events(&self) {
+        for one in self.parts.witness.accepted_events() {
+            let is_dead_letter = self.parts.store.read(|rows| {
+                let attempts = rows.event(one.event).map(|event| &event.attempts);
+                (attempts.into_iter().flatten())
+                    .filter_map(|attempt| rows.attempt(*attempt))
+                    .any(|row| row.destination == one.destination && row.dead_letter)
+            });
+            let accepted = Accepted {
+                was_taken: one.was_taken,
+                is_dead_letter,
+                is_cancelled: self.deleted.contains(&one.destination),
+            };
+            let judged = invariants::nothing_is_lost(one.event, accepted);
+            self.note(one.destination, judged);
+        }
+    }
+
+    fn note(&self, of: DestinationId, judged: Promise) {
+        let judged = judged.map_err(|broken| named(of, broken));
+        self.parts.witness.note(judged);
+    }
+}
+
+/// How long the retry that follows this try waits at most, if it fails.
+fn longest_retry(try_number: u32) -> Duration {
+    match after_failure(try_number, 1.0) {
+        AfterFailure::RetryAfter(after) => after,
+        AfterFailure::DeadLetter => Duration::ZERO,
+    }
+}

@@ -1,0 +1,75 @@
+//! Bugs that the simulation has found, each as the few operations that showed
+//! it.
+
+use domain::limit::Shape;
+use domain::policy::LimitSettings;
+use simulation::counts::Counts;
+use simulation::scenario::{Fault, Mood, Operation, Process, Scenario, What};
+use simulation::world;
+
+fn keeps_every_promise(scenario: &Scenario) {
+    let report = world::run(scenario, None, &Counts::default());
+    assert_eq!(report.broken, []);
+}
+
+/// Seed 154. By a clock that goes forward by four seconds, a worker's last
+/// heartbeat is older than five. The store gave it up, and it went on under a
+/// name whose claims are refused, until somebody restarted it.
+#[test]
+fn a_worker_outlives_a_forward_step_of_the_stores_clock() {
+    keeps_every_promise(&Scenario {
+        seed: 154,
+        mood: Mood::Stormy,
+        destinations: vec![LimitSettings {
+            per_second: Some(6),
+            ..LimitSettings::default()
+        }],
+        schedulers: 1,
+        workers: 1,
+        operations: vec![
+            Operation {
+                number: 37,
+                at_ms: 8_195,
+                what: What::StoreClock { step_ms: 4_535 },
+            },
+            Operation {
+                number: 39,
+                at_ms: 10_043,
+                what: What::Arrivals {
+                    destination: 0,
+                    events: 20,
+                    every_ms: 20,
+                },
+            },
+        ],
+        lasts_ms: 10_044,
+    });
+}
+
+/// Seed 190. A worker's first heartbeats failed and were committed later, so
+/// that its name had lapsed when one of them was answered at last.
+#[test]
+#[rustfmt::skip]
+fn a_worker_outlives_an_introduction_that_takes_long() {
+    keeps_every_promise(&Scenario {
+        seed: 190,
+        mood: Mood::Stormy,
+        destinations: vec![
+            LimitSettings { per_minute: Some(16), safety_margin: 0.1, ..LimitSettings::default() },
+            LimitSettings { per_second: Some(2), max_in_flight: Some(2), ..LimitSettings::default() },
+            LimitSettings { per_minute: Some(43), safety_margin: 0.1, ..LimitSettings::default() },
+            LimitSettings { per_second: Some(3), per_minute: Some(100), burst: Some(9), shape: Some(Shape::TokenBucket), ..LimitSettings::default() },
+        ],
+        schedulers: 1,
+        workers: 3,
+        operations: vec![
+            Operation { number: 13, at_ms: 82044, what: What::Pause { process: Process::Worker(1), lasts_ms: 3679 } },
+            Operation { number: 15, at_ms: 91117, what: What::Limits { destination: 0, limits: LimitSettings { max_in_flight: Some(2), unlimited: true, ..LimitSettings::default() } } },
+            Operation { number: 17, at_ms: 108323, what: What::Stop { process: Process::Worker(0), down_ms: 2204 } },
+            Operation { number: 18, at_ms: 109781, what: What::Fault { fault: Fault::StoreCommitsLate, permille: 1000, lasts_ms: 38547 } },
+            Operation { number: 19, at_ms: 110222, what: What::Arrivals { destination: 0, events: 228, every_ms: 20 } },
+            Operation { number: 24, at_ms: 124981, what: What::Fault { fault: Fault::StoreFailsAfter, permille: 50, lasts_ms: 15103 } },
+        ],
+        lasts_ms: 134981,
+    });
+}

@@ -1,0 +1,20 @@
+//! The store's contract on its model, in virtual time, with a small
+//! interpreter in the place of a user's SQL shell.
+
+mod support;
+
+use std::sync::Arc;
+
+use domain::time::Timestamp;
+use engine::contract::store::World;
+use simulation::model::ModelStore;
+use support::sql::Shell;
+
+async fn world() -> Box<World> {
+    tokio::time::pause();
+    let store = Arc::new(ModelStore::new(Timestamp::from_millis(1_795_000_000_000)));
+    let door = Arc::new(Shell::new(store.clone()));
+    Box::new(World::new(store.clone(), store, door))
+}
+
+engine::store_contract!(super::world);

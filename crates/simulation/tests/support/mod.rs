@@ -1,0 +1,3 @@
+//! What the contract suites need of the models.
+
+pub(crate) mod sql;

@@ -1,0 +1,116 @@
+//! A process with the API, and a client of it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Bytes;
+use hyper_util::rt::TokioIo;
+use server::trial::{Child, SharedParts};
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+
+/// The key that the API is started with.
+const KEY: &str = "loadtest";
+
+/// A running `api` or `serve`; it is killed when it is dropped.
+pub(crate) struct Api {
+    pub(crate) child: Child,
+    /// Where it listens.
+    pub(crate) address: String,
+}
+
+impl Api {
+    /// Starts it; it may not listen yet.
+    pub(crate) fn start(
+        role: &'static str,
+        program: PathBuf,
+        shared: &SharedParts,
+        address: &str,
+    ) -> anyhow::Result<Self> {
+        let mut command = tokio::process::Command::new(program);
+        command
+            .arg(role)
+            .envs(shared.environment())
+            .env("PACELINE_LISTEN", address)
+            .env("PACELINE_API_KEY", KEY);
+        Ok(Self {
+            child: Child::spawn(role, command)?,
+            address: address.to_owned(),
+        })
+    }
+}
+
+/// One keep-alive connection to the API.
+pub(crate) struct Client {
+    sender: hyper::client::conn::http1::SendRequest<Full<Bytes>>,
+    host: String,
+}
+
+impl Client {
+    /// Dials until somebody listens.
+    pub(crate) async fn dial(address: &str) -> anyhow::Result<Self> {
+        let stream = tokio::time::timeout(Duration::from_secs(30), async {
+            loop {
+                if let Ok(stream) = TcpStream::connect(address).await {
+                    return stream;
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        })
+        .await
+        .context("the API does not listen")?;
+        stream.set_nodelay(true)?;
+        let io = TokioIo::new(stream);
+        let (sender, connection) = hyper::client::conn::http1::handshake(io).await?;
+        tokio::spawn(connection);
+        Ok(Self {
+            sender,
+            host: address.to_owned(),
+        })
+    }
+
+    /// Sends so many requests, one after the other; milliseconds, sorted.
+    pub(crate) async fn time(
+        &mut self,
+        requests: u32,
+        method: &str,
+        path: &str,
+        body: &str,
+    ) -> anyhow::Result<Vec<f64>> {
+        let mut took = Vec::new();
+        for _ in 0..requests {
+            let began = Instant::now();
+            self.send(method, path, body).await?;
+            took.push(began.elapsed().as_secs_f64() * 1_000.0);
+        }
+        took.sort_unstable_by(f64::total_cmp);
+        Ok(took)
+    }
+
+    /// Sends one request and reads its answer, which must be a success.
+    pub(crate) async fn send(
+        &mut self,
+        method: &str,
+        path: &str,
+        body: &str,
+    ) -> anyhow::Result<()> {
+        let request = hyper::Request::builder()
+            .method(method)
+            .uri(path)
+            .header("host", &self.host)
+            .header("authorization", format!("Bearer {KEY}"))
+            .header("content-type", "application/json")
+            .body(Full::new(Bytes::from(body.to_owned())))?;
+        self.sender
+            .ready()
+            .await
+            .context("the API closed the connection")?;
+        let response = self.sender.send_request(request).await?;
+        let status = response.status();
+        response.into_body().collect().await?;
+        ensure!(status.is_success(), "{method} {path} answered {status}");
+        Ok(())
+    }
+}

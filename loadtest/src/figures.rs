@@ -1,0 +1,116 @@
+//! The figures of RELIABILITY.md that a load test can measure, each by itself,
+//! on real servers and real processes of its own.
+//!
+//! A figure is measured at the receiver or read from the ledger, never from
+//! the program's own metrics. One that misses its threshold fails the run; one
+//! that cannot be measured is an error, never a pass.
+
+mod change;
+mod figure;
+mod idle;
+mod pending;
+mod restart;
+mod servers;
+mod shares;
+mod stage;
+mod stuck;
+mod wake;
+mod wiped;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::ValueEnum;
+use server::output;
+use server::trial::Servers;
+
+use figure::Figure;
+use stage::Context;
+
+/// Measures the figures of RELIABILITY.md.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Args {
+    /// Only these; by default all.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    only: Vec<Name>,
+    /// Attempts that wait at other destinations, for `wake-pending`; the
+    /// figure is for 10,000,000.
+    #[arg(long, default_value_t = 10_000_000)]
+    #[arg(value_parser = clap::value_parser!(u64).range(200..=100_000_000))]
+    pending: u64,
+    /// Destinations with work, for `stuck`.
+    #[arg(long, default_value_t = 10_000)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    destinations: u32,
+    /// How long shares of limits are measured.
+    #[arg(long, default_value_t = 62)]
+    #[arg(value_parser = clap::value_parser!(u32).range(20..=3_600))]
+    seconds: u32,
+    /// Requests in each measurement of a latency.
+    #[arg(long, default_value_t = 500)]
+    #[arg(value_parser = clap::value_parser!(u32).range(100..=10_000))]
+    requests: u32,
+    /// Print JSON instead of a table.
+    #[arg(long)]
+    json: bool,
+}
+
+/// A measurement: one or more figures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Name {
+    /// From 2xx to the first byte at the receiver, on an idle system.
+    Wake,
+    /// The same beside a large backlog of others.
+    WakePending,
+    /// The first start after every job of the schedule was lost.
+    Wiped,
+    /// Destinations that nobody looks at after faults.
+    Stuck,
+    /// The first delivery after each server was killed and is back.
+    Restart,
+    /// A limit that is changed by SQL.
+    Change,
+    /// The share of limits.
+    Shares,
+    /// The share of limits while workers stall.
+    Stalled,
+    /// What an idle system costs.
+    Idle,
+}
+
+pub(crate) async fn run(args: Args, program: PathBuf) -> anyhow::Result<ExitCode> {
+    let context = Context {
+        servers: Servers::from_environment()?,
+        program,
+    };
+    let wanted = |name: &Name| args.only.is_empty() || args.only.contains(name);
+    let mut figures = Vec::new();
+    for name in Name::value_variants().iter().copied().filter(wanted) {
+        figures.extend(measure(name, &args, &context).await?);
+    }
+    if args.json {
+        output::json(&figures)?;
+    } else {
+        output::line(&figure::table(&figures))?;
+    }
+    let passed = figures.iter().all(|figure| figure.passed);
+    Ok(if passed {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+async fn measure(name: Name, args: &Args, context: &Context) -> anyhow::Result<Vec<Figure>> {
+    Ok(match name {
+        Name::Wake => wake::idle(context, args.requests).await?,
+        Name::WakePending => vec![wake::pending(context, args.requests, args.pending).await?],
+        Name::Wiped => vec![wiped::measure(context).await?],
+        Name::Stuck => vec![stuck::measure(context, args.destinations).await?],
+        Name::Restart => restart::measure(context).await?,
+        Name::Change => change::measure(context).await?,
+        Name::Shares => shares::undisturbed(context, args.seconds).await?,
+        Name::Stalled => shares::stalled(context, args.seconds).await?,
+        Name::Idle => idle::measure(context).await?,
+    })
+}

@@ -1,0 +1,81 @@
+//! One figure: what was measured, and whether it holds.
+
+use serde::Serialize;
+use server::output;
+
+/// A figure, measured.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Figure {
+    /// What, in a few words.
+    pub(super) name: String,
+    /// In `unit`.
+    pub(super) measured: f64,
+    /// What it is measured in.
+    pub(super) unit: &'static str,
+    /// In words, such as `≤ 3`.
+    pub(super) threshold: String,
+    /// Whether it holds.
+    pub(super) passed: bool,
+}
+
+impl Figure {
+    /// Holds if it is at most so much.
+    pub(super) fn at_most(
+        name: impl Into<String>,
+        measured: f64,
+        most: f64,
+        unit: &'static str,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            measured,
+            unit,
+            threshold: format!("≤ {most}"),
+            passed: measured <= most,
+        }
+    }
+
+    /// Holds if it is at least so much.
+    pub(super) fn at_least(
+        name: impl Into<String>,
+        measured: f64,
+        least: f64,
+        unit: &'static str,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            measured,
+            unit,
+            threshold: format!("≥ {least}"),
+            passed: measured >= least,
+        }
+    }
+}
+
+/// For people.
+pub(super) fn table(figures: &[Figure]) -> String {
+    let header = ["figure", "measured", "unit", "threshold", "verdict"];
+    let rows = figures.iter().map(|figure| {
+        vec![
+            figure.name.clone(),
+            format!("{:.2}", figure.measured),
+            figure.unit.to_owned(),
+            figure.threshold.clone(),
+            if figure.passed { "holds" } else { "MISSED" }.to_owned(),
+        ]
+    });
+    output::table(&header, rows).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_threshold_itself_holds_and_beyond_it_does_not() {
+        let most = |measured| Figure::at_most("a", measured, 2.0, "ms").passed;
+        let least = |measured| Figure::at_least("a", measured, 2.0, "%").passed;
+        assert_eq!([most(2.0), most(2.1), most(f64::NAN)], [true, false, false]);
+        assert_eq!([least(2.0), least(1.9)], [true, false]);
+    }
+}
