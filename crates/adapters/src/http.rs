@@ -22,6 +22,9 @@ mod connect;
 mod connection;
 mod endpoint;
 mod exchange;
+#[cfg(test)]
+mod fuzz;
+mod metered;
 mod pool;
 mod resolve;
 
@@ -32,6 +35,7 @@ use async_trait::async_trait;
 use engine::ports::{Prepared, SendError, Sender, Target};
 use rustls::pki_types::CertificateDer;
 use tokio::time::{Instant, timeout};
+use url::Host;
 
 use connect::Connector;
 use connection::Connection;
@@ -70,6 +74,13 @@ impl Default for HttpOptions {
             max_age: Duration::from_secs(300),
         }
     }
+}
+
+/// The host and port that requests to a destination's URL go to, or why none
+/// would ever be sent. Resolves nothing and connects to nothing.
+pub fn place(url: &str, allow_http: bool) -> Result<(Host, u16), SendError> {
+    let origin = Endpoint::parse(url, allow_http)?.origin;
+    Ok((origin.host, origin.port))
 }
 
 /// Sends over HTTP/1.1 from a bounded pool of connections.

@@ -22,6 +22,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::coop::unconstrained;
 use tokio::time::Instant;
 
+use super::metered::{Meter, Metered};
+
 /// The largest response head. It is also the most that is read ahead of a body.
 const MAX_HEAD_BYTES: usize = 32 * 1024;
 
@@ -34,9 +36,10 @@ pub(super) type Stream = Box<dyn Transport>;
 pub(super) trait Transport: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Transport for T {}
 
-type Driver = http1::Connection<TokioIo<Stream>, Full<Bytes>>;
+type Driver = http1::Connection<TokioIo<Metered>, Full<Bytes>>;
 
 pub(super) struct Connection {
+    meter: Meter,
     requests: http1::SendRequest<Full<Bytes>>,
     /// `None` once it has ended: a future must not be polled after that.
     driver: Option<Pin<Box<Driver>>>,
@@ -46,6 +49,7 @@ pub(super) struct Connection {
 impl Connection {
     /// A connection that is ready for its first request.
     pub(super) async fn open(stream: Stream) -> Result<Self, hyper::Error> {
+        let (stream, meter) = Metered::new(stream);
         let (requests, driver) = http1::Builder::new()
             .max_headers(MAX_HEADERS)
             .max_header_size(MAX_HEAD_BYTES)
@@ -53,6 +57,7 @@ impl Connection {
             .handshake(TokioIo::new(stream))
             .await?;
         let mut connection = Self {
+            meter,
             requests,
             driver: Some(Box::pin(driver)),
             opened_at: Instant::now(),
@@ -69,6 +74,7 @@ impl Connection {
         &mut self,
         request: Request<Full<Bytes>>,
     ) -> Result<Response<Incoming>, hyper::Error> {
+        self.meter.reset();
         let response = self.requests.send_request(request);
         drive(&mut self.driver, response).await
     }

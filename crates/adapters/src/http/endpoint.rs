@@ -53,7 +53,7 @@ pub(super) struct Endpoint {
 
 impl Endpoint {
     /// Refuses whatever is not an absolute `https` (or allowed `http`) URL
-    /// without user information.
+    /// without user information, to a host whose certificate can be verified.
     pub(super) fn parse(text: &str, allow_http: bool) -> Result<Self, SendError> {
         let url = Url::parse(text).map_err(|error| refused(&format!("not a URL: {error}")))?;
         let scheme = match url.scheme() {
@@ -73,6 +73,10 @@ impl Endpoint {
             Some(port) if port != 0 => port,
             _ => return Err(refused("port 0 cannot be connected to")),
         };
+        let origin = Origin { scheme, host, port };
+        if scheme == Scheme::Https {
+            origin.server_name()?;
+        }
         Ok(Self {
             authority: HeaderValue::from_str(&url[Position::BeforeHost..Position::AfterPort])
                 .map_err(|_invalid| refused("the host is not a header value"))?,
@@ -80,7 +84,7 @@ impl Endpoint {
                 .parse::<PathAndQuery>()
                 .map_err(|_invalid| refused("the path is not a request target"))?
                 .into(),
-            origin: Origin { scheme, host, port },
+            origin,
         })
     }
 }

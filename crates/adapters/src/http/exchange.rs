@@ -200,14 +200,21 @@ fn retry_after(headers: &HeaderMap) -> Option<String> {
     (text.len() <= MAX_RETRY_AFTER_BYTES).then(|| text.to_owned())
 }
 
-/// What `keep-alive: timeout=5` leaves after the margin. Common application
-/// servers close after 5 s, and say so.
-fn keep_alive(headers: &HeaderMap) -> Option<Duration> {
-    let text = headers.get("keep-alive")?.to_str().ok()?;
-    let seconds = text
-        .split(',')
-        .find_map(|parameter| parameter.trim().strip_prefix("timeout="))?
-        .parse::<u32>()
-        .ok()?;
+/// What `keep-alive: timeout=5` leaves after the margin; the shortest, if there
+/// are several. Common application servers close after 5 s, and say so.
+pub(super) fn keep_alive(headers: &HeaderMap) -> Option<Duration> {
+    let seconds = headers
+        .get_all("keep-alive")
+        .into_iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|text| text.split(','))
+        .filter_map(timeout_parameter)
+        .min()?;
     Some(Duration::from_secs(seconds.into()).saturating_sub(KEEP_ALIVE_MARGIN))
+}
+
+fn timeout_parameter(text: &str) -> Option<u32> {
+    let (name, value) = text.split_once('=')?;
+    let named = name.trim().eq_ignore_ascii_case("timeout");
+    named.then(|| value.trim().parse().ok())?
 }

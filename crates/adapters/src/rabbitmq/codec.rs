@@ -8,6 +8,9 @@
 //! panics. Refuses versions that it does not know, so that an old worker
 //! dead-letters what a newer scheduler wrote instead of misreading it.
 
+#[cfg(test)]
+mod fuzz;
+
 use domain::ids::{AttemptId, DestinationId, Epoch, PermitNumber};
 use domain::permit::{MAX_GROUP, Permit, PermitGroup};
 use domain::time::Timestamp;

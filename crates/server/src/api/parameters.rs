@@ -82,7 +82,7 @@ impl<T: serde::de::DeserializeOwned> FromRequestParts<App> for Page<T> {
                     .unwrap_or(&text);
                 // `limit: invalid digit found in string` names its field.
                 match text.split_once(": ") {
-                    Some((field, problem)) if !field.contains(' ') => {
+                    Some((field, problem)) if !field.is_empty() && !field.contains(' ') => {
                         Err(Problem::invalid(field, problem))
                     }
                     _ => Err(Problem::invalid("query", text)),

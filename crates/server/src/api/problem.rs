@@ -7,6 +7,13 @@ use utoipa::ToSchema;
 
 use crate::service::ServiceError;
 
+/// The longest detail, in bytes. It may repeat what was sent, and a body is not
+/// to be answered with twice its size.
+const MAX_DETAIL_BYTES: usize = 500;
+
+/// The longest name of a field, in bytes: the sender's fields are named, too.
+const MAX_FIELD_BYTES: usize = 200;
+
 /// A problem: what went wrong, and where.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Problem {
@@ -31,13 +38,13 @@ impl Problem {
             kind: format!("urn:paceline:problem:{kind}"),
             title: title.to_owned(),
             status: status.as_u16(),
-            detail: detail.into(),
+            detail: cut(detail.into(), MAX_DETAIL_BYTES),
             field: None,
         }
     }
 
     fn of(mut self, field: impl Into<String>) -> Self {
-        self.field = Some(field.into());
+        self.field = Some(cut(field.into(), MAX_FIELD_BYTES));
         self
     }
 
@@ -169,6 +176,15 @@ impl From<ServiceError> for Problem {
             }
         }
     }
+}
+
+/// The beginning of a text that is too long, and a sign that it went on.
+fn cut(mut text: String, max_bytes: usize) -> String {
+    if text.len() > max_bytes {
+        text.truncate(text.floor_char_boundary(max_bytes));
+        text.push('…');
+    }
+    text
 }
 
 impl IntoResponse for Problem {

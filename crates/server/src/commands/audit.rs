@@ -61,7 +61,9 @@ impl FromStr for When {
 }
 
 impl When {
-    fn resolve(self, now: Timestamp) -> Timestamp {
+    /// The time that is meant, if it is `now`.
+    #[must_use]
+    pub fn resolve(self, now: Timestamp) -> Timestamp {
         match self {
             Self::At(time) => time,
             Self::Ago(ago) => now - ago,

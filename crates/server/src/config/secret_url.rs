@@ -7,7 +7,10 @@ use std::str::FromStr;
 use secrecy::{ExposeSecret, SecretString};
 use url::Url;
 
-/// A URL as it was given, shown without password and query.
+/// Stands for what cannot be shown without its secrets, for they are anywhere.
+const UNREADABLE: &str = "(unreadable URL)";
+
+/// A URL as it was given, shown without password, query and fragment.
 #[derive(Clone)]
 pub struct SecretUrl(SecretString);
 
@@ -37,13 +40,18 @@ impl FromStr for SecretUrl {
 impl fmt::Display for SecretUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = self.expose();
-        if !text.contains("://") {
-            // `in-process`, `sqlite:FILE`: nothing to hide.
-            return f.write_str(text);
+        if text == "in-process" || text.starts_with("sqlite:") {
+            return f.write_str(text); // a file: nothing to hide
         }
         let Ok(mut url) = Url::parse(text) else {
-            return f.write_str("(unreadable URL)");
+            return f.write_str(UNREADABLE);
         };
+        // Without a host, or with an `@` where none belongs, somebody has
+        // mistyped it, and the password is in what the parser takes for
+        // something else.
+        if !url.has_host() || url.path().contains('@') {
+            return f.write_str(UNREADABLE);
+        }
         if url.password().is_some() {
             // Fails only for URLs that cannot have a password.
             let _ = url.set_password(Some("***"));
@@ -51,6 +59,7 @@ impl fmt::Display for SecretUrl {
         if url.query().is_some() {
             url.set_query(Some("***"));
         }
+        url.set_fragment(None);
         url.fmt(f)
     }
 }
@@ -77,6 +86,11 @@ mod tests {
             "postgres://db/paceline?password=hunter2",
             "redis://:hunter2@cache:6379/0",
             "amqp://ann:hunter2@queue:not-a-port/",
+            "postgres:ann:hunter2@db",
+            "postgres:///ann:hunter2@db",
+            "postgres://ann:1/hunter2@db",
+            "postgres://db/paceline#hunter2",
+            "redis://a:hunter2@b,redis://c:hunter2@d",
         ] {
             assert!(!shown(url).contains("hunter2"), "{}", shown(url));
         }

@@ -1,7 +1,7 @@
 //! What a destination and a page may look like.
 
 use domain::event::MAX_TYPE_BYTES;
-use url::Url;
+use url::{Host, Url};
 
 use super::{MAX_BATCH, MAX_PAGE, ServiceError};
 
@@ -52,8 +52,15 @@ pub(super) fn url(text: &str, allow_http: bool) -> Result<(), ServiceError> {
         "http" => return refuse("must be https (http needs PACELINE_ALLOW_HTTP)"),
         _ => return refuse("must be https"),
     }
-    if url.host_str().is_none_or(str::is_empty) {
-        return refuse("must have a host");
+    match url.host() {
+        None => return refuse("must have a host"),
+        Some(Host::Domain(name)) if !is_host_name(name) => {
+            return refuse("must have a host name of letters, digits, - and _");
+        }
+        Some(_) => {}
+    }
+    if url.port() == Some(0) {
+        return refuse("must not have port 0: nothing can be connected to there");
     }
     if !url.username().is_empty() || url.password().is_some() {
         return refuse("must not have a user or password");
@@ -62,6 +69,20 @@ pub(super) fn url(text: &str, allow_http: bool) -> Result<(), ServiceError> {
         return refuse("must not have a fragment: it would never be sent");
     }
     Ok(())
+}
+
+/// What name servers and certificates can have. The URL's parser takes more,
+/// and an address that hides in a name it has made an address.
+fn is_host_name(name: &str) -> bool {
+    let name = name.strip_suffix('.').unwrap_or(name);
+    let letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+    let is_label = |label: &str| {
+        (1..=63).contains(&label.len())
+            && label.bytes().all(letter)
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    name.len() <= 253 && name.split('.').all(is_label)
 }
 
 pub(super) fn event_types(types: &[String]) -> Result<(), ServiceError> {
@@ -123,6 +144,8 @@ mod tests {
         for good in [
             "https://example.com/hook?x=1",
             "https://[2001:db8::1]:8443/",
+            "https://a_b-c.example./",
+            "https://bücher.example",
         ] {
             assert_eq!(url(good, false), Ok(()), "{good}");
         }
@@ -141,6 +164,10 @@ mod tests {
             "https://example.com/\n",
             "https://",
             "file:///etc/passwd",
+            "https://example.com:0/",
+            "https://example..com/",
+            "https://*.example.com/",
+            "https://-a.example/",
             &long,
         ] {
             assert!(url(bad, false).is_err(), "{bad}");

@@ -5,6 +5,7 @@
 
 mod api;
 mod command_line;
+mod fuzz;
 mod openapi;
 mod process;
 mod snapshots;

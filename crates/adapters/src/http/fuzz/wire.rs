@@ -1,0 +1,144 @@
+//! A receiver in memory: it takes requests and answers with given bytes.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use domain::ids::{AttemptId, DestinationId, EventId};
+use engine::ports::{Prepared, Request, Response, SendError};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, DuplexStream, ReadBuf, duplex};
+use uuid::Uuid;
+
+use super::super::connection::Connection;
+use super::super::endpoint::Endpoint;
+use super::super::exchange::{Exchange, Pool};
+use super::super::pool::{self, Key, PoolLimits};
+
+const LIMITS: PoolLimits = PoolLimits {
+    per_key: 1,
+    total: 1,
+    idle_age: Duration::from_secs(30),
+    age: Duration::from_secs(300),
+};
+
+/// What the wire holds between the two sides: more than any answer, so that all
+/// of it has arrived when the sender first looks.
+const WIRE_BYTES: usize = 1 << 21;
+
+/// The sender's side of the wire, which counts what is read.
+struct Counted {
+    stream: DuplexStream,
+    read: Arc<AtomicUsize>,
+}
+
+impl AsyncRead for Counted {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
+        let read = buffer.filled().len() - before;
+        self.read.fetch_add(read, Ordering::Relaxed);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Counted {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+/// One connection of a sender, and the receiver at its end.
+pub(super) struct Wire {
+    pub(super) receiver: DuplexStream,
+    read: Arc<AtomicUsize>,
+    pool: Arc<Pool>,
+    key: Key,
+    endpoint: Endpoint,
+}
+
+impl Wire {
+    /// A new connection, idle in the pool.
+    pub(super) async fn open() -> fuzzing::Result<Self> {
+        let endpoint = Endpoint::parse("http://receiver.example/hook", true)?;
+        let (stream, receiver) = duplex(WIRE_BYTES);
+        let wire = Self {
+            receiver,
+            read: Arc::default(),
+            pool: Arc::new(Mutex::new(pool::Pool::new(LIMITS))),
+            key: Key {
+                destination: DestinationId(Uuid::from_u128(1)),
+                origin: endpoint.origin.clone(),
+            },
+            endpoint,
+        };
+        let read = Arc::clone(&wire.read);
+        let connection = Connection::open(Box::new(Counted { stream, read })).await?;
+        drop(wire.exchange(connection)); // unused, so it goes to the pool
+        Ok(wire)
+    }
+
+    fn exchange(&self, connection: Connection) -> Exchange {
+        let (key, endpoint) = (self.key.clone(), self.endpoint.clone());
+        Exchange::new(connection, key, endpoint, Arc::clone(&self.pool))
+    }
+
+    /// The idle connection, if the sender would use it again.
+    pub(super) async fn reuse(&self) -> Option<Box<Exchange>> {
+        let now = tokio::time::Instant::now();
+        let (taken, _closing) = super::super::lock(&self.pool).take(&self.key, now);
+        let mut connection = taken?;
+        let ready = connection.is_ready().await;
+        ready.then(|| Box::new(self.exchange(connection)))
+    }
+
+    pub(super) fn idle(&self) -> usize {
+        super::super::lock(&self.pool).len()
+    }
+
+    pub(super) fn bytes_read(&self) -> usize {
+        self.read.load(Ordering::Relaxed)
+    }
+}
+
+/// Sends one request.
+pub(super) async fn send(exchange: Box<Exchange>) -> Result<Response, SendError> {
+    let request = Request {
+        attempt: AttemptId(7),
+        event: EventId(Uuid::from_u128(0xe)),
+        try_number: 3,
+        sent_at_seconds: 1_700_000_000,
+        content_type: "application/json".to_owned(),
+        payload: Bytes::from_static(b"{}"),
+        timeout: Duration::from_secs(30),
+    };
+    exchange.send(request).await
+}
+
+/// Reads one request, to the end of its body.
+pub(super) async fn read_request(receiver: &mut DuplexStream) -> io::Result<()> {
+    let mut request = Vec::new();
+    while !request.ends_with(b"\r\n\r\n{}") {
+        request.push(receiver.read_u8().await?);
+    }
+    Ok(())
+}
