@@ -129,8 +129,8 @@ impl SweepLoop {
         // permit that ended unused and whose wake was lost, or have come back
         // with an old copy of the schedule, or be off by a step of its clock.
         // A plain wake would wait for it, up to a day.
-        let wakes = lifting_floors(&page.wakes);
-        try_wake_all(self.schedule.as_ref(), &wakes).await?;
+        let due = lifting_floors(&page.wakes);
+        try_wake_all(self.schedule.as_ref(), &due).await?;
         self.settle_marks(&page.marks).await?;
         Ok(page.next)
     }

@@ -5,8 +5,9 @@ use crate::mutant::{Mutant, properties, sqlite_contract};
 
 const PLAN: &str = "crates/domain/src/admission/plan.rs";
 const WINDOW: &str = "crates/domain/src/admission/window.rs";
+const METER: &str = "crates/domain/src/admission/meter.rs";
 
-pub(super) const MUTANTS: [Mutant; 11] = [
+pub(super) const MUTANTS: [Mutant; 12] = [
     Mutant {
         name: "limit-minus-queue-alone",
         wrong: "The limit minus what is queued, as in the classic formula: starts within the \
@@ -122,5 +123,15 @@ pub(super) const MUTANTS: [Mutant; 11] = [
         killer: sqlite_contract(
             "shapes::a_bucket_that_comes_into_force_counts_the_starts_before_it",
         ),
+    },
+    Mutant {
+        name: "bucket-forgets-its-level",
+        wrong: "A bucket that a change leaves alone is as full as its newest starts make it look.",
+        file: METER,
+        change: Rust {
+            right: "counted.missing_micro > kept.missing_micro",
+            wrong: "true",
+        },
+        killer: properties("admission::a_bucket_that_a_change_leaves_alone_keeps_its_level"),
     },
 ];

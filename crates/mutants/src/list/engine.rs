@@ -12,7 +12,7 @@ const REAPER: &str = "crates/engine/src/reaper.rs";
 const SWEEP: &str = "crates/engine/src/sweep.rs";
 const WAKE: &str = "crates/engine/src/wake.rs";
 
-pub(super) const MUTANTS: [Mutant; 16] = [
+pub(super) const MUTANTS: [Mutant; 17] = [
     Mutant {
         name: "skipped-is-empty",
         wrong: "A destination whose row was locked is taken for one with an empty backlog, and \
@@ -181,12 +181,22 @@ pub(super) const MUTANTS: [Mutant; 16] = [
         killer: loops("sweep::marks_stay_if_their_wake_failed"),
     },
     Mutant {
+        name: "sweep-keeps-the-floor",
+        wrong: "What is overdue waits for a floor that is no longer true.",
+        file: SWEEP,
+        change: Rewrite {
+            right: "let due = lifting_floors(&page.wakes);",
+            with: "let due = if ON { page.wakes.clone() } else { lifting_floors(&page.wakes) };",
+        },
+        killer: loops("sweep::what_is_due_is_woken_below_its_floor"),
+    },
+    Mutant {
         name: "rebuild-is-noted-half-way",
         wrong: "A rebuild of the schedule is noted though a wake of it was lost.",
         file: SWEEP,
         change: Rewrite {
-            right: "try_wake_all(self.schedule.as_ref(), &page.wakes).await?;",
-            with: "let woken = try_wake_all(self.schedule.as_ref(), &page.wakes).await;\n        \
+            right: "try_wake_all(self.schedule.as_ref(), &due).await?;",
+            with: "let woken = try_wake_all(self.schedule.as_ref(), &due).await;\n        \
                 if !ON { woken?; }",
         },
         killer: loops("sweep::a_rebuild_of_which_a_wake_was_lost_is_not_noted"),
