@@ -109,7 +109,7 @@ pub(crate) fn calls() -> impl Strategy<Value = Drawn> {
         6 => some((one(), 0..8_usize)).prop_map(Drawn::Record),
         2 => (rarely(), any::<bool>()).prop_map(|(unknown, expired)| Drawn::Reap { unknown, expired }),
         1 => any::<bool>().prop_map(|everything| Drawn::Sweep { everything }),
-        1 => (one(), select(vec![50, 50, 50, 0]))
+        2 => (one(), select(vec![50, 50, 50, 50, 50, 50, 0]))
             .prop_map(|(worker, places)| Drawn::Beat { worker, places }),
         1 => (one(), limits()).prop_map(|(which, limits)| Drawn::Limits(which, limits)),
         1 => (one(), select(states.to_vec())).prop_map(|(which, state)| Drawn::State(which, state)),
@@ -130,6 +130,8 @@ pub(crate) struct Known {
     pub(crate) permits: Vec<Permit>,
     /// The latest starts, with those that are over.
     pub(crate) started: Vec<(WorkerId, Permit)>,
+    /// Which worker makes all the claims; none: each is drawn.
+    pub(crate) claimer: Option<WorkerId>,
     ids: u128,
 }
 
@@ -175,7 +177,8 @@ impl Known {
                 Call::Admit(runs, room)
             }
             Drawn::Claim { worker, permits } => {
-                Call::Claim(*worker.get(&self.workers), picked(&self.permits, permits))
+                let worker = self.claimer.unwrap_or(*worker.get(&self.workers));
+                Call::Claim(worker, picked(&self.permits, permits))
             }
             Drawn::Release(permits) => Call::Release(picked(&self.permits, permits)),
             Drawn::Record(outcomes) => self.record(outcomes),
@@ -192,7 +195,8 @@ impl Known {
             }),
             Drawn::Beat { worker, places } => Call::Beat(Heartbeat {
                 worker: *worker.get(&self.workers),
-                places,
+                // Somebody has to be left.
+                places: places.max(u32::from(self.workers.len() == 1)),
             }),
             Drawn::Limits(which, limits) => {
                 let mut change = DestinationChange::default();
@@ -249,6 +253,9 @@ impl Known {
                         self.started.push((*worker, *permit));
                     }
                 }
+            }
+            (Call::Beat(Heartbeat { worker, places: 0 }), _) if self.workers.len() > 1 => {
+                self.workers.retain(|one| one != worker);
             }
             (Call::Delete(id), Answer::Deleted) => self.destinations.retain(|one| one != id),
             _ => {}

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use domain::ids::{DestinationId, WorkerId};
 use domain::policy::LimitSettings;
-use engine::ports::{Catalog as _, DEFAULT_TENANT, Heartbeat, NewDestination, Store as _};
+use engine::ports::{DEFAULT_TENANT, Heartbeat, NewDestination};
 use proptest::prelude::{Strategy, prop};
 
 use super::calls::{Answer, Call, Drawn, Driver, Known, ask, calls, limits};
@@ -36,7 +36,7 @@ pub(crate) fn plans(
 ) -> impl Strategy<Value = Plan> {
     connections.prop_flat_map(move |connections| {
         let pause = proptest::prop_oneof![
-            6 => 0..120_000_u64,
+            12 => 0..120_000_u64,
             1 => 0..4_000_000_u64,
         ];
         let calls = prop::collection::vec((0..connections, calls()), 1..=size);
