@@ -58,15 +58,12 @@ fn a_lost_wake_is_found_in_sqlite() {
 
 #[test]
 fn postgres_keeps_every_promise_with_one_connection() {
-    checked::keep(runner(6), 1..=1, &|store| Arc::new(store)).unwrap();
+    checked::keep(runner(4), 1..=1, &|store| Arc::new(store)).unwrap();
 }
 
 #[test]
 fn postgres_keeps_every_promise_with_many_connections() {
-    checked::keep(runner(14), 2..=bridge::CONNECTIONS, &|store| {
-        Arc::new(store)
-    })
-    .unwrap();
+    checked::keep(runner(8), 2..=bridge::CONNECTIONS, &|store| Arc::new(store)).unwrap();
 }
 
 /// The bridge finds a fault planted in front of Postgres.
