@@ -201,13 +201,17 @@ impl Known {
                 places: places.max(u32::from(self.workers.len() == 1)),
             }),
             Drawn::Limits(which, limits) => {
-                let mut change = DestinationChange::default();
-                change.limits = Some(limits);
+                let change = DestinationChange {
+                    limits: Some(limits),
+                    ..DestinationChange::default()
+                };
                 Call::Change(self.destination(which), change)
             }
             Drawn::State(which, state) => {
-                let mut change = DestinationChange::default();
-                change.state = Some(state);
+                let change = DestinationChange {
+                    state: Some(state),
+                    ..DestinationChange::default()
+                };
                 Call::Change(self.destination(which), change)
             }
             Drawn::Delete(which) => Call::Delete(self.destination(which)),
