@@ -23,7 +23,7 @@ pub struct ModelSchedule {
     woken: Notify,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct State {
     clock: ModelClock,
     /// Counts its lives: each begins without jobs.
@@ -34,14 +34,14 @@ struct State {
     jobs: Jobs,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Jobs {
     by_destination: BTreeMap<DestinationId, Job>,
     /// The same jobs in the order in which they are due.
     by_due: BTreeSet<(Timestamp, DestinationId)>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Job {
     due: Timestamp,
     /// Until when a plain wake cannot bring it forward.
@@ -49,7 +49,7 @@ struct Job {
     lease: Option<Lease>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Lease {
     token: String,
     /// What was asked for since the take.
@@ -82,6 +82,17 @@ impl ModelSchedule {
         }
     }
 
+    /// Another schedule in the same state: what becomes of either is not seen
+    /// by the other.
+    #[must_use]
+    pub fn fork(&self) -> Self {
+        Self {
+            name: self.name.clone(),
+            state: Mutex::new(self.state().clone()),
+            woken: Notify::new(),
+        }
+    }
+
     /// Sets the schedule's clock. Jobs keep the times that they are due at.
     pub fn step_clock(&self, step: ClockStep) {
         self.state().clock.step(step);
@@ -107,23 +118,18 @@ impl ModelSchedule {
         self.len() == 0
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl State {
-    fn life(&self, name: &str) -> String {
-        format!("{name}-{}", self.life)
-    }
-}
-
-#[async_trait]
-impl Schedule for ModelSchedule {
-    async fn take(&self, max: usize, lease: Duration) -> Result<Taken, ScheduleError> {
+    /// As [`Schedule::take`], but only of the due jobs that `wanted` names: to
+    /// follow a schedule that chose otherwise among jobs due at one time.
+    pub fn take_only(
+        &self,
+        max: usize,
+        lease: Duration,
+        wanted: impl Fn(DestinationId) -> bool,
+    ) -> Taken {
         let mut state = self.state();
         let now = state.clock.now();
         let due = state.jobs.by_due.iter().take_while(|(due, _)| *due <= now);
+        let due = due.filter(|(_, destination)| wanted(*destination));
         let due: Vec<_> = due.take(max).copied().collect();
         let mut jobs = Vec::with_capacity(due.len());
         for (due, destination) in due {
@@ -138,7 +144,33 @@ impl Schedule for ModelSchedule {
             });
         }
         let next_due = state.jobs.by_due.first().map(|(due, _)| due.since(now));
-        Ok(Taken { jobs, next_due })
+        Taken { jobs, next_due }
+    }
+
+    /// How many jobs are due now.
+    #[must_use]
+    pub fn due(&self) -> usize {
+        let state = self.state();
+        let now = state.clock.now();
+        let due = state.jobs.by_due.iter().take_while(|(due, _)| *due <= now);
+        due.count()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn life(&self, name: &str) -> String {
+        format!("{name}-{}", self.life)
+    }
+}
+
+#[async_trait]
+impl Schedule for ModelSchedule {
+    async fn take(&self, max: usize, lease: Duration) -> Result<Taken, ScheduleError> {
+        Ok(self.take_only(max, lease, |_| true))
     }
 
     async fn finish(&self, finishes: &[Finish]) -> Result<(), ScheduleError> {

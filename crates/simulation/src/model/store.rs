@@ -50,7 +50,7 @@ pub struct ModelStore {
     changed: Notify,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct State {
     clock: ModelClock,
     rows: Rows,
@@ -65,6 +65,16 @@ impl ModelStore {
                 clock: ModelClock::new(base),
                 rows: Rows::default(),
             }),
+            changed: Notify::new(),
+        }
+    }
+
+    /// Another store in the same state: what becomes of either is not seen by
+    /// the other.
+    #[must_use]
+    pub fn fork(&self) -> Self {
+        Self {
+            state: Mutex::new(self.state().clone()),
             changed: Notify::new(),
         }
     }

@@ -26,7 +26,7 @@ pub struct Transition {
     pub at: Timestamp,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Ledger {
     attempts: BTreeMap<AttemptId, Attempt>,
     by_destination: BTreeMap<DestinationId, Indexes>,

@@ -165,7 +165,7 @@ pub(super) struct WorkerRow {
 }
 
 /// The whole store.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Rows {
     pub(super) tiers: BTreeMap<String, LimitSettings>,
     /// Each tenant's tier.

@@ -1,0 +1,372 @@
+//! Postgres's answers and rows after each batch of calls at once. Its clock is
+//! the real one and contention is an answer, so no order is looked for. What
+//! is checked instead, by what the model of the store does in every order:
+//!
+//! - Each permit has a number of its own, but where a run publishes again; a
+//!   later batch's epochs are not older; a permit starts once, within its
+//!   time, at the time that its row says.
+//! - Each row moves only as the state machine allows from one batch to the
+//!   next, and what is written once stays.
+//! - Every accepted event has one chain of attempts: each but the last is
+//!   over, and the last waits, is under way, or ended as an end may.
+//! - An outcome that was not skipped is in its row.
+//! - Where a permit ended unused and nobody changed the destination, somebody
+//!   was told to wake it; so for each retry.
+//! - No window and no pause is broken, by the judge of the domain.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use adapters::postgres::PostgresStore;
+use domain::attempt::AttemptState;
+use domain::compliance::{InForce, judge};
+use domain::ids::{AttemptId, DestinationId, Epoch, EventId, PermitNumber, WorkerId};
+use domain::permit::Permit;
+use domain::time::Timestamp;
+use engine::ports::{
+    Acceptance, AttemptView, ClaimAnswer, DEFAULT_TENANT, Outcome, RunResult, Wake,
+};
+use proptest::test_runner::{TestCaseError, TestRunner};
+use tokio::runtime::Builder;
+
+use super::calls::{Answer, Call, Driver, Known};
+use super::case::{Plan, at_once, furnish, plans};
+use super::database::Database;
+use crate::bridge::linear::Called;
+
+/// The most calls in one batch.
+const BATCH: usize = 16;
+
+/// Wraps a driver, to plant a fault in front of it.
+pub(crate) type Wrap<'a> = &'a dyn Fn(PostgresStore) -> Arc<dyn Driver>;
+
+/// Draws cases and checks each of their batches.
+pub(crate) fn keep(
+    mut runner: TestRunner,
+    connections: RangeInclusive<usize>,
+    wrap: Wrap<'_>,
+) -> Result<(), String> {
+    let threads = Builder::new_multi_thread()
+        .worker_threads(4)
+        .enable_all()
+        .build()
+        .unwrap();
+    let ran = runner.run(&plans(connections, BATCH, 16), |plan| {
+        let database = threads.block_on(Database::create(plan.connections));
+        let (store, _dropped) = database.into_parts();
+        threads
+            .block_on(case(&wrap(store), plan))
+            .map_err(TestCaseError::fail)
+    });
+    ran.map_err(|error| error.to_string())
+}
+
+async fn case(driver: &Arc<dyn Driver>, plan: Plan) -> Result<(), String> {
+    let mut known = Known::default();
+    furnish(&**driver, &mut known, &plan.limits, || ()).await;
+    let destinations = known.destinations.clone();
+    let mut seen = Seen::default();
+    for batch in plan.batches {
+        let resolve = |(by, drawn)| (by, known.resolve(drawn));
+        let calls = batch.calls.into_iter().map(resolve).collect();
+        let called = at_once(driver, calls).await;
+        for one in &called {
+            known.learn(&one.call, &one.answer);
+        }
+        let rows = rows(&**driver, &seen.events_with(&called)).await;
+        let checked = seen.check(&called, rows);
+        checked.map_err(|problem| format!("{problem}\n{called:#?}"))?;
+        if known.destinations.is_empty() {
+            break;
+        }
+    }
+    for destination in destinations {
+        compliant(&**driver, destination).await?;
+    }
+    Ok(())
+}
+
+type Attempts = BTreeMap<AttemptId, AttemptView>;
+
+/// All attempts of these events.
+async fn rows(driver: &(impl Driver + ?Sized), events: &BTreeSet<EventId>) -> Attempts {
+    let mut rows = Attempts::new();
+    for event in events {
+        // A refused event is not there.
+        if let Ok((_, attempts)) = driver.event(DEFAULT_TENANT, *event).await {
+            rows.extend(attempts.into_iter().map(|attempt| (attempt.id, attempt)));
+        }
+    }
+    rows
+}
+
+async fn compliant(
+    driver: &(impl Driver + ?Sized),
+    destination: DestinationId,
+) -> Result<(), String> {
+    let history = driver.limit_history(destination).await.unwrap();
+    let in_force: Vec<InForce> = (history.iter())
+        .map(|entry| InForce::new(entry.in_force_from, &entry.effective, entry.state))
+        .collect();
+    let (since, until) = (
+        Timestamp::from_millis(0),
+        Timestamp::from_millis(9_000_000_000_000),
+    );
+    let ledger = driver.ledger(destination, since, until, None, 10_000).await;
+    let starts = ledger.unwrap().into_iter();
+    let starts = starts.filter_map(|row| Some((row.started_at?, row.attempt)));
+    let verdict = judge(&in_force, &starts.collect::<Vec<_>>());
+    match verdict.is_kept() {
+        true => Ok(()),
+        false => Err(format!("{destination:?}: {verdict:#?}\n{history:#?}")),
+    }
+}
+
+/// What earlier batches showed.
+#[derive(Default)]
+struct Seen {
+    events: BTreeSet<EventId>,
+    rows: Attempts,
+    /// How often each was given by runs that do not publish again.
+    permits: BTreeMap<(DestinationId, PermitNumber), (Permit, u32)>,
+    epochs: BTreeMap<DestinationId, Epoch>,
+    /// Who was answered that each attempt starts.
+    starts: BTreeMap<AttemptId, WorkerId>,
+    deleted: BTreeSet<DestinationId>,
+}
+
+/// Fails with words, if not.
+fn ensure(holds: bool, problem: impl FnOnce() -> String) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(problem()) }
+}
+
+impl Seen {
+    /// All events, with those of a batch.
+    fn events_with(&mut self, batch: &[Called<Call, Answer>]) -> BTreeSet<EventId> {
+        for one in batch {
+            if let Call::Accept(events) = &one.call {
+                self.events.extend(events.iter().map(|event| event.id));
+            }
+        }
+        self.events.clone()
+    }
+
+    fn check(&mut self, batch: &[Called<Call, Answer>], rows: Attempts) -> Result<(), String> {
+        let mut epochs = self.epochs.clone();
+        for one in batch {
+            match (&one.call, &one.answer) {
+                (_, Answer::Failed(problem)) if !is_gone(&one.call) => return Err(problem.clone()),
+                (Call::Accept(events), Answer::Accepted(answers)) => {
+                    for (event, answer) in events.iter().zip(answers) {
+                        accepted(event.id, answer, &rows)?;
+                    }
+                }
+                (Call::Admit(runs, _), Answer::Admitted(admitted)) => {
+                    for (run, result) in runs.iter().zip(&admitted.results) {
+                        if let RunResult::Decided { permits, .. } = result {
+                            for permit in permits {
+                                self.admitted(permit, run.republish, &mut epochs)?;
+                            }
+                        }
+                    }
+                }
+                (Call::Delete(id), Answer::Deleted) => {
+                    self.deleted.insert(*id);
+                }
+                (Call::Claim(by, permits), Answer::Claims(claims)) => {
+                    for (permit, answer) in permits.iter().zip(&claims.answers) {
+                        let now = claims.now;
+                        self.claimed(*by, now, (permit, answer), &rows)?;
+                    }
+                }
+                (Call::Record(by, outcomes), Answer::Recorded(recorded)) => {
+                    let own = |one: &&Outcome| self.starts.get(&one.attempt) == Some(by);
+                    let done = |one: &&Outcome| !recorded.skipped.contains(&one.attempt);
+                    for outcome in outcomes.iter().filter(own).filter(done) {
+                        recorded_in(outcome, &rows)?;
+                    }
+                }
+                _ => {}
+            }
+        }
+        self.epochs = epochs;
+        self.moved(batch, &rows)?;
+        self.chains(&rows)?;
+        self.rows = rows;
+        Ok(())
+    }
+
+    fn admitted(
+        &mut self,
+        permit: &Permit,
+        republished: bool,
+        epochs: &mut BTreeMap<DestinationId, Epoch>,
+    ) -> Result<(), String> {
+        let before = self.epochs.get(&permit.destination);
+        ensure(before.is_none_or(|before| *before <= permit.epoch), || {
+            format!("an epoch went back: {permit:?}")
+        })?;
+        let latest = epochs.entry(permit.destination).or_insert(permit.epoch);
+        *latest = (*latest).max(permit.epoch);
+        let key = (permit.destination, permit.number);
+        let (given, count) = self.permits.entry(key).or_insert((*permit, 0));
+        *count += u32::from(!republished);
+        ensure(given == permit && *count <= 1, || {
+            format!("a number was given twice: {permit:?} and {given:?}")
+        })
+    }
+
+    fn claimed(
+        &mut self,
+        by: WorkerId,
+        now: Timestamp,
+        (permit, answer): (&Permit, &ClaimAnswer),
+        rows: &Attempts,
+    ) -> Result<(), String> {
+        let ClaimAnswer::Started(start) = answer else {
+            return Ok(());
+        };
+        let again = self.starts.insert(permit.attempt, by);
+        ensure(again.is_none(), || format!("it started twice: {permit:?}"))?;
+        let in_time = permit.not_before <= now && now <= permit.deadline;
+        ensure(in_time && start.started_at == now, || {
+            format!("it started at another time, {now:?}: {permit:?}")
+        })?;
+        let row = rows.get(&permit.attempt);
+        let is_same = row.is_some_and(|row| {
+            row.started_at == Some(now)
+                && row.event == start.event
+                && row.try_number == start.try_number
+        });
+        ensure(is_same, || format!("{permit:?} started, its row: {row:?}"))
+    }
+
+    /// What became of each row since the batch before.
+    fn moved(&self, batch: &[Called<Call, Answer>], rows: &Attempts) -> Result<(), String> {
+        let woken = woken(batch);
+        let changed = changed(batch);
+        for (id, before) in &self.rows {
+            let row = rows.get(id).ok_or_else(|| format!("{before:?} is gone"))?;
+            let is_same = (row.event, row.destination, row.try_number)
+                == (before.event, before.destination, before.try_number)
+                && (before.started_at.is_none() || before.started_at == row.started_at);
+            ensure(is_same && may_become(before.state, row.state), || {
+                format!("{before:?} became {row:?}")
+            })?;
+            let returned =
+                before.state == AttemptState::Admitted && row.state == AttemptState::Waiting;
+            let told = woken.contains(&row.destination) || changed.contains(&row.destination);
+            ensure(!returned || told, || format!("nobody wakes for {row:?}"))?;
+        }
+        for row in rows.values().filter(|row| row.try_number > 1) {
+            let is_new = !self.rows.contains_key(&row.id);
+            ensure(!is_new || woken.contains(&row.destination), || {
+                format!("nobody wakes for the retry {row:?}")
+            })?;
+        }
+        for row in rows.values() {
+            ensure(row.started_at.is_some() == has_started(row.state), || {
+                format!("its start and its state disagree: {row:?}")
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Every event at every destination has one chain of attempts.
+    fn chains(&self, rows: &Attempts) -> Result<(), String> {
+        let mut chains: BTreeMap<(EventId, DestinationId), Vec<&AttemptView>> = BTreeMap::new();
+        for row in rows.values() {
+            let chain = chains.entry((row.event, row.destination)).or_default();
+            chain.push(row);
+        }
+        for chain in chains.values() {
+            let (last, earlier) = chain.split_last().expect("no chain is empty");
+            let is_one = earlier.iter().all(|row| row.state.is_final())
+                && chain.is_sorted_by_key(|row| row.try_number)
+                && chain[0].try_number == 1;
+            // A late success cancels the retry; an owner what waits.
+            let ends = match last.state {
+                AttemptState::Failed => last.dead_letter,
+                AttemptState::Unknown | AttemptState::NotSent => {
+                    last.dead_letter || self.deleted.contains(&last.destination)
+                }
+                _ => true,
+            };
+            ensure(is_one && ends, || format!("no chain: {chain:#?}"))?;
+        }
+        Ok(())
+    }
+}
+
+/// A call of a destination that another has just deleted.
+fn is_gone(call: &Call) -> bool {
+    matches!(call, Call::Change(..) | Call::Delete(_))
+}
+
+fn accepted(event: EventId, answer: &Acceptance, rows: &Attempts) -> Result<(), String> {
+    let Acceptance::Accepted(destinations) = answer else {
+        return Ok(());
+    };
+    for destination in destinations {
+        let of_it = (rows.values())
+            .filter(|row| row.event == event && row.destination == *destination)
+            .count();
+        ensure(of_it > 0, || {
+            format!("{event:?} at {destination:?} is lost")
+        })?;
+    }
+    Ok(())
+}
+
+/// An outcome of a start that its worker recorded is in the row, or another
+/// that was there before.
+fn recorded_in(outcome: &Outcome, rows: &Attempts) -> Result<(), String> {
+    let row = rows.get(&outcome.attempt);
+    let is_in = |row: &AttemptView| {
+        row.state.is_final() && row.state != AttemptState::Unknown && row.finished_at.is_some()
+    };
+    ensure(row.is_some_and(is_in), || {
+        format!("{outcome:?} is lost: {row:?}")
+    })
+}
+
+/// Whom the answers of a batch say to wake.
+fn woken(batch: &[Called<Call, Answer>]) -> BTreeSet<DestinationId> {
+    let of = |one: &Called<Call, Answer>| -> Vec<Wake> {
+        match &one.answer {
+            Answer::Claims(claims) => claims.wakes.clone(),
+            Answer::Woken(wakes) => wakes.clone(),
+            Answer::Recorded(recorded) => recorded.wakes.clone(),
+            Answer::Reaped(reaped) => reaped.wakes.clone(),
+            _ => Vec::new(),
+        }
+    };
+    let wakes = batch.iter().flat_map(of);
+    wakes.map(|wake| wake.destination).collect()
+}
+
+/// Whom a change of a batch may have revoked, which leaves a mark.
+fn changed(batch: &[Called<Call, Answer>]) -> BTreeSet<DestinationId> {
+    let of = |one: &Called<Call, Answer>| match &one.call {
+        Call::Change(id, _) | Call::Delete(id) => Some(*id),
+        _ => None,
+    };
+    batch.iter().filter_map(of).collect()
+}
+
+const fn has_started(state: AttemptState) -> bool {
+    use AttemptState::{Admitted, Cancelled, Expired, Waiting};
+    !matches!(state, Waiting | Admitted | Cancelled | Expired)
+}
+
+/// Whether any number of steps leads from one state to another.
+fn may_become(before: AttemptState, after: AttemptState) -> bool {
+    use AttemptState::{Admitted, Started, Unknown, Waiting};
+    match before {
+        Waiting | Admitted => true,
+        Started => has_started(after),
+        Unknown => has_started(after) && after != Started,
+        _ => before == after,
+    }
+}

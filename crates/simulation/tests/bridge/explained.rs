@@ -1,0 +1,207 @@
+//! SQLite's answers and rows, explained by the model of the store: an order of
+//! each batch's calls in which every answer and every row is the same, to the
+//! microsecond. Its clock is ours and stands still during a batch.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use adapters::sqlite::SqliteStore;
+use domain::ids::DestinationId;
+use domain::time::{Timestamp, micros};
+use engine::ports::DEFAULT_TENANT;
+use proptest::test_runner::{TestCaseError, TestRunner};
+use simulation::model::{ClockStep, ModelStore};
+use tokio::runtime::Builder;
+
+use super::calls::{Answer, Call, Driver, Known, ask};
+use super::case::{Plan, at_once, furnish, plans};
+use crate::bridge::CONNECTIONS;
+use crate::bridge::linear::{Called, Candidate, explain};
+
+/// Later than the system's clock, by which SQLite's triggers hold a destination
+/// for a millisecond after a change: here that is over.
+const BEGAN: Timestamp = Timestamp::from_millis(4_100_000_000_000);
+
+/// The most calls in one batch.
+const BATCH: usize = 6;
+
+/// Wraps a driver, to plant a fault in front of it.
+pub(crate) type Wrap<'a> = &'a dyn Fn(SqliteStore) -> Arc<dyn Driver>;
+
+/// Draws cases and explains each of their batches.
+pub(crate) fn agree(mut runner: TestRunner, wrap: Wrap<'_>) -> Result<(), String> {
+    let threads = Builder::new_multi_thread()
+        .worker_threads(4)
+        .enable_all()
+        .build()
+        .unwrap();
+    let mut still = Builder::new_current_thread();
+    let still = still.enable_time().start_paused(true).build().unwrap();
+    let ran = runner.run(&plans(1..=CONNECTIONS, BATCH, 14), |plan| {
+        // The model needs the clock that stands still, the driver real threads.
+        let mut case = still.block_on(async { Case::new(wrap) });
+        threads.block_on(furnish(&*case.driver, &mut case.known, &plan.limits, || ()));
+        still.block_on(case.furnish_model(&plan));
+        for (number, batch) in plan.batches.into_iter().enumerate() {
+            case.pass(batch.pause);
+            // Of starts of one time and of two workers, which becomes unknown
+            // first is each store's own.
+            let claimer = case.known.workers[number % case.known.workers.len()];
+            case.known.claimer = Some(claimer);
+            let resolve = |(by, drawn)| (by, case.known.resolve(drawn));
+            let calls = batch.calls.into_iter().map(resolve).collect();
+            let called = threads.block_on(at_once(&case.driver, calls));
+            let rows = threads.block_on(rows(&*case.driver, &case.destinations));
+            still.block_on(case.explain(&called, &rows))?;
+            if case.known.destinations.is_empty() {
+                break;
+            }
+        }
+        Ok(())
+    });
+    ran.map_err(|error| error.to_string())
+}
+
+struct Case {
+    driver: Arc<dyn Driver>,
+    clock: Arc<AtomicI64>,
+    known: Known,
+    /// All there ever were.
+    destinations: Vec<DestinationId>,
+    states: Vec<State>,
+}
+
+impl Case {
+    fn new(wrap: Wrap<'_>) -> Self {
+        let clock = Arc::new(AtomicI64::new(BEGAN.as_micros()));
+        let shown = clock.clone();
+        let shown = move || Timestamp::from_micros(shown.load(Ordering::SeqCst));
+        Self {
+            driver: wrap(SqliteStore::in_memory(Arc::new(shown)).unwrap()),
+            clock,
+            known: Known::default(),
+            destinations: Vec::new(),
+            states: Vec::new(),
+        }
+    }
+
+    async fn furnish_model(&mut self, plan: &Plan) {
+        let state = State {
+            model: ModelStore::new(BEGAN),
+            now: BEGAN,
+        };
+        let mut known = Known::default();
+        let before = || state.set(STEP);
+        furnish(&state.model, &mut known, &plan.limits, before).await;
+        self.destinations = known.destinations;
+        self.states = vec![state];
+    }
+
+    fn pass(&mut self, by: Duration) {
+        // At least so much that a start is later than the change before.
+        let by = micros(by) + 1;
+        let now = self.clock.fetch_add(by, Ordering::SeqCst) + by;
+        for state in &mut self.states {
+            state.now = Timestamp::from_micros(now);
+        }
+    }
+
+    async fn explain(
+        &mut self,
+        called: &[Called<Call, Answer>],
+        rows_of_driver: &str,
+    ) -> Result<(), TestCaseError> {
+        for one in called {
+            self.known.learn(&one.call, &one.answer);
+        }
+        let explained = explain(std::mem::take(&mut self.states), called).await;
+        let orders = explained.len();
+        let mut differs = String::new();
+        for state in explained {
+            state.set(Duration::ZERO);
+            let rows = rows(&state.model, &self.destinations).await;
+            if rows == rows_of_driver {
+                self.states.push(state);
+            } else {
+                differs = rows;
+            }
+        }
+        match self.states.is_empty() {
+            false => Ok(()),
+            true => Err(TestCaseError::fail(format!(
+                "{orders} orders explain the answers, none the rows:\n{called:#?}\nrows:\n\
+                 {rows_of_driver}\nof the model:\n{differs}"
+            ))),
+        }
+    }
+}
+
+/// All that can be read of a store.
+async fn rows(driver: &(impl Driver + ?Sized), destinations: &[DestinationId]) -> String {
+    let mut text = String::new();
+    for id in destinations {
+        let attempts = driver.attempts(DEFAULT_TENANT, *id, None, 10_000).await;
+        let ledger = driver
+            .ledger(*id, BEGAN, Timestamp::MAX, None, 10_000)
+            .await;
+        let history = driver.limit_history(*id).await;
+        writeln!(
+            text,
+            "{attempts:?}\n{:?}\n{:?}",
+            ledger.unwrap(),
+            history.unwrap()
+        )
+        .unwrap();
+    }
+    let backlogs = driver.backlogs(destinations, 50).await.unwrap();
+    let targets = driver.targets(destinations).await.unwrap();
+    writeln!(text, "{backlogs:?}\n{targets:?}").unwrap();
+    text
+}
+
+/// Where the store may stand.
+struct State {
+    model: ModelStore,
+    now: Timestamp,
+}
+
+/// What the model lets pass with each step.
+const STEP: Duration = Duration::from_micros(1);
+
+impl State {
+    /// The model's clock shows so long before the time of the batch.
+    fn set(&self, before: Duration) {
+        let ahead = self.model.now().micros_since(self.now) + micros(before);
+        let by = Duration::from_micros(ahead.unsigned_abs());
+        self.model.step_clock(match ahead > 0 {
+            true => ClockStep::Backward(by),
+            false => ClockStep::Forward(by),
+        });
+    }
+}
+
+impl Candidate for State {
+    type Call = Call;
+    type Answer = Answer;
+
+    async fn after(&self, called: &Called<Call, Answer>) -> Option<Self> {
+        let state = Self {
+            model: self.model.fork(),
+            now: self.now,
+        };
+        // All steps of a batch are at one time; a read lets no time pass.
+        state.set(match called.call {
+            Call::Sweep(_) => Duration::ZERO,
+            _ => STEP,
+        });
+        let answer = ask(&state.model, &called.call).await;
+        (format!("{answer:?}") == format!("{:?}", called.answer)).then_some(state)
+    }
+
+    fn fingerprint(&self) -> String {
+        self.set(Duration::ZERO);
+        format!("{:?}", self.model)
+    }
+}

@@ -1,0 +1,306 @@
+//! Drawn batches of takes, finishes and wakes, and their explanation.
+
+#[path = "faulty_schedule.rs"]
+pub(crate) mod faulty;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::ids::DestinationId;
+use domain::time::Timestamp;
+use engine::ports::{Finish, NextRun, Schedule, Taken, Wake};
+use proptest::prelude::{Just, Strategy, any, prop};
+use proptest::test_runner::{TestCaseError, TestRunner};
+use simulation::model::{ClockStep, ModelSchedule};
+use tokio::runtime::{Builder, Runtime};
+use uuid::Uuid;
+
+use crate::bridge::linear::{Called, Candidate, Order, explain};
+
+/// The connections of one case.
+pub(crate) type Schedules = Vec<Arc<dyn Schedule>>;
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// Few, so that calls meet at the same one.
+const DESTINATIONS: u128 = 4;
+
+/// The most calls in one batch.
+const BATCH: usize = 6;
+
+const BATCHES: usize = 12;
+
+/// A call as it is drawn: tokens are places in the list of those seen so far.
+#[derive(Debug, Clone)]
+enum Drawn {
+    Take { max: usize, lease: Duration },
+    Finish(Vec<(prop::sample::Index, NextRun)>),
+    Wake(Vec<Wake>),
+}
+
+/// A call as it is made.
+#[derive(Debug, Clone)]
+pub(crate) enum Call {
+    Take { max: usize, lease: Duration },
+    Finish(Vec<Finish>),
+    Wake(Vec<Wake>),
+}
+
+/// None for calls that answer nothing.
+type Answer = Option<Taken>;
+
+fn delays() -> impl Strategy<Value = Duration> {
+    prop::sample::select(vec![Duration::ZERO, HOUR])
+}
+
+fn calls() -> impl Strategy<Value = Drawn> {
+    let take = (1..=6_usize, prop::bool::weighted(0.8)).prop_map(|(max, lasts)| Drawn::Take {
+        max,
+        lease: if lasts { HOUR } else { Duration::ZERO },
+    });
+    let next = proptest::prop_oneof![
+        2 => Just(NextRun::Remove),
+        3 => (delays(), prop::option::of(delays()))
+            .prop_map(|(delay, floor)| NextRun::After { delay, floor }),
+    ];
+    let finish = prop::collection::vec((any::<prop::sample::Index>(), next), 1..4);
+    let wake = (0..DESTINATIONS, delays(), prop::bool::weighted(0.3));
+    let wake = wake.prop_map(|(number, after, clear_floor)| Wake {
+        destination: DestinationId(Uuid::from_u128(number)),
+        after,
+        clear_floor,
+    });
+    let wake = prop::collection::vec(wake, 1..4);
+    proptest::prop_oneof![
+        3 => take,
+        3 => finish.prop_map(Drawn::Finish),
+        4 => wake.prop_map(Drawn::Wake),
+    ]
+}
+
+/// Batches: each call with the connection that makes it.
+fn batches(connections: usize) -> impl Strategy<Value = Vec<Vec<(usize, Drawn)>>> {
+    let most = if connections == 1 { 1 } else { BATCH };
+    let batch = prop::collection::vec((0..connections, calls()), 1..=most);
+    let count = BATCHES * BATCH / most;
+    prop::collection::vec(batch, 1..=count)
+}
+
+/// Draws cases and explains each of their batches.
+pub(crate) fn agree(
+    mut runner: TestRunner,
+    connections: RangeInclusive<usize>,
+    make: &impl AsyncFn(usize) -> Schedules,
+) -> Result<(), String> {
+    let cases = connections.prop_flat_map(|count| (Just(count), batches(count)));
+    // Real threads for the driver; a clock that stands still for the model.
+    let threads = Builder::new_multi_thread()
+        .worker_threads(4)
+        .enable_all()
+        .build()
+        .unwrap();
+    let mut still = Builder::new_current_thread();
+    let still = still.enable_time().start_paused(true).build().unwrap();
+    let ran = runner.run(&cases, |(connections, batches)| {
+        let schedules = threads.block_on(make(connections));
+        case(&threads, &still, &schedules, batches)
+    });
+    ran.map_err(|error| error.to_string())
+}
+
+fn case(
+    threads: &Runtime,
+    still: &Runtime,
+    schedules: &Schedules,
+    batches: Vec<Vec<(usize, Drawn)>>,
+) -> Result<(), TestCaseError> {
+    let mut states = vec![still.block_on(async { State::new(schedules.len() == 1) })];
+    let mut seen = Vec::new();
+    for drawn in batches {
+        let batch = resolved(drawn, &seen);
+        let called = threads.block_on(at_once(schedules, batch));
+        for taken in called.iter().filter_map(|called| called.answer.as_ref()) {
+            let jobs = taken.jobs.iter();
+            seen.extend(jobs.map(|job| (job.destination, job.token.clone())));
+        }
+        states.iter().for_each(State::pass);
+        states = still.block_on(explain(states, &called));
+        if states.is_empty() {
+            let problem = format!("no order explains {called:#?}");
+            return Err(TestCaseError::fail(problem));
+        }
+    }
+    Ok(())
+}
+
+/// The calls, with tokens for the places of tokens: the latest ones come
+/// first, so that most finishes end a lease.
+fn resolved(drawn: Vec<(usize, Drawn)>, seen: &[(DestinationId, String)]) -> Vec<(usize, Call)> {
+    let latest: Vec<_> = seen.iter().rev().take(6).collect();
+    let finish = |(index, next): (prop::sample::Index, NextRun)| {
+        let (destination, token) = match latest.is_empty() {
+            true => (DestinationId(Uuid::from_u128(0)), "nobody's".to_owned()),
+            false => (*index.get(&latest)).clone(),
+        };
+        Finish {
+            destination,
+            token,
+            next,
+        }
+    };
+    let resolve = |call| match call {
+        Drawn::Take { max, lease } => Call::Take { max, lease },
+        Drawn::Wake(wakes) => Call::Wake(wakes),
+        Drawn::Finish(ends) => Call::Finish(ends.into_iter().map(finish).collect()),
+    };
+    let calls = drawn.into_iter();
+    calls.map(|(by, call)| (by, resolve(call))).collect()
+}
+
+/// Makes the calls, each connection its own one after the other.
+async fn at_once(schedules: &Schedules, batch: Vec<(usize, Call)>) -> Vec<Called<Call, Answer>> {
+    let order = Arc::new(Order::default());
+    let mut of_each: BTreeMap<usize, Vec<Call>> = BTreeMap::new();
+    for (by, call) in batch {
+        of_each.entry(by).or_default().push(call);
+    }
+    let begin = Arc::new(tokio::sync::Barrier::new(of_each.len()));
+    let mut tasks = tokio::task::JoinSet::new();
+    for (by, calls) in of_each {
+        let (schedule, order, begin) = (schedules[by].clone(), order.clone(), begin.clone());
+        tasks.spawn(async move {
+            let mut called = Vec::new();
+            begin.wait().await;
+            for call in calls {
+                let ask = async |call: &Call| ask(&*schedule, call).await;
+                called.push(order.note(call, ask).await);
+            }
+            called
+        });
+    }
+    tasks.join_all().await.into_iter().flatten().collect()
+}
+
+async fn ask(schedule: &dyn Schedule, call: &Call) -> Answer {
+    match call {
+        Call::Take { max, lease } => Some(schedule.take(*max, *lease).await.unwrap()),
+        Call::Finish(finishes) => {
+            schedule.finish(finishes).await.unwrap();
+            None
+        }
+        Call::Wake(wakes) => {
+            schedule.wake(wakes).await.unwrap();
+            None
+        }
+    }
+}
+
+/// Where the schedule may stand.
+struct State {
+    model: ModelSchedule,
+    /// The model's token for each of the schedule's.
+    tokens: BTreeMap<String, String>,
+    /// Calls came one by one: of jobs due at different times, the longest due
+    /// comes first.
+    in_order: bool,
+}
+
+impl State {
+    fn new(in_order: bool) -> Self {
+        Self {
+            model: ModelSchedule::new("model", Timestamp::from_millis(4_100_000_000_000)),
+            tokens: BTreeMap::new(),
+            in_order,
+        }
+    }
+
+    /// A later batch is later.
+    fn pass(&self) {
+        let by = ClockStep::Forward(Duration::from_micros(1));
+        self.model.step_clock(by);
+    }
+
+    /// The model takes what the schedule took, if it could.
+    async fn take(&mut self, max: usize, lease: Duration, real: &Taken) -> bool {
+        let due = self.model.due();
+        let taken = if self.in_order {
+            self.model.take(max, lease).await.unwrap()
+        } else {
+            let wanted: BTreeSet<_> = real.jobs.iter().map(|job| job.destination).collect();
+            self.model
+                .take_only(max, lease, |destination| wanted.contains(&destination))
+        };
+        let (mut ours, mut theirs) = (taken.jobs, real.jobs.clone());
+        if !self.in_order {
+            ours.sort_by_key(|job| job.destination);
+            theirs.sort_by_key(|job| job.destination);
+        }
+        let is_same = ours.len() == theirs.len()
+            && theirs.len() == due.min(max)
+            && (ours.iter().zip(&theirs))
+                .all(|(a, b)| (a.destination, a.lapsed) == (b.destination, b.lapsed))
+            && class(taken.next_due) == class(real.next_due);
+        let tokens = theirs.into_iter().zip(ours);
+        self.tokens.extend(
+            tokens.map(|(theirs, ours)| (theirs.token + &key(ours.destination), ours.token)),
+        );
+        is_same
+    }
+
+    async fn finish(&self, finishes: &[Finish]) {
+        let ours = |finish: &Finish| Finish {
+            token: (self
+                .tokens
+                .get(&(finish.token.clone() + &key(finish.destination))))
+            .map_or("nobody's", String::as_str)
+            .to_owned(),
+            ..finish.clone()
+        };
+        let finishes: Vec<_> = finishes.iter().map(ours).collect();
+        self.model.finish(&finishes).await.unwrap();
+    }
+}
+
+/// One take may give all its jobs one token.
+fn key(destination: DestinationId) -> String {
+    format!(" of {destination:?}")
+}
+
+/// Whether something is due: now, later, never.
+fn class(next_due: Option<Duration>) -> Option<bool> {
+    next_due.map(|next_due| next_due.is_zero())
+}
+
+impl Candidate for State {
+    type Call = Call;
+    type Answer = Answer;
+
+    async fn after(&self, called: &Called<Call, Answer>) -> Option<Self> {
+        let mut state = Self {
+            model: self.model.fork(),
+            tokens: self.tokens.clone(),
+            in_order: self.in_order,
+        };
+        match (&called.call, &called.answer) {
+            (Call::Take { max, lease }, Some(real)) => {
+                return state.take(*max, *lease, real).await.then_some(state);
+            }
+            (Call::Take { .. }, None) => return None,
+            (Call::Finish(finishes), _) => state.finish(finishes).await,
+            (Call::Wake(wakes), _) => state.model.wake(wakes).await.unwrap(),
+        }
+        Some(state)
+    }
+
+    /// The model, with the schedule's tokens for its own.
+    fn fingerprint(&self) -> String {
+        let mut text = format!("{:?}", self.model);
+        for (theirs, ours) in &self.tokens {
+            text = text.replace(&format!("\"{ours}\""), theirs);
+        }
+        text
+    }
+}

@@ -1,0 +1,94 @@
+//! The stores of the drivers against the model of the store, with 1 to 8
+//! callers at once; see [`bridge`], [`explained`] for SQLite and [`checked`]
+//! for Postgres, which needs `PACELINE_TEST_DATABASE_URL`.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod bridge;
+#[path = "bridge/calls.rs"]
+mod calls;
+#[path = "bridge/case.rs"]
+mod case;
+#[path = "bridge/checked.rs"]
+mod checked;
+#[path = "bridge/database.rs"]
+mod database;
+#[path = "bridge/explained.rs"]
+mod explained;
+#[path = "bridge/faulty_store.rs"]
+mod faulty;
+
+use std::sync::Arc;
+
+use adapters::postgres::PostgresStore;
+use adapters::sqlite::SqliteStore;
+use bridge::{repeating, runner};
+use faulty::{Fault, Faulty};
+
+#[test]
+fn sqlite_answers_many_callers_as_the_model_does_in_some_order() {
+    explained::agree(runner(24), &|store| Arc::new(store)).unwrap();
+}
+
+/// The bridge finds a fault planted in front of SQLite.
+fn finds(fault: Fault) {
+    let wrap = |store: SqliteStore| Arc::new(Faulty::new(store, fault)) as _;
+    let found = explained::agree(repeating(60), &wrap);
+    assert!(found.is_err(), "not found: {fault:?}");
+}
+
+#[test]
+fn a_permit_that_starts_twice_is_found_in_sqlite() {
+    finds(Fault::StartsTwice);
+}
+
+#[test]
+fn a_lost_event_is_found_in_sqlite() {
+    finds(Fault::LosesEvent);
+}
+
+#[test]
+fn a_lost_outcome_is_found_in_sqlite() {
+    finds(Fault::LosesOutcome);
+}
+
+#[test]
+fn a_lost_wake_is_found_in_sqlite() {
+    finds(Fault::LosesWakes);
+}
+
+#[test]
+fn postgres_keeps_every_promise_with_one_connection() {
+    checked::keep(runner(4), 1..=1, &|store| Arc::new(store)).unwrap();
+}
+
+#[test]
+fn postgres_keeps_every_promise_with_many_connections() {
+    checked::keep(runner(8), 2..=bridge::CONNECTIONS, &|store| Arc::new(store)).unwrap();
+}
+
+/// The bridge finds a fault planted in front of Postgres.
+fn finds_in_postgres(fault: Fault) {
+    let wrap = |store: PostgresStore| Arc::new(Faulty::new(store, fault)) as _;
+    let found = checked::keep(repeating(40), 1..=bridge::CONNECTIONS, &wrap);
+    assert!(found.is_err(), "not found: {fault:?}");
+}
+
+#[test]
+fn a_permit_that_starts_twice_is_found_in_postgres() {
+    finds_in_postgres(Fault::StartsTwice);
+}
+
+#[test]
+fn a_lost_event_is_found_in_postgres() {
+    finds_in_postgres(Fault::LosesEvent);
+}
+
+#[test]
+fn a_lost_outcome_is_found_in_postgres() {
+    finds_in_postgres(Fault::LosesOutcome);
+}
+
+#[test]
+fn a_lost_wake_is_found_in_postgres() {
+    finds_in_postgres(Fault::LosesWakes);
+}
