@@ -19,7 +19,7 @@ use super::clock::{ClockStep, ModelClock};
 pub struct ModelSchedule {
     name: String,
     state: Mutex<State>,
-    /// Told of every wake, so that an idle scheduler looks at once.
+    /// Told when a wake makes something due sooner than takers know.
     woken: Notify,
 }
 
@@ -156,6 +156,14 @@ impl ModelSchedule {
         due.count()
     }
 
+    /// Tells whoever sleeps until what was the first job that one is due
+    /// sooner.
+    fn tell(&self, known: Option<Timestamp>, first: Option<Timestamp>) {
+        if first.is_some_and(|first| known.is_none_or(|known| first < known)) {
+            self.woken.notify_one();
+        }
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -176,21 +184,25 @@ impl Schedule for ModelSchedule {
     async fn finish(&self, finishes: &[Finish]) -> Result<(), ScheduleError> {
         let mut state = self.state();
         let now = state.clock.now();
-        for finish in finishes {
-            state.jobs.finish(finish, now);
-        }
+        let known = state.jobs.first_due();
+        let woken = (finishes.iter())
+            .filter_map(|finish| state.jobs.finish(finish, now))
+            .min();
+        drop(state);
+        self.tell(known, woken);
         Ok(())
     }
 
     async fn wake(&self, wakes: &[Wake]) -> Result<(), ScheduleError> {
-        {
-            let mut state = self.state();
-            let now = state.clock.now();
-            for wake in wakes {
-                state.jobs.wake(wake, now);
-            }
+        let mut state = self.state();
+        let now = state.clock.now();
+        let known = state.jobs.first_due();
+        for wake in wakes {
+            state.jobs.wake(wake, now);
         }
-        self.woken.notify_one();
+        let first = state.jobs.first_due();
+        drop(state);
+        self.tell(known, first);
         Ok(())
     }
 
@@ -222,13 +234,15 @@ impl Jobs {
         job.is_some_and(|job| job.lease.replace(Lease { token, asked }).is_some())
     }
 
-    fn finish(&mut self, finish: &Finish, now: Timestamp) {
-        let Some(job) = self.by_destination.get_mut(&finish.destination) else {
-            return;
-        };
-        let Some(lease) = job.lease.take_if(|lease| lease.token == finish.token) else {
-            return;
-        };
+    fn first_due(&self) -> Option<Timestamp> {
+        self.by_due.first().map(|(due, _)| *due)
+    }
+
+    /// Ends a lease. Returns when the job runs next if a wake under the lease
+    /// decided that; all else the caller knows.
+    fn finish(&mut self, finish: &Finish, now: Timestamp) -> Option<Timestamp> {
+        let job = self.by_destination.get_mut(&finish.destination)?;
+        let lease = (job.lease).take_if(|lease| lease.token == finish.token)?;
         let (next, floor) = match finish.next {
             NextRun::After { delay, floor } => (Some(now + delay), floor.map(|floor| now + floor)),
             NextRun::Remove => (None, None),
@@ -240,6 +254,7 @@ impl Jobs {
             Some(due) => self.reschedule(finish.destination, due),
             None => self.remove(finish.destination),
         }
+        woken.filter(|woken| next.is_none_or(|next| *woken < next))
     }
 
     fn wake(&mut self, wake: &Wake, now: Timestamp) {
