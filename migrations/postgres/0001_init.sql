@@ -448,7 +448,7 @@ begin
     on conflict (destination_id) do update set version = excluded.version;
     -- Whatever the last run waited for: the sweep finds it even if the wake that
     -- the mark stands for is lost.
-    update pacing set next_look_at = clock_timestamp() where destination_id = any (changed);
+    update pacing set next_look_at = null where destination_id = any (changed);
     -- A hint; the sweep reads the marks.
     notify paceline_changed;
 end;

@@ -389,8 +389,7 @@ begin
 
     -- Whatever the last run waited for: the sweep finds it even if the wake that
     -- the mark stands for is lost.
-    update pacing set next_look_at = (select now from store_clock)
-    where destination_id = new.destination_id;
+    update pacing set next_look_at = null where destination_id = new.destination_id;
 
     insert into limit_history (
         destination_id, in_force_from,

@@ -68,7 +68,7 @@ pub(super) fn carry_out(rows: &mut Rows, now: Timestamp, id: DestinationId, besi
     let version = write_history(rows, now, id);
     rows.marks.insert(id, version);
     if let Some(row) = rows.destinations.get_mut(&id) {
-        row.pacing.next_look_at = Some(now);
+        row.pacing.next_look_at = None;
     }
 }
 
