@@ -47,7 +47,7 @@ impl fmt::Display for Broken {
 pub type Promise = Result<(), Broken>;
 
 /// How many per cent of the limit have to be used while there is backlog.
-pub const USED_PERCENT: u64 = 99;
+pub const USED_PERCENT: u32 = 99;
 
 /// How long a destination that is below its limits may keep an event waiting
 /// while nothing fails, however busy or broken the others are.
@@ -106,6 +106,9 @@ pub fn no_window_is_over(history: &[InForce], starts: &[Start]) -> Promise {
 /// "While there is backlog, at least 99 % of the limit is used."
 ///
 /// `due` is when each attempt could have started at the earliest, ascending.
+/// Who uses so much of a limit has started by `until` what a perfect sender has
+/// after so much of the time. (To compare both at one instant would be to ask
+/// where a burst falls: one that is a moment late counts whole or not at all.)
 pub fn the_limit_is_used(
     history: &[InForce],
     due: &[Timestamp],
@@ -113,12 +116,14 @@ pub fn the_limit_is_used(
     (since, until): (Timestamp, Timestamp),
 ) -> Promise {
     let within = |at: &Timestamp| (since..until).contains(at);
+    let from = due.first().map_or(since, |first| since.max(*first));
+    let perfect = from + until.since(from) * USED_PERCENT / 100;
     let share = Share {
         started: starts.iter().filter(|(at, _)| within(at)).count() as u64,
-        allowed: ideal_starts(history, due, since, until),
+        allowed: ideal_starts(history, due, since, perfect),
     };
     // Of a few starts, one that was due at the very end is more than a hundredth.
-    let used = share.percent() >= USED_PERCENT || share.started + 1 >= share.allowed;
+    let used = share.started + 1 >= share.allowed;
     keep("the_limit_is_used", used, || format!("{share:?}"))
 }
 
