@@ -56,7 +56,6 @@ pub(crate) enum Call {
 
 /// What it answered; what went wrong in words.
 #[derive(Debug, Clone)]
-#[expect(dead_code, reason = "some answers are only compared, as text")]
 pub(crate) enum Answer {
     Accepted(Vec<Acceptance>),
     Admitted(Admitted),
