@@ -21,20 +21,20 @@ use std::time::Duration;
 
 use adapters::postgres::PostgresStore;
 use domain::attempt::AttemptState;
-use domain::destination::DestinationState;
 use domain::event::Audience;
 use domain::ids::DestinationId;
-use domain::time::{Timestamp, micros};
-use engine::ports::{Catalog as _, DEFAULT_TENANT, Heartbeat};
+use domain::time::Timestamp;
+use engine::ports::Heartbeat;
 use proptest::test_runner::{TestCaseError, TestRunner};
-use simulation::model::{ClockStep, ModelStore};
 use tokio::runtime::{Builder, Runtime};
 
-use super::calls::{Answer, Call, Drawn, Driver, Known, ask};
+use super::calls::{Answer, Call, Drawn, Driver};
 use super::case::{Plan, at_once, furnish, plans};
 use super::database::Database;
-use super::shown::{Place, Shown, page_is_between};
-use crate::bridge::linear::{Called, Candidate, explain};
+use super::known::Known;
+use super::shown::{Place, Shown};
+use super::standing::{Asked, State};
+use crate::bridge::linear::{Called, explain};
 
 /// Wraps a driver, to plant a fault in front of it.
 pub(crate) type Wrap<'a> = &'a dyn Fn(PostgresStore) -> Arc<dyn Driver>;
@@ -50,8 +50,8 @@ const PART: Duration = Duration::from_millis(1_900);
 /// after its admission.
 const LAPSE: Duration = Duration::from_millis(2_300);
 
-/// By then the workers have to give a sign of life again.
-const BEAT: Duration = Duration::from_millis(4_900);
+/// No worker lapses that gave a sign of life less than this ago.
+const SEEN: Duration = Duration::from_millis(4_900);
 
 /// Draws cases of `parts` parts and compares each of their calls. How many it
 /// compared.
@@ -89,6 +89,10 @@ struct Case<'a> {
     states: Vec<State>,
     /// When the part began.
     began: Timestamp,
+    /// Since when every worker that there ever was has been seen.
+    seen: Timestamp,
+    /// How many workers there were.
+    workers: usize,
     compared: usize,
 }
 
@@ -116,10 +120,12 @@ impl<'a> Case<'a> {
             still,
             driver,
             destinations: known.destinations.clone(),
+            workers: known.workers.len(),
             known,
             unknown: BTreeSet::new(),
             states: vec![state],
             began,
+            seen: began,
             compared: 0,
         }
     }
@@ -145,7 +151,6 @@ impl<'a> Case<'a> {
 
     /// Lets all permits lapse, and no worker.
     fn lapse(&mut self) -> Result<Then, TestCaseError> {
-        let beaten = self.began;
         let from = self.threads.block_on(clock(&*self.driver));
         self.began = self.threads.block_on(async {
             loop {
@@ -162,11 +167,11 @@ impl<'a> Case<'a> {
                 return Ok(Then::End);
             }
         }
-        let now = self.threads.block_on(clock(&*self.driver));
-        Ok(match now.since(beaten) < BEAT {
-            true => Then::GoOn,
-            false => Then::End,
-        })
+        // One that has retired is not seen again: its starts are given up.
+        if self.known.workers.len() == self.workers {
+            self.seen = self.began;
+        }
+        Ok(Then::GoOn)
     }
 
     /// Makes calls on the driver, and looks for the model's way to do so.
@@ -179,7 +184,7 @@ impl<'a> Case<'a> {
             let rest = rest(&*self.driver, &self.destinations).await;
             ((from, to), called, shown, rest)
         });
-        if between.1.since(self.began) >= PART {
+        if between.1.since(self.began) >= PART || between.1.since(self.seen) >= SEEN {
             return Ok(Then::End);
         }
         for one in &called {
@@ -263,130 +268,4 @@ async fn rest(driver: &(impl Driver + ?Sized), destinations: &[DestinationId]) -
     targets.sort_unstable_by_key(|target| target.destination);
     writeln!(text, "{backlogs:?}\n{targets:?}").unwrap();
     text
-}
-
-/// When a batch was made, and what there was after it.
-struct Asked {
-    between: (Timestamp, Timestamp),
-    shown: Shown,
-}
-
-/// Where the store may stand.
-struct State {
-    model: ModelStore,
-    asked: Rc<Asked>,
-    /// What the model answered otherwise.
-    differs: Rc<RefCell<String>>,
-}
-
-impl State {
-    fn new(now: Timestamp) -> Self {
-        let asked = Asked {
-            between: (now, now),
-            shown: Shown::default(),
-        };
-        Self {
-            model: ModelStore::new(now),
-            asked: Rc::new(asked),
-            differs: Rc::default(),
-        }
-    }
-
-    /// The model's next step is at this time.
-    fn set(&self, at: Timestamp) {
-        // It lets a microsecond pass with each.
-        self.show(at - Duration::from_micros(1));
-    }
-
-    /// The model's clock shows this.
-    fn show(&self, at: Timestamp) {
-        let ahead = self.model.now().micros_since(at);
-        let by = Duration::from_micros(ahead.unsigned_abs());
-        debug_assert_eq!(micros(by).cast_unsigned(), ahead.unsigned_abs());
-        self.model.step_clock(match ahead > 0 {
-            true => ClockStep::Backward(by),
-            false => ClockStep::Forward(by),
-        });
-    }
-
-    /// When Postgres made a call, or a time that does as well.
-    fn time_of(&self, called: &Called<Call, Answer>) -> Timestamp {
-        let Asked { between, shown } = &*self.asked;
-        let known = match (&called.call, &called.answer) {
-            (_, Answer::Admitted(admitted)) => Some(admitted.now),
-            (_, Answer::Claims(claims)) => Some(claims.now),
-            (_, Answer::Fleet(fleet)) => Some(fleet.now),
-            (Call::Accept(events), _) => shown.created_within(*between, |row| {
-                events.iter().any(|event| event.id == row.event)
-            }),
-            (Call::Reap(_), _) => shown.created_within(*between, |row| row.try_number > 1),
-            _ => None,
-        };
-        known.unwrap_or(between.0)
-    }
-
-    async fn sweeps(&self, called: &Called<Call, Answer>) -> bool {
-        let (from, to) = self.asked.between;
-        self.show(from);
-        let earlier = ask(&self.model, &called.call).await;
-        self.show(to);
-        let later = ask(&self.model, &called.call).await;
-        let (Answer::Swept(page), Answer::Swept(earlier), Answer::Swept(later)) =
-            (&called.answer, &earlier, &later)
-        else {
-            return false;
-        };
-        let targets = self.active().await;
-        let same = page_is_between(page, (earlier, later), |id| targets.contains(&id));
-        if !same {
-            *self.differs.borrow_mut() = format!("{earlier:?}\n{later:?}");
-        }
-        same
-    }
-
-    async fn active(&self) -> BTreeSet<DestinationId> {
-        let all = self.model.destinations(DEFAULT_TENANT, None, 100).await;
-        let all = all.unwrap().into_iter();
-        let active = all.filter(|destination| destination.state == DestinationState::Active);
-        active.map(|destination| destination.id).collect()
-    }
-}
-
-impl Candidate for State {
-    type Call = Call;
-    type Answer = Answer;
-
-    async fn after(&self, called: &Called<Call, Answer>) -> Option<Self> {
-        let state = Self {
-            model: self.model.fork(),
-            asked: self.asked.clone(),
-            differs: self.differs.clone(),
-        };
-        if let Call::Sweep(_) = called.call {
-            return state.sweeps(called).await.then_some(state);
-        }
-        let ids = destinations_of(&self.asked.shown);
-        let before = Shown::read(&self.model, &ids).await;
-        let call = before.translated(&called.call, &self.asked.shown);
-        state.set(self.time_of(called));
-        let answer = ask(&state.model, &call).await;
-        let after = Shown::read(&state.model, &ids).await;
-        let answer = after.answer(&call, &answer);
-        let of_driver = self.asked.shown.answer(&called.call, &called.answer);
-        if answer == of_driver {
-            return Some(state);
-        }
-        *self.differs.borrow_mut() = format!("{answer}\nbut\n{of_driver}");
-        None
-    }
-
-    fn fingerprint(&self) -> String {
-        self.show(self.asked.between.1);
-        format!("{:?}", self.model)
-    }
-}
-
-/// Where there is any attempt.
-fn destinations_of(shown: &Shown) -> Vec<DestinationId> {
-    shown.orders().into_keys().collect()
 }
