@@ -1,6 +1,7 @@
 //! The stores of the drivers against the model of the store, with 1 to 8
-//! callers at once; see [`bridge`], [`explained`] for SQLite and [`checked`]
-//! for Postgres, which needs `PACELINE_TEST_DATABASE_URL`.
+//! callers at once; see [`bridge`], [`explained`] for SQLite, and for
+//! Postgres, which needs `PACELINE_TEST_DATABASE_URL`, [`timed`] for one caller
+//! and [`checked`] for many.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod bridge;
@@ -16,6 +17,16 @@ mod database;
 mod explained;
 #[path = "bridge/faulty_store.rs"]
 mod faulty;
+#[path = "bridge/known.rs"]
+mod known;
+#[path = "bridge/shown.rs"]
+mod shown;
+#[path = "bridge/standing.rs"]
+mod standing;
+#[path = "bridge/stated.rs"]
+mod stated;
+#[path = "bridge/timed.rs"]
+mod timed;
 
 use std::sync::Arc;
 
@@ -57,6 +68,18 @@ fn a_lost_wake_is_found_in_sqlite() {
 }
 
 #[test]
+fn postgres_answers_one_caller_as_the_model_does() {
+    let compared = timed::agree(runner(10), 1, &|store| Arc::new(store)).unwrap();
+    assert!(compared > 0, "nothing was compared");
+}
+
+#[test]
+fn postgres_answers_one_caller_as_the_model_does_when_permits_lapse() {
+    let compared = timed::agree(runner(3), 2, &|store| Arc::new(store)).unwrap();
+    assert!(compared > 0, "nothing was compared");
+}
+
+#[test]
 fn postgres_keeps_every_promise_with_one_connection() {
     checked::keep(runner(4), 1..=1, &|store| Arc::new(store)).unwrap();
 }
@@ -66,9 +89,13 @@ fn postgres_keeps_every_promise_with_many_connections() {
     checked::keep(runner(8), 2..=bridge::CONNECTIONS, &|store| Arc::new(store)).unwrap();
 }
 
-/// The bridge finds a fault planted in front of Postgres.
+/// The bridge finds a fault planted in front of Postgres: by the model where one
+/// calls after the other, and by what is checked of many at once.
 fn finds_in_postgres(fault: Fault) {
     let wrap = |store: PostgresStore| Arc::new(Faulty::new(store, fault)) as _;
+    // Many, because a slow machine compares little of each.
+    let differs = timed::agree(repeating(200), 1, &wrap);
+    assert!(differs.is_err(), "not found by the model: {fault:?}");
     let found = checked::keep(repeating(40), 1..=bridge::CONNECTIONS, &wrap);
     assert!(found.is_err(), "not found: {fault:?}");
 }

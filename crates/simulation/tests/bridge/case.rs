@@ -9,7 +9,8 @@ use domain::policy::LimitSettings;
 use engine::ports::{DEFAULT_TENANT, Heartbeat, NewDestination};
 use proptest::prelude::{Strategy, prop};
 
-use super::calls::{Answer, Call, Drawn, Driver, Known, ask, calls, limits};
+use super::calls::{Answer, Call, Drawn, Driver, ask, calls, limits};
+use super::known::Known;
 use crate::bridge::linear::{Called, Order};
 
 /// A batch: how much time passes before it where the clock is ours, and each

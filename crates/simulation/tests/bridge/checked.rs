@@ -24,15 +24,17 @@ use domain::compliance::{InForce, judge};
 use domain::ids::{AttemptId, DestinationId, Epoch, EventId, PermitNumber, WorkerId};
 use domain::permit::Permit;
 use domain::time::Timestamp;
-use engine::ports::{
-    Acceptance, AttemptView, ClaimAnswer, DEFAULT_TENANT, Outcome, RunResult, Wake,
-};
+use engine::ports::{AttemptView, ClaimAnswer, DEFAULT_TENANT, Outcome, RunResult};
 use proptest::test_runner::{TestCaseError, TestRunner};
 use tokio::runtime::Builder;
 
-use super::calls::{Answer, Call, Driver, Known};
+use super::calls::{Answer, Call, Driver};
 use super::case::{Plan, at_once, furnish, plans};
 use super::database::Database;
+use super::known::Known;
+use super::stated::{
+    Attempts, accepted, changed, ensure, has_started, is_gone, may_become, recorded_in, woken,
+};
 use crate::bridge::linear::Called;
 
 /// The most calls in one batch.
@@ -87,8 +89,6 @@ async fn case(driver: &Arc<dyn Driver>, plan: Plan) -> Result<(), String> {
     Ok(())
 }
 
-type Attempts = BTreeMap<AttemptId, AttemptView>;
-
 /// All attempts of these events.
 async fn rows(driver: &(impl Driver + ?Sized), events: &BTreeSet<EventId>) -> Attempts {
     let mut rows = Attempts::new();
@@ -134,11 +134,6 @@ struct Seen {
     /// Who was answered that each attempt starts.
     starts: BTreeMap<AttemptId, WorkerId>,
     deleted: BTreeSet<DestinationId>,
-}
-
-/// Fails with words, if not.
-fn ensure(holds: bool, problem: impl FnOnce() -> String) -> Result<(), String> {
-    if holds { Ok(()) } else { Err(problem()) }
 }
 
 impl Seen {
@@ -296,77 +291,5 @@ impl Seen {
             ensure(is_one && ends, || format!("no chain: {chain:#?}"))?;
         }
         Ok(())
-    }
-}
-
-/// A call of a destination that another has just deleted.
-fn is_gone(call: &Call) -> bool {
-    matches!(call, Call::Change(..) | Call::Delete(_))
-}
-
-fn accepted(event: EventId, answer: &Acceptance, rows: &Attempts) -> Result<(), String> {
-    let Acceptance::Accepted(destinations) = answer else {
-        return Ok(());
-    };
-    for destination in destinations {
-        let of_it = (rows.values())
-            .filter(|row| row.event == event && row.destination == *destination)
-            .count();
-        ensure(of_it > 0, || {
-            format!("{event:?} at {destination:?} is lost")
-        })?;
-    }
-    Ok(())
-}
-
-/// An outcome of a start that its worker recorded is in the row, or another
-/// that was there before.
-fn recorded_in(outcome: &Outcome, rows: &Attempts) -> Result<(), String> {
-    let row = rows.get(&outcome.attempt);
-    let is_in = |row: &AttemptView| {
-        row.state.is_final() && row.state != AttemptState::Unknown && row.finished_at.is_some()
-    };
-    ensure(row.is_some_and(is_in), || {
-        format!("{outcome:?} is lost: {row:?}")
-    })
-}
-
-/// Whom the answers of a batch say to wake.
-fn woken(batch: &[Called<Call, Answer>]) -> BTreeSet<DestinationId> {
-    let of = |one: &Called<Call, Answer>| -> Vec<Wake> {
-        match &one.answer {
-            Answer::Claims(claims) => claims.wakes.clone(),
-            Answer::Woken(wakes) => wakes.clone(),
-            Answer::Recorded(recorded) => recorded.wakes.clone(),
-            Answer::Reaped(reaped) => reaped.wakes.clone(),
-            _ => Vec::new(),
-        }
-    };
-    let wakes = batch.iter().flat_map(of);
-    wakes.map(|wake| wake.destination).collect()
-}
-
-/// Whom a change of a batch may have revoked, which leaves a mark.
-fn changed(batch: &[Called<Call, Answer>]) -> BTreeSet<DestinationId> {
-    let of = |one: &Called<Call, Answer>| match &one.call {
-        Call::Change(id, _) | Call::Delete(id) => Some(*id),
-        _ => None,
-    };
-    batch.iter().filter_map(of).collect()
-}
-
-const fn has_started(state: AttemptState) -> bool {
-    use AttemptState::{Admitted, Cancelled, Expired, Waiting};
-    !matches!(state, Waiting | Admitted | Cancelled | Expired)
-}
-
-/// Whether any number of steps leads from one state to another.
-fn may_become(before: AttemptState, after: AttemptState) -> bool {
-    use AttemptState::{Admitted, Started, Unknown, Waiting};
-    match before {
-        Waiting | Admitted => true,
-        Started => has_started(after),
-        Unknown => has_started(after) && after != Started,
-        _ => before == after,
     }
 }

@@ -15,8 +15,9 @@ use proptest::test_runner::{TestCaseError, TestRunner};
 use simulation::model::{ClockStep, ModelStore};
 use tokio::runtime::Builder;
 
-use super::calls::{Answer, Call, Driver, Known, ask};
+use super::calls::{Answer, Call, Driver, ask};
 use super::case::{Plan, at_once, furnish, plans};
+use super::known::Known;
 use crate::bridge::CONNECTIONS;
 use crate::bridge::linear::{Called, Candidate, explain};
 

@@ -35,11 +35,11 @@ pub(crate) struct Faulty<D> {
     pub(crate) inner: D,
     pub(crate) fault: Fault,
     /// What each permit was answered that started.
-    pub(crate) started: Mutex<BTreeMap<Permit2, Start>>,
+    pub(crate) started: Mutex<BTreeMap<PermitKey, Start>>,
 }
 
 /// Attempt and number.
-pub(crate) type Permit2 = (i64, i64);
+pub(crate) type PermitKey = (i64, i64);
 
 impl<D> Faulty<D> {
     pub(crate) fn new(inner: D, fault: Fault) -> Self {

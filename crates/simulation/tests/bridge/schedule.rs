@@ -1,5 +1,7 @@
-//! Drawn batches of takes, finishes and wakes, and their explanation.
+//! Drawn batches of takes, finishes and wakes, explained by the model.
 
+#[path = "schedule_draw.rs"]
+mod draw;
 #[path = "faulty_schedule.rs"]
 pub(crate) mod faulty;
 
@@ -12,34 +14,17 @@ use std::time::Duration;
 use domain::ids::DestinationId;
 use domain::time::Timestamp;
 use engine::ports::{Finish, NextRun, Schedule, Taken, Wake};
-use proptest::prelude::{Just, Strategy, any, prop};
+use proptest::prelude::{Just, Strategy, prop};
 use proptest::test_runner::{TestCaseError, TestRunner};
 use simulation::model::{ClockStep, ModelSchedule};
 use tokio::runtime::{Builder, Runtime};
 use uuid::Uuid;
 
 use crate::bridge::linear::{Called, Candidate, Order, explain};
+use draw::{Drawn, batches};
 
 /// The connections of one case.
 pub(crate) type Schedules = Vec<Arc<dyn Schedule>>;
-
-const HOUR: Duration = Duration::from_secs(3_600);
-
-/// Few, so that calls meet at the same one.
-const DESTINATIONS: u128 = 4;
-
-/// The most calls in one batch.
-const BATCH: usize = 6;
-
-const BATCHES: usize = 12;
-
-/// A call as it is drawn: tokens are places in the list of those seen so far.
-#[derive(Debug, Clone)]
-enum Drawn {
-    Take { max: usize, lease: Duration },
-    Finish(Vec<(prop::sample::Index, NextRun)>),
-    Wake(Vec<Wake>),
-}
 
 /// A call as it is made.
 #[derive(Debug, Clone)]
@@ -51,43 +36,6 @@ pub(crate) enum Call {
 
 /// None for calls that answer nothing.
 type Answer = Option<Taken>;
-
-fn delays() -> impl Strategy<Value = Duration> {
-    prop::sample::select(vec![Duration::ZERO, HOUR])
-}
-
-fn calls() -> impl Strategy<Value = Drawn> {
-    let take = (1..=6_usize, prop::bool::weighted(0.8)).prop_map(|(max, lasts)| Drawn::Take {
-        max,
-        lease: if lasts { HOUR } else { Duration::ZERO },
-    });
-    let next = proptest::prop_oneof![
-        2 => Just(NextRun::Remove),
-        3 => (delays(), prop::option::of(delays()))
-            .prop_map(|(delay, floor)| NextRun::After { delay, floor }),
-    ];
-    let finish = prop::collection::vec((any::<prop::sample::Index>(), next), 1..4);
-    let wake = (0..DESTINATIONS, delays(), prop::bool::weighted(0.3));
-    let wake = wake.prop_map(|(number, after, clear_floor)| Wake {
-        destination: DestinationId(Uuid::from_u128(number)),
-        after,
-        clear_floor,
-    });
-    let wake = prop::collection::vec(wake, 1..4);
-    proptest::prop_oneof![
-        3 => take,
-        3 => finish.prop_map(Drawn::Finish),
-        4 => wake.prop_map(Drawn::Wake),
-    ]
-}
-
-/// Batches: each call with the connection that makes it.
-fn batches(connections: usize) -> impl Strategy<Value = Vec<Vec<(usize, Drawn)>>> {
-    let most = if connections == 1 { 1 } else { BATCH };
-    let batch = prop::collection::vec((0..connections, calls()), 1..=most);
-    let count = BATCHES * BATCH / most;
-    prop::collection::vec(batch, 1..=count)
-}
 
 /// Draws cases and explains each of their batches.
 pub(crate) fn agree(

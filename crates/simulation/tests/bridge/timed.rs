@@ -1,0 +1,271 @@
+//! Postgres's answers and rows against the model of the store, one call after
+//! the other.
+//!
+//! Postgres's clock is the real one, so the model's is set for each call to
+//! when Postgres made it: the time that it answered, or that a new row says.
+//! From that on all is compared to the microsecond: slots, deadlines, starts,
+//! the next look. Of a call that says no time there are readings of the clock
+//! before and after it; nothing that such a call decides may depend on the
+//! time between them:
+//!
+//! - A sweep is compared with the model's at both readings.
+//! - A part of a case is shorter than any permit lives and any worker lapses.
+//!   What takes longer is left out. Permits lapse between the parts.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use adapters::postgres::PostgresStore;
+use domain::attempt::AttemptState;
+use domain::event::Audience;
+use domain::ids::DestinationId;
+use domain::time::Timestamp;
+use engine::ports::Heartbeat;
+use proptest::test_runner::{TestCaseError, TestRunner};
+use tokio::runtime::{Builder, Runtime};
+
+use super::calls::{Answer, Call, Drawn, Driver};
+use super::case::{Plan, at_once, furnish, plans};
+use super::database::Database;
+use super::known::Known;
+use super::shown::{Place, Shown};
+use super::standing::{Asked, State};
+use crate::bridge::linear::{Called, explain};
+
+/// Wraps a driver, to plant a fault in front of it.
+pub(crate) type Wrap<'a> = &'a dyn Fn(PostgresStore) -> Arc<dyn Driver>;
+
+/// The most calls in one case.
+const CALLS: usize = 60;
+
+/// How long a part of a case may take: less than the 2 s that a permit lives
+/// after its slot.
+const PART: Duration = Duration::from_millis(1_900);
+
+/// Between two parts every permit lapses: the slot of none is later than 200 ms
+/// after its admission.
+const LAPSE: Duration = Duration::from_millis(2_300);
+
+/// No worker lapses that gave a sign of life less than this ago.
+const SEEN: Duration = Duration::from_millis(4_900);
+
+/// Draws cases of `parts` parts and compares each of their calls. How many it
+/// compared.
+pub(crate) fn agree(mut runner: TestRunner, parts: usize, wrap: Wrap<'_>) -> Result<usize, String> {
+    let threads = Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
+    let mut still = Builder::new_current_thread();
+    let still = still.enable_time().start_paused(true).build().unwrap();
+    let compared = RefCell::new(0);
+    let ran = runner.run(&plans(1..=1, 1, CALLS), |plan| {
+        let database = threads.block_on(Database::create(plan.connections));
+        let (store, _dropped) = database.into_parts();
+        let mut case = Case::new(&threads, &still, wrap(store), &plan);
+        case.run(plan, parts)?;
+        *compared.borrow_mut() += case.compared;
+        Ok(())
+    });
+    ran.map_err(|error| error.to_string())?;
+    Ok(compared.into_inner())
+}
+
+struct Case<'a> {
+    threads: &'a Runtime,
+    /// The model needs a clock that stands still, the driver a real one.
+    still: &'a Runtime,
+    driver: Arc<dyn Driver>,
+    known: Known,
+    /// All there ever were.
+    destinations: Vec<DestinationId>,
+    /// What was unknown once.
+    unknown: BTreeSet<Place>,
+    states: Vec<State>,
+    /// When the part began.
+    began: Timestamp,
+    /// Since when every worker that there ever was has been seen.
+    seen: Timestamp,
+    /// How many workers there were.
+    workers: usize,
+    compared: usize,
+}
+
+/// Whether a case goes on.
+#[derive(PartialEq, Eq)]
+enum Then {
+    GoOn,
+    /// From here on the stores may differ, or it took too long.
+    End,
+}
+
+impl<'a> Case<'a> {
+    fn new(threads: &'a Runtime, still: &'a Runtime, driver: Arc<dyn Driver>, plan: &Plan) -> Self {
+        let mut known = Known::default();
+        let began = threads.block_on(clock(&*driver));
+        threads.block_on(furnish(&*driver, &mut known, &plan.limits, || ()));
+        let state = still.block_on(async {
+            let state = State::new(began);
+            let before = || state.set(began);
+            furnish(&state.model, &mut Known::default(), &plan.limits, before).await;
+            state
+        });
+        Self {
+            threads,
+            still,
+            driver,
+            destinations: known.destinations.clone(),
+            workers: known.workers.len(),
+            known,
+            unknown: BTreeSet::new(),
+            states: vec![state],
+            began,
+            seen: began,
+            compared: 0,
+        }
+    }
+
+    fn run(&mut self, plan: Plan, parts: usize) -> Result<(), TestCaseError> {
+        let of_part = plan.batches.len().div_ceil(parts);
+        for (number, batch) in plan.batches.into_iter().enumerate() {
+            if number > 0 && number % of_part == 0 && self.lapse()? == Then::End {
+                break;
+            }
+            // Short: there are many in a part.
+            let pause = Duration::from_micros(u64::from(batch.pause.subsec_micros() % 12_000));
+            self.threads
+                .block_on(async { tokio::time::sleep(pause).await });
+            let resolve = |(by, drawn)| (by, comparable(&mut self.known, drawn));
+            let calls = batch.calls.into_iter().map(resolve).collect();
+            if self.make(calls)? == Then::End || self.known.destinations.is_empty() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets all permits lapse, and no worker.
+    fn lapse(&mut self) -> Result<Then, TestCaseError> {
+        let from = self.threads.block_on(clock(&*self.driver));
+        self.began = self.threads.block_on(async {
+            loop {
+                let now = clock(&*self.driver).await;
+                match LAPSE.saturating_sub(now.since(from)) {
+                    Duration::ZERO => return now,
+                    left => tokio::time::sleep(left).await,
+                }
+            }
+        });
+        for worker in self.known.workers.clone() {
+            let beat = Call::Beat(Heartbeat { worker, places: 50 });
+            if self.make(vec![(0, beat)])? == Then::End {
+                return Ok(Then::End);
+            }
+        }
+        // One that has retired is not seen again: its starts are given up.
+        if self.known.workers.len() == self.workers {
+            self.seen = self.began;
+        }
+        Ok(Then::GoOn)
+    }
+
+    /// Makes calls on the driver, and looks for the model's way to do so.
+    fn make(&mut self, calls: Vec<(usize, Call)>) -> Result<Then, TestCaseError> {
+        let (between, called, shown, rest) = self.threads.block_on(async {
+            let from = clock(&*self.driver).await;
+            let called = at_once(&self.driver, calls).await;
+            let to = clock(&*self.driver).await;
+            let shown = Shown::read(&*self.driver, &self.destinations).await;
+            let rest = rest(&*self.driver, &self.destinations).await;
+            ((from, to), called, shown, rest)
+        });
+        if between.1.since(self.began) >= PART || between.1.since(self.seen) >= SEEN {
+            return Ok(Then::End);
+        }
+        for one in &called {
+            self.known.learn(&one.call, &one.answer);
+        }
+        self.unknown.extend(shown.in_state(AttemptState::Unknown));
+        self.still
+            .block_on(self.explain(&called, Asked { between, shown }, &rest))
+    }
+
+    async fn explain(
+        &mut self,
+        called: &[Called<Call, Answer>],
+        asked: Asked,
+        rest_of_driver: &str,
+    ) -> Result<Then, TestCaseError> {
+        let asked = Rc::new(asked);
+        let differs = Rc::new(RefCell::new(String::new()));
+        for state in &mut self.states {
+            state.asked = asked.clone();
+            state.differs = differs.clone();
+        }
+        let text = format!("{}{rest_of_driver}", asked.shown.text(&self.unknown));
+        let mut then = Then::GoOn;
+        for state in explain(std::mem::take(&mut self.states), called).await {
+            let shown = Shown::read(&state.model, &self.destinations).await;
+            let rest = rest(&state.model, &self.destinations).await;
+            let model = format!("{}{rest}", shown.text(&self.unknown));
+            if model != text {
+                *differs.borrow_mut() = format!("rows:\n{text}\nof the model:\n{model}");
+                continue;
+            }
+            if shown.orders() != asked.shown.orders() {
+                then = Then::End;
+            }
+            self.states.push(state);
+        }
+        // Of starts of one time, which becomes unknown first is each store's
+        // own: so which retry is tried first.
+        let is_reap = |one: &Called<Call, Answer>| matches!(one.call, Call::Reap(_));
+        let may_differ = then == Then::GoOn || called.iter().any(is_reap);
+        if self.states.is_empty() || !may_differ {
+            let differs = differs.borrow();
+            let problem = format!("{called:#?}\nis not what the model does:\n{differs}");
+            return Err(TestCaseError::fail(problem));
+        }
+        self.compared += called.len();
+        Ok(then)
+    }
+}
+
+/// The call that is drawn, without events that were accepted before for a
+/// destination that is gone: alone in a call, Postgres refuses such an event,
+/// the other stores know it again.
+fn comparable(known: &mut Known, drawn: Drawn) -> Call {
+    let mut call = known.resolve(drawn);
+    if let Call::Accept(events) = &mut call {
+        events.retain(|event| match event.audience {
+            Audience::Destination(to) => known.destinations.contains(&to),
+            Audience::Subscribers => true,
+        });
+    }
+    call
+}
+
+/// What a store's clock shows.
+async fn clock(driver: &dyn Driver) -> Timestamp {
+    driver.fleet().await.unwrap().now
+}
+
+/// What there is to compare beside the attempts.
+async fn rest(driver: &(impl Driver + ?Sized), destinations: &[DestinationId]) -> String {
+    let mut text = String::new();
+    for id in destinations {
+        for entry in driver.limit_history(*id).await.unwrap() {
+            writeln!(text, "{id:?} {:?} {:?}", entry.effective, entry.state).unwrap();
+        }
+    }
+    let backlogs = driver.backlogs(destinations, 50).await.unwrap();
+    let mut targets = driver.targets(destinations).await.unwrap();
+    targets.sort_unstable_by_key(|target| target.destination);
+    writeln!(text, "{backlogs:?}\n{targets:?}").unwrap();
+    text
+}
