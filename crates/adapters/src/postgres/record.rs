@@ -171,7 +171,12 @@ impl Steps {
             "-- record_outcomes: update
             update attempts a
             set state = n.state, finished_at = from_micros(n.finished_at), status = n.status,
-                error = n.error, response_body = n.response_body, dead_letter = n.dead_letter,
+                error = n.error, response_body = n.response_body,
+                -- Whether there is another try was decided when it became unknown.
+                dead_letter = case a.state
+                    when 'unknown' then a.dead_letter and n.state <> 'succeeded'
+                    else n.dead_letter
+                end,
                 folded = a.folded or a.coarse
             from unnest(
                 $1::bigint[], $2::text[], $3::bigint[], $4::integer[], $5::text[], $6::bytea[],

@@ -106,18 +106,23 @@ pub async fn an_unknown_last_try_is_a_dead_letter(world: &World) {
             .await;
     }
     world.pass(Duration::from_millis(50)).await;
-    let last = world.admit(destination).await;
-    world.start(worker, &last).await;
+    let permits = world.admit(destination).await;
+    world.start(worker, &permits).await;
     world.pass(Duration::from_millis(20)).await;
     assert_eq!(reap(world, &AT_ONCE).await.unknown_starts, 1);
-    let attempts = world.attempts(destination).await;
-    assert_eq!(attempts.len(), DEFAULT_MAX_TRIES as usize);
-    let last = attempts.last().unwrap();
-    assert_eq!(
-        (last.state, last.dead_letter),
-        (AttemptState::Unknown, true)
-    );
-    assert_eq!(world.backlog(destination).await, 0);
+    let last = async |state| {
+        let attempts = world.attempts(destination).await;
+        assert_eq!(attempts.len(), DEFAULT_MAX_TRIES as usize);
+        let last = attempts.last().unwrap();
+        assert_eq!((last.state, last.dead_letter), (state, true));
+        assert_eq!(world.backlog(destination).await, 0);
+    };
+    last(AttemptState::Unknown).await;
+    // It stays one when it turns out that nothing was sent: no other try
+    // follows any more.
+    let (kind, next) = (OutcomeKind::NotSent, NextTry::Again);
+    world.record(worker, &permits[0], kind, next).await;
+    last(AttemptState::NotSent).await;
 }
 
 /// At most `limit` rows a step; the started ones go on.
