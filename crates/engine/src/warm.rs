@@ -4,7 +4,7 @@
 //! dialling, preparing, planning, reading the catalogue. A burst whose first
 //! claims take that long arrives late against its recorded starts, and the
 //! receiver sees it move into the next one. So a process asks for nothing, on
-//! several connections at once, before it says that it is there.
+//! several connections at once, before it takes its first work.
 
 use domain::ids::WorkerId;
 use futures_util::future::join_all;

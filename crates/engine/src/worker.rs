@@ -129,8 +129,6 @@ impl Worker {
             places,
             Arc::clone(&rng),
         ));
-        // Before the fleet counts on it.
-        warm_worker(self.store.as_ref(), identity.current()).await;
         if !identity.introduce(&shutdown).await {
             return;
         }
@@ -140,6 +138,9 @@ impl Worker {
         let _given_up = given_up.clone().drop_guard();
         let ended = CancellationToken::new();
         heart.spawn(Arc::clone(&identity).beat(ended.clone()));
+        // Not before it is introduced: a run that finds no worker looks again
+        // after a second.
+        warm_worker(self.store.as_ref(), identity.current()).await;
         let claims = Claims::spawn(
             &mut statements,
             (Arc::clone(&self.store), Arc::clone(&self.schedule)),
