@@ -37,6 +37,8 @@ mod events;
 mod failure;
 mod fleet;
 mod fold;
+mod health;
+mod health_book;
 mod ingest;
 mod ledger;
 mod listen;

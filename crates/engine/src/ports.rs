@@ -11,12 +11,14 @@
 //! loses no event and breaks no limit.
 
 mod catalog;
+mod health;
 mod queue;
 mod schedule;
 mod sender;
 mod store;
 
 pub use catalog::*;
+pub use health::*;
 pub use queue::*;
 pub use schedule::*;
 pub use sender::*;

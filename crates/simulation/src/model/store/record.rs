@@ -1,10 +1,13 @@
 //! Recording outcomes, and the retries that follow.
 
+use std::collections::BTreeSet;
+
 use domain::attempt::{AttemptState, OutcomeKind};
 use domain::ids::{AttemptId, WorkerId};
 use domain::time::Timestamp;
 use engine::ports::{NextTry, Outcome, Recorded, Wake};
 
+use super::health;
 use super::rows::{Attempt, Rows};
 use super::wakes::Wakes;
 
@@ -17,10 +20,13 @@ pub(super) fn record_outcomes(
     outcomes: &[Outcome],
 ) -> Recorded {
     let mut wakes = Wakes::default();
-    for outcome in outcomes {
-        let Some(started) = started_by(rows, worker, outcome).cloned() else {
-            continue;
-        };
+    let mut once = BTreeSet::new();
+    let ended: Vec<(&Outcome, Attempt)> = (outcomes.iter())
+        .filter(|outcome| once.insert(outcome.attempt))
+        .filter_map(|outcome| Some((outcome, started_by(rows, worker, outcome)?.clone())))
+        .collect();
+    let judged = health::judge(rows, now, &ended);
+    for (outcome, started) in ended {
         let Some(started_at) = started.started_at else {
             continue;
         };
@@ -34,16 +40,19 @@ pub(super) fn record_outcomes(
             if outcome.kind == OutcomeKind::Succeeded {
                 cancel_retry(rows, now, &started);
             }
-        } else if let Some(due_at) = add_next_try(rows, now, &started, finished_at, outcome.next) {
+        } else if let Some(due_at) = add_next_try(rows, now, &started, outcome) {
             wakes.after(Wake::after(outcome.destination, due_at.since(now)));
         }
         if started.crowded {
             wakes.now(outcome.destination);
         }
     }
+    let mut wakes = wakes.into_vec();
+    wakes.extend(judged.wakes);
     Recorded {
         skipped: Vec::new(),
-        wakes: wakes.into_vec(),
+        wakes,
+        health: judged.changes,
     }
 }
 
@@ -104,14 +113,13 @@ fn add_next_try(
     rows: &mut Rows,
     now: Timestamp,
     started: &Attempt,
-    finished_at: Timestamp,
-    next: NextTry,
+    outcome: &Outcome,
 ) -> Option<Timestamp> {
-    let (try_number, due_at) = match next {
-        NextTry::None | NextTry::DeadLetter => return None,
-        NextTry::RetryAfter(delay) => (started.try_number.saturating_add(1), finished_at + delay),
-        NextTry::Again => (started.try_number, now),
-    };
+    let health = rows.health.get(&started.destination);
+    let started_at = started.started_at?;
+    let next = outcome.next_try(started.try_number, (started_at, now), health);
+    let (try_number, due_at) = next?;
+    let finished_at = started_at + outcome.elapsed;
     let next = Attempt {
         try_number,
         due_at: Some(due_at),
