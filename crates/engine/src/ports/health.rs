@@ -9,8 +9,8 @@ use domain::time::Timestamp;
 use super::catalog::CatalogError;
 use super::store::{NextTry, Outcome};
 
-/// What a store remembers of how destinations answer, for people. The loops do
-/// not need it: outcomes write it and admission reads it, in the store.
+/// The part of [`super::Catalog`] that is about how destinations answer. The
+/// loops do not need it: outcomes write it and admission reads it, in the store.
 #[async_trait]
 pub trait HealthBook: Send + Sync {
     /// The health of these destinations, in the order of the ids; those that
