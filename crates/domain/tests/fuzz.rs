@@ -28,7 +28,9 @@ fn judge(text: &str) -> Verdict {
     let raw = RawSignals::read(|name| {
         let value = |line: &str| {
             let (found, value) = line.split_once(':')?;
-            found.eq_ignore_ascii_case(name).then(|| value.trim().to_owned())
+            found
+                .eq_ignore_ascii_case(name)
+                .then(|| value.trim().to_owned())
         };
         headers.lines().find_map(value)
     });
@@ -63,5 +65,9 @@ fn judge(text: &str) -> Verdict {
         Some(wait) if wait < Duration::from_secs(1) => "short",
         Some(_) => "wait",
     };
-    Ok(format!("{}xx {has:?} {kind} {}", status / 100, others.is_some()))
+    Ok(format!(
+        "{}xx {has:?} {kind} {}",
+        status / 100,
+        others.is_some()
+    ))
 }

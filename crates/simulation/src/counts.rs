@@ -56,6 +56,10 @@ pub const SOMETIMES: &[&str] = &[
     "receiver answered 429",
     "receiver hung",
     "response lost",
+    "destination held",
+    "breaker opened",
+    "probe started",
+    "breaker closed",
     // What the mechanisms answered.
     "claim early",
     "claim refused",

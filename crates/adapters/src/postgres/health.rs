@@ -87,16 +87,16 @@ impl Row {
 }
 
 /// Judges, and carries it out.
-pub(super) async fn judge(
-    connection: &mut PgConnection,
-    seen: &Seen,
-) -> Result<Judged, Failure> {
+pub(super) async fn judge(connection: &mut PgConnection, seen: &Seen) -> Result<Judged, Failure> {
     if seen.is_empty() {
         return Ok(Judged::default());
     }
     let ids: Vec<Uuid> = seen.keys().copied().collect();
     let (now, rows) = read(connection, &ids).await?;
-    if verdicts(&rows, seen, now)?.iter().any(|(_, one)| one.disable.is_some()) {
+    if verdicts(&rows, seen, now)?
+        .iter()
+        .any(|(_, one)| one.disable.is_some())
+    {
         lock_destinations(connection, &ids).await?;
     }
     lock(connection, &ids).await?;
@@ -123,7 +123,10 @@ fn verdicts<'a>(
 ) -> Result<Vec<(&'a Row, Verdict)>, Failure> {
     let verdict = |row: &'a Row| {
         let observations = seen.get(&row.id).map_or(&[][..], Vec::as_slice);
-        Ok((row, row.health()?.observe(&row.settings(), observations, now)))
+        Ok((
+            row,
+            row.health()?.observe(&row.settings(), observations, now),
+        ))
     };
     rows.iter().map(verdict).collect()
 }
@@ -247,12 +250,18 @@ async fn write(
     .bind(of(&kept, |(id, _)| *id))
     .bind(of(&kept, |(_, health)| integer(health.failures)))
     .bind(of(&kept, |(_, health)| integer(health.refusals)))
-    .bind(of(&kept, |(_, health)| micros(health.hold.map(|hold| hold.since))))
+    .bind(of(&kept, |(_, health)| {
+        micros(health.hold.map(|hold| hold.since))
+    }))
     .bind(of(&kept, |(_, health)| micros(health.held_until())))
-    .bind(of(&kept, |(_, health)| health.hold.map(|hold| hold.reason.as_str())))
+    .bind(of(&kept, |(_, health)| {
+        health.hold.map(|hold| hold.reason.as_str())
+    }))
     .bind(of(&kept, |(_, health)| micros(health.opened_at)))
     .bind(of(&kept, |(_, health)| integer(health.probes)))
-    .bind(of(&kept, |(_, health)| health.disabled.map(|reason| reason.as_str())))
+    .bind(of(&kept, |(_, health)| {
+        health.disabled.map(|reason| reason.as_str())
+    }))
     .execute(connection)
     .await?;
     Ok(())

@@ -98,11 +98,7 @@ async fn read(
 /// Active, with its health forgotten (by the trigger too, where it was not
 /// active), and to be looked at, whatever the last run waited for: the sweep
 /// finds it if its wake is lost. Whether it is there.
-async fn resume(
-    pool: &PgPool,
-    tenant: TenantId,
-    id: DestinationId,
-) -> Result<bool, Failure> {
+async fn resume(pool: &PgPool, tenant: TenantId, id: DestinationId) -> Result<bool, Failure> {
     let mut transaction = pool.begin().await?;
     let found: Option<Uuid> = sqlx::query_scalar(
         "-- resume: lock

@@ -65,9 +65,8 @@ pub(super) async fn record_outcomes(
 /// The answers that may matter: of destinations that did not just succeed, or
 /// that have something to remember.
 fn seen(ended: &[(&Outcome, Started)]) -> Seen {
-    let matters = |(outcome, row): &&(&Outcome, Started)| {
-        row.remembered || !outcome.is_unremarkable()
-    };
+    let matters =
+        |(outcome, row): &&(&Outcome, Started)| row.remembered || !outcome.is_unremarkable();
     let mut seen: Seen = (ended.iter().filter(matters))
         .map(|(_, row)| (row.destination_id, Vec::new()))
         .collect();

@@ -55,7 +55,10 @@ pub(super) fn record_outcomes(
     let mut buckets = Buckets::default();
     let mut ended = Vec::new();
     let mut once = HashSet::new();
-    for outcome in outcomes.iter().filter(|outcome| once.insert(outcome.attempt)) {
+    for outcome in outcomes
+        .iter()
+        .filter(|outcome| once.insert(outcome.attempt))
+    {
         if let Some(row) = Started::read(tx, &worker, outcome)? {
             ended.push((outcome, row));
         }

@@ -84,8 +84,7 @@ impl<'a> Plan<'a> {
         let used = most.saturating_sub(free) + given;
         Decision {
             look: self.look(&slots, meter, backlog, blocked),
-            crowded: used.saturating_mul(2) >= most
-                || blocked == Some(Blocked::Places),
+            crowded: used.saturating_mul(2) >= most || blocked == Some(Blocked::Places),
             slots,
             blocked,
             meter,

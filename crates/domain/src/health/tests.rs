@@ -54,7 +54,10 @@ fn failures_in_a_row_open_the_breaker_and_one_success_begins_anew() {
     for _ in 0..19 {
         health = seen(health, one(Answer::Failed, 100)).health;
     }
-    assert_eq!((health.failures, health.breaker(at(100))), (19, Breaker::Closed));
+    assert_eq!(
+        (health.failures, health.breaker(at(100))),
+        (19, Breaker::Closed)
+    );
     assert!(seen(health, one(Answer::Failed, 100)).opened);
     let well = seen(health, one(Answer::Succeeded, 100)).health;
     assert_eq!(well.failures, 0);
@@ -63,7 +66,9 @@ fn failures_in_a_row_open_the_breaker_and_one_success_begins_anew() {
 #[test]
 fn a_429_neither_opens_nor_closes() {
     let refused = vec![one(Answer::Refused, 100); 50];
-    let health = Health::default().observe(&SETTINGS, &refused, at(100)).health;
+    let health = Health::default()
+        .observe(&SETTINGS, &refused, at(100))
+        .health;
     assert_eq!((health.failures, health.opened_at), (0, None));
     let open = open();
     let probe = seen(open, one(Answer::Refused, 131));
@@ -100,7 +105,10 @@ fn probes_come_at_growing_intervals() {
         };
         health = health.observe(&SETTINGS, &[probe], now).health;
     }
-    assert_eq!(waits, [30, 60, 120, 240, 480, 960, 1_920, 3_600, 3_600, 3_600]);
+    assert_eq!(
+        waits,
+        [30, 60, 120, 240, 480, 960, 1_920, 3_600, 3_600, 3_600]
+    );
 }
 
 #[test]
@@ -176,9 +184,15 @@ fn a_hold_lasts_as_long_as_was_asked_and_up_to_a_tenth_more() {
 fn a_hold_gets_longer_and_never_shorter() {
     let held = seen(Health::default(), asks(Answer::Refused, 100, 60)).health;
     let shorter = seen(held, asks(Answer::Refused, 101, 5));
-    assert_eq!((shorter.health.held_until(), shorter.held), (Some(at(160)), false));
+    assert_eq!(
+        (shorter.health.held_until(), shorter.held),
+        (Some(at(160)), false)
+    );
     let longer = seen(held, asks(Answer::Refused, 101, 90));
-    assert_eq!((longer.health.held_until(), longer.held), (Some(at(191)), true));
+    assert_eq!(
+        (longer.health.held_until(), longer.held),
+        (Some(at(191)), true)
+    );
     assert_eq!(longer.health.hold.unwrap().since, at(100));
 }
 
@@ -203,7 +217,10 @@ fn a_burst_of_429s_is_one_refusal_and_the_next_hold_is_longer() {
         started_at: until,
         ..again
     };
-    assert_eq!(second.observe(&SETTINGS, &[after], until).health.refusals, 0);
+    assert_eq!(
+        second.observe(&SETTINGS, &[after], until).health.refusals,
+        0
+    );
 }
 
 #[test]

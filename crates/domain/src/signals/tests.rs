@@ -108,11 +108,24 @@ fn the_draft_asks_once_nothing_is_left() {
     assert_eq!(draft("\"default\";r=0;t=30", ""), seconds(30));
     assert_eq!(draft("\"default\";r=1;t=30", ""), None);
     assert_eq!(draft("\"default\";t=30", ""), None);
-    assert_eq!(draft("\"a\";r=0;t=5, \"b\";r=0;t=9, \"c\";r=3;t=60", ""), seconds(9));
+    assert_eq!(
+        draft("\"a\";r=0;t=5, \"b\";r=0;t=9, \"c\";r=3;t=60", ""),
+        seconds(9)
+    );
     // Without a time the whole window of the policy of that name.
-    assert_eq!(draft("\"a\";r=0", "\"b\";q=5;w=3, \"a\";q=100;w=60"), seconds(60));
+    assert_eq!(
+        draft("\"a\";r=0", "\"b\";q=5;w=3, \"a\";q=100;w=60"),
+        seconds(60)
+    );
     assert_eq!(draft("\"a\";r=0", ""), None);
-    for nonsense in ["", "r=0;t=5;", "\"a\";r=0;t=\"5\"", "(\"a\");r=0;t=5", "\"a;r=0", "0;r"] {
+    for nonsense in [
+        "",
+        "r=0;t=5;",
+        "\"a\";r=0;t=\"5\"",
+        "(\"a\");r=0;t=5",
+        "\"a;r=0",
+        "0;r",
+    ] {
         assert_eq!(draft(nonsense, "\u{1f980}"), None, "{nonsense:?}");
     }
 }
@@ -125,14 +138,23 @@ fn the_older_headers_have_seconds_or_a_time() {
     assert_eq!(legacy(429, None, "15"), seconds(15));
     assert_eq!(legacy(429, Some("many"), "15"), None);
     assert_eq!(legacy(403, Some("0"), &(NOW + 40).to_string()), seconds(40));
-    assert_eq!(legacy(403, Some("0"), &format!("{}000", NOW + 40)), seconds(40));
+    assert_eq!(
+        legacy(403, Some("0"), &format!("{}000", NOW + 40)),
+        seconds(40)
+    );
     assert_eq!(legacy(403, Some("0"), &(NOW - 40).to_string()), None);
 }
 
 #[test]
 fn long_headers_are_not_read() {
     let long = "0".repeat(MAX_HEADER_BYTES) + "9";
-    let read = RawSignals::read(|name| Some(if name == "date" { "x".into() } else { long.clone() }));
+    let read = RawSignals::read(|name| {
+        Some(if name == "date" {
+            "x".into()
+        } else {
+            long.clone()
+        })
+    });
     let kept = RawSignals {
         date: Some("x".to_owned()),
         ..RawSignals::default()

@@ -24,8 +24,11 @@ pub trait HealthBook: Send + Sync {
     /// The owner says that the destination is well: forgets its hold, its
     /// breaker and its failures, and makes it active. Its backlog drains at its
     /// limit. Repeating it changes nothing.
-    async fn resume(&self, tenant: TenantId, destination: DestinationId)
-    -> Result<(), CatalogError>;
+    async fn resume(
+        &self,
+        tenant: TenantId,
+        destination: DestinationId,
+    ) -> Result<(), CatalogError>;
 
     /// Sets what `change` names of the breaker and leaves the rest. In force
     /// from the next outcome on.
@@ -116,9 +119,9 @@ impl HealthEvent {
         match self {
             Self::BreakerOpened => format!(r#"{{"failures":{failures}}}"#),
             Self::BreakerClosed => "{}".to_owned(),
-            Self::Disabled(reason) => format!(
-                r#"{{"reason":"{reason}","failures":{failures},"failed_probes":{probes}}}"#
-            ),
+            Self::Disabled(reason) => {
+                format!(r#"{{"reason":"{reason}","failures":{failures},"failed_probes":{probes}}}"#)
+            }
         }
     }
 }
@@ -184,7 +187,10 @@ impl Outcome {
         let spared = health.filter(|health| refused && health.spares_tries());
         match spared.and_then(Health::held_until) {
             Some(until) => Some((try_number, until.max(now))),
-            None => Some((try_number.saturating_add(1), started_at + self.elapsed + delay)),
+            None => Some((
+                try_number.saturating_add(1),
+                started_at + self.elapsed + delay,
+            )),
         }
     }
 }

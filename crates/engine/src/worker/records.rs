@@ -10,9 +10,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::backoff::Backoff;
-use crate::ports::{
-    HealthChange, HealthEvent, MAX_ROWS, Outcome, Schedule, Store, StoreError,
-};
+use crate::ports::{HealthChange, HealthEvent, MAX_ROWS, Outcome, Schedule, Store, StoreError};
 use crate::wake::wake_all;
 
 /// Hands in outcomes. Clones share the commit.

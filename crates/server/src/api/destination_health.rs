@@ -8,7 +8,6 @@ use engine::ports;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa::openapi::schema::Object;
-use uuid::Uuid;
 
 use super::body::JsonBody;
 use super::destinations::Destination;

@@ -54,7 +54,10 @@ async fn an_open_breaker_says_since_when_and_until_when() {
     world.store.state().health.insert(id_of(&path), open);
     let health = world.get(&format!("{path}/health")).await.json;
     assert_eq!(health["breaker"]["state"], "open");
-    assert_eq!(health["breaker"]["opened_at"], "2026-01-31T12:00:00.000000Z");
+    assert_eq!(
+        health["breaker"]["opened_at"],
+        "2026-01-31T12:00:00.000000Z"
+    );
     assert_eq!(health["hold"]["until"], "2026-01-31T12:00:30.000000Z");
     assert_eq!(health["hold"]["reason"], "breaker");
 
@@ -82,11 +85,20 @@ async fn resuming_makes_active_and_forgets() {
     };
     world.store.state().health.insert(id_of(&path), gone);
     let paused = world.post(&format!("{path}/pause"), "").await;
-    assert_eq!((paused.status.as_u16(), &paused.json["state"]), (200, &json!("paused")));
+    assert_eq!(
+        (paused.status.as_u16(), &paused.json["state"]),
+        (200, &json!("paused"))
+    );
     let health = world.get(&format!("{path}/health")).await.json;
-    assert_eq!((&health["state"], &health["disabled_for"]), (&json!("paused"), &json!("gone")));
+    assert_eq!(
+        (&health["state"], &health["disabled_for"]),
+        (&json!("paused"), &json!("gone"))
+    );
     let resumed = world.post(&format!("{path}/resume"), "").await;
-    assert_eq!((resumed.status.as_u16(), &resumed.json["state"]), (200, &json!("active")));
+    assert_eq!(
+        (resumed.status.as_u16(), &resumed.json["state"]),
+        (200, &json!("active"))
+    );
     let health = world.get(&format!("{path}/health")).await.json;
     assert!(health["disabled_for"].is_null());
 }
@@ -100,7 +112,9 @@ async fn a_breaker_is_changed_by_name_and_null_is_the_default() {
     let answer = world.patch(&breaker, set).await;
     assert_eq!(answer.json["breaker"]["opens_after_failures"], 5);
     assert_eq!(answer.json["breaker"]["disable_after_seconds"], 0);
-    let answer = world.patch(&breaker, json!({"opens_after_failures": null})).await;
+    let answer = world
+        .patch(&breaker, json!({"opens_after_failures": null}))
+        .await;
     assert_eq!(answer.json["breaker"]["opens_after_failures"], 20);
     assert_eq!(answer.json["breaker"]["disable_after_seconds"], 0);
 
@@ -119,5 +133,8 @@ async fn what_is_not_there_is_not_found() {
     for verb in ["pause", "resume"] {
         assert_eq!(world.post(&format!("{path}/{verb}"), "").await.status, 404);
     }
-    assert_eq!(world.patch(&format!("{path}/breaker"), "{}").await.status, 404);
+    assert_eq!(
+        world.patch(&format!("{path}/breaker"), "{}").await.status,
+        404
+    );
 }

@@ -7,17 +7,17 @@ use std::sync::{Mutex, MutexGuard};
 use async_trait::async_trait;
 use domain::attempt::AttemptState;
 use domain::destination::DestinationState;
-use domain::health::{BreakerSettings, Health};
 use domain::event::{Audience, NewEvent};
+use domain::health::{BreakerSettings, Health};
 use domain::ids::{AttemptId, DestinationId, EventId, TenantId, WorkerId};
 use domain::permit::Permit;
 use domain::policy::LimitSettings;
 use domain::time::Timestamp;
 use engine::ports::{
     Acceptance, Admitted, AttemptView, BreakerChange, Catalog, CatalogError, Claims, Destination,
-    DestinationChange, EventSummary, Fleet, HealthBook, HealthView, Heartbeat, LedgerPosition, LedgerRow, LimitHistory,
-    Mark, NewDestination, OperationalEvent, Outcome, ReapRules, Reaped, Recorded, Run, Store, StoreError, Sweep,
-    SweepPage, Target, Wake,
+    DestinationChange, EventSummary, Fleet, HealthBook, HealthView, Heartbeat, LedgerPosition,
+    LedgerRow, LimitHistory, Mark, NewDestination, OperationalEvent, Outcome, ReapRules, Reaped,
+    Recorded, Run, Store, StoreError, Sweep, SweepPage, Target, Wake,
 };
 
 use crate::world::NOON;

@@ -9,10 +9,10 @@ use domain::ids::{AttemptId, DestinationId, TenantId, WorkerId};
 use domain::permit::Permit;
 use domain::time::Timestamp;
 use engine::ports::{
-    Acceptance, Admitted, AttemptView, BreakerChange, Catalog, CatalogError, ClaimAnswer, Claims, Destination,
-    DestinationChange, EventSummary, Fleet, HealthBook, HealthView, Heartbeat, LedgerPosition, LedgerRow, LimitHistory,
-    Mark, NewDestination, OperationalEvent, Outcome, ReapRules, Reaped, Recorded, Run, Start, Store, StoreError,
-    Sweep, SweepPage, Target, Wake,
+    Acceptance, Admitted, AttemptView, BreakerChange, Catalog, CatalogError, ClaimAnswer, Claims,
+    Destination, DestinationChange, EventSummary, Fleet, HealthBook, HealthView, Heartbeat,
+    LedgerPosition, LedgerRow, LimitHistory, Mark, NewDestination, OperationalEvent, Outcome,
+    ReapRules, Reaped, Recorded, Run, Start, Store, StoreError, Sweep, SweepPage, Target, Wake,
 };
 
 use super::calls::Driver;

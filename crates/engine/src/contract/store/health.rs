@@ -85,7 +85,10 @@ async fn half_open(world: &World) -> DestinationId {
     world.accept(destination, 5).await;
     end_hold(world, destination).await;
     assert_eq!(
-        view(world, destination).await.health.breaker(world.now().await),
+        view(world, destination)
+            .await
+            .health
+            .breaker(world.now().await),
         Breaker::HalfOpen
     );
     destination
@@ -105,7 +108,10 @@ pub async fn a_receiver_that_asks_is_left_alone(world: &World) {
 
     // Nothing is burnt meanwhile: the permits that were out wait again.
     assert_eq!(recorded.wakes, [Wake::unblocked(destination)]);
-    assert_eq!(world.states(destination).await[1..], [AttemptState::Waiting; 2]);
+    assert_eq!(
+        world.states(destination).await[1..],
+        [AttemptState::Waiting; 2]
+    );
     let claims = world.claim(worker, &permits[1..]).await;
     assert_eq!(claims.answers, [ClaimAnswer::Refused, ClaimAnswer::Refused]);
     let hold = remembered(world, destination).await.hold.unwrap();
@@ -127,13 +133,20 @@ pub async fn no_slot_lies_within_a_hold(world: &World) {
     world.accept(destination, 2).await;
     let wait = Duration::from_millis(150);
     let refused = asking(failure(world, &permits[0], 429), wait);
-    world.store.record_outcomes(worker, &[refused]).await.unwrap();
+    world
+        .store
+        .record_outcomes(worker, &[refused])
+        .await
+        .unwrap();
     let until = remembered(world, destination).await.held_until().unwrap();
     let planned = world.admit(destination).await;
     assert!(planned.iter().all(|permit| permit.not_before >= until));
     let claims = world.claim(worker, &planned).await;
     for answer in claims.answers {
-        assert!(matches!(answer, ClaimAnswer::Early(_) | ClaimAnswer::Started(_)));
+        assert!(matches!(
+            answer,
+            ClaimAnswer::Early(_) | ClaimAnswer::Started(_)
+        ));
     }
 }
 
@@ -209,7 +222,11 @@ pub async fn what_was_not_sent_is_no_failure(world: &World) {
     let (worker, permits) = started(world, destination, 25).await;
     let not_sent = |permit| world.outcome(permit, OutcomeKind::NotSent, NextTry::Again);
     let outcomes: Vec<_> = permits.iter().map(not_sent).collect();
-    world.store.record_outcomes(worker, &outcomes).await.unwrap();
+    world
+        .store
+        .record_outcomes(worker, &outcomes)
+        .await
+        .unwrap();
     assert_eq!(remembered(world, destination).await, Health::default());
 }
 
@@ -233,7 +250,11 @@ pub async fn a_failed_probe_waits_for_longer(world: &World) {
     let probe = world.admit(destination).await;
     world.start(worker, &probe).await;
     let failed = failure(world, &probe[0], 503);
-    world.store.record_outcomes(worker, &[failed]).await.unwrap();
+    world
+        .store
+        .record_outcomes(worker, &[failed])
+        .await
+        .unwrap();
     let health = remembered(world, destination).await;
     let hold = health.hold.unwrap();
     assert_eq!(health.probes, 1);
@@ -266,7 +287,10 @@ pub async fn a_breaker_is_set_by_its_owner(world: &World) {
     let changed = book.change_breaker(DEFAULT_TENANT, destination, &at_once);
     changed.await.unwrap();
     let settings = view(world, destination).await.settings;
-    assert_eq!((settings.failures, settings.disable_after), (2, Duration::ZERO));
+    assert_eq!(
+        (settings.failures, settings.disable_after),
+        (2, Duration::ZERO)
+    );
     // What is not named stays, and the inner `None` is the default.
     let default = BreakerChange {
         failures: Some(None),
@@ -275,7 +299,10 @@ pub async fn a_breaker_is_set_by_its_owner(world: &World) {
     let changed = book.change_breaker(DEFAULT_TENANT, destination, &default);
     changed.await.unwrap();
     let settings = view(world, destination).await.settings;
-    assert_eq!((settings.failures, settings.disable_after), (20, Duration::ZERO));
+    assert_eq!(
+        (settings.failures, settings.disable_after),
+        (20, Duration::ZERO)
+    );
     let changed = book.change_breaker(DEFAULT_TENANT, destination, &at_once);
     changed.await.unwrap();
 
@@ -347,7 +374,11 @@ pub async fn a_resumed_backlog_keeps_the_limit(world: &World) {
     paused.await.unwrap();
     assert_eq!(world.decide(destination).await.2, Some(Blocked::Paused));
     assert_eq!(world.backlog(destination).await, 5);
-    world.health().resume(DEFAULT_TENANT, destination).await.unwrap();
+    world
+        .health()
+        .resume(DEFAULT_TENANT, destination)
+        .await
+        .unwrap();
     let until = world.now().await + Duration::from_secs(2);
     world.drive(destination, until).await;
     let starts = world.starts(destination).await;

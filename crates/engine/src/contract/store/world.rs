@@ -20,8 +20,7 @@ use uuid::Uuid;
 
 use crate::ports::{
     Acceptance, AttemptView, Catalog, ClaimAnswer, Claims, DEFAULT_TENANT, HealthBook, Heartbeat,
-    LedgerRow,
-    NewDestination, NextTry, Outcome, Recorded, Run, RunResult, Start, Store,
+    LedgerRow, NewDestination, NextTry, Outcome, Recorded, Run, RunResult, Start, Store,
 };
 
 /// What a test may do to a store beside its ports.

@@ -13,16 +13,16 @@ use crate::output::{self, Format};
 pub struct BreakerSettings {
     /// So many failures in a row open it; 0 for never.
     #[arg(long, value_name = "COUNT")]
-    pub opens_after_failures: Option<u32>,
+    pub(super) opens_after_failures: Option<u32>,
 
     /// Open for so long, such as `5d`, the destination is disabled; `0s` for
     /// at once.
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
-    pub disable_after: Option<std::time::Duration>,
+    pub(super) disable_after: Option<std::time::Duration>,
 }
 
 impl BreakerSettings {
-    pub fn json(&self) -> Map<String, Value> {
+    pub(super) fn json(&self) -> Map<String, Value> {
         let failures = self.opens_after_failures.map(Value::from);
         let disable_after = self.disable_after.map(|after| after.as_secs().into());
         [
@@ -35,7 +35,7 @@ impl BreakerSettings {
     }
 }
 
-pub fn print(health: &Health, format: Format) -> anyhow::Result<()> {
+pub(super) fn print(health: &Health, format: Format) -> anyhow::Result<()> {
     if format == Format::Json {
         return output::json(health);
     }
