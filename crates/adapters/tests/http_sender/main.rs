@@ -5,8 +5,11 @@
     reason = "helpers of tests, outside the functions that clippy takes for tests"
 )]
 
+mod addresses;
 mod answers;
 mod hostile;
+mod name_server;
 mod peer;
 mod reuse;
 mod tls;
+mod vetting;

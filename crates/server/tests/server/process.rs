@@ -45,7 +45,14 @@ impl Drop for Server {
 impl Server {
     fn start(folder: &Path, port: u16) -> Self {
         let child = paceline(folder)
-            .args(["serve", "--allow-http", "--log", "warn"])
+            .args([
+                "serve",
+                "--allow-http",
+                "--allow-networks",
+                "localhost:*",
+                "--log",
+                "warn",
+            ])
             .args(["--listen", &format!("127.0.0.1:{port}")])
             .stdout(Stdio::piped())
             .spawn()
