@@ -54,6 +54,10 @@ impl Server {
                 "warn",
             ])
             .args(["--listen", &format!("127.0.0.1:{port}")])
+            // Nobody listens there: whoever obeys it delivers nothing.
+            .envs(
+                ["http_proxy", "HTTP_PROXY", "ALL_PROXY"].map(|name| (name, "http://127.0.0.1:1")),
+            )
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
