@@ -1,6 +1,7 @@
 //! The sender against receivers that behave, misbehave and attack, over real
 //! sockets.
 #![expect(
+    clippy::panic,
     clippy::unwrap_used,
     reason = "helpers of tests, outside the functions that clippy takes for tests"
 )]
