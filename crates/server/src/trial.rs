@@ -31,7 +31,9 @@ use domain::event::{Audience, NewEvent};
 use domain::ids::{DestinationId, EventId};
 use domain::time::Timestamp;
 use engine::ingest::{Ingest, IngestError};
-use engine::ports::{Acceptance, BreakerChange, Catalog, DEFAULT_TENANT, LedgerRow, NewDestination, Store};
+use engine::ports::{
+    Acceptance, BreakerChange, Catalog, DEFAULT_TENANT, LedgerRow, NewDestination, Store,
+};
 use tokio::time::Instant;
 
 use crate::edge::Mint;
