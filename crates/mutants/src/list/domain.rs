@@ -55,9 +55,9 @@ pub(super) const MUTANTS: [Mutant; 13] = [
         wrong: "`max_in_flight` bounds what is queued and forgets what has started.",
         file: PLAN,
         change: Rust {
-            right: "(self.policy.max_in_flight)\n            .saturating_sub(queued)\n            \
+            right: "most\n            .saturating_sub(queued)\n            \
                 .saturating_sub(self.usage.in_flight)",
-            wrong: "self.policy.max_in_flight.saturating_sub(queued)",
+            wrong: "most.saturating_sub(queued)",
         },
         killer: sqlite_contract("admission::max_in_flight_holds_until_an_outcome"),
     },
