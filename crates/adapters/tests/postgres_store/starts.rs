@@ -355,14 +355,12 @@ async fn a_claim_finds_the_hold_that_its_permit_was_given_before() {
         .unwrap();
     let claims = database.store.claim_starts(worker, &permits).await.unwrap();
     assert_eq!(claims.answers, [ClaimAnswer::Refused]);
-    let admitted = database.store.admit(
-        &[engine::ports::Run {
-            destination,
-            republish: false,
-        }],
-        100,
-    );
-    let decided = admitted.await.unwrap().results.remove(0);
+    let run = engine::ports::Run {
+        destination,
+        republish: false,
+    };
+    let admitted = database.store.admit(&[run], 100).await.unwrap();
+    let decided = admitted.results.into_iter().next().unwrap();
     let engine::ports::RunResult::Decided { blocked, .. } = decided else {
         panic!("{decided:?}");
     };
