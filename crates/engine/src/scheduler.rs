@@ -156,11 +156,10 @@ impl Scheduler {
             tracing::debug!(reason, "admission stopped");
             return self.failures.failed();
         }
-        let taken = match self
-            .schedule
-            .take(self.options.batch, self.options.lease)
-            .await
-        {
+        // Side by side: a wake does not wait for the count.
+        let (batch, lease) = (self.options.batch, self.options.lease);
+        let (taken, ()) = tokio::join!(self.schedule.take(batch, lease), self.room.count());
+        let taken = match taken {
             Ok(taken) => taken,
             Err(error) => {
                 tracing::warn!(%error, "schedule away: looking for work in the store");
@@ -211,9 +210,8 @@ impl Scheduler {
     /// Admits the runs in one transaction. `None` if the store could not say
     /// what was admitted.
     async fn admit(&mut self, runs: &[Run]) -> Option<Admitted> {
-        let room = self.room.left().await;
         let before = Instant::now();
-        let admitted = match self.store.admit(runs, room).await {
+        let admitted = match self.store.admit(runs, self.room.left()).await {
             Ok(admitted) => admitted,
             Err(error) => {
                 tracing::warn!(%error, destinations = runs.len(), "not admitted");

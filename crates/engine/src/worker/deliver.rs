@@ -140,7 +140,7 @@ impl Deliverer {
             ready,
             took: began.elapsed(),
         };
-        tokio::time::sleep(self.clock.until(permit.not_before)).await;
+        self.clock.reach(permit.not_before).await;
         let places = Arc::clone(&self.places);
         let in_time = self.clock.until(permit.deadline).max(CLAIM_TIME);
         let place = timeout(in_time, places.acquire_owned()).await.ok()?.ok()?;

@@ -100,7 +100,7 @@ pub(super) const MUTANTS: [Mutant; 17] = [
         wrong: "The worker does not wait for the slot, and asks the store over and over.",
         file: DELIVER,
         change: Rust {
-            right: "tokio::time::sleep(self.clock.until(permit.not_before)).await;",
+            right: "self.clock.reach(permit.not_before).await;",
             wrong: "",
         },
         killer: loops("worker::nothing_is_claimed_before_its_slot_by_the_stores_clock"),

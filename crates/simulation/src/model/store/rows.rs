@@ -180,6 +180,16 @@ pub struct Rows {
     pub(super) last_history: i64,
     /// Destinations that somebody's transaction holds.
     pub(super) locked: BTreeSet<DestinationId>,
+    /// What admissions that are not on the disk yet have changed, in order.
+    pub(super) unflushed: Vec<Unflushed>,
+}
+
+/// A destination and its picks as they were before an admission.
+#[derive(Debug, Clone)]
+pub(super) struct Unflushed {
+    pub(super) destination: DestinationId,
+    pub(super) pacing: Pacing,
+    pub(super) attempts: Vec<Attempt>,
 }
 
 impl Default for Rows {
@@ -206,6 +216,7 @@ impl Default for Rows {
             marks: BTreeMap::new(),
             last_history: 0,
             locked: BTreeSet::new(),
+            unflushed: Vec::new(),
         }
     }
 }
