@@ -170,6 +170,9 @@ impl Scheduler {
         if taken.jobs.is_empty() {
             return looks.pause(self.options.idle);
         }
+        for job in &taken.jobs {
+            metrics::histogram!("paceline_run_late_seconds").record(job.overdue);
+        }
         let runs: Vec<_> = (taken.jobs.iter())
             .map(|job| Run {
                 destination: job.destination,
@@ -218,6 +221,7 @@ impl Scheduler {
                 return None;
             }
         };
+        metrics::histogram!("paceline_admit_seconds").record(before.elapsed());
         if let Some(step) = self.clock.sample(before, admitted.now) {
             self.stepped(step);
         }
@@ -247,7 +251,10 @@ impl Scheduler {
         }
         let groups = PermitGroup::split(permits);
         metrics::counter!("paceline_permits_admitted_total").increment(permits.len() as u64);
-        match self.queue.publish(&groups).await {
+        let before = Instant::now();
+        let published = self.queue.publish(&groups).await;
+        metrics::histogram!("paceline_publish_seconds").record(before.elapsed());
+        match published {
             Ok(published) => {
                 let lost = (published.iter())
                     .filter(|one| **one == Published::Unconfirmed)

@@ -112,7 +112,10 @@ impl FaultyStore {
             let forgotten = store.inner.forget_unflushed();
             let counts = &store.gate.around.counts;
             counts.add("admission forgotten in a crash", forgotten as u64);
-            store.line(Site::Admit, format_args!("{forgotten} forgotten in a crash"));
+            store.line(
+                Site::Admit,
+                format_args!("{forgotten} forgotten in a crash"),
+            );
         });
     }
 
@@ -204,6 +207,10 @@ impl Store for FaultyStore {
         let mut claims = claims.await?;
         claims.now = self.seen_by_pod(claims.now);
         Ok(claims)
+    }
+
+    fn head_start(&self) -> Duration {
+        self.inner.head_start()
     }
 
     async fn release_permits(&self, permits: &[Permit]) -> Result<Vec<Wake>, StoreError> {

@@ -69,6 +69,14 @@ impl ModelStore {
         }
     }
 
+    /// The same, whose permits may start a little before their slots; see
+    /// [`Store::head_start`].
+    #[must_use]
+    pub fn with_head_start(self, head_start: Duration) -> Self {
+        self.state().rows.head_start = head_start;
+        self
+    }
+
     /// Another store in the same state: what becomes of either is not seen by
     /// the other.
     #[must_use]
@@ -212,6 +220,10 @@ impl Store for ModelStore {
         permits: &[Permit],
     ) -> Result<Claims, StoreError> {
         Ok(self.step(|rows, now| claim::claim_starts(rows, now, worker, permits)))
+    }
+
+    fn head_start(&self) -> Duration {
+        self.read(|rows| rows.head_start)
     }
 
     async fn release_permits(&self, permits: &[Permit]) -> Result<Vec<Wake>, StoreError> {

@@ -83,7 +83,7 @@ impl Candidate {
         let Some(row) = rows.living(destination) else {
             return Read::Gone;
         };
-        if rows.locked.contains(&destination) {
+        if rows.locked.contains(&destination) || now < row.changing_until {
             return Read::Held;
         }
         let mut policy = rows.effective(row).policy();
@@ -212,7 +212,8 @@ pub(super) fn forget_unflushed(rows: &mut Rows, now: Timestamp) -> usize {
         }
         for attempt in before.attempts {
             forgotten += 1;
-            rows.ledger.change(now, attempt.id, |row| *row = attempt.clone());
+            rows.ledger
+                .change(now, attempt.id, |row| *row = attempt.clone());
         }
     }
     forgotten
