@@ -25,4 +25,5 @@ pub mod policy;
 pub mod retry;
 pub mod share;
 pub mod signals;
+pub mod smart;
 pub mod time;
