@@ -180,6 +180,8 @@ pub struct Rows {
     pub(super) last_history: i64,
     /// Destinations that somebody's transaction holds.
     pub(super) locked: BTreeSet<DestinationId>,
+    /// Single rows that somebody's transaction holds.
+    pub(super) held: BTreeSet<AttemptId>,
 }
 
 impl Default for Rows {
@@ -206,6 +208,7 @@ impl Default for Rows {
             marks: BTreeMap::new(),
             last_history: 0,
             locked: BTreeSet::new(),
+            held: BTreeSet::new(),
         }
     }
 }
