@@ -10,14 +10,18 @@
 //! carries revocable permits*: losing the schedule or the queue altogether
 //! loses no event and breaks no limit.
 
+mod alarm;
 mod catalog;
 mod queue;
 mod schedule;
 mod sender;
 mod store;
+mod wakes;
 
+pub use alarm::*;
 pub use catalog::*;
 pub use queue::*;
 pub use schedule::*;
 pub use sender::*;
 pub use store::*;
+pub use wakes::*;

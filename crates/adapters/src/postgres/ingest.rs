@@ -30,10 +30,10 @@ pub(super) async fn accept_events(
         })
         .filter(|(event, _)| once.insert(event.id))
         .collect();
-    if accepted.is_empty() {
-        return Ok(answers);
-    }
-    let new = write(pool, &accepted).await?;
+    let new = match accepted.is_empty() {
+        true => HashSet::new(),
+        false => write(pool, &accepted).await?,
+    };
     if new.len() < events.len() {
         answer_known_ids(pool, events, &new, &mut answers).await?;
     }
@@ -211,7 +211,8 @@ async fn subscribers_of(
     Ok(found)
 }
 
-/// Answers ids that were there already as what they were accepted for.
+/// Answers ids that were there already as what they were accepted for, also
+/// where that is gone by now. To another tenant they say nothing.
 async fn answer_known_ids(
     pool: &PgPool,
     events: &[NewEvent],
@@ -221,21 +222,24 @@ async fn answer_known_ids(
     let old: HashSet<Uuid> = (events.iter().map(|event| event.id.0))
         .filter(|id| !new.contains(id))
         .collect();
-    let rows: Vec<(Uuid, Vec<Uuid>)> = sqlx::query_as(
+    let rows: Vec<(Uuid, Uuid, Vec<Uuid>)> = sqlx::query_as(
         "-- accept_events: answer_known_ids
-        select e.id, array(
-            select distinct a.destination_id from attempts a
-            where a.event_id = e.id order by a.destination_id
+        select e.id, e.tenant_id, array(
+            select a.destination_id from attempts a
+            where a.event_id = e.id group by a.destination_id order by min(a.id)
         )
         from events e where e.id = any ($1)",
     )
     .bind(old.into_iter().collect::<Vec<_>>())
     .fetch_all(pool)
     .await?;
-    let known: HashMap<Uuid, Vec<Uuid>> = rows.into_iter().collect();
+    let known: HashMap<Uuid, (Uuid, Vec<Uuid>)> = (rows.into_iter())
+        .map(|(id, tenant, destinations)| (id, (tenant, destinations)))
+        .collect();
     for (event, answer) in events.iter().zip(answers) {
-        if let Some(ids) = known.get(&event.id.0) {
-            *answer = Acceptance::Accepted(ids.iter().copied().map(DestinationId).collect());
+        if let Some((tenant, ids)) = known.get(&event.id.0) {
+            let told = ids.iter().filter(|_| *tenant == event.tenant.0);
+            *answer = Acceptance::Accepted(told.copied().map(DestinationId).collect());
         }
     }
     Ok(())

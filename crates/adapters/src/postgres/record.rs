@@ -6,18 +6,17 @@
 //! statement does not see.
 
 use std::collections::{HashMap, HashSet};
-use std::time::Duration;
 
 use domain::attempt::OutcomeKind;
 use domain::ids::{AttemptId, DestinationId, WorkerId};
 use domain::time::Timestamp;
-use engine::ports::{NextTry, Outcome, Recorded};
+use engine::ports::{NextTry, Outcome, Recorded, Wakes};
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use super::failure::Failure;
 use super::fold;
-use super::rows::{Wakes, keys};
+use super::rows::keys;
 
 /// Records outcomes of one worker's starts.
 pub(super) async fn record_outcomes(
@@ -136,7 +135,7 @@ impl Steps {
             self.folds.push((destination, started_at));
         }
         if row.crowded {
-            self.wakes.add(destination, Duration::ZERO);
+            self.wakes.now(destination);
         }
         if row.was_unknown {
             // Whoever made it unknown has added the retry.
@@ -152,7 +151,7 @@ impl Steps {
             NextTry::RetryAfter(delay) => (row.try_number.saturating_add(1), finished_at + delay),
             NextTry::Again => (row.try_number, now),
         };
-        self.wakes.add(destination, due_at.since(now));
+        self.wakes.after(destination, due_at.since(now));
         self.retries.push(Retry {
             event: row.event_id,
             destination: row.destination_id,

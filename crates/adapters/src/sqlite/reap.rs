@@ -5,13 +5,13 @@ use std::time::Duration;
 use domain::ids::{AttemptId, DestinationId, PermitNumber};
 use domain::retry::DEFAULT_MAX_TRIES;
 use domain::time::Timestamp;
-use engine::ports::{ReapRules, Reaped};
+use engine::ports::{NO_OUTCOME_IN_TIME, ReapRules, Reaped, WORKER_IS_GONE, Wakes};
 use rusqlite::Transaction;
 
 use super::buckets::{self, Buckets};
 use super::fault::Fault;
 use super::record::EventAt;
-use super::rows::{Wakes, all, execute, parse, time, word};
+use super::rows::{all, execute, parse, time, word};
 
 const EXPIRED: &str = "
     -- reap: permits past their deadline, the longest past first
@@ -34,7 +34,7 @@ const GIVEN_UP: &str = "
     join destinations d on d.id = a.destination_id
     left join workers w on w.id = a.worker_id
     where a.state = 'started' and (a.started_at < ?1 or w.seen_at is null or w.seen_at < ?2)
-    order by a.started_at limit ?3";
+    order by a.started_at, a.id limit ?3";
 
 const MARK_UNKNOWN: &str = "
     -- reap: nobody knows what became of it
@@ -147,8 +147,8 @@ fn give_up(
     for start in &given_up {
         let last = start.try_number >= DEFAULT_MAX_TRIES;
         let error = match start.worker_gone {
-            true => "the worker was gone before it recorded an outcome",
-            false => "no outcome was recorded in time",
+            true => WORKER_IS_GONE,
+            false => NO_OUTCOME_IN_TIME,
         };
         execute(tx, MARK_UNKNOWN, (start.id, error, last, start.to_fold))?;
         if start.to_fold {

@@ -3,12 +3,12 @@
 use domain::attempt::{AttemptState, OutcomeKind};
 use domain::ids::WorkerId;
 use domain::time::Timestamp;
-use engine::ports::{NextTry, Outcome, Recorded, Wake};
+use engine::ports::{NextTry, Outcome, Recorded, Wakes};
 use rusqlite::Transaction;
 
 use super::buckets::Buckets;
 use super::fault::Fault;
-use super::rows::{Wakes, execute, first, time, word};
+use super::rows::{execute, first, time, word};
 
 const STARTED: &str = "
     -- record_outcomes: the row, if this worker claimed it under this number
@@ -64,7 +64,7 @@ pub(super) fn record_outcomes(
                 row.cancel_retry(tx)?;
             }
         } else if let Some(due_at) = row.add_next_try(tx, now, finished_at, outcome.next)? {
-            wakes.after(Wake::after(outcome.destination, due_at.since(now)));
+            wakes.after(outcome.destination, due_at.since(now));
         }
         if row.crowded {
             wakes.now(outcome.destination);

@@ -33,7 +33,8 @@ pub trait Store: Send + Sync {
     ///
     /// A retry after an error may find that the first try was committed; the
     /// event id is the key, and an id that is there already is answered as
-    /// accepted without a second attempt.
+    /// accepted without a second attempt, for where it went; also when all of
+    /// these destinations are gone. Another tenant is not told where.
     async fn accept_events(&self, events: &[NewEvent]) -> Result<Vec<Acceptance>, StoreError>;
 
     /// One scheduler run for many destinations: locks each row (skipping those
@@ -59,7 +60,16 @@ pub trait Store: Send + Sync {
     /// *Late, stale or held*: the row goes back to waiting only if it is still
     /// `admitted` under this very number. After an error the caller must not
     /// send: the claim may have been committed, and then becomes `unknown`.
-    /// Refuses all permits of a worker whose heartbeat has lapsed.
+    ///
+    /// Refuses all permits of a worker that is unknown, has retired or whose
+    /// heartbeat has lapsed; their rows go back to waiting too. Whoever is
+    /// refused acknowledges the message, so nobody would start that permit
+    /// any more: left admitted, it would block its place up to its deadline.
+    /// It is safe, because the row moves in a committed update, without a
+    /// start; and a copy of the message finds another number.
+    ///
+    /// A permit that is named twice starts once; before its slot, each is told
+    /// that it is early.
     async fn claim_starts(
         &self,
         worker: WorkerId,
@@ -96,15 +106,20 @@ pub trait Store: Send + Sync {
     /// Puts right what nobody came back for, at most `limit` rows of each
     /// kind: permits past their deadline wait again; starts whose worker's
     /// heartbeat lapsed, or that are older than `rules.start_timeout`, become
-    /// `unknown` with a retry; waiting attempts of deleted destinations are
-    /// cancelled. Each row is locked and rechecked; a skipped one is left.
+    /// `unknown`, say why ([`WORKER_IS_GONE`], [`NO_OUTCOME_IN_TIME`]) and are
+    /// followed by a retry, in the order of their starts and then of their ids,
+    /// unless the destination is deleted; waiting attempts of deleted
+    /// destinations are cancelled. Each row is locked and rechecked; a skipped
+    /// one is left.
     async fn reap(&self, rules: &ReapRules, limit: u32) -> Result<Reaped, StoreError>;
 
     /// One page of destinations, after `after` in id order, that need a look:
     /// with due work that nobody has looked at for longer than planned by
     /// `overdue` (or all with waiting or admitted attempts when `everything`:
-    /// to rebuild a lost schedule); and, on the first page, the marks that
-    /// changes left. Reads only; costs nothing for idle destinations.
+    /// to rebuild a lost schedule: at once where there are permits, which may
+    /// have to be published again); and, on the first page, the marks that
+    /// changes left, each with a wake, whatever became of its destination.
+    /// Reads only; costs nothing for idle destinations.
     async fn sweep(&self, sweep: &Sweep) -> Result<SweepPage, StoreError>;
 
     /// Returns when a change may have left a mark, so that a sweep need not
@@ -134,6 +149,12 @@ pub const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest [`Store::head_start`]: a change that revokes waits for it, and a
 /// place is held for it. Longer than a timer is late and a claim takes.
 pub const MAX_HEAD_START: Duration = Duration::from_millis(10);
+
+/// Why a start is unknown whose worker's heartbeat has lapsed.
+pub const WORKER_IS_GONE: &str = "the worker was gone before it recorded an outcome";
+
+/// Why a start is unknown that its worker, which lives, was too slow with.
+pub const NO_OUTCOME_IN_TIME: &str = "no outcome was recorded in time";
 
 /// The most rows in one statement. Above it, statements gain nothing and hold
 /// their locks for longer.

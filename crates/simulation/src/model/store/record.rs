@@ -3,13 +3,11 @@
 use domain::attempt::{AttemptState, OutcomeKind};
 use domain::ids::{AttemptId, WorkerId};
 use domain::time::Timestamp;
-use engine::ports::{NextTry, Outcome, Recorded, Wake};
+use engine::ports::{NextTry, Outcome, Recorded, Wakes};
 
 use super::rows::{Attempt, Rows};
-use super::wakes::Wakes;
 
-/// Records; see [`engine::ports::Store::record_outcomes`]. Nothing is ever
-/// skipped: nobody holds a row that has started.
+/// Records; see [`engine::ports::Store::record_outcomes`].
 pub(super) fn record_outcomes(
     rows: &mut Rows,
     now: Timestamp,
@@ -17,10 +15,15 @@ pub(super) fn record_outcomes(
     outcomes: &[Outcome],
 ) -> Recorded {
     let mut wakes = Wakes::default();
+    let mut skipped = Vec::new();
     for outcome in outcomes {
         let Some(started) = started_by(rows, worker, outcome).cloned() else {
             continue;
         };
+        if rows.held.contains(&started.id) {
+            skipped.push(started.id);
+            continue;
+        }
         let Some(started_at) = started.started_at else {
             continue;
         };
@@ -35,14 +38,14 @@ pub(super) fn record_outcomes(
                 cancel_retry(rows, now, &started);
             }
         } else if let Some(due_at) = add_next_try(rows, now, &started, finished_at, outcome.next) {
-            wakes.after(Wake::after(outcome.destination, due_at.since(now)));
+            wakes.after(outcome.destination, due_at.since(now));
         }
         if started.crowded {
             wakes.now(outcome.destination);
         }
     }
     Recorded {
-        skipped: Vec::new(),
+        skipped,
         wakes: wakes.into_vec(),
     }
 }
@@ -90,6 +93,7 @@ fn cancel_retry(rows: &mut Rows, now: Timestamp, started: &Attempt) {
         rows.ledger.get(**id).is_some_and(|row| {
             row.destination == started.destination
                 && row.try_number > started.try_number
+                && !rows.held.contains(*id)
                 && matches!(row.state, AttemptState::Waiting | AttemptState::Admitted)
         })
     };

@@ -187,6 +187,8 @@ pub struct Rows {
     pub(super) head_start: Duration,
     /// What admissions that are not on the disk yet have changed, in order.
     pub(super) unflushed: Vec<Unflushed>,
+    /// Single rows that somebody's transaction holds.
+    pub(super) held: BTreeSet<AttemptId>,
 }
 
 /// A destination and its picks as they were before an admission.
@@ -223,6 +225,7 @@ impl Default for Rows {
             locked: BTreeSet::new(),
             head_start: Duration::ZERO,
             unflushed: Vec::new(),
+            held: BTreeSet::new(),
         }
     }
 }
