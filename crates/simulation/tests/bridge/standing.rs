@@ -9,8 +9,8 @@ use domain::attempt::AttemptState;
 use domain::ids::{AttemptId, DestinationId};
 use domain::time::Timestamp;
 use engine::ports::{
-    ClaimAnswer, Heartbeat, NextTry, ReapRules, Reaped, RunResult, Store as _, Sweep, SweepPage,
-    Wake,
+    ClaimAnswer, Heartbeat, MAX_HEAD_START, NextTry, ReapRules, Reaped, RunResult, Store as _,
+    Sweep, SweepPage, Wake,
 };
 use simulation::model::{ClockStep, ModelStore, ReapStep};
 
@@ -49,7 +49,7 @@ impl State {
             shown: Shown::default(),
         };
         Self {
-            model: ModelStore::new(now),
+            model: ModelStore::new(now).with_head_start(MAX_HEAD_START),
             asked: Rc::new(asked),
             differs: Rc::default(),
             woken: BTreeMap::new(),
