@@ -38,6 +38,7 @@ mod failure;
 mod fleet;
 mod fold;
 mod ingest;
+mod keys;
 mod ledger;
 mod listen;
 mod mark;

@@ -1,5 +1,7 @@
 //! Events: what is accepted, once, and never changed.
 
+use std::time::Duration;
+
 use crate::ids::{DestinationId, EventId, TenantId};
 
 /// The largest payload, in bytes. Receivers recommend 20 KiB; beyond this the
@@ -8,6 +10,25 @@ pub const MAX_PAYLOAD_BYTES: usize = 256 * 1024;
 
 /// The longest event type, in bytes.
 pub const MAX_TYPE_BYTES: usize = 128;
+
+/// The longest idempotency key, in bytes.
+pub const MAX_IDEMPOTENCY_KEY_BYTES: usize = 255;
+
+/// How long a key stands for its event.
+pub const IDEMPOTENCY_KEY_KEPT: Duration = Duration::from_secs(24 * 3_600);
+
+/// What makes a repeated request the same event: the client's own name for it
+/// within its tenant, and what it asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Idempotency {
+    /// The client's key.
+    pub key: String,
+    /// SHA-256 of what was asked for: the same key with another digest is
+    /// another request, and refused.
+    pub digest: [u8; 32],
+    /// How long the key stands for this event, by the store's clock.
+    pub kept_for: Duration,
+}
 
 /// Whom an event is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,4 +54,6 @@ pub struct NewEvent {
     pub content_type: String,
     /// The bytes, kept and sent as they are.
     pub payload: bytes::Bytes,
+    /// `None`: a repeated request is another event.
+    pub idempotency: Option<Idempotency>,
 }

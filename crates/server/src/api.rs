@@ -29,6 +29,7 @@ pub mod attempts;
 pub mod body;
 pub mod destinations;
 pub mod events;
+mod idempotency;
 pub mod limits;
 pub mod parameters;
 pub mod problem;

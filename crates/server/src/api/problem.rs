@@ -149,6 +149,13 @@ impl From<ServiceError> for Problem {
         match error {
             ServiceError::Invalid { field, problem } => Self::invalid(field, problem),
             ServiceError::TooLarge { field, max_bytes } => Self::too_large(field, max_bytes),
+            ServiceError::KeyReused => Self::new(
+                StatusCode::CONFLICT,
+                "idempotency-key-reused",
+                "The idempotency key was used for another request",
+                "within 24 hours a key stands for one request; give another one a key of its own",
+            )
+            .of("idempotency_key"),
             ServiceError::NotFound(what) => Self::new(
                 StatusCode::NOT_FOUND,
                 "not-found",

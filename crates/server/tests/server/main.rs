@@ -6,6 +6,7 @@
 mod api;
 mod command_line;
 mod fuzz;
+mod ingest;
 mod openapi;
 mod process;
 mod snapshots;

@@ -28,6 +28,11 @@ pub(super) fn reap(rows: &mut Rows, now: Timestamp, rules: &ReapRules, limit: u3
     let unknown_starts = give_up(rows, now, rules, most, &mut wakes);
     let cancelled = cancel_deleted(rows, now, most);
     delete_old_buckets(rows, now);
+    let expired = rows.keys.iter().filter(|(_, row)| row.expires_at <= now);
+    let expired: Vec<_> = expired.map(|(key, _)| key.clone()).take(most).collect();
+    for key in expired {
+        rows.keys.remove(&key);
+    }
     rows.workers
         .retain(|_, worker| worker.seen_at >= now - WORKER_KEPT);
     Reaped {
