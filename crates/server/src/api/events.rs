@@ -114,7 +114,7 @@ pub struct Event {
 }
 
 impl PostEvent {
-    fn draft(self) -> Result<EventDraft, ServiceError> {
+    pub(super) fn draft(self) -> Result<EventDraft, ServiceError> {
         let (payload, payload_field) = match (self.payload, self.payload_base64) {
             (Some(json), None) => (Bytes::from(Box::<str>::from(json).into_string()), "payload"),
             (None, Some(text)) => (decoded(&text)?, "payload_base64"),

@@ -37,7 +37,11 @@ impl World<'_> {
             let mut next = 0;
             while next < events {
                 let end = events.min(next + at_once);
-                let request = |tried| (next..end).map(|n| event(operation, n, tried, to)).collect();
+                let request = |tried| {
+                    (next..end)
+                        .map(|n| event(operation, n, tried, to))
+                        .collect()
+                };
                 hand_in(&front, &witness, request).await;
                 next = end;
                 sleep(Duration::from_millis(every_ms)).await;

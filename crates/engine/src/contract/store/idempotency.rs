@@ -76,7 +76,10 @@ pub async fn a_key_is_of_its_tenant(world: &World) {
         event_type: Some("order.paid".to_owned()),
         ..keyed(world, to, "order-1", 2)
     };
-    assert_eq!(accept(world, &of_another).await, Acceptance::Accepted(vec![]));
+    assert_eq!(
+        accept(world, &of_another).await,
+        Acceptance::Accepted(vec![])
+    );
 }
 
 /// The first of them is accepted; the rest of the batch is not touched.

@@ -49,7 +49,11 @@ fn known_key(rows: &Rows, now: Timestamp, event: &NewEvent) -> Option<Acceptance
     let went_to = |row| went_to(rows, row, event);
     Some(Acceptance::Repeated {
         event: known.event,
-        destinations: rows.events.get(&known.event).map(went_to).unwrap_or_default(),
+        destinations: rows
+            .events
+            .get(&known.event)
+            .map(went_to)
+            .unwrap_or_default(),
     })
 }
 
