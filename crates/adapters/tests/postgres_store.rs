@@ -23,6 +23,8 @@ mod database;
 mod ingest;
 #[path = "postgres_store/limits.rs"]
 mod limits;
+#[path = "postgres_store/outbox.rs"]
+mod outbox;
 #[path = "postgres_store/plans.rs"]
 mod plans;
 #[path = "postgres_store/starts.rs"]

@@ -117,7 +117,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(attempts::list))
         .routes(routes!(events::post))
         .routes(routes!(events::post_batch))
-        .routes(routes!(bulk::post))
+        .routes(routes!(bulk::post_bulk))
         .routes(routes!(events::show))
 }
 

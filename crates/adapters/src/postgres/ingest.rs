@@ -34,6 +34,20 @@ pub(super) async fn accept_events(
     Ok(batch.answers)
 }
 
+/// The same as part of a transaction that is open: for a caller that writes
+/// more with it. The answers are true if that commits.
+pub(super) async fn accept_within(
+    transaction: &mut PgConnection,
+    events: &[NewEvent],
+) -> Result<Vec<Acceptance>, Failure> {
+    let mut batch = Batch::resolve(transaction, events).await?;
+    if batch.has_work() {
+        batch.write(transaction).await?;
+        batch.settle(transaction).await?;
+    }
+    Ok(batch.answers)
+}
+
 /// A batch on its way in.
 struct Batch<'a> {
     events: &'a [NewEvent],
@@ -171,9 +185,7 @@ async fn insert_keyed_events(
     events: &[&NewEvent],
 ) -> Result<Vec<(Uuid, i64)>, Failure> {
     let columns = Columns::of(events);
-    let keyed: Vec<_> = (events.iter())
-        .filter_map(|event| Some((*event, event.idempotency.as_ref()?)))
-        .collect();
+    let keys = Keys::of(events);
     Ok(sqlx::query_as(
         "-- accept_events: insert_keyed_events
         with clock as materialized (select clock_timestamp() as now),
@@ -205,42 +217,12 @@ async fn insert_keyed_events(
     .bind(columns.types)
     .bind(columns.content_types)
     .bind(columns.payloads)
-    .bind(
-        keyed
-            .iter()
-            .map(|(event, _)| event.tenant.0)
-            .collect::<Vec<_>>(),
-    )
-    .bind(
-        keyed
-            .iter()
-            .map(|(_, asked)| asked.key.as_str())
-            .collect::<Vec<_>>(),
-    )
-    .bind(
-        keyed
-            .iter()
-            .map(|(_, asked)| &asked.digest[..])
-            .collect::<Vec<_>>(),
-    )
-    .bind(
-        keyed
-            .iter()
-            .map(|(event, _)| event.id.0)
-            .collect::<Vec<_>>(),
-    )
-    .bind(
-        keyed
-            .iter()
-            .map(|(_, asked)| micros(asked.kept_for))
-            .collect::<Vec<_>>(),
-    )
-    .bind(
-        events
-            .iter()
-            .map(|event| event.idempotency.is_some())
-            .collect::<Vec<_>>(),
-    )
+    .bind(keys.tenants)
+    .bind(keys.keys)
+    .bind(keys.digests)
+    .bind(keys.events)
+    .bind(keys.kept_for)
+    .bind(keys.of_all)
     .fetch_all(connection)
     .await?)
 }
@@ -264,6 +246,35 @@ impl<'a> Columns<'a> {
             content_types: events().map(|event| event.content_type.as_str()).collect(),
             payloads: events().map(|event| event.payload.as_ref()).collect(),
         }
+    }
+}
+
+/// The keys of those events that have one, column by column.
+#[derive(Default)]
+struct Keys<'a> {
+    tenants: Vec<Uuid>,
+    keys: Vec<&'a str>,
+    digests: Vec<&'a [u8]>,
+    events: Vec<Uuid>,
+    kept_for: Vec<i64>,
+    /// Of each event, with a key or without: whether it has one.
+    of_all: Vec<bool>,
+}
+
+impl<'a> Keys<'a> {
+    fn of(events: &[&'a NewEvent]) -> Self {
+        let mut keys = Self::default();
+        for event in events {
+            keys.of_all.push(event.idempotency.is_some());
+            if let Some(asked) = &event.idempotency {
+                keys.tenants.push(event.tenant.0);
+                keys.keys.push(asked.key.as_str());
+                keys.digests.push(&asked.digest);
+                keys.events.push(event.id.0);
+                keys.kept_for.push(micros(asked.kept_for));
+            }
+        }
+        keys
     }
 }
 

@@ -10,6 +10,7 @@ use super::fault::Fault;
 const MIGRATIONS: &[&str] = &[
     include_str!("../../../../migrations/sqlite/0001_init.sql"),
     include_str!("../../../../migrations/sqlite/0005_ingest.sql"),
+    include_str!("../../../../migrations/sqlite/0007_outbox.sql"),
 ];
 
 /// The version that this binary needs.

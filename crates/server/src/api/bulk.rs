@@ -115,7 +115,7 @@ pub struct BulkEnd {
         body = LineResult, content_type = "application/x-ndjson"),
     (status = "4XX", description = "None was written.", body = Problem, content_type = "application/problem+json"),
     (status = 503, description = "None was written.", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn post(
+pub(super) async fn post_bulk(
     State(app): State<App>,
     KeyHeader(key): KeyHeader,
     request: Request,

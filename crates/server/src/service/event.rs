@@ -2,19 +2,13 @@
 
 use bytes::Bytes;
 use domain::event::{
-    Audience, IDEMPOTENCY_KEY_KEPT, Idempotency, MAX_IDEMPOTENCY_KEY_BYTES, MAX_PAYLOAD_BYTES,
-    NewEvent,
+    Audience, DEFAULT_CONTENT_TYPE, IDEMPOTENCY_KEY_KEPT, Idempotency, MAX_IDEMPOTENCY_KEY_BYTES,
+    MAX_PAYLOAD_BYTES, NewEvent, content_type_problem,
 };
 use domain::ids::{DestinationId, EventId, TenantId};
 use sha2::{Digest, Sha256};
 
 use super::{ServiceError, rules};
-
-/// What is sent if nothing else is said.
-pub const DEFAULT_CONTENT_TYPE: &str = "application/json";
-
-/// The longest media type, in bytes.
-const MAX_CONTENT_TYPE_BYTES: usize = 200;
 
 /// An event that somebody hands in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,7 +41,10 @@ impl EventDraft {
             }
         };
         let content_type = match self.content_type {
-            Some(content_type) => checked_content_type(content_type)?,
+            Some(content_type) => match content_type_problem(&content_type) {
+                Some(problem) => return Err(ServiceError::invalid("content_type", problem)),
+                None => content_type,
+            },
             None => DEFAULT_CONTENT_TYPE.to_owned(),
         };
         if self.payload.len() > MAX_PAYLOAD_BYTES {
@@ -106,26 +103,6 @@ fn digest(event: &NewEvent) -> [u8; 32] {
     part(Some(event.content_type.as_bytes()));
     part(Some(&event.payload));
     digest.finalize().into()
-}
-
-/// It becomes a header of every request: what could not, or could smuggle
-/// another one, is refused.
-fn checked_content_type(text: String) -> Result<String, ServiceError> {
-    let refuse = |problem: &str| Err(ServiceError::invalid("content_type", problem));
-    if text.len() > MAX_CONTENT_TYPE_BYTES {
-        return refuse("must be at most 200 bytes");
-    }
-    if !text
-        .bytes()
-        .all(|byte| byte == b' ' || byte.is_ascii_graphic())
-    {
-        return refuse("must be of printable ASCII");
-    }
-    let essence = text.split(';').next().unwrap_or_default().trim();
-    match essence.split_once('/') {
-        Some((kind, subtype)) if !kind.is_empty() && !subtype.is_empty() => Ok(text),
-        _ => refuse("must be a media type, such as application/json"),
-    }
 }
 
 #[cfg(test)]
