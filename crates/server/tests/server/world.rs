@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use adapters::http::Policy;
 use adapters::in_process::InProcessSchedule;
 use axum::Router;
 use axum::body::Body;
@@ -15,7 +16,6 @@ use secrecy::SecretString;
 use serde_json::Value;
 use server::api::{self, App};
 use server::api_key::ApiKey;
-use server::config::TargetConfig;
 use server::edge::Mint;
 use server::service::Service;
 use tokio_util::sync::CancellationToken;
@@ -48,8 +48,7 @@ impl World {
         let stop = CancellationToken::new();
         tokio::spawn(back.run(stop.clone()));
         let mint = Mint::new(|| NOON, StdRng::seed_from_u64(7));
-        let target = TargetConfig { allow_http: false };
-        let service = Service::new(store.clone(), schedule, ingest, mint, target);
+        let service = Service::new(store.clone(), schedule, ingest, mint, Policy::default());
         let key = ApiKey::new(&SecretString::from(KEY));
         Self {
             store,
