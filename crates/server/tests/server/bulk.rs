@@ -150,11 +150,10 @@ async fn a_store_that_goes_away_stops_the_body() {
 async fn a_body_that_is_no_ndjson_is_refused() {
     let world = World::new();
     let request = |name: &str, value: &str| {
-        let request = Request::post("/v1/events/bulk")
+        Request::post("/v1/events/bulk")
             .header("authorization", format!("Bearer {KEY}"))
             .header("content-type", "application/x-ndjson")
-            .header(name, value);
-        request
+            .header(name, value)
     };
     let json = Request::post("/v1/events/bulk")
         .header("authorization", format!("Bearer {KEY}"))
