@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use domain::attempt::OutcomeKind;
-use domain::event::{Audience, IDEMPOTENCY_KEY_KEPT, Idempotency, NewEvent};
+use domain::event::{Audience, NewEvent};
 use domain::ids::{DestinationId, EventId, WorkerId};
 use domain::permit::Permit;
 use engine::ports::{
@@ -112,30 +112,19 @@ impl Known {
         }
     }
 
-    /// A new event, or the last one again: as the same batch again has it or,
-    /// if it has a key, as its client repeats it. Every other one has a key.
+    /// A new event, or the last one again.
     fn event(&mut self, to: Index, repeated: bool) -> NewEvent {
-        let id = EventId(self.id());
-        let odd = id.0.as_u128() % 2 == 1;
         if let (true, Some(last)) = (repeated, &self.last_event) {
-            let mut again = last.clone();
-            if odd && again.idempotency.is_some() {
-                again.id = id;
-            }
-            return again;
+            return last.clone();
         }
         let event = NewEvent {
-            id,
+            id: EventId(self.id()),
             tenant: DEFAULT_TENANT,
             audience: Audience::Destination(self.destination(to)),
             event_type: None,
             content_type: "text/plain".to_owned(),
             payload: Bytes::from_static(b"hello"),
-            idempotency: odd.then(|| Idempotency {
-                key: id.to_string(),
-                digest: [0; 32],
-                kept_for: IDEMPOTENCY_KEY_KEPT,
-            }),
+            idempotency: None,
         };
         self.last_event = Some(event.clone());
         event
