@@ -23,6 +23,7 @@ mod destinations;
 mod fault;
 mod fleet;
 mod ingest;
+mod keys;
 mod ledger;
 mod migrate;
 mod ports;

@@ -79,6 +79,32 @@ async fn first_attempts_keep_their_order_when_the_clock_is_set_back() {
 }
 
 #[tokio::test]
+async fn expired_idempotency_keys_are_deleted_a_few_at_a_time() {
+    let place = Place::new();
+    let path = place.file("paceline.db");
+    let world = open(&path);
+    let shell = Shell(path.clone()).connect();
+    for (n, expires_at) in [(1, 1_i64), (2, 2), (3, 3), (4, i64::MAX)] {
+        let row = "insert into idempotency_keys values ('t', ?1, x'00', 'e', ?2)";
+        shell.execute(row, (n.to_string(), expires_at)).unwrap();
+    }
+    let rules = engine::ports::ReapRules {
+        heartbeat_timeout: Duration::from_secs(5),
+        start_timeout: Duration::from_secs(5),
+        permit_grace: Duration::ZERO,
+    };
+    let left = || -> Vec<String> {
+        let mut rows = shell.prepare("select key from idempotency_keys").unwrap();
+        let keys = rows.query_map([], |row| row.get(0)).unwrap();
+        keys.map(Result::unwrap).collect()
+    };
+    world.store.reap(&rules, 2).await.unwrap();
+    assert_eq!(left(), ["3", "4"]);
+    world.store.reap(&rules, 2).await.unwrap();
+    assert_eq!(left(), ["4"]);
+}
+
+#[tokio::test]
 async fn a_reopened_file_has_everything() {
     let place = Place::new();
     let path = place.file("paceline.db");

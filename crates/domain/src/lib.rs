@@ -19,6 +19,7 @@ pub mod destination;
 pub mod event;
 pub mod ids;
 pub mod limit;
+pub mod outbox;
 pub mod permit;
 pub mod policy;
 pub mod retry;

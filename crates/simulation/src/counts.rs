@@ -58,6 +58,7 @@ pub const SOMETIMES: &[&str] = &[
     "receiver hung",
     "response lost",
     // What the mechanisms answered.
+    "a repeated request was the same event",
     "claim early",
     "claim refused",
     "claim skipped",

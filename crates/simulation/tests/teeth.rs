@@ -59,6 +59,7 @@ fn showing(sabotage: Sabotage) -> Scenario {
         lasts_ms: 30_000,
     };
     match sabotage {
+        Sabotage::ForgetsKeys => scenario(Mood::Stormy, vec![fault(Fault::StoreFailsAfter)]),
         Sabotage::StartsTwice => scenario(Mood::Stormy, vec![fault(Fault::MessageDuplicated)]),
         Sabotage::NeverReaps => scenario(Mood::Stormy, vec![fault(Fault::MessageLost)]),
         Sabotage::ShortLeases => scenario(Mood::Stormy, vec![fault(Fault::StoreSlow)]),

@@ -200,7 +200,8 @@ async fn cancel_deleted(connection: &mut PgConnection, limit: u32) -> Result<u32
     ))
 }
 
-/// Buckets that no window can reach any more, and workers long gone. A margin
+/// Buckets that no window can reach any more, expired idempotency keys, and
+/// workers long gone. A margin
 /// of 1 makes a period twice as long, so two periods and a minute are kept.
 async fn forget(connection: &mut PgConnection, limit: u32) -> Result<(), Failure> {
     let periods = Period::ALL.map(Period::as_str);
@@ -227,6 +228,22 @@ async fn forget(connection: &mut PgConnection, limit: u32) -> Result<(), Failure
     )
     .bind(periods.as_slice())
     .bind(ages.as_slice())
+    .bind(i64::from(limit))
+    .execute(&mut *connection)
+    .await?;
+    sqlx::query(
+        "-- reap: forget_keys
+        with old as materialized (
+            select k.tenant_id, k.key from idempotency_keys k
+            where k.expires_at <= clock_timestamp()
+            order by k.expires_at
+            limit $1
+            for update skip locked
+        )
+        delete from idempotency_keys k
+        using old o
+        where k.tenant_id = o.tenant_id and k.key = o.key",
+    )
     .bind(i64::from(limit))
     .execute(&mut *connection)
     .await?;

@@ -63,6 +63,13 @@ const DELETE_WORKERS: &str = "
     -- reap: workers that nobody will ask about again
     delete from workers where id in (select id from workers where seen_at < ?1 limit ?2)";
 
+const DELETE_KEYS: &str = "
+    -- reap: idempotency keys that stand for nothing any more
+    delete from idempotency_keys where (tenant_id, key) in (
+        select tenant_id, key from idempotency_keys indexed by idempotency_keys_expired
+        where expires_at <= ?1 limit ?2
+    )";
+
 /// How long a worker's row is kept after its last heartbeat.
 const WORKER_KEPT: Duration = Duration::from_secs(3_600);
 
@@ -81,6 +88,7 @@ pub(super) fn reap(
     let retries = execute(tx, CANCEL_DUE, [limit.saturating_sub(first_attempts)])?;
     let retries = u32::try_from(retries).unwrap_or(u32::MAX);
     buckets::delete_old(tx, now, limit)?;
+    execute(tx, DELETE_KEYS, (now.as_micros(), limit))?;
     execute(tx, DELETE_WORKERS, ((now - WORKER_KEPT).as_micros(), limit))?;
     Ok(Reaped {
         expired_permits,

@@ -14,6 +14,7 @@ pub mod catalog;
 pub mod claim;
 pub mod coarse;
 pub mod fleet;
+pub mod idempotency;
 pub mod ingest;
 pub mod ledger;
 pub mod limits;
@@ -41,6 +42,17 @@ macro_rules! store_contract {
             an_event_that_nobody_subscribes_to_is_accepted
             a_paused_destination_still_accepts
             payloads_come_back_byte_for_byte
+        );
+        $crate::store_contract!(@module $world, idempotency:
+            the_same_key_and_content_is_the_same_event
+            the_same_key_for_something_else_is_refused
+            a_key_is_of_its_tenant
+            keys_in_one_batch_are_answered_in_order
+            a_repeated_request_is_answered_whatever_became_of_the_destination
+            a_refused_event_takes_no_key
+            a_key_that_has_expired_is_free
+            one_of_many_at_once_is_accepted
+            a_batch_that_is_tried_again_is_repeated
         );
         $crate::store_contract!(@module $world, admission:
             no_window_holds_more_than_the_limit

@@ -35,6 +35,14 @@ pub trait Store: Send + Sync {
     /// event id is the key, and an id that is there already is answered as
     /// accepted without a second attempt, for where it went; also when all of
     /// these destinations are gone. Another tenant is not told where.
+    ///
+    /// An event's idempotency key is taken in the same commit. Of several with
+    /// one key, in one batch or in many at once, one is accepted; the others
+    /// wait for it, and are [`Acceptance::Repeated`] if they ask for the same
+    /// and [`Acceptance::KeyReused`] if not. A key is known before anything
+    /// else is looked at: what a repeated request is answered does not depend
+    /// on what has become of the destination. An event that is refused takes
+    /// no key. Expired keys are free; [`Store::reap`] deletes them.
     async fn accept_events(&self, events: &[NewEvent]) -> Result<Vec<Acceptance>, StoreError>;
 
     /// One scheduler run for many destinations: locks each row (skipping those
@@ -110,7 +118,8 @@ pub trait Store: Send + Sync {
     /// followed by a retry, in the order of their starts and then of their ids,
     /// unless the destination is deleted; waiting attempts of deleted
     /// destinations are cancelled. Each row is locked and rechecked; a skipped
-    /// one is left.
+    /// one is left. And it deletes what nobody needs
+    /// any more, such as expired idempotency keys.
     async fn reap(&self, rules: &ReapRules, limit: u32) -> Result<Reaped, StoreError>;
 
     /// One page of destinations, after `after` in id order, that need a look:
@@ -170,6 +179,27 @@ pub enum Acceptance {
     UnknownDestination,
     /// The destination is disabled.
     DisabledDestination,
+    /// The tenant has used the idempotency key before, for the same: nothing
+    /// new was written, the answer is that event's.
+    Repeated {
+        /// The event that the key stands for.
+        event: EventId,
+        /// Where it went.
+        destinations: Vec<DestinationId>,
+    },
+    /// The tenant has used the idempotency key before, for something else.
+    KeyReused,
+}
+
+impl Acceptance {
+    /// Where the event that is durable now goes; none if none is.
+    #[must_use]
+    pub fn destinations(&self) -> &[DestinationId] {
+        match self {
+            Self::Accepted(destinations) | Self::Repeated { destinations, .. } => destinations,
+            Self::UnknownDestination | Self::DisabledDestination | Self::KeyReused => &[],
+        }
+    }
 }
 
 /// A destination to run.

@@ -4,8 +4,10 @@
 #![cfg(test)]
 
 mod api;
+mod bulk;
 mod command_line;
 mod fuzz;
+mod ingest;
 mod openapi;
 mod process;
 mod snapshots;

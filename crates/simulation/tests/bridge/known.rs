@@ -122,6 +122,7 @@ impl Known {
             event_type: None,
             content_type: "text/plain".to_owned(),
             payload: Bytes::from_static(b"hello"),
+            idempotency: None,
         };
         self.last_event = Some(event.clone());
         event

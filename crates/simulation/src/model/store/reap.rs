@@ -69,6 +69,7 @@ pub(super) fn reap_step(
         ReapStep::Cancel => {
             let cancelled = cancel_deleted(rows, now, most);
             delete_old_buckets(rows, now);
+            delete_expired_keys(rows, now, most);
             rows.workers
                 .retain(|_, worker| worker.seen_at >= now - WORKER_KEPT);
             cancelled
@@ -197,5 +198,13 @@ fn delete_old_buckets(rows: &mut Rows, now: Timestamp) {
                 indexes.buckets.remove(&key);
             }
         }
+    }
+}
+
+fn delete_expired_keys(rows: &mut Rows, now: Timestamp, most: usize) {
+    let expired = rows.keys.iter().filter(|(_, row)| row.expires_at <= now);
+    let expired: Vec<_> = expired.map(|(key, _)| key.clone()).take(most).collect();
+    for key in expired {
+        rows.keys.remove(&key);
     }
 }

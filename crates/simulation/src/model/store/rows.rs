@@ -128,6 +128,14 @@ pub struct EventRow {
     pub attempts: Vec<AttemptId>,
 }
 
+/// What an idempotency key stands for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct KeyRow {
+    pub(super) digest: [u8; 32],
+    pub(super) event: EventId,
+    pub(super) expires_at: Timestamp,
+}
+
 /// A destination's row, and what admission remembers of it.
 #[derive(Debug, Clone)]
 pub(super) struct DestinationRow {
@@ -175,6 +183,7 @@ pub struct Rows {
     pub(super) tenants: BTreeMap<TenantId, String>,
     pub(super) destinations: BTreeMap<DestinationId, DestinationRow>,
     pub(super) events: BTreeMap<EventId, EventRow>,
+    pub(super) keys: BTreeMap<(TenantId, String), KeyRow>,
     pub(super) ledger: Ledger,
     pub(super) workers: BTreeMap<WorkerId, WorkerRow>,
     /// Changes that have yet to be looked at: the last entry of limit history.
@@ -218,6 +227,7 @@ impl Default for Rows {
             tenants: [(DEFAULT_TENANT, "standard".to_owned())].into(),
             destinations: BTreeMap::new(),
             events: BTreeMap::new(),
+            keys: BTreeMap::new(),
             ledger: Ledger::default(),
             workers: BTreeMap::new(),
             marks: BTreeMap::new(),
