@@ -39,6 +39,8 @@ mod events;
 mod failure;
 mod fleet;
 mod fold;
+mod health;
+mod health_book;
 mod ingest;
 mod keys;
 mod ledger;

@@ -22,6 +22,8 @@ mod cost;
 mod destinations;
 mod fault;
 mod fleet;
+mod health;
+mod health_book;
 mod ingest;
 mod keys;
 mod ledger;

@@ -8,11 +8,12 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use adapters::sqlite::{SqliteStore, system_clock};
+use domain::attempt::AttemptState;
 use domain::limit::{Period, Shape};
 use domain::policy::LimitSettings;
 use domain::time::Timestamp;
 use engine::contract::store::{Backdoor, World};
-use engine::ports::{Catalog, CatalogError, DEFAULT_TENANT, StoreError};
+use engine::ports::{Catalog, CatalogError, ClaimAnswer, DEFAULT_TENANT, StoreError};
 use rusqlite::Connection;
 
 /// A user's shell, with none of our settings.
@@ -421,4 +422,24 @@ fn is_raise(old: &LimitSettings, new: &LimitSettings) -> bool {
         .is_none_or(|burst| old.burst.is_some_and(|old| burst >= old));
     let margin = new.safety_margin <= old.safety_margin;
     margin && (new.unlimited || (windows && shape(old) == shape(new) && burst))
+}
+
+#[tokio::test]
+async fn a_claim_finds_the_hold_that_its_permit_was_given_before() {
+    let place = Place::new();
+    let path = place.file("paceline.db");
+    let world = open(&path);
+    let destination = world.destination().unlimited().create().await;
+    let worker = world.worker().await;
+    world.accept(destination, 1).await;
+    let permits = world.admit(destination).await;
+    world
+        .sql(&format!(
+            "insert into health (destination_id, held_since, held_until, held_for)
+            select '{destination}', now, now + 60000000, 'asked' from store_clock"
+        ))
+        .await;
+    let claims = world.claim(worker, &permits).await;
+    assert_eq!(claims.answers, [ClaimAnswer::Refused]);
+    assert_eq!(world.states(destination).await, [AttemptState::Waiting]);
 }

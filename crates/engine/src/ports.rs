@@ -13,6 +13,7 @@
 
 mod alarm;
 mod catalog;
+mod health;
 mod outbox;
 mod queue;
 mod schedule;
@@ -22,6 +23,7 @@ mod wakes;
 
 pub use alarm::*;
 pub use catalog::*;
+pub use health::*;
 pub use outbox::*;
 pub use queue::*;
 pub use schedule::*;

@@ -28,6 +28,7 @@ use crate::service::{Service, ServiceError};
 pub mod attempts;
 pub mod body;
 pub mod bulk;
+pub mod destination_health;
 pub mod destinations;
 pub mod events;
 mod idempotency;
@@ -114,6 +115,10 @@ fn routes() -> OpenApiRouter<App> {
             destinations::change,
             destinations::delete
         ))
+        .routes(routes!(destination_health::show))
+        .routes(routes!(destination_health::change_breaker))
+        .routes(routes!(destination_health::pause))
+        .routes(routes!(destination_health::resume))
         .routes(routes!(attempts::list))
         .routes(routes!(events::post))
         .routes(routes!(events::post_batch))

@@ -22,11 +22,13 @@ use crate::edge::Mint;
 
 pub mod error;
 pub mod event;
+pub mod health;
 pub mod limits;
 pub mod rules;
 
 pub use error::ServiceError;
 pub use event::EventDraft;
+pub use health::StateAndHealth;
 pub use limits::LimitsChange;
 
 /// The most rows on one page.

@@ -17,6 +17,8 @@
 //! | [`a_permit_starts_once_and_in_time`] | at every start |
 //! | [`a_start_is_sent_once_and_at_once`] | at every request |
 //! | [`a_lease_is_exclusive`] | at every take |
+//! | [`nothing_starts_during_a_hold`] | at every start |
+//! | [`a_breaker_lets_one_through`] | at every start |
 //! | [`all_is_drained`] | after the last fault |
 
 use std::fmt;
@@ -197,6 +199,26 @@ pub fn a_start_is_sent_once_and_at_once(attempt: AttemptId, sending: Sending) ->
 pub fn a_lease_is_exclusive(job: impl fmt::Display, held_for: Option<Duration>) -> Promise {
     keep("a_lease_is_exclusive", held_for.is_none(), || {
         format!("{job} was taken while its lease went on for {held_for:?}")
+    })
+}
+
+/// A receiver that asks to be left alone is left alone, and so is one whose
+/// breaker is open: nothing starts before the hold is over.
+pub fn nothing_starts_during_a_hold(
+    attempt: AttemptId,
+    started_at: Timestamp,
+    held_until: Option<Timestamp>,
+) -> Promise {
+    let kept = held_until.is_none_or(|until| started_at >= until);
+    keep("nothing_starts_during_a_hold", kept, || {
+        format!("attempt {attempt} started at {started_at:?}, held until {held_until:?}")
+    })
+}
+
+/// While the breaker is not closed, one attempt at a time is sent.
+pub fn a_breaker_lets_one_through(destination: impl fmt::Display, in_flight: u32) -> Promise {
+    keep("a_breaker_lets_one_through", in_flight <= 1, || {
+        format!("{destination} has {in_flight} in flight beside an open breaker")
     })
 }
 

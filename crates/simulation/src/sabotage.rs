@@ -28,11 +28,13 @@ pub enum Sabotage {
     /// The limits are lifted, and limit history does not say so:
     /// `no_window_is_over`.
     LiftsLimits,
+    /// A hold is forgotten as soon as it began: `nothing_starts_during_a_hold`.
+    ForgetsHolds,
 }
 
 impl Sabotage {
     /// Each with the promise that it breaks.
-    pub const ALL: [(Self, &'static str); 9] = [
+    pub const ALL: [(Self, &'static str); 10] = [
         (Self::ForgetsEvents, "nothing_is_lost"),
         (Self::ForgetsKeys, "a_repeated_request_is_one_event"),
         (Self::StartsTwice, "a_permit_starts_once_and_in_time"),
@@ -42,5 +44,6 @@ impl Sabotage {
         (Self::LooksLate, "the_limit_is_used"),
         (Self::SendsLate, "a_start_is_sent_once_and_at_once"),
         (Self::LiftsLimits, "no_window_is_over"),
+        (Self::ForgetsHolds, "nothing_starts_during_a_hold"),
     ];
 }

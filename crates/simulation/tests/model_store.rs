@@ -102,6 +102,7 @@ async fn finish(store: &ModelStore, permit: &Permit, next: NextTry) {
         error: None,
         response_body: Bytes::new(),
         next,
+        signal: domain::health::Signal::default(),
     };
     store.record_outcomes(WORKER, &[outcome]).await.unwrap();
 }

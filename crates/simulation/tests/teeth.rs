@@ -5,7 +5,7 @@ use domain::policy::LimitSettings;
 use simulation::Site;
 use simulation::counts::Counts;
 use simulation::sabotage::Sabotage;
-use simulation::scenario::{Fault, Mood, Operation, Point, Process, Scenario, What};
+use simulation::scenario::{Behaviour, Fault, Mood, Operation, Point, Process, Scenario, What};
 use simulation::shrink::{minimal, shrink_by};
 use simulation::world::{self, Report};
 
@@ -63,6 +63,14 @@ fn showing(sabotage: Sabotage) -> Scenario {
         Sabotage::StartsTwice => scenario(Mood::Stormy, vec![fault(Fault::MessageDuplicated)]),
         Sabotage::NeverReaps => scenario(Mood::Stormy, vec![fault(Fault::MessageLost)]),
         Sabotage::ShortLeases => scenario(Mood::Stormy, vec![fault(Fault::StoreSlow)]),
+        Sabotage::ForgetsHolds => scenario(
+            Mood::Stormy,
+            vec![What::Receiver {
+                destination: 1,
+                behaviour: Behaviour::Busy,
+                lasts_ms: 30_000,
+            }],
+        ),
         _ => scenario(Mood::Calm, Vec::new()),
     }
 }

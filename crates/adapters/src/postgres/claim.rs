@@ -77,7 +77,8 @@ const CLAIM: &str = "-- claim_starts
             case
                 when a.epoch <> n.epoch or d.epoch <> a.epoch
                     or d.state <> 'active' or d.deleted_at is not null
-                    or p.held_until > (select now from clock)
+                    or greatest(p.held_until, h.held_until)
+                        > greatest((select now from clock), a.not_before)
                     or a.deadline < (select now from clock)
                     or not exists (
                         select from workers w
@@ -94,6 +95,7 @@ const CLAIM: &str = "-- claim_starts
         join attempts a on a.id = n.id and a.permit = n.number
         join destinations d on d.id = a.destination_id
         left join pacing p on p.destination_id = a.destination_id
+        left join health h on h.destination_id = a.destination_id
         where a.state || '' = 'admitted'
         order by a.id
         for update of a skip locked

@@ -21,10 +21,12 @@ const ALIVE: &str = "
 const ADMITTED: &str = "
     -- claim_starts: the row, if the permit is its own
     select a.event_id, a.try_number, a.epoch, a.not_before, a.deadline,
-        d.epoch, d.state, d.deleted_at, p.held_until
+        d.epoch, d.state, d.deleted_at,
+        nullif(max(coalesce(p.held_until, 0), coalesce(h.held_until, 0)), 0)
     from attempts a
     join destinations d on d.id = a.destination_id
     left join pacing p on p.destination_id = a.destination_id
+    left join health h on h.destination_id = a.destination_id
     where a.id = ?1 and a.state = 'admitted' and a.permit = ?2 and a.destination_id = ?3";
 
 const START: &str = "

@@ -14,6 +14,7 @@ pub mod catalog;
 pub mod claim;
 pub mod coarse;
 pub mod fleet;
+pub mod health;
 pub mod idempotency;
 pub mod ingest;
 pub mod ledger;
@@ -117,6 +118,24 @@ macro_rules! store_contract {
             a_late_success_overwrites_unknown_and_cancels_the_retry
             a_late_success_leaves_a_started_retry_alone
             a_late_failure_adds_no_second_retry
+        );
+        $crate::store_contract!(@module $world, health:
+            a_receiver_that_asks_is_left_alone
+            no_slot_lies_within_a_hold
+            a_429_holds_and_costs_no_try
+            any_other_failure_costs_a_try
+            refusals_do_not_open_the_breaker
+            failures_in_a_row_open_the_breaker
+            what_was_not_sent_is_no_failure
+            a_half_open_breaker_admits_one_probe
+            a_failed_probe_waits_for_longer
+            a_probe_that_succeeds_closes_the_breaker
+            a_breaker_is_set_by_its_owner
+            a_receiver_that_is_gone_is_disabled
+            resuming_forgets_and_drains
+            a_resumed_backlog_keeps_the_limit
+            another_url_forgets
+            health_is_the_tenants
         );
         $crate::store_contract!(@module $world, reap:
             an_expired_permit_waits_again

@@ -7,10 +7,12 @@ use bytes::Bytes;
 use domain::admission::{Blocked, Look};
 use domain::attempt::OutcomeKind;
 use domain::event::NewEvent;
+use domain::health::Signal;
 use domain::ids::{AttemptId, DestinationId, EventId, PermitNumber, WorkerId};
 use domain::permit::Permit;
 use domain::time::Timestamp;
 
+use super::health::HealthChange;
 use super::schedule::Wake;
 use super::sender::Target;
 
@@ -98,7 +100,10 @@ pub trait Store: Send + Sync {
     async fn release_permits(&self, permits: &[Permit]) -> Result<Vec<Wake>, StoreError>;
 
     /// Records outcomes of starts that this worker claimed, adds the retries,
-    /// and folds coarse starts, in one commit.
+    /// folds coarse starts, and carries out what `domain::health` makes of the
+    /// answers, in one commit: a hold is in force from then on, and permits
+    /// that are out wait again; a destination that is given up is disabled. A
+    /// success of a destination that is well writes nothing of this.
     ///
     /// Applies only to rows that are `started` or `unknown` under the given
     /// number and worker; one that finds its row `unknown` overwrites it and,
@@ -300,6 +305,8 @@ pub struct Outcome {
     pub response_body: Bytes,
     /// What follows, if it failed.
     pub next: NextTry,
+    /// What the receiver asked for.
+    pub signal: Signal,
 }
 
 /// What follows an outcome.
@@ -320,8 +327,11 @@ pub enum NextTry {
 pub struct Recorded {
     /// Outcomes whose rows were locked: record them again.
     pub skipped: Vec<AttemptId>,
-    /// Retries to wake for, and destinations that were short of places.
+    /// Retries to wake for, destinations that were short of places, and those
+    /// whose permits a hold took back.
     pub wakes: Vec<Wake>,
+    /// What operators must know; it is written down already.
+    pub health: Vec<HealthChange>,
 }
 
 /// When the reaper gives something up.

@@ -12,7 +12,17 @@ const REAP: &str = "crates/adapters/src/postgres/reap.rs";
 const RECORD: &str = "crates/adapters/src/postgres/record.rs";
 const USAGE: &str = "crates/adapters/src/postgres/usage.rs";
 
-pub(super) const MUTANTS: [Mutant; 24] = [
+pub(super) const MUTANTS: [Mutant; 25] = [
+    Mutant {
+        name: "postgres-claim-ignores-holds",
+        wrong: "A claim takes no notice of a hold: a permit from before it starts within it.",
+        file: CLAIM,
+        change: Text {
+            right: "or greatest(p.held_until, h.held_until)",
+            wrong: "or least(p.held_until, h.held_until, '-infinity')",
+        },
+        killer: postgres("starts::a_claim_finds_the_hold_that_its_permit_was_given_before"),
+    },
     Mutant {
         name: "postgres-stale-snapshot",
         wrong: "Admission reads what is used before it locks: schedulers that meet count what \

@@ -7,6 +7,7 @@ mod api;
 mod bulk;
 mod command_line;
 mod fuzz;
+mod health;
 mod ingest;
 mod openapi;
 mod process;

@@ -250,6 +250,7 @@ impl Store for FaultyStore {
             let counts = &store.gate.around.counts;
             counts.add("outcome overwrote unknown", overwritten);
             store.note_outcomes(&outcomes);
+            store.note_health(&outcomes, &recorded);
             Ok(recorded)
         })
         .await

@@ -11,6 +11,7 @@ mod change;
 mod claim;
 mod destinations;
 mod fleet;
+mod health;
 mod indexes;
 mod ingest;
 mod ledger;
@@ -155,6 +156,16 @@ impl ModelStore {
     /// Nothing of the destination starts before `until`.
     pub fn hold(&self, destination: DestinationId, until: Timestamp) {
         self.step(|rows, _| change::hold(rows, destination, until));
+    }
+
+    /// The hold that the destination's health remembers is over.
+    pub fn end_hold(&self, destination: DestinationId) {
+        self.step(|rows, _| {
+            let health = rows.health.get_mut(&destination);
+            if let Some(hold) = health.and_then(|health| health.hold.as_mut()) {
+                hold.until = hold.since;
+            }
+        });
     }
 
     /// A tier's limits as they are set; `None` if there is no such tier.

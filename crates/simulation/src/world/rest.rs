@@ -8,6 +8,7 @@ use domain::admission::GRACE;
 use domain::attempt::AttemptState;
 use domain::clock::MAX_FREEZE;
 use domain::destination::DestinationState;
+use domain::health::FIRST_PROBE;
 use domain::ids::DestinationId;
 use domain::policy::{LimitSettings, Policy, Rate};
 use domain::retry::{AfterFailure, after_failure};
@@ -21,7 +22,7 @@ use super::{Action, BrokenPromise, World, destination};
 use crate::faulty::{LATEST_COMMIT, PROMPT};
 use crate::invariants::{self, Accepted, Left, Promise};
 use crate::process::{GRACE as PROCESS_GRACE, REQUEST_TIMEOUT};
-use crate::scenario::{Behaviour, Mood, What};
+use crate::scenario::{Mood, What};
 use crate::witness::named;
 
 /// How often it is looked whether all is drained.
@@ -169,7 +170,11 @@ impl World<'_> {
             .last()
             .map_or(SLOWEST, |last| per_second(&last.policy));
         let backlog = Duration::from_secs_f64(f64::from(coming) * 1.1 / rate.clamp(0.1, 1e6));
-        RECOVERY + backlog + retry.unwrap_or_default()
+        let held_until = store.read(|rows| rows.held_until(of));
+        let held = held_until.map_or(Duration::ZERO, |until| until.since(now));
+        // What still fails while the faults end may open the breaker.
+        let breaker = FIRST_PROBE.mul_f64(1.2);
+        RECOVERY + backlog + retry.unwrap_or_default() + held.max(breaker)
     }
 
     /// Judges one destination over the whole run.
@@ -199,12 +204,12 @@ impl World<'_> {
         }
     }
 
-    /// Whether its receiver is so slow at times that `max_in_flight` binds.
+    /// Whether its receiver is so slow at times that `max_in_flight` binds, or
+    /// fails, so that it is left alone for a while.
     fn is_held_up(&self, of: DestinationId) -> bool {
         (self.scenario.operations.iter()).any(|operation| {
             matches!(operation.what, What::Receiver {
                 destination: whose,
-                behaviour: Behaviour::Hangs | Behaviour::Slow { .. },
                 ..
             } if destination(whose) == of)
         })

@@ -201,6 +201,7 @@ impl Pair {
             error: failed.then(|| "it said so".to_owned()),
             response_body: Bytes::from_static(if failed { b"" } else { b"ok" }),
             next,
+            signal: domain::health::Signal::default(),
         }
     }
 

@@ -184,5 +184,6 @@ fn outcome(permit: &Permit, kind: usize) -> Outcome {
         error: failed.then(|| "it said so".to_owned()),
         response_body: Bytes::new(),
         next,
+        signal: domain::health::Signal::default(),
     }
 }

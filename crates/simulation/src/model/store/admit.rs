@@ -97,7 +97,8 @@ impl Candidate {
         let remembered = Usage {
             meter: row.pacing.meter,
             recount: row.pacing.meter_epoch != Some(row.epoch),
-            held_until: row.pacing.held_until,
+            held_until: rows.held_until(destination),
+            probing: rows.is_probing(destination),
             ..Usage::default()
         };
         let usage = read_usage(rows, now, destination, &policy, remembered);

@@ -68,7 +68,7 @@ fn is_over(rows: &Rows, now: Timestamp, permit: &Permit) -> bool {
     let Some(destination) = rows.living(permit.destination) else {
         return true;
     };
-    let held_until = destination.pacing.held_until;
+    let held_until = rows.held_until(permit.destination);
     now > permit.deadline
         || permit.epoch != destination.epoch
         || destination.state != DestinationState::Active

@@ -1,10 +1,13 @@
 //! Recording outcomes, and the retries that follow.
 
+use std::collections::BTreeSet;
+
 use domain::attempt::{AttemptState, OutcomeKind};
 use domain::ids::{AttemptId, WorkerId};
 use domain::time::Timestamp;
 use engine::ports::{NextTry, Outcome, Recorded, Wakes};
 
+use super::health;
 use super::rows::{Attempt, Rows};
 
 /// Records; see [`engine::ports::Store::record_outcomes`].
@@ -16,14 +19,20 @@ pub(super) fn record_outcomes(
 ) -> Recorded {
     let mut wakes = Wakes::default();
     let mut skipped = Vec::new();
-    for outcome in outcomes {
-        let Some(started) = started_by(rows, worker, outcome).cloned() else {
-            continue;
-        };
-        if rows.held.contains(&started.id) {
-            skipped.push(started.id);
-            continue;
+    let mut once = BTreeSet::new();
+    let mut ended: Vec<(&Outcome, Attempt)> = Vec::new();
+    for outcome in outcomes
+        .iter()
+        .filter(|outcome| once.insert(outcome.attempt))
+    {
+        match started_by(rows, worker, outcome).cloned() {
+            Some(started) if rows.held.contains(&started.id) => skipped.push(started.id),
+            Some(started) => ended.push((outcome, started)),
+            None => {}
         }
+    }
+    let judged = health::judge(rows, now, &ended);
+    for (outcome, started) in ended {
         let Some(started_at) = started.started_at else {
             continue;
         };
@@ -37,16 +46,19 @@ pub(super) fn record_outcomes(
             if outcome.kind == OutcomeKind::Succeeded {
                 cancel_retry(rows, now, &started);
             }
-        } else if let Some(due_at) = add_next_try(rows, now, &started, finished_at, outcome.next) {
+        } else if let Some(due_at) = add_next_try(rows, now, &started, outcome) {
             wakes.after(outcome.destination, due_at.since(now));
         }
         if started.crowded {
             wakes.now(outcome.destination);
         }
     }
+    let mut wakes = wakes.into_vec();
+    wakes.extend(judged.wakes);
     Recorded {
         skipped,
-        wakes: wakes.into_vec(),
+        wakes,
+        health: judged.changes,
     }
 }
 
@@ -108,14 +120,13 @@ fn add_next_try(
     rows: &mut Rows,
     now: Timestamp,
     started: &Attempt,
-    finished_at: Timestamp,
-    next: NextTry,
+    outcome: &Outcome,
 ) -> Option<Timestamp> {
-    let (try_number, due_at) = match next {
-        NextTry::None | NextTry::DeadLetter => return None,
-        NextTry::RetryAfter(delay) => (started.try_number.saturating_add(1), finished_at + delay),
-        NextTry::Again => (started.try_number, now),
-    };
+    let health = rows.health.get(&started.destination);
+    let started_at = started.started_at?;
+    let next = outcome.next_try(started.try_number, (started_at, now), health);
+    let (try_number, due_at) = next?;
+    let finished_at = started_at + outcome.elapsed;
     let next = Attempt {
         try_number,
         due_at: Some(due_at),

@@ -7,12 +7,13 @@ use bytes::Bytes;
 use domain::admission::Meter;
 use domain::attempt::AttemptState;
 use domain::destination::DestinationState;
+use domain::health::Health;
 use domain::ids::{AttemptId, DestinationId, Epoch, EventId, TenantId, WorkerId};
 use domain::limit::Shape;
 use domain::permit::Permit;
 use domain::policy::LimitSettings;
 use domain::time::Timestamp;
-use engine::ports::{DEFAULT_TENANT, LimitHistory};
+use engine::ports::{BreakerChange, DEFAULT_TENANT, LimitHistory, OperationalEvent};
 
 use super::ledger::Ledger;
 
@@ -188,6 +189,12 @@ pub struct Rows {
     pub(super) workers: BTreeMap<WorkerId, WorkerRow>,
     /// Changes that have yet to be looked at: the last entry of limit history.
     pub(super) marks: BTreeMap<DestinationId, i64>,
+    /// Of destinations that have something to remember.
+    pub(super) health: BTreeMap<DestinationId, Health>,
+    /// What their breakers are set to, where it is not the default.
+    pub(super) breakers: BTreeMap<DestinationId, BreakerChange>,
+    /// What operators must know.
+    pub(super) operational_events: Vec<OperationalEvent>,
     /// Entries of limit history so far.
     pub(super) last_history: i64,
     /// Destinations that somebody's transaction holds.
@@ -233,6 +240,9 @@ impl Default for Rows {
             marks: BTreeMap::new(),
             last_history: 0,
             locked: BTreeSet::new(),
+            health: BTreeMap::new(),
+            breakers: BTreeMap::new(),
+            operational_events: Vec::new(),
             head_start: Duration::ZERO,
             unflushed: Vec::new(),
             held: BTreeSet::new(),
