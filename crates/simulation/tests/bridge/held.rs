@@ -9,10 +9,13 @@
 //! - A claim that found its row held, and when it looked again found it moved,
 //!   is answered *refused*; an outcome that did so is not mentioned.
 //! - A release leaves the row, and so does the reaper; a late success leaves the
-//!   retry; a run leaves what it had chosen, and spends the number.
+//!   retry; a run leaves what it had chosen, and spends the number. (A claim or
+//!   a release under an old number, too, holds the row until it has seen that
+//!   the row has moved.)
 
 use std::collections::BTreeSet;
 
+use domain::permit::Permit;
 use engine::ports::{Admitted, ClaimAnswer, NextTry, RunResult};
 
 use super::calls::{Answer, Call};
@@ -49,11 +52,7 @@ fn touches(one: &Called<Call, Answer>, place: &Place, shown: &Shown) -> bool {
             own.is_some_and(|own| (own.0, own.1) == (place.0, place.1) && own.2 <= place.2)
         }),
         (_, Answer::Admitted(admitted)) => {
-            let given = admitted.results.iter().flat_map(|result| match result {
-                RunResult::Decided { permits, .. } => permits.as_slice(),
-                _ => &[],
-            });
-            let mut places = given.map(|permit| shown.place(permit.attempt));
+            let mut places = permits_of(admitted).map(|permit| shown.place(permit.attempt));
             places.any(|given| given == Some(*place))
         }
         // What it locks, it moves.
@@ -75,7 +74,8 @@ pub(crate) fn contended(
     rows.into_iter().filter(is_touched).collect()
 }
 
-/// What others may have held during a call, each possibility. None: it says
+/// What others may have held during a call, each possibility; of a run, see
+/// [`left_by_run`]. None: it says
 /// that it skipped what nobody touched.
 pub(crate) fn possibilities(step: &Step<'_, Call, Answer>, shown: &Shown) -> Vec<Held> {
     let called = step.called();
@@ -115,13 +115,6 @@ pub(crate) fn possibilities(step: &Step<'_, Call, Answer>, shown: &Shown) -> Vec
             }
             (skipped, may)
         }
-        (Call::Admit(runs, _), Answer::Admitted(_)) => {
-            // Nobody else holds what waits.
-            let holds = |one: &Called<_, _>| matches!(one.call, Call::Record(..) | Call::Reap(_));
-            let ours = runs.iter().filter(|_| overlapping(step).any(holds));
-            let ours = ours.flat_map(|run| shown.retries_of(run.destination));
-            (Held::new(), ours.collect())
-        }
         _ => return vec![Held::new()],
     };
     if contended(step, must.iter().copied(), shown) != must {
@@ -148,6 +141,31 @@ pub(crate) fn parts(rows: &Held, count: Option<usize>) -> Vec<Held> {
             .collect()
     };
     all.filter(is_wanted).map(of).collect()
+}
+
+/// What a run has left of what it would have chosen alone. None: somebody would
+/// have had to hold what nobody touched.
+pub(crate) fn left_by_run(
+    step: &Step<'_, Call, Answer>,
+    alone: impl Iterator<Item = Place>,
+    shown: &Shown,
+) -> Option<Held> {
+    let Answer::Admitted(admitted) = &step.called().answer else {
+        return None;
+    };
+    let given: Held = permits_of(admitted)
+        .filter_map(|permit| shown.place(permit.attempt))
+        .collect();
+    let left: Held = alone.filter(|place| !given.contains(place)).collect();
+    (contended(step, left.iter().copied(), shown) == left).then_some(left)
+}
+
+/// All permits that runs gave.
+pub(crate) fn permits_of(admitted: &Admitted) -> impl Iterator<Item = &Permit> {
+    admitted.results.iter().flat_map(|result| match result {
+        RunResult::Decided { permits, .. } => permits.as_slice(),
+        _ => &[],
+    })
 }
 
 /// Whether each run that was skipped met another of the same destination, or a

@@ -89,12 +89,6 @@ impl Shown {
         self.rows.range(after).map(|(place, _)| *place)
     }
 
-    /// All tries at a destination that follow another.
-    pub(crate) fn retries_of(&self, destination: DestinationId) -> impl Iterator<Item = Place> {
-        let of_it = move |place: &&Place| place.1 == destination && place.2 > 0;
-        self.rows.keys().filter(of_it).copied()
-    }
-
     /// When some of the attempts were created or are due, as far as that is
     /// within this time.
     pub(crate) fn times(

@@ -15,7 +15,7 @@ use engine::ports::{
 use simulation::model::{ClockStep, ModelStore, ReapStep};
 
 use super::calls::{Answer, Call, ask};
-use super::held::{Held, contended, parts, possibilities, skips_are_met};
+use super::held::{Held, contended, left_by_run, parts, permits_of, possibilities, skips_are_met};
 use super::shown::{Shown, are_same, wakes_of};
 use crate::bridge::linear::{Called, Candidate, Step};
 
@@ -129,60 +129,87 @@ impl State {
         let called = step.called();
         let mut found = Vec::new();
         for at in self.times_of(called) {
-            for held in possibilities(step, &self.asked.shown) {
-                found.extend(self.answers_at(step, at, &held).await);
+            let possibilities = match (&called.call, &called.answer) {
+                (Call::Admit(..), Answer::Admitted(admitted)) => {
+                    if !skips_are_met(step, admitted) {
+                        let alone = "nobody else was there".to_owned();
+                        return self.differs(alone, format!("{admitted:?}"));
+                    }
+                    let left = self.left_by_run(step, at).await;
+                    vec![left.unwrap_or_default()]
+                }
+                _ => possibilities(step, &self.asked.shown),
+            };
+            for held in possibilities {
+                found.extend(self.answers_with(step, at, &held).await);
             }
         }
         found
     }
 
-    async fn answers_at(
+    /// What somebody must have held of a run's choice.
+    async fn left_by_run(&self, step: &Step<'_, Call, Answer>, at: Timestamp) -> Option<Held> {
+        let (_, alone, after) = self.ask_model(step, at, &[]).await;
+        let Answer::Admitted(alone) = alone else {
+            return None;
+        };
+        let chosen = permits_of(&alone).filter_map(|permit| after.place(permit.attempt));
+        left_by_run(step, chosen, &self.asked.shown)
+    }
+
+    /// The model after a call, its answer, and what it shows then. Others hold
+    /// these rows, and the destinations that the driver says it skipped.
+    async fn ask_model(
         &self,
         step: &Step<'_, Call, Answer>,
         at: Timestamp,
-        held: &Held,
-    ) -> Vec<Self> {
+        held: &[AttemptId],
+    ) -> (Self, Answer, Shown) {
         let Called { call, answer, .. } = step.called();
         let state = self.fork();
         let ids = destinations_of(&self.asked.shown);
         let before = Shown::read(&state.model, &ids).await;
         let call = before.translated(call, &self.asked.shown);
-        let locked = match (&call, answer) {
+        let skipped: Vec<_> = match (&call, answer) {
             (Call::Admit(runs, _), Answer::Admitted(admitted)) => {
-                if !skips_are_met(step, admitted) {
-                    return self.differs("nobody else was there".to_owned(), format!("{answer:?}"));
-                }
                 let results = runs.iter().zip(&admitted.results);
                 let skipped = results.filter(|(_, one)| matches!(one, RunResult::Skipped));
                 skipped.map(|(run, _)| run.destination).collect()
             }
             _ => Vec::new(),
         };
-        let rows = state.ids_of(held).await;
         state.set(at);
-        state.model.hold_attempts(rows.iter().copied());
-        locked
-            .iter()
-            .for_each(|id| state.model.lock_destination(*id));
-        let mut of_model = ask(&state.model, &call).await;
-        locked
-            .iter()
-            .for_each(|id| state.model.unlock_destination(*id));
+        state.model.hold_attempts(held.iter().copied());
+        for id in &skipped {
+            state.model.lock_destination(*id);
+        }
+        let of_model = ask(&state.model, &call).await;
+        for id in &skipped {
+            state.model.unlock_destination(*id);
+        }
         state.model.hold_attempts([]);
         let after = Shown::read(&state.model, &ids).await;
-        moved_meanwhile(&mut of_model, answer, &rows, |id| {
-            after
-                .place(id)
-                .and_then(|place| self.asked.shown.id_of(&place))
+        (state, of_model, after)
+    }
+
+    async fn answers_with(
+        &self,
+        step: &Step<'_, Call, Answer>,
+        at: Timestamp,
+        held: &Held,
+    ) -> Vec<Self> {
+        let answer = &step.called().answer;
+        let held = self.ids_of(held).await;
+        let (state, mut of_model, after) = self.ask_model(step, at, &held).await;
+        moved_meanwhile(&mut of_model, answer, &held, |id| {
+            let place = after.place(id)?;
+            self.asked.shown.id_of(&place)
         });
-        let same = after.answer(&of_model) == self.asked.shown.answer(answer)
-            && are_same(wakes_of(&of_model), wakes_of(answer), self.asked.took());
-        match same {
+        let (ours, theirs) = (after.answer(&of_model), self.asked.shown.answer(answer));
+        let (wakes, wanted) = (wakes_of(&of_model), wakes_of(answer));
+        match ours == theirs && are_same(wakes, wanted, self.asked.took()) {
             true => vec![state],
-            false => self.differs(
-                format!("{} {:?}", after.answer(&of_model), wakes_of(&of_model)),
-                format!("{} {:?}", self.asked.shown.answer(answer), wakes_of(answer)),
-            ),
+            false => self.differs(format!("{ours} {wakes:?}"), format!("{theirs} {wanted:?}")),
         }
     }
 

@@ -117,6 +117,8 @@ impl<'a> Case<'a> {
         let mut known = Known::default();
         let began = threads.block_on(clock(&*driver));
         threads.block_on(furnish(&*driver, &mut known, &plan.limits, || ()));
+        // Nothing is admitted yet: on a slow machine all of the part is left.
+        let ready = threads.block_on(clock(&*driver));
         let state = still.block_on(async {
             let state = State::new(began);
             let before = || state.set(began);
@@ -131,7 +133,7 @@ impl<'a> Case<'a> {
             workers: known.workers.len(),
             known,
             states: vec![state],
-            began,
+            began: ready,
             seen: began,
             compared: 0,
         }
