@@ -124,11 +124,13 @@ impl<'a> Batch<'a> {
         let known = keys::known(connection, of_open).await?;
         let by_key = keys::answer(connection, self.events, &known).await?;
         open.retain(|at| match by_key.get(at) {
-            Some(answer) => {
+            // One that is refused took no key, and is answered by none that a
+            // later one of the batch took.
+            Some(answer) if matches!(self.answers[*at], Acceptance::Accepted(_)) => {
                 self.answers[*at] = answer.clone();
                 false
             }
-            None => true,
+            _ => true,
         });
         let old = open.iter().map(|at| self.events[*at].id.0).collect();
         let by_id = went_to(connection, old).await?;
