@@ -116,6 +116,7 @@ macro_rules! store_contract {
             recording_again_changes_nothing
             a_wrong_worker_or_number_changes_nothing
             a_late_success_overwrites_unknown_and_cancels_the_retry
+            a_late_success_cancels_what_its_batch_adds
             a_late_success_leaves_a_started_retry_alone
             a_late_failure_adds_no_second_retry
         );

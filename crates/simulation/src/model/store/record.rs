@@ -32,25 +32,29 @@ pub(super) fn record_outcomes(
         }
     }
     let judged = health::judge(rows, now, &ended);
-    for (outcome, started) in ended {
+    for (outcome, started) in &ended {
         let Some(started_at) = started.started_at else {
             continue;
         };
         let finished_at = started_at + outcome.elapsed;
-        finish(rows, now, &started, finished_at, outcome);
+        finish(rows, now, started, finished_at, outcome);
         if started.is_to_fold() {
             rows.ledger.add_to_buckets(started.destination, started_at);
         }
-        if started.state == AttemptState::Unknown {
-            // The reaper has added the retry.
-            if outcome.kind == OutcomeKind::Succeeded {
-                cancel_retry(rows, now, &started);
-            }
-        } else if let Some(due_at) = add_next_try(rows, now, &started, outcome) {
+        // Who made it unknown has added the retry.
+        if started.state != AttemptState::Unknown
+            && let Some(due_at) = add_next_try(rows, now, started, outcome)
+        {
             wakes.after(outcome.destination, due_at.since(now));
         }
         if started.crowded {
             wakes.now(outcome.destination);
+        }
+    }
+    // At the end: also what the failure of such a retry has just added.
+    for (outcome, started) in &ended {
+        if started.state == AttemptState::Unknown && outcome.kind == OutcomeKind::Succeeded {
+            cancel_retry(rows, now, started);
         }
     }
     let mut wakes = wakes.into_vec();
