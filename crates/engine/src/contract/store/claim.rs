@@ -124,18 +124,25 @@ pub async fn a_permit_that_is_early_twice_is_told_so_twice(world: &World) {
     let worker = world.worker().await;
     let first = world.admit(destination).await;
     world.start(worker, &first).await;
-    world.accept(destination, 1).await;
-    // The next slot opens half a second after the start, and a run plans ahead.
-    let early = loop {
-        match world.admit(destination).await.first() {
-            Some(permit) => break *permit,
-            None => world.pass(Duration::from_millis(50)).await,
+    // Again where a busy machine made the claim come when its slot was there.
+    for _ in 0..20 {
+        world.accept(destination, 1).await;
+        // The next slot opens half a second after the start, and a run plans ahead.
+        let early = loop {
+            match world.admit(destination).await.first() {
+                Some(permit) => break *permit,
+                None => world.pass(Duration::from_millis(50)).await,
+            }
+        };
+        let claims = world.claim(worker, &[early, early]).await;
+        if claims.now + world.store.head_start() < early.not_before {
+            let wait = ClaimAnswer::Early(early.not_before.since(claims.now));
+            assert_eq!(claims.answers, [wait.clone(), wait]);
+            assert_eq!(claims.wakes, []);
+            return;
         }
-    };
-    let claims = world.claim(worker, &[early, early]).await;
-    let wait = ClaimAnswer::Early(early.not_before.since(claims.now));
-    assert_eq!(claims.answers, [wait.clone(), wait]);
-    assert_eq!(claims.wakes, []);
+    }
+    panic!("no claim came before its slot");
 }
 
 /// What still carries an old number is refused, and the row stays admitted
