@@ -25,6 +25,7 @@ mod fleet;
 mod health;
 mod health_book;
 mod ingest;
+mod keys;
 mod ledger;
 mod migrate;
 mod ports;

@@ -197,6 +197,15 @@ impl Service {
                     id: event.id,
                     destinations,
                 }),
+                // The key's first request was answered so, or would have been.
+                Some(Acceptance::Repeated {
+                    event,
+                    destinations,
+                }) => Ok(AcceptedEvent {
+                    id: event,
+                    destinations,
+                }),
+                Some(Acceptance::KeyReused) => Err(ServiceError::KeyReused),
                 Some(Acceptance::UnknownDestination) => Err(ServiceError::invalid(
                     "destination_id",
                     "there is no such destination",

@@ -147,6 +147,7 @@ impl Trial {
             event_type: Some("trial.flood".to_owned()),
             content_type: "application/json".to_owned(),
             payload: Bytes::from(format!(r#"{{"order":"{id}","total_cents":4200}}"#)),
+            idempotency: None,
         }
     }
 

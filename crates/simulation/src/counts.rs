@@ -62,6 +62,7 @@ pub const SOMETIMES: &[&str] = &[
     "probe started",
     "breaker closed",
     // What the mechanisms answered.
+    "a repeated request was the same event",
     "claim early",
     "claim refused",
     "claim skipped",

@@ -8,6 +8,7 @@
 //! | promise | judged |
 //! |---|---|
 //! | [`nothing_is_lost`] | at rest |
+//! | [`a_repeated_request_is_one_event`] | at rest |
 //! | [`a_duplicate_has_a_reason`] | at every delivery |
 //! | [`no_window_is_over`] | at every start; at rest over the whole ledger |
 //! | [`the_limit_is_used`] | at rest, where nothing failed |
@@ -72,6 +73,14 @@ pub fn nothing_is_lost(event: impl fmt::Display, accepted: Accepted) -> Promise 
     let ended = accepted.was_taken || accepted.is_dead_letter || accepted.is_cancelled;
     keep("nothing_is_lost", ended, || {
         format!("{event} was accepted, and is neither delivered nor a dead letter nor cancelled")
+    })
+}
+
+/// "The same idempotency key is the same event", however often its client had
+/// to ask, and whatever became of the answers.
+pub fn a_repeated_request_is_one_event(request: impl fmt::Display, events: u32) -> Promise {
+    keep("a_repeated_request_is_one_event", events <= 1, || {
+        format!("the client's event {request} is {events} events")
     })
 }
 

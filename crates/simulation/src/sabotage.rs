@@ -9,6 +9,8 @@
 pub enum Sabotage {
     /// Events are answered for and not written: `nothing_is_lost`.
     ForgetsEvents,
+    /// Idempotency keys are not looked at: `a_repeated_request_is_one_event`.
+    ForgetsKeys,
     /// A claim of what has started is answered like the first one:
     /// `a_permit_starts_once_and_in_time`.
     StartsTwice,
@@ -32,8 +34,9 @@ pub enum Sabotage {
 
 impl Sabotage {
     /// Each with the promise that it breaks.
-    pub const ALL: [(Self, &'static str); 9] = [
+    pub const ALL: [(Self, &'static str); 10] = [
         (Self::ForgetsEvents, "nothing_is_lost"),
+        (Self::ForgetsKeys, "a_repeated_request_is_one_event"),
         (Self::StartsTwice, "a_permit_starts_once_and_in_time"),
         (Self::DoubtsSuccess, "a_duplicate_has_a_reason"),
         (Self::NeverReaps, "all_is_drained"),

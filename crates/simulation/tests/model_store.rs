@@ -62,6 +62,7 @@ async fn accept(store: &ModelStore, ids: std::ops::Range<u128>) {
         event_type: None,
         content_type: "text/plain".to_owned(),
         payload: Bytes::new(),
+        idempotency: None,
     };
     let events: Vec<_> = ids.map(event).collect();
     store.accept_events(&events).await.unwrap();

@@ -6,20 +6,19 @@
 //! statement does not see.
 
 use std::collections::{HashMap, HashSet};
-use std::time::Duration;
 
 use domain::attempt::OutcomeKind;
 use domain::health::Health;
 use domain::ids::{AttemptId, DestinationId, WorkerId};
 use domain::time::Timestamp;
-use engine::ports::{NextTry, Outcome, Recorded};
+use engine::ports::{NextTry, Outcome, Recorded, Wakes};
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use super::failure::Failure;
 use super::fold;
 use super::health::{self, Seen};
-use super::rows::{Wakes, count, integer, keys};
+use super::rows::{count, integer, keys};
 
 /// Records outcomes of one worker's starts.
 pub(super) async fn record_outcomes(
@@ -166,7 +165,7 @@ impl Steps {
             self.folds.push((destination, started_at));
         }
         if row.crowded {
-            self.wakes.add(destination, Duration::ZERO);
+            self.wakes.now(destination);
         }
         if row.was_unknown {
             // Whoever made it unknown has added the retry.
@@ -182,7 +181,7 @@ impl Steps {
         let Some((try_number, due_at)) = next else {
             return;
         };
-        self.wakes.add(destination, due_at.since(now));
+        self.wakes.after(destination, due_at.since(now));
         self.retries.push(Retry {
             event: row.event_id,
             destination: row.destination_id,

@@ -9,6 +9,7 @@ use domain::permit::Permit;
 use domain::policy::{Policy, Rate};
 use domain::share::share;
 use domain::time::Timestamp;
+use domain::turns::in_turn;
 use engine::ports::{Admitted, Run, RunResult};
 use rusqlite::Transaction;
 
@@ -266,10 +267,10 @@ fn read_backlog(
     limit: u32,
 ) -> Result<(Vec<AttemptId>, Backlog), Fault> {
     let read = |row: &rusqlite::Row<'_>| Ok((time(row, 1)?, AttemptId(row.get(0)?)));
-    let mut due = all(tx, FIRST_ATTEMPTS, (destination, limit), read)?;
-    due.extend(all(tx, DUE, (destination, limit, now.as_micros()), read)?);
-    due.sort_unstable();
-    due.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+    let first_attempts = all(tx, FIRST_ATTEMPTS, (destination, limit), read)?;
+    let due = all(tx, DUE, (destination, limit, now.as_micros()), read)?;
+    let most = usize::try_from(limit).unwrap_or(usize::MAX);
+    let due = in_turn(first_attempts, due, most);
     let next_due = first(tx, NEXT_DUE, (destination, now.as_micros()), |row| {
         time(row, 0)
     })?;
@@ -277,10 +278,7 @@ fn read_backlog(
         due: u32::try_from(due.len()).unwrap_or(u32::MAX),
         next_due,
     };
-    Ok((
-        due.into_iter().map(|(_, attempt)| attempt).collect(),
-        backlog,
-    ))
+    Ok((due, backlog))
 }
 
 fn republished(

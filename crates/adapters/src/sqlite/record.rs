@@ -5,13 +5,13 @@ use std::collections::HashSet;
 use domain::attempt::{AttemptState, OutcomeKind};
 use domain::ids::WorkerId;
 use domain::time::Timestamp;
-use engine::ports::{NextTry, Outcome, Recorded, Wake};
+use engine::ports::{NextTry, Outcome, Recorded, Wakes};
 use rusqlite::Transaction;
 
 use super::buckets::Buckets;
 use super::fault::Fault;
 use super::health::{self, Judged, Seen};
-use super::rows::{Wakes, execute, first, time, word};
+use super::rows::{execute, first, time, word};
 
 const STARTED: &str = "
     -- record_outcomes: the row, if this worker claimed it under this number
@@ -64,22 +64,26 @@ pub(super) fn record_outcomes(
         }
     }
     let judged = health::judge(tx, now, &seen(&ended))?;
-    for (outcome, row) in ended {
+    for (outcome, row) in &ended {
         let finished_at = row.started_at + outcome.elapsed;
         row.finish(tx, finished_at, outcome)?;
         if row.to_fold {
             buckets.add(&row.event.destination, row.started_at);
         }
-        if row.state == AttemptState::Unknown {
-            // The reaper has added the retry.
-            if outcome.kind == OutcomeKind::Succeeded {
-                row.cancel_retry(tx)?;
-            }
-        } else if let Some(due_at) = row.add_next_try(tx, now, outcome, &judged)? {
-            wakes.after(Wake::after(outcome.destination, due_at.since(now)));
+        // Who made it unknown has added the retry.
+        if row.state != AttemptState::Unknown
+            && let Some(due_at) = row.add_next_try(tx, now, outcome, &judged)?
+        {
+            wakes.after(outcome.destination, due_at.since(now));
         }
         if row.crowded {
             wakes.now(outcome.destination);
+        }
+    }
+    // At the end: also what the failure of such a retry has just added.
+    for (outcome, row) in &ended {
+        if row.state == AttemptState::Unknown && outcome.kind == OutcomeKind::Succeeded {
+            row.cancel_retry(tx)?;
         }
     }
     buckets.write(tx)?;

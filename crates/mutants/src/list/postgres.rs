@@ -194,13 +194,14 @@ pub(super) const MUTANTS: [Mutant; 25] = [
         file: REAP,
         change: Text {
             right: "set state = 'unknown', folded = a.folded or a.coarse, \
-                dead_letter = a.try_number >= $4\n        \
+                dead_letter = a.try_number >= $4,\n            \
+                error = case when l.worker_is_gone then $5 else $6 end\n        \
                 from locked l\n        where a.id = l.id\n        \
-                returning (select micros(now) from clock) as now, a.event_id, a.destination_id,\n            \
+                returning (select micros(now) from clock) as now, a.id, a.event_id, a.destination_id,\n            \
                 a.tenant_id, a.try_number, micros(a.started_at) as started_at,",
             wrong: "set state = 'waiting', started_at = null\n        \
-                from locked l\n        where a.id = l.id\n        \
-                returning (select micros(now) from clock) as now, a.event_id, a.destination_id,\n            \
+                from locked l\n        where a.id = l.id and $5 <> $6\n        \
+                returning (select micros(now) from clock) as now, a.id, a.event_id, a.destination_id,\n            \
                 a.tenant_id, $4 as try_number, 0::bigint as started_at,",
         },
         killer: postgres("contract::reap::a_start_that_is_too_old_becomes_unknown"),

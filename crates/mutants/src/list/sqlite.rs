@@ -170,8 +170,8 @@ pub(super) const MUTANTS: [Mutant; 20] = [
         wrong: "A late failure adds a retry to the one that the reaper has added.",
         file: RECORD,
         change: Rust {
-            right: "row.state == AttemptState::Unknown",
-            wrong: "row.state == AttemptState::Unknown && outcome.kind == OutcomeKind::Succeeded",
+            right: "row.state != AttemptState::Unknown",
+            wrong: "outcome.kind != OutcomeKind::Succeeded",
         },
         killer: sqlite_contract("record::a_late_failure_adds_no_second_retry"),
     },

@@ -79,6 +79,20 @@ impl State {
             }
         }
         let ids: Vec<DestinationId> = found.iter().map(|destination| destination.id).collect();
+        if let Some(asked) = &event.idempotency {
+            let same = |known: &&NewEvent| {
+                (known.idempotency.as_ref()).is_some_and(|known| known.key == asked.key)
+            };
+            if let Some(known) = self.events.iter().find(same) {
+                return match known.idempotency.as_ref() == Some(asked) {
+                    false => Acceptance::KeyReused,
+                    true => Acceptance::Repeated {
+                        event: known.id,
+                        destinations: ids,
+                    },
+                };
+            }
+        }
         self.events.push(event.clone());
         for destination in &ids {
             self.attempts.push(AttemptView {

@@ -1,6 +1,7 @@
 //! The end of a run: the faults are over, what is left drains, and the whole
 //! is judged.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use domain::admission::GRACE;
@@ -15,6 +16,7 @@ use domain::time::Timestamp;
 use engine::ports::{Catalog, DEFAULT_TENANT};
 use tokio::time::Instant;
 
+use super::clients::named_by_client;
 use super::owners::per_second;
 use super::{Action, BrokenPromise, World, destination};
 use crate::faulty::{LATEST_COMMIT, PROMPT};
@@ -226,8 +228,23 @@ impl World<'_> {
         }
     }
 
+    /// Judges how many events each of the clients' events became.
+    fn judge_repeats(&self) {
+        let mut events: BTreeMap<u128, u32> = BTreeMap::new();
+        self.parts.store.read(|rows| {
+            for (event, _) in rows.events() {
+                *events.entry(named_by_client(event)).or_default() += 1;
+            }
+        });
+        for (name, events) in events {
+            let judged = invariants::a_repeated_request_is_one_event(name, events);
+            self.parts.witness.note(judged);
+        }
+    }
+
     /// Judges what became of each event that a client was told is accepted.
     fn judge_events(&self) {
+        self.judge_repeats();
         for one in self.parts.witness.accepted_events() {
             let is_dead_letter = self.parts.store.read(|rows| {
                 let attempts = rows.event(one.event).map(|event| &event.attempts);

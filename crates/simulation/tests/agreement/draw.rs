@@ -115,6 +115,7 @@ impl Pair {
                 event_type: Some(["a", "b"][self.below(2)].to_owned()),
                 content_type: "text/plain".to_owned(),
                 payload: Bytes::from_static(b"hello"),
+                idempotency: None,
             });
         }
         both!(self, accept_events(&events)).unwrap();

@@ -122,6 +122,7 @@ impl World {
             event_type: None,
             content_type: "application/json".to_owned(),
             payload: Bytes::from_static(b"{\"order\": 1}"),
+            idempotency: None,
         }
     }
 

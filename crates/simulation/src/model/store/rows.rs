@@ -129,6 +129,14 @@ pub struct EventRow {
     pub attempts: Vec<AttemptId>,
 }
 
+/// What an idempotency key stands for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct KeyRow {
+    pub(super) digest: [u8; 32],
+    pub(super) event: EventId,
+    pub(super) expires_at: Timestamp,
+}
+
 /// A destination's row, and what admission remembers of it.
 #[derive(Debug, Clone)]
 pub(super) struct DestinationRow {
@@ -176,6 +184,7 @@ pub struct Rows {
     pub(super) tenants: BTreeMap<TenantId, String>,
     pub(super) destinations: BTreeMap<DestinationId, DestinationRow>,
     pub(super) events: BTreeMap<EventId, EventRow>,
+    pub(super) keys: BTreeMap<(TenantId, String), KeyRow>,
     pub(super) ledger: Ledger,
     pub(super) workers: BTreeMap<WorkerId, WorkerRow>,
     /// Changes that have yet to be looked at: the last entry of limit history.
@@ -194,6 +203,8 @@ pub struct Rows {
     pub(super) head_start: Duration,
     /// What admissions that are not on the disk yet have changed, in order.
     pub(super) unflushed: Vec<Unflushed>,
+    /// Single rows that somebody's transaction holds.
+    pub(super) held: BTreeSet<AttemptId>,
 }
 
 /// A destination and its picks as they were before an admission.
@@ -223,6 +234,7 @@ impl Default for Rows {
             tenants: [(DEFAULT_TENANT, "standard".to_owned())].into(),
             destinations: BTreeMap::new(),
             events: BTreeMap::new(),
+            keys: BTreeMap::new(),
             ledger: Ledger::default(),
             workers: BTreeMap::new(),
             marks: BTreeMap::new(),
@@ -233,6 +245,7 @@ impl Default for Rows {
             operational_events: Vec::new(),
             head_start: Duration::ZERO,
             unflushed: Vec::new(),
+            held: BTreeSet::new(),
         }
     }
 }
