@@ -15,4 +15,5 @@ pub mod postgres;
 pub mod rabbitmq;
 pub mod redis;
 pub mod shell;
+mod smart_memory;
 pub mod sqlite;

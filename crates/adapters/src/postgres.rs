@@ -51,6 +51,7 @@ mod outbox;
 mod reap;
 mod record;
 mod rows;
+mod smart;
 mod sweep;
 mod usage;
 

@@ -32,6 +32,7 @@ mod ports;
 mod reap;
 mod record;
 mod rows;
+mod smart;
 mod sweep;
 mod thread;
 mod usage;

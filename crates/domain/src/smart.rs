@@ -1,194 +1,378 @@
 //! Smart delivery: an effective limit at or below the configured one, and an
 //! effective `max_in_flight`, found from how the receiver answers.
 //!
-//! The law is additive increase, multiplicative decrease, with a memory. A 429
-//! or a 503 says that the rate was too much: it is cut to what the receiver
-//! took, less a little, and where that happened is remembered. A clean second
-//! raises it: quickly while it is far from what was last refused, slowly near
-//! to it, so that the receiver is seldom asked for more than it can take, and
-//! is soon asked for more once it can. An answer that takes much longer than
-//! the receiver's best cuts what is in flight in the same way.
+//! The law is multiplicative decrease and additive increase, with a memory. A
+//! 429 or a 503 says that the rate was too much: the rate is cut at once, and
+//! what was too much is remembered. Every clean second raises it: quickly while
+//! it is far from what was too much, by a thousandth of that near to it, so that
+//! the receiver is seldom asked for more than it takes, and is soon asked for
+//! more once it takes more. Answers that take three times as long as the
+//! receiver's best say that requests queue there: what is in flight is cut to a
+//! part of what was, and the rate to a little less than what was answered.
 //!
-//! Pure: judged once a [`SECOND`], from the counts of that second. Nothing here
-//! raises a limit: what comes out is never above what is configured.
+//! Only what started under the present limit counts: the rest of the burst that
+//! brought a cut says nothing new.
+//!
+//! Pure. Nothing here raises a limit: what comes out is at most what is
+//! configured ([`Policy::slowed`]).
+
+mod pace;
+mod words;
 
 use std::time::Duration;
 
-use crate::time::Timestamp;
+use serde::{Deserialize, Serialize};
 
-/// How long the law watches before it judges.
-pub const SECOND: Duration = Duration::from_secs(1);
+pub use pace::{Effective, Pace};
+pub use words::{Reason, SmartDelivery};
+
+use crate::policy::{Policy, Rate};
+use crate::time::Timestamp;
 
 /// No rate is cut below that: somebody has to ask whether it is over.
 pub const SLOWEST: f64 = 0.1;
 
-/// What is left of what the receiver took, when it refused more.
-const CUT: f64 = 0.97;
+/// What stands for the configured rate where there is none.
+pub const UNLIMITED: f64 = 10_000.0;
 
-/// Who takes more than this part refuses only what was just too much.
-const MOST: f64 = 0.9;
+/// For so long it watches before it raises, unless it sees fewer than [`ENOUGH`]
+/// answers by then; at most [`LONGEST_WATCH`].
+pub const WATCH: Duration = Duration::from_secs(1);
+const LONGEST_WATCH: Duration = Duration::from_secs(10);
+const ENOUGH: u32 = 5;
 
-/// What is left of the rate when nothing at all was taken.
-const CUT_BLINDLY: f64 = 0.5;
+/// After a cut, what was on its way: longer than the longest lead.
+const SETTLE: Duration = Duration::from_millis(250);
 
-/// Up to this part of what was last refused, a clean second raises quickly.
-const NEAR: f64 = 0.95;
+/// What is left of the rate after a cut that follows another within [`QUICK`],
+/// which says that it was far too much; and after any other.
+const CUT_FAR: f64 = 0.7;
+const CUT_NEAR: f64 = 0.9;
+const QUICK: Duration = Duration::from_secs(3);
 
-/// By which part a clean second raises, far from what was refused, and near.
+/// By which part of itself a second raises the rate while it is far from what
+/// was too much: below or above these parts of it.
 const RAISE_FAR: f64 = 0.10;
+const NEAR: f64 = 0.93;
+const BEYOND: f64 = 1.05;
+
+/// By which part of what was too much a second raises it otherwise.
 const RAISE_NEAR: f64 = 0.001;
 
-/// After so long without a refusal, what was refused is forgotten.
-const FORGET_AFTER: Duration = Duration::from_secs(120);
+/// A clean streak counts for so much at once.
+const LONGEST_RAISE: f64 = 5.0;
 
-/// So many times the best latency is slow.
+/// Less than this part of the rate was asked for: the rate was not what held
+/// the backlog, so this says nothing about more.
+const USED: f64 = 0.8;
+
+/// After so long, what was too much is forgotten.
+const FORGET_AFTER: Duration = Duration::from_secs(600);
+
+/// So many times the best latency is slow, if it is longer than [`PROMPT`].
 const SLOW: f64 = 3.0;
+const PROMPT: Duration = Duration::from_millis(100);
 
-/// Latencies below that are never slow: there is nothing to win.
-const QUICK: Duration = Duration::from_millis(50);
+/// What is left of what was in flight, when that is slow.
+const CUT_IN_FLIGHT: f64 = 0.6;
+
+/// A cut that leaves more than this part of the latency was of no use: the
+/// receiver does not queue, it has become slower.
+const NO_USE: f64 = 0.85;
+
+/// By how much the best latency grows in a second, so that it is found anew.
+const BEST_GROWS: f64 = 1.01;
+
+/// A change by less than this part is not written into history.
+const NOTED: f64 = 0.1;
 
 /// What is configured: the law stays at or below it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Ceiling {
-    /// Starts per second.
+    /// Starts per second, in the long run.
     pub per_second: f64,
     /// Queued and in flight.
     pub max_in_flight: u32,
 }
 
-/// What is in force, and what is remembered to judge the next second by.
-#[derive(Debug, Clone, Copy, PartialEq)]
+impl Ceiling {
+    /// Of this policy; `None` if it is paused.
+    #[must_use]
+    pub fn of(policy: &Policy) -> Option<Self> {
+        let per_second = match &policy.rate {
+            Rate::Paused => return None,
+            Rate::Unlimited => UNLIMITED,
+            Rate::Limited(limited) => limited.per_second(),
+        };
+        Some(Self {
+            per_second,
+            max_in_flight: policy.max_in_flight,
+        })
+    }
+}
+
+/// What an answer says about how much the receiver takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sample {
+    /// When the attempt started.
+    pub started_at: Timestamp,
+    /// From then to its answer.
+    pub latency: Duration,
+    /// What it was.
+    pub answer: Answer,
+}
+
+/// Whether it was taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// The receiver dealt with it.
+    Taken,
+    /// 429 or 503.
+    Refused,
+}
+
+impl Answer {
+    /// By the status of the response. `None` where it says nothing about how
+    /// much the receiver takes: no response at all, and its own errors.
+    #[must_use]
+    pub const fn of(status: Option<u16>) -> Option<Self> {
+        match status {
+            Some(429 | 503) => Some(Self::Refused),
+            Some(..500) => Some(Self::Taken),
+            _ => None,
+        }
+    }
+}
+
+/// What is in force, and what is remembered to judge the next answers by.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Smart {
     /// Starts per second, from [`SLOWEST`] to the ceiling's.
     pub per_second: f64,
     /// Queued and in flight, from 1 to the ceiling's.
     pub in_flight: f64,
-    /// Why it is what it is.
+    /// Why they are what they are.
     pub reason: Reason,
-    /// The rate at which the receiver last refused, and when.
-    refused: Option<(f64, Timestamp)>,
-    /// The best latency so far, growing slowly, so that a receiver that has
-    /// become slower for good is not cut for ever.
-    best: Option<Duration>,
+    /// What started before is of the burst that the last cut ended.
+    fresh_from: Timestamp,
+    watch: Watch,
+    /// The rate at which it was too much, and when.
+    too_much: Option<(f64, Timestamp)>,
+    /// The best latency, in microseconds.
+    best: Option<f64>,
+    /// The latency at which what is in flight was cut last.
+    was_slow: Option<f64>,
+    /// What history says.
+    noted: Option<(f64, f64, Reason)>,
 }
 
-/// Why the effective limit is what it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reason {
-    /// Nothing has been seen that would lower it.
-    Configured,
-    /// The receiver answered 429 or 503.
-    Refused,
-    /// Its answers took too long.
-    Slow,
-    /// A clean streak raises it.
-    Raising,
+/// What was answered since the last verdict.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+struct Watch {
+    since: Timestamp,
+    taken: u32,
+    /// Of all of them together, in microseconds.
+    latency: f64,
 }
 
-impl Reason {
-    /// The word, as in SQL and JSON.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Configured => "configured",
-            Self::Refused => "refused",
-            Self::Slow => "slow",
-            Self::Raising => "raising",
+impl Watch {
+    fn from(since: Timestamp) -> Self {
+        Self {
+            since,
+            taken: 0,
+            latency: 0.0,
         }
+    }
+
+    fn seconds(&self, now: Timestamp) -> f64 {
+        now.since(self.since).as_secs_f64()
+    }
+
+    /// Answers per second.
+    fn rate(&self, now: Timestamp) -> f64 {
+        f64::from(self.taken) / self.seconds(now).max(1e-3)
     }
 }
 
-/// One second of answers.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Seen {
-    /// Requests that the receiver took.
-    pub taken: u32,
-    /// 429 and 503.
-    pub refused: u32,
-    /// The median latency of those that were taken.
-    pub latency: Option<Duration>,
-    /// The limit was what held the backlog: else a clean second says nothing
-    /// about more.
-    pub was_limited: bool,
+/// What answers come to.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[must_use]
+pub struct Verdict {
+    /// What to remember now.
+    pub smart: Smart,
+    /// It belongs into history.
+    pub is_news: bool,
 }
 
 impl Smart {
     /// At the beginning: what is configured.
     #[must_use]
-    pub fn new(ceiling: &Ceiling) -> Self {
+    pub fn new(ceiling: &Ceiling, now: Timestamp) -> Self {
         Self {
             per_second: ceiling.per_second,
             in_flight: f64::from(ceiling.max_in_flight),
             reason: Reason::Configured,
-            refused: None,
+            fresh_from: Timestamp::MIN,
+            watch: Watch::from(now),
+            too_much: None,
             best: None,
+            was_slow: None,
+            noted: None,
         }
     }
 
-    /// After one more second, which ended at `now`.
+    /// What admission obeys beside what is configured.
     #[must_use]
-    pub fn judged(mut self, ceiling: &Ceiling, seen: &Seen, now: Timestamp) -> Self {
-        if let Some((_, at)) = self.refused
-            && now.since(at) >= FORGET_AFTER
-        {
-            self.refused = None;
+    pub fn effective(&self, ceiling: &Ceiling) -> Effective {
+        let max_in_flight = self.in_flight as u32;
+        Effective {
+            per_second: (self.per_second < ceiling.per_second).then_some(self.per_second),
+            max_in_flight: (max_in_flight < ceiling.max_in_flight).then_some(max_in_flight),
         }
-        let slow = self.is_slow(seen);
-        if seen.refused > 0 {
-            self.cut(seen, now);
-        } else if slow {
-            self.in_flight *= CUT_BLINDLY;
-            self.reason = Reason::Slow;
-        } else if seen.taken > 0 {
-            self.raise(seen, ceiling);
+    }
+
+    /// What these answers, recorded at `now`, come to. Nothing starts before
+    /// `held_until`.
+    pub fn observe(
+        mut self,
+        ceiling: &Ceiling,
+        samples: &[Sample],
+        (now, held_until): (Timestamp, Option<Timestamp>),
+    ) -> Verdict {
+        self.bound(ceiling);
+        let fresh = |one: &&Sample| one.started_at >= self.fresh_from;
+        let fresh: Vec<Sample> = samples.iter().filter(fresh).copied().collect();
+        for one in fresh.iter().filter(|one| one.answer == Answer::Taken) {
+            self.watch.taken = self.watch.taken.saturating_add(1);
+            self.watch.latency += one.latency.as_secs_f64() * 1e6;
         }
+        if fresh.iter().any(|one| one.answer == Answer::Refused) {
+            self.refused(ceiling, now);
+            self.settle(now, held_until);
+        } else if self.has_watched(now) {
+            self.judge(ceiling, now);
+        }
+        self.bound(ceiling);
+        let is_news = self.is_news();
+        if is_news {
+            self.noted = Some((self.per_second, self.in_flight, self.reason));
+        }
+        let smart = self;
+        Verdict { smart, is_news }
+    }
+
+    fn bound(&mut self, ceiling: &Ceiling) {
+        let most = f64::from(ceiling.max_in_flight);
         self.per_second = bounded(self.per_second, SLOWEST, ceiling.per_second);
-        self.in_flight = bounded(self.in_flight, 1.0, f64::from(ceiling.max_in_flight));
-        self
-    }
-
-    fn cut(&mut self, seen: &Seen, now: Timestamp) {
-        let taken = f64::from(seen.taken);
-        let asked = taken + f64::from(seen.refused);
-        let before = self.per_second;
-        let share = taken / asked;
-        self.per_second = if seen.taken == 0 {
-            before * CUT_BLINDLY
-        } else if share > MOST {
-            before * CUT
-        } else {
-            before.min(asked) * share * CUT
-        };
-        let just_too_much = (self.per_second / CUT).min(before);
-        self.refused = Some((just_too_much, now));
-        self.reason = Reason::Refused;
-    }
-
-    fn raise(&mut self, seen: &Seen, ceiling: &Ceiling) {
-        if !seen.was_limited {
-            return;
-        }
-        let before = (self.per_second, self.in_flight);
-        let far = (self.refused).is_none_or(|(rate, _)| self.per_second < rate * NEAR);
-        let part = if far { RAISE_FAR } else { RAISE_NEAR };
-        self.per_second += (self.per_second * part).max(ceiling.per_second * 1e-6);
-        self.in_flight += 1.0;
-        if before.0 < ceiling.per_second || before.1 < f64::from(ceiling.max_in_flight) {
-            self.reason = Reason::Raising;
-        } else {
+        self.in_flight = bounded(self.in_flight, 1.0, most);
+        if self.per_second >= ceiling.per_second && self.in_flight >= most {
             self.reason = Reason::Configured;
         }
     }
 
-    fn is_slow(&mut self, seen: &Seen) -> bool {
-        let Some(latency) = seen.latency else {
-            return false;
+    fn settle(&mut self, now: Timestamp, held_until: Option<Timestamp>) {
+        let settled = now + SETTLE;
+        self.fresh_from = held_until.map_or(settled, |until| until.max(settled));
+        self.watch = Watch::from(self.fresh_from);
+    }
+
+    /// It was too much.
+    fn refused(&mut self, ceiling: &Ceiling, now: Timestamp) {
+        let rate = self.per_second;
+        let is_quick = self.fresh_from > Timestamp::MIN && now.since(self.fresh_from) < QUICK;
+        let is_first = self.too_much.is_none() && self.per_second >= ceiling.per_second;
+        let left = if is_quick || is_first {
+            CUT_FAR
+        } else {
+            CUT_NEAR
         };
-        let best = self
-            .best
-            .map_or(latency, |best| best.mul_f64(1.01).min(latency));
+        self.too_much = Some((rate, now));
+        self.per_second = rate * left;
+        self.reason = Reason::Refused;
+    }
+
+    fn has_watched(&self, now: Timestamp) -> bool {
+        let watched = now.since(self.watch.since);
+        let enough = self.watch.taken >= ENOUGH || watched >= LONGEST_WATCH;
+        watched >= WATCH && self.watch.taken > 0 && enough
+    }
+
+    /// A clean streak, unless the answers took too long.
+    fn judge(&mut self, ceiling: &Ceiling, now: Timestamp) {
+        let seconds = self.watch.seconds(now);
+        let latency = self.watch.latency / f64::from(self.watch.taken);
+        let best = (self.best).map_or(latency, |best| {
+            (best * BEST_GROWS.powf(seconds.min(60.0))).min(latency)
+        });
         self.best = Some(best);
-        latency > QUICK && latency > best.mul_f64(SLOW)
+        let is_slow = latency > PROMPT.as_secs_f64() * 1e6 && latency > best * SLOW;
+        if is_slow && self.watch.taken >= ENOUGH {
+            if self.was_slow.is_some_and(|was| latency > was * NO_USE) {
+                self.best = Some(latency);
+                self.was_slow = None;
+                self.watch = Watch::from(now);
+            } else {
+                self.slow(latency, now);
+                self.settle(now, None);
+            }
+            return;
+        }
+        self.was_slow = None;
+        self.raise(ceiling, latency, now);
+        self.watch = Watch::from(now);
+    }
+
+    /// Requests queue there.
+    fn slow(&mut self, latency: f64, now: Timestamp) {
+        let answered = self.watch.rate(now);
+        let in_flight = answered * latency / 1e6;
+        self.in_flight = self.in_flight.min(in_flight) * CUT_IN_FLIGHT;
+        let rate = self.per_second * CUT_IN_FLIGHT;
+        self.per_second = self.per_second.min((answered * CUT_NEAR).max(rate));
+        self.too_much = Some((self.per_second / CUT_NEAR, now));
+        self.was_slow = Some(latency);
+        self.reason = Reason::Slow;
+    }
+
+    fn raise(&mut self, ceiling: &Ceiling, latency: f64, now: Timestamp) {
+        let seconds = self.watch.seconds(now).min(LONGEST_RAISE);
+        let asked = self.watch.rate(now);
+        if asked >= self.per_second * USED {
+            self.raise_rate(seconds, now);
+            self.reason = Reason::Raising;
+        }
+        if asked * latency / 1e6 >= self.in_flight / 2.0 {
+            self.in_flight += seconds * (self.in_flight / 50.0).max(1.0);
+            self.reason = Reason::Raising;
+        }
+        if asked < self.per_second * USED && self.in_flight < 2.0 {
+            // One at a time asks for little, whatever the rate.
+            self.in_flight += seconds.min(f64::from(ceiling.max_in_flight) - 1.0);
+        }
+    }
+
+    fn raise_rate(&mut self, seconds: f64, now: Timestamp) {
+        let far = self.per_second * (1.0 + RAISE_FAR).powf(seconds);
+        let too_much = (self.too_much)
+            .filter(|(rate, at)| now.since(*at) < FORGET_AFTER && self.per_second < rate * BEYOND);
+        self.too_much = too_much;
+        self.per_second = match too_much {
+            None => far,
+            Some((rate, _)) if self.per_second < rate * NEAR => far.min(rate * NEAR),
+            Some((rate, _)) => self.per_second + rate * RAISE_NEAR * seconds,
+        };
+    }
+
+    fn is_news(&self) -> bool {
+        let Some((per_second, in_flight, reason)) = self.noted else {
+            return self.reason != Reason::Configured;
+        };
+        let moved = |from: f64, to: f64| (to - from).abs() >= from * NOTED;
+        let cut = matches!(self.reason, Reason::Refused | Reason::Slow);
+        reason != self.reason
+            || cut && (self.per_second, self.in_flight) != (per_second, in_flight)
+            || moved(per_second, self.per_second)
+            || moved(in_flight, self.in_flight)
     }
 }
 

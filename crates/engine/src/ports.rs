@@ -18,6 +18,7 @@ mod outbox;
 mod queue;
 mod schedule;
 mod sender;
+mod smart;
 mod store;
 mod wakes;
 
@@ -28,5 +29,6 @@ pub use outbox::*;
 pub use queue::*;
 pub use schedule::*;
 pub use sender::*;
+pub use smart::*;
 pub use store::*;
 pub use wakes::*;

@@ -35,6 +35,7 @@ mod idempotency;
 pub mod limits;
 pub mod parameters;
 pub mod problem;
+pub mod smart_delivery;
 pub mod text;
 mod traffic;
 
@@ -119,6 +120,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(destination_health::change_breaker))
         .routes(routes!(destination_health::pause))
         .routes(routes!(destination_health::resume))
+        .routes(routes!(smart_delivery::show, smart_delivery::change))
         .routes(routes!(attempts::list))
         .routes(routes!(events::post))
         .routes(routes!(events::post_batch))

@@ -25,11 +25,13 @@ pub mod event;
 pub mod health;
 pub mod limits;
 pub mod rules;
+pub mod smart;
 
 pub use error::ServiceError;
 pub use event::EventDraft;
 pub use health::StateAndHealth;
 pub use limits::LimitsChange;
+pub use smart::SmartAndHistory;
 
 /// The most rows on one page.
 pub const MAX_PAGE: u32 = 1_000;

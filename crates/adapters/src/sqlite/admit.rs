@@ -8,6 +8,7 @@ use domain::ids::{AttemptId, DestinationId, Epoch, PermitNumber};
 use domain::permit::Permit;
 use domain::policy::{Policy, Rate};
 use domain::share::share;
+use domain::smart::Effective;
 use domain::time::Timestamp;
 use domain::turns::in_turn;
 use engine::ports::{Admitted, Run, RunResult};
@@ -25,12 +26,13 @@ const DESTINATION: &str = "
         t.burst, t.shape, t.max_in_flight, 0.0,
         d.state, d.epoch, coalesce(p.last_permit, 0), coalesce(p.meter_missing_micro, 0),
         p.meter_as_of, nullif(max(coalesce(p.held_until, 0), coalesce(h.held_until, 0)), 0),
-        d.epoch is not p.meter_epoch, h.opened_at is not null
+        d.epoch is not p.meter_epoch, h.opened_at is not null, s.per_second, s.max_in_flight
     from destinations d
     join tenants n on n.id = d.tenant_id
     join tiers t on t.name = n.tier
     left join pacing p on p.destination_id = d.id
     left join health h on h.destination_id = d.id
+    left join smart_limits s on s.destination_id = d.id
     where d.id = ?1 and d.deleted_at is null";
 
 const FIRST_ATTEMPTS: &str = "
@@ -148,7 +150,12 @@ impl Candidate {
     fn read(tx: &Transaction<'_>, now: Timestamp, run: &Run) -> Result<Option<Self>, Fault> {
         let key = run.destination.to_string();
         let read = first(tx, DESTINATION, [&key], |row| {
-            let mut policy = settings(row, 0)?.or_tier(&settings(row, 9)?).policy();
+            let smart = Effective {
+                per_second: row.get(26)?,
+                max_in_flight: row.get(27)?,
+            };
+            let configured = settings(row, 0)?.or_tier(&settings(row, 9)?).policy();
+            let mut policy = configured.slowed(smart);
             let state: DestinationState = word(row, 18, ("destinations", "state"))?;
             if state != DestinationState::Active {
                 policy.rate = Rate::Paused;

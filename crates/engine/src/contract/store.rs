@@ -22,6 +22,7 @@ pub mod limits;
 pub mod reap;
 pub mod record;
 pub mod shapes;
+pub mod smart;
 pub mod sweep;
 
 pub use world::{Backdoor, DestinationBuilder, World};
@@ -137,6 +138,14 @@ macro_rules! store_contract {
             a_resumed_backlog_keeps_the_limit
             another_url_forgets
             health_is_the_tenants
+        );
+        $crate::store_contract!(@module $world, smart:
+            it_is_off_unless_asked_for
+            a_refusal_cuts_and_its_burst_counts_once
+            admission_plans_at_the_effective_limit
+            it_begins_anew
+            a_lower_configured_limit_holds
+            it_is_the_tenants
         );
         $crate::store_contract!(@module $world, reap:
             an_expired_permit_waits_again

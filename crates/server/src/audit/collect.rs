@@ -4,7 +4,7 @@ use anyhow::{Context, ensure};
 use domain::compliance::InForce;
 use domain::ids::DestinationId;
 use domain::time::Timestamp;
-use engine::ports::{Catalog, DEFAULT_TENANT, Destination, LedgerPosition};
+use engine::ports::{Catalog, DEFAULT_TENANT, Destination, LedgerPosition, SmartChange};
 
 use super::report::Ledger;
 
@@ -20,6 +20,9 @@ const PAGE: u32 = 10_000;
 
 /// The most rows of one destination: half a gigabyte of them.
 const MAX_ROWS: usize = 16_000_000;
+
+/// The most changes of an effective limit that are read, the newest.
+const MAX_SMART_CHANGES: u32 = 10_000;
 
 /// The destinations asked for; all if none are.
 pub async fn destinations(
@@ -47,6 +50,15 @@ pub async fn destinations(
     }
 }
 
+/// Those in force at `since` or later, the earliest first; `changes` have the
+/// newest first.
+fn in_force(mut changes: Vec<SmartChange>, since: Timestamp) -> Vec<SmartChange> {
+    let later = changes.iter().position(|one| one.in_force_from <= since);
+    changes.truncate(later.map_or(usize::MAX, |first| first + 1));
+    changes.reverse();
+    changes
+}
+
 /// One destination's ledger of a span, with its whole limit history.
 pub async fn ledger(
     catalog: &dyn Catalog,
@@ -57,7 +69,12 @@ pub async fn ledger(
         .limit_history(destination)
         .await
         .with_context(|| format!("read the limit history of {destination}"))?;
+    let changes = catalog.smart_history(destination, span.until, MAX_SMART_CHANGES);
+    let changes = changes
+        .await
+        .with_context(|| format!("read the effective limits of {destination}"))?;
     let mut ledger = Ledger {
+        smart: in_force(changes, span.since),
         history: history
             .iter()
             .map(|entry| InForce::new(entry.in_force_from, &entry.effective, entry.state))

@@ -13,6 +13,7 @@ use crate::output::{self, Format};
 
 mod health;
 mod settings;
+mod smart;
 
 use settings::Settings;
 
@@ -86,6 +87,16 @@ pub enum Command {
         id: Uuid,
         #[command(flatten)]
         settings: health::BreakerSettings,
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// Show its effective limit, why it is lower than the configured one, and what it was.
+    SmartDelivery {
+        /// Its id.
+        id: Uuid,
+        /// Turn it on or off before.
+        #[arg(long, value_enum, value_name = "TURN")]
+        set: Option<smart::Turn>,
         #[command(flatten)]
         connection: Connection,
     },
@@ -167,6 +178,19 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
             let path = format!("{PATH}/{id}/breaker");
             let changed = client.send(Method::PATCH, &path, &settings.json()).await?;
             health::print(&changed, connection.output)?;
+        }
+        Command::SmartDelivery {
+            id,
+            set,
+            connection,
+        } => {
+            let client = Client::new(&connection.client)?;
+            let path = format!("{PATH}/{id}/smart-delivery");
+            let status = match set {
+                Some(turn) => client.send(Method::PATCH, &path, &turn.json()).await?,
+                None => client.get(&path).await?,
+            };
+            smart::print(&status, connection.output)?;
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -11,6 +11,7 @@ mod health;
 mod ingest;
 mod openapi;
 mod process;
+mod smart_delivery;
 mod snapshots;
 mod store;
 mod world;

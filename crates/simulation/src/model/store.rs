@@ -19,6 +19,7 @@ mod reading;
 mod reap;
 mod record;
 mod rows;
+mod smart;
 mod sweep;
 mod usage;
 mod view;

@@ -3,7 +3,8 @@
 use domain::destination::DestinationState;
 use domain::ids::DestinationId;
 use domain::policy::{LimitSettings, Policy, Rate};
-use engine::ports::{Catalog, DEFAULT_TENANT, DestinationChange};
+use domain::smart::SmartDelivery;
+use engine::ports::{Catalog, DEFAULT_TENANT, DestinationChange, SmartBook};
 
 use super::{World, destination};
 use crate::scenario::spreads_otherwise;
@@ -90,6 +91,15 @@ impl World<'_> {
         let held_until = store.read(|rows| rows.held_until(of));
         self.parts.witness.held(of, held_until);
         self.read_history(of);
+    }
+
+    pub(super) async fn turn_smart(&self, of: DestinationId, to: SmartDelivery) {
+        let store = &self.parts.store;
+        // It may have been deleted.
+        let set = store.set_smart_delivery(DEFAULT_TENANT, of, to).await;
+        if set.is_ok() && to == SmartDelivery::On {
+            self.parts.around.counts.note("smart delivery turned on");
+        }
     }
 
     pub(super) async fn delete(&mut self, of: DestinationId) {

@@ -1,0 +1,42 @@
+//! Smart delivery: looked at, and turned on or off.
+
+use domain::ids::DestinationId;
+use domain::smart::SmartDelivery;
+use domain::time::Timestamp;
+use engine::ports::{DEFAULT_TENANT, SmartChange, SmartView};
+
+use super::{Service, ServiceError};
+
+/// The most entries of history in one answer, the newest.
+pub const MAX_HISTORY: u32 = 100;
+
+/// What people look at together.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SmartAndHistory {
+    pub view: SmartView,
+    /// The newest first.
+    pub history: Vec<SmartChange>,
+}
+
+impl Service {
+    pub async fn smart_delivery(&self, id: DestinationId) -> Result<SmartAndHistory, ServiceError> {
+        let view = self.catalog.smart_delivery(DEFAULT_TENANT, id).await?;
+        let history = self
+            .catalog
+            .smart_history(id, Timestamp::MAX, MAX_HISTORY)
+            .await?;
+        Ok(SmartAndHistory { view, history })
+    }
+
+    pub async fn set_smart_delivery(
+        &self,
+        id: DestinationId,
+        to: SmartDelivery,
+    ) -> Result<SmartAndHistory, ServiceError> {
+        self.catalog
+            .set_smart_delivery(DEFAULT_TENANT, id, to)
+            .await?;
+        self.look_now(id).await;
+        self.smart_delivery(id).await
+    }
+}
