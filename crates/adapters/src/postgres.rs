@@ -38,6 +38,7 @@ mod failure;
 mod fleet;
 mod fold;
 mod ingest;
+mod keys;
 mod ledger;
 mod listen;
 mod mark;
@@ -46,6 +47,7 @@ mod reap;
 mod record;
 mod rows;
 mod sweep;
+mod tenants;
 mod usage;
 
 pub use connect::PostgresOptions;

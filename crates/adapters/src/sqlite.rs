@@ -23,6 +23,7 @@ mod destinations;
 mod fault;
 mod fleet;
 mod ingest;
+mod keys;
 mod ledger;
 mod migrate;
 mod ports;
@@ -30,6 +31,7 @@ mod reap;
 mod record;
 mod rows;
 mod sweep;
+mod tenants;
 mod thread;
 mod usage;
 

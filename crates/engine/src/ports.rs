@@ -2,7 +2,8 @@
 //!
 //! Four carry the path of an event ([`Store`], [`Schedule`],
 //! [`DeliveryQueue`], [`Sender`]); [`Catalog`] is the same store as seen by
-//! the people who own destinations and read ledgers. Each method is one
+//! the people who own destinations and read ledgers, [`Keys`] and [`Tenants`]
+//! by authentication and by who administers the installation. Each method is one
 //! atomic business step over a batch, named for its caller. Its documentation
 //! says the effect, what a retry does, and what a crash half-way leaves.
 //!
@@ -11,13 +12,17 @@
 //! loses no event and breaks no limit.
 
 mod catalog;
+mod keys;
 mod queue;
 mod schedule;
 mod sender;
 mod store;
+mod tenants;
 
 pub use catalog::*;
+pub use keys::*;
 pub use queue::*;
 pub use schedule::*;
 pub use sender::*;
 pub use store::*;
+pub use tenants::*;

@@ -11,7 +11,7 @@ use crate::api::destinations::{Destination, Destinations};
 use crate::client::{Client, ClientConfig};
 use crate::output::{self, Format};
 
-mod settings;
+pub(super) mod settings;
 
 use settings::Settings;
 
