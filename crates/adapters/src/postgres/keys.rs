@@ -210,10 +210,11 @@ async fn credential(pool: &PgPool, id: KeyId) -> Result<Option<Credential>, Fail
 async fn note(pool: &PgPool, uses: &[KeyUse]) -> Result<(), Failure> {
     sqlx::query(
         "-- note_keys_used
+        with clock as materialized (select clock_timestamp() as now)
         update api_keys k set last_used_at = u.at
         from (
-            select s.id, max(clock_timestamp() - s.ago * interval '1 microsecond') as at
-            from unnest($1::text[], $2::bigint[]) as s (id, ago)
+            select s.id, max(clock.now - s.ago * interval '1 microsecond') as at
+            from clock, unnest($1::text[], $2::bigint[]) as s (id, ago)
             join (
                 select l.id from api_keys l where l.id = any ($1) order by l.id for no key update
             ) l on l.id = s.id
