@@ -33,7 +33,7 @@ impl FromStr for KeyId {
         }
         u64::from_str_radix(text, 16)
             .map(Self)
-            .map_err(|_| InvalidKeyId)
+            .or(Err(InvalidKeyId))
     }
 }
 

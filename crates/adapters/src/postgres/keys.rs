@@ -189,7 +189,7 @@ async fn credential(pool: &PgPool, id: KeyId) -> Result<Option<Credential>, Fail
     let Some((tenant, digest, may, left)) = found else {
         return Ok(None);
     };
-    let digest = digest.try_into().map_err(|_| {
+    let digest = digest.try_into().map_err(|_bytes| {
         Failure::Corrupt(StoreError::Corrupt {
             table: "api_keys",
             column: "digest",

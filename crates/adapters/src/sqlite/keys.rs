@@ -161,7 +161,7 @@ fn credential(
         let digest: Vec<u8> = row.get(1)?;
         Ok(Credential {
             tenant: word(row, 0, ("api_keys", "tenant_id"))?,
-            digest: digest.try_into().map_err(|_| StoreError::Corrupt {
+            digest: digest.try_into().map_err(|_bytes| StoreError::Corrupt {
                 table: "api_keys",
                 column: "digest",
                 row: id.to_string(),
