@@ -175,7 +175,8 @@ async fn revoke(pool: &PgPool, tenant: TenantId, id: KeyId) -> Result<u64, Failu
 }
 
 async fn credential(pool: &PgPool, id: KeyId) -> Result<Option<Credential>, Failure> {
-    let found: Option<(Uuid, Vec<u8>, Vec<bool>, Option<i64>)> = sqlx::query_as(
+    type Found = (Uuid, Vec<u8>, Vec<bool>, Option<i64>);
+    let found: Option<Found> = sqlx::query_as(
         "-- credential
         select k.tenant_id, k.digest, array[k.may_ingest, k.may_manage, k.may_read, k.may_admin],
             micros(k.expires_at) - micros(c.now)
