@@ -15,6 +15,7 @@
 //! (the triggers in `migrations/sqlite`).
 
 mod admit;
+mod api_keys;
 mod buckets;
 mod claim;
 #[cfg(test)]
@@ -22,6 +23,8 @@ mod cost;
 mod destinations;
 mod fault;
 mod fleet;
+mod health;
+mod health_book;
 mod ingest;
 mod keys;
 mod ledger;

@@ -76,7 +76,7 @@ impl Deref for InDirectory {
 async fn world() -> InDirectory {
     let (store, door, directory) = opened();
     InDirectory {
-        world: World::new(store.clone(), store, door),
+        world: World::new(store.clone(), store.clone(), door).with_health(store),
         _directory: directory,
     }
 }

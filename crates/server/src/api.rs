@@ -28,9 +28,12 @@ use crate::service::{Service, Tenancy};
 
 pub mod attempts;
 pub mod body;
+pub mod bulk;
 mod caller;
+pub mod destination_health;
 pub mod destinations;
 pub mod events;
+mod idempotency;
 pub mod keys;
 pub mod limits;
 pub mod parameters;
@@ -57,6 +60,7 @@ struct Inner {
     gate: Arc<Gate>,
     required: Required,
     room: Arc<body::Room>,
+    bulk: bulk::Places,
 }
 
 impl App {
@@ -69,6 +73,7 @@ impl App {
             gate,
             required: Required::of(&openapi()),
             room: Arc::new(body::Room::new()),
+            bulk: bulk::Places::new(),
         }))
     }
 }
@@ -77,6 +82,7 @@ impl App {
 #[openapi(
     info(title = "Paceline", description = "Delivers webhooks to every destination at exactly the rate it allows."),
     modifiers(&BearerKey),
+    components(schemas(bulk::BulkEnd)),
     tags(
         (name = "destinations", description = "Endpoints with their own limits."),
         (name = "events", description = "Payloads, accepted once and delivered at least once."),
@@ -107,9 +113,14 @@ fn routes() -> OpenApiRouter<App> {
             destinations::change,
             destinations::delete
         ))
+        .routes(routes!(destination_health::show))
+        .routes(routes!(destination_health::change_breaker))
+        .routes(routes!(destination_health::pause))
+        .routes(routes!(destination_health::resume))
         .routes(routes!(attempts::list))
         .routes(routes!(events::post))
         .routes(routes!(events::post_batch))
+        .routes(routes!(bulk::post_bulk))
         .routes(routes!(events::show))
         .routes(routes!(tenants::create, tenants::list))
         .routes(routes!(tenants::show, tenants::change))

@@ -10,7 +10,9 @@ use adapters::rabbitmq::RabbitQueue;
 use adapters::redis::RedisSchedule;
 use adapters::sqlite::{SqliteStore, system_clock};
 use anyhow::Context;
-use engine::ports::{Catalog, DeliveryQueue, Keys, Schedule, Sender, Store, StoreError, Tenants};
+use engine::ports::{
+    Catalog, DeliveryQueue, Keys, Outbox, Schedule, Sender, Store, StoreError, Tenants,
+};
 
 use crate::config::{
     Database, QueueConfig, QueuePlace, ScheduleConfig, SchedulePlace, SecretUrl, StoreConfig,
@@ -27,6 +29,8 @@ pub struct Parts {
     pub catalog: Arc<dyn Catalog>,
     pub keys: Arc<dyn Keys>,
     pub tenants: Arc<dyn Tenants>,
+    /// `None` where users cannot write into the store.
+    pub outbox: Option<Arc<dyn Outbox>>,
     pub schedule: Arc<dyn Schedule>,
     /// `None` for a role without permits.
     pub queue: Option<Arc<dyn DeliveryQueue>>,
@@ -51,6 +55,7 @@ impl Parts {
             catalog: stored.catalog,
             keys: stored.keys,
             tenants: stored.tenants,
+            outbox: stored.outbox,
             schedule: connect_schedule(schedule).await?,
             queue,
             sender: sender(target),
@@ -64,18 +69,24 @@ pub struct Stored {
     pub catalog: Arc<dyn Catalog>,
     pub keys: Arc<dyn Keys>,
     pub tenants: Arc<dyn Tenants>,
+    /// `None` where users cannot write into the store.
+    pub outbox: Option<Arc<dyn Outbox>>,
 }
 
 async fn connect_store(config: &StoreConfig) -> anyhow::Result<Stored> {
+    let url = &config.database_url;
     match config.place()? {
-        Database::Sqlite(path) => all_of(
-            SqliteStore::open(&path, system_clock()),
-            &config.database_url,
-        ),
-        Database::SqliteInMemory => {
-            all_of(SqliteStore::in_memory(system_clock()), &config.database_url)
+        Database::Sqlite(path) => all_of(SqliteStore::open(&path, system_clock()), url),
+        Database::SqliteInMemory => all_of(SqliteStore::in_memory(system_clock()), url),
+        Database::Postgres(_) => {
+            let store = connect_postgres(config).await;
+            let store = store.with_context(|| format!("open the store at {url}"))?;
+            let outbox: Arc<dyn Outbox> = Arc::new(store.clone());
+            Ok(Stored {
+                outbox: Some(outbox),
+                ..all_of(Ok(store), url)?
+            })
         }
-        Database::Postgres(_) => all_of(connect_postgres(config).await, &config.database_url),
     }
 }
 
@@ -123,6 +134,7 @@ fn all_of<S: Store + Catalog + Keys + Tenants + 'static>(
         catalog: Arc::clone(&store) as Arc<dyn Catalog>,
         keys: Arc::clone(&store) as Arc<dyn Keys>,
         tenants: store as Arc<dyn Tenants>,
+        outbox: None,
     })
 }
 

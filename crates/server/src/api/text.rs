@@ -42,7 +42,7 @@ pub fn scopes() -> Array {
     ArrayBuilder::new().items(words).build()
 }
 
-fn words<const N: usize>(words: [&'static str; N]) -> Object {
+pub(super) fn words<const N: usize>(words: [&'static str; N]) -> Object {
     ObjectBuilder::new()
         .schema_type(Type::String)
         .enum_values(Some(words))

@@ -53,8 +53,17 @@ pub(crate) const ROWS: &[Row] = &[
         Some(r#"{"state": "paused", "limits": {"per_second": 0}}"#),
         Reach::Named,
     ),
+    row("GET /v1/destinations/{id}/health", None, Reach::Named),
+    row(
+        "PATCH /v1/destinations/{id}/breaker",
+        Some(r#"{"opens_after_failures": 7, "disable_after_seconds": 7}"#),
+        Reach::Named,
+    ),
+    row("POST /v1/destinations/{id}/pause", None, Reach::Named),
+    row("POST /v1/destinations/{id}/resume", None, Reach::Named),
     row("POST /v1/events", Some(EVENT), Reach::Named),
     row("POST /v1/events/batch", Some(EVENTS), Reach::Own),
+    row("POST /v1/events/bulk", Some(EVENT), Reach::Own),
     row("GET /v1/events/{id}", None, Reach::Named),
     row("GET /v1/tenants", None, Reach::Installation),
     row("POST /v1/tenants", Some(TENANT), Reach::Installation),
@@ -214,6 +223,44 @@ pub(crate) async fn another_tenants_key_reaches_nothing(world: &World) {
         }
     }
     assert_eq!(shown(world, &world.ours).await, before, "ours is as it was");
+}
+
+/// What one tenant has called an event, another can call one of its own, with
+/// the same content or with another: it is told nothing, and takes nothing.
+pub(crate) async fn an_idempotency_key_is_its_tenants(world: &World) {
+    let same = r#"{"type": "walk", "payload": 1, "idempotency_key": "walk-1"}"#;
+    let other = r#"{"type": "walk", "payload": 2, "idempotency_key": "walk-1"}"#;
+    let third = world.tenant("third").await;
+    let send = async |tenant: &Tenant, path: &str, event: &str| {
+        let body = match path {
+            "/v1/events/batch" => format!(r#"{{"events": [{event}]}}"#),
+            _ => event.to_owned(),
+        };
+        let body = serde_json::from_str(&body).unwrap();
+        let answer = world.call(Some(&tenant.key), &Method::POST, path, Some(body));
+        answer.await
+    };
+    let first = send(&world.ours, "/v1/events", same).await;
+    assert_eq!(first.status, StatusCode::ACCEPTED, "{first:?}");
+    let theirs = send(&world.theirs, "/v1/events", same).await;
+    assert_eq!(theirs.status, StatusCode::ACCEPTED, "{theirs:?}");
+    let at_third = send(&third, "/v1/events", other).await;
+    assert_eq!(at_third.status, StatusCode::ACCEPTED, "no conflict");
+    for (tenant, theirs) in [(&world.theirs, theirs), (&third, at_third)] {
+        assert_ne!(theirs.json["id"], first.json["id"]);
+        assert_eq!(theirs.json["destinations"], json!([tenant.destination]));
+    }
+    // Each one's own is known again, and only so.
+    assert_eq!(send(&world.ours, "/v1/events", same).await, first);
+    let conflict = send(&world.ours, "/v1/events", other).await;
+    assert_eq!(conflict.status, StatusCode::CONFLICT);
+    let batch = send(&third, "/v1/events/batch", same).await;
+    assert_eq!(batch.json["results"][0]["problem"]["status"], 409);
+    let bulk = send(&third, "/v1/events/bulk", same).await;
+    assert_eq!(bulk.json[0]["problem"]["status"], 409, "{bulk:?}");
+    let bulk = send(&world.theirs, "/v1/events/bulk", same).await;
+    assert_eq!(bulk.json[1]["accepted"], 1, "{bulk:?}");
+    assert_ne!(bulk.json[0]["id"], first.json["id"]);
 }
 
 /// With every other scope, and of the right tenant.

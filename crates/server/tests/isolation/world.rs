@@ -97,6 +97,11 @@ impl World {
         call(&self.router, key, method, path, body).await
     }
 
+    /// One more tenant.
+    pub(crate) async fn tenant(&self, name: &str) -> Tenant {
+        Tenant::furnished(&self.router, name).await
+    }
+
     /// A new key with these scopes: of this tenant, or, where one of them is
     /// `admin`, of the only one that can have it.
     pub(crate) async fn key(&self, tenant: &Tenant, scopes: &[Scope]) -> String {
@@ -169,9 +174,16 @@ async fn call(
     let response = router.clone().oneshot(request.body(body).unwrap()).await;
     let response = response.unwrap();
     let status = response.status();
+    let media_type = response.headers().get("content-type");
+    let is_ndjson = media_type.is_some_and(|value| value == "application/x-ndjson");
     let body = response.into_body().collect().await.unwrap().to_bytes();
-    Answer {
-        status,
-        json: serde_json::from_slice(&body).unwrap_or(Value::Null),
-    }
+    let json = match (body.is_empty(), is_ndjson) {
+        (true, _) => Value::Null,
+        (false, false) => serde_json::from_slice(&body).unwrap(),
+        (false, true) => {
+            let values = serde_json::Deserializer::from_slice(&body).into_iter::<Value>();
+            Value::Array(values.map(Result::unwrap).collect())
+        }
+    };
+    Answer { status, json }
 }
