@@ -7,6 +7,7 @@
 
 mod change;
 mod figure;
+mod hostile;
 mod idle;
 mod pending;
 mod restart;
@@ -42,6 +43,10 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 10_000)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
     destinations: u32,
+    /// Destinations that never answer, drip or send a gibibyte, for `hostile`.
+    #[arg(long, default_value_t = 5_000)]
+    #[arg(value_parser = clap::value_parser!(u32).range(3..=100_000))]
+    hostile_destinations: u32,
     /// How long shares of limits are measured.
     #[arg(long, default_value_t = 62)]
     #[arg(value_parser = clap::value_parser!(u32).range(20..=3_600))]
@@ -76,6 +81,8 @@ enum Name {
     Stalled,
     /// What an idle system costs.
     Idle,
+    /// Healthy destinations beside receivers that never answer, drip or flood.
+    Hostile,
 }
 
 pub(crate) async fn run(args: Args, program: PathBuf) -> anyhow::Result<ExitCode> {
@@ -112,5 +119,8 @@ async fn measure(name: Name, args: &Args, context: &Context) -> anyhow::Result<V
         Name::Shares => shares::undisturbed(context, args.seconds).await?,
         Name::Stalled => shares::stalled(context, args.seconds).await?,
         Name::Idle => idle::measure(context).await?,
+        Name::Hostile => {
+            hostile::measure(context, args.requests, args.hostile_destinations).await?
+        }
     })
 }
