@@ -172,7 +172,7 @@ impl Places {
     pub(super) fn pause(&self, destination: DestinationId) -> Duration {
         let now = Instant::now();
         let mut records = self.records();
-        record(&mut records, destination, now).turned_away()
+        record(&mut records, destination, now).turned_away(now)
     }
 
     fn place(

@@ -21,6 +21,9 @@ pub(super) const SILENCE: Duration = Duration::from_secs(2);
 /// looked at again.
 const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(15));
 
+/// The pause of one that answers: it came at a bad moment, and is not to blame.
+const PAUSE_OF_PROMPT: Duration = Duration::from_millis(100);
+
 /// Who may have which places.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Standing {
@@ -83,9 +86,12 @@ impl Record {
         }
     }
 
-    /// There was no place for it. Returns when to look again: later each time,
-    /// since each look costs those who do have a place.
-    pub(super) fn turned_away(&mut self) -> Duration {
+    /// There was no place for it. Returns when to look again: later each time
+    /// unless it answers, since each look costs those who do have a place.
+    pub(super) fn turned_away(&mut self, now: Instant) -> Duration {
+        if self.standing(now) == Standing::Prompt {
+            return PAUSE_OF_PROMPT;
+        }
         let doubled = PAUSE.0 * 2_u32.pow(self.turned_away.min(4));
         self.turned_away = self.turned_away.saturating_add(1);
         doubled.min(PAUSE.1)
@@ -172,9 +178,11 @@ mod tests {
     fn who_is_turned_away_comes_back_later_each_time() {
         let now = Instant::now();
         let mut record = Record::new(now);
-        let pauses: Vec<_> = (0..7).map(|_| record.turned_away().as_secs()).collect();
+        let pauses: Vec<_> = (0..7).map(|_| record.turned_away(now).as_secs()).collect();
         assert_eq!(pauses, [1, 2, 4, 8, 15, 15, 15]);
         record.took(now);
-        assert_eq!(record.turned_away(), seconds(1));
+        assert_eq!(record.turned_away(now), seconds(1));
+        record.let_go(SOON, now);
+        assert_eq!(record.turned_away(now), PAUSE_OF_PROMPT);
     }
 }
