@@ -10,6 +10,7 @@
 //! migration's triggers and not here.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use domain::event::NewEvent;
@@ -19,13 +20,14 @@ use domain::time::Timestamp;
 use engine::ports::Target;
 use engine::ports::Wake;
 use engine::ports::{
-    Acceptance, Admitted, Claims, Fleet, Heartbeat, Mark, Outcome, ReapRules, Reaped, Recorded,
-    Run, Store, StoreError, Sweep, SweepPage,
+    Acceptance, Admitted, Claims, Fleet, Heartbeat, MAX_HEAD_START, Mark, Outcome, ReapRules,
+    Reaped, Recorded, Run, Store, StoreError, Sweep, SweepPage,
 };
 use engine::ports::{
     AttemptView, Catalog, CatalogError, Destination, DestinationChange, EventSummary,
     LedgerPosition, LedgerRow, LimitHistory, NewDestination,
 };
+use engine::ports::{Lane, Outbox, Relayed};
 use sqlx::PgPool;
 
 mod admit;
@@ -37,11 +39,15 @@ mod events;
 mod failure;
 mod fleet;
 mod fold;
+mod health;
+mod health_book;
 mod ingest;
+mod keys;
 mod ledger;
 mod listen;
 mod mark;
 mod migrate;
+mod outbox;
 mod reap;
 mod record;
 mod rows;
@@ -58,6 +64,7 @@ use listen::Changes;
 pub struct PostgresStore {
     pool: PgPool,
     changes: Arc<Changes>,
+    insertions: Arc<Changes>,
 }
 
 impl PostgresStore {
@@ -66,7 +73,8 @@ impl PostgresStore {
         let pool = connect::connect(&options).await?;
         Ok(Self {
             pool,
-            changes: Arc::default(),
+            changes: Arc::new(Changes::of("paceline_changed")),
+            insertions: Arc::new(Changes::of("paceline_outbox")),
         })
     }
 
@@ -104,6 +112,10 @@ impl Store for PostgresStore {
         Ok(retried(|| claim::claim_starts(&self.pool, worker, permits)).await?)
     }
 
+    fn head_start(&self) -> Duration {
+        MAX_HEAD_START
+    }
+
     async fn release_permits(&self, permits: &[Permit]) -> Result<Vec<Wake>, StoreError> {
         Ok(retried(|| claim::release_permits(&self.pool, permits)).await?)
     }
@@ -138,6 +150,17 @@ impl Store for PostgresStore {
 
     async fn fleet(&self) -> Result<Fleet, StoreError> {
         Ok(retried(|| fleet::fleet(&self.pool)).await?)
+    }
+}
+
+#[async_trait]
+impl Outbox for PostgresStore {
+    async fn relay(&self, after: Lane, limit: u32) -> Result<Relayed, StoreError> {
+        Ok(retried(|| outbox::relay(&self.pool, after, limit)).await?)
+    }
+
+    async fn inserted(&self) {
+        self.insertions.changed(&self.pool).await;
     }
 }
 

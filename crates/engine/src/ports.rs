@@ -2,7 +2,8 @@
 //!
 //! Four carry the path of an event ([`Store`], [`Schedule`],
 //! [`DeliveryQueue`], [`Sender`]); [`Catalog`] is the same store as seen by
-//! the people who own destinations and read ledgers. Each method is one
+//! the people who own destinations and read ledgers, and [`Outbox`] where users
+//! write events into it themselves. Each method is one
 //! atomic business step over a batch, named for its caller. Its documentation
 //! says the effect, what a retry does, and what a crash half-way leaves.
 //!
@@ -10,14 +11,22 @@
 //! carries revocable permits*: losing the schedule or the queue altogether
 //! loses no event and breaks no limit.
 
+mod alarm;
 mod catalog;
+mod health;
+mod outbox;
 mod queue;
 mod schedule;
 mod sender;
 mod store;
+mod wakes;
 
+pub use alarm::*;
 pub use catalog::*;
+pub use health::*;
+pub use outbox::*;
 pub use queue::*;
 pub use schedule::*;
 pub use sender::*;
 pub use store::*;
+pub use wakes::*;

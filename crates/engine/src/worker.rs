@@ -15,6 +15,7 @@ mod bench;
 mod claims;
 mod deliver;
 mod hand;
+mod heard;
 mod identity;
 mod places;
 mod promptness;

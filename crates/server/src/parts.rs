@@ -10,7 +10,7 @@ use adapters::rabbitmq::RabbitQueue;
 use adapters::redis::RedisSchedule;
 use adapters::sqlite::{SqliteStore, system_clock};
 use anyhow::Context;
-use engine::ports::{Catalog, DeliveryQueue, Schedule, Sender, Store, StoreError};
+use engine::ports::{Catalog, DeliveryQueue, Outbox, Schedule, Sender, Store, StoreError};
 
 use crate::config::{
     Database, QueueConfig, QueuePlace, ScheduleConfig, SchedulePlace, SecretUrl, StoreConfig,
@@ -25,6 +25,8 @@ const IN_PROCESS_QUEUE: usize = 65_536;
 pub struct Parts {
     pub store: Arc<dyn Store>,
     pub catalog: Arc<dyn Catalog>,
+    /// `None` where users cannot write into the store.
+    pub outbox: Option<Arc<dyn Outbox>>,
     pub schedule: Arc<dyn Schedule>,
     /// `None` for a role without permits.
     pub queue: Option<Arc<dyn DeliveryQueue>>,
@@ -39,7 +41,7 @@ impl Parts {
         queue: Option<&QueueConfig>,
         target: &TargetConfig,
     ) -> anyhow::Result<Self> {
-        let (store, catalog) = connect_store(store).await?;
+        let (store, catalog, outbox) = connect_store(store).await?;
         let queue = match queue {
             Some(config) => Some(connect_queue(config).await?),
             None => None,
@@ -47,6 +49,7 @@ impl Parts {
         Ok(Self {
             store,
             catalog,
+            outbox,
             schedule: connect_schedule(schedule).await?,
             queue,
             sender: sender(target),
@@ -56,17 +59,22 @@ impl Parts {
 
 type StoreAndCatalog = (Arc<dyn Store>, Arc<dyn Catalog>);
 
-async fn connect_store(config: &StoreConfig) -> anyhow::Result<StoreAndCatalog> {
-    match config.place()? {
-        Database::Sqlite(path) => both(
-            SqliteStore::open(&path, system_clock()),
-            &config.database_url,
-        ),
-        Database::SqliteInMemory => {
-            both(SqliteStore::in_memory(system_clock()), &config.database_url)
+async fn connect_store(
+    config: &StoreConfig,
+) -> anyhow::Result<(Arc<dyn Store>, Arc<dyn Catalog>, Option<Arc<dyn Outbox>>)> {
+    let url = &config.database_url;
+    let (store, catalog) = match config.place()? {
+        Database::Sqlite(path) => both(SqliteStore::open(&path, system_clock()), url)?,
+        Database::SqliteInMemory => both(SqliteStore::in_memory(system_clock()), url)?,
+        Database::Postgres(_) => {
+            let store = connect_postgres(config).await;
+            let store = store.with_context(|| format!("open the store at {url}"))?;
+            let outbox: Arc<dyn Outbox> = Arc::new(store.clone());
+            let (store, catalog) = both(Ok(store), url)?;
+            return Ok((store, catalog, Some(outbox)));
         }
-        Database::Postgres(_) => both(connect_postgres(config).await, &config.database_url),
-    }
+    };
+    Ok((store, catalog, None))
 }
 
 /// The store to read from, beside the processes that work on it: for the
@@ -77,7 +85,10 @@ pub async fn open_to_read(config: &StoreConfig) -> anyhow::Result<StoreAndCatalo
             let store = SqliteStore::open_to_read(&path, system_clock());
             both(store, &config.database_url)
         }
-        Database::SqliteInMemory | Database::Postgres(_) => connect_store(config).await,
+        Database::SqliteInMemory | Database::Postgres(_) => {
+            let (store, catalog, _) = connect_store(config).await?;
+            Ok((store, catalog))
+        }
     }
 }
 

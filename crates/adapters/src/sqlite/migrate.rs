@@ -7,7 +7,13 @@ use super::fault::Fault;
 
 /// The migrations in their order; the number of those applied is the file's
 /// `user_version`.
-const MIGRATIONS: [&str; 1] = [include_str!("../../../../migrations/sqlite/0001_init.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("../../../../migrations/sqlite/0001_init.sql"),
+    include_str!("../../../../migrations/sqlite/0003_health.sql"),
+    include_str!("../../../../migrations/sqlite/0005_ingest.sql"),
+    include_str!("../../../../migrations/sqlite/0007_outbox.sql"),
+    include_str!("../../../../migrations/sqlite/0012_head_start.sql"),
+];
 
 /// The version that this binary needs.
 const NEEDED: i64 = MIGRATIONS.len() as i64;

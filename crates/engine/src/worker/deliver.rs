@@ -7,13 +7,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use domain::attempt::OutcomeKind;
+use domain::health::Signal;
 use domain::ids::WorkerId;
 use domain::permit::Permit;
 use domain::retry::{AfterFailure, after_failure};
 use futures_util::FutureExt;
 use rand::RngExt;
+use rand::distr::{Distribution, StandardUniform};
 use rand::rngs::StdRng;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::backoff::Backoff;
@@ -25,6 +27,7 @@ use crate::store_clock::SharedClock;
 use crate::wake::wake_freed;
 use crate::worker::claims::{Claimed, Claims};
 use crate::worker::hand::InHand;
+use crate::worker::heard::heard;
 use crate::worker::places::{Asking, NoPlace, Place, Places};
 use crate::worker::promptness::Promptness;
 use crate::worker::records::Records;
@@ -41,6 +44,10 @@ const CLAIM_BACKOFF: (Duration, Duration) = (Duration::from_millis(2), Duration:
 /// How long a destination that is not known to answer may take to connect
 /// before it needs a seat on the bench: enough for one that is far away.
 const DIAL_GRACE: Duration = Duration::from_millis(250);
+
+/// How far the estimate of the store's clock may run ahead before a start is
+/// asked for too early for its head start.
+const CLOCK_ERROR: Duration = Duration::from_millis(2);
 
 /// Nobody plans slots farther ahead than this: the store's clock has stepped
 /// back since, and a message is not held for so long.
@@ -73,10 +80,12 @@ struct Started {
     permit: Permit,
     worker: WorkerId,
     start: Start,
-    /// Before the claim was asked for.
-    asked_at: Instant,
-    /// When we learned of it; outcomes are timed from here.
-    answered_at: Instant,
+    /// What the claim took.
+    took: Duration,
+    /// No later than the recorded start.
+    not_after: Instant,
+    /// No earlier than the recorded start; outcomes are timed from here.
+    sent_from: Instant,
     connection: Connection,
     /// Held until the outcome is there.
     place: Place,
@@ -112,12 +121,18 @@ impl Deliverer {
         let Some((start, claimed)) = claimed else {
             return;
         };
+        // Whenever the store read its clock, that was before it answered.
+        let sent_from = answered_at + claimed.ahead;
+        if !claimed.ahead.is_zero() {
+            sleep_until(sent_from).await;
+        }
         let started = Started {
             permit,
             worker: claimed.worker,
             start,
-            asked_at: claimed.asked_at,
-            answered_at,
+            took: answered_at - claimed.asked_at,
+            not_after: claimed.asked_at + claimed.ahead,
+            sent_from,
             connection,
             place,
         };
@@ -143,7 +158,9 @@ impl Deliverer {
         target: &Target,
     ) -> Result<(Connection, Place), NoPlace> {
         let permit = &in_hand.permit;
-        if self.clock.until(permit.not_before) > FARTHEST_SLOT {
+        let time_left = self.clock.until(permit.not_before);
+        metrics::histogram!("paceline_permit_ahead_seconds").record(time_left);
+        if time_left > FARTHEST_SLOT {
             return Err(NoPlace::TooLate);
         }
         let asking = Asking {
@@ -156,7 +173,8 @@ impl Deliverer {
             Standing::New | Standing::Prompt => None,
         };
         let connection = self.connect(permit, target, asking).await?;
-        tokio::time::sleep(self.clock.until(permit.not_before)).await;
+        let asked_for_at = permit.not_before - self.head_start();
+        self.clock.reach(asked_for_at).await;
         let place = match place {
             Some(place) => place,
             None => {
@@ -202,6 +220,11 @@ impl Deliverer {
         })
     }
 
+    /// How long before its slot a start is asked for.
+    fn head_start(&self) -> Duration {
+        self.store.head_start().saturating_sub(CLOCK_ERROR)
+    }
+
     /// Claims the start, asking again while it is early or its row is locked.
     /// `None` when there is nothing to send.
     async fn claim(&self, permit: Permit) -> Option<(Start, Claimed)> {
@@ -235,12 +258,11 @@ impl Deliverer {
     /// Sends at once, or not at all if too long has passed since before the
     /// claim: the start is recorded, and the wire must not lag behind it.
     async fn send(&self, mut started: Started, target: &Target) {
-        let bound = self
-            .promptness
-            .bound(started.answered_at - started.asked_at);
-        let late = started.asked_at.elapsed();
-        let (permit, worker, answered_at) = (started.permit, started.worker, started.answered_at);
+        let bound = self.promptness.bound(started.took);
+        let late = started.not_after.elapsed();
+        let (permit, worker, sent_from) = (started.permit, started.worker, started.sent_from);
         let try_number = started.start.try_number;
+        let started_at = started.start.started_at;
         let dialling = started.connection.took;
         let result = if late > bound {
             Err(NotDone::Late(late))
@@ -256,13 +278,15 @@ impl Deliverer {
                 Err(error) => Err(NotDone::Send(error)),
             }
         };
+        let elapsed = sent_from.elapsed();
         if !matches!(result, Err(NotDone::Late(_))) {
             let timed_out = matches!(result, Err(NotDone::Send(SendError::TimedOut(_))));
-            started
-                .place
-                .held(dialling + answered_at.elapsed(), timed_out);
+            started.place.held(dialling + elapsed, timed_out);
         }
-        let outcome = self.outcome(permit, try_number, answered_at.elapsed(), result);
+        let dice = || self.random();
+        let signal = heard(result.as_ref().ok(), started_at + elapsed, dice);
+        let outcome = self.outcome(permit, try_number, elapsed, result);
+        let outcome = Outcome { signal, ..outcome };
         metrics::counter!(
             "paceline_attempts_total",
             "outcome" => outcome.kind.state().as_str()
@@ -292,6 +316,7 @@ impl Deliverer {
             error: None,
             response_body: Bytes::new(),
             next: NextTry::None,
+            signal: Signal::default(),
         };
         match result {
             Ok(response) if (200..300).contains(&response.status) => Outcome {
@@ -321,12 +346,16 @@ impl Deliverer {
         }
     }
 
+    fn random<T>(&self) -> T
+    where
+        StandardUniform: Distribution<T>,
+    {
+        let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner);
+        rng.random()
+    }
+
     fn after(&self, try_number: u32) -> NextTry {
-        let jitter = self
-            .rng
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .random();
+        let jitter = self.random();
         match after_failure(try_number, jitter) {
             AfterFailure::RetryAfter(delay) => NextTry::RetryAfter(delay),
             AfterFailure::DeadLetter => NextTry::DeadLetter,

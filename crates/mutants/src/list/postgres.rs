@@ -7,11 +7,22 @@ const ADMIT: &str = "crates/adapters/src/postgres/admit.rs";
 const CLAIM: &str = "crates/adapters/src/postgres/claim.rs";
 const DESTINATIONS: &str = "crates/adapters/src/postgres/destinations.rs";
 const MIGRATION: &str = "migrations/postgres/0001_init.sql";
+const HEAD_START: &str = "migrations/postgres/0012_head_start.sql";
 const REAP: &str = "crates/adapters/src/postgres/reap.rs";
 const RECORD: &str = "crates/adapters/src/postgres/record.rs";
 const USAGE: &str = "crates/adapters/src/postgres/usage.rs";
 
-pub(super) const MUTANTS: [Mutant; 22] = [
+pub(super) const MUTANTS: [Mutant; 25] = [
+    Mutant {
+        name: "postgres-claim-ignores-holds",
+        wrong: "A claim takes no notice of a hold: a permit from before it starts within it.",
+        file: CLAIM,
+        change: Text {
+            right: "or greatest(p.held_until, h.held_until)",
+            wrong: "or least(p.held_until, h.held_until, '-infinity')",
+        },
+        killer: postgres("starts::a_claim_finds_the_hold_that_its_permit_was_given_before"),
+    },
     Mutant {
         name: "postgres-stale-snapshot",
         wrong: "Admission reads what is used before it locks: schedulers that meet count what \
@@ -102,6 +113,27 @@ pub(super) const MUTANTS: [Mutant; 22] = [
         killer: postgres("starts::a_claim_that_waited_starts_after_its_wait"),
     },
     Mutant {
+        name: "postgres-head-start-is-dated-now",
+        wrong: "A claim that comes within the head start is dated to its own instant, before the \
+            slot: a window is over.",
+        file: CLAIM,
+        change: Text {
+            right: "started_at = greatest((select now from clock), l.not_before)",
+            wrong: "started_at = (select now from clock)",
+        },
+        killer: postgres("contract::claim::a_slot_within_the_head_start_is_its_start"),
+    },
+    Mutant {
+        name: "postgres-cut-before-the-head-start",
+        wrong: "A cut is dated before starts that were dated ahead.",
+        file: HEAD_START,
+        change: Text {
+            right: "if ahead > interval '0' then",
+            wrong: "if false then",
+        },
+        killer: postgres("contract::limits::a_cut_is_dated_after_starts_that_are_dated_ahead"),
+    },
+    Mutant {
         name: "postgres-no-deadline",
         wrong: "A permit starts after its deadline.",
         file: CLAIM,
@@ -162,13 +194,14 @@ pub(super) const MUTANTS: [Mutant; 22] = [
         file: REAP,
         change: Text {
             right: "set state = 'unknown', folded = a.folded or a.coarse, \
-                dead_letter = a.try_number >= $4\n        \
+                dead_letter = a.try_number >= $4,\n            \
+                error = case when l.worker_is_gone then $5 else $6 end\n        \
                 from locked l\n        where a.id = l.id\n        \
-                returning (select micros(now) from clock) as now, a.event_id, a.destination_id,\n            \
+                returning (select micros(now) from clock) as now, a.id, a.event_id, a.destination_id,\n            \
                 a.tenant_id, a.try_number, micros(a.started_at) as started_at,",
             wrong: "set state = 'waiting', started_at = null\n        \
-                from locked l\n        where a.id = l.id\n        \
-                returning (select micros(now) from clock) as now, a.event_id, a.destination_id,\n            \
+                from locked l\n        where a.id = l.id and $5 <> $6\n        \
+                returning (select micros(now) from clock) as now, a.id, a.event_id, a.destination_id,\n            \
                 a.tenant_id, $4 as try_number, 0::bigint as started_at,",
         },
         killer: postgres("contract::reap::a_start_that_is_too_old_becomes_unknown"),
@@ -251,7 +284,7 @@ pub(super) const MUTANTS: [Mutant; 22] = [
         name: "postgres-change-dated-by-its-begin",
         wrong: "History dates a change to `now()`, the begin of the user's transaction, and not \
             after the starts that it waited for.",
-        file: MIGRATION,
+        file: HEAD_START,
         change: Text {
             right: "select d.id, clock_timestamp(), r.limit_per_second",
             wrong: "select d.id, now(), r.limit_per_second",

@@ -11,6 +11,7 @@ mod change;
 mod claim;
 mod destinations;
 mod fleet;
+mod health;
 mod indexes;
 mod ingest;
 mod ledger;
@@ -21,25 +22,25 @@ mod rows;
 mod sweep;
 mod usage;
 mod view;
-mod wakes;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use domain::event::NewEvent;
-use domain::ids::{DestinationId, TenantId, WorkerId};
+use domain::ids::{AttemptId, DestinationId, TenantId, WorkerId};
 use domain::permit::Permit;
 use domain::policy::LimitSettings;
 use domain::time::Timestamp;
 use engine::ports::{
     Acceptance, Admitted, CatalogError, Claims, Fleet, Heartbeat, Mark, Outcome, ReapRules, Reaped,
-    Recorded, Run, Store, StoreError, Sweep, SweepPage, Target, Wake,
+    Recorded, Run, Store, StoreError, Sweep, SweepPage, Target, Wake, Wakes,
 };
 use tokio::sync::Notify;
 
 use super::clock::{ClockStep, ModelClock};
 pub use ledger::Transition;
+pub use reap::ReapStep;
 pub use rows::{Attempt, EventRow, Rows};
 
 /// A store in memory. It never fails by itself.
@@ -67,6 +68,14 @@ impl ModelStore {
             }),
             changed: Notify::new(),
         }
+    }
+
+    /// The same, whose permits may start a little before their slots; see
+    /// [`Store::head_start`].
+    #[must_use]
+    pub fn with_head_start(self, head_start: Duration) -> Self {
+        self.state().rows.head_start = head_start;
+        self
     }
 
     /// Another store in the same state: what becomes of either is not seen by
@@ -128,9 +137,35 @@ impl ModelStore {
         self.state().rows.locked.remove(&destination);
     }
 
+    /// As if somebody's open transactions held these rows: whatever would lock
+    /// them skips them. Until the next call, which names all that are held from
+    /// then on.
+    pub fn hold_attempts(&self, held: impl IntoIterator<Item = AttemptId>) {
+        self.state().rows.held = held.into_iter().collect();
+    }
+
+    /// One step of [`Store::reap`]: how many rows it moved, and whom to wake.
+    pub fn reap_step(&self, step: ReapStep, rules: &ReapRules, limit: u32) -> (u32, Vec<Wake>) {
+        self.step(|rows, now| {
+            let mut wakes = Wakes::default();
+            let moved = reap::reap_step(rows, now, step, rules, limit, &mut wakes);
+            (moved, wakes.into_vec())
+        })
+    }
+
     /// Nothing of the destination starts before `until`.
     pub fn hold(&self, destination: DestinationId, until: Timestamp) {
         self.step(|rows, _| change::hold(rows, destination, until));
+    }
+
+    /// The hold that the destination's health remembers is over.
+    pub fn end_hold(&self, destination: DestinationId) {
+        self.step(|rows, _| {
+            let health = rows.health.get_mut(&destination);
+            if let Some(hold) = health.and_then(|health| health.hold.as_mut()) {
+                hold.until = hold.since;
+            }
+        });
     }
 
     /// A tier's limits as they are set; `None` if there is no such tier.
@@ -153,8 +188,23 @@ impl ModelStore {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The server crashes and is back: admissions since the last other commit
+    /// are forgotten, for they alone do not wait for the disk, and every other
+    /// commit flushes all that came before it. How many rows wait again.
+    pub fn forget_unflushed(&self) -> usize {
+        self.step_unflushed(admit::forget_unflushed)
+    }
+
     /// One atomic step, at one instant.
     fn step<T>(&self, step: impl FnOnce(&mut Rows, Timestamp) -> T) -> T {
+        self.step_unflushed(|rows, now| {
+            rows.unflushed.clear();
+            step(rows, now)
+        })
+    }
+
+    /// The same, which a crash may forget.
+    fn step_unflushed<T>(&self, step: impl FnOnce(&mut Rows, Timestamp) -> T) -> T {
         let mut state = self.state();
         let now = state.clock.tick();
         step(&mut state.rows, now)
@@ -184,7 +234,7 @@ impl Store for ModelStore {
     }
 
     async fn admit(&self, runs: &[Run], room: u32) -> Result<Admitted, StoreError> {
-        Ok(self.step(|rows, now| admit::admit_runs(rows, now, runs, room)))
+        Ok(self.step_unflushed(|rows, now| admit::admit_runs(rows, now, runs, room)))
     }
 
     async fn targets(&self, destinations: &[DestinationId]) -> Result<Vec<Target>, StoreError> {
@@ -197,6 +247,10 @@ impl Store for ModelStore {
         permits: &[Permit],
     ) -> Result<Claims, StoreError> {
         Ok(self.step(|rows, now| claim::claim_starts(rows, now, worker, permits)))
+    }
+
+    fn head_start(&self) -> Duration {
+        self.read(|rows| rows.head_start)
     }
 
     async fn release_permits(&self, permits: &[Permit]) -> Result<Vec<Wake>, StoreError> {

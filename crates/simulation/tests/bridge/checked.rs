@@ -24,8 +24,8 @@ use domain::compliance::{InForce, judge};
 use domain::ids::{AttemptId, DestinationId, Epoch, EventId, PermitNumber, WorkerId};
 use domain::permit::Permit;
 use domain::time::Timestamp;
-use engine::ports::{AttemptView, ClaimAnswer, DEFAULT_TENANT, Outcome, RunResult};
-use proptest::test_runner::{TestCaseError, TestRunner};
+use engine::ports::{AttemptView, ClaimAnswer, DEFAULT_TENANT, MAX_HEAD_START, Outcome, RunResult};
+use proptest::test_runner::TestCaseError;
 use tokio::runtime::Builder;
 
 use super::calls::{Answer, Call, Driver};
@@ -35,6 +35,7 @@ use super::known::Known;
 use super::stated::{
     Attempts, accepted, changed, ensure, has_started, is_gone, may_become, recorded_in, woken,
 };
+use crate::bridge::Cases;
 use crate::bridge::linear::Called;
 
 /// The most calls in one batch.
@@ -45,7 +46,7 @@ pub(crate) type Wrap<'a> = &'a dyn Fn(PostgresStore) -> Arc<dyn Driver>;
 
 /// Draws cases and checks each of their batches.
 pub(crate) fn keep(
-    mut runner: TestRunner,
+    cases: Cases,
     connections: RangeInclusive<usize>,
     wrap: Wrap<'_>,
 ) -> Result<(), String> {
@@ -54,14 +55,13 @@ pub(crate) fn keep(
         .enable_all()
         .build()
         .unwrap();
-    let ran = runner.run(&plans(connections, BATCH, 16), |plan| {
+    cases.run(&plans(connections, BATCH, 16), |plan| {
         let database = threads.block_on(Database::create(plan.connections));
         let (store, _dropped) = database.into_parts();
         threads
             .block_on(case(&wrap(store), plan))
             .map_err(TestCaseError::fail)
-    });
-    ran.map_err(|error| error.to_string())
+    })
 }
 
 async fn case(driver: &Arc<dyn Driver>, plan: Plan) -> Result<(), String> {
@@ -224,13 +224,14 @@ impl Seen {
         };
         let again = self.starts.insert(permit.attempt, by);
         ensure(again.is_none(), || format!("it started twice: {permit:?}"))?;
-        let in_time = permit.not_before <= now && now <= permit.deadline;
-        ensure(in_time && start.started_at == now, || {
+        let at = now.max(permit.not_before);
+        let in_time = at <= permit.deadline && at <= now + MAX_HEAD_START;
+        ensure(in_time && start.started_at == at, || {
             format!("it started at another time, {now:?}: {permit:?}")
         })?;
         let row = rows.get(&permit.attempt);
         let is_same = row.is_some_and(|row| {
-            row.started_at == Some(now)
+            row.started_at == Some(at)
                 && row.event == start.event
                 && row.try_number == start.try_number
         });

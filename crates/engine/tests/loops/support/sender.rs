@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use async_trait::async_trait;
 use bytes::Bytes;
 use domain::ids::AttemptId;
+use domain::signals::RawSignals;
 use engine::ports::{Prepared, Request, Response, SendError, Sender, Target};
 
 use super::script::Script;
@@ -58,7 +59,7 @@ impl FakeSender {
 pub(crate) fn answer(status: u16) -> Response {
     Response {
         status,
-        retry_after: None,
+        signals: RawSignals::default(),
         body: Bytes::from_static(b"thanks"),
         elapsed: ms(1),
     }

@@ -1,17 +1,19 @@
 //! The tables, row by row.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use bytes::Bytes;
 use domain::admission::Meter;
 use domain::attempt::AttemptState;
 use domain::destination::DestinationState;
+use domain::health::Health;
 use domain::ids::{AttemptId, DestinationId, Epoch, EventId, TenantId, WorkerId};
 use domain::limit::Shape;
 use domain::permit::Permit;
 use domain::policy::LimitSettings;
 use domain::time::Timestamp;
-use engine::ports::{DEFAULT_TENANT, LimitHistory};
+use engine::ports::{BreakerChange, DEFAULT_TENANT, LimitHistory, OperationalEvent};
 
 use super::ledger::Ledger;
 
@@ -127,6 +129,14 @@ pub struct EventRow {
     pub attempts: Vec<AttemptId>,
 }
 
+/// What an idempotency key stands for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct KeyRow {
+    pub(super) digest: [u8; 32],
+    pub(super) event: EventId,
+    pub(super) expires_at: Timestamp,
+}
+
 /// A destination's row, and what admission remembers of it.
 #[derive(Debug, Clone)]
 pub(super) struct DestinationRow {
@@ -139,6 +149,8 @@ pub(super) struct DestinationRow {
     pub(super) epoch: Epoch,
     pub(super) created_at: Timestamp,
     pub(super) deleted_at: Option<Timestamp>,
+    /// A change of it waits until then for a start that is dated ahead.
+    pub(super) changing_until: Timestamp,
     /// What was in force from when on, in the order in which it was written:
     /// after a step of the clock not that of the times.
     pub(super) history: Vec<LimitHistory>,
@@ -172,14 +184,35 @@ pub struct Rows {
     pub(super) tenants: BTreeMap<TenantId, String>,
     pub(super) destinations: BTreeMap<DestinationId, DestinationRow>,
     pub(super) events: BTreeMap<EventId, EventRow>,
+    pub(super) keys: BTreeMap<(TenantId, String), KeyRow>,
     pub(super) ledger: Ledger,
     pub(super) workers: BTreeMap<WorkerId, WorkerRow>,
     /// Changes that have yet to be looked at: the last entry of limit history.
     pub(super) marks: BTreeMap<DestinationId, i64>,
+    /// Of destinations that have something to remember.
+    pub(super) health: BTreeMap<DestinationId, Health>,
+    /// What their breakers are set to, where it is not the default.
+    pub(super) breakers: BTreeMap<DestinationId, BreakerChange>,
+    /// What operators must know.
+    pub(super) operational_events: Vec<OperationalEvent>,
     /// Entries of limit history so far.
     pub(super) last_history: i64,
     /// Destinations that somebody's transaction holds.
     pub(super) locked: BTreeSet<DestinationId>,
+    /// See [`engine::ports::Store::head_start`].
+    pub(super) head_start: Duration,
+    /// What admissions that are not on the disk yet have changed, in order.
+    pub(super) unflushed: Vec<Unflushed>,
+    /// Single rows that somebody's transaction holds.
+    pub(super) held: BTreeSet<AttemptId>,
+}
+
+/// A destination and its picks as they were before an admission.
+#[derive(Debug, Clone)]
+pub(super) struct Unflushed {
+    pub(super) destination: DestinationId,
+    pub(super) pacing: Pacing,
+    pub(super) attempts: Vec<Attempt>,
 }
 
 impl Default for Rows {
@@ -201,11 +234,18 @@ impl Default for Rows {
             tenants: [(DEFAULT_TENANT, "standard".to_owned())].into(),
             destinations: BTreeMap::new(),
             events: BTreeMap::new(),
+            keys: BTreeMap::new(),
             ledger: Ledger::default(),
             workers: BTreeMap::new(),
             marks: BTreeMap::new(),
             last_history: 0,
             locked: BTreeSet::new(),
+            health: BTreeMap::new(),
+            breakers: BTreeMap::new(),
+            operational_events: Vec::new(),
+            head_start: Duration::ZERO,
+            unflushed: Vec::new(),
+            held: BTreeSet::new(),
         }
     }
 }
