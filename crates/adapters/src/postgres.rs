@@ -31,6 +31,7 @@ use engine::ports::{Lane, Outbox, Relayed};
 use sqlx::PgPool;
 
 mod admit;
+mod api_keys;
 mod catalog;
 mod claim;
 mod connect;
@@ -53,6 +54,7 @@ mod record;
 mod rows;
 mod smart;
 mod sweep;
+mod tenants;
 mod usage;
 
 pub use connect::PostgresOptions;

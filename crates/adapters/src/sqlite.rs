@@ -15,6 +15,7 @@
 //! (the triggers in `migrations/sqlite`).
 
 mod admit;
+mod api_keys;
 mod buckets;
 mod claim;
 #[cfg(test)]
@@ -34,6 +35,7 @@ mod record;
 mod rows;
 mod smart;
 mod sweep;
+mod tenants;
 mod thread;
 mod usage;
 

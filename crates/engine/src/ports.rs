@@ -2,8 +2,9 @@
 //!
 //! Four carry the path of an event ([`Store`], [`Schedule`],
 //! [`DeliveryQueue`], [`Sender`]); [`Catalog`] is the same store as seen by
-//! the people who own destinations and read ledgers, and [`Outbox`] where users
-//! write events into it themselves. Each method is one
+//! the people who own destinations and read ledgers, [`Keys`] and [`Tenants`]
+//! by authentication and by who administers the installation, and [`Outbox`]
+//! where users write events into it themselves. Each method is one
 //! atomic business step over a batch, named for its caller. Its documentation
 //! says the effect, what a retry does, and what a crash half-way leaves.
 //!
@@ -14,21 +15,25 @@
 mod alarm;
 mod catalog;
 mod health;
+mod keys;
 mod outbox;
 mod queue;
 mod schedule;
 mod sender;
 mod smart;
 mod store;
+mod tenants;
 mod wakes;
 
 pub use alarm::*;
 pub use catalog::*;
 pub use health::*;
+pub use keys::*;
 pub use outbox::*;
 pub use queue::*;
 pub use schedule::*;
 pub use sender::*;
 pub use smart::*;
 pub use store::*;
+pub use tenants::*;
 pub use wakes::*;

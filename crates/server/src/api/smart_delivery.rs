@@ -1,7 +1,6 @@
 //! `/v1/destinations/{id}/smart-delivery`.
 
 use axum::Json;
-use axum::extract::State;
 use domain::smart::{Effective, Reason, SmartDelivery};
 use engine::ports;
 use serde::{Deserialize, Serialize};
@@ -11,7 +10,7 @@ use utoipa::openapi::schema::Object;
 use super::body::JsonBody;
 use super::parameters::{DestinationPath, PathId};
 use super::problem::Problem;
-use super::{App, text};
+use super::{Caller, text};
 use crate::service::SmartAndHistory;
 
 /// The effective limit of a destination, and how it came about.
@@ -98,14 +97,14 @@ impl From<SmartAndHistory> for SmartStatus {
 /// Look at a destination's smart delivery: the limit in force, why, and what
 /// it was.
 #[utoipa::path(get, path = "/v1/destinations/{id}/smart-delivery", tag = "destinations",
-    security(("key" = [])), params(("id" = Uuid, Path)), responses(
+    security(("key" = ["read"])), params(("id" = Uuid, Path)), responses(
     (status = 200, body = SmartStatus),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn show(
-    State(app): State<App>,
+    caller: Caller,
     PathId(id): DestinationPath,
 ) -> Result<Json<SmartStatus>, Problem> {
-    let found = app
+    let found = caller
         .run(|service| async move { service.smart_delivery(id).await })
         .await?;
     Ok(Json(found.into()))
@@ -114,12 +113,12 @@ pub(super) async fn show(
 /// Turn a destination's smart delivery on or off. The configured limit is in
 /// force then, until its receiver's answers say otherwise.
 #[utoipa::path(patch, path = "/v1/destinations/{id}/smart-delivery", tag = "destinations",
-    security(("key" = [])), params(("id" = Uuid, Path)), request_body = ChangeSmartDelivery,
+    security(("key" = ["manage"])), params(("id" = Uuid, Path)), request_body = ChangeSmartDelivery,
     responses(
     (status = 200, body = SmartStatus),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn change(
-    State(app): State<App>,
+    caller: Caller,
     PathId(id): DestinationPath,
     JsonBody(body): JsonBody<ChangeSmartDelivery>,
 ) -> Result<Json<SmartStatus>, Problem> {
@@ -127,7 +126,7 @@ pub(super) async fn change(
         true => SmartDelivery::On,
         false => SmartDelivery::Off,
     };
-    let found = app
+    let found = caller
         .run(move |service| async move { service.set_smart_delivery(id, to).await })
         .await?;
     Ok(Json(found.into()))

@@ -3,7 +3,7 @@
 use domain::ids::DestinationId;
 use domain::smart::SmartDelivery;
 use domain::time::Timestamp;
-use engine::ports::{DEFAULT_TENANT, SmartChange, SmartView};
+use engine::ports::{SmartChange, SmartView};
 
 use super::{Service, ServiceError};
 
@@ -20,7 +20,7 @@ pub struct SmartAndHistory {
 
 impl Service {
     pub async fn smart_delivery(&self, id: DestinationId) -> Result<SmartAndHistory, ServiceError> {
-        let view = self.catalog.smart_delivery(DEFAULT_TENANT, id).await?;
+        let view = self.catalog.smart_delivery(self.tenant, id).await?;
         let history = self
             .catalog
             .smart_history(id, Timestamp::MAX, MAX_HISTORY)
@@ -33,9 +33,7 @@ impl Service {
         id: DestinationId,
         to: SmartDelivery,
     ) -> Result<SmartAndHistory, ServiceError> {
-        self.catalog
-            .set_smart_delivery(DEFAULT_TENANT, id, to)
-            .await?;
+        self.catalog.set_smart_delivery(self.tenant, id, to).await?;
         self.look_now(id).await;
         self.smart_delivery(id).await
     }
