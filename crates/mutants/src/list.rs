@@ -5,6 +5,7 @@ mod engine;
 mod postgres;
 mod queue;
 mod schedule;
+mod smart;
 mod sqlite;
 
 use crate::mutant::Mutant;
@@ -13,6 +14,7 @@ use crate::mutant::Mutant;
 pub(crate) fn all() -> Vec<Mutant> {
     let mut all = Vec::new();
     all.extend(domain::MUTANTS);
+    all.extend(smart::MUTANTS);
     all.extend(sqlite::MUTANTS);
     all.extend(postgres::MUTANTS);
     all.extend(schedule::MUTANTS);

@@ -144,6 +144,7 @@ macro_rules! store_contract {
             a_refusal_cuts_and_its_burst_counts_once
             admission_plans_at_the_effective_limit
             it_begins_anew
+            the_configured_windows_hold_beside_it
             a_lower_configured_limit_holds
             it_is_the_tenants
         );

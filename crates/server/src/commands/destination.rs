@@ -183,15 +183,7 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
             id,
             set,
             connection,
-        } => {
-            let client = Client::new(&connection.client)?;
-            let path = format!("{PATH}/{id}/smart-delivery");
-            let status = match set {
-                Some(turn) => client.send(Method::PATCH, &path, &turn.json()).await?,
-                None => client.get(&path).await?,
-            };
-            smart::print(&status, connection.output)?;
-        }
+        } => smart::run(id, set, &connection).await?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -177,6 +177,20 @@ pub async fn it_begins_anew(world: &World) {
     );
 }
 
+/// The pace alone would let more in: the window still has its starts.
+pub async fn the_configured_windows_hold_beside_it(world: &World) {
+    let destination = smart(world).await;
+    let (worker, permits) = started(world, destination).await;
+    assert_eq!(permits.len(), 10);
+    record(world, worker, &permits[0], 503).await;
+    assert_eq!(view(world, destination).await.reason, Reason::Refused);
+    world.pass(Duration::from_millis(200)).await;
+    let opens = permits[0].not_before + Duration::from_secs(1);
+    for permit in world.admit(destination).await {
+        assert!(permit.not_before >= opens, "{permit:?}");
+    }
+}
+
 /// A configured limit below it is in force at once.
 pub async fn a_lower_configured_limit_holds(world: &World) {
     let destination = smart(world).await;

@@ -1,9 +1,13 @@
 //! A destination's smart delivery, on a terminal.
 
 use clap::ValueEnum;
+use http::Method;
 use serde_json::{Map, Value};
+use uuid::Uuid;
 
+use super::{Connection, PATH};
 use crate::api::smart_delivery::{EffectiveLimit, SmartStatus};
+use crate::client::Client;
 use crate::output::{self, Format};
 
 /// Whether the effective limit follows how the receiver answers.
@@ -15,13 +19,28 @@ pub enum Turn {
     Off,
 }
 
+/// Turns it, if that is asked for, and prints what is in force.
+pub(super) async fn run(
+    id: Uuid,
+    set: Option<Turn>,
+    connection: &Connection,
+) -> anyhow::Result<()> {
+    let client = Client::new(&connection.client)?;
+    let path = format!("{PATH}/{id}/smart-delivery");
+    let status = match set {
+        Some(turn) => client.send(Method::PATCH, &path, &turn.json()).await?,
+        None => client.get(&path).await?,
+    };
+    print(&status, connection.output)
+}
+
 impl Turn {
-    pub(super) fn json(self) -> Map<String, Value> {
+    fn json(self) -> Map<String, Value> {
         Map::from_iter([("enabled".to_owned(), (self == Self::On).into())])
     }
 }
 
-pub(super) fn print(status: &SmartStatus, format: Format) -> anyhow::Result<()> {
+fn print(status: &SmartStatus, format: Format) -> anyhow::Result<()> {
     if format == Format::Json {
         return output::json(status);
     }
