@@ -45,6 +45,8 @@ mod migrate;
 mod reap;
 mod record;
 mod rows;
+mod secret_store;
+mod secrets;
 mod sweep;
 mod usage;
 

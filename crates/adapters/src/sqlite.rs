@@ -29,6 +29,8 @@ mod ports;
 mod reap;
 mod record;
 mod rows;
+mod secret_store;
+mod secrets;
 mod sweep;
 mod thread;
 mod usage;

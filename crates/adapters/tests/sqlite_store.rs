@@ -37,7 +37,7 @@ impl Backdoor for Shell {
 
 fn open(path: &Path) -> World {
     let store = Arc::new(SqliteStore::open(path, system_clock()).unwrap());
-    World::new(store.clone(), store, Arc::new(Shell(path.to_owned())))
+    World::new(store, Arc::new(Shell(path.to_owned())))
 }
 
 struct Place {
@@ -258,7 +258,7 @@ async fn it_runs_in_memory_too() {
     let store = Arc::new(SqliteStore::in_memory(system_clock()).unwrap());
     let place = Place::new();
     let door = Arc::new(Shell(place.file("unused.db")));
-    let world = World::new(store.clone(), store, door);
+    let world = World::new(store, door);
     let destination = world.destination().per_second(3).create().await;
     world.accept(destination, 5).await;
     assert_eq!(world.admit(destination).await.len(), 3);

@@ -84,7 +84,7 @@ async fn world() -> InDirectory {
     let store = Arc::new(store);
     let door = Arc::new(Door { path, moved });
     InDirectory {
-        world: World::new(store.clone(), store, door),
+        world: World::new(store, door),
         _directory: directory,
     }
 }

@@ -14,7 +14,7 @@ use std::fmt;
 
 use crate::time::Timestamp;
 
-pub use secret::{SecretKind, SecretProblem, SigningSecret};
+pub use secret::{SecretKind, SecretProblem, SigningSecret, UnknownKind};
 
 /// How many secrets of one destination may sign at the same time.
 pub const MAX_LIVE_SECRETS: usize = 3;

@@ -2,7 +2,8 @@
 //!
 //! Four carry the path of an event ([`Store`], [`Schedule`],
 //! [`DeliveryQueue`], [`Sender`]); [`Catalog`] is the same store as seen by
-//! the people who own destinations and read ledgers. Each method is one
+//! the people who own destinations and read ledgers, [`SecretStore`] as seen by
+//! those who sign; a [`Vault`] closes and opens what it keeps. Each method is one
 //! atomic business step over a batch, named for its caller. Its documentation
 //! says the effect, what a retry does, and what a crash half-way leaves.
 //!
@@ -13,11 +14,15 @@
 mod catalog;
 mod queue;
 mod schedule;
+mod secrets;
 mod sender;
 mod store;
+mod vault;
 
 pub use catalog::*;
 pub use queue::*;
 pub use schedule::*;
+pub use secrets::*;
 pub use sender::*;
 pub use store::*;
+pub use vault::*;

@@ -14,7 +14,7 @@ async fn world() -> Box<World> {
     tokio::time::pause();
     let store = Arc::new(ModelStore::new(Timestamp::from_millis(1_795_000_000_000)));
     let door = Arc::new(Shell::new(store.clone()));
-    Box::new(World::new(store.clone(), store, door))
+    Box::new(World::new(store, door))
 }
 
 engine::store_contract!(super::world);

@@ -59,7 +59,7 @@ async fn world() -> Fresh {
         store: database.store.clone(),
     });
     Fresh {
-        world: World::new(store.clone(), store, door),
+        world: World::new(store, door),
         _database: database,
     }
 }

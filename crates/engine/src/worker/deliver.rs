@@ -27,6 +27,7 @@ use crate::worker::claims::{Claimed, Claims};
 use crate::worker::hand::InHand;
 use crate::worker::promptness::Promptness;
 use crate::worker::records::Records;
+use crate::worker::targets::Addressee;
 
 /// How long before a permit's deadline a connection that is still not ready is
 /// given up: time enough for the claim.
@@ -77,17 +78,17 @@ struct Started {
 impl Deliverer {
     /// Waits, claims, sends and records. The permit leaves the hand as soon as
     /// the store knows of it.
-    pub(super) async fn deliver(&self, in_hand: InHand, target: Option<Arc<Target>>) {
+    pub(super) async fn deliver(&self, in_hand: InHand, addressee: Option<Arc<Addressee>>) {
         let permit = in_hand.permit;
-        let Some(target) = target else {
-            // Nobody can say where to: left to its deadline.
+        let Some(addressee) = addressee else {
+            // Nobody can say where to, or sign for it: left to its deadline.
             in_hand.known();
             return;
         };
         let ready = tokio::select! {
             biased;
             () = self.shutdown.cancelled() => return,
-            ready = self.get_ready(&permit, &target) => ready,
+            ready = self.get_ready(&permit, &addressee.target) => ready,
         };
         let Some((connection, place)) = ready else {
             self.release(&[permit]).await;
@@ -109,7 +110,7 @@ impl Deliverer {
             connection,
             _place: place,
         };
-        self.send(started, &target).await;
+        self.send(started, &addressee).await;
     }
 
     /// Gives permits back to the store, unused.
@@ -179,7 +180,7 @@ impl Deliverer {
 
     /// Sends at once, or not at all if too long has passed since before the
     /// claim: the start is recorded, and the wire must not lag behind it.
-    async fn send(&self, started: Started, target: &Target) {
+    async fn send(&self, started: Started, addressee: &Addressee) {
         let bound = self
             .promptness
             .bound(started.answered_at - started.asked_at);
@@ -191,8 +192,8 @@ impl Deliverer {
         } else {
             match started.connection.ready {
                 Ok(connection) => {
-                    let left = self.timeout(target).saturating_sub(started.connection.took);
-                    let request = request(permit, started.start, left);
+                    let left = self.timeout(&addressee.target).saturating_sub(started.connection.took);
+                    let request = request(permit, started.start, addressee, left);
                     caught(connection.send(request))
                         .await
                         .map_err(NotDone::Send)
@@ -272,12 +273,23 @@ impl Deliverer {
     }
 }
 
-fn request(permit: Permit, start: Start, timeout: Duration) -> Request {
+/// Signed here, over what is sent and as of its start: each attempt has a
+/// timestamp of its own.
+fn request(permit: Permit, start: Start, addressee: &Addressee, timeout: Duration) -> Request {
+    let sent_at_seconds = start.started_at.as_micros().div_euclid(1_000_000);
+    let signature = addressee.signer.sign(
+        start.started_at,
+        &start.event.to_string(),
+        sent_at_seconds,
+        &start.payload,
+    );
     Request {
         attempt: permit.attempt,
         event: start.event,
         try_number: start.try_number,
-        sent_at_seconds: start.started_at.as_micros().div_euclid(1_000_000),
+        sent_at_seconds,
+        signature,
+        headers: Arc::clone(&addressee.headers),
         content_type: start.content_type,
         payload: start.payload,
         timeout,

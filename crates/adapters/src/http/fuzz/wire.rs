@@ -129,6 +129,8 @@ pub(super) async fn send(exchange: Box<Exchange>) -> Result<Response, SendError>
         sent_at_seconds: 1_700_000_000,
         content_type: "application/json".to_owned(),
         payload: Bytes::from_static(b"{}"),
+        signature: None,
+        headers: Arc::default(),
         timeout: Duration::from_secs(30),
     };
     exchange.send(request).await

@@ -19,7 +19,7 @@ use uuid::Uuid;
 
 use crate::ports::{
     Acceptance, AttemptView, Catalog, ClaimAnswer, Claims, DEFAULT_TENANT, Heartbeat, LedgerRow,
-    NewDestination, NextTry, Outcome, Recorded, Run, RunResult, Start, Store,
+    NewDestination, NextTry, Outcome, Recorded, Run, RunResult, SecretStore, Start, Store,
 };
 
 /// What a test may do to a store beside its ports.
@@ -39,16 +39,22 @@ pub struct World {
     pub store: Arc<dyn Store>,
     /// The same store.
     pub catalog: Arc<dyn Catalog>,
+    /// The same store.
+    pub secrets: Arc<dyn SecretStore>,
     door: Arc<dyn Backdoor>,
     ids: AtomicU64,
 }
 
 impl World {
     /// A world around a fresh, migrated store.
-    pub fn new(store: Arc<dyn Store>, catalog: Arc<dyn Catalog>, door: Arc<dyn Backdoor>) -> Self {
+    pub fn new<S>(store: Arc<S>, door: Arc<dyn Backdoor>) -> Self
+    where
+        S: Store + Catalog + SecretStore + 'static,
+    {
         Self {
-            store,
-            catalog,
+            store: Arc::clone(&store) as Arc<dyn Store>,
+            catalog: Arc::clone(&store) as Arc<dyn Catalog>,
+            secrets: store,
             door,
             ids: AtomicU64::new(1),
         }

@@ -173,6 +173,7 @@ impl Store for FakeStore {
             epoch,
             url: "https://example.com/".to_owned(),
             timeout: Duration::from_secs(15),
+            secrets: self.secrets.clone(),
         };
         Ok(destinations.iter().map(target).collect())
     }
