@@ -32,6 +32,7 @@ pub mod events;
 pub mod limits;
 pub mod parameters;
 pub mod problem;
+pub mod secrets;
 pub mod text;
 mod traffic;
 
@@ -110,6 +111,8 @@ fn routes() -> OpenApiRouter<App> {
             destinations::delete
         ))
         .routes(routes!(attempts::list))
+        .routes(routes!(secrets::list, secrets::create))
+        .routes(routes!(secrets::delete))
         .routes(routes!(events::post))
         .routes(routes!(events::post_batch))
         .routes(routes!(events::show))

@@ -11,7 +11,9 @@ use std::process::ExitCode;
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::commands::{api, audit, demo, destination, event, migrate, scheduler, serve, worker};
+use crate::commands::{
+    api, audit, demo, destination, event, migrate, scheduler, secret_key, serve, worker,
+};
 use crate::config::{ConfigError, LogConfig, unknown};
 use crate::{commands, logging, open_files};
 
@@ -50,6 +52,9 @@ pub enum Command {
     /// Send and look at events, over the API.
     #[command(subcommand)]
     Event(event::Command),
+    /// Make, look at and change the keys that secrets are sealed under.
+    #[command(subcommand)]
+    SecretKey(secret_key::Command),
 }
 
 /// Parses, runs, and turns every end into an exit code.
@@ -100,6 +105,7 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Demo(args) => commands::demo::run(args).await,
         Command::Destination(command) => commands::destination::run(command).await,
         Command::Event(command) => commands::event::run(command).await,
+        Command::SecretKey(command) => commands::secret_key::run(command).await,
     }
 }
 

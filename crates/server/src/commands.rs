@@ -7,5 +7,6 @@ pub mod destination;
 pub mod event;
 pub mod migrate;
 pub mod scheduler;
+pub mod secret_key;
 pub mod serve;
 pub mod worker;

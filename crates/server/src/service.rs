@@ -14,20 +14,23 @@ use domain::policy::LimitSettings;
 use engine::ingest::Ingest;
 use engine::ports::{
     Acceptance, AttemptView, Catalog, DEFAULT_TENANT, Destination, DestinationChange, EventSummary,
-    NewDestination, Schedule, Wake,
+    HeadersChange, NewDestination, Schedule, Wake,
 };
 
 use crate::config::TargetConfig;
 use crate::edge::Mint;
+use crate::hidden::Hidden;
 
 pub mod error;
 pub mod event;
 pub mod limits;
 pub mod rules;
+pub mod secrets;
 
 pub use error::ServiceError;
 pub use event::EventDraft;
 pub use limits::LimitsChange;
+use secrets::{MadeSecret, SecretDraft, Signing};
 
 /// The most rows on one page.
 pub const MAX_PAGE: u32 = 1_000;
@@ -42,6 +45,7 @@ pub struct Service {
     ingest: Ingest,
     mint: Mint,
     target: TargetConfig,
+    signing: Signing,
 }
 
 /// A destination that somebody wants.
@@ -51,6 +55,15 @@ pub struct DestinationDraft {
     pub url: String,
     pub event_types: Vec<String>,
     pub limits: LimitSettings,
+    pub secret: SecretDraft,
+    pub headers: Vec<(String, Hidden)>,
+}
+
+/// A destination, and the names of the headers that it adds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Described {
+    pub destination: Destination,
+    pub header_names: Vec<String>,
 }
 
 /// What somebody wants changed; `None` leaves it as it is.
@@ -61,6 +74,8 @@ pub struct DestinationEdit {
     pub event_types: Option<Vec<String>>,
     pub state: Option<DestinationState>,
     pub limits: LimitsChange,
+    /// All headers, as they shall be from now on.
+    pub headers: Option<Vec<(String, Hidden)>>,
 }
 
 /// An event that is durable.
@@ -79,6 +94,7 @@ impl Service {
         ingest: Ingest,
         mint: Mint,
         target: TargetConfig,
+        signing: Signing,
     ) -> Self {
         Self {
             catalog,
@@ -86,13 +102,14 @@ impl Service {
             ingest,
             mint,
             target,
+            signing,
         }
     }
 
     pub async fn create_destination(
         &self,
         draft: DestinationDraft,
-    ) -> Result<Destination, ServiceError> {
+    ) -> Result<(Described, MadeSecret), ServiceError> {
         rules::name(&draft.name)?;
         rules::url(&draft.url, self.target.allow_http)?;
         rules::event_types(&draft.event_types)?;
@@ -104,14 +121,30 @@ impl Service {
             event_types: draft.event_types,
             limits: draft.limits,
         };
-        Ok(self
-            .catalog
-            .create_destination(DEFAULT_TENANT, &new)
-            .await?)
+        let (secret, made) = self.new_secret(new.id, &draft.secret)?;
+        let mut sealed = vec![secret];
+        if let HeadersChange::Set(headers) = self.new_headers(new.id, draft.headers)? {
+            sealed.push(headers);
+        }
+        let created = (self.signing.secrets)
+            .create_destination_with(DEFAULT_TENANT, &new, &sealed)
+            .await?;
+        Ok((self.described(created).await?, made))
     }
 
-    pub async fn destination(&self, id: DestinationId) -> Result<Destination, ServiceError> {
-        Ok(self.catalog.destination(DEFAULT_TENANT, id).await?)
+    pub async fn destination(&self, id: DestinationId) -> Result<Described, ServiceError> {
+        let found = self.catalog.destination(DEFAULT_TENANT, id).await?;
+        self.described(found).await
+    }
+
+    async fn described(&self, destination: Destination) -> Result<Described, ServiceError> {
+        let mut names = (self.signing.secrets)
+            .header_names(&[destination.id])
+            .await?;
+        Ok(Described {
+            destination,
+            header_names: names.pop().unwrap_or_default(),
+        })
     }
 
     /// A page in id order, which is about the order of creation.
@@ -119,12 +152,20 @@ impl Service {
         &self,
         after: Option<DestinationId>,
         limit: u32,
-    ) -> Result<Vec<Destination>, ServiceError> {
+    ) -> Result<Vec<Described>, ServiceError> {
         rules::page(limit)?;
-        Ok(self
+        let found = self
             .catalog
             .destinations(DEFAULT_TENANT, after, limit)
-            .await?)
+            .await?;
+        let ids: Vec<_> = found.iter().map(|destination| destination.id).collect();
+        let names = self.signing.secrets.header_names(&ids).await?;
+        let described = found.into_iter().zip(names);
+        let described = described.map(|(destination, header_names)| Described {
+            destination,
+            header_names,
+        });
+        Ok(described.collect())
     }
 
     /// Changes a destination. Limits are merged with those of the moment, so of
@@ -133,7 +174,7 @@ impl Service {
         &self,
         id: DestinationId,
         edit: DestinationEdit,
-    ) -> Result<Destination, ServiceError> {
+    ) -> Result<Described, ServiceError> {
         if let Some(name) = &edit.name {
             rules::name(name)?;
         }
@@ -143,6 +184,10 @@ impl Service {
         if let Some(event_types) = &edit.event_types {
             rules::event_types(event_types)?;
         }
+        let headers = match edit.headers {
+            Some(headers) => self.new_headers(id, headers)?,
+            None => HeadersChange::Keep,
+        };
         let limits = if edit.limits.is_empty() {
             None
         } else {
@@ -158,12 +203,11 @@ impl Service {
             state: edit.state,
             limits,
         };
-        let changed = self
-            .catalog
-            .change_destination(DEFAULT_TENANT, id, &change)
+        let changed = (self.signing.secrets)
+            .change_destination_with(DEFAULT_TENANT, id, &change, &headers)
             .await?;
         self.look_now(id).await;
-        Ok(changed)
+        self.described(changed).await
     }
 
     pub async fn delete_destination(&self, id: DestinationId) -> Result<(), ServiceError> {

@@ -4,6 +4,7 @@ use chrono::{DateTime, SecondsFormat};
 use domain::attempt::AttemptState;
 use domain::destination::DestinationState;
 use domain::limit::Shape;
+use domain::signature::SecretKind;
 use domain::time::Timestamp;
 use utoipa::openapi::schema::{Object, ObjectBuilder, Type};
 
@@ -28,6 +29,11 @@ pub fn destination_state() -> Object {
         DestinationState::Disabled,
     ];
     words(states.map(DestinationState::as_str))
+}
+
+/// A secret's kind.
+pub fn secret_kind() -> Object {
+    words([SecretKind::Hmac, SecretKind::Ed25519].map(SecretKind::as_str))
 }
 
 /// An attempt's state.

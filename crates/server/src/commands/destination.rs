@@ -7,10 +7,11 @@ use http::Method;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use crate::api::destinations::{Destination, Destinations};
+use crate::api::destinations::{CreatedDestination, Destination, Destinations};
 use crate::client::{Client, ClientConfig};
 use crate::output::{self, Format};
 
+mod secret;
 mod settings;
 
 use settings::Settings;
@@ -65,6 +66,9 @@ pub enum Command {
         #[command(flatten)]
         connection: Connection,
     },
+    /// What signs its requests.
+    #[command(subcommand)]
+    Secret(secret::Command),
     /// Let it go on.
     Resume {
         /// Its id.
@@ -100,8 +104,16 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
         } => {
             let body = with_endpoint(settings.json(), Some(endpoint));
             let client = Client::new(&connection.client)?;
-            let created: Destination = client.send(Method::POST, PATH, &body).await?;
-            print(&[created], connection.output)?;
+            let created: CreatedDestination = client.send(Method::POST, PATH, &body).await?;
+            match connection.output {
+                Format::Json => output::json(&created)?,
+                Format::Table => {
+                    print(&[created.destination], Format::Table)?;
+                    if let Some(secret) = &created.secret.secret {
+                        output::line(&secret::shown_once(secret.expose()))?;
+                    }
+                }
+            }
         }
         Command::List { connection } => {
             let destinations = list(&Client::new(&connection.client)?).await?;
@@ -129,6 +141,7 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
                 .await?;
             output::line(&format!("deleted {id}"))?;
         }
+        Command::Secret(command) => return secret::run(command).await,
         Command::Pause { id, connection } => change(id, state("paused"), &connection).await?,
         Command::Resume { id, connection } => change(id, state("active"), &connection).await?,
     }

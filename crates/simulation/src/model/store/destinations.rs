@@ -10,6 +10,7 @@ use engine::ports::{CatalogError, Destination, DestinationChange, NewDestination
 
 use super::change::{Besides, carry_out, check, write_history};
 use super::rows::{DestinationRow, Pacing, Rows};
+use super::secrets;
 
 const NOT_FOUND: CatalogError = CatalogError::NotFound("destination");
 
@@ -138,6 +139,7 @@ pub(super) fn delete(
     id: DestinationId,
 ) -> Result<(), CatalogError> {
     own(rows, tenant, id)?.deleted_at = Some(now);
+    secrets::forget(rows, id);
     carry_out(rows, now, id, Besides::Revokes);
     Ok(())
 }
