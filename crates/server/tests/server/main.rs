@@ -8,6 +8,8 @@ mod command_line;
 mod fuzz;
 mod openapi;
 mod process;
+mod secrets;
+mod signatures;
 mod snapshots;
 mod store;
 mod world;

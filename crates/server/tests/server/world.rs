@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use adapters::in_process::InProcessSchedule;
+use adapters::key_ring::KeyRing;
 use axum::Router;
 use axum::body::Body;
 use domain::time::Timestamp;
@@ -18,12 +19,15 @@ use server::api_key::ApiKey;
 use server::config::TargetConfig;
 use server::edge::Mint;
 use server::service::Service;
+use server::service::secrets::Signing;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 use crate::store::FakeStore;
 
 pub(crate) const KEY: &str = "test-key-0123456789";
+
+const SECRET_KEY: &str = "test:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 
 /// 2026-01-31T12:00:00Z.
 pub(crate) const NOON: Timestamp = Timestamp::from_millis(1_769_860_800_000);
@@ -49,7 +53,11 @@ impl World {
         tokio::spawn(back.run(stop.clone()));
         let mint = Mint::new(|| NOON, StdRng::seed_from_u64(7));
         let target = TargetConfig { allow_http: false };
-        let service = Service::new(store.clone(), schedule, ingest, mint, target);
+        let signing = Signing {
+            secrets: store.clone(),
+            vault: Arc::new(KeyRing::parse(SECRET_KEY).unwrap()),
+        };
+        let service = Service::new(store.clone(), schedule, ingest, mint, target, signing);
         let key = ApiKey::new(&SecretString::from(KEY));
         Self {
             store,
