@@ -37,7 +37,9 @@ pub struct KeyRing {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeyRingProblem {
     /// There is none.
-    #[error("holds no key: expected ID:KEY, the key being 32 bytes in base64 (`paceline secret-key generate` makes one)")]
+    #[error(
+        "holds no key: expected ID:KEY, the key being 32 bytes in base64 (`paceline secret-key generate` makes one)"
+    )]
     Empty,
     /// Too many.
     #[error("holds more than {MAX_KEYS} keys")]
@@ -241,10 +243,22 @@ mod tests {
         let sealed = ring.seal(&place(), &[7; NONCE_BYTES], b"secret");
         let other = Uuid::from_u128(77);
         let elsewhere = [
-            Place { tenant: TenantId(other), ..place() },
-            Place { destination: DestinationId(other), ..place() },
-            Place { secret: SecretId(other), ..place() },
-            Place { kind: SealedKind::Headers, ..place() },
+            Place {
+                tenant: TenantId(other),
+                ..place()
+            },
+            Place {
+                destination: DestinationId(other),
+                ..place()
+            },
+            Place {
+                secret: SecretId(other),
+                ..place()
+            },
+            Place {
+                kind: SealedKind::Headers,
+                ..place()
+            },
         ];
         for elsewhere in elsewhere {
             assert!(ring.open(&elsewhere, &sealed).is_err(), "{elsewhere:?}");
@@ -252,9 +266,15 @@ mod tests {
         for at in 0..sealed.bytes.len() {
             let mut bytes = sealed.bytes.to_vec();
             bytes[at] ^= 1;
-            let altered = Sealed { bytes: bytes.into(), ..sealed.clone() };
+            let altered = Sealed {
+                bytes: bytes.into(),
+                ..sealed.clone()
+            };
             assert!(ring.open(&place(), &altered).is_err(), "byte {at}");
-            let cut = Sealed { bytes: sealed.bytes.slice(..at), ..sealed.clone() };
+            let cut = Sealed {
+                bytes: sealed.bytes.slice(..at),
+                ..sealed.clone()
+            };
             assert!(ring.open(&place(), &cut).is_err(), "cut at {at}");
         }
         let another = super::tests::ring(&entry("k", 6));
@@ -276,15 +296,24 @@ mod tests {
             (format!("a b:{canary}"), KeyRingProblem::Id(1)),
             (format!("b:{canary}"), KeyRingProblem::Key(1)),
             (format!("b:{}", "A".repeat(1_000)), KeyRingProblem::Key(1)),
-            (format!("{good},{good}"), KeyRingProblem::Twice("a".to_owned())),
+            (
+                format!("{good},{good}"),
+                KeyRingProblem::Twice("a".to_owned()),
+            ),
         ] {
             let refused = KeyRing::parse(&text).unwrap_err();
             assert_eq!(refused, problem);
             assert!(!format!("{refused} {refused:?}").contains(&canary));
         }
         let many: Vec<_> = (0..=MAX_KEYS).map(|n| entry(&format!("k{n}"), 1)).collect();
-        assert_eq!(KeyRing::parse(&many.join(" ")).unwrap_err(), KeyRingProblem::TooMany);
+        assert_eq!(
+            KeyRing::parse(&many.join(" ")).unwrap_err(),
+            KeyRingProblem::TooMany
+        );
         let shown = format!("{:?}", ring(&good));
-        assert!(shown.contains('a') && !shown.contains(&good[2..]), "{shown}");
+        assert!(
+            shown.contains('a') && !shown.contains(&good[2..]),
+            "{shown}"
+        );
     }
 }

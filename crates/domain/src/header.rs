@@ -221,9 +221,23 @@ mod tests {
     #[test]
     fn what_could_end_its_line_cannot_be_written() {
         for name in ["", "a b", "a:b", "a\r\nhost", "a\n", "ä", "a\0", ":path"] {
-            assert_eq!(headers(&[(name, "x")]), Err(HeaderProblem::Name), "{name:?}");
+            assert_eq!(
+                headers(&[(name, "x")]),
+                Err(HeaderProblem::Name),
+                "{name:?}"
+            );
         }
-        for value in ["a\r\nb: c", "a\n", "\r", "a\0", "ü", " a", "a ", "a\tb", "\u{7f}"] {
+        for value in [
+            "a\r\nb: c",
+            "a\n",
+            "\r",
+            "a\0",
+            "ü",
+            " a",
+            "a ",
+            "a\tb",
+            "\u{7f}",
+        ] {
             let refused = headers(&[("x-a", value)]);
             let problem = HeaderProblem::Value("x-a".to_owned());
             assert_eq!(refused, Err(problem), "{value:?}");
@@ -252,7 +266,10 @@ mod tests {
         let set = headers(&[("authorization", "Bearer canary")]).unwrap();
         let refused = headers(&[("x", "canary\n")]).unwrap_err();
         let shown = format!("{set:?} {refused} {refused:?}");
-        assert!(shown.contains("authorization") && !shown.contains("canary"), "{shown}");
+        assert!(
+            shown.contains("authorization") && !shown.contains("canary"),
+            "{shown}"
+        );
     }
 
     proptest! {

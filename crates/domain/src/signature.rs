@@ -110,7 +110,10 @@ mod tests {
 
     #[test]
     fn every_secret_in_force_signs_and_no_other() {
-        let both = signed(vec![key(HMAC, None), key(ED25519, Some(AT * 1_000_000 + 1))]);
+        let both = signed(vec![
+            key(HMAC, None),
+            key(ED25519, Some(AT * 1_000_000 + 1)),
+        ]);
         assert_eq!(both, Some(format!("{HMAC_SIGNATURE} {ED25519_SIGNATURE}")));
         let expired = signed(vec![key(ED25519, Some(AT * 1_000_000)), key(HMAC, None)]);
         assert_eq!(expired.as_deref(), Some(HMAC_SIGNATURE));

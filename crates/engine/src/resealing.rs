@@ -85,7 +85,9 @@ impl Resealing {
         let found = (self.secrets)
             .sealed_under_others(&key, self.after, PAGE)
             .await?;
-        let resealed: Vec<_> = (found.iter()).filter_map(|one| self.resealed(one)).collect();
+        let resealed: Vec<_> = (found.iter())
+            .filter_map(|one| self.resealed(one))
+            .collect();
         let closed = found.len() - resealed.len();
         let mut done = 0;
         if !resealed.is_empty() {

@@ -4,9 +4,7 @@ use domain::header::CustomHeaders;
 use domain::ids::SecretId;
 use domain::signature::{Key, Signer, SigningSecret};
 
-use crate::ports::{
-    NONCE_BYTES, NewSecret, Place, SealedKind, SealedSecret, Vault, VaultError,
-};
+use crate::ports::{NONCE_BYTES, NewSecret, Place, SealedKind, SealedSecret, Vault, VaultError};
 
 /// Why a secret is not added.
 pub const TOO_MANY: &str = "three secrets sign already: delete one, or wait until one has ended";

@@ -212,7 +212,10 @@ mod tests {
     #[test]
     fn a_wrong_setting_is_named_and_no_key_is_shown() {
         let said = refused(true, &given(Some("hunter2"), None), "sqlite:a.db");
-        assert!(said.contains("--secret-keys (PACELINE_SECRET_KEYS)"), "{said}");
+        assert!(
+            said.contains("--secret-keys (PACELINE_SECRET_KEYS)"),
+            "{said}"
+        );
         assert!(!said.contains("hunter2"), "{said}");
         let nowhere = Path::new("/nowhere/keys");
         let said = refused(true, &given(None, Some(nowhere)), "sqlite:a.db");

@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use adapters::http::Policy;
 use domain::destination::DestinationState;
 use domain::event::NewEvent;
 use domain::ids::{AttemptId, DestinationId, EventId};
@@ -17,7 +18,6 @@ use engine::ports::{
     HeadersChange, NewDestination, Schedule, Wake,
 };
 
-use crate::config::TargetConfig;
 use crate::edge::Mint;
 use crate::hidden::Hidden;
 
@@ -44,7 +44,7 @@ pub struct Service {
     schedule: Arc<dyn Schedule>,
     ingest: Ingest,
     mint: Mint,
-    target: TargetConfig,
+    policy: Policy,
     signing: Signing,
 }
 
@@ -93,7 +93,7 @@ impl Service {
         schedule: Arc<dyn Schedule>,
         ingest: Ingest,
         mint: Mint,
-        target: TargetConfig,
+        policy: Policy,
         signing: Signing,
     ) -> Self {
         Self {
@@ -101,7 +101,7 @@ impl Service {
             schedule,
             ingest,
             mint,
-            target,
+            policy,
             signing,
         }
     }
@@ -111,7 +111,7 @@ impl Service {
         draft: DestinationDraft,
     ) -> Result<(Described, MadeSecret), ServiceError> {
         rules::name(&draft.name)?;
-        rules::url(&draft.url, self.target.allow_http)?;
+        rules::url(&draft.url, &self.policy)?;
         rules::event_types(&draft.event_types)?;
         limits::validate(&draft.limits)?;
         let new = NewDestination {
@@ -179,7 +179,7 @@ impl Service {
             rules::name(name)?;
         }
         if let Some(url) = &edit.url {
-            rules::url(url, self.target.allow_http)?;
+            rules::url(url, &self.policy)?;
         }
         if let Some(event_types) = &edit.event_types {
             rules::event_types(event_types)?;

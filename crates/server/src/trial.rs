@@ -92,10 +92,9 @@ impl Trial {
         let arrivals: usize = plans.iter().map(|plan| plan.events as usize * 2).sum();
         let signatures = Signatures::default();
         let observer = Some(signatures.observer());
-        let receiver =
-            Receiver::start_observed(Behaviour::ACCEPT, arrivals.max(1_000), observer)
-                .await
-                .context("start the receivers")?;
+        let receiver = Receiver::start_observed(Behaviour::ACCEPT, arrivals.max(1_000), observer)
+            .await
+            .context("start the receivers")?;
         let (mut placed, mut keys) = (Vec::new(), Vec::new());
         for (number, plan) in (0_u32..).zip(plans) {
             receiver.set_behaviour(number, plan.behaviour);

@@ -103,21 +103,26 @@ pub fn no_window_is_over(history: &[InForce], starts: &[Start]) -> Promise {
     keep("no_window_is_over", over.is_none(), || format!("{over:?}"))
 }
 
-/// "While there is backlog, at least 99 % of the limit is used."
+/// "While there is backlog, at least 99 % of the limit is used, unless
+/// concurrency binds."
 ///
-/// `due` is when each attempt could have started at the earliest, ascending.
-/// Who uses so much of a limit has started by `until` what a perfect sender has
-/// after so much of the time. (To compare both at one instant would be to ask
-/// where a burst falls: one that is a moment late counts whole or not at all.)
+/// `due` is when each attempt could have started at the earliest, ascending;
+/// `burst_takes` is how long `max_in_flight` makes a whole window's worth of
+/// starts last. Who uses so much of a limit has started by `until` what a perfect
+/// sender has after so much of the time, and a burst earlier. (To compare both
+/// at one instant would be to ask where a burst falls: one that is a moment late
+/// counts whole or not at all.)
 pub fn the_limit_is_used(
     history: &[InForce],
     due: &[Timestamp],
     starts: &[Start],
     (since, until): (Timestamp, Timestamp),
+    burst_takes: Duration,
 ) -> Promise {
     let within = |at: &Timestamp| (since..until).contains(at);
     let from = due.first().map_or(since, |first| since.max(*first));
-    let perfect = from + until.since(from) * USED_PERCENT / 100;
+    let used_up = until.since(from) * USED_PERCENT / 100;
+    let perfect = from + used_up.saturating_sub(burst_takes);
     let share = Share {
         started: starts.iter().filter(|(at, _)| within(at)).count() as u64,
         allowed: ideal_starts(history, due, since, perfect),

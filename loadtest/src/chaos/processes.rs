@@ -143,6 +143,7 @@ fn environment(
         ("PACELINE_API_KEY", super::client::KEY.to_owned()),
         ("PACELINE_SECRET_KEYS", secret_key.to_owned()),
         ("PACELINE_ALLOW_HTTP", "true".to_owned()),
+        ("PACELINE_ALLOW_NETWORKS", "localhost:*".to_owned()),
         ("PACELINE_LOG", "warn".to_owned()),
         ("PACELINE_LOG_FORMAT", "text".to_owned()),
         // One that cannot reach a server as it starts says so in one line.

@@ -237,10 +237,7 @@ pub(super) async fn secrets(
     shown.collect::<Result<_, _>>().map(Some)
 }
 
-async fn live(
-    connection: &mut PgConnection,
-    destination: DestinationId,
-) -> Result<usize, Failure> {
+async fn live(connection: &mut PgConnection, destination: DestinationId) -> Result<usize, Failure> {
     let live: i64 = sqlx::query_scalar(
         "-- live secrets
         select count(*) from destination_secrets

@@ -192,7 +192,9 @@ impl Deliverer {
         } else {
             match started.connection.ready {
                 Ok(connection) => {
-                    let left = self.timeout(&addressee.target).saturating_sub(started.connection.took);
+                    let left = self
+                        .timeout(&addressee.target)
+                        .saturating_sub(started.connection.took);
                     let request = request(permit, started.start, addressee, left);
                     caught(connection.send(request))
                         .await

@@ -254,7 +254,14 @@ impl From<ChangeDestination> for DestinationEdit {
 pub(super) async fn create(
     State(app): State<App>,
     JsonBody(body): JsonBody<CreateDestination>,
-) -> Result<(StatusCode, [(HeaderName, String); 1], Json<CreatedDestination>), Problem> {
+) -> Result<
+    (
+        StatusCode,
+        [(HeaderName, String); 1],
+        Json<CreatedDestination>,
+    ),
+    Problem,
+> {
     let draft = body.into();
     let (created, made) = app
         .run(|service| async move { service.create_destination(draft).await })

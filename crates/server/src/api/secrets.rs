@@ -230,8 +230,9 @@ impl FromRequestParts<App> for SecretPath {
             .await
             .map_err(|error| Problem::invalid("id", error.body_text()))?;
         Ok(Self {
-            id: (id.parse())
-                .map_err(|error: domain::ids::InvalidId| Problem::invalid("id", error.to_string()))?,
+            id: (id.parse()).map_err(|error: domain::ids::InvalidId| {
+                Problem::invalid("id", error.to_string())
+            })?,
             secret: secret.parse().map_err(|error: domain::ids::InvalidId| {
                 Problem::invalid("secret", error.to_string())
             })?,

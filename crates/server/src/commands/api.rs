@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use crate::config::{
-    ApiConfig, ListenConfig, RequestConfig, ScheduleConfig, SecretKeysConfig, ShutdownConfig, StoreConfig,
-    TargetConfig,
+    ApiConfig, ListenConfig, RequestConfig, ScheduleConfig, SecretKeysConfig, ShutdownConfig,
+    StoreConfig, TargetConfig,
 };
 use crate::role::{self, Role, RoleConfig};
 

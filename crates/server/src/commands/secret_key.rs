@@ -49,7 +49,8 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
 async fn open(place: &Place, mint: &Mint) -> anyhow::Result<(KeyRing, Arc<dyn SecretStore>)> {
     // The file beside the database, if it is there: this makes none.
     let database = place.store.place()?;
-    let embedded = matches!(&database, Database::Sqlite(file) if secret_keys::file_beside(file).exists());
+    let embedded =
+        matches!(&database, Database::Sqlite(file) if secret_keys::file_beside(file).exists());
     let ring = secret_keys::resolve(embedded, &place.secret_keys, &place.store, mint)?;
     Ok((ring, parts::open_secrets(&place.store).await?))
 }

@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use crate::config::{
-    ApiConfig, ListenConfig, QueueConfig, RequestConfig, ScheduleConfig, SecretKeysConfig, ShutdownConfig,
-    StoreConfig, TargetConfig, WorkerConfig,
+    ApiConfig, ListenConfig, QueueConfig, RequestConfig, ScheduleConfig, SecretKeysConfig,
+    ShutdownConfig, StoreConfig, TargetConfig, WorkerConfig,
 };
 use crate::role::{self, Role, RoleConfig};
 

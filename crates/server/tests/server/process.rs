@@ -55,8 +55,12 @@ impl Server {
 
     fn spawn(port: u16, command: &mut Command) -> Self {
         let child = command
-            .args(["serve", "--allow-http"])
+            .args(["serve", "--allow-http", "--allow-networks", "localhost:*"])
             .args(["--listen", &format!("127.0.0.1:{port}")])
+            // Nobody listens there: whoever obeys it delivers nothing.
+            .envs(
+                ["http_proxy", "HTTP_PROXY", "ALL_PROXY"].map(|name| (name, "http://127.0.0.1:1")),
+            )
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();

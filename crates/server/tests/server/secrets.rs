@@ -36,7 +36,11 @@ async fn a_secret_is_made_with_the_destination_and_shown_once() {
     assert_ne!(another.json["secret"]["secret"], first["secret"], "unique");
 
     let path = path(&created);
-    for later in [path.clone(), format!("{path}/secrets"), "/v1/destinations".to_owned()] {
+    for later in [
+        path.clone(),
+        format!("{path}/secrets"),
+        "/v1/destinations".to_owned(),
+    ] {
         let answer = world.get(&later).await;
         assert_eq!(answer.status, 200);
         assert!(!answer.json.to_string().contains(&text[6..]), "{later}");
@@ -114,16 +118,23 @@ async fn headers_are_set_named_and_cleared() {
     assert!(!shown.json.to_string().contains(CANARY));
     let changed = world.patch(&path, json!({ "name": "other" })).await;
     assert_eq!(changed.json["headers"], json!(["authorization", "x-env"]));
-    let changed = world.patch(&path, json!({ "headers": { "x-b": "1" } })).await;
+    let changed = world
+        .patch(&path, json!({ "headers": { "x-b": "1" } }))
+        .await;
     assert_eq!(changed.json["headers"], json!(["x-b"]));
     for none in [json!({}), Value::Null] {
-        let set = world.patch(&path, json!({ "headers": { "x-b": "1" } })).await;
+        let set = world
+            .patch(&path, json!({ "headers": { "x-b": "1" } }))
+            .await;
         assert_eq!(set.json["headers"], json!(["x-b"]));
         let cleared = world.patch(&path, json!({ "headers": none })).await;
         assert_eq!(cleared.json["headers"], json!([]), "{}", cleared.json);
     }
     let left = world.store.state().secrets.clone();
-    assert!(left.iter().all(|(new, _)| new.place.kind != SealedKind::Headers));
+    assert!(
+        left.iter()
+            .all(|(new, _)| new.place.kind != SealedKind::Headers)
+    );
 }
 
 /// A wrong field is named, and no answer repeats a secret: a body that is
@@ -142,8 +153,14 @@ async fn what_is_refused_is_named_and_not_repeated() {
         (json!({ "secret": null }), "secret"),
         (json!({ "kind": own() }), "kind"),
         (json!({ "kind": "hmac", "secret": own() }), "kind"),
-        (json!({ "overlap_seconds": 604_801, "secret": own() }), "overlap_seconds"),
-        (json!({ "overlap_seconds": -1, "secret": own() }), "overlap_seconds"),
+        (
+            json!({ "overlap_seconds": 604_801, "secret": own() }),
+            "overlap_seconds",
+        ),
+        (
+            json!({ "overlap_seconds": -1, "secret": own() }),
+            "overlap_seconds",
+        ),
     ] {
         let answer = world.post(&secrets, body).await;
         answer.refuses(422, field);

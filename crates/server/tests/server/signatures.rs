@@ -97,7 +97,9 @@ async fn the_official_libraries_verify_what_a_worker_sends() {
     let log = folder.join("log");
     let server = Server::start_logging(folder, port, "trace", &log);
     let mode = std::os::unix::fs::PermissionsExt::mode(
-        &fs::metadata(folder.join("paceline.db.secret-keys")).unwrap().permissions(),
+        &fs::metadata(folder.join("paceline.db.secret-keys"))
+            .unwrap()
+            .permissions(),
     );
     assert_eq!(mode & 0o777, 0o600);
 

@@ -13,10 +13,10 @@ use domain::policy::LimitSettings;
 use domain::time::Timestamp;
 use engine::ports::{
     Acceptance, Admitted, AttemptView, Catalog, CatalogError, Claims, Destination,
-    DestinationChange, EventSummary, Fleet, Heartbeat, LedgerPosition, LedgerRow, LimitHistory,
-    HeadersChange, Mark, NewDestination, NewSecret, Outcome, ReapRules, Reaped, Recorded, Resealed, Run, SealedKind,
-    SealedSecret, Secret, SecretStore, Store, StoreError, Sweep,
-    SweepPage, Target, Wake,
+    DestinationChange, EventSummary, Fleet, HeadersChange, Heartbeat, LedgerPosition, LedgerRow,
+    LimitHistory, Mark, NewDestination, NewSecret, Outcome, ReapRules, Reaped, Recorded, Resealed,
+    Run, SealedKind, SealedSecret, Secret, SecretStore, Store, StoreError, Sweep, SweepPage,
+    Target, Wake,
 };
 
 use crate::world::NOON;
@@ -335,11 +335,14 @@ impl SecretStore for FakeStore {
         let state = self.up()?;
         let names = |id: &DestinationId| {
             let mut all = state.secrets.iter().map(|(new, _)| new);
-            let found = all.find(|new| {
-                new.place.destination == *id && new.place.kind == SealedKind::Headers
-            });
+            let found = all
+                .find(|new| new.place.destination == *id && new.place.kind == SealedKind::Headers);
             let shown = found.and_then(|new| new.shown.clone()).unwrap_or_default();
-            shown.split(' ').filter(|name| !name.is_empty()).map(str::to_owned).collect()
+            shown
+                .split(' ')
+                .filter(|name| !name.is_empty())
+                .map(str::to_owned)
+                .collect()
         };
         Ok(destinations.iter().map(names).collect())
     }

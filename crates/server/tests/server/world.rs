@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use adapters::http::Policy;
 use adapters::in_process::InProcessSchedule;
 use adapters::key_ring::KeyRing;
 use axum::Router;
@@ -16,7 +17,6 @@ use secrecy::SecretString;
 use serde_json::Value;
 use server::api::{self, App};
 use server::api_key::ApiKey;
-use server::config::TargetConfig;
 use server::edge::Mint;
 use server::service::Service;
 use server::service::secrets::Signing;
@@ -52,12 +52,18 @@ impl World {
         let stop = CancellationToken::new();
         tokio::spawn(back.run(stop.clone()));
         let mint = Mint::new(|| NOON, StdRng::seed_from_u64(7));
-        let target = TargetConfig { allow_http: false };
         let signing = Signing {
             secrets: store.clone(),
             vault: Arc::new(KeyRing::parse(SECRET_KEY).unwrap()),
         };
-        let service = Service::new(store.clone(), schedule, ingest, mint, target, signing);
+        let service = Service::new(
+            store.clone(),
+            schedule,
+            ingest,
+            mint,
+            Policy::default(),
+            signing,
+        );
         let key = ApiKey::new(&SecretString::from(KEY));
         Self {
             store,

@@ -20,8 +20,8 @@ use crate::scenario::Behaviour;
 use crate::site::Site;
 use crate::witness::Witness;
 
-/// How long a receiver takes that behaves well.
-const PROMPT: Duration = Duration::from_millis(60);
+/// How long a receiver takes at most that behaves well.
+pub(crate) const PROMPT: Duration = Duration::from_millis(60);
 
 /// How the receivers behave now. Clones share it.
 #[derive(Clone, Default)]

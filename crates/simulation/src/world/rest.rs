@@ -8,7 +8,7 @@ use domain::attempt::AttemptState;
 use domain::clock::MAX_FREEZE;
 use domain::destination::DestinationState;
 use domain::ids::DestinationId;
-use domain::policy::LimitSettings;
+use domain::policy::{LimitSettings, Policy, Rate};
 use domain::retry::{AfterFailure, after_failure};
 use domain::time::Timestamp;
 use engine::ports::{Catalog, DEFAULT_TENANT};
@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::owners::per_second;
 use super::{Action, BrokenPromise, World, destination};
-use crate::faulty::LATEST_COMMIT;
+use crate::faulty::{LATEST_COMMIT, PROMPT};
 use crate::invariants::{self, Accepted, Left, Promise};
 use crate::process::{GRACE as PROCESS_GRACE, REQUEST_TIMEOUT};
 use crate::scenario::{Behaviour, Mood, What};
@@ -51,6 +51,10 @@ const RAISED: LimitSettings = LimitSettings {
     max_in_flight: None,
     safety_margin: 0.0,
 };
+
+/// How long an attempt is admitted or in flight at a receiver that is prompt:
+/// its answer, and the path there and back.
+const IN_FLIGHT: Duration = PROMPT.saturating_add(Duration::from_millis(40));
 
 impl World<'_> {
     /// Ends every fault, starts every process, and lets everybody send.
@@ -177,7 +181,16 @@ impl World<'_> {
             .read(|rows| rows.attempts_of(of).map(|row| row.waits_since()).collect());
         due.sort_unstable();
         let until = super::BEGAN + Duration::from_millis(self.scenario.lasts_ms);
-        let used = invariants::the_limit_is_used(&history, &due, &starts, (Timestamp::MIN, until));
+        let burst_takes = (history.iter())
+            .map(|entry| burst_takes(&entry.policy))
+            .max();
+        let used = invariants::the_limit_is_used(
+            &history,
+            &due,
+            &starts,
+            (Timestamp::MIN, until),
+            burst_takes.unwrap_or_default(),
+        );
         self.note(of, used);
         if of == destination(0) {
             self.judge_delays(of);
@@ -238,5 +251,20 @@ fn longest_retry(try_number: u32) -> Duration {
     match after_failure(try_number, 1.0) {
         AfterFailure::RetryAfter(after) => after,
         AfterFailure::DeadLetter => Duration::ZERO,
+    }
+}
+
+/// How long `max_in_flight` makes a burst of the largest window last, where
+/// receivers are prompt; nothing where it holds the whole burst.
+fn burst_takes(policy: &Policy) -> Duration {
+    let Rate::Limited(limited) = &policy.rate else {
+        return Duration::ZERO;
+    };
+    let windows = limited.windows.iter().map(|limit| limit.max.get());
+    let buckets = limited.pacing.iter().map(|pacing| pacing.burst);
+    let burst = windows.chain(buckets).max().unwrap_or(0);
+    match burst.div_ceil(policy.max_in_flight.max(1)) {
+        0 | 1 => Duration::ZERO,
+        rounds => IN_FLIGHT.saturating_mul(rounds),
     }
 }

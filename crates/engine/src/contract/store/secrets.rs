@@ -65,9 +65,10 @@ impl Vault for Keys {
 async fn signing(world: &World) -> (DestinationId, SecretId) {
     let new = world.destination().unlimited().build();
     let first = secret(world, new.id, HMAC);
-    let created = world
-        .secrets
-        .create_destination_with(DEFAULT_TENANT, &new, std::slice::from_ref(&first));
+    let created =
+        world
+            .secrets
+            .create_destination_with(DEFAULT_TENANT, &new, std::slice::from_ref(&first));
     (created.await.unwrap().id, first.place.secret)
 }
 
@@ -101,11 +102,17 @@ async fn signs_by(world: &World, destination: DestinationId) -> Vec<SecretId> {
 }
 
 fn assert_not_found<T: std::fmt::Debug>(answer: Result<T, CatalogError>) {
-    assert!(matches!(answer, Err(CatalogError::NotFound(_))), "{answer:?}");
+    assert!(
+        matches!(answer, Err(CatalogError::NotFound(_))),
+        "{answer:?}"
+    );
 }
 
 fn assert_conflict<T: std::fmt::Debug>(answer: Result<T, CatalogError>) {
-    assert!(matches!(answer, Err(CatalogError::Conflict(_))), "{answer:?}");
+    assert!(
+        matches!(answer, Err(CatalogError::Conflict(_))),
+        "{answer:?}"
+    );
 }
 
 /// From the first moment; and what people see holds no secret.
@@ -349,7 +356,9 @@ pub async fn a_deleted_destination_forgets_its_secrets(world: &World) {
     let (other, _) = signing(world).await;
     let secrets = &world.secrets;
     assert_eq!(secrets.keys_in_use().await.unwrap(), [("old".into(), 2)]);
-    let deleted = world.catalog.delete_destination(DEFAULT_TENANT, destination);
+    let deleted = world
+        .catalog
+        .delete_destination(DEFAULT_TENANT, destination);
     deleted.await.unwrap();
     assert_eq!(secrets.keys_in_use().await.unwrap(), [("old".into(), 1)]);
     assert_not_found(secrets.secrets(DEFAULT_TENANT, destination).await);
@@ -373,7 +382,10 @@ pub async fn secrets_under_other_keys_are_paged(world: &World) {
         paged.extend(page.iter().map(|one| one.place.secret));
     }
     assert_eq!(paged, all);
-    assert_eq!(secrets.sealed_under_others("old", None, 9).await.unwrap(), []);
+    assert_eq!(
+        secrets.sealed_under_others("old", None, 9).await.unwrap(),
+        []
+    );
 }
 
 /// Two that do it at the same time do it once.
@@ -461,7 +473,9 @@ pub async fn what_does_not_open_is_left(world: &World) {
 pub async fn ended_secrets_are_forgotten(world: &World) {
     let (destination, _) = signing(world).await;
     for _ in 0..3 {
-        rotate(world, destination, HMAC, Duration::ZERO).await.unwrap();
+        rotate(world, destination, HMAC, Duration::ZERO)
+            .await
+            .unwrap();
     }
     let second = rotate(world, destination, ED25519, DAY).await.unwrap();
     let third = rotate(world, destination, ED25519, DAY).await.unwrap();

@@ -14,7 +14,8 @@ use domain::permit::Permit;
 use domain::time::Timestamp;
 use engine::ports::{
     Acceptance, Admitted, ClaimAnswer, Claims, Fleet, Heartbeat, Mark, Outcome, ReapRules, Reaped,
-    Recorded, Run, RunResult, SealedSecret, Start, Store, StoreError, Sweep, SweepPage, Target, Wake,
+    Recorded, Run, RunResult, SealedSecret, Start, Store, StoreError, Sweep, SweepPage, Target,
+    Wake,
 };
 use tokio::time::Instant;
 use uuid::Uuid;

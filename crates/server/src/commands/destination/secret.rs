@@ -36,7 +36,12 @@ pub enum Command {
         #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
         overlap: Option<Duration>,
         /// Your own secret, whsec_… or whsk_…; better set by its variable.
-        #[arg(long, env = "PACELINE_SECRET", value_name = "SECRET", hide_env_values = true)]
+        #[arg(
+            long,
+            env = "PACELINE_SECRET",
+            value_name = "SECRET",
+            hide_env_values = true
+        )]
         secret: Option<SecretString>,
         #[command(flatten)]
         connection: Connection,
@@ -113,7 +118,10 @@ fn body(
     let secret = secret.map(|secret| secret.expose_secret().into());
     [
         ("kind", kind.map(|kind| kind.as_str().into())),
-        ("overlap_seconds", overlap.map(|overlap| overlap.as_secs().into())),
+        (
+            "overlap_seconds",
+            overlap.map(|overlap| overlap.as_secs().into()),
+        ),
         ("secret", secret),
     ]
     .into_iter()

@@ -131,7 +131,10 @@ impl Settings {
             ("shape", self.shape.map(|shape| shape.as_str().into())),
             ("max_in_flight", number(self.max_in_flight)),
             ("safety_margin", self.safety_margin.map(Value::from)),
-            ("headers", (!self.headers.is_empty()).then(|| headers.into())),
+            (
+                "headers",
+                (!self.headers.is_empty()).then(|| headers.into()),
+            ),
         ]
         .into_iter()
         .filter_map(|(field, value)| Some((field.to_owned(), value?)))

@@ -115,9 +115,8 @@ fn delete(
 ) -> Result<(), CatalogError> {
     destinations::read(rows, tenant, destination)?;
     let there = rows.secrets.get(&secret);
-    let is_its = there.is_some_and(|row| {
-        row.sealed.place.destination == destination && row.signs().is_some()
-    });
+    let is_its = there
+        .is_some_and(|row| row.sealed.place.destination == destination && row.signs().is_some());
     if !is_its {
         return Err(CatalogError::NotFound("secret"));
     }
@@ -140,9 +139,8 @@ fn change_headers(
     if *headers == HeadersChange::Keep {
         return;
     }
-    rows.secrets.retain(|_, row| {
-        row.sealed.place.destination != destination || row.signs().is_some()
-    });
+    rows.secrets
+        .retain(|_, row| row.sealed.place.destination != destination || row.signs().is_some());
     if let HeadersChange::Set(new) = headers {
         insert(rows, now, new);
     }
@@ -156,9 +154,8 @@ pub(super) fn forget(rows: &mut Rows, destination: DestinationId) {
 
 fn header_names(rows: &Rows, destination: DestinationId) -> Vec<String> {
     let mut all = rows.secrets.values();
-    let headers = all.find(|row| {
-        row.sealed.place.destination == destination && row.signs().is_none()
-    });
+    let headers =
+        all.find(|row| row.sealed.place.destination == destination && row.signs().is_none());
     let shown = headers.and_then(|row| row.shown.as_deref());
     let names = shown.unwrap_or_default().split_whitespace();
     names.map(str::to_owned).collect()
@@ -272,7 +269,9 @@ impl SecretStore for ModelStore {
             let found = (rows.secrets.iter())
                 .filter(|(id, row)| Some(**id) > after && row.sealed.sealed.key != key)
                 .map(|(_, row)| row.sealed.clone());
-            found.take(usize::try_from(limit).unwrap_or(usize::MAX)).collect()
+            found
+                .take(usize::try_from(limit).unwrap_or(usize::MAX))
+                .collect()
         };
         Ok(self.read(page))
     }
