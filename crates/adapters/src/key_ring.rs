@@ -165,7 +165,7 @@ impl Vault for KeyRing {
             aad: &aad,
         };
         let opened = cipher.decrypt(&XNonce::from(*nonce), payload);
-        opened.map(Zeroizing::new).map_err(|_| refused())
+        opened.map(Zeroizing::new).map_err(|_invalid| refused())
     }
 }
 

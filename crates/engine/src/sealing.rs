@@ -62,7 +62,7 @@ pub fn open(
         let failed = |error| (one.place.secret, error);
         let opened = vault.open(&one.place, &one.sealed).map_err(failed)?;
         let text = std::str::from_utf8(&opened);
-        let text = text.map_err(|_| failed(VaultError::Invalid("text")))?;
+        let text = text.map_err(|_invalid| failed(VaultError::Invalid("text")))?;
         match one.place.kind {
             SealedKind::Signs(kind) => {
                 let secret = SigningSecret::parse(text).ok();
@@ -74,7 +74,7 @@ pub fn open(
             }
             SealedKind::Headers => {
                 let parsed = CustomHeaders::parse(text);
-                headers = parsed.map_err(|_| failed(VaultError::Invalid("headers")))?;
+                headers = parsed.map_err(|_invalid| failed(VaultError::Invalid("headers")))?;
             }
         }
     }

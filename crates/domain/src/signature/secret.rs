@@ -183,7 +183,7 @@ fn decoded(text: &str) -> Result<Zeroizing<Vec<u8>>, SecretProblem> {
     let mut bytes = Zeroizing::new(Vec::with_capacity(MAX_TEXT_BYTES));
     BASE64_STANDARD
         .decode_vec(text, &mut bytes)
-        .map_err(|_| SecretProblem::Base64)?;
+        .map_err(|_invalid| SecretProblem::Base64)?;
     Ok(bytes)
 }
 
