@@ -24,3 +24,4 @@ mod worker_hand;
 mod worker_identity;
 mod worker_records;
 mod worker_shutdown;
+mod worker_signs;

@@ -70,7 +70,7 @@ async fn list(place: &Place, mint: &Mint) -> anyhow::Result<ExitCode> {
             rows.push(vec![key.clone(), "missing".to_owned(), number.to_string()]);
         }
     }
-    output::line(&output::table(&["KEY", "IT", "SECRETS"], rows.into_iter()).to_string())?;
+    output::line(&output::table(&["KEY", "IT", "SECRETS"], rows).to_string())?;
     Ok(ExitCode::SUCCESS)
 }
 
