@@ -26,11 +26,14 @@ pub enum Sabotage {
     /// The limits are lifted, and limit history does not say so:
     /// `no_window_is_over`.
     LiftsLimits,
+    /// Destinations are created without their secrets:
+    /// `every_request_is_signed`.
+    ForgetsSecrets,
 }
 
 impl Sabotage {
     /// Each with the promise that it breaks.
-    pub const ALL: [(Self, &'static str); 8] = [
+    pub const ALL: [(Self, &'static str); 9] = [
         (Self::ForgetsEvents, "nothing_is_lost"),
         (Self::StartsTwice, "a_permit_starts_once_and_in_time"),
         (Self::DoubtsSuccess, "a_duplicate_has_a_reason"),
@@ -39,5 +42,6 @@ impl Sabotage {
         (Self::LooksLate, "the_limit_is_used"),
         (Self::SendsLate, "a_start_is_sent_once_and_at_once"),
         (Self::LiftsLimits, "no_window_is_over"),
+        (Self::ForgetsSecrets, "every_request_is_signed"),
     ];
 }
