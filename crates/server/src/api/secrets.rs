@@ -145,7 +145,8 @@ impl<'de> Deserialize<'de> for Headers {
                 Err(E::custom("expected an object of names and values"))
             }
         }
-        deserializer.deserialize_map(Object)
+        // Not `deserialize_map`: its refusal would repeat a text.
+        deserializer.deserialize_any(Object)
     }
 }
 
