@@ -12,7 +12,7 @@ use std::time::Duration;
 use domain::ids::DestinationId;
 use domain::time::Timestamp;
 use engine::ingest::Ingest;
-use engine::ports::{Catalog, DEFAULT_TENANT, MAX_HEAD_START, NewDestination, SecretStore};
+use engine::ports::{DEFAULT_TENANT, MAX_HEAD_START, NewDestination, SecretStore};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 use uuid::Uuid;
