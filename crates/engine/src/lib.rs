@@ -11,6 +11,7 @@
 //! - [`reaper`] and [`sweep`]: what crashed goes on; what was forgotten is
 //!   looked at.
 //! - [`ingest`]: many requests, one commit.
+//! - [`relay`]: rows that users wrote become events.
 //! - [`sealing`] and [`resealing`]: secrets, closed and opened, and brought
 //!   under another key while all runs.
 //!
@@ -25,6 +26,7 @@ pub mod contract;
 pub mod ingest;
 pub mod ports;
 pub mod reaper;
+pub mod relay;
 pub mod resealing;
 pub mod scheduler;
 pub mod sealing;

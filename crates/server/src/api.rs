@@ -27,8 +27,11 @@ use crate::service::{Service, ServiceError};
 
 pub mod attempts;
 pub mod body;
+pub mod bulk;
+pub mod destination_health;
 pub mod destinations;
 pub mod events;
+mod idempotency;
 pub mod limits;
 pub mod parameters;
 pub mod problem;
@@ -50,6 +53,7 @@ struct Inner {
     service: Arc<Service>,
     key: ApiKey,
     room: Arc<body::Room>,
+    bulk: bulk::Places,
 }
 
 impl App {
@@ -60,6 +64,7 @@ impl App {
             service: Arc::new(service),
             key,
             room: Arc::new(body::Room::new()),
+            bulk: bulk::Places::new(),
         }))
     }
 
@@ -81,6 +86,7 @@ impl App {
 #[openapi(
     info(title = "Paceline", description = "Delivers webhooks to every destination at exactly the rate it allows."),
     modifiers(&BearerKey),
+    components(schemas(bulk::BulkEnd)),
     tags(
         (name = "destinations", description = "Endpoints with their own limits."),
         (name = "events", description = "Payloads, accepted once and delivered at least once."),
@@ -110,11 +116,16 @@ fn routes() -> OpenApiRouter<App> {
             destinations::change,
             destinations::delete
         ))
+        .routes(routes!(destination_health::show))
+        .routes(routes!(destination_health::change_breaker))
+        .routes(routes!(destination_health::pause))
+        .routes(routes!(destination_health::resume))
         .routes(routes!(attempts::list))
         .routes(routes!(secrets::list, secrets::create))
         .routes(routes!(secrets::delete))
         .routes(routes!(events::post))
         .routes(routes!(events::post_batch))
+        .routes(routes!(bulk::post_bulk))
         .routes(routes!(events::show))
 }
 

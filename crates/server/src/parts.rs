@@ -10,7 +10,9 @@ use adapters::rabbitmq::RabbitQueue;
 use adapters::redis::RedisSchedule;
 use adapters::sqlite::{SqliteStore, system_clock};
 use anyhow::Context;
-use engine::ports::{Catalog, DeliveryQueue, Schedule, SecretStore, Sender, Store, StoreError};
+use engine::ports::{
+    Catalog, DeliveryQueue, Outbox, Schedule, SecretStore, Sender, Store, StoreError,
+};
 
 use crate::config::{
     Database, QueueConfig, QueuePlace, ScheduleConfig, SchedulePlace, SecretUrl, StoreConfig,
@@ -26,6 +28,8 @@ pub struct Parts {
     pub store: Arc<dyn Store>,
     pub catalog: Arc<dyn Catalog>,
     pub secrets: Arc<dyn SecretStore>,
+    /// `None` where users cannot write into the store.
+    pub outbox: Option<Arc<dyn Outbox>>,
     pub schedule: Arc<dyn Schedule>,
     /// `None` for a role without permits.
     pub queue: Option<Arc<dyn DeliveryQueue>>,
@@ -49,6 +53,7 @@ impl Parts {
             store: opened.store,
             catalog: opened.catalog,
             secrets: opened.secrets,
+            outbox: opened.outbox,
             schedule: connect_schedule(schedule).await?,
             queue,
             sender: sender(target),
@@ -63,6 +68,7 @@ struct Opened {
     store: Arc<dyn Store>,
     catalog: Arc<dyn Catalog>,
     secrets: Arc<dyn SecretStore>,
+    outbox: Option<Arc<dyn Outbox>>,
 }
 
 /// The secrets of a store, for the command line.
@@ -71,15 +77,20 @@ pub async fn open_secrets(config: &StoreConfig) -> anyhow::Result<Arc<dyn Secret
 }
 
 async fn connect_store(config: &StoreConfig) -> anyhow::Result<Opened> {
+    let url = &config.database_url;
     match config.place()? {
-        Database::Sqlite(path) => all(
-            SqliteStore::open(&path, system_clock()),
-            &config.database_url,
-        ),
-        Database::SqliteInMemory => {
-            all(SqliteStore::in_memory(system_clock()), &config.database_url)
+        Database::Sqlite(path) => all(SqliteStore::open(&path, system_clock()), url),
+        Database::SqliteInMemory => all(SqliteStore::in_memory(system_clock()), url),
+        Database::Postgres(_) => {
+            let store = connect_postgres(config).await;
+            let store = store.with_context(|| format!("open the store at {url}"))?;
+            let outbox: Arc<dyn Outbox> = Arc::new(store.clone());
+            let opened = all(Ok(store), url)?;
+            Ok(Opened {
+                outbox: Some(outbox),
+                ..opened
+            })
         }
-        Database::Postgres(_) => all(connect_postgres(config).await, &config.database_url),
     }
 }
 
@@ -126,6 +137,7 @@ fn all<S: Store + Catalog + SecretStore + 'static>(
         store: Arc::clone(&store) as Arc<dyn Store>,
         catalog: Arc::clone(&store) as Arc<dyn Catalog>,
         secrets: store,
+        outbox: None,
     })
 }
 

@@ -4,6 +4,7 @@
 //! |---|---|---|---|---|
 //! | API and ingest | ✓ | ✓ | | |
 //! | scheduler, reaper, sweep | ✓ | | ✓ | |
+//! | relay, where there is an outbox | ✓ | ✓ | ✓ | |
 //! | worker | ✓ | | | ✓ |
 //! | resealing | ✓ | ✓ | | |
 //! | `/livez`, `/readyz`, `/metrics` | ✓ | ✓ | ✓ | ✓ |
@@ -22,6 +23,7 @@ use anyhow::Context;
 use engine::ingest::{Ingest, IngestLoop, IngestOptions};
 use engine::ports::{NoVault, Vault};
 use engine::reaper::{Reaper, ReaperOptions};
+use engine::relay::{Relay, RelayOptions};
 use engine::resealing::Resealing;
 use engine::scheduler::{Scheduler, SchedulerOptions};
 use engine::sweep::{SweepLoop, SweepOptions};
@@ -185,6 +187,7 @@ impl Running {
         let mut loops = Loops::new();
         let seed = u64::from_le_bytes(mint.bytes());
         self.spawn_engine(&mut loops, seed);
+        self.spawn_relay(&mut loops);
         self.spawn_resealing(&mut loops, &mint);
         // Probes and metrics are answered until all else has drained.
         let drained = CancellationToken::new();
@@ -269,6 +272,15 @@ impl Running {
             let rng = StdRng::from_seed(mint.bytes());
             let resealing = Resealing::new(secrets, Arc::clone(vault), rng);
             loops.spawn("resealing", resealing.run(self.shutdown.clone()));
+        }
+    }
+
+    fn spawn_relay(&self, loops: &mut Loops) {
+        let outbox = self.parts.outbox.as_ref();
+        if let Some(outbox) = outbox.filter(|_| self.role != Role::Worker) {
+            let (outbox, schedule) = (Arc::clone(outbox), Arc::clone(&self.parts.schedule));
+            let relay = Relay::new(outbox, schedule, RelayOptions::default());
+            loops.spawn("relay", relay.run(self.shutdown.clone()));
         }
     }
 

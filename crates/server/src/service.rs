@@ -23,12 +23,14 @@ use crate::hidden::Hidden;
 
 pub mod error;
 pub mod event;
+pub mod health;
 pub mod limits;
 pub mod rules;
 pub mod secrets;
 
 pub use error::ServiceError;
 pub use event::EventDraft;
+pub use health::StateAndHealth;
 pub use limits::LimitsChange;
 use secrets::{MadeSecret, SecretDraft, Signing};
 
@@ -239,6 +241,15 @@ impl Service {
                     id: event.id,
                     destinations,
                 }),
+                // The key's first request was answered so, or would have been.
+                Some(Acceptance::Repeated {
+                    event,
+                    destinations,
+                }) => Ok(AcceptedEvent {
+                    id: event,
+                    destinations,
+                }),
+                Some(Acceptance::KeyReused) => Err(ServiceError::KeyReused),
                 Some(Acceptance::UnknownDestination) => Err(ServiceError::invalid(
                     "destination_id",
                     "there is no such destination",

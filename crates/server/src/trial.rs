@@ -35,7 +35,9 @@ use domain::ids::{DestinationId, EventId};
 use domain::signature::Key;
 use domain::time::Timestamp;
 use engine::ingest::{Ingest, IngestError};
-use engine::ports::{Acceptance, Catalog, DEFAULT_TENANT, LedgerRow, NewDestination, Store, Vault};
+use engine::ports::{
+    Acceptance, BreakerChange, Catalog, DEFAULT_TENANT, LedgerRow, NewDestination, Store, Vault,
+};
 use tokio::time::Instant;
 
 use crate::edge::Mint;
@@ -113,6 +115,14 @@ impl Trial {
             let created = (parts.secrets)
                 .create_destination_with(DEFAULT_TENANT, &new, &[sealed])
                 .await?;
+            // It fails on purpose: what is on trial is its limit.
+            if plan.behaviour == Behaviour::NeverAnswer {
+                let never = BreakerChange {
+                    failures: Some(Some(0)),
+                    ..BreakerChange::default()
+                };
+                (catalog.change_breaker(DEFAULT_TENANT, created.id, &never)).await?;
+            }
             placed.push(Placed {
                 plan,
                 id: created.id,
@@ -156,6 +166,7 @@ impl Trial {
             event_type: Some("trial.flood".to_owned()),
             content_type: "application/json".to_owned(),
             payload: Bytes::from(format!(r#"{{"order":"{id}","total_cents":4200}}"#)),
+            idempotency: None,
         }
     }
 

@@ -9,7 +9,9 @@ use adapters::key_ring::KeyRing;
 use anyhow::Context;
 use domain::ids::DestinationId;
 use domain::signature::SigningSecret;
-use engine::ports::{DEFAULT_TENANT, NewDestination, NewSecret, SecretStore};
+use engine::ports::{
+    BreakerChange, Catalog, DEFAULT_TENANT, NewDestination, NewSecret, SecretStore,
+};
 use server::config::StoreConfig;
 use server::edge::Mint;
 use server::receiver::Receiver;
@@ -82,7 +84,7 @@ impl Stage {
         let signed = signed(&planned)?;
         let receiver = receivers::start(&planned, &signed.secrets, log).await?;
         let (tried, receiver_links) =
-            create(&planned, &signed.new, &receiver, secrets.as_ref()).await?;
+            create(&planned, &signed.new, &receiver, (&*catalog, &*secrets)).await?;
         let program = std::env::current_exe().context("find this program")?;
         let logs = std::path::absolute(&self.folder.0)?;
         let processes = Processes::start(&program, &logs, &servers, &signed.key, &diary).await?;
@@ -244,7 +246,7 @@ async fn create(
     planned: &[Destination],
     signed: &[NewSecret],
     receiver: &Receiver,
-    secrets: &dyn SecretStore,
+    (catalog, secrets): (&dyn Catalog, &dyn SecretStore),
 ) -> anyhow::Result<(Vec<Tried>, Vec<Option<Proxy>>)> {
     let (mut tried, mut links) = (Vec::new(), Vec::new());
     for (number, (one, secret)) in (0_u32..).zip(planned.iter().zip(signed)) {
@@ -264,6 +266,13 @@ async fn create(
         let created = secrets
             .create_destination_with(DEFAULT_TENANT, &new, secret)
             .await?;
+        // Links that break would open it, and the judge counts starts: the
+        // simulation has breakers.
+        let never = BreakerChange {
+            failures: Some(Some(0)),
+            ..BreakerChange::default()
+        };
+        (catalog.change_breaker(DEFAULT_TENANT, created.id, &never)).await?;
         tried.push(Tried {
             id: created.id.0,
             name: one.name.clone(),

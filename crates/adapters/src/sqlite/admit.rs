@@ -9,6 +9,7 @@ use domain::permit::Permit;
 use domain::policy::{Policy, Rate};
 use domain::share::share;
 use domain::time::Timestamp;
+use domain::turns::in_turn;
 use engine::ports::{Admitted, Run, RunResult};
 use rusqlite::Transaction;
 
@@ -23,11 +24,13 @@ const DESTINATION: &str = "
         t.limit_per_second, t.limit_per_minute, t.limit_per_hour, t.limit_per_day, t.unlimited,
         t.burst, t.shape, t.max_in_flight, 0.0,
         d.state, d.epoch, coalesce(p.last_permit, 0), coalesce(p.meter_missing_micro, 0),
-        p.meter_as_of, p.held_until, d.epoch is not p.meter_epoch
+        p.meter_as_of, nullif(max(coalesce(p.held_until, 0), coalesce(h.held_until, 0)), 0),
+        d.epoch is not p.meter_epoch, h.opened_at is not null
     from destinations d
     join tenants n on n.id = d.tenant_id
     join tiers t on t.name = n.tier
     left join pacing p on p.destination_id = d.id
+    left join health h on h.destination_id = d.id
     where d.id = ?1 and d.deleted_at is null";
 
 const FIRST_ATTEMPTS: &str = "
@@ -157,6 +160,7 @@ impl Candidate {
                 },
                 recount: row.get(24)?,
                 held_until: maybe_time(row, 23)?,
+                probing: row.get(25)?,
                 ..Usage::default()
             };
             Ok((policy, Epoch(row.get(19)?), row.get(20)?, usage))
@@ -263,10 +267,10 @@ fn read_backlog(
     limit: u32,
 ) -> Result<(Vec<AttemptId>, Backlog), Fault> {
     let read = |row: &rusqlite::Row<'_>| Ok((time(row, 1)?, AttemptId(row.get(0)?)));
-    let mut due = all(tx, FIRST_ATTEMPTS, (destination, limit), read)?;
-    due.extend(all(tx, DUE, (destination, limit, now.as_micros()), read)?);
-    due.sort_unstable();
-    due.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+    let first_attempts = all(tx, FIRST_ATTEMPTS, (destination, limit), read)?;
+    let due = all(tx, DUE, (destination, limit, now.as_micros()), read)?;
+    let most = usize::try_from(limit).unwrap_or(usize::MAX);
+    let due = in_turn(first_attempts, due, most);
     let next_due = first(tx, NEXT_DUE, (destination, now.as_micros()), |row| {
         time(row, 0)
     })?;
@@ -274,10 +278,7 @@ fn read_backlog(
         due: u32::try_from(due.len()).unwrap_or(u32::MAX),
         next_due,
     };
-    Ok((
-        due.into_iter().map(|(_, attempt)| attempt).collect(),
-        backlog,
-    ))
+    Ok((due, backlog))
 }
 
 fn republished(

@@ -11,6 +11,7 @@ use crate::api::destinations::{CreatedDestination, Destination, Destinations};
 use crate::client::{Client, ClientConfig};
 use crate::output::{self, Format};
 
+mod health;
 mod secret;
 mod settings;
 
@@ -69,10 +70,26 @@ pub enum Command {
     /// What signs its requests.
     #[command(subcommand)]
     Secret(secret::Command),
-    /// Let it go on.
+    /// Let it go on, whatever holds it: a pause, a hold, its breaker, or that it was disabled.
     Resume {
         /// Its id.
         id: Uuid,
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// Show how it answers, and what holds its backlog.
+    Health {
+        /// Its id.
+        id: Uuid,
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// Set when its breaker opens and when it gives up.
+    Breaker {
+        /// Its id.
+        id: Uuid,
+        #[command(flatten)]
+        settings: health::BreakerSettings,
         #[command(flatten)]
         connection: Connection,
     },
@@ -143,7 +160,27 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
         }
         Command::Secret(command) => return secret::run(command).await,
         Command::Pause { id, connection } => change(id, state("paused"), &connection).await?,
-        Command::Resume { id, connection } => change(id, state("active"), &connection).await?,
+        Command::Resume { id, connection } => {
+            let client = Client::new(&connection.client)?;
+            let path = format!("{PATH}/{id}/resume");
+            let resumed: Destination = client.send(Method::POST, &path, &json!({})).await?;
+            print(&[resumed], connection.output)?;
+        }
+        Command::Health { id, connection } => {
+            let client = Client::new(&connection.client)?;
+            let found = client.get(&format!("{PATH}/{id}/health")).await?;
+            health::print(&found, connection.output)?;
+        }
+        Command::Breaker {
+            id,
+            settings,
+            connection,
+        } => {
+            let client = Client::new(&connection.client)?;
+            let path = format!("{PATH}/{id}/breaker");
+            let changed = client.send(Method::PATCH, &path, &settings.json()).await?;
+            health::print(&changed, connection.output)?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -4,8 +4,11 @@
 #![cfg(test)]
 
 mod api;
+mod bulk;
 mod command_line;
 mod fuzz;
+mod health;
+mod ingest;
 mod openapi;
 mod process;
 mod secrets;

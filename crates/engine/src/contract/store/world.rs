@@ -10,6 +10,7 @@ use bytes::Bytes;
 use domain::admission::{Blocked, Look};
 use domain::attempt::{AttemptState, OutcomeKind};
 use domain::event::{Audience, NewEvent};
+use domain::health::Signal;
 use domain::ids::{DestinationId, EventId, WorkerId};
 use domain::limit::Shape;
 use domain::permit::Permit;
@@ -18,8 +19,9 @@ use domain::time::Timestamp;
 use uuid::Uuid;
 
 use crate::ports::{
-    Acceptance, AttemptView, Catalog, ClaimAnswer, Claims, DEFAULT_TENANT, Heartbeat, LedgerRow,
-    NewDestination, NextTry, Outcome, Recorded, Run, RunResult, SecretStore, Start, Store,
+    Acceptance, AttemptView, Catalog, ClaimAnswer, Claims, DEFAULT_TENANT, HealthBook, Heartbeat,
+    LedgerRow, NewDestination, NextTry, Outcome, Recorded, Run, RunResult, SecretStore, Start,
+    Store,
 };
 
 /// What a test may do to a store beside its ports.
@@ -58,6 +60,11 @@ impl World {
             door,
             ids: AtomicU64::new(1),
         }
+    }
+
+    /// Its health book.
+    pub fn health(&self) -> &dyn HealthBook {
+        &*self.catalog
     }
 
     /// The store's clock.
@@ -113,6 +120,7 @@ impl World {
             event_type: None,
             content_type: "application/json".to_owned(),
             payload: Bytes::from_static(b"{\"order\": 1}"),
+            idempotency: None,
         }
     }
 
@@ -213,6 +221,7 @@ impl World {
             error: (!succeeded).then(|| "the receiver answered 503".to_owned()),
             response_body: Bytes::from_static(b"ok"),
             next,
+            signal: Signal::default(),
         }
     }
 

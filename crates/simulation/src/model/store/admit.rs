@@ -10,6 +10,7 @@ use domain::permit::Permit;
 use domain::policy::{Policy, Rate};
 use domain::share::share;
 use domain::time::Timestamp;
+use domain::turns::in_turn;
 use engine::ports::{Admitted, Run, RunResult};
 
 use super::rows::{Rows, Unflushed};
@@ -80,12 +81,14 @@ struct Candidate {
 impl Candidate {
     fn read(rows: &mut Rows, now: Timestamp, run: &Run) -> Read {
         let destination = run.destination;
+        // Nothing is known of it, not even whether it is gone.
+        let changing = (rows.living(destination)).is_some_and(|row| now < row.changing_until);
+        if changing || rows.locked.contains(&destination) {
+            return Read::Held;
+        }
         let Some(row) = rows.living(destination) else {
             return Read::Gone;
         };
-        if rows.locked.contains(&destination) || now < row.changing_until {
-            return Read::Held;
-        }
         let mut policy = rows.effective(row).policy();
         if row.state != DestinationState::Active {
             policy.rate = Rate::Paused;
@@ -94,7 +97,8 @@ impl Candidate {
         let remembered = Usage {
             meter: row.pacing.meter,
             recount: row.pacing.meter_epoch != Some(row.epoch),
-            held_until: row.pacing.held_until,
+            held_until: rows.held_until(destination),
+            probing: rows.is_probing(destination),
             ..Usage::default()
         };
         let usage = read_usage(rows, now, destination, &policy, remembered);
@@ -145,6 +149,10 @@ impl Candidate {
         let mut permits = self.republished;
         let chosen = self.due.iter().zip(&decision.slots);
         for ((attempt, slot), number) in chosen.zip(first_number..) {
+            // Its number is spent.
+            if rows.held.contains(attempt) {
+                continue;
+            }
             let Slot {
                 not_before,
                 deadline,
@@ -186,20 +194,16 @@ fn read_backlog(
     };
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let created_at = |id: &AttemptId| rows.ledger.get(*id).map(|row| (row.created_at, *id));
-    let mut due: Vec<_> = (indexes.first.iter())
-        .take(limit)
-        .filter_map(created_at)
-        .collect();
+    let first = indexes.first.iter().take(limit).filter_map(created_at);
     let up_to_now = ..=(now, AttemptId(i64::MAX));
-    due.extend(indexes.due.range(up_to_now).take(limit));
-    due.sort_unstable();
-    due.truncate(limit);
+    let due = indexes.due.range(up_to_now).take(limit).copied();
+    let due = in_turn(first, due, limit);
     let after_now = (now, AttemptId(i64::MAX));
     let backlog = Backlog {
         due: u32::try_from(due.len()).unwrap_or(u32::MAX),
         next_due: indexes.due.range(after_now..).next().map(|(at, _)| *at),
     };
-    (due.into_iter().map(|(_, id)| id).collect(), backlog)
+    (due, backlog)
 }
 
 /// The admissions that no later commit has flushed never were. How many rows
