@@ -2,9 +2,10 @@
 //!
 //! Four carry the path of an event ([`Store`], [`Schedule`],
 //! [`DeliveryQueue`], [`Sender`]); [`Catalog`] is the same store as seen by
-//! the people who own destinations and read ledgers, [`Outbox`] where users
-//! write events into it themselves, and [`SecretStore`] as seen by those who
-//! sign; a [`Vault`] closes and opens what that keeps. Each method is one
+//! the people who own destinations and read ledgers, [`Keys`] and [`Tenants`]
+//! by authentication and by who administers the installation, [`Outbox`] where
+//! users write events into it themselves, and [`SecretStore`] as seen by those
+//! who sign; a [`Vault`] closes and opens what that keeps. Each method is one
 //! atomic business step over a batch, named for its caller. Its documentation
 //! says the effect, what a retry does, and what a crash half-way leaves.
 //!
@@ -15,23 +16,27 @@
 mod alarm;
 mod catalog;
 mod health;
+mod keys;
 mod outbox;
 mod queue;
 mod schedule;
 mod secrets;
 mod sender;
 mod store;
+mod tenants;
 mod vault;
 mod wakes;
 
 pub use alarm::*;
 pub use catalog::*;
 pub use health::*;
+pub use keys::*;
 pub use outbox::*;
 pub use queue::*;
 pub use schedule::*;
 pub use secrets::*;
 pub use sender::*;
 pub use store::*;
+pub use tenants::*;
 pub use vault::*;
 pub use wakes::*;

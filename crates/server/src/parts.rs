@@ -11,7 +11,7 @@ use adapters::redis::RedisSchedule;
 use adapters::sqlite::{SqliteStore, system_clock};
 use anyhow::Context;
 use engine::ports::{
-    Catalog, DeliveryQueue, Outbox, Schedule, SecretStore, Sender, Store, StoreError,
+    Catalog, DeliveryQueue, Keys, Outbox, Schedule, SecretStore, Sender, Store, StoreError, Tenants,
 };
 
 use crate::config::{
@@ -27,6 +27,8 @@ const IN_PROCESS_QUEUE: usize = 65_536;
 pub struct Parts {
     pub store: Arc<dyn Store>,
     pub catalog: Arc<dyn Catalog>,
+    pub keys: Arc<dyn Keys>,
+    pub tenants: Arc<dyn Tenants>,
     pub secrets: Arc<dyn SecretStore>,
     /// `None` where users cannot write into the store.
     pub outbox: Option<Arc<dyn Outbox>>,
@@ -44,16 +46,18 @@ impl Parts {
         queue: Option<&QueueConfig>,
         target: &TargetConfig,
     ) -> anyhow::Result<Self> {
-        let opened = connect_store(store).await?;
+        let stored = connect_store(store).await?;
         let queue = match queue {
             Some(config) => Some(connect_queue(config).await?),
             None => None,
         };
         Ok(Self {
-            store: opened.store,
-            catalog: opened.catalog,
-            secrets: opened.secrets,
-            outbox: opened.outbox,
+            store: stored.store,
+            catalog: stored.catalog,
+            keys: stored.keys,
+            tenants: stored.tenants,
+            secrets: stored.secrets,
+            outbox: stored.outbox,
             schedule: connect_schedule(schedule).await?,
             queue,
             sender: sender(target),
@@ -61,14 +65,15 @@ impl Parts {
     }
 }
 
-type StoreAndCatalog = (Arc<dyn Store>, Arc<dyn Catalog>);
-
-/// One store behind all of its ports.
-struct Opened {
-    store: Arc<dyn Store>,
-    catalog: Arc<dyn Catalog>,
-    secrets: Arc<dyn SecretStore>,
-    outbox: Option<Arc<dyn Outbox>>,
+/// One store behind each of its ports.
+pub struct Stored {
+    pub store: Arc<dyn Store>,
+    pub catalog: Arc<dyn Catalog>,
+    pub keys: Arc<dyn Keys>,
+    pub tenants: Arc<dyn Tenants>,
+    pub secrets: Arc<dyn SecretStore>,
+    /// `None` where users cannot write into the store.
+    pub outbox: Option<Arc<dyn Outbox>>,
 }
 
 /// The secrets of a store, for the command line.
@@ -76,19 +81,18 @@ pub async fn open_secrets(config: &StoreConfig) -> anyhow::Result<Arc<dyn Secret
     Ok(connect_store(config).await?.secrets)
 }
 
-async fn connect_store(config: &StoreConfig) -> anyhow::Result<Opened> {
+async fn connect_store(config: &StoreConfig) -> anyhow::Result<Stored> {
     let url = &config.database_url;
     match config.place()? {
-        Database::Sqlite(path) => all(SqliteStore::open(&path, system_clock()), url),
-        Database::SqliteInMemory => all(SqliteStore::in_memory(system_clock()), url),
+        Database::Sqlite(path) => all_of(SqliteStore::open(&path, system_clock()), url),
+        Database::SqliteInMemory => all_of(SqliteStore::in_memory(system_clock()), url),
         Database::Postgres(_) => {
             let store = connect_postgres(config).await;
             let store = store.with_context(|| format!("open the store at {url}"))?;
             let outbox: Arc<dyn Outbox> = Arc::new(store.clone());
-            let opened = all(Ok(store), url)?;
-            Ok(Opened {
+            Ok(Stored {
                 outbox: Some(outbox),
-                ..opened
+                ..all_of(Ok(store), url)?
             })
         }
     }
@@ -96,15 +100,14 @@ async fn connect_store(config: &StoreConfig) -> anyhow::Result<Opened> {
 
 /// The store to read from, beside the processes that work on it: for the
 /// audit. An SQLite file is not locked by it, and not created.
-pub async fn open_to_read(config: &StoreConfig) -> anyhow::Result<StoreAndCatalog> {
-    let opened = match config.place()? {
+pub async fn open_to_read(config: &StoreConfig) -> anyhow::Result<Stored> {
+    match config.place()? {
         Database::Sqlite(path) => {
             let store = SqliteStore::open_to_read(&path, system_clock());
-            all(store, &config.database_url)?
+            all_of(store, &config.database_url)
         }
-        Database::SqliteInMemory | Database::Postgres(_) => connect_store(config).await?,
-    };
-    Ok((opened.store, opened.catalog))
+        Database::SqliteInMemory | Database::Postgres(_) => connect_store(config).await,
+    }
 }
 
 /// Brings the schema up to this binary's. An SQLite file is brought up to date
@@ -128,15 +131,18 @@ async fn connect_postgres(config: &StoreConfig) -> Result<PostgresStore, StoreEr
     .await
 }
 
-fn all<S: Store + Catalog + SecretStore + 'static>(
+/// One store behind each of its ports.
+fn all_of<S: Store + Catalog + Keys + Tenants + SecretStore + 'static>(
     opened: Result<S, StoreError>,
     url: &SecretUrl,
-) -> anyhow::Result<Opened> {
+) -> anyhow::Result<Stored> {
     let store = Arc::new(opened.with_context(|| format!("open the store at {url}"))?);
-    Ok(Opened {
+    Ok(Stored {
         store: Arc::clone(&store) as Arc<dyn Store>,
         catalog: Arc::clone(&store) as Arc<dyn Catalog>,
-        secrets: store,
+        keys: Arc::clone(&store) as Arc<dyn Keys>,
+        tenants: Arc::clone(&store) as Arc<dyn Tenants>,
+        secrets: store as Arc<dyn SecretStore>,
         outbox: None,
     })
 }

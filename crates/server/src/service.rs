@@ -10,12 +10,12 @@ use std::sync::Arc;
 use adapters::http::Policy;
 use domain::destination::DestinationState;
 use domain::event::NewEvent;
-use domain::ids::{AttemptId, DestinationId, EventId};
+use domain::ids::{AttemptId, DestinationId, EventId, TenantId};
 use domain::policy::LimitSettings;
 use engine::ingest::Ingest;
 use engine::ports::{
-    Acceptance, AttemptView, Catalog, DEFAULT_TENANT, Destination, DestinationChange, EventSummary,
-    HeadersChange, NewDestination, Schedule, Wake,
+    Acceptance, AttemptView, Catalog, Destination, DestinationChange, EventSummary, HeadersChange,
+    NewDestination, Schedule, Wake,
 };
 
 use crate::edge::Mint;
@@ -27,12 +27,14 @@ pub mod health;
 pub mod limits;
 pub mod rules;
 pub mod secrets;
+pub mod tenancy;
 
 pub use error::ServiceError;
 pub use event::EventDraft;
 pub use health::StateAndHealth;
 pub use limits::LimitsChange;
 use secrets::{MadeSecret, SecretDraft, Signing};
+pub use tenancy::Tenancy;
 
 /// The most rows on one page.
 pub const MAX_PAGE: u32 = 1_000;
@@ -40,14 +42,16 @@ pub const MAX_PAGE: u32 = 1_000;
 /// The most events in one batch.
 pub const MAX_BATCH: usize = 1_000;
 
-/// The rules of the API over one tenant.
+/// The rules of the API over one tenant; cheap to clone.
+#[derive(Clone)]
 pub struct Service {
     catalog: Arc<dyn Catalog>,
     schedule: Arc<dyn Schedule>,
     ingest: Ingest,
-    mint: Mint,
+    mint: Arc<Mint>,
     policy: Policy,
     signing: Signing,
+    tenant: TenantId,
 }
 
 /// A destination that somebody wants.
@@ -88,13 +92,13 @@ pub struct AcceptedEvent {
 }
 
 impl Service {
-    /// Over these parts.
+    /// Over these parts, for the default tenant.
     #[must_use]
     pub fn new(
         catalog: Arc<dyn Catalog>,
         schedule: Arc<dyn Schedule>,
         ingest: Ingest,
-        mint: Mint,
+        mint: Arc<Mint>,
         policy: Policy,
         signing: Signing,
     ) -> Self {
@@ -105,6 +109,17 @@ impl Service {
             mint,
             policy,
             signing,
+            tenant: engine::ports::DEFAULT_TENANT,
+        }
+    }
+
+    /// The same for another tenant: everything that it does or shows is that
+    /// tenant's.
+    #[must_use]
+    pub fn of(&self, tenant: TenantId) -> Self {
+        Self {
+            tenant,
+            ..self.clone()
         }
     }
 
@@ -129,13 +144,13 @@ impl Service {
             sealed.push(headers);
         }
         let created = (self.signing.secrets)
-            .create_destination_with(DEFAULT_TENANT, &new, &sealed)
+            .create_destination_with(self.tenant, &new, &sealed)
             .await?;
         Ok((self.described(created).await?, made))
     }
 
     pub async fn destination(&self, id: DestinationId) -> Result<Described, ServiceError> {
-        let found = self.catalog.destination(DEFAULT_TENANT, id).await?;
+        let found = self.catalog.destination(self.tenant, id).await?;
         self.described(found).await
     }
 
@@ -156,10 +171,7 @@ impl Service {
         limit: u32,
     ) -> Result<Vec<Described>, ServiceError> {
         rules::page(limit)?;
-        let found = self
-            .catalog
-            .destinations(DEFAULT_TENANT, after, limit)
-            .await?;
+        let found = self.catalog.destinations(self.tenant, after, limit).await?;
         let ids: Vec<_> = found.iter().map(|destination| destination.id).collect();
         let names = self.signing.secrets.header_names(&ids).await?;
         let described = found.into_iter().zip(names);
@@ -193,7 +205,7 @@ impl Service {
         let limits = if edit.limits.is_empty() {
             None
         } else {
-            let current = self.catalog.destination(DEFAULT_TENANT, id).await?;
+            let current = self.catalog.destination(self.tenant, id).await?;
             let limits = edit.limits.applied_to(current.limits);
             limits::validate(&limits)?;
             Some(limits)
@@ -206,14 +218,14 @@ impl Service {
             limits,
         };
         let changed = (self.signing.secrets)
-            .change_destination_with(DEFAULT_TENANT, id, &change, &headers)
+            .change_destination_with(self.tenant, id, &change, &headers)
             .await?;
         self.look_now(id).await;
         self.described(changed).await
     }
 
     pub async fn delete_destination(&self, id: DestinationId) -> Result<(), ServiceError> {
-        Ok(self.catalog.delete_destination(DEFAULT_TENANT, id).await?)
+        Ok(self.catalog.delete_destination(self.tenant, id).await?)
     }
 
     /// Accepts events; each is answered by itself, in order. An `Err` is of all
@@ -225,7 +237,7 @@ impl Service {
         rules::batch(drafts.len())?;
         let checked: Vec<Result<NewEvent, ServiceError>> = drafts
             .into_iter()
-            .map(|draft| draft?.checked(DEFAULT_TENANT, EventId(self.mint.uuid())))
+            .map(|draft| draft?.checked(self.tenant, EventId(self.mint.uuid())))
             .collect();
         let events: Vec<NewEvent> = checked.iter().flatten().cloned().collect();
         let acceptances = if events.is_empty() {
@@ -277,7 +289,7 @@ impl Service {
         &self,
         id: EventId,
     ) -> Result<(EventSummary, Vec<AttemptView>), ServiceError> {
-        Ok(self.catalog.event(DEFAULT_TENANT, id).await?)
+        Ok(self.catalog.event(self.tenant, id).await?)
     }
 
     /// A page of a destination's attempts, the newest first.
@@ -290,7 +302,7 @@ impl Service {
         rules::page(limit)?;
         Ok(self
             .catalog
-            .attempts(DEFAULT_TENANT, id, before, limit)
+            .attempts(self.tenant, id, before, limit)
             .await?)
     }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::{FromRequestParts, Path, State};
+use axum::extract::{FromRequestParts, Path};
 use domain::ids::{DestinationId, SecretId};
 use domain::signature::SecretKind;
 use engine::ports;
@@ -19,7 +19,7 @@ use super::body::JsonBody;
 use super::limits::not_null;
 use super::parameters::{DestinationPath, PathId};
 use super::problem::Problem;
-use super::{App, text};
+use super::{App, Caller, text};
 use crate::hidden::Hidden;
 use crate::service::secrets::{DEFAULT_OVERLAP, MadeSecret, SecretDraft};
 
@@ -159,14 +159,14 @@ fn kind<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SecretKind>
 
 /// List the secrets of a destination, without the secrets.
 #[utoipa::path(get, path = "/v1/destinations/{id}/secrets", tag = "destinations",
-    security(("key" = [])), params(("id" = Uuid, Path)), responses(
+    security(("key" = ["read"])), params(("id" = Uuid, Path)), responses(
     (status = 200, body = Secrets),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn list(
-    State(app): State<App>,
+    caller: Caller,
     PathId(id): DestinationPath,
 ) -> Result<Json<Secrets>, Problem> {
-    let found = app
+    let found = caller
         .run(|service| async move { service.secrets(id).await })
         .await?;
     let secrets = found.into_iter().map(Secret::from).collect();
@@ -175,12 +175,12 @@ pub(super) async fn list(
 
 /// Add a secret: rotate. A new one is shown in this answer and never again.
 #[utoipa::path(post, path = "/v1/destinations/{id}/secrets", tag = "destinations",
-    security(("key" = [])), params(("id" = Uuid, Path)), request_body = CreateSecret,
+    security(("key" = ["manage"])), params(("id" = Uuid, Path)), request_body = CreateSecret,
     responses(
     (status = 201, description = "Added; both sign for a while.", body = CreatedSecret),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn create(
-    State(app): State<App>,
+    caller: Caller,
     PathId(id): DestinationPath,
     JsonBody(body): JsonBody<CreateSecret>,
 ) -> Result<(StatusCode, Json<CreatedSecret>), Problem> {
@@ -194,7 +194,7 @@ pub(super) async fn create(
         kind: body.kind.unwrap_or(SecretKind::Hmac),
     };
     let overlap = overlap.unwrap_or(DEFAULT_OVERLAP);
-    let (made, added) = app
+    let (made, added) = caller
         .run(|service| async move { service.rotate_secret(id, draft, overlap).await })
         .await?;
     let created = CreatedSecret {
@@ -206,14 +206,15 @@ pub(super) async fn create(
 
 /// Delete a secret: no request is signed by it any more. Not the last one.
 #[utoipa::path(delete, path = "/v1/destinations/{id}/secrets/{secret}", tag = "destinations",
-    security(("key" = [])), params(("id" = Uuid, Path), ("secret" = Uuid, Path)), responses(
+    security(("key" = ["manage"])), params(("id" = Uuid, Path), ("secret" = Uuid, Path)), responses(
     (status = 204, description = "Deleted."),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn delete(
-    State(app): State<App>,
+    caller: Caller,
     SecretPath { id, secret }: SecretPath,
 ) -> Result<StatusCode, Problem> {
-    app.run(|service| async move { service.delete_secret(id, secret).await })
+    caller
+        .run(|service| async move { service.delete_secret(id, secret).await })
         .await?;
     Ok(StatusCode::NO_CONTENT)
 }

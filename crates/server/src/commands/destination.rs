@@ -13,7 +13,7 @@ use crate::output::{self, Format};
 
 mod health;
 mod secret;
-mod settings;
+pub(super) mod settings;
 
 use settings::Settings;
 
@@ -119,18 +119,7 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
             settings,
             connection,
         } => {
-            let body = with_endpoint(settings.json(), Some(endpoint));
-            let client = Client::new(&connection.client)?;
-            let created: CreatedDestination = client.send(Method::POST, PATH, &body).await?;
-            match connection.output {
-                Format::Json => output::json(&created)?,
-                Format::Table => {
-                    print(&[created.destination], Format::Table)?;
-                    if let Some(secret) = &created.secret.secret {
-                        output::line(&secret::shown_once(secret.expose()))?;
-                    }
-                }
-            }
+            create(with_endpoint(settings.json(), Some(endpoint)), &connection).await?;
         }
         Command::List { connection } => {
             let destinations = list(&Client::new(&connection.client)?).await?;
@@ -183,6 +172,22 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Creates it, and shows its secret: nobody will see that again.
+async fn create(body: Map<String, Value>, connection: &Connection) -> anyhow::Result<()> {
+    let client = Client::new(&connection.client)?;
+    let created: CreatedDestination = client.send(Method::POST, PATH, &body).await?;
+    match connection.output {
+        Format::Json => output::json(&created),
+        Format::Table => {
+            print(&[created.destination], Format::Table)?;
+            match &created.secret.secret {
+                Some(secret) => output::line(&secret::shown_once(secret.expose())),
+                None => Ok(()),
+            }
+        }
+    }
 }
 
 fn state(word: &str) -> Map<String, Value> {

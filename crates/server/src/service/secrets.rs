@@ -7,9 +7,7 @@ use std::time::Duration;
 use domain::header::CustomHeaders;
 use domain::ids::{DestinationId, SecretId};
 use domain::signature::{SecretKind, SigningSecret};
-use engine::ports::{
-    DEFAULT_TENANT, HeadersChange, NewSecret, Place, SealedKind, Secret, SecretStore, Vault,
-};
+use engine::ports::{HeadersChange, NewSecret, Place, SealedKind, Secret, SecretStore, Vault};
 use engine::sealing::{seal_headers, seal_secret};
 use zeroize::Zeroizing;
 
@@ -55,7 +53,7 @@ impl Service {
     /// The destination's secrets that sign, the newest first.
     pub async fn secrets(&self, destination: DestinationId) -> Result<Vec<Secret>, ServiceError> {
         Ok((self.signing.secrets)
-            .secrets(DEFAULT_TENANT, destination)
+            .secrets(self.tenant, destination)
             .await?)
     }
 
@@ -72,7 +70,7 @@ impl Service {
         }
         let (new, made) = self.new_secret(destination, &draft)?;
         let secret = (self.signing.secrets)
-            .rotate_secret(DEFAULT_TENANT, destination, &new, overlap)
+            .rotate_secret(self.tenant, destination, &new, overlap)
             .await?;
         self.look_now(destination).await;
         Ok((made, secret))
@@ -85,7 +83,7 @@ impl Service {
         secret: SecretId,
     ) -> Result<(), ServiceError> {
         (self.signing.secrets)
-            .delete_secret(DEFAULT_TENANT, destination, secret)
+            .delete_secret(self.tenant, destination, secret)
             .await?;
         self.look_now(destination).await;
         Ok(())
@@ -136,7 +134,7 @@ impl Service {
 
     fn place(&self, destination: DestinationId) -> Place {
         Place {
-            tenant: DEFAULT_TENANT,
+            tenant: self.tenant,
             destination,
             secret: SecretId(self.mint.uuid()),
             kind: SealedKind::Headers, // sealing says what it really is

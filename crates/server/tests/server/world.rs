@@ -5,6 +5,7 @@ use std::sync::Arc;
 use adapters::http::Policy;
 use adapters::in_process::InProcessSchedule;
 use adapters::key_ring::KeyRing;
+use adapters::sqlite::SqliteStore;
 use axum::Router;
 use axum::body::Body;
 use domain::time::Timestamp;
@@ -15,11 +16,11 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use secrecy::SecretString;
 use serde_json::Value;
+use server::access::Gate;
 use server::api::{self, App};
-use server::api_key::ApiKey;
 use server::edge::Mint;
-use server::service::Service;
 use server::service::secrets::Signing;
+use server::service::{Service, Tenancy};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
@@ -51,7 +52,12 @@ impl World {
         let (ingest, back) = Ingest::new(store.clone(), schedule.clone(), IngestOptions::default());
         let stop = CancellationToken::new();
         tokio::spawn(back.run(stop.clone()));
-        let mint = Mint::new(|| NOON, StdRng::seed_from_u64(7));
+        let mint = Arc::new(Mint::new(|| NOON, StdRng::seed_from_u64(7)));
+        let tenancy = SqliteStore::in_memory(Arc::new(|| NOON)).unwrap();
+        let tenancy = Arc::new(tenancy);
+        let gate = Gate::new(tenancy.clone(), &SecretString::from(KEY));
+        let gate = Arc::new(gate);
+        let tenancy = Tenancy::new(tenancy.clone(), tenancy, gate.clone(), mint.clone());
         let signing = Signing {
             secrets: store.clone(),
             vault: Arc::new(KeyRing::parse(SECRET_KEY).unwrap()),
@@ -64,10 +70,9 @@ impl World {
             Policy::default(),
             signing,
         );
-        let key = ApiKey::new(&SecretString::from(KEY));
         Self {
             store,
-            router: api::router(App::new(service, key)),
+            router: api::router(App::new(service, tenancy, gate)),
             _ingest: stop.drop_guard(),
         }
     }
