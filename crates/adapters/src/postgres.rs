@@ -52,6 +52,8 @@ mod outbox;
 mod reap;
 mod record;
 mod rows;
+mod secret_store;
+mod secrets;
 mod smart;
 mod sweep;
 mod tenants;

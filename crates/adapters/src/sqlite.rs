@@ -33,6 +33,8 @@ mod ports;
 mod reap;
 mod record;
 mod rows;
+mod secret_store;
+mod secrets;
 mod smart;
 mod sweep;
 mod tenants;

@@ -3,8 +3,9 @@
 //! Four carry the path of an event ([`Store`], [`Schedule`],
 //! [`DeliveryQueue`], [`Sender`]); [`Catalog`] is the same store as seen by
 //! the people who own destinations and read ledgers, [`Keys`] and [`Tenants`]
-//! by authentication and by who administers the installation, and [`Outbox`]
-//! where users write events into it themselves. Each method is one
+//! by authentication and by who administers the installation, [`Outbox`] where
+//! users write events into it themselves, and [`SecretStore`] as seen by those
+//! who sign; a [`Vault`] closes and opens what that keeps. Each method is one
 //! atomic business step over a batch, named for its caller. Its documentation
 //! says the effect, what a retry does, and what a crash half-way leaves.
 //!
@@ -19,10 +20,12 @@ mod keys;
 mod outbox;
 mod queue;
 mod schedule;
+mod secrets;
 mod sender;
 mod smart;
 mod store;
 mod tenants;
+mod vault;
 mod wakes;
 
 pub use alarm::*;
@@ -32,8 +35,10 @@ pub use keys::*;
 pub use outbox::*;
 pub use queue::*;
 pub use schedule::*;
+pub use secrets::*;
 pub use sender::*;
 pub use smart::*;
 pub use store::*;
 pub use tenants::*;
+pub use vault::*;
 pub use wakes::*;

@@ -38,6 +38,7 @@ pub mod keys;
 pub mod limits;
 pub mod parameters;
 pub mod problem;
+pub mod secrets;
 pub mod smart_delivery;
 pub mod tenants;
 pub mod text;
@@ -120,6 +121,8 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(destination_health::resume))
         .routes(routes!(smart_delivery::show, smart_delivery::change))
         .routes(routes!(attempts::list))
+        .routes(routes!(secrets::list, secrets::create))
+        .routes(routes!(secrets::delete))
         .routes(routes!(events::post))
         .routes(routes!(events::post_batch))
         .routes(routes!(bulk::post_bulk))

@@ -11,7 +11,7 @@ use adapters::redis::RedisSchedule;
 use adapters::sqlite::{SqliteStore, system_clock};
 use anyhow::Context;
 use engine::ports::{
-    Catalog, DeliveryQueue, Keys, Outbox, Schedule, Sender, Store, StoreError, Tenants,
+    Catalog, DeliveryQueue, Keys, Outbox, Schedule, SecretStore, Sender, Store, StoreError, Tenants,
 };
 
 use crate::config::{
@@ -29,6 +29,7 @@ pub struct Parts {
     pub catalog: Arc<dyn Catalog>,
     pub keys: Arc<dyn Keys>,
     pub tenants: Arc<dyn Tenants>,
+    pub secrets: Arc<dyn SecretStore>,
     /// `None` where users cannot write into the store.
     pub outbox: Option<Arc<dyn Outbox>>,
     pub schedule: Arc<dyn Schedule>,
@@ -55,6 +56,7 @@ impl Parts {
             catalog: stored.catalog,
             keys: stored.keys,
             tenants: stored.tenants,
+            secrets: stored.secrets,
             outbox: stored.outbox,
             schedule: connect_schedule(schedule).await?,
             queue,
@@ -69,8 +71,14 @@ pub struct Stored {
     pub catalog: Arc<dyn Catalog>,
     pub keys: Arc<dyn Keys>,
     pub tenants: Arc<dyn Tenants>,
+    pub secrets: Arc<dyn SecretStore>,
     /// `None` where users cannot write into the store.
     pub outbox: Option<Arc<dyn Outbox>>,
+}
+
+/// The secrets of a store, for the command line.
+pub async fn open_secrets(config: &StoreConfig) -> anyhow::Result<Arc<dyn SecretStore>> {
+    Ok(connect_store(config).await?.secrets)
 }
 
 async fn connect_store(config: &StoreConfig) -> anyhow::Result<Stored> {
@@ -124,7 +132,7 @@ async fn connect_postgres(config: &StoreConfig) -> Result<PostgresStore, StoreEr
 }
 
 /// One store behind each of its ports.
-fn all_of<S: Store + Catalog + Keys + Tenants + 'static>(
+fn all_of<S: Store + Catalog + Keys + Tenants + SecretStore + 'static>(
     opened: Result<S, StoreError>,
     url: &SecretUrl,
 ) -> anyhow::Result<Stored> {
@@ -133,7 +141,8 @@ fn all_of<S: Store + Catalog + Keys + Tenants + 'static>(
         store: Arc::clone(&store) as Arc<dyn Store>,
         catalog: Arc::clone(&store) as Arc<dyn Catalog>,
         keys: Arc::clone(&store) as Arc<dyn Keys>,
-        tenants: store as Arc<dyn Tenants>,
+        tenants: Arc::clone(&store) as Arc<dyn Tenants>,
+        secrets: store as Arc<dyn SecretStore>,
         outbox: None,
     })
 }

@@ -60,7 +60,7 @@ async fn world() -> Fresh {
         store: database.store.clone(),
     });
     Fresh {
-        world: World::new(store.clone(), store.clone(), door).with_health(store),
+        world: World::new(store, door),
         _database: database,
     }
 }

@@ -11,6 +11,8 @@ mod health;
 mod ingest;
 mod openapi;
 mod process;
+mod secrets;
+mod signatures;
 mod smart_delivery;
 mod snapshots;
 mod store;

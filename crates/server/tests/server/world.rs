@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use adapters::http::Policy;
 use adapters::in_process::InProcessSchedule;
+use adapters::key_ring::KeyRing;
 use adapters::sqlite::SqliteStore;
 use axum::Router;
 use axum::body::Body;
@@ -18,6 +19,7 @@ use serde_json::Value;
 use server::access::Gate;
 use server::api::{self, App};
 use server::edge::Mint;
+use server::service::secrets::Signing;
 use server::service::{Service, Tenancy};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
@@ -25,6 +27,8 @@ use tower::ServiceExt;
 use crate::store::FakeStore;
 
 pub(crate) const KEY: &str = "test-key-0123456789";
+
+const SECRET_KEY: &str = "test:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 
 /// 2026-01-31T12:00:00Z.
 pub(crate) const NOON: Timestamp = Timestamp::from_millis(1_769_860_800_000);
@@ -54,7 +58,18 @@ impl World {
         let gate = Gate::new(tenancy.clone(), &SecretString::from(KEY));
         let gate = Arc::new(gate);
         let tenancy = Tenancy::new(tenancy.clone(), tenancy, gate.clone(), mint.clone());
-        let service = Service::new(store.clone(), schedule, ingest, mint, Policy::default());
+        let signing = Signing {
+            secrets: store.clone(),
+            vault: Arc::new(KeyRing::parse(SECRET_KEY).unwrap()),
+        };
+        let service = Service::new(
+            store.clone(),
+            schedule,
+            ingest,
+            mint,
+            Policy::default(),
+            signing,
+        );
         Self {
             store,
             router: api::router(App::new(service, tenancy, gate)),

@@ -10,7 +10,7 @@ use engine::ports::{CatalogError, Destination, DestinationChange, NewDestination
 
 use super::change::{Besides, carry_out, check, write_history};
 use super::rows::{DestinationRow, Pacing, Rows};
-use super::{health, smart};
+use super::{health, secrets, smart};
 
 const NOT_FOUND: CatalogError = CatalogError::NotFound("destination");
 
@@ -150,6 +150,7 @@ pub(super) fn delete(
     own(rows, tenant, id)?.deleted_at = Some(now);
     health::forget(rows, id);
     smart::begin_anew(rows, now, id);
+    secrets::forget(rows, id);
     carry_out(rows, now, id, Besides::Revokes);
     Ok(())
 }
