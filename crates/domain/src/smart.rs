@@ -47,13 +47,16 @@ const SETTLE: Duration = Duration::from_millis(250);
 /// What is left of the rate after a cut that follows another within [`QUICK`],
 /// which says that it was far too much; and after any other.
 const CUT_FAR: f64 = 0.7;
-const CUT_NEAR: f64 = 0.9;
+const CUT_NEAR: f64 = 0.92;
 const QUICK: Duration = Duration::from_secs(3);
+
+/// What is left of the rate that was answered, when answers are slow.
+const CUT_ANSWERED: f64 = 0.9;
 
 /// By which part of itself a second raises the rate while it is far from what
 /// was too much: below or above these parts of it.
 const RAISE_FAR: f64 = 0.10;
-const NEAR: f64 = 0.93;
+const NEAR: f64 = 0.95;
 const BEYOND: f64 = 1.05;
 
 /// By which part of what was too much a second raises it otherwise.
@@ -328,8 +331,8 @@ impl Smart {
         let in_flight = answered * latency / 1e6;
         self.in_flight = self.in_flight.min(in_flight) * CUT_IN_FLIGHT;
         let rate = self.per_second * CUT_IN_FLIGHT;
-        self.per_second = self.per_second.min((answered * CUT_NEAR).max(rate));
-        self.too_much = Some((self.per_second / CUT_NEAR, now));
+        self.per_second = self.per_second.min((answered * CUT_ANSWERED).max(rate));
+        self.too_much = Some((self.per_second / CUT_ANSWERED, now));
         self.was_slow = Some(latency);
         self.reason = Reason::Slow;
     }

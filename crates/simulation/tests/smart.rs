@@ -72,6 +72,7 @@ fn play(limit: u32, behaviour: Behaviour, capacity: u32, watched_ms: u64) -> (f6
 fn finds(behaviour: impl Fn(u32) -> Behaviour, cases: &[(u32, u32, u64)]) {
     for (capacity, limit, watched_ms) in cases.iter().copied() {
         let (found, refused) = play(limit, behaviour(capacity), capacity, watched_ms);
+        println!("{capacity}/s of {limit}/s: {found:.3} found, {refused:.4} refused");
         assert!(found >= 0.9, "{capacity}/s of {limit}/s: finds {found:.3}");
         assert!(
             refused < 0.01,

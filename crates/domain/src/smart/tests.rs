@@ -208,6 +208,7 @@ fn finds(counts: Counts, factors: &[f64]) {
             let lasts = if capacity < 500.0 { 120 } else { 20 };
             let (found, refused) = world.run(lasts);
             let named = format!("{counts:?} of {capacity}/s, limit × {factor}");
+            println!("{named}: {found:.3} found, {refused:.4} refused");
             assert!(found >= 0.9, "{named}: finds {found:.3}");
             assert!(refused < 0.01, "{named}: {refused:.4} refused");
         }
