@@ -24,3 +24,4 @@ pub mod policy;
 pub mod retry;
 pub mod share;
 pub mod time;
+pub mod turns;

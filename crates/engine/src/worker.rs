@@ -18,6 +18,7 @@ mod promptness;
 mod receiving;
 mod records;
 mod targets;
+mod tries;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -80,6 +80,9 @@ struct GivenUp {
     destination_id: Uuid,
     tenant_id: Uuid,
     try_number: i32,
+    tries_before: i32,
+    expires_at: Option<i64>,
+    is_last: bool,
     started_at: i64,
     coarse: bool,
 }
@@ -95,8 +98,11 @@ async fn give_up_starts(
         "-- reap: give_up_starts
         with clock as materialized (select clock_timestamp() as now),
         locked as materialized (
-            select a.id, a.coarse and not a.folded as to_fold
+            select a.id, a.coarse and not a.folded as to_fold,
+                a.try_number - a.tries_before >= coalesce(
+                    (d.retry_policy ->> 'max_tries')::integer, $4) as is_last
             from attempts a
+            join destinations d on d.id = a.destination_id
             left join workers w on w.id = a.worker_id
             where a.state = 'started'
                 and (
@@ -109,11 +115,12 @@ async fn give_up_starts(
             for update of a skip locked
         )
         update attempts a
-        set state = 'unknown', folded = a.folded or a.coarse, dead_letter = a.try_number >= $4
+        set state = 'unknown', folded = a.folded or a.coarse, dead_letter = l.is_last
         from locked l
         where a.id = l.id
         returning (select micros(now) from clock) as now, a.event_id, a.destination_id,
-            a.tenant_id, a.try_number, micros(a.started_at) as started_at, l.to_fold as coarse",
+            a.tenant_id, a.try_number, a.tries_before, micros(a.expires_at) as expires_at,
+            l.is_last, micros(a.started_at) as started_at, l.to_fold as coarse",
     )
     .bind(micros(rules.start_timeout))
     .bind(micros(rules.heartbeat_timeout))
@@ -121,15 +128,15 @@ async fn give_up_starts(
     .bind(integer(DEFAULT_MAX_TRIES))
     .fetch_all(&mut *connection)
     .await?;
-    let retried = rows
-        .iter()
-        .filter(|row| row.try_number < integer(DEFAULT_MAX_TRIES));
+    let retried = rows.iter().filter(|row| !row.is_last);
     let retries: Vec<Retry> = retried
         .map(|row| Retry {
             event: row.event_id,
             destination: row.destination_id,
             tenant: row.tenant_id,
             try_number: row.try_number.saturating_add(1),
+            tries_before: row.tries_before,
+            expires_at: row.expires_at,
             due_at: row.now,
             created_at: row.now,
         })

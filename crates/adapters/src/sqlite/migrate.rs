@@ -7,7 +7,10 @@ use super::fault::Fault;
 
 /// The migrations in their order; the number of those applied is the file's
 /// `user_version`.
-const MIGRATIONS: [&str; 1] = [include_str!("../../../../migrations/sqlite/0001_init.sql")];
+const MIGRATIONS: [&str; 2] = [
+    include_str!("../../../../migrations/sqlite/0001_init.sql"),
+    include_str!("../../../../migrations/sqlite/0004_retries.sql"),
+];
 
 /// The version that this binary needs.
 const NEEDED: i64 = MIGRATIONS.len() as i64;

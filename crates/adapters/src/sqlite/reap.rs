@@ -29,7 +29,8 @@ const RETURN: &str = "
 const GIVEN_UP: &str = "
     -- reap: starts that are too old, or whose worker is gone
     select a.id, a.started_at, a.coarse and not a.folded, a.try_number, a.event_id,
-        a.destination_id, a.tenant_id, w.seen_at is null or w.seen_at < ?2, d.deleted_at is not null
+        a.destination_id, a.tenant_id, w.seen_at is null or w.seen_at < ?2, d.deleted_at is not null,
+        a.tries_before, a.expires_at, coalesce(json_extract(d.retry_policy, '$.max_tries'), ?4)
     from attempts a indexed by attempts_started
     join destinations d on d.id = a.destination_id
     left join workers w on w.id = a.worker_id
@@ -117,6 +118,7 @@ struct GivenUp {
     event: EventAt,
     worker_gone: bool,
     destination_gone: bool,
+    max_tries: u32,
 }
 
 fn give_up(
@@ -128,7 +130,8 @@ fn give_up(
 ) -> Result<u32, Fault> {
     let started_before = (now - rules.start_timeout).as_micros();
     let seen_before = (now - rules.heartbeat_timeout).as_micros();
-    let given_up = all(tx, GIVEN_UP, (started_before, seen_before, limit), |row| {
+    let rules = (started_before, seen_before, limit, DEFAULT_MAX_TRIES);
+    let given_up = all(tx, GIVEN_UP, rules, |row| {
         Ok(GivenUp {
             id: row.get(0)?,
             started_at: time(row, 1)?,
@@ -138,14 +141,18 @@ fn give_up(
                 event: row.get(4)?,
                 destination: row.get(5)?,
                 tenant: row.get(6)?,
+                tries_before: row.get(9)?,
+                expires_at: row.get(10)?,
             },
             worker_gone: row.get(7)?,
             destination_gone: row.get(8)?,
+            max_tries: row.get(11)?,
         })
     })?;
     let mut buckets = Buckets::default();
     for start in &given_up {
-        let last = start.try_number >= DEFAULT_MAX_TRIES;
+        let tries = start.try_number.saturating_sub(start.event.tries_before);
+        let last = tries >= start.max_tries;
         let error = match start.worker_gone {
             true => "the worker was gone before it recorded an outcome",
             false => "no outcome was recorded in time",

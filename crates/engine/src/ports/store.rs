@@ -9,6 +9,7 @@ use domain::attempt::OutcomeKind;
 use domain::event::NewEvent;
 use domain::ids::{AttemptId, DestinationId, EventId, PermitNumber, WorkerId};
 use domain::permit::Permit;
+use domain::retry::RetrySettings;
 use domain::time::Timestamp;
 
 use super::schedule::Wake;
@@ -207,6 +208,10 @@ pub struct Start {
     pub event: EventId,
     /// Which try this is: 1 is the first.
     pub try_number: u32,
+    /// Tries before the event's last replay: the policy counts from there.
+    pub tries_before: u32,
+    /// The destination's retry policy, as it is now.
+    pub retry: RetrySettings,
     /// The payload's media type.
     pub content_type: String,
     /// The payload, byte for byte.
@@ -246,7 +251,7 @@ pub enum NextTry {
     RetryAfter(Duration),
     /// A new attempt with the *same* try number, due now: nothing was sent.
     Again,
-    /// Nothing: the tries are used up.
+    /// Nothing: the tries are used up, or the answer is final.
     DeadLetter,
 }
 

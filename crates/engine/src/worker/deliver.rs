@@ -8,7 +8,7 @@ use bytes::Bytes;
 use domain::attempt::OutcomeKind;
 use domain::ids::WorkerId;
 use domain::permit::Permit;
-use domain::retry::{AfterFailure, after_failure};
+use domain::retry::AfterFailure;
 use futures_util::FutureExt;
 use rand::RngExt;
 use rand::rngs::StdRng;
@@ -27,6 +27,7 @@ use crate::worker::claims::{Claimed, Claims};
 use crate::worker::hand::InHand;
 use crate::worker::promptness::Promptness;
 use crate::worker::records::Records;
+use crate::worker::tries::Tries;
 
 /// How long before a permit's deadline a connection that is still not ready is
 /// given up: time enough for the claim.
@@ -185,7 +186,7 @@ impl Deliverer {
             .bound(started.answered_at - started.asked_at);
         let late = started.asked_at.elapsed();
         let (permit, worker, answered_at) = (started.permit, started.worker, started.answered_at);
-        let try_number = started.start.try_number;
+        let tries = Tries::of(&started.start);
         let result = if late > bound {
             Err(NotDone::Late(late))
         } else {
@@ -200,7 +201,7 @@ impl Deliverer {
                 Err(error) => Err(NotDone::Send(error)),
             }
         };
-        let outcome = self.outcome(permit, try_number, answered_at.elapsed(), result);
+        let outcome = self.outcome(permit, &tries, answered_at.elapsed(), result);
         metrics::counter!(
             "paceline_attempts_total",
             "outcome" => outcome.kind.state().as_str()
@@ -216,7 +217,7 @@ impl Deliverer {
     fn outcome(
         &self,
         permit: Permit,
-        try_number: u32,
+        tries: &Tries,
         elapsed: Duration,
         result: Result<Response, NotDone>,
     ) -> Outcome {
@@ -238,36 +239,44 @@ impl Deliverer {
                 response_body: response.body,
                 ..blank
             },
-            Ok(response) => Outcome {
-                status: Some(response.status),
-                error: Some(format!("the receiver answered {}", response.status)),
-                response_body: response.body,
-                next: self.after(try_number),
-                ..blank
-            },
+            Ok(response) => {
+                let error = format!("the receiver answered {}", response.status);
+                let (next, error) = self.after(tries, Some(response.status), error);
+                Outcome {
+                    status: Some(response.status),
+                    error: Some(error),
+                    response_body: response.body,
+                    next,
+                    ..blank
+                }
+            }
             Err(NotDone::Late(late)) => Outcome {
                 kind: OutcomeKind::NotSent,
                 error: Some(format!("{} ms passed since the claim", late.as_millis())),
                 next: NextTry::Again,
                 ..blank
             },
-            Err(NotDone::Send(error)) => Outcome {
-                error: Some(error.to_string()),
-                next: self.after(try_number),
-                ..blank
-            },
+            Err(NotDone::Send(error)) => {
+                let (next, error) = self.after(tries, None, error.to_string());
+                Outcome {
+                    error: Some(error),
+                    next,
+                    ..blank
+                }
+            }
         }
     }
 
-    fn after(&self, try_number: u32) -> NextTry {
+    /// What follows a failure, and why in words.
+    fn after(&self, tries: &Tries, status: Option<u16>, error: String) -> (NextTry, String) {
         let jitter = self
             .rng
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .random();
-        match after_failure(try_number, jitter) {
-            AfterFailure::RetryAfter(delay) => NextTry::RetryAfter(delay),
-            AfterFailure::DeadLetter => NextTry::DeadLetter,
+        match tries.after_failure(status, jitter) {
+            AfterFailure::RetryAfter(delay) => (NextTry::RetryAfter(delay), error),
+            AfterFailure::DeadLetter(why) => (NextTry::DeadLetter, tries.last_words(why, &error)),
         }
     }
 }

@@ -149,8 +149,8 @@ pub(super) const MUTANTS: [Mutant; 17] = [
         wrong: "An event is tried again after its last try.",
         file: REAP,
         change: Rust {
-            right: "start.try_number >= DEFAULT_MAX_TRIES",
-            wrong: "start.try_number > DEFAULT_MAX_TRIES",
+            right: "tries >= start.max_tries",
+            wrong: "tries > start.max_tries",
         },
         killer: sqlite_contract("reap::an_unknown_last_try_is_a_dead_letter"),
     },

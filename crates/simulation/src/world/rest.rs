@@ -9,7 +9,7 @@ use domain::clock::MAX_FREEZE;
 use domain::destination::DestinationState;
 use domain::ids::DestinationId;
 use domain::policy::LimitSettings;
-use domain::retry::{AfterFailure, after_failure};
+use domain::retry::{AfterFailure, RetrySettings};
 use domain::time::Timestamp;
 use engine::ports::{Catalog, DEFAULT_TENANT};
 use tokio::time::Instant;
@@ -235,8 +235,8 @@ impl World<'_> {
 
 /// How long the retry that follows this try waits at most, if it fails.
 fn longest_retry(try_number: u32) -> Duration {
-    match after_failure(try_number, 1.0) {
+    match RetrySettings::default().after_failure(try_number, None, 1.0) {
         AfterFailure::RetryAfter(after) => after,
-        AfterFailure::DeadLetter => Duration::ZERO,
+        AfterFailure::DeadLetter(_) => Duration::ZERO,
     }
 }

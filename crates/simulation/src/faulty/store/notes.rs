@@ -2,6 +2,7 @@
 
 use domain::attempt::{AttemptState, OutcomeKind};
 use domain::permit::Permit;
+use domain::retry::RetrySettings;
 use engine::ports::{ClaimAnswer, Claims, Outcome, Reaped, Run, RunResult, Start};
 
 use super::{FaultyStore, short};
@@ -106,6 +107,8 @@ impl FaultyStore {
                     started_at: row.started_at?,
                     event: row.event,
                     try_number: row.try_number,
+                    tries_before: row.tries_before,
+                    retry: RetrySettings::default(),
                     content_type: event.content_type.clone(),
                     payload: event.payload.clone(),
                 })

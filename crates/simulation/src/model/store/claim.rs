@@ -78,10 +78,11 @@ fn is_over(rows: &Rows, now: Timestamp, permit: &Permit) -> bool {
 }
 
 fn start(rows: &mut Rows, now: Timestamp, worker: WorkerId, permit: &Permit) -> Option<Start> {
-    let (event_id, try_number) = {
+    let (event_id, try_number, tries_before) = {
         let row = rows.ledger.get(permit.attempt)?;
-        (row.event, row.try_number)
+        (row.event, row.try_number, row.tries_before)
     };
+    let retry = rows.destinations.get(&permit.destination)?.retry.clone();
     let event = rows.events.get(&event_id)?;
     rows.ledger.change(now, permit.attempt, |row| {
         row.state = AttemptState::Started;
@@ -92,6 +93,8 @@ fn start(rows: &mut Rows, now: Timestamp, worker: WorkerId, permit: &Permit) -> 
         started_at: now,
         event: event_id,
         try_number,
+        tries_before,
+        retry,
         content_type: event.content_type.clone(),
         payload: event.payload.clone(),
     })

@@ -5,6 +5,7 @@ use std::ops::Bound;
 
 use domain::destination::DestinationState;
 use domain::ids::{DestinationId, Epoch, TenantId};
+use domain::retry::RetrySettings;
 use domain::time::Timestamp;
 use engine::ports::{CatalogError, Destination, DestinationChange, NewDestination};
 
@@ -43,6 +44,8 @@ pub(super) fn create(
         deleted_at: None,
         history: Vec::new(),
         pacing: Pacing::default(),
+        retry: RetrySettings::default(),
+        max_age: None,
     });
     write_history(rows, now, new.id);
     read(rows, tenant, new.id)

@@ -107,7 +107,9 @@ fn give_up(
 
 /// Nobody knows what became of it; the event is tried again.
 fn mark_unknown(rows: &mut Rows, now: Timestamp, started: &Attempt, error: &str) {
-    let last = started.try_number >= DEFAULT_MAX_TRIES;
+    let policy = rows.destinations.get(&started.destination);
+    let max_tries = policy.map_or(DEFAULT_MAX_TRIES, |row| row.retry.max_tries());
+    let last = started.try_number.saturating_sub(started.tries_before) >= max_tries;
     rows.ledger.change(now, started.id, |row| {
         row.state = AttemptState::Unknown;
         row.error = Some(error.to_owned());
@@ -121,6 +123,8 @@ fn mark_unknown(rows: &mut Rows, now: Timestamp, started: &Attempt, error: &str)
         let retry = Attempt {
             try_number: started.try_number.saturating_add(1),
             due_at: Some(now),
+            tries_before: started.tries_before,
+            expires_at: started.expires_at,
             ..Attempt::waiting(started.event, started.destination, now)
         };
         add_try(rows, now, retry);

@@ -1,6 +1,7 @@
 //! The tables, row by row.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use bytes::Bytes;
 use domain::admission::Meter;
@@ -10,8 +11,10 @@ use domain::ids::{AttemptId, DestinationId, Epoch, EventId, TenantId, WorkerId};
 use domain::limit::Shape;
 use domain::permit::Permit;
 use domain::policy::LimitSettings;
+use domain::retry::RetrySettings;
 use domain::time::Timestamp;
 use engine::ports::{DEFAULT_TENANT, LimitHistory};
+use uuid::Uuid;
 
 use super::ledger::Ledger;
 
@@ -57,6 +60,14 @@ pub struct Attempt {
     pub response_body: Bytes,
     /// It failed, and its event's tries are used up.
     pub dead_letter: bool,
+    /// Tries before the last replay.
+    pub tries_before: u32,
+    /// Not admitted from then on.
+    pub expires_at: Option<Timestamp>,
+    /// The replay that made it.
+    pub replay: Option<Uuid>,
+    /// When it was replayed, as a dead letter.
+    pub replayed_at: Option<Timestamp>,
 }
 
 impl Attempt {
@@ -82,6 +93,10 @@ impl Attempt {
             error: None,
             response_body: Bytes::new(),
             dead_letter: false,
+            tries_before: 0,
+            expires_at: None,
+            replay: None,
+            replayed_at: None,
         }
     }
 
@@ -143,6 +158,8 @@ pub(super) struct DestinationRow {
     /// after a step of the clock not that of the times.
     pub(super) history: Vec<LimitHistory>,
     pub(super) pacing: Pacing,
+    pub(super) retry: RetrySettings,
+    pub(super) max_age: Option<Duration>,
 }
 
 /// What admission remembers of a destination.
