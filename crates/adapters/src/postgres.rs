@@ -29,11 +29,15 @@ use engine::ports::{
 use sqlx::PgPool;
 
 mod admit;
+mod backlog;
+mod cancel;
 mod catalog;
 mod claim;
 mod connect;
+mod dead_letters;
 mod destinations;
 mod events;
+mod expire;
 mod failure;
 mod fleet;
 mod fold;
@@ -44,7 +48,9 @@ mod mark;
 mod migrate;
 mod reap;
 mod record;
+mod replays;
 mod rows;
+mod rules;
 mod sweep;
 mod usage;
 

@@ -15,10 +15,13 @@
 //! (the triggers in `migrations/sqlite`).
 
 mod admit;
+mod backlog;
 mod buckets;
+mod cancel;
 mod claim;
 #[cfg(test)]
 mod cost;
+mod dead_letters;
 mod destinations;
 mod fault;
 mod fleet;
@@ -28,7 +31,9 @@ mod migrate;
 mod ports;
 mod reap;
 mod record;
+mod replays;
 mod rows;
+mod rules;
 mod sweep;
 mod thread;
 mod usage;

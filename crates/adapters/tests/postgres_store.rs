@@ -9,6 +9,8 @@
 
 #[path = "postgres_store/admission.rs"]
 mod admission;
+#[path = "postgres_store/backlog.rs"]
+mod backlog;
 #[path = "postgres_store/changes.rs"]
 mod changes;
 #[path = "postgres_store/coarse.rs"]

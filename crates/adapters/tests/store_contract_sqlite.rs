@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use adapters::sqlite::{Clock, SqliteStore, system_clock};
 use async_trait::async_trait;
 use domain::time::Timestamp;
+use engine::contract::backlog::BacklogWorld;
 use engine::contract::store::{Backdoor, World};
 use rusqlite::{Connection, TransactionBehavior};
 
@@ -60,14 +61,14 @@ impl Backdoor for Door {
 
 /// A world, and the directory that goes with it.
 struct InDirectory {
-    world: World,
+    world: BacklogWorld,
     _directory: tempfile::TempDir,
 }
 
 impl Deref for InDirectory {
-    type Target = World;
+    type Target = BacklogWorld;
 
-    fn deref(&self) -> &World {
+    fn deref(&self) -> &BacklogWorld {
         &self.world
     }
 }
@@ -84,12 +85,17 @@ async fn world() -> InDirectory {
     let store = Arc::new(store);
     let door = Arc::new(Door { path, moved });
     InDirectory {
-        world: World::new(store.clone(), store, door),
+        world: BacklogWorld::new(
+            World::new(store.clone(), store.clone(), door),
+            store.clone(),
+            store,
+        ),
         _directory: directory,
     }
 }
 
 engine::store_contract!(super::world);
+engine::backlog_contract!(super::world);
 
 #[tokio::test]
 async fn an_old_epoch_is_no_proof_that_a_permit_is_gone() {

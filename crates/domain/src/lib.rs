@@ -21,6 +21,7 @@ pub mod ids;
 pub mod limit;
 pub mod permit;
 pub mod policy;
+pub mod replay;
 pub mod retry;
 pub mod share;
 pub mod time;

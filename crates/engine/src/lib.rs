@@ -23,6 +23,7 @@ pub mod contract;
 pub mod ingest;
 pub mod ports;
 pub mod reaper;
+pub mod replay;
 pub mod scheduler;
 pub mod store_clock;
 pub mod sweep;

@@ -2,7 +2,9 @@
 //!
 //! Four carry the path of an event ([`Store`], [`Schedule`],
 //! [`DeliveryQueue`], [`Sender`]); [`Catalog`] is the same store as seen by
-//! the people who own destinations and read ledgers. Each method is one
+//! the people who own destinations and read ledgers, [`Backlog`] as seen by
+//! those who look after what waits and what died there, and [`Replays`] is
+//! what brings dead letters back. Each method is one
 //! atomic business step over a batch, named for its caller. Its documentation
 //! says the effect, what a retry does, and what a crash half-way leaves.
 //!
@@ -10,14 +12,18 @@
 //! carries revocable permits*: losing the schedule or the queue altogether
 //! loses no event and breaks no limit.
 
+mod backlog;
 mod catalog;
 mod queue;
+mod replays;
 mod schedule;
 mod sender;
 mod store;
 
+pub use backlog::*;
 pub use catalog::*;
 pub use queue::*;
+pub use replays::*;
 pub use schedule::*;
 pub use sender::*;
 pub use store::*;

@@ -27,11 +27,15 @@ use crate::service::{Service, ServiceError};
 
 pub mod attempts;
 pub mod body;
+pub mod cancel;
+pub mod dead_letters;
 pub mod destinations;
 pub mod events;
 pub mod limits;
 pub mod parameters;
 pub mod problem;
+pub mod replays;
+pub mod retries;
 pub mod text;
 mod traffic;
 
@@ -83,6 +87,7 @@ impl App {
     tags(
         (name = "destinations", description = "Endpoints with their own limits."),
         (name = "events", description = "Payloads, accepted once and delivered at least once."),
+        (name = "dead letters", description = "Events that were given up, and their way back."),
         (name = "health", description = "For orchestrators; without a key.")
     )
 )]
@@ -110,6 +115,14 @@ fn routes() -> OpenApiRouter<App> {
             destinations::delete
         ))
         .routes(routes!(attempts::list))
+        .routes(routes!(retries::show, retries::set))
+        .routes(routes!(cancel::backlog))
+        .routes(routes!(cancel::attempt))
+        .routes(routes!(dead_letters::list))
+        .routes(routes!(dead_letters::show))
+        .routes(routes!(replays::create))
+        .routes(routes!(replays::show))
+        .routes(routes!(replays::cancel))
         .routes(routes!(events::post))
         .routes(routes!(events::post_batch))
         .routes(routes!(events::show))

@@ -10,7 +10,9 @@ use adapters::rabbitmq::RabbitQueue;
 use adapters::redis::RedisSchedule;
 use adapters::sqlite::{SqliteStore, system_clock};
 use anyhow::Context;
-use engine::ports::{Catalog, DeliveryQueue, Schedule, Sender, Store, StoreError};
+use engine::ports::{
+    Backlog, Catalog, DeliveryQueue, Replays, Schedule, Sender, Store, StoreError,
+};
 
 use crate::config::{
     Database, QueueConfig, QueuePlace, ScheduleConfig, SchedulePlace, SecretUrl, StoreConfig,
@@ -25,6 +27,8 @@ const IN_PROCESS_QUEUE: usize = 65_536;
 pub struct Parts {
     pub store: Arc<dyn Store>,
     pub catalog: Arc<dyn Catalog>,
+    pub backlog: Arc<dyn Backlog>,
+    pub replays: Arc<dyn Replays>,
     pub schedule: Arc<dyn Schedule>,
     /// `None` for a role without permits.
     pub queue: Option<Arc<dyn DeliveryQueue>>,
@@ -39,14 +43,16 @@ impl Parts {
         queue: Option<&QueueConfig>,
         target: TargetConfig,
     ) -> anyhow::Result<Self> {
-        let (store, catalog) = connect_store(store).await?;
+        let opened = connect_store(store).await?;
         let queue = match queue {
             Some(config) => Some(connect_queue(config).await?),
             None => None,
         };
         Ok(Self {
-            store,
-            catalog,
+            store: opened.store,
+            catalog: opened.catalog,
+            backlog: opened.backlog,
+            replays: opened.replays,
             schedule: connect_schedule(schedule).await?,
             queue,
             sender: sender(target),
@@ -54,31 +60,41 @@ impl Parts {
     }
 }
 
-type StoreAndCatalog = (Arc<dyn Store>, Arc<dyn Catalog>);
+/// One store, behind each of its ports.
+struct Opened {
+    store: Arc<dyn Store>,
+    catalog: Arc<dyn Catalog>,
+    backlog: Arc<dyn Backlog>,
+    replays: Arc<dyn Replays>,
+}
 
-async fn connect_store(config: &StoreConfig) -> anyhow::Result<StoreAndCatalog> {
+/// What reads a store: for the audit.
+pub type StoreAndCatalog = (Arc<dyn Store>, Arc<dyn Catalog>);
+
+async fn connect_store(config: &StoreConfig) -> anyhow::Result<Opened> {
     match config.place()? {
-        Database::Sqlite(path) => both(
+        Database::Sqlite(path) => all_of(
             SqliteStore::open(&path, system_clock()),
             &config.database_url,
         ),
         Database::SqliteInMemory => {
-            both(SqliteStore::in_memory(system_clock()), &config.database_url)
+            all_of(SqliteStore::in_memory(system_clock()), &config.database_url)
         }
-        Database::Postgres(_) => both(connect_postgres(config).await, &config.database_url),
+        Database::Postgres(_) => all_of(connect_postgres(config).await, &config.database_url),
     }
 }
 
 /// The store to read from, beside the processes that work on it: for the
 /// audit. An SQLite file is not locked by it, and not created.
 pub async fn open_to_read(config: &StoreConfig) -> anyhow::Result<StoreAndCatalog> {
-    match config.place()? {
+    let opened = match config.place()? {
         Database::Sqlite(path) => {
             let store = SqliteStore::open_to_read(&path, system_clock());
-            both(store, &config.database_url)
+            all_of(store, &config.database_url)?
         }
-        Database::SqliteInMemory | Database::Postgres(_) => connect_store(config).await,
-    }
+        Database::SqliteInMemory | Database::Postgres(_) => connect_store(config).await?,
+    };
+    Ok((opened.store, opened.catalog))
 }
 
 /// Brings the schema up to this binary's. An SQLite file is brought up to date
@@ -102,16 +118,18 @@ async fn connect_postgres(config: &StoreConfig) -> Result<PostgresStore, StoreEr
     .await
 }
 
-/// One store behind both of its ports.
-fn both<S: Store + Catalog + 'static>(
+/// One store behind all of its ports.
+fn all_of<S: Store + Catalog + Backlog + Replays + 'static>(
     opened: Result<S, StoreError>,
     url: &SecretUrl,
-) -> anyhow::Result<StoreAndCatalog> {
+) -> anyhow::Result<Opened> {
     let store = Arc::new(opened.with_context(|| format!("open the store at {url}"))?);
-    Ok((
-        Arc::clone(&store) as Arc<dyn Store>,
-        store as Arc<dyn Catalog>,
-    ))
+    Ok(Opened {
+        store: store.clone(),
+        catalog: store.clone(),
+        backlog: store.clone(),
+        replays: store,
+    })
 }
 
 async fn connect_schedule(config: &ScheduleConfig) -> anyhow::Result<Arc<dyn Schedule>> {

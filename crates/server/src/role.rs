@@ -20,6 +20,7 @@ use std::time::Duration;
 use anyhow::Context;
 use engine::ingest::{Ingest, IngestLoop, IngestOptions};
 use engine::reaper::{Reaper, ReaperOptions};
+use engine::replay::{ReplayLoop, ReplayOptions};
 use engine::scheduler::{Scheduler, SchedulerOptions};
 use engine::sweep::{SweepLoop, SweepOptions};
 use engine::worker::{Worker, WorkerOptions};
@@ -214,6 +215,11 @@ impl Running {
             let (store, schedule) = parts();
             let sweep = SweepLoop::new(store, schedule, SweepOptions::default());
             loops.spawn("sweep", sweep.run(self.shutdown.clone()));
+
+            let (_, schedule) = parts();
+            let replays = Arc::clone(&self.parts.replays);
+            let replay = ReplayLoop::new(replays, schedule, ReplayOptions::default());
+            loops.spawn("replay", replay.run(self.shutdown.clone()));
         }
         if let Some(worker) = self.config.worker {
             let (store, schedule) = parts();
@@ -242,6 +248,7 @@ impl Running {
         );
         let service = Service::new(
             Arc::clone(&self.parts.catalog),
+            Arc::clone(&self.parts.backlog),
             Arc::clone(&self.parts.schedule),
             ingest,
             mint,

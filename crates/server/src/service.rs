@@ -13,18 +13,20 @@ use domain::ids::{AttemptId, DestinationId, EventId};
 use domain::policy::LimitSettings;
 use engine::ingest::Ingest;
 use engine::ports::{
-    Acceptance, AttemptView, Catalog, DEFAULT_TENANT, Destination, DestinationChange, EventSummary,
-    NewDestination, Schedule, Wake,
+    Acceptance, AttemptView, Backlog, Catalog, DEFAULT_TENANT, Destination, DestinationChange,
+    EventSummary, NewDestination, Schedule, Wake,
 };
 
 use crate::config::TargetConfig;
 use crate::edge::Mint;
 
+pub mod backlog;
 pub mod error;
 pub mod event;
 pub mod limits;
 pub mod rules;
 
+pub use backlog::{CancelCursor, CancelDraft, CancelledPart, ReplayDraft};
 pub use error::ServiceError;
 pub use event::EventDraft;
 pub use limits::LimitsChange;
@@ -38,6 +40,7 @@ pub const MAX_BATCH: usize = 1_000;
 /// The rules of the API over one tenant.
 pub struct Service {
     catalog: Arc<dyn Catalog>,
+    backlog: Arc<dyn Backlog>,
     schedule: Arc<dyn Schedule>,
     ingest: Ingest,
     mint: Mint,
@@ -75,6 +78,7 @@ impl Service {
     #[must_use]
     pub fn new(
         catalog: Arc<dyn Catalog>,
+        backlog: Arc<dyn Backlog>,
         schedule: Arc<dyn Schedule>,
         ingest: Ingest,
         mint: Mint,
@@ -82,6 +86,7 @@ impl Service {
     ) -> Self {
         Self {
             catalog,
+            backlog,
             schedule,
             ingest,
             mint,

@@ -12,6 +12,7 @@ use engine::ports::{ReapRules, Reaped};
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
+use super::expire::expire;
 use super::failure::Failure;
 use super::fold;
 use super::record::{Retry, insert_retries};
@@ -27,12 +28,14 @@ pub(super) async fn reap(pool: &PgPool, rules: &ReapRules, limit: u32) -> Result
     let expired = expire_permits(&mut transaction, rules, limit, &mut wakes).await?;
     let unknown = give_up_starts(&mut transaction, rules, limit, &mut wakes).await?;
     let cancelled = cancel_deleted(&mut transaction, limit).await?;
+    let expired_attempts = expire(&mut transaction, limit).await?;
     forget(&mut transaction, limit).await?;
     transaction.commit().await?;
     Ok(Reaped {
         expired_permits: expired,
         unknown_starts: unknown,
         cancelled,
+        expired: expired_attempts,
         wakes: wakes.into_vec(),
     })
 }

@@ -60,6 +60,17 @@ const CANCEL_DUE: &str = "
         limit ?1
     )";
 
+const EXPIRE: &str = "
+    -- reap: what grew too old while it waited, what expired first first
+    update attempts
+    set state = 'expired', dead_letter = 1, finished_at = ?1,
+        error = 'it was older than the destination''s max_age'
+    where id in (
+        select id from attempts indexed by attempts_expiring
+        where state = 'waiting' and expires_at is not null and expires_at <= ?1
+        order by expires_at limit ?2
+    )";
+
 const DELETE_WORKERS: &str = "
     -- reap: workers that nobody will ask about again
     delete from workers where id in (select id from workers where seen_at < ?1 limit ?2)";
@@ -81,12 +92,14 @@ pub(super) fn reap(
     let first_attempts = u32::try_from(first_attempts).unwrap_or(u32::MAX);
     let retries = execute(tx, CANCEL_DUE, [limit.saturating_sub(first_attempts)])?;
     let retries = u32::try_from(retries).unwrap_or(u32::MAX);
+    let expired = execute(tx, EXPIRE, (now.as_micros(), limit))?;
     buckets::delete_old(tx, now, limit)?;
     execute(tx, DELETE_WORKERS, ((now - WORKER_KEPT).as_micros(), limit))?;
     Ok(Reaped {
         expired_permits,
         unknown_starts,
         cancelled: first_attempts.saturating_add(retries),
+        expired: u32::try_from(expired).unwrap_or(u32::MAX),
         wakes: wakes.into_vec(),
     })
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use adapters::postgres::PostgresStore;
 use async_trait::async_trait;
 use domain::time::Timestamp;
+use engine::contract::backlog::BacklogWorld;
 use engine::contract::store::{Backdoor, World};
 use engine::ports::Store;
 use sqlx::{Connection, PgConnection};
@@ -38,20 +39,20 @@ impl Backdoor for Door {
     }
 }
 
-struct Fresh {
-    world: World,
+pub(crate) struct Fresh {
+    world: BacklogWorld,
     _database: Database,
 }
 
 impl Deref for Fresh {
-    type Target = World;
+    type Target = BacklogWorld;
 
-    fn deref(&self) -> &World {
+    fn deref(&self) -> &BacklogWorld {
         &self.world
     }
 }
 
-async fn world() -> Fresh {
+pub(crate) async fn world() -> Fresh {
     let database = Database::create().await;
     let store = Arc::new(database.store.clone());
     let door = Arc::new(Door {
@@ -59,7 +60,11 @@ async fn world() -> Fresh {
         store: database.store.clone(),
     });
     Fresh {
-        world: World::new(store.clone(), store, door),
+        world: BacklogWorld::new(
+            World::new(store.clone(), store.clone(), door),
+            store.clone(),
+            store,
+        ),
         _database: database,
     }
 }

@@ -88,7 +88,8 @@ pub trait Store: Send + Sync {
     /// kind: permits past their deadline wait again; starts whose worker's
     /// heartbeat lapsed, or that are older than `rules.start_timeout`, become
     /// `unknown` with a retry; waiting attempts of deleted destinations are
-    /// cancelled. Each row is locked and rechecked; a skipped one is left.
+    /// cancelled; those that are older than their destination's `max_age`
+    /// become `expired`, and dead letters. Each row is locked and rechecked; a skipped one is left.
     async fn reap(&self, rules: &ReapRules, limit: u32) -> Result<Reaped, StoreError>;
 
     /// One page of destinations, after `after` in id order, that need a look:
@@ -285,6 +286,8 @@ pub struct Reaped {
     pub unknown_starts: u32,
     /// Attempts cancelled because their destination is gone.
     pub cancelled: u32,
+    /// Attempts that grew too old while they waited: dead letters now.
+    pub expired: u32,
     /// Whom to wake.
     pub wakes: Vec<Wake>,
 }

@@ -105,6 +105,17 @@ impl Problem {
         )
     }
 
+    /// What is there already excludes it.
+    #[must_use]
+    pub fn conflict(detail: impl Into<String>) -> Self {
+        Self::new(
+            StatusCode::CONFLICT,
+            "conflict",
+            "It is in another state",
+            detail,
+        )
+    }
+
     /// Too much at once; nothing was written.
     #[must_use]
     pub fn overloaded(detail: impl Into<String>) -> Self {
@@ -155,6 +166,7 @@ impl From<ServiceError> for Problem {
                 "There is no such thing",
                 format!("no such {what}"),
             ),
+            ServiceError::Conflict(detail) => Self::conflict(detail),
             ServiceError::Overloaded(detail) => Self::overloaded(detail),
             ServiceError::Unavailable(detail) => {
                 tracing::warn!(%detail, "a request failed: a part is unavailable");

@@ -11,6 +11,7 @@ use crate::api::destinations::{Destination, Destinations};
 use crate::client::{Client, ClientConfig};
 use crate::output::{self, Format};
 
+mod backlog;
 mod settings;
 
 use settings::Settings;
@@ -72,6 +73,10 @@ pub enum Command {
         #[command(flatten)]
         connection: Connection,
     },
+    /// Show or set what is tried again, when, and how often.
+    Retries(backlog::Retries),
+    /// Cancel what waits there, or the part of it that matches.
+    Cancel(backlog::Cancel),
 }
 
 /// Whom to talk to, and how to print.
@@ -85,7 +90,7 @@ pub struct Connection {
     pub output: Format,
 }
 
-const PATH: &str = "/v1/destinations";
+pub(super) const PATH: &str = "/v1/destinations";
 
 /// The most rows asked for at once.
 const PAGE: usize = 1_000;
@@ -131,6 +136,8 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
         }
         Command::Pause { id, connection } => change(id, state("paused"), &connection).await?,
         Command::Resume { id, connection } => change(id, state("active"), &connection).await?,
+        Command::Retries(args) => backlog::retries(args).await?,
+        Command::Cancel(args) => backlog::cancel(args).await?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -25,6 +25,9 @@ pub enum ServiceError {
     /// There is no such thing.
     #[error("no such {0}")]
     NotFound(&'static str),
+    /// What is there already excludes it.
+    #[error("{0}")]
+    Conflict(String),
     /// Too much at once: wait, then repeat. Nothing was written.
     #[error("{0}")]
     Overloaded(String),

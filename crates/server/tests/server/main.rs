@@ -4,6 +4,7 @@
 #![cfg(test)]
 
 mod api;
+mod backlog;
 mod command_line;
 mod fuzz;
 mod openapi;

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use adapters::in_process::InProcessSchedule;
+use adapters::sqlite::SqliteStore;
 use axum::Router;
 use axum::body::Body;
 use domain::time::Timestamp;
 use engine::ingest::{Ingest, IngestOptions};
+use engine::ports::{Backlog, Catalog, Store};
 use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use rand::SeedableRng;
@@ -43,16 +45,27 @@ pub(crate) struct Answer {
 impl World {
     pub(crate) fn new() -> Self {
         let store = Arc::new(FakeStore::default());
+        let backlog = SqliteStore::in_memory(Arc::new(|| NOON)).unwrap();
+        Self::over(store.clone(), store.clone(), store, Arc::new(backlog))
+    }
+
+    /// The API over other ports than the fake's.
+    pub(crate) fn over(
+        fake: Arc<FakeStore>,
+        store: Arc<dyn Store>,
+        catalog: Arc<dyn Catalog>,
+        backlog: Arc<dyn Backlog>,
+    ) -> Self {
         let schedule = Arc::new(InProcessSchedule::new());
-        let (ingest, back) = Ingest::new(store.clone(), schedule.clone(), IngestOptions::default());
+        let (ingest, back) = Ingest::new(store, schedule.clone(), IngestOptions::default());
         let stop = CancellationToken::new();
         tokio::spawn(back.run(stop.clone()));
         let mint = Mint::new(|| NOON, StdRng::seed_from_u64(7));
         let target = TargetConfig { allow_http: false };
-        let service = Service::new(store.clone(), schedule, ingest, mint, target);
+        let service = Service::new(catalog, backlog, schedule, ingest, mint, target);
         let key = ApiKey::new(&SecretString::from(KEY));
         Self {
-            store,
+            store: fake,
             router: api::router(App::new(service, key)),
             _ingest: stop.drop_guard(),
         }
@@ -91,6 +104,10 @@ impl World {
 
     pub(crate) async fn post(&self, path: &str, body: impl ToString) -> Answer {
         self.send(Method::POST, path, body.to_string()).await
+    }
+
+    pub(crate) async fn put(&self, path: &str, body: impl ToString) -> Answer {
+        self.send(Method::PUT, path, body.to_string()).await
     }
 
     pub(crate) async fn patch(&self, path: &str, body: impl ToString) -> Answer {

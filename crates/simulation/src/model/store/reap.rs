@@ -27,6 +27,7 @@ pub(super) fn reap(rows: &mut Rows, now: Timestamp, rules: &ReapRules, limit: u3
     let expired_permits = expire(rows, now, now - rules.permit_grace, most, &mut wakes);
     let unknown_starts = give_up(rows, now, rules, most, &mut wakes);
     let cancelled = cancel_deleted(rows, now, most);
+    let expired = expire_old(rows, now, most);
     delete_old_buckets(rows, now);
     rows.workers
         .retain(|_, worker| worker.seen_at >= now - WORKER_KEPT);
@@ -34,6 +35,7 @@ pub(super) fn reap(rows: &mut Rows, now: Timestamp, rules: &ReapRules, limit: u3
         expired_permits,
         unknown_starts,
         cancelled,
+        expired,
         wakes: wakes.into_vec(),
     }
 }
@@ -143,6 +145,17 @@ fn cancel_deleted(rows: &mut Rows, now: Timestamp, most: usize) -> u32 {
         rows.ledger.change(now, *id, Attempt::cancel);
     }
     count(&waiting)
+}
+
+/// What grew too old while it waited, what expired first first.
+fn expire_old(rows: &mut Rows, now: Timestamp, most: usize) -> u32 {
+    let up_to_now = ..=(now, AttemptId(i64::MAX));
+    let old = rows.ledger.expiring.range(up_to_now).take(most);
+    let old: Vec<_> = old.map(|(_, id)| *id).collect();
+    for id in &old {
+        rows.ledger.change(now, *id, |row| row.expire(now));
+    }
+    count(&old)
 }
 
 /// What no window reaches any more. The longest window is stretched by the

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use domain::admission::Meter;
 use domain::attempt::AttemptState;
 use domain::destination::DestinationState;
-use domain::ids::{AttemptId, DestinationId, Epoch, EventId, TenantId, WorkerId};
+use domain::ids::{AttemptId, DestinationId, Epoch, EventId, ReplayId, TenantId, WorkerId};
 use domain::limit::Shape;
 use domain::permit::Permit;
 use domain::policy::LimitSettings;
@@ -17,6 +17,7 @@ use engine::ports::{DEFAULT_TENANT, LimitHistory};
 use uuid::Uuid;
 
 use super::ledger::Ledger;
+use super::replays::ReplayRow;
 
 /// An attempt's row.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -106,6 +107,18 @@ impl Attempt {
         self.due_at.unwrap_or(self.created_at)
     }
 
+    /// When it was given up, if it is a dead letter.
+    #[must_use]
+    pub fn died_at(&self) -> Option<Timestamp> {
+        (self.finished_at.or(self.started_at)).filter(|_| self.dead_letter)
+    }
+
+    /// Whether it can be replayed.
+    #[must_use]
+    pub fn is_open_dead_letter(&self) -> bool {
+        self.dead_letter && self.replayed_at.is_none()
+    }
+
     /// Whether its outcome has to fold its start.
     pub(super) fn is_to_fold(&self) -> bool {
         self.coarse && !self.folded
@@ -116,6 +129,14 @@ impl Attempt {
         self.state = AttemptState::Waiting;
         self.due_at = Some(self.waits_since());
         self.permit = None;
+    }
+
+    /// Too old to start.
+    pub(super) fn expire(&mut self, now: Timestamp) {
+        self.state = AttemptState::Expired;
+        self.dead_letter = true;
+        self.finished_at = Some(now);
+        self.error = Some("it was older than the destination's max_age".to_owned());
     }
 
     /// Taken back before it started.
@@ -197,6 +218,7 @@ pub struct Rows {
     pub(super) last_history: i64,
     /// Destinations that somebody's transaction holds.
     pub(super) locked: BTreeSet<DestinationId>,
+    pub(super) replays: BTreeMap<ReplayId, ReplayRow>,
 }
 
 impl Default for Rows {
@@ -223,6 +245,7 @@ impl Default for Rows {
             marks: BTreeMap::new(),
             last_history: 0,
             locked: BTreeSet::new(),
+            replays: BTreeMap::new(),
         }
     }
 }

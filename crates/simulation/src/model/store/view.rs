@@ -1,7 +1,7 @@
 //! What may be read of the rows: by the steps, and by invariants.
 
 use domain::compliance::InForce;
-use domain::ids::{AttemptId, DestinationId, EventId};
+use domain::ids::{AttemptId, DestinationId, EventId, TenantId};
 use domain::permit::Permit;
 use domain::policy::LimitSettings;
 use domain::time::Timestamp;
@@ -90,6 +90,11 @@ impl Rows {
         let mut history = row.map(|row| row.history.clone()).unwrap_or_default();
         history.sort_by_key(|entry| entry.in_force_from);
         history
+    }
+
+    /// Whose a destination is, deleted or not.
+    pub(super) fn tenant_of(&self, id: DestinationId) -> Option<TenantId> {
+        self.destinations.get(&id).map(|row| row.tenant)
     }
 
     /// A destination that is not deleted.
