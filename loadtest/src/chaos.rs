@@ -74,7 +74,7 @@ pub(crate) struct Args {
     /// At least so many of the faults are kills.
     #[arg(long, default_value_t = 10)]
     kills: usize,
-    /// An hour, 1,000,000 events, 600 faults and 200 kills.
+    /// Half an hour, 1,000,000 events, 300 faults, at least 200 of them kills.
     #[arg(long)]
     long: bool,
     /// Kinds of faults to leave out, or the beginnings of their names, such as
@@ -94,9 +94,9 @@ pub(crate) struct Args {
 impl Args {
     fn resolved(mut self) -> Self {
         if self.long {
-            self.seconds = 3_600;
+            self.seconds = 1_800;
             self.events = 1_000_000;
-            self.faults = self.faults.max(600);
+            self.faults = self.faults.max(300);
             self.kills = self.kills.max(200);
             self.drain_seconds = self.drain_seconds.max(300);
         }

@@ -1,8 +1,8 @@
 //! Whose turn it is: first attempts and retries of one destination.
 //!
 //! **The share.** While both wait, permits go to them in turn: of the permits
-//! of a destination, numbered one after the other, the even ones go to first
-//! attempts and the odd ones to what has waited before (retries, replays,
+//! of a destination, numbered one after the other, the odd ones go to first
+//! attempts and the even ones to what has waited before (retries, replays,
 //! and attempts whose permit ended unused). So of any n permits in a row at
 //! least ⌊n/2⌋ go to each, however long the other's backlog is. Where only one
 //! of the two waits it gets all.
@@ -16,15 +16,15 @@
 ///
 /// ```
 /// use domain::turns::in_turn;
-/// assert_eq!(in_turn(vec!['a', 'b', 'c'], vec!['x'], 7, 10), ['x', 'a', 'b', 'c']);
-/// assert_eq!(in_turn(vec!['a', 'b'], vec!['x', 'y'], 8, 3), ['a', 'x', 'b']);
+/// assert_eq!(in_turn(vec!['a', 'b', 'c'], vec!['x'], 8, 10), ['x', 'a', 'b', 'c']);
+/// assert_eq!(in_turn(vec!['a', 'b'], vec!['x', 'y'], 7, 3), ['a', 'x', 'b']);
 /// ```
 #[must_use]
 pub fn in_turn<T>(firsts: Vec<T>, others: Vec<T>, number: i64, most: usize) -> Vec<T> {
     let room = firsts.len().saturating_add(others.len()).min(most);
     let (mut firsts, mut others) = (firsts.into_iter(), others.into_iter());
     let mut merged = Vec::with_capacity(room);
-    let mut first_is_next = number.rem_euclid(2) == 0;
+    let mut first_is_next = number.rem_euclid(2) == 1;
     while merged.len() < room {
         let next = match first_is_next {
             true => firsts.next().or_else(|| others.next()),

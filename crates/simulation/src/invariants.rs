@@ -17,13 +17,15 @@
 //! | [`a_start_is_sent_once_and_at_once`] | at every request |
 //! | [`a_lease_is_exclusive`] | at every take |
 //! | [`all_is_drained`] | after the last fault |
+//! | [`both_get_their_turn`] | at every admission |
+//! | [`a_dead_letter_is_replayed_once`] | at rest |
 
 use std::fmt;
 use std::time::Duration;
 
 use domain::attempt::AttemptState;
 use domain::compliance::{InForce, Share, Start, ideal_starts, judge};
-use domain::ids::AttemptId;
+use domain::ids::{AttemptId, EventId};
 use domain::permit::Permit;
 use domain::time::Timestamp;
 use engine::worker::MAX_CLAIM_TO_SEND;
@@ -60,7 +62,8 @@ pub struct Accepted {
     pub was_taken: bool,
     /// Its tries are used up, which its owner sees and can replay.
     pub is_dead_letter: bool,
-    /// Its owner has deleted the destination.
+    /// Its owner has deleted the destination, or cancelled what waits there
+    /// and it among it.
     pub is_cancelled: bool,
 }
 
@@ -103,21 +106,26 @@ pub fn no_window_is_over(history: &[InForce], starts: &[Start]) -> Promise {
     keep("no_window_is_over", over.is_none(), || format!("{over:?}"))
 }
 
-/// "While there is backlog, at least 99 % of the limit is used."
+/// "While there is backlog, at least 99 % of the limit is used, unless
+/// concurrency binds."
 ///
-/// `due` is when each attempt could have started at the earliest, ascending.
-/// Who uses so much of a limit has started by `until` what a perfect sender has
-/// after so much of the time. (To compare both at one instant would be to ask
-/// where a burst falls: one that is a moment late counts whole or not at all.)
+/// `due` is when each attempt could have started at the earliest, ascending;
+/// `burst_takes` is how long `max_in_flight` makes a whole window's worth of
+/// starts last. Who uses so much of a limit has started by `until` what a perfect
+/// sender has after so much of the time, and a burst earlier. (To compare both
+/// at one instant would be to ask where a burst falls: one that is a moment late
+/// counts whole or not at all.)
 pub fn the_limit_is_used(
     history: &[InForce],
     due: &[Timestamp],
     starts: &[Start],
     (since, until): (Timestamp, Timestamp),
+    burst_takes: Duration,
 ) -> Promise {
     let within = |at: &Timestamp| (since..until).contains(at);
     let from = due.first().map_or(since, |first| since.max(*first));
-    let perfect = from + until.since(from) * USED_PERCENT / 100;
+    let used_up = until.since(from) * USED_PERCENT / 100;
+    let perfect = from + used_up.saturating_sub(burst_takes);
     let share = Share {
         started: starts.iter().filter(|(at, _)| within(at)).count() as u64,
         allowed: ideal_starts(history, due, since, perfect),
@@ -205,6 +213,26 @@ pub fn all_is_drained(destination: impl fmt::Display, left: Left) -> Promise {
     let drained = left.attempts == 0 || left.after <= left.bound;
     keep("all_is_drained", drained, || {
         format!("{destination} is stuck: {left:?}")
+    })
+}
+
+/// "Retries cannot starve first attempts, nor the other way round": of the
+/// permits of a run that leaves both waiting, half go to each.
+pub fn both_get_their_turn((firsts, others): (usize, usize)) -> Promise {
+    keep("both_get_their_turn", firsts.abs_diff(others) <= 1, || {
+        format!("{firsts} permits to first attempts and {others} to others, and both still wait")
+    })
+}
+
+/// A dead letter that was replayed has one attempt that follows it, and every
+/// attempt of a replay follows one.
+pub fn a_dead_letter_is_replayed_once(
+    replayed: &[(EventId, u32)],
+    made: &[(EventId, u32)],
+) -> Promise {
+    let kept = replayed == made && made.windows(2).all(|two| two[0] != two[1]);
+    keep("a_dead_letter_is_replayed_once", kept, || {
+        format!("replayed {replayed:?}, and made {made:?}")
     })
 }
 

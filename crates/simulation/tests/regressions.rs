@@ -73,3 +73,27 @@ fn a_worker_outlives_an_introduction_that_takes_long() {
         lasts_ms: 134981,
     });
 }
+
+/// Seed 2236. The run ended two seconds into the burst of a minute that
+/// `max_in_flight` makes last for three: a perfect sender had started all of it.
+#[test]
+#[rustfmt::skip]
+fn a_burst_takes_the_time_that_concurrency_makes_it_take() {
+    keeps_every_promise(&Scenario {
+        seed: 2236,
+        mood: Mood::Calm,
+        destinations: vec![
+            LimitSettings { per_second: Some(2), shape: Some(Shape::LeakyBucket), ..LimitSettings::default() },
+            LimitSettings { per_second: Some(25), ..LimitSettings::default() },
+            LimitSettings { per_second: Some(5), per_minute: Some(119), ..LimitSettings::default() },
+            LimitSettings { per_minute: Some(2256), ..LimitSettings::default() },
+            LimitSettings { per_second: Some(11), ..LimitSettings::default() },
+        ],
+        schedulers: 1,
+        workers: 1,
+        operations: vec![
+            Operation { number: 3, at_ms: 0, what: What::Arrivals { destination: 3, events: 9209, every_ms: 0 } },
+        ],
+        lasts_ms: 182_000,
+    });
+}

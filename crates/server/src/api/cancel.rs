@@ -6,7 +6,6 @@ use domain::ids::AttemptId;
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
-use uuid::Uuid;
 
 use super::body::JsonBody;
 use super::parameters::{DestinationPath, PathId};

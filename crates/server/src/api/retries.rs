@@ -6,7 +6,6 @@ use domain::retry::RetrySettings;
 use engine::ports;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
-use uuid::Uuid;
 
 use super::App;
 use super::body::JsonBody;

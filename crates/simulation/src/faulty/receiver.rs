@@ -20,8 +20,8 @@ use crate::scenario::Behaviour;
 use crate::site::Site;
 use crate::witness::Witness;
 
-/// How long a receiver takes that behaves well.
-const PROMPT: Duration = Duration::from_millis(60);
+/// How long a receiver takes at most that behaves well.
+pub(crate) const PROMPT: Duration = Duration::from_millis(60);
 
 /// How the receivers behave now. Clones share it.
 #[derive(Clone, Default)]
@@ -79,6 +79,7 @@ impl Receivers for WatchedReceivers {
         let (counted, reaction) = match self.behaviours.of(destination) {
             Some(Behaviour::Hangs) => ("receiver hung", Reaction::Hangs),
             Some(Behaviour::Fails) => ("receiver failed", Reaction::answers(500, prompt)),
+            Some(Behaviour::Rejects) => ("receiver answered 422", Reaction::answers(422, prompt)),
             Some(Behaviour::Busy) => {
                 let busy = Reaction::Answers {
                     after: prompt,

@@ -7,8 +7,8 @@ use domain::admission::GRACE;
 use domain::attempt::AttemptState;
 use domain::clock::MAX_FREEZE;
 use domain::destination::DestinationState;
-use domain::ids::DestinationId;
-use domain::policy::LimitSettings;
+use domain::ids::{DestinationId, EventId};
+use domain::policy::{LimitSettings, Policy, Rate};
 use domain::retry::{AfterFailure, RetrySettings};
 use domain::time::Timestamp;
 use engine::ports::{Catalog, DEFAULT_TENANT};
@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::owners::per_second;
 use super::{Action, BrokenPromise, World, destination};
-use crate::faulty::LATEST_COMMIT;
+use crate::faulty::{LATEST_COMMIT, PROMPT};
 use crate::invariants::{self, Accepted, Left, Promise};
 use crate::process::{GRACE as PROCESS_GRACE, REQUEST_TIMEOUT};
 use crate::scenario::{Behaviour, Mood, What};
@@ -52,6 +52,10 @@ const RAISED: LimitSettings = LimitSettings {
     safety_margin: 0.0,
 };
 
+/// How long an attempt is admitted or in flight at a receiver that is prompt:
+/// its answer, and the path there and back.
+const IN_FLIGHT: Duration = PROMPT.saturating_add(Duration::from_millis(40));
+
 impl World<'_> {
     /// Ends every fault, starts every process, and lets everybody send.
     pub(super) async fn calm_down(&mut self) {
@@ -69,6 +73,7 @@ impl World<'_> {
                 running.gate.spare();
             }
         }
+        self.end_replays().await;
         for of in self.living() {
             self.change_state(of, DestinationState::Active).await;
             let store = &self.parts.store;
@@ -106,6 +111,9 @@ impl World<'_> {
         }
         for of in (0..self.scenario.destinations.len()).map(destination) {
             self.judge(of);
+            let (replayed, made) = self.parts.store.read(|rows| rows.replayed(of));
+            let once = invariants::a_dead_letter_is_replayed_once(&replayed, &made);
+            self.note(of, once);
         }
         self.judge_events();
     }
@@ -155,7 +163,9 @@ impl World<'_> {
         let retry = store.read(|rows| {
             (rows.attempts_of(of))
                 .filter(|row| !row.state.is_final())
-                .map(|row| row.waits_since().since(now) + longest_retry(row.try_number))
+                .map(|row| {
+                    row.waits_since().since(now) + longest_retry(row.try_number - row.tries_before)
+                })
                 .max()
         });
         let (history, _) = self.parts.witness.ledger(of);
@@ -177,7 +187,16 @@ impl World<'_> {
             .read(|rows| rows.attempts_of(of).map(|row| row.waits_since()).collect());
         due.sort_unstable();
         let until = super::BEGAN + Duration::from_millis(self.scenario.lasts_ms);
-        let used = invariants::the_limit_is_used(&history, &due, &starts, (Timestamp::MIN, until));
+        let burst_takes = (history.iter())
+            .map(|entry| burst_takes(&entry.policy))
+            .max();
+        let used = invariants::the_limit_is_used(
+            &history,
+            &due,
+            &starts,
+            (Timestamp::MIN, until),
+            burst_takes.unwrap_or_default(),
+        );
         self.note(of, used);
         if of == destination(0) {
             self.judge_delays(of);
@@ -215,16 +234,31 @@ impl World<'_> {
                 let attempts = rows.event(one.event).map(|event| &event.attempts);
                 (attempts.into_iter().flatten())
                     .filter_map(|attempt| rows.attempt(*attempt))
-                    .any(|row| row.destination == one.destination && row.dead_letter)
+                    .any(|row| row.destination == one.destination && row.is_open_dead_letter())
             });
             let accepted = Accepted {
                 was_taken: one.was_taken,
                 is_dead_letter,
-                is_cancelled: self.deleted.contains(&one.destination),
+                is_cancelled: self.deleted.contains(&one.destination)
+                    || self.is_cancelled(one.destination, one.event),
             };
             let judged = invariants::nothing_is_lost(one.event, accepted);
             self.note(one.destination, judged);
         }
+    }
+
+    /// Whether its owner has cancelled what waited, and the event's last attempt
+    /// was among it.
+    fn is_cancelled(&self, of: DestinationId, event: EventId) -> bool {
+        let last = self.parts.store.read(|rows| {
+            let attempts = rows.event(event).map(|event| &event.attempts);
+            let attempts = attempts.into_iter().flatten();
+            let rows = attempts.filter_map(|attempt| rows.attempt(*attempt));
+            rows.filter(|row| row.destination == of)
+                .last()
+                .map(|row| row.state)
+        });
+        self.cancelled.contains(&of) && last == Some(AttemptState::Cancelled)
     }
 
     fn note(&self, of: DestinationId, judged: Promise) {
@@ -238,5 +272,20 @@ fn longest_retry(try_number: u32) -> Duration {
     match RetrySettings::default().after_failure(try_number, None, 1.0) {
         AfterFailure::RetryAfter(after) => after,
         AfterFailure::DeadLetter(_) => Duration::ZERO,
+    }
+}
+
+/// How long `max_in_flight` makes a burst of the largest window last, where
+/// receivers are prompt; nothing where it holds the whole burst.
+fn burst_takes(policy: &Policy) -> Duration {
+    let Rate::Limited(limited) = &policy.rate else {
+        return Duration::ZERO;
+    };
+    let windows = limited.windows.iter().map(|limit| limit.max.get());
+    let buckets = limited.pacing.iter().map(|pacing| pacing.burst);
+    let burst = windows.chain(buckets).max().unwrap_or(0);
+    match burst.div_ceil(policy.max_in_flight.max(1)) {
+        0 | 1 => Duration::ZERO,
+        rounds => IN_FLIGHT.saturating_mul(rounds),
     }
 }

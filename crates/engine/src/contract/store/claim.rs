@@ -208,7 +208,7 @@ pub async fn answers_are_in_the_order_of_the_permits(world: &World) {
     assert_eq!(world.claim(worker, &[]).await.answers, []);
 }
 
-/// Handed back unused: it waits, its place is free, and it goes first.
+/// Handed back unused: it waits, its place is free, and the next turn is its.
 pub async fn a_released_permit_waits_again(world: &World) {
     let (_, destination, permit) = one_permit(world).await;
     world.accept(destination, 1).await;
