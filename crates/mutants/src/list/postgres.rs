@@ -11,7 +11,7 @@ const REAP: &str = "crates/adapters/src/postgres/reap.rs";
 const RECORD: &str = "crates/adapters/src/postgres/record.rs";
 const USAGE: &str = "crates/adapters/src/postgres/usage.rs";
 
-pub(super) const MUTANTS: [Mutant; 22] = [
+pub(super) const MUTANTS: [Mutant; 23] = [
     Mutant {
         name: "postgres-stale-snapshot",
         wrong: "Admission reads what is used before it locks: schedulers that meet count what \
@@ -269,5 +269,15 @@ pub(super) const MUTANTS: [Mutant; 22] = [
             wrong: "if false then",
         },
         killer: postgres("changes::a_stricter_isolation_is_refused_in_words"),
+    },
+    Mutant {
+        name: "postgres-replayed-again",
+        wrong: "A dead letter that was replayed is not marked, and another replay takes it again.",
+        file: "crates/adapters/src/postgres/replays/moves.rs",
+        change: Text {
+            right: "update attempts a set replayed_at = from_micros($11)",
+            wrong: "update attempts a set replayed_at = null",
+        },
+        killer: postgres("backlog::replay::several_at_once_move_each_once"),
     },
 ];

@@ -8,9 +8,10 @@ const CLAIM: &str = "crates/adapters/src/sqlite/claim.rs";
 const FLEET: &str = "crates/adapters/src/sqlite/fleet.rs";
 const REAP: &str = "crates/adapters/src/sqlite/reap.rs";
 const RECORD: &str = "crates/adapters/src/sqlite/record.rs";
+const REPLAY: &str = "crates/adapters/src/sqlite/replays/moves.rs";
 const USAGE: &str = "crates/adapters/src/sqlite/usage.rs";
 
-pub(super) const MUTANTS: [Mutant; 17] = [
+pub(super) const MUTANTS: [Mutant; 18] = [
     Mutant {
         name: "sqlite-time-before-the-lock",
         wrong: "The clock is read before the write lock: a step that waited for it dates what it \
@@ -193,5 +194,15 @@ pub(super) const MUTANTS: [Mutant; 17] = [
             wrong: "where false and id in (",
         },
         killer: sqlite_contract("limits::a_change_of_shape_revokes"),
+    },
+    Mutant {
+        name: "sqlite-replayed-again",
+        wrong: "A dead letter that was replayed is not marked, and another replay takes it again.",
+        file: REPLAY,
+        change: Text {
+            right: "update attempts set replayed_at = ?2",
+            wrong: "update attempts set replayed_at = null + ?2",
+        },
+        killer: sqlite_contract("replay::several_at_once_move_each_once"),
     },
 ];
