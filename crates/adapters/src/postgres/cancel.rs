@@ -85,24 +85,58 @@ pub(super) async fn step(
     tenant: TenantId,
     step: &CancelStep,
 ) -> Result<CancelledStep, Failure> {
-    let known: bool = sqlx::query_scalar(
-        "-- cancel_step: known
-        select exists (select from destinations d where d.id = $1 and d.tenant_id = $2)",
-    )
-    .bind(step.destination.0)
-    .bind(tenant.0)
-    .fetch_one(pool)
-    .await?;
-    if !known {
-        return Err(Failure::NotFound("destination"));
-    }
+    require_known(pool, tenant, step.destination).await?;
     let (candidates, at, id) = match step.from {
         CancelFrom::First(id) => (FIRST, 0, id),
         CancelFrom::Admitted(id) => (ADMITTED, 0, id),
         // The earliest time that Postgres and we agree on.
         CancelFrom::Due(at, id) => (DUE, at.as_micros().max(0), id),
     };
-    let sql = format!(
+    let met: Met = sqlx::query_as(AssertSqlSafe(statement(candidates)))
+        .bind(step.destination.0)
+        .bind(at)
+        .bind(id.0)
+        .bind(i64::from(step.limit))
+        .bind(step.accepted_before.map(Timestamp::as_micros))
+        .bind(step.event_type.as_deref())
+        .fetch_one(pool)
+        .await?;
+    let more = met.examined >= i64::from(step.limit);
+    let last = met.last_at.zip(met.last_id).filter(|_| more);
+    let freed = matches!(step.from, CancelFrom::Admitted(_)) && met.cancelled > 0;
+    Ok(CancelledStep {
+        cancelled: count(met.cancelled),
+        accepted_before: step
+            .accepted_before
+            .unwrap_or(Timestamp::from_micros(met.now)),
+        next: match last {
+            None => step.from.next_part(),
+            Some((at, id)) => Some(step.from.at(Timestamp::from_micros(at), AttemptId(id))),
+        },
+        wakes: (freed.then(|| Wake::unblocked(step.destination)).into_iter()).collect(),
+    })
+}
+
+/// An error unless the destination is the tenant's, deleted or not.
+async fn require_known(
+    pool: &PgPool,
+    tenant: TenantId,
+    destination: DestinationId,
+) -> Result<(), Failure> {
+    let known: bool = sqlx::query_scalar(
+        "-- cancel_step: known
+        select exists (select from destinations d where d.id = $1 and d.tenant_id = $2)",
+    )
+    .bind(destination.0)
+    .bind(tenant.0)
+    .fetch_one(pool)
+    .await?;
+    known.then_some(()).ok_or(Failure::NotFound("destination"))
+}
+
+/// Cancels what matches among these candidates.
+fn statement(candidates: &str) -> String {
+    format!(
         "-- cancel_step
         with clock as materialized (select micros(clock_timestamp()) as now),
         candidates as materialized ({candidates}),
@@ -130,28 +164,5 @@ pub(super) async fn step(
         from clock
         left join (select c.at, c.id from candidates c order by c.at desc, c.id desc limit 1) last
             on true"
-    );
-    let met: Met = sqlx::query_as(AssertSqlSafe(sql))
-        .bind(step.destination.0)
-        .bind(at)
-        .bind(id.0)
-        .bind(i64::from(step.limit))
-        .bind(step.accepted_before.map(Timestamp::as_micros))
-        .bind(step.event_type.as_deref())
-        .fetch_one(pool)
-        .await?;
-    let more = met.examined >= i64::from(step.limit);
-    let last = met.last_at.zip(met.last_id).filter(|_| more);
-    let freed = matches!(step.from, CancelFrom::Admitted(_)) && met.cancelled > 0;
-    Ok(CancelledStep {
-        cancelled: count(met.cancelled),
-        accepted_before: step
-            .accepted_before
-            .unwrap_or(Timestamp::from_micros(met.now)),
-        next: match last {
-            None => step.from.next_part(),
-            Some((at, id)) => Some(step.from.at(Timestamp::from_micros(at), AttemptId(id))),
-        },
-        wakes: (freed.then(|| Wake::unblocked(step.destination)).into_iter()).collect(),
-    })
+    )
 }

@@ -61,6 +61,35 @@ fn examined(filter: &DeadLetterFilter) -> String {
 /// The latest time that Postgres and we agree on: the year 2255.
 const LATEST: i64 = 1 << 53;
 
+/// Where a page begins and ends, as the statements take it.
+struct Walk {
+    tenant: TenantId,
+    from: i64,
+    before: i64,
+    after: (i64, i64),
+    examined: i64,
+}
+
+impl Walk {
+    fn of(
+        tenant: TenantId,
+        filter: &DeadLetterFilter,
+        after: Option<DeadLetterPosition>,
+        limit: u32,
+    ) -> Self {
+        let bound = |at: Option<Timestamp>, other| at.map_or(other, Timestamp::as_micros);
+        Self {
+            tenant,
+            from: bound(filter.died_from, 0),
+            before: bound(filter.died_before, LATEST),
+            after: after.map_or((LATEST, i64::MAX), |after| {
+                (after.died_at.as_micros(), after.attempt.0)
+            }),
+            examined: i64::from(MAX_EXAMINED.max(limit)),
+        }
+    }
+}
+
 /// A page, those that died last first.
 pub(super) async fn page(
     pool: &PgPool,
@@ -69,6 +98,7 @@ pub(super) async fn page(
     after: Option<DeadLetterPosition>,
     limit: u32,
 ) -> Result<DeadLetterPage, Failure> {
+    let walk = Walk::of(tenant, filter, after, limit);
     let examined = examined(filter);
     let sql = format!(
         "-- dead_letters
@@ -81,55 +111,60 @@ pub(super) async fn page(
         order by x.died desc, x.id desc
         limit $10"
     );
-    let (from, before) = (filter.died_from, filter.died_before);
-    let bound = |at: Option<Timestamp>, other| at.map_or(other, Timestamp::as_micros);
-    let examined_at_most = MAX_EXAMINED.max(limit);
     let rows: Vec<Row> = sqlx::query_as(AssertSqlSafe(sql))
-        .bind(tenant.0)
+        .bind(walk.tenant.0)
         .bind(filter.destination.map(|id| id.0))
-        .bind(bound(from, 0))
-        .bind(bound(before, LATEST))
-        .bind(bound(after.map(|after| after.died_at), LATEST))
-        .bind(after.map_or(i64::MAX, |after| after.attempt.0))
-        .bind(i64::from(examined_at_most))
+        .bind(walk.from)
+        .bind(walk.before)
+        .bind(walk.after.0)
+        .bind(walk.after.1)
+        .bind(walk.examined)
         .bind(filter.status.map(i32::from))
         .bind(filter.event_type.as_deref())
         .bind(i64::from(limit))
         .fetch_all(pool)
         .await?;
-    let dead_letters: Vec<DeadLetter> =
-        (rows.into_iter().map(Row::dead_letter)).collect::<Result<_, _>>()?;
+    let found: Result<Vec<DeadLetter>, _> = rows.into_iter().map(Row::dead_letter).collect();
+    let dead_letters = found?;
     let full = dead_letters.len() >= limit as usize;
     let next = match dead_letters.last().filter(|_| full) {
         Some(last) => Some(DeadLetterPosition {
             died_at: last.died_at,
             attempt: last.attempt.id,
         }),
-        None => {
-            let sql = format!(
-                "-- dead_letters: examined
-                with examined as materialized ({examined})
-                select micros(x.died), x.id from examined x
-                where (select count(*) from examined) >= $7
-                order by x.died, x.id limit 1"
-            );
-            let last: Option<(i64, i64)> = sqlx::query_as(AssertSqlSafe(sql))
-                .bind(tenant.0)
-                .bind(filter.destination.map(|id| id.0))
-                .bind(bound(from, 0))
-                .bind(bound(before, LATEST))
-                .bind(bound(after.map(|after| after.died_at), LATEST))
-                .bind(after.map_or(i64::MAX, |after| after.attempt.0))
-                .bind(i64::from(examined_at_most))
-                .fetch_optional(pool)
-                .await?;
-            last.map(|(died_at, id)| DeadLetterPosition {
-                died_at: Timestamp::from_micros(died_at),
-                attempt: AttemptId(id),
-            })
-        }
+        None => last_examined(pool, filter, &walk).await?,
     };
     Ok(DeadLetterPage { dead_letters, next })
+}
+
+/// The last row that a page has looked at, if it did not look at all.
+async fn last_examined(
+    pool: &PgPool,
+    filter: &DeadLetterFilter,
+    walk: &Walk,
+) -> Result<Option<DeadLetterPosition>, Failure> {
+    let examined = examined(filter);
+    let sql = format!(
+        "-- dead_letters: last_examined
+        with examined as materialized ({examined})
+        select micros(x.died), x.id from examined x
+        where (select count(*) from examined) >= $7
+        order by x.died, x.id limit 1"
+    );
+    let last: Option<(i64, i64)> = sqlx::query_as(AssertSqlSafe(sql))
+        .bind(walk.tenant.0)
+        .bind(filter.destination.map(|id| id.0))
+        .bind(walk.from)
+        .bind(walk.before)
+        .bind(walk.after.0)
+        .bind(walk.after.1)
+        .bind(walk.examined)
+        .fetch_optional(pool)
+        .await?;
+    Ok(last.map(|(died_at, id)| DeadLetterPosition {
+        died_at: Timestamp::from_micros(died_at),
+        attempt: AttemptId(id),
+    }))
 }
 
 /// One, replayed or not.

@@ -20,26 +20,15 @@ use super::destinations::read_destinations;
 use super::failure::Failure;
 use super::rows::{Wakes, count, time, word};
 
-/// Begins one; the count and the row are of one snapshot.
-pub(super) async fn create(
-    pool: &PgPool,
-    tenant: TenantId,
-    new: &NewReplay,
-) -> Result<Replay, Failure> {
-    let (one, destination, filter) = match &new.which {
-        Which::One(attempt) => (Some(attempt.0), None, None),
-        Which::Matching(destination, filter) => (None, Some(destination.0), Some(filter)),
-    };
-    let micros = |at: Option<Timestamp>| at.map(Timestamp::as_micros);
-    let created = sqlx::query(
-        "-- create_replay
+/// A single one is the only one of its destination that died just then.
+const CREATE: &str = "-- create_replay
         with clock as materialized (select clock_timestamp() as now),
-        -- A single one is the only one of its destination that died just then.
         wanted as materialized (
             select d.id as destination_id,
                 coalesce(one.died, from_micros($6)) as died_from,
-                least(one.died + interval '1 microsecond', from_micros($7), clock.now)
-                    as died_before
+                coalesce(
+                    one.died + interval '1 microsecond', least(from_micros($7), clock.now)
+                ) as died_before
             from clock
             left join (
                 select a.destination_id, coalesce(a.finished_at, a.started_at) as died
@@ -71,20 +60,32 @@ pub(super) async fn create(
                 ) matching
             ),
             clock.now
-        from wanted w cross join clock",
-    )
-    .bind(new.id.0)
-    .bind(tenant.0)
-    .bind(one)
-    .bind(destination)
-    .bind(filter.and_then(|filter| filter.event_type.as_deref()))
-    .bind(filter.and_then(|filter| micros(filter.died_from)))
-    .bind(filter.and_then(|filter| micros(filter.died_before)))
-    .bind(filter.and_then(|filter| filter.status.map(i32::from)))
-    .bind(new.share)
-    .bind(i64::from(MAX_COUNTED))
-    .execute(pool)
-    .await?;
+        from wanted w cross join clock";
+
+/// Begins one; the count and the row are of one snapshot.
+pub(super) async fn create(
+    pool: &PgPool,
+    tenant: TenantId,
+    new: &NewReplay,
+) -> Result<Replay, Failure> {
+    let (one, destination, filter) = match &new.which {
+        Which::One(attempt) => (Some(attempt.0), None, None),
+        Which::Matching(destination, filter) => (None, Some(destination.0), Some(filter)),
+    };
+    let micros = |at: Option<Timestamp>| at.map(Timestamp::as_micros);
+    let created = sqlx::query(CREATE)
+        .bind(new.id.0)
+        .bind(tenant.0)
+        .bind(one)
+        .bind(destination)
+        .bind(filter.and_then(|filter| filter.event_type.as_deref()))
+        .bind(filter.and_then(|filter| micros(filter.died_from)))
+        .bind(filter.and_then(|filter| micros(filter.died_before)))
+        .bind(filter.and_then(|filter| filter.status.map(i32::from)))
+        .bind(new.share)
+        .bind(i64::from(MAX_COUNTED))
+        .execute(pool)
+        .await?;
     match (created.rows_affected(), &new.which) {
         (0, Which::One(_)) => Err(Failure::NotFound("dead letter")),
         (0, Which::Matching(..)) => Err(Failure::NotFound("destination")),

@@ -97,7 +97,8 @@ pub(super) fn create(
         Which::Matching(..) => "destination",
     }))?;
     let died_from = filter.died_from.map(Timestamp::as_micros);
-    let died_before = filter.died_before.unwrap_or(now).min(now).as_micros();
+    let latest = one.map_or(now, |_| Timestamp::MAX);
+    let died_before = filter.died_before.unwrap_or(now).min(latest).as_micros();
     let matching = (
         &key,
         died_from.unwrap_or(i64::MIN),

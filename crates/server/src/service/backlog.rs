@@ -20,6 +20,9 @@ const CANCEL_STEP: u32 = 1_000;
 /// Steps in one request: its bound.
 const CANCEL_STEPS: u32 = 20;
 
+/// What is wrong with a cursor.
+const BAD_CURSOR: &str = "must be the next of the answer before";
+
 /// Which part of a backlog is to be cancelled.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CancelDraft {
@@ -67,7 +70,7 @@ impl FromStr for CancelCursor {
                 let at = Timestamp::from_micros(number(at)?);
                 Ok(Self(CancelFrom::Due(at, AttemptId(number(id)?))))
             }
-            _ => Err("must be the next of before"),
+            _ => Err(BAD_CURSOR),
         }
     }
 }

@@ -55,7 +55,9 @@ pub(super) fn create(
         Some(_) => CatalogError::NotFound("dead letter"),
         None => error,
     })?;
-    filter.died_before = Some(filter.died_before.unwrap_or(now).min(now));
+    if one.is_none() {
+        filter.died_before = Some(filter.died_before.unwrap_or(now).min(now));
+    }
     let row = ReplayRow {
         tenant,
         destination,
