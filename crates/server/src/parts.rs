@@ -41,7 +41,7 @@ impl Parts {
         store: &StoreConfig,
         schedule: &ScheduleConfig,
         queue: Option<&QueueConfig>,
-        target: TargetConfig,
+        target: &TargetConfig,
     ) -> anyhow::Result<Self> {
         let opened = connect_store(store).await?;
         let queue = match queue {
@@ -157,9 +157,9 @@ async fn connect_queue(config: &QueueConfig) -> anyhow::Result<Arc<dyn DeliveryQ
     }
 }
 
-fn sender(config: TargetConfig) -> Arc<dyn Sender> {
+fn sender(config: &TargetConfig) -> Arc<dyn Sender> {
     let sender = HttpSender::new(HttpOptions {
-        allow_http: config.allow_http,
+        policy: config.policy(),
         ..HttpOptions::default()
     });
     if let Err(error) = sender.check_tls() {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use adapters::http::Policy;
 use adapters::in_process::InProcessSchedule;
 use adapters::sqlite::SqliteStore;
 use axum::Router;
@@ -17,7 +18,6 @@ use secrecy::SecretString;
 use serde_json::Value;
 use server::api::{self, App};
 use server::api_key::ApiKey;
-use server::config::TargetConfig;
 use server::edge::Mint;
 use server::service::Service;
 use tokio_util::sync::CancellationToken;
@@ -61,8 +61,7 @@ impl World {
         let stop = CancellationToken::new();
         tokio::spawn(back.run(stop.clone()));
         let mint = Mint::new(|| NOON, StdRng::seed_from_u64(7));
-        let target = TargetConfig { allow_http: false };
-        let service = Service::new(catalog, backlog, schedule, ingest, mint, target);
+        let service = Service::new(catalog, backlog, schedule, ingest, mint, Policy::default());
         let key = ApiKey::new(&SecretString::from(KEY));
         Self {
             store: fake,
