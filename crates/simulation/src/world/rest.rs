@@ -111,7 +111,7 @@ impl World<'_> {
         }
         for of in (0..self.scenario.destinations.len()).map(destination) {
             self.judge(of);
-            let (replayed, made) = self.parts.store.read(|rows| rows.replayed(of));
+            let [replayed, made] = self.parts.store.read(|rows| rows.replayed(of));
             let once = invariants::a_dead_letter_is_replayed_once(&replayed, &made);
             self.note(of, once);
         }
@@ -255,7 +255,7 @@ impl World<'_> {
             let attempts = attempts.into_iter().flatten();
             let rows = attempts.filter_map(|attempt| rows.attempt(*attempt));
             rows.filter(|row| row.destination == of)
-                .last()
+                .next_back()
                 .map(|row| row.state)
         });
         self.cancelled.contains(&of) && last == Some(AttemptState::Cancelled)

@@ -126,7 +126,7 @@ impl Rows {
     /// The dead letters of a destination that were replayed, and the attempts
     /// that replays have made: event and try, in order.
     #[must_use]
-    pub fn replayed(&self, id: DestinationId) -> (Vec<(EventId, u32)>, Vec<(EventId, u32)>) {
+    pub fn replayed(&self, id: DestinationId) -> [Vec<(EventId, u32)>; 2] {
         let (mut dead, mut made) = (Vec::new(), Vec::new());
         for row in self.ledger.attempts_of(id) {
             if row.replayed_at.is_some() {
@@ -138,7 +138,7 @@ impl Rows {
         }
         dead.sort_unstable();
         made.sort_unstable();
-        (dead, made)
+        [dead, made]
     }
 
     /// Whose a destination is, deleted or not.
