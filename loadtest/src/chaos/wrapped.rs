@@ -2,6 +2,7 @@
 //! crash points, and a send is logged before its first byte.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use domain::event::NewEvent;
@@ -53,6 +54,10 @@ impl Store for TrappedStore {
             self.1.at(CrashPoint::AfterClaim);
         }
         Ok(claims)
+    }
+
+    fn head_start(&self) -> Duration {
+        self.0.head_start()
     }
 
     async fn release_permits(&self, permits: &[Permit]) -> Result<Vec<Wake>, StoreError> {

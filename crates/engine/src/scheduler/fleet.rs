@@ -31,20 +31,25 @@ impl Room {
         }
     }
 
+    /// Counts the fleet again, unless the last count is still good.
+    pub(super) async fn count(&mut self) {
+        let stale = self.counted_at.is_none_or(|at| at.elapsed() > FRESH);
+        if !stale && self.left > 0 {
+            return;
+        }
+        match self.store.fleet().await {
+            Ok(fleet) => {
+                let most = fleet.places.saturating_mul(self.permits_per_place);
+                self.left = most.saturating_sub(fleet.outstanding);
+                self.counted_at = Some(Instant::now());
+            }
+            Err(error) => tracing::debug!(%error, "fleet not counted"),
+        }
+    }
+
     /// How many permits may be added now. Overload waits in the backlog, and
     /// does not expire in the queue.
-    pub(super) async fn left(&mut self) -> u32 {
-        let stale = self.counted_at.is_none_or(|at| at.elapsed() > FRESH);
-        if stale || self.left == 0 {
-            match self.store.fleet().await {
-                Ok(fleet) => {
-                    let most = fleet.places.saturating_mul(self.permits_per_place);
-                    self.left = most.saturating_sub(fleet.outstanding);
-                    self.counted_at = Some(Instant::now());
-                }
-                Err(error) => tracing::debug!(%error, "fleet not counted"),
-            }
-        }
+    pub(super) const fn left(&self) -> u32 {
         self.left
     }
 

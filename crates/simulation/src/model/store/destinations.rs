@@ -42,6 +42,7 @@ pub(super) fn create(
         epoch: Epoch::default(),
         created_at: now,
         deleted_at: None,
+        changing_until: now,
         history: Vec::new(),
         pacing: Pacing::default(),
         retry: RetrySettings::default(),
