@@ -255,5 +255,5 @@ fn print_replay(replay: &Replay, format: Format) -> anyhow::Result<()> {
         "SUCCEEDED",
         "FAILED",
     ];
-    output::line(&output::table(&header, [row].into_iter()).to_string())
+    output::line(&output::table(&header, [row]).to_string())
 }

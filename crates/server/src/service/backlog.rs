@@ -60,7 +60,7 @@ impl FromStr for CancelCursor {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let number = |text: &str| {
             text.parse::<i64>()
-                .map_err(|_| "must be the next of before")
+                .map_err(|_not_a_number| BAD_CURSOR)
         };
         let parts: Vec<&str> = text.split(':').collect();
         match parts[..] {

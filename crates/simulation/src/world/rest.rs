@@ -253,10 +253,9 @@ impl World<'_> {
         let last = self.parts.store.read(|rows| {
             let attempts = rows.event(event).map(|event| &event.attempts);
             let attempts = attempts.into_iter().flatten();
-            let rows = attempts.filter_map(|attempt| rows.attempt(*attempt));
-            rows.filter(|row| row.destination == of)
-                .next_back()
-                .map(|row| row.state)
+            let mut rows = attempts.filter_map(|attempt| rows.attempt(*attempt));
+            let last = rows.rfind(|row| row.destination == of);
+            last.map(|row| row.state)
         });
         self.cancelled.contains(&of) && last == Some(AttemptState::Cancelled)
     }
