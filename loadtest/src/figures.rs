@@ -9,6 +9,7 @@ mod change;
 mod figure;
 mod idle;
 mod pending;
+mod receiver_limit;
 mod restart;
 mod servers;
 mod shares;
@@ -74,6 +75,8 @@ enum Name {
     Shares,
     /// The share of limits while workers stall.
     Stalled,
+    /// A receiver that answers 429 far below the configured limit.
+    ReceiverLimit,
     /// What an idle system costs.
     Idle,
 }
@@ -111,6 +114,7 @@ async fn measure(name: Name, args: &Args, context: &Context) -> anyhow::Result<V
         Name::Change => change::measure(context).await?,
         Name::Shares => shares::undisturbed(context, args.seconds).await?,
         Name::Stalled => shares::stalled(context, args.seconds).await?,
+        Name::ReceiverLimit => receiver_limit::measure(context).await?,
         Name::Idle => idle::measure(context).await?,
     })
 }

@@ -27,6 +27,7 @@ use engine::ports::{
     AttemptView, Catalog, CatalogError, Destination, DestinationChange, EventSummary,
     LedgerPosition, LedgerRow, LimitHistory, NewDestination,
 };
+use engine::ports::{Lane, Outbox, Relayed};
 use sqlx::PgPool;
 
 mod admit;
@@ -42,11 +43,15 @@ mod expire;
 mod failure;
 mod fleet;
 mod fold;
+mod health;
+mod health_book;
 mod ingest;
+mod keys;
 mod ledger;
 mod listen;
 mod mark;
 mod migrate;
+mod outbox;
 mod reap;
 mod record;
 mod replays;
@@ -65,6 +70,7 @@ use listen::Changes;
 pub struct PostgresStore {
     pool: PgPool,
     changes: Arc<Changes>,
+    insertions: Arc<Changes>,
 }
 
 impl PostgresStore {
@@ -73,7 +79,8 @@ impl PostgresStore {
         let pool = connect::connect(&options).await?;
         Ok(Self {
             pool,
-            changes: Arc::default(),
+            changes: Arc::new(Changes::of("paceline_changed")),
+            insertions: Arc::new(Changes::of("paceline_outbox")),
         })
     }
 
@@ -149,6 +156,17 @@ impl Store for PostgresStore {
 
     async fn fleet(&self) -> Result<Fleet, StoreError> {
         Ok(retried(|| fleet::fleet(&self.pool)).await?)
+    }
+}
+
+#[async_trait]
+impl Outbox for PostgresStore {
+    async fn relay(&self, after: Lane, limit: u32) -> Result<Relayed, StoreError> {
+        Ok(retried(|| outbox::relay(&self.pool, after, limit)).await?)
+    }
+
+    async fn inserted(&self) {
+        self.insertions.changed(&self.pool).await;
     }
 }
 

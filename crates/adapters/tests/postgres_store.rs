@@ -23,8 +23,12 @@ mod contract;
 mod database;
 #[path = "postgres_store/durability.rs"]
 mod durability;
+#[path = "postgres_store/ingest.rs"]
+mod ingest;
 #[path = "postgres_store/limits.rs"]
 mod limits;
+#[path = "postgres_store/outbox.rs"]
+mod outbox;
 #[path = "postgres_store/plans.rs"]
 mod plans;
 #[path = "postgres_store/starts.rs"]

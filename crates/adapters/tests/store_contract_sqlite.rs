@@ -86,7 +86,7 @@ async fn world() -> InDirectory {
     let door = Arc::new(Door { path, moved });
     InDirectory {
         world: BacklogWorld::new(
-            World::new(store.clone(), store.clone(), door),
+            World::new(store.clone(), store.clone(), door).with_health(store.clone()),
             store.clone(),
             store,
         ),

@@ -80,4 +80,14 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn first_attempts_keep_their_order_and_retries_go_between() {
+        // First attempts by id, whatever their times; the others by due time.
+        let (first, due) = (vec![1, 2, 4], vec![6, 3, 5, 7]);
+        let in_turn = |number, most| in_turn(first.clone(), due.clone(), number, most);
+        assert_eq!(in_turn(2, 10), [6, 1, 3, 2, 5, 4, 7]);
+        assert_eq!(in_turn(1, 10), [1, 6, 2, 3, 4, 5, 7]);
+        assert_eq!(in_turn(2, 2), [6, 1]);
+    }
 }

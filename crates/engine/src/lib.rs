@@ -11,6 +11,7 @@
 //! - [`reaper`] and [`sweep`]: what crashed goes on; what was forgotten is
 //!   looked at.
 //! - [`ingest`]: many requests, one commit.
+//! - [`relay`]: rows that users wrote become events.
 //!
 //! Every loop has a run-once form, every I/O is a batch, every queue, buffer
 //! and retry is bounded by a named constant.
@@ -23,6 +24,7 @@ pub mod contract;
 pub mod ingest;
 pub mod ports;
 pub mod reaper;
+pub mod relay;
 pub mod replay;
 pub mod scheduler;
 pub mod store_clock;

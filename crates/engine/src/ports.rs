@@ -3,8 +3,9 @@
 //! Four carry the path of an event ([`Store`], [`Schedule`],
 //! [`DeliveryQueue`], [`Sender`]); [`Catalog`] is the same store as seen by
 //! the people who own destinations and read ledgers, [`Backlog`] as seen by
-//! those who look after what waits and what died there, and [`Replays`] is
-//! what brings dead letters back. Each method is one
+//! those who look after what waits and what died there, [`Replays`] is what
+//! brings dead letters back, and [`Outbox`] where users write events into it
+//! themselves. Each method is one
 //! atomic business step over a batch, named for its caller. Its documentation
 //! says the effect, what a retry does, and what a crash half-way leaves.
 //!
@@ -12,18 +13,26 @@
 //! carries revocable permits*: losing the schedule or the queue altogether
 //! loses no event and breaks no limit.
 
+mod alarm;
 mod backlog;
 mod catalog;
+mod health;
+mod outbox;
 mod queue;
 mod replays;
 mod schedule;
 mod sender;
 mod store;
+mod wakes;
 
+pub use alarm::*;
 pub use backlog::*;
 pub use catalog::*;
+pub use health::*;
+pub use outbox::*;
 pub use queue::*;
 pub use replays::*;
 pub use schedule::*;
 pub use sender::*;
 pub use store::*;
+pub use wakes::*;

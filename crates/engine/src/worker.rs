@@ -13,6 +13,7 @@
 mod claims;
 mod deliver;
 mod hand;
+mod heard;
 mod identity;
 mod promptness;
 mod receiving;

@@ -27,10 +27,13 @@ use crate::service::{Service, ServiceError};
 
 pub mod attempts;
 pub mod body;
+pub mod bulk;
 pub mod cancel;
 pub mod dead_letters;
+pub mod destination_health;
 pub mod destinations;
 pub mod events;
+mod idempotency;
 pub mod limits;
 pub mod parameters;
 pub mod problem;
@@ -53,6 +56,7 @@ struct Inner {
     service: Arc<Service>,
     key: ApiKey,
     room: Arc<body::Room>,
+    bulk: bulk::Places,
 }
 
 impl App {
@@ -63,6 +67,7 @@ impl App {
             service: Arc::new(service),
             key,
             room: Arc::new(body::Room::new()),
+            bulk: bulk::Places::new(),
         }))
     }
 
@@ -84,6 +89,7 @@ impl App {
 #[openapi(
     info(title = "Paceline", description = "Delivers webhooks to every destination at exactly the rate it allows."),
     modifiers(&BearerKey),
+    components(schemas(bulk::BulkEnd)),
     tags(
         (name = "destinations", description = "Endpoints with their own limits."),
         (name = "events", description = "Payloads, accepted once and delivered at least once."),
@@ -114,6 +120,10 @@ fn routes() -> OpenApiRouter<App> {
             destinations::change,
             destinations::delete
         ))
+        .routes(routes!(destination_health::show))
+        .routes(routes!(destination_health::change_breaker))
+        .routes(routes!(destination_health::pause))
+        .routes(routes!(destination_health::resume))
         .routes(routes!(attempts::list))
         .routes(routes!(retries::show, retries::set))
         .routes(routes!(cancel::backlog))
@@ -125,6 +135,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(replays::cancel))
         .routes(routes!(events::post))
         .routes(routes!(events::post_batch))
+        .routes(routes!(bulk::post_bulk))
         .routes(routes!(events::show))
 }
 

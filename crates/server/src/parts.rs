@@ -11,7 +11,7 @@ use adapters::redis::RedisSchedule;
 use adapters::sqlite::{SqliteStore, system_clock};
 use anyhow::Context;
 use engine::ports::{
-    Backlog, Catalog, DeliveryQueue, Replays, Schedule, Sender, Store, StoreError,
+    Backlog, Catalog, DeliveryQueue, Outbox, Replays, Schedule, Sender, Store, StoreError,
 };
 
 use crate::config::{
@@ -29,6 +29,8 @@ pub struct Parts {
     pub catalog: Arc<dyn Catalog>,
     pub backlog: Arc<dyn Backlog>,
     pub replays: Arc<dyn Replays>,
+    /// `None` where users cannot write into the store.
+    pub outbox: Option<Arc<dyn Outbox>>,
     pub schedule: Arc<dyn Schedule>,
     /// `None` for a role without permits.
     pub queue: Option<Arc<dyn DeliveryQueue>>,
@@ -53,6 +55,7 @@ impl Parts {
             catalog: opened.catalog,
             backlog: opened.backlog,
             replays: opened.replays,
+            outbox: opened.outbox,
             schedule: connect_schedule(schedule).await?,
             queue,
             sender: sender(target),
@@ -66,21 +69,26 @@ struct Opened {
     catalog: Arc<dyn Catalog>,
     backlog: Arc<dyn Backlog>,
     replays: Arc<dyn Replays>,
+    outbox: Option<Arc<dyn Outbox>>,
 }
 
 /// What reads a store: for the audit.
 pub type StoreAndCatalog = (Arc<dyn Store>, Arc<dyn Catalog>);
 
 async fn connect_store(config: &StoreConfig) -> anyhow::Result<Opened> {
+    let url = &config.database_url;
     match config.place()? {
-        Database::Sqlite(path) => all_of(
-            SqliteStore::open(&path, system_clock()),
-            &config.database_url,
-        ),
-        Database::SqliteInMemory => {
-            all_of(SqliteStore::in_memory(system_clock()), &config.database_url)
+        Database::Sqlite(path) => all_of(SqliteStore::open(&path, system_clock()), url),
+        Database::SqliteInMemory => all_of(SqliteStore::in_memory(system_clock()), url),
+        Database::Postgres(_) => {
+            let store = connect_postgres(config).await;
+            let outbox = store.as_ref().ok().cloned();
+            let opened = all_of(store, url)?;
+            Ok(Opened {
+                outbox: outbox.map(|store| Arc::new(store) as _),
+                ..opened
+            })
         }
-        Database::Postgres(_) => all_of(connect_postgres(config).await, &config.database_url),
     }
 }
 
@@ -129,6 +137,7 @@ fn all_of<S: Store + Catalog + Backlog + Replays + 'static>(
         catalog: store.clone(),
         backlog: store.clone(),
         replays: store,
+        outbox: None,
     })
 }
 

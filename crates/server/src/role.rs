@@ -4,6 +4,7 @@
 //! |---|---|---|---|---|
 //! | API and ingest | ✓ | ✓ | | |
 //! | scheduler, reaper, sweep | ✓ | | ✓ | |
+//! | relay, where there is an outbox | ✓ | ✓ | ✓ | |
 //! | worker | ✓ | | | ✓ |
 //! | `/livez`, `/readyz`, `/metrics` | ✓ | ✓ | ✓ | ✓ |
 //!
@@ -20,6 +21,7 @@ use std::time::Duration;
 use anyhow::Context;
 use engine::ingest::{Ingest, IngestLoop, IngestOptions};
 use engine::reaper::{Reaper, ReaperOptions};
+use engine::relay::{Relay, RelayOptions};
 use engine::replay::{ReplayLoop, ReplayOptions};
 use engine::scheduler::{Scheduler, SchedulerOptions};
 use engine::sweep::{SweepLoop, SweepOptions};
@@ -163,6 +165,7 @@ impl Running {
         let mut loops = Loops::new();
         let seed = u64::from_le_bytes(mint.bytes());
         self.spawn_engine(&mut loops, seed);
+        self.spawn_relay(&mut loops);
         // Probes and metrics are answered until all else has drained.
         let drained = CancellationToken::new();
         let probes = match key {
@@ -237,6 +240,15 @@ impl Running {
             let worker = Worker::new(store, schedule, Arc::clone(queue), sender, options)
                 .counting_suspends(edge::suspended);
             loops.spawn("worker", worker.run(self.shutdown.clone()));
+        }
+    }
+
+    fn spawn_relay(&self, loops: &mut Loops) {
+        let outbox = self.parts.outbox.as_ref();
+        if let Some(outbox) = outbox.filter(|_| self.role != Role::Worker) {
+            let (outbox, schedule) = (Arc::clone(outbox), Arc::clone(&self.parts.schedule));
+            let relay = Relay::new(outbox, schedule, RelayOptions::default());
+            loops.spawn("relay", relay.run(self.shutdown.clone()));
         }
     }
 

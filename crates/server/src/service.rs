@@ -23,12 +23,14 @@ use crate::edge::Mint;
 pub mod backlog;
 pub mod error;
 pub mod event;
+pub mod health;
 pub mod limits;
 pub mod rules;
 
 pub use backlog::{CancelCursor, CancelDraft, CancelledPart, ReplayDraft};
 pub use error::ServiceError;
 pub use event::EventDraft;
+pub use health::StateAndHealth;
 pub use limits::LimitsChange;
 
 /// The most rows on one page.
@@ -200,6 +202,15 @@ impl Service {
                     id: event.id,
                     destinations,
                 }),
+                // The key's first request was answered so, or would have been.
+                Some(Acceptance::Repeated {
+                    event,
+                    destinations,
+                }) => Ok(AcceptedEvent {
+                    id: event,
+                    destinations,
+                }),
+                Some(Acceptance::KeyReused) => Err(ServiceError::KeyReused),
                 Some(Acceptance::UnknownDestination) => Err(ServiceError::invalid(
                     "destination_id",
                     "there is no such destination",

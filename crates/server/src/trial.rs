@@ -31,7 +31,9 @@ use domain::event::{Audience, NewEvent};
 use domain::ids::{DestinationId, EventId};
 use domain::time::Timestamp;
 use engine::ingest::{Ingest, IngestError};
-use engine::ports::{Acceptance, Catalog, DEFAULT_TENANT, LedgerRow, NewDestination, Store};
+use engine::ports::{
+    Acceptance, BreakerChange, Catalog, DEFAULT_TENANT, LedgerRow, NewDestination, Store,
+};
 use tokio::time::Instant;
 
 use crate::edge::Mint;
@@ -96,6 +98,14 @@ impl Trial {
                 limits: plan.limits,
             };
             let created = catalog.create_destination(DEFAULT_TENANT, &new).await?;
+            // It fails on purpose: what is on trial is its limit.
+            if plan.behaviour == Behaviour::NeverAnswer {
+                let never = BreakerChange {
+                    failures: Some(Some(0)),
+                    ..BreakerChange::default()
+                };
+                (catalog.change_breaker(DEFAULT_TENANT, created.id, &never)).await?;
+            }
             placed.push(Placed {
                 plan,
                 id: created.id,
@@ -137,6 +147,7 @@ impl Trial {
             event_type: Some("trial.flood".to_owned()),
             content_type: "application/json".to_owned(),
             payload: Bytes::from(format!(r#"{{"order":"{id}","total_cents":4200}}"#)),
+            idempotency: None,
         }
     }
 

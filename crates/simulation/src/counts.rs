@@ -60,7 +60,12 @@ pub const SOMETIMES: &[&str] = &[
     "receiver answered 422",
     "receiver hung",
     "response lost",
+    "destination held",
+    "breaker opened",
+    "probe started",
+    "breaker closed",
     // What the mechanisms answered.
+    "a repeated request was the same event",
     "claim early",
     "claim refused",
     "claim skipped",

@@ -8,6 +8,7 @@
 //! | promise | judged |
 //! |---|---|
 //! | [`nothing_is_lost`] | at rest |
+//! | [`a_repeated_request_is_one_event`] | at rest |
 //! | [`a_duplicate_has_a_reason`] | at every delivery |
 //! | [`no_window_is_over`] | at every start; at rest over the whole ledger |
 //! | [`the_limit_is_used`] | at rest, where nothing failed |
@@ -16,6 +17,8 @@
 //! | [`a_permit_starts_once_and_in_time`] | at every start |
 //! | [`a_start_is_sent_once_and_at_once`] | at every request |
 //! | [`a_lease_is_exclusive`] | at every take |
+//! | [`nothing_starts_during_a_hold`] | at every start |
+//! | [`a_breaker_lets_one_through`] | at every start |
 //! | [`all_is_drained`] | after the last fault |
 //! | [`both_get_their_turn`] | at every admission |
 //! | [`a_dead_letter_is_replayed_once`] | at rest |
@@ -73,6 +76,14 @@ pub fn nothing_is_lost(event: impl fmt::Display, accepted: Accepted) -> Promise 
     let ended = accepted.was_taken || accepted.is_dead_letter || accepted.is_cancelled;
     keep("nothing_is_lost", ended, || {
         format!("{event} was accepted, and is neither delivered nor a dead letter nor cancelled")
+    })
+}
+
+/// "The same idempotency key is the same event", however often its client had
+/// to ask, and whatever became of the answers.
+pub fn a_repeated_request_is_one_event(request: impl fmt::Display, events: u32) -> Promise {
+    keep("a_repeated_request_is_one_event", events <= 1, || {
+        format!("the client's event {request} is {events} events")
     })
 }
 
@@ -191,6 +202,26 @@ pub fn a_start_is_sent_once_and_at_once(attempt: AttemptId, sending: Sending) ->
 pub fn a_lease_is_exclusive(job: impl fmt::Display, held_for: Option<Duration>) -> Promise {
     keep("a_lease_is_exclusive", held_for.is_none(), || {
         format!("{job} was taken while its lease went on for {held_for:?}")
+    })
+}
+
+/// A receiver that asks to be left alone is left alone, and so is one whose
+/// breaker is open: nothing starts before the hold is over.
+pub fn nothing_starts_during_a_hold(
+    attempt: AttemptId,
+    started_at: Timestamp,
+    held_until: Option<Timestamp>,
+) -> Promise {
+    let kept = held_until.is_none_or(|until| started_at >= until);
+    keep("nothing_starts_during_a_hold", kept, || {
+        format!("attempt {attempt} started at {started_at:?}, held until {held_until:?}")
+    })
+}
+
+/// While the breaker is not closed, one attempt at a time is sent.
+pub fn a_breaker_lets_one_through(destination: impl fmt::Display, in_flight: u32) -> Promise {
+    keep("a_breaker_lets_one_through", in_flight <= 1, || {
+        format!("{destination} has {in_flight} in flight beside an open breaker")
     })
 }
 

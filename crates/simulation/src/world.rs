@@ -14,7 +14,7 @@ use domain::time::Timestamp;
 use engine::ingest::Ingest;
 use engine::ports::{Catalog, DEFAULT_TENANT, MAX_HEAD_START, NewDestination};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
 use uuid::Uuid;
 
 use crate::counts::Counts;
@@ -29,10 +29,6 @@ use crate::scenario::{Operation, Process, Scenario};
 use crate::trace::{Sink, Trace};
 use crate::weather::{Surroundings, Weather};
 use crate::witness::Witness;
-
-/// Until the workers are there: a run that finds none looks again after a
-/// second, which is not what the promises are about.
-const INTRODUCED: Duration = Duration::from_millis(100);
 
 /// What the store's clock shows at the beginning.
 const BEGAN: Timestamp = Timestamp::from_millis(1_760_000_000_000);
@@ -200,8 +196,6 @@ impl<'a> World<'a> {
         for process in [Process::Api].into_iter().chain(schedulers).chain(workers) {
             self.start(process, 0);
         }
-        sleep(INTRODUCED).await;
-        self.began = Instant::now();
         let end = self.began + Duration::from_millis(self.scenario.lasts_ms);
         let drained_from = match self.go_on_until(end).await {
             Ok(()) => {

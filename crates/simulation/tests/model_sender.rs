@@ -73,7 +73,7 @@ async fn receivers_do_as_they_are_told() {
     let (answer, took) = meet(ready, slow_down).await;
     let answer = answer.unwrap();
     assert_eq!((answer.status, took), (429, 3));
-    assert_eq!(answer.retry_after.as_deref(), Some("30"));
+    assert_eq!(answer.signals.retry_after.as_deref(), Some("30"));
     assert_eq!(answer.elapsed, 2 * SECOND);
 
     let timed_out = |timeout| Err(SendError::TimedOut(timeout));

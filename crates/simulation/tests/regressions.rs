@@ -29,12 +29,12 @@ fn a_worker_outlives_a_forward_step_of_the_stores_clock() {
         operations: vec![
             Operation {
                 number: 37,
-                at_ms: 8_195,
+                at_ms: 8_295,
                 what: What::StoreClock { step_ms: 4_535 },
             },
             Operation {
                 number: 39,
-                at_ms: 10_043,
+                at_ms: 10_143,
                 what: What::Arrivals {
                     destination: 0,
                     events: 20,
@@ -42,7 +42,7 @@ fn a_worker_outlives_a_forward_step_of_the_stores_clock() {
                 },
             },
         ],
-        lasts_ms: 10_044,
+        lasts_ms: 10_144,
     });
 }
 
@@ -63,14 +63,14 @@ fn a_worker_outlives_an_introduction_that_takes_long() {
         schedulers: 1,
         workers: 3,
         operations: vec![
-            Operation { number: 13, at_ms: 82044, what: What::Pause { process: Process::Worker(1), lasts_ms: 3679 } },
-            Operation { number: 15, at_ms: 91117, what: What::Limits { destination: 0, limits: LimitSettings { max_in_flight: Some(2), unlimited: true, ..LimitSettings::default() } } },
-            Operation { number: 17, at_ms: 108323, what: What::Stop { process: Process::Worker(0), down_ms: 2204 } },
-            Operation { number: 18, at_ms: 109781, what: What::Fault { fault: Fault::StoreCommitsLate, permille: 1000, lasts_ms: 38547 } },
-            Operation { number: 19, at_ms: 110222, what: What::Arrivals { destination: 0, events: 228, every_ms: 20 } },
-            Operation { number: 24, at_ms: 124981, what: What::Fault { fault: Fault::StoreFailsAfter, permille: 50, lasts_ms: 15103 } },
+            Operation { number: 13, at_ms: 82144, what: What::Pause { process: Process::Worker(1), lasts_ms: 3679 } },
+            Operation { number: 15, at_ms: 91217, what: What::Limits { destination: 0, limits: LimitSettings { max_in_flight: Some(2), unlimited: true, ..LimitSettings::default() } } },
+            Operation { number: 17, at_ms: 108423, what: What::Stop { process: Process::Worker(0), down_ms: 2204 } },
+            Operation { number: 18, at_ms: 109881, what: What::Fault { fault: Fault::StoreCommitsLate, permille: 1000, lasts_ms: 38547 } },
+            Operation { number: 19, at_ms: 110322, what: What::Arrivals { destination: 0, events: 228, every_ms: 20 } },
+            Operation { number: 24, at_ms: 125081, what: What::Fault { fault: Fault::StoreFailsAfter, permille: 50, lasts_ms: 15103 } },
         ],
-        lasts_ms: 134981,
+        lasts_ms: 135081,
     });
 }
 
@@ -92,8 +92,8 @@ fn a_burst_takes_the_time_that_concurrency_makes_it_take() {
         schedulers: 1,
         workers: 1,
         operations: vec![
-            Operation { number: 3, at_ms: 0, what: What::Arrivals { destination: 3, events: 9209, every_ms: 0 } },
+            Operation { number: 3, at_ms: 100, what: What::Arrivals { destination: 3, events: 9209, every_ms: 0 } },
         ],
-        lasts_ms: 182_000,
+        lasts_ms: 182_100,
     });
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use domain::ids::DestinationId;
-use engine::ports::{Catalog, DEFAULT_TENANT, NewDestination};
+use engine::ports::{BreakerChange, Catalog, DEFAULT_TENANT, NewDestination};
 use server::config::StoreConfig;
 use server::edge::Mint;
 use server::receiver::Receiver;
@@ -232,6 +232,13 @@ async fn create(
             limits: one.limits,
         };
         let created = catalog.create_destination(DEFAULT_TENANT, &new).await?;
+        // Links that break would open it, and the judge counts starts: the
+        // simulation has breakers.
+        let never = BreakerChange {
+            failures: Some(Some(0)),
+            ..BreakerChange::default()
+        };
+        (catalog.change_breaker(DEFAULT_TENANT, created.id, &never)).await?;
         tried.push(Tried {
             id: created.id.0,
             name: one.name.clone(),

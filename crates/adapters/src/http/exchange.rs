@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
+use domain::signals::RawSignals;
 use engine::ports::{Prepared, READ_BODY_BYTES, Request, Response, STORED_BODY_BYTES, SendError};
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Version};
@@ -26,10 +27,6 @@ const USER_AGENT: &str = concat!("Paceline/", env!("CARGO_PKG_VERSION"));
 const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
 const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
 const PACELINE_TRY: HeaderName = HeaderName::from_static("paceline-try");
-
-/// A date takes 29 bytes. What is much longer is neither date nor seconds, and
-/// is not kept.
-const MAX_RETRY_AFTER_BYTES: usize = 64;
 
 /// How much earlier than the receiver we stop using a connection: its close
 /// may be on its way while our request is.
@@ -104,7 +101,7 @@ impl Prepared for Exchange {
         }
         Ok(Response {
             status: answer.status,
-            retry_after: retry_after(&answer.headers),
+            signals: signals(&answer.headers),
             body: answer.body,
             elapsed,
         })
@@ -236,9 +233,8 @@ fn broken(error: hyper::Error) -> SendError {
     SendError::Exchange(text)
 }
 
-fn retry_after(headers: &HeaderMap) -> Option<String> {
-    let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?;
-    (text.len() <= MAX_RETRY_AFTER_BYTES).then(|| text.to_owned())
+fn signals(headers: &HeaderMap) -> RawSignals {
+    RawSignals::read(|name| Some(headers.get(name)?.to_str().ok()?.to_owned()))
 }
 
 /// What `keep-alive: timeout=5` leaves after the margin; the shortest, if there

@@ -13,9 +13,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use domain::ids::DestinationId;
 use engine::ports::{
-    Finish, NextRun, Schedule, ScheduleError, ScheduleLife, Taken, TakenJob, Wake,
+    Alarm, Finish, NextRun, Schedule, ScheduleError, ScheduleLife, Taken, TakenJob, Wake,
 };
-use tokio::sync::Notify;
 use tokio::time::Instant;
 
 /// As far ahead as a job can be, so that adding to an instant cannot overflow.
@@ -32,7 +31,7 @@ pub struct InProcessSchedule {
     jobs: Mutex<Jobs>,
     /// Told when a wake makes something due sooner than takers know, so that an
     /// idle scheduler looks at once.
-    woken: Notify,
+    woken: Alarm,
 }
 
 #[derive(Debug, Default)]
@@ -82,21 +81,13 @@ impl InProcessSchedule {
         Self {
             life: life.into(),
             jobs: Mutex::default(),
-            woken: Notify::new(),
+            woken: Alarm::default(),
         }
     }
 
     fn jobs(&self) -> MutexGuard<'_, Jobs> {
         // No invariant is broken half-way through: nothing in here panics.
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Tells whoever sleeps until what was the first job that one is due
-    /// sooner.
-    fn tell(&self, known: Option<Instant>, first: Option<Instant>) {
-        if first.is_some_and(|first| known.is_none_or(|known| first < known)) {
-            self.woken.notify_one();
-        }
     }
 }
 
@@ -155,7 +146,7 @@ impl Schedule for InProcessSchedule {
             .filter_map(|finish| jobs.finish(finish, now))
             .min();
         drop(jobs);
-        self.tell(known, woken);
+        self.woken.tell(known, woken);
         Ok(())
     }
 
@@ -168,7 +159,7 @@ impl Schedule for InProcessSchedule {
         }
         let first = jobs.first_due();
         drop(jobs);
-        self.tell(known, first);
+        self.woken.tell(known, first);
         Ok(())
     }
 
@@ -188,7 +179,7 @@ impl Schedule for InProcessSchedule {
     }
 
     async fn woken(&self) {
-        self.woken.notified().await;
+        self.woken.told().await;
     }
 }
 

@@ -99,6 +99,7 @@ async fn plans(
             meter: ours.1.meter,
             recount: ours.1.recount,
             held_until: ours.1.held_until,
+            probing: ours.1.probing,
         })
         .collect();
     let mut readings = usage::read(connection, &questions, now).await?;

@@ -1,22 +1,21 @@
 //! Starts: claimed, or permits handed back; and where requests go.
 
-use std::collections::{HashMap, HashSet};
-use std::time::Duration;
+use std::collections::HashSet;
+use std::collections::hash_map::{Entry, HashMap};
 
 use bytes::Bytes;
 use domain::ids::{DestinationId, Epoch, EventId, WorkerId};
 use domain::permit::Permit;
 use domain::time::{Timestamp, micros};
-use engine::ports::Target;
-use engine::ports::Wake;
 use engine::ports::{
-    ClaimAnswer, Claims, HEARTBEAT_TIMEOUT, MAX_HEAD_START, MAX_REQUEST_TIMEOUT, Start,
+    ClaimAnswer, Claims, HEARTBEAT_TIMEOUT, MAX_HEAD_START, MAX_REQUEST_TIMEOUT, Start, Target,
+    Wake, Wakes,
 };
 use sqlx::PgPool;
 use uuid::Uuid;
 
 use super::failure::Failure;
-use super::rows::{Wakes, count, keys};
+use super::rows::{count, keys};
 use crate::stored_policy;
 
 /// Where these destinations' requests go now.
@@ -64,7 +63,8 @@ struct Claimed {
 /// statement that waited would keep a clock from before the wait. The lock
 /// rechecks the state and the number on the row's latest version, so a
 /// revocation that has just been committed is seen, and one that is under way
-/// holds the row. The clock is read once, when the first row is judged.
+/// holds the row. The clock is read once, when the first row is judged. What a
+/// worker may not start moves back like what is late: nobody else would.
 ///
 /// A slot that opens within the head start starts at the slot: the recorded
 /// start is ahead of the clock then, and whoever dates a change waits for it
@@ -81,7 +81,8 @@ const CLAIM: &str = "-- claim_starts
             case
                 when a.epoch <> n.epoch or d.epoch <> a.epoch
                     or d.state <> 'active' or d.deleted_at is not null
-                    or p.held_until > (select now from clock)
+                    or greatest(p.held_until, h.held_until)
+                        > greatest((select now from clock), a.not_before)
                     or a.deadline < (select now from clock)
                     or not exists (
                         select from workers w
@@ -98,6 +99,7 @@ const CLAIM: &str = "-- claim_starts
         join attempts a on a.id = n.id and a.permit = n.number
         join destinations d on d.id = a.destination_id
         left join pacing p on p.destination_id = a.destination_id
+        left join health h on h.destination_id = a.destination_id
         where a.state || '' = 'admitted'
         order by a.id
         for update of a skip locked
@@ -161,7 +163,7 @@ pub(super) async fn claim_starts(
             continue;
         };
         if let (Some("returned"), Some(destination)) = (row.answer.as_deref(), row.destination_id) {
-            wakes.add(DestinationId(destination), Duration::ZERO);
+            wakes.now(DestinationId(destination));
         }
         answers.insert((id, number), row.into_answer(now));
     }
@@ -172,11 +174,12 @@ pub(super) async fn claim_starts(
     // The claim is committed: an error from here on must not lose the starts.
     let held = (still_admitted(pool, &missing).await)
         .unwrap_or_else(|_unknown| missing.iter().map(|permit| key(permit)).collect());
-    let answer = |permit: &Permit| match answers.remove(&key(permit)) {
-        Some(answer) => answer,
-        None if held.contains(&key(permit)) => ClaimAnswer::Skipped,
-        // Stale; or the same permit twice in one batch, which starts once.
-        None => ClaimAnswer::Refused,
+    let answer = |permit: &Permit| match answers.entry(key(permit)) {
+        // Named twice in one batch: it starts once.
+        Entry::Occupied(once) if matches!(once.get(), ClaimAnswer::Started(_)) => once.remove(),
+        Entry::Occupied(answer) => answer.get().clone(),
+        Entry::Vacant(_) if held.contains(&key(permit)) => ClaimAnswer::Skipped,
+        Entry::Vacant(_) => ClaimAnswer::Refused,
     };
     Ok(Claims {
         now,
@@ -262,7 +265,7 @@ pub(super) async fn release_permits(
     .await?;
     let mut wakes = Wakes::default();
     for destination in released {
-        wakes.add(DestinationId(destination), Duration::ZERO);
+        wakes.now(DestinationId(destination));
     }
     Ok(wakes.into_vec())
 }

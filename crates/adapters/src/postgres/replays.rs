@@ -12,13 +12,13 @@ use std::collections::HashMap;
 use domain::ids::{DestinationId, ReplayId, TenantId};
 use domain::replay::step;
 use domain::time::Timestamp;
-use engine::ports::{Advanced, MAX_COUNTED, NewReplay, Replay, Which};
+use engine::ports::{Advanced, MAX_COUNTED, NewReplay, Replay, Wakes, Which};
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use super::destinations::read_destinations;
 use super::failure::Failure;
-use super::rows::{Wakes, count, time, word};
+use super::rows::{count, time, word};
 
 /// A single one is the only one of its destination that died just then.
 const CREATE: &str = "-- create_replay
@@ -206,7 +206,7 @@ pub(super) async fn advance(pool: &PgPool, limit: u32) -> Result<Advanced, Failu
         let moved = moves::take(&mut transaction, replay, step, now).await?;
         advanced.replayed = advanced.replayed.saturating_add(moved.count);
         if moved.count > 0 {
-            wakes.add(destination.id, std::time::Duration::ZERO);
+            wakes.now(destination.id);
         }
         if !moved.all {
             advanced.running += 1;

@@ -38,6 +38,7 @@ pub(super) struct Question<'a> {
     pub(super) meter: Meter,
     pub(super) recount: bool,
     pub(super) held_until: Option<Timestamp>,
+    pub(super) probing: bool,
 }
 
 /// What was read for one destination.
@@ -340,6 +341,7 @@ fn reading(row: Row, question: &Question<'_>, scope: &Scope, now: Timestamp) -> 
         meter: question.meter,
         recount: question.recount,
         held_until: question.held_until,
+        probing: question.probing,
     };
     let backlog = Backlog {
         due: u32::try_from(waiting.len()).unwrap_or(u32::MAX),

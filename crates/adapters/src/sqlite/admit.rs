@@ -26,11 +26,13 @@ const DESTINATION: &str = "
         t.limit_per_second, t.limit_per_minute, t.limit_per_hour, t.limit_per_day, t.unlimited,
         t.burst, t.shape, t.max_in_flight, 0.0,
         d.state, d.epoch, coalesce(p.last_permit, 0), coalesce(p.meter_missing_micro, 0),
-        p.meter_as_of, p.held_until, d.epoch is not p.meter_epoch
+        p.meter_as_of, nullif(max(coalesce(p.held_until, 0), coalesce(h.held_until, 0)), 0),
+        d.epoch is not p.meter_epoch, h.opened_at is not null
     from destinations d
     join tenants n on n.id = d.tenant_id
     join tiers t on t.name = n.tier
     left join pacing p on p.destination_id = d.id
+    left join health h on h.destination_id = d.id
     where d.id = ?1 and d.deleted_at is null";
 
 const FIRST_ATTEMPTS: &str = "
@@ -160,6 +162,7 @@ impl Candidate {
                 },
                 recount: row.get(24)?,
                 held_until: maybe_time(row, 23)?,
+                probing: row.get(25)?,
                 ..Usage::default()
             };
             Ok((policy, Epoch(row.get(19)?), row.get(20)?, usage))

@@ -195,7 +195,7 @@ pub(super) fn history(
 /// Makes a change, and dates the history that it wrote by the store's clock,
 /// read under the write lock: every start before it was earlier, every start
 /// after it will be later.
-fn dated(
+pub(super) fn dated(
     tx: &Transaction<'_>,
     now: Timestamp,
     change: impl FnOnce() -> Result<usize, Fault>,
@@ -206,7 +206,7 @@ fn dated(
     Ok(changed)
 }
 
-fn not_found() -> Fault {
+pub(super) fn not_found() -> Fault {
     CatalogError::NotFound("destination").into()
 }
 

@@ -5,13 +5,13 @@ use std::time::Duration;
 use domain::ids::{AttemptId, DestinationId, PermitNumber};
 use domain::retry::DEFAULT_MAX_TRIES;
 use domain::time::Timestamp;
-use engine::ports::{ReapRules, Reaped};
+use engine::ports::{NO_OUTCOME_IN_TIME, ReapRules, Reaped, WORKER_IS_GONE, Wakes};
 use rusqlite::Transaction;
 
 use super::buckets::{self, Buckets};
 use super::fault::Fault;
 use super::record::EventAt;
-use super::rows::{Wakes, all, execute, parse, time, word};
+use super::rows::{all, execute, parse, time, word};
 
 const EXPIRED: &str = "
     -- reap: permits past their deadline, the longest past first
@@ -35,7 +35,7 @@ const GIVEN_UP: &str = "
     join destinations d on d.id = a.destination_id
     left join workers w on w.id = a.worker_id
     where a.state = 'started' and (a.started_at < ?1 or w.seen_at is null or w.seen_at < ?2)
-    order by a.started_at limit ?3";
+    order by a.started_at, a.id limit ?3";
 
 const MARK_UNKNOWN: &str = "
     -- reap: nobody knows what became of it
@@ -75,6 +75,13 @@ const DELETE_WORKERS: &str = "
     -- reap: workers that nobody will ask about again
     delete from workers where id in (select id from workers where seen_at < ?1 limit ?2)";
 
+const DELETE_KEYS: &str = "
+    -- reap: idempotency keys that stand for nothing any more
+    delete from idempotency_keys where (tenant_id, key) in (
+        select tenant_id, key from idempotency_keys indexed by idempotency_keys_expired
+        where expires_at <= ?1 limit ?2
+    )";
+
 /// How long a worker's row is kept after its last heartbeat.
 const WORKER_KEPT: Duration = Duration::from_secs(3_600);
 
@@ -94,6 +101,7 @@ pub(super) fn reap(
     let retries = u32::try_from(retries).unwrap_or(u32::MAX);
     let expired = execute(tx, EXPIRE, (now.as_micros(), limit))?;
     buckets::delete_old(tx, now, limit)?;
+    execute(tx, DELETE_KEYS, (now.as_micros(), limit))?;
     execute(tx, DELETE_WORKERS, ((now - WORKER_KEPT).as_micros(), limit))?;
     Ok(Reaped {
         expired_permits,
@@ -167,8 +175,8 @@ fn give_up(
         let tries = start.try_number.saturating_sub(start.event.tries_before);
         let last = tries >= start.max_tries;
         let error = match start.worker_gone {
-            true => "the worker was gone before it recorded an outcome",
-            false => "no outcome was recorded in time",
+            true => WORKER_IS_GONE,
+            false => NO_OUTCOME_IN_TIME,
         };
         execute(tx, MARK_UNKNOWN, (start.id, error, last, start.to_fold))?;
         if start.to_fold {

@@ -10,12 +10,12 @@ use domain::policy::{Policy, Rate};
 use domain::replay::{ReplayState, step};
 use domain::time::Timestamp;
 use engine::ports::{
-    Advanced, CatalogError, DeadLetterFilter, MAX_COUNTED, NewReplay, Replay, Which,
+    Advanced, CatalogError, DeadLetterFilter, MAX_COUNTED, NewReplay, Replay, Wakes, Which,
 };
 use rusqlite::{Connection, Row, Transaction};
 
 use super::fault::Fault;
-use super::rows::{Wakes, execute, first, maybe_time, settings, time, word};
+use super::rows::{execute, first, maybe_time, settings, time, word};
 
 const DEAD_LETTER: &str = "
     -- create_replay: a single one

@@ -61,7 +61,7 @@ pub(crate) async fn world() -> Fresh {
     });
     Fresh {
         world: BacklogWorld::new(
-            World::new(store.clone(), store.clone(), door),
+            World::new(store.clone(), store.clone(), door).with_health(store.clone()),
             store.clone(),
             store,
         ),

@@ -335,3 +335,34 @@ async fn a_permit_from_before_a_cut_is_refused_and_one_from_before_a_raise_is_no
         }
     }
 }
+
+#[tokio::test]
+async fn a_claim_finds_the_hold_that_its_permit_was_given_before() {
+    let database = Database::create().await;
+    let worker = database.worker().await;
+    let destination = database.destination(per_second(20)).await;
+    database.accept(destination, 1).await;
+    let permits = database.permits(destination).await;
+    let mut user = database.user().await;
+    let hold = "insert into health (destination_id, held_since, held_until, held_for)";
+    let hold = format!(
+        "{hold} select '{destination}', c, c + interval '1 minute', 'asked'
+        from clock_timestamp() c"
+    );
+    sqlx::raw_sql(sqlx::AssertSqlSafe(hold))
+        .execute(&mut user)
+        .await
+        .unwrap();
+    let claims = database.store.claim_starts(worker, &permits).await.unwrap();
+    assert_eq!(claims.answers, [ClaimAnswer::Refused]);
+    let run = engine::ports::Run {
+        destination,
+        republish: false,
+    };
+    let admitted = database.store.admit(&[run], 100).await.unwrap();
+    let decided = admitted.results.into_iter().next().unwrap();
+    let engine::ports::RunResult::Decided { blocked, .. } = decided else {
+        panic!("{decided:?}");
+    };
+    assert_eq!(blocked, Some(domain::admission::Blocked::Hold));
+}

@@ -5,6 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use domain::ids::{AttemptId, DestinationId, Epoch, EventId};
+use domain::signals::RawSignals;
 
 /// Sends requests. Never by itself a second time, never to a redirect.
 #[async_trait]
@@ -69,9 +70,8 @@ pub struct Request {
 pub struct Response {
     /// The HTTP status.
     pub status: u16,
-    /// `Retry-After` in its raw form, if the receiver sent one of at most 64
-    /// bytes.
-    pub retry_after: Option<String>,
+    /// What it says about its limits.
+    pub signals: RawSignals,
     /// The first [`STORED_BODY_BYTES`] of the body.
     pub body: Bytes,
     /// From the first byte sent to the last byte read.

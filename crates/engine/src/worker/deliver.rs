@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use domain::attempt::OutcomeKind;
+use domain::health::Signal;
 use domain::ids::WorkerId;
 use domain::permit::Permit;
 use domain::retry::AfterFailure;
 use futures_util::FutureExt;
 use rand::RngExt;
+use rand::distr::{Distribution, StandardUniform};
 use rand::rngs::StdRng;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep_until, timeout};
@@ -25,6 +27,7 @@ use crate::store_clock::SharedClock;
 use crate::wake::wake_freed;
 use crate::worker::claims::{Claimed, Claims};
 use crate::worker::hand::InHand;
+use crate::worker::heard::heard;
 use crate::worker::promptness::Promptness;
 use crate::worker::records::Records;
 use crate::worker::tries::Tries;
@@ -205,6 +208,7 @@ impl Deliverer {
         let late = started.not_after.elapsed();
         let (permit, worker, sent_from) = (started.permit, started.worker, started.sent_from);
         let tries = Tries::of(&started.start);
+        let started_at = started.start.started_at;
         let result = if late > bound {
             Err(NotDone::Late(late))
         } else {
@@ -219,7 +223,11 @@ impl Deliverer {
                 Err(error) => Err(NotDone::Send(error)),
             }
         };
-        let outcome = self.outcome(permit, &tries, sent_from.elapsed(), result);
+        let elapsed = sent_from.elapsed();
+        let dice = || self.random();
+        let signal = heard(result.as_ref().ok(), started_at + elapsed, dice);
+        let outcome = self.outcome(permit, &tries, elapsed, result);
+        let outcome = Outcome { signal, ..outcome };
         metrics::counter!(
             "paceline_attempts_total",
             "outcome" => outcome.kind.state().as_str()
@@ -249,6 +257,7 @@ impl Deliverer {
             error: None,
             response_body: Bytes::new(),
             next: NextTry::None,
+            signal: Signal::default(),
         };
         match result {
             Ok(response) if (200..300).contains(&response.status) => Outcome {
@@ -285,14 +294,17 @@ impl Deliverer {
         }
     }
 
+    fn random<T>(&self) -> T
+    where
+        StandardUniform: Distribution<T>,
+    {
+        let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner);
+        rng.random()
+    }
+
     /// What follows a failure, and why in words.
     fn after(&self, tries: &Tries, status: Option<u16>, error: String) -> (NextTry, String) {
-        let jitter = self
-            .rng
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .random();
-        match tries.after_failure(status, jitter) {
+        match tries.after_failure(status, self.random()) {
             AfterFailure::RetryAfter(delay) => (NextTry::RetryAfter(delay), error),
             AfterFailure::DeadLetter(why) => (NextTry::DeadLetter, tries.last_words(why, &error)),
         }

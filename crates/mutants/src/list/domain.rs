@@ -8,7 +8,7 @@ const WINDOW: &str = "crates/domain/src/admission/window.rs";
 const METER: &str = "crates/domain/src/admission/meter.rs";
 const TURNS: &str = "crates/domain/src/turns.rs";
 
-pub(super) const MUTANTS: [Mutant; 13] = [
+pub(super) const MUTANTS: [Mutant; 14] = [
     Mutant {
         name: "limit-minus-queue-alone",
         wrong: "The limit minus what is queued, as in the classic formula: starts within the \
@@ -56,9 +56,9 @@ pub(super) const MUTANTS: [Mutant; 13] = [
         wrong: "`max_in_flight` bounds what is queued and forgets what has started.",
         file: PLAN,
         change: Rust {
-            right: "(self.policy.max_in_flight)\n            .saturating_sub(queued)\n            \
+            right: "most\n            .saturating_sub(queued)\n            \
                 .saturating_sub(self.usage.in_flight)",
-            wrong: "self.policy.max_in_flight.saturating_sub(queued)",
+            wrong: "most.saturating_sub(queued)",
         },
         killer: sqlite_contract("admission::max_in_flight_holds_until_an_outcome"),
     },
@@ -124,6 +124,16 @@ pub(super) const MUTANTS: [Mutant; 13] = [
         killer: sqlite_contract(
             "shapes::a_bucket_that_comes_into_force_counts_the_starts_before_it",
         ),
+    },
+    Mutant {
+        name: "half-open-admits-two",
+        wrong: "A breaker that is half open lets two attempts through at a time.",
+        file: PLAN,
+        change: Rust {
+            right: "self.policy.max_in_flight.min(1)",
+            wrong: "self.policy.max_in_flight.min(2)",
+        },
+        killer: sqlite_contract("health::a_half_open_breaker_admits_one_probe"),
     },
     Mutant {
         name: "bucket-forgets-its-level",

@@ -57,7 +57,7 @@ pub fn attempt_state() -> Object {
     words(AttemptState::ALL.map(AttemptState::as_str))
 }
 
-fn words<const N: usize>(words: [&'static str; N]) -> Object {
+pub(super) fn words<const N: usize>(words: [&'static str; N]) -> Object {
     ObjectBuilder::new()
         .schema_type(Type::String)
         .enum_values(Some(words))

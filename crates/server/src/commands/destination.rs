@@ -12,6 +12,7 @@ use crate::client::{Client, ClientConfig};
 use crate::output::{self, Format};
 
 mod backlog;
+mod health;
 mod settings;
 
 use settings::Settings;
@@ -66,10 +67,26 @@ pub enum Command {
         #[command(flatten)]
         connection: Connection,
     },
-    /// Let it go on.
+    /// Let it go on, whatever holds it: a pause, a hold, its breaker, or that it was disabled.
     Resume {
         /// Its id.
         id: Uuid,
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// Show how it answers, and what holds its backlog.
+    Health {
+        /// Its id.
+        id: Uuid,
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// Set when its breaker opens and when it gives up.
+    Breaker {
+        /// Its id.
+        id: Uuid,
+        #[command(flatten)]
+        settings: health::BreakerSettings,
         #[command(flatten)]
         connection: Connection,
     },
@@ -135,7 +152,27 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
             output::line(&format!("deleted {id}"))?;
         }
         Command::Pause { id, connection } => change(id, state("paused"), &connection).await?,
-        Command::Resume { id, connection } => change(id, state("active"), &connection).await?,
+        Command::Resume { id, connection } => {
+            let client = Client::new(&connection.client)?;
+            let path = format!("{PATH}/{id}/resume");
+            let resumed: Destination = client.send(Method::POST, &path, &json!({})).await?;
+            print(&[resumed], connection.output)?;
+        }
+        Command::Health { id, connection } => {
+            let client = Client::new(&connection.client)?;
+            let found = client.get(&format!("{PATH}/{id}/health")).await?;
+            health::print(&found, connection.output)?;
+        }
+        Command::Breaker {
+            id,
+            settings,
+            connection,
+        } => {
+            let client = Client::new(&connection.client)?;
+            let path = format!("{PATH}/{id}/breaker");
+            let changed = client.send(Method::PATCH, &path, &settings.json()).await?;
+            health::print(&changed, connection.output)?;
+        }
         Command::Retries(args) => backlog::retries(args).await?,
         Command::Cancel(args) => backlog::cancel(args).await?,
     }

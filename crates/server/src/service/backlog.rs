@@ -58,10 +58,7 @@ impl std::fmt::Display for CancelCursor {
 impl FromStr for CancelCursor {
     type Err = &'static str;
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let number = |text: &str| {
-            text.parse::<i64>()
-                .map_err(|_not_a_number| BAD_CURSOR)
-        };
+        let number = |text: &str| text.parse::<i64>().map_err(|_not_a_number| BAD_CURSOR);
         let parts: Vec<&str> = text.split(':').collect();
         match parts[..] {
             ["first", id] => Ok(Self(CancelFrom::First(AttemptId(number(id)?)))),

@@ -22,6 +22,9 @@ pub enum ServiceError {
         /// What would have been taken.
         max_bytes: usize,
     },
+    /// The idempotency key stands for another request.
+    #[error("the idempotency key was used for another request")]
+    KeyReused,
     /// There is no such thing.
     #[error("no such {0}")]
     NotFound(&'static str),

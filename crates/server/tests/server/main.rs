@@ -5,8 +5,11 @@
 
 mod api;
 mod backlog;
+mod bulk;
 mod command_line;
 mod fuzz;
+mod health;
+mod ingest;
 mod openapi;
 mod process;
 mod snapshots;

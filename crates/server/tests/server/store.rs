@@ -1,21 +1,23 @@
 //! A store in memory with the little that the API needs: it keeps what it is
 //! given and starts nothing.
 
+use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
 
 use async_trait::async_trait;
 use domain::attempt::AttemptState;
 use domain::destination::DestinationState;
 use domain::event::{Audience, NewEvent};
+use domain::health::{BreakerSettings, Health};
 use domain::ids::{AttemptId, DestinationId, EventId, TenantId, WorkerId};
 use domain::permit::Permit;
 use domain::policy::LimitSettings;
 use domain::time::Timestamp;
 use engine::ports::{
-    Acceptance, Admitted, AttemptView, Catalog, CatalogError, Claims, Destination,
-    DestinationChange, EventSummary, Fleet, Heartbeat, LedgerPosition, LedgerRow, LimitHistory,
-    Mark, NewDestination, Outcome, ReapRules, Reaped, Recorded, Run, Store, StoreError, Sweep,
-    SweepPage, Target, Wake,
+    Acceptance, Admitted, AttemptView, BreakerChange, Catalog, CatalogError, Claims, Destination,
+    DestinationChange, EventSummary, Fleet, HealthBook, HealthView, Heartbeat, LedgerPosition,
+    LedgerRow, LimitHistory, Mark, NewDestination, OperationalEvent, Outcome, ReapRules, Reaped,
+    Recorded, Run, Store, StoreError, Sweep, SweepPage, Target, Wake,
 };
 
 use crate::world::NOON;
@@ -28,6 +30,8 @@ pub(crate) struct State {
     pub(crate) destinations: Vec<Destination>,
     pub(crate) events: Vec<NewEvent>,
     pub(crate) attempts: Vec<AttemptView>,
+    pub(crate) health: HashMap<DestinationId, Health>,
+    pub(crate) breakers: HashMap<DestinationId, BreakerSettings>,
     /// Every call fails.
     pub(crate) away: bool,
 }
@@ -75,6 +79,20 @@ impl State {
             }
         }
         let ids: Vec<DestinationId> = found.iter().map(|destination| destination.id).collect();
+        if let Some(asked) = &event.idempotency {
+            let same = |known: &&NewEvent| {
+                (known.idempotency.as_ref()).is_some_and(|known| known.key == asked.key)
+            };
+            if let Some(known) = self.events.iter().find(same) {
+                return match known.idempotency.as_ref() == Some(asked) {
+                    false => Acceptance::KeyReused,
+                    true => Acceptance::Repeated {
+                        event: known.id,
+                        destinations: ids,
+                    },
+                };
+            }
+        }
         self.events.push(event.clone());
         for destination in &ids {
             self.attempts.push(AttemptView {
@@ -288,5 +306,66 @@ impl Store for FakeStore {
 
     async fn fleet(&self) -> Result<Fleet, StoreError> {
         Ok(Fleet::default())
+    }
+}
+
+#[async_trait]
+impl HealthBook for FakeStore {
+    async fn health(
+        &self,
+        _tenant: TenantId,
+        destinations: &[DestinationId],
+    ) -> Result<Vec<HealthView>, CatalogError> {
+        let state = self.up()?;
+        let view = |id: &DestinationId| HealthView {
+            destination: *id,
+            now: NOON,
+            health: state.health.get(id).copied().unwrap_or_default(),
+            settings: state.breakers.get(id).copied().unwrap_or_default(),
+        };
+        Ok(destinations.iter().map(view).collect())
+    }
+
+    async fn resume(
+        &self,
+        _tenant: TenantId,
+        destination: DestinationId,
+    ) -> Result<(), CatalogError> {
+        let mut state = self.up()?;
+        state.health.remove(&destination);
+        let found = (state.destinations.iter_mut()).find(|one| one.id == destination);
+        let found = found.ok_or(CatalogError::NotFound("destination"))?;
+        found.state = DestinationState::Active;
+        Ok(())
+    }
+
+    async fn change_breaker(
+        &self,
+        _tenant: TenantId,
+        destination: DestinationId,
+        change: &BreakerChange,
+    ) -> Result<(), CatalogError> {
+        let mut state = self.up()?;
+        if !(state.destinations.iter()).any(|one| one.id == destination) {
+            return Err(CatalogError::NotFound("destination"));
+        }
+        let settings = state.breakers.entry(destination).or_default();
+        let default = BreakerSettings::default();
+        if let Some(failures) = change.failures {
+            settings.failures = failures.unwrap_or(default.failures);
+        }
+        if let Some(seconds) = change.disable_after_seconds {
+            let set = |seconds: u32| std::time::Duration::from_secs(seconds.into());
+            settings.disable_after = seconds.map_or(default.disable_after, set);
+        }
+        Ok(())
+    }
+
+    async fn operational_events(
+        &self,
+        _after: i64,
+        _limit: u32,
+    ) -> Result<Vec<OperationalEvent>, CatalogError> {
+        Ok(Vec::new())
     }
 }

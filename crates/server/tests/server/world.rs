@@ -86,6 +86,24 @@ impl World {
         }
     }
 
+    /// The lines of a bulk body's answer, and its last line.
+    pub(crate) async fn bulk(&self, body: impl Into<Body>) -> (Vec<Value>, Value) {
+        let request = Request::post("/v1/events/bulk")
+            .header("authorization", format!("Bearer {KEY}"))
+            .header("content-type", "application/x-ndjson")
+            .body(body.into());
+        let response = self.router.clone().oneshot(request.unwrap()).await.unwrap();
+        assert_eq!(response.status(), 200);
+        assert_eq!(response.headers()["content-type"], "application/x-ndjson");
+        let answer = response.into_body().collect().await.unwrap().to_bytes();
+        let lines = answer.split_inclusive(|byte| *byte == b'\n');
+        let mut lines: Vec<Value> = lines
+            .map(|line| serde_json::from_slice(line).unwrap())
+            .collect();
+        let end = lines.pop().unwrap();
+        (lines, end)
+    }
+
     pub(crate) async fn send(&self, method: Method, path: &str, body: impl Into<Body>) -> Answer {
         let request = Request::builder()
             .method(method)

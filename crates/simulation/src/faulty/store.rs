@@ -152,9 +152,15 @@ impl Store for FaultyStore {
         if self.gate.has(Sabotage::ForgetsEvents) {
             return Ok(events.iter().map(pretended).collect());
         }
-        let events = events.to_vec();
+        let mut events = events.to_vec();
+        if self.gate.has(Sabotage::ForgetsKeys) {
+            events.iter_mut().for_each(|event| event.idempotency = None);
+        }
         self.call(Site::AcceptEvents, |store, _| async move {
             let answer = store.inner.accept_events(&events).await?;
+            let repeated = |answer: &&Acceptance| matches!(answer, Acceptance::Repeated { .. });
+            let repeated = answer.iter().filter(repeated).count() as u64;
+            (store.gate.around.counts).add("a repeated request was the same event", repeated);
             store.line(Site::AcceptEvents, format_args!("{} events", events.len()));
             Ok(answer)
         })
@@ -244,6 +250,7 @@ impl Store for FaultyStore {
             let counts = &store.gate.around.counts;
             counts.add("outcome overwrote unknown", overwritten);
             store.note_outcomes(&outcomes);
+            store.note_health(&outcomes, &recorded);
             Ok(recorded)
         })
         .await

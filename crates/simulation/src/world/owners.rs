@@ -93,6 +93,9 @@ impl World<'_> {
         // It may have been deleted.
         let store = &self.parts.store;
         let _ = store.change_destination(DEFAULT_TENANT, of, &change).await;
+        // To resume is to forget a hold.
+        let held_until = store.read(|rows| rows.held_until(of));
+        self.parts.witness.held(of, held_until);
         self.read_history(of);
     }
 

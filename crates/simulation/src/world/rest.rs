@@ -1,12 +1,14 @@
 //! The end of a run: the faults are over, what is left drains, and the whole
 //! is judged.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use domain::admission::GRACE;
 use domain::attempt::AttemptState;
 use domain::clock::MAX_FREEZE;
 use domain::destination::DestinationState;
+use domain::health::FIRST_PROBE;
 use domain::ids::{DestinationId, EventId};
 use domain::policy::{LimitSettings, Policy, Rate};
 use domain::retry::{AfterFailure, RetrySettings};
@@ -14,12 +16,13 @@ use domain::time::Timestamp;
 use engine::ports::{Catalog, DEFAULT_TENANT};
 use tokio::time::Instant;
 
+use super::clients::named_by_client;
 use super::owners::per_second;
 use super::{Action, BrokenPromise, World, destination};
 use crate::faulty::{LATEST_COMMIT, PROMPT};
 use crate::invariants::{self, Accepted, Left, Promise};
 use crate::process::{GRACE as PROCESS_GRACE, REQUEST_TIMEOUT};
-use crate::scenario::{Behaviour, Mood, What};
+use crate::scenario::{Mood, What};
 use crate::witness::named;
 
 /// How often it is looked whether all is drained.
@@ -173,7 +176,11 @@ impl World<'_> {
             .last()
             .map_or(SLOWEST, |last| per_second(&last.policy));
         let backlog = Duration::from_secs_f64(f64::from(coming) * 1.1 / rate.clamp(0.1, 1e6));
-        RECOVERY + backlog + retry.unwrap_or_default()
+        let held_until = store.read(|rows| rows.held_until(of));
+        let held = held_until.map_or(Duration::ZERO, |until| until.since(now));
+        // What still fails while the faults end may open the breaker.
+        let breaker = FIRST_PROBE.mul_f64(1.2);
+        RECOVERY + backlog + retry.unwrap_or_default() + held.max(breaker)
     }
 
     /// Judges one destination over the whole run.
@@ -203,12 +210,12 @@ impl World<'_> {
         }
     }
 
-    /// Whether its receiver is so slow at times that `max_in_flight` binds.
+    /// Whether its receiver is so slow at times that `max_in_flight` binds, or
+    /// fails, so that it is left alone for a while.
     fn is_held_up(&self, of: DestinationId) -> bool {
         (self.scenario.operations.iter()).any(|operation| {
             matches!(operation.what, What::Receiver {
                 destination: whose,
-                behaviour: Behaviour::Hangs | Behaviour::Slow { .. },
                 ..
             } if destination(whose) == of)
         })
@@ -227,8 +234,23 @@ impl World<'_> {
         }
     }
 
+    /// Judges how many events each of the clients' events became.
+    fn judge_repeats(&self) {
+        let mut events: BTreeMap<u128, u32> = BTreeMap::new();
+        self.parts.store.read(|rows| {
+            for (event, _) in rows.events() {
+                *events.entry(named_by_client(event)).or_default() += 1;
+            }
+        });
+        for (name, events) in events {
+            let judged = invariants::a_repeated_request_is_one_event(name, events);
+            self.parts.witness.note(judged);
+        }
+    }
+
     /// Judges what became of each event that a client was told is accepted.
     fn judge_events(&self) {
+        self.judge_repeats();
         for one in self.parts.witness.accepted_events() {
             let is_dead_letter = self.parts.store.read(|rows| {
                 let attempts = rows.event(one.event).map(|event| &event.attempts);

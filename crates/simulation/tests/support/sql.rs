@@ -50,6 +50,10 @@ impl Shell {
                     .change_tenant_tier(parsed(update.key)?, text(tier));
                 changed.map_err(refused)
             }
+            "health" if update.columns == [("held_until", "held_since")] => {
+                self.store.end_hold(parsed(update.key)?);
+                Ok(())
+            }
             table => Err(format!("no such table: {table}")),
         }
     }

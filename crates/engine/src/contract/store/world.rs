@@ -10,6 +10,7 @@ use bytes::Bytes;
 use domain::admission::{Blocked, Look};
 use domain::attempt::{AttemptState, OutcomeKind};
 use domain::event::{Audience, NewEvent};
+use domain::health::Signal;
 use domain::ids::{DestinationId, EventId, WorkerId};
 use domain::limit::Shape;
 use domain::permit::Permit;
@@ -18,8 +19,8 @@ use domain::time::Timestamp;
 use uuid::Uuid;
 
 use crate::ports::{
-    Acceptance, AttemptView, Catalog, ClaimAnswer, Claims, DEFAULT_TENANT, Heartbeat, LedgerRow,
-    NewDestination, NextTry, Outcome, Recorded, Run, RunResult, Start, Store,
+    Acceptance, AttemptView, Catalog, ClaimAnswer, Claims, DEFAULT_TENANT, HealthBook, Heartbeat,
+    LedgerRow, NewDestination, NextTry, Outcome, Recorded, Run, RunResult, Start, Store,
 };
 
 /// What a test may do to a store beside its ports.
@@ -39,6 +40,7 @@ pub struct World {
     pub store: Arc<dyn Store>,
     /// The same store.
     pub catalog: Arc<dyn Catalog>,
+    health: Option<Arc<dyn HealthBook>>,
     door: Arc<dyn Backdoor>,
     ids: AtomicU64,
 }
@@ -49,9 +51,22 @@ impl World {
         Self {
             store,
             catalog,
+            health: None,
             door,
             ids: AtomicU64::new(1),
         }
+    }
+
+    /// The same store once more.
+    #[must_use]
+    pub fn with_health(mut self, health: Arc<dyn HealthBook>) -> Self {
+        self.health = Some(health);
+        self
+    }
+
+    /// Its health book.
+    pub fn health(&self) -> &dyn HealthBook {
+        self.health.as_deref().unwrap()
     }
 
     /// The store's clock.
@@ -107,6 +122,7 @@ impl World {
             event_type: None,
             content_type: "application/json".to_owned(),
             payload: Bytes::from_static(b"{\"order\": 1}"),
+            idempotency: None,
         }
     }
 
@@ -207,6 +223,7 @@ impl World {
             error: (!succeeded).then(|| "the receiver answered 503".to_owned()),
             response_body: Bytes::from_static(b"ok"),
             next,
+            signal: Signal::default(),
         }
     }
 

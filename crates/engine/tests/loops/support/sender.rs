@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use domain::signals::RawSignals;
 use engine::ports::{Prepared, Request, Response, SendError, Sender, Target};
 
 use super::script::Script;
@@ -50,7 +51,7 @@ impl FakeSender {
 pub(crate) fn answer(status: u16) -> Response {
     Response {
         status,
-        retry_after: None,
+        signals: RawSignals::default(),
         body: Bytes::from_static(b"thanks"),
         elapsed: ms(1),
     }

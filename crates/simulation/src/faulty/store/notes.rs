@@ -1,14 +1,19 @@
 //! What the witness and the trace are told of each statement.
 
+use std::collections::BTreeSet;
+
 use domain::attempt::{AttemptState, OutcomeKind};
 use domain::permit::Permit;
 use domain::retry::RetrySettings;
 use domain::time::Timestamp;
-use engine::ports::{Advanced, ClaimAnswer, Claims, Outcome, Reaped, Run, RunResult, Start};
+use engine::ports::{
+    Advanced, ClaimAnswer, Claims, HealthEvent, Outcome, Reaped, Recorded, Run, RunResult, Start,
+};
 
 use super::{FaultyStore, short};
 use crate::invariants;
 use crate::model::Rows;
+use crate::sabotage::Sabotage;
 use crate::site::Site;
 
 impl FaultyStore {
@@ -24,8 +29,11 @@ impl FaultyStore {
             return;
         };
         let first = |attempt| {
-            let of = |rows: &Rows| rows.attempt(attempt).map(|row| row.try_number);
-            self.inner.read(of) == Some(1)
+            let of = |rows: &Rows| {
+                let event = rows.event(rows.attempt(attempt)?.event)?;
+                event.attempts.first().copied()
+            };
+            self.inner.read(of) == Some(attempt)
         };
         self.witness.admitted(permits, first);
         if self.inner.read(|rows| rows.both_wait(run.destination, now)) {
@@ -58,6 +66,7 @@ impl FaultyStore {
             .map(|permit| own(permit).unwrap_or(*permit))
             .collect();
         self.witness.claimed(&own, claims, state);
+        self.note_probes(permits, claims);
         for (permit, answer) in permits.iter().zip(&claims.answers) {
             let answer = match answer {
                 ClaimAnswer::Started(_) => "started",
@@ -70,6 +79,48 @@ impl FaultyStore {
                 Site::ClaimStarts,
                 format_args!("{destination} {attempt} {answer}"),
             );
+        }
+    }
+
+    /// Of each destination that started something beside an open breaker.
+    fn note_probes(&self, permits: &[Permit], claims: &Claims) {
+        let started: BTreeSet<_> = (permits.iter().zip(&claims.answers))
+            .filter(|(_, answer)| matches!(answer, ClaimAnswer::Started(_)))
+            .map(|(permit, _)| permit.destination)
+            .collect();
+        for destination in started {
+            let in_flight = self
+                .inner
+                .read(|rows| (rows.is_probing(destination)).then(|| rows.in_flight(destination)));
+            if let Some(in_flight) = in_flight {
+                self.gate.around.counts.note("probe started");
+                let judged = invariants::a_breaker_lets_one_through(short(destination), in_flight);
+                self.witness.note(judged);
+            }
+        }
+    }
+
+    /// What the destinations' answers came to.
+    pub(super) fn note_health(&self, outcomes: &[Outcome], recorded: &Recorded) {
+        let counts = &self.gate.around.counts;
+        for change in &recorded.health {
+            counts.note(match change.what {
+                HealthEvent::BreakerOpened => "breaker opened",
+                HealthEvent::BreakerClosed => "breaker closed",
+                HealthEvent::Disabled(_) => "destination given up",
+            });
+            let (destination, what) = (short(change.destination), change.what);
+            self.line(Site::RecordOutcomes, format_args!("{destination} {what:?}"));
+        }
+        let destinations: BTreeSet<_> = outcomes.iter().map(|one| one.destination).collect();
+        for destination in destinations {
+            let held_until = self.inner.read(|rows| rows.held_until(destination));
+            if self.witness.held(destination, held_until) {
+                counts.note("destination held");
+            }
+            if self.gate.has(Sabotage::ForgetsHolds) {
+                self.inner.end_hold(destination);
+            }
         }
     }
 

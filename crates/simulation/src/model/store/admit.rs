@@ -81,12 +81,14 @@ struct Candidate {
 impl Candidate {
     fn read(rows: &mut Rows, now: Timestamp, run: &Run) -> Read {
         let destination = run.destination;
+        // Nothing is known of it, not even whether it is gone.
+        let changing = (rows.living(destination)).is_some_and(|row| now < row.changing_until);
+        if changing || rows.locked.contains(&destination) {
+            return Read::Held;
+        }
         let Some(row) = rows.living(destination) else {
             return Read::Gone;
         };
-        if rows.locked.contains(&destination) || now < row.changing_until {
-            return Read::Held;
-        }
         let mut policy = rows.effective(row).policy();
         if row.state != DestinationState::Active {
             policy.rate = Rate::Paused;
@@ -95,7 +97,8 @@ impl Candidate {
         let remembered = Usage {
             meter: row.pacing.meter,
             recount: row.pacing.meter_epoch != Some(row.epoch),
-            held_until: row.pacing.held_until,
+            held_until: rows.held_until(destination),
+            probing: rows.is_probing(destination),
             ..Usage::default()
         };
         let usage = read_usage(rows, now, destination, &policy, remembered);
@@ -146,6 +149,10 @@ impl Candidate {
         let mut permits = self.republished;
         let chosen = self.due.iter().zip(&decision.slots);
         for ((attempt, slot), number) in chosen.zip(first_number..) {
+            // Its number is spent.
+            if rows.held.contains(attempt) {
+                continue;
+            }
             let Slot {
                 not_before,
                 deadline,

@@ -10,6 +10,7 @@ use domain::time::Timestamp;
 use engine::ports::{CatalogError, Destination, DestinationChange, NewDestination};
 
 use super::change::{Besides, carry_out, check, write_history};
+use super::health;
 use super::rows::{DestinationRow, Pacing, Rows};
 
 const NOT_FOUND: CatalogError = CatalogError::NotFound("destination");
@@ -129,7 +130,11 @@ pub(super) fn change(
     if let Some(types) = &change.event_types {
         row.event_types.clone_from(types);
     }
+    let was_active = row.state == DestinationState::Active;
     row.state = change.state.unwrap_or(row.state);
+    if besides == Besides::Revokes || (!was_active && row.state == DestinationState::Active) {
+        health::forget(rows, id);
+    }
     carry_out(rows, now, id, besides);
     read(rows, tenant, id)
 }
@@ -142,6 +147,7 @@ pub(super) fn delete(
     id: DestinationId,
 ) -> Result<(), CatalogError> {
     own(rows, tenant, id)?.deleted_at = Some(now);
+    health::forget(rows, id);
     carry_out(rows, now, id, Besides::Revokes);
     Ok(())
 }

@@ -9,14 +9,14 @@ use domain::policy::Rate;
 use domain::replay::{ReplayState, Step, step};
 use domain::time::Timestamp;
 use engine::ports::{
-    Advanced, CatalogError, DeadLetterFilter, MAX_COUNTED, MAX_EXAMINED, NewReplay, Replay, Which,
+    Advanced, CatalogError, DeadLetterFilter, MAX_COUNTED, MAX_EXAMINED, NewReplay, Replay, Wakes,
+    Which,
 };
 
 use super::backlog::own;
 use super::dead_letters::matches;
 use super::record::add_try;
 use super::rows::{Attempt, Rows};
-use super::wakes::Wakes;
 
 /// A replay's row.
 #[derive(Debug, Clone)]

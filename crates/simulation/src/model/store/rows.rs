@@ -7,13 +7,14 @@ use bytes::Bytes;
 use domain::admission::Meter;
 use domain::attempt::AttemptState;
 use domain::destination::DestinationState;
+use domain::health::Health;
 use domain::ids::{AttemptId, DestinationId, Epoch, EventId, ReplayId, TenantId, WorkerId};
 use domain::limit::Shape;
 use domain::permit::Permit;
 use domain::policy::LimitSettings;
 use domain::retry::RetrySettings;
 use domain::time::Timestamp;
-use engine::ports::{DEFAULT_TENANT, LimitHistory};
+use engine::ports::{BreakerChange, DEFAULT_TENANT, LimitHistory, OperationalEvent};
 use uuid::Uuid;
 
 use super::ledger::Ledger;
@@ -163,6 +164,14 @@ pub struct EventRow {
     pub attempts: Vec<AttemptId>,
 }
 
+/// What an idempotency key stands for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct KeyRow {
+    pub(super) digest: [u8; 32],
+    pub(super) event: EventId,
+    pub(super) expires_at: Timestamp,
+}
+
 /// A destination's row, and what admission remembers of it.
 #[derive(Debug, Clone)]
 pub(super) struct DestinationRow {
@@ -212,10 +221,17 @@ pub struct Rows {
     pub(super) tenants: BTreeMap<TenantId, String>,
     pub(super) destinations: BTreeMap<DestinationId, DestinationRow>,
     pub(super) events: BTreeMap<EventId, EventRow>,
+    pub(super) keys: BTreeMap<(TenantId, String), KeyRow>,
     pub(super) ledger: Ledger,
     pub(super) workers: BTreeMap<WorkerId, WorkerRow>,
     /// Changes that have yet to be looked at: the last entry of limit history.
     pub(super) marks: BTreeMap<DestinationId, i64>,
+    /// Of destinations that have something to remember.
+    pub(super) health: BTreeMap<DestinationId, Health>,
+    /// What their breakers are set to, where it is not the default.
+    pub(super) breakers: BTreeMap<DestinationId, BreakerChange>,
+    /// What operators must know.
+    pub(super) operational_events: Vec<OperationalEvent>,
     /// Entries of limit history so far.
     pub(super) last_history: i64,
     /// Destinations that somebody's transaction holds.
@@ -225,6 +241,8 @@ pub struct Rows {
     pub(super) head_start: Duration,
     /// What admissions that are not on the disk yet have changed, in order.
     pub(super) unflushed: Vec<Unflushed>,
+    /// Single rows that somebody's transaction holds.
+    pub(super) held: BTreeSet<AttemptId>,
 }
 
 /// A destination and its picks as they were before an admission.
@@ -254,14 +272,19 @@ impl Default for Rows {
             tenants: [(DEFAULT_TENANT, "standard".to_owned())].into(),
             destinations: BTreeMap::new(),
             events: BTreeMap::new(),
+            keys: BTreeMap::new(),
             ledger: Ledger::default(),
             workers: BTreeMap::new(),
             marks: BTreeMap::new(),
             last_history: 0,
             locked: BTreeSet::new(),
             replays: BTreeMap::new(),
+            health: BTreeMap::new(),
+            breakers: BTreeMap::new(),
+            operational_events: Vec::new(),
             head_start: Duration::ZERO,
             unflushed: Vec::new(),
+            held: BTreeSet::new(),
         }
     }
 }

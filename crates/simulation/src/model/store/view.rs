@@ -38,6 +38,12 @@ impl Rows {
         self.ledger.starts_of(destination, since)
     }
 
+    /// When a destination is looked at next, as its last run planned.
+    #[must_use]
+    pub fn next_look_at(&self, destination: DestinationId) -> Option<Timestamp> {
+        self.destinations.get(&destination)?.pacing.next_look_at
+    }
+
     /// How many attempts of a destination wait, due or not.
     #[must_use]
     pub fn waiting(&self, destination: DestinationId) -> usize {
