@@ -23,6 +23,9 @@ pub const UNLIMITED_PER_SECOND: f64 = 1_000.0;
 /// The most dead letters that one step moves.
 pub const MAX_STEP: u32 = 500;
 
+/// A step that comes at most this late takes nothing from the share.
+pub const MAX_STEP_DELAY: Duration = Duration::from_millis(500);
+
 /// How far a replay has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -122,8 +125,9 @@ pub fn step(
     }
     // No slower than one in a hundred days: that is a pause in all but name.
     let each = Duration::from_secs_f64((1.0 / per_second).min(8_640_000.0));
-    // What was not used is kept for a second, or for one.
-    let kept = each.max(Duration::from_secs(1));
+    // What was not used is kept for a second; or, where one takes about that long
+    // or longer, for one and until somebody comes to look.
+    let kept = (each + MAX_STEP_DELAY).max(Duration::from_secs(1));
     let paced_from = paced_at.unwrap_or(Timestamp::MIN).max(now - kept).min(now);
     let earned = now.since(paced_from).as_micros() / each.as_micros().max(1);
     let earned = u32::try_from(earned).unwrap_or(u32::MAX);

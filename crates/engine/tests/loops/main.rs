@@ -24,5 +24,6 @@ mod worker;
 mod worker_claims;
 mod worker_hand;
 mod worker_identity;
+mod worker_places;
 mod worker_records;
 mod worker_shutdown;

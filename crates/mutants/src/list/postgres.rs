@@ -131,7 +131,7 @@ pub(super) const MUTANTS: [Mutant; 26] = [
             right: "if ahead > interval '0' then",
             wrong: "if false then",
         },
-        killer: postgres("contract::limits::a_cut_is_dated_after_starts_that_are_dated_ahead"),
+        killer: postgres("starts::a_cut_is_dated_after_a_start_that_lies_ahead"),
     },
     Mutant {
         name: "postgres-no-deadline",
@@ -194,15 +194,17 @@ pub(super) const MUTANTS: [Mutant; 26] = [
         file: REAP,
         change: Text {
             right: "set state = 'unknown', folded = a.folded or a.coarse, \
-                dead_letter = a.try_number >= $4,\n            \
+                dead_letter = l.is_last,\n            \
                 error = case when l.worker_is_gone then $5 else $6 end\n        \
                 from locked l\n        where a.id = l.id\n        \
                 returning (select micros(now) from clock) as now, a.id, a.event_id, a.destination_id,\n            \
-                a.tenant_id, a.try_number, micros(a.started_at) as started_at,",
+                a.tenant_id, a.try_number, a.tries_before, micros(a.expires_at) as expires_at,\n            \
+                l.is_last, micros(a.started_at) as started_at,",
             wrong: "set state = 'waiting', started_at = null\n        \
                 from locked l\n        where a.id = l.id and $5 <> $6\n        \
                 returning (select micros(now) from clock) as now, a.id, a.event_id, a.destination_id,\n            \
-                a.tenant_id, $4 as try_number, 0::bigint as started_at,",
+                a.tenant_id, a.try_number, a.tries_before, micros(a.expires_at) as expires_at,\n            \
+                true as is_last, 0::bigint as started_at,",
         },
         killer: postgres("contract::reap::a_start_that_is_too_old_becomes_unknown"),
     },
