@@ -67,6 +67,9 @@ pub async fn a_replay_keeps_to_its_share(world: &BacklogWorld) {
     let of = of.create().await;
     let died = world.die(of, 30).await;
     assert_eq!(died.len(), 30);
+    // So many failures in a row have opened its breaker.
+    let resumed = world.health().resume(DEFAULT_TENANT, of).await;
+    resumed.unwrap();
     world.pass(Duration::from_millis(1_100)).await;
     let id = world.replay_of(all_of(of), 0.25).await;
     assert_eq!(world.advance().await, 10);
