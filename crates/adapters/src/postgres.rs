@@ -31,6 +31,7 @@ use engine::ports::{Lane, Outbox, Relayed};
 use sqlx::PgPool;
 
 mod admit;
+mod api_keys;
 mod backlog;
 mod cancel;
 mod catalog;
@@ -58,6 +59,7 @@ mod replays;
 mod rows;
 mod rules;
 mod sweep;
+mod tenants;
 mod usage;
 
 pub use connect::PostgresOptions;

@@ -15,6 +15,7 @@
 //! (the triggers in `migrations/sqlite`).
 
 mod admit;
+mod api_keys;
 mod backlog;
 mod buckets;
 mod cancel;
@@ -38,6 +39,7 @@ mod replays;
 mod rows;
 mod rules;
 mod sweep;
+mod tenants;
 mod thread;
 mod usage;
 

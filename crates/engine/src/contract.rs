@@ -12,3 +12,4 @@ pub mod backlog;
 pub mod queue;
 pub mod schedule;
 pub mod store;
+pub mod tenants;

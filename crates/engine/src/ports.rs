@@ -4,8 +4,9 @@
 //! [`DeliveryQueue`], [`Sender`]); [`Catalog`] is the same store as seen by
 //! the people who own destinations and read ledgers, [`Backlog`] as seen by
 //! those who look after what waits and what died there, [`Replays`] is what
-//! brings dead letters back, and [`Outbox`] where users write events into it
-//! themselves. Each method is one
+//! brings dead letters back, [`Keys`] and [`Tenants`] are for authentication and
+//! for who administers the installation, and [`Outbox`] is where users write
+//! events into it themselves. Each method is one
 //! atomic business step over a batch, named for its caller. Its documentation
 //! says the effect, what a retry does, and what a crash half-way leaves.
 //!
@@ -17,22 +18,26 @@ mod alarm;
 mod backlog;
 mod catalog;
 mod health;
+mod keys;
 mod outbox;
 mod queue;
 mod replays;
 mod schedule;
 mod sender;
 mod store;
+mod tenants;
 mod wakes;
 
 pub use alarm::*;
 pub use backlog::*;
 pub use catalog::*;
 pub use health::*;
+pub use keys::*;
 pub use outbox::*;
 pub use queue::*;
 pub use replays::*;
 pub use schedule::*;
 pub use sender::*;
 pub use store::*;
+pub use tenants::*;
 pub use wakes::*;

@@ -12,7 +12,8 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::{
-    api, attempt, audit, dead_letters, demo, destination, event, migrate, scheduler, serve, worker,
+    api, attempt, audit, dead_letters, demo, destination, event, key, migrate, scheduler, serve,
+    tenant, tier, worker,
 };
 use crate::config::{ConfigError, LogConfig, unknown};
 use crate::{commands, logging, open_files};
@@ -61,6 +62,15 @@ pub enum Command {
     /// Look at replays and end them, over the API.
     #[command(subcommand)]
     Replay(dead_letters::ReplayCommand),
+    /// Create, look at and change tenants, over the API.
+    #[command(subcommand)]
+    Tenant(tenant::Command),
+    /// Create, list and revoke the API keys of tenants, over the API.
+    #[command(subcommand)]
+    Key(key::Command),
+    /// Look at and change plan tiers, over the API.
+    #[command(subcommand)]
+    Tier(tier::Command),
 }
 
 /// Parses, runs, and turns every end into an exit code.
@@ -114,6 +124,9 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Attempt(command) => commands::attempt::run(command).await,
         Command::DeadLetters(command) => commands::dead_letters::run(command).await,
         Command::Replay(command) => commands::dead_letters::run_replay(command).await,
+        Command::Tenant(command) => commands::tenant::run(command).await,
+        Command::Key(command) => commands::key::run(command).await,
+        Command::Tier(command) => commands::tier::run(command).await,
     }
 }
 

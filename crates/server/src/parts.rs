@@ -11,7 +11,8 @@ use adapters::redis::RedisSchedule;
 use adapters::sqlite::{SqliteStore, system_clock};
 use anyhow::Context;
 use engine::ports::{
-    Backlog, Catalog, DeliveryQueue, Outbox, Replays, Schedule, Sender, Store, StoreError,
+    Backlog, Catalog, DeliveryQueue, Keys, Outbox, Replays, Schedule, Sender, Store, StoreError,
+    Tenants,
 };
 
 use crate::config::{
@@ -29,6 +30,8 @@ pub struct Parts {
     pub catalog: Arc<dyn Catalog>,
     pub backlog: Arc<dyn Backlog>,
     pub replays: Arc<dyn Replays>,
+    pub keys: Arc<dyn Keys>,
+    pub tenants: Arc<dyn Tenants>,
     /// `None` where users cannot write into the store.
     pub outbox: Option<Arc<dyn Outbox>>,
     pub schedule: Arc<dyn Schedule>,
@@ -45,17 +48,19 @@ impl Parts {
         queue: Option<&QueueConfig>,
         target: &TargetConfig,
     ) -> anyhow::Result<Self> {
-        let opened = connect_store(store).await?;
+        let stored = connect_store(store).await?;
         let queue = match queue {
             Some(config) => Some(connect_queue(config).await?),
             None => None,
         };
         Ok(Self {
-            store: opened.store,
-            catalog: opened.catalog,
-            backlog: opened.backlog,
-            replays: opened.replays,
-            outbox: opened.outbox,
+            store: stored.store,
+            catalog: stored.catalog,
+            backlog: stored.backlog,
+            replays: stored.replays,
+            keys: stored.keys,
+            tenants: stored.tenants,
+            outbox: stored.outbox,
             schedule: connect_schedule(schedule).await?,
             queue,
             sender: sender(target),
@@ -63,30 +68,30 @@ impl Parts {
     }
 }
 
-/// One store, behind each of its ports.
-struct Opened {
-    store: Arc<dyn Store>,
-    catalog: Arc<dyn Catalog>,
-    backlog: Arc<dyn Backlog>,
-    replays: Arc<dyn Replays>,
-    outbox: Option<Arc<dyn Outbox>>,
+/// One store behind each of its ports.
+pub struct Stored {
+    pub store: Arc<dyn Store>,
+    pub catalog: Arc<dyn Catalog>,
+    pub backlog: Arc<dyn Backlog>,
+    pub replays: Arc<dyn Replays>,
+    pub keys: Arc<dyn Keys>,
+    pub tenants: Arc<dyn Tenants>,
+    /// `None` where users cannot write into the store.
+    pub outbox: Option<Arc<dyn Outbox>>,
 }
 
-/// What reads a store: for the audit.
-pub type StoreAndCatalog = (Arc<dyn Store>, Arc<dyn Catalog>);
-
-async fn connect_store(config: &StoreConfig) -> anyhow::Result<Opened> {
+async fn connect_store(config: &StoreConfig) -> anyhow::Result<Stored> {
     let url = &config.database_url;
     match config.place()? {
         Database::Sqlite(path) => all_of(SqliteStore::open(&path, system_clock()), url),
         Database::SqliteInMemory => all_of(SqliteStore::in_memory(system_clock()), url),
         Database::Postgres(_) => {
             let store = connect_postgres(config).await;
-            let outbox = store.as_ref().ok().cloned();
-            let opened = all_of(store, url)?;
-            Ok(Opened {
-                outbox: outbox.map(|store| Arc::new(store) as _),
-                ..opened
+            let store = store.with_context(|| format!("open the store at {url}"))?;
+            let outbox: Arc<dyn Outbox> = Arc::new(store.clone());
+            Ok(Stored {
+                outbox: Some(outbox),
+                ..all_of(Ok(store), url)?
             })
         }
     }
@@ -94,15 +99,14 @@ async fn connect_store(config: &StoreConfig) -> anyhow::Result<Opened> {
 
 /// The store to read from, beside the processes that work on it: for the
 /// audit. An SQLite file is not locked by it, and not created.
-pub async fn open_to_read(config: &StoreConfig) -> anyhow::Result<StoreAndCatalog> {
-    let opened = match config.place()? {
+pub async fn open_to_read(config: &StoreConfig) -> anyhow::Result<Stored> {
+    match config.place()? {
         Database::Sqlite(path) => {
             let store = SqliteStore::open_to_read(&path, system_clock());
-            all_of(store, &config.database_url)?
+            all_of(store, &config.database_url)
         }
-        Database::SqliteInMemory | Database::Postgres(_) => connect_store(config).await?,
-    };
-    Ok((opened.store, opened.catalog))
+        Database::SqliteInMemory | Database::Postgres(_) => connect_store(config).await,
+    }
 }
 
 /// Brings the schema up to this binary's. An SQLite file is brought up to date
@@ -126,17 +130,19 @@ async fn connect_postgres(config: &StoreConfig) -> Result<PostgresStore, StoreEr
     .await
 }
 
-/// One store behind all of its ports.
-fn all_of<S: Store + Catalog + Backlog + Replays + 'static>(
+/// One store behind each of its ports.
+fn all_of<S: Store + Catalog + Backlog + Replays + Keys + Tenants + 'static>(
     opened: Result<S, StoreError>,
     url: &SecretUrl,
-) -> anyhow::Result<Opened> {
+) -> anyhow::Result<Stored> {
     let store = Arc::new(opened.with_context(|| format!("open the store at {url}"))?);
-    Ok(Opened {
-        store: store.clone(),
-        catalog: store.clone(),
-        backlog: store.clone(),
-        replays: store,
+    Ok(Stored {
+        store: Arc::clone(&store) as Arc<dyn Store>,
+        catalog: Arc::clone(&store) as Arc<dyn Catalog>,
+        backlog: Arc::clone(&store) as Arc<dyn Backlog>,
+        replays: Arc::clone(&store) as Arc<dyn Replays>,
+        keys: Arc::clone(&store) as Arc<dyn Keys>,
+        tenants: store as Arc<dyn Tenants>,
         outbox: None,
     })
 }

@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use domain::time::Timestamp;
 use engine::contract::backlog::BacklogWorld;
 use engine::contract::store::{Backdoor, World};
+use engine::contract::tenants::TenantWorld;
 use engine::ports::Store;
 use sqlx::{Connection, PgConnection};
 
@@ -52,24 +53,48 @@ impl Deref for Fresh {
     }
 }
 
-pub(crate) async fn world() -> Fresh {
-    let database = Database::create().await;
+fn world_of(database: &Database) -> World {
     let store = Arc::new(database.store.clone());
     let door = Arc::new(Door {
         url: database.url.clone(),
         store: database.store.clone(),
     });
+    World::new(store.clone(), store.clone(), door).with_health(store)
+}
+
+pub(crate) async fn world() -> Fresh {
+    let database = Database::create().await;
+    let store = Arc::new(database.store.clone());
     Fresh {
-        world: BacklogWorld::new(
-            World::new(store.clone(), store.clone(), door).with_health(store.clone()),
-            store.clone(),
-            store,
-        ),
+        world: BacklogWorld::new(world_of(&database), store.clone(), store),
+        _database: database,
+    }
+}
+
+struct FreshTenants {
+    world: TenantWorld,
+    _database: Database,
+}
+
+impl Deref for FreshTenants {
+    type Target = TenantWorld;
+
+    fn deref(&self) -> &TenantWorld {
+        &self.world
+    }
+}
+
+async fn tenant_world() -> FreshTenants {
+    let database = Database::create().await;
+    let store = Arc::new(database.store.clone());
+    FreshTenants {
+        world: TenantWorld::new(world_of(&database), store.clone(), store),
         _database: database,
     }
 }
 
 engine::store_contract!(crate::contract::world);
+engine::tenant_contract!(crate::contract::tenant_world);
 
 #[tokio::test]
 async fn an_old_epoch_is_no_proof_that_a_permit_is_gone() {

@@ -1,7 +1,6 @@
 //! Cancelling: one attempt, or what matches of a backlog.
 
 use axum::Json;
-use axum::extract::State;
 use domain::ids::AttemptId;
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
@@ -10,7 +9,7 @@ use utoipa::ToSchema;
 use super::body::JsonBody;
 use super::parameters::{DestinationPath, PathId};
 use super::problem::Problem;
-use super::{App, text};
+use super::{Caller, text};
 use crate::service::{CancelDraft, CancelledPart};
 
 /// Which part of a backlog to cancel: all of it, unless something is said.
@@ -53,11 +52,11 @@ impl From<CancelledPart> for CancelledBacklog {
 /// Cancel what waits at a destination, in bounded steps. What has started goes
 /// on; so may what gets its permit while this runs.
 #[utoipa::path(post, path = "/v1/destinations/{id}/cancel", tag = "destinations",
-    security(("key" = [])), params(("id" = Uuid, Path)), request_body = CancelBacklog, responses(
+    security(("key" = ["manage"])), params(("id" = Uuid, Path)), request_body = CancelBacklog, responses(
     (status = 200, body = CancelledBacklog),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn backlog(
-    State(app): State<App>,
+    caller: Caller,
     PathId(id): DestinationPath,
     JsonBody(body): JsonBody<CancelBacklog>,
 ) -> Result<Json<CancelledBacklog>, Problem> {
@@ -71,7 +70,7 @@ pub(super) async fn backlog(
         accepted_before,
         after,
     };
-    let done = app
+    let done = caller
         .run(move |service| async move { service.cancel_backlog(id, draft).await })
         .await?;
     Ok(Json(done.into()))
@@ -79,14 +78,15 @@ pub(super) async fn backlog(
 
 /// Cancel one attempt that has not started; 409 if it has.
 #[utoipa::path(post, path = "/v1/attempts/{id}/cancel", tag = "destinations",
-    security(("key" = [])), params(("id" = i64, Path)), responses(
+    security(("key" = ["manage"])), params(("id" = i64, Path)), responses(
     (status = 204, description = "Cancelled, now or before."),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn attempt(
-    State(app): State<App>,
+    caller: Caller,
     PathId(id): PathId<i64>,
 ) -> Result<StatusCode, Problem> {
-    app.run(move |service| async move { service.cancel_attempt(AttemptId(id)).await })
+    caller
+        .run(move |service| async move { service.cancel_attempt(AttemptId(id)).await })
         .await?;
     Ok(StatusCode::NO_CONTENT)
 }

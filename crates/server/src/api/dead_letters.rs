@@ -1,7 +1,6 @@
 //! `/v1/dead-letters`: events that were given up at a destination.
 
 use axum::Json;
-use axum::extract::State;
 use domain::ids::{AttemptId, DestinationId};
 use domain::time::Timestamp;
 use engine::ports;
@@ -12,7 +11,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::attempts::Attempt;
 use super::parameters::{Page, PathId};
 use super::problem::Problem;
-use super::{App, text};
+use super::{Caller, text};
 
 /// An event that was given up at a destination.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -93,12 +92,12 @@ fn position(text: &str) -> Result<DeadLetterPosition, Problem> {
 }
 
 /// List dead letters that were not replayed, those that died last first.
-#[utoipa::path(get, path = "/v1/dead-letters", tag = "dead letters", security(("key" = [])),
+#[utoipa::path(get, path = "/v1/dead-letters", tag = "dead letters", security(("key" = ["read"])),
     params(DeadLettersPage), responses(
     (status = 200, body = DeadLetters),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn list(
-    State(app): State<App>,
+    caller: Caller,
     Page(page): Page<DeadLettersPage>,
 ) -> Result<Json<DeadLetters>, Problem> {
     let filter = DeadLetterFilter {
@@ -110,7 +109,7 @@ pub(super) async fn list(
     };
     let after = page.after.as_deref().map(position).transpose()?;
     let limit = page.limit;
-    let found = app
+    let found = caller
         .run(move |service| async move { service.dead_letters(filter, after, limit).await })
         .await?;
     let next = |next: DeadLetterPosition| format!("{}:{}", next.died_at.as_micros(), next.attempt);
@@ -121,15 +120,15 @@ pub(super) async fn list(
 }
 
 /// Look at a dead letter, by the id of its last attempt.
-#[utoipa::path(get, path = "/v1/dead-letters/{id}", tag = "dead letters", security(("key" = [])),
+#[utoipa::path(get, path = "/v1/dead-letters/{id}", tag = "dead letters", security(("key" = ["read"])),
     params(("id" = i64, Path)), responses(
     (status = 200, body = DeadLetter),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn show(
-    State(app): State<App>,
+    caller: Caller,
     PathId(id): PathId<i64>,
 ) -> Result<Json<DeadLetter>, Problem> {
-    let found = app
+    let found = caller
         .run(move |service| async move { service.dead_letter(AttemptId(id)).await })
         .await?;
     Ok(Json(found.into()))

@@ -1,7 +1,6 @@
 //! `/v1/replays`: dead letters on their way back into the backlog.
 
 use axum::Json;
-use axum::extract::State;
 use domain::ids::{AttemptId, DestinationId, ReplayId};
 use domain::replay::ReplayState;
 use engine::ports;
@@ -14,7 +13,7 @@ use uuid::Uuid;
 use super::body::JsonBody;
 use super::parameters::PathId;
 use super::problem::Problem;
-use super::{App, text};
+use super::{Caller, text};
 use crate::service::ReplayDraft;
 
 /// A replay to begin: of one dead letter (`attempt_id`), or of all of a
@@ -92,12 +91,12 @@ impl From<ports::Replay> for Replay {
 
 /// Begin a replay. Its attempts are of the same events, with the next try
 /// numbers, and go out within the destination's limit.
-#[utoipa::path(post, path = "/v1/replays", tag = "dead letters", security(("key" = [])),
+#[utoipa::path(post, path = "/v1/replays", tag = "dead letters", security(("key" = ["manage"])),
     request_body = CreateReplay, responses(
     (status = 201, description = "It has begun.", body = Replay),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn create(
-    State(app): State<App>,
+    caller: Caller,
     JsonBody(body): JsonBody<CreateReplay>,
 ) -> Result<(StatusCode, [(HeaderName, String); 1], Json<Replay>), Problem> {
     let draft = ReplayDraft {
@@ -111,7 +110,7 @@ pub(super) async fn create(
         },
         share: body.share,
     };
-    let created = app
+    let created = caller
         .run(move |service| async move { service.create_replay(draft).await })
         .await?;
     let location = (header::LOCATION, format!("/v1/replays/{}", created.id));
@@ -119,15 +118,15 @@ pub(super) async fn create(
 }
 
 /// Look at a replay.
-#[utoipa::path(get, path = "/v1/replays/{id}", tag = "dead letters", security(("key" = [])),
+#[utoipa::path(get, path = "/v1/replays/{id}", tag = "dead letters", security(("key" = ["read"])),
     params(("id" = Uuid, Path)), responses(
     (status = 200, body = Replay),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn show(
-    State(app): State<App>,
+    caller: Caller,
     PathId(id): PathId<ReplayId>,
 ) -> Result<Json<Replay>, Problem> {
-    let found = app
+    let found = caller
         .run(move |service| async move { service.replay(id).await })
         .await?;
     Ok(Json(found.into()))
@@ -135,14 +134,14 @@ pub(super) async fn show(
 
 /// End a replay. What it has put back into the backlog stays there.
 #[utoipa::path(post, path = "/v1/replays/{id}/cancel", tag = "dead letters",
-    security(("key" = [])), params(("id" = Uuid, Path)), responses(
+    security(("key" = ["manage"])), params(("id" = Uuid, Path)), responses(
     (status = 200, body = Replay),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn cancel(
-    State(app): State<App>,
+    caller: Caller,
     PathId(id): PathId<ReplayId>,
 ) -> Result<Json<Replay>, Problem> {
-    let ended = app
+    let ended = caller
         .run(move |service| async move { service.cancel_replay(id).await })
         .await?;
     Ok(Json(ended.into()))

@@ -1,13 +1,12 @@
 //! `/v1/destinations/{id}/retries`: what is tried again, when, and how often.
 
 use axum::Json;
-use axum::extract::State;
 use domain::retry::RetrySettings;
 use engine::ports;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::App;
+use super::Caller;
 use super::body::JsonBody;
 use super::parameters::{DestinationPath, PathId};
 use super::problem::Problem;
@@ -56,14 +55,14 @@ impl From<ports::RetryRules> for RetryRules {
 
 /// Look at a destination's retry rules.
 #[utoipa::path(get, path = "/v1/destinations/{id}/retries", tag = "destinations",
-    security(("key" = [])), params(("id" = Uuid, Path)), responses(
+    security(("key" = ["read"])), params(("id" = Uuid, Path)), responses(
     (status = 200, body = RetryRules),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn show(
-    State(app): State<App>,
+    caller: Caller,
     PathId(id): DestinationPath,
 ) -> Result<Json<RetryRules>, Problem> {
-    let rules = app
+    let rules = caller
         .run(|service| async move { service.retry_rules(id).await })
         .await?;
     Ok(Json(rules.into()))
@@ -71,11 +70,11 @@ pub(super) async fn show(
 
 /// Set all of a destination's retry rules. Permits that are out stay.
 #[utoipa::path(put, path = "/v1/destinations/{id}/retries", tag = "destinations",
-    security(("key" = [])), params(("id" = Uuid, Path)), request_body = RetryRules, responses(
+    security(("key" = ["manage"])), params(("id" = Uuid, Path)), request_body = RetryRules, responses(
     (status = 200, body = RetryRules),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn set(
-    State(app): State<App>,
+    caller: Caller,
     PathId(id): DestinationPath,
     JsonBody(body): JsonBody<RetryRules>,
 ) -> Result<Json<RetryRules>, Problem> {
@@ -88,9 +87,10 @@ pub(super) async fn set(
         final_statuses: body.final_statuses,
     };
     let set =
-        app.run(move |service| async move {
-            service.set_retry_rules(id, policy, body.max_age_ms).await
-        })
-        .await?;
+        caller
+            .run(move |service| async move {
+                service.set_retry_rules(id, policy, body.max_age_ms).await
+            })
+            .await?;
     Ok(Json(set.into()))
 }

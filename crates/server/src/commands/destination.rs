@@ -13,7 +13,7 @@ use crate::output::{self, Format};
 
 mod backlog;
 mod health;
-mod settings;
+pub(super) mod settings;
 
 use settings::Settings;
 

@@ -8,8 +8,8 @@ use domain::replay::DEFAULT_SHARE;
 use domain::retry::{MAX_DELAY, RetrySettings};
 use domain::time::Timestamp;
 use engine::ports::{
-    Backlog, CancelFrom, CancelStep, CancelledOne, DEFAULT_TENANT, DeadLetter, DeadLetterFilter,
-    DeadLetterPage, DeadLetterPosition, NewReplay, Replay, RetryRules, Schedule, Wake, Which,
+    Backlog, CancelFrom, CancelStep, CancelledOne, DeadLetter, DeadLetterFilter, DeadLetterPage,
+    DeadLetterPosition, NewReplay, Replay, RetryRules, Schedule, Wake, Which,
 };
 
 use super::{Service, ServiceError, rules};
@@ -87,7 +87,7 @@ impl Service {
     }
 
     pub async fn retry_rules(&self, id: DestinationId) -> Result<RetryRules, ServiceError> {
-        Ok(self.backlog().retry_rules(DEFAULT_TENANT, id).await?)
+        Ok(self.backlog().retry_rules(self.tenant, id).await?)
     }
 
     /// Sets all retry rules; what it answers is what holds.
@@ -107,14 +107,14 @@ impl Service {
         }
         let rules = RetryRules { policy, max_age };
         (self.backlog())
-            .set_retry_rules(DEFAULT_TENANT, id, &rules)
+            .set_retry_rules(self.tenant, id, &rules)
             .await?;
         Ok(rules)
     }
 
     /// Cancels one attempt that has not started.
     pub async fn cancel_attempt(&self, id: AttemptId) -> Result<(), ServiceError> {
-        match self.backlog().cancel_attempt(DEFAULT_TENANT, id).await? {
+        match self.backlog().cancel_attempt(self.tenant, id).await? {
             CancelledOne::Cancelled(wake) => {
                 self.wake_freed(wake.as_slice()).await;
                 Ok(())
@@ -145,7 +145,7 @@ impl Service {
         let mut cancelled = 0_u32;
         let mut steps = 0;
         loop {
-            let done = self.backlog().cancel_step(DEFAULT_TENANT, &step).await?;
+            let done = self.backlog().cancel_step(self.tenant, &step).await?;
             self.wake_freed(&done.wakes).await;
             cancelled = cancelled.saturating_add(done.cancelled);
             steps += 1;
@@ -170,12 +170,12 @@ impl Service {
         limit: u32,
     ) -> Result<DeadLetterPage, ServiceError> {
         rules::page(limit)?;
-        let page = (self.backlog()).dead_letters(DEFAULT_TENANT, &filter, after, limit);
+        let page = (self.backlog()).dead_letters(self.tenant, &filter, after, limit);
         Ok(page.await?)
     }
 
     pub async fn dead_letter(&self, id: AttemptId) -> Result<DeadLetter, ServiceError> {
-        Ok(self.backlog().dead_letter(DEFAULT_TENANT, id).await?)
+        Ok(self.backlog().dead_letter(self.tenant, id).await?)
     }
 
     /// Begins a replay.
@@ -202,15 +202,15 @@ impl Service {
             which,
             share,
         };
-        Ok(self.backlog().create_replay(DEFAULT_TENANT, &new).await?)
+        Ok(self.backlog().create_replay(self.tenant, &new).await?)
     }
 
     pub async fn replay(&self, id: ReplayId) -> Result<Replay, ServiceError> {
-        Ok(self.backlog().replay(DEFAULT_TENANT, id).await?)
+        Ok(self.backlog().replay(self.tenant, id).await?)
     }
 
     pub async fn cancel_replay(&self, id: ReplayId) -> Result<Replay, ServiceError> {
-        Ok(self.backlog().cancel_replay(DEFAULT_TENANT, id).await?)
+        Ok(self.backlog().cancel_replay(self.tenant, id).await?)
     }
 
     /// Permits ended: their places are free. The sweep would notice later.
