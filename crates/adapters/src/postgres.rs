@@ -58,6 +58,8 @@ mod record;
 mod replays;
 mod rows;
 mod rules;
+mod secret_store;
+mod secrets;
 mod sweep;
 mod tenants;
 mod usage;

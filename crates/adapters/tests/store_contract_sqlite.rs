@@ -77,11 +77,7 @@ impl Deref for InDirectory {
 async fn world() -> InDirectory {
     let (store, door, directory) = opened();
     InDirectory {
-        world: BacklogWorld::new(
-            World::new(store.clone(), store.clone(), door).with_health(store.clone()),
-            store.clone(),
-            store,
-        ),
+        world: BacklogWorld::new(World::new(store.clone(), door), store.clone(), store),
         _directory: directory,
     }
 }
@@ -102,7 +98,7 @@ impl Deref for TenantsInDirectory {
 
 async fn tenant_world() -> TenantsInDirectory {
     let (store, door, directory) = opened();
-    let world = World::new(store.clone(), store.clone(), door);
+    let world = World::new(store.clone(), door);
     TenantsInDirectory {
         world: TenantWorld::new(world, store.clone(), store),
         _directory: directory,

@@ -5,8 +5,9 @@
 //! the people who own destinations and read ledgers, [`Backlog`] as seen by
 //! those who look after what waits and what died there, [`Replays`] is what
 //! brings dead letters back, [`Keys`] and [`Tenants`] are for authentication and
-//! for who administers the installation, and [`Outbox`] is where users write
-//! events into it themselves. Each method is one
+//! for who administers the installation, [`Outbox`] is where users write events
+//! into it themselves, and [`SecretStore`] as seen by those who sign; a
+//! [`Vault`] closes and opens what that keeps. Each method is one
 //! atomic business step over a batch, named for its caller. Its documentation
 //! says the effect, what a retry does, and what a crash half-way leaves.
 //!
@@ -23,9 +24,11 @@ mod outbox;
 mod queue;
 mod replays;
 mod schedule;
+mod secrets;
 mod sender;
 mod store;
 mod tenants;
+mod vault;
 mod wakes;
 
 pub use alarm::*;
@@ -37,7 +40,9 @@ pub use outbox::*;
 pub use queue::*;
 pub use replays::*;
 pub use schedule::*;
+pub use secrets::*;
 pub use sender::*;
 pub use store::*;
 pub use tenants::*;
+pub use vault::*;
 pub use wakes::*;

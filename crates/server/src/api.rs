@@ -42,6 +42,7 @@ pub mod parameters;
 pub mod problem;
 pub mod replays;
 pub mod retries;
+pub mod secrets;
 pub mod tenants;
 pub mod text;
 pub mod tiers;
@@ -131,6 +132,8 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(replays::create))
         .routes(routes!(replays::show))
         .routes(routes!(replays::cancel))
+        .routes(routes!(secrets::list, secrets::create))
+        .routes(routes!(secrets::delete))
         .routes(routes!(events::post))
         .routes(routes!(events::post_batch))
         .routes(routes!(bulk::post_bulk))

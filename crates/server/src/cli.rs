@@ -12,8 +12,8 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::{
-    api, attempt, audit, dead_letters, demo, destination, event, key, migrate, scheduler, serve,
-    tenant, tier, worker,
+    api, attempt, audit, dead_letters, demo, destination, event, key, migrate, scheduler,
+    secret_key, serve, tenant, tier, worker,
 };
 use crate::config::{ConfigError, LogConfig, unknown};
 use crate::{commands, logging, open_files};
@@ -71,6 +71,9 @@ pub enum Command {
     /// Look at and change plan tiers, over the API.
     #[command(subcommand)]
     Tier(tier::Command),
+    /// Make, look at and change the keys that secrets are sealed under.
+    #[command(subcommand)]
+    SecretKey(secret_key::Command),
 }
 
 /// Parses, runs, and turns every end into an exit code.
@@ -127,6 +130,7 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Tenant(command) => commands::tenant::run(command).await,
         Command::Key(command) => commands::key::run(command).await,
         Command::Tier(command) => commands::tier::run(command).await,
+        Command::SecretKey(command) => commands::secret_key::run(command).await,
     }
 }
 

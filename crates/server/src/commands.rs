@@ -10,6 +10,7 @@ pub mod event;
 pub mod key;
 pub mod migrate;
 pub mod scheduler;
+pub mod secret_key;
 pub mod serve;
 pub mod tenant;
 pub mod tier;

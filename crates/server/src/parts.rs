@@ -11,8 +11,8 @@ use adapters::redis::RedisSchedule;
 use adapters::sqlite::{SqliteStore, system_clock};
 use anyhow::Context;
 use engine::ports::{
-    Backlog, Catalog, DeliveryQueue, Keys, Outbox, Replays, Schedule, Sender, Store, StoreError,
-    Tenants,
+    Backlog, Catalog, DeliveryQueue, Keys, Outbox, Replays, Schedule, SecretStore, Sender, Store,
+    StoreError, Tenants,
 };
 
 use crate::config::{
@@ -32,6 +32,7 @@ pub struct Parts {
     pub replays: Arc<dyn Replays>,
     pub keys: Arc<dyn Keys>,
     pub tenants: Arc<dyn Tenants>,
+    pub secrets: Arc<dyn SecretStore>,
     /// `None` where users cannot write into the store.
     pub outbox: Option<Arc<dyn Outbox>>,
     pub schedule: Arc<dyn Schedule>,
@@ -60,6 +61,7 @@ impl Parts {
             replays: stored.replays,
             keys: stored.keys,
             tenants: stored.tenants,
+            secrets: stored.secrets,
             outbox: stored.outbox,
             schedule: connect_schedule(schedule).await?,
             queue,
@@ -76,8 +78,14 @@ pub struct Stored {
     pub replays: Arc<dyn Replays>,
     pub keys: Arc<dyn Keys>,
     pub tenants: Arc<dyn Tenants>,
+    pub secrets: Arc<dyn SecretStore>,
     /// `None` where users cannot write into the store.
     pub outbox: Option<Arc<dyn Outbox>>,
+}
+
+/// The secrets of a store, for the command line.
+pub async fn open_secrets(config: &StoreConfig) -> anyhow::Result<Arc<dyn SecretStore>> {
+    Ok(connect_store(config).await?.secrets)
 }
 
 async fn connect_store(config: &StoreConfig) -> anyhow::Result<Stored> {
@@ -131,7 +139,7 @@ async fn connect_postgres(config: &StoreConfig) -> Result<PostgresStore, StoreEr
 }
 
 /// One store behind each of its ports.
-fn all_of<S: Store + Catalog + Backlog + Replays + Keys + Tenants + 'static>(
+fn all_of<S: Store + Catalog + Backlog + Replays + Keys + Tenants + SecretStore + 'static>(
     opened: Result<S, StoreError>,
     url: &SecretUrl,
 ) -> anyhow::Result<Stored> {
@@ -142,7 +150,8 @@ fn all_of<S: Store + Catalog + Backlog + Replays + Keys + Tenants + 'static>(
         backlog: Arc::clone(&store) as Arc<dyn Backlog>,
         replays: Arc::clone(&store) as Arc<dyn Replays>,
         keys: Arc::clone(&store) as Arc<dyn Keys>,
-        tenants: store as Arc<dyn Tenants>,
+        tenants: Arc::clone(&store) as Arc<dyn Tenants>,
+        secrets: store as Arc<dyn SecretStore>,
         outbox: None,
     })
 }

@@ -17,7 +17,7 @@ async fn world() -> Box<BacklogWorld> {
     let store = ModelStore::new(Timestamp::from_millis(1_795_000_000_000));
     let store = Arc::new(store.with_head_start(MAX_HEAD_START));
     let door = Arc::new(Shell::new(store.clone()));
-    let world = World::new(store.clone(), store.clone(), door).with_health(store.clone());
+    let world = World::new(store.clone(), door);
     Box::new(BacklogWorld::new(world, store.clone(), store))
 }
 

@@ -59,7 +59,7 @@ fn world_of(database: &Database) -> World {
         url: database.url.clone(),
         store: database.store.clone(),
     });
-    World::new(store.clone(), store.clone(), door).with_health(store)
+    World::new(store, door)
 }
 
 pub(crate) async fn world() -> Fresh {

@@ -7,7 +7,7 @@ use http::{Method, StatusCode};
 use serde_json::{Value, json};
 use server::access::required::Required;
 
-use crate::world::{ADMIN, Answer, TENANTS_OWN, Tenant, World};
+use crate::world::{ADMIN, Answer, TENANTS_OWN, Tenant, Things, World};
 
 /// What a route can reach with a key of another tenant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,6 +81,12 @@ pub(crate) const ROWS: &[Row] = &[
         Reach::Named,
     ),
     row("GET /v1/replays/{id}", None, Reach::Named),
+    row("GET /v1/destinations/{id}/secrets", None, Reach::Named),
+    row(
+        "POST /v1/destinations/{id}/secrets",
+        Some(r#"{"overlap_seconds": 0}"#),
+        Reach::Named,
+    ),
     row("POST /v1/events", Some(EVENT), Reach::Named),
     row("POST /v1/events/batch", Some(EVENTS), Reach::Own),
     row("POST /v1/events/bulk", Some(EVENT), Reach::Own),
@@ -108,6 +114,11 @@ pub(crate) const ROWS: &[Row] = &[
     row(
         "POST /v1/destinations/{id}/cancel",
         Some("{}"),
+        Reach::Named,
+    ),
+    row(
+        "DELETE /v1/destinations/{id}/secrets/{secret}",
+        None,
         Reach::Named,
     ),
     row("DELETE /v1/destinations/{id}", None, Reach::Named),
@@ -146,10 +157,7 @@ impl Row {
             "replays" => &tenant.replay,
             _ => &tenant.destination,
         };
-        self.filled(
-            id,
-            [&tenant.destination, &tenant.dead_letter, &tenant.api_key],
-        )
+        self.filled(id, tenant.things())
     }
 
     /// What its id is of: `/v1/KIND/{id}`.
@@ -163,24 +171,27 @@ impl Row {
             "attempts" | "dead-letters" => NO_ATTEMPT,
             _ => NOTHING,
         };
-        self.filled(id, [NOTHING, NO_ATTEMPT, "00000000000000ff"])
+        let things = Things {
+            destination: NOTHING,
+            secret: NOTHING,
+            api_key: "00000000000000ff",
+            dead_letter: NO_ATTEMPT,
+        };
+        self.filled(id, things)
     }
 
-    fn filled(
-        &self,
-        id: &str,
-        [destination, dead_letter, key]: [&str; 3],
-    ) -> (String, Option<Value>) {
+    fn filled(&self, id: &str, things: Things<'_>) -> (String, Option<Value>) {
         let path = self
             .template()
             .replace("{id}", id)
-            .replace("{key_id}", key)
+            .replace("{key_id}", things.api_key)
+            .replace("{secret}", things.secret)
             .replace("{name}", "free");
         assert!(!path.contains('{'), "{path}: say what stands there");
         let body = self.body.map(|body| {
             let body = body
-                .replace("DESTINATION", destination)
-                .replace("DEAD_LETTER", dead_letter);
+                .replace("DESTINATION", things.destination)
+                .replace("DEAD_LETTER", things.dead_letter);
             serde_json::from_str(&body).unwrap()
         });
         (path, body)
@@ -220,10 +231,11 @@ pub(crate) fn every_described_route_is_walked() {
 }
 
 /// All that another tenant could tell its things by.
-fn traces(tenant: &Tenant) -> [&str; 6] {
+fn traces(tenant: &Tenant) -> [&str; 7] {
     [
         &tenant.id,
         &tenant.destination,
+        &tenant.secret,
         &tenant.event,
         &tenant.api_key,
         &tenant.dying,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use adapters::http::Policy;
+use adapters::key_ring::KeyRing;
 use axum::Router;
 use axum::body::Body;
 use domain::access::Scope;
@@ -16,6 +17,7 @@ use serde_json::{Value, json};
 use server::access::Gate;
 use server::api::{self, App};
 use server::edge::Mint;
+use server::service::secrets::Signing;
 use server::service::{Service, Tenancy};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
@@ -50,6 +52,8 @@ pub(crate) struct Tenant {
     /// With all scopes that it can have.
     pub(crate) key: String,
     pub(crate) destination: String,
+    /// One of the two that the destination signs with.
+    pub(crate) secret: String,
     pub(crate) event: String,
     pub(crate) api_key: String,
     /// Of that event; it waits.
@@ -58,6 +62,15 @@ pub(crate) struct Tenant {
     pub(crate) dying: String,
     pub(crate) dead_letter: String,
     pub(crate) replay: String,
+}
+
+/// What a route may name beside the thing that it is about.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Things<'a> {
+    pub(crate) destination: &'a str,
+    pub(crate) secret: &'a str,
+    pub(crate) api_key: &'a str,
+    pub(crate) dead_letter: &'a str,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -84,6 +97,11 @@ impl World {
             gate.clone(),
             mint.clone(),
         );
+        let vault = KeyRing::parse(&server::secret_keys::new_key(&mint)).unwrap();
+        let signing = Signing {
+            secrets: parts.secrets,
+            vault: Arc::new(vault),
+        };
         let service = Service::new(
             parts.catalog,
             parts.backlog,
@@ -91,6 +109,7 @@ impl World {
             ingest,
             mint,
             Policy::default(),
+            signing,
         );
         let router = api::router(App::new(service, tenancy, gate));
         let ours = Tenant::furnished(&router, &parts.store, "ours").await;
@@ -133,6 +152,15 @@ impl World {
 }
 
 impl Tenant {
+    pub(crate) fn things(&self) -> Things<'_> {
+        Things {
+            destination: &self.destination,
+            secret: &self.secret,
+            api_key: &self.api_key,
+            dead_letter: &self.dead_letter,
+        }
+    }
+
     async fn furnished(router: &Router, store: &Arc<dyn Store>, name: &str) -> Self {
         let tenant = json!({"name": name, "tier": "free"});
         let created = admin(router, Method::POST, "/v1/tenants", tenant).await;
@@ -150,6 +178,8 @@ impl Tenant {
         )
         .await;
         let destination = text(&destination["id"]);
+        let secrets = format!("/v1/destinations/{destination}/secrets");
+        let secret = text(&own(&secrets, json!({})).await["id"]);
         let event = json!({"destination_id": destination, "payload": {"of": name}});
         let waiting = text(&own("/v1/events", event).await["id"]);
         let path = format!("/v1/destinations/{destination}/attempts");
@@ -175,6 +205,7 @@ impl Tenant {
             id,
             key,
             destination,
+            secret,
             event: waiting,
             api_key,
             attempt,

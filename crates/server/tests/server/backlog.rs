@@ -29,7 +29,12 @@ impl Place {
         let store = Arc::new(SqliteStore::in_memory(Arc::new(clock)).unwrap());
         let fake = Arc::new(FakeStore::default());
         Self {
-            world: World::over(fake, store.clone(), store.clone(), store.clone()),
+            world: World::over(
+                fake,
+                (store.clone(), store.clone()),
+                store.clone(),
+                store.clone(),
+            ),
             store,
             passed_ms,
         }

@@ -12,6 +12,8 @@ mod health;
 mod ingest;
 mod openapi;
 mod process;
+mod secrets;
+mod signatures;
 mod snapshots;
 mod store;
 mod world;

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use adapters::http::Policy;
 use adapters::in_process::InProcessSchedule;
+use adapters::key_ring::KeyRing;
 use adapters::sqlite::SqliteStore;
 use axum::Router;
 use axum::body::Body;
 use domain::time::Timestamp;
 use engine::ingest::{Ingest, IngestOptions};
-use engine::ports::{Backlog, Catalog, Store};
+use engine::ports::{Backlog, Catalog, SecretStore, Store};
 use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use rand::SeedableRng;
@@ -19,6 +20,7 @@ use serde_json::Value;
 use server::access::Gate;
 use server::api::{self, App};
 use server::edge::Mint;
+use server::service::secrets::Signing;
 use server::service::{Service, Tenancy};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
@@ -26,6 +28,8 @@ use tower::ServiceExt;
 use crate::store::FakeStore;
 
 pub(crate) const KEY: &str = "test-key-0123456789";
+
+const SECRET_KEY: &str = "test:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 
 /// 2026-01-31T12:00:00Z.
 pub(crate) const NOON: Timestamp = Timestamp::from_millis(1_769_860_800_000);
@@ -46,15 +50,21 @@ impl World {
     pub(crate) fn new() -> Self {
         let store = Arc::new(FakeStore::default());
         let backlog = SqliteStore::in_memory(Arc::new(|| NOON)).unwrap();
-        Self::over(store.clone(), store.clone(), store, Arc::new(backlog))
+        let signing = store.clone();
+        Self::over(
+            store.clone(),
+            (store.clone(), store),
+            Arc::new(backlog),
+            signing,
+        )
     }
 
     /// The API over other ports than the fake's.
     pub(crate) fn over(
         fake: Arc<FakeStore>,
-        store: Arc<dyn Store>,
-        catalog: Arc<dyn Catalog>,
+        (store, catalog): (Arc<dyn Store>, Arc<dyn Catalog>),
         backlog: Arc<dyn Backlog>,
+        secrets: Arc<dyn SecretStore>,
     ) -> Self {
         let schedule = Arc::new(InProcessSchedule::new());
         let (ingest, back) = Ingest::new(store, schedule.clone(), IngestOptions::default());
@@ -66,7 +76,12 @@ impl World {
         let gate = Gate::new(tenancy.clone(), &SecretString::from(KEY));
         let gate = Arc::new(gate);
         let tenancy = Tenancy::new(tenancy.clone(), tenancy, gate.clone(), mint.clone());
-        let service = Service::new(catalog, backlog, schedule, ingest, mint, Policy::default());
+        let signing = Signing {
+            secrets,
+            vault: Arc::new(KeyRing::parse(SECRET_KEY).unwrap()),
+        };
+        let policy = Policy::default();
+        let service = Service::new(catalog, backlog, schedule, ingest, mint, policy, signing);
         Self {
             store: fake,
             router: api::router(App::new(service, tenancy, gate)),

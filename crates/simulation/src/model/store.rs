@@ -23,6 +23,7 @@ mod reap;
 mod record;
 mod replays;
 mod rows;
+mod secrets;
 mod sweep;
 mod usage;
 mod view;
@@ -242,7 +243,7 @@ impl Store for ModelStore {
     }
 
     async fn targets(&self, destinations: &[DestinationId]) -> Result<Vec<Target>, StoreError> {
-        Ok(self.look(|rows, _| claim::targets(rows, destinations, TIMEOUT)))
+        Ok(self.look(|rows, now| claim::targets(rows, now, destinations, TIMEOUT)))
     }
 
     async fn claim_starts(

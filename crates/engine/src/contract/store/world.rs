@@ -20,7 +20,8 @@ use uuid::Uuid;
 
 use crate::ports::{
     Acceptance, AttemptView, Catalog, ClaimAnswer, Claims, DEFAULT_TENANT, HealthBook, Heartbeat,
-    LedgerRow, NewDestination, NextTry, Outcome, Recorded, Run, RunResult, Start, Store,
+    LedgerRow, NewDestination, NextTry, Outcome, Recorded, Run, RunResult, SecretStore, Start,
+    Store,
 };
 
 /// What a test may do to a store beside its ports.
@@ -40,33 +41,30 @@ pub struct World {
     pub store: Arc<dyn Store>,
     /// The same store.
     pub catalog: Arc<dyn Catalog>,
-    health: Option<Arc<dyn HealthBook>>,
+    /// The same store.
+    pub secrets: Arc<dyn SecretStore>,
     door: Arc<dyn Backdoor>,
     ids: AtomicU64,
 }
 
 impl World {
     /// A world around a fresh, migrated store.
-    pub fn new(store: Arc<dyn Store>, catalog: Arc<dyn Catalog>, door: Arc<dyn Backdoor>) -> Self {
+    pub fn new<S>(store: Arc<S>, door: Arc<dyn Backdoor>) -> Self
+    where
+        S: Store + Catalog + SecretStore + 'static,
+    {
         Self {
-            store,
-            catalog,
-            health: None,
+            store: Arc::clone(&store) as Arc<dyn Store>,
+            catalog: Arc::clone(&store) as Arc<dyn Catalog>,
+            secrets: store,
             door,
             ids: AtomicU64::new(1),
         }
     }
 
-    /// The same store once more.
-    #[must_use]
-    pub fn with_health(mut self, health: Arc<dyn HealthBook>) -> Self {
-        self.health = Some(health);
-        self
-    }
-
     /// Its health book.
     pub fn health(&self) -> &dyn HealthBook {
-        self.health.as_deref().unwrap()
+        &*self.catalog
     }
 
     /// The store's clock.
