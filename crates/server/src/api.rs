@@ -5,7 +5,7 @@
 //! client hangs up, and a store must not be left in mid-transaction. Every
 //! request is bounded in bytes before it is read ([`body`]), and all of them
 //! together in bytes, too. Whoever calls reaches his tenant's things and no
-//! others ([`caller`]).
+//! others (`caller`).
 
 use std::sync::Arc;
 use std::time::Duration;
