@@ -1,6 +1,7 @@
 //! A destination's retry policy, as its row holds it.
 
 use domain::retry::RetrySettings;
+use serde_json::{Map, Value, from_str, from_value};
 
 /// For a start. One that makes no sense, which only a hand in the database can
 /// have written, must not hold up a delivery: the default goes for it.
@@ -16,7 +17,9 @@ pub(crate) fn for_start(text: Option<&str>) -> RetrySettings {
 
 /// For its owner, who has to know.
 pub(crate) fn parsed(text: &str) -> Result<RetrySettings, String> {
-    let settings: RetrySettings = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    // By names: an array would be read by position.
+    let fields: Map<String, Value> = from_str(text).map_err(|error| error.to_string())?;
+    let settings: RetrySettings = from_value(fields.into()).map_err(|error| error.to_string())?;
     settings.validate().map_err(|error| error.to_string())?;
     Ok(settings)
 }
