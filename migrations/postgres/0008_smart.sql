@@ -18,11 +18,13 @@ create table smart_limits (
     reason text not null default 'configured'
         constraint smart_limits_check_reason
         check (reason in ('configured', 'refused', 'slow', 'raising')),
+    -- What started before says nothing.
+    begun_at timestamptz not null,
     -- What the law remembers, as JSON; null for nothing.
     memory text
 ) with (fillfactor = 50);
 
--- What was in force from when on. Kept for seven days.
+-- What was in force from when on. Kept for seven days, and what was in force then.
 create table smart_history (
     id bigint generated always as identity primary key,
     destination_id uuid not null,
@@ -42,7 +44,7 @@ as $$
 begin
     delete from smart_limits where destination_id = new.id;
     if new.smart_delivery and new.deleted_at is null then
-        insert into smart_limits (destination_id) values (new.id);
+        insert into smart_limits (destination_id, begun_at) values (new.id, clock_timestamp());
     end if;
     insert into smart_history (destination_id, in_force_from, reason)
     values (new.id, clock_timestamp(), 'configured');

@@ -18,11 +18,13 @@ create table smart_limits (
     reason text not null default 'configured'
         constraint smart_limits_check_reason
         check (reason in ('configured', 'refused', 'slow', 'raising')),
+    -- What started before says nothing.
+    begun_at integer not null,
     -- What the law remembers, as JSON; null for nothing.
     memory text
 ) strict, without rowid;
 
--- What was in force from when on. Kept for seven days.
+-- What was in force from when on. Kept for seven days, and what was in force then.
 create table smart_history (
     id integer primary key autoincrement,
     destination_id text not null,
@@ -43,8 +45,9 @@ when old.smart_delivery <> new.smart_delivery
     or (new.smart_delivery and old.deleted_at is null and new.deleted_at is not null)
 begin
     delete from smart_limits where destination_id = new.id;
-    insert into smart_limits (destination_id)
-    select new.id where new.smart_delivery and new.deleted_at is null;
+    insert into smart_limits (destination_id, begun_at)
+    select new.id, c.now from store_clock c
+    where new.smart_delivery and new.deleted_at is null;
     insert into smart_history (destination_id, in_force_from, reason)
     select new.id, c.now, 'configured' from store_clock c;
     update pacing set next_look_at = null where destination_id = new.id;
@@ -53,7 +56,8 @@ end;
 create trigger destinations_insert_smart after insert on destinations
 when new.smart_delivery
 begin
-    insert into smart_limits (destination_id) values (new.id);
+    insert into smart_limits (destination_id, begun_at)
+    select new.id, c.now from store_clock c;
     insert into smart_history (destination_id, in_force_from, reason)
     select new.id, c.now, 'configured' from store_clock c;
 end;

@@ -19,3 +19,4 @@ pub mod redis;
 pub mod shell;
 mod smart_memory;
 pub mod sqlite;
+mod stored_policy;

@@ -10,7 +10,7 @@ pub(crate) fn write(smart: &Smart) -> Option<String> {
 
 /// What a column says; it begins anew where that is nothing, or of a version
 /// that remembered otherwise.
-pub(crate) fn read(column: Option<&str>, ceiling: &Ceiling, now: Timestamp) -> Smart {
+pub(crate) fn read(column: Option<&str>, ceiling: &Ceiling, begun_at: Timestamp) -> Smart {
     let read = column.and_then(|text| serde_json::from_str(text).ok());
-    read.unwrap_or_else(|| Smart::new(ceiling, now))
+    read.unwrap_or_else(|| Smart::new(ceiling, begun_at))
 }

@@ -16,10 +16,13 @@
 
 mod admit;
 mod api_keys;
+mod backlog;
 mod buckets;
+mod cancel;
 mod claim;
 #[cfg(test)]
 mod cost;
+mod dead_letters;
 mod destinations;
 mod fault;
 mod fleet;
@@ -32,7 +35,9 @@ mod migrate;
 mod ports;
 mod reap;
 mod record;
+mod replays;
 mod rows;
+mod rules;
 mod secret_store;
 mod secrets;
 mod smart;

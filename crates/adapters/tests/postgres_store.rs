@@ -9,6 +9,8 @@
 
 #[path = "postgres_store/admission.rs"]
 mod admission;
+#[path = "postgres_store/backlog.rs"]
+mod backlog;
 #[path = "postgres_store/changes.rs"]
 mod changes;
 #[path = "postgres_store/coarse.rs"]
@@ -29,5 +31,7 @@ mod limits;
 mod outbox;
 #[path = "postgres_store/plans.rs"]
 mod plans;
+#[path = "postgres_store/smart.rs"]
+mod smart;
 #[path = "postgres_store/starts.rs"]
 mod starts;

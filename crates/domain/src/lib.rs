@@ -25,6 +25,7 @@ pub mod limit;
 pub mod outbox;
 pub mod permit;
 pub mod policy;
+pub mod replay;
 pub mod retry;
 pub mod share;
 pub mod signals;

@@ -17,6 +17,7 @@
 //! configured ([`Policy::slowed`]).
 
 mod pace;
+mod watch;
 mod words;
 
 use std::time::Duration;
@@ -24,7 +25,10 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 pub use pace::{Effective, Pace};
+pub use watch::{Answer, Sample};
 pub use words::{Reason, SmartDelivery};
+
+use watch::Watch;
 
 use crate::policy::{Policy, Rate};
 use crate::time::Timestamp;
@@ -90,7 +94,7 @@ const BEST_GROWS: f64 = 1.01;
 const NOTED: f64 = 0.1;
 
 /// What is configured: the law stays at or below it.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Ceiling {
     /// Starts per second, in the long run.
     pub per_second: f64,
@@ -114,39 +118,6 @@ impl Ceiling {
     }
 }
 
-/// What an answer says about how much the receiver takes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sample {
-    /// When the attempt started.
-    pub started_at: Timestamp,
-    /// From then to its answer.
-    pub latency: Duration,
-    /// What it was.
-    pub answer: Answer,
-}
-
-/// Whether it was taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answer {
-    /// The receiver dealt with it.
-    Taken,
-    /// 429 or 503.
-    Refused,
-}
-
-impl Answer {
-    /// By the status of the response. `None` where it says nothing about how
-    /// much the receiver takes: no response at all, and its own errors.
-    #[must_use]
-    pub const fn of(status: Option<u16>) -> Option<Self> {
-        match status {
-            Some(429 | 503) => Some(Self::Refused),
-            Some(..500) => Some(Self::Taken),
-            _ => None,
-        }
-    }
-}
-
 /// What is in force, and what is remembered to judge the next answers by.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Smart {
@@ -156,7 +127,10 @@ pub struct Smart {
     pub in_flight: f64,
     /// Why they are what they are.
     pub reason: Reason,
-    /// What started before is of the burst that the last cut ended.
+    /// What was configured when they were found.
+    ceiling: Ceiling,
+    /// What started before is of the burst that the last cut ended, or of the
+    /// time before it began.
     fresh_from: Timestamp,
     watch: Watch,
     /// The rate at which it was too much, and when.
@@ -167,34 +141,6 @@ pub struct Smart {
     was_slow: Option<f64>,
     /// What history says.
     noted: Option<(f64, f64, Reason)>,
-}
-
-/// What was answered since the last verdict.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-struct Watch {
-    since: Timestamp,
-    taken: u32,
-    /// Of all of them together, in microseconds.
-    latency: f64,
-}
-
-impl Watch {
-    fn from(since: Timestamp) -> Self {
-        Self {
-            since,
-            taken: 0,
-            latency: 0.0,
-        }
-    }
-
-    fn seconds(&self, now: Timestamp) -> f64 {
-        now.since(self.since).as_secs_f64()
-    }
-
-    /// Answers per second.
-    fn rate(&self, now: Timestamp) -> f64 {
-        f64::from(self.taken) / self.seconds(now).max(1e-3)
-    }
 }
 
 /// What answers come to.
@@ -208,15 +154,17 @@ pub struct Verdict {
 }
 
 impl Smart {
-    /// At the beginning: what is configured.
+    /// At the beginning: what is configured. What started before says nothing:
+    /// it may have been another receiver.
     #[must_use]
-    pub fn new(ceiling: &Ceiling, now: Timestamp) -> Self {
+    pub fn new(ceiling: &Ceiling, begun_at: Timestamp) -> Self {
         Self {
             per_second: ceiling.per_second,
             in_flight: f64::from(ceiling.max_in_flight),
             reason: Reason::Configured,
-            fresh_from: Timestamp::MIN,
-            watch: Watch::from(now),
+            ceiling: *ceiling,
+            fresh_from: begun_at,
+            watch: Watch::from(begun_at),
             too_much: None,
             best: None,
             was_slow: None,
@@ -242,13 +190,12 @@ impl Smart {
         samples: &[Sample],
         (now, held_until): (Timestamp, Option<Timestamp>),
     ) -> Verdict {
+        self.follow(ceiling, now);
         self.bound(ceiling);
         let fresh = |one: &&Sample| one.started_at >= self.fresh_from;
         let fresh: Vec<Sample> = samples.iter().filter(fresh).copied().collect();
-        for one in fresh.iter().filter(|one| one.answer == Answer::Taken) {
-            self.watch.taken = self.watch.taken.saturating_add(1);
-            self.watch.latency += one.latency.as_secs_f64() * 1e6;
-        }
+        let idle = WATCH + Duration::from_secs_f64(2.0 / self.per_second.max(SLOWEST));
+        self.watch.count(&fresh, idle);
         if fresh.iter().any(|one| one.answer == Answer::Refused) {
             self.refused(ceiling, now);
             self.settle(now, held_until);
@@ -264,12 +211,27 @@ impl Smart {
         Verdict { smart, is_news }
     }
 
+    /// What was as configured still is, where something else is configured now;
+    /// but not beyond what is known to be too much.
+    fn follow(&mut self, ceiling: &Ceiling, now: Timestamp) {
+        if self.per_second >= self.ceiling.per_second {
+            let known = (self.too_much_at(now)).map_or(f64::INFINITY, |rate| rate * NEAR);
+            self.per_second = ceiling.per_second.min(known.max(self.per_second));
+        }
+        if self.in_flight >= f64::from(self.ceiling.max_in_flight) {
+            self.in_flight = f64::from(ceiling.max_in_flight);
+        }
+        self.ceiling = *ceiling;
+    }
+
     fn bound(&mut self, ceiling: &Ceiling) {
         let most = f64::from(ceiling.max_in_flight);
         self.per_second = bounded(self.per_second, SLOWEST, ceiling.per_second);
         self.in_flight = bounded(self.in_flight, 1.0, most);
         if self.per_second >= ceiling.per_second && self.in_flight >= most {
             self.reason = Reason::Configured;
+        } else if self.reason == Reason::Configured {
+            self.reason = Reason::Raising;
         }
     }
 
@@ -282,7 +244,7 @@ impl Smart {
     /// It was too much.
     fn refused(&mut self, ceiling: &Ceiling, now: Timestamp) {
         let rate = self.per_second;
-        let is_quick = self.fresh_from > Timestamp::MIN && now.since(self.fresh_from) < QUICK;
+        let is_quick = now.since(self.fresh_from) < QUICK;
         let is_first = self.too_much.is_none() && self.per_second >= ceiling.per_second;
         let left = if is_quick || is_first {
             CUT_FAR
@@ -303,7 +265,7 @@ impl Smart {
     /// A clean streak, unless the answers took too long.
     fn judge(&mut self, ceiling: &Ceiling, now: Timestamp) {
         let seconds = self.watch.seconds(now);
-        let latency = self.watch.latency / f64::from(self.watch.taken);
+        let latency = self.watch.latency();
         let best = (self.best).map_or(latency, |best| {
             (best * BEST_GROWS.powf(seconds.min(60.0))).min(latency)
         });
@@ -356,14 +318,23 @@ impl Smart {
 
     fn raise_rate(&mut self, seconds: f64, now: Timestamp) {
         let far = self.per_second * (1.0 + RAISE_FAR).powf(seconds);
-        let too_much = (self.too_much)
-            .filter(|(rate, at)| now.since(*at) < FORGET_AFTER && self.per_second < rate * BEYOND);
-        self.too_much = too_much;
+        let too_much = self.too_much_at(now);
+        if too_much.is_none() {
+            self.too_much = None;
+        }
         self.per_second = match too_much {
             None => far,
-            Some((rate, _)) if self.per_second < rate * NEAR => far.min(rate * NEAR),
-            Some((rate, _)) => self.per_second + rate * RAISE_NEAR * seconds,
+            Some(rate) if self.per_second < rate * NEAR => far.min(rate * NEAR),
+            Some(rate) => self.per_second + rate * RAISE_NEAR * seconds,
         };
+    }
+
+    /// The rate that was too much, unless it has been shown not to be, or is
+    /// long ago.
+    fn too_much_at(&self, now: Timestamp) -> Option<f64> {
+        let (rate, at) = self.too_much?;
+        let holds = now.since(at) < FORGET_AFTER && self.per_second < rate * BEYOND;
+        holds.then_some(rate)
     }
 
     fn is_news(&self) -> bool {

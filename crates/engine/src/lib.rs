@@ -27,6 +27,7 @@ pub mod ingest;
 pub mod ports;
 pub mod reaper;
 pub mod relay;
+pub mod replay;
 pub mod resealing;
 pub mod scheduler;
 pub mod sealing;

@@ -5,7 +5,7 @@
 //! client hangs up, and a store must not be left in mid-transaction. Every
 //! request is bounded in bytes before it is read ([`body`]), and all of them
 //! together in bytes, too. Whoever calls reaches his tenant's things and no
-//! others ([`caller`]).
+//! others (`caller`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,6 +30,8 @@ pub mod attempts;
 pub mod body;
 pub mod bulk;
 mod caller;
+pub mod cancel;
+pub mod dead_letters;
 pub mod destination_health;
 pub mod destinations;
 pub mod events;
@@ -38,6 +40,8 @@ pub mod keys;
 pub mod limits;
 pub mod parameters;
 pub mod problem;
+pub mod replays;
+pub mod retries;
 pub mod secrets;
 pub mod smart_delivery;
 pub mod tenants;
@@ -88,6 +92,7 @@ impl App {
     tags(
         (name = "destinations", description = "Endpoints with their own limits."),
         (name = "events", description = "Payloads, accepted once and delivered at least once."),
+        (name = "dead letters", description = "Events that were given up, and their way back."),
         (name = "tenants", description = "Tenants, their keys, and plan tiers: for the scope `admin`."),
         (name = "health", description = "For orchestrators; without a key.")
     )
@@ -121,6 +126,14 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(destination_health::resume))
         .routes(routes!(smart_delivery::show, smart_delivery::change))
         .routes(routes!(attempts::list))
+        .routes(routes!(retries::show, retries::set))
+        .routes(routes!(cancel::backlog))
+        .routes(routes!(cancel::attempt))
+        .routes(routes!(dead_letters::list))
+        .routes(routes!(dead_letters::show))
+        .routes(routes!(replays::create))
+        .routes(routes!(replays::show))
+        .routes(routes!(replays::cancel))
         .routes(routes!(secrets::list, secrets::create))
         .routes(routes!(secrets::delete))
         .routes(routes!(events::post))

@@ -11,7 +11,8 @@ use adapters::redis::RedisSchedule;
 use adapters::sqlite::{SqliteStore, system_clock};
 use anyhow::Context;
 use engine::ports::{
-    Catalog, DeliveryQueue, Keys, Outbox, Schedule, SecretStore, Sender, Store, StoreError, Tenants,
+    Backlog, Catalog, DeliveryQueue, Keys, Outbox, Replays, Schedule, SecretStore, Sender, Store,
+    StoreError, Tenants,
 };
 
 use crate::config::{
@@ -27,6 +28,8 @@ const IN_PROCESS_QUEUE: usize = 65_536;
 pub struct Parts {
     pub store: Arc<dyn Store>,
     pub catalog: Arc<dyn Catalog>,
+    pub backlog: Arc<dyn Backlog>,
+    pub replays: Arc<dyn Replays>,
     pub keys: Arc<dyn Keys>,
     pub tenants: Arc<dyn Tenants>,
     pub secrets: Arc<dyn SecretStore>,
@@ -54,6 +57,8 @@ impl Parts {
         Ok(Self {
             store: stored.store,
             catalog: stored.catalog,
+            backlog: stored.backlog,
+            replays: stored.replays,
             keys: stored.keys,
             tenants: stored.tenants,
             secrets: stored.secrets,
@@ -69,6 +74,8 @@ impl Parts {
 pub struct Stored {
     pub store: Arc<dyn Store>,
     pub catalog: Arc<dyn Catalog>,
+    pub backlog: Arc<dyn Backlog>,
+    pub replays: Arc<dyn Replays>,
     pub keys: Arc<dyn Keys>,
     pub tenants: Arc<dyn Tenants>,
     pub secrets: Arc<dyn SecretStore>,
@@ -132,7 +139,7 @@ async fn connect_postgres(config: &StoreConfig) -> Result<PostgresStore, StoreEr
 }
 
 /// One store behind each of its ports.
-fn all_of<S: Store + Catalog + Keys + Tenants + SecretStore + 'static>(
+fn all_of<S: Store + Catalog + Backlog + Replays + Keys + Tenants + SecretStore + 'static>(
     opened: Result<S, StoreError>,
     url: &SecretUrl,
 ) -> anyhow::Result<Stored> {
@@ -140,6 +147,8 @@ fn all_of<S: Store + Catalog + Keys + Tenants + SecretStore + 'static>(
     Ok(Stored {
         store: Arc::clone(&store) as Arc<dyn Store>,
         catalog: Arc::clone(&store) as Arc<dyn Catalog>,
+        backlog: Arc::clone(&store) as Arc<dyn Backlog>,
+        replays: Arc::clone(&store) as Arc<dyn Replays>,
         keys: Arc::clone(&store) as Arc<dyn Keys>,
         tenants: Arc::clone(&store) as Arc<dyn Tenants>,
         secrets: store as Arc<dyn SecretStore>,

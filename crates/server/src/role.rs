@@ -24,6 +24,7 @@ use engine::ingest::{Ingest, IngestLoop, IngestOptions};
 use engine::ports::{NoVault, Vault};
 use engine::reaper::{Reaper, ReaperOptions};
 use engine::relay::{Relay, RelayOptions};
+use engine::replay::{ReplayLoop, ReplayOptions};
 use engine::resealing::Resealing;
 use engine::scheduler::{Scheduler, SchedulerOptions};
 use engine::sweep::{SweepLoop, SweepOptions};
@@ -243,6 +244,11 @@ impl Running {
             let (store, schedule) = parts();
             let sweep = SweepLoop::new(store, schedule, SweepOptions::default());
             loops.spawn("sweep", sweep.run(self.shutdown.clone()));
+
+            let (_, schedule) = parts();
+            let replays = Arc::clone(&self.parts.replays);
+            let replay = ReplayLoop::new(replays, schedule, ReplayOptions::default());
+            loops.spawn("replay", replay.run(self.shutdown.clone()));
         }
         if let Some(worker) = self.config.worker {
             let (store, schedule) = parts();
@@ -302,6 +308,7 @@ impl Running {
         );
         let service = Service::new(
             Arc::clone(&self.parts.catalog),
+            Arc::clone(&self.parts.backlog),
             Arc::clone(&self.parts.schedule),
             ingest,
             mint,

@@ -14,13 +14,14 @@ use domain::ids::{AttemptId, DestinationId, EventId, TenantId};
 use domain::policy::LimitSettings;
 use engine::ingest::Ingest;
 use engine::ports::{
-    Acceptance, AttemptView, Catalog, Destination, DestinationChange, EventSummary, HeadersChange,
-    NewDestination, Schedule, Wake,
+    Acceptance, AttemptView, Backlog, Catalog, Destination, DestinationChange, EventSummary,
+    HeadersChange, NewDestination, Schedule, Wake,
 };
 
 use crate::edge::Mint;
 use crate::hidden::Hidden;
 
+pub mod backlog;
 pub mod error;
 pub mod event;
 pub mod health;
@@ -30,6 +31,7 @@ pub mod secrets;
 pub mod smart;
 pub mod tenancy;
 
+pub use backlog::{CancelCursor, CancelDraft, CancelledPart, ReplayDraft};
 pub use error::ServiceError;
 pub use event::EventDraft;
 pub use health::StateAndHealth;
@@ -48,6 +50,7 @@ pub const MAX_BATCH: usize = 1_000;
 #[derive(Clone)]
 pub struct Service {
     catalog: Arc<dyn Catalog>,
+    backlog: Arc<dyn Backlog>,
     schedule: Arc<dyn Schedule>,
     ingest: Ingest,
     mint: Arc<Mint>,
@@ -98,6 +101,7 @@ impl Service {
     #[must_use]
     pub fn new(
         catalog: Arc<dyn Catalog>,
+        backlog: Arc<dyn Backlog>,
         schedule: Arc<dyn Schedule>,
         ingest: Ingest,
         mint: Arc<Mint>,
@@ -106,6 +110,7 @@ impl Service {
     ) -> Self {
         Self {
             catalog,
+            backlog,
             schedule,
             ingest,
             mint,

@@ -53,10 +53,13 @@ pub const SOMETIMES: &[&str] = &[
     "destination deleted",
     "smart delivery turned on",
     "effective limit lowered",
+    "backlog cancelled",
+    "replay begun",
     // What receivers do.
     "receiver refused the connection",
     "receiver failed",
     "receiver answered 429",
+    "receiver answered 422",
     "receiver hung",
     "response lost",
     "destination held",
@@ -77,6 +80,9 @@ pub const SOMETIMES: &[&str] = &[
     "message redelivered",
     "jobs rebuilt",
     "attempt cancelled",
+    "attempt expired",
+    "dead letter replayed",
+    "first attempts and retries waited",
     "event delivered twice after an unknown outcome",
 ];
 

@@ -1,5 +1,6 @@
 //! Smart delivery: the loops over the model, against receivers whose capacity
-//! nobody has told.
+//! nobody has told. The law alone is asked for more of them, and faster ones:
+//! `cargo test -p domain smart`.
 
 use domain::policy::LimitSettings;
 use domain::smart::SmartDelivery;
@@ -85,11 +86,9 @@ fn finds(behaviour: impl Fn(u32) -> Behaviour, cases: &[(u32, u32, u64)]) {
 fn a_hidden_capacity_is_found_within_a_minute_and_seldom_exceeded_after_it() {
     let takes = |per_second| Behaviour::Takes { per_second };
     let cases = [
-        (10, 13, 240_000),
-        (10, 100, 240_000),
-        (100, 200, 120_000),
-        (100, 1_000, 120_000),
-        (1_000, 10_000, 15_000),
+        (10, 13, 120_000),
+        (10, 100, 120_000),
+        (50, 500, 30_000),
     ];
     finds(takes, &cases);
 }
@@ -97,5 +96,5 @@ fn a_hidden_capacity_is_found_within_a_minute_and_seldom_exceeded_after_it() {
 #[test]
 fn a_receiver_that_queues_is_found_by_its_latency() {
     let queues = |per_second| Behaviour::Queues { per_second };
-    finds(queues, &[(10, 100, 120_000), (100, 1_000, 60_000)]);
+    finds(queues, &[(10, 100, 60_000)]);
 }

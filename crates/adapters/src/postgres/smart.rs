@@ -37,6 +37,7 @@ struct Row {
     tier_numbers: Vec<Option<i32>>,
     tier_unlimited: bool,
     tier_shape: Option<String>,
+    begun_at: i64,
     memory: Option<String>,
 }
 
@@ -86,7 +87,8 @@ pub(super) async fn judge(
             continue;
         };
         let now = Timestamp::from_micros(row.now);
-        let smart = smart_memory::read(row.memory.as_deref(), &ceiling, now);
+        let begun_at = Timestamp::from_micros(row.begun_at);
+        let smart = smart_memory::read(row.memory.as_deref(), &ceiling, begun_at);
         let held_until = health.get(&row.id).and_then(Health::held_until);
         let of_one = samples.get(&row.id).map_or(&[][..], Vec::as_slice);
         let verdict = smart.observe(&ceiling, of_one, (now, held_until));
@@ -130,7 +132,8 @@ async fn read(connection: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<Row>, F
                 t.limit_per_second, t.limit_per_minute, t.limit_per_hour, t.limit_per_day,
                 t.burst, t.max_in_flight
             ] as tier_numbers,
-            t.unlimited as tier_unlimited, t.shape as tier_shape, s.memory
+            t.unlimited as tier_unlimited, t.shape as tier_shape,
+            micros(s.begun_at) as begun_at, s.memory
         from clock
         join smart_limits s on s.destination_id = any ($1)
         join destinations d on d.id = s.destination_id
@@ -172,8 +175,14 @@ async fn note(connection: &mut PgConnection, news: &[Judged]) -> Result<(), Fail
         "-- record_outcomes: note_smart
         with forgotten as (
             delete from smart_history h
-            where h.destination_id = any ($1)
-                and h.in_force_from < clock_timestamp() - make_interval(days => $5)
+            using unnest($1::uuid[]) as n (id)
+            where h.destination_id = n.id
+                -- What was in force then stays.
+                and h.in_force_from < (
+                    select max(o.in_force_from) from smart_history o
+                    where o.destination_id = n.id
+                        and o.in_force_from < clock_timestamp() - make_interval(days => $5)
+                )
         )
         insert into smart_history (
             destination_id, in_force_from, per_second, max_in_flight, reason

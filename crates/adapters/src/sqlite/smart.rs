@@ -26,7 +26,7 @@ const READ: &str = "
     select d.limit_per_second, d.limit_per_minute, d.limit_per_hour, d.limit_per_day, d.unlimited,
         d.burst, d.shape, d.max_in_flight, d.safety_margin,
         t.limit_per_second, t.limit_per_minute, t.limit_per_hour, t.limit_per_day, t.unlimited,
-        t.burst, t.shape, t.max_in_flight, 0.0, s.memory
+        t.burst, t.shape, t.max_in_flight, 0.0, s.memory, s.begun_at
     from smart_limits s
     join destinations d on d.id = s.destination_id
     join tenants n on n.id = d.tenant_id
@@ -45,7 +45,13 @@ const NOTE: &str = "
 
 const FORGET: &str = "
     -- smart: what is old of history
-    delete from smart_history where destination_id = ?1 and in_force_from < ?2";
+    delete from smart_history
+    where destination_id = ?1
+        -- What was in force then stays.
+        and in_force_from < (
+            select max(o.in_force_from) from smart_history o
+            where o.destination_id = ?1 and o.in_force_from < ?2
+        )";
 
 const VIEW: &str = "
     -- smart_delivery
@@ -76,15 +82,15 @@ pub(super) fn judge(
         let read = first(tx, READ, [destination.to_string()], |row| {
             let policy = settings(row, 0)?.or_tier(&settings(row, 9)?).policy();
             let memory: Option<String> = row.get(18)?;
-            Ok((policy, memory))
+            Ok((policy, memory, time(row, 19)?))
         })?;
-        let Some((policy, memory)) = read else {
+        let Some((policy, memory, begun_at)) = read else {
             continue;
         };
         let Some(ceiling) = Ceiling::of(&policy) else {
             continue;
         };
-        let smart = smart_memory::read(memory.as_deref(), &ceiling, now);
+        let smart = smart_memory::read(memory.as_deref(), &ceiling, begun_at);
         let held_until = health.get(destination).and_then(Health::held_until);
         let verdict = smart.observe(&ceiling, of_one, (now, held_until));
         let effective = verdict.smart.effective(&ceiling);

@@ -16,6 +16,19 @@ pub struct Effective {
     pub max_in_flight: Option<u32>,
 }
 
+impl Effective {
+    /// What of it is lower than this policy.
+    #[must_use]
+    pub fn below(self, policy: &Policy) -> Self {
+        let ceiling = Ceiling::of(policy).map_or(0.0, |ceiling| ceiling.per_second);
+        let most = policy.max_in_flight;
+        Self {
+            per_second: self.per_second.filter(|rate| *rate < ceiling),
+            max_in_flight: self.max_in_flight.filter(|lower| *lower < most),
+        }
+    }
+}
+
 /// A pace that slots are planned at, slower than the limits.
 ///
 /// A window of a fiftieth of a second's worth, or of one start. It is counted by
@@ -51,14 +64,13 @@ impl Policy {
     /// is configured.
     #[must_use]
     pub fn slowed(self, to: Effective) -> Self {
-        let ceiling = Ceiling::of(&self).map_or(0.0, |ceiling| ceiling.per_second);
-        let slower = to.per_second.filter(|rate| *rate < ceiling);
-        let max_in_flight = to.max_in_flight.unwrap_or(u32::MAX);
+        let to = to.below(&self);
+        let max_in_flight = to.max_in_flight.unwrap_or(self.max_in_flight);
         Self {
-            pace: slower.map(|rate| Pace {
+            pace: to.per_second.map(|rate| Pace {
                 per_second: rate.max(SLOWEST),
             }),
-            max_in_flight: self.max_in_flight.min(max_in_flight).max(1),
+            max_in_flight: max_in_flight.max(1),
             ..self
         }
     }

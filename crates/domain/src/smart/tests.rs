@@ -283,6 +283,68 @@ fn it_never_leaves_its_bounds() {
     assert_eq!((smart.per_second, smart.in_flight), (5.0, 2.0));
 }
 
+/// One that is as configured, at 50 a second, and has something to remember.
+fn as_configured() -> Smart {
+    let taken = answers(50, Answer::Taken, 1_000, 5);
+    let smart = Smart::new(&CEILING, at(0));
+    smart.observe(&CEILING, &taken, (at(1_000), None)).smart
+}
+
+#[test]
+fn what_was_as_configured_follows_what_is_configured() {
+    let higher = Ceiling {
+        per_second: 500.0,
+        max_in_flight: 200,
+    };
+    let raised = as_configured()
+        .observe(&higher, &[], (at(1_100), None))
+        .smart;
+    assert_eq!(raised.effective(&higher), Effective::default());
+    assert_eq!((raised.per_second, raised.in_flight), (500.0, 200.0));
+    assert_eq!(raised.reason, Reason::Configured);
+    // One that was cut stays where it is.
+    let refused = answers(1, Answer::Refused, 1_100, 5);
+    let cut = as_configured().observe(&CEILING, &refused, (at(1_100), None));
+    let raised = cut.smart.observe(&higher, &[], (at(1_200), None)).smart;
+    assert_eq!(raised.per_second, cut.smart.per_second);
+    assert_eq!(raised.in_flight, 200.0);
+}
+
+#[test]
+fn a_higher_limit_does_not_forget_what_was_too_much() {
+    let refused = answers(1, Answer::Refused, 1_100, 5);
+    let cut = as_configured().observe(&CEILING, &refused, (at(1_100), None));
+    // The owner lowers the limit below what is left, and sets it back.
+    let lower = Ceiling {
+        per_second: 20.0,
+        ..CEILING
+    };
+    let lowered = cut.smart.observe(&lower, &[], (at(1_200), None)).smart;
+    assert_eq!(lowered.reason, Reason::Configured);
+    let back = lowered.observe(&CEILING, &[], (at(1_300), None)).smart;
+    assert_eq!((back.per_second, back.reason), (47.5, Reason::Raising));
+}
+
+#[test]
+fn what_started_before_it_began_says_nothing() {
+    let begun = Smart::new(&CEILING, at(995));
+    let refused = answers(3, Answer::Refused, 1_000, 5);
+    let verdict = begun.observe(&CEILING, &refused, (at(1_000), None));
+    assert_eq!((verdict.smart, verdict.is_news), (begun, false));
+}
+
+#[test]
+fn an_idle_time_is_not_taken_for_a_slow_one() {
+    let slow = |now| answers(40, Answer::Taken, now, 400);
+    let idle = as_configured();
+    let verdict = idle.observe(&CEILING, &slow(600_000), (at(600_000), None));
+    let verdict = (verdict.smart).observe(&CEILING, &slow(601_000), (at(601_000), None));
+    // 60 % of the 32 that were in flight, not of what ten minutes come to.
+    assert_eq!(verdict.smart.reason, Reason::Slow);
+    let in_flight = verdict.smart.in_flight;
+    assert!((18.0..20.0).contains(&in_flight), "{in_flight}");
+}
+
 #[test]
 fn one_burst_is_cut_for_once() {
     let refused = answers(3, Answer::Refused, 1_000, 5);
@@ -335,9 +397,9 @@ fn rising_latency_cuts_and_a_receiver_that_is_slower_for_good_is_left_alone() {
     // 60 % of the 16 that were in flight, 90 % of the 40 that were answered.
     assert!((slow.in_flight - 9.6).abs() < 1e-6, "{}", slow.in_flight);
     assert!((slow.per_second - 36.0).abs() < 1e-6, "{}", slow.per_second);
-    let still = watch(3_500, 390);
+    let still = watch(3_260, 390);
     assert_eq!(still.in_flight, slow.in_flight);
-    let used_to = watch(4_600, 390);
+    let used_to = watch(4_280, 390);
     assert_eq!(used_to.reason, Reason::Raising);
     assert!(used_to.in_flight > slow.in_flight);
 }
@@ -364,6 +426,17 @@ fn a_policy_is_slowed_and_never_hastened() {
     let slowed = to(Some(60.0), Some(7));
     assert_eq!((slowed.per_second(), slowed.max_in_flight), (60.0, 7));
     assert_eq!(slowed.rate, policy.rate);
+    let lowered = Effective {
+        per_second: Some(60.0),
+        max_in_flight: Some(1_000),
+    };
+    let rate_alone = Effective {
+        max_in_flight: None,
+        ..lowered
+    };
+    assert_eq!(lowered.below(&policy), rate_alone);
+    let lower = per_second(50.0).policy();
+    assert_eq!(lowered.below(&lower), Effective::default());
     let never = to(Some(0.0), Some(0));
     assert_eq!((never.per_second(), never.max_in_flight), (SLOWEST, 1));
 }

@@ -145,6 +145,8 @@ macro_rules! store_contract {
             a_refusal_cuts_and_its_burst_counts_once
             admission_plans_at_the_effective_limit
             it_begins_anew
+            late_answers_of_another_receiver_say_nothing
+            a_higher_configured_limit_is_followed
             the_configured_windows_hold_beside_it
             a_lower_configured_limit_holds
             it_is_the_tenants

@@ -9,7 +9,7 @@ use domain::time::Timestamp;
 use super::catalog::CatalogError;
 use super::store::Outcome;
 
-/// Entries of its history are kept for so many days.
+/// Entries of its history are kept for so many days, and the one in force then.
 pub const SMART_HISTORY_DAYS: u32 = 7;
 
 /// The part of [`super::Catalog`] that is about effective limits. The loops do
@@ -36,7 +36,7 @@ pub trait SmartBook: Send + Sync {
     ) -> Result<(), CatalogError>;
 
     /// What came into force before `until`, the newest first, up to `limit`; no
-    /// further back than [`SMART_HISTORY_DAYS`]. Every cut, every change of the
+    /// further back than what was in force [`SMART_HISTORY_DAYS`] ago. Every cut, every change of the
     /// reason, and raises by a tenth or more.
     async fn smart_history(
         &self,

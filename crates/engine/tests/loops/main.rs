@@ -15,6 +15,7 @@
 mod ingest;
 mod reaper;
 mod relay;
+mod replay;
 mod scheduler;
 mod scheduler_trouble;
 mod support;

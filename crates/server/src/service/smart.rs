@@ -1,7 +1,7 @@
 //! Smart delivery: looked at, and turned on or off.
 
 use domain::ids::DestinationId;
-use domain::smart::SmartDelivery;
+use domain::smart::{Effective, Reason, SmartDelivery};
 use domain::time::Timestamp;
 use engine::ports::{SmartChange, SmartView};
 
@@ -19,8 +19,15 @@ pub struct SmartAndHistory {
 }
 
 impl Service {
+    /// What is lower than what is configured now; the store hears of a lower
+    /// configured limit with the next outcome.
     pub async fn smart_delivery(&self, id: DestinationId) -> Result<SmartAndHistory, ServiceError> {
-        let view = self.catalog.smart_delivery(self.tenant, id).await?;
+        let mut view = self.catalog.smart_delivery(self.tenant, id).await?;
+        let configured = self.catalog.destination(self.tenant, id).await?.effective;
+        view.effective = view.effective.below(&configured.policy());
+        if view.effective == Effective::default() {
+            view.reason = Reason::Configured;
+        }
         let history = self
             .catalog
             .smart_history(id, Timestamp::MAX, MAX_HISTORY)

@@ -4,6 +4,7 @@
 #![cfg(test)]
 
 mod api;
+mod backlog;
 mod bulk;
 mod command_line;
 mod fuzz;

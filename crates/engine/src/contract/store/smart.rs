@@ -184,6 +184,33 @@ pub async fn it_begins_anew(world: &World) {
     );
 }
 
+/// What started at the old URL is answered after the change.
+pub async fn late_answers_of_another_receiver_say_nothing(world: &World) {
+    let destination = smart(world).await;
+    let (worker, permits) = started(world, destination).await;
+    let moved = DestinationChange {
+        url: Some("https://elsewhere.example/".to_owned()),
+        ..DestinationChange::default()
+    };
+    let change = (world.catalog).change_destination(DEFAULT_TENANT, destination, &moved);
+    change.await.unwrap();
+    record(world, worker, &permits[0], 503).await;
+    assert_eq!(view(world, destination).await, BEGUN);
+}
+
+/// What nothing has lowered is as configured, whatever that is now.
+pub async fn a_higher_configured_limit_is_followed(world: &World) {
+    let destination = smart(world).await;
+    let (worker, permits) = started(world, destination).await;
+    record(world, worker, &permits[0], 404).await;
+    let sql = format!("update destinations set limit_per_second = 30 where id = '{destination}'");
+    world.sql(&sql).await;
+    record(world, worker, &permits[1], 404).await;
+    assert_eq!(view(world, destination).await, BEGUN);
+    assert_eq!(history(world, destination).await.len(), 1);
+    assert_eq!(world.admit(destination).await.len(), 20);
+}
+
 /// The pace alone would let more in: the window still has its starts.
 pub async fn the_configured_windows_hold_beside_it(world: &World) {
     let destination = smart(world).await;

@@ -13,11 +13,22 @@ use super::health::own;
 use super::rows::{Attempt, Rows};
 
 /// A destination with smart delivery.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct SmartRow {
+    begun_at: Timestamp,
     effective: Effective,
     /// What the law remembers.
     smart: Option<Smart>,
+}
+
+impl SmartRow {
+    fn new(begun_at: Timestamp) -> Self {
+        Self {
+            begun_at,
+            effective: Effective::default(),
+            smart: None,
+        }
+    }
 }
 
 impl Rows {
@@ -49,13 +60,13 @@ pub(super) fn judge(rows: &mut Rows, now: Timestamp, ended: &[(&Outcome, Attempt
         ) else {
             continue;
         };
-        let smart = row.smart.unwrap_or_else(|| Smart::new(&ceiling, now));
+        let smart = row
+            .smart
+            .unwrap_or_else(|| Smart::new(&ceiling, row.begun_at));
         let verdict = smart.observe(&ceiling, &of_one, (now, held_until));
         let effective = verdict.smart.effective(&ceiling);
-        *row = SmartRow {
-            effective,
-            smart: Some(verdict.smart),
-        };
+        row.effective = effective;
+        row.smart = Some(verdict.smart);
         if verdict.is_news {
             note(rows, now, id, (effective, verdict.smart.reason));
         }
@@ -81,7 +92,7 @@ pub(super) fn begin_anew(rows: &mut Rows, now: Timestamp, id: DestinationId) {
         return;
     }
     if rows.living(id).is_some() {
-        rows.smart.insert(id, SmartRow::default());
+        rows.smart.insert(id, SmartRow::new(now));
     }
     note(rows, now, id, (Effective::default(), Reason::Configured));
 }
@@ -89,7 +100,7 @@ pub(super) fn begin_anew(rows: &mut Rows, now: Timestamp, id: DestinationId) {
 fn set(rows: &mut Rows, now: Timestamp, id: DestinationId, to: SmartDelivery) {
     let is_on = rows.smart.contains_key(&id);
     match to {
-        SmartDelivery::On if !is_on => rows.smart.insert(id, SmartRow::default()),
+        SmartDelivery::On if !is_on => rows.smart.insert(id, SmartRow::new(now)),
         SmartDelivery::Off if is_on => rows.smart.remove(&id),
         _ => return,
     };
