@@ -304,12 +304,14 @@ async fn history(
         "-- smart_history
         select micros(h.in_force_from), h.per_second, h.max_in_flight, h.reason
         from smart_history h
-        where h.destination_id = $1 and h.in_force_from < from_micros($2)
+        where h.destination_id = $1
+            and h.in_force_from < coalesce(from_micros($2), 'infinity')
         order by h.in_force_from desc, h.id desc
         limit $3",
     )
     .bind(id.0)
-    .bind(until.as_micros())
+    // The last time there is has no interval in SQL.
+    .bind((until < Timestamp::MAX).then(|| until.as_micros()))
     .bind(i64::from(limit))
     .fetch_all(pool)
     .await?;

@@ -74,8 +74,9 @@ async fn history_keeps_what_was_in_force_a_week_ago() {
     let permits = database.permits(destination).await;
     let claims = database.store.claim_starts(worker, &permits[..1]).await;
     assert_eq!(claims.unwrap().answers.len(), 1);
-    let recorded = (database.store).record_outcomes(worker, &[refused(&permits[0])]);
-    recorded.await.unwrap();
+    let refused = [refused(&permits[0])];
+    let recorded = database.store.record_outcomes(worker, &refused).await;
+    assert_eq!(recorded.unwrap().skipped, []);
     let history = (database.store).smart_history(destination, Timestamp::MAX, 10);
     let reasons: Vec<Reason> = (history.await.unwrap().iter())
         .map(|change| change.reason)
