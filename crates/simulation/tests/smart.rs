@@ -88,7 +88,7 @@ fn a_hidden_capacity_is_found_within_a_minute_and_seldom_exceeded_after_it() {
     let cases = [
         (10, 13, 120_000),
         (10, 100, 120_000),
-        (50, 500, 30_000),
+        (100, 1_000, 20_000),
     ];
     finds(takes, &cases);
 }
