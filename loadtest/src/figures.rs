@@ -14,6 +14,7 @@ mod servers;
 mod shares;
 mod stage;
 mod stuck;
+mod tenants;
 mod wake;
 mod wiped;
 
@@ -74,6 +75,8 @@ enum Name {
     Shares,
     /// The share of limits while workers stall.
     Stalled,
+    /// A greedy tenant beside a small one.
+    Tenants,
     /// What an idle system costs.
     Idle,
 }
@@ -111,6 +114,7 @@ async fn measure(name: Name, args: &Args, context: &Context) -> anyhow::Result<V
         Name::Change => change::measure(context).await?,
         Name::Shares => shares::undisturbed(context, args.seconds).await?,
         Name::Stalled => shares::stalled(context, args.seconds).await?,
+        Name::Tenants => tenants::measure(context).await?,
         Name::Idle => idle::measure(context).await?,
     })
 }

@@ -33,7 +33,7 @@ use crate::ports::{
 use crate::store_clock::{SharedClock, Suspended};
 use crate::wake::wake_freed;
 use crate::warm::warm_scheduler;
-use fleet::Room;
+use fleet::Places;
 use looks::Looks;
 
 /// How the scheduler runs.
@@ -89,7 +89,7 @@ pub struct Scheduler {
     schedule: Arc<dyn Schedule>,
     queue: Arc<dyn DeliveryQueue>,
     options: SchedulerOptions,
-    room: Room,
+    places: Places,
     clock: SharedClock,
     frozen_until: Option<Instant>,
     skipped: HashMap<DestinationId, Backoff>,
@@ -109,7 +109,7 @@ impl Scheduler {
         options: SchedulerOptions,
     ) -> Self {
         Self {
-            room: Room::new(Arc::clone(&store), options.permits_per_place),
+            places: Places::new(Arc::clone(&store), options.permits_per_place),
             store,
             schedule,
             queue,
@@ -211,7 +211,7 @@ impl Scheduler {
     /// Admits the runs in one transaction. `None` if the store could not say
     /// what was admitted.
     async fn admit(&mut self, runs: &[Run]) -> Option<Admitted> {
-        let room = self.room.left().await;
+        let room = self.places.room().await;
         let before = Instant::now();
         let admitted = match self.store.admit(runs, room).await {
             Ok(admitted) => admitted,
@@ -220,6 +220,7 @@ impl Scheduler {
                 return None;
             }
         };
+        self.places.used(&admitted.given);
         if let Some(step) = self.clock.sample(before, admitted.now) {
             self.stepped(step);
         }
@@ -237,7 +238,6 @@ impl Scheduler {
     /// the rows then wait at once instead of at their deadline. One that did
     /// arrive after all is refused by its number.
     async fn publish(&mut self, permits: &[Permit]) -> Result<(), NotPublished> {
-        self.room.used(permits.len());
         if self.frozen_until.is_some() {
             // They were planned by the very clock that cannot be trusted.
             self.hand_back(permits).await;

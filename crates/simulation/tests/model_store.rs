@@ -13,6 +13,7 @@ use domain::attempt::{AttemptState, OutcomeKind};
 use domain::event::{Audience, NewEvent};
 use domain::ids::{DestinationId, EventId, WorkerId};
 use domain::permit::Permit;
+use domain::share::Room;
 use domain::policy::LimitSettings;
 use domain::time::Timestamp;
 use engine::ports::{
@@ -72,7 +73,7 @@ async fn run(store: &ModelStore) -> RunResult {
         destination: DESTINATION,
         republish: false,
     };
-    store.admit(&[run], 100).await.unwrap().results.remove(0)
+    store.admit(&[run], &Room::of(100)).await.unwrap().results.remove(0)
 }
 
 async fn admit(store: &ModelStore) -> Vec<Permit> {

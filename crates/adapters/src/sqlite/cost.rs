@@ -60,7 +60,7 @@ fn cost(size: u32) -> [i32; 3] {
         destination: DestinationId(ID),
         republish: false,
     };
-    let admitted = admit::admit_runs(&tx, NOW, &[run], 1_000).unwrap();
+    let admitted = admit::admit_runs(&tx, NOW, &[run], &domain::share::Room::of(1_000)).unwrap();
     let RunResult::Decided { permits, .. } = &admitted.results[0] else {
         panic!("expected a decision, got {:?}", admitted.results)
     };

@@ -10,6 +10,7 @@ use domain::event::{Audience, NewEvent};
 use domain::ids::{AttemptId, DestinationId, EventId, TenantId, WorkerId};
 use domain::permit::Permit;
 use domain::policy::LimitSettings;
+use domain::share::Room;
 use domain::time::Timestamp;
 use engine::ports::{
     Acceptance, Admitted, AttemptView, Catalog, CatalogError, Claims, Destination,
@@ -250,7 +251,7 @@ impl Store for FakeStore {
         Ok(events.iter().map(|event| state.accept(event)).collect())
     }
 
-    async fn admit(&self, _: &[Run], _: u32) -> Result<Admitted, StoreError> {
+    async fn admit(&self, _: &[Run], _: &Room) -> Result<Admitted, StoreError> {
         Ok(Admitted::default())
     }
 

@@ -4,6 +4,7 @@ use domain::destination::DestinationState;
 use domain::event::NewEvent;
 use domain::ids::{DestinationId, WorkerId};
 use domain::permit::Permit;
+use domain::share::Room;
 use domain::policy::LimitSettings;
 use engine::ports::{
     Acceptance, Admitted, Catalog, Claims, DEFAULT_TENANT, DestinationChange, Fleet, Heartbeat,
@@ -126,7 +127,7 @@ pub(crate) async fn ask(driver: &(impl Driver + ?Sized), call: &Call) -> Answer 
     }
     match call {
         Call::Accept(events) => answer!(driver.accept_events(events), Answer::Accepted),
-        Call::Admit(runs, room) => answer!(driver.admit(runs, *room), Answer::Admitted),
+        Call::Admit(runs, room) => answer!(driver.admit(runs, &Room::of(*room)), Answer::Admitted),
         Call::Claim(by, permits) => answer!(driver.claim_starts(*by, permits), Answer::Claims),
         Call::Release(permits) => answer!(driver.release_permits(permits), Answer::Woken),
         Call::Record(by, outcomes) => {

@@ -7,6 +7,7 @@ use domain::admission::{Blocked, GRACE, Look};
 use domain::attempt::OutcomeKind;
 use domain::ids::DestinationId;
 use domain::permit::Permit;
+use domain::share::Room;
 
 use super::World;
 use super::world::most_in_any;
@@ -171,7 +172,7 @@ pub async fn room_is_shared_between_the_runs(world: &World) {
             republish: false,
         });
     }
-    let admitted = world.store.admit(&runs, 10).await.unwrap();
+    let admitted = world.store.admit(&runs, &Room::of(10)).await.unwrap();
     let decided = |result: &RunResult| match result {
         RunResult::Decided {
             permits, blocked, ..
@@ -262,7 +263,7 @@ pub async fn a_destination_that_is_gone_says_so(world: &World) {
         .unwrap();
     let results = world
         .store
-        .admit(&[run(destination)], 100)
+        .admit(&[run(destination)], &Room::of(100))
         .await
         .unwrap()
         .results;

@@ -170,6 +170,8 @@ pub struct Rows {
     pub(super) tiers: BTreeMap<String, LimitSettings>,
     /// Each tenant's tier.
     pub(super) tenants: BTreeMap<TenantId, String>,
+    /// Tenants that are bounded in what they have queued and in flight.
+    pub(super) tenant_max_in_flight: BTreeMap<TenantId, u32>,
     pub(super) destinations: BTreeMap<DestinationId, DestinationRow>,
     pub(super) events: BTreeMap<EventId, EventRow>,
     pub(super) ledger: Ledger,
@@ -199,6 +201,7 @@ impl Default for Rows {
         Self {
             tiers: tiers.map(|(name, tier)| (name.to_owned(), tier)).into(),
             tenants: [(DEFAULT_TENANT, "standard".to_owned())].into(),
+            tenant_max_in_flight: BTreeMap::new(),
             destinations: BTreeMap::new(),
             events: BTreeMap::new(),
             ledger: Ledger::default(),
