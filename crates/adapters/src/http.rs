@@ -11,23 +11,29 @@
 //! It owns the connections to destinations. It promises that nothing is sent
 //! twice, that every byte read and every wait is bounded, and that a future
 //! that is dropped closes its connection at once: a connection has no task of
-//! its own, whoever holds it drives it. It refuses to follow redirects, to
-//! decompress, to keep cookies and to use a proxy: those would connect to
-//! places that nobody chose.
+//! its own, whoever holds it drives it. It connects only to addresses that its
+//! [`Policy`] has vetted, each time that it connects. It refuses to follow
+//! redirects, to decompress, to keep cookies and to use a proxy: those would
+//! connect to places that nobody chose.
 //!
 //! hyper's connections and not a client on top of them: such a client sends
 //! again by itself when a reused connection turns out to be dead.
 
+pub mod address;
 mod connect;
 mod connection;
+mod dial;
 mod endpoint;
 mod exchange;
 #[cfg(test)]
 mod fuzz;
 mod metered;
+mod networks;
+mod policy;
 mod pool;
 mod resolve;
 
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -43,12 +49,19 @@ use endpoint::Endpoint;
 use exchange::{Exchange, Pool};
 use pool::{Key, PoolLimits};
 
+pub use dial::{Dial, DialDirect};
+pub use networks::{AllowedNetwork, NotANetwork};
+pub use policy::{Policy, Refusal, USUAL_PORTS, Vetted};
+
 /// What an [`HttpSender`] may do, and how many idle connections it keeps.
 #[derive(Debug, Clone)]
 pub struct HttpOptions {
-    /// Whether plain `http` URLs are allowed. For development and for networks
-    /// that are trusted as a whole: payloads travel in the clear.
-    pub allow_http: bool,
+    /// Where requests may go.
+    pub policy: Policy,
+    /// Who is asked for addresses; if empty, the name servers of the host.
+    pub name_servers: Vec<SocketAddr>,
+    /// What opens the sockets.
+    pub dial: Arc<dyn Dial>,
     /// Roots to trust besides the host's.
     pub extra_roots: Vec<CertificateDer<'static>>,
     /// Idle connections kept for one destination.
@@ -59,14 +72,17 @@ pub struct HttpOptions {
     /// servers and load balancers (60 to 75 s), so that we are the one who
     /// closes; a shorter one that the receiver announces is respected.
     pub max_idle_age: Duration,
-    /// How long a connection may live, so that a change of DNS is followed.
+    /// How long a connection may live, so that a change of DNS is followed, and
+    /// so that an address which would be refused today is left by then.
     pub max_age: Duration,
 }
 
 impl Default for HttpOptions {
     fn default() -> Self {
         Self {
-            allow_http: false,
+            policy: Policy::default(),
+            name_servers: Vec::new(),
+            dial: Arc::new(DialDirect),
             extra_roots: Vec::new(),
             max_idle_per_destination: 64,
             max_idle: 4096,
@@ -78,20 +94,20 @@ impl Default for HttpOptions {
 
 /// The host and port that requests to a destination's URL go to, or why none
 /// would ever be sent. Resolves nothing and connects to nothing.
-pub fn place(url: &str, allow_http: bool) -> Result<(Host, u16), SendError> {
-    let origin = Endpoint::parse(url, allow_http)?.origin;
+pub fn place(url: &str, policy: &Policy) -> Result<(Host, u16), SendError> {
+    let origin = Endpoint::parse(url, policy)?.origin;
     Ok((origin.host, origin.port))
 }
 
 /// Sends over HTTP/1.1 from a bounded pool of connections.
 pub struct HttpSender {
-    allow_http: bool,
+    policy: Arc<Policy>,
     connector: Connector,
     pool: Arc<Pool>,
 }
 
 impl HttpSender {
-    /// Reads the host's root certificates; opens nothing yet.
+    /// Reads the host's root certificates and name servers; opens nothing yet.
     #[must_use]
     pub fn new(options: HttpOptions) -> Self {
         let limits = PoolLimits {
@@ -100,9 +116,15 @@ impl HttpSender {
             idle_age: options.max_idle_age,
             age: options.max_age,
         };
+        let policy = Arc::new(options.policy);
         Self {
-            allow_http: options.allow_http,
-            connector: Connector::new(options.extra_roots),
+            connector: Connector::new(
+                Arc::clone(&policy),
+                &options.name_servers,
+                options.dial,
+                options.extra_roots,
+            ),
+            policy,
             pool: Arc::new(Mutex::new(pool::Pool::new(limits))),
         }
     }
@@ -163,7 +185,7 @@ impl HttpSender {
 #[async_trait]
 impl Sender for HttpSender {
     async fn prepare(&self, target: &Target) -> Result<Box<dyn Prepared>, SendError> {
-        let endpoint = Endpoint::parse(&target.url, self.allow_http)?;
+        let endpoint = Endpoint::parse(&target.url, &self.policy)?;
         let key = Key {
             destination: target.destination,
             origin: endpoint.origin.clone(),

@@ -8,6 +8,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use adapters::http::{AllowedNetwork, Policy, USUAL_PORTS};
 use clap::builder::BoolishValueParser;
 use clap::{ArgAction, Args, ValueEnum};
 use engine::ports::MAX_REQUEST_TIMEOUT;
@@ -115,13 +116,63 @@ pub struct ApiConfig {
 }
 
 /// Where requests may go.
-#[derive(Debug, Clone, Copy, Default, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct TargetConfig {
     /// Allow destinations with `http://` URLs, for tests and closed networks.
     #[arg(long, env = "PACELINE_ALLOW_HTTP", value_name = "BOOL", action = ArgAction::Set)]
     #[arg(default_value = "false", default_missing_value = "true", num_args = 0..=1)]
     #[arg(value_parser = BoolishValueParser::new())]
     pub allow_http: bool,
+
+    /// Networks to open although they are not public, such as
+    /// `10.0.0.0/8,192.168.1.20:8123,[fd12::/48]:8000-8999`; `private` and
+    /// `localhost` are words for the usual ones, and `:*` opens every port.
+    #[arg(long, env = "PACELINE_ALLOW_NETWORKS", value_name = "NETWORK[:PORTS]")]
+    #[arg(value_delimiter = ',')]
+    pub allow_networks: Vec<AllowedNetwork>,
+
+    /// The ports that requests may go to, but for networks with ports of their
+    /// own.
+    #[arg(long, env = "PACELINE_ALLOW_PORTS", value_name = "PORT")]
+    #[arg(value_delimiter = ',', default_value = "443,80,8443,8080")]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..))]
+    pub allow_ports: Vec<u16>,
+}
+
+impl TargetConfig {
+    /// The rules that the API and the sender go by.
+    #[must_use]
+    pub fn policy(&self) -> Policy {
+        Policy {
+            allow_http: self.allow_http,
+            ports: self.allow_ports.clone(),
+            networks: self.allow_networks.clone(),
+        }
+    }
+
+    /// For a trial, whose receivers are all on this host.
+    #[must_use]
+    pub fn this_host() -> Self {
+        Self {
+            allow_http: true,
+            allow_networks: THIS_HOST.parse().into_iter().collect(),
+            ..Self::default()
+        }
+    }
+}
+
+/// The value of `PACELINE_ALLOW_NETWORKS` for a trial's processes.
+pub const THIS_HOST: &str = "localhost:*";
+
+/// For a role that sends nothing, and for tests.
+impl Default for TargetConfig {
+    fn default() -> Self {
+        Self {
+            allow_http: false,
+            allow_networks: Vec::new(),
+            allow_ports: USUAL_PORTS.to_vec(),
+        }
+    }
 }
 
 /// How much a worker sends at once.

@@ -39,7 +39,7 @@ impl Parts {
         store: &StoreConfig,
         schedule: &ScheduleConfig,
         queue: Option<&QueueConfig>,
-        target: TargetConfig,
+        target: &TargetConfig,
     ) -> anyhow::Result<Self> {
         let stored = connect_store(store).await?;
         let queue = match queue {
@@ -151,9 +151,9 @@ async fn connect_queue(config: &QueueConfig) -> anyhow::Result<Arc<dyn DeliveryQ
     }
 }
 
-fn sender(config: TargetConfig) -> Arc<dyn Sender> {
+fn sender(config: &TargetConfig) -> Arc<dyn Sender> {
     let sender = HttpSender::new(HttpOptions {
-        allow_http: config.allow_http,
+        policy: config.policy(),
         ..HttpOptions::default()
     });
     if let Err(error) = sender.check_tls() {

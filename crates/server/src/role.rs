@@ -121,7 +121,7 @@ pub async fn run_with(
     };
     let metrics = health::install_metrics()?;
     let queue = config.queue.as_ref();
-    let parts = Parts::connect(&config.store, &config.schedule, queue, config.target).await?;
+    let parts = Parts::connect(&config.store, &config.schedule, queue, &config.target).await?;
     let parts = wrap(parts);
     if let Err(error) = parts.catalog.ready().await {
         // Not fatal: it may be migrated, or come back, while we are not ready.
@@ -255,7 +255,7 @@ impl Running {
             Arc::clone(&self.parts.schedule),
             ingest,
             mint,
-            self.config.target,
+            self.config.target.policy(),
         );
         let uses = Arc::clone(&gate).note_uses(self.shutdown.clone());
         loops.spawn("uses of keys", uses);

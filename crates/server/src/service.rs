@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use adapters::http::Policy;
 use domain::destination::DestinationState;
 use domain::event::NewEvent;
 use domain::ids::{AttemptId, DestinationId, EventId, TenantId};
@@ -17,7 +18,6 @@ use engine::ports::{
     Schedule, Wake,
 };
 
-use crate::config::TargetConfig;
 use crate::edge::Mint;
 
 pub mod error;
@@ -44,7 +44,7 @@ pub struct Service {
     schedule: Arc<dyn Schedule>,
     ingest: Ingest,
     mint: Arc<Mint>,
-    target: TargetConfig,
+    policy: Policy,
     tenant: TenantId,
 }
 
@@ -82,14 +82,14 @@ impl Service {
         schedule: Arc<dyn Schedule>,
         ingest: Ingest,
         mint: Arc<Mint>,
-        target: TargetConfig,
+        policy: Policy,
     ) -> Self {
         Self {
             catalog,
             schedule,
             ingest,
             mint,
-            target,
+            policy,
             tenant: engine::ports::DEFAULT_TENANT,
         }
     }
@@ -109,7 +109,7 @@ impl Service {
         draft: DestinationDraft,
     ) -> Result<Destination, ServiceError> {
         rules::name(&draft.name)?;
-        rules::url(&draft.url, self.target.allow_http)?;
+        rules::url(&draft.url, &self.policy)?;
         rules::event_types(&draft.event_types)?;
         limits::validate(&draft.limits)?;
         let new = NewDestination {
@@ -147,7 +147,7 @@ impl Service {
             rules::name(name)?;
         }
         if let Some(url) = &edit.url {
-            rules::url(url, self.target.allow_http)?;
+            rules::url(url, &self.policy)?;
         }
         if let Some(event_types) = &edit.event_types {
             rules::event_types(event_types)?;

@@ -140,6 +140,7 @@ fn environment(
         ("PACELINE_LISTEN", listen.to_string()),
         ("PACELINE_API_KEY", super::client::KEY.to_owned()),
         ("PACELINE_ALLOW_HTTP", "true".to_owned()),
+        ("PACELINE_ALLOW_NETWORKS", "localhost:*".to_owned()),
         ("PACELINE_LOG", "warn".to_owned()),
         ("PACELINE_LOG_FORMAT", "text".to_owned()),
         // One that cannot reach a server as it starts says so in one line.

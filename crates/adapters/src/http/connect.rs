@@ -16,7 +16,9 @@ use tokio::time::{Instant, timeout};
 use tokio_rustls::TlsConnector;
 
 use super::connection::{Connection, Stream};
+use super::dial::Dial;
 use super::endpoint::{Endpoint, Origin, Scheme};
+use super::policy::{Policy, Vetted};
 use super::resolve::Resolver;
 
 /// For all addresses of a destination together.
@@ -27,15 +29,24 @@ const TLS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Opens connections.
 pub(super) struct Connector {
+    policy: Arc<Policy>,
     resolver: Resolver,
+    dial: Arc<dyn Dial>,
     /// Or why there is no TLS on this host.
     tls: Result<TlsConnector, String>,
 }
 
 impl Connector {
-    pub(super) fn new(extra_roots: Vec<CertificateDer<'static>>) -> Self {
+    pub(super) fn new(
+        policy: Arc<Policy>,
+        name_servers: &[SocketAddr],
+        dial: Arc<dyn Dial>,
+        extra_roots: Vec<CertificateDer<'static>>,
+    ) -> Self {
         Self {
-            resolver: Resolver::new(),
+            policy,
+            resolver: Resolver::new(name_servers),
+            dial,
             tls: tls_config(extra_roots)
                 .map(|config| TlsConnector::from(Arc::new(config)))
                 .map_err(|error| error.to_string()),
@@ -48,8 +59,8 @@ impl Connector {
 
     pub(super) async fn connect(&self, endpoint: &Endpoint) -> Result<Connection, SendError> {
         let origin = &endpoint.origin;
-        let addresses = self.resolver.choose(origin).await?;
-        let tcp = connect_first(&addresses).await?;
+        let addresses = self.resolver.choose(origin, &self.policy).await?;
+        let tcp = self.connect_first(&addresses).await?;
         // A request is written in one piece: waiting to fill a segment would
         // only delay it.
         tcp.set_nodelay(true)
@@ -63,6 +74,26 @@ impl Connector {
             .map_err(|error| failed("http", &error))
     }
 
+    /// The first address that answers. Each gets an equal share of the time
+    /// that is left, so that one which swallows packets leaves some to the next.
+    async fn connect_first(&self, addresses: &[Vetted]) -> Result<TcpStream, SendError> {
+        let deadline = Instant::now() + TCP_TIMEOUT;
+        let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
+        for (address, left) in addresses.iter().zip((1..=addresses.len()).rev()) {
+            let share = deadline
+                .saturating_duration_since(Instant::now())
+                .as_secs_f64()
+                / left as f64;
+            let dialled = self.dial.dial(address.address());
+            match timeout(Duration::from_secs_f64(share), dialled).await {
+                Ok(Ok(stream)) => return Ok(stream),
+                Ok(Err(error)) => last = error,
+                Err(_elapsed) => last = io::Error::from(io::ErrorKind::TimedOut),
+            }
+        }
+        Err(failed("tcp", &last))
+    }
+
     async fn secure(&self, tcp: TcpStream, origin: &Origin) -> Result<Stream, SendError> {
         let handshake = self.tls()?.connect(origin.server_name()?, tcp);
         match timeout(TLS_TIMEOUT, handshake).await {
@@ -74,25 +105,6 @@ impl Connector {
             )),
         }
     }
-}
-
-/// The first address that answers. Each gets an equal share of the time that
-/// is left, so that one which swallows packets leaves some to the next.
-async fn connect_first(addresses: &[SocketAddr]) -> Result<TcpStream, SendError> {
-    let deadline = Instant::now() + TCP_TIMEOUT;
-    let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
-    for (address, left) in addresses.iter().zip((1..=addresses.len()).rev()) {
-        let share = deadline
-            .saturating_duration_since(Instant::now())
-            .as_secs_f64()
-            / left as f64;
-        match timeout(Duration::from_secs_f64(share), TcpStream::connect(address)).await {
-            Ok(Ok(stream)) => return Ok(stream),
-            Ok(Err(error)) => last = error,
-            Err(_elapsed) => last = io::Error::from(io::ErrorKind::TimedOut),
-        }
-    }
-    Err(failed("tcp", &last))
 }
 
 /// The host's roots and no way to switch verification off. HTTP/1.1 is the

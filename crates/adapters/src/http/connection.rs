@@ -87,6 +87,11 @@ impl Connection {
         drive(&mut self.driver, body.frame()).await
     }
 
+    /// Counts what is read for the response under way.
+    pub(super) fn meter(&self) -> Meter {
+        self.meter.clone()
+    }
+
     /// Whether it may carry another request, as far as this process knows:
     /// the last exchange is over on both sides, the receiver keeps the
     /// connection open, and has not closed it or sent anything since.

@@ -13,6 +13,8 @@ use http::uri::{PathAndQuery, Uri};
 use rustls::pki_types::ServerName;
 use url::{Host, Position, Url};
 
+use super::policy::Policy;
+
 /// Which transport.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Scheme {
@@ -53,12 +55,14 @@ pub(super) struct Endpoint {
 
 impl Endpoint {
     /// Refuses whatever is not an absolute `https` (or allowed `http`) URL
-    /// without user information, to a host whose certificate can be verified.
-    pub(super) fn parse(text: &str, allow_http: bool) -> Result<Self, SendError> {
+    /// without user information, to a host whose certificate can be verified,
+    /// at a port that is open somewhere. Addresses are vetted when they are
+    /// known: at the connect.
+    pub(super) fn parse(text: &str, policy: &Policy) -> Result<Self, SendError> {
         let url = Url::parse(text).map_err(|error| refused(&format!("not a URL: {error}")))?;
         let scheme = match url.scheme() {
             "https" => Scheme::Https,
-            "http" if allow_http => Scheme::Http,
+            "http" if policy.allow_http => Scheme::Http,
             "http" => return Err(refused("plain http is not allowed")),
             _ => return Err(refused("the scheme is not http or https")),
         };
@@ -73,6 +77,7 @@ impl Endpoint {
             Some(port) if port != 0 => port,
             _ => return Err(refused("port 0 cannot be connected to")),
         };
+        policy.vet_port(port)?;
         let origin = Origin { scheme, host, port };
         if scheme == Scheme::Https {
             origin.server_name()?;
@@ -97,6 +102,14 @@ fn refused(why: &str) -> SendError {
 mod tests {
     use super::*;
 
+    fn open() -> Policy {
+        Policy {
+            allow_http: true,
+            networks: vec!["0.0.0.0/0:*".parse().unwrap()],
+            ..Policy::default()
+        }
+    }
+
     #[test]
     fn names_what_is_sent() {
         let cases = [
@@ -113,7 +126,7 @@ mod tests {
             ("https://[::1]:444/?q=`{|}", "[::1]:444", 444, "/?q=`{|}"),
         ];
         for (url, authority, port, target) in cases {
-            let endpoint = Endpoint::parse(url, true).unwrap();
+            let endpoint = Endpoint::parse(url, &open()).unwrap();
             assert_eq!(endpoint.authority, authority, "{url}");
             assert_eq!(endpoint.origin.port, port, "{url}");
             assert_eq!(endpoint.request_target, target, "{url}");
@@ -127,7 +140,7 @@ mod tests {
             "https://192.0.2.1",
             "https://[2001:db8::1]",
         ] {
-            Endpoint::parse(url, false)
+            Endpoint::parse(url, &Policy::default())
                 .unwrap()
                 .origin
                 .server_name()

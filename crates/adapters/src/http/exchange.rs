@@ -1,5 +1,6 @@
 //! One request and its response on one connection, within one deadline.
 
+use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::connection::Connection;
 use super::endpoint::Endpoint;
+use super::metered::{MIN_BYTES_PER_SECOND, Meter, SLOW_START};
 use super::pool::{self, Key, Returned};
 
 pub(super) type Pool = Mutex<pool::Pool<Connection>>;
@@ -88,9 +90,14 @@ impl Prepared for Exchange {
         };
         // On every way out but the last, the connection is dropped, and with
         // it the socket is closed.
-        let answer = timeout_at(started_at + limit, exchange(&mut connection, outgoing))
+        let meter = connection.meter();
+        let deadline = started_at + limit;
+        let answer = progressing(&meter, deadline, exchange(&mut connection, outgoing))
             .await
-            .map_err(|_elapsed| SendError::TimedOut(limit))??;
+            .map_err(|stopped| match stopped {
+                Stopped::Deadline => SendError::TimedOut(limit),
+                Stopped::Slow => SendError::Exchange(too_slow()),
+            })??;
         let elapsed = started_at.elapsed();
         if answer.whole && connection.is_ready().await {
             self.put(connection, keep_alive(&answer.headers));
@@ -101,6 +108,40 @@ impl Prepared for Exchange {
             body: answer.body,
             elapsed,
         })
+    }
+}
+
+/// Why an exchange is not waited for any longer.
+enum Stopped {
+    Deadline,
+    Slow,
+}
+
+fn too_slow() -> String {
+    format!("the response came slower than {MIN_BYTES_PER_SECOND} bytes a second")
+}
+
+/// Waits until the deadline, and after the first byte of the response for no
+/// longer than it makes progress: one that drips would hold its place for as
+/// long as one that never comes.
+async fn progressing<T>(
+    meter: &Meter,
+    deadline: Instant,
+    exchange: impl Future<Output = T>,
+) -> Result<T, Stopped> {
+    let mut exchange = pin!(exchange);
+    loop {
+        let due = meter.due().unwrap_or_else(|| Instant::now() + SLOW_START);
+        let until = due.min(deadline);
+        if let Ok(done) = timeout_at(until, &mut exchange).await {
+            return Ok(done);
+        }
+        if until == deadline {
+            return Err(Stopped::Deadline);
+        }
+        if meter.due().is_some_and(|due| due <= until) {
+            return Err(Stopped::Slow);
+        }
     }
 }
 
@@ -217,4 +258,68 @@ fn timeout_parameter(text: &str) -> Option<u32> {
     let (name, value) = text.split_once('=')?;
     let named = name.trim().eq_ignore_ascii_case("timeout");
     named.then(|| value.trim().parse().ok())?
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt;
+
+    use super::super::fuzz::wire::{Wire, read_request, send};
+    use super::*;
+
+    /// What comes of a response of this head, and then so many bytes a second.
+    async fn dripped(bytes_per_second: usize, most: usize) -> (Result<Response, SendError>, u64) {
+        let mut wire = Wire::open().await.unwrap();
+        let exchange = wire.reuse().await.unwrap();
+        let began = Instant::now();
+        let timed = async { (send(exchange).await, began.elapsed().as_secs()) };
+        let (answer, ()) = tokio::join!(timed, async {
+            read_request(&mut wire.receiver).await.unwrap();
+            tokio::time::sleep(Duration::from_secs(3)).await; // that is thinking, not dripping
+            let head = b"HTTP/1.1 200 OK\r\n\r\n";
+            wire.receiver.write_all(head).await.unwrap();
+            for _ in 0..most {
+                let second = vec![b'x'; bytes_per_second];
+                if wire.receiver.write_all(&second).await.is_err() {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+            wire.receiver.shutdown().await.unwrap();
+        });
+        answer
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_drip_is_left_after_five_seconds() {
+        let (answer, seconds) = dripped(1, usize::MAX).await;
+        assert_eq!(answer, Err(SendError::Exchange(too_slow())));
+        assert_eq!(seconds, 8, "three to think, five to drip");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_kibibyte_a_second_is_fast_enough() {
+        let (answer, seconds) = dripped(1024, 20).await;
+        assert_eq!(answer.unwrap().body.len(), STORED_BODY_BYTES);
+        assert_eq!(seconds, 23);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_response_that_stops_is_left_when_its_bytes_are_used_up() {
+        let mut wire = Wire::open().await.unwrap();
+        let exchange = wire.reuse().await.unwrap();
+        let began = Instant::now();
+        let (answer, ()) = tokio::join!(send(exchange), async {
+            read_request(&mut wire.receiver).await.unwrap();
+            let head = b"HTTP/1.1 200 OK\r\ncontent-length: 9999\r\n\r\n";
+            wire.receiver.write_all(head).await.unwrap();
+            wire.receiver.write_all(&[b'x'; 4096]).await.unwrap();
+        });
+        assert_eq!(answer, Err(SendError::Exchange(too_slow())));
+        assert_eq!(
+            began.elapsed().as_secs(),
+            9,
+            "five, and one for each kibibyte"
+        );
+    }
 }

@@ -1,17 +1,20 @@
-//! A stream that ends in an error when one response takes too many bytes.
+//! A stream that counts what it reads for one response, and ends in an error
+//! when that is too much.
 //!
 //! hyper caps a head and we cap a body, but neither counts what comes in
 //! between: a receiver that answers `100 Continue` over and over would be read
-//! until the deadline, as fast as it can write.
+//! until the deadline, as fast as it can write. And the same count says when a
+//! response is too slow to be waited for.
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use engine::ports::READ_BODY_BYTES;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Instant;
 
 use super::connection::Stream;
 
@@ -20,27 +23,53 @@ use super::connection::Stream;
 /// six each.
 pub(super) const MAX_RESPONSE_BYTES: usize = 8 * READ_BODY_BYTES;
 
-/// How much may still be read for the response under way.
-pub(super) struct Meter(Arc<AtomicUsize>);
+/// How long a response may take from its first byte on, however slow it is.
+pub(super) const SLOW_START: Duration = Duration::from_secs(5);
+
+/// How fast a response has to be after that, on average since its first byte.
+pub(super) const MIN_BYTES_PER_SECOND: u32 = 1024;
+
+/// What has been read for the response under way.
+#[derive(Default)]
+struct Count {
+    bytes: usize,
+    began_at: Option<Instant>,
+}
+
+/// The count of the response under way. Clones share it.
+#[derive(Clone, Default)]
+pub(super) struct Meter(Arc<Mutex<Count>>);
 
 impl Meter {
     /// Another response begins.
     pub(super) fn reset(&self) {
-        self.0.store(MAX_RESPONSE_BYTES, Ordering::Relaxed);
+        *self.count() = Count::default();
+    }
+
+    /// When more has to have come than has until now; `None` before the first
+    /// byte, when there is nothing yet that could be slow.
+    pub(super) fn due(&self) -> Option<Instant> {
+        let count = self.count();
+        let earned = Duration::from_secs_f64(count.bytes as f64 / f64::from(MIN_BYTES_PER_SECOND));
+        count.began_at.map(|at| at + SLOW_START + earned)
+    }
+
+    fn count(&self) -> MutexGuard<'_, Count> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A stream under a [`Meter`]. Writing is not metered.
 pub(super) struct Metered {
     stream: Stream,
-    left: Arc<AtomicUsize>,
+    meter: Meter,
 }
 
 impl Metered {
     pub(super) fn new(stream: Stream) -> (Self, Meter) {
-        let left = Arc::new(AtomicUsize::new(MAX_RESPONSE_BYTES));
-        let meter = Meter(Arc::clone(&left));
-        (Self { stream, left }, meter)
+        let meter = Meter::default();
+        let shared = meter.clone();
+        (Self { stream, meter }, shared)
     }
 }
 
@@ -50,8 +79,7 @@ impl AsyncRead for Metered {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let left = self.left.load(Ordering::Relaxed);
-        if left == 0 {
+        if self.meter.count().bytes >= MAX_RESPONSE_BYTES {
             let why = format!("the response is over {MAX_RESPONSE_BYTES} bytes");
             return Poll::Ready(Err(io::Error::other(why)));
         }
@@ -59,8 +87,10 @@ impl AsyncRead for Metered {
         ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
         let read = buffer.filled().len() - before;
         // Whoever resets it holds the connection, and so is not reading.
-        self.left
-            .store(left.saturating_sub(read), Ordering::Relaxed);
+        let mut count = self.meter.count();
+        count.bytes += read;
+        count.began_at.get_or_insert_with(Instant::now);
+        drop(count);
         Poll::Ready(Ok(()))
     }
 }

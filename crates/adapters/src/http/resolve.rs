@@ -1,71 +1,135 @@
-//! From a host to the addresses that may be connected to: the one place where
-//! they are chosen. What is connected to afterwards is exactly one of them,
-//! and the name is not resolved a second time.
-//!
-//! No address is refused yet: vetting belongs here and nowhere else.
+//! From a host to the addresses that may be connected to. What is connected to
+//! afterwards is exactly one of them, and the name is not resolved a second
+//! time: a name server that gives another answer next time gains nothing.
 
-use std::io;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::sync::Arc;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use engine::ports::SendError;
-use tokio::sync::Semaphore;
-use tokio::task::spawn_blocking;
+use hickory_resolver::TokioResolver;
+use hickory_resolver::config::{
+    ConnectionConfig, LookupIpStrategy, NameServerConfig, ResolverConfig, ResolverOpts,
+};
+use hickory_resolver::net::NetError;
+use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use hickory_resolver::proto::rr::Name;
+use hickory_resolver::system_conf::read_system_conf;
 use tokio::time::timeout;
 use url::Host;
 
 use super::endpoint::Origin;
+use super::policy::{Policy, Vetted};
 
-/// How long a name server may take.
+/// For all that is asked about one name.
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// For one answer; then the next name server is asked, or the same again.
+const ANSWER_TIMEOUT: Duration = Duration::from_millis(900);
+
+/// How long an answer is kept at most, whatever its TTL says: a receiver that
+/// moves is followed within a minute.
+const MAX_TTL: Duration = Duration::from_secs(60);
+
+/// How long "no such name" is kept at most: names that have just been made are
+/// tried first when they are not known everywhere yet.
+const MAX_NEGATIVE_TTL: Duration = Duration::from_secs(5);
+
+/// Answers kept, of all names together.
+const CACHED_ANSWERS: u64 = 8_192;
+
 /// How many addresses of one name are tried: a name with a thousand addresses
-/// must not cost a thousand connects.
+/// must not cost a thousand connects. All of them are vetted.
 const MAX_ADDRESSES: usize = 4;
 
-/// How many lookups run at a time. Each holds a thread of the runtime until the
-/// host's resolver gives up, long after we have: names that do not resolve must
-/// not use up the threads that others need.
-const MAX_LOOKUPS: usize = 32;
-
-/// Chooses addresses by the host's own resolver.
+/// Asks the host's name servers itself: a name that does not resolve holds no
+/// thread, and delays nobody else.
 pub(super) struct Resolver {
-    lookups: Arc<Semaphore>,
+    /// Or why there is none on this host.
+    resolver: Result<TokioResolver, String>,
 }
 
 impl Resolver {
-    pub(super) fn new() -> Self {
+    /// Asks these name servers; if there are none, those of the host.
+    pub(super) fn new(name_servers: &[SocketAddr]) -> Self {
         Self {
-            lookups: Arc::new(Semaphore::new(MAX_LOOKUPS)),
+            resolver: build(name_servers).map_err(|error| error.to_string()),
         }
     }
 
     /// The addresses to try, in order; at least one.
-    pub(super) async fn choose(&self, origin: &Origin) -> Result<Vec<SocketAddr>, SendError> {
+    pub(super) async fn choose(
+        &self,
+        origin: &Origin,
+        policy: &Policy,
+    ) -> Result<Vec<Vetted>, SendError> {
+        let port = origin.port;
         let name = match &origin.host {
-            Host::Ipv4(address) => return Ok(vec![(IpAddr::from(*address), origin.port).into()]),
-            Host::Ipv6(address) => return Ok(vec![(IpAddr::from(*address), origin.port).into()]),
-            Host::Domain(name) => name.clone(),
+            Host::Ipv4(address) => return Ok(vec![policy.vet(IpAddr::from(*address), port)?]),
+            Host::Ipv6(address) => return Ok(vec![policy.vet(IpAddr::from(*address), port)?]),
+            Host::Domain(name) => name,
         };
-        let addresses = timeout(RESOLVE_TIMEOUT, self.look_up(name, origin.port))
+        let found = timeout(RESOLVE_TIMEOUT, self.look_up(name))
             .await
-            .map_err(|_elapsed| failed(&format!("no answer within {RESOLVE_TIMEOUT:?}")))?
-            .map_err(|error| failed(&error.to_string()))?;
+            .map_err(|_elapsed| failed(&format!("no answer within {RESOLVE_TIMEOUT:?}")))??;
+        let mut addresses = policy.vet_all(found, port)?;
         if addresses.is_empty() {
             return Err(failed("the name has no address"));
         }
+        addresses.truncate(MAX_ADDRESSES);
         Ok(addresses)
     }
 
-    async fn look_up(&self, name: String, port: u16) -> io::Result<Vec<SocketAddr>> {
-        let permit = Arc::clone(&self.lookups).acquire_owned().await;
-        let lookup = spawn_blocking(move || {
-            let found = (name.as_str(), port).to_socket_addrs();
-            drop(permit); // by the lookup itself, which nobody may wait for any more
-            Ok(found?.take(MAX_ADDRESSES).collect())
-        });
-        lookup.await.map_err(io::Error::other)?
+    async fn look_up(&self, name: &str) -> Result<Vec<IpAddr>, SendError> {
+        let resolver = self.resolver.as_ref().map_err(|why| failed(why))?;
+        let mut name = Name::from_ascii(name).map_err(|error| failed(&error.to_string()))?;
+        // Never with a search domain behind it: `metrics` is nobody's webhook
+        // receiver, and `metrics.prod.example` is not what was written.
+        name.set_fqdn(true);
+        match resolver.lookup_ip(name).await {
+            Ok(found) => Ok(found.iter().collect()),
+            Err(error) => Err(failed(&in_words(&error))),
+        }
+    }
+}
+
+fn build(name_servers: &[SocketAddr]) -> Result<TokioResolver, NetError> {
+    let name_servers = if name_servers.is_empty() {
+        read_system_conf()?.0.name_servers().to_vec()
+    } else {
+        name_servers.iter().copied().map(name_server).collect()
+    };
+    let config = ResolverConfig::from_parts(None, Vec::new(), name_servers);
+    let mut builder = TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
+    set(builder.options_mut());
+    builder.build()
+}
+
+fn set(options: &mut ResolverOpts) {
+    options.timeout = ANSWER_TIMEOUT;
+    options.attempts = 1; // after the first one
+    // Both, so that both are vetted.
+    options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
+    options.cache_size = CACHED_ANSWERS;
+    options.positive_max_ttl = Some(MAX_TTL);
+    options.negative_max_ttl = Some(MAX_NEGATIVE_TTL);
+}
+
+fn name_server(address: SocketAddr) -> NameServerConfig {
+    let mut server = NameServerConfig::udp_and_tcp(address.ip());
+    let at = |connection: &mut ConnectionConfig| connection.port = address.port();
+    server.connections.iter_mut().for_each(at);
+    server
+}
+
+/// hickory's own words carry the name and the server; these are for people at
+/// the destination.
+fn in_words(error: &NetError) -> String {
+    if error.is_nx_domain() {
+        "there is no such name".to_owned()
+    } else if error.is_no_records_found() {
+        "the name has no address".to_owned()
+    } else {
+        "the name servers do not answer".to_owned()
     }
 }
 

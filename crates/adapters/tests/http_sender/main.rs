@@ -1,12 +1,16 @@
 //! The sender against receivers that behave, misbehave and attack, over real
 //! sockets.
 #![expect(
+    clippy::panic,
     clippy::unwrap_used,
     reason = "helpers of tests, outside the functions that clippy takes for tests"
 )]
 
+mod addresses;
 mod answers;
 mod hostile;
+mod name_server;
 mod peer;
 mod reuse;
 mod tls;
+mod vetting;

@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use adapters::http::{HttpOptions, HttpSender};
+use adapters::http::{HttpOptions, HttpSender, Policy};
 use bytes::Bytes;
 use domain::ids::{AttemptId, DestinationId, Epoch, EventId};
 use engine::ports::{Request, Response, SendError, Sender, Target};
@@ -23,7 +23,11 @@ pub(crate) const SHORT: Duration = Duration::from_millis(100);
 
 pub(crate) fn options() -> HttpOptions {
     HttpOptions {
-        allow_http: true,
+        policy: Policy {
+            allow_http: true,
+            networks: vec!["localhost:*".parse().unwrap()],
+            ..Policy::default()
+        },
         ..HttpOptions::default()
     }
 }

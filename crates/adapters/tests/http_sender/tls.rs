@@ -48,7 +48,6 @@ fn acceptor() -> TlsAcceptor {
 async fn a_trusted_certificate_is_accepted_and_its_connection_reused() {
     let peer = Peer::listen().await;
     let sender = HttpSender::new(HttpOptions {
-        allow_http: false,
         extra_roots: vec![CertificateDer::from_pem_slice(CERTIFICATE).unwrap()],
         ..options()
     });

@@ -1,5 +1,6 @@
 //! What a destination and a page may look like.
 
+use adapters::http::Policy;
 use domain::event::MAX_TYPE_BYTES;
 use url::{Host, Url};
 
@@ -28,10 +29,11 @@ pub(super) fn name(name: &str) -> Result<(), ServiceError> {
     Ok(())
 }
 
-/// Absolute, of a scheme that is allowed, to a host, without credentials. Which
-/// addresses may be connected to is the sender's to decide, at every connect:
-/// names change.
-pub(super) fn url(text: &str, allow_http: bool) -> Result<(), ServiceError> {
+/// Absolute, of a scheme that is allowed, to a host, without credentials. What
+/// the sender would never connect to is refused here too, so that its owner
+/// hears of it at once; but names change, so what decides is the sender, at
+/// every connect.
+pub(super) fn url(text: &str, policy: &Policy) -> Result<(), ServiceError> {
     let refuse = |problem: &str| Err(ServiceError::invalid("url", problem));
     if text.len() > MAX_URL_BYTES {
         return refuse("must be at most 2048 bytes");
@@ -48,7 +50,7 @@ pub(super) fn url(text: &str, allow_http: bool) -> Result<(), ServiceError> {
     };
     match url.scheme() {
         "https" => {}
-        "http" if allow_http => {}
+        "http" if policy.allow_http => {}
         "http" => return refuse("must be https (http needs PACELINE_ALLOW_HTTP)"),
         _ => return refuse("must be https"),
     }
@@ -68,7 +70,10 @@ pub(super) fn url(text: &str, allow_http: bool) -> Result<(), ServiceError> {
     if url.fragment().is_some() {
         return refuse("must not have a fragment: it would never be sent");
     }
-    Ok(())
+    policy.vet_url(&url).map_err(|refusal| {
+        let problem = format!("leads to a place that is not open: {refusal}");
+        ServiceError::invalid("url", problem)
+    })
 }
 
 /// What name servers and certificates can have. The URL's parser takes more,
@@ -139,11 +144,60 @@ pub(super) fn batch(events: usize) -> Result<(), ServiceError> {
 mod tests {
     use super::*;
 
+    fn url(text: &str, allow_http: bool) -> Result<(), ServiceError> {
+        let policy = Policy {
+            allow_http,
+            ..Policy::default()
+        };
+        super::url(text, &policy)
+    }
+
+    #[test]
+    fn places_that_are_not_open_are_refused_by_the_setting_that_opens_them() {
+        let refused = |text: &str| url(text, true).unwrap_err().to_string();
+        for (text, words) in [
+            (
+                "http://127.0.0.1:9000/",
+                ["loopback", "PACELINE_ALLOW_NETWORKS"],
+            ),
+            (
+                "http://localhost:9000/",
+                ["loopback", "PACELINE_ALLOW_NETWORKS"],
+            ),
+            ("https://10.1.2.3/", ["private", "PACELINE_ALLOW_NETWORKS"]),
+            (
+                "https://[::ffff:169.254.169.254]/",
+                ["metadata", "PACELINE_ALLOW_NETWORKS"],
+            ),
+            (
+                "https://example.com:6379/",
+                ["port 6379", "PACELINE_ALLOW_PORTS"],
+            ),
+        ] {
+            let refused = refused(text);
+            assert!(refused.starts_with("url: "), "{refused}");
+            assert!(words.iter().all(|word| refused.contains(word)), "{refused}");
+        }
+        let policy = Policy {
+            networks: vec!["localhost:9000".parse().unwrap()],
+            allow_http: true,
+            ..Policy::default()
+        };
+        for open in [
+            "http://127.0.0.1:9000/",
+            "http://localhost:9000/",
+            "http://[::1]:9000/",
+        ] {
+            assert_eq!(super::url(open, &policy), Ok(()), "{open}");
+        }
+        assert!(super::url("http://127.0.0.1:9001/", &policy).is_err());
+    }
+
     #[test]
     fn urls_that_could_not_be_sent_to_are_refused() {
         for good in [
             "https://example.com/hook?x=1",
-            "https://[2001:db8::1]:8443/",
+            "https://[2606:4700::1111]:8443/",
             "https://a_b-c.example./",
             "https://bücher.example",
         ] {

@@ -81,8 +81,8 @@ async fn connect(file: &Path) -> anyhow::Result<Parts> {
         queue_url: "in-process".parse()?,
         queue_name: String::new(),
     };
-    let target = TargetConfig { allow_http: true };
-    Parts::connect(&store, &schedule, Some(&queue), target).await
+    let target = TargetConfig::this_host();
+    Parts::connect(&store, &schedule, Some(&queue), &target).await
 }
 
 fn spawn(

@@ -5,7 +5,7 @@ use adapters::shell::{self, QueueCommand};
 use anyhow::Context;
 use url::Url;
 
-use crate::config::{QueueConfig, ScheduleConfig, StoreConfig, TargetConfig};
+use crate::config::{QueueConfig, ScheduleConfig, StoreConfig, THIS_HOST, TargetConfig};
 use crate::edge::Mint;
 use crate::parts::Parts;
 
@@ -97,8 +97,8 @@ impl SharedParts {
             queue_name: self.queue_name.clone(),
         };
         crate::parts::migrate(&store).await?;
-        let target = TargetConfig { allow_http: true };
-        Parts::connect(&store, &schedule, Some(&queue), target).await
+        let target = TargetConfig::this_host();
+        Parts::connect(&store, &schedule, Some(&queue), &target).await
     }
 
     /// What a role's process needs in its environment.
@@ -115,6 +115,7 @@ impl SharedParts {
         .map(|(name, value)| (name.to_owned(), value.clone()))
         .chain([
             ("PACELINE_ALLOW_HTTP".to_owned(), "true".to_owned()),
+            ("PACELINE_ALLOW_NETWORKS".to_owned(), THIS_HOST.to_owned()),
             ("PACELINE_LOG".to_owned(), "error".to_owned()),
             ("PACELINE_SHUTDOWN_GRACE".to_owned(), "3s".to_owned()),
             ("PACELINE_REQUEST_TIMEOUT".to_owned(), "15s".to_owned()),

@@ -57,8 +57,8 @@ impl Place {
             schedule_shards: 1,
         };
         parts::migrate(&store).await.unwrap();
-        let target = TargetConfig { allow_http: false };
-        Parts::connect(&store, &schedule, None, target)
+        let target = TargetConfig::default();
+        Parts::connect(&store, &schedule, None, &target)
             .await
             .unwrap()
     }

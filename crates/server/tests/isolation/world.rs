@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use adapters::http::Policy;
 use axum::Router;
 use axum::body::Body;
 use domain::access::Scope;
@@ -12,7 +13,6 @@ use secrecy::SecretString;
 use serde_json::{Value, json};
 use server::access::Gate;
 use server::api::{self, App};
-use server::config::TargetConfig;
 use server::edge::Mint;
 use server::service::{Service, Tenancy};
 use tokio_util::sync::CancellationToken;
@@ -68,8 +68,13 @@ impl World {
             gate.clone(),
             mint.clone(),
         );
-        let target = TargetConfig { allow_http: false };
-        let service = Service::new(parts.catalog, parts.schedule, ingest, mint, target);
+        let service = Service::new(
+            parts.catalog,
+            parts.schedule,
+            ingest,
+            mint,
+            Policy::default(),
+        );
         let router = api::router(App::new(service, tenancy, gate));
         let ours = Tenant::furnished(&router, "ours").await;
         let theirs = Tenant::furnished(&router, "theirs").await;

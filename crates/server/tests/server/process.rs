@@ -45,8 +45,19 @@ impl Drop for Server {
 impl Server {
     fn start(folder: &Path, port: u16) -> Self {
         let child = paceline(folder)
-            .args(["serve", "--allow-http", "--log", "warn"])
+            .args([
+                "serve",
+                "--allow-http",
+                "--allow-networks",
+                "localhost:*",
+                "--log",
+                "warn",
+            ])
             .args(["--listen", &format!("127.0.0.1:{port}")])
+            // Nobody listens there: whoever obeys it delivers nothing.
+            .envs(
+                ["http_proxy", "HTTP_PROXY", "ALL_PROXY"].map(|name| (name, "http://127.0.0.1:1")),
+            )
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use adapters::http::Policy;
 use adapters::in_process::InProcessSchedule;
 use adapters::sqlite::SqliteStore;
 use axum::Router;
@@ -16,7 +17,6 @@ use secrecy::SecretString;
 use serde_json::Value;
 use server::access::Gate;
 use server::api::{self, App};
-use server::config::TargetConfig;
 use server::edge::Mint;
 use server::service::{Service, Tenancy};
 use tokio_util::sync::CancellationToken;
@@ -54,8 +54,7 @@ impl World {
         let gate = Gate::new(tenancy.clone(), &SecretString::from(KEY));
         let gate = Arc::new(gate);
         let tenancy = Tenancy::new(tenancy.clone(), tenancy, gate.clone(), mint.clone());
-        let target = TargetConfig { allow_http: false };
-        let service = Service::new(store.clone(), schedule, ingest, mint, target);
+        let service = Service::new(store.clone(), schedule, ingest, mint, Policy::default());
         Self {
             store,
             router: api::router(App::new(service, tenancy, gate)),

@@ -6,6 +6,7 @@ use fuzzing::{Context, Verdict, ensure};
 use url::{Host, Url};
 
 use super::super::endpoint::{Endpoint, Scheme};
+use super::super::policy::Policy;
 
 #[test]
 fn urls() -> fuzzing::Outcome {
@@ -20,11 +21,20 @@ fn urls() -> fuzzing::Outcome {
     )
 }
 
+/// Any port, since ports have rules of their own.
+fn policy(allow_http: bool) -> Policy {
+    Policy {
+        allow_http,
+        networks: "0.0.0.0/0:*".parse().into_iter().collect(),
+        ..Policy::default()
+    }
+}
+
 /// What is accepted is sent to exactly the host and port that the URL parser
 /// names, and nothing of it can end a line of the request.
 fn judge(text: &str) -> Verdict {
-    let strict = Endpoint::parse(text, false);
-    let endpoint = match Endpoint::parse(text, true) {
+    let strict = Endpoint::parse(text, &policy(false));
+    let endpoint = match Endpoint::parse(text, &policy(true)) {
         Ok(endpoint) => endpoint,
         Err(error) => {
             ensure!(strict.is_err(), "refused with http, accepted without");
@@ -87,7 +97,7 @@ fn again(endpoint: &Endpoint) -> fuzzing::Result<()> {
     };
     let authority = endpoint.authority.to_str()?;
     let text = format!("{scheme}://{authority}{}", endpoint.request_target);
-    let again = Endpoint::parse(&text, true).with_context(|| format!("refuses {text}"))?;
+    let again = Endpoint::parse(&text, &policy(true)).with_context(|| format!("refuses {text}"))?;
     ensure!(again.origin == endpoint.origin, "{text} is elsewhere");
     ensure!(again.authority == endpoint.authority);
     ensure!(again.request_target == endpoint.request_target, "{text}");

@@ -16,6 +16,7 @@ use uuid::Uuid;
 use super::super::connection::Connection;
 use super::super::endpoint::Endpoint;
 use super::super::exchange::{Exchange, Pool};
+use super::super::policy::Policy;
 use super::super::pool::{self, Key, PoolLimits};
 
 const LIMITS: PoolLimits = PoolLimits {
@@ -68,8 +69,8 @@ impl AsyncWrite for Counted {
 }
 
 /// One connection of a sender, and the receiver at its end.
-pub(super) struct Wire {
-    pub(super) receiver: DuplexStream,
+pub(in super::super) struct Wire {
+    pub(in super::super) receiver: DuplexStream,
     read: Arc<AtomicUsize>,
     pool: Arc<Pool>,
     key: Key,
@@ -78,8 +79,12 @@ pub(super) struct Wire {
 
 impl Wire {
     /// A new connection, idle in the pool.
-    pub(super) async fn open() -> fuzzing::Result<Self> {
-        let endpoint = Endpoint::parse("http://receiver.example/hook", true)?;
+    pub(in super::super) async fn open() -> fuzzing::Result<Self> {
+        let open = Policy {
+            allow_http: true,
+            ..Policy::default()
+        };
+        let endpoint = Endpoint::parse("http://receiver.example/hook", &open)?;
         let (stream, receiver) = duplex(WIRE_BYTES);
         let wire = Self {
             receiver,
@@ -103,7 +108,7 @@ impl Wire {
     }
 
     /// The idle connection, if the sender would use it again.
-    pub(super) async fn reuse(&self) -> Option<Box<Exchange>> {
+    pub(in super::super) async fn reuse(&self) -> Option<Box<Exchange>> {
         let now = tokio::time::Instant::now();
         let (taken, _closing) = super::super::lock(&self.pool).take(&self.key, now);
         let mut connection = taken?;
@@ -111,17 +116,17 @@ impl Wire {
         ready.then(|| Box::new(self.exchange(connection)))
     }
 
-    pub(super) fn idle(&self) -> usize {
+    pub(in super::super) fn idle(&self) -> usize {
         super::super::lock(&self.pool).len()
     }
 
-    pub(super) fn bytes_read(&self) -> usize {
+    pub(in super::super) fn bytes_read(&self) -> usize {
         self.read.load(Ordering::Relaxed)
     }
 }
 
 /// Sends one request.
-pub(super) async fn send(exchange: Box<Exchange>) -> Result<Response, SendError> {
+pub(in super::super) async fn send(exchange: Box<Exchange>) -> Result<Response, SendError> {
     let request = Request {
         attempt: AttemptId(7),
         event: EventId(Uuid::from_u128(0xe)),
@@ -135,7 +140,7 @@ pub(super) async fn send(exchange: Box<Exchange>) -> Result<Response, SendError>
 }
 
 /// Reads one request, to the end of its body.
-pub(super) async fn read_request(receiver: &mut DuplexStream) -> io::Result<()> {
+pub(in super::super) async fn read_request(receiver: &mut DuplexStream) -> io::Result<()> {
     let mut request = Vec::new();
     while !request.ends_with(b"\r\n\r\n{}") {
         request.push(receiver.read_u8().await?);

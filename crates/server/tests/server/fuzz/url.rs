@@ -5,6 +5,7 @@
 //! and another connected to.
 
 use ::url::Url;
+use adapters::http::Policy;
 use fuzzing::{Context, ensure};
 use serde_json::json;
 
@@ -27,7 +28,7 @@ fn urls() -> fuzzing::Outcome {
             return Ok(format!("{kind}: {detail}"));
         }
         ensure!(answer.json["url"] == text, "stored another URL");
-        let sent = adapters::http::place(text, false);
+        let sent = adapters::http::place(text, &Policy::default());
         let (host, port) = sent.context("accepted, but never sent to")?;
         let url = Url::parse(text).context("accepted what is no URL")?;
         ensure!(url.host_str() == Some(host.to_string().as_str()));

@@ -1,0 +1,148 @@
+//! Where requests may go: the one place that decides it.
+//!
+//! A [`Vetted`] address is made here and nowhere else, and it is all that can
+//! be connected to. So there is no way from a URL or a name to a socket that
+//! leads around this file.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use engine::ports::SendError;
+use url::{Host, Url};
+
+use super::address::{self, AddressKind, behind_nat64, canonical};
+use super::networks::AllowedNetwork;
+
+/// The ports of `https` and `http`, and what stands in for them where a service
+/// may not listen below 1024. Others are those of databases, mail and shells.
+pub const USUAL_PORTS: [u16; 4] = [443, 80, 8443, 8080];
+
+/// Where requests may go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Policy {
+    /// Whether plain `http` URLs are allowed. For development and for networks
+    /// that are trusted as a whole: payloads travel in the clear.
+    pub allow_http: bool,
+    /// The ports of public addresses.
+    pub ports: Vec<u16>,
+    /// What is open although it is not public, or at other ports.
+    pub networks: Vec<AllowedNetwork>,
+}
+
+impl Default for Policy {
+    /// `https` to public addresses.
+    fn default() -> Self {
+        Self {
+            allow_http: false,
+            ports: USUAL_PORTS.to_vec(),
+            networks: Vec::new(),
+        }
+    }
+}
+
+/// Why an address is refused. Without the address: people at the destination
+/// read this, and it may be one of an inner network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// Not public.
+    #[error("{0} addresses are not allowed (PACELINE_ALLOW_NETWORKS can open them)")]
+    Address(AddressKind),
+    /// Not a port for requests.
+    #[error("port {0} is not allowed (PACELINE_ALLOW_PORTS can open it)")]
+    Port(u16),
+}
+
+impl From<Refusal> for SendError {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal.to_string())
+    }
+}
+
+/// An address that may be connected to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Vetted(SocketAddr);
+
+impl Vetted {
+    /// The address, in its one form: what is connected to is what was vetted.
+    #[must_use]
+    pub fn address(self) -> SocketAddr {
+        self.0
+    }
+}
+
+impl Policy {
+    /// Vets one address.
+    ///
+    /// # Errors
+    /// Why nothing may be connected to there.
+    pub fn vet(&self, address: IpAddr, port: u16) -> Result<Vetted, Refusal> {
+        let address = canonical(address);
+        let kind = address::kind(address);
+        if kind == AddressKind::Public && self.ports.contains(&port) || self.opened(address, port) {
+            // Without a scope: a link-local address needs one, and has none here.
+            return Ok(Vetted(SocketAddr::new(address, port)));
+        }
+        Err(match kind {
+            AddressKind::Public => Refusal::Port(port),
+            special => Refusal::Address(special),
+        })
+    }
+
+    /// Vets every address that a name has; one that is refused refuses the
+    /// name. Whoever answers with a mixture wants us to pick the wrong one.
+    ///
+    /// # Errors
+    /// The first refusal.
+    pub fn vet_all(
+        &self,
+        addresses: impl IntoIterator<Item = IpAddr>,
+        port: u16,
+    ) -> Result<Vec<Vetted>, Refusal> {
+        let vet = |address| self.vet(address, port);
+        addresses.into_iter().map(vet).collect()
+    }
+
+    /// What can be said of a URL without asking a name server: its port, and
+    /// its host if that is an address or a name of this host. For those who
+    /// write URLs down; what is sent is vetted again, at every connect.
+    ///
+    /// # Errors
+    /// Why nothing would ever be sent there.
+    pub fn vet_url(&self, url: &Url) -> Result<(), Refusal> {
+        let Some(port) = url.port_or_known_default() else {
+            return Ok(());
+        };
+        match url.host() {
+            Some(Host::Ipv4(address)) => self.vet(address.into(), port).map(|_| ()),
+            Some(Host::Ipv6(address)) => self.vet(address.into(), port).map(|_| ()),
+            Some(Host::Domain(name)) if is_localhost(name) => {
+                let both = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
+                self.vet_all(both, port).map(|_| ())
+            }
+            Some(Host::Domain(_)) => self.vet_port(port),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether the port is open anywhere.
+    pub(super) fn vet_port(&self, port: u16) -> Result<(), Refusal> {
+        let somewhere = |network: &AllowedNetwork| network.has_port(port, &self.ports);
+        if self.ports.contains(&port) || self.networks.iter().any(somewhere) {
+            return Ok(());
+        }
+        Err(Refusal::Port(port))
+    }
+
+    /// Opened by the operator. A NAT64 prefix is a door to all of IPv4, so the
+    /// address behind it has to be allowed as well.
+    fn opened(&self, address: IpAddr, port: u16) -> bool {
+        let covers = |network: &AllowedNetwork| network.covers(address, port, &self.ports);
+        self.networks.iter().any(covers)
+            && behind_nat64(address).is_none_or(|behind| self.vet(behind.into(), port).is_ok())
+    }
+}
+
+/// Names of this host by RFC 6761: no name server is asked for them.
+fn is_localhost(name: &str) -> bool {
+    let name = name.strip_suffix('.').unwrap_or(name);
+    name == "localhost" || name.ends_with(".localhost")
+}
