@@ -10,6 +10,7 @@
 //! migration's triggers and not here.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use domain::event::NewEvent;
@@ -20,8 +21,8 @@ use domain::time::Timestamp;
 use engine::ports::Target;
 use engine::ports::Wake;
 use engine::ports::{
-    Acceptance, Admitted, Claims, Fleet, Heartbeat, Mark, Outcome, ReapRules, Reaped, Recorded,
-    Run, Store, StoreError, Sweep, SweepPage,
+    Acceptance, Admitted, Claims, Fleet, Heartbeat, MAX_HEAD_START, Mark, Outcome, ReapRules,
+    Reaped, Recorded, Run, Store, StoreError, Sweep, SweepPage,
 };
 use engine::ports::{
     AttemptView, Catalog, CatalogError, Destination, DestinationChange, EventSummary,
@@ -105,6 +106,10 @@ impl Store for PostgresStore {
         permits: &[Permit],
     ) -> Result<Claims, StoreError> {
         Ok(retried(|| claim::claim_starts(&self.pool, worker, permits)).await?)
+    }
+
+    fn head_start(&self) -> Duration {
+        MAX_HEAD_START
     }
 
     async fn release_permits(&self, permits: &[Permit]) -> Result<Vec<Wake>, StoreError> {

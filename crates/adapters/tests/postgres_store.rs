@@ -19,6 +19,8 @@ mod connect;
 mod contract;
 #[path = "postgres_store/database.rs"]
 mod database;
+#[path = "postgres_store/durability.rs"]
+mod durability;
 #[path = "postgres_store/limits.rs"]
 mod limits;
 #[path = "postgres_store/plans.rs"]

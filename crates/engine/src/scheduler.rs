@@ -156,11 +156,10 @@ impl Scheduler {
             tracing::debug!(reason, "admission stopped");
             return self.failures.failed();
         }
-        let taken = match self
-            .schedule
-            .take(self.options.batch, self.options.lease)
-            .await
-        {
+        // Side by side: a wake does not wait for the count.
+        let (batch, lease) = (self.options.batch, self.options.lease);
+        let (taken, ()) = tokio::join!(self.schedule.take(batch, lease), self.places.count());
+        let taken = match taken {
             Ok(taken) => taken,
             Err(error) => {
                 tracing::warn!(%error, "schedule away: looking for work in the store");
@@ -170,6 +169,9 @@ impl Scheduler {
         let mut looks = Looks::after(&taken);
         if taken.jobs.is_empty() {
             return looks.pause(self.options.idle);
+        }
+        for job in &taken.jobs {
+            metrics::histogram!("paceline_run_late_seconds").record(job.overdue);
         }
         let runs: Vec<_> = (taken.jobs.iter())
             .map(|job| Run {
@@ -211,9 +213,8 @@ impl Scheduler {
     /// Admits the runs in one transaction. `None` if the store could not say
     /// what was admitted.
     async fn admit(&mut self, runs: &[Run]) -> Option<Admitted> {
-        let room = self.places.room().await;
         let before = Instant::now();
-        let admitted = match self.store.admit(runs, room).await {
+        let admitted = match self.store.admit(runs, self.places.room()).await {
             Ok(admitted) => admitted,
             Err(error) => {
                 tracing::warn!(%error, destinations = runs.len(), "not admitted");
@@ -221,6 +222,7 @@ impl Scheduler {
             }
         };
         self.places.used(&admitted.given);
+        metrics::histogram!("paceline_admit_seconds").record(before.elapsed());
         if let Some(step) = self.clock.sample(before, admitted.now) {
             self.stepped(step);
         }
@@ -249,7 +251,10 @@ impl Scheduler {
         }
         let groups = PermitGroup::split(permits);
         metrics::counter!("paceline_permits_admitted_total").increment(permits.len() as u64);
-        match self.queue.publish(&groups).await {
+        let before = Instant::now();
+        let published = self.queue.publish(&groups).await;
+        metrics::histogram!("paceline_publish_seconds").record(before.elapsed());
+        match published {
             Ok(published) => {
                 let lost = (published.iter())
                     .filter(|one| **one == Published::Unconfirmed)

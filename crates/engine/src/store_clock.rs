@@ -89,6 +89,16 @@ impl SharedClock {
         (inner.clock.estimate(now)).map_or(Duration::ZERO, |store| at.since(store))
     }
 
+    /// Waits until the store's clock shows `at`, by the estimate. Returns at
+    /// once if it does: a timer of no length would still take up to a
+    /// millisecond.
+    pub async fn reach(&self, at: Timestamp) {
+        let left = self.until(at);
+        if !left.is_zero() {
+            tokio::time::sleep(left).await;
+        }
+    }
+
     fn local(&self, instant: Instant, suspended: Duration) -> i64 {
         let awake = instant.saturating_duration_since(self.origin);
         micros(awake.saturating_add(suspended))

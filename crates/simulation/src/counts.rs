@@ -17,6 +17,7 @@ pub const SOMETIMES: &[&str] = &[
     "store committed after it had failed",
     "store slow",
     "row locked",
+    "admission forgotten in a crash",
     "schedule failed before",
     "schedule failed after",
     "schedule slow",

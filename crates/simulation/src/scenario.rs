@@ -248,11 +248,14 @@ pub enum Fault {
     MessagesReordered,
     /// A message that arrives is not confirmed.
     PublishUnconfirmed,
+    /// The store crashes soon after an admission, which did not wait for the
+    /// disk, and has forgotten it unless something else was flushed since.
+    AdmissionForgotten,
 }
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::StoreFailsBefore,
         Self::StoreFailsAfter,
         Self::StoreCommitsLate,
@@ -266,6 +269,7 @@ impl Fault {
         Self::MessageDelayed,
         Self::MessagesReordered,
         Self::PublishUnconfirmed,
+        Self::AdmissionForgotten,
     ];
 }
 

@@ -28,6 +28,12 @@ impl Weather {
         all[fault as usize] = all[fault as usize].saturating_sub(permille);
     }
 
+    /// Whether this fault strikes now. Its striker counts what comes of it.
+    pub(crate) fn strikes(&self, fault: Fault, dice: Dice) -> bool {
+        let permille = self.of(fault);
+        permille > 0 && dice.of(fault as u64).permille(permille)
+    }
+
     fn of(&self, fault: Fault) -> u32 {
         self.permille()[fault as usize]
     }
@@ -51,8 +57,7 @@ pub(crate) struct Surroundings {
 impl Surroundings {
     /// Whether this fault strikes now; counted as what it is called.
     pub(crate) fn strikes(&self, fault: Fault, dice: Dice, called: &'static str) -> bool {
-        let permille = self.weather.of(fault);
-        let strikes = permille > 0 && dice.of(fault as u64).permille(permille);
+        let strikes = self.weather.strikes(fault, dice);
         if strikes {
             self.counts.note(called);
         }

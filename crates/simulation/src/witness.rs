@@ -98,7 +98,9 @@ impl Witness {
             };
             seen.starts += 1;
             let of = seen.attempts.entry(permit.attempt).or_default();
-            let has_started = of.started.replace(Instant::now()).is_some();
+            // It may be dated ahead, to its slot.
+            let started_then = Instant::now() + start.started_at.since(claims.now);
+            let has_started = of.started.replace(started_then).is_some();
             let once =
                 invariants::a_permit_starts_once_and_in_time(permit, start.started_at, has_started);
             self.judge(&mut seen, once);

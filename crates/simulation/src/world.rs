@@ -12,7 +12,7 @@ use std::time::Duration;
 use domain::ids::DestinationId;
 use domain::time::Timestamp;
 use engine::ingest::Ingest;
-use engine::ports::{Catalog, DEFAULT_TENANT, NewDestination};
+use engine::ports::{Catalog, DEFAULT_TENANT, MAX_HEAD_START, NewDestination};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 use uuid::Uuid;
@@ -146,7 +146,7 @@ impl<'a> World<'a> {
             dice: dice.of(RECEIVERS),
         };
         let parts = Parts {
-            store: Arc::new(ModelStore::new(BEGAN)),
+            store: Arc::new(ModelStore::new(BEGAN).with_head_start(MAX_HEAD_START)),
             schedule: Arc::new(ModelSchedule::new("schedule", BEGAN)),
             queue: Arc::new(ModelQueue::new(QUEUE_CAPACITY)),
             sender: Arc::new(ModelSender::new(receivers)),

@@ -13,8 +13,8 @@ use domain::attempt::{AttemptState, OutcomeKind};
 use domain::event::{Audience, NewEvent};
 use domain::ids::{DestinationId, EventId, WorkerId};
 use domain::permit::Permit;
-use domain::share::Room;
 use domain::policy::LimitSettings;
+use domain::share::Room;
 use domain::time::Timestamp;
 use engine::ports::{
     Catalog, ClaimAnswer, DEFAULT_TENANT, DestinationChange, Heartbeat, NewDestination, NextTry,
@@ -73,7 +73,12 @@ async fn run(store: &ModelStore) -> RunResult {
         destination: DESTINATION,
         republish: false,
     };
-    store.admit(&[run], &Room::of(100)).await.unwrap().results.remove(0)
+    store
+        .admit(&[run], &Room::of(100))
+        .await
+        .unwrap()
+        .results
+        .remove(0)
 }
 
 async fn admit(store: &ModelStore) -> Vec<Permit> {
@@ -226,4 +231,42 @@ async fn no_two_steps_have_the_same_time() {
         let cut = rows.in_force(DESTINATION)[1].from;
         assert!(rows.starts_of(DESTINATION, BEGAN).all(|(at, _)| at < cut));
     });
+}
+
+/// A store that crashes forgets what no commit has flushed. The number is given
+/// again, and the message from before the crash starts nothing beside it.
+#[tokio::test(start_paused = true)]
+async fn a_forgotten_admission_cannot_start_beside_the_next() {
+    let store = store(2).await;
+    accept(&store, 1..4).await;
+    let before = admit(&store).await;
+    assert_eq!(store.forget_unflushed(), 2);
+    let answers = store.claim_starts(WORKER, &before).await.unwrap().answers;
+    assert_eq!(answers, [ClaimAnswer::Refused, ClaimAnswer::Refused]);
+
+    store.step_clock(ClockStep::Forward(SECOND));
+    let after = admit(&store).await;
+    let named = |permits: &[Permit]| -> Vec<_> {
+        let names = permits.iter().map(|permit| (permit.attempt, permit.number));
+        names.collect()
+    };
+    assert_eq!(named(&before), named(&after), "the trap: the same names");
+    assert!(before[0].not_before < after[0].not_before);
+    let mut both = before.clone();
+    both.extend(&after);
+    let answers = store.claim_starts(WORKER, &both).await.unwrap().answers;
+    let started = |answer: &&ClaimAnswer| matches!(answer, ClaimAnswer::Started(_));
+    assert_eq!(answers.iter().filter(started).count(), 2);
+}
+
+/// A start waits for the disk, and what waits for the disk flushes all before.
+#[tokio::test(start_paused = true)]
+async fn a_claim_keeps_its_admission() {
+    let store = store(2).await;
+    accept(&store, 1..4).await;
+    let permits = admit(&store).await;
+    store.claim_starts(WORKER, &permits[..1]).await.unwrap();
+    assert_eq!(store.forget_unflushed(), 0);
+    let answers = store.claim_starts(WORKER, &permits[1..]).await.unwrap();
+    assert!(matches!(answers.answers[..], [ClaimAnswer::Started(_)]));
 }

@@ -7,12 +7,14 @@ use std::sync::Arc;
 
 use domain::time::Timestamp;
 use engine::contract::store::World;
+use engine::ports::MAX_HEAD_START;
 use simulation::model::ModelStore;
 use support::sql::Shell;
 
 async fn world() -> Box<World> {
     tokio::time::pause();
-    let store = Arc::new(ModelStore::new(Timestamp::from_millis(1_795_000_000_000)));
+    let store = ModelStore::new(Timestamp::from_millis(1_795_000_000_000));
+    let store = Arc::new(store.with_head_start(MAX_HEAD_START));
     let door = Arc::new(Shell::new(store.clone()));
     Box::new(World::new(store.clone(), store, door))
 }

@@ -218,7 +218,10 @@ async fn a_tenants_max_in_flight_is_kept() {
     for _ in 0..2_000 {
         sleep(Duration::from_millis(2)).await;
         let fleet = world.store.fleet().await.unwrap();
-        let load = fleet.loads.iter().find(|load| load.tenant == DEFAULT_TENANT);
+        let load = fleet
+            .loads
+            .iter()
+            .find(|load| load.tenant == DEFAULT_TENANT);
         most = most.max(load.map_or(0, |load| load.outstanding + load.in_flight));
     }
     assert_eq!(most, 6);

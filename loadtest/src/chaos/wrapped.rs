@@ -2,6 +2,7 @@
 //! crash points, and a send is logged before its first byte.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use domain::event::NewEvent;
@@ -28,7 +29,11 @@ impl Store for TrappedStore {
         Ok(accepted)
     }
 
-    async fn admit(&self, runs: &[Run], room: &domain::share::Room) -> Result<Admitted, StoreError> {
+    async fn admit(
+        &self,
+        runs: &[Run],
+        room: &domain::share::Room,
+    ) -> Result<Admitted, StoreError> {
         let admitted = self.0.admit(runs, room).await?;
         let some = (admitted.results.iter()).any(
             |result| matches!(result, RunResult::Decided { permits, .. } if !permits.is_empty()),
@@ -53,6 +58,10 @@ impl Store for TrappedStore {
             self.1.at(CrashPoint::AfterClaim);
         }
         Ok(claims)
+    }
+
+    fn head_start(&self) -> Duration {
+        self.0.head_start()
     }
 
     async fn release_permits(&self, permits: &[Permit]) -> Result<Vec<Wake>, StoreError> {

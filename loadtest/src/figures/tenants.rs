@@ -62,10 +62,25 @@ pub(super) async fn measure(context: &Context) -> anyhow::Result<Vec<Figure>> {
     // Two permits for each place are queued before it, and one is in each.
     let bound = ANSWER.as_secs_f64() * 3_000.0 + 500.0;
     Ok(vec![
-        Figure::at_least("share of one destination beside 1,000 of another tenant", share, 45.0, "%"),
+        Figure::at_least(
+            "share of one destination beside 1,000 of another tenant",
+            share,
+            45.0,
+            "%",
+        ),
         Figure::at_most("its events' wait, alone, p99", p99(&alone), bound, "ms"),
-        Figure::at_most("its events' wait, beside them, p99", p99(&beside), bound, "ms"),
-        Figure::at_most("the same, in waits alone", p99(&beside) / p99(&alone), 20.0, "×"),
+        Figure::at_most(
+            "its events' wait, beside them, p99",
+            p99(&beside),
+            bound,
+            "ms",
+        ),
+        Figure::at_most(
+            "the same, in waits alone",
+            p99(&beside) / p99(&alone),
+            20.0,
+            "×",
+        ),
     ])
 }
 
@@ -178,7 +193,9 @@ impl Tenant {
     ) -> anyhow::Result<Self> {
         let mut admin = Client::dial(address).await?;
         let tenant = json!({"name": name, "tier": "enterprise"});
-        let tenant = admin.ask("POST", "/v1/tenants", &tenant.to_string()).await?;
+        let tenant = admin
+            .ask("POST", "/v1/tenants", &tenant.to_string())
+            .await?;
         let id: Uuid = serde_json::from_value(tenant["id"].clone())?;
         let scopes = json!({"scopes": ["ingest", "manage"]}).to_string();
         let path = format!("/v1/tenants/{id}/keys");
@@ -206,8 +223,12 @@ async fn destination(
     };
     receiver.set_behaviour(number, slow);
     let body: Value = json!({"url": receiver.url(number), "unlimited": true});
-    let created = client.ask("POST", "/v1/destinations", &body.to_string()).await?;
-    Ok(DestinationId(serde_json::from_value(created["id"].clone())?))
+    let created = client
+        .ask("POST", "/v1/destinations", &body.to_string())
+        .await?;
+    Ok(DestinationId(serde_json::from_value(
+        created["id"].clone(),
+    )?))
 }
 
 fn event(mint: &Mint, tenant: TenantId, to: DestinationId) -> NewEvent {
@@ -224,6 +245,9 @@ fn event(mint: &Mint, tenant: TenantId, to: DestinationId) -> NewEvent {
 /// How many have arrived at the small tenant's destination, and at all.
 fn arrivals(stage: &Distributed) -> (u64, u64) {
     let record = stage.trial.receiver.record();
-    let small = record.arrivals.iter().filter(|one| one.destination == SMALL);
+    let small = record
+        .arrivals
+        .iter()
+        .filter(|one| one.destination == SMALL);
     (small.count() as u64, record.total)
 }

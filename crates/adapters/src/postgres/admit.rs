@@ -26,10 +26,16 @@ use super::usage::{self, Question, Reading, Waiting};
 /// (`statement_timeout`, `idle_in_transaction_session_timeout`).
 const CURSOR_AGE_MICROS: i64 = 30_000_000;
 
+/// An admission does not wait for the disk. A server that crashes may forget
+/// it, with its permits still on their way: their rows wait again, so the claim
+/// refuses them. And a claim does wait: in the order of the log its admission
+/// comes first, so what has started keeps its permit, its meter and its cursor.
+const BEGIN: &str = "begin; set local synchronous_commit = off";
+
 /// One batch of runs.
 pub(super) async fn admit(pool: &PgPool, runs: &[Run], room: &Room) -> Result<Admitted, Failure> {
     let ids: Vec<Uuid> = runs.iter().map(|run| run.destination.0).collect();
-    let mut transaction = pool.begin().await?;
+    let mut transaction = pool.begin_with(BEGIN).await?;
     let locked = lock(&mut transaction, &ids).await?;
     let (now, found) = read_destinations(&mut transaction, &ids).await?;
     let mut plans = plans(&mut transaction, runs, &locked, &found, now).await?;

@@ -9,7 +9,9 @@ use domain::permit::Permit;
 use domain::time::{Timestamp, micros};
 use engine::ports::Target;
 use engine::ports::Wake;
-use engine::ports::{ClaimAnswer, Claims, HEARTBEAT_TIMEOUT, MAX_REQUEST_TIMEOUT, Start};
+use engine::ports::{
+    ClaimAnswer, Claims, HEARTBEAT_TIMEOUT, MAX_HEAD_START, MAX_REQUEST_TIMEOUT, Start,
+};
 use sqlx::PgPool;
 use uuid::Uuid;
 
@@ -61,6 +63,10 @@ struct Claimed {
 /// revocation that has just been committed is seen, and one that is under way
 /// holds the row. The clock is read once, when the first row is judged.
 ///
+/// A slot that opens within the head start starts at the slot: the recorded
+/// start is ahead of the clock then, and whoever dates a change waits for it
+/// (`note_change`).
+///
 /// `state || ''`, here and below: with `state` alone the planner may read all
 /// that is admitted for each permit, by the partial index that its statistics
 /// say is empty, instead of one row by its key.
@@ -80,7 +86,8 @@ const CLAIM: &str = "-- claim_starts
                                 - $5::bigint * interval '1 microsecond'
                     )
                 then 'returned'
-                when a.not_before > (select now from clock) then 'early'
+                when a.not_before > (select now from clock) + $6::bigint * interval '1 microsecond'
+                then 'early'
                 else 'started'
             end as answer
         from unnest($2::bigint[], $3::bigint[], $4::bigint[]) as n (id, number, epoch)
@@ -93,7 +100,8 @@ const CLAIM: &str = "-- claim_starts
     ),
     started as (
         update attempts a
-        set state = 'started', started_at = (select now from clock), worker_id = $1
+        set state = 'started', worker_id = $1,
+            started_at = greatest((select now from clock), l.not_before)
         from locked l
         where a.id = l.id and l.answer = 'started'
     ),
@@ -137,6 +145,7 @@ pub(super) async fn claim_starts(
                 .collect::<Vec<_>>(),
         )
         .bind(micros(HEARTBEAT_TIMEOUT))
+        .bind(micros(MAX_HEAD_START))
         .fetch_all(pool)
         .await?;
     let now = Timestamp::from_micros(rows.first().map_or(0, |row| row.now));
@@ -177,18 +186,16 @@ fn key(permit: &Permit) -> (i64, i64) {
 
 impl Claimed {
     fn into_answer(self, now: Timestamp) -> ClaimAnswer {
+        let not_before = Timestamp::from_micros(self.not_before.unwrap_or(0));
         match (self.answer.as_deref(), self.event_id) {
             (Some("started"), Some(event)) => ClaimAnswer::Started(Start {
-                started_at: now,
+                started_at: now.max(not_before),
                 event: EventId(event),
                 try_number: count(i64::from(self.try_number.unwrap_or(1))),
                 content_type: self.content_type.unwrap_or_default(),
                 payload: Bytes::from(self.payload.unwrap_or_default()),
             }),
-            (Some("early"), _) => {
-                let not_before = Timestamp::from_micros(self.not_before.unwrap_or(0));
-                ClaimAnswer::Early(not_before.since(now))
-            }
+            (Some("early"), _) => ClaimAnswer::Early(not_before.since(now)),
             _ => ClaimAnswer::Refused,
         }
     }

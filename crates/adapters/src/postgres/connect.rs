@@ -29,6 +29,11 @@ impl fmt::Debug for PostgresOptions {
 /// How long a caller waits for a free connection.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// A connection that was returned longer ago than this is asked whether it
+/// lives before it is used. Every one is asked when it is returned; to ask again
+/// a moment later would put another round trip before each statement.
+const TRUSTED: Duration = Duration::from_secs(1);
+
 /// What every session is told. Timeouts are the server's, because a future
 /// that is dropped at a timeout of ours leaves a connection in a state that
 /// the pool does not know.
@@ -62,6 +67,15 @@ pub(super) async fn connect(options: &PostgresOptions) -> Result<PgPool, StoreEr
     let pool = PgPoolOptions::new()
         .max_connections(options.max_connections.max(1))
         .acquire_timeout(ACQUIRE_TIMEOUT)
+        .test_before_acquire(false)
+        .before_acquire(|connection, idle| {
+            Box::pin(async move {
+                if idle.idle_for > TRUSTED {
+                    sqlx::Connection::ping(connection).await?;
+                }
+                Ok(true)
+            })
+        })
         .after_release(|connection, _| {
             // One whose transaction was not ended, because its future was
             // dropped, must not serve anybody else.

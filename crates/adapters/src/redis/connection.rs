@@ -9,6 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use ::redis::aio::{ConnectionManager, ConnectionManagerConfig};
+use ::redis::io::tcp::TcpSettings;
 use ::redis::{
     Client, Cmd, ConnectionInfo, ErrorKind, FromRedisValue, IntoConnectionInfo, RedisError,
     RedisResult, ScriptInvocation, ServerErrorKind,
@@ -49,6 +50,9 @@ impl Connection {
         };
         let info: ConnectionInfo = url.into_connection_info().map_err(unreadable)?;
         let address = info.addr().to_string();
+        // Commands of several callers share the connection: none waits until
+        // the answer to another's is acknowledged.
+        let info = info.set_tcp_settings(TcpSettings::default().set_nodelay(true));
         let client = Client::open(info).map_err(unreadable)?;
         let manager = manager(&client).map_err(unreadable)?;
         Ok(Self {

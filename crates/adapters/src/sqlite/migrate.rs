@@ -7,9 +7,10 @@ use super::fault::Fault;
 
 /// The migrations in their order; the number of those applied is the file's
 /// `user_version`.
-const MIGRATIONS: [&str; 2] = [
+const MIGRATIONS: [&str; 3] = [
     include_str!("../../../../migrations/sqlite/0001_init.sql"),
     include_str!("../../../../migrations/sqlite/0006_keys.sql"),
+    include_str!("../../../../migrations/sqlite/0012_head_start.sql"),
 ];
 
 /// The version that this binary needs.

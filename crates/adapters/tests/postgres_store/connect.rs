@@ -1,8 +1,16 @@
-//! What is said when there is no server.
+//! Connections: what is said when there is no server, and what a statement
+//! costs.
 
 use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use adapters::postgres::{PostgresOptions, PostgresStore};
+use engine::ports::Store;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::database::{Database, run};
 
 /// The pool's own words are that it timed out; the reason is what helps.
 #[tokio::test]
@@ -20,4 +28,83 @@ async fn an_address_without_server_is_refused_with_the_reason() {
     let error = error.to_string().to_lowercase();
     assert!(error.contains("connection refused"), "{error}");
     assert!(!error.contains("hunter2"));
+}
+
+/// One round trip to ask, and one on the way back to the pool. To ask whether
+/// the connection lives before each statement would be a third.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_statement_on_a_warm_connection_is_one_round_trip() {
+    let database = Database::create().await;
+    let answers = Arc::new(AtomicUsize::new(0));
+    let options = PostgresOptions {
+        url: counted(&database.url, &answers).await,
+        max_connections: 1,
+    };
+    let store = PostgresStore::connect(options).await.unwrap();
+    // With one connection, a statement waits until it is back from the last.
+    store.fleet().await.unwrap();
+    store.fleet().await.unwrap();
+    let before = answers.load(Ordering::SeqCst);
+    for _ in 0..10 {
+        store.fleet().await.unwrap();
+    }
+    let trips = answers.load(Ordering::SeqCst) - before;
+    assert!((19..=21).contains(&trips), "{trips} for 10 statements");
+}
+
+/// Each dead connection costs one statement at most.
+#[tokio::test]
+async fn connections_that_the_server_ended_are_dialled_again() {
+    let database = Database::create().await;
+    let mut user = database.user().await;
+    database.store.fleet().await.unwrap();
+    let ours = "datname = current_database() and pid <> pg_backend_pid()";
+    let end = format!("select pg_terminate_backend(pid) from pg_stat_activity where {ours}");
+    run(&mut user, end).await;
+    let mut failures = 0;
+    while database.store.fleet().await.is_err() {
+        failures += 1;
+        assert!(failures <= 12, "more often than there are connections");
+    }
+}
+
+/// The URL by way of a proxy that counts the server's `ReadyForQuery`.
+async fn counted(url: &str, answers: &Arc<AtomicUsize>) -> String {
+    let mut url = url::Url::parse(url).unwrap();
+    let server = format!("{}:{}", url.host_str().unwrap(), url.port().unwrap_or(5432));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let answers = Arc::clone(answers);
+    tokio::spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            let server = TcpStream::connect(&server).await.unwrap();
+            tokio::spawn(forward(client, server, Arc::clone(&answers)));
+        }
+    });
+    url.set_host(Some("127.0.0.1")).unwrap();
+    url.set_port(Some(port)).unwrap();
+    url.query_pairs_mut().append_pair("sslmode", "disable");
+    url.into()
+}
+
+async fn forward(client: TcpStream, server: TcpStream, answers: Arc<AtomicUsize>) {
+    let (mut from_client, mut to_client) = client.into_split();
+    let (mut from_server, mut to_server) = server.into_split();
+    tokio::spawn(async move { tokio::io::copy(&mut from_client, &mut to_server).await });
+    // Each message: a letter, and its length without the letter.
+    let mut head = [0; 5];
+    while from_server.read_exact(&mut head).await.is_ok() {
+        let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize;
+        let mut message = head.to_vec();
+        message.resize(length + 1, 0);
+        if from_server.read_exact(&mut message[5..]).await.is_err() {
+            return;
+        }
+        if head[0] == b'Z' {
+            answers.fetch_add(1, Ordering::SeqCst);
+        }
+        if to_client.write_all(&message).await.is_err() {
+            return;
+        }
+    }
 }

@@ -77,6 +77,7 @@ macro_rules! store_contract {
         $crate::store_contract!(@module $world, claim:
             a_claim_records_its_start
             an_early_claim_is_told_how_long_to_wait
+            a_slot_within_the_head_start_is_its_start
             a_permit_starts_once
             a_stale_number_is_refused_and_touches_nothing
             a_late_claim_goes_back_to_waiting
@@ -137,6 +138,7 @@ macro_rules! store_contract {
         );
         $crate::store_contract!(@module $world, limits:
             a_lowered_limit_revokes_at_once
+            a_cut_is_dated_after_starts_that_are_dated_ahead
             a_raised_limit_leaves_permits_alone
             a_change_of_shape_revokes
             no_limit_any_more_may_mean_the_tiers

@@ -57,7 +57,8 @@ pub trait Store: Send + Sync {
 
     /// Claims starts: a compare-and-set on state, permit number, epoch,
     /// destination state, hold and time, one statement for all. Each permit is
-    /// answered, in order. The recorded start is the instant of the claim.
+    /// answered, in order. The recorded start is the instant of the claim, or
+    /// the slot where that is at most [`Store::head_start`] ahead.
     ///
     /// *Late, stale or held*: the row goes back to waiting only if it is still
     /// `admitted` under this very number. After an error the caller must not
@@ -68,6 +69,15 @@ pub trait Store: Send + Sync {
         worker: WorkerId,
         permits: &[Permit],
     ) -> Result<Claims, StoreError>;
+
+    /// How long before its slot a permit may start: its start is then recorded
+    /// *at* the slot, so that a claim which is asked for a little early uses
+    /// the limit to the full. At most [`MAX_HEAD_START`]. Nothing may be sent
+    /// before the recorded start, and a change that revokes is dated after
+    /// every start that came before it.
+    fn head_start(&self) -> Duration {
+        Duration::ZERO
+    }
 
     /// Hands back permits unused: rows that are still `admitted` under the
     /// given numbers wait again. Idempotent. Returns whom to wake.
@@ -124,6 +134,10 @@ pub trait Store: Send + Sync {
 /// How old a worker's heartbeat may be before its starts are given up and its
 /// claims refused.
 pub const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The longest [`Store::head_start`]: a change that revokes waits for it, and a
+/// place is held for it. Longer than a timer is late and a claim takes.
+pub const MAX_HEAD_START: Duration = Duration::from_millis(10);
 
 /// The most rows in one statement. Above it, statements gain nothing and hold
 /// their locks for longer.

@@ -33,23 +33,28 @@ impl Places {
         }
     }
 
+    /// Counts the fleet again, unless the last count is still good.
+    pub(super) async fn count(&mut self) {
+        let stale = self.counted_at.is_none_or(|at| at.elapsed() > FRESH);
+        if !stale && self.room.left() > 0 {
+            return;
+        }
+        match self.store.fleet().await {
+            Ok(fleet) => {
+                self.room = Room {
+                    capacity: fleet.places.saturating_mul(self.permits_per_place),
+                    outstanding: fleet.outstanding,
+                    loads: fleet.loads,
+                };
+                self.counted_at = Some(Instant::now());
+            }
+            Err(error) => tracing::debug!(%error, "fleet not counted"),
+        }
+    }
+
     /// What may be added now. Overload waits in the backlog, and does not
     /// expire in the queue.
-    pub(super) async fn room(&mut self) -> &Room {
-        let stale = self.counted_at.is_none_or(|at| at.elapsed() > FRESH);
-        if stale || self.room.left() == 0 {
-            match self.store.fleet().await {
-                Ok(fleet) => {
-                    self.room = Room {
-                        capacity: fleet.places.saturating_mul(self.permits_per_place),
-                        outstanding: fleet.outstanding,
-                        loads: fleet.loads,
-                    };
-                    self.counted_at = Some(Instant::now());
-                }
-                Err(error) => tracing::debug!(%error, "fleet not counted"),
-            }
-        }
+    pub(super) const fn room(&self) -> &Room {
         &self.room
     }
 

@@ -1,14 +1,16 @@
 //! Claims of many permits in one statement.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use domain::ids::WorkerId;
 use domain::permit::Permit;
+use domain::time::Timestamp;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::ports::{ClaimAnswer, MAX_ROWS, Schedule, Store};
+use crate::ports::{ClaimAnswer, MAX_HEAD_START, MAX_ROWS, Schedule, Store};
 use crate::store_clock::SharedClock;
 use crate::wake::wake_freed;
 use crate::worker::identity::Identity;
@@ -32,6 +34,8 @@ pub(super) struct Claimed {
     pub(super) worker: WorkerId,
     /// Before the statement was sent: no start is recorded earlier.
     pub(super) asked_at: Instant,
+    /// How long after its claim the recorded start is.
+    pub(super) ahead: Duration,
 }
 
 struct Loop {
@@ -85,13 +89,17 @@ impl Loop {
         let worker = self.identity.current();
         let asked_at = Instant::now();
         metrics::histogram!("paceline_claim_batch_permits").record(permits.len() as f64);
-        match self.store.claim_starts(worker, &permits).await {
+        let claimed = self.store.claim_starts(worker, &permits).await;
+        metrics::histogram!("paceline_claim_seconds").record(asked_at.elapsed());
+        match claimed {
             Ok(claims) => {
+                note_lateness(&permits, &claims.answers);
                 if let Some(step) = self.clock.sample(asked_at, claims.now) {
                     self.identity.clock_stepped(step);
                 }
                 for (request, answer) in batch.into_iter().zip(claims.answers) {
                     let claimed = Claimed {
+                        ahead: ahead(&answer, claims.now),
                         answer,
                         worker,
                         asked_at,
@@ -104,6 +112,24 @@ impl Loop {
             Err(error) => {
                 tracing::warn!(%error, permits = permits.len(), "starts not claimed");
             }
+        }
+    }
+}
+
+/// How far ahead of the claim a start is recorded: by the store's clock alone.
+fn ahead(answer: &ClaimAnswer, now: Timestamp) -> Duration {
+    match answer {
+        ClaimAnswer::Started(start) => start.started_at.since(now).min(MAX_HEAD_START),
+        ClaimAnswer::Early(_) | ClaimAnswer::Skipped | ClaimAnswer::Refused => Duration::ZERO,
+    }
+}
+
+/// By the store's clock: what a limit loses in each period.
+fn note_lateness(permits: &[Permit], answers: &[ClaimAnswer]) {
+    for (permit, answer) in permits.iter().zip(answers) {
+        if let ClaimAnswer::Started(start) = answer {
+            let late = start.started_at.since(permit.not_before);
+            metrics::histogram!("paceline_start_late_seconds").record(late);
         }
     }
 }

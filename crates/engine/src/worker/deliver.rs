@@ -13,7 +13,7 @@ use futures_util::FutureExt;
 use rand::RngExt;
 use rand::rngs::StdRng;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::backoff::Backoff;
@@ -34,6 +34,10 @@ const CLAIM_TIME: Duration = Duration::from_millis(100);
 
 /// The first and the longest pause before a claim is asked for again.
 const CLAIM_BACKOFF: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(100));
+
+/// How far the estimate of the store's clock may run ahead before a start is
+/// asked for too early for its head start.
+const CLOCK_ERROR: Duration = Duration::from_millis(2);
 
 /// Nobody plans slots farther ahead than this: the store's clock has stepped
 /// back since, and a message is not held for so long.
@@ -65,10 +69,12 @@ struct Started {
     permit: Permit,
     worker: WorkerId,
     start: Start,
-    /// Before the claim was asked for.
-    asked_at: Instant,
-    /// When we learned of it; outcomes are timed from here.
-    answered_at: Instant,
+    /// What the claim took.
+    took: Duration,
+    /// No later than the recorded start.
+    not_after: Instant,
+    /// No earlier than the recorded start; outcomes are timed from here.
+    sent_from: Instant,
     connection: Connection,
     /// Held until the outcome is there.
     _place: OwnedSemaphorePermit,
@@ -100,12 +106,18 @@ impl Deliverer {
         let Some((start, claimed)) = claimed else {
             return;
         };
+        // Whenever the store read its clock, that was before it answered.
+        let sent_from = answered_at + claimed.ahead;
+        if !claimed.ahead.is_zero() {
+            sleep_until(sent_from).await;
+        }
         let started = Started {
             permit,
             worker: claimed.worker,
             start,
-            asked_at: claimed.asked_at,
-            answered_at,
+            took: answered_at - claimed.asked_at,
+            not_after: claimed.asked_at + claimed.ahead,
+            sent_from,
             connection,
             _place: place,
         };
@@ -127,7 +139,9 @@ impl Deliverer {
         permit: &Permit,
         target: &Target,
     ) -> Option<(Connection, OwnedSemaphorePermit)> {
-        if self.clock.until(permit.not_before) > FARTHEST_SLOT {
+        let time_left = self.clock.until(permit.not_before);
+        metrics::histogram!("paceline_permit_ahead_seconds").record(time_left);
+        if time_left > FARTHEST_SLOT {
             return None;
         }
         let patience = self.clock.until(permit.deadline).saturating_sub(CLAIM_TIME);
@@ -140,11 +154,17 @@ impl Deliverer {
             ready,
             took: began.elapsed(),
         };
-        tokio::time::sleep(self.clock.until(permit.not_before)).await;
+        let asked_for_at = permit.not_before - self.head_start();
+        self.clock.reach(asked_for_at).await;
         let places = Arc::clone(&self.places);
         let in_time = self.clock.until(permit.deadline).max(CLAIM_TIME);
         let place = timeout(in_time, places.acquire_owned()).await.ok()?.ok()?;
         Some((connection, place))
+    }
+
+    /// How long before its slot a start is asked for.
+    fn head_start(&self) -> Duration {
+        self.store.head_start().saturating_sub(CLOCK_ERROR)
     }
 
     /// Claims the start, asking again while it is early or its row is locked.
@@ -180,11 +200,9 @@ impl Deliverer {
     /// Sends at once, or not at all if too long has passed since before the
     /// claim: the start is recorded, and the wire must not lag behind it.
     async fn send(&self, started: Started, target: &Target) {
-        let bound = self
-            .promptness
-            .bound(started.answered_at - started.asked_at);
-        let late = started.asked_at.elapsed();
-        let (permit, worker, answered_at) = (started.permit, started.worker, started.answered_at);
+        let bound = self.promptness.bound(started.took);
+        let late = started.not_after.elapsed();
+        let (permit, worker, sent_from) = (started.permit, started.worker, started.sent_from);
         let try_number = started.start.try_number;
         let result = if late > bound {
             Err(NotDone::Late(late))
@@ -200,7 +218,7 @@ impl Deliverer {
                 Err(error) => Err(NotDone::Send(error)),
             }
         };
-        let outcome = self.outcome(permit, try_number, answered_at.elapsed(), result);
+        let outcome = self.outcome(permit, try_number, sent_from.elapsed(), result);
         metrics::counter!(
             "paceline_attempts_total",
             "outcome" => outcome.kind.state().as_str()

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use domain::attempt::OutcomeKind;
 use domain::ids::AttemptId;
-use engine::ports::{ClaimAnswer, NextTry, Settlement};
+use engine::ports::{ClaimAnswer, NextTry, Settlement, Start};
 
 use crate::support::{Event, World, in_slot, ms, pass, permit, settle, started, store_away};
 
@@ -154,4 +154,54 @@ async fn the_bound_of_promptness_follows_quick_claims_down() {
     world.queue.delivers(&[permit(9)]);
     pass(ms(200)).await;
     assert_eq!(world.journal.sent(), [AttemptId(7), AttemptId(9)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_a_head_start_it_is_claimed_before_its_slot_and_sent_at_it() {
+    let world = World::new();
+    world.store.has_head_start(ms(10));
+    let _worker = world.worker().await;
+    world.queue.delivers(&[in_slot(permit(7), ms(800))]);
+    pass(ms(790)).await;
+    assert_eq!(claimed_at(&world), []);
+    pass(ms(9)).await;
+    assert_eq!(claimed_at(&world), [792]);
+    assert_eq!(world.journal.sent(), [], "its start is still to come");
+    pass(ms(2)).await;
+    assert_eq!(world.journal.sent(), [AttemptId(7)]);
+    let sent_at = world.journal.times(|e| matches!(e, Event::Send(_)));
+    assert_eq!(sent_at[0].as_millis(), 800);
+}
+
+/// What counts is how far the wire lags behind the start, not behind the claim.
+#[tokio::test(start_paused = true)]
+async fn the_wait_for_its_start_makes_nothing_late() {
+    let world = World::new();
+    world.store.has_head_start(ms(10));
+    let _worker = world.worker().await;
+    world.store.claim.takes(ms(495));
+    world.queue.delivers(&[in_slot(permit(7), ms(800))]);
+    pass(ms(1_400)).await;
+    assert_eq!(world.journal.sent(), [AttemptId(7)]);
+}
+
+/// A store whose answers show another clock does not hold a request for long.
+#[tokio::test(start_paused = true)]
+async fn no_answer_holds_a_request_for_longer_than_a_head_start() {
+    let world = World::new();
+    let _worker = world.worker().await;
+    let hour = Duration::from_secs(3_600);
+    world.store.claim.answers(move |permit| {
+        let ClaimAnswer::Started(start) = started(1) else {
+            return None;
+        };
+        let started_at = permit.not_before + hour;
+        Some(Ok(ClaimAnswer::Started(Start {
+            started_at,
+            ..start
+        })))
+    });
+    world.queue.delivers(&[permit(7)]);
+    pass(ms(11)).await;
+    assert_eq!(world.journal.sent(), [AttemptId(7)]);
 }

@@ -102,9 +102,7 @@ pub(super) const MUTANTS: [Mutant; 15] = [
             right: "part.outstanding.saturating_add(part.in_flight)",
             wrong: "part.outstanding",
         },
-        killer: sqlite_contract(
-            "tenants::a_tenants_max_in_flight_holds_over_all_its_destinations",
-        ),
+        killer: sqlite_contract("tenants::a_tenants_max_in_flight_holds_over_all_its_destinations"),
     },
     Mutant {
         name: "run-forgets-its-own-slots",

@@ -12,7 +12,7 @@ const REAPER: &str = "crates/engine/src/reaper.rs";
 const SWEEP: &str = "crates/engine/src/sweep.rs";
 const WAKE: &str = "crates/engine/src/wake.rs";
 
-pub(super) const MUTANTS: [Mutant; 17] = [
+pub(super) const MUTANTS: [Mutant; 18] = [
     Mutant {
         name: "skipped-is-empty",
         wrong: "A destination whose row was locked is taken for one with an empty backlog, and \
@@ -78,7 +78,7 @@ pub(super) const MUTANTS: [Mutant; 17] = [
                             payload: bytes::Bytes::new(),\n                \
                         };\n                \
                         let answer = ClaimAnswer::Started(start);\n                \
-                        let _ = request.answer.send(Claimed { answer, worker, asked_at });\n            \
+                        let _ = request.answer.send(Claimed { answer, worker, asked_at, ahead: Duration::ZERO });\n            \
                     }\n        \
                 }",
         },
@@ -100,10 +100,22 @@ pub(super) const MUTANTS: [Mutant; 17] = [
         wrong: "The worker does not wait for the slot, and asks the store over and over.",
         file: DELIVER,
         change: Rust {
-            right: "tokio::time::sleep(self.clock.until(permit.not_before)).await;",
+            right: "self.clock.reach(asked_for_at).await;",
             wrong: "",
         },
         killer: loops("worker::nothing_is_claimed_before_its_slot_by_the_stores_clock"),
+    },
+    Mutant {
+        name: "sent-before-its-start",
+        wrong: "A request goes out before its recorded start, which may be dated ahead.",
+        file: DELIVER,
+        change: Rust {
+            right: "!claimed.ahead.is_zero()",
+            wrong: "false",
+        },
+        killer: loops(
+            "worker_claims::with_a_head_start_it_is_claimed_before_its_slot_and_sent_at_it",
+        ),
     },
     Mutant {
         name: "late-after-the-claim",

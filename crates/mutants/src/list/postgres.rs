@@ -7,11 +7,12 @@ const ADMIT: &str = "crates/adapters/src/postgres/admit.rs";
 const CLAIM: &str = "crates/adapters/src/postgres/claim.rs";
 const DESTINATIONS: &str = "crates/adapters/src/postgres/destinations.rs";
 const MIGRATION: &str = "migrations/postgres/0001_init.sql";
+const HEAD_START: &str = "migrations/postgres/0012_head_start.sql";
 const REAP: &str = "crates/adapters/src/postgres/reap.rs";
 const RECORD: &str = "crates/adapters/src/postgres/record.rs";
 const USAGE: &str = "crates/adapters/src/postgres/usage.rs";
 
-pub(super) const MUTANTS: [Mutant; 22] = [
+pub(super) const MUTANTS: [Mutant; 24] = [
     Mutant {
         name: "postgres-stale-snapshot",
         wrong: "Admission reads what is used before it locks: schedulers that meet count what \
@@ -100,6 +101,27 @@ pub(super) const MUTANTS: [Mutant; 22] = [
             wrong: "with clock as materialized (select now() as now)",
         },
         killer: postgres("starts::a_claim_that_waited_starts_after_its_wait"),
+    },
+    Mutant {
+        name: "postgres-head-start-is-dated-now",
+        wrong: "A claim that comes within the head start is dated to its own instant, before the \
+            slot: a window is over.",
+        file: CLAIM,
+        change: Text {
+            right: "started_at = greatest((select now from clock), l.not_before)",
+            wrong: "started_at = (select now from clock)",
+        },
+        killer: postgres("contract::claim::a_slot_within_the_head_start_is_its_start"),
+    },
+    Mutant {
+        name: "postgres-cut-before-the-head-start",
+        wrong: "A cut is dated before starts that were dated ahead.",
+        file: HEAD_START,
+        change: Text {
+            right: "if ahead > interval '0' then",
+            wrong: "if false then",
+        },
+        killer: postgres("contract::limits::a_cut_is_dated_after_starts_that_are_dated_ahead"),
     },
     Mutant {
         name: "postgres-no-deadline",
@@ -251,7 +273,7 @@ pub(super) const MUTANTS: [Mutant; 22] = [
         name: "postgres-change-dated-by-its-begin",
         wrong: "History dates a change to `now()`, the begin of the user's transaction, and not \
             after the starts that it waited for.",
-        file: MIGRATION,
+        file: HEAD_START,
         change: Text {
             right: "select d.id, clock_timestamp(), r.limit_per_second",
             wrong: "select d.id, now(), r.limit_per_second",

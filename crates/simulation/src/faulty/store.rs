@@ -28,6 +28,10 @@ use crate::scenario::Fault;
 use crate::site::Site;
 use crate::witness::Witness;
 
+/// Longer than a message takes to a worker: often the claim comes first, and
+/// its flush is the admission's too.
+const UNFLUSHED: Duration = Duration::from_millis(30);
+
 /// One process's way to the store.
 #[derive(Clone)]
 pub(crate) struct FaultyStore {
@@ -97,6 +101,25 @@ impl FaultyStore {
         answer
     }
 
+    /// The store crashes after this admission, if that fault strikes.
+    fn forget_soon(&self, dice: Dice) {
+        let weather = &self.gate.around.weather;
+        if !weather.strikes(Fault::AdmissionForgotten, dice) {
+            return;
+        }
+        let store = self.clone();
+        tokio::spawn(async move {
+            sleep(dice.of(3).up_to(UNFLUSHED)).await;
+            let forgotten = store.inner.forget_unflushed();
+            let counts = &store.gate.around.counts;
+            counts.add("admission forgotten in a crash", forgotten as u64);
+            store.line(
+                Site::Admit,
+                format_args!("{forgotten} forgotten in a crash"),
+            );
+        });
+    }
+
     /// What the process takes the store's clock for.
     fn seen_by_pod(&self, now: Timestamp) -> Timestamp {
         let off = self.gate.clock_off_ms();
@@ -148,6 +171,7 @@ impl Store for FaultyStore {
             for (run, result) in runs.iter().zip(&admitted.results) {
                 store.note_run(run, result);
             }
+            store.forget_soon(dice);
             Ok(admitted)
         });
         let mut admitted = admitted.await?;
@@ -184,6 +208,10 @@ impl Store for FaultyStore {
         let mut claims = claims.await?;
         claims.now = self.seen_by_pod(claims.now);
         Ok(claims)
+    }
+
+    fn head_start(&self) -> Duration {
+        self.inner.head_start()
     }
 
     async fn release_permits(&self, permits: &[Permit]) -> Result<Vec<Wake>, StoreError> {

@@ -70,6 +70,14 @@ impl ModelStore {
         }
     }
 
+    /// The same, whose permits may start a little before their slots; see
+    /// [`Store::head_start`].
+    #[must_use]
+    pub fn with_head_start(self, head_start: Duration) -> Self {
+        self.state().rows.head_start = head_start;
+        self
+    }
+
     /// Another store in the same state: what becomes of either is not seen by
     /// the other.
     #[must_use]
@@ -170,8 +178,23 @@ impl ModelStore {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The server crashes and is back: admissions since the last other commit
+    /// are forgotten, for they alone do not wait for the disk, and every other
+    /// commit flushes all that came before it. How many rows wait again.
+    pub fn forget_unflushed(&self) -> usize {
+        self.step_unflushed(admit::forget_unflushed)
+    }
+
     /// One atomic step, at one instant.
     fn step<T>(&self, step: impl FnOnce(&mut Rows, Timestamp) -> T) -> T {
+        self.step_unflushed(|rows, now| {
+            rows.unflushed.clear();
+            step(rows, now)
+        })
+    }
+
+    /// The same, which a crash may forget.
+    fn step_unflushed<T>(&self, step: impl FnOnce(&mut Rows, Timestamp) -> T) -> T {
         let mut state = self.state();
         let now = state.clock.tick();
         step(&mut state.rows, now)
@@ -201,7 +224,7 @@ impl Store for ModelStore {
     }
 
     async fn admit(&self, runs: &[Run], room: &Room) -> Result<Admitted, StoreError> {
-        Ok(self.step(|rows, now| admit::admit_runs(rows, now, runs, room)))
+        Ok(self.step_unflushed(|rows, now| admit::admit_runs(rows, now, runs, room)))
     }
 
     async fn targets(&self, destinations: &[DestinationId]) -> Result<Vec<Target>, StoreError> {
@@ -214,6 +237,10 @@ impl Store for ModelStore {
         permits: &[Permit],
     ) -> Result<Claims, StoreError> {
         Ok(self.step(|rows, now| claim::claim_starts(rows, now, worker, permits)))
+    }
+
+    fn head_start(&self) -> Duration {
+        self.read(|rows| rows.head_start)
     }
 
     async fn release_permits(&self, permits: &[Permit]) -> Result<Vec<Wake>, StoreError> {

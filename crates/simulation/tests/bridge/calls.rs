@@ -4,8 +4,8 @@ use domain::destination::DestinationState;
 use domain::event::NewEvent;
 use domain::ids::{DestinationId, WorkerId};
 use domain::permit::Permit;
-use domain::share::Room;
 use domain::policy::LimitSettings;
+use domain::share::Room;
 use engine::ports::{
     Acceptance, Admitted, Catalog, Claims, DEFAULT_TENANT, DestinationChange, Fleet, Heartbeat,
     Outcome, ReapRules, Reaped, Recorded, Run, Store, Sweep, SweepPage, Wake,

@@ -24,7 +24,7 @@ use domain::compliance::{InForce, judge};
 use domain::ids::{AttemptId, DestinationId, Epoch, EventId, PermitNumber, WorkerId};
 use domain::permit::Permit;
 use domain::time::Timestamp;
-use engine::ports::{AttemptView, ClaimAnswer, DEFAULT_TENANT, Outcome, RunResult};
+use engine::ports::{AttemptView, ClaimAnswer, DEFAULT_TENANT, MAX_HEAD_START, Outcome, RunResult};
 use proptest::test_runner::{TestCaseError, TestRunner};
 use tokio::runtime::Builder;
 
@@ -224,13 +224,14 @@ impl Seen {
         };
         let again = self.starts.insert(permit.attempt, by);
         ensure(again.is_none(), || format!("it started twice: {permit:?}"))?;
-        let in_time = permit.not_before <= now && now <= permit.deadline;
-        ensure(in_time && start.started_at == now, || {
+        let at = now.max(permit.not_before);
+        let in_time = at <= permit.deadline && at <= now + MAX_HEAD_START;
+        ensure(in_time && start.started_at == at, || {
             format!("it started at another time, {now:?}: {permit:?}")
         })?;
         let row = rows.get(&permit.attempt);
         let is_same = row.is_some_and(|row| {
-            row.started_at == Some(now)
+            row.started_at == Some(at)
                 && row.event == start.event
                 && row.try_number == start.try_number
         });

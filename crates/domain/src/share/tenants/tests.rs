@@ -122,9 +122,15 @@ fn seen(room: &Room, asks: &[Ask], given: &[u32]) -> Vec<Seen> {
         let load = room.loads.iter().find(of);
         let (outstanding, in_flight) =
             load.map_or((0, 0), |load| (load.outstanding, load.in_flight));
-        let ours = || asks.iter().zip(given).filter(|(ask, _)| ask.tenant == tenant(id));
+        let ours = || {
+            asks.iter()
+                .zip(given)
+                .filter(|(ask, _)| ask.tenant == tenant(id))
+        };
         let most = ours().find_map(|(ask, _)| ask.tenant_max_in_flight);
-        let left = most.unwrap_or(u32::MAX).saturating_sub(outstanding + in_flight);
+        let left = most
+            .unwrap_or(u32::MAX)
+            .saturating_sub(outstanding + in_flight);
         Seen {
             outstanding,
             wants: ours().map(|(ask, _)| ask.wants).sum::<u32>().min(left),

@@ -67,6 +67,36 @@ pub async fn an_early_claim_is_told_how_long_to_wait(world: &World) {
     assert_eq!(world.start(worker, &permits[1..]).await.len(), 1);
 }
 
+/// A start is its claim's instant, or the slot that opens within the head
+/// start; what opens later is early.
+pub async fn a_slot_within_the_head_start_is_its_start(world: &World) {
+    let spaced = world.destination().per_second(200);
+    let destination = spaced.shape(Shape::LeakyBucket).create().await;
+    world.accept(destination, 20).await;
+    let worker = world.worker().await;
+    let permits = world.admit(destination).await;
+    assert!(permits.len() > 5, "{permits:?}");
+    let claims = world.claim(worker, &permits).await;
+    let until = claims.now + world.store.head_start();
+    let attempts = world.attempts(destination).await;
+    for (permit, answer) in permits.iter().zip(&claims.answers) {
+        if permit.not_before > until {
+            let wait = permit.not_before.since(claims.now);
+            assert_eq!(*answer, ClaimAnswer::Early(wait));
+            continue;
+        }
+        let ClaimAnswer::Started(start) = answer else {
+            panic!("expected a start of {permit:?}, got {answer:?}")
+        };
+        assert_eq!(start.started_at, claims.now.max(permit.not_before));
+        let row = attempts
+            .iter()
+            .find(|row| row.id == permit.attempt)
+            .unwrap();
+        assert_eq!(row.started_at, Some(start.started_at));
+    }
+}
+
 /// A permit that is delivered twice starts once.
 pub async fn a_permit_starts_once(world: &World) {
     let (worker, destination, permit) = one_permit(world).await;

@@ -22,6 +22,23 @@ async fn set(world: &World, destination: DestinationId, columns: &str) {
         .await;
 }
 
+/// A window that begins with a cut holds no start of before it, even if that
+/// is dated ahead. Several times: on a real clock the slots soon come.
+pub async fn a_cut_is_dated_after_starts_that_are_dated_ahead(world: &World) {
+    for _ in 0..5 {
+        let spaced = world.destination().per_second(200);
+        let destination = spaced.shape(Shape::LeakyBucket).create().await;
+        world.accept(destination, 20).await;
+        let permits = world.admit(destination).await;
+        let worker = world.worker().await;
+        world.claim(worker, &permits).await;
+        set(world, destination, "limit_per_second = 100").await;
+        let last = world.starts(destination).await.into_iter().max().unwrap();
+        let history = history(world, destination).await;
+        assert!(history[1].in_force_from > last, "{last:?}: {history:?}");
+    }
+}
+
 async fn history(world: &World, destination: DestinationId) -> Vec<LimitHistory> {
     world.catalog.limit_history(destination).await.unwrap()
 }

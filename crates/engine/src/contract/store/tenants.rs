@@ -121,7 +121,10 @@ pub async fn a_tenants_max_in_flight_holds_over_all_its_destinations(world: &Wor
     let all = [two[0], two[1], free];
     let first = admit(world, &all, &Room::of(1_000)).await;
     assert_eq!(permits(&first), [3, 2, 10], "the other has no bound");
-    let RunResult::Decided { permits: admitted, .. } = &first.results[0] else {
+    let RunResult::Decided {
+        permits: admitted, ..
+    } = &first.results[0]
+    else {
         panic!("expected a decision");
     };
     let worker = world.worker().await;

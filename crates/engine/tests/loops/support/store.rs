@@ -14,8 +14,8 @@ use domain::permit::Permit;
 use domain::share::Room;
 use domain::time::Timestamp;
 use engine::ports::{
-    Acceptance, Admitted, ClaimAnswer, Claims, Fleet, Given, Heartbeat, Mark, Outcome, ReapRules, Reaped,
-    Recorded, Run, RunResult, Start, Store, StoreError, Sweep, SweepPage, Target, Wake,
+    Acceptance, Admitted, ClaimAnswer, Claims, Fleet, Given, Heartbeat, Mark, Outcome, ReapRules,
+    Reaped, Recorded, Run, RunResult, Start, Store, StoreError, Sweep, SweepPage, Target, Wake,
 };
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -33,6 +33,7 @@ pub(crate) struct FakeStore {
     began: Instant,
     stepped: Mutex<Duration>,
     started: Mutex<HashSet<PermitNumber>>,
+    head_start: Mutex<Duration>,
     pub(crate) admit: Script<(Vec<Run>, u32), Answer<Vec<RunResult>>>,
     pub(crate) fleet: Script<(), Answer<Fleet>>,
     pub(crate) targets: Script<(), Answer<Epoch>>,
@@ -65,6 +66,7 @@ impl FakeStore {
             began: Instant::now(),
             stepped: Mutex::default(),
             started: Mutex::default(),
+            head_start: Mutex::default(),
             admit: Script::new(|(runs, _): (Vec<Run>, u32)| {
                 Ok(vec![decided(&[], Look::Idle); runs.len()])
             }),
@@ -93,12 +95,17 @@ impl FakeStore {
         *self.stepped.lock().unwrap() += step;
     }
 
+    /// Starts permits so long before their slots, dated to them.
+    pub(crate) fn has_head_start(&self, head_start: Duration) {
+        *self.head_start.lock().unwrap() = head_start;
+    }
+
     fn start(&self, permit: &Permit, now: Timestamp) -> ClaimAnswer {
         if !self.started.lock().unwrap().insert(permit.number) {
             return ClaimAnswer::Refused;
         }
         ClaimAnswer::Started(Start {
-            started_at: now,
+            started_at: now.max(permit.not_before),
             event: EventId(Uuid::from_u128(permit.attempt.0.unsigned_abs().into())),
             try_number: 1,
             content_type: "application/json".to_owned(),
@@ -209,6 +216,10 @@ impl Store for FakeStore {
             answers,
             wakes,
         })
+    }
+
+    fn head_start(&self) -> Duration {
+        *self.head_start.lock().unwrap()
     }
 
     async fn release_permits(&self, permits: &[Permit]) -> Answer<Vec<Wake>> {

@@ -37,7 +37,16 @@ impl FaultyStore {
             let of = |rows: &Rows| rows.attempt(attempt).map(|row| row.state);
             self.inner.read(of)
         };
-        self.witness.claimed(permits, claims, state);
+        // What the row says: a message from before a crash may carry a number
+        // that was given again since.
+        let own = |permit: &Permit| {
+            let of = |rows: &Rows| rows.attempt(permit.attempt).and_then(|row| row.permit);
+            (self.inner.read(of)).filter(|own| own.number == permit.number)
+        };
+        let own: Vec<_> = (permits.iter())
+            .map(|permit| own(permit).unwrap_or(*permit))
+            .collect();
+        self.witness.claimed(&own, claims, state);
         for (permit, answer) in permits.iter().zip(&claims.answers) {
             let answer = match answer {
                 ClaimAnswer::Started(_) => "started",

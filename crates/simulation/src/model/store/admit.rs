@@ -13,7 +13,7 @@ use domain::time::Timestamp;
 use engine::ports::{Admitted, Given, Run, RunResult};
 use uuid::Uuid;
 
-use super::rows::Rows;
+use super::rows::{Rows, Unflushed};
 use super::usage::read_usage;
 
 /// Decides and marks; see [`engine::ports::Store::admit`].
@@ -102,7 +102,7 @@ impl Candidate {
         let Some(row) = rows.living(destination) else {
             return Read::Gone;
         };
-        if rows.locked.contains(&destination) {
+        if rows.locked.contains(&destination) || now < row.changing_until {
             return Read::Held;
         }
         let mut policy = rows.effective(row).policy();
@@ -150,11 +150,18 @@ impl Candidate {
         let Some(row) = rows.destinations.get_mut(&self.destination) else {
             return RunResult::Gone;
         };
+        let given = self.due.len().min(decision.slots.len());
+        rows.unflushed.push(Unflushed {
+            destination: self.destination,
+            pacing: row.pacing,
+            attempts: (self.due[..given].iter())
+                .filter_map(|attempt| rows.ledger.get(*attempt).cloned())
+                .collect(),
+        });
         row.pacing.meter = decision.meter;
         row.pacing.meter_epoch = Some(self.epoch);
         row.pacing.next_look_at = next_look_at;
         let first_number = row.pacing.last_permit + 1;
-        let given = self.due.len().min(decision.slots.len());
         row.pacing.last_permit += i64::try_from(given).unwrap_or(i64::MAX);
         let mut permits = self.republished;
         let chosen = self.due.iter().zip(&decision.slots);
@@ -214,4 +221,21 @@ fn read_backlog(
         next_due: indexes.due.range(after_now..).next().map(|(at, _)| *at),
     };
     (due.into_iter().map(|(_, id)| id).collect(), backlog)
+}
+
+/// The admissions that no later commit has flushed never were. How many rows
+/// wait again.
+pub(super) fn forget_unflushed(rows: &mut Rows, now: Timestamp) -> usize {
+    let mut forgotten = 0;
+    while let Some(before) = rows.unflushed.pop() {
+        if let Some(row) = rows.destinations.get_mut(&before.destination) {
+            row.pacing = before.pacing;
+        }
+        for attempt in before.attempts {
+            forgotten += 1;
+            rows.ledger
+                .change(now, attempt.id, |row| *row = attempt.clone());
+        }
+    }
+    forgotten
 }

@@ -1,5 +1,7 @@
 //! Changes of limits: what the triggers do, whoever changes a row.
 
+use std::time::Duration;
+
 use domain::destination::DestinationState;
 use domain::ids::{DestinationId, Epoch, TenantId};
 use domain::limit::Shape;
@@ -34,9 +36,16 @@ fn in_force(rows: &Rows, id: DestinationId, from: Timestamp) -> Option<LimitHist
 /// Writes what is in force now into limit history; the entry's number.
 pub(super) fn write_history(rows: &mut Rows, now: Timestamp, id: DestinationId) -> i64 {
     rows.last_history += 1;
-    if let Some(entry) = in_force(rows, id, now)
+    let latest = (rows.ledger.starts_of(id, now))
+        .map(|(started_at, _)| started_at)
+        .max();
+    // The transaction holds the row meanwhile.
+    let after = |start: Timestamp| start.min(now + rows.head_start) + Duration::from_micros(1);
+    let from = latest.map_or(now, after);
+    if let Some(entry) = in_force(rows, id, from)
         && let Some(row) = rows.destinations.get_mut(&id)
     {
+        row.changing_until = from;
         row.history.push(entry);
     }
     rows.last_history

@@ -43,7 +43,7 @@ pub(super) fn claim_starts(
             wakes.now(permit.destination);
             return ClaimAnswer::Refused;
         }
-        if now < own.not_before {
+        if now + rows.head_start < own.not_before {
             return ClaimAnswer::Early(own.not_before.since(now));
         }
         start(rows, now, worker, permit).map_or(ClaimAnswer::Refused, ClaimAnswer::Started)
@@ -83,13 +83,15 @@ fn start(rows: &mut Rows, now: Timestamp, worker: WorkerId, permit: &Permit) -> 
         (row.event, row.try_number)
     };
     let event = rows.events.get(&event_id)?;
+    let own = rows.ledger.get(permit.attempt)?.permit;
+    let started_at = own.map_or(now, |own| own.not_before.max(now));
     rows.ledger.change(now, permit.attempt, |row| {
         row.state = AttemptState::Started;
-        row.started_at = Some(now);
+        row.started_at = Some(started_at);
         row.worker = Some(worker);
     });
     Some(Start {
-        started_at: now,
+        started_at,
         event: event_id,
         try_number,
         content_type: event.content_type.clone(),

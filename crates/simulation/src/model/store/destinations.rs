@@ -41,6 +41,7 @@ pub(super) fn create(
         epoch: Epoch::default(),
         created_at: now,
         deleted_at: None,
+        changing_until: now,
         history: Vec::new(),
         pacing: Pacing::default(),
     });

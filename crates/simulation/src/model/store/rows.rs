@@ -1,6 +1,7 @@
 //! The tables, row by row.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use bytes::Bytes;
 use domain::admission::Meter;
@@ -139,6 +140,8 @@ pub(super) struct DestinationRow {
     pub(super) epoch: Epoch,
     pub(super) created_at: Timestamp,
     pub(super) deleted_at: Option<Timestamp>,
+    /// A change of it waits until then for a start that is dated ahead.
+    pub(super) changing_until: Timestamp,
     /// What was in force from when on, in the order in which it was written:
     /// after a step of the clock not that of the times.
     pub(super) history: Vec<LimitHistory>,
@@ -182,6 +185,18 @@ pub struct Rows {
     pub(super) last_history: i64,
     /// Destinations that somebody's transaction holds.
     pub(super) locked: BTreeSet<DestinationId>,
+    /// See [`engine::ports::Store::head_start`].
+    pub(super) head_start: Duration,
+    /// What admissions that are not on the disk yet have changed, in order.
+    pub(super) unflushed: Vec<Unflushed>,
+}
+
+/// A destination and its picks as they were before an admission.
+#[derive(Debug, Clone)]
+pub(super) struct Unflushed {
+    pub(super) destination: DestinationId,
+    pub(super) pacing: Pacing,
+    pub(super) attempts: Vec<Attempt>,
 }
 
 impl Default for Rows {
@@ -209,6 +224,8 @@ impl Default for Rows {
             marks: BTreeMap::new(),
             last_history: 0,
             locked: BTreeSet::new(),
+            head_start: Duration::ZERO,
+            unflushed: Vec::new(),
         }
     }
 }

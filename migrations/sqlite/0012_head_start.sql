@@ -1,0 +1,1 @@
+-- Nothing here: an embedded store needs no head start, and dates no start ahead.
