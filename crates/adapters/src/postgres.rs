@@ -28,26 +28,39 @@ use engine::ports::{
     AttemptView, Catalog, CatalogError, Destination, DestinationChange, EventSummary,
     LedgerPosition, LedgerRow, LimitHistory, NewDestination,
 };
+use engine::ports::{Lane, Outbox, Relayed};
 use sqlx::PgPool;
 
 mod admit;
+mod api_keys;
+mod backlog;
+mod cancel;
 mod catalog;
 mod claim;
 mod connect;
+mod dead_letters;
 mod destinations;
 mod events;
+mod expire;
 mod failure;
 mod fleet;
 mod fold;
+mod health;
+mod health_book;
 mod ingest;
 mod keys;
 mod ledger;
 mod listen;
 mod mark;
 mod migrate;
+mod outbox;
 mod reap;
 mod record;
+mod replays;
 mod rows;
+mod rules;
+mod secret_store;
+mod secrets;
 mod sweep;
 mod tenants;
 mod usage;
@@ -62,6 +75,7 @@ use listen::Changes;
 pub struct PostgresStore {
     pool: PgPool,
     changes: Arc<Changes>,
+    insertions: Arc<Changes>,
 }
 
 impl PostgresStore {
@@ -70,7 +84,8 @@ impl PostgresStore {
         let pool = connect::connect(&options).await?;
         Ok(Self {
             pool,
-            changes: Arc::default(),
+            changes: Arc::new(Changes::of("paceline_changed")),
+            insertions: Arc::new(Changes::of("paceline_outbox")),
         })
     }
 
@@ -146,6 +161,17 @@ impl Store for PostgresStore {
 
     async fn fleet(&self) -> Result<Fleet, StoreError> {
         Ok(retried(|| fleet::fleet(&self.pool)).await?)
+    }
+}
+
+#[async_trait]
+impl Outbox for PostgresStore {
+    async fn relay(&self, after: Lane, limit: u32) -> Result<Relayed, StoreError> {
+        Ok(retried(|| outbox::relay(&self.pool, after, limit)).await?)
+    }
+
+    async fn inserted(&self) {
+        self.insertions.changed(&self.pool).await;
     }
 }
 

@@ -15,13 +15,19 @@
 //! (the triggers in `migrations/sqlite`).
 
 mod admit;
+mod api_keys;
+mod backlog;
 mod buckets;
+mod cancel;
 mod claim;
 #[cfg(test)]
 mod cost;
+mod dead_letters;
 mod destinations;
 mod fault;
 mod fleet;
+mod health;
+mod health_book;
 mod ingest;
 mod keys;
 mod ledger;
@@ -29,7 +35,11 @@ mod migrate;
 mod ports;
 mod reap;
 mod record;
+mod replays;
 mod rows;
+mod rules;
+mod secret_store;
+mod secrets;
 mod sweep;
 mod tenants;
 mod thread;

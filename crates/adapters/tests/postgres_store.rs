@@ -9,6 +9,8 @@
 
 #[path = "postgres_store/admission.rs"]
 mod admission;
+#[path = "postgres_store/backlog.rs"]
+mod backlog;
 #[path = "postgres_store/changes.rs"]
 mod changes;
 #[path = "postgres_store/coarse.rs"]
@@ -21,8 +23,12 @@ mod contract;
 mod database;
 #[path = "postgres_store/durability.rs"]
 mod durability;
+#[path = "postgres_store/ingest.rs"]
+mod ingest;
 #[path = "postgres_store/limits.rs"]
 mod limits;
+#[path = "postgres_store/outbox.rs"]
+mod outbox;
 #[path = "postgres_store/plans.rs"]
 mod plans;
 #[path = "postgres_store/starts.rs"]

@@ -4,14 +4,16 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use adapters::sqlite::{SqliteStore, system_clock};
+use domain::attempt::AttemptState;
 use domain::limit::{Period, Shape};
 use domain::policy::LimitSettings;
 use domain::time::Timestamp;
 use engine::contract::store::{Backdoor, World};
-use engine::ports::{Catalog, CatalogError, DEFAULT_TENANT, StoreError};
+use engine::ports::{Catalog, CatalogError, ClaimAnswer, DEFAULT_TENANT, StoreError};
 use rusqlite::Connection;
 
 /// A user's shell, with none of our settings.
@@ -37,7 +39,7 @@ impl Backdoor for Shell {
 
 fn open(path: &Path) -> World {
     let store = Arc::new(SqliteStore::open(path, system_clock()).unwrap());
-    World::new(store.clone(), store, Arc::new(Shell(path.to_owned())))
+    World::new(store, Arc::new(Shell(path.to_owned())))
 }
 
 struct Place {
@@ -53,6 +55,54 @@ impl Place {
     fn file(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
+}
+
+/// First attempts go in creation order, whatever the clock says of it.
+#[tokio::test]
+async fn first_attempts_keep_their_order_when_the_clock_is_set_back() {
+    let clock = Arc::new(AtomicI64::new(4_100_000_000_000_000));
+    let shown = clock.clone();
+    let shown = move || Timestamp::from_micros(shown.load(Ordering::SeqCst));
+    let store = Arc::new(SqliteStore::in_memory(Arc::new(shown)).unwrap());
+    let world = World::new(store, Arc::new(Shell(PathBuf::new())));
+    let destination = world.destination().unlimited().create().await;
+    let mut events = world.accept(destination, 1).await;
+    clock.fetch_sub(1_000_000, Ordering::SeqCst);
+    events.extend(world.accept(destination, 1).await);
+    clock.fetch_add(2_000_000, Ordering::SeqCst);
+    let attempts = world.attempts(destination).await;
+    let in_order: Vec<_> = attempts.iter().map(|attempt| attempt.event).collect();
+    assert_eq!(in_order, events);
+    let permits = world.admit(destination).await;
+    let admitted: Vec<_> = permits.iter().map(|permit| permit.attempt).collect();
+    let ids: Vec<_> = attempts.iter().map(|attempt| attempt.id).collect();
+    assert_eq!(admitted, ids);
+}
+
+#[tokio::test]
+async fn expired_idempotency_keys_are_deleted_a_few_at_a_time() {
+    let place = Place::new();
+    let path = place.file("paceline.db");
+    let world = open(&path);
+    let shell = Shell(path.clone()).connect();
+    for (n, expires_at) in [(1, 1_i64), (2, 2), (3, 3), (4, i64::MAX)] {
+        let row = "insert into idempotency_keys values ('t', ?1, x'00', 'e', ?2)";
+        shell.execute(row, (n.to_string(), expires_at)).unwrap();
+    }
+    let rules = engine::ports::ReapRules {
+        heartbeat_timeout: Duration::from_secs(5),
+        start_timeout: Duration::from_secs(5),
+        permit_grace: Duration::ZERO,
+    };
+    let left = || -> Vec<String> {
+        let mut rows = shell.prepare("select key from idempotency_keys").unwrap();
+        let keys = rows.query_map([], |row| row.get(0)).unwrap();
+        keys.map(Result::unwrap).collect()
+    };
+    world.store.reap(&rules, 2).await.unwrap();
+    assert_eq!(left(), ["3", "4"]);
+    world.store.reap(&rules, 2).await.unwrap();
+    assert_eq!(left(), ["4"]);
 }
 
 #[tokio::test]
@@ -258,7 +308,7 @@ async fn it_runs_in_memory_too() {
     let store = Arc::new(SqliteStore::in_memory(system_clock()).unwrap());
     let place = Place::new();
     let door = Arc::new(Shell(place.file("unused.db")));
-    let world = World::new(store.clone(), store, door);
+    let world = World::new(store, door);
     let destination = world.destination().per_second(3).create().await;
     world.accept(destination, 5).await;
     assert_eq!(world.admit(destination).await.len(), 3);
@@ -372,4 +422,24 @@ fn is_raise(old: &LimitSettings, new: &LimitSettings) -> bool {
         .is_none_or(|burst| old.burst.is_some_and(|old| burst >= old));
     let margin = new.safety_margin <= old.safety_margin;
     margin && (new.unlimited || (windows && shape(old) == shape(new) && burst))
+}
+
+#[tokio::test]
+async fn a_claim_finds_the_hold_that_its_permit_was_given_before() {
+    let place = Place::new();
+    let path = place.file("paceline.db");
+    let world = open(&path);
+    let destination = world.destination().unlimited().create().await;
+    let worker = world.worker().await;
+    world.accept(destination, 1).await;
+    let permits = world.admit(destination).await;
+    world
+        .sql(&format!(
+            "insert into health (destination_id, held_since, held_until, held_for)
+            select '{destination}', now, now + 60000000, 'asked' from store_clock"
+        ))
+        .await;
+    let claims = world.claim(worker, &permits).await;
+    assert_eq!(claims.answers, [ClaimAnswer::Refused]);
+    assert_eq!(world.states(destination).await, [AttemptState::Waiting]);
 }

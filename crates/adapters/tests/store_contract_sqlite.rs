@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use adapters::sqlite::{Clock, SqliteStore, system_clock};
 use async_trait::async_trait;
 use domain::time::Timestamp;
+use engine::contract::backlog::BacklogWorld;
 use engine::contract::store::{Backdoor, World};
 use engine::contract::tenants::TenantWorld;
 use rusqlite::{Connection, TransactionBehavior};
@@ -61,14 +62,14 @@ impl Backdoor for Door {
 
 /// A world, and the directory that goes with it.
 struct InDirectory {
-    world: World,
+    world: BacklogWorld,
     _directory: tempfile::TempDir,
 }
 
 impl Deref for InDirectory {
-    type Target = World;
+    type Target = BacklogWorld;
 
-    fn deref(&self) -> &World {
+    fn deref(&self) -> &BacklogWorld {
         &self.world
     }
 }
@@ -76,7 +77,7 @@ impl Deref for InDirectory {
 async fn world() -> InDirectory {
     let (store, door, directory) = opened();
     InDirectory {
-        world: World::new(store.clone(), store, door),
+        world: BacklogWorld::new(World::new(store.clone(), door), store.clone(), store),
         _directory: directory,
     }
 }
@@ -97,7 +98,7 @@ impl Deref for TenantsInDirectory {
 
 async fn tenant_world() -> TenantsInDirectory {
     let (store, door, directory) = opened();
-    let world = World::new(store.clone(), store.clone(), door);
+    let world = World::new(store.clone(), door);
     TenantsInDirectory {
         world: TenantWorld::new(world, store.clone(), store),
         _directory: directory,
@@ -119,6 +120,7 @@ fn opened() -> (Arc<SqliteStore>, Arc<Door>, tempfile::TempDir) {
 engine::tenant_contract!(super::tenant_world);
 
 engine::store_contract!(super::world);
+engine::backlog_contract!(super::world);
 
 #[tokio::test]
 async fn an_old_epoch_is_no_proof_that_a_permit_is_gone() {

@@ -54,6 +54,14 @@ uuid_id! {
     EventId, "event"
 }
 uuid_id! {
+    /// Dead letters of one destination on their way back into its backlog.
+    ReplayId, "replay"
+}
+uuid_id! {
+    /// One secret of a destination.
+    SecretId, "secret"
+}
+uuid_id! {
     /// One worker process, new with every process: a restarted worker is
     /// another worker, so that its predecessor's starts can be told apart.
     WorkerId, "worker"

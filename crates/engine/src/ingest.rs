@@ -208,11 +208,7 @@ fn payload_bytes(events: &[NewEvent]) -> usize {
 
 fn wakes_of(acceptances: &[Acceptance]) -> Vec<Wake> {
     let mut destinations: Vec<_> = (acceptances.iter())
-        .filter_map(|acceptance| match acceptance {
-            Acceptance::Accepted(destinations) => Some(destinations),
-            Acceptance::UnknownDestination | Acceptance::DisabledDestination => None,
-        })
-        .flatten()
+        .flat_map(Acceptance::destinations)
         .copied()
         .collect();
     destinations.sort_unstable();

@@ -11,6 +11,9 @@
 //! - [`reaper`] and [`sweep`]: what crashed goes on; what was forgotten is
 //!   looked at.
 //! - [`ingest`]: many requests, one commit.
+//! - [`relay`]: rows that users wrote become events.
+//! - [`sealing`] and [`resealing`]: secrets, closed and opened, and brought
+//!   under another key while all runs.
 //!
 //! Every loop has a run-once form, every I/O is a batch, every queue, buffer
 //! and retry is bounded by a named constant.
@@ -23,7 +26,11 @@ pub mod contract;
 pub mod ingest;
 pub mod ports;
 pub mod reaper;
+pub mod relay;
+pub mod replay;
+pub mod resealing;
 pub mod scheduler;
+pub mod sealing;
 pub mod store_clock;
 pub mod sweep;
 mod wake;

@@ -8,29 +8,35 @@
 //!
 //! Claims and outcomes of many permits travel in one statement each
 //! (`claims`, `records`); what is in hand is bounded by the prefetch and
-//! by the places.
+//! by the places. Destinations that hang share half of the places, so that
+//! they cannot have all (`places`, `standing`).
 
+mod bench;
 mod claims;
 mod deliver;
 mod hand;
+mod heard;
 mod identity;
+mod places;
 mod promptness;
 mod receiving;
 mod records;
+mod standing;
 mod targets;
+mod tries;
+mod turned_away;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rand::SeedableRng;
 use rand::rngs::StdRng;
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::ports::{DeliveryQueue, Schedule, Sender, Store};
+use crate::ports::{DeliveryQueue, NoVault, Schedule, Sender, Store, Vault};
 use crate::store_clock::{SharedClock, Suspended, never_suspended};
 use crate::warm::warm_worker;
 pub use promptness::AT_MOST as MAX_CLAIM_TO_SEND;
@@ -39,10 +45,12 @@ use claims::Claims;
 use deliver::Deliverer;
 use hand::Hand;
 use identity::Identity;
+use places::Places;
 use promptness::Promptness;
 use receiving::Receiving;
 use records::Records;
 use targets::Targets;
+use turned_away::TurnedAway;
 
 /// How a worker runs.
 #[derive(Debug, Clone, Copy)]
@@ -83,6 +91,7 @@ pub struct Worker {
     schedule: Arc<dyn Schedule>,
     queue: Arc<dyn DeliveryQueue>,
     sender: Arc<dyn Sender>,
+    vault: Arc<dyn Vault>,
     options: WorkerOptions,
     suspended: Suspended,
 }
@@ -102,9 +111,18 @@ impl Worker {
             schedule,
             queue,
             sender,
+            vault: Arc::new(NoVault),
             options,
             suspended: never_suspended,
         }
+    }
+
+    /// The same, with the keys that open the destinations' secrets. Without
+    /// them it sends to destinations without secrets only.
+    #[must_use]
+    pub fn opening_with(mut self, vault: Arc<dyn Vault>) -> Self {
+        self.vault = vault;
+        self
     }
 
     /// The same, where the machine may be suspended: without counting that, it
@@ -149,7 +167,27 @@ impl Worker {
         );
         let (store, schedule) = (Arc::clone(&self.store), Arc::clone(&self.schedule));
         let records = Records::spawn(&mut statements, store, schedule, places);
-        let receiving = self.receiving(clock, (claims, records), rng, (&shutdown, given_up));
+        let places = Arc::new(Places::new(places, receiving::prefetch(places)));
+        let turned_away = TurnedAway::spawn(
+            &mut statements,
+            (Arc::clone(&self.store), Arc::clone(&self.schedule)),
+            Arc::clone(&places),
+        );
+        let deliverer = Deliverer {
+            store: Arc::clone(&self.store),
+            schedule: Arc::clone(&self.schedule),
+            sender: Arc::clone(&self.sender),
+            clock,
+            claims,
+            records,
+            turned_away,
+            places,
+            rng,
+            promptness: Promptness::new(),
+            request_timeout: self.options.request_timeout,
+            shutdown: shutdown.clone(),
+        };
+        let receiving = self.receiving(deliverer, given_up);
         let end = tokio::select! {
             biased;
             end = receiving.run(&shutdown, self.options.grace) => end,
@@ -173,32 +211,12 @@ impl Worker {
         let _ = timeout(RETIRING, retired).await;
     }
 
-    fn receiving(
-        &self,
-        clock: Arc<SharedClock>,
-        (claims, records): (Claims, Records),
-        rng: Arc<Mutex<StdRng>>,
-        (shutdown, given_up): (&CancellationToken, CancellationToken),
-    ) -> Receiving {
-        let places = self.options.places.max(MIN_PLACES);
-        let deliverer = Deliverer {
-            store: Arc::clone(&self.store),
-            schedule: Arc::clone(&self.schedule),
-            sender: Arc::clone(&self.sender),
-            clock,
-            claims,
-            records,
-            places: Arc::new(Semaphore::new(places as usize)),
-            rng,
-            promptness: Promptness::new(),
-            request_timeout: self.options.request_timeout,
-            shutdown: shutdown.clone(),
-        };
+    fn receiving(&self, deliverer: Deliverer, given_up: CancellationToken) -> Receiving {
         Receiving {
             queue: Arc::clone(&self.queue),
-            prefetch: receiving::prefetch(places),
+            prefetch: receiving::prefetch(self.options.places.max(MIN_PLACES)),
             deliverer: Arc::new(deliverer),
-            targets: Targets::new(Arc::clone(&self.store)),
+            targets: Targets::new(Arc::clone(&self.store), Arc::clone(&self.vault)),
             tasks: TaskTracker::new(),
             hand: Hand::default(),
             given_up,

@@ -6,7 +6,8 @@
     reason = "a helper of tests: it shows what the checker found, or that it found nothing"
 )]
 
-use protocol::check::{check, shortest_counterexample};
+mod support;
+
 use protocol::schedule::{Bounds, Left, Mutation, WakeProtocol};
 
 /// One scheduler, one event, and nothing goes wrong.
@@ -41,15 +42,13 @@ fn bounds_of(mutation: Mutation) -> Bounds {
     bounds
 }
 
-/// Searches for what `mutation` breaks, and shows the shortest way to it.
+/// Whether a mutation breaks a property where it shows.
 fn assert_breaks(mutation: Mutation, property: &'static str) {
     let model = WakeProtocol {
         bounds: bounds_of(mutation),
         mutation: Some(mutation),
     };
-    let found = shortest_counterexample(&model, property);
-    let trace = found.unwrap_or_else(|| panic!("{mutation:?} does not break: {property}"));
-    println!("{mutation:?} breaks: {property}\n{trace}\n");
+    support::assert_breaks(&model, mutation, property);
 }
 
 #[test]
@@ -77,18 +76,7 @@ fn the_other_properties_can_be_broken_too() {
     }
 }
 
-/// It was the mutation and not the bounds: the protocol itself holds in them.
 #[test]
 fn without_a_mutation_nothing_breaks() {
-    let mut bounds: Vec<Bounds> = Vec::new();
-    for of in Mutation::ALL.map(bounds_of) {
-        if !bounds.contains(&of) {
-            bounds.push(of);
-        }
-    }
-    for bounds in bounds {
-        let report = check(WakeProtocol::new(bounds), 2);
-        let broken = report.verdicts.iter().any(|one| one.is_violated());
-        assert!(!broken, "{bounds:?}\n{report}");
-    }
+    support::assert_nothing_breaks(Mutation::ALL.map(bounds_of), WakeProtocol::new);
 }

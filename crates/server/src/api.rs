@@ -5,7 +5,7 @@
 //! client hangs up, and a store must not be left in mid-transaction. Every
 //! request is bounded in bytes before it is read ([`body`]), and all of them
 //! together in bytes, too. Whoever calls reaches his tenant's things and no
-//! others ([`caller`]).
+//! others (`caller`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,13 +28,21 @@ use crate::service::{Service, Tenancy};
 
 pub mod attempts;
 pub mod body;
+pub mod bulk;
 mod caller;
+pub mod cancel;
+pub mod dead_letters;
+pub mod destination_health;
 pub mod destinations;
 pub mod events;
+mod idempotency;
 pub mod keys;
 pub mod limits;
 pub mod parameters;
 pub mod problem;
+pub mod replays;
+pub mod retries;
+pub mod secrets;
 pub mod tenants;
 pub mod text;
 pub mod tiers;
@@ -57,6 +65,7 @@ struct Inner {
     gate: Arc<Gate>,
     required: Required,
     room: Arc<body::Room>,
+    bulk: bulk::Places,
 }
 
 impl App {
@@ -69,6 +78,7 @@ impl App {
             gate,
             required: Required::of(&openapi()),
             room: Arc::new(body::Room::new()),
+            bulk: bulk::Places::new(),
         }))
     }
 }
@@ -77,9 +87,11 @@ impl App {
 #[openapi(
     info(title = "Paceline", description = "Delivers webhooks to every destination at exactly the rate it allows."),
     modifiers(&BearerKey),
+    components(schemas(bulk::BulkEnd)),
     tags(
         (name = "destinations", description = "Endpoints with their own limits."),
         (name = "events", description = "Payloads, accepted once and delivered at least once."),
+        (name = "dead letters", description = "Events that were given up, and their way back."),
         (name = "tenants", description = "Tenants, their keys, and plan tiers: for the scope `admin`."),
         (name = "health", description = "For orchestrators; without a key.")
     )
@@ -107,9 +119,24 @@ fn routes() -> OpenApiRouter<App> {
             destinations::change,
             destinations::delete
         ))
+        .routes(routes!(destination_health::show))
+        .routes(routes!(destination_health::change_breaker))
+        .routes(routes!(destination_health::pause))
+        .routes(routes!(destination_health::resume))
         .routes(routes!(attempts::list))
+        .routes(routes!(retries::show, retries::set))
+        .routes(routes!(cancel::backlog))
+        .routes(routes!(cancel::attempt))
+        .routes(routes!(dead_letters::list))
+        .routes(routes!(dead_letters::show))
+        .routes(routes!(replays::create))
+        .routes(routes!(replays::show))
+        .routes(routes!(replays::cancel))
+        .routes(routes!(secrets::list, secrets::create))
+        .routes(routes!(secrets::delete))
         .routes(routes!(events::post))
         .routes(routes!(events::post_batch))
+        .routes(routes!(bulk::post_bulk))
         .routes(routes!(events::show))
         .routes(routes!(tenants::create, tenants::list))
         .routes(routes!(tenants::show, tenants::change))

@@ -12,7 +12,8 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::{
-    api, audit, demo, destination, event, key, migrate, scheduler, serve, tenant, tier, worker,
+    api, attempt, audit, dead_letters, demo, destination, event, key, migrate, scheduler,
+    secret_key, serve, tenant, tier, worker,
 };
 use crate::config::{ConfigError, LogConfig, unknown};
 use crate::{commands, logging, open_files};
@@ -52,6 +53,15 @@ pub enum Command {
     /// Send and look at events, over the API.
     #[command(subcommand)]
     Event(event::Command),
+    /// Take back attempts, over the API.
+    #[command(subcommand)]
+    Attempt(attempt::Command),
+    /// Look at dead letters and replay them, over the API.
+    #[command(subcommand)]
+    DeadLetters(dead_letters::Command),
+    /// Look at replays and end them, over the API.
+    #[command(subcommand)]
+    Replay(dead_letters::ReplayCommand),
     /// Create, look at and change tenants, over the API.
     #[command(subcommand)]
     Tenant(tenant::Command),
@@ -61,6 +71,9 @@ pub enum Command {
     /// Look at and change plan tiers, over the API.
     #[command(subcommand)]
     Tier(tier::Command),
+    /// Make, look at and change the keys that secrets are sealed under.
+    #[command(subcommand)]
+    SecretKey(secret_key::Command),
 }
 
 /// Parses, runs, and turns every end into an exit code.
@@ -111,9 +124,13 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Demo(args) => commands::demo::run(args).await,
         Command::Destination(command) => commands::destination::run(command).await,
         Command::Event(command) => commands::event::run(command).await,
+        Command::Attempt(command) => commands::attempt::run(command).await,
+        Command::DeadLetters(command) => commands::dead_letters::run(command).await,
+        Command::Replay(command) => commands::dead_letters::run_replay(command).await,
         Command::Tenant(command) => commands::tenant::run(command).await,
         Command::Key(command) => commands::key::run(command).await,
         Command::Tier(command) => commands::tier::run(command).await,
+        Command::SecretKey(command) => commands::secret_key::run(command).await,
     }
 }
 

@@ -1,13 +1,16 @@
 //! One file per command, each with one `run`.
 
 pub mod api;
+pub mod attempt;
 pub mod audit;
+pub mod dead_letters;
 pub mod demo;
 pub mod destination;
 pub mod event;
 pub mod key;
 pub mod migrate;
 pub mod scheduler;
+pub mod secret_key;
 pub mod serve;
 pub mod tenant;
 pub mod tier;

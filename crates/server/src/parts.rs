@@ -10,7 +10,10 @@ use adapters::rabbitmq::RabbitQueue;
 use adapters::redis::RedisSchedule;
 use adapters::sqlite::{SqliteStore, system_clock};
 use anyhow::Context;
-use engine::ports::{Catalog, DeliveryQueue, Keys, Schedule, Sender, Store, StoreError, Tenants};
+use engine::ports::{
+    Backlog, Catalog, DeliveryQueue, Keys, Outbox, Replays, Schedule, SecretStore, Sender, Store,
+    StoreError, Tenants,
+};
 
 use crate::config::{
     Database, QueueConfig, QueuePlace, ScheduleConfig, SchedulePlace, SecretUrl, StoreConfig,
@@ -25,8 +28,13 @@ const IN_PROCESS_QUEUE: usize = 65_536;
 pub struct Parts {
     pub store: Arc<dyn Store>,
     pub catalog: Arc<dyn Catalog>,
+    pub backlog: Arc<dyn Backlog>,
+    pub replays: Arc<dyn Replays>,
     pub keys: Arc<dyn Keys>,
     pub tenants: Arc<dyn Tenants>,
+    pub secrets: Arc<dyn SecretStore>,
+    /// `None` where users cannot write into the store.
+    pub outbox: Option<Arc<dyn Outbox>>,
     pub schedule: Arc<dyn Schedule>,
     /// `None` for a role without permits.
     pub queue: Option<Arc<dyn DeliveryQueue>>,
@@ -49,8 +57,12 @@ impl Parts {
         Ok(Self {
             store: stored.store,
             catalog: stored.catalog,
+            backlog: stored.backlog,
+            replays: stored.replays,
             keys: stored.keys,
             tenants: stored.tenants,
+            secrets: stored.secrets,
+            outbox: stored.outbox,
             schedule: connect_schedule(schedule).await?,
             queue,
             sender: sender(target),
@@ -62,20 +74,34 @@ impl Parts {
 pub struct Stored {
     pub store: Arc<dyn Store>,
     pub catalog: Arc<dyn Catalog>,
+    pub backlog: Arc<dyn Backlog>,
+    pub replays: Arc<dyn Replays>,
     pub keys: Arc<dyn Keys>,
     pub tenants: Arc<dyn Tenants>,
+    pub secrets: Arc<dyn SecretStore>,
+    /// `None` where users cannot write into the store.
+    pub outbox: Option<Arc<dyn Outbox>>,
+}
+
+/// The secrets of a store, for the command line.
+pub async fn open_secrets(config: &StoreConfig) -> anyhow::Result<Arc<dyn SecretStore>> {
+    Ok(connect_store(config).await?.secrets)
 }
 
 async fn connect_store(config: &StoreConfig) -> anyhow::Result<Stored> {
+    let url = &config.database_url;
     match config.place()? {
-        Database::Sqlite(path) => all_of(
-            SqliteStore::open(&path, system_clock()),
-            &config.database_url,
-        ),
-        Database::SqliteInMemory => {
-            all_of(SqliteStore::in_memory(system_clock()), &config.database_url)
+        Database::Sqlite(path) => all_of(SqliteStore::open(&path, system_clock()), url),
+        Database::SqliteInMemory => all_of(SqliteStore::in_memory(system_clock()), url),
+        Database::Postgres(_) => {
+            let store = connect_postgres(config).await;
+            let store = store.with_context(|| format!("open the store at {url}"))?;
+            let outbox: Arc<dyn Outbox> = Arc::new(store.clone());
+            Ok(Stored {
+                outbox: Some(outbox),
+                ..all_of(Ok(store), url)?
+            })
         }
-        Database::Postgres(_) => all_of(connect_postgres(config).await, &config.database_url),
     }
 }
 
@@ -113,7 +139,7 @@ async fn connect_postgres(config: &StoreConfig) -> Result<PostgresStore, StoreEr
 }
 
 /// One store behind each of its ports.
-fn all_of<S: Store + Catalog + Keys + Tenants + 'static>(
+fn all_of<S: Store + Catalog + Backlog + Replays + Keys + Tenants + SecretStore + 'static>(
     opened: Result<S, StoreError>,
     url: &SecretUrl,
 ) -> anyhow::Result<Stored> {
@@ -121,8 +147,12 @@ fn all_of<S: Store + Catalog + Keys + Tenants + 'static>(
     Ok(Stored {
         store: Arc::clone(&store) as Arc<dyn Store>,
         catalog: Arc::clone(&store) as Arc<dyn Catalog>,
+        backlog: Arc::clone(&store) as Arc<dyn Backlog>,
+        replays: Arc::clone(&store) as Arc<dyn Replays>,
         keys: Arc::clone(&store) as Arc<dyn Keys>,
-        tenants: store as Arc<dyn Tenants>,
+        tenants: Arc::clone(&store) as Arc<dyn Tenants>,
+        secrets: store as Arc<dyn SecretStore>,
+        outbox: None,
     })
 }
 

@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -41,6 +42,12 @@ pub enum Behaviour {
     },
     /// Takes the request and never answers it.
     NeverAnswer,
+    /// 204 to so many requests in each second since its start, and 429 to any
+    /// other, without saying for how long.
+    TakeAtMost {
+        /// In each second.
+        per_second: u32,
+    },
 }
 
 impl Behaviour {
@@ -109,6 +116,10 @@ struct Shared {
     exceptions: RwLock<HashMap<u32, Behaviour>>,
     kept: Mutex<Vec<Arrival>>,
     total: watch::Sender<u64>,
+    /// By [`Behaviour::TakeAtMost`]: the last second of each destination, and
+    /// how many requests it has had.
+    seconds: Mutex<HashMap<u32, (u64, u32)>>,
+    taken: AtomicU64,
     stopping: CancellationToken,
 }
 
@@ -143,6 +154,8 @@ impl Receiver {
             exceptions: RwLock::default(),
             kept: Mutex::default(),
             total: watch::Sender::new(0),
+            seconds: Mutex::default(),
+            taken: AtomicU64::new(0),
             stopping: stopping.clone(),
         });
         let router = Router::new()
@@ -196,6 +209,12 @@ impl Receiver {
     #[must_use]
     pub fn total(&self) -> u64 {
         *self.shared.total.borrow()
+    }
+
+    /// How many requests were answered 204 by [`Behaviour::TakeAtMost`].
+    #[must_use]
+    pub fn taken(&self) -> u64 {
+        self.shared.taken.load(Ordering::Relaxed)
     }
 
     /// What has arrived.
@@ -272,7 +291,7 @@ async fn receive(
     }
     tokio::select! {
         biased;
-        status = answer(shared.behaviour(destination)) => status,
+        status = shared.answer(destination, at) => status,
         () = shared.stopping.cancelled() => StatusCode::SERVICE_UNAVAILABLE,
     }
 }
@@ -286,19 +305,37 @@ async fn body_bytes(mut body: Body) -> Option<u64> {
     Some(length)
 }
 
-async fn answer(behaviour: Behaviour) -> StatusCode {
-    match behaviour {
-        Behaviour::Answer { status, after } => {
-            if !after.is_zero() {
-                sleep(after).await;
-            }
-            status
-        }
-        Behaviour::NeverAnswer => pending().await,
-    }
-}
-
 impl Shared {
+    async fn answer(&self, destination: u32, at: Instant) -> StatusCode {
+        match self.behaviour(destination) {
+            Behaviour::Answer { status, after } => {
+                if !after.is_zero() {
+                    sleep(after).await;
+                }
+                status
+            }
+            Behaviour::NeverAnswer => pending().await,
+            Behaviour::TakeAtMost { per_second } => {
+                let second = at.saturating_duration_since(self.started_at).as_secs();
+                self.take_at_most(destination, second, per_second)
+            }
+        }
+    }
+
+    fn take_at_most(&self, destination: u32, second: u64, most: u32) -> StatusCode {
+        let mut seconds = self.seconds.lock().unwrap_or_else(PoisonError::into_inner);
+        let (last, count) = seconds.entry(destination).or_default();
+        if *last < second {
+            (*last, *count) = (second, 0);
+        }
+        *count += 1;
+        if *count > most {
+            return StatusCode::TOO_MANY_REQUESTS;
+        }
+        self.taken.fetch_add(1, Ordering::Relaxed);
+        StatusCode::NO_CONTENT
+    }
+
     fn note(&self, arrival: Arrival) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.len() < self.capacity {
@@ -340,6 +377,14 @@ mod tests {
         let mut response = String::new();
         stream.read_to_string(&mut response).await.unwrap();
         response.split(' ').nth(1).unwrap().to_owned()
+    }
+
+    #[tokio::test]
+    async fn beyond_so_many_in_a_second_it_answers_429() {
+        let receiver = Receiver::start(Behaviour::ACCEPT, 10).await.unwrap();
+        let take = |second| receiver.shared.take_at_most(7, second, 2).as_u16();
+        assert_eq!([take(3), take(3), take(3), take(4)], [204, 204, 429, 204]);
+        assert_eq!(receiver.taken(), 3);
     }
 
     #[tokio::test]

@@ -8,6 +8,7 @@
 //! | promise | judged |
 //! |---|---|
 //! | [`nothing_is_lost`] | at rest |
+//! | [`a_repeated_request_is_one_event`] | at rest |
 //! | [`a_duplicate_has_a_reason`] | at every delivery |
 //! | [`no_window_is_over`] | at every start; at rest over the whole ledger |
 //! | [`the_limit_is_used`] | at rest, where nothing failed |
@@ -15,15 +16,20 @@
 //! | [`first_attempts_are_admitted_in_order`] | at every admission |
 //! | [`a_permit_starts_once_and_in_time`] | at every start |
 //! | [`a_start_is_sent_once_and_at_once`] | at every request |
+//! | [`every_request_is_signed`] | at every request |
 //! | [`a_lease_is_exclusive`] | at every take |
+//! | [`nothing_starts_during_a_hold`] | at every start |
+//! | [`a_breaker_lets_one_through`] | at every start |
 //! | [`all_is_drained`] | after the last fault |
+//! | [`both_get_their_turn`] | at every admission |
+//! | [`a_dead_letter_is_replayed_once`] | at rest |
 
 use std::fmt;
 use std::time::Duration;
 
 use domain::attempt::AttemptState;
 use domain::compliance::{InForce, Share, Start, ideal_starts, judge};
-use domain::ids::AttemptId;
+use domain::ids::{AttemptId, EventId};
 use domain::permit::Permit;
 use domain::time::Timestamp;
 use engine::worker::MAX_CLAIM_TO_SEND;
@@ -60,7 +66,8 @@ pub struct Accepted {
     pub was_taken: bool,
     /// Its tries are used up, which its owner sees and can replay.
     pub is_dead_letter: bool,
-    /// Its owner has deleted the destination.
+    /// Its owner has deleted the destination, or cancelled what waits there
+    /// and it among it.
     pub is_cancelled: bool,
 }
 
@@ -70,6 +77,14 @@ pub fn nothing_is_lost(event: impl fmt::Display, accepted: Accepted) -> Promise 
     let ended = accepted.was_taken || accepted.is_dead_letter || accepted.is_cancelled;
     keep("nothing_is_lost", ended, || {
         format!("{event} was accepted, and is neither delivered nor a dead letter nor cancelled")
+    })
+}
+
+/// "The same idempotency key is the same event", however often its client had
+/// to ask, and whatever became of the answers.
+pub fn a_repeated_request_is_one_event(request: impl fmt::Display, events: u32) -> Promise {
+    keep("a_repeated_request_is_one_event", events <= 1, || {
+        format!("the client's event {request} is {events} events")
     })
 }
 
@@ -86,8 +101,12 @@ pub struct Delivered {
 
 /// "At least once, with the same id on every try; a duplicate happens only
 /// after a crash or a lost response."
+///
+/// A try that arrives after its own retry was given up before: its worker was
+/// stopped in the middle of sending. What arrived first is then no duplicate.
 pub fn a_duplicate_has_a_reason(earlier: &[Delivered], again: AttemptId) -> Promise {
-    let without = (earlier.iter()).find(|one| !one.was_unknown && !one.response_was_lost);
+    let mut before = earlier.iter().filter(|one| one.attempt < again);
+    let without = before.find(|one| !one.was_unknown && !one.response_was_lost);
     keep("a_duplicate_has_a_reason", without.is_none(), || {
         let first = without.map(|one| one.attempt);
         format!("attempt {again} delivered what {first:?} had delivered, with a known outcome")
@@ -184,10 +203,38 @@ pub fn a_start_is_sent_once_and_at_once(attempt: AttemptId, sending: Sending) ->
     })
 }
 
+/// Whatever crashes, and whatever is cached: a request is signed by its
+/// destination's secret, over its event, its timestamp and its payload.
+pub fn every_request_is_signed(attempt: AttemptId, is_signed: bool) -> Promise {
+    keep("every_request_is_signed", is_signed, || {
+        format!("attempt {attempt} was sent without the signature of its destination's secret")
+    })
+}
+
 /// Nobody takes a job that somebody else holds.
 pub fn a_lease_is_exclusive(job: impl fmt::Display, held_for: Option<Duration>) -> Promise {
     keep("a_lease_is_exclusive", held_for.is_none(), || {
         format!("{job} was taken while its lease went on for {held_for:?}")
+    })
+}
+
+/// A receiver that asks to be left alone is left alone, and so is one whose
+/// breaker is open: nothing starts before the hold is over.
+pub fn nothing_starts_during_a_hold(
+    attempt: AttemptId,
+    started_at: Timestamp,
+    held_until: Option<Timestamp>,
+) -> Promise {
+    let kept = held_until.is_none_or(|until| started_at >= until);
+    keep("nothing_starts_during_a_hold", kept, || {
+        format!("attempt {attempt} started at {started_at:?}, held until {held_until:?}")
+    })
+}
+
+/// While the breaker is not closed, one attempt at a time is sent.
+pub fn a_breaker_lets_one_through(destination: impl fmt::Display, in_flight: u32) -> Promise {
+    keep("a_breaker_lets_one_through", in_flight <= 1, || {
+        format!("{destination} has {in_flight} in flight beside an open breaker")
     })
 }
 
@@ -210,6 +257,26 @@ pub fn all_is_drained(destination: impl fmt::Display, left: Left) -> Promise {
     let drained = left.attempts == 0 || left.after <= left.bound;
     keep("all_is_drained", drained, || {
         format!("{destination} is stuck: {left:?}")
+    })
+}
+
+/// "Retries cannot starve first attempts, nor the other way round": of the
+/// permits of a run that leaves both waiting, half go to each.
+pub fn both_get_their_turn((firsts, others): (usize, usize)) -> Promise {
+    keep("both_get_their_turn", firsts.abs_diff(others) <= 1, || {
+        format!("{firsts} permits to first attempts and {others} to others, and both still wait")
+    })
+}
+
+/// A dead letter that was replayed has one attempt that follows it, and every
+/// attempt of a replay follows one.
+pub fn a_dead_letter_is_replayed_once(
+    replayed: &[(EventId, u32)],
+    made: &[(EventId, u32)],
+) -> Promise {
+    let kept = replayed == made && made.windows(2).all(|two| two[0] != two[1]);
+    keep("a_dead_letter_is_replayed_once", kept, || {
+        format!("replayed {replayed:?}, and made {made:?}")
     })
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use engine::ingest::{Ingest, IngestOptions};
 use engine::reaper::{Reaper, ReaperOptions};
+use engine::replay::{ReplayLoop, ReplayOptions};
 use engine::scheduler::{Scheduler, SchedulerOptions};
 use engine::sweep::{SweepLoop, SweepOptions};
 use engine::worker::{Worker, WorkerOptions};
@@ -17,6 +18,7 @@ use crate::faulty::{Behaviours, FaultyQueue, FaultySchedule, FaultySender, Fault
 use crate::gate::Gate;
 use crate::model::{ModelQueue, ModelSchedule, ModelSender, ModelStore};
 use crate::scenario::Process;
+use crate::signing::PlainVault;
 use crate::weather::Surroundings;
 use crate::witness::Witness;
 
@@ -111,6 +113,9 @@ impl Running {
         let (store, schedule) = both();
         let sweep = SweepLoop::new(store, schedule, SweepOptions::default());
         self.tasks.spawn(sweep.run(self.shutdown.clone()));
+        let (store, schedule) = both();
+        let replay = ReplayLoop::new(store, schedule, ReplayOptions::default());
+        self.tasks.spawn(replay.run(self.shutdown.clone()));
     }
 
     fn begin_worker(&mut self, ports: Ports, seed: u64) {
@@ -126,7 +131,8 @@ impl Running {
             ports.queue,
             ports.sender,
             options,
-        );
+        )
+        .opening_with(Arc::new(PlainVault));
         self.tasks.spawn(worker.run(self.shutdown.clone()));
     }
 

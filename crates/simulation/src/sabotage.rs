@@ -9,6 +9,8 @@
 pub enum Sabotage {
     /// Events are answered for and not written: `nothing_is_lost`.
     ForgetsEvents,
+    /// Idempotency keys are not looked at: `a_repeated_request_is_one_event`.
+    ForgetsKeys,
     /// A claim of what has started is answered like the first one:
     /// `a_permit_starts_once_and_in_time`.
     StartsTwice,
@@ -26,12 +28,18 @@ pub enum Sabotage {
     /// The limits are lifted, and limit history does not say so:
     /// `no_window_is_over`.
     LiftsLimits,
+    /// A hold is forgotten as soon as it began: `nothing_starts_during_a_hold`.
+    ForgetsHolds,
+    /// Destinations are created without their secrets:
+    /// `every_request_is_signed`.
+    ForgetsSecrets,
 }
 
 impl Sabotage {
     /// Each with the promise that it breaks.
-    pub const ALL: [(Self, &'static str); 8] = [
+    pub const ALL: [(Self, &'static str); 11] = [
         (Self::ForgetsEvents, "nothing_is_lost"),
+        (Self::ForgetsKeys, "a_repeated_request_is_one_event"),
         (Self::StartsTwice, "a_permit_starts_once_and_in_time"),
         (Self::DoubtsSuccess, "a_duplicate_has_a_reason"),
         (Self::NeverReaps, "all_is_drained"),
@@ -39,5 +47,7 @@ impl Sabotage {
         (Self::LooksLate, "the_limit_is_used"),
         (Self::SendsLate, "a_start_is_sent_once_and_at_once"),
         (Self::LiftsLimits, "no_window_is_over"),
+        (Self::ForgetsHolds, "nothing_starts_during_a_hold"),
+        (Self::ForgetsSecrets, "every_request_is_signed"),
     ];
 }

@@ -105,6 +105,14 @@ impl Witness {
                 invariants::a_permit_starts_once_and_in_time(permit, start.started_at, has_started);
             self.judge(&mut seen, once);
             seen.note_start(permit, start.started_at);
+            let held_until =
+                (seen.destinations.get(&permit.destination)).and_then(|of| of.held_until);
+            let judged = invariants::nothing_starts_during_a_hold(
+                permit.attempt,
+                start.started_at,
+                held_until,
+            );
+            self.judge(&mut seen, judged);
             let first = started
                 .entry(permit.destination)
                 .or_insert(start.started_at);
@@ -120,6 +128,14 @@ impl Witness {
             let judged = seen.judge_windows(destination, first);
             self.judge(&mut seen, judged);
         }
+    }
+
+    /// Nothing of a destination starts before that; whether that is news, and
+    /// later than it was.
+    pub(crate) fn held(&self, destination: DestinationId, until: Option<Timestamp>) -> bool {
+        let mut seen = self.seen();
+        let of = seen.destinations.entry(destination).or_default();
+        std::mem::replace(&mut of.held_until, until) < until
     }
 
     /// A request goes out.

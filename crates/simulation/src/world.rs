@@ -5,16 +5,16 @@ mod operate;
 mod owners;
 mod rest;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use domain::ids::DestinationId;
+use domain::ids::{DestinationId, ReplayId};
 use domain::time::Timestamp;
 use engine::ingest::Ingest;
-use engine::ports::{Catalog, DEFAULT_TENANT, MAX_HEAD_START, NewDestination};
+use engine::ports::{DEFAULT_TENANT, MAX_HEAD_START, NewDestination, SecretStore};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
 use uuid::Uuid;
 
 use crate::counts::Counts;
@@ -26,13 +26,10 @@ use crate::model::{ModelQueue, ModelSchedule, ModelSender, ModelStore};
 use crate::process::{Parts, Running};
 use crate::sabotage::Sabotage;
 use crate::scenario::{Operation, Process, Scenario};
+use crate::signing;
 use crate::trace::{Sink, Trace};
 use crate::weather::{Surroundings, Weather};
 use crate::witness::Witness;
-
-/// Until the workers are there: a run that finds none looks again after a
-/// second, which is not what the promises are about.
-const INTRODUCED: Duration = Duration::from_millis(100);
 
 /// What the store's clock shows at the beginning.
 const BEGAN: Timestamp = Timestamp::from_millis(1_760_000_000_000);
@@ -109,6 +106,9 @@ struct World<'a> {
     front: Arc<Front>,
     clients: JoinSet<()>,
     deleted: Vec<DestinationId>,
+    /// Where owners have cancelled what waited.
+    cancelled: BTreeSet<DestinationId>,
+    replays: Vec<ReplayId>,
     /// Where the store's clock has been before it was set.
     clock_has_been: Timestamp,
 }
@@ -166,6 +166,8 @@ impl<'a> World<'a> {
             front: Arc::default(),
             clients: JoinSet::new(),
             deleted: Vec::new(),
+            cancelled: BTreeSet::new(),
+            replays: Vec::new(),
             clock_has_been: Timestamp::MIN,
         };
         for (number, limits) in scenario.destinations.iter().enumerate() {
@@ -176,7 +178,12 @@ impl<'a> World<'a> {
                 event_types: Vec::new(),
                 limits: *limits,
             };
-            let created = world.parts.store.create_destination(DEFAULT_TENANT, &new);
+            let secrets = match world.parts.around.sabotage {
+                Some(Sabotage::ForgetsSecrets) => Vec::new(),
+                _ => vec![signing::sealed(new.id)],
+            };
+            let store = &world.parts.store;
+            let created = store.create_destination_with(DEFAULT_TENANT, &new, &secrets);
             created.await.expect("drawn limits are valid");
             world.read_history(new.id);
             if world.parts.around.sabotage == Some(Sabotage::LiftsLimits) {
@@ -195,8 +202,6 @@ impl<'a> World<'a> {
         for process in [Process::Api].into_iter().chain(schedulers).chain(workers) {
             self.start(process, 0);
         }
-        sleep(INTRODUCED).await;
-        self.began = Instant::now();
         let end = self.began + Duration::from_millis(self.scenario.lasts_ms);
         let drained_from = match self.go_on_until(end).await {
             Ok(()) => {

@@ -1,7 +1,7 @@
 //! The stores of the drivers against the model of the store, with 1 to 8
-//! callers at once; see [`bridge`], [`explained`] for SQLite, and for
-//! Postgres, which needs `PACELINE_TEST_DATABASE_URL`, [`timed`] for one caller
-//! and [`checked`] for many.
+//! callers at once; see [`bridge`], [`explained`] for SQLite and [`timed`] for
+//! Postgres, which needs `PACELINE_TEST_DATABASE_URL`. What Postgres promises
+//! whatever the model does is in [`checked`].
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod bridge;
@@ -17,6 +17,8 @@ mod database;
 mod explained;
 #[path = "bridge/faulty_store.rs"]
 mod faulty;
+#[path = "bridge/held.rs"]
+mod held;
 #[path = "bridge/known.rs"]
 mod known;
 #[path = "bridge/shown.rs"]
@@ -69,13 +71,27 @@ fn a_lost_wake_is_found_in_sqlite() {
 
 #[test]
 fn postgres_answers_one_caller_as_the_model_does() {
-    let compared = timed::agree(runner(10), 1, &|store| Arc::new(store)).unwrap();
+    let compared = timed::agree(runner(10), 1..=1, 1, &|store| Arc::new(store)).unwrap();
     assert!(compared > 0, "nothing was compared");
 }
 
 #[test]
 fn postgres_answers_one_caller_as_the_model_does_when_permits_lapse() {
-    let compared = timed::agree(runner(3), 2, &|store| Arc::new(store)).unwrap();
+    let compared = timed::agree(runner(3), 1..=1, 2, &|store| Arc::new(store)).unwrap();
+    assert!(compared > 0, "nothing was compared");
+}
+
+#[test]
+fn postgres_answers_many_callers_as_the_model_does_in_some_order() {
+    let many = 2..=bridge::CONNECTIONS;
+    let compared = timed::agree(runner(20), many, 1, &|store| Arc::new(store)).unwrap();
+    assert!(compared > 0, "nothing was compared");
+}
+
+#[test]
+fn postgres_answers_many_callers_as_the_model_does_when_permits_lapse() {
+    let many = 2..=bridge::CONNECTIONS;
+    let compared = timed::agree(runner(4), many, 2, &|store| Arc::new(store)).unwrap();
     assert!(compared > 0, "nothing was compared");
 }
 
@@ -94,7 +110,7 @@ fn postgres_keeps_every_promise_with_many_connections() {
 fn finds_in_postgres(fault: Fault) {
     let wrap = |store: PostgresStore| Arc::new(Faulty::new(store, fault)) as _;
     // Many, because a slow machine compares little of each.
-    let differs = timed::agree(repeating(200), 1, &wrap);
+    let differs = timed::agree(repeating(60), 1..=bridge::CONNECTIONS, 1, &wrap);
     assert!(differs.is_err(), "not found by the model: {fault:?}");
     let found = checked::keep(repeating(40), 1..=bridge::CONNECTIONS, &wrap);
     assert!(found.is_err(), "not found: {fault:?}");

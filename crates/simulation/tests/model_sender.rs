@@ -1,5 +1,6 @@
 //! What the model of the sender does, in virtual time.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -36,6 +37,8 @@ fn request(attempt: i64) -> Request {
         sent_at_seconds: 0,
         content_type: "text/plain".to_owned(),
         payload: Bytes::new(),
+        signature: None,
+        headers: Arc::default(),
         timeout: TIMEOUT,
     }
 }
@@ -48,6 +51,7 @@ async fn exchange(sender: &ModelSender) -> (Result<Response, SendError>, Duratio
         epoch: Epoch(0),
         url: "https://receiver.example/".to_owned(),
         timeout: MAX_REQUEST_TIMEOUT,
+        secrets: Vec::new(),
     };
     let answer = match sender.prepare(&target).await {
         Ok(prepared) => prepared.send(request(7)).await,
@@ -73,7 +77,7 @@ async fn receivers_do_as_they_are_told() {
     let (answer, took) = meet(ready, slow_down).await;
     let answer = answer.unwrap();
     assert_eq!((answer.status, took), (429, 3));
-    assert_eq!(answer.retry_after.as_deref(), Some("30"));
+    assert_eq!(answer.signals.retry_after.as_deref(), Some("30"));
     assert_eq!(answer.elapsed, 2 * SECOND);
 
     let timed_out = |timeout| Err(SendError::TimedOut(timeout));

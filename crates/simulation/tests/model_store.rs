@@ -63,6 +63,7 @@ async fn accept(store: &ModelStore, ids: std::ops::Range<u128>) {
         event_type: None,
         content_type: "text/plain".to_owned(),
         payload: Bytes::new(),
+        idempotency: None,
     };
     let events: Vec<_> = ids.map(event).collect();
     store.accept_events(&events).await.unwrap();
@@ -107,6 +108,7 @@ async fn finish(store: &ModelStore, permit: &Permit, next: NextTry) {
         error: None,
         response_body: Bytes::new(),
         next,
+        signal: domain::health::Signal::default(),
     };
     store.record_outcomes(WORKER, &[outcome]).await.unwrap();
 }

@@ -4,6 +4,7 @@
 use domain::limit::Shape;
 use domain::policy::LimitSettings;
 use simulation::counts::Counts;
+use simulation::model::Condition;
 use simulation::scenario::{Fault, Mood, Operation, Process, Scenario, What};
 use simulation::world;
 
@@ -29,12 +30,12 @@ fn a_worker_outlives_a_forward_step_of_the_stores_clock() {
         operations: vec![
             Operation {
                 number: 37,
-                at_ms: 8_195,
+                at_ms: 8_295,
                 what: What::StoreClock { step_ms: 4_535 },
             },
             Operation {
                 number: 39,
-                at_ms: 10_043,
+                at_ms: 10_143,
                 what: What::Arrivals {
                     destination: 0,
                     events: 20,
@@ -42,7 +43,7 @@ fn a_worker_outlives_a_forward_step_of_the_stores_clock() {
                 },
             },
         ],
-        lasts_ms: 10_044,
+        lasts_ms: 10_144,
     });
 }
 
@@ -63,14 +64,14 @@ fn a_worker_outlives_an_introduction_that_takes_long() {
         schedulers: 1,
         workers: 3,
         operations: vec![
-            Operation { number: 13, at_ms: 82044, what: What::Pause { process: Process::Worker(1), lasts_ms: 3679 } },
-            Operation { number: 15, at_ms: 91117, what: What::Limits { destination: 0, limits: LimitSettings { max_in_flight: Some(2), unlimited: true, ..LimitSettings::default() } } },
-            Operation { number: 17, at_ms: 108323, what: What::Stop { process: Process::Worker(0), down_ms: 2204 } },
-            Operation { number: 18, at_ms: 109781, what: What::Fault { fault: Fault::StoreCommitsLate, permille: 1000, lasts_ms: 38547 } },
-            Operation { number: 19, at_ms: 110222, what: What::Arrivals { destination: 0, events: 228, every_ms: 20 } },
-            Operation { number: 24, at_ms: 124981, what: What::Fault { fault: Fault::StoreFailsAfter, permille: 50, lasts_ms: 15103 } },
+            Operation { number: 13, at_ms: 82144, what: What::Pause { process: Process::Worker(1), lasts_ms: 3679 } },
+            Operation { number: 15, at_ms: 91217, what: What::Limits { destination: 0, limits: LimitSettings { max_in_flight: Some(2), unlimited: true, ..LimitSettings::default() } } },
+            Operation { number: 17, at_ms: 108423, what: What::Stop { process: Process::Worker(0), down_ms: 2204 } },
+            Operation { number: 18, at_ms: 109881, what: What::Fault { fault: Fault::StoreCommitsLate, permille: 1000, lasts_ms: 38547 } },
+            Operation { number: 19, at_ms: 110322, what: What::Arrivals { destination: 0, events: 228, every_ms: 20 } },
+            Operation { number: 24, at_ms: 125081, what: What::Fault { fault: Fault::StoreFailsAfter, permille: 50, lasts_ms: 15103 } },
         ],
-        lasts_ms: 134981,
+        lasts_ms: 135081,
     });
 }
 
@@ -92,8 +93,34 @@ fn a_burst_takes_the_time_that_concurrency_makes_it_take() {
         schedulers: 1,
         workers: 1,
         operations: vec![
-            Operation { number: 3, at_ms: 0, what: What::Arrivals { destination: 3, events: 9209, every_ms: 0 } },
+            Operation { number: 3, at_ms: 100, what: What::Arrivals { destination: 3, events: 9209, every_ms: 0 } },
         ],
-        lasts_ms: 182_000,
+        lasts_ms: 182_100,
+    });
+}
+
+/// Seed 1270. A worker was stopped for twelve seconds in the middle of sending,
+/// and its request arrived after the retry of it.
+#[test]
+#[rustfmt::skip]
+fn a_request_may_arrive_after_its_own_retry() {
+    keeps_every_promise(&Scenario {
+        seed: 1270,
+        mood: Mood::Stormy,
+        destinations: vec![
+            LimitSettings { per_second: Some(5), per_minute: Some(226), ..LimitSettings::default() },
+            LimitSettings { ..LimitSettings::default() },
+            LimitSettings { per_second: Some(6), burst: Some(3), max_in_flight: Some(2), ..LimitSettings::default() },
+        ],
+        schedulers: 3,
+        workers: 2,
+        operations: vec![
+            Operation { number: 1, at_ms: 0, what: What::Arrivals { destination: 2, events: 208, every_ms: 2085 } },
+            Operation { number: 23, at_ms: 194_932, what: What::Pause { process: Process::Api, lasts_ms: 6497 } },
+            Operation { number: 37, at_ms: 339_313, what: What::Broker { condition: Condition::Blocked, lasts_ms: 15766 } },
+            Operation { number: 39, at_ms: 382_944, what: What::Arrivals { destination: 1, events: 226, every_ms: 0 } },
+            Operation { number: 40, at_ms: 383_743, what: What::Pause { process: Process::Worker(0), lasts_ms: 11839 } },
+        ],
+        lasts_ms: 393_743,
     });
 }

@@ -5,9 +5,15 @@ use domain::policy::LimitSettings;
 use simulation::Site;
 use simulation::counts::Counts;
 use simulation::sabotage::Sabotage;
-use simulation::scenario::{Fault, Mood, Operation, Point, Process, Scenario, What};
+use simulation::scenario::{Behaviour, Fault, Mood, Operation, Point, Process, Scenario, What};
 use simulation::shrink::{minimal, shrink_by};
 use simulation::world::{self, Report};
+
+/// So long after the full second each operation comes. Schedulers sweep at
+/// full seconds. A sweep that meets the very first run of a destination wakes
+/// it under its lease, and its permits are published again: then a permit comes
+/// twice without any fault.
+const AFTER_THE_SWEEP_MS: u64 = 100;
 
 /// Two destinations with a steady backlog for a minute, and what else happens.
 fn scenario(mood: Mood, troubles: Vec<What>) -> Scenario {
@@ -31,7 +37,7 @@ fn scenario(mood: Mood, troubles: Vec<What>) -> Scenario {
         .zip(0..)
         .map(|(what, number)| Operation {
             number,
-            at_ms: u64::from(number) * 1_000,
+            at_ms: u64::from(number) * 1_000 + AFTER_THE_SWEEP_MS,
             what,
         });
     Scenario {
@@ -41,7 +47,7 @@ fn scenario(mood: Mood, troubles: Vec<What>) -> Scenario {
         schedulers: 2,
         workers: 2,
         operations: operations.collect(),
-        lasts_ms: 60_000,
+        lasts_ms: 60_000 + AFTER_THE_SWEEP_MS,
     }
 }
 
@@ -53,9 +59,18 @@ fn showing(sabotage: Sabotage) -> Scenario {
         lasts_ms: 30_000,
     };
     match sabotage {
+        Sabotage::ForgetsKeys => scenario(Mood::Stormy, vec![fault(Fault::StoreFailsAfter)]),
         Sabotage::StartsTwice => scenario(Mood::Stormy, vec![fault(Fault::MessageDuplicated)]),
         Sabotage::NeverReaps => scenario(Mood::Stormy, vec![fault(Fault::MessageLost)]),
         Sabotage::ShortLeases => scenario(Mood::Stormy, vec![fault(Fault::StoreSlow)]),
+        Sabotage::ForgetsHolds => scenario(
+            Mood::Stormy,
+            vec![What::Receiver {
+                destination: 1,
+                behaviour: Behaviour::Busy,
+                lasts_ms: 30_000,
+            }],
+        ),
         _ => scenario(Mood::Calm, Vec::new()),
     }
 }

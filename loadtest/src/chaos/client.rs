@@ -1,9 +1,9 @@
 //! The client: posts events to the API, through its proxies, and logs what it
 //! was told.
 //!
-//! What was answered 503, or not at all, it posts again, as a client should.
-//! It may have been accepted all the same, so the same payload may become
-//! several events; the judge allows as many as there were posts.
+//! What was answered 503, or not at all, it posts again, as a client should,
+//! with the same idempotency keys. It may have been accepted all the same, and
+//! by another process; the judge allows one event for each payload.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -168,8 +168,11 @@ impl Client {
     fn body(&self, batch: &[Draft]) -> Bytes {
         let events: Vec<_> = (batch.iter())
             .map(|draft| {
+                let (number, payload) = (draft.number, &draft.payload);
                 let id = self.destinations[draft.destination as usize];
-                format!(r#"{{"destination_id":"{id}","payload":{}}}"#, draft.payload)
+                format!(
+                    r#"{{"destination_id":"{id}","idempotency_key":"event-{number}","payload":{payload}}}"#
+                )
             })
             .collect();
         Bytes::from(format!(r#"{{"events":[{}]}}"#, events.join(",")))

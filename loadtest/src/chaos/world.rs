@@ -29,7 +29,7 @@ pub(crate) enum Manners {
     Polite,
     /// Every so many requests one 503.
     Flaky(u64),
-    /// 500 always: its events end as dead letters.
+    /// 500 always, with its breaker off: its events end as dead letters.
     Broken,
 }
 

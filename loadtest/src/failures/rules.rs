@@ -3,7 +3,7 @@
 use super::By::{Chaos, Nothing, Test};
 use super::Row;
 
-pub(super) const ROWS: [Row; 14] = [
+pub(super) const ROWS: [Row; 15] = [
     Row {
         fault: "A limit is lowered while permits are out",
         mechanism: "the change locks the destination and moves its permits back before it enters history",
@@ -64,11 +64,24 @@ pub(super) const ROWS: [Row; 14] = [
     },
     Row {
         fault: "A receiver answers 429 or 503 with Retry-After",
-        mechanism: "a failed try, retried with growing pauses",
-        residue: "the header is read and not yet obeyed",
+        mechanism: "the destination is held for as long as it asks, an hour at most; a 429 costs \
+            no try",
+        residue: "requests that are under way when it begins to refuse",
         exercised: &[
-            Test("statuses_decide_what_follows"),
-            Nothing("holding a destination back"),
+            Test("a_receiver_that_asks_is_left_alone"),
+            Test("a_429_holds_and_costs_no_try"),
+            Test("a_receiver_that_asks_is_left_alone_and_its_backlog_drains"),
+        ],
+    },
+    Row {
+        fault: "A receiver fails for hours",
+        mechanism: "after 20 failures in a row its breaker holds the backlog; one probe at a time, \
+            at growing intervals; after five days it is disabled",
+        residue: "20 tries, what was under way, and up to an hour after it is back",
+        exercised: &[
+            Test("failures_in_a_row_open_the_breaker"),
+            Test("a_half_open_breaker_admits_one_probe"),
+            Test("a_receiver_that_fails_for_long_is_probed_and_comes_back"),
         ],
     },
     Row {

@@ -45,6 +45,7 @@ pub(super) async fn measure(context: &Context) -> anyhow::Result<Figure> {
                         event_type: None,
                         content_type: "application/json".to_owned(),
                         payload: Bytes::from_static(b"{}"),
+                        idempotency: None,
                     })
                     .collect();
                 parts.store.accept_events(&events).await?;

@@ -13,9 +13,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use domain::ids::DestinationId;
 use engine::ports::{
-    Finish, NextRun, Schedule, ScheduleError, ScheduleLife, Taken, TakenJob, Wake,
+    Alarm, Finish, NextRun, Schedule, ScheduleError, ScheduleLife, Taken, TakenJob, Wake,
 };
-use tokio::sync::Notify;
 use tokio::time::Instant;
 
 /// As far ahead as a job can be, so that adding to an instant cannot overflow.
@@ -32,7 +31,7 @@ pub struct InProcessSchedule {
     jobs: Mutex<Jobs>,
     /// Told when a wake makes something due sooner than takers know, so that an
     /// idle scheduler looks at once.
-    woken: Notify,
+    woken: Alarm,
 }
 
 #[derive(Debug, Default)]
@@ -82,21 +81,20 @@ impl InProcessSchedule {
         Self {
             life: life.into(),
             jobs: Mutex::default(),
-            woken: Notify::new(),
+            woken: Alarm::default(),
         }
+    }
+
+    /// The jobs, and a time read under their lock: read before it, a call
+    /// that waited would take a job of a moment ago for one of the future.
+    fn jobs_now(&self) -> (MutexGuard<'_, Jobs>, Instant) {
+        let jobs = self.jobs();
+        (jobs, Instant::now())
     }
 
     fn jobs(&self) -> MutexGuard<'_, Jobs> {
         // No invariant is broken half-way through: nothing in here panics.
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Tells whoever sleeps until what was the first job that one is due
-    /// sooner.
-    fn tell(&self, known: Option<Instant>, first: Option<Instant>) {
-        if first.is_some_and(|first| known.is_none_or(|known| first < known)) {
-            self.woken.notify_one();
-        }
     }
 }
 
@@ -109,8 +107,7 @@ impl Default for InProcessSchedule {
 #[async_trait]
 impl Schedule for InProcessSchedule {
     async fn take(&self, max: usize, lease: Duration) -> Result<Taken, ScheduleError> {
-        let now = Instant::now();
-        let mut jobs = self.jobs();
+        let (mut jobs, now) = self.jobs_now();
         let due: Vec<_> = jobs
             .by_due
             .iter()
@@ -148,27 +145,25 @@ impl Schedule for InProcessSchedule {
     }
 
     async fn finish(&self, finishes: &[Finish]) -> Result<(), ScheduleError> {
-        let now = Instant::now();
-        let mut jobs = self.jobs();
+        let (mut jobs, now) = self.jobs_now();
         let known = jobs.first_due();
         let woken = (finishes.iter())
             .filter_map(|finish| jobs.finish(finish, now))
             .min();
         drop(jobs);
-        self.tell(known, woken);
+        self.woken.tell(known, woken);
         Ok(())
     }
 
     async fn wake(&self, wakes: &[Wake]) -> Result<(), ScheduleError> {
-        let now = Instant::now();
-        let mut jobs = self.jobs();
+        let (mut jobs, now) = self.jobs_now();
         let known = jobs.first_due();
         for wake in wakes {
             jobs.wake(wake, now);
         }
         let first = jobs.first_due();
         drop(jobs);
-        self.tell(known, first);
+        self.woken.tell(known, first);
         Ok(())
     }
 
@@ -188,7 +183,7 @@ impl Schedule for InProcessSchedule {
     }
 
     async fn woken(&self) {
-        self.woken.notified().await;
+        self.woken.told().await;
     }
 }
 

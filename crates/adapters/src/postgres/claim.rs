@@ -1,22 +1,23 @@
 //! Starts: claimed, or permits handed back; and where requests go.
 
-use std::collections::{HashMap, HashSet};
-use std::time::Duration;
+use std::collections::HashSet;
+use std::collections::hash_map::{Entry, HashMap};
 
 use bytes::Bytes;
 use domain::ids::{DestinationId, Epoch, EventId, WorkerId};
 use domain::permit::Permit;
 use domain::time::{Timestamp, micros};
-use engine::ports::Target;
-use engine::ports::Wake;
 use engine::ports::{
-    ClaimAnswer, Claims, HEARTBEAT_TIMEOUT, MAX_HEAD_START, MAX_REQUEST_TIMEOUT, Start,
+    ClaimAnswer, Claims, HEARTBEAT_TIMEOUT, MAX_HEAD_START, MAX_REQUEST_TIMEOUT, Start, Target,
+    Wake, Wakes,
 };
 use sqlx::PgPool;
 use uuid::Uuid;
 
 use super::failure::Failure;
-use super::rows::{Wakes, count, keys};
+use super::rows::{count, keys};
+use super::secrets;
+use crate::stored_policy;
 
 /// Where these destinations' requests go now.
 pub(super) async fn targets(
@@ -32,14 +33,17 @@ pub(super) async fn targets(
     .bind(ids)
     .fetch_all(pool)
     .await?;
-    Ok((rows.into_iter())
+    let mut targets: Vec<_> = (rows.into_iter())
         .map(|(id, epoch, url)| Target {
             destination: DestinationId(id),
             epoch: Epoch(epoch),
             url,
             timeout: MAX_REQUEST_TIMEOUT,
+            secrets: Vec::new(),
         })
-        .collect())
+        .collect();
+    secrets::attach(pool, &mut targets).await?;
+    Ok(targets)
 }
 
 /// A row that carries the permit's number, as it was locked.
@@ -53,6 +57,8 @@ struct Claimed {
     not_before: Option<i64>,
     event_id: Option<Uuid>,
     try_number: Option<i32>,
+    tries_before: Option<i32>,
+    retry_policy: Option<String>,
     content_type: Option<String>,
     payload: Option<Vec<u8>>,
 }
@@ -61,7 +67,8 @@ struct Claimed {
 /// statement that waited would keep a clock from before the wait. The lock
 /// rechecks the state and the number on the row's latest version, so a
 /// revocation that has just been committed is seen, and one that is under way
-/// holds the row. The clock is read once, when the first row is judged.
+/// holds the row. The clock is read once, when the first row is judged. What a
+/// worker may not start moves back like what is late: nobody else would.
 ///
 /// A slot that opens within the head start starts at the slot: the recorded
 /// start is ahead of the clock then, and whoever dates a change waits for it
@@ -73,11 +80,13 @@ struct Claimed {
 const CLAIM: &str = "-- claim_starts
     with clock as materialized (select clock_timestamp() as now),
     locked as materialized (
-        select a.id, a.permit, a.destination_id, a.event_id, a.try_number, a.not_before,
+        select a.id, a.permit, a.destination_id, a.event_id, a.try_number, a.tries_before,
+            a.not_before, d.retry_policy,
             case
                 when a.epoch <> n.epoch or d.epoch <> a.epoch
                     or d.state <> 'active' or d.deleted_at is not null
-                    or p.held_until > (select now from clock)
+                    or greatest(p.held_until, h.held_until)
+                        > greatest((select now from clock), a.not_before)
                     or a.deadline < (select now from clock)
                     or not exists (
                         select from workers w
@@ -94,6 +103,7 @@ const CLAIM: &str = "-- claim_starts
         join attempts a on a.id = n.id and a.permit = n.number
         join destinations d on d.id = a.destination_id
         left join pacing p on p.destination_id = a.destination_id
+        left join health h on h.destination_id = a.destination_id
         where a.state || '' = 'admitted'
         order by a.id
         for update of a skip locked
@@ -113,7 +123,8 @@ const CLAIM: &str = "-- claim_starts
         where a.id = l.id and l.answer = 'returned'
     )
     select micros(clock.now) as now, l.id, l.permit as number, l.destination_id, l.answer,
-        micros(l.not_before) as not_before, l.event_id, l.try_number, e.content_type, e.payload
+        micros(l.not_before) as not_before, l.event_id, l.try_number, l.tries_before,
+        l.retry_policy::text as retry_policy, e.content_type, e.payload
     from clock
     left join locked l on true
     left join events e on e.id = l.event_id and l.answer = 'started'";
@@ -156,7 +167,7 @@ pub(super) async fn claim_starts(
             continue;
         };
         if let (Some("returned"), Some(destination)) = (row.answer.as_deref(), row.destination_id) {
-            wakes.add(DestinationId(destination), Duration::ZERO);
+            wakes.now(DestinationId(destination));
         }
         answers.insert((id, number), row.into_answer(now));
     }
@@ -167,11 +178,12 @@ pub(super) async fn claim_starts(
     // The claim is committed: an error from here on must not lose the starts.
     let held = (still_admitted(pool, &missing).await)
         .unwrap_or_else(|_unknown| missing.iter().map(|permit| key(permit)).collect());
-    let answer = |permit: &Permit| match answers.remove(&key(permit)) {
-        Some(answer) => answer,
-        None if held.contains(&key(permit)) => ClaimAnswer::Skipped,
-        // Stale; or the same permit twice in one batch, which starts once.
-        None => ClaimAnswer::Refused,
+    let answer = |permit: &Permit| match answers.entry(key(permit)) {
+        // Named twice in one batch: it starts once.
+        Entry::Occupied(once) if matches!(once.get(), ClaimAnswer::Started(_)) => once.remove(),
+        Entry::Occupied(answer) => answer.get().clone(),
+        Entry::Vacant(_) if held.contains(&key(permit)) => ClaimAnswer::Skipped,
+        Entry::Vacant(_) => ClaimAnswer::Refused,
     };
     Ok(Claims {
         now,
@@ -192,6 +204,8 @@ impl Claimed {
                 started_at: now.max(not_before),
                 event: EventId(event),
                 try_number: count(i64::from(self.try_number.unwrap_or(1))),
+                tries_before: count(i64::from(self.tries_before.unwrap_or(0))),
+                retry: stored_policy::for_start(self.retry_policy.as_deref()),
                 content_type: self.content_type.unwrap_or_default(),
                 payload: Bytes::from(self.payload.unwrap_or_default()),
             }),
@@ -255,7 +269,7 @@ pub(super) async fn release_permits(
     .await?;
     let mut wakes = Wakes::default();
     for destination in released {
-        wakes.add(DestinationId(destination), Duration::ZERO);
+        wakes.now(DestinationId(destination));
     }
     Ok(wakes.into_vec())
 }

@@ -48,6 +48,8 @@ pub(super) struct Found {
     pub(super) recount: bool,
     pub(super) first_after: i64,
     pub(super) held_until: Option<Timestamp>,
+    /// The breaker is open.
+    pub(super) probing: bool,
 }
 
 #[derive(sqlx::FromRow)]
@@ -72,6 +74,7 @@ struct DestinationRow {
     recount: bool,
     first_after: i64,
     held_until: Option<i64>,
+    probing: bool,
 }
 
 /// The destinations that are there, locked or not, and the clock.
@@ -99,12 +102,14 @@ pub(super) async fn read_destinations(
             micros(p.meter_as_of) as meter_as_of,
             p.meter_epoch is distinct from d.epoch as recount,
             coalesce(p.first_after, 0) as first_after,
-            micros(p.held_until) as held_until
+            micros(greatest(p.held_until, h.held_until)) as held_until,
+            h.opened_at is not null as probing
         from clock
         left join destinations d on d.id = any ($1)
         left join tenants n on n.id = d.tenant_id
         left join tiers t on t.name = n.tier
-        left join pacing p on p.destination_id = d.id",
+        left join pacing p on p.destination_id = d.id
+        left join health h on h.destination_id = d.id",
     )
     .bind(ids)
     .fetch_all(connection)
@@ -156,5 +161,6 @@ fn found(id: Uuid, row: &DestinationRow) -> Result<Found, Failure> {
         recount: row.recount,
         first_after: row.first_after,
         held_until: time(row.held_until),
+        probing: row.probing,
     })
 }

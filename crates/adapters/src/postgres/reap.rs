@@ -8,14 +8,15 @@ use domain::ids::DestinationId;
 use domain::limit::Period;
 use domain::retry::DEFAULT_MAX_TRIES;
 use domain::time::{Timestamp, micros};
-use engine::ports::{ReapRules, Reaped};
+use engine::ports::{NO_OUTCOME_IN_TIME, ReapRules, Reaped, WORKER_IS_GONE, Wakes};
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
+use super::expire::expire;
 use super::failure::Failure;
 use super::fold;
 use super::record::{Retry, insert_retries};
-use super::rows::{Wakes, count, integer};
+use super::rows::{count, integer};
 
 /// How long a worker that is gone is remembered.
 const FORGET_WORKERS_AFTER: Duration = Duration::from_secs(3_600);
@@ -27,12 +28,14 @@ pub(super) async fn reap(pool: &PgPool, rules: &ReapRules, limit: u32) -> Result
     let expired = expire_permits(&mut transaction, rules, limit, &mut wakes).await?;
     let unknown = give_up_starts(&mut transaction, rules, limit, &mut wakes).await?;
     let cancelled = cancel_deleted(&mut transaction, limit).await?;
+    let expired_attempts = expire(&mut transaction, limit).await?;
     forget(&mut transaction, limit).await?;
     transaction.commit().await?;
     Ok(Reaped {
         expired_permits: expired,
         unknown_starts: unknown,
         cancelled,
+        expired: expired_attempts,
         wakes: wakes.into_vec(),
     })
 }
@@ -67,7 +70,7 @@ async fn expire_permits(
     .fetch_all(connection)
     .await?;
     for destination in &expired {
-        wakes.add(DestinationId(*destination), Duration::ZERO);
+        wakes.now(DestinationId(*destination));
     }
     Ok(u32::try_from(expired.len()).unwrap_or(u32::MAX))
 }
@@ -76,12 +79,17 @@ async fn expire_permits(
 #[derive(sqlx::FromRow)]
 struct GivenUp {
     now: i64,
+    id: i64,
     event_id: Uuid,
     destination_id: Uuid,
     tenant_id: Uuid,
     try_number: i32,
+    tries_before: i32,
+    expires_at: Option<i64>,
+    is_last: bool,
     started_at: i64,
-    coarse: bool,
+    to_fold: bool,
+    destination_is_gone: bool,
 }
 
 /// Starts whose workers are gone, or that are too old, become unknown.
@@ -91,12 +99,19 @@ async fn give_up_starts(
     limit: u32,
     wakes: &mut Wakes,
 ) -> Result<u32, Failure> {
-    let rows: Vec<GivenUp> = sqlx::query_as(
+    let mut rows: Vec<GivenUp> = sqlx::query_as(
         "-- reap: give_up_starts
         with clock as materialized (select clock_timestamp() as now),
         locked as materialized (
-            select a.id, a.coarse and not a.folded as to_fold
+            select a.id, a.coarse and not a.folded as to_fold,
+                a.try_number - a.tries_before >= coalesce(
+                    (d.retry_policy ->> 'max_tries')::integer, $4) as is_last,
+                d.deleted_at is not null as destination_is_gone,
+                w.id is null
+                    or w.seen_at < (select now from clock) - $2::bigint * interval '1 microsecond'
+                    as worker_is_gone
             from attempts a
+            join destinations d on d.id = a.destination_id
             left join workers w on w.id = a.worker_id
             where a.state = 'started'
                 and (
@@ -104,44 +119,50 @@ async fn give_up_starts(
                     or w.id is null
                     or w.seen_at < (select now from clock) - $2::bigint * interval '1 microsecond'
                 )
-            order by a.started_at
+            order by a.started_at, a.id
             limit $3
             for update of a skip locked
         )
         update attempts a
-        set state = 'unknown', folded = a.folded or a.coarse, dead_letter = a.try_number >= $4
+        set state = 'unknown', folded = a.folded or a.coarse, dead_letter = l.is_last,
+            error = case when l.worker_is_gone then $5 else $6 end
         from locked l
         where a.id = l.id
-        returning (select micros(now) from clock) as now, a.event_id, a.destination_id,
-            a.tenant_id, a.try_number, micros(a.started_at) as started_at, l.to_fold as coarse",
+        returning (select micros(now) from clock) as now, a.id, a.event_id, a.destination_id,
+            a.tenant_id, a.try_number, a.tries_before, micros(a.expires_at) as expires_at,
+            l.is_last, micros(a.started_at) as started_at, l.to_fold, l.destination_is_gone",
     )
     .bind(micros(rules.start_timeout))
     .bind(micros(rules.heartbeat_timeout))
     .bind(i64::from(limit))
     .bind(integer(DEFAULT_MAX_TRIES))
+    .bind(WORKER_IS_GONE)
+    .bind(NO_OUTCOME_IN_TIME)
     .fetch_all(&mut *connection)
     .await?;
-    let retried = rows
-        .iter()
-        .filter(|row| row.try_number < integer(DEFAULT_MAX_TRIES));
+    // An update returns its rows in any order.
+    rows.sort_unstable_by_key(|row| (row.started_at, row.id));
+    let retried = (rows.iter()).filter(|row| !row.is_last && !row.destination_is_gone);
     let retries: Vec<Retry> = retried
         .map(|row| Retry {
             event: row.event_id,
             destination: row.destination_id,
             tenant: row.tenant_id,
             try_number: row.try_number.saturating_add(1),
+            tries_before: row.tries_before,
+            expires_at: row.expires_at,
             due_at: row.now,
             created_at: row.now,
         })
         .collect();
     insert_retries(connection, &retries).await?;
-    let folds = (rows.iter().filter(|row| row.coarse)).map(|row| {
+    let folds = (rows.iter().filter(|row| row.to_fold)).map(|row| {
         let started_at = Timestamp::from_micros(row.started_at);
         (DestinationId(row.destination_id), started_at)
     });
     fold::add_starts(connection, folds, fold::shard(None)).await?;
     for row in &rows {
-        wakes.add(DestinationId(row.destination_id), Duration::ZERO);
+        wakes.now(DestinationId(row.destination_id));
     }
     Ok(u32::try_from(rows.len()).unwrap_or(u32::MAX))
 }
@@ -187,7 +208,8 @@ async fn cancel_deleted(connection: &mut PgConnection, limit: u32) -> Result<u32
     ))
 }
 
-/// Buckets that no window can reach any more, and workers long gone. A margin
+/// Buckets that no window can reach any more, expired idempotency keys, and
+/// workers long gone. A margin
 /// of 1 makes a period twice as long, so two periods and a minute are kept.
 async fn forget(connection: &mut PgConnection, limit: u32) -> Result<(), Failure> {
     let periods = Period::ALL.map(Period::as_str);
@@ -214,6 +236,22 @@ async fn forget(connection: &mut PgConnection, limit: u32) -> Result<(), Failure
     )
     .bind(periods.as_slice())
     .bind(ages.as_slice())
+    .bind(i64::from(limit))
+    .execute(&mut *connection)
+    .await?;
+    sqlx::query(
+        "-- reap: forget_keys
+        with old as materialized (
+            select k.tenant_id, k.key from idempotency_keys k
+            where k.expires_at <= clock_timestamp()
+            order by k.expires_at
+            limit $1
+            for update skip locked
+        )
+        delete from idempotency_keys k
+        using old o
+        where k.tenant_id = o.tenant_id and k.key = o.key",
+    )
     .bind(i64::from(limit))
     .execute(&mut *connection)
     .await?;

@@ -6,18 +6,19 @@
 //! statement does not see.
 
 use std::collections::{HashMap, HashSet};
-use std::time::Duration;
 
 use domain::attempt::OutcomeKind;
+use domain::health::Health;
 use domain::ids::{AttemptId, DestinationId, WorkerId};
 use domain::time::Timestamp;
-use engine::ports::{NextTry, Outcome, Recorded};
+use engine::ports::{NextTry, Outcome, Recorded, Wakes};
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use super::failure::Failure;
 use super::fold;
-use super::rows::{Wakes, keys};
+use super::health::{self, Seen};
+use super::rows::{count, integer, keys};
 
 /// Records outcomes of one worker's starts.
 pub(super) async fn record_outcomes(
@@ -31,25 +32,49 @@ pub(super) async fn record_outcomes(
     let mut rows: HashMap<i64, Started> = (locked.into_iter()).map(|row| (row.id, row)).collect();
     let mut missing = Vec::new();
     let mut done = HashSet::new();
+    let mut ended = Vec::new();
     for outcome in outcomes {
         match rows.remove(&outcome.attempt.0) {
             Some(row) => {
                 done.insert(outcome.attempt);
-                steps.add(outcome, &row);
+                ended.push((outcome, row));
             }
             None if done.contains(&outcome.attempt) => {}
             None => missing.push(outcome),
         }
+    }
+    let judged = health::judge(&mut transaction, &seen(&ended)).await?;
+    for (outcome, row) in &ended {
+        steps.add(outcome, row, judged.health.get(&row.destination_id));
     }
     steps.update(&mut transaction).await?;
     insert_retries(&mut transaction, &steps.retries).await?;
     cancel_retries(&mut transaction, &steps.cancelled).await?;
     fold::add_starts(&mut transaction, steps.folds, fold::shard(Some(worker.0))).await?;
     transaction.commit().await?;
+    let mut wakes = steps.wakes.into_vec();
+    wakes.extend(judged.wakes);
     Ok(Recorded {
         skipped: still_open(pool, worker, &missing).await?,
-        wakes: steps.wakes.into_vec(),
+        wakes,
+        health: judged.changes,
     })
+}
+
+/// The answers that may matter: of destinations that did not just succeed, or
+/// that have something to remember.
+fn seen(ended: &[(&Outcome, Started)]) -> Seen {
+    let matters =
+        |(outcome, row): &&(&Outcome, Started)| row.remembered || !outcome.is_unremarkable();
+    let mut seen: Seen = (ended.iter().filter(matters))
+        .map(|(_, row)| (row.destination_id, Vec::new()))
+        .collect();
+    for (outcome, row) in ended {
+        if let Some(of_one) = seen.get_mut(&row.destination_id) {
+            of_one.extend(outcome.observation(Timestamp::from_micros(row.started_at)));
+        }
+    }
+    seen
 }
 
 /// A start of ours, locked.
@@ -61,10 +86,14 @@ struct Started {
     destination_id: Uuid,
     tenant_id: Uuid,
     try_number: i32,
+    tries_before: i32,
+    expires_at: Option<i64>,
     was_unknown: bool,
     to_fold: bool,
     crowded: bool,
     started_at: i64,
+    /// Its destination has something to remember.
+    remembered: bool,
 }
 
 async fn lock(
@@ -77,10 +106,13 @@ async fn lock(
         "-- record_outcomes: lock
         with clock as materialized (select micros(clock_timestamp()) as now)
         select (select now from clock) as now, a.id, a.event_id, a.destination_id, a.tenant_id,
-            a.try_number, a.state = 'unknown' as was_unknown, a.coarse and not a.folded as to_fold,
-            a.crowded, micros(a.started_at) as started_at
+            a.try_number, a.tries_before, micros(a.expires_at) as expires_at,
+            a.state = 'unknown' as was_unknown, a.coarse and not a.folded as to_fold,
+            a.crowded, micros(a.started_at) as started_at,
+            h.destination_id is not null as remembered
         from unnest($2::bigint[], $3::bigint[]) as n (id, number)
         join attempts a on a.id = n.id and a.permit = n.number
+        left join health h on h.destination_id = a.destination_id
         where a.worker_id = $1 and a.state in ('started', 'unknown')
         order by a.id
         for update of a skip locked",
@@ -98,6 +130,8 @@ pub(super) struct Retry {
     pub(super) destination: Uuid,
     pub(super) tenant: Uuid,
     pub(super) try_number: i32,
+    pub(super) tries_before: i32,
+    pub(super) expires_at: Option<i64>,
     pub(super) due_at: i64,
     pub(super) created_at: i64,
 }
@@ -120,7 +154,7 @@ struct Steps {
 }
 
 impl Steps {
-    fn add(&mut self, outcome: &Outcome, row: &Started) {
+    fn add(&mut self, outcome: &Outcome, row: &Started, health: Option<&Health>) {
         let started_at = Timestamp::from_micros(row.started_at);
         let finished_at = started_at + outcome.elapsed;
         let destination = DestinationId(row.destination_id);
@@ -136,7 +170,7 @@ impl Steps {
             self.folds.push((destination, started_at));
         }
         if row.crowded {
-            self.wakes.add(destination, Duration::ZERO);
+            self.wakes.now(destination);
         }
         if row.was_unknown {
             // Whoever made it unknown has added the retry.
@@ -147,17 +181,19 @@ impl Steps {
             return;
         }
         let now = Timestamp::from_micros(row.now);
-        let (try_number, due_at) = match outcome.next {
-            NextTry::None | NextTry::DeadLetter => return,
-            NextTry::RetryAfter(delay) => (row.try_number.saturating_add(1), finished_at + delay),
-            NextTry::Again => (row.try_number, now),
+        let try_number = count(i64::from(row.try_number));
+        let next = outcome.next_try(try_number, (started_at, now), health);
+        let Some((try_number, due_at)) = next else {
+            return;
         };
-        self.wakes.add(destination, due_at.since(now));
+        self.wakes.after(destination, due_at.since(now));
         self.retries.push(Retry {
             event: row.event_id,
             destination: row.destination_id,
             tenant: row.tenant_id,
-            try_number,
+            try_number: integer(try_number),
+            tries_before: row.tries_before,
+            expires_at: row.expires_at,
             due_at: due_at.as_micros(),
             created_at: finished_at.as_micros(),
         });
@@ -208,12 +244,18 @@ pub(super) async fn insert_retries(
     sqlx::query(
         "-- insert_retries
         insert into attempts (
-            event_id, destination_id, tenant_id, try_number, due_at, created_at
+            event_id, destination_id, tenant_id, try_number, due_at, created_at, tries_before,
+            expires_at
         )
         select n.event_id, n.destination_id, n.tenant_id, n.try_number, from_micros(n.due_at),
-            from_micros(n.created_at)
-        from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::integer[], $5::bigint[], $6::bigint[])
-            as n (event_id, destination_id, tenant_id, try_number, due_at, created_at)",
+            from_micros(n.created_at), n.tries_before, from_micros(n.expires_at)
+        from unnest(
+            $1::uuid[], $2::uuid[], $3::uuid[], $4::integer[], $5::bigint[], $6::bigint[],
+            $7::integer[], $8::bigint[]
+        ) as n (
+            event_id, destination_id, tenant_id, try_number, due_at, created_at, tries_before,
+            expires_at
+        )",
     )
     .bind(retries.iter().map(|retry| retry.event).collect::<Vec<_>>())
     .bind(
@@ -234,6 +276,18 @@ pub(super) async fn insert_retries(
         retries
             .iter()
             .map(|retry| retry.created_at)
+            .collect::<Vec<_>>(),
+    )
+    .bind(
+        retries
+            .iter()
+            .map(|retry| retry.tries_before)
+            .collect::<Vec<_>>(),
+    )
+    .bind(
+        retries
+            .iter()
+            .map(|retry| retry.expires_at)
             .collect::<Vec<_>>(),
     )
     .execute(connection)

@@ -1,15 +1,12 @@
 //! Columns to values of the domain, and back.
 
-use std::collections::HashMap;
 use std::fmt::Display;
 use std::str::FromStr;
-use std::time::Duration;
 
-use domain::ids::{AttemptId, DestinationId, PermitNumber};
+use domain::ids::{AttemptId, PermitNumber};
 use domain::policy::LimitSettings;
 use domain::time::Timestamp;
 use engine::ports::StoreError;
-use engine::ports::Wake;
 
 use super::failure::Failure;
 
@@ -85,25 +82,4 @@ impl LimitColumns<'_> {
 /// Attempts and the numbers of their permits, as two parallel arrays.
 pub(super) fn keys(keys: impl Iterator<Item = (AttemptId, PermitNumber)>) -> (Vec<i64>, Vec<i64>) {
     keys.map(|(attempt, number)| (attempt.0, number.0)).unzip()
-}
-
-/// Wakes, one for each destination: the earliest that was asked for.
-#[derive(Default)]
-pub(super) struct Wakes(HashMap<DestinationId, Duration>);
-
-impl Wakes {
-    pub(super) fn add(&mut self, destination: DestinationId, after: Duration) {
-        self.0
-            .entry(destination)
-            .and_modify(|earliest| *earliest = after.min(*earliest))
-            .or_insert(after);
-    }
-
-    pub(super) fn into_vec(self) -> Vec<Wake> {
-        let mut wakes: Vec<Wake> = (self.0.into_iter())
-            .map(|(destination, after)| Wake::after(destination, after))
-            .collect();
-        wakes.sort_unstable_by_key(|wake| wake.destination);
-        wakes
-    }
 }

@@ -5,8 +5,7 @@
 
 use domain::ids::DestinationId;
 use domain::time::{Timestamp, micros};
-use engine::ports::Wake;
-use engine::ports::{Mark, Sweep, SweepPage};
+use engine::ports::{Mark, Sweep, SweepPage, Wake};
 use sqlx::PgPool;
 use uuid::Uuid;
 
@@ -54,7 +53,10 @@ const WALK: &str = "-- sweep
             select micros(a.due_at) from attempts a
             where a.destination_id = w.id and a.state = 'waiting' and a.due_at is not null
             order by a.due_at limit 1
-        ) as due_at
+        ) as due_at,
+        $3 and exists (
+            select from attempts a where a.destination_id = w.id and a.state = 'admitted'
+        ) as has_permits
     from walk w
     cross join clock
     join destinations d on d.id = w.id
@@ -70,6 +72,8 @@ struct Visited {
     overdue: bool,
     has_first: bool,
     due_at: Option<i64>,
+    /// Read only where everything is asked for.
+    has_permits: bool,
 }
 
 /// One page.
@@ -91,16 +95,10 @@ pub(super) async fn sweep(pool: &PgPool, sweep: &Sweep) -> Result<SweepPage, Fai
         .collect();
     let mut marks = Vec::new();
     if sweep.after.is_none() {
-        for (destination, version, awake) in read_marks(pool, sweep.limit).await? {
-            let destination = DestinationId(destination);
-            marks.push(Mark {
-                destination,
-                version,
-            });
-            wakes.retain(|wake| wake.destination != destination);
-            if awake {
-                wakes.push(Wake::unblocked(destination));
-            }
+        marks = read_marks(pool, sweep.limit).await?;
+        for mark in &marks {
+            wakes.retain(|wake| wake.destination != mark.destination);
+            wakes.push(Wake::unblocked(mark.destination));
         }
     }
     Ok(SweepPage { wakes, marks, next })
@@ -112,31 +110,35 @@ impl Visited {
         let destination = DestinationId(self.id);
         let due_at = self.due_at.map(Timestamp::from_micros);
         let due = self.has_first || due_at.is_some_and(|due_at| due_at <= now);
+        if !self.awake {
+            return None;
+        }
         match due_at {
-            _ if !self.awake => None,
             _ if due => (everything || self.overdue).then(|| Wake::now(destination)),
             _ if !everything => None,
-            Some(due_at) => Some(Wake::after(destination, due_at.since(now))),
-            // Only permits: the run that follows sees when they end.
-            None => Some(Wake::now(destination)),
+            // The run that follows publishes them again, or sees when they end.
+            _ if self.has_permits => Some(Wake::now(destination)),
+            due_at => due_at.map(|due_at| Wake::after(destination, due_at.since(now))),
         }
     }
 }
 
 /// Marks, the oldest first.
-async fn read_marks(pool: &PgPool, limit: u32) -> Result<Vec<(Uuid, i64, bool)>, Failure> {
-    Ok(sqlx::query_as(
+async fn read_marks(pool: &PgPool, limit: u32) -> Result<Vec<Mark>, Failure> {
+    let marks: Vec<(Uuid, i64)> = sqlx::query_as(
         "-- sweep: read_marks
-        select m.destination_id, m.version,
-            coalesce(d.state = 'active' and d.deleted_at is null, false)
-        from destination_marks m
-        left join destinations d on d.id = m.destination_id
+        select m.destination_id, m.version from destination_marks m
         order by m.version
         limit $1",
     )
     .bind(i64::from(limit))
     .fetch_all(pool)
-    .await?)
+    .await?;
+    let mark = |(destination, version)| Mark {
+        destination: DestinationId(destination),
+        version,
+    };
+    Ok(marks.into_iter().map(mark).collect())
 }
 
 /// Forgets marks that were not made again since.

@@ -2,13 +2,16 @@
 
 use std::collections::HashSet;
 
-use domain::admission::{Backlog, Decision, Meter, Slot, Usage, admit, read_ahead};
+use domain::admission::{
+    Backlog, Decision, LOOK_AFTER_EXPIRED, Meter, Slot, Usage, admit, read_ahead,
+};
 use domain::destination::DestinationState;
 use domain::ids::{AttemptId, DestinationId, Epoch, PermitNumber, TenantId};
 use domain::permit::Permit;
 use domain::policy::{Policy, Rate};
 use domain::share::{Ask, Room, share_between_tenants};
 use domain::time::Timestamp;
+use domain::turns::in_turn;
 use engine::ports::{Admitted, Given, Run, RunResult};
 use rusqlite::Transaction;
 
@@ -23,23 +26,25 @@ const DESTINATION: &str = "
         t.limit_per_second, t.limit_per_minute, t.limit_per_hour, t.limit_per_day, t.unlimited,
         t.burst, t.shape, t.max_in_flight, 0.0,
         d.state, d.epoch, coalesce(p.last_permit, 0), coalesce(p.meter_missing_micro, 0),
-        p.meter_as_of, p.held_until, d.epoch is not p.meter_epoch,
+        p.meter_as_of, nullif(max(coalesce(p.held_until, 0), coalesce(h.held_until, 0)), 0),
+        d.epoch is not p.meter_epoch, h.opened_at is not null,
         n.id, coalesce(n.max_in_flight, t.tenant_max_in_flight)
     from destinations d
     join tenants n on n.id = d.tenant_id
     join tiers t on t.name = n.tier
     left join pacing p on p.destination_id = d.id
+    left join health h on h.destination_id = d.id
     where d.id = ?1 and d.deleted_at is null";
 
 const FIRST_ATTEMPTS: &str = "
     -- admit: first attempts in creation order
-    select id, created_at from attempts indexed by attempts_first
+    select id, coalesce(expires_at <= ?3, 0) from attempts indexed by attempts_first
     where destination_id = ?1 and state = 'waiting' and due_at is null
     order by id limit ?2";
 
 const DUE: &str = "
     -- admit: retries and returned permits that are due
-    select id, due_at from attempts indexed by attempts_due
+    select id, coalesce(expires_at <= ?3, 0) from attempts indexed by attempts_due
     where destination_id = ?1 and state = 'waiting' and due_at is not null and due_at <= ?3
     order by due_at, id limit ?2";
 
@@ -169,17 +174,18 @@ impl Candidate {
                 },
                 recount: row.get(24)?,
                 held_until: maybe_time(row, 23)?,
+                probing: row.get(25)?,
                 ..Usage::default()
             };
-            let tenant: TenantId = word(row, 25, ("tenants", "id"))?;
-            let tenant = (tenant, row.get(26)?);
+            let tenant: TenantId = word(row, 26, ("tenants", "id"))?;
+            let tenant = (tenant, row.get(27)?);
             Ok((policy, Epoch(row.get(19)?), row.get(20)?, usage, tenant))
         })?;
         let Some((policy, epoch, last_permit, mut usage, tenant)) = read else {
             return Ok(None);
         };
         read_usage(tx, now, &key, &policy, &mut usage)?;
-        let (due, backlog) = read_backlog(tx, now, &key, read_ahead(&policy))?;
+        let (due, backlog) = read_backlog(tx, now, &key, last_permit + 1, read_ahead(&policy))?;
         let republished = match run.republish {
             true => republished(tx, now, run.destination, &key)?,
             false => Vec::new(),
@@ -280,29 +286,35 @@ fn mark_admitted(
     Ok(())
 }
 
-/// What is due, merged in the order in which it goes, up to `limit`.
+/// What is due and not too old, in the order in which it goes, up to `limit`.
 fn read_backlog(
     tx: &Transaction<'_>,
     now: Timestamp,
     destination: &str,
+    number: i64,
     limit: u32,
 ) -> Result<(Vec<AttemptId>, Backlog), Fault> {
-    let read = |row: &rusqlite::Row<'_>| Ok((time(row, 1)?, AttemptId(row.get(0)?)));
-    let mut due = all(tx, FIRST_ATTEMPTS, (destination, limit), read)?;
-    due.extend(all(tx, DUE, (destination, limit, now.as_micros()), read)?);
-    due.sort_unstable();
-    due.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+    let mut some_expired = false;
+    let mut read = |sql| {
+        let rows = all(tx, sql, (destination, limit, now.as_micros()), |row| {
+            Ok((AttemptId(row.get(0)?), row.get::<_, bool>(1)?))
+        })?;
+        some_expired |= rows.iter().any(|(_, expired)| *expired);
+        let fresh = rows.into_iter().filter(|(_, expired)| !expired);
+        Ok::<Vec<AttemptId>, Fault>(fresh.map(|(id, _)| id).collect())
+    };
+    let (firsts, others) = (read(FIRST_ATTEMPTS)?, read(DUE)?);
+    let most = usize::try_from(limit).unwrap_or(usize::MAX);
+    let due = in_turn(firsts, others, number, most);
     let next_due = first(tx, NEXT_DUE, (destination, now.as_micros()), |row| {
         time(row, 0)
     })?;
+    let reaped_by = some_expired.then(|| now + LOOK_AFTER_EXPIRED);
     let backlog = Backlog {
         due: u32::try_from(due.len()).unwrap_or(u32::MAX),
-        next_due,
+        next_due: next_due.into_iter().chain(reaped_by).min(),
     };
-    Ok((
-        due.into_iter().map(|(_, attempt)| attempt).collect(),
-        backlog,
-    ))
+    Ok((due, backlog))
 }
 
 fn republished(

@@ -6,12 +6,14 @@ use domain::ids::{DestinationId, Epoch, EventId, WorkerId};
 use domain::permit::Permit;
 use domain::time::Timestamp;
 use engine::ports::{
-    ClaimAnswer, Claims, HEARTBEAT_TIMEOUT, MAX_REQUEST_TIMEOUT, Start, Target, Wake,
+    ClaimAnswer, Claims, HEARTBEAT_TIMEOUT, MAX_REQUEST_TIMEOUT, Start, Target, Wake, Wakes,
 };
 use rusqlite::Transaction;
 
 use super::fault::Fault;
-use super::rows::{Wakes, execute, first, maybe_time, time, word};
+use super::rows::{execute, first, maybe_time, time, word};
+use super::secrets;
+use crate::stored_policy;
 
 const ALIVE: &str = "
     -- claim_starts: does the worker live
@@ -21,10 +23,13 @@ const ALIVE: &str = "
 const ADMITTED: &str = "
     -- claim_starts: the row, if the permit is its own
     select a.event_id, a.try_number, a.epoch, a.not_before, a.deadline,
-        d.epoch, d.state, d.deleted_at, p.held_until
+        d.epoch, d.state, d.deleted_at,
+        nullif(max(coalesce(p.held_until, 0), coalesce(h.held_until, 0)), 0),
+        a.tries_before, d.retry_policy
     from attempts a
     join destinations d on d.id = a.destination_id
     left join pacing p on p.destination_id = a.destination_id
+    left join health h on h.destination_id = a.destination_id
     where a.id = ?1 and a.state = 'admitted' and a.permit = ?2 and a.destination_id = ?3";
 
 const START: &str = "
@@ -57,20 +62,14 @@ pub(super) fn claim_starts(
 ) -> Result<Claims, Fault> {
     let worker = worker.to_string();
     let fresh = (now - HEARTBEAT_TIMEOUT).as_micros();
-    if first(tx, ALIVE, (&worker, fresh), |_| Ok(()))?.is_none() {
-        // The rows stay admitted: the reaper moves them when they are over.
-        return Ok(Claims {
-            now,
-            answers: vec![ClaimAnswer::Refused; permits.len()],
-            wakes: Vec::new(),
-        });
-    }
+    let is_alive = first(tx, ALIVE, (&worker, fresh), |_| Ok(()))?.is_some();
     let mut wakes = Wakes::default();
     let mut answers = Vec::with_capacity(permits.len());
     for permit in permits {
         answers.push(match Admitted::read(tx, permit)? {
             None => ClaimAnswer::Refused,
-            Some(row) if row.is_over(now) => {
+            // Nobody would start it under this number any more.
+            Some(row) if !is_alive || row.is_over(now) => {
                 return_permit(tx, permit)?;
                 wakes.now(permit.destination);
                 ClaimAnswer::Refused
@@ -97,6 +96,8 @@ struct Admitted {
     state: DestinationState,
     deleted: bool,
     held_until: Option<Timestamp>,
+    tries_before: u32,
+    retry_policy: Option<String>,
 }
 
 impl Admitted {
@@ -112,6 +113,8 @@ impl Admitted {
                 state: word(row, 6, ("destinations", "state"))?,
                 deleted: maybe_time(row, 7)?.is_some(),
                 held_until: maybe_time(row, 8)?,
+                tries_before: row.get(9)?,
+                retry_policy: row.get(10)?,
             })
         })
     }
@@ -143,6 +146,8 @@ impl Admitted {
             started_at: now,
             event: self.event,
             try_number: self.try_number,
+            tries_before: self.tries_before,
+            retry: stored_policy::for_start(self.retry_policy.as_deref()),
             content_type,
             payload,
         })
@@ -180,6 +185,7 @@ pub(super) fn release_permits(
 /// Reads targets; see [`engine::ports::Store::targets`].
 pub(super) fn targets(
     tx: &Transaction<'_>,
+    now: Timestamp,
     destinations: &[DestinationId],
 ) -> Result<Vec<Target>, Fault> {
     let mut targets = Vec::with_capacity(destinations.len());
@@ -190,6 +196,7 @@ pub(super) fn targets(
                 epoch: Epoch(row.get(0)?),
                 url: row.get(1)?,
                 timeout: MAX_REQUEST_TIMEOUT,
+                secrets: secrets::of_destination(tx, now, *destination)?,
             })
         })?;
         targets.extend(target);

@@ -206,7 +206,7 @@ pub(super) fn dated(
     Ok(changed)
 }
 
-fn not_found() -> Fault {
+pub(super) fn not_found() -> Fault {
     CatalogError::NotFound("destination").into()
 }
 

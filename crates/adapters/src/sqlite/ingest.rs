@@ -5,12 +5,13 @@ use std::collections::HashMap;
 use domain::attempt::AttemptState;
 use domain::destination::DestinationState;
 use domain::event::{Audience, NewEvent};
-use domain::ids::{DestinationId, TenantId};
+use domain::ids::{DestinationId, EventId, TenantId};
 use domain::time::Timestamp;
 use engine::ports::Acceptance;
 use rusqlite::Transaction;
 
 use super::fault::Fault;
+use super::keys;
 use super::rows::{all, execute, first, word};
 
 const KNOWN: &str = "
@@ -41,8 +42,9 @@ const INSERT_EVENT: &str = "
 
 const INSERT_ATTEMPT: &str = "
     -- accept_events: its attempts
-    insert into attempts (event_id, destination_id, tenant_id, try_number, state, created_at)
-    values (?1, ?2, ?3, 1, ?4, ?5)";
+    insert into attempts
+        (event_id, destination_id, tenant_id, try_number, state, created_at, expires_at)
+    select ?1, ?2, ?3, 1, ?4, ?5, ?5 + max_age_ms * 1000 from destinations where id = ?2";
 
 /// Accepts a batch; see [`engine::ports::Store::accept_events`].
 pub(super) fn accept_events(
@@ -55,21 +57,38 @@ pub(super) fn accept_events(
         resolved: HashMap::new(),
     };
     let mut accept = |event: &NewEvent| {
-        let id = event.id.to_string();
-        if first(tx, KNOWN, [&id], |_| Ok(()))?.is_some() {
-            let params = [&id, &event.tenant.to_string()];
-            let to = all(tx, KNOWN_DESTINATIONS, params, |row| {
-                word(row, 0, ("attempts", "destination_id"))
-            })?;
-            return Ok(Acceptance::Accepted(to));
+        if let Some(asked) = &event.idempotency
+            && let Some(answer) = keys::known(tx, now, event.tenant, asked)?
+        {
+            return Ok(answer);
         }
-        let answer = audiences.of(event)?;
-        if let Acceptance::Accepted(to) = &answer {
-            insert(tx, now, event, to)?;
+        let answer = if first(tx, KNOWN, [event.id.to_string()], |_| Ok(()))?.is_some() {
+            Acceptance::Accepted(went_to(tx, event.id, event.tenant)?)
+        } else {
+            let answer = audiences.of(event)?;
+            if let Acceptance::Accepted(to) = &answer {
+                insert(tx, now, event, to)?;
+            }
+            answer
+        };
+        if let (Some(asked), Acceptance::Accepted(_)) = (&event.idempotency, &answer) {
+            keys::take(tx, now, event, asked)?;
         }
         Ok(answer)
     };
     events.iter().map(&mut accept).collect()
+}
+
+/// Where an event that is there went, as its own tenant may know.
+pub(super) fn went_to(
+    tx: &Transaction<'_>,
+    event: EventId,
+    tenant: TenantId,
+) -> Result<Vec<DestinationId>, Fault> {
+    let params = [event.to_string(), tenant.to_string()];
+    all(tx, KNOWN_DESTINATIONS, params, |row| {
+        word(row, 0, ("attempts", "destination_id"))
+    })
 }
 
 fn insert(

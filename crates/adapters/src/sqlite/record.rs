@@ -1,19 +1,23 @@
 //! Recording outcomes, and the retries that follow.
 
+use std::collections::HashSet;
+
 use domain::attempt::{AttemptState, OutcomeKind};
 use domain::ids::WorkerId;
 use domain::time::Timestamp;
-use engine::ports::{NextTry, Outcome, Recorded, Wake};
+use engine::ports::{NextTry, Outcome, Recorded, Wakes};
 use rusqlite::Transaction;
 
 use super::buckets::Buckets;
 use super::fault::Fault;
-use super::rows::{Wakes, execute, first, time, word};
+use super::health::{self, Judged, Seen};
+use super::rows::{execute, first, time, word};
 
 const STARTED: &str = "
     -- record_outcomes: the row, if this worker claimed it under this number
     select state, started_at, coarse and not folded, crowded, try_number, event_id,
-        destination_id, tenant_id, dead_letter
+        destination_id, tenant_id, dead_letter, tries_before, expires_at,
+        exists (select 1 from health h where h.destination_id = attempts.destination_id)
     from attempts
     where id = ?1 and permit = ?2 and worker_id = ?3 and state in ('started', 'unknown')
         and destination_id = ?4";
@@ -35,8 +39,9 @@ const CANCEL_RETRY: &str = "
 const INSERT_RETRY: &str = "
     -- the next try
     insert into attempts
-        (event_id, destination_id, tenant_id, try_number, state, due_at, created_at)
-    values (?1, ?2, ?3, ?4, 'waiting', ?5, ?6)";
+        (event_id, destination_id, tenant_id, try_number, state, due_at, created_at,
+        tries_before, expires_at)
+    values (?1, ?2, ?3, ?4, 'waiting', ?5, ?6, ?7, ?8)";
 
 /// Records; see [`engine::ports::Store::record_outcomes`]. Nobody else holds a
 /// row here, so nothing is ever skipped.
@@ -49,32 +54,63 @@ pub(super) fn record_outcomes(
     let worker = worker.to_string();
     let mut wakes = Wakes::default();
     let mut buckets = Buckets::default();
-    for outcome in outcomes {
-        let Some(row) = Started::read(tx, &worker, outcome)? else {
-            continue;
-        };
+    let mut ended = Vec::new();
+    let mut once = HashSet::new();
+    for outcome in outcomes
+        .iter()
+        .filter(|outcome| once.insert(outcome.attempt))
+    {
+        if let Some(row) = Started::read(tx, &worker, outcome)? {
+            ended.push((outcome, row));
+        }
+    }
+    let judged = health::judge(tx, now, &seen(&ended))?;
+    for (outcome, row) in &ended {
         let finished_at = row.started_at + outcome.elapsed;
         row.finish(tx, finished_at, outcome)?;
         if row.to_fold {
             buckets.add(&row.event.destination, row.started_at);
         }
-        if row.state == AttemptState::Unknown {
-            // The reaper has added the retry.
-            if outcome.kind == OutcomeKind::Succeeded {
-                row.cancel_retry(tx)?;
-            }
-        } else if let Some(due_at) = row.add_next_try(tx, now, finished_at, outcome.next)? {
-            wakes.after(Wake::after(outcome.destination, due_at.since(now)));
+        // Who made it unknown has added the retry.
+        if row.state != AttemptState::Unknown
+            && let Some(due_at) = row.add_next_try(tx, now, outcome, &judged)?
+        {
+            wakes.after(outcome.destination, due_at.since(now));
         }
         if row.crowded {
             wakes.now(outcome.destination);
         }
     }
+    // At the end: also what the failure of such a retry has just added.
+    for (outcome, row) in &ended {
+        if row.state == AttemptState::Unknown && outcome.kind == OutcomeKind::Succeeded {
+            row.cancel_retry(tx)?;
+        }
+    }
     buckets.write(tx)?;
+    let mut wakes = wakes.into_vec();
+    wakes.extend(judged.wakes);
     Ok(Recorded {
         skipped: Vec::new(),
-        wakes: wakes.into_vec(),
+        wakes,
+        health: judged.changes,
     })
+}
+
+/// The answers that may matter: of destinations that did not just succeed, or
+/// that have something to remember.
+fn seen(ended: &[(&Outcome, Started)]) -> Seen {
+    let matters =
+        |(outcome, row): &&(&Outcome, Started)| row.remembered || !outcome.is_unremarkable();
+    let mut seen: Seen = (ended.iter().filter(matters))
+        .map(|(outcome, _)| (outcome.destination, Vec::new()))
+        .collect();
+    for (outcome, row) in ended {
+        if let Some(of_one) = seen.get_mut(&outcome.destination) {
+            of_one.extend(outcome.observation(row.started_at));
+        }
+    }
+    seen
 }
 
 /// Which event for whom: what all tries share. Ids as the rows hold them.
@@ -82,6 +118,8 @@ pub(super) struct EventAt {
     pub(super) event: String,
     pub(super) destination: String,
     pub(super) tenant: String,
+    pub(super) tries_before: u32,
+    pub(super) expires_at: Option<i64>,
 }
 
 impl EventAt {
@@ -100,6 +138,8 @@ impl EventAt {
             try_number,
             due_at.as_micros(),
             created_at.as_micros(),
+            self.tries_before,
+            self.expires_at,
         );
         execute(tx, INSERT_RETRY, row)?;
         Ok(())
@@ -115,6 +155,8 @@ struct Started {
     try_number: u32,
     event: EventAt,
     dead_letter: bool,
+    /// Its destination has something to remember.
+    remembered: bool,
 }
 
 impl Started {
@@ -132,8 +174,11 @@ impl Started {
                     event: row.get(5)?,
                     destination: row.get(6)?,
                     tenant: row.get(7)?,
+                    tries_before: row.get(9)?,
+                    expires_at: row.get(10)?,
                 },
                 dead_letter: row.get(8)?,
+                remembered: row.get(11)?,
             })
         })
     }
@@ -175,14 +220,15 @@ impl Started {
         &self,
         tx: &Transaction<'_>,
         now: Timestamp,
-        finished_at: Timestamp,
-        next: NextTry,
+        outcome: &Outcome,
+        judged: &Judged,
     ) -> Result<Option<Timestamp>, Fault> {
-        let (try_number, due_at) = match next {
-            NextTry::None | NextTry::DeadLetter => return Ok(None),
-            NextTry::RetryAfter(delay) => (self.try_number.saturating_add(1), finished_at + delay),
-            NextTry::Again => (self.try_number, now),
+        let health = judged.health.get(&outcome.destination);
+        let next = outcome.next_try(self.try_number, (self.started_at, now), health);
+        let Some((try_number, due_at)) = next else {
+            return Ok(None);
         };
+        let finished_at = self.started_at + outcome.elapsed;
         self.event.add_try(tx, try_number, due_at, finished_at)?;
         Ok(Some(due_at))
     }

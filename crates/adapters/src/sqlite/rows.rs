@@ -1,14 +1,12 @@
 //! Values as the rows hold them: times as microseconds, ids and words as text.
 
-use std::collections::HashSet;
 use std::fmt::Display;
 use std::str::FromStr;
 
-use domain::ids::DestinationId;
 use domain::limit::Shape;
 use domain::policy::LimitSettings;
 use domain::time::Timestamp;
-use engine::ports::{StoreError, Wake};
+use engine::ports::StoreError;
 use rusqlite::Row;
 
 use super::fault::Fault;
@@ -106,31 +104,4 @@ pub(super) fn execute(
     params: impl rusqlite::Params,
 ) -> Result<usize, Fault> {
     Ok(connection.prepare_cached(sql)?.execute(params)?)
-}
-
-/// Wakes, each once, in the order in which they came up.
-#[derive(Default)]
-pub(super) struct Wakes {
-    woken: Vec<Wake>,
-    now: HashSet<DestinationId>,
-}
-
-impl Wakes {
-    pub(super) fn now(&mut self, destination: DestinationId) {
-        if self.now.insert(destination) {
-            self.woken.push(Wake::now(destination));
-        }
-    }
-
-    pub(super) fn after(&mut self, wake: Wake) {
-        if wake.after.is_zero() && !wake.clear_floor {
-            self.now(wake.destination);
-        } else {
-            self.woken.push(wake);
-        }
-    }
-
-    pub(super) fn into_vec(self) -> Vec<Wake> {
-        self.woken
-    }
 }

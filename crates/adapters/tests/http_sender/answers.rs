@@ -39,7 +39,7 @@ async fn the_payload_arrives_byte_for_byte() {
     );
     assert_eq!(head, expected);
     assert_eq!((response.status, &response.body[..]), (200, &b"ok"[..]));
-    assert_eq!(response.retry_after, None);
+    assert_eq!(response.signals.retry_after, None);
 }
 
 #[tokio::test]
@@ -81,7 +81,7 @@ async fn a_redirect_is_an_answer() {
     );
     let response = peer.provoke(redirect.as_bytes()).await.unwrap();
     assert_eq!(response.status, 302);
-    assert_eq!(response.retry_after.as_deref(), Some("120"));
+    assert_eq!(response.signals.retry_after.as_deref(), Some("120"));
     let ours = TcpStream::connect(elsewhere.address()).await.unwrap();
     let next = elsewhere.accept().await;
     assert_eq!(next.peer_addr().unwrap(), ours.local_addr().unwrap());

@@ -22,6 +22,7 @@ fn success(permit: &Permit) -> Outcome {
         error: None,
         response_body: Bytes::new(),
         next: NextTry::None,
+        signal: domain::health::Signal::default(),
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use adapters::postgres::PostgresStore;
 use async_trait::async_trait;
 use domain::time::Timestamp;
+use engine::contract::backlog::BacklogWorld;
 use engine::contract::store::{Backdoor, World};
 use engine::contract::tenants::TenantWorld;
 use engine::ports::Store;
@@ -39,28 +40,33 @@ impl Backdoor for Door {
     }
 }
 
-struct Fresh {
-    world: World,
+pub(crate) struct Fresh {
+    world: BacklogWorld,
     _database: Database,
 }
 
 impl Deref for Fresh {
-    type Target = World;
+    type Target = BacklogWorld;
 
-    fn deref(&self) -> &World {
+    fn deref(&self) -> &BacklogWorld {
         &self.world
     }
 }
 
-async fn world() -> Fresh {
-    let database = Database::create().await;
+fn world_of(database: &Database) -> World {
     let store = Arc::new(database.store.clone());
     let door = Arc::new(Door {
         url: database.url.clone(),
         store: database.store.clone(),
     });
+    World::new(store, door)
+}
+
+pub(crate) async fn world() -> Fresh {
+    let database = Database::create().await;
+    let store = Arc::new(database.store.clone());
     Fresh {
-        world: World::new(store.clone(), store, door),
+        world: BacklogWorld::new(world_of(&database), store.clone(), store),
         _database: database,
     }
 }
@@ -79,11 +85,11 @@ impl Deref for FreshTenants {
 }
 
 async fn tenant_world() -> FreshTenants {
-    let Fresh { world, _database } = world().await;
-    let store = Arc::new(_database.store.clone());
+    let database = Database::create().await;
+    let store = Arc::new(database.store.clone());
     FreshTenants {
-        world: TenantWorld::new(world, store.clone(), store),
-        _database,
+        world: TenantWorld::new(world_of(&database), store.clone(), store),
+        _database: database,
     }
 }
 

@@ -120,6 +120,7 @@ impl Database {
             event_type: None,
             content_type: "text/plain".to_owned(),
             payload: Bytes::from_static(b"hello"),
+            idempotency: None,
         };
         let events: Vec<NewEvent> = (0..count).map(event).collect();
         for batch in events.chunks(500) {

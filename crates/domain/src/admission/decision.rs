@@ -76,7 +76,7 @@ pub enum Look {
 pub enum Blocked {
     /// A limit of zero.
     Paused,
-    /// The receiver asked for a hold.
+    /// A hold: the receiver asked for it, or its breaker is open.
     Hold,
     /// A limit, until its next slot.
     Limit,

@@ -73,18 +73,18 @@ impl<'a> Plan<'a> {
             return stopped(Blocked::Hold, Look::At { at, floor });
         }
         let queued = u32::try_from(self.usage.outstanding.len()).unwrap_or(u32::MAX);
-        let free = (self.policy.max_in_flight)
+        let most = self.max_in_flight();
+        let free = most
             .saturating_sub(queued)
             .saturating_sub(self.usage.in_flight);
         let cap = backlog.due.min(free).min(places).min(MAX_BATCH);
         let (slots, meter) = self.slots(cap);
         let given = u32::try_from(slots.len()).unwrap_or(u32::MAX);
         let blocked = self.what_blocks(given, backlog, free, places);
-        let used = self.policy.max_in_flight.saturating_sub(free) + given;
+        let used = most.saturating_sub(free) + given;
         Decision {
             look: self.look(&slots, meter, backlog, blocked),
-            crowded: used.saturating_mul(2) >= self.policy.max_in_flight
-                || blocked == Some(Blocked::Places),
+            crowded: used.saturating_mul(2) >= most || blocked == Some(Blocked::Places),
             slots,
             blocked,
             meter,
@@ -218,6 +218,14 @@ impl<'a> Plan<'a> {
         let opens = (self.next_slot(&mut windows, meter, earliest)).unwrap_or(self.horizon);
         let half = lead(self.policy) / 2;
         (opens - half).max(self.now + Duration::from_millis(1))
+    }
+
+    /// Queued and in flight at once.
+    fn max_in_flight(&self) -> u32 {
+        match self.usage.probing {
+            true => self.policy.max_in_flight.min(1),
+            false => self.policy.max_in_flight,
+        }
     }
 
     fn limited(&self) -> Option<&'a Limited> {

@@ -28,8 +28,11 @@ pub struct Usage {
     /// the change are counted too, and `starts` has to hold those that
     /// [`super::newest_starts`] names.
     pub recount: bool,
-    /// No start before then: the receiver asked for it.
+    /// No start before then: the receiver asked for it, or does not answer.
     pub held_until: Option<Timestamp>,
+    /// The breaker is open: one attempt at a time, the probe, once the hold is
+    /// over.
+    pub probing: bool,
 }
 
 /// A permit that may still start.

@@ -72,9 +72,20 @@ prop_compose! {
         incomplete in prop::bool::weighted(0.1),
         (meter, recount) in ((any::<i64>(), any_time()), any::<bool>()),
         held_until in prop::option::of(any_time()),
+        probing in any::<bool>(),
     ) -> Usage {
         let meter = Meter { missing_micro: meter.0, as_of: meter.1 };
-        Usage { outstanding, in_flight, starts, coarse, incomplete, meter, recount, held_until }
+        Usage {
+            outstanding,
+            in_flight,
+            starts,
+            coarse,
+            incomplete,
+            meter,
+            recount,
+            held_until,
+            probing,
+        }
     }
 }
 

@@ -249,6 +249,7 @@ impl World {
             meter: self.meter,
             recount: self.recount,
             held_until: self.held_until,
+            probing: false,
         }
     }
 

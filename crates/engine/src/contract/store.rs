@@ -14,11 +14,14 @@ pub mod catalog;
 pub mod claim;
 pub mod coarse;
 pub mod fleet;
+pub mod health;
+pub mod idempotency;
 pub mod ingest;
 pub mod ledger;
 pub mod limits;
 pub mod reap;
 pub mod record;
+pub mod secrets;
 pub mod shapes;
 pub mod sweep;
 pub mod tenants;
@@ -35,11 +38,24 @@ macro_rules! store_contract {
         $crate::store_contract!(@module $world, ingest:
             an_accepted_event_waits_at_its_destination
             accepting_an_id_again_adds_nothing
+            an_id_that_is_known_outlives_its_destination
+            where_an_event_went_is_not_told_to_another_tenant
             a_refused_event_does_not_touch_the_others
             events_fan_out_by_type_and_star
             an_event_that_nobody_subscribes_to_is_accepted
             a_paused_destination_still_accepts
             payloads_come_back_byte_for_byte
+        );
+        $crate::store_contract!(@module $world, idempotency:
+            the_same_key_and_content_is_the_same_event
+            the_same_key_for_something_else_is_refused
+            a_key_is_of_its_tenant
+            keys_in_one_batch_are_answered_in_order
+            a_repeated_request_is_answered_whatever_became_of_the_destination
+            a_refused_event_takes_no_key
+            a_key_that_has_expired_is_free
+            one_of_many_at_once_is_accepted
+            a_batch_that_is_tried_again_is_repeated
         );
         $crate::store_contract!(@module $world, admission:
             no_window_holds_more_than_the_limit
@@ -79,11 +95,13 @@ macro_rules! store_contract {
             an_early_claim_is_told_how_long_to_wait
             a_slot_within_the_head_start_is_its_start
             a_permit_starts_once
+            a_permit_that_is_early_twice_is_told_so_twice
             a_stale_number_is_refused_and_touches_nothing
             a_late_claim_goes_back_to_waiting
             an_unknown_worker_is_refused
             a_retired_worker_is_refused
             a_lapsed_worker_is_refused_for_ever
+            a_permit_that_its_worker_cannot_use_is_free
             a_paused_destination_refuses_claims
             a_deleted_destination_refuses_claims
             a_changed_url_refuses_claims
@@ -100,14 +118,36 @@ macro_rules! store_contract {
             recording_again_changes_nothing
             a_wrong_worker_or_number_changes_nothing
             a_late_success_overwrites_unknown_and_cancels_the_retry
+            a_late_success_cancels_what_its_batch_adds
             a_late_success_leaves_a_started_retry_alone
             a_late_failure_adds_no_second_retry
+        );
+        $crate::store_contract!(@module $world, health:
+            a_receiver_that_asks_is_left_alone
+            no_slot_lies_within_a_hold
+            a_429_holds_and_costs_no_try
+            any_other_failure_costs_a_try
+            refusals_do_not_open_the_breaker
+            failures_in_a_row_open_the_breaker
+            what_was_not_sent_is_no_failure
+            a_half_open_breaker_admits_one_probe
+            a_failed_probe_waits_for_longer
+            a_probe_that_succeeds_closes_the_breaker
+            a_breaker_is_set_by_its_owner
+            a_receiver_that_is_gone_is_disabled
+            resuming_forgets_and_drains
+            a_resumed_backlog_keeps_the_limit
+            another_url_forgets
+            health_is_the_tenants
         );
         $crate::store_contract!(@module $world, reap:
             an_expired_permit_waits_again
             a_lapsed_workers_start_becomes_unknown_with_a_retry
             a_start_that_is_too_old_becomes_unknown
             an_unknown_last_try_is_a_dead_letter
+            what_is_given_up_says_why
+            what_is_given_up_together_is_tried_again_in_the_order_of_its_starts
+            a_deleted_destinations_start_is_not_tried_again
             a_deleted_destinations_backlog_is_cancelled_in_steps
             what_is_fresh_is_left_alone
         );
@@ -119,8 +159,10 @@ macro_rules! store_contract {
             idle_and_paused_destinations_are_left_out
             a_resumed_destination_is_found
             everything_finds_retries_of_the_future
+            everything_wakes_for_permits_before_a_retry_of_the_future
             pages_follow_each_other
             a_mark_is_woken_and_cleared
+            a_mark_of_what_is_not_active_is_woken_too
             a_mark_made_again_survives
         );
         $crate::store_contract!(@module $world, fleet:
@@ -148,6 +190,26 @@ macro_rules! store_contract {
             a_change_of_the_name_is_no_change
             history_begins_with_the_destination
             nonsense_is_refused_by_the_constraints
+        );
+        $crate::store_contract!(@module $world, secrets:
+            a_destination_is_created_with_its_secrets
+            a_refused_destination_leaves_no_secret
+            a_rotation_overlaps_and_ends
+            a_rotation_without_overlap_ends_the_old_one_at_once
+            a_secret_that_ends_earlier_still_does
+            another_kind_is_added_beside
+            no_more_than_three_secrets_sign
+            the_last_secret_is_not_deleted
+            a_change_of_secrets_revokes
+            headers_are_set_and_cleared
+            a_new_url_and_its_headers_come_together
+            another_tenant_has_no_say
+            a_deleted_destination_forgets_its_secrets
+            secrets_under_other_keys_are_paged
+            a_secret_is_sealed_anew_only_as_it_was_opened
+            all_is_sealed_anew_without_a_new_epoch
+            what_does_not_open_is_left
+            ended_secrets_are_forgotten
         );
         $crate::store_contract!(@module $world, ledger:
             the_ledger_is_paged_by_start

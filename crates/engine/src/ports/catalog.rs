@@ -7,12 +7,13 @@ use domain::ids::{AttemptId, DestinationId, EventId, TenantId};
 use domain::policy::LimitSettings;
 use domain::time::Timestamp;
 
+use super::health::HealthBook;
 use super::store::StoreError;
 
 /// What the API, the command line, the operator and the audit ask of a store.
 /// Every method is one transaction and checks the tenant in its own query.
 #[async_trait]
-pub trait Catalog: Send + Sync {
+pub trait Catalog: HealthBook + Send + Sync {
     /// Creates a destination, active, with its first entry in limit history.
     async fn create_destination(
         &self,
@@ -254,6 +255,9 @@ pub enum CatalogError {
         /// What is wrong.
         problem: String,
     },
+    /// It would be allowed, but not as things are.
+    #[error("{0}")]
+    Conflict(String),
     /// The schema is not the one that this binary needs.
     #[error("schema is at version {found}, this binary needs {needed}: run `paceline migrate`")]
     Schema {

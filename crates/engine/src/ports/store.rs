@@ -8,11 +8,14 @@ use bytes::Bytes;
 use domain::admission::{Blocked, Look};
 use domain::attempt::OutcomeKind;
 use domain::event::NewEvent;
+use domain::health::Signal;
 use domain::ids::{AttemptId, DestinationId, EventId, PermitNumber, TenantId, WorkerId};
 use domain::permit::Permit;
+use domain::retry::RetrySettings;
 use domain::share::{Load, Room};
 use domain::time::Timestamp;
 
+use super::health::HealthChange;
 use super::schedule::Wake;
 use super::sender::Target;
 
@@ -35,7 +38,16 @@ pub trait Store: Send + Sync {
     ///
     /// A retry after an error may find that the first try was committed; the
     /// event id is the key, and an id that is there already is answered as
-    /// accepted without a second attempt.
+    /// accepted without a second attempt, for where it went; also when all of
+    /// these destinations are gone. Another tenant is not told where.
+    ///
+    /// An event's idempotency key is taken in the same commit. Of several with
+    /// one key, in one batch or in many at once, one is accepted; the others
+    /// wait for it, and are [`Acceptance::Repeated`] if they ask for the same
+    /// and [`Acceptance::KeyReused`] if not. A key is known before anything
+    /// else is looked at: what a repeated request is answered does not depend
+    /// on what has become of the destination. An event that is refused takes
+    /// no key. Expired keys are free; [`Store::reap`] deletes them.
     async fn accept_events(&self, events: &[NewEvent]) -> Result<Vec<Acceptance>, StoreError>;
 
     /// One scheduler run for many destinations: locks each row (skipping those
@@ -63,7 +75,16 @@ pub trait Store: Send + Sync {
     /// *Late, stale or held*: the row goes back to waiting only if it is still
     /// `admitted` under this very number. After an error the caller must not
     /// send: the claim may have been committed, and then becomes `unknown`.
-    /// Refuses all permits of a worker whose heartbeat has lapsed.
+    ///
+    /// Refuses all permits of a worker that is unknown, has retired or whose
+    /// heartbeat has lapsed; their rows go back to waiting too. Whoever is
+    /// refused acknowledges the message, so nobody would start that permit
+    /// any more: left admitted, it would block its place up to its deadline.
+    /// It is safe, because the row moves in a committed update, without a
+    /// start; and a copy of the message finds another number.
+    ///
+    /// A permit that is named twice starts once; before its slot, each is told
+    /// that it is early.
     async fn claim_starts(
         &self,
         worker: WorkerId,
@@ -84,7 +105,10 @@ pub trait Store: Send + Sync {
     async fn release_permits(&self, permits: &[Permit]) -> Result<Vec<Wake>, StoreError>;
 
     /// Records outcomes of starts that this worker claimed, adds the retries,
-    /// and folds coarse starts, in one commit.
+    /// folds coarse starts, and carries out what `domain::health` makes of the
+    /// answers, in one commit: a hold is in force from then on, and permits
+    /// that are out wait again; a destination that is given up is disabled. A
+    /// success of a destination that is well writes nothing of this.
     ///
     /// Applies only to rows that are `started` or `unknown` under the given
     /// number and worker; one that finds its row `unknown` overwrites it and,
@@ -100,15 +124,22 @@ pub trait Store: Send + Sync {
     /// Puts right what nobody came back for, at most `limit` rows of each
     /// kind: permits past their deadline wait again; starts whose worker's
     /// heartbeat lapsed, or that are older than `rules.start_timeout`, become
-    /// `unknown` with a retry; waiting attempts of deleted destinations are
-    /// cancelled. Each row is locked and rechecked; a skipped one is left.
+    /// `unknown`, say why ([`WORKER_IS_GONE`], [`NO_OUTCOME_IN_TIME`]) and are
+    /// followed by a retry, in the order of their starts and then of their ids,
+    /// unless the destination is deleted or the tries are used up; waiting
+    /// attempts of deleted destinations are cancelled; those that are older
+    /// than their destination's `max_age` become `expired`, and dead letters.
+    /// Each row is locked and rechecked; a skipped one is left. And it deletes
+    /// what nobody needs any more, such as expired idempotency keys.
     async fn reap(&self, rules: &ReapRules, limit: u32) -> Result<Reaped, StoreError>;
 
     /// One page of destinations, after `after` in id order, that need a look:
     /// with due work that nobody has looked at for longer than planned by
     /// `overdue` (or all with waiting or admitted attempts when `everything`:
-    /// to rebuild a lost schedule); and, on the first page, the marks that
-    /// changes left. Reads only; costs nothing for idle destinations.
+    /// to rebuild a lost schedule: at once where there are permits, which may
+    /// have to be published again); and, on the first page, the marks that
+    /// changes left, each with a wake, whatever became of its destination.
+    /// Reads only; costs nothing for idle destinations.
     async fn sweep(&self, sweep: &Sweep) -> Result<SweepPage, StoreError>;
 
     /// Returns when a change may have left a mark, so that a sweep need not
@@ -139,6 +170,12 @@ pub const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(5);
 /// place is held for it. Longer than a timer is late and a claim takes.
 pub const MAX_HEAD_START: Duration = Duration::from_millis(10);
 
+/// Why a start is unknown whose worker's heartbeat has lapsed.
+pub const WORKER_IS_GONE: &str = "the worker was gone before it recorded an outcome";
+
+/// Why a start is unknown that its worker, which lives, was too slow with.
+pub const NO_OUTCOME_IN_TIME: &str = "no outcome was recorded in time";
+
 /// The most rows in one statement. Above it, statements gain nothing and hold
 /// their locks for longer.
 pub const MAX_ROWS: usize = 1_000;
@@ -153,6 +190,27 @@ pub enum Acceptance {
     UnknownDestination,
     /// The destination is disabled.
     DisabledDestination,
+    /// The tenant has used the idempotency key before, for the same: nothing
+    /// new was written, the answer is that event's.
+    Repeated {
+        /// The event that the key stands for.
+        event: EventId,
+        /// Where it went.
+        destinations: Vec<DestinationId>,
+    },
+    /// The tenant has used the idempotency key before, for something else.
+    KeyReused,
+}
+
+impl Acceptance {
+    /// Where the event that is durable now goes; none if none is.
+    #[must_use]
+    pub fn destinations(&self) -> &[DestinationId] {
+        match self {
+            Self::Accepted(destinations) | Self::Repeated { destinations, .. } => destinations,
+            Self::UnknownDestination | Self::DisabledDestination | Self::KeyReused => &[],
+        }
+    }
 }
 
 /// A destination to run.
@@ -250,6 +308,10 @@ pub struct Start {
     pub event: EventId,
     /// Which try this is: 1 is the first.
     pub try_number: u32,
+    /// Tries before the event's last replay: the policy counts from there.
+    pub tries_before: u32,
+    /// The destination's retry policy, as it is now.
+    pub retry: RetrySettings,
     /// The payload's media type.
     pub content_type: String,
     /// The payload, byte for byte.
@@ -278,6 +340,8 @@ pub struct Outcome {
     pub response_body: Bytes,
     /// What follows, if it failed.
     pub next: NextTry,
+    /// What the receiver asked for.
+    pub signal: Signal,
 }
 
 /// What follows an outcome.
@@ -289,7 +353,7 @@ pub enum NextTry {
     RetryAfter(Duration),
     /// A new attempt with the *same* try number, due now: nothing was sent.
     Again,
-    /// Nothing: the tries are used up.
+    /// Nothing: the tries are used up, or the answer is final.
     DeadLetter,
 }
 
@@ -298,8 +362,11 @@ pub enum NextTry {
 pub struct Recorded {
     /// Outcomes whose rows were locked: record them again.
     pub skipped: Vec<AttemptId>,
-    /// Retries to wake for, and destinations that were short of places.
+    /// Retries to wake for, destinations that were short of places, and those
+    /// whose permits a hold took back.
     pub wakes: Vec<Wake>,
+    /// What operators must know; it is written down already.
+    pub health: Vec<HealthChange>,
 }
 
 /// When the reaper gives something up.
@@ -323,6 +390,8 @@ pub struct Reaped {
     pub unknown_starts: u32,
     /// Attempts cancelled because their destination is gone.
     pub cancelled: u32,
+    /// Attempts that grew too old while they waited: dead letters now.
+    pub expired: u32,
     /// Whom to wake.
     pub wakes: Vec<Wake>,
 }

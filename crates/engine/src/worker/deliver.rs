@@ -1,18 +1,20 @@
 //! One permit, from hand to outcome.
 
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use domain::attempt::OutcomeKind;
+use domain::health::Signal;
 use domain::ids::WorkerId;
 use domain::permit::Permit;
-use domain::retry::{AfterFailure, after_failure};
+use domain::retry::AfterFailure;
 use futures_util::FutureExt;
 use rand::RngExt;
+use rand::distr::{Distribution, StandardUniform};
 use rand::rngs::StdRng;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -25,8 +27,14 @@ use crate::store_clock::SharedClock;
 use crate::wake::wake_freed;
 use crate::worker::claims::{Claimed, Claims};
 use crate::worker::hand::InHand;
+use crate::worker::heard::heard;
+use crate::worker::places::{Asking, NoPlace, Place, Places};
 use crate::worker::promptness::Promptness;
 use crate::worker::records::Records;
+use crate::worker::standing::Standing;
+use crate::worker::targets::Addressee;
+use crate::worker::tries::Tries;
+use crate::worker::turned_away::TurnedAway;
 
 /// How long before a permit's deadline a connection that is still not ready is
 /// given up: time enough for the claim.
@@ -34,6 +42,10 @@ const CLAIM_TIME: Duration = Duration::from_millis(100);
 
 /// The first and the longest pause before a claim is asked for again.
 const CLAIM_BACKOFF: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(100));
+
+/// How long a destination that is not known to answer may take to connect
+/// before it needs a seat on the bench: enough for one that is far away.
+const DIAL_GRACE: Duration = Duration::from_millis(250);
 
 /// How far the estimate of the store's clock may run ahead before a start is
 /// asked for too early for its head start.
@@ -51,7 +63,8 @@ pub(super) struct Deliverer {
     pub(super) clock: Arc<SharedClock>,
     pub(super) claims: Claims,
     pub(super) records: Records,
-    pub(super) places: Arc<Semaphore>,
+    pub(super) turned_away: TurnedAway,
+    pub(super) places: Arc<Places>,
     pub(super) rng: Arc<Mutex<StdRng>>,
     pub(super) promptness: Promptness,
     pub(super) request_timeout: Duration,
@@ -77,28 +90,32 @@ struct Started {
     sent_from: Instant,
     connection: Connection,
     /// Held until the outcome is there.
-    _place: OwnedSemaphorePermit,
+    place: Place,
 }
 
 impl Deliverer {
     /// Waits, claims, sends and records. The permit leaves the hand as soon as
     /// the store knows of it.
-    pub(super) async fn deliver(&self, in_hand: InHand, target: Option<Arc<Target>>) {
+    pub(super) async fn deliver(&self, in_hand: InHand, addressee: Option<Arc<Addressee>>) {
         let permit = in_hand.permit;
-        let Some(target) = target else {
-            // Nobody can say where to: left to its deadline.
+        let Some(addressee) = addressee else {
+            // Nobody can say where to, or sign for it: left to its deadline.
             in_hand.known();
             return;
         };
         let ready = tokio::select! {
             biased;
             () = self.shutdown.cancelled() => return,
-            ready = self.get_ready(&permit, &target) => ready,
+            ready = self.get_ready(&in_hand, &addressee.target) => ready,
         };
-        let Some((connection, place)) = ready else {
-            self.release(&[permit]).await;
-            in_hand.known();
-            return;
+        let (connection, place) = match ready {
+            Ok(ready) => ready,
+            Err(NoPlace::TooLate) => {
+                self.release(&[permit]).await;
+                in_hand.known();
+                return;
+            }
+            Err(NoPlace::TurnedAway) => return self.turned_away.send(in_hand).await,
         };
         let claimed = self.claim(permit).await;
         let answered_at = Instant::now();
@@ -119,9 +136,9 @@ impl Deliverer {
             not_after: claimed.asked_at + claimed.ahead,
             sent_from,
             connection,
-            _place: place,
+            place,
         };
-        self.send(started, &target).await;
+        self.send(started, &addressee).await;
     }
 
     /// Gives permits back to the store, unused.
@@ -132,34 +149,77 @@ impl Deliverer {
         }
     }
 
-    /// Makes the connection ready, waits for the slot and for a place. `None`
-    /// if there will be no slot, or no place came free in time.
+    /// Makes the connection ready, waits for the slot and for a place. Not if
+    /// there will be no slot, or no place.
+    ///
+    /// A destination that hangs takes its place first, so that no more of them
+    /// connect than have places.
     async fn get_ready(
         &self,
-        permit: &Permit,
+        in_hand: &InHand,
         target: &Target,
-    ) -> Option<(Connection, OwnedSemaphorePermit)> {
+    ) -> Result<(Connection, Place), NoPlace> {
+        let permit = &in_hand.permit;
         let time_left = self.clock.until(permit.not_before);
         metrics::histogram!("paceline_permit_ahead_seconds").record(time_left);
         if time_left > FARTHEST_SLOT {
-            return None;
+            return Err(NoPlace::TooLate);
         }
+        let asking = Asking {
+            destination: permit.destination,
+            standing: self.places.standing(permit.destination),
+            tag: in_hand.tag(),
+        };
+        let place = match asking.standing {
+            Standing::Hung => Some(self.places.at_once(asking.destination)?),
+            Standing::New | Standing::Prompt => None,
+        };
+        let connection = self.connect(permit, target, asking).await?;
+        let asked_for_at = permit.not_before - self.head_start();
+        self.clock.reach(asked_for_at).await;
+        let place = match place {
+            Some(place) => place,
+            None => {
+                let in_time = self.clock.until(permit.deadline).max(CLAIM_TIME);
+                let place = self.places.in_time(asking, in_time).await;
+                // What nobody knows is not tried again at once.
+                place.map_err(|none| match asking.standing {
+                    Standing::Prompt => none,
+                    Standing::New | Standing::Hung => NoPlace::TurnedAway,
+                })?
+            }
+        };
+        Ok((connection, place))
+    }
+
+    /// A connection, or why there is none. Only a destination that is known to
+    /// answer may keep the hand waiting without a seat.
+    async fn connect(
+        &self,
+        permit: &Permit,
+        target: &Target,
+        asking: Asking,
+    ) -> Result<Connection, NoPlace> {
         let patience = self.clock.until(permit.deadline).saturating_sub(CLAIM_TIME);
         let patience = patience.max(CLAIM_TIME).min(self.timeout(target));
         let began = Instant::now();
-        let ready = timeout(patience, caught(self.sender.prepare(target)))
-            .await
-            .unwrap_or(Err(SendError::TimedOut(patience)));
-        let connection = Connection {
-            ready,
-            took: began.elapsed(),
+        let mut dial = pin!(timeout(patience, caught(self.sender.prepare(target))));
+        let grace = match asking.standing {
+            Standing::Prompt => patience + CLAIM_TIME,
+            Standing::New => DIAL_GRACE,
+            Standing::Hung => Duration::ZERO,
         };
-        let asked_for_at = permit.not_before - self.head_start();
-        self.clock.reach(asked_for_at).await;
-        let places = Arc::clone(&self.places);
-        let in_time = self.clock.until(permit.deadline).max(CLAIM_TIME);
-        let place = timeout(in_time, places.acquire_owned()).await.ok()?.ok()?;
-        Some((connection, place))
+        let dialled = match timeout(grace, &mut dial).await {
+            Ok(dialled) => dialled,
+            Err(_elapsed) => {
+                let _seat = self.places.sit(asking)?;
+                dial.await
+            }
+        };
+        Ok(Connection {
+            ready: dialled.unwrap_or(Err(SendError::TimedOut(patience))),
+            took: began.elapsed(),
+        })
     }
 
     /// How long before its slot a start is asked for.
@@ -199,18 +259,22 @@ impl Deliverer {
 
     /// Sends at once, or not at all if too long has passed since before the
     /// claim: the start is recorded, and the wire must not lag behind it.
-    async fn send(&self, started: Started, target: &Target) {
+    async fn send(&self, mut started: Started, addressee: &Addressee) {
         let bound = self.promptness.bound(started.took);
         let late = started.not_after.elapsed();
         let (permit, worker, sent_from) = (started.permit, started.worker, started.sent_from);
-        let try_number = started.start.try_number;
+        let tries = Tries::of(&started.start);
+        let started_at = started.start.started_at;
+        let dialling = started.connection.took;
         let result = if late > bound {
             Err(NotDone::Late(late))
         } else {
             match started.connection.ready {
                 Ok(connection) => {
-                    let left = self.timeout(target).saturating_sub(started.connection.took);
-                    let request = request(permit, started.start, left);
+                    let left = self
+                        .timeout(&addressee.target)
+                        .saturating_sub(started.connection.took);
+                    let request = request(permit, started.start, addressee, left);
                     caught(connection.send(request))
                         .await
                         .map_err(NotDone::Send)
@@ -218,7 +282,15 @@ impl Deliverer {
                 Err(error) => Err(NotDone::Send(error)),
             }
         };
-        let outcome = self.outcome(permit, try_number, sent_from.elapsed(), result);
+        let elapsed = sent_from.elapsed();
+        if !matches!(result, Err(NotDone::Late(_))) {
+            let timed_out = matches!(result, Err(NotDone::Send(SendError::TimedOut(_))));
+            started.place.held(dialling + elapsed, timed_out);
+        }
+        let dice = || self.random();
+        let signal = heard(result.as_ref().ok(), started_at + elapsed, dice);
+        let outcome = self.outcome(permit, &tries, elapsed, result);
+        let outcome = Outcome { signal, ..outcome };
         metrics::counter!(
             "paceline_attempts_total",
             "outcome" => outcome.kind.state().as_str()
@@ -234,7 +306,7 @@ impl Deliverer {
     fn outcome(
         &self,
         permit: Permit,
-        try_number: u32,
+        tries: &Tries,
         elapsed: Duration,
         result: Result<Response, NotDone>,
     ) -> Outcome {
@@ -248,6 +320,7 @@ impl Deliverer {
             error: None,
             response_body: Bytes::new(),
             next: NextTry::None,
+            signal: Signal::default(),
         };
         match result {
             Ok(response) if (200..300).contains(&response.status) => Outcome {
@@ -256,46 +329,68 @@ impl Deliverer {
                 response_body: response.body,
                 ..blank
             },
-            Ok(response) => Outcome {
-                status: Some(response.status),
-                error: Some(format!("the receiver answered {}", response.status)),
-                response_body: response.body,
-                next: self.after(try_number),
-                ..blank
-            },
+            Ok(response) => {
+                let error = format!("the receiver answered {}", response.status);
+                let (next, error) = self.after(tries, Some(response.status), error);
+                Outcome {
+                    status: Some(response.status),
+                    error: Some(error),
+                    response_body: response.body,
+                    next,
+                    ..blank
+                }
+            }
             Err(NotDone::Late(late)) => Outcome {
                 kind: OutcomeKind::NotSent,
                 error: Some(format!("{} ms passed since the claim", late.as_millis())),
                 next: NextTry::Again,
                 ..blank
             },
-            Err(NotDone::Send(error)) => Outcome {
-                error: Some(error.to_string()),
-                next: self.after(try_number),
-                ..blank
-            },
+            Err(NotDone::Send(error)) => {
+                let (next, error) = self.after(tries, None, error.to_string());
+                Outcome {
+                    error: Some(error),
+                    next,
+                    ..blank
+                }
+            }
         }
     }
 
-    fn after(&self, try_number: u32) -> NextTry {
-        let jitter = self
-            .rng
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .random();
-        match after_failure(try_number, jitter) {
-            AfterFailure::RetryAfter(delay) => NextTry::RetryAfter(delay),
-            AfterFailure::DeadLetter => NextTry::DeadLetter,
+    fn random<T>(&self) -> T
+    where
+        StandardUniform: Distribution<T>,
+    {
+        let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner);
+        rng.random()
+    }
+
+    /// What follows a failure, and why in words.
+    fn after(&self, tries: &Tries, status: Option<u16>, error: String) -> (NextTry, String) {
+        match tries.after_failure(status, self.random()) {
+            AfterFailure::RetryAfter(delay) => (NextTry::RetryAfter(delay), error),
+            AfterFailure::DeadLetter(why) => (NextTry::DeadLetter, tries.last_words(why, &error)),
         }
     }
 }
 
-fn request(permit: Permit, start: Start, timeout: Duration) -> Request {
+/// Signed here, over what is sent and as of its start: each attempt has a
+/// timestamp of its own.
+fn request(permit: Permit, start: Start, addressee: &Addressee, timeout: Duration) -> Request {
+    let sent_at_seconds = start.started_at.as_micros().div_euclid(1_000_000);
+    let signature = addressee.signer.sign(
+        start.started_at,
+        &start.event.to_string(),
+        sent_at_seconds,
+        &start.payload,
+    );
     Request {
         attempt: permit.attempt,
         event: start.event,
         try_number: start.try_number,
-        sent_at_seconds: start.started_at.as_micros().div_euclid(1_000_000),
+        sent_at_seconds,
+        signature,
+        headers: Arc::clone(&addressee.headers),
         content_type: start.content_type,
         payload: start.payload,
         timeout,

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::backoff::Backoff;
-use crate::ports::{MAX_ROWS, Outcome, Schedule, Store, StoreError};
+use crate::ports::{HealthChange, HealthEvent, MAX_ROWS, Outcome, Schedule, Store, StoreError};
 use crate::wake::wake_all;
 
 /// Hands in outcomes. Clones share the commit.
@@ -109,6 +109,7 @@ impl Loop {
                         .filter(|outcome| skipped.contains(&outcome.attempt))
                         .map(|outcome| (worker, outcome));
                     self.locked.extend(locked);
+                    recorded.health.iter().for_each(tell);
                     wake_all(self.schedule.as_ref(), &recorded.wakes).await;
                 }
                 Err(error @ StoreError::Corrupt { .. }) if outcomes.len() == 1 => {
@@ -131,5 +132,22 @@ impl Loop {
             (true, _) => {}
         }
         again
+    }
+}
+
+/// Operators are told by the log too.
+fn tell(change: &HealthChange) {
+    let (destination, event) = (change.destination, change.what.as_str());
+    metrics::counter!("paceline_health_changes_total", "event" => event).increment(1);
+    match change.what {
+        HealthEvent::BreakerOpened => {
+            tracing::warn!(%destination, event, "breaker open: the backlog is held");
+        }
+        HealthEvent::BreakerClosed => {
+            tracing::info!(%destination, event, "breaker closed: the backlog drains");
+        }
+        HealthEvent::Disabled(reason) => {
+            tracing::error!(%destination, event, %reason, "destination disabled");
+        }
     }
 }

@@ -19,6 +19,7 @@ fn events(count: usize, bytes: usize) -> Vec<NewEvent> {
         event_type: None,
         content_type: "application/json".to_owned(),
         payload: Bytes::from(vec![b'x'; bytes]),
+        idempotency: None,
     };
     vec![event; count]
 }

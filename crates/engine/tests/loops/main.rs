@@ -14,6 +14,8 @@
 
 mod ingest;
 mod reaper;
+mod relay;
+mod replay;
 mod scheduler;
 mod scheduler_trouble;
 mod support;
@@ -22,5 +24,7 @@ mod worker;
 mod worker_claims;
 mod worker_hand;
 mod worker_identity;
+mod worker_places;
 mod worker_records;
 mod worker_shutdown;
+mod worker_signs;

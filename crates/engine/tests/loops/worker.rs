@@ -143,6 +143,26 @@ async fn statuses_decide_what_follows() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_the_receiver_asks_for_goes_with_the_outcome() {
+    for (status, wait) in [
+        (429, Some(Duration::from_secs(30))),
+        (503, Some(Duration::from_secs(30))),
+        (200, None),
+    ] {
+        let world = World::new();
+        let _worker = world.worker().await;
+        world.sender.send.answers(move |_| {
+            let mut response = answer(status);
+            response.signals.retry_after = Some("30".to_owned());
+            Ok(response)
+        });
+        world.queue.delivers(&[permit(7)]);
+        settle().await;
+        assert_eq!(world.journal.only_outcome().signal.wait, wait, "{status}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_eighth_failure_is_a_dead_letter() {
     let world = World::new();
     let _worker = world.worker().await;

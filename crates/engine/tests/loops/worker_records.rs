@@ -57,7 +57,11 @@ async fn a_locked_row_is_recorded_again_and_holds_up_nobody() {
         let mut skipped: Vec<_> = outcomes.iter().map(|outcome| outcome.attempt).collect();
         skipped.retain(|attempt| *attempt == AttemptId(7));
         let wakes = Vec::new();
-        Ok(Recorded { skipped, wakes })
+        Ok(Recorded {
+            skipped,
+            wakes,
+            health: Vec::new(),
+        })
     });
     world.queue.delivers(&[permit(7), permit(8)]);
     pass(ms(200)).await;
@@ -108,6 +112,7 @@ async fn who_waited_for_an_outcome_is_woken() {
         Ok(Recorded {
             skipped: Vec::new(),
             wakes: vec![retry],
+            health: Vec::new(),
         })
     });
     world.queue.delivers(&[permit(7)]);

@@ -17,16 +17,23 @@ struct Applied {
     by: &'static str,
     /// How.
     call: &'static str,
-    /// The same with `CHOSEN` in the place of `RIGHT`.
+    /// The same with `CHOSEN` in the place of `RIGHT`, and a place for the next
+    /// file's choice.
     instead: &'static str,
+    /// What the choice for a further file puts there, with a place again.
+    further: &'static str,
 }
+
+/// Where the choice for a further file of the same folder goes.
+const FURTHER: &str = "/* further */";
 
 const APPLIED: [Applied; 2] = [
     Applied {
         folder: "migrations/sqlite/",
         by: "crates/adapters/src/sqlite/migrate.rs",
         call: "tx.execute_batch(migration)",
-        instead: "tx.execute_batch(if *migration == RIGHT { CHOSEN } else { migration })",
+        instead: "tx.execute_batch(if *migration == RIGHT { CHOSEN } /* further */ else { migration })",
+        further: "else if *migration == RIGHT { CHOSEN } /* further */",
     },
     Applied {
         folder: "migrations/postgres/",
@@ -37,10 +44,13 @@ const APPLIED: [Applied; 2] = [
             for migration in &mut migrations {
                 if migration.sql.as_str() == RIGHT {
                     migration.sql = sqlx::SqlSafeStr::into_sql_str(CHOSEN);
-                }
+                } /* further */
             }
             Migrator::with_migrations(migrations)
         }.run(",
+        further: "else if migration.sql.as_str() == RIGHT {
+                    migration.sql = sqlx::SqlSafeStr::into_sql_str(CHOSEN);
+                } /* further */",
     },
 ];
 
@@ -64,10 +74,14 @@ pub(super) fn include_wrong_versions(
         let up = "../".repeat(applied.by.matches('/').count());
         let (right, chosen) = choice(&format!("{up}{file}"), mutants);
         let code = files.get_mut(applied.by).context(applied.by)?;
-        let calls = code.matches(applied.call).count();
-        ensure!(calls == 1, "{}: {} {calls} times", applied.by, applied.call);
-        let instead = applied.instead.replace("RIGHT", &right);
-        *code = code.replace(applied.call, &instead.replace("CHOSEN", &chosen));
+        let (place, instead) = match code.contains(FURTHER) {
+            true => (FURTHER, applied.further),
+            false => (applied.call, applied.instead),
+        };
+        let places = code.matches(place).count();
+        ensure!(places == 1, "{}: {place} {places} times", applied.by);
+        let instead = instead.replace("RIGHT", &right);
+        *code = code.replace(place, &instead.replace("CHOSEN", &chosen));
         return Ok(());
     }
     let includers: Vec<(String, String)> = includes(files)

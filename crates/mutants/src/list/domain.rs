@@ -7,8 +7,9 @@ const PLAN: &str = "crates/domain/src/admission/plan.rs";
 const WINDOW: &str = "crates/domain/src/admission/window.rs";
 const SHARE: &str = "crates/domain/src/share/tenants.rs";
 const METER: &str = "crates/domain/src/admission/meter.rs";
+const TURNS: &str = "crates/domain/src/turns.rs";
 
-pub(super) const MUTANTS: [Mutant; 15] = [
+pub(super) const MUTANTS: [Mutant; 17] = [
     Mutant {
         name: "limit-minus-queue-alone",
         wrong: "The limit minus what is queued, as in the classic formula: starts within the \
@@ -56,9 +57,9 @@ pub(super) const MUTANTS: [Mutant; 15] = [
         wrong: "`max_in_flight` bounds what is queued and forgets what has started.",
         file: PLAN,
         change: Rust {
-            right: "(self.policy.max_in_flight)\n            .saturating_sub(queued)\n            \
+            right: "most\n            .saturating_sub(queued)\n            \
                 .saturating_sub(self.usage.in_flight)",
-            wrong: "self.policy.max_in_flight.saturating_sub(queued)",
+            wrong: "most.saturating_sub(queued)",
         },
         killer: sqlite_contract("admission::max_in_flight_holds_until_an_outcome"),
     },
@@ -158,6 +159,16 @@ pub(super) const MUTANTS: [Mutant; 15] = [
         ),
     },
     Mutant {
+        name: "half-open-admits-two",
+        wrong: "A breaker that is half open lets two attempts through at a time.",
+        file: PLAN,
+        change: Rust {
+            right: "self.policy.max_in_flight.min(1)",
+            wrong: "self.policy.max_in_flight.min(2)",
+        },
+        killer: sqlite_contract("health::a_half_open_breaker_admits_one_probe"),
+    },
+    Mutant {
         name: "bucket-forgets-its-level",
         wrong: "A bucket that a change leaves alone is as full as its newest starts make it look.",
         file: METER,
@@ -166,5 +177,16 @@ pub(super) const MUTANTS: [Mutant; 15] = [
             wrong: "true",
         },
         killer: properties("admission::a_bucket_that_a_change_leaves_alone_keeps_its_level"),
+    },
+    Mutant {
+        name: "turn-is-forgotten",
+        wrong: "Each run begins with a first attempt, so where a run gives one permit retries \
+            starve.",
+        file: TURNS,
+        change: Rust {
+            right: "number.rem_euclid(2) == 1",
+            wrong: "number > 0",
+        },
+        killer: sqlite_contract("turns::one_permit_a_run_goes_in_turn_as_well"),
     },
 ];

@@ -6,11 +6,13 @@ use crate::mutant::{Mutant, sqlite, sqlite_contract};
 const ADMIT: &str = "crates/adapters/src/sqlite/admit.rs";
 const CLAIM: &str = "crates/adapters/src/sqlite/claim.rs";
 const FLEET: &str = "crates/adapters/src/sqlite/fleet.rs";
+const HEALTH: &str = "crates/adapters/src/sqlite/health.rs";
 const REAP: &str = "crates/adapters/src/sqlite/reap.rs";
 const RECORD: &str = "crates/adapters/src/sqlite/record.rs";
+const REPLAY: &str = "crates/adapters/src/sqlite/replays/moves.rs";
 const USAGE: &str = "crates/adapters/src/sqlite/usage.rs";
 
-pub(super) const MUTANTS: [Mutant; 17] = [
+pub(super) const MUTANTS: [Mutant; 21] = [
     Mutant {
         name: "sqlite-time-before-the-lock",
         wrong: "The clock is read before the write lock: a step that waited for it dates what it \
@@ -149,8 +151,8 @@ pub(super) const MUTANTS: [Mutant; 17] = [
         wrong: "An event is tried again after its last try.",
         file: REAP,
         change: Rust {
-            right: "start.try_number >= DEFAULT_MAX_TRIES",
-            wrong: "start.try_number > DEFAULT_MAX_TRIES",
+            right: "tries >= start.max_tries",
+            wrong: "tries > start.max_tries",
         },
         killer: sqlite_contract("reap::an_unknown_last_try_is_a_dead_letter"),
     },
@@ -169,8 +171,8 @@ pub(super) const MUTANTS: [Mutant; 17] = [
         wrong: "A late failure adds a retry to the one that the reaper has added.",
         file: RECORD,
         change: Rust {
-            right: "row.state == AttemptState::Unknown",
-            wrong: "row.state == AttemptState::Unknown && outcome.kind == OutcomeKind::Succeeded",
+            right: "row.state != AttemptState::Unknown",
+            wrong: "outcome.kind != OutcomeKind::Succeeded",
         },
         killer: sqlite_contract("record::a_late_failure_adds_no_second_retry"),
     },
@@ -193,5 +195,45 @@ pub(super) const MUTANTS: [Mutant; 17] = [
             wrong: "where false and id in (",
         },
         killer: sqlite_contract("limits::a_change_of_shape_revokes"),
+    },
+    Mutant {
+        name: "sqlite-replayed-again",
+        wrong: "A dead letter that was replayed is not marked, and another replay takes it again.",
+        file: REPLAY,
+        change: Text {
+            right: "update attempts set replayed_at = ?2",
+            wrong: "update attempts set replayed_at = null + ?2",
+        },
+        killer: sqlite_contract("replay::several_at_once_move_each_once"),
+    },
+    Mutant {
+        name: "sqlite-claim-ignores-holds",
+        wrong: "A claim takes no notice of a hold: a permit from before it starts within it.",
+        file: CLAIM,
+        change: Rust {
+            right: "until > now.max(self.not_before)",
+            wrong: "false",
+        },
+        killer: sqlite("a_claim_finds_the_hold_that_its_permit_was_given_before"),
+    },
+    Mutant {
+        name: "sqlite-hold-leaves-permits",
+        wrong: "A hold leaves the permits that are out where they are.",
+        file: HEALTH,
+        change: Rust {
+            right: "verdict.held",
+            wrong: "false",
+        },
+        killer: sqlite_contract("health::a_receiver_that_asks_is_left_alone"),
+    },
+    Mutant {
+        name: "sqlite-refusal-costs-a-try",
+        wrong: "A 429 costs a try like any other failure.",
+        file: HEALTH,
+        change: Rust {
+            right: "judged.health.insert(*destination, verdict.health);",
+            wrong: "judged.health.remove(destination);",
+        },
+        killer: sqlite_contract("health::a_429_holds_and_costs_no_try"),
     },
 ];

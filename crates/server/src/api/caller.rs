@@ -9,8 +9,8 @@ use domain::access::Scope;
 use http::header;
 use http::request::Parts;
 
-use super::App;
 use super::problem::Problem;
+use super::{App, bulk};
 use crate::access::Identity;
 use crate::service::{Service, ServiceError, Tenancy};
 
@@ -40,7 +40,17 @@ impl Caller {
         T: Send + 'static,
         F: Future<Output = Result<T, ServiceError>> + Send + 'static,
     {
-        to_its_end(work(self.app.0.service.of(self.identity.tenant))).await
+        to_its_end(work(self.service())).await
+    }
+
+    /// What the caller's tenant can do: for work that outlives the handler.
+    pub(super) fn service(&self) -> Service {
+        self.app.0.service.of(self.identity.tenant)
+    }
+
+    /// Places for bulk bodies, of all callers.
+    pub(super) fn bulk_places(&self) -> &bulk::Places {
+        &self.app.0.bulk
     }
 
     /// The same for what concerns the whole installation. The route's scope,

@@ -18,6 +18,7 @@ use uuid::Uuid;
 
 use super::attempts::Attempt;
 use super::body::{BatchBody, EventBody, parse};
+use super::idempotency::{KeyHeader, one_key, refuse_key_of_many};
 use super::parameters::{EventPath, PathId};
 use super::problem::Problem;
 use super::{Caller, text};
@@ -46,6 +47,12 @@ pub struct PostEvent {
     /// The payload's media type; `application/json` if absent.
     #[serde(default)]
     pub content_type: Option<String>,
+    /// The client's own name for this event, 1 to 255 bytes of visible ASCII:
+    /// for 24 hours the same request with the same key is answered with the
+    /// same event. As the header `Idempotency-Key`, for one event.
+    #[serde(default)]
+    #[schema(example = "order-4711-paid")]
+    pub idempotency_key: Option<String>,
 }
 
 /// Several events.
@@ -106,7 +113,7 @@ pub struct Event {
 }
 
 impl PostEvent {
-    fn draft(self) -> Result<EventDraft, ServiceError> {
+    pub(super) fn draft(self) -> Result<EventDraft, ServiceError> {
         let (payload, payload_field) = match (self.payload, self.payload_base64) {
             (Some(json), None) => (Bytes::from(Box::<str>::from(json).into_string()), "payload"),
             (None, Some(text)) => (decoded(&text)?, "payload_base64"),
@@ -122,6 +129,7 @@ impl PostEvent {
             content_type: self.content_type,
             payload,
             payload_field,
+            idempotency_key: self.idempotency_key,
         })
     }
 }
@@ -159,17 +167,22 @@ fn event_view(event: EventSummary, attempts: Vec<Attempt>) -> Event {
 }
 
 /// Send an event. 202 means that it is durable and will be attempted until it
-/// is delivered, exhausted or cancelled.
+/// is delivered, exhausted or cancelled. Safe to repeat with an idempotency
+/// key.
 #[utoipa::path(post, path = "/v1/events", tag = "events", security(("key" = ["ingest"])),
+    params(("Idempotency-Key" = Option<String>, Header,
+        description = "The same as the field `idempotency_key`.")),
     request_body = PostEvent, responses(
     (status = 202, description = "Durable.", body = Accepted),
     (status = "4XX", body = Problem, content_type = "application/problem+json"),
     (status = 503, body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn post(
     caller: Caller,
+    KeyHeader(key): KeyHeader,
     body: EventBody,
 ) -> Result<(StatusCode, Json<Accepted>), Problem> {
-    let draft = parse::<PostEvent>(&body.bytes)?.draft()?;
+    let mut draft = parse::<PostEvent>(&body.bytes)?.draft()?;
+    draft.idempotency_key = one_key(draft.idempotency_key, key)?;
     let accepted = caller
         .run(|service| async move { service.accept_event(draft).await })
         .await?;
@@ -177,7 +190,7 @@ pub(super) async fn post(
 }
 
 /// Send several events. Each is accepted or refused by itself, and answered in
-/// its place.
+/// its place. Each may have an `idempotency_key` of its own.
 #[utoipa::path(post, path = "/v1/events/batch", tag = "events", security(("key" = ["ingest"])),
     request_body = PostEvents, responses(
     (status = 202, description = "Each answered by itself.", body = BatchAnswer),
@@ -185,8 +198,10 @@ pub(super) async fn post(
     (status = 503, body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn post_batch(
     caller: Caller,
+    KeyHeader(key): KeyHeader,
     BatchBody(body): BatchBody,
 ) -> Result<(StatusCode, Json<BatchAnswer>), Problem> {
+    refuse_key_of_many(key)?;
     let batch: PostEvents = parse(&body.bytes)?;
     // Each place holds a draft, or why there is none.
     let parsed: Vec<Result<EventDraft, Problem>> = batch

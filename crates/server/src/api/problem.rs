@@ -71,6 +71,35 @@ impl Problem {
         )
     }
 
+    /// The body was not sent as lines of JSON.
+    #[must_use]
+    pub fn not_ndjson() -> Self {
+        Self::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "unsupported-media-type",
+            "The body must be NDJSON",
+            "send the header Content-Type: application/x-ndjson, and one JSON object on each line",
+        )
+    }
+
+    pub(super) fn too_many_lines(most: u32) -> Self {
+        Self::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "too-large",
+            "Too large",
+            format!("must have at most {most} lines; the first {most} were read"),
+        )
+    }
+
+    pub(super) fn too_slow_body(patience: std::time::Duration) -> Self {
+        Self::new(
+            StatusCode::REQUEST_TIMEOUT,
+            "too-slow",
+            "Not done in time",
+            format!("the body did not come within {} s", patience.as_secs()),
+        )
+    }
+
     /// A field is wrong.
     #[must_use]
     pub fn invalid(field: impl Into<String>, problem: impl Into<String>) -> Self {
@@ -103,6 +132,17 @@ impl Problem {
             "unauthorized",
             "No valid API key",
             "send the header Authorization: Bearer KEY",
+        )
+    }
+
+    /// What is there already excludes it.
+    #[must_use]
+    pub fn conflict(detail: impl Into<String>) -> Self {
+        Self::new(
+            StatusCode::CONFLICT,
+            "conflict",
+            "It is in another state",
+            detail,
         )
     }
 
@@ -171,12 +211,20 @@ impl From<ServiceError> for Problem {
         match error {
             ServiceError::Invalid { field, problem } => Self::invalid(field, problem),
             ServiceError::TooLarge { field, max_bytes } => Self::too_large(field, max_bytes),
+            ServiceError::KeyReused => Self::new(
+                StatusCode::CONFLICT,
+                "idempotency-key-reused",
+                "The idempotency key was used for another request",
+                "within 24 hours a key stands for one request; give another one a key of its own",
+            )
+            .of("idempotency_key"),
             ServiceError::NotFound(what) => Self::new(
                 StatusCode::NOT_FOUND,
                 "not-found",
                 "There is no such thing",
                 format!("no such {what}"),
             ),
+            ServiceError::Conflict(detail) => Self::conflict(detail),
             ServiceError::Overloaded(detail) => Self::overloaded(detail),
             ServiceError::Unavailable(detail) => {
                 tracing::warn!(%detail, "a request failed: a part is unavailable");

@@ -7,10 +7,13 @@ use http::Method;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use crate::api::destinations::{Destination, Destinations};
+use crate::api::destinations::{CreatedDestination, Destination, Destinations};
 use crate::client::{Client, ClientConfig};
 use crate::output::{self, Format};
 
+mod backlog;
+mod health;
+mod secret;
 pub(super) mod settings;
 
 use settings::Settings;
@@ -65,13 +68,36 @@ pub enum Command {
         #[command(flatten)]
         connection: Connection,
     },
-    /// Let it go on.
+    /// What signs its requests.
+    #[command(subcommand)]
+    Secret(secret::Command),
+    /// Let it go on, whatever holds it: a pause, a hold, its breaker, or that it was disabled.
     Resume {
         /// Its id.
         id: Uuid,
         #[command(flatten)]
         connection: Connection,
     },
+    /// Show how it answers, and what holds its backlog.
+    Health {
+        /// Its id.
+        id: Uuid,
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// Set when its breaker opens and when it gives up.
+    Breaker {
+        /// Its id.
+        id: Uuid,
+        #[command(flatten)]
+        settings: health::BreakerSettings,
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// Show or set what is tried again, when, and how often.
+    Retries(backlog::Retries),
+    /// Cancel what waits there, or the part of it that matches.
+    Cancel(backlog::Cancel),
 }
 
 /// Whom to talk to, and how to print.
@@ -85,7 +111,7 @@ pub struct Connection {
     pub output: Format,
 }
 
-const PATH: &str = "/v1/destinations";
+pub(super) const PATH: &str = "/v1/destinations";
 
 /// The most rows asked for at once.
 const PAGE: usize = 1_000;
@@ -98,10 +124,7 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
             settings,
             connection,
         } => {
-            let body = with_endpoint(settings.json(), Some(endpoint));
-            let client = Client::new(&connection.client)?;
-            let created: Destination = client.send(Method::POST, PATH, &body).await?;
-            print(&[created], connection.output)?;
+            create(with_endpoint(settings.json(), Some(endpoint)), &connection).await?;
         }
         Command::List { connection } => {
             let destinations = list(&Client::new(&connection.client)?).await?;
@@ -129,10 +152,49 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
                 .await?;
             output::line(&format!("deleted {id}"))?;
         }
+        Command::Secret(command) => return secret::run(command).await,
         Command::Pause { id, connection } => change(id, state("paused"), &connection).await?,
-        Command::Resume { id, connection } => change(id, state("active"), &connection).await?,
+        Command::Resume { id, connection } => {
+            let client = Client::new(&connection.client)?;
+            let path = format!("{PATH}/{id}/resume");
+            let resumed: Destination = client.send(Method::POST, &path, &json!({})).await?;
+            print(&[resumed], connection.output)?;
+        }
+        Command::Health { id, connection } => {
+            let client = Client::new(&connection.client)?;
+            let found = client.get(&format!("{PATH}/{id}/health")).await?;
+            health::print(&found, connection.output)?;
+        }
+        Command::Breaker {
+            id,
+            settings,
+            connection,
+        } => {
+            let client = Client::new(&connection.client)?;
+            let path = format!("{PATH}/{id}/breaker");
+            let changed = client.send(Method::PATCH, &path, &settings.json()).await?;
+            health::print(&changed, connection.output)?;
+        }
+        Command::Retries(args) => backlog::retries(args).await?,
+        Command::Cancel(args) => backlog::cancel(args).await?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Creates it, and shows its secret: nobody will see that again.
+async fn create(body: Map<String, Value>, connection: &Connection) -> anyhow::Result<()> {
+    let client = Client::new(&connection.client)?;
+    let created: CreatedDestination = client.send(Method::POST, PATH, &body).await?;
+    match connection.output {
+        Format::Json => output::json(&created),
+        Format::Table => {
+            print(&[created.destination], Format::Table)?;
+            match &created.secret.secret {
+                Some(secret) => output::line(&secret::shown_once(secret.expose())),
+                None => Ok(()),
+            }
+        }
+    }
 }
 
 fn state(word: &str) -> Map<String, Value> {

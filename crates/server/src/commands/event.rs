@@ -45,6 +45,11 @@ pub struct Send {
     #[arg(long, value_name = "TYPE")]
     pub content_type: Option<String>,
 
+    /// Your own name for this event: sent again within 24 hours, with the same
+    /// content, it is the same event and not another one.
+    #[arg(long, value_name = "KEY")]
+    pub idempotency_key: Option<String>,
+
     /// The payload; `-` reads it from standard input, `@FILE` from a file.
     #[arg(value_name = "PAYLOAD")]
     pub payload: String,
@@ -66,6 +71,8 @@ struct Body<'a> {
     payload: Option<&'a RawValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
     payload_base64: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    idempotency_key: Option<&'a str>,
 }
 
 /// Does it, and prints what it got.
@@ -101,6 +108,7 @@ async fn post(send: Send) -> anyhow::Result<()> {
         content_type: send.content_type.as_deref(),
         payload: json,
         payload_base64: json.is_none().then(|| STANDARD.encode(&bytes)),
+        idempotency_key: send.idempotency_key.as_deref(),
     };
     let client = Client::new(&send.connection.client)?;
     let accepted: Accepted = client.send(Method::POST, "/v1/events", &body).await?;

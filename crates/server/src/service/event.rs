@@ -1,16 +1,14 @@
 //! An event that somebody hands in, until it is a valid one.
 
 use bytes::Bytes;
-use domain::event::{Audience, MAX_PAYLOAD_BYTES, NewEvent};
+use domain::event::{
+    Audience, DEFAULT_CONTENT_TYPE, IDEMPOTENCY_KEY_KEPT, Idempotency, MAX_IDEMPOTENCY_KEY_BYTES,
+    MAX_PAYLOAD_BYTES, NewEvent, content_type_problem,
+};
 use domain::ids::{DestinationId, EventId, TenantId};
+use sha2::{Digest, Sha256};
 
 use super::{ServiceError, rules};
-
-/// What is sent if nothing else is said.
-pub const DEFAULT_CONTENT_TYPE: &str = "application/json";
-
-/// The longest media type, in bytes.
-const MAX_CONTENT_TYPE_BYTES: usize = 200;
 
 /// An event that somebody hands in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +23,8 @@ pub struct EventDraft {
     pub payload: Bytes,
     /// The payload's name in the request, for errors.
     pub payload_field: &'static str,
+    /// The client's own name for it, by which a repeated request is known.
+    pub idempotency_key: Option<String>,
 }
 
 impl EventDraft {
@@ -41,7 +41,10 @@ impl EventDraft {
             }
         };
         let content_type = match self.content_type {
-            Some(content_type) => checked_content_type(content_type)?,
+            Some(content_type) => match content_type_problem(&content_type) {
+                Some(problem) => return Err(ServiceError::invalid("content_type", problem)),
+                None => content_type,
+            },
             None => DEFAULT_CONTENT_TYPE.to_owned(),
         };
         if self.payload.len() > MAX_PAYLOAD_BYTES {
@@ -50,35 +53,56 @@ impl EventDraft {
                 max_bytes: MAX_PAYLOAD_BYTES,
             });
         }
-        Ok(NewEvent {
+        if let Some(key) = &self.idempotency_key {
+            idempotency_key(key)?;
+        }
+        let mut event = NewEvent {
             id,
             tenant,
             audience,
             event_type: self.event_type,
             content_type,
             payload: self.payload,
-        })
+            idempotency: None,
+        };
+        event.idempotency = self.idempotency_key.map(|key| Idempotency {
+            key,
+            digest: digest(&event),
+            kept_for: IDEMPOTENCY_KEY_KEPT,
+        });
+        Ok(event)
     }
 }
 
-/// It becomes a header of every request: what could not, or could smuggle
-/// another one, is refused.
-fn checked_content_type(text: String) -> Result<String, ServiceError> {
-    let refuse = |problem: &str| Err(ServiceError::invalid("content_type", problem));
-    if text.len() > MAX_CONTENT_TYPE_BYTES {
-        return refuse("must be at most 200 bytes");
+/// Visible ASCII, as a header can carry it.
+fn idempotency_key(key: &str) -> Result<(), ServiceError> {
+    let refuse = |problem: String| Err(ServiceError::invalid("idempotency_key", problem));
+    if !(1..=MAX_IDEMPOTENCY_KEY_BYTES).contains(&key.len()) {
+        return refuse(format!("must have 1 to {MAX_IDEMPOTENCY_KEY_BYTES} bytes"));
     }
-    if !text
-        .bytes()
-        .all(|byte| byte == b' ' || byte.is_ascii_graphic())
-    {
-        return refuse("must be of printable ASCII");
+    if !key.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return refuse("must be of visible ASCII, without spaces".to_owned());
     }
-    let essence = text.split(';').next().unwrap_or_default().trim();
-    match essence.split_once('/') {
-        Some((kind, subtype)) if !kind.is_empty() && !subtype.is_empty() => Ok(text),
-        _ => refuse("must be a media type, such as application/json"),
+    Ok(())
+}
+
+/// What is asked for, so that another request under the same key is told from
+/// the same one again: each part after its length, or none.
+fn digest(event: &NewEvent) -> [u8; 32] {
+    let mut digest = Sha256::new();
+    let mut part = |bytes: Option<&[u8]>| {
+        let length = bytes.map_or(u64::MAX, |bytes| bytes.len() as u64);
+        digest.update(length.to_le_bytes());
+        digest.update(bytes.unwrap_or_default());
+    };
+    match event.audience {
+        Audience::Destination(id) => part(Some(id.0.as_bytes())),
+        Audience::Subscribers => part(None),
     }
+    part(event.event_type.as_deref().map(str::as_bytes));
+    part(Some(event.content_type.as_bytes()));
+    part(Some(&event.payload));
+    digest.finalize().into()
 }
 
 #[cfg(test)]
@@ -92,6 +116,7 @@ mod tests {
             content_type: None,
             payload: Bytes::from_static(b"{}"),
             payload_field: "payload",
+            idempotency_key: None,
         }
     }
 
@@ -129,6 +154,62 @@ mod tests {
             ..draft()
         };
         assert!(matches!(checked(large), Err(ServiceError::TooLarge { .. })));
+    }
+
+    #[test]
+    fn another_request_has_another_digest() {
+        let keyed = |draft: EventDraft| {
+            let idempotency_key = Some("k".to_owned());
+            let event = checked(EventDraft {
+                idempotency_key,
+                ..draft
+            });
+            event.unwrap().idempotency.unwrap().digest
+        };
+        let to = |id| Some(DestinationId(uuid::Uuid::from_u128(id)));
+        let others = [
+            EventDraft {
+                destination: to(7),
+                ..draft()
+            },
+            EventDraft {
+                destination: to(8),
+                ..draft()
+            },
+            EventDraft {
+                event_type: Some("order.sent".to_owned()),
+                ..draft()
+            },
+            EventDraft {
+                content_type: Some("text/plain".to_owned()),
+                ..draft()
+            },
+            EventDraft {
+                payload: Bytes::from_static(b"{} "),
+                ..draft()
+            },
+        ];
+        let mut digests: Vec<_> = others.into_iter().map(keyed).collect();
+        digests.push(keyed(draft()));
+        assert_eq!(keyed(draft()), keyed(draft()), "the same is the same");
+        digests.sort_unstable();
+        digests.dedup();
+        assert_eq!(digests.len(), 6, "each of them is another request");
+    }
+
+    #[test]
+    fn a_key_is_of_visible_ascii() {
+        let long = "k".repeat(MAX_IDEMPOTENCY_KEY_BYTES + 1);
+        for (key, good) in [("k", true), ("a-b:c/1", true), ("", false), ("a b", false)]
+            .into_iter()
+            .chain([("é", false), ("a\n", false), (long.as_str(), false)])
+        {
+            let draft = EventDraft {
+                idempotency_key: Some(key.to_owned()),
+                ..draft()
+            };
+            assert_eq!(checked(draft).is_ok(), good, "{key:?}");
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What a destination and a page may look like.
 
 use adapters::http::Policy;
-use domain::event::MAX_TYPE_BYTES;
+use domain::event::event_type_problem;
 use url::{Host, Url};
 
 use super::{MAX_BATCH, MAX_PAGE, ServiceError};
@@ -109,19 +109,11 @@ pub(super) fn event_types(types: &[String]) -> Result<(), ServiceError> {
     Ok(())
 }
 
-/// A type is letters, digits and `. _ - : /`, so that it can stand in a header,
-/// a label and a shell without quoting.
 pub(super) fn event_type(field: &str, event_type: &str) -> Result<(), ServiceError> {
-    if event_type.is_empty() || event_type.len() > MAX_TYPE_BYTES {
-        let problem = format!("must have 1 to {MAX_TYPE_BYTES} bytes");
-        return Err(ServiceError::invalid(field, problem));
+    match event_type_problem(event_type) {
+        Some(problem) => Err(ServiceError::invalid(field, problem)),
+        None => Ok(()),
     }
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-:/".contains(&byte);
-    if !event_type.bytes().all(allowed) {
-        let problem = "must be of letters, digits and . _ - : /";
-        return Err(ServiceError::invalid(field, problem));
-    }
-    Ok(())
 }
 
 pub(super) fn page(limit: u32) -> Result<(), ServiceError> {

@@ -52,6 +52,13 @@ impl Plan {
         self
     }
 
+    /// The same, taking so many in a second and answering 429 to the others.
+    #[must_use]
+    pub fn taking_at_most(mut self, per_second: u32) -> Self {
+        self.behaviour = Behaviour::TakeAtMost { per_second };
+        self
+    }
+
     /// The same, with events beyond the rate: for a burst at the beginning.
     #[must_use]
     pub fn and_a_burst_of(mut self, events: u32) -> Self {

@@ -47,6 +47,7 @@ macro_rules! on_both {
 
 on_both! {
     another_tenants_key_reaches_nothing
+    an_idempotency_key_is_its_tenants
     a_key_without_the_routes_scope_is_refused
     without_a_good_key_nothing_is_answered
     the_owner_gets_through

@@ -7,7 +7,7 @@ use http::{Method, StatusCode};
 use serde_json::{Value, json};
 use server::access::required::Required;
 
-use crate::world::{ADMIN, Answer, TENANTS_OWN, Tenant, World};
+use crate::world::{ADMIN, Answer, TENANTS_OWN, Tenant, Things, World};
 
 /// What a route can reach with a key of another tenant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +25,8 @@ pub(crate) enum Reach {
 /// A route, what it is called with, and what it can reach.
 pub(crate) struct Row {
     pub(crate) route: &'static str,
-    /// `DESTINATION` stands for the owner's; the same in the path.
+    /// `DESTINATION` and `DEAD_LETTER` stand for the owner's; the same in the
+    /// path.
     body: Option<&'static str>,
     reach: Reach,
 }
@@ -53,8 +54,42 @@ pub(crate) const ROWS: &[Row] = &[
         Some(r#"{"state": "paused", "limits": {"per_second": 0}}"#),
         Reach::Named,
     ),
+    row("GET /v1/destinations/{id}/health", None, Reach::Named),
+    row(
+        "PATCH /v1/destinations/{id}/breaker",
+        Some(r#"{"opens_after_failures": 7, "disable_after_seconds": 7}"#),
+        Reach::Named,
+    ),
+    row("POST /v1/destinations/{id}/pause", None, Reach::Named),
+    row("POST /v1/destinations/{id}/resume", None, Reach::Named),
+    row("GET /v1/destinations/{id}/retries", None, Reach::Named),
+    row(
+        "PUT /v1/destinations/{id}/retries",
+        Some(r#"{"max_tries": 7}"#),
+        Reach::Named,
+    ),
+    row("GET /v1/dead-letters", None, Reach::Own),
+    row("GET /v1/dead-letters/{id}", None, Reach::Named),
+    row(
+        "POST /v1/replays",
+        Some(r#"{"destination_id": "DESTINATION"}"#),
+        Reach::Named,
+    ),
+    row(
+        "POST /v1/replays",
+        Some(r#"{"attempt_id": DEAD_LETTER}"#),
+        Reach::Named,
+    ),
+    row("GET /v1/replays/{id}", None, Reach::Named),
+    row("GET /v1/destinations/{id}/secrets", None, Reach::Named),
+    row(
+        "POST /v1/destinations/{id}/secrets",
+        Some(r#"{"overlap_seconds": 0}"#),
+        Reach::Named,
+    ),
     row("POST /v1/events", Some(EVENT), Reach::Named),
     row("POST /v1/events/batch", Some(EVENTS), Reach::Own),
+    row("POST /v1/events/bulk", Some(EVENT), Reach::Own),
     row("GET /v1/events/{id}", None, Reach::Named),
     row("GET /v1/tenants", None, Reach::Installation),
     row("POST /v1/tenants", Some(TENANT), Reach::Installation),
@@ -74,11 +109,26 @@ pub(crate) const ROWS: &[Row] = &[
         Reach::Installation,
     ),
     // What takes things away comes last.
+    row("POST /v1/replays/{id}/cancel", None, Reach::Named),
+    row("POST /v1/attempts/{id}/cancel", None, Reach::Named),
+    row(
+        "POST /v1/destinations/{id}/cancel",
+        Some("{}"),
+        Reach::Named,
+    ),
+    row(
+        "DELETE /v1/destinations/{id}/secrets/{secret}",
+        None,
+        Reach::Named,
+    ),
     row("DELETE /v1/destinations/{id}", None, Reach::Named),
 ];
 
 /// An id that nothing has.
 const NOTHING: &str = "00000000-0000-7000-8000-00000000dead";
+
+/// The same, of an attempt.
+const NO_ATTEMPT: &str = "9007199254740991";
 
 impl Row {
     fn method(&self) -> Method {
@@ -99,28 +149,49 @@ impl Row {
     /// The path and the body that name this tenant's things; what is in
     /// neither is the same for all.
     fn of(&self, tenant: &Tenant) -> (String, Option<Value>) {
-        let id = match self.template() {
-            path if path.starts_with("/v1/events") => &tenant.event,
-            path if path.starts_with("/v1/tenants") => &tenant.id,
+        let id = match self.kind() {
+            "events" => &tenant.event,
+            "tenants" => &tenant.id,
+            "attempts" => &tenant.attempt,
+            "dead-letters" => &tenant.dead_letter,
+            "replays" => &tenant.replay,
             _ => &tenant.destination,
         };
-        self.filled(id, &tenant.destination, &tenant.api_key)
+        self.filled(id, tenant.things())
+    }
+
+    /// What its id is of: `/v1/KIND/{id}`.
+    fn kind(&self) -> &'static str {
+        self.template().split('/').nth(2).unwrap()
     }
 
     /// The same for things that never were.
     fn of_nothing(&self) -> (String, Option<Value>) {
-        self.filled(NOTHING, NOTHING, "00000000000000ff")
+        let id = match self.kind() {
+            "attempts" | "dead-letters" => NO_ATTEMPT,
+            _ => NOTHING,
+        };
+        let things = Things {
+            destination: NOTHING,
+            secret: NOTHING,
+            api_key: "00000000000000ff",
+            dead_letter: NO_ATTEMPT,
+        };
+        self.filled(id, things)
     }
 
-    fn filled(&self, id: &str, destination: &str, key: &str) -> (String, Option<Value>) {
+    fn filled(&self, id: &str, things: Things<'_>) -> (String, Option<Value>) {
         let path = self
             .template()
             .replace("{id}", id)
-            .replace("{key_id}", key)
+            .replace("{key_id}", things.api_key)
+            .replace("{secret}", things.secret)
             .replace("{name}", "free");
         assert!(!path.contains('{'), "{path}: say what stands there");
         let body = self.body.map(|body| {
-            let body = body.replace("DESTINATION", destination);
+            let body = body
+                .replace("DESTINATION", things.destination)
+                .replace("DEAD_LETTER", things.dead_letter);
             serde_json::from_str(&body).unwrap()
         });
         (path, body)
@@ -160,12 +231,15 @@ pub(crate) fn every_described_route_is_walked() {
 }
 
 /// All that another tenant could tell its things by.
-fn traces(tenant: &Tenant) -> [&str; 4] {
+fn traces(tenant: &Tenant) -> [&str; 7] {
     [
         &tenant.id,
         &tenant.destination,
+        &tenant.secret,
         &tenant.event,
         &tenant.api_key,
+        &tenant.dying,
+        &tenant.replay,
     ]
 }
 
@@ -214,6 +288,44 @@ pub(crate) async fn another_tenants_key_reaches_nothing(world: &World) {
         }
     }
     assert_eq!(shown(world, &world.ours).await, before, "ours is as it was");
+}
+
+/// What one tenant has called an event, another can call one of its own, with
+/// the same content or with another: it is told nothing, and takes nothing.
+pub(crate) async fn an_idempotency_key_is_its_tenants(world: &World) {
+    let same = r#"{"type": "walk", "payload": 1, "idempotency_key": "walk-1"}"#;
+    let other = r#"{"type": "walk", "payload": 2, "idempotency_key": "walk-1"}"#;
+    let third = world.tenant("third").await;
+    let send = async |tenant: &Tenant, path: &str, event: &str| {
+        let body = match path {
+            "/v1/events/batch" => format!(r#"{{"events": [{event}]}}"#),
+            _ => event.to_owned(),
+        };
+        let body = serde_json::from_str(&body).unwrap();
+        let answer = world.call(Some(&tenant.key), &Method::POST, path, Some(body));
+        answer.await
+    };
+    let first = send(&world.ours, "/v1/events", same).await;
+    assert_eq!(first.status, StatusCode::ACCEPTED, "{first:?}");
+    let theirs = send(&world.theirs, "/v1/events", same).await;
+    assert_eq!(theirs.status, StatusCode::ACCEPTED, "{theirs:?}");
+    let at_third = send(&third, "/v1/events", other).await;
+    assert_eq!(at_third.status, StatusCode::ACCEPTED, "no conflict");
+    for (tenant, theirs) in [(&world.theirs, theirs), (&third, at_third)] {
+        assert_ne!(theirs.json["id"], first.json["id"]);
+        assert_eq!(theirs.json["destinations"], json!([tenant.destination]));
+    }
+    // Each one's own is known again, and only so.
+    assert_eq!(send(&world.ours, "/v1/events", same).await, first);
+    let conflict = send(&world.ours, "/v1/events", other).await;
+    assert_eq!(conflict.status, StatusCode::CONFLICT);
+    let batch = send(&third, "/v1/events/batch", same).await;
+    assert_eq!(batch.json["results"][0]["problem"]["status"], 409);
+    let bulk = send(&third, "/v1/events/bulk", same).await;
+    assert_eq!(bulk.json[0]["problem"]["status"], 409, "{bulk:?}");
+    let bulk = send(&world.theirs, "/v1/events/bulk", same).await;
+    assert_eq!(bulk.json[1]["accepted"], 1, "{bulk:?}");
+    assert_ne!(bulk.json[0]["id"], first.json["id"]);
 }
 
 /// With every other scope, and of the right tenant.

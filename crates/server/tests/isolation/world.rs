@@ -1,12 +1,15 @@
 //! Two tenants, neither of them the default one, and the keys to them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use adapters::http::Policy;
+use adapters::key_ring::KeyRing;
 use axum::Router;
 use axum::body::Body;
 use domain::access::Scope;
 use engine::ingest::{Ingest, IngestOptions};
+use engine::ports::{ReapRules, Store};
 use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use secrecy::SecretString;
@@ -14,6 +17,7 @@ use serde_json::{Value, json};
 use server::access::Gate;
 use server::api::{self, App};
 use server::edge::Mint;
+use server::service::secrets::Signing;
 use server::service::{Service, Tenancy};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
@@ -28,11 +32,19 @@ pub(crate) const TENANTS_OWN: [Scope; 3] = [Scope::Ingest, Scope::Manage, Scope:
 
 pub(crate) struct World {
     router: Router,
+    store: Arc<dyn Store>,
     pub(crate) ours: Tenant,
     pub(crate) theirs: Tenant,
     _ingest: tokio_util::sync::DropGuard,
     _place: Place,
 }
+
+/// Gives nothing up but what is too old.
+const REAP: ReapRules = ReapRules {
+    heartbeat_timeout: Duration::from_secs(3_600),
+    start_timeout: Duration::from_secs(3_600),
+    permit_grace: Duration::from_secs(3_600),
+};
 
 /// A tenant with something of everything that a route can name.
 pub(crate) struct Tenant {
@@ -40,8 +52,25 @@ pub(crate) struct Tenant {
     /// With all scopes that it can have.
     pub(crate) key: String,
     pub(crate) destination: String,
+    /// One of the two that the destination signs with.
+    pub(crate) secret: String,
     pub(crate) event: String,
     pub(crate) api_key: String,
+    /// Of that event; it waits.
+    pub(crate) attempt: String,
+    /// Where an event has died.
+    pub(crate) dying: String,
+    pub(crate) dead_letter: String,
+    pub(crate) replay: String,
+}
+
+/// What a route may name beside the thing that it is about.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Things<'a> {
+    pub(crate) destination: &'a str,
+    pub(crate) secret: &'a str,
+    pub(crate) api_key: &'a str,
+    pub(crate) dead_letter: &'a str,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -68,18 +97,26 @@ impl World {
             gate.clone(),
             mint.clone(),
         );
+        let vault = KeyRing::parse(&server::secret_keys::new_key(&mint)).unwrap();
+        let signing = Signing {
+            secrets: parts.secrets,
+            vault: Arc::new(vault),
+        };
         let service = Service::new(
             parts.catalog,
+            parts.backlog,
             parts.schedule,
             ingest,
             mint,
             Policy::default(),
+            signing,
         );
         let router = api::router(App::new(service, tenancy, gate));
-        let ours = Tenant::furnished(&router, "ours").await;
-        let theirs = Tenant::furnished(&router, "theirs").await;
+        let ours = Tenant::furnished(&router, &parts.store, "ours").await;
+        let theirs = Tenant::furnished(&router, &parts.store, "theirs").await;
         Self {
             router,
+            store: parts.store,
             ours,
             theirs,
             _ingest: stop.drop_guard(),
@@ -97,6 +134,11 @@ impl World {
         call(&self.router, key, method, path, body).await
     }
 
+    /// One more tenant.
+    pub(crate) async fn tenant(&self, name: &str) -> Tenant {
+        Tenant::furnished(&self.router, &self.store, name).await
+    }
+
     /// A new key with these scopes: of this tenant, or, where one of them is
     /// `admin`, of the only one that can have it.
     pub(crate) async fn key(&self, tenant: &Tenant, scopes: &[Scope]) -> String {
@@ -110,30 +152,66 @@ impl World {
 }
 
 impl Tenant {
-    async fn furnished(router: &Router, name: &str) -> Self {
+    pub(crate) fn things(&self) -> Things<'_> {
+        Things {
+            destination: &self.destination,
+            secret: &self.secret,
+            api_key: &self.api_key,
+            dead_letter: &self.dead_letter,
+        }
+    }
+
+    async fn furnished(router: &Router, store: &Arc<dyn Store>, name: &str) -> Self {
         let tenant = json!({"name": name, "tier": "free"});
         let created = admin(router, Method::POST, "/v1/tenants", tenant).await;
         let id = text(&created["id"]);
         let (key, api_key) = new_key(router, &id, &TENANTS_OWN).await;
-        let own = async |path: &str, body: Value| {
-            let answer = call(router, Some(&key), &Method::POST, path, Some(body)).await;
+        let as_owner = async |method: Method, path: &str, body: Option<Value>| {
+            let answer = call(router, Some(&key), &method, path, body).await;
             assert!(answer.status.is_success(), "{path}: {answer:?}");
             answer.json
         };
+        let own = async |path: &str, body: Value| as_owner(Method::POST, path, Some(body)).await;
         let destination = own(
             "/v1/destinations",
             json!({"url": "https://example.com/hooks", "name": name, "event_types": ["*"]}),
         )
         .await;
         let destination = text(&destination["id"]);
+        let secrets = format!("/v1/destinations/{destination}/secrets");
+        let secret = text(&own(&secrets, json!({})).await["id"]);
         let event = json!({"destination_id": destination, "payload": {"of": name}});
-        let event = text(&own("/v1/events", event).await["id"]);
+        let waiting = text(&own("/v1/events", event).await["id"]);
+        let path = format!("/v1/destinations/{destination}/attempts");
+        let attempts = as_owner(Method::GET, &path, None).await;
+        let attempt = attempts["attempts"][0]["id"].to_string();
+
+        let dying = json!({"url": "https://example.com/dying", "name": name, "event_types": []});
+        let dying = text(&own("/v1/destinations", dying).await["id"]);
+        let path = format!("/v1/destinations/{dying}/retries");
+        as_owner(Method::PUT, &path, Some(json!({"max_age_ms": 1}))).await;
+        let event = json!({"destination_id": dying, "payload": {"of": name}});
+        own("/v1/events", event).await;
+        let dead_letter = loop {
+            store.reap(&REAP, 100).await.unwrap();
+            let dead = as_owner(Method::GET, "/v1/dead-letters", None).await;
+            match &dead["dead_letters"][0]["id"] {
+                Value::Null => tokio::time::sleep(Duration::from_millis(1)).await,
+                id => break id.to_string(),
+            }
+        };
+        let replay = own("/v1/replays", json!({"destination_id": dying})).await;
         Self {
             id,
             key,
             destination,
-            event,
+            secret,
+            event: waiting,
             api_key,
+            attempt,
+            dying,
+            dead_letter,
+            replay: text(&replay["id"]),
         }
     }
 }
@@ -169,9 +247,16 @@ async fn call(
     let response = router.clone().oneshot(request.body(body).unwrap()).await;
     let response = response.unwrap();
     let status = response.status();
+    let media_type = response.headers().get("content-type");
+    let is_ndjson = media_type.is_some_and(|value| value == "application/x-ndjson");
     let body = response.into_body().collect().await.unwrap().to_bytes();
-    Answer {
-        status,
-        json: serde_json::from_slice(&body).unwrap_or(Value::Null),
-    }
+    let json = match (body.is_empty(), is_ndjson) {
+        (true, _) => Value::Null,
+        (false, false) => serde_json::from_slice(&body).unwrap(),
+        (false, true) => {
+            let values = serde_json::Deserializer::from_slice(&body).into_iter::<Value>();
+            Value::Array(values.map(Result::unwrap).collect())
+        }
+    };
+    Answer { status, json }
 }

@@ -4,10 +4,16 @@
 #![cfg(test)]
 
 mod api;
+mod backlog;
+mod bulk;
 mod command_line;
 mod fuzz;
+mod health;
+mod ingest;
 mod openapi;
 mod process;
+mod secrets;
+mod signatures;
 mod snapshots;
 mod store;
 mod world;

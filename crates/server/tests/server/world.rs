@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use adapters::http::Policy;
 use adapters::in_process::InProcessSchedule;
+use adapters::key_ring::KeyRing;
 use adapters::sqlite::SqliteStore;
 use axum::Router;
 use axum::body::Body;
 use domain::time::Timestamp;
 use engine::ingest::{Ingest, IngestOptions};
+use engine::ports::{Backlog, Catalog, SecretStore, Store};
 use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use rand::SeedableRng;
@@ -18,6 +20,7 @@ use serde_json::Value;
 use server::access::Gate;
 use server::api::{self, App};
 use server::edge::Mint;
+use server::service::secrets::Signing;
 use server::service::{Service, Tenancy};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
@@ -25,6 +28,8 @@ use tower::ServiceExt;
 use crate::store::FakeStore;
 
 pub(crate) const KEY: &str = "test-key-0123456789";
+
+const SECRET_KEY: &str = "test:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 
 /// 2026-01-31T12:00:00Z.
 pub(crate) const NOON: Timestamp = Timestamp::from_millis(1_769_860_800_000);
@@ -44,8 +49,25 @@ pub(crate) struct Answer {
 impl World {
     pub(crate) fn new() -> Self {
         let store = Arc::new(FakeStore::default());
+        let backlog = SqliteStore::in_memory(Arc::new(|| NOON)).unwrap();
+        let signing = store.clone();
+        Self::over(
+            store.clone(),
+            (store.clone(), store),
+            Arc::new(backlog),
+            signing,
+        )
+    }
+
+    /// The API over other ports than the fake's.
+    pub(crate) fn over(
+        fake: Arc<FakeStore>,
+        (store, catalog): (Arc<dyn Store>, Arc<dyn Catalog>),
+        backlog: Arc<dyn Backlog>,
+        secrets: Arc<dyn SecretStore>,
+    ) -> Self {
         let schedule = Arc::new(InProcessSchedule::new());
-        let (ingest, back) = Ingest::new(store.clone(), schedule.clone(), IngestOptions::default());
+        let (ingest, back) = Ingest::new(store, schedule.clone(), IngestOptions::default());
         let stop = CancellationToken::new();
         tokio::spawn(back.run(stop.clone()));
         let mint = Arc::new(Mint::new(|| NOON, StdRng::seed_from_u64(7)));
@@ -54,9 +76,14 @@ impl World {
         let gate = Gate::new(tenancy.clone(), &SecretString::from(KEY));
         let gate = Arc::new(gate);
         let tenancy = Tenancy::new(tenancy.clone(), tenancy, gate.clone(), mint.clone());
-        let service = Service::new(store.clone(), schedule, ingest, mint, Policy::default());
+        let signing = Signing {
+            secrets,
+            vault: Arc::new(KeyRing::parse(SECRET_KEY).unwrap()),
+        };
+        let policy = Policy::default();
+        let service = Service::new(catalog, backlog, schedule, ingest, mint, policy, signing);
         Self {
-            store,
+            store: fake,
             router: api::router(App::new(service, tenancy, gate)),
             _ingest: stop.drop_guard(),
         }
@@ -78,6 +105,24 @@ impl World {
         }
     }
 
+    /// The lines of a bulk body's answer, and its last line.
+    pub(crate) async fn bulk(&self, body: impl Into<Body>) -> (Vec<Value>, Value) {
+        let request = Request::post("/v1/events/bulk")
+            .header("authorization", format!("Bearer {KEY}"))
+            .header("content-type", "application/x-ndjson")
+            .body(body.into());
+        let response = self.router.clone().oneshot(request.unwrap()).await.unwrap();
+        assert_eq!(response.status(), 200);
+        assert_eq!(response.headers()["content-type"], "application/x-ndjson");
+        let answer = response.into_body().collect().await.unwrap().to_bytes();
+        let lines = answer.split_inclusive(|byte| *byte == b'\n');
+        let mut lines: Vec<Value> = lines
+            .map(|line| serde_json::from_slice(line).unwrap())
+            .collect();
+        let end = lines.pop().unwrap();
+        (lines, end)
+    }
+
     pub(crate) async fn send(&self, method: Method, path: &str, body: impl Into<Body>) -> Answer {
         let request = Request::builder()
             .method(method)
@@ -95,6 +140,10 @@ impl World {
 
     pub(crate) async fn post(&self, path: &str, body: impl ToString) -> Answer {
         self.send(Method::POST, path, body.to_string()).await
+    }
+
+    pub(crate) async fn put(&self, path: &str, body: impl ToString) -> Answer {
+        self.send(Method::PUT, path, body.to_string()).await
     }
 
     pub(crate) async fn patch(&self, path: &str, body: impl ToString) -> Answer {

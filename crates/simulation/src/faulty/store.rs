@@ -15,8 +15,8 @@ use domain::permit::Permit;
 use domain::share::Room;
 use domain::time::Timestamp;
 use engine::ports::{
-    Acceptance, Admitted, Claims, Fleet, Heartbeat, Mark, NextTry, Outcome, ReapRules, Reaped,
-    Recorded, Run, Store, StoreError, Sweep, SweepPage, Target, Wake,
+    Acceptance, Admitted, Advanced, Claims, Fleet, Heartbeat, Mark, NextTry, Outcome, ReapRules,
+    Reaped, Recorded, Replays, Run, Store, StoreError, Sweep, SweepPage, Target, Wake,
 };
 use tokio::time::sleep;
 
@@ -153,9 +153,15 @@ impl Store for FaultyStore {
         if self.gate.has(Sabotage::ForgetsEvents) {
             return Ok(events.iter().map(pretended).collect());
         }
-        let events = events.to_vec();
+        let mut events = events.to_vec();
+        if self.gate.has(Sabotage::ForgetsKeys) {
+            events.iter_mut().for_each(|event| event.idempotency = None);
+        }
         self.call(Site::AcceptEvents, |store, _| async move {
             let answer = store.inner.accept_events(&events).await?;
+            let repeated = |answer: &&Acceptance| matches!(answer, Acceptance::Repeated { .. });
+            let repeated = answer.iter().filter(repeated).count() as u64;
+            (store.gate.around.counts).add("a repeated request was the same event", repeated);
             store.line(Site::AcceptEvents, format_args!("{} events", events.len()));
             Ok(answer)
         })
@@ -169,7 +175,7 @@ impl Store for FaultyStore {
             let statement = store.inner.admit(&runs, &room);
             let admitted = store.beside_a_lock(dice, &destinations, statement).await?;
             for (run, result) in runs.iter().zip(&admitted.results) {
-                store.note_run(run, result);
+                store.note_run(admitted.now, run, result);
             }
             store.forget_soon(dice);
             Ok(admitted)
@@ -245,6 +251,7 @@ impl Store for FaultyStore {
             let counts = &store.gate.around.counts;
             counts.add("outcome overwrote unknown", overwritten);
             store.note_outcomes(&outcomes);
+            store.note_health(&outcomes, &recorded);
             Ok(recorded)
         })
         .await
@@ -303,6 +310,18 @@ impl Store for FaultyStore {
             Site::Fleet,
             |store, _| async move { store.inner.fleet().await },
         )
+        .await
+    }
+}
+
+#[async_trait]
+impl Replays for FaultyStore {
+    async fn advance_replays(&self, limit: u32) -> Result<Advanced, StoreError> {
+        self.call(Site::AdvanceReplays, |store, _| async move {
+            let advanced = store.inner.advance_replays(limit).await?;
+            store.note_advanced(&advanced);
+            Ok(advanced)
+        })
         .await
     }
 }

@@ -8,9 +8,8 @@ use async_trait::async_trait;
 use domain::ids::DestinationId;
 use domain::time::Timestamp;
 use engine::ports::{
-    Finish, NextRun, Schedule, ScheduleError, ScheduleLife, Taken, TakenJob, Wake,
+    Alarm, Finish, NextRun, Schedule, ScheduleError, ScheduleLife, Taken, TakenJob, Wake,
 };
-use tokio::sync::Notify;
 
 use super::clock::{ClockStep, ModelClock};
 
@@ -20,7 +19,7 @@ pub struct ModelSchedule {
     name: String,
     state: Mutex<State>,
     /// Told when a wake makes something due sooner than takers know.
-    woken: Notify,
+    woken: Alarm,
 }
 
 #[derive(Debug, Clone)]
@@ -78,7 +77,7 @@ impl ModelSchedule {
                 last_token: 0,
                 jobs: Jobs::default(),
             }),
-            woken: Notify::new(),
+            woken: Alarm::default(),
         }
     }
 
@@ -89,7 +88,7 @@ impl ModelSchedule {
         Self {
             name: self.name.clone(),
             state: Mutex::new(self.state().clone()),
-            woken: Notify::new(),
+            woken: Alarm::default(),
         }
     }
 
@@ -156,14 +155,6 @@ impl ModelSchedule {
         due.count()
     }
 
-    /// Tells whoever sleeps until what was the first job that one is due
-    /// sooner.
-    fn tell(&self, known: Option<Timestamp>, first: Option<Timestamp>) {
-        if first.is_some_and(|first| known.is_none_or(|known| first < known)) {
-            self.woken.notify_one();
-        }
-    }
-
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -189,7 +180,7 @@ impl Schedule for ModelSchedule {
             .filter_map(|finish| state.jobs.finish(finish, now))
             .min();
         drop(state);
-        self.tell(known, woken);
+        self.woken.tell(known, woken);
         Ok(())
     }
 
@@ -202,7 +193,7 @@ impl Schedule for ModelSchedule {
         }
         let first = state.jobs.first_due();
         drop(state);
-        self.tell(known, first);
+        self.woken.tell(known, first);
         Ok(())
     }
 
@@ -221,7 +212,7 @@ impl Schedule for ModelSchedule {
     }
 
     async fn woken(&self) {
-        self.woken.notified().await;
+        self.woken.told().await;
     }
 }
 

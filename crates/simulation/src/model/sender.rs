@@ -8,6 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use domain::ids::{AttemptId, DestinationId, EventId};
+use domain::signals::RawSignals;
 use engine::ports::{Prepared, Request, Response, SendError, Sender, Target};
 use tokio::time::{Instant, sleep};
 
@@ -194,7 +195,10 @@ impl Prepared for Connection {
             } => {
                 let response = Response {
                     status,
-                    retry_after: retry_after.map(|seconds| seconds.to_string()),
+                    signals: RawSignals {
+                        retry_after: retry_after.map(|seconds| seconds.to_string()),
+                        ..RawSignals::default()
+                    },
                     body: Bytes::new(),
                     elapsed: after,
                 };

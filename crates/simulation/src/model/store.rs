@@ -6,41 +6,47 @@
 //! costs.
 
 mod admit;
+mod backlog;
+mod cancel;
 mod catalog;
 mod change;
 mod claim;
+mod dead_letters;
 mod destinations;
 mod fleet;
+mod health;
 mod indexes;
 mod ingest;
 mod ledger;
 mod reading;
 mod reap;
 mod record;
+mod replays;
 mod rows;
+mod secrets;
 mod sweep;
 mod usage;
 mod view;
-mod wakes;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use domain::event::NewEvent;
-use domain::ids::{DestinationId, TenantId, WorkerId};
+use domain::ids::{AttemptId, DestinationId, TenantId, WorkerId};
 use domain::permit::Permit;
 use domain::policy::LimitSettings;
 use domain::share::Room;
 use domain::time::Timestamp;
 use engine::ports::{
     Acceptance, Admitted, CatalogError, Claims, Fleet, Heartbeat, Mark, Outcome, ReapRules, Reaped,
-    Recorded, Run, Store, StoreError, Sweep, SweepPage, Target, Wake,
+    Recorded, Run, Store, StoreError, Sweep, SweepPage, Target, Wake, Wakes,
 };
 use tokio::sync::Notify;
 
 use super::clock::{ClockStep, ModelClock};
 pub use ledger::Transition;
+pub use reap::ReapStep;
 pub use rows::{Attempt, EventRow, Rows};
 
 /// A store in memory. It never fails by itself.
@@ -137,9 +143,35 @@ impl ModelStore {
         self.state().rows.locked.remove(&destination);
     }
 
+    /// As if somebody's open transactions held these rows: whatever would lock
+    /// them skips them. Until the next call, which names all that are held from
+    /// then on.
+    pub fn hold_attempts(&self, held: impl IntoIterator<Item = AttemptId>) {
+        self.state().rows.held = held.into_iter().collect();
+    }
+
+    /// One step of [`Store::reap`]: how many rows it moved, and whom to wake.
+    pub fn reap_step(&self, step: ReapStep, rules: &ReapRules, limit: u32) -> (u32, Vec<Wake>) {
+        self.step(|rows, now| {
+            let mut wakes = Wakes::default();
+            let moved = reap::reap_step(rows, now, step, rules, limit, &mut wakes);
+            (moved, wakes.into_vec())
+        })
+    }
+
     /// Nothing of the destination starts before `until`.
     pub fn hold(&self, destination: DestinationId, until: Timestamp) {
         self.step(|rows, _| change::hold(rows, destination, until));
+    }
+
+    /// The hold that the destination's health remembers is over.
+    pub fn end_hold(&self, destination: DestinationId) {
+        self.step(|rows, _| {
+            let health = rows.health.get_mut(&destination);
+            if let Some(hold) = health.and_then(|health| health.hold.as_mut()) {
+                hold.until = hold.since;
+            }
+        });
     }
 
     /// A tier's limits as they are set; `None` if there is no such tier.
@@ -228,7 +260,7 @@ impl Store for ModelStore {
     }
 
     async fn targets(&self, destinations: &[DestinationId]) -> Result<Vec<Target>, StoreError> {
-        Ok(self.look(|rows, _| claim::targets(rows, destinations, TIMEOUT)))
+        Ok(self.look(|rows, now| claim::targets(rows, now, destinations, TIMEOUT)))
     }
 
     async fn claim_starts(

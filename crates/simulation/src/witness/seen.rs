@@ -37,6 +37,8 @@ pub(super) struct OfDestination {
     pub(super) starts: Vec<Start>,
     /// The newest first attempt that was ever admitted.
     pub(super) newest_admitted: Option<AttemptId>,
+    /// Nothing of it may start before.
+    pub(super) held_until: Option<Timestamp>,
 }
 
 #[derive(Default)]

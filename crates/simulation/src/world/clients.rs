@@ -4,7 +4,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use domain::event::{Audience, NewEvent};
+use domain::event::{Audience, IDEMPOTENCY_KEY_KEPT, Idempotency, NewEvent};
 use domain::ids::{DestinationId, EventId};
 use engine::ports::{Acceptance, DEFAULT_TENANT};
 use tokio::time::sleep;
@@ -15,6 +15,9 @@ use crate::witness::Witness;
 
 /// Between two tries of a client whose request was not answered.
 const CLIENT_PAUSE: Duration = Duration::from_millis(400);
+
+/// The last bits of an event's id: which try of its client made it.
+const TRIES_BITS: u32 = 32;
 
 /// Events in one request at most.
 const REQUEST_EVENTS: u32 = 100;
@@ -34,7 +37,11 @@ impl World<'_> {
             let mut next = 0;
             while next < events {
                 let end = events.min(next + at_once);
-                let request = (next..end).map(|n| event(operation, n, to)).collect();
+                let request = |tried| {
+                    (next..end)
+                        .map(|n| event(operation, n, tried, to))
+                        .collect()
+                };
                 hand_in(&front, &witness, request).await;
                 next = end;
                 sleep(Duration::from_millis(every_ms)).await;
@@ -43,35 +50,50 @@ impl World<'_> {
     }
 }
 
-fn event(operation: u32, number: u32, to: DestinationId) -> NewEvent {
+/// A client's event, as the API takes it in: with another id at every try. What
+/// stays is the client's own name for it.
+fn event(operation: u32, number: u32, tried: u32, to: DestinationId) -> NewEvent {
+    let named = u128::from(operation) << 32 | u128::from(number);
+    let tried = u128::from(tried);
     NewEvent {
-        id: EventId(Uuid::from_u128(
-            u128::from(operation) << 32 | u128::from(number),
-        )),
+        id: EventId(Uuid::from_u128(named << TRIES_BITS | tried)),
         tenant: DEFAULT_TENANT,
         audience: Audience::Destination(to),
         event_type: None,
         content_type: "application/json".to_owned(),
         payload: Bytes::from_static(b"{}"),
+        idempotency: Some(Idempotency {
+            key: format!("{named}"),
+            digest: [0; 32],
+            kept_for: IDEMPOTENCY_KEY_KEPT,
+        }),
     }
 }
 
-/// One request, with the same ids until it is answered.
-async fn hand_in(front: &Front, witness: &Witness, events: Vec<NewEvent>) {
-    loop {
+/// One request, with the same keys until it is answered.
+async fn hand_in(front: &Front, witness: &Witness, request: impl Fn(u32) -> Vec<NewEvent>) {
+    for tried in 0.. {
+        let events = request(tried);
         let api = front.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(api) = api
             && let Ok(answers) = api.accept(events.clone()).await
         {
             for (event, answer) in events.iter().zip(answers) {
-                if let Acceptance::Accepted(destinations) = answer {
-                    for destination in destinations {
-                        witness.accepted(destination, event.id);
-                    }
+                let id = match answer {
+                    Acceptance::Repeated { event, .. } => event,
+                    _ => event.id,
+                };
+                for destination in answer.destinations() {
+                    witness.accepted(*destination, id);
                 }
             }
             return;
         }
         sleep(CLIENT_PAUSE).await;
     }
+}
+
+/// The client's name for an event, whatever try made it.
+pub(super) fn named_by_client(event: EventId) -> u128 {
+    event.0.as_u128() >> TRIES_BITS
 }

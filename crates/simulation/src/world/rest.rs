@@ -1,25 +1,28 @@
 //! The end of a run: the faults are over, what is left drains, and the whole
 //! is judged.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use domain::admission::GRACE;
 use domain::attempt::AttemptState;
 use domain::clock::MAX_FREEZE;
 use domain::destination::DestinationState;
-use domain::ids::DestinationId;
+use domain::health::FIRST_PROBE;
+use domain::ids::{DestinationId, EventId};
 use domain::policy::{LimitSettings, Policy, Rate};
-use domain::retry::{AfterFailure, after_failure};
+use domain::retry::{AfterFailure, RetrySettings};
 use domain::time::Timestamp;
 use engine::ports::{Catalog, DEFAULT_TENANT};
 use tokio::time::Instant;
 
+use super::clients::named_by_client;
 use super::owners::per_second;
 use super::{Action, BrokenPromise, World, destination};
 use crate::faulty::{LATEST_COMMIT, PROMPT};
 use crate::invariants::{self, Accepted, Left, Promise};
 use crate::process::{GRACE as PROCESS_GRACE, REQUEST_TIMEOUT};
-use crate::scenario::{Behaviour, Mood, What};
+use crate::scenario::{Mood, What};
 use crate::witness::named;
 
 /// How often it is looked whether all is drained.
@@ -73,6 +76,7 @@ impl World<'_> {
                 running.gate.spare();
             }
         }
+        self.end_replays().await;
         for of in self.living() {
             self.change_state(of, DestinationState::Active).await;
             let store = &self.parts.store;
@@ -110,6 +114,9 @@ impl World<'_> {
         }
         for of in (0..self.scenario.destinations.len()).map(destination) {
             self.judge(of);
+            let [replayed, made] = self.parts.store.read(|rows| rows.replayed(of));
+            let once = invariants::a_dead_letter_is_replayed_once(&replayed, &made);
+            self.note(of, once);
         }
         self.judge_events();
     }
@@ -159,7 +166,9 @@ impl World<'_> {
         let retry = store.read(|rows| {
             (rows.attempts_of(of))
                 .filter(|row| !row.state.is_final())
-                .map(|row| row.waits_since().since(now) + longest_retry(row.try_number))
+                .map(|row| {
+                    row.waits_since().since(now) + longest_retry(row.try_number - row.tries_before)
+                })
                 .max()
         });
         let (history, _) = self.parts.witness.ledger(of);
@@ -167,7 +176,11 @@ impl World<'_> {
             .last()
             .map_or(SLOWEST, |last| per_second(&last.policy));
         let backlog = Duration::from_secs_f64(f64::from(coming) * 1.1 / rate.clamp(0.1, 1e6));
-        RECOVERY + backlog + retry.unwrap_or_default()
+        let held_until = store.read(|rows| rows.held_until(of));
+        let held = held_until.map_or(Duration::ZERO, |until| until.since(now));
+        // What still fails while the faults end may open the breaker.
+        let breaker = FIRST_PROBE.mul_f64(1.2);
+        RECOVERY + backlog + retry.unwrap_or_default() + held.max(breaker)
     }
 
     /// Judges one destination over the whole run.
@@ -197,12 +210,12 @@ impl World<'_> {
         }
     }
 
-    /// Whether its receiver is so slow at times that `max_in_flight` binds.
+    /// Whether its receiver is so slow at times that `max_in_flight` binds, or
+    /// fails, so that it is left alone for a while.
     fn is_held_up(&self, of: DestinationId) -> bool {
         (self.scenario.operations.iter()).any(|operation| {
             matches!(operation.what, What::Receiver {
                 destination: whose,
-                behaviour: Behaviour::Hangs | Behaviour::Slow { .. },
                 ..
             } if destination(whose) == of)
         })
@@ -221,23 +234,52 @@ impl World<'_> {
         }
     }
 
+    /// Judges how many events each of the clients' events became.
+    fn judge_repeats(&self) {
+        let mut events: BTreeMap<u128, u32> = BTreeMap::new();
+        self.parts.store.read(|rows| {
+            for (event, _) in rows.events() {
+                *events.entry(named_by_client(event)).or_default() += 1;
+            }
+        });
+        for (name, events) in events {
+            let judged = invariants::a_repeated_request_is_one_event(name, events);
+            self.parts.witness.note(judged);
+        }
+    }
+
     /// Judges what became of each event that a client was told is accepted.
     fn judge_events(&self) {
+        self.judge_repeats();
         for one in self.parts.witness.accepted_events() {
             let is_dead_letter = self.parts.store.read(|rows| {
                 let attempts = rows.event(one.event).map(|event| &event.attempts);
                 (attempts.into_iter().flatten())
                     .filter_map(|attempt| rows.attempt(*attempt))
-                    .any(|row| row.destination == one.destination && row.dead_letter)
+                    .any(|row| row.destination == one.destination && row.is_open_dead_letter())
             });
             let accepted = Accepted {
                 was_taken: one.was_taken,
                 is_dead_letter,
-                is_cancelled: self.deleted.contains(&one.destination),
+                is_cancelled: self.deleted.contains(&one.destination)
+                    || self.is_cancelled(one.destination, one.event),
             };
             let judged = invariants::nothing_is_lost(one.event, accepted);
             self.note(one.destination, judged);
         }
+    }
+
+    /// Whether its owner has cancelled what waited, and the event's last attempt
+    /// was among it.
+    fn is_cancelled(&self, of: DestinationId, event: EventId) -> bool {
+        let last = self.parts.store.read(|rows| {
+            let attempts = rows.event(event).map(|event| &event.attempts);
+            let attempts = attempts.into_iter().flatten();
+            let mut rows = attempts.filter_map(|attempt| rows.attempt(*attempt));
+            let last = rows.rfind(|row| row.destination == of);
+            last.map(|row| row.state)
+        });
+        self.cancelled.contains(&of) && last == Some(AttemptState::Cancelled)
     }
 
     fn note(&self, of: DestinationId, judged: Promise) {
@@ -248,9 +290,9 @@ impl World<'_> {
 
 /// How long the retry that follows this try waits at most, if it fails.
 fn longest_retry(try_number: u32) -> Duration {
-    match after_failure(try_number, 1.0) {
+    match RetrySettings::default().after_failure(try_number, None, 1.0) {
         AfterFailure::RetryAfter(after) => after,
-        AfterFailure::DeadLetter => Duration::ZERO,
+        AfterFailure::DeadLetter(_) => Duration::ZERO,
     }
 }
 

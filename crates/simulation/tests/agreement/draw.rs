@@ -116,6 +116,7 @@ impl Pair {
                 event_type: Some(["a", "b"][self.below(2)].to_owned()),
                 content_type: "text/plain".to_owned(),
                 payload: Bytes::from_static(b"hello"),
+                idempotency: None,
             });
         }
         both!(self, accept_events(&events)).unwrap();
@@ -201,6 +202,7 @@ impl Pair {
             error: failed.then(|| "it said so".to_owned()),
             response_body: Bytes::from_static(if failed { b"" } else { b"ok" }),
             next,
+            signal: domain::health::Signal::default(),
         }
     }
 

@@ -116,6 +116,43 @@ pub(crate) fn calls() -> impl Strategy<Value = Drawn> {
     ]
 }
 
+/// Up to `size` calls that want the same rows: runs, what becomes of permits,
+/// what becomes of starts.
+pub(crate) fn meetings(size: usize) -> impl Strategy<Value = Vec<Drawn>> {
+    let one = any::<Index>;
+    let runs = (
+        prop::collection::vec((one(), Just(false)), 1..3),
+        Just(1_000),
+    )
+        .prop_map(|(runs, room)| Drawn::Admit { runs, room });
+    let claims =
+        (one(), some(one())).prop_map(|(worker, permits)| Drawn::Claim { worker, permits });
+    let expiry = Just(Drawn::Reap {
+        unknown: false,
+        expired: true,
+    });
+    let of_permits = proptest::prop_oneof![
+        5 => claims,
+        2 => some(one()).prop_map(Drawn::Release),
+        1 => expiry,
+        1 => (one(), limits()).prop_map(|(which, limits)| Drawn::Limits(which, limits)),
+    ];
+    let giving_up = Just(Drawn::Reap {
+        unknown: true,
+        expired: false,
+    });
+    let of_starts = proptest::prop_oneof![
+        3 => some((one(), 0..8_usize)).prop_map(Drawn::Record),
+        1 => giving_up,
+    ];
+    let size = 2..=size.max(2);
+    proptest::prop_oneof![
+        prop::collection::vec(runs, size.clone()),
+        prop::collection::vec(of_permits, size.clone()),
+        prop::collection::vec(of_starts, size),
+    ]
+}
+
 /// Makes a call.
 pub(crate) async fn ask(driver: &(impl Driver + ?Sized), call: &Call) -> Answer {
     let tenant = DEFAULT_TENANT;

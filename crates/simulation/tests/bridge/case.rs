@@ -9,7 +9,7 @@ use domain::policy::LimitSettings;
 use engine::ports::{DEFAULT_TENANT, Heartbeat, NewDestination};
 use proptest::prelude::{Strategy, prop};
 
-use super::calls::{Answer, Call, Drawn, Driver, ask, calls, limits};
+use super::calls::{Answer, Call, Drawn, Driver, ask, calls, limits, meetings};
 use super::known::Known;
 use crate::bridge::linear::{Called, Order};
 
@@ -40,7 +40,13 @@ pub(crate) fn plans(
             12 => 0..120_000_u64,
             1 => 0..4_000_000_u64,
         ];
-        let calls = prop::collection::vec((0..connections, calls()), 1..=size);
+        let any = prop::collection::vec((0..connections, calls()), 1..=size);
+        let meeting = meetings(size).prop_map(move |calls| {
+            let each = calls.into_iter().enumerate();
+            each.map(|(number, call)| (number % connections, call))
+                .collect()
+        });
+        let calls = proptest::prop_oneof![2 => any, 1 => meeting];
         let batch = (pause, calls).prop_map(|(pause, calls)| Batch {
             pause: Duration::from_micros(pause),
             calls,

@@ -25,7 +25,7 @@ use domain::ids::{AttemptId, DestinationId, Epoch, EventId, PermitNumber, Worker
 use domain::permit::Permit;
 use domain::time::Timestamp;
 use engine::ports::{AttemptView, ClaimAnswer, DEFAULT_TENANT, MAX_HEAD_START, Outcome, RunResult};
-use proptest::test_runner::{TestCaseError, TestRunner};
+use proptest::test_runner::TestCaseError;
 use tokio::runtime::Builder;
 
 use super::calls::{Answer, Call, Driver};
@@ -35,6 +35,7 @@ use super::known::Known;
 use super::stated::{
     Attempts, accepted, changed, ensure, has_started, is_gone, may_become, recorded_in, woken,
 };
+use crate::bridge::Cases;
 use crate::bridge::linear::Called;
 
 /// The most calls in one batch.
@@ -45,7 +46,7 @@ pub(crate) type Wrap<'a> = &'a dyn Fn(PostgresStore) -> Arc<dyn Driver>;
 
 /// Draws cases and checks each of their batches.
 pub(crate) fn keep(
-    mut runner: TestRunner,
+    cases: Cases,
     connections: RangeInclusive<usize>,
     wrap: Wrap<'_>,
 ) -> Result<(), String> {
@@ -54,14 +55,13 @@ pub(crate) fn keep(
         .enable_all()
         .build()
         .unwrap();
-    let ran = runner.run(&plans(connections, BATCH, 16), |plan| {
+    cases.run(&plans(connections, BATCH, 16), |plan| {
         let database = threads.block_on(Database::create(plan.connections));
         let (store, _dropped) = database.into_parts();
         threads
             .block_on(case(&wrap(store), plan))
             .map_err(TestCaseError::fail)
-    });
-    ran.map_err(|error| error.to_string())
+    })
 }
 
 async fn case(driver: &Arc<dyn Driver>, plan: Plan) -> Result<(), String> {
@@ -281,10 +281,10 @@ impl Seen {
             let is_one = earlier.iter().all(|row| row.state.is_final())
                 && chain.is_sorted_by_key(|row| row.try_number)
                 && chain[0].try_number == 1;
-            // A late success cancels the retry; an owner what waits.
+            // A late success cancels the retry; an owner what waits. Whoever is
+            // gone gets none, and a late failure adds none.
             let ends = match last.state {
-                AttemptState::Failed => last.dead_letter,
-                AttemptState::Unknown | AttemptState::NotSent => {
+                AttemptState::Failed | AttemptState::Unknown | AttemptState::NotSent => {
                     last.dead_letter || self.deleted.contains(&last.destination)
                 }
                 _ => true,

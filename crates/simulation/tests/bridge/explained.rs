@@ -11,15 +11,15 @@ use adapters::sqlite::SqliteStore;
 use domain::ids::DestinationId;
 use domain::time::{Timestamp, micros};
 use engine::ports::DEFAULT_TENANT;
-use proptest::test_runner::{TestCaseError, TestRunner};
+use proptest::test_runner::TestCaseError;
 use simulation::model::{ClockStep, ModelStore};
 use tokio::runtime::Builder;
 
 use super::calls::{Answer, Call, Driver, ask};
 use super::case::{Plan, at_once, furnish, plans};
 use super::known::Known;
-use crate::bridge::CONNECTIONS;
-use crate::bridge::linear::{Called, Candidate, explain};
+use crate::bridge::linear::{Called, Candidate, Step, explain};
+use crate::bridge::{CONNECTIONS, Cases};
 
 /// Later than the system's clock, by which SQLite's triggers hold a destination
 /// for a millisecond after a change: here that is over.
@@ -32,7 +32,7 @@ const BATCH: usize = 6;
 pub(crate) type Wrap<'a> = &'a dyn Fn(SqliteStore) -> Arc<dyn Driver>;
 
 /// Draws cases and explains each of their batches.
-pub(crate) fn agree(mut runner: TestRunner, wrap: Wrap<'_>) -> Result<(), String> {
+pub(crate) fn agree(cases: Cases, wrap: Wrap<'_>) -> Result<(), String> {
     let threads = Builder::new_multi_thread()
         .worker_threads(4)
         .enable_all()
@@ -40,17 +40,13 @@ pub(crate) fn agree(mut runner: TestRunner, wrap: Wrap<'_>) -> Result<(), String
         .unwrap();
     let mut still = Builder::new_current_thread();
     let still = still.enable_time().start_paused(true).build().unwrap();
-    let ran = runner.run(&plans(1..=CONNECTIONS, BATCH, 14), |plan| {
+    cases.run(&plans(1..=CONNECTIONS, BATCH, 14), |plan| {
         // The model needs the clock that stands still, the driver real threads.
         let mut case = still.block_on(async { Case::new(wrap) });
         threads.block_on(furnish(&*case.driver, &mut case.known, &plan.limits, || ()));
         still.block_on(case.furnish_model(&plan));
-        for (number, batch) in plan.batches.into_iter().enumerate() {
+        for batch in plan.batches {
             case.pass(batch.pause);
-            // Of starts of one time and of two workers, which becomes unknown
-            // first is each store's own.
-            let claimer = case.known.workers[number % case.known.workers.len()];
-            case.known.claimer = Some(claimer);
             let resolve = |(by, drawn)| (by, case.known.resolve(drawn));
             let calls = batch.calls.into_iter().map(resolve).collect();
             let called = threads.block_on(at_once(&case.driver, calls));
@@ -61,8 +57,7 @@ pub(crate) fn agree(mut runner: TestRunner, wrap: Wrap<'_>) -> Result<(), String
             }
         }
         Ok(())
-    });
-    ran.map_err(|error| error.to_string())
+    })
 }
 
 struct Case {
@@ -187,7 +182,8 @@ impl Candidate for State {
     type Call = Call;
     type Answer = Answer;
 
-    async fn after(&self, called: &Called<Call, Answer>) -> Option<Self> {
+    async fn after(&self, step: Step<'_, Call, Answer>) -> Vec<Self> {
+        let called = step.called();
         let state = Self {
             model: self.model.fork(),
             now: self.now,
@@ -198,7 +194,8 @@ impl Candidate for State {
             _ => STEP,
         });
         let answer = ask(&state.model, &called.call).await;
-        (format!("{answer:?}") == format!("{:?}", called.answer)).then_some(state)
+        let same = format!("{answer:?}") == format!("{:?}", called.answer);
+        same.then_some(state).into_iter().collect()
     }
 
     fn fingerprint(&self) -> String {

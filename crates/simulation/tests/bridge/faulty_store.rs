@@ -10,10 +10,10 @@ use domain::permit::Permit;
 use domain::share::Room;
 use domain::time::Timestamp;
 use engine::ports::{
-    Acceptance, Admitted, AttemptView, Catalog, CatalogError, ClaimAnswer, Claims, Destination,
-    DestinationChange, EventSummary, Fleet, Heartbeat, LedgerPosition, LedgerRow, LimitHistory,
-    Mark, NewDestination, Outcome, ReapRules, Reaped, Recorded, Run, Start, Store, StoreError,
-    Sweep, SweepPage, Target, Wake,
+    Acceptance, Admitted, AttemptView, BreakerChange, Catalog, CatalogError, ClaimAnswer, Claims,
+    Destination, DestinationChange, EventSummary, Fleet, HealthBook, HealthView, Heartbeat,
+    LedgerPosition, LedgerRow, LimitHistory, Mark, NewDestination, OperationalEvent, Outcome,
+    ReapRules, Reaped, Recorded, Run, Start, Store, StoreError, Sweep, SweepPage, Target, Wake,
 };
 
 use super::calls::Driver;
@@ -236,5 +236,41 @@ impl<D: Driver> Catalog for Faulty<D> {
 
     async fn ready(&self) -> Result<(), CatalogError> {
         self.inner.ready().await
+    }
+}
+
+#[async_trait]
+impl<D: Driver> HealthBook for Faulty<D> {
+    async fn health(
+        &self,
+        tenant: TenantId,
+        destinations: &[DestinationId],
+    ) -> Result<Vec<HealthView>, CatalogError> {
+        self.inner.health(tenant, destinations).await
+    }
+
+    async fn resume(
+        &self,
+        tenant: TenantId,
+        destination: DestinationId,
+    ) -> Result<(), CatalogError> {
+        self.inner.resume(tenant, destination).await
+    }
+
+    async fn change_breaker(
+        &self,
+        tenant: TenantId,
+        destination: DestinationId,
+        change: &BreakerChange,
+    ) -> Result<(), CatalogError> {
+        self.inner.change_breaker(tenant, destination, change).await
+    }
+
+    async fn operational_events(
+        &self,
+        after: i64,
+        limit: u32,
+    ) -> Result<Vec<OperationalEvent>, CatalogError> {
+        self.inner.operational_events(after, limit).await
     }
 }

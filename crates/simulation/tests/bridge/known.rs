@@ -25,8 +25,6 @@ pub(crate) struct Known {
     pub(crate) permits: Vec<Permit>,
     /// The latest starts, with those that are over.
     pub(crate) started: Vec<(WorkerId, Permit)>,
-    /// Which worker makes all the claims; none: each is drawn.
-    pub(crate) claimer: Option<WorkerId>,
     last_event: Option<NewEvent>,
     ids: u128,
 }
@@ -73,7 +71,7 @@ impl Known {
                 Call::Admit(runs, room)
             }
             Drawn::Claim { worker, permits } => {
-                let worker = self.claimer.unwrap_or(*worker.get(&self.workers));
+                let worker = *worker.get(&self.workers);
                 Call::Claim(worker, picked(&self.permits, permits))
             }
             Drawn::Release(permits) => Call::Release(picked(&self.permits, permits)),
@@ -124,6 +122,7 @@ impl Known {
             event_type: None,
             content_type: "text/plain".to_owned(),
             payload: Bytes::from_static(b"hello"),
+            idempotency: None,
         };
         self.last_event = Some(event.clone());
         event
@@ -185,5 +184,6 @@ fn outcome(permit: &Permit, kind: usize) -> Outcome {
         error: failed.then(|| "it said so".to_owned()),
         response_body: Bytes::new(),
         next,
+        signal: domain::health::Signal::default(),
     }
 }

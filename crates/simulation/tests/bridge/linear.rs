@@ -38,16 +38,35 @@ impl Order {
     }
 }
 
+/// One step of a call of a batch.
+#[derive(Debug)]
+pub(crate) struct Step<'a, C, A> {
+    /// Which call.
+    pub(crate) of: usize,
+    /// Which step of it, from 0 on.
+    pub(crate) number: usize,
+    pub(crate) batch: &'a [Called<C, A>],
+}
+
+impl<'a, C, A> Step<'a, C, A> {
+    pub(crate) fn called(&self) -> &'a Called<C, A> {
+        &self.batch[self.of]
+    }
+}
+
 /// A state of a model that may be the driver's.
 pub(crate) trait Candidate: Sized {
     type Call;
     type Answer;
 
-    /// The state after a call, if its answer is the model's.
-    fn after(
-        &self,
-        called: &Called<Self::Call, Self::Answer>,
-    ) -> impl Future<Output = Option<Self>>;
+    /// In how many steps a call is made, between which others may come.
+    fn steps(_: &Called<Self::Call, Self::Answer>) -> usize {
+        1
+    }
+
+    /// The states in which a step may leave it. None: the driver's answer is
+    /// not the model's.
+    fn after(&self, step: Step<'_, Self::Call, Self::Answer>) -> impl Future<Output = Vec<Self>>;
 
     /// Equal for states that no call can tell apart.
     fn fingerprint(&self) -> String;
@@ -57,20 +76,24 @@ pub(crate) trait Candidate: Sized {
 /// in one of `candidates`. A call that ended before another began comes before
 /// it. None: there is no such order.
 ///
-/// It goes through the sets of calls that may come first, by size, and keeps
-/// equal states once: at most 2ⁿ sets, not n! orders.
+/// It goes through what may have been done so far, by how much, and keeps equal
+/// states once: at most 2ⁿ sets of calls, not n! orders.
 pub(crate) async fn explain<S: Candidate>(
     candidates: Vec<S>,
     batch: &[Called<S::Call, S::Answer>],
 ) -> Vec<S> {
-    let mut reached = BTreeMap::from([(0_u64, distinct(candidates))]);
-    for _ in 0..batch.len() {
-        let mut next: BTreeMap<u64, BTreeMap<String, S>> = BTreeMap::new();
+    let steps: Vec<usize> = batch.iter().map(S::steps).collect();
+    let mut reached = BTreeMap::from([(vec![0; batch.len()], distinct(candidates))]);
+    for _ in 0..steps.iter().sum() {
+        let mut next: BTreeMap<Vec<usize>, BTreeMap<String, S>> = BTreeMap::new();
         for (done, states) in &reached {
-            for index in can_follow(*done, batch) {
+            for of in can_follow(done, &steps, batch) {
+                let mut then = done.clone();
+                then[of] += 1;
                 for state in states.values() {
-                    if let Some(after) = state.after(&batch[index]).await {
-                        let states = next.entry(done | 1 << index).or_default();
+                    let number = done[of];
+                    for after in state.after(Step { of, number, batch }).await {
+                        let states = next.entry(then.clone()).or_default();
                         states.insert(after.fingerprint(), after);
                     }
                 }
@@ -87,9 +110,9 @@ fn distinct<S: Candidate>(states: Vec<S>) -> BTreeMap<String, S> {
     named.collect()
 }
 
-/// The calls that may come next when `done` are.
-fn can_follow<C, A>(done: u64, batch: &[Called<C, A>]) -> Vec<usize> {
-    let is_open = |index: &usize| done & (1 << index) == 0;
+/// The calls of which a step may come next.
+fn can_follow<C, A>(done: &[usize], steps: &[usize], batch: &[Called<C, A>]) -> Vec<usize> {
+    let is_open = |index: &usize| done[*index] < steps[*index];
     let open = || (0..batch.len()).filter(is_open);
     let first_end = open().map(|index| batch[index].ended).min();
     open()

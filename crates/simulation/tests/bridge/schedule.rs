@@ -15,12 +15,13 @@ use domain::ids::DestinationId;
 use domain::time::Timestamp;
 use engine::ports::{Finish, NextRun, Schedule, Taken, Wake};
 use proptest::prelude::{Just, Strategy, prop};
-use proptest::test_runner::{TestCaseError, TestRunner};
+use proptest::test_runner::TestCaseError;
 use simulation::model::{ClockStep, ModelSchedule};
 use tokio::runtime::{Builder, Runtime};
 use uuid::Uuid;
 
-use crate::bridge::linear::{Called, Candidate, Order, explain};
+use crate::bridge::Cases;
+use crate::bridge::linear::{Called, Candidate, Order, Step, explain};
 use draw::{Drawn, batches};
 
 /// The connections of one case.
@@ -39,7 +40,7 @@ type Answer = Option<Taken>;
 
 /// Draws cases and explains each of their batches.
 pub(crate) fn agree(
-    mut runner: TestRunner,
+    drawn: Cases,
     connections: RangeInclusive<usize>,
     make: &impl AsyncFn(usize) -> Schedules,
 ) -> Result<(), String> {
@@ -52,11 +53,10 @@ pub(crate) fn agree(
         .unwrap();
     let mut still = Builder::new_current_thread();
     let still = still.enable_time().start_paused(true).build().unwrap();
-    let ran = runner.run(&cases, |(connections, batches)| {
+    drawn.run(&cases, |(connections, batches)| {
         let schedules = threads.block_on(make(connections));
         case(&threads, &still, &schedules, batches)
-    });
-    ran.map_err(|error| error.to_string())
+    })
 }
 
 fn case(
@@ -226,7 +226,9 @@ impl Candidate for State {
     type Call = Call;
     type Answer = Answer;
 
-    async fn after(&self, called: &Called<Call, Answer>) -> Option<Self> {
+    async fn after(&self, step: Step<'_, Call, Answer>) -> Vec<Self> {
+        assert_eq!(step.number, 0, "a call of a schedule is one step");
+        let called = step.called();
         let mut state = Self {
             model: self.model.fork(),
             tokens: self.tokens.clone(),
@@ -234,13 +236,14 @@ impl Candidate for State {
         };
         match (&called.call, &called.answer) {
             (Call::Take { max, lease }, Some(real)) => {
-                return state.take(*max, *lease, real).await.then_some(state);
+                let same = state.take(*max, *lease, real).await;
+                return same.then_some(state).into_iter().collect();
             }
-            (Call::Take { .. }, None) => return None,
+            (Call::Take { .. }, None) => return Vec::new(),
             (Call::Finish(finishes), _) => state.finish(finishes).await,
             (Call::Wake(wakes), _) => state.model.wake(wakes).await.unwrap(),
         }
-        Some(state)
+        vec![state]
     }
 
     /// The model, with the schedule's tokens for its own.

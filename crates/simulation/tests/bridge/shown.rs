@@ -4,15 +4,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+use std::ops::Bound;
 use std::time::Duration;
 
 use domain::attempt::AttemptState;
 use domain::ids::{AttemptId, DestinationId, EventId};
 use domain::permit::Permit;
 use domain::time::Timestamp;
-use engine::ports::{
-    AttemptView, ClaimAnswer, Claims, DEFAULT_TENANT, Outcome, RunResult, SweepPage, Wake,
-};
+use engine::ports::{AttemptView, DEFAULT_TENANT, Outcome, RunResult, Wake};
 
 use super::calls::{Answer, Call, Driver};
 
@@ -24,7 +23,15 @@ pub(crate) type Place = (EventId, DestinationId, usize);
 pub(crate) struct Shown {
     places: BTreeMap<AttemptId, Place>,
     rows: BTreeMap<Place, AttemptView>,
+    /// When each could have started at the earliest, as the ledger says.
+    due: BTreeMap<AttemptId, Timestamp>,
 }
+
+/// The whole ledger.
+const EVER: (Timestamp, Timestamp) = (
+    Timestamp::from_millis(0),
+    Timestamp::from_millis(9_000_000_000_000),
+);
 
 impl Shown {
     /// All attempts at these destinations.
@@ -34,6 +41,9 @@ impl Shown {
     ) -> Self {
         let mut shown = Self::default();
         for id in destinations {
+            let ledger = driver.ledger(*id, EVER.0, EVER.1, None, 10_000).await;
+            let due = ledger.unwrap().into_iter();
+            shown.due.extend(due.map(|row| (row.attempt, row.due_at)));
             let attempts = driver.attempts(DEFAULT_TENANT, *id, None, 10_000).await;
             let mut before: BTreeMap<EventId, usize> = BTreeMap::new();
             for row in attempts.unwrap().into_iter().rev() {
@@ -56,47 +66,54 @@ impl Shown {
         orders
     }
 
-    /// The attempts whose state is this one.
-    pub(crate) fn in_state(&self, state: AttemptState) -> BTreeSet<Place> {
-        let rows = self.rows.iter().filter(|(_, row)| row.state == state);
-        rows.map(|(place, _)| *place).collect()
+    /// Which attempt an id of this store is.
+    pub(crate) fn place(&self, id: AttemptId) -> Option<Place> {
+        self.places.get(&id).copied()
     }
 
-    /// When the first of these was created within this time, if one was.
-    pub(crate) fn created_within(
+    /// The id here of an attempt.
+    pub(crate) fn id_of(&self, place: &Place) -> Option<AttemptId> {
+        self.rows.get(place).map(|row| row.id)
+    }
+
+    /// The attempts whose state is this one.
+    pub(crate) fn in_state(&self, state: AttemptState) -> impl Iterator<Item = Place> {
+        let rows = self.rows.iter().filter(move |(_, row)| row.state == state);
+        rows.map(|(place, _)| *place)
+    }
+
+    /// What follows an attempt in its chain of tries.
+    pub(crate) fn followers(&self, of: &Place) -> impl Iterator<Item = Place> {
+        let last = (of.0, of.1, usize::MAX);
+        let after = (Bound::Excluded(*of), Bound::Included(last));
+        self.rows.range(after).map(|(place, _)| *place)
+    }
+
+    /// When some of the attempts were created or are due, as far as that is
+    /// within this time.
+    pub(crate) fn times(
         &self,
         (from, to): (Timestamp, Timestamp),
-        is_one: impl Fn(&AttemptView) -> bool,
-    ) -> Option<Timestamp> {
-        let rows = self.rows.values().filter(|row| is_one(row));
-        let times = rows.map(|row| row.created_at);
-        times.filter(|at| (from..=to).contains(at)).min()
+        is_one: impl Fn(&Place) -> bool,
+    ) -> BTreeSet<Timestamp> {
+        let rows = self.rows.iter().filter(|(place, _)| is_one(place));
+        let times = rows.flat_map(|(_, row)| {
+            let due = self.due.get(&row.id).copied();
+            [Some(row.created_at), due].into_iter().flatten()
+        });
+        times.filter(|at| (from..=to).contains(at)).collect()
     }
 
-    /// All that there is to compare of the rows. When something was created
-    /// is known of Postgres only after the call.
-    ///
-    /// Not compared: why a start became unknown, in words; and whether a late
-    /// outcome makes a dead letter of a row that was unknown (`known`), where
-    /// Postgres goes by the outcome and the others by the row.
-    pub(crate) fn text(&self, known: &BTreeSet<Place>) -> String {
+    /// All that there is of the rows, but for their ids.
+    pub(crate) fn text(&self) -> String {
         let mut text = String::new();
         for (place, row) in &self.rows {
-            let late = known.contains(place).then_some("late");
-            let dead = late.is_none().then_some(row.dead_letter);
-            let error = row.error.as_ref().filter(|_| late.is_none());
-            writeln!(
-                text,
-                "{place:?} try {} {:?} dead letter {dead:?} {:?} {:?} {:?} {:?} {error:?} {:?}",
-                row.try_number,
-                row.state,
-                row.admitted_at,
-                row.started_at,
-                row.finished_at,
-                row.status,
-                row.response_body,
-            )
-            .unwrap();
+            let due = self.due.get(&row.id);
+            let row = AttemptView {
+                id: AttemptId(0),
+                ..row.clone()
+            };
+            writeln!(text, "{place:?} due {due:?} {row:?}").unwrap();
         }
         text
     }
@@ -128,29 +145,20 @@ impl Shown {
         }
     }
 
-    /// An answer, with places for ids. Times are exact where the store
-    /// answers them; to a retry it is so many minutes.
-    pub(crate) fn answer(&self, call: &Call, answer: &Answer) -> String {
-        match (call, answer) {
-            (_, Answer::Admitted(admitted)) => {
+    /// An answer but for its wakes, with places for ids.
+    pub(crate) fn answer(&self, answer: &Answer) -> String {
+        match answer {
+            Answer::Admitted(admitted) => {
                 let results = admitted.results.iter().map(|result| self.result(result));
                 format!("{:?} {:?}", admitted.now, results.collect::<Vec<_>>())
             }
-            (Call::Claim(_, permits), Answer::Claims(claims)) => self.claims(permits, claims),
-            (_, Answer::Woken(woken)) => format!("{:?}", wakes(woken)),
-            (_, Answer::Recorded(recorded)) => {
+            Answer::Claims(claims) => format!("{:?} {:?}", claims.now, claims.answers),
+            Answer::Woken(_) => String::new(),
+            Answer::Recorded(recorded) => {
                 let skipped: BTreeSet<_> = self.all(&recorded.skipped);
-                format!("skipped {skipped:?} {:?}", wakes(&recorded.wakes))
+                format!("skipped {skipped:?}")
             }
-            (_, Answer::Reaped(reaped)) => {
-                let counts = (
-                    reaped.expired_permits,
-                    reaped.unknown_starts,
-                    reaped.cancelled,
-                );
-                format!("{counts:?} {:?}", wakes(&reaped.wakes))
-            }
-            (_, answer) => format!("{answer:?}"),
+            answer => format!("{answer:?}"),
         }
     }
 
@@ -181,60 +189,36 @@ impl Shown {
         let permits: Vec<_> = permits.iter().map(permit).collect();
         format!("{permits:?} {look:?} {blocked:?}")
     }
+}
 
-    /// Of a permit that is named twice, the first answer, and whether it
-    /// starts again: what the second says is each store's own.
-    fn claims(&self, permits: &[Permit], claims: &Claims) -> String {
-        let mut once = BTreeSet::new();
-        let mut answer = |(permit, answer): (&Permit, &ClaimAnswer)| {
-            let place = self.places.get(&permit.attempt);
-            match once.insert((place, permit.number)) {
-                true => format!("{answer:?}"),
-                false => format!("again {}", matches!(answer, ClaimAnswer::Started(_))),
-            }
-        };
-        let answers = permits.iter().zip(&claims.answers).map(&mut answer);
-        let answers: Vec<_> = answers.collect();
-        format!("{:?} {answers:?} {:?}", claims.now, wakes(&claims.wakes))
+/// Whom an answer says to wake.
+pub(crate) fn wakes_of(answer: &Answer) -> &[Wake] {
+    match answer {
+        Answer::Claims(claims) => &claims.wakes,
+        Answer::Woken(wakes) => wakes,
+        Answer::Recorded(recorded) => &recorded.wakes,
+        Answer::Reaped(reaped) => &reaped.wakes,
+        _ => &[],
     }
 }
 
-/// Whom to wake, each once: in how many minutes at the earliest.
-fn wakes(wakes: &[Wake]) -> BTreeMap<DestinationId, u64> {
-    let mut earliest = BTreeMap::new();
-    for wake in wakes {
-        let minutes = (wake.after + Duration::from_secs(30)).as_secs() / 60;
-        let earliest = earliest.entry(wake.destination).or_insert(minutes);
-        *earliest = minutes.min(*earliest);
-    }
-    earliest
-}
-
-/// Whether a page is what the model shows from one time to another: the later,
-/// the more is due and overdue. `is_active` says of whom a mark wakes.
-///
-/// When something is woken that has permits and a retry for later is each
-/// store's own: it is not compared.
-pub(crate) fn page_is_between(
-    page: &SweepPage,
-    (earlier, later): (&SweepPage, &SweepPage),
-    is_active: impl Fn(DestinationId) -> bool,
-) -> bool {
-    let woken = |page: &SweepPage| -> BTreeSet<(DestinationId, bool)> {
-        let wakes = page.wakes.iter().filter(|wake| {
-            // Postgres leaves these out, the others do not.
-            !wake.clear_floor || is_active(wake.destination)
-        });
-        wakes
-            .map(|wake| (wake.destination, wake.clear_floor))
-            .collect()
+/// Whether these are the same wakes, when one store's clock may have been so
+/// much ahead of the other's.
+pub(crate) fn are_same(some: &[Wake], others: &[Wake], apart: Duration) -> bool {
+    let sorted = |wakes: &[Wake]| -> BTreeMap<DestinationId, Wake> {
+        wakes.iter().map(|wake| (wake.destination, *wake)).collect()
     };
-    let marked = |page: &SweepPage| -> Vec<DestinationId> {
-        page.marks.iter().map(|mark| mark.destination).collect()
+    let is_same = |(one, other): (&Wake, &Wake)| {
+        one.destination == other.destination
+            && one.clear_floor == other.clear_floor
+            && one.after.abs_diff(other.after) <= apart
     };
-    let answered = woken(page);
-    page.next == later.next
-        && marked(page) == marked(later)
-        && woken(earlier).is_subset(&answered)
-        && answered.is_subset(&woken(later))
+    let (sorted_some, sorted_others) = (sorted(some), sorted(others));
+    some.len() == others.len()
+        && sorted_some.len() == some.len()
+        && sorted_others.len() == others.len()
+        && sorted_some
+            .values()
+            .zip(sorted_others.values())
+            .all(is_same)
 }

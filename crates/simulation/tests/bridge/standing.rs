@@ -1,24 +1,38 @@
 //! Where the model stands beside Postgres, and what it does with a call.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
-use domain::destination::DestinationState;
-use domain::ids::DestinationId;
+use domain::attempt::AttemptState;
+use domain::ids::{AttemptId, DestinationId};
 use domain::time::Timestamp;
-use engine::ports::{Catalog as _, DEFAULT_TENANT};
-use simulation::model::{ClockStep, ModelStore};
+use engine::ports::{
+    ClaimAnswer, Fleet, Heartbeat, MAX_HEAD_START, NextTry, ReapRules, Reaped, RunResult,
+    Store as _, Sweep, SweepPage, Wake,
+};
+use simulation::model::{ClockStep, ModelStore, ReapStep};
 
 use super::calls::{Answer, Call, ask};
-use super::shown::{Shown, page_is_between};
-use crate::bridge::linear::{Called, Candidate};
+use super::held::{
+    Held, contended, given_unseen, left_by_run, parts, permits_of, possibilities, skips_are_met,
+    used_unseen,
+};
+use super::shown::{Shown, are_same, wakes_of};
+use crate::bridge::linear::{Called, Candidate, Step};
 
 /// When a batch was made, and what there was after it.
 pub(crate) struct Asked {
     pub(crate) between: (Timestamp, Timestamp),
     pub(crate) shown: Shown,
+}
+
+impl Asked {
+    /// How long the batch took.
+    fn took(&self) -> Duration {
+        self.between.1.since(self.between.0)
+    }
 }
 
 /// Where the store may stand.
@@ -27,6 +41,8 @@ pub(crate) struct State {
     pub(crate) asked: Rc<Asked>,
     /// What the model answered otherwise.
     pub(crate) differs: Rc<RefCell<String>>,
+    /// Whom the first steps of reaps have to wake, by the place in the batch.
+    pub(crate) woken: BTreeMap<usize, BTreeSet<DestinationId>>,
 }
 
 impl State {
@@ -36,9 +52,19 @@ impl State {
             shown: Shown::default(),
         };
         Self {
-            model: ModelStore::new(now),
+            model: ModelStore::new(now).with_head_start(MAX_HEAD_START),
             asked: Rc::new(asked),
             differs: Rc::default(),
+            woken: BTreeMap::new(),
+        }
+    }
+
+    fn fork(&self) -> Self {
+        Self {
+            model: self.model.fork(),
+            asked: self.asked.clone(),
+            differs: self.differs.clone(),
+            woken: self.woken.clone(),
         }
     }
 
@@ -58,46 +84,316 @@ impl State {
         });
     }
 
-    /// When Postgres made a call, or a time that does as well.
-    fn time_of(&self, called: &Called<Call, Answer>) -> Timestamp {
+    fn differs(&self, model: String, driver: String) -> Vec<Self> {
+        *self.differs.borrow_mut() = format!("{model}\nbut\n{driver}");
+        Vec::new()
+    }
+
+    /// The times at which Postgres may have made a call: what it answered, or
+    /// what its rows say; of a call whose time decides nothing, any.
+    fn times_of(&self, called: &Called<Call, Answer>) -> Vec<Timestamp> {
         let Asked { between, shown } = &*self.asked;
-        let known = match (&called.call, &called.answer) {
-            (_, Answer::Admitted(admitted)) => Some(admitted.now),
-            (_, Answer::Claims(claims)) => Some(claims.now),
-            (_, Answer::Fleet(fleet)) => Some(fleet.now),
-            (Call::Accept(events), _) => shown.created_within(*between, |row| {
-                events.iter().any(|event| event.id == row.event)
-            }),
-            (Call::Reap(_), _) => shown.created_within(*between, |row| row.try_number > 1),
-            _ => None,
+        let or_any = |times: BTreeSet<Timestamp>| match times.is_empty() {
+            true => vec![between.0],
+            false => times.into_iter().collect(),
         };
-        known.unwrap_or(between.0)
-    }
-
-    async fn sweeps(&self, called: &Called<Call, Answer>) -> bool {
-        let (from, to) = self.asked.between;
-        self.show(from);
-        let earlier = ask(&self.model, &called.call).await;
-        self.show(to);
-        let later = ask(&self.model, &called.call).await;
-        let (Answer::Swept(page), Answer::Swept(earlier), Answer::Swept(later)) =
-            (&called.answer, &earlier, &later)
-        else {
-            return false;
-        };
-        let targets = self.active().await;
-        let same = page_is_between(page, (earlier, later), |id| targets.contains(&id));
-        if !same {
-            *self.differs.borrow_mut() = format!("{earlier:?}\n{later:?}");
+        match (&called.call, &called.answer) {
+            (_, Answer::Admitted(admitted)) => vec![admitted.now],
+            (_, Answer::Claims(claims)) => vec![claims.now],
+            (Call::Accept(events), _) => or_any(shown.times(*between, |place| {
+                place.2 == 0 && events.iter().any(|event| event.id == place.0)
+            })),
+            (Call::Record(_, outcomes), _)
+                if outcomes.iter().any(|one| one.next == NextTry::Again) =>
+            {
+                or_any(shown.times(*between, |place| place.2 > 0))
+            }
+            (Call::Reap(_), _) => {
+                let mut times = shown.times(*between, |place| place.2 > 0);
+                times.extend([between.0, between.1]);
+                times.into_iter().collect()
+            }
+            _ => vec![between.0],
         }
-        same
     }
 
-    async fn active(&self) -> BTreeSet<DestinationId> {
-        let all = self.model.destinations(DEFAULT_TENANT, None, 100).await;
-        let all = all.unwrap().into_iter();
-        let active = all.filter(|destination| destination.state == DestinationState::Active);
-        active.map(|destination| destination.id).collect()
+    /// The model's attempts at these places.
+    async fn ids_of(&self, held: &Held) -> Vec<AttemptId> {
+        if held.is_empty() {
+            return Vec::new();
+        }
+        let shown = Shown::read(&self.model, &destinations_of(&self.asked.shown)).await;
+        let ids = held.iter().filter_map(|place| shown.id_of(place));
+        ids.collect()
+    }
+
+    /// A call that is one step.
+    async fn answers(&self, step: &Step<'_, Call, Answer>) -> Vec<Self> {
+        let called = step.called();
+        let mut found = Vec::new();
+        for at in self.times_of(called) {
+            let possibilities = match (&called.call, &called.answer) {
+                (Call::Admit(..), Answer::Admitted(admitted)) => {
+                    if !skips_are_met(step, admitted) {
+                        let alone = "nobody else was there".to_owned();
+                        return self.differs(alone, format!("{admitted:?}"));
+                    }
+                    let left = self.left_by_run(step, at).await;
+                    vec![left.unwrap_or_default()]
+                }
+                _ => possibilities(step, &self.asked.shown),
+            };
+            for held in possibilities {
+                found.extend(self.answers_with(step, at, &held).await);
+            }
+        }
+        found
+    }
+
+    /// What somebody must have held of a run's choice.
+    async fn left_by_run(&self, step: &Step<'_, Call, Answer>, at: Timestamp) -> Option<Held> {
+        let (_, alone, after) = self.ask_model(step, at, &[]).await;
+        let Answer::Admitted(alone) = alone else {
+            return None;
+        };
+        let chosen = permits_of(&alone).filter_map(|permit| after.place(permit.attempt));
+        left_by_run(step, chosen, &self.asked.shown)
+    }
+
+    /// The model after a call, its answer, and what it shows then. Others hold
+    /// these rows, and the destinations that the driver says it skipped.
+    async fn ask_model(
+        &self,
+        step: &Step<'_, Call, Answer>,
+        at: Timestamp,
+        held: &[AttemptId],
+    ) -> (Self, Answer, Shown) {
+        let Called { call, answer, .. } = step.called();
+        let state = self.fork();
+        let ids = destinations_of(&self.asked.shown);
+        let before = Shown::read(&state.model, &ids).await;
+        let call = before.translated(call, &self.asked.shown);
+        let skipped: Vec<_> = match (&call, answer) {
+            (Call::Admit(runs, _), Answer::Admitted(admitted)) => {
+                let results = runs.iter().zip(&admitted.results);
+                let skipped = results.filter(|(_, one)| matches!(one, RunResult::Skipped));
+                skipped.map(|(run, _)| run.destination).collect()
+            }
+            _ => Vec::new(),
+        };
+        state.set(at);
+        state.model.hold_attempts(held.iter().copied());
+        for id in &skipped {
+            state.model.lock_destination(*id);
+        }
+        let of_model = ask(&state.model, &call).await;
+        for id in &skipped {
+            state.model.unlock_destination(*id);
+        }
+        state.model.hold_attempts([]);
+        let after = Shown::read(&state.model, &ids).await;
+        (state, of_model, after)
+    }
+
+    async fn answers_with(
+        &self,
+        step: &Step<'_, Call, Answer>,
+        at: Timestamp,
+        held: &Held,
+    ) -> Vec<Self> {
+        let answer = &step.called().answer;
+        let held = self.ids_of(held).await;
+        let (state, mut of_model, after) = self.ask_model(step, at, &held).await;
+        moved_meanwhile(&mut of_model, answer, &held, |id| {
+            let place = after.place(id)?;
+            self.asked.shown.id_of(&place)
+        });
+        let (ours, theirs) = (after.answer(&of_model), self.asked.shown.answer(answer));
+        let (wakes, wanted) = (wakes_of(&of_model), wakes_of(answer));
+        match ours == theirs && are_same(wakes, wanted, self.asked.took()) {
+            true => vec![state],
+            false => self.differs(format!("{ours} {wakes:?}"), format!("{theirs} {wanted:?}")),
+        }
+    }
+
+    /// A sign of life is noted, and then the fleet is read.
+    async fn beats(&self, beat: &Heartbeat, step: &Step<'_, Call, Answer>) -> Vec<Self> {
+        let Answer::Fleet(fleet) = &step.called().answer else {
+            return self.differs("a fleet".to_owned(), format!("{:?}", step.called().answer));
+        };
+        let state = self.fork();
+        if step.number == 0 {
+            state.set(fleet.now);
+            state.model.heartbeat(beat).await.unwrap();
+            return vec![state];
+        }
+        state.show(fleet.now);
+        let of_model = state.model.fleet().await.unwrap();
+        let (theirs, ours) = (fleet.outstanding as usize, of_model.outstanding as usize);
+        let may = theirs <= ours + used_unseen(step) && ours <= theirs + given_unseen(step);
+        let seen = Fleet {
+            outstanding: of_model.outstanding,
+            ..*fleet
+        };
+        match seen == of_model && may {
+            true => vec![state],
+            false => self.differs(format!("{of_model:?}"), format!("{fleet:?}")),
+        }
+    }
+
+    /// One of the steps of a reap. Rows that others touched may have been
+    /// held: as many as are missing.
+    async fn reaps(&self, rules: &ReapRules, step: &Step<'_, Call, Answer>) -> Vec<Self> {
+        let Answer::Reaped(reaped) = &step.called().answer else {
+            return self.differs("reaped".to_owned(), format!("{:?}", step.called().answer));
+        };
+        let which = ReapStep::ALL[step.number];
+        let (wanted, in_state) = match which {
+            ReapStep::Expire => (reaped.expired_permits, AttemptState::Admitted),
+            ReapStep::GiveUp => (reaped.unknown_starts, AttemptState::Started),
+            ReapStep::Cancel => (reaped.cancelled, AttemptState::Waiting),
+            ReapStep::TooOld => (reaped.expired, AttemptState::Waiting),
+        };
+        let times = match which {
+            ReapStep::GiveUp => self.times_of(step.called()),
+            // No permit ends during a batch, and nothing grows too old.
+            ReapStep::Expire | ReapStep::Cancel | ReapStep::TooOld => vec![self.asked.between.0],
+        };
+        let shown = Shown::read(&self.model, &destinations_of(&self.asked.shown)).await;
+        let rows = contended(step, shown.in_state(in_state), &self.asked.shown);
+        let mut found = Vec::new();
+        for at in times {
+            let alone = self.fork();
+            alone.set(at);
+            let (all, _) = alone.model.reap_step(which, rules, REAPED);
+            let Some(missing) = all.checked_sub(wanted) else {
+                continue;
+            };
+            for held in parts(&rows, usize::try_from(missing).ok()) {
+                let mut state = self.fork();
+                state
+                    .model
+                    .hold_attempts(held.iter().filter_map(|place| shown.id_of(place)));
+                state.set(at);
+                let (moved, wakes) = state.model.reap_step(which, rules, REAPED);
+                state.model.hold_attempts([]);
+                let woken = state.woken.entry(step.of).or_default();
+                woken.extend(wakes.iter().map(|wake| wake.destination));
+                if moved == wanted && wakes_are(woken, reaped, which) {
+                    found.push(state);
+                }
+            }
+        }
+        match found.is_empty() {
+            true => self.differs(format!("{which:?} otherwise"), format!("{reaped:?}")),
+            false => found,
+        }
+    }
+
+    /// The two steps of a sweep: the walk, and the marks, which are of what was
+    /// there later.
+    async fn sweeps(&self, sweep: &Sweep, answer: &Answer, number: usize) -> Vec<Self> {
+        let Answer::Swept(page) = answer else {
+            return self.differs("a page".to_owned(), format!("{answer:?}"));
+        };
+        let mut other = SweepPage::default();
+        for at in self.instants() {
+            let state = self.fork();
+            state.show(at);
+            other = state.model.sweep(sweep).await.unwrap();
+            let same = match number {
+                0 => {
+                    // What is marked by the second step is not woken twice.
+                    let walked = [&other, page].map(|of| of_the_walk(of, page));
+                    other.next == page.next && are_same(&walked[0], &walked[1], self.asked.took())
+                }
+                _ => {
+                    let marked = |of: &SweepPage| -> Vec<_> {
+                        of.marks.iter().map(|mark| mark.destination).collect()
+                    };
+                    let wakes = page
+                        .marks
+                        .iter()
+                        .map(|mark| Wake::unblocked(mark.destination));
+                    let woken = page.wakes.iter().filter(|wake| wake.clear_floor).copied();
+                    marked(&other) == marked(page) && woken.eq(wakes)
+                }
+            };
+            if same {
+                return vec![state];
+            }
+        }
+        self.differs(format!("{other:?}"), format!("{page:?}"))
+    }
+
+    /// The begin and the end of the batch, and each time between them from
+    /// which on something is due or overdue.
+    fn instants(&self) -> BTreeSet<Timestamp> {
+        let (from, to) = self.asked.between;
+        let mut instants = self.asked.shown.times((from, to), |_| true);
+        self.model.read(|rows| {
+            let looks = rows.busy().filter_map(|id| rows.next_look_at(id));
+            let after = looks.filter(|at| *at < Timestamp::MAX);
+            instants.extend(after.map(|at| at + Duration::from_micros(1)));
+        });
+        instants.retain(|at| (from..=to).contains(at));
+        instants.extend([from, to]);
+        instants
+    }
+}
+
+/// The most rows of each kind that the bridge's reaps move.
+const REAPED: u32 = 1_000;
+
+/// What of a page is not of its marks, nor of those of another.
+fn of_the_walk(page: &SweepPage, other: &SweepPage) -> Vec<Wake> {
+    let is_marked = |wake: &Wake| {
+        let mut marks = page.marks.iter().chain(&other.marks);
+        wake.clear_floor || marks.any(|mark| mark.destination == wake.destination)
+    };
+    let wakes = page.wakes.iter();
+    wakes.filter(|wake| !is_marked(wake)).copied().collect()
+}
+
+/// Whether a reap wakes those that its steps so far have to, each at once.
+fn wakes_are(woken: &BTreeSet<DestinationId>, reaped: &Reaped, step: ReapStep) -> bool {
+    let answered: BTreeSet<_> = reaped.wakes.iter().map(|wake| wake.destination).collect();
+    match step {
+        ReapStep::Expire => woken.is_subset(&answered),
+        ReapStep::GiveUp | ReapStep::Cancel | ReapStep::TooOld => {
+            let now = reaped
+                .wakes
+                .iter()
+                .all(|wake| *wake == Wake::now(wake.destination));
+            now && *woken == answered && answered.len() == reaped.wakes.len()
+        }
+    }
+}
+
+/// What was held and had moved when it was looked at again is answered as what
+/// it had become.
+fn moved_meanwhile(
+    of_model: &mut Answer,
+    answer: &Answer,
+    held: &[AttemptId],
+    id_of_driver: impl Fn(AttemptId) -> Option<AttemptId>,
+) {
+    match (of_model, answer) {
+        (Answer::Claims(ours), Answer::Claims(theirs)) => {
+            for (ours, theirs) in ours.answers.iter_mut().zip(&theirs.answers) {
+                if *ours == ClaimAnswer::Skipped && *theirs == ClaimAnswer::Refused {
+                    *ours = ClaimAnswer::Refused;
+                }
+            }
+        }
+        (Answer::Recorded(ours), Answer::Recorded(theirs)) => {
+            ours.skipped.retain(|id| {
+                let theirs_has_it =
+                    id_of_driver(*id).is_some_and(|id| theirs.skipped.contains(&id));
+                theirs_has_it || !held.contains(id)
+            });
+        }
+        _ => {}
     }
 }
 
@@ -105,33 +401,28 @@ impl Candidate for State {
     type Call = Call;
     type Answer = Answer;
 
-    async fn after(&self, called: &Called<Call, Answer>) -> Option<Self> {
-        let state = Self {
-            model: self.model.fork(),
-            asked: self.asked.clone(),
-            differs: self.differs.clone(),
-        };
-        if let Call::Sweep(_) = called.call {
-            return state.sweeps(called).await.then_some(state);
+    /// As many as Postgres has snapshots of which an answer tells.
+    fn steps(called: &Called<Call, Answer>) -> usize {
+        match called.call {
+            Call::Reap(_) => ReapStep::ALL.len(),
+            Call::Sweep(_) | Call::Beat(_) => 2,
+            _ => 1,
         }
-        let ids = destinations_of(&self.asked.shown);
-        let before = Shown::read(&self.model, &ids).await;
-        let call = before.translated(&called.call, &self.asked.shown);
-        state.set(self.time_of(called));
-        let answer = ask(&state.model, &call).await;
-        let after = Shown::read(&state.model, &ids).await;
-        let answer = after.answer(&call, &answer);
-        let of_driver = self.asked.shown.answer(&called.call, &called.answer);
-        if answer == of_driver {
-            return Some(state);
+    }
+
+    async fn after(&self, step: Step<'_, Call, Answer>) -> Vec<Self> {
+        let Called { call, answer, .. } = step.called();
+        match call {
+            Call::Sweep(sweep) => self.sweeps(sweep, answer, step.number).await,
+            Call::Beat(beat) => self.beats(beat, &step).await,
+            Call::Reap(rules) => self.reaps(rules, &step).await,
+            _ => self.answers(&step).await,
         }
-        *self.differs.borrow_mut() = format!("{answer}\nbut\n{of_driver}");
-        None
     }
 
     fn fingerprint(&self) -> String {
         self.show(self.asked.between.1);
-        format!("{:?}", self.model)
+        format!("{:?} {:?}", self.model, self.woken)
     }
 }
 

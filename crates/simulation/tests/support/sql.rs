@@ -57,6 +57,10 @@ impl Shell {
                     _ => Err(format!("cannot set {:?}", update.columns)),
                 }
             }
+            "health" if update.columns == [("held_until", "held_since")] => {
+                self.store.end_hold(parsed(update.key)?);
+                Ok(())
+            }
             table => Err(format!("no such table: {table}")),
         }
     }

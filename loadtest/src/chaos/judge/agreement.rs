@@ -20,10 +20,6 @@ pub(super) fn judge(case: &Case<'_>, judgement: &mut Judgement) {
         judge_receipt(case, &bodies, receipt, judgement);
     }
     judge_posts(case, judgement);
-    judgement.figures.signatures = match judgement.figures.signed {
-        0 => "not yet checked: requests are not signed",
-        _ => "cannot be checked",
-    };
 }
 
 /// Every send is of an attempt that the ledger says was sent, once.
@@ -77,25 +73,28 @@ fn judge_rows(case: &Case<'_>, judgement: &mut Judgement) {
     }
 }
 
-/// A payload became at most as many events as it was posted times.
+/// A payload became at most one event, however often it was posted: with the
+/// same idempotency key each time.
 fn judge_posts(case: &Case<'_>, judgement: &mut Judgement) {
-    let mut posted: HashMap<&str, i64> = HashMap::new();
+    let mut posted: HashMap<&str, u32> = HashMap::new();
     for post in case
         .evidence
         .posts
         .iter()
         .filter(|post| post.said == Said::Posted)
     {
-        *posted.entry(&post.body).or_default() += 1;
+        posted.insert(&post.body, 1);
     }
     for (event, receipts) in &case.receipts {
         let Some(body) = receipts.first().map(|receipt| receipt.body.as_str()) else {
             continue;
         };
         let left = posted.entry(body).or_default();
-        *left -= 1;
-        if *left < 0 {
-            judgement.find("ledger", || format!("event {event} was posted by nobody"));
+        match left.checked_sub(1) {
+            Some(fewer) => *left = fewer,
+            None => judgement.find("ledger", || {
+                format!("event {event} was posted by nobody, or is one again that was")
+            }),
         }
     }
 }
@@ -128,14 +127,13 @@ fn judge_receipt(
     receipt: &Receipt,
     judgement: &mut Judgement,
 ) {
-    if receipt.signature.is_some() {
-        judgement.figures.signed += 1;
-        // A signature that nobody looks at would be worse than none.
+    judgement.figures.signed += u64::from(receipt.signature.is_some());
+    if receipt.verified {
+        judgement.figures.verified += 1;
+    } else {
         judgement.find("signature", || {
-            format!(
-                "event {:?} is signed, and this judge knows no keys",
-                receipt.event
-            )
+            let (event, signature) = (receipt.event, &receipt.signature);
+            format!("event {event:?} does not verify: its signature is {signature:?}")
         });
     }
     let (Some(event), Some(try_number)) = (receipt.event, receipt.try_number) else {

@@ -5,6 +5,7 @@
 //! the input until the sender hangs up. Time is virtual: a deadline passes when
 //! nothing else can happen.
 
+use domain::signals::MAX_HEADER_BYTES;
 use engine::ports::{Response, STORED_BODY_BYTES, SendError};
 use fuzzing::{Verdict, ensure};
 use tokio::io::AsyncWriteExt;
@@ -137,9 +138,9 @@ fn bounded(input: &[u8], wire: &Wire, answer: &Result<Response, SendError>) -> V
         in_order(&response.body, input),
         "a body that was never sent"
     );
-    if let Some(text) = &response.retry_after {
+    if let Some(text) = &response.signals.retry_after {
         ensure!(
-            text.len() <= 64
+            text.len() <= MAX_HEADER_BYTES
                 && text
                     .bytes()
                     .all(|byte| byte == b'\t' || (32..127).contains(&byte))
@@ -149,7 +150,7 @@ fn bounded(input: &[u8], wire: &Wire, answer: &Result<Response, SendError>) -> V
         "{}xx, body of {:?} bits, retry-after {}",
         response.status / 100,
         response.body.len().checked_ilog2(),
-        response.retry_after.is_some()
+        response.signals.retry_after.is_some()
     ))
 }
 

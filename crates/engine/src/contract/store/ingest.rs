@@ -37,6 +37,38 @@ pub async fn accepting_an_id_again_adds_nothing(world: &World) {
     assert_eq!(world.backlog(destination).await, 2);
 }
 
+/// Though its destination is gone: whoever hands it in again learns that it was
+/// accepted, also alone in its call.
+pub async fn an_id_that_is_known_outlives_its_destination(world: &World) {
+    let destination = world.destination().per_second(5).create().await;
+    let event = world.event(destination);
+    let accepted = [Acceptance::Accepted(vec![destination])];
+    let events = std::slice::from_ref(&event);
+    assert_eq!(world.store.accept_events(events).await.unwrap(), accepted);
+    let deleted = (world.catalog).delete_destination(DEFAULT_TENANT, destination);
+    deleted.await.unwrap();
+    assert_eq!(world.store.accept_events(events).await.unwrap(), accepted);
+    let events = [event, world.event(destination)];
+    let answers = world.store.accept_events(&events).await.unwrap();
+    assert_eq!(answers[..1], accepted);
+    assert_eq!(answers[1], Acceptance::UnknownDestination);
+    assert_eq!(world.attempts(destination).await.len(), 1);
+}
+
+/// An id is one event's, whoever hands it in; its destinations are its tenant's
+/// own.
+pub async fn where_an_event_went_is_not_told_to_another_tenant(world: &World) {
+    let destination = world.destination().per_second(5).create().await;
+    let event = world.event(destination);
+    let of_another_tenant = NewEvent {
+        tenant: TenantId(world.id()),
+        ..event.clone()
+    };
+    world.store.accept_events(&[event]).await.unwrap();
+    let answers = world.store.accept_events(&[of_another_tenant]).await;
+    assert_eq!(answers.unwrap(), [Acceptance::Accepted(Vec::new())]);
+}
+
 /// Unknown, another tenant's, deleted and disabled destinations are refused
 /// one by one, in the order of the events.
 pub async fn a_refused_event_does_not_touch_the_others(world: &World) {

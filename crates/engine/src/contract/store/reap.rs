@@ -6,7 +6,10 @@ use domain::attempt::{AttemptState, OutcomeKind};
 use domain::retry::DEFAULT_MAX_TRIES;
 
 use super::World;
-use crate::ports::{DEFAULT_TENANT, HEARTBEAT_TIMEOUT, NextTry, ReapRules, Reaped, Wake};
+use crate::ports::{
+    DEFAULT_TENANT, HEARTBEAT_TIMEOUT, NO_OUTCOME_IN_TIME, NextTry, ReapRules, Reaped,
+    WORKER_IS_GONE, Wake,
+};
 
 const RULES: ReapRules = ReapRules {
     heartbeat_timeout: HEARTBEAT_TIMEOUT,
@@ -89,6 +92,65 @@ pub async fn a_start_that_is_too_old_becomes_unknown(world: &World) {
     world.pass(Duration::from_millis(20)).await;
     assert_eq!(reap(world, &AT_ONCE).await.unknown_starts, 1);
     assert_eq!(world.states(destination).await[0], AttemptState::Unknown);
+}
+
+/// In words, for people: the worker is gone, or lives and was too slow.
+pub async fn what_is_given_up_says_why(world: &World) {
+    let destination = world.destination().unlimited().create().await;
+    world.accept(destination, 2).await;
+    let permits = world.admit(destination).await;
+    let (lapsed, alive) = (world.worker().await, world.worker().await);
+    world.start(lapsed, &permits[..1]).await;
+    world.start(alive, &permits[1..]).await;
+    world.pass(Duration::from_secs(2)).await;
+    world.beat(alive).await;
+    let rules = ReapRules {
+        heartbeat_timeout: Duration::from_millis(1_500),
+        ..AT_ONCE
+    };
+    assert_eq!(reap(world, &rules).await.unknown_starts, 2);
+    let attempts = world.attempts(destination).await;
+    let errors = attempts[..2].iter().map(|row| row.error.as_deref());
+    assert_eq!(
+        errors.collect::<Vec<_>>(),
+        [Some(WORKER_IS_GONE), Some(NO_OUTCOME_IN_TIME)]
+    );
+}
+
+/// Their retries have ids, and turns, in the order in which they had started.
+pub async fn what_is_given_up_together_is_tried_again_in_the_order_of_its_starts(world: &World) {
+    let destination = world.destination().unlimited().create().await;
+    world.accept(destination, 5).await;
+    let worker = world.worker().await;
+    let permits = world.admit(destination).await;
+    // The first two start later, the others at one time.
+    let (later, together) = permits.split_at(2);
+    assert_eq!(world.start(worker, together).await.len(), 3);
+    world.pass(Duration::from_millis(2)).await;
+    for permit in later.iter().rev() {
+        world.start(worker, &[*permit]).await;
+        world.pass(Duration::from_millis(2)).await;
+    }
+    assert_eq!(reap(world, &AT_ONCE).await.unknown_starts, 5);
+    let attempts = world.attempts(destination).await;
+    let event = |place: usize| attempts[place].event;
+    let retried: Vec<_> = attempts[5..].iter().map(|row| row.event).collect();
+    assert_eq!(retried, [2, 3, 4, 1, 0].map(event));
+}
+
+/// Its owner has taken the event back: nothing follows.
+pub async fn a_deleted_destinations_start_is_not_tried_again(world: &World) {
+    let destination = world.destination().unlimited().create().await;
+    world.accept(destination, 1).await;
+    let worker = world.worker().await;
+    let permits = world.admit(destination).await;
+    world.start(worker, &permits).await;
+    let deletion = (world.catalog).delete_destination(DEFAULT_TENANT, destination);
+    deletion.await.unwrap();
+    world.pass(Duration::from_millis(20)).await;
+    let reaped = reap(world, &AT_ONCE).await;
+    assert_eq!((reaped.unknown_starts, reaped.cancelled), (1, 0));
+    assert_eq!(world.states(destination).await, [AttemptState::Unknown]);
 }
 
 /// The last try has no retry.

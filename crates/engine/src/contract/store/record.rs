@@ -198,6 +198,31 @@ pub async fn a_late_success_overwrites_unknown_and_cancels_the_retry(world: &Wor
     assert_eq!(world.states(destination).await, cancelled);
 }
 
+/// Also the retry that a failure in the same batch adds, in either order.
+pub async fn a_late_success_cancels_what_its_batch_adds(world: &World) {
+    for reversed in [false, true] {
+        let (worker, destination, permit) = one_unknown(world).await;
+        let retry = world.admit(destination).await;
+        world.start(worker, &retry).await;
+        let later = NextTry::RetryAfter(Duration::from_secs(60));
+        let mut outcomes = [
+            world.outcome(&permit, SUCCEEDED, NextTry::None),
+            world.outcome(&retry[0], FAILED, later),
+        ];
+        if reversed {
+            outcomes.reverse();
+        }
+        let recorded = world.store.record_outcomes(worker, &outcomes).await;
+        recorded.unwrap();
+        let states = [
+            AttemptState::Succeeded,
+            AttemptState::Failed,
+            AttemptState::Cancelled,
+        ];
+        assert_eq!(world.states(destination).await, states);
+    }
+}
+
 /// What has started has started.
 pub async fn a_late_success_leaves_a_started_retry_alone(world: &World) {
     let (worker, destination, permit) = one_unknown(world).await;

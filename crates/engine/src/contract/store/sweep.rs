@@ -7,7 +7,9 @@ use domain::attempt::OutcomeKind;
 use domain::ids::DestinationId;
 
 use super::World;
-use crate::ports::{HEARTBEAT_TIMEOUT, Mark, NextTry, ReapRules, Sweep, SweepPage};
+use crate::ports::{
+    DEFAULT_TENANT, HEARTBEAT_TIMEOUT, Mark, NextTry, ReapRules, Sweep, SweepPage, Wake,
+};
 
 const OVERDUE: Duration = Duration::from_millis(300);
 
@@ -165,6 +167,24 @@ pub async fn everything_finds_retries_of_the_future(world: &World) {
     assert!(after > Duration::from_secs(80), "wakes after {after:?}");
 }
 
+/// Permits may have to be published again: that does not wait for the retry.
+pub async fn everything_wakes_for_permits_before_a_retry_of_the_future(world: &World) {
+    let destination = world.destination().unlimited().create().await;
+    world.accept(destination, 1).await;
+    let worker = world.worker().await;
+    let permits = world.admit(destination).await;
+    world.start(worker, &permits).await;
+    let delay = NextTry::RetryAfter(Duration::from_secs(100));
+    world
+        .record(worker, &permits[0], OutcomeKind::Failed, delay)
+        .await;
+    world.accept(destination, 1).await;
+    assert_eq!(world.admit(destination).await.len(), 1);
+    clear(world).await;
+    let page = sweep(world, &EVERYTHING).await;
+    assert_eq!(page.wakes, [Wake::now(destination)]);
+}
+
 /// In id order, each destination once.
 pub async fn pages_follow_each_other(world: &World) {
     let mut destinations = Vec::new();
@@ -219,6 +239,23 @@ pub async fn a_mark_is_woken_and_cleared(world: &World) {
     assert!(page.wakes.iter().any(clears_floor), "got {:?}", page.wakes);
     world.store.clear_marks(&page.marks).await.unwrap();
     assert_eq!(sweep(world, &SWEEP).await.marks, []);
+}
+
+/// A job that is still there for it has to see that it is over; and that a mark
+/// is woken does not depend on what the destination became since.
+pub async fn a_mark_of_what_is_not_active_is_woken_too(world: &World) {
+    let paused = world.destination().per_second(1).create().await;
+    let deleted = world.destination().per_second(1).create().await;
+    clear(world).await;
+    world
+        .sql(&format!(
+            "update destinations set state = 'paused' where id = '{paused}'"
+        ))
+        .await;
+    let deletion = world.catalog.delete_destination(DEFAULT_TENANT, deleted);
+    deletion.await.unwrap();
+    let page = sweep(world, &SWEEP).await;
+    assert_eq!(page.wakes, [paused, deleted].map(Wake::unblocked));
 }
 
 /// A change that came after the page was read is another mark.

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use domain::admission::{Blocked, Look};
 use domain::attempt::{AttemptState, OutcomeKind};
 use domain::event::{Audience, NewEvent};
+use domain::health::Signal;
 use domain::ids::{DestinationId, EventId, TenantId, WorkerId};
 use domain::limit::Shape;
 use domain::permit::Permit;
@@ -19,8 +20,9 @@ use domain::time::Timestamp;
 use uuid::Uuid;
 
 use crate::ports::{
-    Acceptance, AttemptView, Catalog, ClaimAnswer, Claims, DEFAULT_TENANT, Heartbeat, LedgerRow,
-    NewDestination, NextTry, Outcome, Recorded, Run, RunResult, Start, Store,
+    Acceptance, AttemptView, Catalog, ClaimAnswer, Claims, DEFAULT_TENANT, HealthBook, Heartbeat,
+    LedgerRow, NewDestination, NextTry, Outcome, Recorded, Run, RunResult, SecretStore, Start,
+    Store,
 };
 
 /// What a test may do to a store beside its ports.
@@ -40,19 +42,30 @@ pub struct World {
     pub store: Arc<dyn Store>,
     /// The same store.
     pub catalog: Arc<dyn Catalog>,
+    /// The same store.
+    pub secrets: Arc<dyn SecretStore>,
     door: Arc<dyn Backdoor>,
     ids: AtomicU64,
 }
 
 impl World {
     /// A world around a fresh, migrated store.
-    pub fn new(store: Arc<dyn Store>, catalog: Arc<dyn Catalog>, door: Arc<dyn Backdoor>) -> Self {
+    pub fn new<S>(store: Arc<S>, door: Arc<dyn Backdoor>) -> Self
+    where
+        S: Store + Catalog + SecretStore + 'static,
+    {
         Self {
-            store,
-            catalog,
+            store: Arc::clone(&store) as Arc<dyn Store>,
+            catalog: Arc::clone(&store) as Arc<dyn Catalog>,
+            secrets: store,
             door,
             ids: AtomicU64::new(1),
         }
+    }
+
+    /// Its health book.
+    pub fn health(&self) -> &dyn HealthBook {
+        &*self.catalog
     }
 
     /// The store's clock.
@@ -108,6 +121,7 @@ impl World {
             event_type: None,
             content_type: "application/json".to_owned(),
             payload: Bytes::from_static(b"{\"order\": 1}"),
+            idempotency: None,
         }
     }
 
@@ -222,6 +236,7 @@ impl World {
             error: (!succeeded).then(|| "the receiver answered 503".to_owned()),
             response_body: Bytes::from_static(b"ok"),
             next,
+            signal: Signal::default(),
         }
     }
 

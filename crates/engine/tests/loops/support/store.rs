@@ -11,11 +11,13 @@ use domain::admission::Look;
 use domain::event::NewEvent;
 use domain::ids::{DestinationId, Epoch, EventId, PermitNumber, TenantId, WorkerId};
 use domain::permit::Permit;
+use domain::retry::RetrySettings;
 use domain::share::Room;
 use domain::time::Timestamp;
 use engine::ports::{
-    Acceptance, Admitted, ClaimAnswer, Claims, Fleet, Given, Heartbeat, Mark, Outcome, ReapRules,
-    Reaped, Recorded, Run, RunResult, Start, Store, StoreError, Sweep, SweepPage, Target, Wake,
+    Acceptance, Admitted, ClaimAnswer, Claims, Fleet, Given, Heartbeat, Mark, Outcome, ReapRules, Reaped,
+    Recorded, Run, RunResult, SealedSecret, Start, Store, StoreError, Sweep, SweepPage, Target,
+    Wake,
 };
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -37,6 +39,8 @@ pub(crate) struct FakeStore {
     pub(crate) admit: Script<(Vec<Run>, u32), Answer<Vec<RunResult>>>,
     pub(crate) fleet: Script<(), Answer<Fleet>>,
     pub(crate) targets: Script<(), Answer<Epoch>>,
+    /// What every target signs with.
+    pub(crate) secrets: Mutex<Vec<SealedSecret>>,
     /// What to answer, or `None` for *started, once*.
     pub(crate) claim: Script<Permit, Option<Answer<ClaimAnswer>>>,
     pub(crate) release: Script<Vec<Permit>, Answer<Vec<Wake>>>,
@@ -72,6 +76,7 @@ impl FakeStore {
             }),
             fleet: Script::new(move |()| Ok(fleet)),
             targets: Script::new(|()| Ok(Epoch(1))),
+            secrets: Mutex::default(),
             claim: Script::new(|_| None),
             release: Script::new(wakes_of),
             record: Script::new(|_| Ok(Recorded::default())),
@@ -108,6 +113,8 @@ impl FakeStore {
             started_at: now.max(permit.not_before),
             event: EventId(Uuid::from_u128(permit.attempt.0.unsigned_abs().into())),
             try_number: 1,
+            tries_before: 0,
+            retry: RetrySettings::default(),
             content_type: "application/json".to_owned(),
             payload: Bytes::from_static(b"{}"),
         })
@@ -132,6 +139,8 @@ pub(crate) fn started(try_number: u32) -> ClaimAnswer {
         started_at: T0,
         event: EventId(Uuid::from_u128(1)),
         try_number,
+        tries_before: 0,
+        retry: RetrySettings::default(),
         content_type: "application/json".to_owned(),
         payload: Bytes::from_static(b"{}"),
     })
@@ -195,6 +204,7 @@ impl Store for FakeStore {
             epoch,
             url: "https://example.com/".to_owned(),
             timeout: Duration::from_secs(15),
+            secrets: self.secrets.lock().unwrap().clone(),
         };
         Ok(destinations.iter().map(target).collect())
     }

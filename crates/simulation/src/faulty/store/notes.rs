@@ -1,15 +1,23 @@
 //! What the witness and the trace are told of each statement.
 
+use std::collections::BTreeSet;
+
 use domain::attempt::{AttemptState, OutcomeKind};
 use domain::permit::Permit;
-use engine::ports::{ClaimAnswer, Claims, Outcome, Reaped, Run, RunResult, Start};
+use domain::retry::RetrySettings;
+use domain::time::Timestamp;
+use engine::ports::{
+    Advanced, ClaimAnswer, Claims, HealthEvent, Outcome, Reaped, Recorded, Run, RunResult, Start,
+};
 
 use super::{FaultyStore, short};
+use crate::invariants;
 use crate::model::Rows;
+use crate::sabotage::Sabotage;
 use crate::site::Site;
 
 impl FaultyStore {
-    pub(super) fn note_run(&self, run: &Run, result: &RunResult) {
+    pub(super) fn note_run(&self, now: Timestamp, run: &Run, result: &RunResult) {
         let destination = short(run.destination);
         let RunResult::Decided {
             permits,
@@ -21,10 +29,21 @@ impl FaultyStore {
             return;
         };
         let first = |attempt| {
-            let of = |rows: &Rows| rows.attempt(attempt).map(|row| row.try_number);
-            self.inner.read(of) == Some(1)
+            let of = |rows: &Rows| {
+                let event = rows.event(rows.attempt(attempt)?.event)?;
+                event.attempts.first().copied()
+            };
+            self.inner.read(of) == Some(attempt)
         };
         self.witness.admitted(permits, first);
+        if self.inner.read(|rows| rows.both_wait(run.destination, now)) {
+            self.gate
+                .around
+                .counts
+                .note("first attempts and retries waited");
+            let turns = self.inner.read(|rows| rows.turns(permits, now));
+            self.witness.note(invariants::both_get_their_turn(turns));
+        }
         let attempts: Vec<_> = permits.iter().map(|permit| permit.attempt.0).collect();
         self.line(
             Site::Admit,
@@ -47,6 +66,7 @@ impl FaultyStore {
             .map(|permit| own(permit).unwrap_or(*permit))
             .collect();
         self.witness.claimed(&own, claims, state);
+        self.note_probes(permits, claims);
         for (permit, answer) in permits.iter().zip(&claims.answers) {
             let answer = match answer {
                 ClaimAnswer::Started(_) => "started",
@@ -62,11 +82,54 @@ impl FaultyStore {
         }
     }
 
+    /// Of each destination that started something beside an open breaker.
+    fn note_probes(&self, permits: &[Permit], claims: &Claims) {
+        let started: BTreeSet<_> = (permits.iter().zip(&claims.answers))
+            .filter(|(_, answer)| matches!(answer, ClaimAnswer::Started(_)))
+            .map(|(permit, _)| permit.destination)
+            .collect();
+        for destination in started {
+            let in_flight = self
+                .inner
+                .read(|rows| (rows.is_probing(destination)).then(|| rows.in_flight(destination)));
+            if let Some(in_flight) = in_flight {
+                self.gate.around.counts.note("probe started");
+                let judged = invariants::a_breaker_lets_one_through(short(destination), in_flight);
+                self.witness.note(judged);
+            }
+        }
+    }
+
+    /// What the destinations' answers came to.
+    pub(super) fn note_health(&self, outcomes: &[Outcome], recorded: &Recorded) {
+        let counts = &self.gate.around.counts;
+        for change in &recorded.health {
+            counts.note(match change.what {
+                HealthEvent::BreakerOpened => "breaker opened",
+                HealthEvent::BreakerClosed => "breaker closed",
+                HealthEvent::Disabled(_) => "destination given up",
+            });
+            let (destination, what) = (short(change.destination), change.what);
+            self.line(Site::RecordOutcomes, format_args!("{destination} {what:?}"));
+        }
+        let destinations: BTreeSet<_> = outcomes.iter().map(|one| one.destination).collect();
+        for destination in destinations {
+            let held_until = self.inner.read(|rows| rows.held_until(destination));
+            if self.witness.held(destination, held_until) {
+                counts.note("destination held");
+            }
+            if self.gate.has(Sabotage::ForgetsHolds) {
+                self.inner.end_hold(destination);
+            }
+        }
+    }
+
     pub(super) fn note_reaped(&self, reaped: &Reaped) {
         let counts = &self.gate.around.counts;
         counts.add("permit expired", u64::from(reaped.expired_permits));
         counts.add("start became unknown", u64::from(reaped.unknown_starts));
         counts.add("attempt cancelled", u64::from(reaped.cancelled));
+        counts.add("attempt expired", u64::from(reaped.expired));
         let blank = Reaped {
             wakes: reaped.wakes.clone(),
             ..Reaped::default()
@@ -77,6 +140,17 @@ impl FaultyStore {
             self.line(
                 Site::Reap,
                 format_args!("{expired} expired, {unknown} unknown, {cancelled} cancelled"),
+            );
+        }
+    }
+
+    pub(super) fn note_advanced(&self, advanced: &Advanced) {
+        let counts = &self.gate.around.counts;
+        counts.add("dead letter replayed", u64::from(advanced.replayed));
+        if advanced.replayed > 0 {
+            self.line(
+                Site::AdvanceReplays,
+                format_args!("{} replayed", advanced.replayed),
             );
         }
     }
@@ -115,6 +189,8 @@ impl FaultyStore {
                     started_at: row.started_at?,
                     event: row.event,
                     try_number: row.try_number,
+                    tries_before: row.tries_before,
+                    retry: RetrySettings::default(),
                     content_type: event.content_type.clone(),
                     payload: event.payload.clone(),
                 })

@@ -7,11 +7,11 @@ use domain::destination::DestinationState;
 use domain::ids::{DestinationId, WorkerId};
 use domain::permit::Permit;
 use domain::time::Timestamp;
-use engine::ports::{ClaimAnswer, Claims, Start, Target, Wake};
+use engine::ports::{ClaimAnswer, Claims, Start, Target, Wake, Wakes};
 
 use super::fleet::is_alive;
 use super::rows::{Attempt, Rows};
-use super::wakes::Wakes;
+use super::secrets;
 
 /// Claims; see [`engine::ports::Store::claim_starts`].
 pub(super) fn claim_starts(
@@ -20,25 +20,19 @@ pub(super) fn claim_starts(
     worker: WorkerId,
     permits: &[Permit],
 ) -> Claims {
-    if !is_alive(rows, now, worker) {
-        // The rows stay admitted: the reaper moves them when they are over.
-        return Claims {
-            now,
-            answers: vec![ClaimAnswer::Refused; permits.len()],
-            wakes: Vec::new(),
-        };
-    }
+    let is_alive = is_alive(rows, now, worker);
     let mut wakes = Wakes::default();
     let mut claim = |permit: &Permit| {
         let Some(row) = admitted_under(rows, permit) else {
             return ClaimAnswer::Refused;
         };
-        if rows.locked.contains(&permit.destination) {
+        if is_held(rows, permit) {
             return ClaimAnswer::Skipped;
         }
         // What the row says: a message may say anything.
         let own = row.permit.unwrap_or(*permit);
-        if is_over(rows, now, &own) {
+        // Nobody would start it under this number any more.
+        if !is_alive || is_over(rows, now, &own) {
             return_permit(rows, now, permit);
             wakes.now(permit.destination);
             return ClaimAnswer::Refused;
@@ -56,6 +50,11 @@ pub(super) fn claim_starts(
     }
 }
 
+/// Whether somebody else holds the row.
+fn is_held(rows: &Rows, permit: &Permit) -> bool {
+    rows.locked.contains(&permit.destination) || rows.held.contains(&permit.attempt)
+}
+
 /// The row, if it is still admitted under this very number.
 fn admitted_under<'a>(rows: &'a Rows, permit: &Permit) -> Option<&'a Attempt> {
     rows.ledger.get(permit.attempt).filter(|row| {
@@ -70,7 +69,7 @@ fn is_over(rows: &Rows, now: Timestamp, permit: &Permit) -> bool {
     let Some(destination) = rows.living(permit.destination) else {
         return true;
     };
-    let held_until = destination.pacing.held_until;
+    let held_until = rows.held_until(permit.destination);
     now > permit.deadline
         || permit.epoch != destination.epoch
         || destination.state != DestinationState::Active
@@ -78,10 +77,11 @@ fn is_over(rows: &Rows, now: Timestamp, permit: &Permit) -> bool {
 }
 
 fn start(rows: &mut Rows, now: Timestamp, worker: WorkerId, permit: &Permit) -> Option<Start> {
-    let (event_id, try_number) = {
+    let (event_id, try_number, tries_before) = {
         let row = rows.ledger.get(permit.attempt)?;
-        (row.event, row.try_number)
+        (row.event, row.try_number, row.tries_before)
     };
+    let retry = rows.destinations.get(&permit.destination)?.retry.clone();
     let event = rows.events.get(&event_id)?;
     let own = rows.ledger.get(permit.attempt)?.permit;
     let started_at = own.map_or(now, |own| own.not_before.max(now));
@@ -94,6 +94,8 @@ fn start(rows: &mut Rows, now: Timestamp, worker: WorkerId, permit: &Permit) -> 
         started_at,
         event: event_id,
         try_number,
+        tries_before,
+        retry,
         content_type: event.content_type.clone(),
         payload: event.payload.clone(),
     })
@@ -118,8 +120,7 @@ fn return_permit(rows: &mut Rows, now: Timestamp, permit: &Permit) -> bool {
 pub(super) fn release_permits(rows: &mut Rows, now: Timestamp, permits: &[Permit]) -> Vec<Wake> {
     let mut wakes = Wakes::default();
     for permit in permits {
-        let locked = rows.locked.contains(&permit.destination);
-        if !locked && return_permit(rows, now, permit) {
+        if !is_held(rows, permit) && return_permit(rows, now, permit) {
             wakes.now(permit.destination);
         }
     }
@@ -129,6 +130,7 @@ pub(super) fn release_permits(rows: &mut Rows, now: Timestamp, permits: &[Permit
 /// Reads targets; see [`engine::ports::Store::targets`].
 pub(super) fn targets(
     rows: &Rows,
+    now: Timestamp,
     destinations: &[DestinationId],
     timeout: Duration,
 ) -> Vec<Target> {
@@ -139,6 +141,7 @@ pub(super) fn targets(
             epoch: row.epoch,
             url: row.url.clone(),
             timeout,
+            secrets: secrets::of_destination(rows, now, *destination),
         })
     };
     destinations.iter().filter_map(target).collect()

@@ -5,11 +5,14 @@ use std::ops::Bound;
 
 use domain::destination::DestinationState;
 use domain::ids::{DestinationId, Epoch, TenantId};
+use domain::retry::RetrySettings;
 use domain::time::Timestamp;
 use engine::ports::{CatalogError, Destination, DestinationChange, NewDestination};
 
 use super::change::{Besides, carry_out, check, write_history};
+use super::health;
 use super::rows::{DestinationRow, Pacing, Rows};
+use super::secrets;
 
 const NOT_FOUND: CatalogError = CatalogError::NotFound("destination");
 
@@ -44,6 +47,8 @@ pub(super) fn create(
         changing_until: now,
         history: Vec::new(),
         pacing: Pacing::default(),
+        retry: RetrySettings::default(),
+        max_age: None,
     });
     write_history(rows, now, new.id);
     read(rows, tenant, new.id)
@@ -126,7 +131,11 @@ pub(super) fn change(
     if let Some(types) = &change.event_types {
         row.event_types.clone_from(types);
     }
+    let was_active = row.state == DestinationState::Active;
     row.state = change.state.unwrap_or(row.state);
+    if besides == Besides::Revokes || (!was_active && row.state == DestinationState::Active) {
+        health::forget(rows, id);
+    }
     carry_out(rows, now, id, besides);
     read(rows, tenant, id)
 }
@@ -139,6 +148,8 @@ pub(super) fn delete(
     id: DestinationId,
 ) -> Result<(), CatalogError> {
     own(rows, tenant, id)?.deleted_at = Some(now);
+    health::forget(rows, id);
+    secrets::forget(rows, id);
     carry_out(rows, now, id, Besides::Revokes);
     Ok(())
 }

@@ -6,7 +6,7 @@ use domain::ids::DestinationId;
 use domain::time::Timestamp;
 use engine::ports::Acceptance;
 
-use super::rows::{Attempt, EventRow, Rows};
+use super::rows::{Attempt, EventRow, KeyRow, Rows};
 
 /// Accepts a batch; see [`engine::ports::Store::accept_events`].
 pub(super) fn accept_events(
@@ -15,8 +15,13 @@ pub(super) fn accept_events(
     events: &[NewEvent],
 ) -> Vec<Acceptance> {
     let mut accept = |event: &NewEvent| {
+        if let Some(answer) = known_key(rows, now, event) {
+            return answer;
+        }
         if let Some(known) = rows.events.get(&event.id) {
-            return Acceptance::Accepted(went_to(rows, known, event));
+            let answer = Acceptance::Accepted(went_to(rows, known, event));
+            take_key(rows, now, event);
+            return answer;
         }
         let answer = match event.audience {
             Audience::Destination(id) => destination(rows, event, id),
@@ -24,10 +29,43 @@ pub(super) fn accept_events(
         };
         if let Acceptance::Accepted(to) = &answer {
             insert(rows, now, event, to);
+            take_key(rows, now, event);
         }
         answer
     };
     events.iter().map(&mut accept).collect()
+}
+
+/// The answer for a key that is known and has not expired.
+fn known_key(rows: &Rows, now: Timestamp, event: &NewEvent) -> Option<Acceptance> {
+    let asked = event.idempotency.as_ref()?;
+    let known = rows.keys.get(&(event.tenant, asked.key.clone()))?;
+    if known.expires_at <= now {
+        return None;
+    }
+    if known.digest != asked.digest {
+        return Some(Acceptance::KeyReused);
+    }
+    let went_to = |row| went_to(rows, row, event);
+    Some(Acceptance::Repeated {
+        event: known.event,
+        destinations: rows
+            .events
+            .get(&known.event)
+            .map(went_to)
+            .unwrap_or_default(),
+    })
+}
+
+fn take_key(rows: &mut Rows, now: Timestamp, event: &NewEvent) {
+    if let Some(asked) = &event.idempotency {
+        let row = KeyRow {
+            digest: asked.digest,
+            event: event.id,
+            expires_at: now + asked.kept_for,
+        };
+        rows.keys.insert((event.tenant, asked.key.clone()), row);
+    }
 }
 
 /// Where an event that is there went, as its own tenant may know.
@@ -66,7 +104,12 @@ fn subscribers(rows: &Rows, event: &NewEvent) -> Vec<DestinationId> {
 
 fn insert(rows: &mut Rows, now: Timestamp, event: &NewEvent, to: &[DestinationId]) {
     let first = |destination: &DestinationId| {
-        let attempt = Attempt::waiting(event.id, *destination, now);
+        let row = rows.destinations.get(destination);
+        let max_age = row.and_then(|row| row.max_age);
+        let attempt = Attempt {
+            expires_at: max_age.map(|age| now + age),
+            ..Attempt::waiting(event.id, *destination, now)
+        };
         rows.ledger.insert(now, attempt)
     };
     let attempts = to.iter().map(first).collect();

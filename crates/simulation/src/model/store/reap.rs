@@ -8,11 +8,10 @@ use domain::limit::Period;
 use domain::policy::MAX_SAFETY_MARGIN;
 use domain::retry::DEFAULT_MAX_TRIES;
 use domain::time::Timestamp;
-use engine::ports::{ReapRules, Reaped};
+use engine::ports::{NO_OUTCOME_IN_TIME, ReapRules, Reaped, WORKER_IS_GONE, Wakes};
 
 use super::record::add_try;
 use super::rows::{Attempt, Rows};
-use super::wakes::Wakes;
 
 /// How long a worker's row is kept after its last heartbeat.
 const WORKER_KEPT: Duration = Duration::from_secs(3_600);
@@ -20,21 +19,65 @@ const WORKER_KEPT: Duration = Duration::from_secs(3_600);
 /// Buckets are kept for longer than any window reaches back.
 const SPARE: Duration = Duration::from_secs(60);
 
+/// What a reap does, in this order: each is a statement of its own where the
+/// store is a database, and others may come between them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReapStep {
+    /// Permits past their deadline wait again.
+    Expire,
+    /// Starts that nobody came back for become unknown.
+    GiveUp,
+    /// The backlog of deleted destinations is cancelled.
+    Cancel,
+    /// What grew too old while it waited expires, and what nobody will ask for
+    /// is forgotten.
+    TooOld,
+}
+
+impl ReapStep {
+    /// All, in order.
+    pub const ALL: [Self; 4] = [Self::Expire, Self::GiveUp, Self::Cancel, Self::TooOld];
+}
+
 /// Reaps; see [`engine::ports::Store::reap`].
 pub(super) fn reap(rows: &mut Rows, now: Timestamp, rules: &ReapRules, limit: u32) -> Reaped {
     let mut wakes = Wakes::default();
+    let mut reaped = Reaped::default();
+    for step in ReapStep::ALL {
+        let done = reap_step(rows, now, step, rules, limit, &mut wakes);
+        match step {
+            ReapStep::Expire => reaped.expired_permits = done,
+            ReapStep::GiveUp => reaped.unknown_starts = done,
+            ReapStep::Cancel => reaped.cancelled = done,
+            ReapStep::TooOld => reaped.expired = done,
+        }
+    }
+    reaped.wakes = wakes.into_vec();
+    reaped
+}
+
+/// One step; how many rows it moved.
+pub(super) fn reap_step(
+    rows: &mut Rows,
+    now: Timestamp,
+    step: ReapStep,
+    rules: &ReapRules,
+    limit: u32,
+    wakes: &mut Wakes,
+) -> u32 {
     let most = usize::try_from(limit).unwrap_or(usize::MAX);
-    let expired_permits = expire(rows, now, now - rules.permit_grace, most, &mut wakes);
-    let unknown_starts = give_up(rows, now, rules, most, &mut wakes);
-    let cancelled = cancel_deleted(rows, now, most);
-    delete_old_buckets(rows, now);
-    rows.workers
-        .retain(|_, worker| worker.seen_at >= now - WORKER_KEPT);
-    Reaped {
-        expired_permits,
-        unknown_starts,
-        cancelled,
-        wakes: wakes.into_vec(),
+    match step {
+        ReapStep::Expire => expire(rows, now, now - rules.permit_grace, most, wakes),
+        ReapStep::GiveUp => give_up(rows, now, rules, most, wakes),
+        ReapStep::Cancel => cancel_deleted(rows, now, most),
+        ReapStep::TooOld => {
+            let expired = expire_old(rows, now, most);
+            delete_old_buckets(rows, now);
+            delete_expired_keys(rows, now, most);
+            rows.workers
+                .retain(|_, worker| worker.seen_at >= now - WORKER_KEPT);
+            expired
+        }
     }
 }
 
@@ -56,7 +99,7 @@ fn expire(
         .range(..(before, AttemptId(i64::MIN)));
     let is_free = |id: &AttemptId| {
         let row = rows.ledger.get(*id);
-        row.is_some_and(|row| !rows.locked.contains(&row.destination))
+        row.is_some_and(|row| !rows.locked.contains(&row.destination) && !rows.held.contains(id))
     };
     let expired: Vec<_> = (past.map(|(_, id)| *id))
         .filter(is_free)
@@ -86,6 +129,7 @@ fn give_up(
         worker.is_none_or(|worker| worker.seen_at < seen_before)
     };
     let given_up: Vec<(AttemptId, bool)> = (rows.ledger.in_flight.iter())
+        .filter(|(_, id)| !rows.held.contains(id))
         .filter_map(|(started_at, id)| {
             let gone = is_gone(rows.ledger.get(*id)?);
             (gone || *started_at < started_before).then_some((*id, gone))
@@ -94,8 +138,8 @@ fn give_up(
         .collect();
     for (id, gone) in &given_up {
         let error = match gone {
-            true => "the worker was gone before it recorded an outcome",
-            false => "no outcome was recorded in time",
+            true => WORKER_IS_GONE,
+            false => NO_OUTCOME_IN_TIME,
         };
         if let Some(row) = rows.ledger.get(*id).cloned() {
             mark_unknown(rows, now, &row, error);
@@ -107,7 +151,9 @@ fn give_up(
 
 /// Nobody knows what became of it; the event is tried again.
 fn mark_unknown(rows: &mut Rows, now: Timestamp, started: &Attempt, error: &str) {
-    let last = started.try_number >= DEFAULT_MAX_TRIES;
+    let policy = rows.destinations.get(&started.destination);
+    let max_tries = policy.map_or(DEFAULT_MAX_TRIES, |row| row.retry.max_tries());
+    let last = started.try_number.saturating_sub(started.tries_before) >= max_tries;
     rows.ledger.change(now, started.id, |row| {
         row.state = AttemptState::Unknown;
         row.error = Some(error.to_owned());
@@ -121,6 +167,8 @@ fn mark_unknown(rows: &mut Rows, now: Timestamp, started: &Attempt, error: &str)
         let retry = Attempt {
             try_number: started.try_number.saturating_add(1),
             due_at: Some(now),
+            tries_before: started.tries_before,
+            expires_at: started.expires_at,
             ..Attempt::waiting(started.event, started.destination, now)
         };
         add_try(rows, now, retry);
@@ -134,11 +182,24 @@ fn cancel_deleted(rows: &mut Rows, now: Timestamp, most: usize) -> u32 {
     let first = deleted().filter_map(indexes).flat_map(|of| &of.first);
     let due = deleted().filter_map(indexes).flat_map(|of| &of.due);
     let waiting = first.copied().chain(due.map(|(_, id)| *id));
-    let waiting: Vec<_> = waiting.take(most).collect();
+    let free = waiting.filter(|id| !rows.held.contains(id));
+    let waiting: Vec<_> = free.take(most).collect();
     for id in &waiting {
         rows.ledger.change(now, *id, Attempt::cancel);
     }
     count(&waiting)
+}
+
+/// What grew too old while it waited, what expired first first.
+fn expire_old(rows: &mut Rows, now: Timestamp, most: usize) -> u32 {
+    let up_to_now = ..=(now, AttemptId(i64::MAX));
+    let old = rows.ledger.expiring.range(up_to_now).map(|(_, id)| *id);
+    let free = old.filter(|id| !rows.held.contains(id));
+    let old: Vec<_> = free.take(most).collect();
+    for id in &old {
+        rows.ledger.change(now, *id, |row| row.expire(now));
+    }
+    count(&old)
 }
 
 /// What no window reaches any more. The longest window is stretched by the
@@ -157,5 +218,13 @@ fn delete_old_buckets(rows: &mut Rows, now: Timestamp) {
                 indexes.buckets.remove(&key);
             }
         }
+    }
+}
+
+fn delete_expired_keys(rows: &mut Rows, now: Timestamp, most: usize) {
+    let expired = rows.keys.iter().filter(|(_, row)| row.expires_at <= now);
+    let expired: Vec<_> = expired.map(|(key, _)| key.clone()).take(most).collect();
+    for key in expired {
+        rows.keys.remove(&key);
     }
 }

@@ -1,15 +1,16 @@
 //! Recording outcomes, and the retries that follow.
 
+use std::collections::BTreeSet;
+
 use domain::attempt::{AttemptState, OutcomeKind};
 use domain::ids::{AttemptId, WorkerId};
 use domain::time::Timestamp;
-use engine::ports::{NextTry, Outcome, Recorded, Wake};
+use engine::ports::{NextTry, Outcome, Recorded, Wakes};
 
+use super::health;
 use super::rows::{Attempt, Rows};
-use super::wakes::Wakes;
 
-/// Records; see [`engine::ports::Store::record_outcomes`]. Nothing is ever
-/// skipped: nobody holds a row that has started.
+/// Records; see [`engine::ports::Store::record_outcomes`].
 pub(super) fn record_outcomes(
     rows: &mut Rows,
     now: Timestamp,
@@ -17,33 +18,51 @@ pub(super) fn record_outcomes(
     outcomes: &[Outcome],
 ) -> Recorded {
     let mut wakes = Wakes::default();
-    for outcome in outcomes {
-        let Some(started) = started_by(rows, worker, outcome).cloned() else {
-            continue;
-        };
+    let mut skipped = Vec::new();
+    let mut once = BTreeSet::new();
+    let mut ended: Vec<(&Outcome, Attempt)> = Vec::new();
+    for outcome in outcomes
+        .iter()
+        .filter(|outcome| once.insert(outcome.attempt))
+    {
+        match started_by(rows, worker, outcome).cloned() {
+            Some(started) if rows.held.contains(&started.id) => skipped.push(started.id),
+            Some(started) => ended.push((outcome, started)),
+            None => {}
+        }
+    }
+    let judged = health::judge(rows, now, &ended);
+    for (outcome, started) in &ended {
         let Some(started_at) = started.started_at else {
             continue;
         };
         let finished_at = started_at + outcome.elapsed;
-        finish(rows, now, &started, finished_at, outcome);
+        finish(rows, now, started, finished_at, outcome);
         if started.is_to_fold() {
             rows.ledger.add_to_buckets(started.destination, started_at);
         }
-        if started.state == AttemptState::Unknown {
-            // The reaper has added the retry.
-            if outcome.kind == OutcomeKind::Succeeded {
-                cancel_retry(rows, now, &started);
-            }
-        } else if let Some(due_at) = add_next_try(rows, now, &started, finished_at, outcome.next) {
-            wakes.after(Wake::after(outcome.destination, due_at.since(now)));
+        // Who made it unknown has added the retry.
+        if started.state != AttemptState::Unknown
+            && let Some(due_at) = add_next_try(rows, now, started, outcome)
+        {
+            wakes.after(outcome.destination, due_at.since(now));
         }
         if started.crowded {
             wakes.now(outcome.destination);
         }
     }
+    // At the end: also what the failure of such a retry has just added.
+    for (outcome, started) in &ended {
+        if started.state == AttemptState::Unknown && outcome.kind == OutcomeKind::Succeeded {
+            cancel_retry(rows, now, started);
+        }
+    }
+    let mut wakes = wakes.into_vec();
+    wakes.extend(judged.wakes);
     Recorded {
-        skipped: Vec::new(),
-        wakes: wakes.into_vec(),
+        skipped,
+        wakes,
+        health: judged.changes,
     }
 }
 
@@ -90,6 +109,7 @@ fn cancel_retry(rows: &mut Rows, now: Timestamp, started: &Attempt) {
         rows.ledger.get(**id).is_some_and(|row| {
             row.destination == started.destination
                 && row.try_number > started.try_number
+                && !rows.held.contains(*id)
                 && matches!(row.state, AttemptState::Waiting | AttemptState::Admitted)
         })
     };
@@ -104,17 +124,18 @@ fn add_next_try(
     rows: &mut Rows,
     now: Timestamp,
     started: &Attempt,
-    finished_at: Timestamp,
-    next: NextTry,
+    outcome: &Outcome,
 ) -> Option<Timestamp> {
-    let (try_number, due_at) = match next {
-        NextTry::None | NextTry::DeadLetter => return None,
-        NextTry::RetryAfter(delay) => (started.try_number.saturating_add(1), finished_at + delay),
-        NextTry::Again => (started.try_number, now),
-    };
+    let health = rows.health.get(&started.destination);
+    let started_at = started.started_at?;
+    let next = outcome.next_try(started.try_number, (started_at, now), health);
+    let (try_number, due_at) = next?;
+    let finished_at = started_at + outcome.elapsed;
     let next = Attempt {
         try_number,
         due_at: Some(due_at),
+        tries_before: started.tries_before,
+        expires_at: started.expires_at,
         ..Attempt::waiting(started.event, started.destination, finished_at)
     };
     add_try(rows, now, next);

@@ -7,14 +7,20 @@ use bytes::Bytes;
 use domain::admission::Meter;
 use domain::attempt::AttemptState;
 use domain::destination::DestinationState;
-use domain::ids::{AttemptId, DestinationId, Epoch, EventId, TenantId, WorkerId};
+use domain::health::Health;
+use domain::ids::{
+    AttemptId, DestinationId, Epoch, EventId, ReplayId, SecretId, TenantId, WorkerId,
+};
 use domain::limit::Shape;
 use domain::permit::Permit;
 use domain::policy::LimitSettings;
+use domain::retry::RetrySettings;
 use domain::time::Timestamp;
-use engine::ports::{DEFAULT_TENANT, LimitHistory};
+use engine::ports::{BreakerChange, DEFAULT_TENANT, LimitHistory, OperationalEvent, SealedSecret};
+use uuid::Uuid;
 
 use super::ledger::Ledger;
+use super::replays::ReplayRow;
 
 /// An attempt's row.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,6 +64,14 @@ pub struct Attempt {
     pub response_body: Bytes,
     /// It failed, and its event's tries are used up.
     pub dead_letter: bool,
+    /// Tries before the last replay.
+    pub tries_before: u32,
+    /// Not admitted from then on.
+    pub expires_at: Option<Timestamp>,
+    /// The replay that made it.
+    pub replay: Option<Uuid>,
+    /// When it was replayed, as a dead letter.
+    pub replayed_at: Option<Timestamp>,
 }
 
 impl Attempt {
@@ -83,6 +97,10 @@ impl Attempt {
             error: None,
             response_body: Bytes::new(),
             dead_letter: false,
+            tries_before: 0,
+            expires_at: None,
+            replay: None,
+            replayed_at: None,
         }
     }
 
@@ -90,6 +108,18 @@ impl Attempt {
     #[must_use]
     pub fn waits_since(&self) -> Timestamp {
         self.due_at.unwrap_or(self.created_at)
+    }
+
+    /// When it was given up, if it is a dead letter.
+    #[must_use]
+    pub fn died_at(&self) -> Option<Timestamp> {
+        (self.finished_at.or(self.started_at)).filter(|_| self.dead_letter)
+    }
+
+    /// Whether it can be replayed.
+    #[must_use]
+    pub fn is_open_dead_letter(&self) -> bool {
+        self.dead_letter && self.replayed_at.is_none()
     }
 
     /// Whether its outcome has to fold its start.
@@ -102,6 +132,14 @@ impl Attempt {
         self.state = AttemptState::Waiting;
         self.due_at = Some(self.waits_since());
         self.permit = None;
+    }
+
+    /// Too old to start.
+    pub(super) fn expire(&mut self, now: Timestamp) {
+        self.state = AttemptState::Expired;
+        self.dead_letter = true;
+        self.finished_at = Some(now);
+        self.error = Some("it was older than the destination's max_age".to_owned());
     }
 
     /// Taken back before it started.
@@ -128,6 +166,14 @@ pub struct EventRow {
     pub attempts: Vec<AttemptId>,
 }
 
+/// What an idempotency key stands for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct KeyRow {
+    pub(super) digest: [u8; 32],
+    pub(super) event: EventId,
+    pub(super) expires_at: Timestamp,
+}
+
 /// A destination's row, and what admission remembers of it.
 #[derive(Debug, Clone)]
 pub(super) struct DestinationRow {
@@ -146,6 +192,8 @@ pub(super) struct DestinationRow {
     /// after a step of the clock not that of the times.
     pub(super) history: Vec<LimitHistory>,
     pub(super) pacing: Pacing,
+    pub(super) retry: RetrySettings,
+    pub(super) max_age: Option<Duration>,
 }
 
 /// What admission remembers of a destination.
@@ -157,6 +205,14 @@ pub(super) struct Pacing {
     pub(super) meter_epoch: Option<Epoch>,
     pub(super) next_look_at: Option<Timestamp>,
     pub(super) held_until: Option<Timestamp>,
+}
+
+/// A secret's row.
+#[derive(Debug, Clone)]
+pub(super) struct SecretRow {
+    pub(super) sealed: SealedSecret,
+    pub(super) shown: Option<String>,
+    pub(super) created_at: Timestamp,
 }
 
 /// A worker's row.
@@ -176,19 +232,30 @@ pub struct Rows {
     /// Tenants that are bounded in what they have queued and in flight.
     pub(super) tenant_max_in_flight: BTreeMap<TenantId, u32>,
     pub(super) destinations: BTreeMap<DestinationId, DestinationRow>,
+    pub(super) secrets: BTreeMap<SecretId, SecretRow>,
     pub(super) events: BTreeMap<EventId, EventRow>,
+    pub(super) keys: BTreeMap<(TenantId, String), KeyRow>,
     pub(super) ledger: Ledger,
     pub(super) workers: BTreeMap<WorkerId, WorkerRow>,
     /// Changes that have yet to be looked at: the last entry of limit history.
     pub(super) marks: BTreeMap<DestinationId, i64>,
+    /// Of destinations that have something to remember.
+    pub(super) health: BTreeMap<DestinationId, Health>,
+    /// What their breakers are set to, where it is not the default.
+    pub(super) breakers: BTreeMap<DestinationId, BreakerChange>,
+    /// What operators must know.
+    pub(super) operational_events: Vec<OperationalEvent>,
     /// Entries of limit history so far.
     pub(super) last_history: i64,
     /// Destinations that somebody's transaction holds.
     pub(super) locked: BTreeSet<DestinationId>,
+    pub(super) replays: BTreeMap<ReplayId, ReplayRow>,
     /// See [`engine::ports::Store::head_start`].
     pub(super) head_start: Duration,
     /// What admissions that are not on the disk yet have changed, in order.
     pub(super) unflushed: Vec<Unflushed>,
+    /// Single rows that somebody's transaction holds.
+    pub(super) held: BTreeSet<AttemptId>,
 }
 
 /// A destination and its picks as they were before an admission.
@@ -218,14 +285,21 @@ impl Default for Rows {
             tenants: [(DEFAULT_TENANT, "standard".to_owned())].into(),
             tenant_max_in_flight: BTreeMap::new(),
             destinations: BTreeMap::new(),
+            secrets: BTreeMap::new(),
             events: BTreeMap::new(),
+            keys: BTreeMap::new(),
             ledger: Ledger::default(),
             workers: BTreeMap::new(),
             marks: BTreeMap::new(),
             last_history: 0,
             locked: BTreeSet::new(),
+            replays: BTreeMap::new(),
+            health: BTreeMap::new(),
+            breakers: BTreeMap::new(),
+            operational_events: Vec::new(),
             head_start: Duration::ZERO,
             unflushed: Vec::new(),
+            held: BTreeSet::new(),
         }
     }
 }

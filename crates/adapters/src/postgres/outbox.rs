@@ -1,0 +1,202 @@
+//! The outbox: users' rows become events, exactly once.
+//!
+//! One transaction locks a lane, reads its first rows, accepts them as ingest
+//! does, and deletes them: a relay that dies in the middle has done nothing.
+//! Payloads that are too large are never read.
+
+use domain::event::{MAX_PAYLOAD_BYTES, NewEvent};
+use domain::ids::{DestinationId, EventId, TenantId};
+use domain::outbox::{OutboxRow, accepted_or_why};
+use engine::ports::{Acceptance, DEFAULT_TENANT, Lane, Relayed};
+use sqlx::{PgConnection, PgPool};
+use uuid::Uuid;
+
+use super::failure::Failure;
+use super::ingest;
+
+/// The most payload bytes that one step takes.
+const MAX_BYTES: i64 = 16 * 1024 * 1024;
+
+/// One step: the first rows of the next lane that nobody holds.
+pub(super) async fn relay(pool: &PgPool, after: Lane, limit: u32) -> Result<Relayed, Failure> {
+    let mut transaction = pool.begin().await?;
+    let Some(lane) = lock_lane(&mut transaction, after).await? else {
+        transaction.commit().await?;
+        return Ok(Relayed::default());
+    };
+    let positions = lock_rows(&mut transaction, lane, limit).await?;
+    let rows = read(&mut transaction, &positions).await?;
+    let mut relayed = Relayed {
+        lane: Some(Lane(u16::try_from(lane).unwrap_or_default())),
+        ..Relayed::default()
+    };
+    let mut rejected: Vec<(i64, String)> = Vec::new();
+    let mut events: Vec<(i64, NewEvent)> = Vec::new();
+    for row in rows {
+        let position = row.position;
+        match accepted_or_why(row.into_domain()) {
+            Ok(event) => events.push((position, event)),
+            Err(reason) => rejected.push((position, reason)),
+        }
+    }
+    let (of_events, events): (Vec<i64>, Vec<NewEvent>) = events.into_iter().unzip();
+    let answers = ingest::accept_within(&mut transaction, &events).await?;
+    for (position, answer) in of_events.into_iter().zip(answers) {
+        match answer {
+            Acceptance::UnknownDestination => {
+                let reason = "destination_id: the tenant has no such destination";
+                rejected.push((position, reason.to_owned()));
+            }
+            Acceptance::DisabledDestination => {
+                let reason = "destination_id: the destination is disabled";
+                rejected.push((position, reason.to_owned()));
+            }
+            answer => {
+                relayed.accepted += 1;
+                relayed
+                    .destinations
+                    .extend_from_slice(answer.destinations());
+            }
+        }
+    }
+    relayed.rejected = u32::try_from(rejected.len()).unwrap_or(u32::MAX);
+    reject(&mut transaction, &rejected).await?;
+    delete(&mut transaction, &positions).await?;
+    transaction.commit().await?;
+    relayed.destinations.sort_unstable();
+    relayed.destinations.dedup();
+    Ok(relayed)
+}
+
+/// The next lane with rows that nobody holds, after the last one, so that none
+/// is starved by a busy one.
+async fn lock_lane(connection: &mut PgConnection, after: Lane) -> Result<Option<i16>, Failure> {
+    Ok(sqlx::query_scalar(
+        "-- relay: lock_lane
+        select l.lane
+        from outbox_lanes l
+        where exists (select from outbox o where o.lane = l.lane)
+        order by l.lane <= $1, l.lane
+        limit 1
+        for update of l skip locked",
+    )
+    .bind(i16::try_from(after.0).unwrap_or(i16::MAX))
+    .fetch_optional(connection)
+    .await?)
+}
+
+/// The positions of the lane's first rows, as many as one step takes. In a
+/// statement after the lock: what the relay before us deleted is gone.
+async fn lock_rows(
+    connection: &mut PgConnection,
+    lane: i16,
+    limit: u32,
+) -> Result<Vec<i64>, Failure> {
+    let rows: Vec<(i64, i64)> = sqlx::query_as(
+        "-- relay: lock_rows
+        select o.position,
+            coalesce(octet_length(o.payload), 0)::bigint
+                + coalesce(octet_length(o.payload_bytes), 0)::bigint
+        from outbox o
+        where o.lane = $1
+        order by o.position
+        limit $2
+        for update skip locked",
+    )
+    .bind(lane)
+    .bind(i64::from(limit))
+    .fetch_all(connection)
+    .await?;
+    let mut sum = 0_i64;
+    let largest = i64::try_from(MAX_PAYLOAD_BYTES).unwrap_or(i64::MAX);
+    let fits = |(_, bytes): &(i64, i64)| {
+        // One that is too large is not read.
+        sum = sum.saturating_add((*bytes).min(largest));
+        sum <= MAX_BYTES
+    };
+    let rows = rows.into_iter().take_while(fits);
+    Ok(rows.map(|(position, _)| position).collect())
+}
+
+#[derive(sqlx::FromRow)]
+struct Row {
+    position: i64,
+    event_id: Uuid,
+    tenant_id: Option<Uuid>,
+    destination_id: Option<Uuid>,
+    event_type: Option<String>,
+    content_type: Option<String>,
+    payload: Option<Vec<u8>>,
+    payload_length: i64,
+    payloads: i32,
+}
+
+impl Row {
+    fn into_domain(self) -> OutboxRow {
+        OutboxRow {
+            id: EventId(self.event_id),
+            tenant: self.tenant_id.map_or(DEFAULT_TENANT, TenantId),
+            destination: self.destination_id.map(DestinationId),
+            event_type: self.event_type,
+            content_type: self.content_type,
+            payload: self.payload.map(bytes::Bytes::from),
+            payload_bytes: u64::try_from(self.payload_length).unwrap_or_default(),
+            payloads: u32::try_from(self.payloads).unwrap_or_default(),
+        }
+    }
+}
+
+async fn read(connection: &mut PgConnection, positions: &[i64]) -> Result<Vec<Row>, Failure> {
+    Ok(sqlx::query_as(
+        "-- relay: read
+        select o.position, coalesce(o.event_id, gen_random_uuid()) as event_id, o.tenant_id,
+            o.destination_id, o.event_type, o.content_type,
+            case when l.length <= $2 then coalesce(o.payload_bytes, convert_to(o.payload, 'UTF8'))
+            end as payload,
+            l.length as payload_length, num_nonnulls(o.payload, o.payload_bytes) as payloads
+        from outbox o
+        cross join lateral (
+            select coalesce(octet_length(o.payload_bytes), octet_length(o.payload), 0)::bigint
+                as length
+        ) l
+        where o.position = any ($1)
+        order by o.position",
+    )
+    .bind(positions)
+    .bind(i64::try_from(MAX_PAYLOAD_BYTES).unwrap_or(i64::MAX))
+    .fetch_all(connection)
+    .await?)
+}
+
+async fn reject(connection: &mut PgConnection, rows: &[(i64, String)]) -> Result<(), Failure> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    sqlx::query(
+        "-- relay: reject
+        insert into outbox_rejected (
+            position, event_id, tenant_id, destination_id, event_type, content_type, payload,
+            payload_bytes, created_at, reason
+        )
+        select o.position, o.event_id, o.tenant_id, o.destination_id, o.event_type,
+            o.content_type, o.payload, o.payload_bytes, o.created_at, n.reason
+        from unnest($1::bigint[], $2::text[]) as n (position, reason)
+        join outbox o on o.position = n.position",
+    )
+    .bind(rows.iter().map(|row| row.0).collect::<Vec<_>>())
+    .bind(rows.iter().map(|row| row.1.as_str()).collect::<Vec<_>>())
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+async fn delete(connection: &mut PgConnection, positions: &[i64]) -> Result<(), Failure> {
+    sqlx::query(
+        "-- relay: delete
+        delete from outbox o where o.position = any ($1)",
+    )
+    .bind(positions)
+    .execute(connection)
+    .await?;
+    Ok(())
+}

@@ -1,0 +1,95 @@
+//! Ingest on Postgres: what needs locks to be seen.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use domain::event::{Audience, Idempotency, NewEvent};
+use domain::ids::EventId;
+use domain::policy::LimitSettings;
+use engine::ports::{Acceptance, DEFAULT_TENANT, ReapRules, Store};
+use sqlx::{Connection, PgConnection};
+
+use crate::database::{Database, run};
+
+fn keyed(database: &Database, to: domain::ids::DestinationId, digest: u8) -> NewEvent {
+    NewEvent {
+        id: EventId(database.id()),
+        tenant: DEFAULT_TENANT,
+        audience: Audience::Destination(to),
+        event_type: None,
+        content_type: "text/plain".to_owned(),
+        payload: Bytes::from_static(b"hello"),
+        idempotency: Some(Idempotency {
+            key: "order-1".to_owned(),
+            digest: [digest; 32],
+            kept_for: Duration::from_secs(3_600),
+        }),
+    }
+}
+
+/// Another process's request with the same key is open: ours waits for what
+/// becomes of it, and is the event if the other is not.
+#[tokio::test]
+async fn a_request_waits_for_the_one_with_its_key() {
+    let database = Database::create().await;
+    let to = database.destination(LimitSettings::default()).await;
+    let other = database.id();
+    for (end, is_ours) in [("rollback", true), ("commit", false)] {
+        database.sql("delete from idempotency_keys").await;
+        let mut open = database.user().await;
+        run(
+            &mut open,
+            format!(
+                "begin; insert into idempotency_keys values ('{DEFAULT_TENANT}', 'order-1', \
+                 decode(repeat('01', 32), 'hex'), '{other}', clock_timestamp() + interval '1 h')"
+            ),
+        )
+        .await;
+        let event = keyed(&database, to, 1);
+        let (store, ours) = (database.store.clone(), event.clone());
+        let accepting = tokio::spawn(async move { store.accept_events(&[ours]).await.unwrap() });
+        database.until_somebody_waits().await;
+        run(&mut open, end.to_owned()).await;
+        let expected = match is_ours {
+            true => Acceptance::Accepted(vec![to]),
+            false => Acceptance::Repeated {
+                event: EventId(other),
+                destinations: Vec::new(),
+            },
+        };
+        assert_eq!(accepting.await.unwrap(), [expected], "{end}");
+        open.close().await.unwrap();
+    }
+    let events = "select count(*) from events";
+    assert_eq!(database.number(events).await, 1);
+}
+
+#[tokio::test]
+async fn expired_idempotency_keys_are_deleted_a_few_at_a_time() {
+    let database = Database::create().await;
+    database
+        .sql(
+            "insert into idempotency_keys
+            select gen_random_uuid(), 'k', '', gen_random_uuid(),
+                clock_timestamp() + (n - 3.5) * interval '1 hour'
+            from generate_series(1, 5) n",
+        )
+        .await;
+    let rules = ReapRules {
+        heartbeat_timeout: Duration::from_secs(5),
+        start_timeout: Duration::from_secs(5),
+        permit_grace: Duration::ZERO,
+    };
+    // The oldest is held: the others do not wait for it.
+    let mut holding = PgConnection::connect(&database.url).await.unwrap();
+    let hold = "begin; select from idempotency_keys order by expires_at limit 1 for update";
+    run(&mut holding, hold.to_owned()).await;
+    let left = "select count(*) from idempotency_keys";
+    database.store.reap(&rules, 1).await.unwrap();
+    assert_eq!(database.number(left).await, 4);
+    database.store.reap(&rules, 5).await.unwrap();
+    assert_eq!(database.number(left).await, 3);
+    run(&mut holding, "rollback".to_owned()).await;
+    database.store.reap(&rules, 5).await.unwrap();
+    assert_eq!(database.number(left).await, 2);
+}

@@ -1,0 +1,248 @@
+use super::*;
+
+const SETTINGS: BreakerSettings = BreakerSettings {
+    failures: 20,
+    disable_after: DEFAULT_DISABLE_AFTER,
+};
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_millis(seconds * 1_000)
+}
+
+/// An answer to what started and ended at `seconds`.
+fn one(answer: Answer, seconds: i64) -> Observation {
+    Observation {
+        started_at: at(seconds),
+        finished_at: at(seconds),
+        answer,
+        signal: Signal::default(),
+    }
+}
+
+fn asks(answer: Answer, seconds: i64, wait: u64) -> Observation {
+    let signal = Signal {
+        wait: Some(Duration::from_secs(wait)),
+        dice: 0,
+    };
+    Observation {
+        signal,
+        ..one(answer, seconds)
+    }
+}
+
+fn seen(health: Health, observation: Observation) -> Verdict {
+    health.observe(&SETTINGS, &[observation], observation.finished_at)
+}
+
+/// After 20 failures at 100 s.
+fn open() -> Health {
+    let failures = vec![one(Answer::Failed, 100); 20];
+    let verdict = Health::default().observe(&SETTINGS, &failures, at(100));
+    assert!(verdict.opened && verdict.held && verdict.disable.is_none());
+    verdict.health
+}
+
+#[test]
+fn a_success_of_one_that_is_well_leaves_nothing() {
+    let verdict = seen(Health::default(), one(Answer::Succeeded, 100));
+    assert!(verdict.health.is_well(at(100)) && !verdict.held);
+}
+
+#[test]
+fn failures_in_a_row_open_the_breaker_and_one_success_begins_anew() {
+    let mut health = Health::default();
+    for _ in 0..19 {
+        health = seen(health, one(Answer::Failed, 100)).health;
+    }
+    assert_eq!(
+        (health.failures, health.breaker(at(100))),
+        (19, Breaker::Closed)
+    );
+    assert!(seen(health, one(Answer::Failed, 100)).opened);
+    let well = seen(health, one(Answer::Succeeded, 100)).health;
+    assert_eq!(well.failures, 0);
+}
+
+#[test]
+fn a_429_neither_opens_nor_closes() {
+    let refused = vec![one(Answer::Refused, 100); 50];
+    let health = Health::default()
+        .observe(&SETTINGS, &refused, at(100))
+        .health;
+    assert_eq!((health.failures, health.opened_at), (0, None));
+    let open = open();
+    let probe = seen(open, one(Answer::Refused, 131));
+    assert!(!probe.closed && probe.health.opened_at.is_some());
+    assert_eq!(probe.health.probes, 0);
+}
+
+#[test]
+fn it_never_opens_if_told_so() {
+    let never = BreakerSettings {
+        failures: 0,
+        ..SETTINGS
+    };
+    let failures = vec![one(Answer::Failed, 100); 500];
+    let verdict = Health::default().observe(&never, &failures, at(100));
+    assert_eq!((verdict.opened, verdict.health.opened_at), (false, None));
+}
+
+#[test]
+fn probes_come_at_growing_intervals() {
+    let mut health = open();
+    let mut now = at(100);
+    let mut waits = Vec::new();
+    for _ in 0..10 {
+        let until = health.held_until().unwrap();
+        assert_eq!(health.breaker(now), Breaker::Open);
+        assert_eq!(health.breaker(until), Breaker::HalfOpen);
+        waits.push(until.since(now).as_secs());
+        now = until;
+        let probe = Observation {
+            started_at: now,
+            finished_at: now,
+            ..one(Answer::Failed, 0)
+        };
+        health = health.observe(&SETTINGS, &[probe], now).health;
+    }
+    assert_eq!(
+        waits,
+        [30, 60, 120, 240, 480, 960, 1_920, 3_600, 3_600, 3_600]
+    );
+}
+
+#[test]
+fn a_probe_that_succeeds_closes_and_forgets() {
+    let verdict = seen(open(), one(Answer::Succeeded, 131));
+    assert!(verdict.closed && !verdict.held);
+    assert_eq!(verdict.health, Health::default());
+}
+
+#[test]
+fn what_was_on_its_way_when_it_opened_decides_nothing() {
+    let open = open();
+    for answer in [Answer::Failed, Answer::Succeeded] {
+        let late = Observation {
+            started_at: at(90),
+            finished_at: at(110),
+            ..one(answer, 0)
+        };
+        assert_eq!(open.observe(&SETTINGS, &[late], at(110)).health, open);
+    }
+}
+
+#[test]
+fn open_for_too_long_it_is_disabled() {
+    let days = |days: i64| at(100 + days * 86_400);
+    let probe = |now| Observation {
+        started_at: now,
+        finished_at: now,
+        ..one(Answer::Failed, 0)
+    };
+    let before = open().observe(&SETTINGS, &[probe(days(4))], days(4));
+    assert_eq!(before.disable, None);
+    let after = before.health.observe(&SETTINGS, &[probe(days(5))], days(5));
+    assert_eq!(after.disable, Some(DisableReason::Failing));
+    assert_eq!(after.health.disabled, after.disable);
+    // And that is the last word.
+    let later = after.health.observe(&SETTINGS, &[probe(days(6))], days(6));
+    assert_eq!((later.disable, later.held), (None, false));
+}
+
+#[test]
+fn at_once_means_when_it_opens() {
+    let at_once = BreakerSettings {
+        failures: 2,
+        disable_after: Duration::ZERO,
+    };
+    let failures = [one(Answer::Failed, 100); 2];
+    let verdict = Health::default().observe(&at_once, &failures, at(100));
+    assert_eq!(verdict.disable, Some(DisableReason::Failing));
+}
+
+#[test]
+fn gone_disables_at_once() {
+    let verdict = seen(Health::default(), one(Answer::Gone, 100));
+    assert_eq!(verdict.disable, Some(DisableReason::Gone));
+}
+
+#[test]
+fn a_hold_lasts_as_long_as_was_asked_and_up_to_a_tenth_more() {
+    let mut observation = asks(Answer::Refused, 100, 60);
+    let hold = seen(Health::default(), observation).health.hold.unwrap();
+    assert_eq!((hold.until, hold.reason), (at(160), HoldReason::Asked));
+    observation.signal.dice = u16::MAX;
+    let verdict = seen(Health::default(), observation);
+    assert_eq!(verdict.health.held_until(), Some(at(166)));
+    // In a success too.
+    let verdict = seen(Health::default(), asks(Answer::Succeeded, 100, 5));
+    assert_eq!(verdict.health.held_until(), Some(at(105)));
+    assert!(verdict.held && verdict.health.failures == 0);
+}
+
+#[test]
+fn a_hold_gets_longer_and_never_shorter() {
+    let held = seen(Health::default(), asks(Answer::Refused, 100, 60)).health;
+    let shorter = seen(held, asks(Answer::Refused, 101, 5));
+    assert_eq!(
+        (shorter.health.held_until(), shorter.held),
+        (Some(at(160)), false)
+    );
+    let longer = seen(held, asks(Answer::Refused, 101, 90));
+    assert_eq!(
+        (longer.health.held_until(), longer.held),
+        (Some(at(191)), true)
+    );
+    assert_eq!(longer.health.hold.unwrap().since, at(100));
+}
+
+#[test]
+fn a_burst_of_429s_is_one_refusal_and_the_next_hold_is_longer() {
+    let burst = vec![one(Answer::Refused, 100); 50];
+    let first = Health::default().observe(&SETTINGS, &burst, at(101)).health;
+    assert_eq!(first.refusals, 1);
+    let until = first.held_until().unwrap();
+    assert_eq!(until.since(at(101)), FIRST_HOLD / 2);
+    let again = Observation {
+        started_at: until,
+        finished_at: until,
+        ..one(Answer::Refused, 0)
+    };
+    let second = first.observe(&SETTINGS, &[again], until).health;
+    assert_eq!(second.refusals, 2);
+    assert_eq!(second.held_until(), Some(until + FIRST_HOLD));
+    // A success that started since begins anew.
+    let after = Observation {
+        answer: Answer::Succeeded,
+        started_at: until,
+        ..again
+    };
+    assert_eq!(
+        second.observe(&SETTINGS, &[after], until).health.refusals,
+        0
+    );
+}
+
+#[test]
+fn refusals_cost_a_try_when_nothing_else_comes_for_long() {
+    let mut health = Health::default();
+    let (mut now, mut free) = (at(100), 0);
+    while health.spares_tries() {
+        let refused = Observation {
+            started_at: now,
+            finished_at: now,
+            ..one(Answer::Refused, 0)
+        };
+        health = health.observe(&SETTINGS, &[refused], now).health;
+        now = health.held_until().unwrap();
+        free += 1;
+    }
+    assert_eq!(free, FREE_HOLDS + 1);
+    assert!(now.since(at(100)) > Duration::from_secs(2_048));
+}
+
+#[test]
+fn one_that_is_well_after_a_hold_is_forgotten() {
+    let held = seen(Health::default(), asks(Answer::Succeeded, 100, 5)).health;
+    assert!(!held.is_well(at(104)) && held.is_well(at(105)));
+}

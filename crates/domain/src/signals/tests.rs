@@ -1,0 +1,163 @@
+use super::*;
+
+/// Sat, 21 Nov 2026 10:00:00 GMT.
+const NOW: i64 = 1_795_255_200;
+
+fn retry_after(text: &str) -> Option<Duration> {
+    let signals = RawSignals {
+        retry_after: Some(text.to_owned()),
+        ..RawSignals::default()
+    };
+    signals.wait(503, NOW)
+}
+
+fn legacy(status: u16, remaining: Option<&str>, reset: &str) -> Option<Duration> {
+    let signals = RawSignals {
+        remaining: remaining.map(str::to_owned),
+        reset: Some(reset.to_owned()),
+        ..RawSignals::default()
+    };
+    signals.wait(status, NOW)
+}
+
+fn draft(limit: &str, policy: &str) -> Option<Duration> {
+    let signals = RawSignals {
+        rate_limit: Some(limit.to_owned()),
+        rate_limit_policy: Some(policy.to_owned()),
+        ..RawSignals::default()
+    };
+    signals.wait(200, NOW)
+}
+
+const fn seconds(seconds: u64) -> Option<Duration> {
+    Some(Duration::from_secs(seconds))
+}
+
+#[test]
+fn retry_after_is_seconds_or_a_date() {
+    assert_eq!(retry_after("120"), seconds(120));
+    assert_eq!(retry_after(" 7 "), seconds(7));
+    assert_eq!(retry_after("1.5"), Some(Duration::from_millis(1_500)));
+    assert_eq!(retry_after("Sat, 21 Nov 2026 10:00:30 GMT"), seconds(30));
+    assert_eq!(retry_after("Saturday, 21-Nov-26 10:00:30 GMT"), seconds(30));
+    assert_eq!(retry_after("Sat Nov 21 10:00:30 2026"), seconds(30));
+}
+
+#[test]
+fn the_past_zero_and_nonsense_ask_for_nothing() {
+    for text in [
+        "0",
+        "-5",
+        "",
+        " ",
+        "soon",
+        "NaN",
+        "inf",
+        "1e3",
+        "0x10",
+        "1.",
+        ".5",
+        "5 s",
+        "Sat, 21 Nov 2026 09:59:59 GMT",
+        "Thu, 01 Jan 1970 00:00:00 GMT",
+        "Sat, 31 Feb 2026 10:00:00 GMT",
+        "\u{0661}",
+    ] {
+        assert_eq!(retry_after(text), None, "{text:?}");
+    }
+}
+
+#[test]
+fn absurd_waits_are_cut() {
+    let many = "9".repeat(200);
+    for text in ["3601", "86400", &many, "Fri, 31 Dec 9999 23:59:59 GMT"] {
+        assert_eq!(retry_after(text), Some(MAX_WAIT), "{text:?}");
+    }
+    assert_eq!(legacy(429, None, &many), Some(MAX_WAIT));
+    assert_eq!(draft("\"a\";r=0;t=999999999999999", ""), Some(MAX_WAIT));
+}
+
+#[test]
+fn dates_are_by_the_receivers_own_clock() {
+    let signals = RawSignals {
+        retry_after: Some("Sat, 21 Nov 2026 12:00:10 GMT".to_owned()),
+        date: Some("Sat, 21 Nov 2026 12:00:00 GMT".to_owned()),
+        ..RawSignals::default()
+    };
+    assert_eq!(signals.wait(429, NOW), seconds(10));
+}
+
+#[test]
+fn retry_after_counts_in_errors_and_before_the_others() {
+    let signals = RawSignals {
+        retry_after: Some("10".to_owned()),
+        rate_limit: Some("\"a\";r=0;t=20".to_owned()),
+        ..RawSignals::default()
+    };
+    assert_eq!(signals.wait(429, NOW), seconds(10));
+    assert_eq!(signals.wait(200, NOW), seconds(20));
+    let nonsense = RawSignals {
+        retry_after: Some("soon".to_owned()),
+        ..signals
+    };
+    assert_eq!(nonsense.wait(429, NOW), seconds(20));
+}
+
+#[test]
+fn the_draft_asks_once_nothing_is_left() {
+    assert_eq!(draft("\"default\";r=0;t=30", ""), seconds(30));
+    assert_eq!(draft("\"default\";r=1;t=30", ""), None);
+    assert_eq!(draft("\"default\";t=30", ""), None);
+    assert_eq!(
+        draft("\"a\";r=0;t=5, \"b\";r=0;t=9, \"c\";r=3;t=60", ""),
+        seconds(9)
+    );
+    // Without a time the whole window of the policy of that name.
+    assert_eq!(
+        draft("\"a\";r=0", "\"b\";q=5;w=3, \"a\";q=100;w=60"),
+        seconds(60)
+    );
+    assert_eq!(draft("\"a\";r=0", ""), None);
+    for nonsense in [
+        "",
+        "r=0;t=5;",
+        "\"a\";r=0;t=\"5\"",
+        "(\"a\");r=0;t=5",
+        "\"a;r=0",
+        "0;r",
+    ] {
+        assert_eq!(draft(nonsense, "\u{1f980}"), None, "{nonsense:?}");
+    }
+}
+
+#[test]
+fn the_older_headers_have_seconds_or_a_time() {
+    assert_eq!(legacy(200, Some("0"), "15"), seconds(15));
+    assert_eq!(legacy(200, Some("1"), "15"), None);
+    assert_eq!(legacy(200, None, "15"), None);
+    assert_eq!(legacy(429, None, "15"), seconds(15));
+    assert_eq!(legacy(429, Some("many"), "15"), None);
+    assert_eq!(legacy(403, Some("0"), &(NOW + 40).to_string()), seconds(40));
+    assert_eq!(
+        legacy(403, Some("0"), &format!("{}000", NOW + 40)),
+        seconds(40)
+    );
+    assert_eq!(legacy(403, Some("0"), &(NOW - 40).to_string()), None);
+}
+
+#[test]
+fn long_headers_are_not_read() {
+    let long = "0".repeat(MAX_HEADER_BYTES) + "9";
+    let read = RawSignals::read(|name| {
+        Some(if name == "date" {
+            "x".into()
+        } else {
+            long.clone()
+        })
+    });
+    let kept = RawSignals {
+        date: Some("x".to_owned()),
+        ..RawSignals::default()
+    };
+    assert_eq!(read, kept);
+}

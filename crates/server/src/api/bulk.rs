@@ -1,0 +1,332 @@
+//! `POST /v1/events/bulk`: up to 50,000 events, one JSON object on each line
+//! (NDJSON), answered line by line while they come in.
+//!
+//! At no time are more of them in memory than one commit takes, whatever the
+//! body's length: the body is read on when the commit has answered. Answers
+//! wait for a slow client in a buffer of `ANSWER_BYTES`, which holds those of
+//! a whole body of good events: so a client may well send all before it reads.
+//! A commit is made when `COMMIT_EVENTS` are there, or `COMMIT_BYTES`, or
+//! when the client pauses: acceptance is event by event, and what was answered
+//! is durable whatever happens to the rest.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use futures_util::stream;
+use http::{HeaderMap, header};
+use serde::{Deserialize, Serialize};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+use utoipa::ToSchema;
+
+use super::Caller;
+use super::body::parse;
+use super::events::{BatchResult, PostEvent};
+use super::idempotency::{KeyHeader, refuse_key_of_many};
+use super::problem::Problem;
+use crate::service::{EventDraft, Service, ServiceError};
+
+mod lines;
+
+use lines::{Line, Lines, Stopped};
+
+/// The most lines, and so events, in one body.
+pub const MAX_BULK_EVENTS: u32 = 50_000;
+
+/// The most events that are in memory, and in one commit.
+pub const COMMIT_EVENTS: usize = 500;
+
+/// The payload bytes after which a commit is made.
+const COMMIT_BYTES: usize = 1024 * 1024;
+
+/// How long a commit waits for the next line.
+const LINGER: Duration = Duration::from_millis(20);
+
+/// How long a whole body may take.
+const MAX_LENGTH: Duration = Duration::from_secs(600);
+
+/// Answers that wait for the client to read them.
+const ANSWER_BYTES: usize = 8 * 1024 * 1024;
+
+/// Bulk bodies that one process reads at a time: the memory of each is bounded,
+/// and so is their sum.
+const AT_ONCE: usize = 8;
+
+/// How often a commit is tried for which there was no room.
+const TRIES: u32 = 50;
+
+/// Between two tries.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Places for bulk bodies.
+pub(super) struct Places(Arc<Semaphore>);
+
+impl Places {
+    pub(super) fn new() -> Self {
+        Self(Arc::new(Semaphore::new(AT_ONCE)))
+    }
+
+    fn take(&self) -> Result<OwnedSemaphorePermit, Problem> {
+        let problem = format!("{AT_ONCE} bulk bodies are on their way in; nothing was written");
+        let place = Arc::clone(&self.0).try_acquire_owned();
+        place.map_err(|_full| Problem::overloaded(problem))
+    }
+}
+
+/// What became of one line.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct LineResult {
+    /// The line's number; the first is 1. Empty lines count and are not
+    /// answered.
+    pub line: u32,
+    /// What became of its event.
+    #[serde(flatten)]
+    pub result: BatchResult,
+}
+
+/// The last line of an answer. Without it the answer is cut off, and what
+/// became of the lines that it does not answer is not known.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct BulkEnd {
+    /// Events that are durable.
+    pub accepted: u32,
+    /// Lines that were answered with a problem.
+    pub refused: u32,
+    /// Whether the body was read to its end.
+    pub complete: bool,
+    /// Why it was not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<Problem>,
+}
+
+/// Send up to 50,000 events, one JSON object on each line (NDJSON): the same
+/// objects as of `POST /v1/events`. Answered with one line for each, in order,
+/// while they come in, and a last line that sums up. Each is accepted or
+/// refused by itself: what is answered with an id is durable, whatever becomes
+/// of the rest. To repeat a body whose answer was cut off, give each event an
+/// `idempotency_key`.
+#[utoipa::path(post, path = "/v1/events/bulk", tag = "events", security(("key" = ["ingest"])),
+    request_body(content = PostEvent, content_type = "application/x-ndjson"), responses(
+    (status = 200, description = "Each line answered by itself, then a BulkEnd.",
+        body = LineResult, content_type = "application/x-ndjson"),
+    (status = "4XX", description = "None was written.", body = Problem, content_type = "application/problem+json"),
+    (status = 503, description = "None was written.", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn post_bulk(
+    caller: Caller,
+    KeyHeader(key): KeyHeader,
+    request: Request,
+) -> Result<Response, Problem> {
+    refuse_key_of_many(key)?;
+    let (head, body) = request.into_parts();
+    if !is_ndjson(&head.headers) {
+        return Err(Problem::not_ndjson());
+    }
+    let place = caller.bulk_places().take()?;
+    let (answers, outgoing) = mpsc::channel(MAX_BULK_EVENTS as usize / COMMIT_EVENTS);
+    let bulk = Bulk {
+        service: caller.service(),
+        answers,
+        room: Arc::new(Semaphore::new(ANSWER_BYTES)),
+        end: BulkEnd {
+            accepted: 0,
+            refused: 0,
+            complete: false,
+            problem: None,
+        },
+        _place: place,
+    };
+    tokio::spawn(bulk.run(Lines::new(body)));
+    let answer = stream::unfold(outgoing, |mut outgoing: mpsc::Receiver<Answer>| async {
+        let (bytes, _room) = outgoing.recv().await?;
+        Some((Ok::<_, std::convert::Infallible>(bytes), outgoing))
+    });
+    let content_type = [(header::CONTENT_TYPE, "application/x-ndjson")];
+    Ok((content_type, Body::from_stream(answer)).into_response())
+}
+
+fn is_ndjson(headers: &HeaderMap) -> bool {
+    let Some(value) = headers.get(header::CONTENT_TYPE) else {
+        return true;
+    };
+    let essence = value.to_str().unwrap_or_default().split(';').next();
+    let essence = essence.unwrap_or_default().trim().to_ascii_lowercase();
+    let names = [
+        "application/x-ndjson",
+        "application/ndjson",
+        "application/jsonl",
+    ];
+    names.contains(&essence.as_str())
+}
+
+/// Lines of an answer, and their share of its room.
+type Answer = (Bytes, OwnedSemaphorePermit);
+
+/// One line of a commit: its number, and its event or why there is none.
+type Read = (u32, Result<EventDraft, Problem>);
+
+/// One body on its way in.
+struct Bulk {
+    service: Service,
+    answers: mpsc::Sender<Answer>,
+    room: Arc<Semaphore>,
+    end: BulkEnd,
+    _place: OwnedSemaphorePermit,
+}
+
+/// The client is gone: nobody would read the rest.
+struct Gone;
+
+impl Bulk {
+    /// To the end of the body, of the client or of the time.
+    async fn run(mut self, mut lines: Lines) {
+        let deadline = Instant::now() + MAX_LENGTH;
+        loop {
+            let (commit, more) = self.gather(&mut lines, deadline).await;
+            let Ok(go_on) = self.commit(commit).await else {
+                return;
+            };
+            match more {
+                Ok(true) if go_on => {}
+                Ok(true) => break,
+                Ok(false) => {
+                    self.end.complete = go_on;
+                    break;
+                }
+                Err(problem) => {
+                    self.end.problem = Some(problem);
+                    break;
+                }
+            }
+        }
+        let Ok(mut end) = serde_json::to_vec(&self.end) else {
+            return;
+        };
+        end.push(b'\n');
+        // A client that is gone does not ask.
+        let _ = self.answer(end).await;
+    }
+
+    /// The next commit's lines; whether more may follow, or why not.
+    async fn gather(
+        &mut self,
+        lines: &mut Lines,
+        deadline: Instant,
+    ) -> (Vec<Read>, Result<bool, Problem>) {
+        let (mut read, mut bytes) = (Vec::new(), 0);
+        while read.len() < COMMIT_EVENTS && bytes < COMMIT_BYTES {
+            let next = lines.next();
+            let next = if read.is_empty() {
+                match timeout_at(deadline, next).await {
+                    Ok(next) => next,
+                    Err(_) => return (read, Err(Problem::too_slow_body(MAX_LENGTH))),
+                }
+            } else {
+                match timeout(LINGER, next).await {
+                    Ok(next) => next,
+                    // The client pauses: what is there is not kept waiting.
+                    Err(_) => return (read, Ok(true)),
+                }
+            };
+            let (number, line) = match next {
+                Ok(Some(line)) => line,
+                Ok(None) => return (read, Ok(false)),
+                Err(Stopped(problem)) => return (read, Err(problem)),
+            };
+            if number > MAX_BULK_EVENTS {
+                return (read, Err(Problem::too_many_lines(MAX_BULK_EVENTS)));
+            }
+            let draft = match line {
+                Line::Empty => continue,
+                Line::TooLong(max_bytes) => Err(Problem::too_large("payload", max_bytes)),
+                Line::Whole(line) => draft(&line),
+            };
+            bytes += draft.as_ref().map_or(0, |draft| draft.payload.len());
+            read.push((number, draft));
+        }
+        (read, Ok(true))
+    }
+
+    /// Commits and answers; whether to go on.
+    async fn commit(&mut self, read: Vec<Read>) -> Result<bool, Gone> {
+        if read.is_empty() {
+            return Ok(true);
+        }
+        let events: Vec<EventDraft> = (read.iter())
+            .filter_map(|(_, draft)| draft.as_ref().ok().cloned())
+            .collect();
+        let (answers, go_on) = match self.accept(events).await {
+            Ok(answers) => (answers.into_iter().map(Ok).collect(), true),
+            Err(problem) => {
+                let all = vec![Err(problem.clone()); read.len()];
+                self.end.problem = Some(problem);
+                (all, false)
+            }
+        };
+        let mut answers: std::vec::IntoIter<Result<BatchResult, Problem>> = answers.into_iter();
+        let mut text = Vec::new();
+        for (line, draft) in read {
+            let result = match draft {
+                Err(problem) => BatchResult::Refused { problem },
+                Ok(_) => match answers.next() {
+                    Some(Ok(result)) => result,
+                    Some(Err(problem)) => BatchResult::Refused { problem },
+                    None => return Err(Gone),
+                },
+            };
+            match &result {
+                BatchResult::Accepted(_) => self.end.accepted += 1,
+                BatchResult::Refused { .. } => self.end.refused += 1,
+            }
+            let line = LineResult { line, result };
+            serde_json::to_writer(&mut text, &line).map_err(|_never| Gone)?;
+            text.push(b'\n');
+        }
+        self.answer(text).await?;
+        Ok(go_on)
+    }
+
+    /// Hands events to ingest, and waits while there is no room for them.
+    async fn accept(&self, events: Vec<EventDraft>) -> Result<Vec<BatchResult>, Problem> {
+        if events.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let drafts = events.iter().cloned().map(Ok).collect();
+            match self.service.accept_events(drafts).await {
+                Ok(answers) => return Ok(answers.into_iter().map(result).collect()),
+                // Nothing was written.
+                Err(ServiceError::Overloaded(_)) if tries < TRIES => sleep(PAUSE).await,
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    async fn answer(&self, text: Vec<u8>) -> Result<(), Gone> {
+        let bytes = u32::try_from(text.len().min(ANSWER_BYTES)).unwrap_or(u32::MAX);
+        let room = Arc::clone(&self.room).acquire_many_owned(bytes);
+        // A client that reads nothing while its answers fill the room.
+        let room = timeout(MAX_LENGTH, room).await.map_err(|_late| Gone)?;
+        let room = room.map_err(|_closed| Gone)?;
+        let sent = self.answers.send((Bytes::from(text), room)).await;
+        sent.map_err(|_closed| Gone)
+    }
+}
+
+fn draft(line: &[u8]) -> Result<EventDraft, Problem> {
+    Ok(parse::<PostEvent>(line)?.draft()?)
+}
+
+fn result(answer: Result<crate::service::AcceptedEvent, ServiceError>) -> BatchResult {
+    match answer {
+        Ok(event) => BatchResult::Accepted(event.into()),
+        Err(error) => BatchResult::Refused {
+            problem: error.into(),
+        },
+    }
+}

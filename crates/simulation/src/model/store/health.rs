@@ -1,0 +1,208 @@
+//! What outcomes make of their destinations' health, and what people see of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use domain::destination::DestinationState;
+use domain::health::{BreakerSettings, Observation};
+use domain::ids::{DestinationId, TenantId};
+use domain::time::Timestamp;
+use engine::ports::{
+    BreakerChange, CatalogError, HealthBook, HealthChange, HealthEvent, HealthView,
+    OperationalEvent, Outcome, Wake,
+};
+
+use super::ModelStore;
+use super::change::{Besides, carry_out};
+use super::rows::{Attempt, Rows};
+
+/// What a batch came to.
+#[derive(Default)]
+pub(super) struct Judged {
+    pub(super) changes: Vec<HealthChange>,
+    pub(super) wakes: Vec<Wake>,
+}
+
+impl Rows {
+    /// Nothing of it starts before that.
+    #[must_use]
+    pub fn held_until(&self, id: DestinationId) -> Option<Timestamp> {
+        let pacing = (self.destinations.get(&id)).and_then(|row| row.pacing.held_until);
+        let health = (self.health.get(&id)).and_then(|health| health.held_until());
+        pacing.max(health)
+    }
+
+    /// Whether its breaker is open, or half open.
+    #[must_use]
+    pub fn is_probing(&self, id: DestinationId) -> bool {
+        (self.health.get(&id)).is_some_and(|health| health.opened_at.is_some())
+    }
+
+    pub(super) fn breaker_settings(&self, id: DestinationId) -> BreakerSettings {
+        let default = BreakerSettings::default();
+        let set = self.breakers.get(&id).copied().unwrap_or_default();
+        let seconds = set.disable_after_seconds.flatten();
+        BreakerSettings {
+            failures: set.failures.flatten().unwrap_or(default.failures),
+            disable_after: seconds.map_or(default.disable_after, |seconds| {
+                Duration::from_secs(seconds.into())
+            }),
+        }
+    }
+}
+
+/// Judges, and carries it out.
+pub(super) fn judge(rows: &mut Rows, now: Timestamp, ended: &[(&Outcome, Attempt)]) -> Judged {
+    let mut judged = Judged::default();
+    let matters = |(outcome, _): &&(&Outcome, Attempt)| {
+        !outcome.is_unremarkable() || rows.health.contains_key(&outcome.destination)
+    };
+    let seen: BTreeSet<DestinationId> = (ended.iter().filter(matters))
+        .map(|(outcome, _)| outcome.destination)
+        .filter(|id| rows.living(*id).is_some())
+        .collect();
+    for id in seen {
+        let observations: Vec<Observation> = (ended.iter())
+            .filter(|(outcome, _)| outcome.destination == id)
+            .filter_map(|(outcome, row)| outcome.observation(row.started_at?))
+            .collect();
+        judge_one(rows, now, id, &observations, &mut judged);
+    }
+    judged
+}
+
+fn judge_one(
+    rows: &mut Rows,
+    now: Timestamp,
+    id: DestinationId,
+    observations: &[Observation],
+    judged: &mut Judged,
+) {
+    let before = rows.health.get(&id).copied().unwrap_or_default();
+    let verdict = before.observe(&rows.breaker_settings(id), observations, now);
+    match verdict.health.is_well(now) {
+        true => rows.health.remove(&id),
+        false => rows.health.insert(id, verdict.health),
+    };
+    let tenant = rows.living(id).map(|row| row.tenant);
+    for what in HealthEvent::of(&verdict) {
+        judged.changes.push(HealthChange {
+            destination: id,
+            what,
+        });
+        let event = OperationalEvent {
+            id: i64::try_from(rows.operational_events.len()).unwrap_or(i64::MAX) + 1,
+            created_at: now,
+            event_type: what.as_str().to_owned(),
+            destination: id,
+            tenant: tenant.unwrap_or(engine::ports::DEFAULT_TENANT),
+            details: what.details(&verdict.health),
+        };
+        rows.operational_events.push(event);
+    }
+    if verdict.disable.is_some() {
+        if let Some(row) = rows.destinations.get_mut(&id) {
+            row.state = DestinationState::Disabled;
+        }
+        carry_out(rows, now, id, Besides::Nothing);
+    } else if verdict.held && !rows.locked.contains(&id) {
+        let admitted: Vec<_> = (rows.ledger.permits_of(id))
+            .map(|permit| permit.attempt)
+            .collect();
+        for attempt in &admitted {
+            rows.ledger.change(now, *attempt, Attempt::wait_again);
+        }
+        if !admitted.is_empty() {
+            judged.wakes.push(Wake::unblocked(id));
+        }
+    }
+}
+
+/// What the trigger does when another URL is set, when it becomes active, and
+/// when it is deleted.
+pub(super) fn forget(rows: &mut Rows, id: DestinationId) {
+    rows.health.remove(&id);
+}
+
+fn own(rows: &Rows, tenant: TenantId, id: DestinationId) -> Result<(), CatalogError> {
+    let found = rows.living(id).is_some_and(|row| row.tenant == tenant);
+    found
+        .then_some(())
+        .ok_or(CatalogError::NotFound("destination"))
+}
+
+fn resume(
+    rows: &mut Rows,
+    now: Timestamp,
+    tenant: TenantId,
+    id: DestinationId,
+) -> Result<(), CatalogError> {
+    own(rows, tenant, id)?;
+    if let Some(row) = rows.destinations.get_mut(&id) {
+        row.state = DestinationState::Active;
+        row.pacing.next_look_at = None;
+    }
+    carry_out(rows, now, id, Besides::Nothing);
+    forget(rows, id);
+    Ok(())
+}
+
+#[async_trait]
+impl HealthBook for ModelStore {
+    async fn health(
+        &self,
+        tenant: TenantId,
+        destinations: &[DestinationId],
+    ) -> Result<Vec<HealthView>, CatalogError> {
+        let view = |rows: &Rows, now, id: DestinationId| HealthView {
+            destination: id,
+            now,
+            health: rows.health.get(&id).copied().unwrap_or_default(),
+            settings: rows.breaker_settings(id),
+        };
+        Ok(self.look(|rows, now| {
+            (destinations.iter())
+                .filter(|id| own(rows, tenant, **id).is_ok())
+                .map(|id| view(rows, now, *id))
+                .collect()
+        }))
+    }
+
+    async fn resume(
+        &self,
+        tenant: TenantId,
+        destination: DestinationId,
+    ) -> Result<(), CatalogError> {
+        self.change(|rows, now| resume(rows, now, tenant, destination))
+    }
+
+    async fn change_breaker(
+        &self,
+        tenant: TenantId,
+        destination: DestinationId,
+        change: &BreakerChange,
+    ) -> Result<(), CatalogError> {
+        self.step(|rows, _| {
+            own(rows, tenant, destination)?;
+            let set: &mut BTreeMap<_, BreakerChange> = &mut rows.breakers;
+            let set = set.entry(destination).or_default();
+            set.failures = change.failures.or(set.failures);
+            set.disable_after_seconds = change.disable_after_seconds.or(set.disable_after_seconds);
+            Ok(())
+        })
+    }
+
+    async fn operational_events(
+        &self,
+        after: i64,
+        limit: u32,
+    ) -> Result<Vec<OperationalEvent>, CatalogError> {
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let events = |rows: &Rows| -> Vec<OperationalEvent> {
+            let later = rows.operational_events.iter().filter(|one| one.id > after);
+            later.take(limit).cloned().collect()
+        };
+        Ok(self.read(events))
+    }
+}
