@@ -17,6 +17,7 @@ mod fleet;
 mod health;
 mod indexes;
 mod ingest;
+mod keys;
 mod ledger;
 mod reading;
 mod reap;
