@@ -1,5 +1,6 @@
 //! A greedy tenant beside a small one, on workers whose places are short: the
 //! real engine on the models, in virtual time.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -126,6 +127,7 @@ impl World {
                 event_type: None,
                 content_type: "text/plain".to_owned(),
                 payload: Bytes::new(),
+                idempotency: None,
             });
         }
         for batch in events.chunks(500) {

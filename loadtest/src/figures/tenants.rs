@@ -239,6 +239,7 @@ fn event(mint: &Mint, tenant: TenantId, to: DestinationId) -> NewEvent {
         event_type: None,
         content_type: "application/json".to_owned(),
         payload: Bytes::from_static(b"{\"order\":1}"),
+        idempotency: None,
     }
 }
 

@@ -105,7 +105,12 @@ pub async fn a_destination_named_twice_is_decided_once(world: &World) {
         destination,
         republish: false,
     };
-    let results = world.store.admit(&[run, run], &Room::of(100)).await.unwrap().results;
+    let results = world
+        .store
+        .admit(&[run, run], &Room::of(100))
+        .await
+        .unwrap()
+        .results;
     let permits = match &results[0] {
         RunResult::Decided { permits, .. } => permits.len(),
         _ => 0,
@@ -244,7 +249,12 @@ pub async fn a_destination_that_is_gone_says_so(world: &World) {
         republish: false,
     };
     let runs = [run(DestinationId(world.id())), run(destination)];
-    let results = world.store.admit(&runs, &Room::of(100)).await.unwrap().results;
+    let results = world
+        .store
+        .admit(&runs, &Room::of(100))
+        .await
+        .unwrap()
+        .results;
     assert!(
         matches!(results[0], RunResult::Gone),
         "got {:?}",

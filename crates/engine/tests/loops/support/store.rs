@@ -15,9 +15,9 @@ use domain::retry::RetrySettings;
 use domain::share::Room;
 use domain::time::Timestamp;
 use engine::ports::{
-    Acceptance, Admitted, ClaimAnswer, Claims, Fleet, Given, Heartbeat, Mark, Outcome, ReapRules, Reaped,
-    Recorded, Run, RunResult, SealedSecret, Start, Store, StoreError, Sweep, SweepPage, Target,
-    Wake,
+    Acceptance, Admitted, ClaimAnswer, Claims, Fleet, Given, Heartbeat, Mark, Outcome, ReapRules,
+    Reaped, Recorded, Run, RunResult, SealedSecret, Start, Store, StoreError, Sweep, SweepPage,
+    Target, Wake,
 };
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -59,6 +59,7 @@ impl FakeStore {
             workers: 1,
             places: 1_000,
             outstanding: 0,
+            loads: Vec::new(),
         };
         let wakes_of = |permits: Vec<Permit>| {
             let mut destinations: Vec<_> = permits.iter().map(|p| p.destination).collect();
@@ -74,7 +75,7 @@ impl FakeStore {
             admit: Script::new(|(runs, _): (Vec<Run>, u32)| {
                 Ok(vec![decided(&[], Look::Idle); runs.len()])
             }),
-            fleet: Script::new(move |()| Ok(fleet)),
+            fleet: Script::new(move |()| Ok(fleet.clone())),
             targets: Script::new(|()| Ok(Epoch(1))),
             secrets: Mutex::default(),
             claim: Script::new(|_| None),
