@@ -85,11 +85,7 @@ fn finds(behaviour: impl Fn(u32) -> Behaviour, cases: &[(u32, u32, u64)]) {
 #[test]
 fn a_hidden_capacity_is_found_within_a_minute_and_seldom_exceeded_after_it() {
     let takes = |per_second| Behaviour::Takes { per_second };
-    let cases = [
-        (10, 13, 120_000),
-        (10, 100, 120_000),
-        (100, 1_000, 20_000),
-    ];
+    let cases = [(10, 13, 120_000), (10, 100, 120_000), (100, 1_000, 20_000)];
     finds(takes, &cases);
 }
 
