@@ -3,7 +3,7 @@
 use crate::mutant::Change::Rust;
 use crate::mutant::{Mutant, sqlite_contract};
 
-pub(super) const MUTANTS: [Mutant; 3] = [
+pub(super) const MUTANTS: [Mutant; 5] = [
     Mutant {
         name: "smart-cuts-for-the-whole-burst",
         wrong: "Every refusal cuts the effective limit, also what started before the last cut: one \
@@ -14,6 +14,28 @@ pub(super) const MUTANTS: [Mutant; 3] = [
             wrong: "true",
         },
         killer: sqlite_contract("smart::a_refusal_cuts_and_its_burst_counts_once"),
+    },
+    Mutant {
+        name: "smart-heeds-another-receiver",
+        wrong: "Answers of what started at another URL, or before smart delivery was turned on, \
+            cut the effective limit.",
+        file: "crates/adapters/src/sqlite/smart.rs",
+        change: Rust {
+            right: "smart_memory::read(memory.as_deref(), &ceiling, begun_at)",
+            wrong: "smart_memory::read(memory.as_deref(), &ceiling, Timestamp::MIN)",
+        },
+        killer: sqlite_contract("smart::late_answers_of_another_receiver_say_nothing"),
+    },
+    Mutant {
+        name: "smart-keeps-what-was-configured",
+        wrong: "Where nothing lowers the limit and its owner raises it, the old one is what the \
+            effective limit goes on from.",
+        file: "crates/domain/src/smart.rs",
+        change: Rust {
+            right: "self.follow(ceiling, now);",
+            wrong: "self.ceiling = *ceiling;",
+        },
+        killer: sqlite_contract("smart::a_higher_configured_limit_is_followed"),
     },
     Mutant {
         name: "smart-is-not-planned-by",
