@@ -1,11 +1,12 @@
 //! Dead letters, as people look at them.
 
-use domain::ids::{AttemptId, TenantId};
+use domain::ids::{AttemptId, DestinationId, TenantId};
 use domain::time::Timestamp;
 use engine::ports::{
     DeadLetter, DeadLetterFilter, DeadLetterPage, DeadLetterPosition, MAX_EXAMINED,
 };
 use sqlx::{AssertSqlSafe, PgPool};
+use uuid::Uuid;
 
 use super::events::Row as AttemptRow;
 use super::failure::Failure;
@@ -185,4 +186,43 @@ pub(super) async fn one(
         .fetch_optional(pool)
         .await?;
     row.ok_or(Failure::NotFound("dead letter"))?.dead_letter()
+}
+
+/// Destinations that have some. Each is one probe of the index of the dead: as
+/// far as its first that matches.
+pub(super) async fn destinations(
+    pool: &PgPool,
+    tenant: TenantId,
+    filter: &DeadLetterFilter,
+    after: Option<DestinationId>,
+    limit: u32,
+) -> Result<Vec<DestinationId>, Failure> {
+    let micros = |at: Option<Timestamp>| at.map(Timestamp::as_micros);
+    let ids: Vec<Uuid> = sqlx::query_scalar(
+        "-- destinations_with_dead_letters
+        select d.id from destinations d
+        where d.tenant_id = $1 and d.deleted_at is null and d.id > $2
+            and exists (
+                select from attempts a
+                join events e on e.id = a.event_id
+                where a.destination_id = d.id and a.dead_letter and a.replayed_at is null
+                    and coalesce(a.finished_at, a.started_at) >= from_micros($3)
+                    and ($4::bigint is null
+                        or coalesce(a.finished_at, a.started_at) < from_micros($4))
+                    and ($5::integer is null or a.status = $5)
+                    and ($6::text is null or e.event_type = $6)
+            )
+        order by d.id
+        limit $7",
+    )
+    .bind(tenant.0)
+    .bind(after.map_or(Uuid::nil(), |after| after.0))
+    .bind(micros(filter.died_from).unwrap_or(0))
+    .bind(micros(filter.died_before))
+    .bind(filter.status.map(i32::from))
+    .bind(filter.event_type.as_deref())
+    .bind(i64::from(limit))
+    .fetch_all(pool)
+    .await?;
+    Ok(ids.into_iter().map(DestinationId).collect())
 }

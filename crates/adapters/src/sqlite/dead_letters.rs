@@ -1,6 +1,6 @@
 //! Dead letters, as people look at them.
 
-use domain::ids::{AttemptId, TenantId};
+use domain::ids::{AttemptId, DestinationId, TenantId};
 use domain::time::Timestamp;
 use engine::ports::{
     CatalogError, DeadLetter, DeadLetterFilter, DeadLetterPage, DeadLetterPosition, MAX_EXAMINED,
@@ -9,7 +9,7 @@ use rusqlite::{Connection, Row};
 
 use super::fault::Fault;
 use super::ledger::view;
-use super::rows::{all, first, maybe_time, time};
+use super::rows::{all, first, maybe_time, time, word};
 
 const ONE: &str = "
     -- dead_letter
@@ -46,6 +46,44 @@ const OF_TENANT: &str = "
         and (coalesce(a.finished_at, a.started_at), a.id) < (?4, ?5)
     order by coalesce(a.finished_at, a.started_at) desc, a.id desc
     limit ?8";
+
+const DESTINATIONS: &str = "
+    -- destinations_with_dead_letters: a probe of the index each
+    select d.id from destinations d
+    where d.tenant_id = ?1 and d.deleted_at is null and d.id > ?2
+        and exists (
+            select 1 from attempts a indexed by attempts_dead
+            join events e on e.id = a.event_id
+            where a.destination_id = d.id and a.dead_letter = 1 and a.replayed_at is null
+                and coalesce(a.finished_at, a.started_at) >= ?3
+                and coalesce(a.finished_at, a.started_at) < ?4
+                and (?5 is null or a.status is ?5)
+                and (?6 is null or e.event_type is ?6)
+        )
+    order by d.id limit ?7";
+
+/// Reads which destinations have some; see
+/// [`engine::ports::Backlog::destinations_with_dead_letters`].
+pub(super) fn destinations(
+    connection: &Connection,
+    tenant: TenantId,
+    filter: &DeadLetterFilter,
+    after: Option<DestinationId>,
+    limit: u32,
+) -> Result<Vec<DestinationId>, Fault> {
+    let params = (
+        tenant.to_string(),
+        after.map_or_else(String::new, |after| after.to_string()),
+        filter.died_from.map_or(i64::MIN, Timestamp::as_micros),
+        filter.died_before.map_or(i64::MAX, Timestamp::as_micros),
+        filter.status,
+        &filter.event_type,
+        limit,
+    );
+    all(connection, DESTINATIONS, params, |row| {
+        word(row, 0, ("destinations", "id"))
+    })
+}
 
 /// Reads a page; see [`engine::ports::Backlog::dead_letters`].
 pub(super) fn page(

@@ -176,6 +176,8 @@ macro_rules! backlog_contract {
             a_replay_of_a_destination_that_is_gone_ends
             tries_count_from_the_replay
             a_late_success_cancels_what_was_replayed
+            replays_are_listed
+            destinations_with_dead_letters_are_found
         );
     };
     (@module $world:path, $module:ident: $($test:ident)+) => {

@@ -78,6 +78,26 @@ pub trait Backlog: Send + Sync {
         new: &NewReplay,
     ) -> Result<Replay, CatalogError>;
 
+    /// Destinations of the tenant, after `after` in id order and `limit` at
+    /// most, that have dead letters which match: what a replay of all of them
+    /// is of. The filter's `destination` does not count.
+    async fn destinations_with_dead_letters(
+        &self,
+        tenant: TenantId,
+        filter: &DeadLetterFilter,
+        after: Option<DestinationId>,
+        limit: u32,
+    ) -> Result<Vec<DestinationId>, CatalogError>;
+
+    /// A page of replays, the newest first, those older than `after`, without
+    /// what became of their attempts.
+    async fn replays(
+        &self,
+        tenant: TenantId,
+        after: Option<ReplayId>,
+        limit: u32,
+    ) -> Result<Vec<ReplayProgress>, CatalogError>;
+
     /// How far a replay is.
     async fn replay(&self, tenant: TenantId, id: ReplayId) -> Result<Replay, CatalogError>;
 
@@ -248,27 +268,43 @@ pub enum Which {
 /// A replay as it is.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Replay {
-    /// Its id.
-    pub id: ReplayId,
-    /// Whose dead letters.
-    pub destination: DestinationId,
-    /// Its part of the limit.
-    pub share: f64,
     /// How far it is.
-    pub state: ReplayState,
-    /// How many matched when it began, counted up to [`MAX_COUNTED`].
-    pub total: u64,
-    /// How many it has moved into the backlog.
-    pub done: u64,
-    /// How many of those wait, or have a permit, or are under way.
+    pub progress: ReplayProgress,
+    /// How many of those that it has moved wait, or have a permit, or are under
+    /// way.
     pub pending: u64,
     /// How many were delivered at their first try.
     pub succeeded: u64,
     /// How many failed at their first try: they are tried again, or are dead
     /// letters again.
     pub failed: u64,
+}
+
+/// How far a replay is, as its row alone says.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ReplayProgress {
+    /// Its id.
+    pub id: ReplayId,
+    /// Whose dead letters.
+    pub destination: DestinationId,
+    /// Its part of the limit.
+    pub share: f64,
+    /// Whether it goes on.
+    pub state: ReplayState,
+    /// How many matched when it began, counted up to [`MAX_COUNTED`].
+    pub total: u64,
+    /// How many it has moved into the backlog.
+    pub done: u64,
     /// When it began.
     pub created_at: Timestamp,
     /// When it ended.
     pub finished_at: Option<Timestamp>,
+}
+
+impl std::ops::Deref for Replay {
+    type Target = ReplayProgress;
+
+    fn deref(&self) -> &ReplayProgress {
+        &self.progress
+    }
 }

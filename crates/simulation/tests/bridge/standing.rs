@@ -16,7 +16,8 @@ use simulation::model::{ClockStep, ModelStore, ReapStep};
 
 use super::calls::{Answer, Call, ask};
 use super::held::{
-    Held, contended, left_by_run, parts, permits_of, possibilities, skips_are_met, used_unseen,
+    Held, contended, given_unseen, left_by_run, parts, permits_of, possibilities, skips_are_met,
+    used_unseen,
 };
 use super::shown::{Shown, are_same, wakes_of};
 use crate::bridge::linear::{Called, Candidate, Step};
@@ -228,13 +229,13 @@ impl State {
         }
         state.show(fleet.now);
         let of_model = state.model.fleet().await.unwrap();
-        let unseen = fleet.outstanding.checked_sub(of_model.outstanding);
-        let may = |unseen: u32| unseen as usize <= used_unseen(step);
+        let (theirs, ours) = (fleet.outstanding as usize, of_model.outstanding as usize);
+        let may = theirs <= ours + used_unseen(step) && ours <= theirs + given_unseen(step);
         let seen = Fleet {
             outstanding: of_model.outstanding,
             ..*fleet
         };
-        match seen == of_model && unseen.is_some_and(may) {
+        match seen == of_model && may {
             true => vec![state],
             false => self.differs(format!("{of_model:?}"), format!("{fleet:?}")),
         }

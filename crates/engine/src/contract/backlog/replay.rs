@@ -285,3 +285,91 @@ pub async fn a_late_success_cancels_what_was_replayed(world: &BacklogWorld) {
     assert_eq!(world.states(of).await, states);
     assert_eq!(world.dead_letters(&DeadLetterFilter::default()).await, []);
 }
+
+/// The newest first, each tenant its own.
+pub async fn replays_are_listed(world: &BacklogWorld) {
+    let of = world.destination().unlimited().create().await;
+    world.die(of, 2).await;
+    let mut begun = Vec::new();
+    for _ in 0..3 {
+        begun.push(world.replay_of(all_of(of), 0.5).await);
+    }
+    world.advance().await;
+    let page = async |after, limit| {
+        let page = world.backlog.replays(DEFAULT_TENANT, after, limit).await;
+        page.unwrap()
+    };
+    let first = page(None, 2).await;
+    assert_eq!(first.len(), 2);
+    let rest = page(Some(first[1].id), 2).await;
+    let listed: Vec<_> = first.into_iter().chain(rest).collect();
+    let ids: Vec<_> = listed.iter().map(|replay| replay.id).collect();
+    begun.reverse();
+    assert_eq!(ids, begun);
+    for replay in listed {
+        assert_eq!(world.replay(replay.id).await.progress, replay);
+    }
+    let other = TenantId(world.id());
+    let none = world.backlog.replays(other, None, 10).await;
+    assert_eq!(none.unwrap(), []);
+}
+
+/// Those that have dead letters which match, and nobody else's.
+pub async fn destinations_with_dead_letters_are_found(world: &BacklogWorld) {
+    let mut all = Vec::new();
+    for count in [1, 2, 0, 1] {
+        let of = world.destination().unlimited().create().await;
+        let died = world.die(of, count).await;
+        all.push((of, died));
+    }
+    all.sort_unstable_by_key(|(of, _)| *of);
+    let with_some: Vec<_> = (all.iter())
+        .filter(|(_, died)| !died.is_empty())
+        .map(|(of, _)| *of)
+        .collect();
+    let find = async |filter: &DeadLetterFilter, after, limit| {
+        let found =
+            (world.backlog).destinations_with_dead_letters(DEFAULT_TENANT, filter, after, limit);
+        found.await.unwrap()
+    };
+    let any = DeadLetterFilter::default();
+    assert_eq!(find(&any, None, 10).await, with_some);
+    assert_eq!(find(&any, None, 2).await, with_some[..2]);
+    assert_eq!(find(&any, Some(with_some[1]), 2).await, with_some[2..]);
+
+    let status = |status| DeadLetterFilter {
+        status: Some(status),
+        ..DeadLetterFilter::default()
+    };
+    let dead = world.dead_letters(&any).await;
+    let answered = dead[0].attempt.status.unwrap();
+    assert_eq!(find(&status(answered), None, 10).await, with_some);
+    assert_eq!(find(&status(answered + 1), None, 10).await, []);
+    let typed = DeadLetterFilter {
+        event_type: Some("nobody's".to_owned()),
+        ..DeadLetterFilter::default()
+    };
+    assert_eq!(find(&typed, None, 10).await, []);
+    let oldest = dead.iter().map(|one| one.died_at).min().unwrap();
+    let before = DeadLetterFilter {
+        died_before: Some(oldest),
+        ..DeadLetterFilter::default()
+    };
+    assert_eq!(find(&before, None, 10).await, []);
+    let from = DeadLetterFilter {
+        died_from: Some(oldest),
+        ..DeadLetterFilter::default()
+    };
+    assert_eq!(find(&from, None, 10).await, with_some);
+
+    // What is replayed is none any more, and who is deleted is not asked.
+    let replayed = with_some[0];
+    world.replay_of(all_of(replayed), 1.0).await;
+    assert!(world.advance().await > 0);
+    let deleted = (world.catalog).delete_destination(DEFAULT_TENANT, with_some[1]);
+    deleted.await.unwrap();
+    assert_eq!(find(&any, None, 10).await, with_some[2..]);
+    let other = TenantId(world.id());
+    let none = (world.backlog).destinations_with_dead_letters(other, &any, None, 10);
+    assert_eq!(none.await.unwrap(), []);
+}

@@ -1,6 +1,6 @@
 //! Dead letters, as people look at them.
 
-use domain::ids::{AttemptId, TenantId};
+use domain::ids::{AttemptId, DestinationId, TenantId};
 use engine::ports::{
     CatalogError, DeadLetter, DeadLetterFilter, DeadLetterPage, DeadLetterPosition, MAX_EXAMINED,
 };
@@ -80,4 +80,30 @@ fn shown(rows: &Rows, row: &Attempt) -> Option<DeadLetter> {
         died_at: row.died_at()?,
         replayed_at: row.replayed_at,
     })
+}
+
+/// Destinations that have some; see
+/// [`engine::ports::Backlog::destinations_with_dead_letters`].
+pub(super) fn destinations(
+    rows: &Rows,
+    tenant: TenantId,
+    filter: &DeadLetterFilter,
+    after: Option<DestinationId>,
+    limit: u32,
+) -> Vec<DestinationId> {
+    let is_wanted = |row: &Attempt| {
+        row.is_open_dead_letter()
+            && row.died_at().is_some_and(|died| {
+                filter.died_from.is_none_or(|from| died >= from)
+                    && filter.died_before.is_none_or(|before| died < before)
+            })
+            && matches(rows, row, filter)
+    };
+    let own = rows.destinations.keys().copied().filter(|id| {
+        let living = rows.living(*id);
+        living.is_some_and(|row| row.tenant == tenant) && after.is_none_or(|after| *id > after)
+    });
+    own.filter(|id| rows.ledger.attempts_of(*id).any(is_wanted))
+        .take(limit as usize)
+        .collect()
 }
