@@ -82,7 +82,7 @@ pub(crate) async fn sample_clock(
 /// How many times its patience draining may take, as long as it gets on.
 const PATIENCES: u32 = 5;
 
-/// Waits until every attempt has ended; returns how many have not when fewer
+/// Waits until every attempt and every replay has ended; returns how many have not when fewer
 /// have not come to be for as long as `patience`, or it took far too long. A
 /// machine that does much else is slow, and not stuck.
 pub(crate) async fn drain(
@@ -96,7 +96,9 @@ pub(crate) async fn drain(
         servers.sql(HURRY).await?;
         let mut connection = servers.connect().await?;
         let left: i64 = sqlx::query_scalar(
-            "select count(*) from attempts where state in ('waiting', 'admitted', 'started')",
+            "select (select count(*) from attempts
+                    where state in ('waiting', 'admitted', 'started'))
+                + (select count(*) from replays where state = 'running')",
         )
         .fetch_one(&mut connection)
         .await
@@ -126,6 +128,8 @@ struct LedgerRow {
     started_at: Option<i64>,
     finished_at: Option<i64>,
     was_unknown: bool,
+    is_replayed: bool,
+    is_replay: bool,
 }
 
 impl LedgerRow {
@@ -142,6 +146,8 @@ impl LedgerRow {
             started_at: self.started_at,
             finished_at: self.finished_at,
             was_unknown: self.was_unknown,
+            is_replayed: self.is_replayed,
+            is_replay: self.is_replay,
         })
     }
 }
@@ -158,7 +164,8 @@ pub(crate) async fn export(
         "select a.id, a.event_id, a.destination_id, a.try_number, a.state, a.dead_letter,
             micros(coalesce(a.due_at, a.created_at)) as due_at, micros(a.created_at) as created_at,
             micros(a.started_at) as started_at, micros(a.finished_at) as finished_at,
-            a.id in (select attempt_id from chaos_unknown) as was_unknown
+            a.id in (select attempt_id from chaos_unknown) as was_unknown,
+            a.replayed_at is not null as is_replayed, a.replay_id is not null as is_replay
         from attempts a
         order by a.id",
     )

@@ -122,6 +122,10 @@ pub(crate) struct Row {
     /// Whether it was ever `unknown`, by a trigger of the run's own: a late
     /// outcome overwrites the state.
     pub(crate) was_unknown: bool,
+    /// A dead letter that was replayed.
+    pub(crate) is_replayed: bool,
+    /// A replay made it.
+    pub(crate) is_replay: bool,
 }
 
 /// The store, at the end: what was in force from when on.

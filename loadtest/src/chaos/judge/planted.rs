@@ -97,6 +97,8 @@ fn request(evidence: &mut Evidence, number: u64, destination: u32, try_number: u
         started_at: Some(at + AHEAD),
         finished_at: Some(at + AHEAD + 3_000),
         was_unknown: false,
+        is_replayed: false,
+        is_replay: false,
     });
     evidence.sends.push(Send {
         attempt,
@@ -183,6 +185,49 @@ fn dead_letters_and_cancelled_events_are_not_lost() {
         evidence.receipts.remove(7);
     });
     assert!(cancelled.is_empty(), "{cancelled:?}");
+}
+
+/// Event 7 expired unsent, was replayed, and arrived by its second attempt.
+fn replay(evidence: &mut Evidence) {
+    evidence.sends.remove(7);
+    evidence.receipts.remove(7);
+    let expired = &mut evidence.rows[7];
+    expired.state = AttemptState::Expired;
+    expired.started_at = None;
+    expired.dead_letter = true;
+    expired.is_replayed = true;
+    request(evidence, 7, 3, 2, 40 * SECOND);
+    evidence.rows.last_mut().unwrap().is_replay = true;
+}
+
+#[test]
+fn a_replay_is_the_only_thing_that_follows_what_expired() {
+    let sound = broken(replay);
+    assert!(sound.is_empty(), "{sound:?}");
+    let by_itself = broken(|evidence| {
+        replay(evidence);
+        evidence.rows[7].is_replayed = false;
+        evidence.rows.last_mut().unwrap().is_replay = false;
+    });
+    assert_eq!(by_itself, ["extra"]);
+}
+
+#[test]
+fn a_dead_letter_that_is_not_replayed_exactly_once_is_found() {
+    let lost = broken(|evidence| {
+        replay(evidence);
+        evidence.rows.pop();
+        evidence.sends.pop();
+        evidence.receipts.pop();
+    });
+    assert_eq!(lost, ["lost", "replayed"]);
+    let unmarked = broken(|evidence| {
+        replay(evidence);
+        evidence.rows[7].is_replayed = false;
+    });
+    assert_eq!(unmarked, ["extra", "replayed"]);
+    let of_nothing = broken(|evidence| evidence.rows[7].is_replay = true);
+    assert_eq!(of_nothing, ["replayed"]);
 }
 
 #[test]
