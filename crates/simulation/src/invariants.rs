@@ -101,8 +101,12 @@ pub struct Delivered {
 
 /// "At least once, with the same id on every try; a duplicate happens only
 /// after a crash or a lost response."
+///
+/// A try that arrives after its own retry was given up before: its worker was
+/// stopped in the middle of sending. What arrived first is then no duplicate.
 pub fn a_duplicate_has_a_reason(earlier: &[Delivered], again: AttemptId) -> Promise {
-    let without = (earlier.iter()).find(|one| !one.was_unknown && !one.response_was_lost);
+    let mut before = earlier.iter().filter(|one| one.attempt < again);
+    let without = before.find(|one| !one.was_unknown && !one.response_was_lost);
     keep("a_duplicate_has_a_reason", without.is_none(), || {
         let first = without.map(|one| one.attempt);
         format!("attempt {again} delivered what {first:?} had delivered, with a known outcome")
