@@ -5,8 +5,8 @@ use async_trait::async_trait;
 use domain::ids::{AttemptId, DestinationId, ReplayId, TenantId};
 use engine::ports::{
     Advanced, Backlog, CancelStep, CancelledOne, CancelledStep, CatalogError, DeadLetter,
-    DeadLetterFilter, DeadLetterPage, DeadLetterPosition, NewReplay, Replay, ReplayProgress,
-    Replays, RetryRules, StoreError,
+    DeadLetterFilter, DeadLetterPage, DeadLetterPosition, DestinationPage, NewReplay, Replay,
+    ReplayProgress, Replays, RetryRules, StoreError,
 };
 
 use super::failure::retried;
@@ -79,7 +79,7 @@ impl Backlog for PostgresStore {
         filter: &DeadLetterFilter,
         after: Option<DestinationId>,
         limit: u32,
-    ) -> Result<Vec<DestinationId>, CatalogError> {
+    ) -> Result<DestinationPage, CatalogError> {
         let read = || dead_letters::destinations(&self.pool, tenant, filter, after, limit);
         Ok(retried(read).await?)
     }

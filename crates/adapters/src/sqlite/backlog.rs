@@ -5,8 +5,8 @@ use async_trait::async_trait;
 use domain::ids::{AttemptId, DestinationId, ReplayId, TenantId};
 use engine::ports::{
     Advanced, Backlog, CancelStep, CancelledOne, CancelledStep, CatalogError, DeadLetter,
-    DeadLetterFilter, DeadLetterPage, DeadLetterPosition, NewReplay, Replay, ReplayProgress,
-    Replays, RetryRules, StoreError,
+    DeadLetterFilter, DeadLetterPage, DeadLetterPosition, DestinationPage, NewReplay, Replay,
+    ReplayProgress, Replays, RetryRules, StoreError,
 };
 use rusqlite::Transaction;
 
@@ -93,7 +93,7 @@ impl Backlog for SqliteStore {
         filter: &DeadLetterFilter,
         after: Option<DestinationId>,
         limit: u32,
-    ) -> Result<Vec<DestinationId>, CatalogError> {
+    ) -> Result<DestinationPage, CatalogError> {
         let filter = filter.clone();
         let read = move |tx: &Transaction<'_>| {
             dead_letters::destinations(tx, tenant, &filter, after, limit)

@@ -78,16 +78,18 @@ pub trait Backlog: Send + Sync {
         new: &NewReplay,
     ) -> Result<Replay, CatalogError>;
 
-    /// Destinations of the tenant, after `after` in id order and `limit` at
-    /// most, that have dead letters which match: what a replay of all of them
-    /// is of. The filter's `destination` does not count.
+    /// Which have dead letters that match, of the tenant's next `limit`
+    /// destinations after `after` in id order: what a replay of all of them is
+    /// of. The filter's `destination` does not count. Examines at most
+    /// [`MAX_EXAMINED_EACH`] dead letters of each; one that has more in the
+    /// filter's times is named although none of those match.
     async fn destinations_with_dead_letters(
         &self,
         tenant: TenantId,
         filter: &DeadLetterFilter,
         after: Option<DestinationId>,
         limit: u32,
-    ) -> Result<Vec<DestinationId>, CatalogError>;
+    ) -> Result<DestinationPage, CatalogError>;
 
     /// A page of replays, the newest first, those older than `after`, without
     /// what became of their attempts.
@@ -109,6 +111,9 @@ pub trait Backlog: Send + Sync {
 /// Rows that one call looks at, beside those it answers: what bounds a filter
 /// that hardly anything matches.
 pub const MAX_EXAMINED: u32 = 5_000;
+
+/// The same for each of many destinations.
+pub const MAX_EXAMINED_EACH: u32 = 200;
 
 /// Up to how many dead letters a replay counts when it begins.
 pub const MAX_COUNTED: u32 = 1_000_000;
@@ -228,6 +233,30 @@ pub struct DeadLetterPage {
     pub dead_letters: Vec<DeadLetter>,
     /// Where to go on; `None` after the last.
     pub next: Option<DeadLetterPosition>,
+}
+
+/// Some of a tenant's destinations.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DestinationPage {
+    /// In id order: few, or none, of those that were looked at.
+    pub destinations: Vec<DestinationId>,
+    /// The last one looked at; `None` if there is none after it.
+    pub next: Option<DestinationId>,
+}
+
+impl DestinationPage {
+    /// Of up to `limit` that were looked at, in id order, those that were wanted.
+    #[must_use]
+    pub fn of(looked_at: Vec<(DestinationId, bool)>, limit: u32) -> Self {
+        let full = looked_at.len() >= limit as usize;
+        let last = looked_at.last().filter(|_| full);
+        Self {
+            next: last.map(|(id, _)| *id),
+            destinations: (looked_at.into_iter())
+                .filter_map(|(id, wanted)| wanted.then_some(id))
+                .collect(),
+        }
+    }
 }
 
 /// An event that was given up at a destination.

@@ -47,9 +47,10 @@ pub struct CreateReplay {
 /// What has begun.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct BegunReplays {
-    /// One for each destination.
+    /// One for each destination that has what matches; with `all_destinations`
+    /// few, or none, of the 100 that one request looks at.
     pub replays: Vec<Replay>,
-    /// More destinations may be left: repeat the request with this as `after`.
+    /// More destinations are left: repeat the request with this as `after`.
     /// `null` when all is done.
     pub next: Option<Uuid>,
 }

@@ -3,6 +3,7 @@
 
 use std::process::ExitCode;
 
+use anyhow::Context;
 use clap::{Args, Subcommand};
 use http::Method;
 use serde_json::{Map, Value, json};
@@ -190,7 +191,11 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
 async fn begin(client: &Client, mut body: Map<String, Value>) -> anyhow::Result<Vec<Replay>> {
     let mut all = Vec::new();
     loop {
-        let begun: BegunReplays = client.send(Method::POST, "/v1/replays", &body).await?;
+        let begun = client.send(Method::POST, "/v1/replays", &body).await;
+        let begun: BegunReplays = begun.with_context(|| match all.len() {
+            0 => "begin a replay".to_owned(),
+            some => format!("begin the rest; {some} replays have begun, see `replay list`"),
+        })?;
         all.extend(begun.replays);
         let Some(next) = begun.next else {
             return Ok(all);

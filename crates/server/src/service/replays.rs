@@ -7,7 +7,7 @@ use engine::ports::{DeadLetterFilter, NewReplay, Replay, ReplayProgress, Which};
 
 use super::{Service, ServiceError, rules};
 
-/// Replays that one request begins: its bound.
+/// Destinations that one request looks at, and replays that it begins at most.
 const REPLAYS_AT_ONCE: u32 = 100;
 
 /// A replay that somebody wants.
@@ -28,7 +28,8 @@ pub struct Everywhere {
     pub after: Option<DestinationId>,
 }
 
-/// Replays that one request has begun, one for each destination.
+/// Replays that one request has begun, one for each destination; few, or none,
+/// of those that it looked at.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BegunReplays {
     pub replays: Vec<Replay>,
@@ -80,13 +81,11 @@ impl Service {
         Everywhere { after }: Everywhere,
         share: f64,
     ) -> Result<BegunReplays, ServiceError> {
-        let destinations = (self.backlog())
+        let page = (self.backlog())
             .destinations_with_dead_letters(self.tenant, &filter, after, REPLAYS_AT_ONCE)
             .await?;
-        let full = destinations.len() >= REPLAYS_AT_ONCE as usize;
-        let next = destinations.last().copied().filter(|_| full);
-        let mut replays = Vec::with_capacity(destinations.len());
-        for destination in destinations {
+        let mut replays = Vec::with_capacity(page.destinations.len());
+        for destination in page.destinations {
             let which = Which::Matching(destination, filter.clone());
             match self.create_replay(which, share).await {
                 Ok(replay) => replays.push(replay),
@@ -95,7 +94,10 @@ impl Service {
                 Err(error) => return Err(error),
             }
         }
-        Ok(BegunReplays { replays, next })
+        Ok(BegunReplays {
+            replays,
+            next: page.next,
+        })
     }
 
     async fn create_replay(&self, which: Which, share: f64) -> Result<Replay, ServiceError> {

@@ -4,8 +4,8 @@ use async_trait::async_trait;
 use domain::ids::{AttemptId, DestinationId, ReplayId, TenantId};
 use engine::ports::{
     Advanced, Backlog, CancelStep, CancelledOne, CancelledStep, CatalogError, DeadLetter,
-    DeadLetterFilter, DeadLetterPage, DeadLetterPosition, NewReplay, Replay, ReplayProgress,
-    Replays, RetryRules, StoreError,
+    DeadLetterFilter, DeadLetterPage, DeadLetterPosition, DestinationPage, NewReplay, Replay,
+    ReplayProgress, Replays, RetryRules, StoreError,
 };
 
 use super::rows::{DestinationRow, Rows};
@@ -100,7 +100,7 @@ impl Backlog for ModelStore {
         filter: &DeadLetterFilter,
         after: Option<DestinationId>,
         limit: u32,
-    ) -> Result<Vec<DestinationId>, CatalogError> {
+    ) -> Result<DestinationPage, CatalogError> {
         Ok(self.read(|rows| dead_letters::destinations(rows, tenant, filter, after, limit)))
     }
 

@@ -2,7 +2,8 @@
 
 use domain::ids::{AttemptId, DestinationId, TenantId};
 use engine::ports::{
-    CatalogError, DeadLetter, DeadLetterFilter, DeadLetterPage, DeadLetterPosition, MAX_EXAMINED,
+    CatalogError, DeadLetter, DeadLetterFilter, DeadLetterPage, DeadLetterPosition,
+    DestinationPage, MAX_EXAMINED, MAX_EXAMINED_EACH,
 };
 
 use super::reading::view;
@@ -90,20 +91,22 @@ pub(super) fn destinations(
     filter: &DeadLetterFilter,
     after: Option<DestinationId>,
     limit: u32,
-) -> Vec<DestinationId> {
-    let is_wanted = |row: &Attempt| {
+) -> DestinationPage {
+    let in_its_times = |row: &&Attempt| {
         row.is_open_dead_letter()
             && row.died_at().is_some_and(|died| {
                 filter.died_from.is_none_or(|from| died >= from)
                     && filter.died_before.is_none_or(|before| died < before)
             })
-            && matches(rows, row, filter)
+    };
+    let has_some = |id: DestinationId| {
+        let dead: Vec<_> = (rows.ledger.attempts_of(id)).filter(in_its_times).collect();
+        dead.len() > MAX_EXAMINED_EACH as usize || dead.iter().any(|row| matches(rows, row, filter))
     };
     let own = rows.destinations.keys().copied().filter(|id| {
         let living = rows.living(*id);
         living.is_some_and(|row| row.tenant == tenant) && after.is_none_or(|after| *id > after)
     });
-    own.filter(|id| rows.ledger.attempts_of(*id).any(is_wanted))
-        .take(limit as usize)
-        .collect()
+    let looked_at = own.take(limit as usize).map(|id| (id, has_some(id)));
+    DestinationPage::of(looked_at.collect(), limit)
 }
