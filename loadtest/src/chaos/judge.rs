@@ -144,8 +144,8 @@ struct Case<'a> {
     rows: HashMap<Uuid, Vec<&'a Row>>,
     /// What arrived, by event.
     receipts: HashMap<Uuid, Vec<&'a Receipt>>,
-    /// Requests that a worker began to send, by event and try.
-    sends: HashMap<(Uuid, u32), u64>,
+    /// When workers began to send what, by event and try.
+    sends: HashMap<(Uuid, u32), Vec<i64>>,
     /// Accepted events and the posts that they were.
     accepted: HashMap<Uuid, &'a Post>,
 }
@@ -171,7 +171,8 @@ impl<'a> Case<'a> {
             }
         }
         for send in &evidence.sends {
-            *case.sends.entry((send.event, send.try_number)).or_default() += 1;
+            let of_try = case.sends.entry((send.event, send.try_number));
+            of_try.or_default().push(send.at_us);
         }
         for post in &evidence.posts {
             if let Said::Accepted(event) = post.said {

@@ -82,9 +82,20 @@ pub(crate) async fn sample_clock(
 /// How many times its patience draining may take, as long as it gets on.
 const PATIENCES: u32 = 5;
 
-/// Waits until every attempt and every replay has ended; returns how many have not when fewer
-/// have not come to be for as long as `patience`, or it took far too long. A
-/// machine that does much else is slow, and not stuck.
+/// What is under way, and what replays have yet to move: while they go on, as
+/// many attempts begin as end.
+const LEFT: &str = "
+    select (
+        select count(*) from attempts where state in ('waiting', 'admitted', 'started')
+    ) + (
+        select coalesce(sum(1 + greatest(total - done, 0)), 0)::bigint
+        from replays where state = 'running'
+    )
+";
+
+/// Waits until every attempt and every replay has ended; returns how many have
+/// not when fewer have not come to be for as long as `patience`, or it took far
+/// too long. A machine that does much else is slow, and not stuck.
 pub(crate) async fn drain(
     servers: &PrivateServers,
     patience: Duration,
@@ -95,14 +106,10 @@ pub(crate) async fn drain(
     loop {
         servers.sql(HURRY).await?;
         let mut connection = servers.connect().await?;
-        let left: i64 = sqlx::query_scalar(
-            "select (select count(*) from attempts
-                    where state in ('waiting', 'admitted', 'started'))
-                + (select count(*) from replays where state = 'running')",
-        )
-        .fetch_one(&mut connection)
-        .await
-        .context("count what is left")?;
+        let left: i64 = sqlx::query_scalar(LEFT)
+            .fetch_one(&mut connection)
+            .await
+            .context("count what is left")?;
         connection.close().await.context("leave Postgres")?;
         if left < fewest {
             (fewest, got_on_at) = (left, Instant::now());

@@ -149,9 +149,11 @@ impl Stage {
         let path = self.folder.0.join(Folder::RUN);
         tokio::fs::write(path, serde_json::to_vec_pretty(&run)?).await?;
         let left = ledger::drain(&scene.servers, self.drain, &self.shutdown).await?;
-        scene
-            .diary
-            .note("drained", "", &format!("{left} attempts left"))?;
+        scene.diary.note(
+            "drained",
+            "",
+            &format!("{left} attempts and dead letters left"),
+        )?;
         stop.cancel();
         joined(watched).await
     }

@@ -263,6 +263,50 @@ fn a_duplicate_without_a_reason_is_found_and_one_with_a_reason_is_not() {
     assert!(overwritten.is_empty(), "{overwritten:?}");
 }
 
+/// The last event is being sent when its worker is stopped for 12 s. It is
+/// given up and tried again meanwhile, and arrives after its own retry, in a
+/// second that is full without it.
+fn stop_in_the_middle(evidence: &mut Evidence) {
+    request(evidence, 239, 3, 2, 40 * SECOND);
+    evidence.rows[239].was_unknown = true;
+    for number in [303, 307] {
+        deliver(evidence, number, 3, 41 * SECOND);
+    }
+    let goes_on = 41 * SECOND + 30_000;
+    evidence.receipts[239].at_us = goes_on + 100;
+    evidence.happenings.push(Happening {
+        what: "stopped".to_owned(),
+        kind: "worker".to_owned(),
+        ..step(goes_on, goes_on - evidence.sends[239].at_us - 50)
+    });
+}
+
+#[test]
+fn a_request_may_arrive_after_its_own_retry() {
+    let stopped = broken(stop_in_the_middle);
+    assert!(stopped.is_empty(), "{stopped:?}");
+    let by_itself = broken(|evidence| {
+        stop_in_the_middle(evidence);
+        evidence.happenings.clear();
+    });
+    assert_eq!(by_itself, ["wire"], "nothing was stopped");
+    let stopped = |change: fn(&mut Happening)| {
+        broken(|evidence| {
+            stop_in_the_middle(evidence);
+            change(evidence.happenings.last_mut().unwrap());
+        })
+    };
+    let too_late = stopped(|stop| stop.by_us = SECOND);
+    assert_eq!(too_late, ["wire"], "it ought to have been there before");
+    let somebody = stopped(|stop| stop.kind = "scheduler".to_owned());
+    assert_eq!(somebody, ["wire"], "somebody else");
+    let unknown_to_nobody = broken(|evidence| {
+        stop_in_the_middle(evidence);
+        evidence.rows[239].was_unknown = false;
+    });
+    assert_eq!(unknown_to_nobody, ["extra"]);
+}
+
 #[test]
 fn one_attempt_that_arrives_twice_is_found() {
     let twice = broken(|evidence| {
