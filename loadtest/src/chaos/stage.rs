@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicI64;
+use std::sync::atomic::{AtomicI64, AtomicU64};
 use std::time::Duration;
 
 use adapters::key_ring::KeyRing;
@@ -76,7 +76,8 @@ impl Stage {
         };
         server::parts::migrate(&store).await?;
         servers.sql(ledger::REMEMBER_UNKNOWN).await?;
-        let catalog = server::parts::open_to_read(&store).await?.catalog;
+        let stored = server::parts::open_to_read(&store).await?;
+        let (catalog, backlog) = (stored.catalog, stored.backlog);
 
         let planned = destinations(self.scale);
         let log = self.folder.appender(Folder::RECEIPTS)?;
@@ -95,9 +96,11 @@ impl Stage {
             receiver_links,
             destinations: tried.iter().map(|one| one.id).zip(limits).collect(),
             catalog,
+            backlog,
             diary,
             turns: [(); 3].map(|()| Mutex::new(())),
             clock_ahead_ms: AtomicI64::new(0),
+            replays: AtomicU64::new(0),
         });
         let ended = self.storm(&scene, plan, &planned, &tried).await;
         let scene = Arc::into_inner(scene).context("somebody still holds the scene")?;
@@ -146,9 +149,11 @@ impl Stage {
         let path = self.folder.0.join(Folder::RUN);
         tokio::fs::write(path, serde_json::to_vec_pretty(&run)?).await?;
         let left = ledger::drain(&scene.servers, self.drain, &self.shutdown).await?;
-        scene
-            .diary
-            .note("drained", "", &format!("{left} attempts left"))?;
+        scene.diary.note(
+            "drained",
+            "",
+            &format!("{left} attempts and dead letters left"),
+        )?;
         stop.cancel();
         joined(watched).await
     }

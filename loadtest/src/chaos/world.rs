@@ -18,7 +18,8 @@ pub(crate) struct Destination {
     pub(crate) proxied: bool,
     /// Whether a fault may delete it.
     pub(crate) mortal: bool,
-    /// Whether faults may change its limits.
+    /// Whether faults may change its limits, cancel its backlog and let its
+    /// events grow old.
     pub(crate) changeable: bool,
 }
 
@@ -52,6 +53,8 @@ pub(crate) struct Cast {
     pub(crate) proxied: Vec<u32>,
     pub(crate) changed: Vec<u32>,
     pub(crate) deleted: Vec<u32>,
+    /// Where there are dead letters.
+    pub(crate) replayed: Vec<u32>,
 }
 
 impl Cast {
@@ -69,6 +72,7 @@ impl Cast {
             proxied: numbers(|one| one.proxied),
             changed: numbers(|one| one.changeable),
             deleted: numbers(|one| one.mortal),
+            replayed: numbers(|one| one.changeable || one.manners == Manners::Broken),
         }
     }
 }
@@ -185,10 +189,8 @@ mod tests {
             one.limits.validate().unwrap();
         }
         let cast = Cast::new(1);
-        assert_eq!(
-            (cast.proxied.len(), cast.changed.len(), cast.deleted.len()),
-            (4, 4, 2)
-        );
+        let groups = [&cast.proxied, &cast.changed, &cast.deleted, &cast.replayed];
+        assert_eq!(groups.map(Vec::len), [4, 4, 2, 5]);
     }
 
     #[test]
