@@ -27,7 +27,10 @@ async fn pages_of_ten_runs(database: &Database, destination: DestinationId) -> i
         republish: false,
     };
     for _ in 0..10 {
-        store.admit(&[run], u32::MAX).await.unwrap();
+        store
+            .admit(&[run], &domain::share::Room::of(u32::MAX))
+            .await
+            .unwrap();
     }
     store.close().await;
     while database.number(ours).await > others {
