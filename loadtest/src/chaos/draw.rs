@@ -126,7 +126,7 @@ impl Group {
                 match random.random_range(0..5) {
                     0 => Fault::Cancel(changed),
                     1 | 2 => Fault::Age(changed, millis(random, 1_000, 10_000)),
-                    _ => Fault::Replay(one_of(random, &cast.replayed)),
+                    _ => Fault::Replay,
                 }
             }
         }

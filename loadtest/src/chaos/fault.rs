@@ -129,8 +129,8 @@ pub(crate) enum Fault {
     Cancel(u32),
     /// The events that a destination gets for this long may not become old.
     Age(u32, Duration),
-    /// All dead letters of a destination are replayed.
-    Replay(u32),
+    /// All dead letters of all destinations are replayed.
+    Replay,
 }
 
 impl Fault {
@@ -160,7 +160,7 @@ impl Fault {
             Self::Delete(_) => "delete-destination".to_owned(),
             Self::Cancel(_) => "cancel-backlog".to_owned(),
             Self::Age(..) => "short-age".to_owned(),
-            Self::Replay(_) => "replay".to_owned(),
+            Self::Replay => "replay".to_owned(),
         }
     }
 }

@@ -10,7 +10,8 @@ use anyhow::Context;
 use domain::ids::DestinationId;
 use domain::signature::SigningSecret;
 use engine::ports::{
-    BreakerChange, Catalog, DEFAULT_TENANT, NewDestination, NewSecret, SecretStore,
+    Backlog, BreakerChange, Catalog, DEFAULT_TENANT, NewDestination, NewSecret, RetryRules,
+    SecretStore,
 };
 use server::config::StoreConfig;
 use server::edge::Mint;
@@ -84,8 +85,13 @@ impl Stage {
         let secrets = server::parts::open_secrets(&store).await?;
         let signed = signed(&planned)?;
         let receiver = receivers::start(&planned, &signed.secrets, log).await?;
-        let (tried, receiver_links) =
-            create(&planned, &signed.new, &receiver, (&*catalog, &*secrets)).await?;
+        let (tried, receiver_links) = create(
+            &planned,
+            &signed.new,
+            &receiver,
+            (&*catalog, &*backlog, &*secrets),
+        )
+        .await?;
         let program = std::env::current_exe().context("find this program")?;
         let logs = std::path::absolute(&self.folder.0)?;
         let processes = Processes::start(&program, &logs, &servers, &signed.key, &diary).await?;
@@ -251,7 +257,7 @@ async fn create(
     planned: &[Destination],
     signed: &[NewSecret],
     receiver: &Receiver,
-    (catalog, secrets): (&dyn Catalog, &dyn SecretStore),
+    (catalog, backlog, secrets): (&dyn Catalog, &dyn Backlog, &dyn SecretStore),
 ) -> anyhow::Result<(Vec<Tried>, Vec<Option<Proxy>>)> {
     let (mut tried, mut links) = (Vec::new(), Vec::new());
     for (number, (one, secret)) in (0_u32..).zip(planned.iter().zip(signed)) {
@@ -278,6 +284,13 @@ async fn create(
             ..BreakerChange::default()
         };
         (catalog.change_breaker(DEFAULT_TENANT, created.id, &never)).await?;
+        if let Some(policy) = one.manners.retries() {
+            let rules = RetryRules {
+                policy,
+                max_age: None,
+            };
+            (backlog.set_retry_rules(DEFAULT_TENANT, created.id, &rules)).await?;
+        }
         tried.push(Tried {
             id: created.id.0,
             name: one.name.clone(),

@@ -31,6 +31,12 @@ const QUEUE: &str = "paceline.deliveries";
 /// Rows that one step of cancelling looks at: few, so that there are many steps.
 const CANCEL_STEP: u32 = 20;
 
+/// Destinations that one step of replaying looks at.
+const REPLAYS_AT_ONCE: u32 = 20;
+
+/// Before a store that is away is asked again.
+const AWAY: Duration = Duration::from_millis(200);
+
 /// How old events may become while they may not become old: less than many wait.
 const SHORT_AGE_MS: &str = "1500";
 
@@ -136,7 +142,7 @@ impl Scene {
             Fault::Delete(number) => self.delete(fault, number).await,
             Fault::Cancel(number) => self.cancel(fault, number).await,
             Fault::Age(number, length) => self.shorten_age(fault, number, length).await,
-            Fault::Replay(number) => self.replay(fault, number).await,
+            Fault::Replay => self.replay(fault).await,
         }
     }
 
@@ -237,7 +243,7 @@ impl Scene {
                 .await;
             match deleted {
                 Ok(()) | Err(CatalogError::NotFound(_)) => return Ok(()),
-                Err(_away) => sleep(Duration::from_millis(200)).await,
+                Err(_away) => sleep(AWAY).await,
             }
         }
     }
@@ -262,7 +268,7 @@ impl Scene {
                     step.from = next;
                 }
                 Err(CatalogError::NotFound(_)) => return Ok(()),
-                Err(_away) => sleep(Duration::from_millis(200)).await,
+                Err(_away) => sleep(AWAY).await,
             }
         }
     }
@@ -277,22 +283,42 @@ impl Scene {
         self.servers.sql(&age("null")).await
     }
 
-    async fn replay(&self, fault: Fault, number: u32) -> anyhow::Result<()> {
-        let (id, _) = self.destination(number)?;
+    async fn replay(&self, fault: Fault) -> anyhow::Result<()> {
+        self.begun(fault)?;
+        let (any, mut after) = (DeadLetterFilter::default(), None);
+        loop {
+            let page = self.backlog.destinations_with_dead_letters(
+                DEFAULT_TENANT,
+                &any,
+                after,
+                REPLAYS_AT_ONCE,
+            );
+            let Ok(page) = page.await else {
+                sleep(AWAY).await;
+                continue;
+            };
+            for destination in page.destinations {
+                self.replay_one(destination).await;
+            }
+            after = page.next;
+            if after.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn replay_one(&self, destination: DestinationId) {
         let number = self.replays.fetch_add(1, Ordering::Relaxed) + 1;
         let new = NewReplay {
             id: ReplayId(Uuid::from_u128(u128::from(number))),
-            which: Which::Matching(DestinationId(id), DeadLetterFilter::default()),
+            which: Which::Matching(destination, DeadLetterFilter::default()),
             share: 1.0,
         };
-        self.begun(fault)?;
-        loop {
-            match self.backlog.create_replay(DEFAULT_TENANT, &new).await {
-                Ok(_) | Err(CatalogError::NotFound(_) | CatalogError::Invalid { .. }) => {
-                    return Ok(());
-                }
-                Err(_away) => sleep(Duration::from_millis(200)).await,
-            }
+        // That it is there already says that the answer was lost.
+        while let Err(CatalogError::Store(_)) =
+            self.backlog.create_replay(DEFAULT_TENANT, &new).await
+        {
+            sleep(AWAY).await;
         }
     }
 

@@ -2,6 +2,7 @@
 
 use domain::limit::Shape;
 use domain::policy::LimitSettings;
+use domain::retry::{DEFAULT_MAX_TRIES, RetrySettings};
 use http::StatusCode;
 use server::trial::per_second;
 
@@ -30,11 +31,21 @@ pub(crate) enum Manners {
     Polite,
     /// Every so many requests one 503.
     Flaky(u64),
-    /// 500 always, with its breaker off: its events end as dead letters.
+    /// 500 always, with its breaker off: its events end as dead letters, and soon,
+    /// so that there is something to replay.
     Broken,
 }
 
 impl Manners {
+    /// What is tried again and when, where it is not the usual.
+    pub(crate) fn retries(self) -> Option<RetrySettings> {
+        (self == Self::Broken).then(|| RetrySettings {
+            max_tries: Some(DEFAULT_MAX_TRIES),
+            delays_ms: Some(vec![200]),
+            ..RetrySettings::default()
+        })
+    }
+
     /// What it answers to its request of this number; `None` is its usual.
     pub(crate) fn answer(self, request: u64) -> Option<StatusCode> {
         match self {
@@ -53,8 +64,6 @@ pub(crate) struct Cast {
     pub(crate) proxied: Vec<u32>,
     pub(crate) changed: Vec<u32>,
     pub(crate) deleted: Vec<u32>,
-    /// Where there are dead letters.
-    pub(crate) replayed: Vec<u32>,
 }
 
 impl Cast {
@@ -72,7 +81,6 @@ impl Cast {
             proxied: numbers(|one| one.proxied),
             changed: numbers(|one| one.changeable),
             deleted: numbers(|one| one.mortal),
-            replayed: numbers(|one| one.changeable || one.manners == Manners::Broken),
         }
     }
 }
@@ -189,8 +197,8 @@ mod tests {
             one.limits.validate().unwrap();
         }
         let cast = Cast::new(1);
-        let groups = [&cast.proxied, &cast.changed, &cast.deleted, &cast.replayed];
-        assert_eq!(groups.map(Vec::len), [4, 4, 2, 5]);
+        let groups = [&cast.proxied, &cast.changed, &cast.deleted];
+        assert_eq!(groups.map(Vec::len), [4, 4, 2]);
     }
 
     #[test]
