@@ -105,6 +105,22 @@ pub(super) const ROWS: [Row; 16] = [
         ],
     },
     Row {
+        fault: "A backlog is cancelled, events expire, or dead letters are replayed, while processes end",
+        mechanism: "each step is one commit: a row that is cancelled loses its permit in it, and a dead \
+            letter is marked where its attempt is added",
+        residue: "what is being claimed while its backlog is cancelled goes out; what has a permit when \
+            it grows too old may start until its deadline",
+        exercised: &[
+            Test("all_that_has_not_started_is_cancelled"),
+            Test("what_is_too_old_is_not_admitted"),
+            Test("several_at_once_move_each_once"),
+            Test("a_dead_letter_that_is_not_replayed_exactly_once_is_found"),
+            Chaos("cancel-backlog"),
+            Chaos("short-age"),
+            Chaos("replay"),
+        ],
+    },
+    Row {
         fault: "A message that nobody can read",
         mechanism: "it is a dead letter of the queue; the permit expires, the row is untouched",
         residue: "one deadline",
