@@ -15,8 +15,8 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../../../../migrations/sqlite/0005_ingest.sql"),
     include_str!("../../../../migrations/sqlite/0006_keys.sql"),
     include_str!("../../../../migrations/sqlite/0007_outbox.sql"),
-    include_str!("../../../../migrations/sqlite/0008_smart.sql"),
     include_str!("../../../../migrations/sqlite/0012_head_start.sql"),
+    include_str!("../../../../migrations/sqlite/0013_smart.sql"),
 ];
 
 /// The version that this binary needs.
