@@ -34,6 +34,7 @@ use sqlx::PgPool;
 mod admit;
 mod api_keys;
 mod backlog;
+mod backpressure;
 mod cancel;
 mod catalog;
 mod claim;

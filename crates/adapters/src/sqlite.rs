@@ -17,6 +17,7 @@
 mod admit;
 mod api_keys;
 mod backlog;
+mod backpressure;
 mod buckets;
 mod cancel;
 mod claim;

@@ -100,7 +100,7 @@ async fn tenant_world() -> TenantsInDirectory {
     let (store, door, directory) = opened();
     let world = World::new(store.clone(), door);
     TenantsInDirectory {
-        world: TenantWorld::new(world, store.clone(), store),
+        world: TenantWorld::new(world, store),
         _directory: directory,
     }
 }

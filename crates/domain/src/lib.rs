@@ -14,6 +14,7 @@
 pub mod access;
 pub mod admission;
 pub mod attempt;
+pub mod backpressure;
 pub mod clock;
 pub mod compliance;
 pub mod destination;
@@ -21,6 +22,7 @@ pub mod event;
 pub mod header;
 pub mod health;
 pub mod ids;
+pub mod ingest_limit;
 pub mod limit;
 pub mod outbox;
 pub mod permit;

@@ -256,6 +256,19 @@ impl Policy {
         period.duration().mul_f64(1.0 + self.safety_margin)
     }
 
+    /// The fastest long-run rate, in starts per second; `None` if nothing but
+    /// `max_in_flight` limits.
+    #[must_use]
+    pub fn starts_per_second(&self) -> Option<f64> {
+        let configured = match &self.rate {
+            Rate::Paused => Some(0.0),
+            Rate::Unlimited => None,
+            Rate::Limited(limited) => Some(limited.per_second() / (1.0 + self.safety_margin)),
+        };
+        let paced = (self.pace).map(|pace| f64::from(pace.max()) / pace.period().as_secs_f64());
+        configured.into_iter().chain(paced).reduce(f64::min)
+    }
+
     /// Whether any window is counted in coarse buckets, so that outcomes must
     /// fold their starts.
     #[must_use]

@@ -11,6 +11,7 @@
 //! - [`reaper`] and [`sweep`]: what crashed goes on; what was forgotten is
 //!   looked at.
 //! - [`ingest`]: many requests, one commit.
+//! - [`backpressure`]: what is accepted, or refused for a backlog.
 //! - [`relay`]: rows that users wrote become events.
 //! - [`sealing`] and [`resealing`]: secrets, closed and opened, and brought
 //!   under another key while all runs.
@@ -21,6 +22,7 @@
 #![warn(missing_docs)]
 
 pub mod backoff;
+pub mod backpressure;
 #[cfg(feature = "contract")]
 pub mod contract;
 pub mod ingest;

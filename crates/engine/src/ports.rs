@@ -4,7 +4,8 @@
 //! [`DeliveryQueue`], [`Sender`]); [`Catalog`] is the same store as seen by
 //! the people who own destinations and read ledgers, [`Backlog`] as seen by
 //! those who look after what waits and what died there, [`Replays`] is what
-//! brings dead letters back, [`Keys`] and [`Tenants`] are for authentication and
+//! brings dead letters back, [`Backpressure`] counts what waits for whoever
+//! has to say no, [`Keys`] and [`Tenants`] are for authentication and
 //! for who administers the installation, [`Outbox`] is where users write events
 //! into it themselves, and [`SecretStore`] as seen by those who sign; a
 //! [`Vault`] closes and opens what that keeps. Each method is one
@@ -17,6 +18,7 @@
 
 mod alarm;
 mod backlog;
+mod backpressure;
 mod catalog;
 mod health;
 mod keys;
@@ -34,6 +36,7 @@ mod wakes;
 
 pub use alarm::*;
 pub use backlog::*;
+pub use backpressure::*;
 pub use catalog::*;
 pub use health::*;
 pub use keys::*;

@@ -1,5 +1,6 @@
 //! The mutants, by the part that they change.
 
+mod backpressure;
 mod domain;
 mod engine;
 mod postgres;
@@ -15,6 +16,7 @@ pub(crate) fn all() -> Vec<Mutant> {
     let mut all = Vec::new();
     all.extend(domain::MUTANTS);
     all.extend(smart::MUTANTS);
+    all.extend(backpressure::MUTANTS);
     all.extend(sqlite::MUTANTS);
     all.extend(postgres::MUTANTS);
     all.extend(schedule::MUTANTS);

@@ -40,6 +40,7 @@ pub mod keys;
 pub mod limits;
 pub mod parameters;
 pub mod problem;
+mod rate;
 pub mod replays;
 pub mod retries;
 pub mod secrets;

@@ -6,12 +6,15 @@
 //! clap repeats a value that it refuses.
 
 use std::net::SocketAddr;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use adapters::http::{AllowedNetwork, Policy, USUAL_PORTS};
 use clap::builder::BoolishValueParser;
 use clap::{ArgAction, Args, ValueEnum};
+use domain::backpressure::BacklogBounds;
+use domain::ingest_limit::IngestLimit;
 use engine::ports::MAX_REQUEST_TIMEOUT;
 use secrecy::SecretString;
 
@@ -114,6 +117,45 @@ pub struct ApiConfig {
         hide_env_values = true
     )]
     pub api_key: Option<SecretString>,
+}
+
+/// How much is taken in. Tenants and tiers can have an `ingest_per_second` of
+/// their own.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct IngestConfig {
+    /// How many events a second each tenant may hand in at this process, and
+    /// how many at once.
+    #[arg(long, env = "PACELINE_INGEST_PER_SECOND", value_name = "N")]
+    #[arg(default_value_t = IngestLimit::default().0)]
+    pub ingest_per_second: NonZeroU32,
+
+    /// How many attempts of one destination may be pending: above 80 % of it
+    /// events are refused until below 50 %. The same in every process.
+    #[arg(long, env = "PACELINE_MAX_DESTINATION_BACKLOG", value_name = "N")]
+    #[arg(default_value_t = BacklogBounds::default().destination)]
+    pub max_destination_backlog: NonZeroU64,
+
+    /// The same of all destinations of one tenant.
+    #[arg(long, env = "PACELINE_MAX_TENANT_BACKLOG", value_name = "N")]
+    #[arg(default_value_t = BacklogBounds::default().tenant)]
+    pub max_tenant_backlog: NonZeroU64,
+
+    /// The same of all destinations.
+    #[arg(long, env = "PACELINE_MAX_BACKLOG", value_name = "N")]
+    #[arg(default_value_t = BacklogBounds::default().all)]
+    pub max_backlog: NonZeroU64,
+}
+
+impl IngestConfig {
+    /// The bounds of backlogs.
+    #[must_use]
+    pub const fn bounds(&self) -> BacklogBounds {
+        BacklogBounds {
+            destination: self.max_destination_backlog,
+            tenant: self.max_tenant_backlog,
+            all: self.max_backlog,
+        }
+    }
 }
 
 /// What destinations' secrets are sealed under. The same keys in every process

@@ -11,8 +11,8 @@ use adapters::redis::RedisSchedule;
 use adapters::sqlite::{SqliteStore, system_clock};
 use anyhow::Context;
 use engine::ports::{
-    Backlog, Catalog, DeliveryQueue, Keys, Outbox, Replays, Schedule, SecretStore, Sender, Store,
-    StoreError, Tenants,
+    Backlog, Backpressure, Catalog, DeliveryQueue, Keys, Outbox, Replays, Schedule, SecretStore,
+    Sender, Store, StoreError, Tenants,
 };
 
 use crate::config::{
@@ -29,6 +29,7 @@ pub struct Parts {
     pub store: Arc<dyn Store>,
     pub catalog: Arc<dyn Catalog>,
     pub backlog: Arc<dyn Backlog>,
+    pub backpressure: Arc<dyn Backpressure>,
     pub replays: Arc<dyn Replays>,
     pub keys: Arc<dyn Keys>,
     pub tenants: Arc<dyn Tenants>,
@@ -58,6 +59,7 @@ impl Parts {
             store: stored.store,
             catalog: stored.catalog,
             backlog: stored.backlog,
+            backpressure: stored.backpressure,
             replays: stored.replays,
             keys: stored.keys,
             tenants: stored.tenants,
@@ -75,6 +77,7 @@ pub struct Stored {
     pub store: Arc<dyn Store>,
     pub catalog: Arc<dyn Catalog>,
     pub backlog: Arc<dyn Backlog>,
+    pub backpressure: Arc<dyn Backpressure>,
     pub replays: Arc<dyn Replays>,
     pub keys: Arc<dyn Keys>,
     pub tenants: Arc<dyn Tenants>,
@@ -139,15 +142,16 @@ async fn connect_postgres(config: &StoreConfig) -> Result<PostgresStore, StoreEr
 }
 
 /// One store behind each of its ports.
-fn all_of<S: Store + Catalog + Backlog + Replays + Keys + Tenants + SecretStore + 'static>(
-    opened: Result<S, StoreError>,
-    url: &SecretUrl,
-) -> anyhow::Result<Stored> {
+fn all_of<S>(opened: Result<S, StoreError>, url: &SecretUrl) -> anyhow::Result<Stored>
+where
+    S: Store + Catalog + Backlog + Backpressure + Replays + Keys + Tenants + SecretStore + 'static,
+{
     let store = Arc::new(opened.with_context(|| format!("open the store at {url}"))?);
     Ok(Stored {
         store: Arc::clone(&store) as Arc<dyn Store>,
         catalog: Arc::clone(&store) as Arc<dyn Catalog>,
         backlog: Arc::clone(&store) as Arc<dyn Backlog>,
+        backpressure: Arc::clone(&store) as Arc<dyn Backpressure>,
         replays: Arc::clone(&store) as Arc<dyn Replays>,
         keys: Arc::clone(&store) as Arc<dyn Keys>,
         tenants: Arc::clone(&store) as Arc<dyn Tenants>,

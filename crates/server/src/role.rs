@@ -2,7 +2,7 @@
 //!
 //! | loop | serve | api | scheduler | worker |
 //! |---|---|---|---|---|
-//! | API and ingest | ✓ | ✓ | | |
+//! | API, ingest and backpressure | ✓ | ✓ | | |
 //! | scheduler, reaper, sweep | ✓ | | ✓ | |
 //! | relay, where there is an outbox | ✓ | ✓ | ✓ | |
 //! | worker | ✓ | | | ✓ |
@@ -20,6 +20,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use domain::ingest_limit::IngestLimit;
+use engine::backpressure::{BackpressureLoop, BackpressureOptions, Pressure};
 use engine::ingest::{Ingest, IngestLoop, IngestOptions};
 use engine::ports::{NoVault, Vault};
 use engine::reaper::{Reaper, ReaperOptions};
@@ -40,15 +42,16 @@ use crate::access::Gate;
 use crate::api::{self, App};
 use crate::api_key;
 use crate::config::{
-    ApiConfig, ListenConfig, QueueConfig, RequestConfig, ScheduleConfig, SecretKeysConfig,
-    ShutdownConfig, StoreConfig, TargetConfig, WorkerConfig, require_shared,
+    ApiConfig, IngestConfig, ListenConfig, QueueConfig, RequestConfig, ScheduleConfig,
+    SecretKeysConfig, ShutdownConfig, StoreConfig, TargetConfig, WorkerConfig, require_shared,
 };
 use crate::edge::{self, Mint};
 use crate::health::{self, Health};
 use crate::parts::Parts;
 use crate::secret_keys;
+use crate::service::rate::IngestRates;
 use crate::service::secrets::Signing;
-use crate::service::{Service, Tenancy};
+use crate::service::{Intake, Service, Tenancy};
 use crate::signals;
 
 /// What a process does.
@@ -91,6 +94,8 @@ pub struct RoleConfig {
     pub listen: ListenConfig,
     /// `None` for a role without the API.
     pub api: Option<ApiConfig>,
+    /// `None` for a role that takes no events in.
+    pub ingest: Option<IngestConfig>,
     /// `None` for a role that neither makes secrets nor signs.
     pub secret_keys: Option<SecretKeysConfig>,
     pub target: TargetConfig,
@@ -301,6 +306,18 @@ impl Running {
             Arc::clone(&gate),
             Arc::clone(&mint),
         );
+        let intake = self.config.ingest;
+        let pressure = Arc::new(Pressure::new(
+            intake.map(|intake| intake.bounds()).unwrap_or_default(),
+        ));
+        let counting = BackpressureLoop::new(
+            Arc::clone(&self.parts.backpressure),
+            Arc::clone(&pressure),
+            BackpressureOptions::default(),
+        );
+        loops.spawn("backpressure", counting.run(self.shutdown.clone()));
+        let usual = intake.map(|intake| IngestLimit(intake.ingest_per_second));
+        let rates = IngestRates::new(usual.unwrap_or_default());
         let (ingest, back) = Ingest::new(
             Arc::clone(&self.parts.store),
             Arc::clone(&self.parts.schedule),
@@ -310,7 +327,7 @@ impl Running {
             Arc::clone(&self.parts.catalog),
             Arc::clone(&self.parts.backlog),
             Arc::clone(&self.parts.schedule),
-            ingest,
+            Intake::new(ingest, pressure, Arc::new(rates)),
             mint,
             self.config.target.policy(),
             Signing {

@@ -11,8 +11,8 @@ use adapters::http::Policy;
 use domain::destination::DestinationState;
 use domain::event::NewEvent;
 use domain::ids::{AttemptId, DestinationId, EventId, TenantId};
+use domain::ingest_limit::IngestLimit;
 use domain::policy::LimitSettings;
-use engine::ingest::Ingest;
 use engine::ports::{
     Acceptance, AttemptView, Backlog, Catalog, Destination, DestinationChange, EventSummary,
     HeadersChange, NewDestination, Schedule, Wake,
@@ -25,7 +25,9 @@ pub mod backlog;
 pub mod error;
 pub mod event;
 pub mod health;
+pub mod intake;
 pub mod limits;
+pub mod rate;
 pub mod replays;
 pub mod rules;
 pub mod secrets;
@@ -36,6 +38,7 @@ pub use backlog::{CancelCursor, CancelDraft, CancelledPart};
 pub use error::ServiceError;
 pub use event::EventDraft;
 pub use health::StateAndHealth;
+pub use intake::Intake;
 pub use limits::LimitsChange;
 pub use replays::{BegunReplays, Everywhere, ReplayDraft};
 use secrets::{MadeSecret, SecretDraft, Signing};
@@ -54,11 +57,12 @@ pub struct Service {
     catalog: Arc<dyn Catalog>,
     backlog: Arc<dyn Backlog>,
     schedule: Arc<dyn Schedule>,
-    ingest: Ingest,
+    intake: Intake,
     mint: Arc<Mint>,
     policy: Policy,
     signing: Signing,
     tenant: TenantId,
+    ingest_limit: Option<IngestLimit>,
 }
 
 /// A destination that somebody wants.
@@ -105,7 +109,7 @@ impl Service {
         catalog: Arc<dyn Catalog>,
         backlog: Arc<dyn Backlog>,
         schedule: Arc<dyn Schedule>,
-        ingest: Ingest,
+        intake: Intake,
         mint: Arc<Mint>,
         policy: Policy,
         signing: Signing,
@@ -114,22 +118,31 @@ impl Service {
             catalog,
             backlog,
             schedule,
-            ingest,
+            intake,
             mint,
             policy,
             signing,
             tenant: engine::ports::DEFAULT_TENANT,
+            ingest_limit: None,
         }
     }
 
     /// The same for another tenant: everything that it does or shows is that
-    /// tenant's.
+    /// tenant's, and it takes events in no faster than this limit; `None` is
+    /// the usual one.
     #[must_use]
-    pub fn of(&self, tenant: TenantId) -> Self {
+    pub fn of(&self, tenant: TenantId, ingest_limit: Option<IngestLimit>) -> Self {
         Self {
             tenant,
+            ingest_limit,
             ..self.clone()
         }
+    }
+
+    /// How fast tenants hand events in.
+    #[must_use]
+    pub const fn rates(&self) -> &Arc<rate::IngestRates> {
+        self.intake.rates()
     }
 
     pub async fn create_destination(
@@ -249,38 +262,35 @@ impl Service {
             .map(|draft| draft?.checked(self.tenant, EventId(self.mint.uuid())))
             .collect();
         let events: Vec<NewEvent> = checked.iter().flatten().cloned().collect();
-        let acceptances = if events.is_empty() {
-            Vec::new()
-        } else {
-            self.ingest.accept(events).await?
+        let whose = rate::Limited {
+            tenant: self.tenant,
+            limit: self.ingest_limit,
         };
-        let mut acceptances = acceptances.into_iter();
+        let mut acceptances = (self.intake.accept(whose, events).await?).into_iter();
         let answers = checked.into_iter().map(|event| {
             let event = event?;
-            match acceptances.next() {
-                Some(Acceptance::Accepted(destinations)) => Ok(AcceptedEvent {
+            let missing = || ServiceError::Internal("an event was left unanswered".to_owned());
+            match acceptances.next().ok_or_else(missing)?? {
+                Acceptance::Accepted(destinations) => Ok(AcceptedEvent {
                     id: event.id,
                     destinations,
                 }),
                 // The key's first request was answered so, or would have been.
-                Some(Acceptance::Repeated {
+                Acceptance::Repeated {
                     event,
                     destinations,
-                }) => Ok(AcceptedEvent {
+                } => Ok(AcceptedEvent {
                     id: event,
                     destinations,
                 }),
-                Some(Acceptance::KeyReused) => Err(ServiceError::KeyReused),
-                Some(Acceptance::UnknownDestination) => Err(ServiceError::invalid(
+                Acceptance::KeyReused => Err(ServiceError::KeyReused),
+                Acceptance::UnknownDestination => Err(ServiceError::invalid(
                     "destination_id",
                     "there is no such destination",
                 )),
-                Some(Acceptance::DisabledDestination) => Err(ServiceError::invalid(
+                Acceptance::DisabledDestination => Err(ServiceError::invalid(
                     "destination_id",
                     "the destination is disabled",
-                )),
-                None => Err(ServiceError::Internal(
-                    "the store left an event unanswered".to_owned(),
                 )),
             }
         });

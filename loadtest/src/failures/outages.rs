@@ -3,7 +3,7 @@
 use super::By::{Chaos, Nothing, Test};
 use super::Row;
 
-pub(super) const ROWS: [Row; 19] = [
+pub(super) const ROWS: [Row; 20] = [
     Row {
         fault: "Redis restarts empty, or loses its keys",
         mechanism: "the ledger is in Postgres; another life of Redis is seen, and the schedule rebuilt",
@@ -179,5 +179,16 @@ pub(super) const ROWS: [Row; 19] = [
         mechanism: "none yet: an operator has to stop the roles first",
         residue: "events after the point are lost or delivered again",
         exercised: &[Nothing("restoring is a procedure, not a mechanism")],
+    },
+    Row {
+        fault: "Events come in faster than they go out, for hours",
+        mechanism: "above 80 % of a bound of the backlog they are refused with a time to come back, until below 50 %",
+        residue: "several API processes pass a mark by what the others accept between two counts",
+        exercised: &[
+            Test("a_backlog_above_its_mark_refuses_until_below_the_low_one"),
+            Test("a_mark_that_was_passed_is_remembered_and_told"),
+            Test("what_comes_during_a_count_is_not_forgotten"),
+            Test("a_destination_whose_backlog_is_full_refuses"),
+        ],
     },
 ];

@@ -16,7 +16,7 @@ pub(super) const ROWS: [Row; 19] = [
     Row {
         fault: "The API ends before the commit, or its answer is lost",
         mechanism: "without a 202 nothing is promised; a request that was cut off is never said to be unwritten",
-        residue: "a client that posts again makes a second event: there is no idempotency key yet",
+        residue: "a client that posts again without an idempotency key makes a second event",
         exercised: &[
             Test("a_request_that_is_cut_off_is_not_said_to_be_unwritten"),
             Chaos("crash-before-accept"),

@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use super::PostgresStore;
 use super::failure::{Failure, retried};
-use super::rows::{time, word};
+use super::rows::{count, time, word};
 
 #[async_trait]
 impl Keys for PostgresStore {
@@ -175,19 +175,22 @@ async fn revoke(pool: &PgPool, tenant: TenantId, id: KeyId) -> Result<u64, Failu
 }
 
 async fn credential(pool: &PgPool, id: KeyId) -> Result<Option<Credential>, Failure> {
-    type Found = (Uuid, Vec<u8>, Vec<bool>, Option<i64>);
+    type Found = (Uuid, Vec<u8>, Vec<bool>, Option<i64>, Option<i32>);
     let found: Option<Found> = sqlx::query_as(
         "-- credential
         select k.tenant_id, k.digest, array[k.may_ingest, k.may_manage, k.may_read, k.may_admin],
-            micros(k.expires_at) - micros(c.now)
+            micros(k.expires_at) - micros(c.now),
+            coalesce(n.ingest_per_second, t.tenant_ingest_per_second)
         from (select clock_timestamp() as now) c
         join api_keys k on k.id = $1 and k.revoked_at is null
-            and (k.expires_at is null or k.expires_at > c.now)",
+            and (k.expires_at is null or k.expires_at > c.now)
+        join tenants n on n.id = k.tenant_id
+        join tiers t on t.name = n.tier",
     )
     .bind(id.to_string())
     .fetch_optional(pool)
     .await?;
-    let Some((tenant, digest, may, left)) = found else {
+    let Some((tenant, digest, may, left, ingest)) = found else {
         return Ok(None);
     };
     let digest = digest.try_into().map_err(|_bytes| {
@@ -203,6 +206,7 @@ async fn credential(pool: &PgPool, id: KeyId) -> Result<Option<Credential>, Fail
         digest,
         scopes: scopes(&may),
         expires_in: left.map(|left| Duration::from_micros(u64::try_from(left).unwrap_or(0))),
+        ingest_per_second: ingest.map(|most| count(i64::from(most))),
     }))
 }
 

@@ -66,13 +66,14 @@ fn no_such_tier() -> CatalogError {
 async fn create(pool: &PgPool, new: &NewTenant) -> Result<u64, Failure> {
     let created = sqlx::query(
         "-- create_tenant
-        insert into tenants (id, name, tier, max_in_flight)
-        select $1, $2, t.name, $4 from tiers t where t.name = $3",
+        insert into tenants (id, name, tier, max_in_flight, ingest_per_second)
+        select $1, $2, t.name, $4, $5 from tiers t where t.name = $3",
     )
     .bind(new.id.0)
     .bind(&new.name)
     .bind(&new.tier)
     .bind(new.max_in_flight.map(integer))
+    .bind(new.ingest_per_second.map(integer))
     .execute(pool)
     .await?;
     Ok(created.rows_affected())
@@ -85,6 +86,8 @@ struct TenantRow {
     tier: String,
     max_in_flight: Option<i32>,
     effective: Option<i32>,
+    ingest_per_second: Option<i32>,
+    effective_ingest: Option<i32>,
     created_at: i64,
 }
 
@@ -97,6 +100,8 @@ impl TenantRow {
             tier: self.tier,
             max_in_flight: number(self.max_in_flight),
             effective_max_in_flight: number(self.effective),
+            ingest_per_second: number(self.ingest_per_second),
+            effective_ingest_per_second: number(self.effective_ingest),
             created_at: Timestamp::from_micros(self.created_at),
         }
     }
@@ -106,6 +111,8 @@ impl TenantRow {
 const TENANTS: &str = "-- tenants
     select n.id, n.name, n.tier, n.max_in_flight,
         coalesce(n.max_in_flight, t.tenant_max_in_flight) as effective,
+        n.ingest_per_second,
+        coalesce(n.ingest_per_second, t.tenant_ingest_per_second) as effective_ingest,
         micros(n.created_at) as created_at
     from tenants n join tiers t on t.name = n.tier
     where n.id > coalesce($1, '00000000-0000-0000-0000-000000000000'::uuid)
@@ -161,7 +168,8 @@ async fn change_tenant(
         "-- change_tenant
         update tenants
         set name = coalesce($2, name), tier = coalesce($3, tier),
-            max_in_flight = case when $4 then $5 else max_in_flight end
+            max_in_flight = case when $4 then $5 else max_in_flight end,
+            ingest_per_second = case when $6 then $7 else ingest_per_second end
         where id = $1",
     )
     .bind(id.0)
@@ -169,6 +177,8 @@ async fn change_tenant(
     .bind(&change.tier)
     .bind(change.max_in_flight.is_some())
     .bind(change.max_in_flight.flatten().map(integer))
+    .bind(change.ingest_per_second.is_some())
+    .bind(change.ingest_per_second.flatten().map(integer))
     .execute(&mut *transaction)
     .await?;
     let changed = tenant(&mut *transaction, id).await?;
@@ -185,6 +195,7 @@ struct TierRow {
     unlimited: bool,
     shape: Option<String>,
     tenant_max_in_flight: Option<i32>,
+    tenant_ingest_per_second: Option<i32>,
 }
 
 impl TierRow {
@@ -197,9 +208,11 @@ impl TierRow {
             shape: self.shape.as_deref(),
             safety_margin: 0.0,
         };
+        let number = |number: Option<i32>| number.map(|number| count(i64::from(number)));
         Ok(Tier {
             limits: columns.settings()?,
-            tenant_max_in_flight: (self.tenant_max_in_flight).map(|most| count(i64::from(most))),
+            tenant_max_in_flight: number(self.tenant_max_in_flight),
+            tenant_ingest_per_second: number(self.tenant_ingest_per_second),
             name: self.name,
         })
     }
@@ -213,7 +226,7 @@ async fn tiers(executor: impl PgExecutor<'_>, name: Option<&str>) -> Result<Vec<
                 limit_per_second, limit_per_minute, limit_per_hour, limit_per_day,
                 burst, max_in_flight
             ] as numbers,
-            unlimited, shape, tenant_max_in_flight
+            unlimited, shape, tenant_max_in_flight, tenant_ingest_per_second
         from tiers where $1::text is null or name = $1 order by name",
     )
     .bind(name)
@@ -241,7 +254,9 @@ async fn change_tier(
             max_in_flight = case when $2 then $8 else max_in_flight end,
             unlimited = case when $2 then $9 else unlimited end,
             shape = case when $2 then $10 else shape end,
-            tenant_max_in_flight = case when $11 then $12 else tenant_max_in_flight end
+            tenant_max_in_flight = case when $11 then $12 else tenant_max_in_flight end,
+            tenant_ingest_per_second =
+                case when $13 then $14 else tenant_ingest_per_second end
         where name = $1",
     )
     .bind(name)
@@ -256,6 +271,8 @@ async fn change_tier(
     .bind(limits.shape.map(|shape| shape.as_str()))
     .bind(change.tenant_max_in_flight.is_some())
     .bind(change.tenant_max_in_flight.flatten().map(integer))
+    .bind(change.tenant_ingest_per_second.is_some())
+    .bind(change.tenant_ingest_per_second.flatten().map(integer))
     .execute(&mut *transaction)
     .await?;
     let changed = tiers(&mut *transaction, Some(name)).await?;

@@ -40,9 +40,12 @@ const REVOKE: &str = "
 
 const CREDENTIAL: &str = "
     -- credential
-    select tenant_id, digest, expires_at, may_ingest, may_manage, may_read, may_admin
-    from api_keys
-    where id = ?1 and revoked_at is null and (expires_at is null or expires_at > ?2)";
+    select k.tenant_id, k.digest, k.expires_at, k.may_ingest, k.may_manage, k.may_read,
+        k.may_admin, coalesce(n.ingest_per_second, t.tenant_ingest_per_second)
+    from api_keys k
+    join tenants n on n.id = k.tenant_id
+    join tiers t on t.name = n.tier
+    where k.id = ?1 and k.revoked_at is null and (k.expires_at is null or k.expires_at > ?2)";
 
 const NOTE_USE: &str = "
     -- note_keys_used
@@ -169,6 +172,7 @@ fn credential(
             })?,
             expires_in: maybe_time(row, 2)?.map(|at| at.since(now)),
             scopes: scopes(row, 3)?,
+            ingest_per_second: row.get(7)?,
         })
     })
 }

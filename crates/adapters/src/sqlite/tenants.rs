@@ -13,12 +13,13 @@ use super::rows::{all, execute, first, settings, time, word};
 
 const INSERT: &str = "
     -- create_tenant
-    insert into tenants (id, name, tier, max_in_flight, created_at)
-    select ?1, ?2, name, ?4, ?5 from tiers where name = ?3";
+    insert into tenants (id, name, tier, max_in_flight, created_at, ingest_per_second)
+    select ?1, ?2, name, ?4, ?5, ?6 from tiers where name = ?3";
 
 const SELECT: &str = "
     select n.id, n.name, n.tier, n.max_in_flight,
-        coalesce(n.max_in_flight, t.tenant_max_in_flight), n.created_at
+        coalesce(n.max_in_flight, t.tenant_max_in_flight), n.created_at, n.ingest_per_second,
+        coalesce(n.ingest_per_second, t.tenant_ingest_per_second)
     from tenants n join tiers t on t.name = n.tier";
 
 const TIER_IS_THERE: &str = "
@@ -29,13 +30,14 @@ const CHANGE: &str = "
     -- change_tenant
     update tenants
     set name = coalesce(?2, name), tier = coalesce(?3, tier),
-        max_in_flight = iif(?4, ?5, max_in_flight)
+        max_in_flight = iif(?4, ?5, max_in_flight),
+        ingest_per_second = iif(?6, ?7, ingest_per_second)
     where id = ?1";
 
 const TIERS: &str = "
     -- tiers
     select limit_per_second, limit_per_minute, limit_per_hour, limit_per_day, unlimited, burst,
-        shape, max_in_flight, 0.0, name, tenant_max_in_flight
+        shape, max_in_flight, 0.0, name, tenant_max_in_flight, tenant_ingest_per_second
     from tiers where ?1 is null or name = ?1 order by name";
 
 /// One statement, so that the trigger sees one change.
@@ -50,7 +52,8 @@ const CHANGE_TIER: &str = "
         burst = iif(?2, ?8, burst),
         shape = iif(?2, ?9, shape),
         max_in_flight = iif(?2, ?10, max_in_flight),
-        tenant_max_in_flight = iif(?11, ?12, tenant_max_in_flight)
+        tenant_max_in_flight = iif(?11, ?12, tenant_max_in_flight),
+        tenant_ingest_per_second = iif(?13, ?14, tenant_ingest_per_second)
     where name = ?1";
 
 #[async_trait]
@@ -109,6 +112,7 @@ fn create(tx: &Transaction<'_>, now: Timestamp, new: &NewTenant) -> Result<Tenan
         &new.tier,
         new.max_in_flight,
         now.as_micros(),
+        new.ingest_per_second,
     );
     match execute(tx, INSERT, row)? {
         0 => Err(no_such_tier()),
@@ -140,6 +144,8 @@ fn change_tenant(
             change.tier,
             change.max_in_flight.is_some(),
             change.max_in_flight.flatten(),
+            change.ingest_per_second.is_some(),
+            change.ingest_per_second.flatten(),
         ];
         execute(tx, CHANGE, row)
     })?;
@@ -167,6 +173,8 @@ fn change_tier(
             limits.max_in_flight,
             change.tenant_max_in_flight.is_some(),
             change.tenant_max_in_flight.flatten(),
+            change.tenant_ingest_per_second.is_some(),
+            change.tenant_ingest_per_second.flatten(),
         ];
         execute(tx, CHANGE_TIER, row)
     })?;
@@ -190,6 +198,8 @@ fn tenant(row: &Row<'_>) -> Result<Tenant, Fault> {
         max_in_flight: row.get(3)?,
         effective_max_in_flight: row.get(4)?,
         created_at: time(row, 5)?,
+        ingest_per_second: row.get(6)?,
+        effective_ingest_per_second: row.get(7)?,
     })
 }
 
@@ -198,5 +208,6 @@ fn tier(row: &Row<'_>) -> Result<Tier, Fault> {
         limits: settings(row, 0)?,
         name: row.get(9)?,
         tenant_max_in_flight: row.get(10)?,
+        tenant_ingest_per_second: row.get(11)?,
     })
 }

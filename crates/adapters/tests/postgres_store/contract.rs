@@ -88,7 +88,7 @@ async fn tenant_world() -> FreshTenants {
     let database = Database::create().await;
     let store = Arc::new(database.store.clone());
     FreshTenants {
-        world: TenantWorld::new(world_of(&database), store.clone(), store),
+        world: TenantWorld::new(world_of(&database), store),
         _database: database,
     }
 }

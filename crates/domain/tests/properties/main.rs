@@ -7,10 +7,12 @@
 )]
 
 mod admission;
+mod backpressure;
 mod brute;
 mod clock;
 mod compliance;
 mod full_use;
+mod ingest_limit;
 mod smart;
 mod total;
 mod world;

@@ -1,4 +1,4 @@
-//! What every [`Keys`] and [`Tenants`] must do: one test per sentence of the
+//! What every [`Keys`], [`Tenants`] and [`Backpressure`] must do: one test per sentence of the
 //! ports' documentation. [`tenant_contract!`](crate::tenant_contract) turns the
 //! whole suite into tests.
 
@@ -8,8 +8,9 @@ use std::sync::Arc;
 use domain::ids::{DestinationId, TenantId};
 
 use super::store::World;
-use crate::ports::{CatalogError, Keys, NewDestination, NewTenant, Tenant, Tenants};
+use crate::ports::{Backpressure, CatalogError, Keys, NewDestination, NewTenant, Tenant, Tenants};
 
+pub mod backpressure;
 pub mod keys;
 pub mod tiers;
 
@@ -20,6 +21,8 @@ pub struct TenantWorld {
     pub keys: Arc<dyn Keys>,
     /// The same store.
     pub tenants: Arc<dyn Tenants>,
+    /// The same store.
+    pub backpressure: Arc<dyn Backpressure>,
 }
 
 impl Deref for TenantWorld {
@@ -32,11 +35,12 @@ impl Deref for TenantWorld {
 
 impl TenantWorld {
     /// A world around a fresh, migrated store.
-    pub fn new(world: World, keys: Arc<dyn Keys>, tenants: Arc<dyn Tenants>) -> Self {
+    pub fn new<S: Keys + Tenants + Backpressure + 'static>(world: World, store: Arc<S>) -> Self {
         Self {
             world,
-            keys,
-            tenants,
+            keys: store.clone(),
+            tenants: store.clone(),
+            backpressure: store,
         }
     }
 
@@ -47,6 +51,7 @@ impl TenantWorld {
             name: format!("of tier {tier}"),
             tier: tier.to_owned(),
             max_in_flight: None,
+            ingest_per_second: None,
         };
         self.tenants.create_tenant(&new).await.unwrap()
     }
@@ -102,6 +107,16 @@ macro_rules! tenant_contract {
             another_tier_is_in_force_for_all_that_inherit
             a_lowered_tier_revokes_and_a_raised_one_does_not
             the_tiers_bound_in_flight_is_the_tenants_unless_it_has_its_own
+            a_tenants_ingest_is_bounded_by_its_own_or_its_tiers
+        );
+        $crate::tenant_contract!(@module $world, backpressure:
+            what_is_pending_is_counted
+            a_backlog_above_its_mark_refuses_until_below_the_low_one
+            refused_clients_are_told_when_it_has_drained
+            tenants_and_the_whole_are_bounded_too
+            what_is_short_is_not_told_of
+            what_was_seen_above_its_mark_refuses
+            a_count_is_not_repeated_before_its_time
         );
     };
     (@module $world:path, $module:ident: $($test:ident)+) => {

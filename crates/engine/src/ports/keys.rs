@@ -92,6 +92,9 @@ pub struct Credential {
     pub scopes: Scopes,
     /// How long it is good for yet; `None` for ever.
     pub expires_in: Option<Duration>,
+    /// The most events a second that its tenant may hand in at each process;
+    /// `None` for what that is configured with.
+    pub ingest_per_second: Option<u32>,
 }
 
 /// That a key was used.

@@ -57,6 +57,9 @@ pub struct NewTenant {
     /// The most attempts of all its destinations queued and in flight at once;
     /// `None` for the tier's.
     pub max_in_flight: Option<u32>,
+    /// The most events that it may hand in a second, at each process that takes
+    /// events in; `None` for the tier's.
+    pub ingest_per_second: Option<u32>,
 }
 
 /// What to change; `None` leaves it as it is.
@@ -68,6 +71,8 @@ pub struct TenantChange {
     pub tier: Option<String>,
     /// Another `max_in_flight`; the inner `None` is the tier's.
     pub max_in_flight: Option<Option<u32>>,
+    /// Another `ingest_per_second`; the inner `None` is the tier's.
+    pub ingest_per_second: Option<Option<u32>>,
 }
 
 /// A tenant as it is.
@@ -83,6 +88,11 @@ pub struct Tenant {
     pub max_in_flight: Option<u32>,
     /// What holds: its own, or the tier's; `None` for no bound.
     pub effective_max_in_flight: Option<u32>,
+    /// As set for it alone.
+    pub ingest_per_second: Option<u32>,
+    /// What holds: its own, or the tier's; `None` for what each process is
+    /// configured with.
+    pub effective_ingest_per_second: Option<u32>,
     /// When it was added.
     pub created_at: Timestamp,
 }
@@ -94,6 +104,8 @@ pub struct TierChange {
     pub limits: Option<LimitSettings>,
     /// Another bound on what each of its tenants has in flight.
     pub tenant_max_in_flight: Option<Option<u32>>,
+    /// Another bound on what each of its tenants hands in a second.
+    pub tenant_ingest_per_second: Option<Option<u32>>,
 }
 
 /// A plan tier: what destinations without limits of their own inherit.
@@ -106,4 +118,7 @@ pub struct Tier {
     /// The most attempts that each of its tenants has queued and in flight at
     /// once, all destinations together; `None` for no bound.
     pub tenant_max_in_flight: Option<u32>,
+    /// The most events that each of its tenants may hand in a second, at each
+    /// process; `None` for what that is configured with.
+    pub tenant_ingest_per_second: Option<u32>,
 }

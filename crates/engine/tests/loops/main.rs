@@ -12,6 +12,7 @@
     reason = "the fakes are part of the tests: they fail by panicking"
 )]
 
+mod backpressure;
 mod ingest;
 mod reaper;
 mod relay;

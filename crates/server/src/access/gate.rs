@@ -7,10 +7,12 @@
 //! out of their turn.
 
 use std::collections::HashMap;
+use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use domain::access::{KeyId, Scopes};
 use domain::ids::TenantId;
+use domain::ingest_limit::IngestLimit;
 use engine::ports::{CatalogError, Credential, DEFAULT_TENANT, KeyUse, Keys, MAX_ROWS};
 use engine::ports::{StoreError, USE_NOTED_EVERY};
 use secrecy::SecretString;
@@ -38,6 +40,9 @@ pub struct Identity {
     pub scopes: Scopes,
     /// With which key; `None` for the one that is configured.
     pub key: Option<KeyId>,
+    /// How fast its tenant may hand events in; `None` for what the process is
+    /// configured with, which is what the configured key always gets.
+    pub ingest_limit: Option<IngestLimit>,
 }
 
 /// Knows keys.
@@ -97,6 +102,7 @@ impl Gate {
                 tenant: DEFAULT_TENANT,
                 scopes: Scopes::ALL,
                 key: None,
+                ingest_limit: None,
             }));
         }
         let Some(KeyText { id }) = KeyText::parse(offered) else {
@@ -114,6 +120,9 @@ impl Gate {
             tenant: credential.tenant,
             scopes: credential.scopes,
             key: Some(id),
+            ingest_limit: (credential.ingest_per_second)
+                .and_then(NonZeroU32::new)
+                .map(IngestLimit),
         }))
     }
 

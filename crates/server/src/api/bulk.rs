@@ -59,6 +59,10 @@ const AT_ONCE: usize = 8;
 /// How often a commit is tried for which there was no room.
 const TRIES: u32 = 50;
 
+/// How long one commit waits because its tenant is too fast: the body is read
+/// on as fast as it may be.
+const MAX_WAIT: Duration = Duration::from_secs(60);
+
 /// Between two tries.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -295,6 +299,7 @@ impl Bulk {
             return Ok(Vec::new());
         }
         let mut tries = 0;
+        let too_late = Instant::now() + MAX_WAIT;
         loop {
             tries += 1;
             let drafts = events.iter().cloned().map(Ok).collect();
@@ -302,6 +307,11 @@ impl Bulk {
                 Ok(answers) => return Ok(answers.into_iter().map(result).collect()),
                 // Nothing was written.
                 Err(ServiceError::Overloaded(_)) if tries < TRIES => sleep(PAUSE).await,
+                Err(ServiceError::TooFast { retry_after })
+                    if Instant::now() + retry_after < too_late =>
+                {
+                    sleep(retry_after).await;
+                }
                 Err(error) => return Err(error.into()),
             }
         }

@@ -10,8 +10,9 @@ use http::header;
 use http::request::Parts;
 
 use super::problem::Problem;
-use super::{App, bulk};
+use super::{App, bulk, rate};
 use crate::access::Identity;
+use crate::service::rate::Limited;
 use crate::service::{Service, ServiceError, Tenancy};
 
 /// An authenticated request: all that it can reach is its tenant's.
@@ -45,7 +46,12 @@ impl Caller {
 
     /// What the caller's tenant can do: for work that outlives the handler.
     pub(super) fn service(&self) -> Service {
-        self.app.0.service.of(self.identity.tenant)
+        let Identity {
+            tenant,
+            ingest_limit,
+            ..
+        } = self.identity;
+        self.app.0.service.of(tenant, ingest_limit)
     }
 
     /// Places for bulk bodies, of all callers.
@@ -77,7 +83,8 @@ async fn to_its_end<T: Send + 'static>(
 }
 
 /// `Authorization: Bearer KEY`, or 401; the scope that the route asks for, or
-/// 403. Before the body is read.
+/// 403. Before the body is read. Answers say how fast the tenant may hand
+/// events in.
 pub(super) async fn authenticate(
     State(app): State<App>,
     mut request: Request,
@@ -87,7 +94,14 @@ pub(super) async fn authenticate(
     match claim.identify(&app).await {
         Ok(identity) => {
             request.extensions_mut().insert(identity);
-            next.run(request).await
+            let mut response = next.run(request).await;
+            let whose = Limited {
+                tenant: identity.tenant,
+                limit: identity.ingest_limit,
+            };
+            let standing = app.0.service.rates().standing(whose);
+            rate::tell(&standing, response.headers_mut());
+            response
         }
         Err(problem) => problem.into_response(),
     }

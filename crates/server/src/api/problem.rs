@@ -1,5 +1,7 @@
 //! What went wrong, as `application/problem+json` (RFC 9457).
 
+use std::time::Duration;
+
 use axum::response::{IntoResponse, Response};
 use domain::access::Scope;
 use http::{HeaderValue, StatusCode, header};
@@ -31,6 +33,10 @@ pub struct Problem {
     /// The field at fault, such as `limits.per_second`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
+    /// In so many seconds it may go better; the same as the header
+    /// `Retry-After`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after_seconds: Option<u64>,
 }
 
 impl Problem {
@@ -41,7 +47,14 @@ impl Problem {
             status: status.as_u16(),
             detail: cut(detail.into(), MAX_DETAIL_BYTES),
             field: None,
+            retry_after_seconds: None,
         }
+    }
+
+    fn after(mut self, wait: Duration) -> Self {
+        let seconds = u64::try_from(wait.as_millis().div_ceil(1_000));
+        self.retry_after_seconds = Some(seconds.unwrap_or(u64::MAX).max(1));
+        self
     }
 
     fn of(mut self, field: impl Into<String>) -> Self {
@@ -218,6 +231,20 @@ impl From<ServiceError> for Problem {
                 "within 24 hours a key stands for one request; give another one a key of its own",
             )
             .of("idempotency_key"),
+            ServiceError::Backlogged { retry_after, .. } => Self::new(
+                StatusCode::TOO_MANY_REQUESTS,
+                "backlog-full",
+                "Too much is pending",
+                format!("{error}; nothing was written"),
+            )
+            .after(retry_after),
+            ServiceError::TooFast { retry_after } => Self::new(
+                StatusCode::TOO_MANY_REQUESTS,
+                "too-fast",
+                "Too many events a second",
+                format!("{error}; nothing was written"),
+            )
+            .after(retry_after),
             ServiceError::NotFound(what) => Self::new(
                 StatusCode::NOT_FOUND,
                 "not-found",
@@ -265,6 +292,9 @@ impl IntoResponse for Problem {
         let headers = response.headers_mut();
         let json = HeaderValue::from_static("application/problem+json");
         headers.insert(header::CONTENT_TYPE, json);
+        if let Some(seconds) = self.retry_after_seconds {
+            headers.insert(header::RETRY_AFTER, seconds.into());
+        }
         match status {
             StatusCode::SERVICE_UNAVAILABLE => {
                 headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));

@@ -30,6 +30,10 @@ pub struct CreateTenant {
     /// the tier's.
     #[serde(default)]
     pub max_in_flight: Option<u32>,
+    /// Events that it may hand in a second, at each API process; absent: the
+    /// tier's.
+    #[serde(default)]
+    pub ingest_per_second: Option<u32>,
 }
 
 fn default_tier() -> String {
@@ -51,6 +55,11 @@ pub struct ChangeTenant {
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<u32>)]
     pub max_in_flight: Option<Option<u32>>,
+    /// Events that it may hand in a second, at each API process; `null`: the
+    /// tier's.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<u32>)]
+    pub ingest_per_second: Option<Option<u32>>,
 }
 
 /// A tenant as it is.
@@ -66,6 +75,11 @@ pub struct Tenant {
     pub max_in_flight: Option<u32>,
     /// What holds: its own, or the tier's; `null` for no bound.
     pub effective_max_in_flight: Option<u32>,
+    /// As set for it alone.
+    pub ingest_per_second: Option<u32>,
+    /// What holds: its own, or the tier's; `null` for what each API process is
+    /// configured with.
+    pub effective_ingest_per_second: Option<u32>,
     /// When it was created.
     #[schema(format = DateTime)]
     pub created_at: String,
@@ -88,6 +102,8 @@ impl From<ports::Tenant> for Tenant {
             tier: tenant.tier,
             max_in_flight: tenant.max_in_flight,
             effective_max_in_flight: tenant.effective_max_in_flight,
+            ingest_per_second: tenant.ingest_per_second,
+            effective_ingest_per_second: tenant.effective_ingest_per_second,
             created_at: text::time(tenant.created_at),
         }
     }
@@ -106,6 +122,7 @@ pub(super) async fn create(
         name: body.name,
         tier: body.tier,
         max_in_flight: body.max_in_flight,
+        ingest_per_second: body.ingest_per_second,
     };
     let created = caller
         .administer(|tenancy| async move { tenancy.create_tenant(draft).await })
@@ -159,6 +176,7 @@ pub(super) async fn change(
         name: body.name,
         tier: body.tier,
         max_in_flight: body.max_in_flight,
+        ingest_per_second: body.ingest_per_second,
     };
     let changed = caller
         .administer(|tenancy| async move { tenancy.change_tenant(id, change).await })

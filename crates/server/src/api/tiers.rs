@@ -33,6 +33,9 @@ pub struct Tier {
     /// Attempts of all destinations of one tenant queued and in flight at once;
     /// `null` for no bound.
     pub tenant_max_in_flight: Option<u32>,
+    /// Events that one tenant may hand in a second, at each API process; `null`
+    /// for what that is configured with.
+    pub tenant_ingest_per_second: Option<u32>,
 }
 
 /// All tiers.
@@ -70,6 +73,10 @@ pub struct ChangeTier {
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<u32>)]
     pub tenant_max_in_flight: Option<Option<u32>>,
+    /// Events that one tenant may hand in a second, at each API process.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<u32>)]
+    pub tenant_ingest_per_second: Option<Option<u32>>,
 }
 
 impl From<ports::Tier> for Tier {
@@ -81,6 +88,7 @@ impl From<ports::Tier> for Tier {
             shape: tier.limits.shape,
             max_in_flight: tier.limits.max_in_flight,
             tenant_max_in_flight: tier.tenant_max_in_flight,
+            tenant_ingest_per_second: tier.tenant_ingest_per_second,
             name: tier.name,
         }
     }
@@ -97,6 +105,7 @@ impl From<ChangeTier> for TierEdit {
                 ..periods(body.limits)
             },
             tenant_max_in_flight: body.tenant_max_in_flight,
+            tenant_ingest_per_second: body.tenant_ingest_per_second,
         }
     }
 }

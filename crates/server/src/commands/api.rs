@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use crate::config::{
-    ApiConfig, ListenConfig, RequestConfig, ScheduleConfig, SecretKeysConfig, ShutdownConfig,
-    StoreConfig, TargetConfig,
+    ApiConfig, IngestConfig, ListenConfig, RequestConfig, ScheduleConfig, SecretKeysConfig,
+    ShutdownConfig, StoreConfig, TargetConfig,
 };
 use crate::role::{self, Role, RoleConfig};
 
@@ -18,6 +18,8 @@ pub struct Args {
     pub listen: ListenConfig,
     #[command(flatten)]
     pub api: ApiConfig,
+    #[command(flatten)]
+    pub ingest: IngestConfig,
     #[command(flatten)]
     pub secret_keys: SecretKeysConfig,
     #[command(flatten)]
@@ -34,6 +36,7 @@ impl From<Args> for RoleConfig {
             queue: None,
             listen: args.listen,
             api: Some(args.api),
+            ingest: Some(args.ingest),
             secret_keys: Some(args.secret_keys),
             target: args.target,
             worker: None,

@@ -26,6 +26,9 @@ pub enum Command {
         /// Attempts of all its destinations queued and in flight at once.
         #[arg(long, value_name = "N")]
         max_in_flight: Option<u32>,
+        /// Events that it may hand in a second, at each API process.
+        #[arg(long, value_name = "N")]
+        ingest_per_second: Option<u32>,
         #[command(flatten)]
         connection: Connection,
     },
@@ -55,6 +58,10 @@ pub enum Command {
         /// `none` for the tier's.
         #[arg(long, value_name = "N")]
         max_in_flight: Option<Setting>,
+        /// Events that it may hand in a second, at each API process; `none` for
+        /// the tier's.
+        #[arg(long, value_name = "N")]
+        ingest_per_second: Option<Setting>,
         #[command(flatten)]
         connection: Connection,
     },
@@ -72,9 +79,13 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
             name,
             tier,
             max_in_flight,
+            ingest_per_second,
             connection,
         } => {
-            let body = json!({"name": name, "tier": tier, "max_in_flight": max_in_flight});
+            let body = json!({
+                "name": name, "tier": tier, "max_in_flight": max_in_flight,
+                "ingest_per_second": ingest_per_second,
+            });
             let client = Client::new(&connection.client)?;
             let created: Tenant = client.send(Method::POST, PATH, &body).await?;
             print(&[created], connection.output)?;
@@ -96,13 +107,15 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
             name,
             tier,
             max_in_flight,
+            ingest_per_second,
             connection,
         } => {
-            let most = max_in_flight.map(|Setting(most)| Value::from(most));
+            let number = |Setting(number)| Value::from(number);
             let body: Map<String, Value> = [
                 ("name", name.map(Value::from)),
                 ("tier", tier.map(Value::from)),
-                ("max_in_flight", most),
+                ("max_in_flight", max_in_flight.map(number)),
+                ("ingest_per_second", ingest_per_second.map(number)),
             ]
             .into_iter()
             .filter_map(|(field, value)| Some((field.to_owned(), value?)))
@@ -139,15 +152,18 @@ fn print(tenants: &[Tenant], format: Format) -> anyhow::Result<()> {
         (Format::Json, all) => output::json(&all),
         (Format::Table, all) => {
             let rows = all.iter().map(|tenant| {
-                let most = tenant.effective_max_in_flight;
+                let number = |number: Option<u32>| {
+                    number.map_or_else(|| "-".to_owned(), |number| number.to_string())
+                };
                 vec![
                     tenant.id.to_string(),
                     tenant.name.clone(),
                     tenant.tier.clone(),
-                    most.map_or_else(|| "-".to_owned(), |most| most.to_string()),
+                    number(tenant.effective_max_in_flight),
+                    number(tenant.effective_ingest_per_second),
                 ]
             });
-            let header = ["ID", "NAME", "TIER", "IN FLIGHT"];
+            let header = ["ID", "NAME", "TIER", "IN FLIGHT", "INGEST/S"];
             output::line(&output::table(&header, rows).to_string())
         }
     }

@@ -43,6 +43,10 @@ pub struct TierLimits {
     /// Attempts of all destinations of one tenant queued and in flight at once.
     #[arg(long, value_name = "N")]
     pub tenant_max_in_flight: Option<Setting>,
+
+    /// Events that one tenant may hand in a second, at each API process.
+    #[arg(long, value_name = "N")]
+    pub tenant_ingest_per_second: Option<Setting>,
 }
 
 impl TierLimits {
@@ -50,6 +54,10 @@ impl TierLimits {
         let own = [
             ("max_in_flight", number(self.max_in_flight)),
             ("tenant_max_in_flight", number(self.tenant_max_in_flight)),
+            (
+                "tenant_ingest_per_second",
+                number(self.tenant_ingest_per_second),
+            ),
         ];
         object(own.into_iter().chain(self.limits.fields()))
     }
@@ -97,8 +105,15 @@ fn table(tiers: &[Tier]) -> String {
             phrase(&tier.limits, tier.shape.unwrap_or_default(), tier.burst),
             number(tier.max_in_flight),
             number(tier.tenant_max_in_flight),
+            number(tier.tenant_ingest_per_second),
         ]
     });
-    let header = ["NAME", "LIMIT", "IN FLIGHT", "TENANT IN FLIGHT"];
+    let header = [
+        "NAME",
+        "LIMIT",
+        "IN FLIGHT",
+        "TENANT IN FLIGHT",
+        "TENANT INGEST/S",
+    ];
     output::table(&header, rows).to_string()
 }

@@ -1,5 +1,9 @@
 //! Why a request was not done, by what its caller can do about it.
 
+use std::time::Duration;
+
+use domain::backpressure::Backlogged;
+use engine::backpressure::Refusal;
 use engine::ingest::IngestError;
 use engine::ports::{CatalogError, StoreError};
 
@@ -25,6 +29,21 @@ pub enum ServiceError {
     /// The idempotency key stands for another request.
     #[error("the idempotency key was used for another request")]
     KeyReused,
+    /// Too much is pending already: wait, then repeat. Nothing was written.
+    #[error("too much is pending {whose}")]
+    Backlogged {
+        /// Whose backlog it is.
+        whose: Backlogged,
+        /// When there may be room again.
+        retry_after: Duration,
+    },
+    /// The tenant hands events in too fast: wait, then repeat. Nothing was
+    /// written.
+    #[error("more events a second than this tenant may hand in")]
+    TooFast {
+        /// When there may be room for them.
+        retry_after: Duration,
+    },
     /// There is no such thing.
     #[error("no such {0}")]
     NotFound(&'static str),
@@ -66,6 +85,13 @@ impl From<CatalogError> for ServiceError {
             CatalogError::Store(StoreError::Unavailable(_)) => Self::Unavailable(error.to_string()),
             CatalogError::Store(StoreError::Corrupt { .. }) => Self::Internal(error.to_string()),
         }
+    }
+}
+
+impl From<Refusal> for ServiceError {
+    fn from(refusal: Refusal) -> Self {
+        let Refusal { whose, retry_after } = refusal;
+        Self::Backlogged { whose, retry_after }
     }
 }
 

@@ -24,8 +24,8 @@ pub const MAX_LISTED_KEYS: u32 = 1_000;
 /// The longest that a key can be good for if it ends at all: ten years.
 const MAX_GOOD_FOR: Duration = Duration::from_secs(10 * 366 * 86_400);
 
-/// The largest `max_in_flight` that the store takes.
-const MAX_IN_FLIGHT: u32 = 1_000_000_000;
+/// The largest number that the store takes as a bound.
+const MAX_BOUND: u32 = 1_000_000_000;
 
 /// The rules of administration.
 pub struct Tenancy {
@@ -41,6 +41,7 @@ pub struct TenantDraft {
     pub name: String,
     pub tier: String,
     pub max_in_flight: Option<u32>,
+    pub ingest_per_second: Option<u32>,
 }
 
 /// A key that somebody wants.
@@ -56,6 +57,7 @@ pub struct KeyDraft {
 pub struct TierEdit {
     pub limits: LimitsChange,
     pub tenant_max_in_flight: Option<Option<u32>>,
+    pub tenant_ingest_per_second: Option<Option<u32>>,
 }
 
 impl Tenancy {
@@ -77,12 +79,14 @@ impl Tenancy {
 
     pub async fn create_tenant(&self, draft: TenantDraft) -> Result<Tenant, ServiceError> {
         named(&draft.name)?;
-        in_flight("max_in_flight", draft.max_in_flight)?;
+        bound("max_in_flight", draft.max_in_flight)?;
+        bound("ingest_per_second", draft.ingest_per_second)?;
         let new = NewTenant {
             id: TenantId(self.mint.uuid()),
             name: draft.name,
             tier: draft.tier,
             max_in_flight: draft.max_in_flight,
+            ingest_per_second: draft.ingest_per_second,
         };
         Ok(self.tenants.create_tenant(&new).await?)
     }
@@ -109,7 +113,8 @@ impl Tenancy {
         if let Some(name) = &change.name {
             named(name)?;
         }
-        in_flight("max_in_flight", change.max_in_flight.flatten())?;
+        bound("max_in_flight", change.max_in_flight.flatten())?;
+        bound("ingest_per_second", change.ingest_per_second.flatten())?;
         Ok(self.tenants.change_tenant(id, &change).await?)
     }
 
@@ -166,7 +171,9 @@ impl Tenancy {
     /// Changes a tier. Limits are merged with those of the moment, so of two
     /// simultaneous changes of limits the later wins whole.
     pub async fn change_tier(&self, name: &str, edit: TierEdit) -> Result<Tier, ServiceError> {
-        in_flight("tenant_max_in_flight", edit.tenant_max_in_flight.flatten())?;
+        bound("tenant_max_in_flight", edit.tenant_max_in_flight.flatten())?;
+        let ingest = edit.tenant_ingest_per_second;
+        bound("tenant_ingest_per_second", ingest.flatten())?;
         let limits = if edit.limits.is_empty() {
             None
         } else {
@@ -180,6 +187,7 @@ impl Tenancy {
         let change = TierChange {
             limits,
             tenant_max_in_flight: edit.tenant_max_in_flight,
+            tenant_ingest_per_second: ingest,
         };
         Ok(self.tenants.change_tier(name, &change).await?)
     }
@@ -192,10 +200,10 @@ fn named(name: &str) -> Result<(), ServiceError> {
     rules::name(name)
 }
 
-fn in_flight(field: &str, most: Option<u32>) -> Result<(), ServiceError> {
+fn bound(field: &str, most: Option<u32>) -> Result<(), ServiceError> {
     match most {
-        Some(most) if !(1..=MAX_IN_FLIGHT).contains(&most) => {
-            let problem = format!("must be 1 to {MAX_IN_FLIGHT}");
+        Some(most) if !(1..=MAX_BOUND).contains(&most) => {
+            let problem = format!("must be 1 to {MAX_BOUND}");
             Err(ServiceError::invalid(field, problem))
         }
         _ => Ok(()),

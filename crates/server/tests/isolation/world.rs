@@ -8,6 +8,9 @@ use adapters::key_ring::KeyRing;
 use axum::Router;
 use axum::body::Body;
 use domain::access::Scope;
+use domain::backpressure::BacklogBounds;
+use domain::ingest_limit::IngestLimit;
+use engine::backpressure::Pressure;
 use engine::ingest::{Ingest, IngestOptions};
 use engine::ports::{ReapRules, Store};
 use http::{Method, Request, StatusCode};
@@ -17,8 +20,9 @@ use serde_json::{Value, json};
 use server::access::Gate;
 use server::api::{self, App};
 use server::edge::Mint;
+use server::service::rate::IngestRates;
 use server::service::secrets::Signing;
-use server::service::{Service, Tenancy};
+use server::service::{Intake, Service, Tenancy};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
@@ -102,11 +106,13 @@ impl World {
             secrets: parts.secrets,
             vault: Arc::new(vault),
         };
+        let pressure = Arc::new(Pressure::new(BacklogBounds::default()));
+        let rates = IngestRates::new(IngestLimit::default());
         let service = Service::new(
             parts.catalog,
             parts.backlog,
             parts.schedule,
-            ingest,
+            Intake::new(ingest, pressure, Arc::new(rates)),
             mint,
             Policy::default(),
             signing,

@@ -1,4 +1,5 @@
-//! Ingest over HTTP: repeated requests, and bodies that are too large.
+//! Ingest over HTTP: repeated requests, bodies that are too large, and clients
+//! that are told to wait.
 
 use axum::body::Body;
 use domain::event::MAX_PAYLOAD_BYTES;
@@ -109,4 +110,133 @@ async fn a_payload_over_the_cap_is_refused_by_its_size() {
         .post("/v1/events", json!({"type": "a", "payload": fits}))
         .await;
     assert_eq!(taken.status, 202);
+}
+
+/// A tenant's key for ingest, and what one request of it is answered.
+struct Ingesting {
+    key: String,
+}
+
+impl Ingesting {
+    async fn new(world: &World, tenant: Value) -> Self {
+        let created = world.post("/v1/tenants", tenant).await;
+        assert_eq!(created.status, 201, "{}", created.json);
+        let keys = format!("/v1/tenants/{}/keys", created.json["id"].as_str().unwrap());
+        let key = world
+            .post(&keys, json!({"name": "", "scopes": ["ingest"]}))
+            .await;
+        assert_eq!(key.status, 201, "{}", key.json);
+        let key = key.json["key"].as_str().unwrap().to_owned();
+        Self { key }
+    }
+
+    fn request(&self, path: &str, content_type: &str, body: String) -> Request<Body> {
+        let request = Request::post(path)
+            .header("authorization", format!("Bearer {}", self.key))
+            .header("content-type", content_type);
+        request.body(Body::from(body)).unwrap()
+    }
+
+    async fn post(&self, world: &World, path: &str, body: &Value) -> Answer {
+        let request = self.request(path, "application/json", body.to_string());
+        world.request(request).await
+    }
+}
+
+fn events(count: usize) -> Value {
+    json!({"events": vec![json!({"type": "order.paid", "payload": 1}); count]})
+}
+
+/// By the event: the others of a batch, and other destinations, are not
+/// refused; and nothing of a refused event is written.
+#[tokio::test]
+async fn a_destination_whose_backlog_is_full_refuses() {
+    let world = World::new();
+    let path = world.destination(json!({})).await;
+    let full = path.rsplit('/').next().unwrap().to_owned();
+    let path = world.destination(json!({"event_types": ["*"]})).await;
+    let other = path.rsplit('/').next().unwrap().to_owned();
+    let to = |destination: &str| json!({"destination_id": destination, "payload": 1});
+    let batch = json!({"events": vec![to(&full); 100]});
+    let taken = post(&world, "/v1/events/batch", &[], &batch).await;
+    assert_eq!(
+        taken.status, 202,
+        "what is known before a batch decides on it"
+    );
+    let refused = post(&world, "/v1/events", &[], &to(&full)).await;
+    assert_eq!(refused.status, 429, "{}", refused.json);
+    assert_eq!(refused.content_type, "application/problem+json");
+    assert_eq!(refused.json["type"], "urn:paceline:problem:backlog-full");
+    assert_eq!(refused.json["retry_after_seconds"], 1);
+    assert_eq!(refused.headers["retry-after"], "1");
+    let mixed = json!({"events": [to(&full), to(&other), {"type": "a", "payload": 1}]});
+    let answers = post(&world, "/v1/events/batch", &[], &mixed).await;
+    let answers = answers.json["results"].as_array().unwrap().clone();
+    assert_eq!(answers[0]["problem"]["status"], 429, "{answers:?}");
+    assert_eq!(answers[1]["destinations"], json!([other]));
+    assert_eq!(answers[2]["destinations"], json!([other]));
+    assert_eq!(world.store.state().events.len(), 102);
+}
+
+/// In both spellings, whatever was asked for.
+#[tokio::test]
+async fn every_answer_says_how_fast_its_tenant_may_be() {
+    let world = World::new();
+    let quick = Ingesting::new(&world, json!({"name": "quick", "ingest_per_second": 900})).await;
+    let taken = quick.post(&world, "/v1/events/batch", &events(300)).await;
+    assert_eq!(taken.status, 202, "{}", taken.json);
+    assert_eq!(taken.headers["ratelimit-policy"], "\"ingest\";q=900;w=1");
+    assert_eq!(taken.headers["x-ratelimit-limit"], "900");
+    let left: u32 = taken.headers["x-ratelimit-remaining"]
+        .to_str()
+        .unwrap()
+        .parse()
+        .unwrap();
+    assert!((600..=900).contains(&left), "{left}");
+    let told = taken.headers["ratelimit"].to_str().unwrap();
+    assert!(
+        told.starts_with(&format!("\"ingest\";r={left};t=")),
+        "{told}"
+    );
+    assert!(taken.headers.contains_key("x-ratelimit-reset"));
+    let forbidden = quick.request("/v1/tiers/free", "application/json", "{}".to_owned());
+    let unrouted = world.request(forbidden).await;
+    assert_eq!(unrouted.status, 405);
+    let seen = world.get("/v1/destinations").await;
+    assert_eq!(seen.headers["x-ratelimit-limit"], "50000", "the usual one");
+}
+
+/// More than it may at once is taken when nothing was before, and waited for
+/// then. Another tenant does not wait.
+#[tokio::test]
+async fn a_tenant_that_is_too_fast_waits() {
+    let world = World::new();
+    let slow = Ingesting::new(&world, json!({"name": "slow", "ingest_per_second": 2})).await;
+    let first = slow.post(&world, "/v1/events/batch", &events(1_000)).await;
+    assert_eq!(first.status, 202, "{}", first.json);
+    let one = json!({"type": "order.paid", "payload": 1});
+    let second = slow.post(&world, "/v1/events", &one).await;
+    assert_eq!(second.status, 429, "{}", second.json);
+    assert_eq!(second.json["type"], "urn:paceline:problem:too-fast");
+    let wait = second.json["retry_after_seconds"].as_u64().unwrap();
+    assert!((2..=500).contains(&wait), "{wait}");
+    assert_eq!(second.headers["retry-after"], wait.to_string());
+    assert_eq!(second.headers["x-ratelimit-remaining"], "0");
+    assert_eq!(post(&world, "/v1/events", &[], &one).await.status, 202);
+    assert_eq!(world.store.state().events.len(), 1_001);
+}
+
+/// A bulk body is read on as fast as its tenant may be; not, if that is for
+/// minutes. What was answered before is durable.
+#[tokio::test]
+async fn a_bulk_body_ends_where_its_tenant_is_far_too_fast() {
+    let world = World::new();
+    let slow = Ingesting::new(&world, json!({"name": "slow", "ingest_per_second": 1})).await;
+    let body = "{\"type\": \"order.paid\", \"payload\": 1}\n".repeat(700);
+    let request = slow.request("/v1/events/bulk", "application/x-ndjson", body);
+    let end = world.bulk_end(request).await;
+    assert_eq!(end["accepted"], 500, "{end}");
+    assert_eq!(end["complete"], false);
+    assert_eq!(end["problem"]["type"], "urn:paceline:problem:too-fast");
+    assert_eq!(world.store.state().events.len(), 500);
 }

@@ -1,5 +1,6 @@
 //! A running API and a client of it, in this process.
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use adapters::http::Policy;
@@ -8,10 +9,13 @@ use adapters::key_ring::KeyRing;
 use adapters::sqlite::SqliteStore;
 use axum::Router;
 use axum::body::Body;
+use domain::backpressure::BacklogBounds;
+use domain::ingest_limit::IngestLimit;
 use domain::time::Timestamp;
+use engine::backpressure::Pressure;
 use engine::ingest::{Ingest, IngestOptions};
 use engine::ports::{Backlog, Catalog, SecretStore, Store};
-use http::{Method, Request, StatusCode};
+use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -20,8 +24,9 @@ use serde_json::Value;
 use server::access::Gate;
 use server::api::{self, App};
 use server::edge::Mint;
+use server::service::rate::IngestRates;
 use server::service::secrets::Signing;
-use server::service::{Service, Tenancy};
+use server::service::{Intake, Service, Tenancy};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
@@ -40,8 +45,17 @@ pub(crate) struct World {
     _ingest: tokio_util::sync::DropGuard,
 }
 
+/// Wide, but for one destination's: above 80 events are refused.
+fn bounds() -> BacklogBounds {
+    BacklogBounds {
+        destination: NonZeroU64::new(100).unwrap(),
+        ..BacklogBounds::default()
+    }
+}
+
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
     pub(crate) content_type: String,
     pub(crate) json: Value,
 }
@@ -75,13 +89,16 @@ impl World {
         let tenancy = Arc::new(tenancy);
         let gate = Gate::new(tenancy.clone(), &SecretString::from(KEY));
         let gate = Arc::new(gate);
+        let rates = IngestRates::new(IngestLimit::default());
+        let pressure = Arc::new(Pressure::new(bounds()));
+        let intake = Intake::new(ingest, pressure, Arc::new(rates));
         let tenancy = Tenancy::new(tenancy.clone(), tenancy, gate.clone(), mint.clone());
         let signing = Signing {
             secrets,
             vault: Arc::new(KeyRing::parse(SECRET_KEY).unwrap()),
         };
         let policy = Policy::default();
-        let service = Service::new(catalog, backlog, schedule, ingest, mint, policy, signing);
+        let service = Service::new(catalog, backlog, schedule, intake, mint, policy, signing);
         Self {
             store: fake,
             router: api::router(App::new(service, tenancy, gate)),
@@ -92,14 +109,15 @@ impl World {
     pub(crate) async fn request(&self, request: Request<Body>) -> Answer {
         let response = self.router.clone().oneshot(request).await.unwrap();
         let status = response.status();
-        let content_type = response
-            .headers()
+        let headers = response.headers().clone();
+        let content_type = headers
             .get("content-type")
             .map(|value| value.to_str().unwrap().to_owned())
             .unwrap_or_default();
         let body = response.into_body().collect().await.unwrap().to_bytes();
         Answer {
             status,
+            headers,
             content_type,
             json: serde_json::from_slice(&body).unwrap_or(Value::Null),
         }
@@ -111,7 +129,16 @@ impl World {
             .header("authorization", format!("Bearer {KEY}"))
             .header("content-type", "application/x-ndjson")
             .body(body.into());
-        let response = self.router.clone().oneshot(request.unwrap()).await.unwrap();
+        self.bulk_lines(request.unwrap()).await
+    }
+
+    /// The last line of such an answer.
+    pub(crate) async fn bulk_end(&self, request: Request<Body>) -> Value {
+        self.bulk_lines(request).await.1
+    }
+
+    async fn bulk_lines(&self, request: Request<Body>) -> (Vec<Value>, Value) {
+        let response = self.router.clone().oneshot(request).await.unwrap();
         assert_eq!(response.status(), 200);
         assert_eq!(response.headers()["content-type"], "application/x-ndjson");
         let answer = response.into_body().collect().await.unwrap().to_bytes();

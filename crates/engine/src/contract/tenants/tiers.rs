@@ -1,11 +1,12 @@
 //! Tenants and their plan tiers.
 
+use domain::access::{KeyId, Scope};
 use domain::ids::{DestinationId, TenantId};
 use domain::limit::Shape;
 use domain::policy::LimitSettings;
 
 use super::{TenantWorld, not_found, refuses};
-use crate::ports::{DEFAULT_TENANT, NewTenant, TenantChange, Tier, TierChange};
+use crate::ports::{DEFAULT_TENANT, NewKey, NewTenant, TenantChange, Tier, TierChange};
 
 fn bucket(per_second: u32, burst: u32) -> LimitSettings {
     LimitSettings {
@@ -22,6 +23,7 @@ pub async fn the_tiers_are_the_plans(world: &TenantWorld) {
         name: name.to_owned(),
         limits: bucket(per_second, per_second * 5),
         tenant_max_in_flight: None,
+        tenant_ingest_per_second: None,
     };
     let plans = [
         tier("enterprise", 100),
@@ -38,6 +40,7 @@ pub async fn a_tenant_is_read_as_it_was_created(world: &TenantWorld) {
         name: "Läden & Töchter 'x'".to_owned(),
         tier: "enterprise".to_owned(),
         max_in_flight: Some(40),
+        ingest_per_second: Some(900),
     };
     let created = world.tenants.create_tenant(&new).await.unwrap();
     assert_eq!((created.id, &created.name), (new.id, &new.name));
@@ -45,6 +48,7 @@ pub async fn a_tenant_is_read_as_it_was_created(world: &TenantWorld) {
         (created.tier.as_str(), created.max_in_flight),
         ("enterprise", Some(40))
     );
+    assert_eq!(created.ingest_per_second, Some(900));
     assert_eq!(world.tenants.tenant(new.id).await.unwrap(), created);
     not_found(world.tenants.tenant(TenantId(world.id())).await);
 }
@@ -102,6 +106,7 @@ pub async fn an_unknown_tier_is_refused_by_its_name(world: &TenantWorld) {
         name: "Acme".to_owned(),
         tier: "platinum".to_owned(),
         max_in_flight: None,
+        ingest_per_second: None,
     };
     refuses(world.tenants.create_tenant(&new).await, "tier");
     not_found(world.tenants.tenant(new.id).await);
@@ -245,4 +250,47 @@ pub async fn the_tiers_bound_in_flight_is_the_tenants_unless_it_has_its_own(worl
             .unwrap();
         assert_eq!(effective().await, holds);
     }
+}
+
+/// Its own, if it has one; else the tier's, if that has one.
+pub async fn a_tenants_ingest_is_bounded_by_its_own_or_its_tiers(world: &TenantWorld) {
+    let tenant = world.tenant("free").await;
+    assert_eq!(tenant.effective_ingest_per_second, None);
+    let change = TierChange {
+        tenant_ingest_per_second: Some(Some(50)),
+        ..TierChange::default()
+    };
+    let tier = world.tenants.change_tier("free", &change).await.unwrap();
+    assert_eq!(tier.tenant_ingest_per_second, Some(50));
+    let found = world.tenants.tenant(tenant.id).await.unwrap();
+    let bounds = (found.ingest_per_second, found.effective_ingest_per_second);
+    assert_eq!(bounds, (None, Some(50)));
+    let own = |ingest_per_second| TenantChange {
+        ingest_per_second: Some(ingest_per_second),
+        ..TenantChange::default()
+    };
+    let changed = (world.tenants.change_tenant(tenant.id, &own(Some(7)))).await;
+    let changed = changed.unwrap();
+    assert_eq!(changed.effective_ingest_per_second, Some(7));
+    // And its keys say so.
+    let key = NewKey {
+        id: KeyId(12),
+        name: String::new(),
+        digest: [3; 32],
+        scopes: [Scope::Ingest].into_iter().collect(),
+        expires_in: None,
+    };
+    world.keys.create_key(tenant.id, &key).await.unwrap();
+    let credential = async || world.keys.credential(key.id).await.unwrap().unwrap();
+    assert_eq!(credential().await.ingest_per_second, Some(7));
+    assert_eq!(changed.name, tenant.name);
+    let cleared = (world.tenants.change_tenant(tenant.id, &own(None))).await;
+    assert_eq!(cleared.unwrap().effective_ingest_per_second, Some(50));
+    assert_eq!(credential().await.ingest_per_second, Some(50));
+    let change = TierChange {
+        tenant_ingest_per_second: Some(None),
+        ..TierChange::default()
+    };
+    let tier = world.tenants.change_tier("free", &change).await.unwrap();
+    assert_eq!(tier.tenant_ingest_per_second, None);
 }

@@ -71,6 +71,7 @@ fn world(expires_in: Option<Duration>) -> World {
         digest: key.digest,
         scopes: [Scope::Read].into_iter().collect(),
         expires_in,
+        ingest_per_second: Some(70),
     };
     let keys = Arc::new(OneKey {
         id: Some(key.id),
@@ -109,6 +110,8 @@ async fn a_key_stands_for_its_tenant_and_its_scopes() {
         (TENANT, Some(world.key.id))
     );
     assert!(identity.scopes.contains(Scope::Read));
+    let limit = identity.ingest_limit.map(|limit| limit.0.get());
+    assert_eq!(limit, Some(70));
     assert!(!identity.scopes.contains(Scope::Manage));
 }
 
@@ -117,7 +120,10 @@ async fn the_configured_key_has_all_scopes_of_the_default_tenant_and_no_other_te
     let world = world(None);
     let identity = world.identify("the configured one").await.unwrap();
     assert_eq!((identity.tenant, identity.key), (DEFAULT_TENANT, None));
-    assert_eq!(identity.scopes, Scopes::ALL);
+    assert_eq!(
+        (identity.scopes, identity.ingest_limit),
+        (Scopes::ALL, None)
+    );
     for other in [
         "",
         "the configured on",

@@ -1,0 +1,186 @@
+//! Backlogs that are counted, and those that refuse.
+
+use std::num::NonZeroU64;
+use std::time::Duration;
+
+use domain::backpressure::{BacklogBounds, Backlogged, MAX_RETRY_AFTER, Standing};
+use domain::ids::DestinationId;
+
+use super::TenantWorld;
+use crate::ports::DEFAULT_TENANT;
+
+fn bounds(destination: u64, tenant: u64, all: u64) -> BacklogBounds {
+    let bound = |bound| NonZeroU64::new(bound).unwrap();
+    BacklogBounds {
+        destination: bound(destination),
+        tenant: bound(tenant),
+        all: bound(all),
+    }
+}
+
+/// Nobody is near his bound.
+fn wide() -> BacklogBounds {
+    bounds(1_000, 1_000, 1_000)
+}
+
+async fn counted(world: &TenantWorld, bounds: &BacklogBounds) -> Vec<Standing> {
+    let counted = world.backpressure.standings(bounds, &[], Duration::ZERO);
+    counted.await.unwrap()
+}
+
+async fn pending(world: &TenantWorld) -> u64 {
+    let standings = counted(world, &wide()).await;
+    assert_eq!(standings[0].whose, Backlogged::All);
+    standings[0].pending
+}
+
+/// The whole comes first, whatever it is.
+fn of(standings: &[Standing], whose: Backlogged) -> Option<Standing> {
+    standings.iter().copied().find(|one| one.whose == whose)
+}
+
+fn refusing(standings: &[Standing]) -> Vec<Backlogged> {
+    let refusing = standings.iter().filter(|one| one.refusing);
+    refusing.map(|one| one.whose).collect()
+}
+
+fn backlog(destination: DestinationId) -> Backlogged {
+    Backlogged::Destination(destination.0)
+}
+
+/// As if so many of its attempts had been delivered.
+async fn drain(world: &TenantWorld, destination: DestinationId, attempts: u32) {
+    let delete = format!(
+        "delete from attempts where id in (
+            select id from attempts where destination_id = '{destination}' order by id
+            limit {attempts}
+        )"
+    );
+    world.sql(&delete).await;
+}
+
+/// What waits, has a permit or has started; not what is done.
+pub async fn what_is_pending_is_counted(world: &TenantWorld) {
+    assert_eq!(pending(world).await, 0);
+    let destination = world.destination().per_second(3).create().await;
+    let other = world.destination().per_second(3).create().await;
+    world.accept(destination, 6).await;
+    world.accept(other, 2).await;
+    assert_eq!(pending(world).await, 8);
+    let permits = world.admit(destination).await;
+    assert_eq!(permits.len(), 3);
+    let worker = world.worker().await;
+    world.start(worker, &permits[..2]).await;
+    assert_eq!(pending(world).await, 8);
+    world.finish(worker, &permits[..1]).await;
+    assert_eq!(pending(world).await, 7);
+    world.store.release_permits(&permits[2..]).await.unwrap();
+    assert_eq!(pending(world).await, 7, "it waits again");
+}
+
+/// Above 80 per cent of the bound, until below 50.
+pub async fn a_backlog_above_its_mark_refuses_until_below_the_low_one(world: &TenantWorld) {
+    let destination = world.destination().per_second(2).create().await;
+    let bounds = bounds(10, 1_000, 1_000);
+    world.accept(destination, 8).await;
+    assert_eq!(refusing(&counted(world, &bounds).await), []);
+    world.accept(destination, 1).await;
+    let refused = [backlog(destination)];
+    assert_eq!(refusing(&counted(world, &bounds).await), refused);
+    drain(world, destination, 4).await;
+    assert_eq!(refusing(&counted(world, &bounds).await), refused);
+    drain(world, destination, 1).await;
+    assert_eq!(refusing(&counted(world, &bounds).await), []);
+    world.accept(destination, 4).await;
+    let again = counted(world, &bounds).await;
+    assert_eq!(refusing(&again), [], "eight are taken again");
+    assert_eq!(of(&again, backlog(destination)).unwrap().pending, 8);
+}
+
+/// By the limit in force; a paused one does not drain.
+pub async fn refused_clients_are_told_when_it_has_drained(world: &TenantWorld) {
+    let destination = world.destination().per_second(2).create().await;
+    world.accept(destination, 11).await;
+    let bounds = bounds(10, 1_000, 1_000);
+    let standing = async || {
+        let standings = counted(world, &bounds).await;
+        of(&standings, backlog(destination)).unwrap()
+    };
+    let first = standing().await;
+    assert_eq!(
+        first.retry_after,
+        Duration::from_secs(3),
+        "six above the mark"
+    );
+    assert_eq!(first.drained_per_second, None);
+    let pause = format!("update destinations set state = 'paused' where id = '{destination}'");
+    world.sql(&pause).await;
+    world.pass(Duration::from_millis(50)).await;
+    let second = standing().await;
+    assert_eq!(second.retry_after, MAX_RETRY_AFTER);
+    assert_eq!(second.drained_per_second, Some(0.0));
+    assert!(second.counted_at > first.counted_at);
+}
+
+/// Each by its own bound.
+pub async fn tenants_and_the_whole_are_bounded_too(world: &TenantWorld) {
+    let other = world.tenant("free").await.id;
+    let two = [
+        world.destination().per_second(2).create().await,
+        world.destination().per_second(2).create().await,
+    ];
+    let theirs = world.destination().per_second(2).create_for(other).await;
+    for destination in two {
+        world.accept(destination, 5).await;
+    }
+    world.accept_for(other, theirs, 3).await;
+    let standings = counted(world, &bounds(10, 10, 100)).await;
+    assert_eq!(refusing(&standings), [Backlogged::Tenant(DEFAULT_TENANT.0)]);
+    let ours = of(&standings, Backlogged::Tenant(DEFAULT_TENANT.0)).unwrap();
+    assert_eq!(ours.pending, 10);
+    let theirs = of(&standings, Backlogged::Tenant(other.0)).unwrap();
+    assert_eq!((theirs.pending, theirs.retry_after), (3, Duration::ZERO));
+    let whole = counted(world, &bounds(10, 1_000, 17)).await;
+    assert_eq!(refusing(&whole), []);
+    let whole = counted(world, &bounds(10, 1_000, 16)).await;
+    assert_eq!(refusing(&whole), [Backlogged::All]);
+}
+
+/// Below a tenth of its bound.
+pub async fn what_is_short_is_not_told_of(world: &TenantWorld) {
+    let long = world.destination().per_second(2).create().await;
+    let short = world.destination().per_second(2).create().await;
+    world.accept(long, 4).await;
+    world.accept(short, 1).await;
+    let bounds = bounds(20, 1_000, 1_000);
+    let standings = counted(world, &bounds).await;
+    let told: Vec<_> = standings.iter().map(|one| one.whose).collect();
+    assert_eq!(told, [Backlogged::All, backlog(long)]);
+    drain(world, long, 3).await;
+    let standings = counted(world, &bounds).await;
+    assert_eq!(standings.len(), 1, "{standings:?}");
+}
+
+/// Though by the time of the count it is between the marks.
+pub async fn what_was_seen_above_its_mark_refuses(world: &TenantWorld) {
+    let destination = world.destination().per_second(2).create().await;
+    world.accept(destination, 6).await;
+    let bounds = bounds(10, 1_000, 1_000);
+    assert_eq!(refusing(&counted(world, &bounds).await), []);
+    let passed = [backlog(destination)];
+    let told = (world.backpressure).standings(&bounds, &passed, Duration::ZERO);
+    assert_eq!(refusing(&told.await.unwrap()), passed);
+    assert_eq!(refusing(&counted(world, &bounds).await), passed);
+}
+
+/// Every process asks; one of them counts.
+pub async fn a_count_is_not_repeated_before_its_time(world: &TenantWorld) {
+    let destination = world.destination().per_second(2).create().await;
+    world.accept(destination, 2).await;
+    let first = counted(world, &wide()).await;
+    world.accept(destination, 3).await;
+    let hour = Duration::from_secs(3_600);
+    let told = world.backpressure.standings(&wide(), &[], hour).await;
+    assert_eq!(told.unwrap(), first);
+    assert_eq!(pending(world).await, 5);
+}
