@@ -63,31 +63,34 @@ async fn standings(
     Ok(after)
 }
 
+#[derive(sqlx::FromRow)]
+struct StandingRow {
+    scope: String,
+    id: Uuid,
+    pending: i64,
+    counted_at: i64,
+    refusing: bool,
+    drained_per_second: Option<f64>,
+    retry_after_ms: i64,
+}
+
 async fn read(executor: impl PgExecutor<'_>) -> Result<Vec<Standing>, Failure> {
-    let rows: Vec<(String, Uuid, i64, i64, bool, Option<f64>, i64)> = sqlx::query_as(
+    let rows: Vec<StandingRow> = sqlx::query_as(
         "-- standings: read
-        select b.scope, b.id, b.pending, micros(b.counted_at), b.refusing, b.drained_per_second,
-            b.retry_after_ms
+        select b.scope, b.id, b.pending, micros(b.counted_at) as counted_at, b.refusing,
+            b.drained_per_second, b.retry_after_ms
         from backlog_standings b
         order by b.scope = 'all' desc, b.refusing desc, b.pending desc",
     )
     .fetch_all(executor)
     .await?;
-    let standing = |(scope, id, pending, counted_at, refusing, drained, wait): (
-        String,
-        Uuid,
-        i64,
-        i64,
-        bool,
-        Option<f64>,
-        i64,
-    )| Standing {
-        whose: whose(&scope, id),
-        pending: u64::try_from(pending).unwrap_or(0),
-        counted_at: Timestamp::from_micros(counted_at),
-        refusing,
-        drained_per_second: drained,
-        retry_after: Duration::from_millis(u64::try_from(wait).unwrap_or(0)),
+    let standing = |row: StandingRow| Standing {
+        whose: whose(&row.scope, row.id),
+        pending: u64::try_from(row.pending).unwrap_or(0),
+        counted_at: Timestamp::from_micros(row.counted_at),
+        refusing: row.refusing,
+        drained_per_second: row.drained_per_second,
+        retry_after: Duration::from_millis(u64::try_from(row.retry_after_ms).unwrap_or(0)),
     };
     Ok(rows.into_iter().map(standing).collect())
 }
