@@ -47,12 +47,15 @@ mod ledger;
 mod listen;
 mod mark;
 mod migrate;
+mod operations;
+mod operations_book;
 mod outbox;
 mod reap;
 mod record;
 mod rows;
 mod sweep;
 mod usage;
+mod watch;
 
 pub use connect::PostgresOptions;
 

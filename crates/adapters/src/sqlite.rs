@@ -28,6 +28,8 @@ mod ingest;
 mod keys;
 mod ledger;
 mod migrate;
+mod operations;
+mod operations_book;
 mod ports;
 mod reap;
 mod record;
@@ -35,6 +37,7 @@ mod rows;
 mod sweep;
 mod thread;
 mod usage;
+mod watch;
 
 use std::ffi::OsString;
 use std::fs::{File, TryLockError};

@@ -12,6 +12,7 @@
 //!   looked at.
 //! - [`ingest`]: many requests, one commit.
 //! - [`relay`]: rows that users wrote become events.
+//! - [`notifier`]: what operators must know reaches them.
 //!
 //! Every loop has a run-once form, every I/O is a batch, every queue, buffer
 //! and retry is bounded by a named constant.
@@ -22,6 +23,7 @@ pub mod backoff;
 #[cfg(feature = "contract")]
 pub mod contract;
 pub mod ingest;
+pub mod notifier;
 pub mod ports;
 pub mod reaper;
 pub mod relay;

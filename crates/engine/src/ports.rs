@@ -3,7 +3,8 @@
 //! Four carry the path of an event ([`Store`], [`Schedule`],
 //! [`DeliveryQueue`], [`Sender`]); [`Catalog`] is the same store as seen by
 //! the people who own destinations and read ledgers, and [`Outbox`] where users
-//! write events into it themselves. Each method is one
+//! write events into it themselves; [`Operations`] and [`OperationsBook`] are
+//! what operators must know. Each method is one
 //! atomic business step over a batch, named for its caller. Its documentation
 //! says the effect, what a retry does, and what a crash half-way leaves.
 //!
@@ -14,6 +15,7 @@
 mod alarm;
 mod catalog;
 mod health;
+mod operations;
 mod outbox;
 mod queue;
 mod schedule;
@@ -24,6 +26,7 @@ mod wakes;
 pub use alarm::*;
 pub use catalog::*;
 pub use health::*;
+pub use operations::*;
 pub use outbox::*;
 pub use queue::*;
 pub use schedule::*;

@@ -235,6 +235,30 @@ impl Candidate {
     }
 }
 
+/// What a run would be decided from, for the watch. `None` if the destination
+/// is gone.
+pub(super) fn reading(
+    tx: &Transaction<'_>,
+    now: Timestamp,
+    destination: DestinationId,
+) -> Result<Option<(Policy, Usage, Backlog)>, Fault> {
+    let run = Run {
+        destination,
+        republish: false,
+    };
+    let Some(read) = Candidate::read(tx, now, &run)? else {
+        return Ok(None);
+    };
+    // Again with the starts that a bucket is judged by.
+    let mut usage = Usage {
+        recount: true,
+        coarse: Vec::new(),
+        ..read.usage
+    };
+    read_usage(tx, now, &read.key, &read.policy, &mut usage)?;
+    Ok(Some((read.policy, usage, read.backlog)))
+}
+
 fn mark_admitted(
     tx: &Transaction<'_>,
     now: Timestamp,

@@ -1,0 +1,166 @@
+//! Operational events become events, exactly once; and are forgotten.
+//!
+//! One transaction locks rows that nobody holds, accepts their deliveries as
+//! ingest does, and marks them: a relay that dies in the middle has done
+//! nothing.
+
+use std::time::Duration;
+
+use domain::event::NewEvent;
+use domain::ids::{DestinationId, TenantId};
+use domain::operations::{OperationalDestination, OperationalEvent, OperationalType, deliveries};
+use domain::time::{Timestamp, micros};
+use engine::ports::{Acceptance, RelayedOperations};
+use sqlx::{PgConnection, PgPool};
+use uuid::Uuid;
+
+use super::failure::Failure;
+use super::ingest;
+use super::rows::{count, word};
+
+/// One batch.
+pub(super) async fn relay(pool: &PgPool, limit: u32) -> Result<RelayedOperations, Failure> {
+    let mut transaction = pool.begin().await?;
+    let rows = lock(&mut transaction, limit).await?;
+    if rows.is_empty() {
+        transaction.commit().await?;
+        return Ok(RelayedOperations::default());
+    }
+    let told = all_told(&mut transaction).await?;
+    let events: Vec<NewEvent> = (rows.iter())
+        .flat_map(|row| deliveries(row, &told))
+        .collect();
+    let mut relayed = RelayedOperations {
+        relayed: u32::try_from(rows.len()).unwrap_or(u32::MAX),
+        ..RelayedOperations::default()
+    };
+    for answer in ingest::accept_within(&mut transaction, &events).await? {
+        if let Acceptance::Accepted(destinations) = answer {
+            relayed.accepted += 1;
+            relayed.destinations.extend(destinations);
+        }
+    }
+    mark(&mut transaction, &rows).await?;
+    transaction.commit().await?;
+    relayed.destinations.sort_unstable();
+    relayed.destinations.dedup();
+    Ok(relayed)
+}
+
+/// A row of `operational_events`.
+#[derive(sqlx::FromRow)]
+pub(super) struct Row {
+    id: i64,
+    created_at: i64,
+    event_type: String,
+    destination_id: Uuid,
+    tenant_id: Uuid,
+    details: String,
+}
+
+impl From<Row> for OperationalEvent {
+    fn from(row: Row) -> Self {
+        Self {
+            id: row.id,
+            created_at: Timestamp::from_micros(row.created_at),
+            event_type: row.event_type,
+            destination: DestinationId(row.destination_id),
+            tenant: TenantId(row.tenant_id),
+            details: row.details,
+        }
+    }
+}
+
+async fn lock(
+    connection: &mut PgConnection,
+    limit: u32,
+) -> Result<Vec<OperationalEvent>, Failure> {
+    let rows: Vec<Row> = sqlx::query_as(
+        "-- relay_operational_events: lock
+        select o.id, micros(o.created_at) as created_at, o.event_type, o.destination_id,
+            o.tenant_id, o.details
+        from operational_events o
+        where o.relayed_at is null
+        order by o.id
+        limit $1
+        for update skip locked",
+    )
+    .bind(i64::from(limit))
+    .fetch_all(connection)
+    .await?;
+    Ok(rows.into_iter().map(OperationalEvent::from).collect())
+}
+
+async fn mark(connection: &mut PgConnection, rows: &[OperationalEvent]) -> Result<(), Failure> {
+    sqlx::query(
+        "-- relay_operational_events: mark
+        update operational_events o set relayed_at = clock_timestamp() where o.id = any ($1)",
+    )
+    .bind(rows.iter().map(|row| row.id).collect::<Vec<_>>())
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// A row of `operational_destinations`.
+#[derive(sqlx::FromRow)]
+pub(super) struct ToldRow {
+    position: i64,
+    destination_id: Uuid,
+    tenant_id: Uuid,
+    scope: String,
+    event_types: Vec<String>,
+}
+
+impl ToldRow {
+    pub(super) fn into_domain(self) -> Result<OperationalDestination, Failure> {
+        const TABLE: &str = "operational_destinations";
+        let id = self.destination_id;
+        let types: Result<Vec<OperationalType>, Failure> = (self.event_types.iter())
+            .map(|one| word(TABLE, "event_types", id, one))
+            .collect();
+        Ok(OperationalDestination {
+            destination: DestinationId(id),
+            tenant: TenantId(self.tenant_id),
+            scope: word(TABLE, "scope", id, &self.scope)?,
+            event_types: types?,
+            position: self.position,
+        })
+    }
+}
+
+async fn all_told(connection: &mut PgConnection) -> Result<Vec<OperationalDestination>, Failure> {
+    let rows: Vec<ToldRow> = sqlx::query_as(
+        "-- relay_operational_events: all_told
+        select o.position, o.destination_id, o.tenant_id, o.scope, o.event_types
+        from operational_destinations o
+        join destinations d on d.id = o.destination_id
+        where d.deleted_at is null
+        order by o.position",
+    )
+    .fetch_all(connection)
+    .await?;
+    rows.into_iter().map(ToldRow::into_domain).collect()
+}
+
+/// Deletes what is old, the oldest first.
+pub(super) async fn trim(pool: &PgPool, kept: Duration, limit: u32) -> Result<u32, Failure> {
+    let deleted = sqlx::query(
+        "-- trim_operational_events
+        with oldest as materialized (
+            select o.id, o.created_at, o.relayed_at from operational_events o
+            order by o.id
+            limit $2
+            for update skip locked
+        )
+        delete from operational_events o
+        using oldest
+        where o.id = oldest.id and oldest.relayed_at is not null
+            and oldest.created_at < clock_timestamp() - $1::bigint * interval '1 microsecond'",
+    )
+    .bind(micros(kept))
+    .bind(i64::from(limit))
+    .execute(pool)
+    .await?;
+    Ok(count(i64::try_from(deleted.rows_affected()).unwrap_or(i64::MAX)))
+}
