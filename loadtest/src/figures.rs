@@ -7,6 +7,7 @@
 
 mod change;
 mod figure;
+mod hostile;
 mod idle;
 mod pending;
 mod receiver_limit;
@@ -43,6 +44,10 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 10_000)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
     destinations: u32,
+    /// Destinations that never answer, drip or send a gibibyte, for `hostile`.
+    #[arg(long, default_value_t = 5_000)]
+    #[arg(value_parser = clap::value_parser!(u32).range(3..=100_000))]
+    hostile_destinations: u32,
     /// How long shares of limits are measured.
     #[arg(long, default_value_t = 62)]
     #[arg(value_parser = clap::value_parser!(u32).range(20..=3_600))]
@@ -79,6 +84,8 @@ enum Name {
     ReceiverLimit,
     /// What an idle system costs.
     Idle,
+    /// Healthy destinations beside receivers that never answer, drip or flood.
+    Hostile,
 }
 
 pub(crate) async fn run(args: Args, program: PathBuf) -> anyhow::Result<ExitCode> {
@@ -116,5 +123,8 @@ async fn measure(name: Name, args: &Args, context: &Context) -> anyhow::Result<V
         Name::Stalled => shares::stalled(context, args.seconds).await?,
         Name::ReceiverLimit => receiver_limit::measure(context).await?,
         Name::Idle => idle::measure(context).await?,
+        Name::Hostile => {
+            hostile::measure(context, args.requests, args.hostile_destinations).await?
+        }
     })
 }

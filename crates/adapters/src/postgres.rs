@@ -31,6 +31,7 @@ use engine::ports::{Lane, Outbox, Relayed};
 use sqlx::PgPool;
 
 mod admit;
+mod api_keys;
 mod catalog;
 mod claim;
 mod connect;
@@ -54,6 +55,7 @@ mod reap;
 mod record;
 mod rows;
 mod sweep;
+mod tenants;
 mod usage;
 mod watch;
 

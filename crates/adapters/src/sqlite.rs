@@ -15,6 +15,7 @@
 //! (the triggers in `migrations/sqlite`).
 
 mod admit;
+mod api_keys;
 mod buckets;
 mod claim;
 #[cfg(test)]
@@ -35,6 +36,7 @@ mod reap;
 mod record;
 mod rows;
 mod sweep;
+mod tenants;
 mod thread;
 mod usage;
 mod watch;

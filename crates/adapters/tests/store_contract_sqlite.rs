@@ -11,6 +11,7 @@ use adapters::sqlite::{Clock, SqliteStore, system_clock};
 use async_trait::async_trait;
 use domain::time::Timestamp;
 use engine::contract::store::{Backdoor, World};
+use engine::contract::tenants::TenantWorld;
 use rusqlite::{Connection, TransactionBehavior};
 
 /// The system's clock, and how far the test has moved it.
@@ -73,6 +74,37 @@ impl Deref for InDirectory {
 }
 
 async fn world() -> InDirectory {
+    let (store, door, directory) = opened();
+    InDirectory {
+        world: World::new(store.clone(), store.clone(), door).with_health(store),
+        _directory: directory,
+    }
+}
+
+/// The same, with the ports of tenants and keys.
+struct TenantsInDirectory {
+    world: TenantWorld,
+    _directory: tempfile::TempDir,
+}
+
+impl Deref for TenantsInDirectory {
+    type Target = TenantWorld;
+
+    fn deref(&self) -> &TenantWorld {
+        &self.world
+    }
+}
+
+async fn tenant_world() -> TenantsInDirectory {
+    let (store, door, directory) = opened();
+    let world = World::new(store.clone(), store.clone(), door);
+    TenantsInDirectory {
+        world: TenantWorld::new(world, store.clone(), store),
+        _directory: directory,
+    }
+}
+
+fn opened() -> (Arc<SqliteStore>, Arc<Door>, tempfile::TempDir) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("paceline.db");
     let moved = Arc::new(Moved {
@@ -81,13 +113,10 @@ async fn world() -> InDirectory {
     });
     let clock = moved.clone();
     let store = SqliteStore::open(&path, Arc::new(move || clock.now())).unwrap();
-    let store = Arc::new(store);
-    let door = Arc::new(Door { path, moved });
-    InDirectory {
-        world: World::new(store.clone(), store.clone(), door).with_health(store),
-        _directory: directory,
-    }
+    (Arc::new(store), Arc::new(Door { path, moved }), directory)
 }
+
+engine::tenant_contract!(super::tenant_world);
 
 engine::store_contract!(super::world);
 

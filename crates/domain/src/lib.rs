@@ -11,6 +11,7 @@
 
 #![warn(missing_docs)]
 
+pub mod access;
 pub mod admission;
 pub mod attempt;
 pub mod clock;

@@ -11,3 +11,4 @@
 pub mod queue;
 pub mod schedule;
 pub mod store;
+pub mod tenants;

@@ -8,24 +8,28 @@
 //!
 //! Claims and outcomes of many permits travel in one statement each
 //! (`claims`, `records`); what is in hand is bounded by the prefetch and
-//! by the places.
+//! by the places. Destinations that hang share half of the places, so that
+//! they cannot have all (`places`, `standing`).
 
+mod bench;
 mod claims;
 mod deliver;
 mod hand;
 mod heard;
 mod identity;
+mod places;
 mod promptness;
 mod receiving;
 mod records;
+mod standing;
 mod targets;
+mod turned_away;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rand::SeedableRng;
 use rand::rngs::StdRng;
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -40,10 +44,12 @@ use claims::Claims;
 use deliver::Deliverer;
 use hand::Hand;
 use identity::Identity;
+use places::Places;
 use promptness::Promptness;
 use receiving::Receiving;
 use records::Records;
 use targets::Targets;
+use turned_away::TurnedAway;
 
 /// How a worker runs.
 #[derive(Debug, Clone, Copy)]
@@ -150,7 +156,27 @@ impl Worker {
         );
         let (store, schedule) = (Arc::clone(&self.store), Arc::clone(&self.schedule));
         let records = Records::spawn(&mut statements, store, schedule, places);
-        let receiving = self.receiving(clock, (claims, records), rng, (&shutdown, given_up));
+        let places = Arc::new(Places::new(places, receiving::prefetch(places)));
+        let turned_away = TurnedAway::spawn(
+            &mut statements,
+            (Arc::clone(&self.store), Arc::clone(&self.schedule)),
+            Arc::clone(&places),
+        );
+        let deliverer = Deliverer {
+            store: Arc::clone(&self.store),
+            schedule: Arc::clone(&self.schedule),
+            sender: Arc::clone(&self.sender),
+            clock,
+            claims,
+            records,
+            turned_away,
+            places,
+            rng,
+            promptness: Promptness::new(),
+            request_timeout: self.options.request_timeout,
+            shutdown: shutdown.clone(),
+        };
+        let receiving = self.receiving(deliverer, given_up);
         let end = tokio::select! {
             biased;
             end = receiving.run(&shutdown, self.options.grace) => end,
@@ -174,30 +200,10 @@ impl Worker {
         let _ = timeout(RETIRING, retired).await;
     }
 
-    fn receiving(
-        &self,
-        clock: Arc<SharedClock>,
-        (claims, records): (Claims, Records),
-        rng: Arc<Mutex<StdRng>>,
-        (shutdown, given_up): (&CancellationToken, CancellationToken),
-    ) -> Receiving {
-        let places = self.options.places.max(MIN_PLACES);
-        let deliverer = Deliverer {
-            store: Arc::clone(&self.store),
-            schedule: Arc::clone(&self.schedule),
-            sender: Arc::clone(&self.sender),
-            clock,
-            claims,
-            records,
-            places: Arc::new(Semaphore::new(places as usize)),
-            rng,
-            promptness: Promptness::new(),
-            request_timeout: self.options.request_timeout,
-            shutdown: shutdown.clone(),
-        };
+    fn receiving(&self, deliverer: Deliverer, given_up: CancellationToken) -> Receiving {
         Receiving {
             queue: Arc::clone(&self.queue),
-            prefetch: receiving::prefetch(places),
+            prefetch: receiving::prefetch(self.options.places.max(MIN_PLACES)),
             deliverer: Arc::new(deliverer),
             targets: Targets::new(Arc::clone(&self.store)),
             tasks: TaskTracker::new(),

@@ -1,43 +1,49 @@
 //! HTTP API v1: JSON in, JSON out, problems by RFC 9457.
 //!
 //! Handlers translate; [`crate::service`] decides. A handler that asks a store
-//! does so in a task of its own (`App::run`): hyper drops a handler when its
+//! does so in a task of its own (`Caller::run`): hyper drops a handler when its
 //! client hangs up, and a store must not be left in mid-transaction. Every
 //! request is bounded in bytes before it is read ([`body`]), and all of them
-//! together in bytes, too.
+//! together in bytes, too. Whoever calls reaches his tenant's things and no
+//! others ([`caller`]).
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
-use http::header;
 use utoipa::openapi::OpenApi;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{Modify, OpenApi as _};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::api_key::ApiKey;
+use crate::access::Gate;
+use crate::access::required::Required;
 use crate::health;
-use crate::service::{Service, ServiceError};
+use crate::service::{Service, Tenancy};
 
 pub mod attempts;
 pub mod body;
 pub mod bulk;
+mod caller;
 pub mod destination_health;
 pub mod destinations;
 pub mod events;
 mod idempotency;
+pub mod keys;
 pub mod limits;
 pub mod parameters;
 pub mod problem;
+pub mod tenants;
 pub mod text;
+pub mod tiers;
 mod traffic;
 
+use caller::Caller;
 use problem::Problem;
 
 /// How long a request may take, reading its body included. Above what a store
@@ -49,35 +55,26 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 pub struct App(Arc<Inner>);
 
 struct Inner {
-    service: Arc<Service>,
-    key: ApiKey,
+    service: Service,
+    tenancy: Arc<Tenancy>,
+    gate: Arc<Gate>,
+    required: Required,
     room: Arc<body::Room>,
     bulk: bulk::Places,
 }
 
 impl App {
-    /// A service behind a key.
+    /// A service, and its administration, behind a gate.
     #[must_use]
-    pub fn new(service: Service, key: ApiKey) -> Self {
+    pub fn new(service: Service, tenancy: Tenancy, gate: Arc<Gate>) -> Self {
         Self(Arc::new(Inner {
-            service: Arc::new(service),
-            key,
+            service,
+            tenancy: Arc::new(tenancy),
+            gate,
+            required: Required::of(&openapi()),
             room: Arc::new(body::Room::new()),
             bulk: bulk::Places::new(),
         }))
-    }
-
-    /// Runs `work` to its end, even if the client does not wait for it.
-    async fn run<T, F>(&self, work: impl FnOnce(Arc<Service>) -> F) -> Result<T, Problem>
-    where
-        T: Send + 'static,
-        F: Future<Output = Result<T, ServiceError>> + Send + 'static,
-    {
-        let work = work(Arc::clone(&self.0.service));
-        match tokio::spawn(work).await {
-            Ok(done) => Ok(done?),
-            Err(broken) => Err(ServiceError::Internal(broken.to_string()).into()),
-        }
     }
 }
 
@@ -89,6 +86,7 @@ impl App {
     tags(
         (name = "destinations", description = "Endpoints with their own limits."),
         (name = "events", description = "Payloads, accepted once and delivered at least once."),
+        (name = "tenants", description = "Tenants, their keys, and plan tiers: for the scope `admin`."),
         (name = "health", description = "For orchestrators; without a key.")
     )
 )]
@@ -124,6 +122,12 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(events::post_batch))
         .routes(routes!(bulk::post_bulk))
         .routes(routes!(events::show))
+        .routes(routes!(tenants::create, tenants::list))
+        .routes(routes!(tenants::show, tenants::change))
+        .routes(routes!(keys::create, keys::list))
+        .routes(routes!(keys::revoke))
+        .routes(routes!(tiers::list))
+        .routes(routes!(tiers::change))
 }
 
 /// The description of every route, served and tested.
@@ -139,7 +143,10 @@ pub fn openapi() -> OpenApi {
 pub fn router(app: App) -> Router {
     let (v1, _) = routes().split_for_parts();
     let v1 = v1
-        .route_layer(middleware::from_fn_with_state(app.clone(), authenticate))
+        .route_layer(middleware::from_fn_with_state(
+            app.clone(),
+            caller::authenticate,
+        ))
         .route_layer(middleware::from_fn(bound_time))
         .route_layer(middleware::from_fn(traffic::measure))
         .with_state(app);
@@ -150,22 +157,6 @@ pub fn router(app: App) -> Router {
     )
     .fallback(async || Problem::no_route())
     .method_not_allowed_fallback(async || Problem::no_method())
-}
-
-/// `Authorization: Bearer KEY`, or 401. Before the body is read.
-async fn authenticate(State(app): State<App>, request: Request, next: Next) -> Response {
-    let offered = request
-        .headers()
-        .get(header::AUTHORIZATION)
-        .and_then(|value| value.to_str().ok())
-        .and_then(|value| value.split_once(' '))
-        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
-        .map(|(_, key)| key.trim());
-    if offered.is_some_and(|key| app.0.key.is(key)) {
-        next.run(request).await
-    } else {
-        Problem::unauthorized().into_response()
-    }
 }
 
 async fn bound_time(request: Request, next: Next) -> Response {

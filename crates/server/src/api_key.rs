@@ -1,4 +1,8 @@
-//! The API's key: where it comes from, and how it is compared.
+//! The key that a process starts with: configured, or made at the first start.
+//!
+//! It is no row of the store: it has all scopes of the default tenant for as
+//! long as the process has it, so that one command is enough to begin with and
+//! an administrator cannot lock himself out.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -7,7 +11,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use secrecy::{ExposeSecret, SecretString};
-use sha2::{Digest, Sha256};
 
 use crate::config::{ApiConfig, ConfigError, Database, ListenConfig, StoreConfig};
 use crate::edge::Mint;
@@ -15,29 +18,6 @@ use crate::role::Role;
 
 /// The shortest key for an address that others can reach.
 const MIN_KEY_BYTES: usize = 16;
-
-/// The key that callers must know, kept as its digest.
-#[derive(Clone)]
-pub struct ApiKey([u8; 32]);
-
-impl ApiKey {
-    /// Of this text.
-    #[must_use]
-    pub fn new(key: &SecretString) -> Self {
-        Self(Sha256::digest(key.expose_secret().as_bytes()).into())
-    }
-
-    /// Whether it is the key. Takes as long for a near miss as for a far one:
-    /// it compares digests, all of them, so the time tells nothing about the
-    /// key.
-    #[must_use]
-    pub fn is(&self, offered: &str) -> bool {
-        let offered: [u8; 32] = Sha256::digest(offered.as_bytes()).into();
-        let difference =
-            (self.0.iter().zip(offered)).fold(0, |sum, (ours, theirs)| sum | (ours ^ theirs));
-        std::hint::black_box(difference) == 0
-    }
-}
 
 /// The key that is configured; for `serve` on a loopback address, else the one
 /// in the key file beside the database, made and printed at the first start.
@@ -47,7 +27,7 @@ pub fn resolve(
     listen: &ListenConfig,
     store: &StoreConfig,
     mint: &Mint,
-) -> anyhow::Result<ApiKey> {
+) -> anyhow::Result<SecretString> {
     let loopback = listen.listen.ip().is_loopback();
     if let Some(key) = &api.api_key {
         let length = key.expose_secret().len();
@@ -55,7 +35,7 @@ pub fn resolve(
             let problem = format!("must have at least {MIN_KEY_BYTES} characters");
             return Err(ConfigError::flag("api-key", problem).into());
         }
-        return Ok(ApiKey::new(key));
+        return Ok(key.clone());
     }
     if role != Role::Serve || !loopback {
         return Err(ConfigError::flag(
@@ -70,9 +50,9 @@ pub fn resolve(
     match store.place()? {
         Database::Sqlite(database) => stored(&key_file(&database), mint),
         Database::SqliteInMemory | Database::Postgres(_) => {
-            let key = SecretString::from(mint.api_key());
+            let key = mint.key().text;
             announce(&key, "for this run; set PACELINE_API_KEY to keep one")?;
-            Ok(ApiKey::new(&key))
+            Ok(key)
         }
     }
 }
@@ -96,12 +76,12 @@ pub fn read(file: &Path) -> io::Result<Option<SecretString>> {
     }
 }
 
-fn stored(file: &Path, mint: &Mint) -> anyhow::Result<ApiKey> {
+fn stored(file: &Path, mint: &Mint) -> anyhow::Result<SecretString> {
     let context = || format!("key file {}", file.display());
     if let Some(key) = read(file).with_context(context)? {
-        return Ok(ApiKey::new(&key));
+        return Ok(key);
     }
-    let key = SecretString::from(mint.api_key());
+    let key = mint.key().text;
     OpenOptions::new()
         .write(true)
         .create(true)
@@ -111,7 +91,7 @@ fn stored(file: &Path, mint: &Mint) -> anyhow::Result<ApiKey> {
         .and_then(|mut opened| writeln!(opened, "{}", key.expose_secret()))
         .with_context(context)?;
     announce(&key, &format!("kept in {}", file.display()))?;
-    Ok(ApiKey::new(&key))
+    Ok(key)
 }
 
 /// To standard output, once, and never to the log.
@@ -127,15 +107,6 @@ fn announce(key: &SecretString, note: &str) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_the_key_is_the_key() {
-        let key = ApiKey::new(&SecretString::from("correct horse"));
-        assert!(key.is("correct horse"));
-        for other in ["", "correct hors", "correct horse ", "Correct horse"] {
-            assert!(!key.is(other), "{other:?}");
-        }
-    }
 
     fn config(
         key: Option<&str>,
@@ -162,7 +133,7 @@ mod tests {
         key: Option<&str>,
         listen: &str,
         database: &str,
-    ) -> Result<ApiKey, String> {
+    ) -> Result<SecretString, String> {
         let mint = Mint::from_system().unwrap();
         let (api, listen, store) = config(key, listen, database);
         resolve(role, &api, &listen, &store, &mint).map_err(|error| error.to_string())
@@ -190,6 +161,6 @@ mod tests {
         let serve = || resolved(Role::Serve, None, "127.0.0.1:80", &url).unwrap();
         serve();
         let key = read(&key_file(&database)).unwrap().unwrap();
-        assert!(serve().is(key.expose_secret()));
+        assert_eq!(serve().expose_secret(), key.expose_secret());
     }
 }

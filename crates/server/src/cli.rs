@@ -11,7 +11,9 @@ use std::process::ExitCode;
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::commands::{api, audit, demo, destination, event, migrate, scheduler, serve, worker};
+use crate::commands::{
+    api, audit, demo, destination, event, key, migrate, scheduler, serve, tenant, tier, worker,
+};
 use crate::config::{ConfigError, LogConfig, unknown};
 use crate::{commands, logging, open_files};
 
@@ -50,6 +52,15 @@ pub enum Command {
     /// Send and look at events, over the API.
     #[command(subcommand)]
     Event(event::Command),
+    /// Create, look at and change tenants, over the API.
+    #[command(subcommand)]
+    Tenant(tenant::Command),
+    /// Create, list and revoke the API keys of tenants, over the API.
+    #[command(subcommand)]
+    Key(key::Command),
+    /// Look at and change plan tiers, over the API.
+    #[command(subcommand)]
+    Tier(tier::Command),
 }
 
 /// Parses, runs, and turns every end into an exit code.
@@ -100,6 +111,9 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Demo(args) => commands::demo::run(args).await,
         Command::Destination(command) => commands::destination::run(command).await,
         Command::Event(command) => commands::event::run(command).await,
+        Command::Tenant(command) => commands::tenant::run(command).await,
+        Command::Key(command) => commands::key::run(command).await,
+        Command::Tier(command) => commands::tier::run(command).await,
     }
 }
 

@@ -10,6 +10,8 @@ use rand::rngs::{StdRng, SysRng};
 use rand::{Rng, SeedableRng};
 use uuid::Uuid;
 
+use crate::access::MintedKey;
+
 /// The wall clock. Never for limits, which are judged by the store's clock:
 /// for ids and for what people type (`--since 1h`).
 #[must_use]
@@ -72,13 +74,10 @@ impl Mint {
         uuid::Builder::from_unix_timestamp_millis(millis, &self.bytes()).into_uuid()
     }
 
-    /// A new API key: 256 random bits.
+    /// A new API key.
     #[must_use]
-    pub fn api_key(&self) -> String {
-        let digits: String = (self.bytes::<32>().iter())
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
-        format!("pk_{digits}")
+    pub fn key(&self) -> MintedKey {
+        MintedKey::new(self.bytes(), self.bytes())
     }
 
     /// Random bytes, such as a seed.

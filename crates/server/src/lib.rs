@@ -7,6 +7,7 @@
 //! API like any other client, except for `migrate` and `audit`, which read the
 //! store.
 
+pub mod access;
 pub mod api;
 pub mod api_key;
 pub mod audit;

@@ -10,7 +10,9 @@ use adapters::rabbitmq::RabbitQueue;
 use adapters::redis::RedisSchedule;
 use adapters::sqlite::{SqliteStore, system_clock};
 use anyhow::Context;
-use engine::ports::{Catalog, DeliveryQueue, Outbox, Schedule, Sender, Store, StoreError};
+use engine::ports::{
+    Catalog, DeliveryQueue, Keys, Outbox, Schedule, Sender, Store, StoreError, Tenants,
+};
 
 use crate::config::{
     Database, QueueConfig, QueuePlace, ScheduleConfig, SchedulePlace, SecretUrl, StoreConfig,
@@ -25,6 +27,10 @@ const IN_PROCESS_QUEUE: usize = 65_536;
 pub struct Parts {
     pub store: Arc<dyn Store>,
     pub catalog: Arc<dyn Catalog>,
+    pub keys: Arc<dyn Keys>,
+    pub tenants: Arc<dyn Tenants>,
+    pub operations: Arc<dyn Operations>,
+    pub operations_book: Arc<dyn OperationsBook>,
     /// `None` where users cannot write into the store.
     pub outbox: Option<Arc<dyn Outbox>>,
     pub schedule: Arc<dyn Schedule>,
@@ -41,15 +47,19 @@ impl Parts {
         queue: Option<&QueueConfig>,
         target: &TargetConfig,
     ) -> anyhow::Result<Self> {
-        let (store, catalog, outbox) = connect_store(store).await?;
+        let stored = connect_store(store).await?;
         let queue = match queue {
             Some(config) => Some(connect_queue(config).await?),
             None => None,
         };
         Ok(Self {
-            store,
-            catalog,
-            outbox,
+            store: stored.store,
+            catalog: stored.catalog,
+            keys: stored.keys,
+            tenants: stored.tenants,
+            operations: stored.operations,
+            operations_book: stored.operations_book,
+            outbox: stored.outbox,
             schedule: connect_schedule(schedule).await?,
             queue,
             sender: sender(target),
@@ -57,38 +67,44 @@ impl Parts {
     }
 }
 
-type StoreAndCatalog = (Arc<dyn Store>, Arc<dyn Catalog>);
+/// One store behind each of its ports.
+pub struct Stored {
+    pub store: Arc<dyn Store>,
+    pub catalog: Arc<dyn Catalog>,
+    pub keys: Arc<dyn Keys>,
+    pub tenants: Arc<dyn Tenants>,
+    pub operations: Arc<dyn Operations>,
+    pub operations_book: Arc<dyn OperationsBook>,
+    /// `None` where users cannot write into the store.
+    pub outbox: Option<Arc<dyn Outbox>>,
+}
 
-async fn connect_store(
-    config: &StoreConfig,
-) -> anyhow::Result<(Arc<dyn Store>, Arc<dyn Catalog>, Option<Arc<dyn Outbox>>)> {
+async fn connect_store(config: &StoreConfig) -> anyhow::Result<Stored> {
     let url = &config.database_url;
-    let (store, catalog) = match config.place()? {
-        Database::Sqlite(path) => both(SqliteStore::open(&path, system_clock()), url)?,
-        Database::SqliteInMemory => both(SqliteStore::in_memory(system_clock()), url)?,
+    match config.place()? {
+        Database::Sqlite(path) => all_of(SqliteStore::open(&path, system_clock()), url),
+        Database::SqliteInMemory => all_of(SqliteStore::in_memory(system_clock()), url),
         Database::Postgres(_) => {
             let store = connect_postgres(config).await;
             let store = store.with_context(|| format!("open the store at {url}"))?;
             let outbox: Arc<dyn Outbox> = Arc::new(store.clone());
-            let (store, catalog) = both(Ok(store), url)?;
-            return Ok((store, catalog, Some(outbox)));
+            Ok(Stored {
+                outbox: Some(outbox),
+                ..all_of(Ok(store), url)?
+            })
         }
-    };
-    Ok((store, catalog, None))
+    }
 }
 
 /// The store to read from, beside the processes that work on it: for the
 /// audit. An SQLite file is not locked by it, and not created.
-pub async fn open_to_read(config: &StoreConfig) -> anyhow::Result<StoreAndCatalog> {
+pub async fn open_to_read(config: &StoreConfig) -> anyhow::Result<Stored> {
     match config.place()? {
         Database::Sqlite(path) => {
             let store = SqliteStore::open_to_read(&path, system_clock());
-            both(store, &config.database_url)
+            all_of(store, &config.database_url)
         }
-        Database::SqliteInMemory | Database::Postgres(_) => {
-            let (store, catalog, _) = connect_store(config).await?;
-            Ok((store, catalog))
-        }
+        Database::SqliteInMemory | Database::Postgres(_) => connect_store(config).await,
     }
 }
 
@@ -113,16 +129,21 @@ async fn connect_postgres(config: &StoreConfig) -> Result<PostgresStore, StoreEr
     .await
 }
 
-/// One store behind both of its ports.
-fn both<S: Store + Catalog + 'static>(
+/// One store behind each of its ports.
+fn all_of<S: Store + Catalog + Keys + Tenants + Operations + OperationsBook + 'static>(
     opened: Result<S, StoreError>,
     url: &SecretUrl,
-) -> anyhow::Result<StoreAndCatalog> {
+) -> anyhow::Result<Stored> {
     let store = Arc::new(opened.with_context(|| format!("open the store at {url}"))?);
-    Ok((
-        Arc::clone(&store) as Arc<dyn Store>,
-        store as Arc<dyn Catalog>,
-    ))
+    Ok(Stored {
+        store: Arc::clone(&store) as Arc<dyn Store>,
+        catalog: Arc::clone(&store) as Arc<dyn Catalog>,
+        keys: Arc::clone(&store) as Arc<dyn Keys>,
+        tenants: Arc::clone(&store) as Arc<dyn Tenants>,
+        operations: Arc::clone(&store) as Arc<dyn Operations>,
+        operations_book: store as Arc<dyn OperationsBook>,
+        outbox: None,
+    })
 }
 
 async fn connect_schedule(config: &ScheduleConfig) -> anyhow::Result<Arc<dyn Schedule>> {

@@ -25,12 +25,14 @@ use engine::relay::{Relay, RelayOptions};
 use engine::scheduler::{Scheduler, SchedulerOptions};
 use engine::sweep::{SweepLoop, SweepOptions};
 use engine::worker::{Worker, WorkerOptions};
+use secrecy::SecretString;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::access::Gate;
 use crate::api::{self, App};
-use crate::api_key::{self, ApiKey};
+use crate::api_key;
 use crate::config::{
     ApiConfig, ListenConfig, QueueConfig, RequestConfig, ScheduleConfig, ShutdownConfig,
     StoreConfig, TargetConfig, WorkerConfig, require_shared,
@@ -38,7 +40,7 @@ use crate::config::{
 use crate::edge::{self, Mint};
 use crate::health::{self, Health};
 use crate::parts::Parts;
-use crate::service::Service;
+use crate::service::{Service, Tenancy};
 use crate::signals;
 
 /// What a process does.
@@ -155,7 +157,7 @@ impl Running {
     async fn run(
         self,
         listener: TcpListener,
-        key: Option<ApiKey>,
+        key: Option<SecretString>,
         mint: Mint,
     ) -> anyhow::Result<ExitCode> {
         let address = listener
@@ -169,7 +171,7 @@ impl Running {
         let drained = CancellationToken::new();
         let probes = match key {
             Some(key) => {
-                self.spawn_api(&mut loops, listener, key, mint);
+                self.spawn_api(&mut loops, listener, &key, mint);
                 None
             }
             None => {
@@ -246,7 +248,15 @@ impl Running {
         }
     }
 
-    fn spawn_api(&self, loops: &mut Loops, listener: TcpListener, key: ApiKey, mint: Mint) {
+    fn spawn_api(&self, loops: &mut Loops, listener: TcpListener, key: &SecretString, mint: Mint) {
+        let mint = Arc::new(mint);
+        let gate = Arc::new(Gate::new(Arc::clone(&self.parts.keys), key));
+        let tenancy = Tenancy::new(
+            Arc::clone(&self.parts.tenants),
+            Arc::clone(&self.parts.keys),
+            Arc::clone(&gate),
+            Arc::clone(&mint),
+        );
         let (ingest, back) = Ingest::new(
             Arc::clone(&self.parts.store),
             Arc::clone(&self.parts.schedule),
@@ -259,7 +269,10 @@ impl Running {
             mint,
             self.config.target.policy(),
         );
-        let router = api::router(App::new(service, key)).merge(health::router(self.health.clone()));
+        let uses = Arc::clone(&gate).note_uses(self.shutdown.clone());
+        loops.spawn("uses of keys", uses);
+        let app = App::new(service, tenancy, gate);
+        let router = api::router(app).merge(health::router(self.health.clone()));
         loops.spawn(
             "api",
             serve_api(listener, router, back, self.shutdown.clone()),

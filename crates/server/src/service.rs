@@ -10,12 +10,12 @@ use std::sync::Arc;
 use adapters::http::Policy;
 use domain::destination::DestinationState;
 use domain::event::NewEvent;
-use domain::ids::{AttemptId, DestinationId, EventId};
+use domain::ids::{AttemptId, DestinationId, EventId, TenantId};
 use domain::policy::LimitSettings;
 use engine::ingest::Ingest;
 use engine::ports::{
-    Acceptance, AttemptView, Catalog, DEFAULT_TENANT, Destination, DestinationChange, EventSummary,
-    NewDestination, Schedule, Wake,
+    Acceptance, AttemptView, Catalog, Destination, DestinationChange, EventSummary, NewDestination,
+    OperationsBook, Schedule, Wake,
 };
 
 use crate::edge::Mint;
@@ -24,12 +24,15 @@ pub mod error;
 pub mod event;
 pub mod health;
 pub mod limits;
+pub mod operations;
 pub mod rules;
+pub mod tenancy;
 
 pub use error::ServiceError;
 pub use event::EventDraft;
 pub use health::StateAndHealth;
 pub use limits::LimitsChange;
+pub use tenancy::Tenancy;
 
 /// The most rows on one page.
 pub const MAX_PAGE: u32 = 1_000;
@@ -37,13 +40,16 @@ pub const MAX_PAGE: u32 = 1_000;
 /// The most events in one batch.
 pub const MAX_BATCH: usize = 1_000;
 
-/// The rules of the API over one tenant.
+/// The rules of the API over one tenant; cheap to clone.
+#[derive(Clone)]
 pub struct Service {
     catalog: Arc<dyn Catalog>,
+    operations: Arc<dyn OperationsBook>,
     schedule: Arc<dyn Schedule>,
     ingest: Ingest,
-    mint: Mint,
+    mint: Arc<Mint>,
     policy: Policy,
+    tenant: TenantId,
 }
 
 /// A destination that somebody wants.
@@ -73,21 +79,33 @@ pub struct AcceptedEvent {
 }
 
 impl Service {
-    /// Over these parts.
+    /// Over these parts, for the default tenant.
     #[must_use]
     pub fn new(
-        catalog: Arc<dyn Catalog>,
+        (catalog, operations): (Arc<dyn Catalog>, Arc<dyn OperationsBook>),
         schedule: Arc<dyn Schedule>,
         ingest: Ingest,
-        mint: Mint,
+        mint: Arc<Mint>,
         policy: Policy,
     ) -> Self {
         Self {
             catalog,
+            operations,
             schedule,
             ingest,
             mint,
             policy,
+            tenant: engine::ports::DEFAULT_TENANT,
+        }
+    }
+
+    /// The same for another tenant: everything that it does or shows is that
+    /// tenant's.
+    #[must_use]
+    pub fn of(&self, tenant: TenantId) -> Self {
+        Self {
+            tenant,
+            ..self.clone()
         }
     }
 
@@ -106,14 +124,11 @@ impl Service {
             event_types: draft.event_types,
             limits: draft.limits,
         };
-        Ok(self
-            .catalog
-            .create_destination(DEFAULT_TENANT, &new)
-            .await?)
+        Ok(self.catalog.create_destination(self.tenant, &new).await?)
     }
 
     pub async fn destination(&self, id: DestinationId) -> Result<Destination, ServiceError> {
-        Ok(self.catalog.destination(DEFAULT_TENANT, id).await?)
+        Ok(self.catalog.destination(self.tenant, id).await?)
     }
 
     /// A page in id order, which is about the order of creation.
@@ -123,10 +138,7 @@ impl Service {
         limit: u32,
     ) -> Result<Vec<Destination>, ServiceError> {
         rules::page(limit)?;
-        Ok(self
-            .catalog
-            .destinations(DEFAULT_TENANT, after, limit)
-            .await?)
+        Ok(self.catalog.destinations(self.tenant, after, limit).await?)
     }
 
     /// Changes a destination. Limits are merged with those of the moment, so of
@@ -148,7 +160,7 @@ impl Service {
         let limits = if edit.limits.is_empty() {
             None
         } else {
-            let current = self.catalog.destination(DEFAULT_TENANT, id).await?;
+            let current = self.catalog.destination(self.tenant, id).await?;
             let limits = edit.limits.applied_to(current.limits);
             limits::validate(&limits)?;
             Some(limits)
@@ -162,14 +174,14 @@ impl Service {
         };
         let changed = self
             .catalog
-            .change_destination(DEFAULT_TENANT, id, &change)
+            .change_destination(self.tenant, id, &change)
             .await?;
         self.look_now(id).await;
         Ok(changed)
     }
 
     pub async fn delete_destination(&self, id: DestinationId) -> Result<(), ServiceError> {
-        Ok(self.catalog.delete_destination(DEFAULT_TENANT, id).await?)
+        Ok(self.catalog.delete_destination(self.tenant, id).await?)
     }
 
     /// Accepts events; each is answered by itself, in order. An `Err` is of all
@@ -181,7 +193,7 @@ impl Service {
         rules::batch(drafts.len())?;
         let checked: Vec<Result<NewEvent, ServiceError>> = drafts
             .into_iter()
-            .map(|draft| draft?.checked(DEFAULT_TENANT, EventId(self.mint.uuid())))
+            .map(|draft| draft?.checked(self.tenant, EventId(self.mint.uuid())))
             .collect();
         let events: Vec<NewEvent> = checked.iter().flatten().cloned().collect();
         let acceptances = if events.is_empty() {
@@ -233,7 +245,7 @@ impl Service {
         &self,
         id: EventId,
     ) -> Result<(EventSummary, Vec<AttemptView>), ServiceError> {
-        Ok(self.catalog.event(DEFAULT_TENANT, id).await?)
+        Ok(self.catalog.event(self.tenant, id).await?)
     }
 
     /// A page of a destination's attempts, the newest first.
@@ -246,7 +258,7 @@ impl Service {
         rules::page(limit)?;
         Ok(self
             .catalog
-            .attempts(DEFAULT_TENANT, id, before, limit)
+            .attempts(self.tenant, id, before, limit)
             .await?)
     }
 

@@ -70,7 +70,7 @@ impl Stage {
         };
         server::parts::migrate(&store).await?;
         servers.sql(ledger::REMEMBER_UNKNOWN).await?;
-        let (_, catalog) = server::parts::open_to_read(&store).await?;
+        let catalog = server::parts::open_to_read(&store).await?.catalog;
 
         let planned = destinations(self.scale);
         let log = self.folder.appender(Folder::RECEIPTS)?;

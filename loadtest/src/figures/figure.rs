@@ -35,6 +35,17 @@ impl Figure {
         }
     }
 
+    /// Holds whatever it is: what the others are of.
+    pub(super) fn noted(name: impl Into<String>, measured: f64, unit: &'static str) -> Self {
+        Self {
+            name: name.into(),
+            measured,
+            unit,
+            threshold: "–".to_owned(),
+            passed: true,
+        }
+    }
+
     /// Holds if it is at least so much.
     pub(super) fn at_least(
         name: impl Into<String>,

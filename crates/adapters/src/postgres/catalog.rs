@@ -156,7 +156,7 @@ pub(super) async fn create_destination(
 }
 
 /// The integer columns of limits, in the order of the statements.
-fn numbers(limits: &LimitSettings) -> [Option<i32>; 6] {
+pub(super) fn numbers(limits: &LimitSettings) -> [Option<i32>; 6] {
     [
         limits.per_second,
         limits.per_minute,

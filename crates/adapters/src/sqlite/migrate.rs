@@ -11,6 +11,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../../../../migrations/sqlite/0001_init.sql"),
     include_str!("../../../../migrations/sqlite/0003_health.sql"),
     include_str!("../../../../migrations/sqlite/0005_ingest.sql"),
+    include_str!("../../../../migrations/sqlite/0006_keys.sql"),
     include_str!("../../../../migrations/sqlite/0007_outbox.sql"),
     include_str!("../../../../migrations/sqlite/0009_notifications.sql"),
     include_str!("../../../../migrations/sqlite/0012_head_start.sql"),

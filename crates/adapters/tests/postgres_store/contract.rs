@@ -8,6 +8,7 @@ use adapters::postgres::PostgresStore;
 use async_trait::async_trait;
 use domain::time::Timestamp;
 use engine::contract::store::{Backdoor, World};
+use engine::contract::tenants::TenantWorld;
 use engine::ports::Store;
 use sqlx::{Connection, PgConnection};
 
@@ -64,7 +65,30 @@ async fn world() -> Fresh {
     }
 }
 
+struct FreshTenants {
+    world: TenantWorld,
+    _database: Database,
+}
+
+impl Deref for FreshTenants {
+    type Target = TenantWorld;
+
+    fn deref(&self) -> &TenantWorld {
+        &self.world
+    }
+}
+
+async fn tenant_world() -> FreshTenants {
+    let Fresh { world, _database } = world().await;
+    let store = Arc::new(_database.store.clone());
+    FreshTenants {
+        world: TenantWorld::new(world, store.clone(), store),
+        _database,
+    }
+}
+
 engine::store_contract!(crate::contract::world);
+engine::tenant_contract!(crate::contract::tenant_world);
 
 #[tokio::test]
 async fn an_old_epoch_is_no_proof_that_a_permit_is_gone() {

@@ -248,6 +248,31 @@ async fn a_cut_is_dated_after_what_started_in_its_transaction() {
     assert!(history[1].in_force_from > claims.now);
 }
 
+/// A claim may date its start up to 10 ms ahead. Here the cuts follow at once,
+/// in one connection that has made one before.
+#[tokio::test]
+async fn a_cut_is_dated_after_a_start_that_lies_ahead() {
+    let database = Database::create().await;
+    let worker = database.worker().await;
+    let destination = database.destination(per_second(20)).await;
+    database.accept(destination, 1).await;
+    let permits = database.permits(destination).await;
+    database.store.claim_starts(worker, &permits).await.unwrap();
+    let mut user = database.user().await;
+    for limit in (10..20).rev() {
+        let ahead = "update attempts set started_at = clock_timestamp() + interval '10 ms'";
+        let cut = format!(
+            "update destinations set limit_per_second = {limit} where id = '{destination}'"
+        );
+        run(&mut user, format!("begin; {ahead}; {cut}; commit")).await;
+        let start = "select max(micros(started_at)) from attempts";
+        let start = Timestamp::from_micros(database.number(start).await);
+        let history = database.store.limit_history(destination).await.unwrap();
+        let cut = history.last().unwrap();
+        assert!(cut.in_force_from > start, "{start:?}: {cut:?}");
+    }
+}
+
 /// Cuts to 3/s in an explicit transaction; the clock just before its commit.
 async fn cut_to_three(database: &Database, destination: DestinationId) -> Timestamp {
     let mut user = database.user().await;

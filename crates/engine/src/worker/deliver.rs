@@ -1,6 +1,7 @@
 //! One permit, from hand to outcome.
 
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -14,7 +15,6 @@ use futures_util::FutureExt;
 use rand::RngExt;
 use rand::distr::{Distribution, StandardUniform};
 use rand::rngs::StdRng;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -28,8 +28,11 @@ use crate::wake::wake_freed;
 use crate::worker::claims::{Claimed, Claims};
 use crate::worker::hand::InHand;
 use crate::worker::heard::heard;
+use crate::worker::places::{Asking, NoPlace, Place, Places};
 use crate::worker::promptness::Promptness;
 use crate::worker::records::Records;
+use crate::worker::standing::Standing;
+use crate::worker::turned_away::TurnedAway;
 
 /// How long before a permit's deadline a connection that is still not ready is
 /// given up: time enough for the claim.
@@ -37,6 +40,10 @@ const CLAIM_TIME: Duration = Duration::from_millis(100);
 
 /// The first and the longest pause before a claim is asked for again.
 const CLAIM_BACKOFF: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(100));
+
+/// How long a destination that is not known to answer may take to connect
+/// before it needs a seat on the bench: enough for one that is far away.
+const DIAL_GRACE: Duration = Duration::from_millis(250);
 
 /// How far the estimate of the store's clock may run ahead before a start is
 /// asked for too early for its head start.
@@ -54,7 +61,8 @@ pub(super) struct Deliverer {
     pub(super) clock: Arc<SharedClock>,
     pub(super) claims: Claims,
     pub(super) records: Records,
-    pub(super) places: Arc<Semaphore>,
+    pub(super) turned_away: TurnedAway,
+    pub(super) places: Arc<Places>,
     pub(super) rng: Arc<Mutex<StdRng>>,
     pub(super) promptness: Promptness,
     pub(super) request_timeout: Duration,
@@ -80,7 +88,7 @@ struct Started {
     sent_from: Instant,
     connection: Connection,
     /// Held until the outcome is there.
-    _place: OwnedSemaphorePermit,
+    place: Place,
 }
 
 impl Deliverer {
@@ -96,12 +104,16 @@ impl Deliverer {
         let ready = tokio::select! {
             biased;
             () = self.shutdown.cancelled() => return,
-            ready = self.get_ready(&permit, &target) => ready,
+            ready = self.get_ready(&in_hand, &target) => ready,
         };
-        let Some((connection, place)) = ready else {
-            self.release(&[permit]).await;
-            in_hand.known();
-            return;
+        let (connection, place) = match ready {
+            Ok(ready) => ready,
+            Err(NoPlace::TooLate) => {
+                self.release(&[permit]).await;
+                in_hand.known();
+                return;
+            }
+            Err(NoPlace::TurnedAway) => return self.turned_away.send(in_hand).await,
         };
         let claimed = self.claim(permit).await;
         let answered_at = Instant::now();
@@ -122,7 +134,7 @@ impl Deliverer {
             not_after: claimed.asked_at + claimed.ahead,
             sent_from,
             connection,
-            _place: place,
+            place,
         };
         self.send(started, &target).await;
     }
@@ -135,34 +147,77 @@ impl Deliverer {
         }
     }
 
-    /// Makes the connection ready, waits for the slot and for a place. `None`
-    /// if there will be no slot, or no place came free in time.
+    /// Makes the connection ready, waits for the slot and for a place. Not if
+    /// there will be no slot, or no place.
+    ///
+    /// A destination that hangs takes its place first, so that no more of them
+    /// connect than have places.
     async fn get_ready(
         &self,
-        permit: &Permit,
+        in_hand: &InHand,
         target: &Target,
-    ) -> Option<(Connection, OwnedSemaphorePermit)> {
+    ) -> Result<(Connection, Place), NoPlace> {
+        let permit = &in_hand.permit;
         let time_left = self.clock.until(permit.not_before);
         metrics::histogram!("paceline_permit_ahead_seconds").record(time_left);
         if time_left > FARTHEST_SLOT {
-            return None;
+            return Err(NoPlace::TooLate);
         }
+        let asking = Asking {
+            destination: permit.destination,
+            standing: self.places.standing(permit.destination),
+            tag: in_hand.tag(),
+        };
+        let place = match asking.standing {
+            Standing::Hung => Some(self.places.at_once(asking.destination)?),
+            Standing::New | Standing::Prompt => None,
+        };
+        let connection = self.connect(permit, target, asking).await?;
+        let asked_for_at = permit.not_before - self.head_start();
+        self.clock.reach(asked_for_at).await;
+        let place = match place {
+            Some(place) => place,
+            None => {
+                let in_time = self.clock.until(permit.deadline).max(CLAIM_TIME);
+                let place = self.places.in_time(asking, in_time).await;
+                // What nobody knows is not tried again at once.
+                place.map_err(|none| match asking.standing {
+                    Standing::Prompt => none,
+                    Standing::New | Standing::Hung => NoPlace::TurnedAway,
+                })?
+            }
+        };
+        Ok((connection, place))
+    }
+
+    /// A connection, or why there is none. Only a destination that is known to
+    /// answer may keep the hand waiting without a seat.
+    async fn connect(
+        &self,
+        permit: &Permit,
+        target: &Target,
+        asking: Asking,
+    ) -> Result<Connection, NoPlace> {
         let patience = self.clock.until(permit.deadline).saturating_sub(CLAIM_TIME);
         let patience = patience.max(CLAIM_TIME).min(self.timeout(target));
         let began = Instant::now();
-        let ready = timeout(patience, caught(self.sender.prepare(target)))
-            .await
-            .unwrap_or(Err(SendError::TimedOut(patience)));
-        let connection = Connection {
-            ready,
-            took: began.elapsed(),
+        let mut dial = pin!(timeout(patience, caught(self.sender.prepare(target))));
+        let grace = match asking.standing {
+            Standing::Prompt => patience + CLAIM_TIME,
+            Standing::New => DIAL_GRACE,
+            Standing::Hung => Duration::ZERO,
         };
-        let asked_for_at = permit.not_before - self.head_start();
-        self.clock.reach(asked_for_at).await;
-        let places = Arc::clone(&self.places);
-        let in_time = self.clock.until(permit.deadline).max(CLAIM_TIME);
-        let place = timeout(in_time, places.acquire_owned()).await.ok()?.ok()?;
-        Some((connection, place))
+        let dialled = match timeout(grace, &mut dial).await {
+            Ok(dialled) => dialled,
+            Err(_elapsed) => {
+                let _seat = self.places.sit(asking)?;
+                dial.await
+            }
+        };
+        Ok(Connection {
+            ready: dialled.unwrap_or(Err(SendError::TimedOut(patience))),
+            took: began.elapsed(),
+        })
     }
 
     /// How long before its slot a start is asked for.
@@ -202,12 +257,13 @@ impl Deliverer {
 
     /// Sends at once, or not at all if too long has passed since before the
     /// claim: the start is recorded, and the wire must not lag behind it.
-    async fn send(&self, started: Started, target: &Target) {
+    async fn send(&self, mut started: Started, target: &Target) {
         let bound = self.promptness.bound(started.took);
         let late = started.not_after.elapsed();
         let (permit, worker, sent_from) = (started.permit, started.worker, started.sent_from);
         let try_number = started.start.try_number;
         let started_at = started.start.started_at;
+        let dialling = started.connection.took;
         let result = if late > bound {
             Err(NotDone::Late(late))
         } else {
@@ -223,6 +279,10 @@ impl Deliverer {
             }
         };
         let elapsed = sent_from.elapsed();
+        if !matches!(result, Err(NotDone::Late(_))) {
+            let timed_out = matches!(result, Err(NotDone::Send(SendError::TimedOut(_))));
+            started.place.held(dialling + elapsed, timed_out);
+        }
         let dice = || self.random();
         let signal = heard(result.as_ref().ok(), started_at + elapsed, dice);
         let outcome = self.outcome(permit, try_number, elapsed, result);

@@ -124,6 +124,11 @@ impl Hand {
 }
 
 impl InHand {
+    /// The message that it came in.
+    pub(super) fn tag(&self) -> DeliveryTag {
+        self.tag
+    }
+
     /// The store knows of this permit, or it is past its deadline.
     pub(super) fn known(mut self) {
         self.known = true;

@@ -23,5 +23,6 @@ mod worker;
 mod worker_claims;
 mod worker_hand;
 mod worker_identity;
+mod worker_places;
 mod worker_records;
 mod worker_shutdown;

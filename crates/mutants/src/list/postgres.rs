@@ -131,7 +131,7 @@ pub(super) const MUTANTS: [Mutant; 25] = [
             right: "if ahead > interval '0' then",
             wrong: "if false then",
         },
-        killer: postgres("contract::limits::a_cut_is_dated_after_starts_that_are_dated_ahead"),
+        killer: postgres("starts::a_cut_is_dated_after_a_start_that_lies_ahead"),
     },
     Mutant {
         name: "postgres-no-deadline",

@@ -1,7 +1,6 @@
 //! `/v1/destinations/{id}/attempts`, and what an attempt looks like.
 
 use axum::Json;
-use axum::extract::State;
 use domain::attempt::AttemptState;
 use domain::time::Timestamp;
 use engine::ports::AttemptView;
@@ -11,7 +10,7 @@ use uuid::Uuid;
 
 use super::parameters::{AttemptsPage, DestinationPath, Page, PathId};
 use super::problem::Problem;
-use super::{App, text};
+use super::{Caller, text};
 
 /// One request for one event to one destination, made or to be made.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -90,15 +89,15 @@ fn millis(end: Timestamp, begin: Timestamp) -> f64 {
 
 /// List a destination's attempts, the newest first.
 #[utoipa::path(get, path = "/v1/destinations/{id}/attempts", tag = "destinations",
-    security(("key" = [])), params(("id" = Uuid, Path), AttemptsPage), responses(
+    security(("key" = ["read"])), params(("id" = Uuid, Path), AttemptsPage), responses(
     (status = 200, body = Attempts),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn list(
-    State(app): State<App>,
+    caller: Caller,
     PathId(id): DestinationPath,
     Page(page): Page<AttemptsPage>,
 ) -> Result<Json<Attempts>, Problem> {
-    let found = app
+    let found = caller
         .run(|service| async move { service.attempts(id, page.before, page.limit).await })
         .await?;
     let full = found.len() >= page.limit as usize;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::stream;
@@ -23,12 +23,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use utoipa::ToSchema;
 
-use super::App;
+use super::Caller;
 use super::body::parse;
 use super::events::{BatchResult, PostEvent};
 use super::idempotency::{KeyHeader, refuse_key_of_many};
 use super::problem::Problem;
-use crate::service::{EventDraft, ServiceError};
+use crate::service::{EventDraft, Service, ServiceError};
 
 mod lines;
 
@@ -109,14 +109,14 @@ pub struct BulkEnd {
 /// refused by itself: what is answered with an id is durable, whatever becomes
 /// of the rest. To repeat a body whose answer was cut off, give each event an
 /// `idempotency_key`.
-#[utoipa::path(post, path = "/v1/events/bulk", tag = "events", security(("key" = [])),
+#[utoipa::path(post, path = "/v1/events/bulk", tag = "events", security(("key" = ["ingest"])),
     request_body(content = PostEvent, content_type = "application/x-ndjson"), responses(
     (status = 200, description = "Each line answered by itself, then a BulkEnd.",
         body = LineResult, content_type = "application/x-ndjson"),
     (status = "4XX", description = "None was written.", body = Problem, content_type = "application/problem+json"),
     (status = 503, description = "None was written.", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn post_bulk(
-    State(app): State<App>,
+    caller: Caller,
     KeyHeader(key): KeyHeader,
     request: Request,
 ) -> Result<Response, Problem> {
@@ -125,10 +125,10 @@ pub(super) async fn post_bulk(
     if !is_ndjson(&head.headers) {
         return Err(Problem::not_ndjson());
     }
-    let place = app.0.bulk.take()?;
+    let place = caller.bulk_places().take()?;
     let (answers, outgoing) = mpsc::channel(MAX_BULK_EVENTS as usize / COMMIT_EVENTS);
     let bulk = Bulk {
-        app,
+        service: caller.service(),
         answers,
         room: Arc::new(Semaphore::new(ANSWER_BYTES)),
         end: BulkEnd {
@@ -170,7 +170,7 @@ type Read = (u32, Result<EventDraft, Problem>);
 
 /// One body on its way in.
 struct Bulk {
-    app: App,
+    service: Service,
     answers: mpsc::Sender<Answer>,
     room: Arc<Semaphore>,
     end: BulkEnd,
@@ -298,8 +298,7 @@ impl Bulk {
         loop {
             tries += 1;
             let drafts = events.iter().cloned().map(Ok).collect();
-            let service = Arc::clone(&self.app.0.service);
-            match service.accept_events(drafts).await {
+            match self.service.accept_events(drafts).await {
                 Ok(answers) => return Ok(answers.into_iter().map(result).collect()),
                 // Nothing was written.
                 Err(ServiceError::Overloaded(_)) if tries < TRIES => sleep(PAUSE).await,

@@ -1,7 +1,6 @@
 //! `/v1/destinations/{id}/health`, `…/breaker`, `…/pause` and `…/resume`.
 
 use axum::Json;
-use axum::extract::State;
 use domain::destination::DestinationState;
 use domain::health::{Breaker, DisableReason, HoldReason};
 use engine::ports;
@@ -14,7 +13,7 @@ use super::destinations::Destination;
 use super::limits::present;
 use super::parameters::{DestinationPath, PathId};
 use super::problem::Problem;
-use super::{App, text};
+use super::{Caller, text};
 use crate::service::{DestinationEdit, StateAndHealth};
 
 /// How a destination answers, and what follows from it.
@@ -124,14 +123,14 @@ impl From<StateAndHealth> for Health {
 
 /// Look at a destination's health: what holds its backlog, and why.
 #[utoipa::path(get, path = "/v1/destinations/{id}/health", tag = "destinations",
-    security(("key" = [])), params(("id" = Uuid, Path)), responses(
+    security(("key" = ["read"])), params(("id" = Uuid, Path)), responses(
     (status = 200, body = Health),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn show(
-    State(app): State<App>,
+    caller: Caller,
     PathId(id): DestinationPath,
 ) -> Result<Json<Health>, Problem> {
-    let found = app
+    let found = caller
         .run(|service| async move { service.health(id).await })
         .await?;
     Ok(Json(found.into()))
@@ -139,11 +138,11 @@ pub(super) async fn show(
 
 /// Change a destination's breaker.
 #[utoipa::path(patch, path = "/v1/destinations/{id}/breaker", tag = "destinations",
-    security(("key" = [])), params(("id" = Uuid, Path)), request_body = ChangeBreaker, responses(
+    security(("key" = ["manage"])), params(("id" = Uuid, Path)), request_body = ChangeBreaker, responses(
     (status = 200, body = Health),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn change_breaker(
-    State(app): State<App>,
+    caller: Caller,
     PathId(id): DestinationPath,
     JsonBody(body): JsonBody<ChangeBreaker>,
 ) -> Result<Json<Health>, Problem> {
@@ -151,7 +150,7 @@ pub(super) async fn change_breaker(
         failures: body.opens_after_failures,
         disable_after_seconds: body.disable_after_seconds,
     };
-    let found = app
+    let found = caller
         .run(|service| async move { service.change_breaker(id, change).await })
         .await?;
     Ok(Json(found.into()))
@@ -159,18 +158,18 @@ pub(super) async fn change_breaker(
 
 /// Pause a destination: its backlog is held, and events are still accepted.
 #[utoipa::path(post, path = "/v1/destinations/{id}/pause", tag = "destinations",
-    security(("key" = [])), params(("id" = Uuid, Path)), responses(
+    security(("key" = ["manage"])), params(("id" = Uuid, Path)), responses(
     (status = 200, body = Destination),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn pause(
-    State(app): State<App>,
+    caller: Caller,
     PathId(id): DestinationPath,
 ) -> Result<Json<Destination>, Problem> {
     let edit = DestinationEdit {
         state: Some(DestinationState::Paused),
         ..DestinationEdit::default()
     };
-    let paused = app
+    let paused = caller
         .run(|service| async move { service.change_destination(id, edit).await })
         .await?;
     Ok(Json(paused.into()))
@@ -180,14 +179,14 @@ pub(super) async fn pause(
 /// open: whatever was remembered of its failures is forgotten, and its backlog
 /// drains at its limit.
 #[utoipa::path(post, path = "/v1/destinations/{id}/resume", tag = "destinations",
-    security(("key" = [])), params(("id" = Uuid, Path)), responses(
+    security(("key" = ["manage"])), params(("id" = Uuid, Path)), responses(
     (status = 200, body = Destination),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn resume(
-    State(app): State<App>,
+    caller: Caller,
     PathId(id): DestinationPath,
 ) -> Result<Json<Destination>, Problem> {
-    let resumed = app
+    let resumed = caller
         .run(|service| async move { service.resume(id).await })
         .await?;
     Ok(Json(resumed.into()))

@@ -1,7 +1,6 @@
 //! `/v1/destinations`.
 
 use axum::Json;
-use axum::extract::State;
 use domain::destination::DestinationState;
 use domain::limit::Shape;
 use domain::policy::LimitSettings;
@@ -15,7 +14,7 @@ use super::body::JsonBody;
 use super::limits::{Effective, Limits, LimitsPatch, not_null, object, present, present_object};
 use super::parameters::{DestinationPath, DestinationsPage, Page, PathId};
 use super::problem::Problem;
-use super::{App, text};
+use super::{Caller, text};
 use crate::service::{DestinationDraft, DestinationEdit, LimitsChange};
 
 /// A destination to create.
@@ -211,16 +210,16 @@ impl From<ChangeDestination> for DestinationEdit {
 }
 
 /// Create a destination.
-#[utoipa::path(post, path = "/v1/destinations", tag = "destinations", security(("key" = [])),
+#[utoipa::path(post, path = "/v1/destinations", tag = "destinations", security(("key" = ["manage"])),
     request_body = CreateDestination, responses(
     (status = 201, description = "Created.", body = Destination),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn create(
-    State(app): State<App>,
+    caller: Caller,
     JsonBody(body): JsonBody<CreateDestination>,
 ) -> Result<(StatusCode, [(HeaderName, String); 1], Json<Destination>), Problem> {
     let draft = body.into();
-    let created = app
+    let created = caller
         .run(|service| async move { service.create_destination(draft).await })
         .await?;
     let location = (header::LOCATION, format!("/v1/destinations/{}", created.id));
@@ -228,15 +227,15 @@ pub(super) async fn create(
 }
 
 /// List destinations.
-#[utoipa::path(get, path = "/v1/destinations", tag = "destinations", security(("key" = [])),
+#[utoipa::path(get, path = "/v1/destinations", tag = "destinations", security(("key" = ["read"])),
     params(DestinationsPage), responses(
     (status = 200, body = Destinations),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn list(
-    State(app): State<App>,
+    caller: Caller,
     Page(page): Page<DestinationsPage>,
 ) -> Result<Json<Destinations>, Problem> {
-    let found = app
+    let found = caller
         .run(|service| async move { service.destinations(page.after, page.limit).await })
         .await?;
     let full = found.len() >= page.limit as usize;
@@ -246,47 +245,48 @@ pub(super) async fn list(
 }
 
 /// Look at a destination.
-#[utoipa::path(get, path = "/v1/destinations/{id}", tag = "destinations", security(("key" = [])),
+#[utoipa::path(get, path = "/v1/destinations/{id}", tag = "destinations", security(("key" = ["read"])),
     params(("id" = Uuid, Path)), responses(
     (status = 200, body = Destination),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn show(
-    State(app): State<App>,
+    caller: Caller,
     PathId(id): DestinationPath,
 ) -> Result<Json<Destination>, Problem> {
-    let found = app
+    let found = caller
         .run(|service| async move { service.destination(id).await })
         .await?;
     Ok(Json(found.into()))
 }
 
 /// Change a destination. A lowered limit is in force when this answers.
-#[utoipa::path(patch, path = "/v1/destinations/{id}", tag = "destinations", security(("key" = [])),
+#[utoipa::path(patch, path = "/v1/destinations/{id}", tag = "destinations", security(("key" = ["manage"])),
     params(("id" = Uuid, Path)), request_body = ChangeDestination, responses(
     (status = 200, body = Destination),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn change(
-    State(app): State<App>,
+    caller: Caller,
     PathId(id): DestinationPath,
     JsonBody(body): JsonBody<ChangeDestination>,
 ) -> Result<Json<Destination>, Problem> {
     let edit = body.into();
-    let changed = app
+    let changed = caller
         .run(|service| async move { service.change_destination(id, edit).await })
         .await?;
     Ok(Json(changed.into()))
 }
 
 /// Delete a destination: nothing of it starts any more. Its ledger stays.
-#[utoipa::path(delete, path = "/v1/destinations/{id}", tag = "destinations", security(("key" = [])),
+#[utoipa::path(delete, path = "/v1/destinations/{id}", tag = "destinations", security(("key" = ["manage"])),
     params(("id" = Uuid, Path)), responses(
     (status = 204, description = "Deleted."),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn delete(
-    State(app): State<App>,
+    caller: Caller,
     PathId(id): DestinationPath,
 ) -> Result<StatusCode, Problem> {
-    app.run(|service| async move { service.delete_destination(id).await })
+    caller
+        .run(|service| async move { service.delete_destination(id).await })
         .await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -5,7 +5,6 @@
 //! signatures over bytes.
 
 use axum::Json;
-use axum::extract::State;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
@@ -22,7 +21,7 @@ use super::body::{BatchBody, EventBody, parse};
 use super::idempotency::{KeyHeader, one_key, refuse_key_of_many};
 use super::parameters::{EventPath, PathId};
 use super::problem::Problem;
-use super::{App, text};
+use super::{Caller, text};
 use crate::service::{AcceptedEvent, EventDraft, ServiceError};
 
 /// An event to deliver: to `destination_id`, or to every destination that
@@ -170,7 +169,7 @@ fn event_view(event: EventSummary, attempts: Vec<Attempt>) -> Event {
 /// Send an event. 202 means that it is durable and will be attempted until it
 /// is delivered, exhausted or cancelled. Safe to repeat with an idempotency
 /// key.
-#[utoipa::path(post, path = "/v1/events", tag = "events", security(("key" = [])),
+#[utoipa::path(post, path = "/v1/events", tag = "events", security(("key" = ["ingest"])),
     params(("Idempotency-Key" = Option<String>, Header,
         description = "The same as the field `idempotency_key`.")),
     request_body = PostEvent, responses(
@@ -178,13 +177,13 @@ fn event_view(event: EventSummary, attempts: Vec<Attempt>) -> Event {
     (status = "4XX", body = Problem, content_type = "application/problem+json"),
     (status = 503, body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn post(
-    State(app): State<App>,
+    caller: Caller,
     KeyHeader(key): KeyHeader,
     body: EventBody,
 ) -> Result<(StatusCode, Json<Accepted>), Problem> {
     let mut draft = parse::<PostEvent>(&body.bytes)?.draft()?;
     draft.idempotency_key = one_key(draft.idempotency_key, key)?;
-    let accepted = app
+    let accepted = caller
         .run(|service| async move { service.accept_event(draft).await })
         .await?;
     Ok((StatusCode::ACCEPTED, Json(accepted.into())))
@@ -192,13 +191,13 @@ pub(super) async fn post(
 
 /// Send several events. Each is accepted or refused by itself, and answered in
 /// its place. Each may have an `idempotency_key` of its own.
-#[utoipa::path(post, path = "/v1/events/batch", tag = "events", security(("key" = [])),
+#[utoipa::path(post, path = "/v1/events/batch", tag = "events", security(("key" = ["ingest"])),
     request_body = PostEvents, responses(
     (status = 202, description = "Each answered by itself.", body = BatchAnswer),
     (status = "4XX", description = "None was written.", body = Problem, content_type = "application/problem+json"),
     (status = 503, body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn post_batch(
-    State(app): State<App>,
+    caller: Caller,
     KeyHeader(key): KeyHeader,
     BatchBody(body): BatchBody,
 ) -> Result<(StatusCode, Json<BatchAnswer>), Problem> {
@@ -215,7 +214,7 @@ pub(super) async fn post_batch(
         .iter()
         .map(|draft| draft.as_ref().ok().cloned().ok_or_else(unparsed))
         .collect();
-    let answers = app
+    let answers = caller
         .run(|service| async move { service.accept_events(drafts).await })
         .await?;
     let results = parsed
@@ -233,15 +232,12 @@ pub(super) async fn post_batch(
 }
 
 /// Look at an event and its attempts.
-#[utoipa::path(get, path = "/v1/events/{id}", tag = "events", security(("key" = [])),
+#[utoipa::path(get, path = "/v1/events/{id}", tag = "events", security(("key" = ["read"])),
     params(("id" = Uuid, Path)), responses(
     (status = 200, body = Event),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn show(
-    State(app): State<App>,
-    PathId(id): EventPath,
-) -> Result<Json<Event>, Problem> {
-    let (event, attempts) = app
+pub(super) async fn show(caller: Caller, PathId(id): EventPath) -> Result<Json<Event>, Problem> {
+    let (event, attempts) = caller
         .run(|service| async move { service.event(id).await })
         .await?;
     let attempts = attempts.into_iter().map(Attempt::from).collect();

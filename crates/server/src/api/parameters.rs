@@ -3,7 +3,8 @@
 use std::str::FromStr;
 
 use axum::extract::{FromRequestParts, Path, Query};
-use domain::ids::{AttemptId, DestinationId, EventId};
+use domain::access::KeyId;
+use domain::ids::{AttemptId, DestinationId, EventId, TenantId};
 use http::request::Parts;
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -34,6 +35,49 @@ pub type DestinationPath = PathId<DestinationId>;
 
 /// The id of an event, in a path.
 pub type EventPath = PathId<EventId>;
+
+/// The id of a tenant, in a path.
+pub type TenantPath = PathId<TenantId>;
+
+/// A tenant's key: the `{id}` and `{key_id}` of a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeyPath {
+    /// Whose it is said to be.
+    pub tenant: TenantId,
+    /// Which key.
+    pub key: KeyId,
+}
+
+impl FromRequestParts<App> for KeyPath {
+    type Rejection = Problem;
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        let Path((tenant, key)) = Path::<(String, String)>::from_request_parts(parts, app)
+            .await
+            .map_err(|error| Problem::invalid("id", error.body_text()))?;
+        let invalid = |field: &str, problem: String| Problem::invalid(field, problem);
+        Ok(Self {
+            tenant: (tenant.parse())
+                .map_err(|error: domain::ids::InvalidId| invalid("id", error.to_string()))?,
+            key: (key.parse()).map_err(|error: domain::access::InvalidKeyId| {
+                invalid("key_id", error.to_string())
+            })?,
+        })
+    }
+}
+
+/// Which page of tenants.
+#[derive(Debug, Clone, Copy, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct TenantsPage {
+    /// The `next` of the page before.
+    #[param(value_type = Option<uuid::Uuid>)]
+    pub after: Option<TenantId>,
+    /// Rows on the page, 1 to 1,000.
+    #[serde(default = "default_page")]
+    #[param(default = 100)]
+    pub limit: u32,
+}
 
 /// Which page of destinations.
 #[derive(Debug, Clone, Copy, Deserialize, IntoParams)]

@@ -1,6 +1,7 @@
 //! What went wrong, as `application/problem+json` (RFC 9457).
 
 use axum::response::{IntoResponse, Response};
+use domain::access::Scope;
 use http::{HeaderValue, StatusCode, header};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -131,6 +132,27 @@ impl Problem {
             "unauthorized",
             "No valid API key",
             "send the header Authorization: Bearer KEY",
+        )
+    }
+
+    /// A key that may not do this.
+    #[must_use]
+    pub fn forbidden(missing: Scope) -> Self {
+        Self::new(
+            StatusCode::FORBIDDEN,
+            "forbidden",
+            "The API key may not do this",
+            format!("the key lacks the scope {missing}"),
+        )
+    }
+
+    /// A route whose description asks for no scope is for nobody.
+    pub(super) fn undescribed() -> Self {
+        Self::new(
+            StatusCode::FORBIDDEN,
+            "forbidden",
+            "The API key may not do this",
+            "no key may: the route asks for no scope",
         )
     }
 

@@ -1,11 +1,12 @@
 //! How words and times look in JSON.
 
 use chrono::{DateTime, SecondsFormat};
+use domain::access::Scope;
 use domain::attempt::AttemptState;
 use domain::destination::DestinationState;
 use domain::limit::Shape;
 use domain::time::Timestamp;
-use utoipa::openapi::schema::{Object, ObjectBuilder, Type};
+use utoipa::openapi::schema::{Array, ArrayBuilder, Object, ObjectBuilder, Type};
 
 /// RFC 3339 in UTC with microseconds: `2026-01-31T12:00:00.000001Z`.
 #[must_use]
@@ -33,6 +34,12 @@ pub fn destination_state() -> Object {
 /// An attempt's state.
 pub fn attempt_state() -> Object {
     words(AttemptState::ALL.map(AttemptState::as_str))
+}
+
+/// A key's scopes.
+pub fn scopes() -> Array {
+    let words = words(Scope::ALL.map(Scope::as_str));
+    ArrayBuilder::new().items(words).build()
 }
 
 pub(super) fn words<const N: usize>(words: [&'static str; N]) -> Object {

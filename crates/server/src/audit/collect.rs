@@ -2,9 +2,9 @@
 
 use anyhow::{Context, ensure};
 use domain::compliance::InForce;
-use domain::ids::DestinationId;
+use domain::ids::{DestinationId, TenantId};
 use domain::time::Timestamp;
-use engine::ports::{Catalog, DEFAULT_TENANT, Destination, LedgerPosition};
+use engine::ports::{Catalog, CatalogError, Destination, LedgerPosition, Tenants};
 
 use super::report::Ledger;
 
@@ -18,33 +18,69 @@ pub struct Span {
 /// Rows read at once.
 const PAGE: u32 = 10_000;
 
+/// Destinations and tenants read at once.
+const PAGE_OF_NAMES: u32 = 1_000;
+
 /// The most rows of one destination: half a gigabyte of them.
 const MAX_ROWS: usize = 16_000_000;
 
-/// The destinations asked for; all if none are.
+/// The destinations asked for, whoever's they are; all of all tenants if none
+/// are.
 pub async fn destinations(
     catalog: &dyn Catalog,
+    tenants: &dyn Tenants,
     wanted: &[DestinationId],
 ) -> anyhow::Result<Vec<Destination>> {
+    let tenants = all_tenants(tenants).await?;
     let mut found = Vec::new();
     for id in wanted {
-        let one = catalog.destination(DEFAULT_TENANT, *id).await;
+        let one = whosever(catalog, &tenants, *id).await;
         found.push(one.with_context(|| format!("read destination {id}"))?);
     }
     if !wanted.is_empty() {
         return Ok(found);
     }
+    for tenant in tenants {
+        let mut after = None;
+        loop {
+            let page = catalog
+                .destinations(tenant, after, PAGE_OF_NAMES)
+                .await
+                .context("list the destinations")?;
+            let Some(last) = page.last() else { break };
+            after = Some(last.id);
+            found.extend(page);
+        }
+    }
+    Ok(found)
+}
+
+async fn all_tenants(tenants: &dyn Tenants) -> anyhow::Result<Vec<TenantId>> {
+    let mut found: Vec<TenantId> = Vec::new();
     loop {
-        let after = found.last().map(|last: &Destination| last.id);
-        let page = catalog
-            .destinations(DEFAULT_TENANT, after, 1_000)
+        let page = tenants
+            .tenants(found.last().copied(), PAGE_OF_NAMES)
             .await
-            .context("list the destinations")?;
+            .context("list the tenants")?;
         if page.is_empty() {
             return Ok(found);
         }
-        found.extend(page);
+        found.extend(page.into_iter().map(|tenant| tenant.id));
     }
+}
+
+async fn whosever(
+    catalog: &dyn Catalog,
+    tenants: &[TenantId],
+    id: DestinationId,
+) -> Result<Destination, CatalogError> {
+    for tenant in tenants {
+        match catalog.destination(*tenant, id).await {
+            Err(CatalogError::NotFound(_)) => {}
+            answer => return answer,
+        }
+    }
+    Err(CatalogError::NotFound("destination"))
 }
 
 /// One destination's ledger of a span, with its whole limit history.

@@ -85,7 +85,8 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 async fn audit(args: &Args) -> anyhow::Result<bool> {
-    let (store, catalog) = parts::open_to_read(&args.store).await?;
+    let stored = parts::open_to_read(&args.store).await?;
+    let (store, catalog) = (stored.store, stored.catalog);
     catalog.ready().await.context("read the store")?;
     // Ledgers are written by the store's clock, so "now" is the store's too.
     let now = store.fleet().await.context("read the store's clock")?.now;
@@ -97,7 +98,8 @@ async fn audit(args: &Args) -> anyhow::Result<bool> {
     };
     ensure!(span.since < span.until, "--since must be before --until");
     let mut reports = Vec::new();
-    for destination in collect::destinations(catalog.as_ref(), &args.destinations).await? {
+    let (wanted, tenants) = (&args.destinations, stored.tenants.as_ref());
+    for destination in collect::destinations(catalog.as_ref(), tenants, wanted).await? {
         let ledger = collect::ledger(catalog.as_ref(), destination.id, span).await?;
         let id = destination.id.to_string();
         reports.push(DestinationReport::new(id, destination.name, &ledger, span));

@@ -12,7 +12,7 @@ use crate::client::{Client, ClientConfig};
 use crate::output::{self, Format};
 
 mod health;
-mod settings;
+pub(super) mod settings;
 
 use settings::Settings;
 

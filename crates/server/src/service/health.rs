@@ -2,7 +2,7 @@
 
 use domain::destination::DestinationState;
 use domain::ids::DestinationId;
-use engine::ports::{BreakerChange, DEFAULT_TENANT, Destination, HealthView};
+use engine::ports::{BreakerChange, Destination, HealthView};
 
 use super::{Service, ServiceError};
 
@@ -19,7 +19,7 @@ pub struct StateAndHealth {
 impl Service {
     pub async fn health(&self, id: DestinationId) -> Result<StateAndHealth, ServiceError> {
         let state = self.destination(id).await?.state;
-        let views = self.catalog.health(DEFAULT_TENANT, &[id]).await?;
+        let views = self.catalog.health(self.tenant, &[id]).await?;
         let view = views.into_iter().next();
         let view = view.ok_or(ServiceError::NotFound("destination"))?;
         Ok(StateAndHealth { state, view })
@@ -41,14 +41,14 @@ impl Service {
             }
         }
         self.catalog
-            .change_breaker(DEFAULT_TENANT, id, &change)
+            .change_breaker(self.tenant, id, &change)
             .await?;
         self.health(id).await
     }
 
     /// Active, and well until it shows otherwise.
     pub async fn resume(&self, id: DestinationId) -> Result<Destination, ServiceError> {
-        self.catalog.resume(DEFAULT_TENANT, id).await?;
+        self.catalog.resume(self.tenant, id).await?;
         self.look_now(id).await;
         self.destination(id).await
     }

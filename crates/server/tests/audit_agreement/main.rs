@@ -38,7 +38,7 @@ async fn every_way_to_ask_agrees_on_sqlite() {
 }
 
 async fn agree(place: &Place) {
-    let (store, _) = parts::open_to_read(&place.config()).await.unwrap();
+    let store = parts::open_to_read(&place.config()).await.unwrap().store;
     let now = store.fleet().await.unwrap().now.as_micros();
     // Within the hour that the documented query looks at.
     let begin = now / SECOND * SECOND - 3_000 * SECOND;
@@ -96,9 +96,10 @@ fn documented(begins: &str, id: domain::ids::DestinationId) -> String {
 }
 
 async fn report_agrees(place: &Place, ledger: &Ledger, span: Span) -> Report {
-    let (_, catalog) = parts::open_to_read(&place.config()).await.unwrap();
+    let stored = parts::open_to_read(&place.config()).await.unwrap();
+    let (catalog, tenants) = (stored.catalog, stored.tenants);
     let wanted = [ledger.destination];
-    let found = collect::destinations(catalog.as_ref(), &wanted).await;
+    let found = collect::destinations(catalog.as_ref(), tenants.as_ref(), &wanted).await;
     let destination = found.unwrap().remove(0);
     let read = collect::ledger(catalog.as_ref(), destination.id, span).await;
     let id = destination.id.to_string();

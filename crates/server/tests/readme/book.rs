@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 pub(crate) const README: &str = include_str!("../../../../README.md");
 
 /// The documents, by name.
-pub(crate) const DOCUMENTS: [(&str, &str); 4] = [
+pub(crate) const DOCUMENTS: [(&str, &str); 5] = [
     ("README.md", README),
     ("audit.md", include_str!("../../../../docs/audit.md")),
     ("limits.md", include_str!("../../../../docs/limits.md")),
@@ -14,6 +14,7 @@ pub(crate) const DOCUMENTS: [(&str, &str); 4] = [
         "operations.md",
         include_str!("../../../../docs/operations.md"),
     ),
+    ("tenants.md", include_str!("../../../../docs/tenants.md")),
 ];
 
 /// The fenced blocks of a language, without their fences and indentation.

@@ -1,10 +1,11 @@
 //! A sender that sends nothing.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use domain::ids::AttemptId;
 use domain::signals::RawSignals;
 use engine::ports::{Prepared, Request, Response, SendError, Sender, Target};
 
@@ -24,6 +25,7 @@ pub(crate) struct FakeSender {
     pub(crate) prepare: Script<Target, Result<(), SendError>>,
     /// 200, unless the test answers otherwise.
     pub(crate) send: Arc<Script<Request, Result<Response, SendError>>>,
+    hangs_from: Arc<AtomicI64>,
 }
 
 impl FakeSender {
@@ -33,7 +35,13 @@ impl FakeSender {
             gauge: Arc::default(),
             prepare: Script::new(|_| Ok(())),
             send: Arc::new(Script::new(|_| Ok(answer(200)))),
+            hangs_from: Arc::new(AtomicI64::new(i64::MAX)),
         }
+    }
+
+    /// Attempts from this one on are never answered.
+    pub(crate) fn hangs_from(&self, attempt: AttemptId) {
+        self.hangs_from.store(attempt.0, Ordering::SeqCst);
     }
 
     /// The most requests that were under way at once.
@@ -66,6 +74,7 @@ impl Sender for FakeSender {
             journal: Arc::clone(&self.journal),
             gauge: Arc::clone(&self.gauge),
             send: Arc::clone(&self.send),
+            hangs_from: Arc::clone(&self.hangs_from),
         }))
     }
 }
@@ -74,6 +83,7 @@ struct Ready {
     journal: Arc<Journal>,
     gauge: Arc<Gauge>,
     send: Arc<Script<Request, Result<Response, SendError>>>,
+    hangs_from: Arc<AtomicI64>,
 }
 
 #[async_trait]
@@ -83,6 +93,10 @@ impl Prepared for Ready {
         let now = self.gauge.now.fetch_add(1, Ordering::SeqCst) + 1;
         self.gauge.most.fetch_max(now, Ordering::SeqCst);
         let _under_way = UnderWay(Arc::clone(&self.gauge));
+        if request.attempt.0 >= self.hangs_from.load(Ordering::SeqCst) {
+            tokio::time::sleep(request.timeout).await;
+            return Err(SendError::TimedOut(request.timeout));
+        }
         self.send.ask(request).await
     }
 }

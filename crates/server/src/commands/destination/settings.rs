@@ -7,6 +7,7 @@ use domain::limit::{Period, Shape};
 use serde_json::{Map, Value};
 
 use crate::api::destinations::Destination;
+use crate::api::limits::Limits;
 
 /// The settings that `create` and `update` have in common.
 #[derive(Debug, Clone, Args)]
@@ -58,7 +59,7 @@ pub struct Settings {
 
 /// A number, or `none`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Setting(Option<u32>);
+pub struct Setting(pub Option<u32>);
 
 impl FromStr for Setting {
     type Err = String;
@@ -108,6 +109,17 @@ impl Settings {
 pub(super) fn words(destination: &Destination) -> String {
     let effective = &destination.effective;
     let limits = &effective.limits;
+    let words = phrase(limits, effective.shape, effective.burst);
+    let own = &destination.limits;
+    if own == limits || destination.unlimited {
+        words
+    } else {
+        format!("({words})")
+    }
+}
+
+/// `10/second 200/minute token_bucket burst 50`.
+pub(in crate::commands) fn phrase(limits: &Limits, shape: Shape, burst: Option<u32>) -> String {
     let periods = [
         limits.per_second,
         limits.per_minute,
@@ -120,17 +132,11 @@ pub(super) fn words(destination: &Destination) -> String {
     if words.is_empty() {
         words.push("unlimited".to_owned());
     }
-    if effective.shape != Shape::default() {
-        words.push(effective.shape.as_str().to_owned());
+    if shape != Shape::default() {
+        words.push(shape.as_str().to_owned());
     }
-    if let Some(burst) = effective.burst {
+    if let Some(burst) = burst {
         words.push(format!("burst {burst}"));
     }
-    let words = words.join(" ");
-    let own = &destination.limits;
-    if own == limits || destination.unlimited {
-        words
-    } else {
-        format!("({words})")
-    }
+    words.join(" ")
 }

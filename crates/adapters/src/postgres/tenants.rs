@@ -1,0 +1,264 @@
+//! Tenants and tiers.
+
+use async_trait::async_trait;
+use domain::ids::TenantId;
+use domain::policy::LimitSettings;
+use domain::time::Timestamp;
+use engine::ports::{CatalogError, NewTenant, Tenant, TenantChange, Tenants, Tier, TierChange};
+use sqlx::{PgExecutor, PgPool};
+use uuid::Uuid;
+
+use super::PostgresStore;
+use super::catalog::numbers;
+use super::failure::{Failure, retried};
+use super::rows::{LimitColumns, count, integer};
+
+#[async_trait]
+impl Tenants for PostgresStore {
+    async fn create_tenant(&self, new: &NewTenant) -> Result<Tenant, CatalogError> {
+        match retried(|| create(&self.pool, new)).await? {
+            0 => Err(no_such_tier()),
+            _ => self.tenant(new.id).await,
+        }
+    }
+
+    async fn tenant(&self, id: TenantId) -> Result<Tenant, CatalogError> {
+        let found = retried(|| tenant(&self.pool, id)).await?;
+        found.ok_or(CatalogError::NotFound("tenant"))
+    }
+
+    async fn tenants(
+        &self,
+        after: Option<TenantId>,
+        limit: u32,
+    ) -> Result<Vec<Tenant>, CatalogError> {
+        Ok(retried(|| tenants(&self.pool, after, limit)).await?)
+    }
+
+    async fn change_tenant(
+        &self,
+        id: TenantId,
+        change: &TenantChange,
+    ) -> Result<Tenant, CatalogError> {
+        match retried(|| change_tenant(&self.pool, id, change)).await? {
+            Changed::Tenant(tenant) => Ok(tenant),
+            Changed::NoTier => Err(no_such_tier()),
+        }
+    }
+
+    async fn tiers(&self) -> Result<Vec<Tier>, CatalogError> {
+        Ok(retried(|| tiers(&self.pool, None)).await?)
+    }
+
+    async fn change_tier(&self, name: &str, change: &TierChange) -> Result<Tier, CatalogError> {
+        let found = retried(|| change_tier(&self.pool, name, change)).await?;
+        found.ok_or(CatalogError::NotFound("tier"))
+    }
+}
+
+fn no_such_tier() -> CatalogError {
+    CatalogError::Invalid {
+        field: "tier".to_owned(),
+        problem: "there is no such tier".to_owned(),
+    }
+}
+
+async fn create(pool: &PgPool, new: &NewTenant) -> Result<u64, Failure> {
+    let created = sqlx::query(
+        "-- create_tenant
+        insert into tenants (id, name, tier, max_in_flight)
+        select $1, $2, t.name, $4 from tiers t where t.name = $3",
+    )
+    .bind(new.id.0)
+    .bind(&new.name)
+    .bind(&new.tier)
+    .bind(new.max_in_flight.map(integer))
+    .execute(pool)
+    .await?;
+    Ok(created.rows_affected())
+}
+
+#[derive(sqlx::FromRow)]
+struct TenantRow {
+    id: Uuid,
+    name: String,
+    tier: String,
+    max_in_flight: Option<i32>,
+    effective: Option<i32>,
+    created_at: i64,
+}
+
+impl TenantRow {
+    fn tenant(self) -> Tenant {
+        let number = |number: Option<i32>| number.map(|number| count(i64::from(number)));
+        Tenant {
+            id: TenantId(self.id),
+            name: self.name,
+            tier: self.tier,
+            max_in_flight: number(self.max_in_flight),
+            effective_max_in_flight: number(self.effective),
+            created_at: Timestamp::from_micros(self.created_at),
+        }
+    }
+}
+
+/// Up to `limit` tenants after `after`; the one given, if one is.
+const TENANTS: &str = "-- tenants
+    select n.id, n.name, n.tier, n.max_in_flight,
+        coalesce(n.max_in_flight, t.tenant_max_in_flight) as effective,
+        micros(n.created_at) as created_at
+    from tenants n join tiers t on t.name = n.tier
+    where n.id > coalesce($1, '00000000-0000-0000-0000-000000000000'::uuid)
+        and ($3::uuid is null or n.id = $3)
+    order by n.id limit $2";
+
+async fn tenant(executor: impl PgExecutor<'_>, id: TenantId) -> Result<Option<Tenant>, Failure> {
+    let row: Option<TenantRow> = sqlx::query_as(TENANTS)
+        .bind(None::<Uuid>)
+        .bind(1_i64)
+        .bind(Some(id.0))
+        .fetch_optional(executor)
+        .await?;
+    Ok(row.map(TenantRow::tenant))
+}
+
+async fn tenants(
+    pool: &PgPool,
+    after: Option<TenantId>,
+    limit: u32,
+) -> Result<Vec<Tenant>, Failure> {
+    let rows: Vec<TenantRow> = sqlx::query_as(TENANTS)
+        .bind(after.map(|after| after.0))
+        .bind(i64::from(limit))
+        .bind(None::<Uuid>)
+        .fetch_all(pool)
+        .await?;
+    Ok(rows.into_iter().map(TenantRow::tenant).collect())
+}
+
+enum Changed {
+    Tenant(Tenant),
+    NoTier,
+}
+
+async fn change_tenant(
+    pool: &PgPool,
+    id: TenantId,
+    change: &TenantChange,
+) -> Result<Changed, Failure> {
+    let mut transaction = pool.begin().await?;
+    let tier_is_there: bool = sqlx::query_scalar(
+        "-- change_tenant: is there such a tier
+        select $1::text is null or exists (select from tiers where name = $1)",
+    )
+    .bind(&change.tier)
+    .fetch_one(&mut *transaction)
+    .await?;
+    if !tier_is_there {
+        return Ok(Changed::NoTier);
+    }
+    sqlx::query(
+        "-- change_tenant
+        update tenants
+        set name = coalesce($2, name), tier = coalesce($3, tier),
+            max_in_flight = case when $4 then $5 else max_in_flight end
+        where id = $1",
+    )
+    .bind(id.0)
+    .bind(&change.name)
+    .bind(&change.tier)
+    .bind(change.max_in_flight.is_some())
+    .bind(change.max_in_flight.flatten().map(integer))
+    .execute(&mut *transaction)
+    .await?;
+    let changed = tenant(&mut *transaction, id).await?;
+    transaction.commit().await?;
+    changed
+        .map(Changed::Tenant)
+        .ok_or(Failure::NotFound("tenant"))
+}
+
+#[derive(sqlx::FromRow)]
+struct TierRow {
+    name: String,
+    numbers: Vec<Option<i32>>,
+    unlimited: bool,
+    shape: Option<String>,
+    tenant_max_in_flight: Option<i32>,
+}
+
+impl TierRow {
+    fn tier(self) -> Result<Tier, Failure> {
+        let columns = LimitColumns {
+            table: "tiers",
+            row: &self.name,
+            numbers: &self.numbers,
+            unlimited: self.unlimited,
+            shape: self.shape.as_deref(),
+            safety_margin: 0.0,
+        };
+        Ok(Tier {
+            limits: columns.settings()?,
+            tenant_max_in_flight: (self.tenant_max_in_flight).map(|most| count(i64::from(most))),
+            name: self.name,
+        })
+    }
+}
+
+async fn tiers(executor: impl PgExecutor<'_>, name: Option<&str>) -> Result<Vec<Tier>, Failure> {
+    let rows: Vec<TierRow> = sqlx::query_as(
+        "-- tiers
+        select name,
+            array[
+                limit_per_second, limit_per_minute, limit_per_hour, limit_per_day,
+                burst, max_in_flight
+            ] as numbers,
+            unlimited, shape, tenant_max_in_flight
+        from tiers where $1::text is null or name = $1 order by name",
+    )
+    .bind(name)
+    .fetch_all(executor)
+    .await?;
+    rows.into_iter().map(TierRow::tier).collect()
+}
+
+async fn change_tier(
+    pool: &PgPool,
+    name: &str,
+    change: &TierChange,
+) -> Result<Option<Tier>, Failure> {
+    let limits: LimitSettings = change.limits.unwrap_or_default();
+    let numbers = numbers(&limits);
+    let mut transaction = pool.begin().await?;
+    sqlx::query(
+        "-- change_tier
+        update tiers
+        set limit_per_second = case when $2 then $3 else limit_per_second end,
+            limit_per_minute = case when $2 then $4 else limit_per_minute end,
+            limit_per_hour = case when $2 then $5 else limit_per_hour end,
+            limit_per_day = case when $2 then $6 else limit_per_day end,
+            burst = case when $2 then $7 else burst end,
+            max_in_flight = case when $2 then $8 else max_in_flight end,
+            unlimited = case when $2 then $9 else unlimited end,
+            shape = case when $2 then $10 else shape end,
+            tenant_max_in_flight = case when $11 then $12 else tenant_max_in_flight end
+        where name = $1",
+    )
+    .bind(name)
+    .bind(change.limits.is_some())
+    .bind(numbers[0])
+    .bind(numbers[1])
+    .bind(numbers[2])
+    .bind(numbers[3])
+    .bind(numbers[4])
+    .bind(numbers[5])
+    .bind(limits.unlimited)
+    .bind(limits.shape.map(|shape| shape.as_str()))
+    .bind(change.tenant_max_in_flight.is_some())
+    .bind(change.tenant_max_in_flight.flatten().map(integer))
+    .execute(&mut *transaction)
+    .await?;
+    let changed = tiers(&mut *transaction, Some(name)).await?;
+    transaction.commit().await?;
+    Ok(changed.into_iter().next())
+}

@@ -1,0 +1,202 @@
+//! Tenants and tiers.
+
+use async_trait::async_trait;
+use domain::ids::TenantId;
+use domain::time::Timestamp;
+use engine::ports::{CatalogError, NewTenant, Tenant, TenantChange, Tenants, Tier, TierChange};
+use rusqlite::{Connection, Row, Transaction, params};
+
+use super::SqliteStore;
+use super::destinations::dated;
+use super::fault::Fault;
+use super::rows::{all, execute, first, settings, time, word};
+
+const INSERT: &str = "
+    -- create_tenant
+    insert into tenants (id, name, tier, max_in_flight, created_at)
+    select ?1, ?2, name, ?4, ?5 from tiers where name = ?3";
+
+const SELECT: &str = "
+    select n.id, n.name, n.tier, n.max_in_flight,
+        coalesce(n.max_in_flight, t.tenant_max_in_flight), n.created_at
+    from tenants n join tiers t on t.name = n.tier";
+
+const TIER_IS_THERE: &str = "
+    -- change_tenant: is there such a tier
+    select 1 from tiers where name = ?1";
+
+const CHANGE: &str = "
+    -- change_tenant
+    update tenants
+    set name = coalesce(?2, name), tier = coalesce(?3, tier),
+        max_in_flight = iif(?4, ?5, max_in_flight)
+    where id = ?1";
+
+const TIERS: &str = "
+    -- tiers
+    select limit_per_second, limit_per_minute, limit_per_hour, limit_per_day, unlimited, burst,
+        shape, max_in_flight, 0.0, name, tenant_max_in_flight
+    from tiers where ?1 is null or name = ?1 order by name";
+
+/// One statement, so that the trigger sees one change.
+const CHANGE_TIER: &str = "
+    -- change_tier
+    update tiers
+    set limit_per_second = iif(?2, ?3, limit_per_second),
+        limit_per_minute = iif(?2, ?4, limit_per_minute),
+        limit_per_hour = iif(?2, ?5, limit_per_hour),
+        limit_per_day = iif(?2, ?6, limit_per_day),
+        unlimited = iif(?2, ?7, unlimited),
+        burst = iif(?2, ?8, burst),
+        shape = iif(?2, ?9, shape),
+        max_in_flight = iif(?2, ?10, max_in_flight),
+        tenant_max_in_flight = iif(?11, ?12, tenant_max_in_flight)
+    where name = ?1";
+
+#[async_trait]
+impl Tenants for SqliteStore {
+    async fn create_tenant(&self, new: &NewTenant) -> Result<Tenant, CatalogError> {
+        let new = new.clone();
+        Ok(self.write(move |tx, now| create(tx, now, &new)).await?)
+    }
+
+    async fn tenant(&self, id: TenantId) -> Result<Tenant, CatalogError> {
+        Ok(self.read(move |tx| read(tx, id)).await?)
+    }
+
+    async fn tenants(
+        &self,
+        after: Option<TenantId>,
+        limit: u32,
+    ) -> Result<Vec<Tenant>, CatalogError> {
+        let page = move |tx: &Transaction<'_>| {
+            let sql = format!("{SELECT} where n.id > ?1 order by n.id limit ?2");
+            let after = after.map(|after| after.to_string()).unwrap_or_default();
+            all(tx, &sql, (after, limit), tenant)
+        };
+        Ok(self.read(page).await?)
+    }
+
+    async fn change_tenant(
+        &self,
+        id: TenantId,
+        change: &TenantChange,
+    ) -> Result<Tenant, CatalogError> {
+        let change = change.clone();
+        Ok(self
+            .write(move |tx, now| change_tenant(tx, now, id, &change))
+            .await?)
+    }
+
+    async fn tiers(&self) -> Result<Vec<Tier>, CatalogError> {
+        Ok(self
+            .read(|tx| all(tx, TIERS, [None::<String>], tier))
+            .await?)
+    }
+
+    async fn change_tier(&self, name: &str, change: &TierChange) -> Result<Tier, CatalogError> {
+        let (name, change) = (name.to_owned(), change.clone());
+        Ok(self
+            .write(move |tx, now| change_tier(tx, now, &name, &change))
+            .await?)
+    }
+}
+
+fn create(tx: &Transaction<'_>, now: Timestamp, new: &NewTenant) -> Result<Tenant, Fault> {
+    let row = (
+        new.id.to_string(),
+        &new.name,
+        &new.tier,
+        new.max_in_flight,
+        now.as_micros(),
+    );
+    match execute(tx, INSERT, row)? {
+        0 => Err(no_such_tier()),
+        _ => read(tx, new.id),
+    }
+}
+
+fn read(connection: &Connection, id: TenantId) -> Result<Tenant, Fault> {
+    let sql = format!("{SELECT} where n.id = ?1");
+    let found = first(connection, &sql, [id.to_string()], tenant)?;
+    found.ok_or_else(|| CatalogError::NotFound("tenant").into())
+}
+
+fn change_tenant(
+    tx: &Transaction<'_>,
+    now: Timestamp,
+    id: TenantId,
+    change: &TenantChange,
+) -> Result<Tenant, Fault> {
+    if let Some(tier) = &change.tier
+        && first(tx, TIER_IS_THERE, [tier], |_| Ok(()))?.is_none()
+    {
+        return Err(no_such_tier());
+    }
+    dated(tx, now, || {
+        let row = params![
+            id.to_string(),
+            change.name,
+            change.tier,
+            change.max_in_flight.is_some(),
+            change.max_in_flight.flatten(),
+        ];
+        execute(tx, CHANGE, row)
+    })?;
+    read(tx, id)
+}
+
+fn change_tier(
+    tx: &Transaction<'_>,
+    now: Timestamp,
+    name: &str,
+    change: &TierChange,
+) -> Result<Tier, Fault> {
+    let limits = change.limits.unwrap_or_default();
+    dated(tx, now, || {
+        let row = params![
+            name,
+            change.limits.is_some(),
+            limits.per_second,
+            limits.per_minute,
+            limits.per_hour,
+            limits.per_day,
+            limits.unlimited,
+            limits.burst,
+            limits.shape.map(|shape| shape.as_str()),
+            limits.max_in_flight,
+            change.tenant_max_in_flight.is_some(),
+            change.tenant_max_in_flight.flatten(),
+        ];
+        execute(tx, CHANGE_TIER, row)
+    })?;
+    let found = first(tx, TIERS, [Some(name)], tier)?;
+    found.ok_or_else(|| CatalogError::NotFound("tier").into())
+}
+
+fn no_such_tier() -> Fault {
+    CatalogError::Invalid {
+        field: "tier".to_owned(),
+        problem: "there is no such tier".to_owned(),
+    }
+    .into()
+}
+
+fn tenant(row: &Row<'_>) -> Result<Tenant, Fault> {
+    Ok(Tenant {
+        id: word(row, 0, ("tenants", "id"))?,
+        name: row.get(1)?,
+        tier: row.get(2)?,
+        max_in_flight: row.get(3)?,
+        effective_max_in_flight: row.get(4)?,
+        created_at: time(row, 5)?,
+    })
+}
+
+fn tier(row: &Row<'_>) -> Result<Tier, Fault> {
+    Ok(Tier {
+        limits: settings(row, 0)?,
+        name: row.get(9)?,
+        tenant_max_in_flight: row.get(10)?,
+    })
+}

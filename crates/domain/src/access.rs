@@ -1,0 +1,178 @@
+//! Who may do what: the ids of API keys, and scopes.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// The id of an API key: 64 random bits, in text 16 lower-case hex digits. It
+/// is no secret: it stands in lists and in the key itself, where it says which
+/// one to compare with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct KeyId(pub u64);
+
+/// What was given is not the id of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not a valid key id: expected 16 lower-case hex digits")]
+pub struct InvalidKeyId;
+
+impl fmt::Display for KeyId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl FromStr for KeyId {
+    type Err = InvalidKeyId;
+
+    /// Its one spelling and no other, so that two texts are never one id.
+    fn from_str(text: &str) -> Result<Self, InvalidKeyId> {
+        let digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        if text.len() != 16 || !text.bytes().all(digit) {
+            return Err(InvalidKeyId);
+        }
+        u64::from_str_radix(text, 16)
+            .map(Self)
+            .or(Err(InvalidKeyId))
+    }
+}
+
+/// What a key may be used for. None implies another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scope {
+    /// Hand in events.
+    Ingest,
+    /// Create, change and delete the tenant's destinations.
+    Manage,
+    /// Look at the tenant's destinations, events and attempts.
+    Read,
+    /// Administer the installation: tenants, their keys, and tiers. Only keys
+    /// of the default tenant can have it.
+    Admin,
+}
+
+/// What was given is not a scope.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not a scope: expected ingest, manage, read or admin")]
+pub struct InvalidScope;
+
+impl Scope {
+    /// All there are.
+    pub const ALL: [Self; 4] = [Self::Ingest, Self::Manage, Self::Read, Self::Admin];
+
+    /// The word, as in JSON and on the command line.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ingest => "ingest",
+            Self::Manage => "manage",
+            Self::Read => "read",
+            Self::Admin => "admin",
+        }
+    }
+
+    const fn bit(self) -> u8 {
+        1 << self as u8
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for Scope {
+    type Err = InvalidScope;
+    fn from_str(text: &str) -> Result<Self, InvalidScope> {
+        let named = |scope: &Self| scope.as_str() == text;
+        Self::ALL.into_iter().find(named).ok_or(InvalidScope)
+    }
+}
+
+/// A set of scopes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Scopes(u8);
+
+impl Scopes {
+    /// None of them: good for nothing.
+    pub const NONE: Self = Self(0);
+
+    /// All of them.
+    pub const ALL: Self = Self(0b1111);
+
+    /// Whether this one is among them.
+    #[must_use]
+    pub const fn contains(self, scope: Scope) -> bool {
+        self.0 & scope.bit() != 0
+    }
+
+    /// Without this one.
+    #[must_use]
+    pub const fn without(self, scope: Scope) -> Self {
+        Self(self.0 & !scope.bit())
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Each of them, in the order of [`Scope::ALL`].
+    pub fn iter(self) -> impl Iterator<Item = Scope> {
+        Scope::ALL
+            .into_iter()
+            .filter(move |scope| self.contains(*scope))
+    }
+}
+
+impl FromIterator<Scope> for Scopes {
+    fn from_iter<I: IntoIterator<Item = Scope>>(scopes: I) -> Self {
+        Self(scopes.into_iter().fold(0, |set, scope| set | scope.bit()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn an_id_has_one_spelling() {
+        for wrong in [
+            "",
+            "1",
+            "00000000000000001",
+            "000000000000000G",
+            "+000000000000001",
+        ] {
+            assert_eq!(wrong.parse::<KeyId>(), Err(InvalidKeyId), "{wrong}");
+        }
+        assert_eq!("ABCDEF0123456789".parse::<KeyId>(), Err(InvalidKeyId));
+        assert_eq!("00000000000000ff".parse(), Ok(KeyId(255)));
+    }
+
+    proptest! {
+        #[test]
+        fn an_id_is_what_its_text_says(id in any::<u64>()) {
+            prop_assert_eq!(KeyId(id).to_string().parse(), Ok(KeyId(id)));
+        }
+
+        #[test]
+        fn a_set_holds_what_was_put_in_and_nothing_else(
+            chosen in prop::collection::vec(prop::sample::select(&Scope::ALL[..]), 0..6),
+        ) {
+            let set: Scopes = chosen.iter().copied().collect();
+            for scope in Scope::ALL {
+                prop_assert_eq!(set.contains(scope), chosen.contains(&scope));
+                prop_assert!(!set.without(scope).contains(scope));
+                prop_assert_eq!(scope.as_str().parse(), Ok(scope));
+            }
+            prop_assert_eq!(set.iter().collect::<Scopes>(), set);
+            prop_assert_eq!(set.is_empty(), chosen.is_empty());
+        }
+    }
+}

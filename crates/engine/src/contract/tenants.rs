@@ -1,0 +1,118 @@
+//! What every [`Keys`] and [`Tenants`] must do: one test per sentence of the
+//! ports' documentation. [`tenant_contract!`](crate::tenant_contract) turns the
+//! whole suite into tests.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use domain::ids::{DestinationId, TenantId};
+
+use super::store::World;
+use crate::ports::{CatalogError, Keys, NewDestination, NewTenant, Tenant, Tenants};
+
+pub mod keys;
+pub mod tiers;
+
+/// A fresh store, with the ports of this suite beside the others.
+pub struct TenantWorld {
+    world: World,
+    /// The same store.
+    pub keys: Arc<dyn Keys>,
+    /// The same store.
+    pub tenants: Arc<dyn Tenants>,
+}
+
+impl Deref for TenantWorld {
+    type Target = World;
+
+    fn deref(&self) -> &World {
+        &self.world
+    }
+}
+
+impl TenantWorld {
+    /// A world around a fresh, migrated store.
+    pub fn new(world: World, keys: Arc<dyn Keys>, tenants: Arc<dyn Tenants>) -> Self {
+        Self {
+            world,
+            keys,
+            tenants,
+        }
+    }
+
+    /// A new tenant of this tier.
+    pub async fn tenant(&self, tier: &str) -> Tenant {
+        let new = NewTenant {
+            id: TenantId(self.id()),
+            name: format!("of tier {tier}"),
+            tier: tier.to_owned(),
+            max_in_flight: None,
+        };
+        self.tenants.create_tenant(&new).await.unwrap()
+    }
+
+    /// A destination of this tenant.
+    pub async fn destination_of(&self, tenant: TenantId, new: &NewDestination) -> DestinationId {
+        let created = self.catalog.create_destination(tenant, new).await;
+        created.unwrap().id
+    }
+}
+
+/// It refuses this field.
+#[track_caller]
+fn refuses<T: std::fmt::Debug>(answer: Result<T, CatalogError>, field: &str) {
+    match answer {
+        Err(CatalogError::Invalid { field: named, .. }) if named == field => {}
+        other => panic!("expected a refusal of {field}, got {other:?}"),
+    }
+}
+
+/// There is no such thing.
+#[track_caller]
+fn not_found<T: std::fmt::Debug>(answer: Result<T, CatalogError>) {
+    assert!(
+        matches!(answer, Err(CatalogError::NotFound(_))),
+        "got {answer:?}"
+    );
+}
+
+/// Declares one `#[tokio::test]` for each test of this suite. `$world` is an
+/// async function that returns what dereferences to a [`TenantWorld`].
+#[macro_export]
+macro_rules! tenant_contract {
+    ($world:path) => {
+        $crate::tenant_contract!(@module $world, keys:
+            a_key_is_found_by_its_id
+            a_revoked_key_is_gone_for_good
+            another_tenants_key_cannot_be_revoked
+            a_key_expires_by_the_stores_clock
+            keys_are_listed_by_tenant_the_newest_first
+            a_last_use_is_noted_once_a_minute
+            admin_is_for_the_default_tenant_alone
+            an_id_is_given_once
+            a_tenant_has_so_many_keys_and_no_more
+        );
+        $crate::tenant_contract!(@module $world, tiers:
+            the_tiers_are_the_plans
+            a_tenant_is_read_as_it_was_created
+            a_change_of_a_tenant_leaves_the_rest_alone
+            tenants_are_paged_by_id
+            an_unknown_tier_is_refused_by_its_name
+            destinations_inherit_the_tier_and_override_it
+            another_tier_is_in_force_for_all_that_inherit
+            a_lowered_tier_revokes_and_a_raised_one_does_not
+            the_tiers_bound_in_flight_is_the_tenants_unless_it_has_its_own
+        );
+    };
+    (@module $world:path, $module:ident: $($test:ident)+) => {
+        mod $module {
+            $(
+                #[tokio::test]
+                async fn $test() {
+                    let world = $world().await;
+                    $crate::contract::tenants::$module::$test(&world).await;
+                }
+            )+
+        }
+    };
+}

@@ -1,0 +1,109 @@
+//! Tenants and plan tiers, as the installation's administrator sees them.
+
+use async_trait::async_trait;
+use domain::ids::TenantId;
+use domain::policy::LimitSettings;
+use domain::time::Timestamp;
+
+use super::catalog::CatalogError;
+
+/// What the administration of tenants and tiers asks of a store. Every method
+/// is one transaction.
+#[async_trait]
+pub trait Tenants: Send + Sync {
+    /// Adds a tenant. A tier that does not exist is refused by the name `tier`.
+    async fn create_tenant(&self, new: &NewTenant) -> Result<Tenant, CatalogError>;
+
+    /// One tenant.
+    async fn tenant(&self, id: TenantId) -> Result<Tenant, CatalogError>;
+
+    /// Up to `limit` tenants in id order, after `after`.
+    async fn tenants(
+        &self,
+        after: Option<TenantId>,
+        limit: u32,
+    ) -> Result<Vec<Tenant>, CatalogError>;
+
+    /// Changes what `change` names and nothing else. Another tier reaches the
+    /// tenant's destinations by the same triggers as a user's SQL: one that is
+    /// not a pure raise revokes permits, and is in force from its time in limit
+    /// history. `max_in_flight` is in force for permits from now on.
+    async fn change_tenant(
+        &self,
+        id: TenantId,
+        change: &TenantChange,
+    ) -> Result<Tenant, CatalogError>;
+
+    /// All tiers, by name.
+    async fn tiers(&self) -> Result<Vec<Tier>, CatalogError>;
+
+    /// Changes what `change` names and nothing else; reaches all destinations
+    /// that inherit, as above.
+    async fn change_tier(&self, name: &str, change: &TierChange) -> Result<Tier, CatalogError>;
+}
+
+/// The tier of a tenant for which nothing else is said.
+pub const DEFAULT_TIER: &str = "standard";
+
+/// A tenant to be added.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewTenant {
+    /// Its id, given by us.
+    pub id: TenantId,
+    /// For people.
+    pub name: String,
+    /// The name of its tier.
+    pub tier: String,
+    /// The most attempts of all its destinations queued and in flight at once;
+    /// `None` for the tier's.
+    pub max_in_flight: Option<u32>,
+}
+
+/// What to change; `None` leaves it as it is.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TenantChange {
+    /// A new name.
+    pub name: Option<String>,
+    /// The name of another tier.
+    pub tier: Option<String>,
+    /// Another `max_in_flight`; the inner `None` is the tier's.
+    pub max_in_flight: Option<Option<u32>>,
+}
+
+/// A tenant as it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tenant {
+    /// Its id.
+    pub id: TenantId,
+    /// For people.
+    pub name: String,
+    /// The name of its tier.
+    pub tier: String,
+    /// As set for it alone.
+    pub max_in_flight: Option<u32>,
+    /// What holds: its own, or the tier's; `None` for no bound.
+    pub effective_max_in_flight: Option<u32>,
+    /// When it was added.
+    pub created_at: Timestamp,
+}
+
+/// What to change of a tier; `None` leaves it as it is.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct TierChange {
+    /// All limits, as they shall be from now on; a tier has no safety margin.
+    pub limits: Option<LimitSettings>,
+    /// Another bound on what each of its tenants has in flight.
+    pub tenant_max_in_flight: Option<Option<u32>>,
+}
+
+/// A plan tier: what destinations without limits of their own inherit.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tier {
+    /// Its name.
+    pub name: String,
+    /// The limits.
+    pub limits: LimitSettings,
+    /// The most attempts that each of its tenants has queued and in flight at
+    /// once, all destinations together; `None` for no bound.
+    pub tenant_max_in_flight: Option<u32>,
+}

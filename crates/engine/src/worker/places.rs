@@ -1,0 +1,345 @@
+//! A worker's places, and who may have them.
+//!
+//! ```text
+//!  places         ┌───────────────────────────────────────┐ whoever answers
+//!  three quarters ├─────────────────────────────┐         │ and who is new
+//!  half           ├───────────────────┐         │         │ and who hangs
+//!                 └───────────────────┴─────────┴─────────┘
+//!  a quarter more ┌─────────┐ whoever answers and has nothing in flight here
+//!                 └─────────┘
+//! ```
+//!
+//! Destinations that hang have half of the places at most, all of them
+//! together, and together with the new ones three quarters: a place is theirs
+//! until a timeout, where it is another's for milliseconds. And when many begin
+//! to hang at the same moment, before anybody knows, each has something in
+//! flight, so what is set aside stays free for the others.
+//!
+//! The hand is small, so nobody fills it by waiting: whoever keeps it waiting
+//! needs a seat on a bench, or is turned away.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use domain::ids::DestinationId;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, timeout_at};
+
+use super::bench::{Bench, Seat};
+use super::standing::{Held, Record, Standing};
+use crate::ports::DeliveryTag;
+
+/// Destinations that are remembered; beyond it those that are idle and answer
+/// are forgotten, which costs them nothing but being new. About 100 bytes each.
+const MOST: usize = 50_000;
+
+pub(super) struct Places {
+    all: Arc<Semaphore>,
+    /// For those that answer and have nothing in flight here.
+    aside: Arc<Semaphore>,
+    /// For those that are not known to answer.
+    doubtful: Arc<Semaphore>,
+    hung: Arc<Semaphore>,
+    /// Seats in the hand, for each standing.
+    benches: [Arc<Bench>; 3],
+    records: Mutex<HashMap<DestinationId, Record>>,
+}
+
+/// A place, until it is dropped.
+pub(super) struct Place {
+    places: Arc<Places>,
+    destination: DestinationId,
+    /// What the attempt did with it, if it did anything.
+    held: Option<Held>,
+    _all: OwnedSemaphorePermit,
+    _doubtful: Option<OwnedSemaphorePermit>,
+    _hung: Option<OwnedSemaphorePermit>,
+}
+
+/// Who asks for a place.
+#[derive(Clone, Copy)]
+pub(super) struct Asking {
+    pub(super) destination: DestinationId,
+    pub(super) standing: Standing,
+    /// The message that is kept in hand meanwhile.
+    pub(super) tag: DeliveryTag,
+}
+
+/// There is no place for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NoPlace {
+    /// And it may not wait for one: it would hold up others.
+    TurnedAway,
+    /// It waited for as long as it could.
+    TooLate,
+}
+
+impl Places {
+    /// `hand` is how many messages may be in hand.
+    pub(super) fn new(places: u32, hand: u16) -> Self {
+        let semaphore = |size: u32| Arc::new(Semaphore::new(size.max(1) as usize));
+        Self {
+            all: semaphore(places),
+            aside: semaphore(places / 4),
+            doubtful: semaphore(places - places / 4),
+            hung: semaphore(places / 2),
+            benches: [(); 3].map(|()| Bench::new(usize::from(hand) / 4)),
+            records: Mutex::default(),
+        }
+    }
+
+    pub(super) fn standing(&self, destination: DestinationId) -> Standing {
+        let now = Instant::now();
+        let records = self.records();
+        let known = records.get(&destination);
+        known.map_or(Standing::New, |record| record.standing(now))
+    }
+
+    /// A place now, before anything else is done for it; for one that hangs.
+    pub(super) fn at_once(self: &Arc<Self>, destination: DestinationId) -> Result<Place, NoPlace> {
+        let hung = Arc::clone(&self.hung).try_acquire_owned();
+        let doubtful = Arc::clone(&self.doubtful).try_acquire_owned();
+        let all = Arc::clone(&self.all).try_acquire_owned();
+        match (all, doubtful, hung) {
+            (Ok(all), Ok(doubtful), Ok(hung)) => {
+                Ok(self.place(destination, all, Some(doubtful), Some(hung)))
+            }
+            _ => Err(NoPlace::TurnedAway),
+        }
+    }
+
+    /// A place within `patience`, for one that is not known to hang.
+    pub(super) async fn in_time(
+        self: &Arc<Self>,
+        asking: Asking,
+        patience: Duration,
+    ) -> Result<Place, NoPlace> {
+        let deadline = Instant::now() + patience;
+        let answers = asking.standing == Standing::Prompt;
+        let doubtful = match answers {
+            true => None,
+            false => Some(self.wait(&self.doubtful, asking, deadline).await?),
+        };
+        let aside = || match answers && self.is_alone(asking.destination) {
+            true => Arc::clone(&self.aside).try_acquire_owned().ok(),
+            false => None,
+        };
+        let all = match Arc::clone(&self.all)
+            .try_acquire_owned()
+            .ok()
+            .or_else(aside)
+        {
+            Some(place) => place,
+            None => self.wait(&self.all, asking, deadline).await?,
+        };
+        Ok(self.place(asking.destination, all, doubtful, None))
+    }
+
+    /// One of these: at once, or from the bench.
+    async fn wait(
+        &self,
+        places: &Arc<Semaphore>,
+        asking: Asking,
+        deadline: Instant,
+    ) -> Result<OwnedSemaphorePermit, NoPlace> {
+        if let Ok(place) = Arc::clone(places).try_acquire_owned() {
+            return Ok(place);
+        }
+        let _seat = self.sit(asking)?;
+        let place = timeout_at(deadline, Arc::clone(places).acquire_owned()).await;
+        place.ok().and_then(Result::ok).ok_or(NoPlace::TooLate)
+    }
+
+    /// Whether it has nothing in flight here.
+    fn is_alone(&self, destination: DestinationId) -> bool {
+        let records = self.records();
+        records.get(&destination).is_none_or(Record::is_alone)
+    }
+
+    /// A seat, for one that keeps the hand waiting.
+    pub(super) fn sit(&self, asking: Asking) -> Result<Seat, NoPlace> {
+        let [prompt, new, hung] = &self.benches;
+        let bench = match asking.standing {
+            Standing::Prompt => prompt,
+            Standing::New => new,
+            Standing::Hung => hung,
+        };
+        bench.sit(asking.tag).ok_or(NoPlace::TurnedAway)
+    }
+
+    /// When to look again at one that was turned away.
+    pub(super) fn pause(&self, destination: DestinationId) -> Duration {
+        let now = Instant::now();
+        let mut records = self.records();
+        record(&mut records, destination, now).turned_away(now)
+    }
+
+    fn place(
+        self: &Arc<Self>,
+        destination: DestinationId,
+        all: OwnedSemaphorePermit,
+        doubtful: Option<OwnedSemaphorePermit>,
+        hung: Option<OwnedSemaphorePermit>,
+    ) -> Place {
+        let now = Instant::now();
+        record(&mut self.records(), destination, now).took(now);
+        Place {
+            places: Arc::clone(self),
+            destination,
+            held: None,
+            _all: all,
+            _doubtful: doubtful,
+            _hung: hung,
+        }
+    }
+
+    fn records(&self) -> MutexGuard<'_, HashMap<DestinationId, Record>> {
+        self.records.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn record(
+    records: &mut HashMap<DestinationId, Record>,
+    destination: DestinationId,
+    now: Instant,
+) -> &mut Record {
+    if records.len() >= MOST && !records.contains_key(&destination) {
+        records.retain(|_, record| !record.is_idle());
+        if records.len() >= MOST {
+            records.clear();
+        }
+    }
+    records
+        .entry(destination)
+        .or_insert_with(|| Record::new(now))
+}
+
+impl Place {
+    /// What came of the attempt in it.
+    pub(super) fn held(&mut self, time: Duration, timed_out: bool) {
+        self.held = Some(Held { time, timed_out });
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let now = Instant::now();
+        if let Some(record) = self.places.records().get_mut(&self.destination) {
+            record.let_go(self.held, now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn destination(number: u128) -> DestinationId {
+        DestinationId(Uuid::from_u128(number))
+    }
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// Each in a message of its own.
+    fn asking(number: u64, standing: Standing) -> Asking {
+        Asking {
+            destination: destination(number.into()),
+            standing,
+            tag: DeliveryTag {
+                connection: 1,
+                number,
+            },
+        }
+    }
+
+    async fn taken(places: &Arc<Places>, standing: Standing, most: u64) -> Vec<Place> {
+        let mut taken = Vec::new();
+        for number in 0..most {
+            let place = match standing {
+                Standing::Hung => places.at_once(destination(number.into())),
+                other => places.in_time(asking(number, other), SECOND).await,
+            };
+            taken.extend(place.ok());
+        }
+        taken
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn those_that_hang_have_half_and_with_the_new_three_quarters() {
+        let places = Arc::new(Places::new(32, 8));
+        let hung = taken(&places, Standing::Hung, 100).await;
+        assert_eq!(hung.len(), 16);
+        let new = taken(&places, Standing::New, 30).await;
+        assert_eq!(hung.len() + new.len(), 24);
+        let prompt = taken(&places, Standing::Prompt, 30).await;
+        assert_eq!(prompt.len(), 16, "a quarter, and what is set aside");
+        drop(prompt);
+        drop(hung);
+        assert_eq!(taken(&places, Standing::Prompt, 40).await.len(), 24 + 8);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_set_aside_is_for_those_that_have_nothing_in_flight() {
+        let places = Arc::new(Places::new(32, 8));
+        let mut crowd = Vec::new();
+        for _ in 0..40 {
+            let place = places.in_time(asking(1, Standing::Prompt), SECOND).await;
+            crowd.extend(place.ok());
+        }
+        assert_eq!(crowd.len(), 32, "alone it has them all, and no more");
+        let mut few = Vec::new();
+        for number in 2..20 {
+            let place = places
+                .in_time(asking(number, Standing::Prompt), SECOND)
+                .await;
+            few.extend(place.ok());
+        }
+        assert_eq!(few.len(), 8);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_sits_on_a_bench() {
+        let places = Arc::new(Places::new(32, 8));
+        let new = taken(&places, Standing::New, 24).await;
+        assert_eq!(new.len(), 24);
+        let began = Instant::now();
+        let waits = |number| places.in_time(asking(number, Standing::New), SECOND);
+        let (first, second, third, ()) = tokio::join!(waits(1), waits(2), waits(3), async {
+            tokio::time::sleep(SECOND / 2).await;
+            drop(new);
+        });
+        assert!(first.is_ok() && second.is_ok());
+        assert!(third.is_err(), "two seats in a hand of eight");
+        assert_eq!(began.elapsed(), SECOND / 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_place_teaches_when_it_is_let_go() {
+        let places = Arc::new(Places::new(32, 8));
+        let one = destination(1);
+        assert_eq!(places.standing(one), Standing::New);
+        let mut place = places
+            .in_time(asking(1, Standing::New), SECOND)
+            .await
+            .ok()
+            .unwrap();
+        place.held(SECOND, false);
+        drop(place);
+        assert_eq!(places.standing(one), Standing::Prompt);
+        let mut place = places
+            .in_time(asking(1, Standing::Prompt), SECOND)
+            .await
+            .ok()
+            .unwrap();
+        tokio::time::sleep(SECOND * 3).await;
+        assert_eq!(places.standing(one), Standing::Hung, "nothing comes back");
+        place.held(SECOND * 3, true);
+        drop(place);
+        assert_eq!(places.standing(one), Standing::Hung);
+        drop(places.at_once(one).ok());
+        assert_eq!(places.standing(one), Standing::Hung, "nothing was tried");
+    }
+}

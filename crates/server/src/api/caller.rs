@@ -1,0 +1,127 @@
+//! Who calls, as handlers have it.
+
+use std::sync::Arc;
+
+use axum::extract::{FromRequestParts, MatchedPath, Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use domain::access::Scope;
+use http::header;
+use http::request::Parts;
+
+use super::problem::Problem;
+use super::{App, bulk};
+use crate::access::Identity;
+use crate::service::{Service, ServiceError, Tenancy};
+
+/// An authenticated request: all that it can reach is its tenant's.
+pub(super) struct Caller {
+    app: App,
+    identity: Identity,
+}
+
+impl FromRequestParts<App> for Caller {
+    type Rejection = Problem;
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        // Absent only on a route that is not behind `authenticate`.
+        let identity = parts.extensions.get::<Identity>();
+        Ok(Self {
+            identity: *identity.ok_or_else(Problem::unauthorized)?,
+            app: app.clone(),
+        })
+    }
+}
+
+impl Caller {
+    /// Runs `work` for the caller's tenant to its end, even if the client does
+    /// not wait for it.
+    pub(super) async fn run<T, F>(&self, work: impl FnOnce(Service) -> F) -> Result<T, Problem>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, ServiceError>> + Send + 'static,
+    {
+        to_its_end(work(self.service())).await
+    }
+
+    /// What the caller's tenant can do: for work that outlives the handler.
+    pub(super) fn service(&self) -> Service {
+        self.app.0.service.of(self.identity.tenant)
+    }
+
+    /// Places for bulk bodies, of all callers.
+    pub(super) fn bulk_places(&self) -> &bulk::Places {
+        &self.app.0.bulk
+    }
+
+    /// The same for what concerns the whole installation. The route's scope,
+    /// `admin`, was asked for before the handler.
+    pub(super) async fn administer<T, F>(
+        &self,
+        work: impl FnOnce(Arc<Tenancy>) -> F,
+    ) -> Result<T, Problem>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, ServiceError>> + Send + 'static,
+    {
+        to_its_end(work(Arc::clone(&self.app.0.tenancy))).await
+    }
+}
+
+async fn to_its_end<T: Send + 'static>(
+    work: impl Future<Output = Result<T, ServiceError>> + Send + 'static,
+) -> Result<T, Problem> {
+    match tokio::spawn(work).await {
+        Ok(done) => Ok(done?),
+        Err(broken) => Err(ServiceError::Internal(broken.to_string()).into()),
+    }
+}
+
+/// `Authorization: Bearer KEY`, or 401; the scope that the route asks for, or
+/// 403. Before the body is read.
+pub(super) async fn authenticate(
+    State(app): State<App>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let claim = Claim::of(&app, &request);
+    match claim.identify(&app).await {
+        Ok(identity) => {
+            request.extensions_mut().insert(identity);
+            next.run(request).await
+        }
+        Err(problem) => problem.into_response(),
+    }
+}
+
+/// What a request offers, and what its route asks for.
+struct Claim {
+    key: Option<String>,
+    scope: Option<Scope>,
+}
+
+impl Claim {
+    fn of(app: &App, request: &Request) -> Self {
+        let key = request
+            .headers()
+            .get(header::AUTHORIZATION)
+            .and_then(|value| value.to_str().ok())
+            .and_then(|value| value.split_once(' '))
+            .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
+            .map(|(_, key)| key.trim().to_owned());
+        let path = request.extensions().get::<MatchedPath>();
+        let scope = path.and_then(|path| app.0.required.scope(path.as_str(), request.method()));
+        Self { key, scope }
+    }
+
+    async fn identify(self, app: &App) -> Result<Identity, Problem> {
+        let offered = self.key.ok_or_else(Problem::unauthorized)?;
+        let known = (app.0.gate.identify(&offered).await)
+            .map_err(|error| ServiceError::Unavailable(error.to_string()))?;
+        let identity = known.ok_or_else(Problem::unauthorized)?;
+        match self.scope {
+            Some(scope) if identity.scopes.contains(scope) => Ok(identity),
+            Some(scope) => Err(Problem::forbidden(scope)),
+            None => Err(Problem::undescribed()),
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! `/v1/tenants`.
+
+use axum::Json;
+use domain::ids::TenantId;
+use engine::ports::{self, DEFAULT_TIER, TenantChange};
+use http::{HeaderName, StatusCode, header};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use super::body::JsonBody;
+use super::limits::{not_null, present};
+use super::parameters::{Page, PathId, TenantPath, TenantsPage};
+use super::problem::Problem;
+use super::{Caller, text};
+use crate::service::tenancy::TenantDraft;
+
+/// A tenant to create.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CreateTenant {
+    /// For people.
+    #[schema(example = "Acme")]
+    pub name: String,
+    /// The plan tier, whose limits its destinations inherit.
+    #[serde(default = "default_tier")]
+    #[schema(default = "standard")]
+    pub tier: String,
+    /// Attempts of all its destinations queued and in flight at once; absent:
+    /// the tier's.
+    #[serde(default)]
+    pub max_in_flight: Option<u32>,
+}
+
+fn default_tier() -> String {
+    DEFAULT_TIER.to_owned()
+}
+
+/// What to change: what is absent stays, `null` clears what can be cleared.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ChangeTenant {
+    /// For people.
+    #[serde(default, deserialize_with = "not_null")]
+    pub name: Option<String>,
+    /// Another plan tier: at once for all its destinations that inherit.
+    #[serde(default, deserialize_with = "not_null")]
+    pub tier: Option<String>,
+    /// Attempts of all its destinations queued and in flight at once; `null`:
+    /// the tier's.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<u32>)]
+    pub max_in_flight: Option<Option<u32>>,
+}
+
+/// A tenant as it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Tenant {
+    /// Its id.
+    pub id: Uuid,
+    /// For people.
+    pub name: String,
+    /// Its plan tier.
+    pub tier: String,
+    /// As set for it alone.
+    pub max_in_flight: Option<u32>,
+    /// What holds: its own, or the tier's; `null` for no bound.
+    pub effective_max_in_flight: Option<u32>,
+    /// When it was created.
+    #[schema(format = DateTime)]
+    pub created_at: String,
+}
+
+/// A page of tenants.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct TenantList {
+    /// In id order.
+    pub tenants: Vec<Tenant>,
+    /// The `after` of the next page; `null` on the last.
+    pub next: Option<Uuid>,
+}
+
+impl From<ports::Tenant> for Tenant {
+    fn from(tenant: ports::Tenant) -> Self {
+        Self {
+            id: tenant.id.0,
+            name: tenant.name,
+            tier: tenant.tier,
+            max_in_flight: tenant.max_in_flight,
+            effective_max_in_flight: tenant.effective_max_in_flight,
+            created_at: text::time(tenant.created_at),
+        }
+    }
+}
+
+/// Create a tenant. It has no keys yet.
+#[utoipa::path(post, path = "/v1/tenants", tag = "tenants", security(("key" = ["admin"])),
+    request_body = CreateTenant, responses(
+    (status = 201, description = "Created.", body = Tenant),
+    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn create(
+    caller: Caller,
+    JsonBody(body): JsonBody<CreateTenant>,
+) -> Result<(StatusCode, [(HeaderName, String); 1], Json<Tenant>), Problem> {
+    let draft = TenantDraft {
+        name: body.name,
+        tier: body.tier,
+        max_in_flight: body.max_in_flight,
+    };
+    let created = caller
+        .administer(|tenancy| async move { tenancy.create_tenant(draft).await })
+        .await?;
+    let location = (header::LOCATION, format!("/v1/tenants/{}", created.id));
+    Ok((StatusCode::CREATED, [location], Json(created.into())))
+}
+
+/// List tenants.
+#[utoipa::path(get, path = "/v1/tenants", tag = "tenants", security(("key" = ["admin"])),
+    params(TenantsPage), responses(
+    (status = 200, body = TenantList),
+    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn list(
+    caller: Caller,
+    Page(page): Page<TenantsPage>,
+) -> Result<Json<TenantList>, Problem> {
+    let found = caller
+        .administer(|tenancy| async move { tenancy.tenants(page.after, page.limit).await })
+        .await?;
+    let full = found.len() >= page.limit as usize;
+    let next = found.last().filter(|_| full).map(|last| last.id.0);
+    let tenants = found.into_iter().map(Tenant::from).collect();
+    Ok(Json(TenantList { tenants, next }))
+}
+
+/// Look at a tenant.
+#[utoipa::path(get, path = "/v1/tenants/{id}", tag = "tenants", security(("key" = ["admin"])),
+    params(("id" = Uuid, Path)), responses(
+    (status = 200, body = Tenant),
+    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn show(caller: Caller, PathId(id): TenantPath) -> Result<Json<Tenant>, Problem> {
+    let id: TenantId = id;
+    let found = caller
+        .administer(|tenancy| async move { tenancy.tenant(id).await })
+        .await?;
+    Ok(Json(found.into()))
+}
+
+/// Change a tenant. A lower tier is in force when this answers.
+#[utoipa::path(patch, path = "/v1/tenants/{id}", tag = "tenants", security(("key" = ["admin"])),
+    params(("id" = Uuid, Path)), request_body = ChangeTenant, responses(
+    (status = 200, body = Tenant),
+    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn change(
+    caller: Caller,
+    PathId(id): TenantPath,
+    JsonBody(body): JsonBody<ChangeTenant>,
+) -> Result<Json<Tenant>, Problem> {
+    let change = TenantChange {
+        name: body.name,
+        tier: body.tier,
+        max_in_flight: body.max_in_flight,
+    };
+    let changed = caller
+        .administer(|tenancy| async move { tenancy.change_tenant(id, change).await })
+        .await?;
+    Ok(Json(changed.into()))
+}

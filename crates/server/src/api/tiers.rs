@@ -1,0 +1,143 @@
+//! `/v1/tiers`.
+
+use axum::Json;
+use axum::extract::Path;
+use domain::limit::Shape;
+use engine::ports;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::body::JsonBody;
+use super::limits::{Limits, LimitsPatch, not_null, present, present_object};
+use super::problem::Problem;
+use super::{Caller, text};
+use crate::service::LimitsChange;
+use crate::service::tenancy::TierEdit;
+
+/// A plan tier: what destinations without limits of their own inherit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Tier {
+    /// Its name.
+    pub name: String,
+    /// Starts per period.
+    pub limits: Limits,
+    /// No rate limit.
+    pub unlimited: bool,
+    /// A bucket's capacity, or how many of a window may start at once.
+    pub burst: Option<u32>,
+    /// How the limit spreads its starts.
+    #[schema(schema_with = text::shape)]
+    pub shape: Option<Shape>,
+    /// Attempts of one destination queued and in flight at once.
+    pub max_in_flight: Option<u32>,
+    /// Attempts of all destinations of one tenant queued and in flight at once;
+    /// `null` for no bound.
+    pub tenant_max_in_flight: Option<u32>,
+}
+
+/// All tiers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct TierList {
+    /// By name.
+    pub tiers: Vec<Tier>,
+}
+
+/// What to change: what is absent stays, `null` clears.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ChangeTier {
+    /// Starts per period; `null` clears all four, so that nothing limits.
+    /// Setting one ends `unlimited`.
+    #[serde(default, deserialize_with = "present_object")]
+    #[schema(value_type = Option<LimitsPatch>)]
+    pub limits: Option<Option<LimitsPatch>>,
+    /// `true` clears the limits.
+    #[serde(default, deserialize_with = "not_null")]
+    pub unlimited: Option<bool>,
+    /// A bucket's capacity, or how many of a window may start at once.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<u32>)]
+    pub burst: Option<Option<u32>>,
+    /// How the limit spreads its starts.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(schema_with = text::shape)]
+    pub shape: Option<Option<Shape>>,
+    /// Attempts of one destination queued and in flight at once.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<u32>)]
+    pub max_in_flight: Option<Option<u32>>,
+    /// Attempts of all destinations of one tenant queued and in flight at once.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<u32>)]
+    pub tenant_max_in_flight: Option<Option<u32>>,
+}
+
+impl From<ports::Tier> for Tier {
+    fn from(tier: ports::Tier) -> Self {
+        Self {
+            limits: Limits::of(&tier.limits),
+            unlimited: tier.limits.unlimited,
+            burst: tier.limits.burst,
+            shape: tier.limits.shape,
+            max_in_flight: tier.limits.max_in_flight,
+            tenant_max_in_flight: tier.tenant_max_in_flight,
+            name: tier.name,
+        }
+    }
+}
+
+impl From<ChangeTier> for TierEdit {
+    fn from(body: ChangeTier) -> Self {
+        let periods = match body.limits {
+            None => LimitsChange::default(),
+            Some(None) => LimitsChange::INHERIT,
+            Some(Some(patch)) => LimitsChange {
+                per_second: patch.per_second,
+                per_minute: patch.per_minute,
+                per_hour: patch.per_hour,
+                per_day: patch.per_day,
+                ..LimitsChange::default()
+            },
+        };
+        Self {
+            limits: LimitsChange {
+                unlimited: body.unlimited,
+                burst: body.burst,
+                shape: body.shape,
+                max_in_flight: body.max_in_flight,
+                ..periods
+            },
+            tenant_max_in_flight: body.tenant_max_in_flight,
+        }
+    }
+}
+
+/// List the plan tiers.
+#[utoipa::path(get, path = "/v1/tiers", tag = "tenants", security(("key" = ["admin"])), responses(
+    (status = 200, body = TierList),
+    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn list(caller: Caller) -> Result<Json<TierList>, Problem> {
+    let found = caller
+        .administer(|tenancy| async move { tenancy.tiers().await })
+        .await?;
+    let tiers = found.into_iter().map(Tier::from).collect();
+    Ok(Json(TierList { tiers }))
+}
+
+/// Change a plan tier, for all destinations that inherit it. Lowered limits
+/// are in force when this answers.
+#[utoipa::path(patch, path = "/v1/tiers/{name}", tag = "tenants", security(("key" = ["admin"])),
+    params(("name" = String, Path)), request_body = ChangeTier, responses(
+    (status = 200, body = Tier),
+    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn change(
+    caller: Caller,
+    Path(name): Path<String>,
+    JsonBody(body): JsonBody<ChangeTier>,
+) -> Result<Json<Tier>, Problem> {
+    let edit = body.into();
+    let changed = caller
+        .administer(|tenancy| async move { tenancy.change_tier(&name, edit).await })
+        .await?;
+    Ok(Json(changed.into()))
+}

@@ -1,0 +1,123 @@
+//! `paceline key …`: API keys over the API, for its administrator.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Subcommand;
+use domain::access::{KeyId, Scope};
+use http::Method;
+use serde_json::json;
+use uuid::Uuid;
+
+use super::destination::Connection;
+use crate::api::keys::{ApiKey, CreatedKey, KeyList};
+use crate::client::Client;
+use crate::output::{self, Format};
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Create a key and show it, once.
+    Create {
+        /// The tenant that it is for.
+        tenant: Uuid,
+        /// What it may be used for: ingest, manage, read or admin. Repeatable.
+        #[arg(long = "scope", value_name = "SCOPE", required = true)]
+        scopes: Vec<Scope>,
+        /// A name, for people.
+        #[arg(long, value_name = "TEXT", default_value = "")]
+        name: String,
+        /// How long it is good for, such as `90d`; without it until it is
+        /// revoked.
+        #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+        expires_in: Option<Duration>,
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// List a tenant's keys.
+    List {
+        /// Whose.
+        tenant: Uuid,
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// Revoke a key for good; it is refused everywhere within 5 seconds.
+    Revoke {
+        /// Whose it is.
+        tenant: Uuid,
+        /// Its id.
+        key: KeyId,
+        #[command(flatten)]
+        connection: Connection,
+    },
+}
+
+fn path(tenant: Uuid) -> String {
+    format!("/v1/tenants/{tenant}/keys")
+}
+
+/// Does it, and prints what it got.
+pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Create {
+            tenant,
+            scopes,
+            name,
+            expires_in,
+            connection,
+        } => {
+            let seconds = expires_in.map(|expires_in| expires_in.as_secs());
+            let body = json!({"name": name, "scopes": scopes, "expires_in_seconds": seconds});
+            let client = Client::new(&connection.client)?;
+            let created: CreatedKey = client.send(Method::POST, &path(tenant), &body).await?;
+            match connection.output {
+                Format::Json => output::json(&created)?,
+                // The key alone: it may be on its way into a file.
+                Format::Table => output::line(&created.key)?,
+            }
+        }
+        Command::List { tenant, connection } => {
+            let client = Client::new(&connection.client)?;
+            let list: KeyList = client.get(&path(tenant)).await?;
+            match connection.output {
+                Format::Json => output::json(&list)?,
+                Format::Table => output::line(&table(&list.keys))?,
+            }
+        }
+        Command::Revoke {
+            tenant,
+            key,
+            connection,
+        } => {
+            let client = Client::new(&connection.client)?;
+            client.delete(&format!("{}/{key}", path(tenant))).await?;
+            output::line(&format!("revoked {key}"))?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn table(keys: &[ApiKey]) -> String {
+    let rows = keys.iter().map(|key| {
+        let scopes: Vec<&str> = key.scopes.iter().map(|scope| scope.as_str()).collect();
+        let time = |time: &Option<String>| time.clone().unwrap_or_else(|| "-".to_owned());
+        vec![
+            key.id.clone(),
+            key.name.clone(),
+            scopes.join(","),
+            key.created_at.clone(),
+            time(&key.expires_at),
+            time(&key.last_used_at),
+            time(&key.revoked_at),
+        ]
+    });
+    let header = [
+        "ID",
+        "NAME",
+        "SCOPES",
+        "CREATED",
+        "EXPIRES",
+        "LAST USED",
+        "REVOKED",
+    ];
+    output::table(&header, rows).to_string()
+}

@@ -1,0 +1,154 @@
+//! `paceline tenant …`: tenants over the API, for its administrator.
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+use http::Method;
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+use super::destination::Connection;
+use super::destination::settings::Setting;
+use crate::api::tenants::{Tenant, TenantList};
+use crate::client::Client;
+use crate::output::{self, Format};
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Create a tenant.
+    Create {
+        /// Its name, for people.
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// Its plan tier.
+        #[arg(long, value_name = "TIER", default_value = "standard")]
+        tier: String,
+        /// Attempts of all its destinations queued and in flight at once.
+        #[arg(long, value_name = "N")]
+        max_in_flight: Option<u32>,
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// List tenants.
+    List {
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// Show one tenant.
+    Show {
+        /// Its id.
+        id: Uuid,
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// Change what is named and nothing else.
+    Update {
+        /// Its id.
+        id: Uuid,
+        /// A name, for people.
+        #[arg(long, value_name = "TEXT")]
+        name: Option<String>,
+        /// Its plan tier from now on.
+        #[arg(long, value_name = "TIER")]
+        tier: Option<String>,
+        /// Attempts of all its destinations queued and in flight at once;
+        /// `none` for the tier's.
+        #[arg(long, value_name = "N")]
+        max_in_flight: Option<Setting>,
+        #[command(flatten)]
+        connection: Connection,
+    },
+}
+
+const PATH: &str = "/v1/tenants";
+
+/// The most rows asked for at once.
+const PAGE: usize = 1_000;
+
+/// Does it, and prints what it got.
+pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Create {
+            name,
+            tier,
+            max_in_flight,
+            connection,
+        } => {
+            let body = json!({"name": name, "tier": tier, "max_in_flight": max_in_flight});
+            let client = Client::new(&connection.client)?;
+            let created: Tenant = client.send(Method::POST, PATH, &body).await?;
+            print(&[created], connection.output)?;
+        }
+        Command::List { connection } => {
+            let tenants = list(&Client::new(&connection.client)?).await?;
+            match connection.output {
+                Format::Json => output::json(&json!({ "tenants": tenants }))?,
+                Format::Table => print(&tenants, Format::Table)?,
+            }
+        }
+        Command::Show { id, connection } => {
+            let client = Client::new(&connection.client)?;
+            let found: Tenant = client.get(&format!("{PATH}/{id}")).await?;
+            print(&[found], connection.output)?;
+        }
+        Command::Update {
+            id,
+            name,
+            tier,
+            max_in_flight,
+            connection,
+        } => {
+            let most = max_in_flight.map(|Setting(most)| Value::from(most));
+            let body: Map<String, Value> = [
+                ("name", name.map(Value::from)),
+                ("tier", tier.map(Value::from)),
+                ("max_in_flight", most),
+            ]
+            .into_iter()
+            .filter_map(|(field, value)| Some((field.to_owned(), value?)))
+            .collect();
+            anyhow::ensure!(
+                !body.is_empty(),
+                "nothing to change: name what, such as --tier enterprise"
+            );
+            let client = Client::new(&connection.client)?;
+            let path = format!("{PATH}/{id}");
+            let changed: Tenant = client.send(Method::PATCH, &path, &body).await?;
+            print(&[changed], connection.output)?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn list(client: &Client) -> anyhow::Result<Vec<Tenant>> {
+    let mut all = Vec::new();
+    let mut after = String::new();
+    loop {
+        let page: TenantList = client.get(&format!("{PATH}?limit={PAGE}{after}")).await?;
+        all.extend(page.tenants);
+        match page.next {
+            Some(next) => after = format!("&after={next}"),
+            None => return Ok(all),
+        }
+    }
+}
+
+fn print(tenants: &[Tenant], format: Format) -> anyhow::Result<()> {
+    match (format, tenants) {
+        (Format::Json, [one]) => output::json(one),
+        (Format::Json, all) => output::json(&all),
+        (Format::Table, all) => {
+            let rows = all.iter().map(|tenant| {
+                let most = tenant.effective_max_in_flight;
+                vec![
+                    tenant.id.to_string(),
+                    tenant.name.clone(),
+                    tenant.tier.clone(),
+                    most.map_or_else(|| "-".to_owned(), |most| most.to_string()),
+                ]
+            });
+            let header = ["ID", "NAME", "TIER", "IN FLIGHT"];
+            output::line(&output::table(&header, rows).to_string())
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! What the installation's administrator does: tenants, their keys, and tiers.
+//!
+//! Reached with the scope `admin` only, which only keys of the default tenant
+//! can have: an administrator of tenants is none of them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::access::{KeyId, Scope, Scopes};
+use domain::ids::TenantId;
+use engine::ports::{
+    ApiKey, DEFAULT_TENANT, Keys, NewKey, NewTenant, Tenant, TenantChange, Tenants, Tier,
+    TierChange,
+};
+use secrecy::SecretString;
+
+use super::{LimitsChange, ServiceError, limits, rules};
+use crate::access::Gate;
+use crate::edge::Mint;
+
+/// The most keys in one list: those in force, and those of the past.
+pub const MAX_LISTED_KEYS: u32 = 1_000;
+
+/// The longest that a key can be good for if it ends at all: ten years.
+const MAX_GOOD_FOR: Duration = Duration::from_secs(10 * 366 * 86_400);
+
+/// The largest `max_in_flight` that the store takes.
+const MAX_IN_FLIGHT: u32 = 1_000_000_000;
+
+/// The rules of administration.
+pub struct Tenancy {
+    tenants: Arc<dyn Tenants>,
+    keys: Arc<dyn Keys>,
+    gate: Arc<Gate>,
+    mint: Arc<Mint>,
+}
+
+/// A tenant that somebody wants.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TenantDraft {
+    pub name: String,
+    pub tier: String,
+    pub max_in_flight: Option<u32>,
+}
+
+/// A key that somebody wants.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyDraft {
+    pub name: String,
+    pub scopes: Vec<Scope>,
+    pub expires_in: Option<Duration>,
+}
+
+/// What somebody wants changed of a tier.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct TierEdit {
+    pub limits: LimitsChange,
+    pub tenant_max_in_flight: Option<Option<u32>>,
+}
+
+impl Tenancy {
+    /// Over these parts.
+    #[must_use]
+    pub fn new(
+        tenants: Arc<dyn Tenants>,
+        keys: Arc<dyn Keys>,
+        gate: Arc<Gate>,
+        mint: Arc<Mint>,
+    ) -> Self {
+        Self {
+            tenants,
+            keys,
+            gate,
+            mint,
+        }
+    }
+
+    pub async fn create_tenant(&self, draft: TenantDraft) -> Result<Tenant, ServiceError> {
+        named(&draft.name)?;
+        in_flight("max_in_flight", draft.max_in_flight)?;
+        let new = NewTenant {
+            id: TenantId(self.mint.uuid()),
+            name: draft.name,
+            tier: draft.tier,
+            max_in_flight: draft.max_in_flight,
+        };
+        Ok(self.tenants.create_tenant(&new).await?)
+    }
+
+    pub async fn tenant(&self, id: TenantId) -> Result<Tenant, ServiceError> {
+        Ok(self.tenants.tenant(id).await?)
+    }
+
+    /// A page in id order, which is about the order of creation.
+    pub async fn tenants(
+        &self,
+        after: Option<TenantId>,
+        limit: u32,
+    ) -> Result<Vec<Tenant>, ServiceError> {
+        rules::page(limit)?;
+        Ok(self.tenants.tenants(after, limit).await?)
+    }
+
+    pub async fn change_tenant(
+        &self,
+        id: TenantId,
+        change: TenantChange,
+    ) -> Result<Tenant, ServiceError> {
+        if let Some(name) = &change.name {
+            named(name)?;
+        }
+        in_flight("max_in_flight", change.max_in_flight.flatten())?;
+        Ok(self.tenants.change_tenant(id, &change).await?)
+    }
+
+    /// A new key and its text, which nobody can be told again.
+    pub async fn create_key(
+        &self,
+        tenant: TenantId,
+        draft: KeyDraft,
+    ) -> Result<(ApiKey, SecretString), ServiceError> {
+        rules::name(&draft.name)?;
+        let scopes: Scopes = draft.scopes.iter().copied().collect();
+        if scopes.is_empty() {
+            return Err(ServiceError::invalid("scopes", "name at least one"));
+        }
+        if scopes.contains(Scope::Admin) && tenant != DEFAULT_TENANT {
+            let problem = "admin is for keys of the default tenant only";
+            return Err(ServiceError::invalid("scopes", problem));
+        }
+        let good_for = Duration::from_secs(1)..=MAX_GOOD_FOR;
+        if (draft.expires_in).is_some_and(|expires_in| !good_for.contains(&expires_in)) {
+            let problem = "must be at least 1 and at most ten years";
+            return Err(ServiceError::invalid("expires_in_seconds", problem));
+        }
+        let minted = self.mint.key();
+        let new = NewKey {
+            id: minted.id,
+            name: draft.name,
+            digest: minted.digest,
+            scopes,
+            expires_in: draft.expires_in,
+        };
+        let key = self.keys.create_key(tenant, &new).await?;
+        self.gate.forget(key.id);
+        Ok((key, minted.text))
+    }
+
+    /// A tenant's keys, the newest first.
+    pub async fn keys(&self, tenant: TenantId) -> Result<Vec<ApiKey>, ServiceError> {
+        // Of a tenant that is not there, there are no keys to list.
+        self.tenants.tenant(tenant).await?;
+        Ok(self.keys.keys(tenant, MAX_LISTED_KEYS).await?)
+    }
+
+    pub async fn revoke_key(&self, tenant: TenantId, id: KeyId) -> Result<(), ServiceError> {
+        self.keys.revoke_key(tenant, id).await?;
+        self.gate.forget(id);
+        Ok(())
+    }
+
+    pub async fn tiers(&self) -> Result<Vec<Tier>, ServiceError> {
+        Ok(self.tenants.tiers().await?)
+    }
+
+    /// Changes a tier. Limits are merged with those of the moment, so of two
+    /// simultaneous changes of limits the later wins whole.
+    pub async fn change_tier(&self, name: &str, edit: TierEdit) -> Result<Tier, ServiceError> {
+        in_flight("tenant_max_in_flight", edit.tenant_max_in_flight.flatten())?;
+        let limits = if edit.limits.is_empty() {
+            None
+        } else {
+            let tiers = self.tenants.tiers().await?;
+            let current = tiers.into_iter().find(|tier| tier.name == name);
+            let current = current.ok_or(ServiceError::NotFound("tier"))?;
+            let limits = edit.limits.applied_to(current.limits);
+            limits::validate(&limits)?;
+            Some(limits)
+        };
+        let change = TierChange {
+            limits,
+            tenant_max_in_flight: edit.tenant_max_in_flight,
+        };
+        Ok(self.tenants.change_tier(name, &change).await?)
+    }
+}
+
+fn named(name: &str) -> Result<(), ServiceError> {
+    if name.is_empty() {
+        return Err(ServiceError::invalid("name", "must not be empty"));
+    }
+    rules::name(name)
+}
+
+fn in_flight(field: &str, most: Option<u32>) -> Result<(), ServiceError> {
+    match most {
+        Some(most) if !(1..=MAX_IN_FLIGHT).contains(&most) => {
+            let problem = format!("must be 1 to {MAX_IN_FLIGHT}");
+            Err(ServiceError::invalid(field, problem))
+        }
+        _ => Ok(()),
+    }
+}

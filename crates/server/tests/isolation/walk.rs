@@ -1,0 +1,352 @@
+//! The walk: one row per route.
+
+use std::collections::BTreeSet;
+
+use domain::access::Scope;
+use http::{Method, StatusCode};
+use serde_json::{Value, json};
+use server::access::required::Required;
+
+use crate::world::{ADMIN, Answer, TENANTS_OWN, Tenant, World};
+
+/// What a route can reach with a key of another tenant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// Its path or its body names a thing: one of another tenant is answered
+    /// like one that never was.
+    Named,
+    /// It shows or makes only what is the caller's own, and nothing in the
+    /// answer is another tenant's.
+    Own,
+    /// The whole installation: for `admin` alone, which no tenant's key has.
+    Installation,
+}
+
+/// A route, what it is called with, and what it can reach.
+pub(crate) struct Row {
+    pub(crate) route: &'static str,
+    /// `DESTINATION` stands for the owner's; the same in the path.
+    body: Option<&'static str>,
+    reach: Reach,
+}
+
+const fn row(route: &'static str, body: Option<&'static str>, reach: Reach) -> Row {
+    Row { route, body, reach }
+}
+
+const CREATE: &str = r#"{"url": "https://example.com/walk"}"#;
+const EVENT: &str = r#"{"destination_id": "DESTINATION", "payload": 1}"#;
+const EVENTS: &str = r#"{"events": [{"destination_id": "DESTINATION", "payload": 1},
+    {"type": "walk", "payload": 2}]}"#;
+const TENANT: &str = r#"{"name": "walk"}"#;
+const KEY: &str = r#"{"scopes": ["read"]}"#;
+
+/// Every route of the API. One that is described and not here fails the walk:
+/// say what it can reach.
+pub(crate) const ROWS: &[Row] = &[
+    row("GET /v1/destinations", None, Reach::Own),
+    row("POST /v1/destinations", Some(CREATE), Reach::Own),
+    row("GET /v1/destinations/{id}", None, Reach::Named),
+    row("GET /v1/destinations/{id}/attempts", None, Reach::Named),
+    row(
+        "PATCH /v1/destinations/{id}",
+        Some(r#"{"state": "paused", "limits": {"per_second": 0}}"#),
+        Reach::Named,
+    ),
+    row("GET /v1/destinations/{id}/health", None, Reach::Named),
+    row(
+        "PATCH /v1/destinations/{id}/breaker",
+        Some(r#"{"opens_after_failures": 7, "disable_after_seconds": 7}"#),
+        Reach::Named,
+    ),
+    row("POST /v1/destinations/{id}/pause", None, Reach::Named),
+    row("POST /v1/destinations/{id}/resume", None, Reach::Named),
+    row("POST /v1/events", Some(EVENT), Reach::Named),
+    row("POST /v1/events/batch", Some(EVENTS), Reach::Own),
+    row("POST /v1/events/bulk", Some(EVENT), Reach::Own),
+    row("GET /v1/events/{id}", None, Reach::Named),
+    row("GET /v1/tenants", None, Reach::Installation),
+    row("POST /v1/tenants", Some(TENANT), Reach::Installation),
+    row("GET /v1/tenants/{id}", None, Reach::Installation),
+    row("PATCH /v1/tenants/{id}", Some(TENANT), Reach::Installation),
+    row("GET /v1/tenants/{id}/keys", None, Reach::Installation),
+    row("POST /v1/tenants/{id}/keys", Some(KEY), Reach::Installation),
+    row(
+        "DELETE /v1/tenants/{id}/keys/{key_id}",
+        None,
+        Reach::Installation,
+    ),
+    row("GET /v1/tiers", None, Reach::Installation),
+    row(
+        "PATCH /v1/tiers/{name}",
+        Some(r#"{"tenant_max_in_flight": 7}"#),
+        Reach::Installation,
+    ),
+    // What takes things away comes last.
+    row("DELETE /v1/destinations/{id}", None, Reach::Named),
+];
+
+/// An id that nothing has.
+const NOTHING: &str = "00000000-0000-7000-8000-00000000dead";
+
+impl Row {
+    fn method(&self) -> Method {
+        let (method, _) = self.route.split_once(' ').unwrap();
+        method.parse().unwrap()
+    }
+
+    fn template(&self) -> &'static str {
+        self.route.split_once(' ').unwrap().1
+    }
+
+    fn scope(&self) -> Scope {
+        let required = Required::of(&server::api::openapi());
+        let scope = required.scope(self.template(), &self.method());
+        scope.unwrap_or_else(|| panic!("{} asks for no scope", self.route))
+    }
+
+    /// The path and the body that name this tenant's things; what is in
+    /// neither is the same for all.
+    fn of(&self, tenant: &Tenant) -> (String, Option<Value>) {
+        let id = match self.template() {
+            path if path.starts_with("/v1/events") => &tenant.event,
+            path if path.starts_with("/v1/tenants") => &tenant.id,
+            _ => &tenant.destination,
+        };
+        self.filled(id, &tenant.destination, &tenant.api_key)
+    }
+
+    /// The same for things that never were.
+    fn of_nothing(&self) -> (String, Option<Value>) {
+        self.filled(NOTHING, NOTHING, "00000000000000ff")
+    }
+
+    fn filled(&self, id: &str, destination: &str, key: &str) -> (String, Option<Value>) {
+        let path = self
+            .template()
+            .replace("{id}", id)
+            .replace("{key_id}", key)
+            .replace("{name}", "free");
+        assert!(!path.contains('{'), "{path}: say what stands there");
+        let body = self.body.map(|body| {
+            let body = body.replace("DESTINATION", destination);
+            serde_json::from_str(&body).unwrap()
+        });
+        (path, body)
+    }
+
+    async fn call(
+        &self,
+        world: &World,
+        key: &str,
+        (path, body): (String, Option<Value>),
+    ) -> Answer {
+        world.call(Some(key), &self.method(), &path, body).await
+    }
+}
+
+pub(crate) fn described() -> BTreeSet<String> {
+    let document = serde_json::to_value(server::api::openapi()).unwrap();
+    let paths = document["paths"].as_object().unwrap();
+    let operations = paths.iter().flat_map(|(path, item)| {
+        let methods = item.as_object().unwrap().keys();
+        methods.map(move |method| format!("{} {path}", method.to_uppercase()))
+    });
+    let ours = operations.filter(|route| route.contains(" /v1/"));
+    ours.collect()
+}
+
+pub(crate) fn every_described_route_is_walked() {
+    let walked: BTreeSet<String> = ROWS.iter().map(|row| row.route.to_owned()).collect();
+    let described = described();
+    let missing: Vec<_> = described.difference(&walked).collect();
+    assert!(
+        missing.is_empty(),
+        "add a row to ROWS in tests/isolation/walk.rs for {missing:?}"
+    );
+    let gone: Vec<_> = walked.difference(&described).collect();
+    assert!(gone.is_empty(), "not described any more: {gone:?}");
+}
+
+/// All that another tenant could tell its things by.
+fn traces(tenant: &Tenant) -> [&str; 4] {
+    [
+        &tenant.id,
+        &tenant.destination,
+        &tenant.event,
+        &tenant.api_key,
+    ]
+}
+
+async fn shown(world: &World, tenant: &Tenant) -> Vec<Answer> {
+    let mut shown = Vec::new();
+    for row in ROWS.iter().filter(|row| row.method() == Method::GET) {
+        let key = match row.reach {
+            Reach::Installation => ADMIN,
+            Reach::Named | Reach::Own => &tenant.key,
+        };
+        // The other tenant's walk may well have made tenants' things of its own.
+        if !matches!(row.route, "GET /v1/tenants" | "GET /v1/tiers") {
+            shown.push(row.call(world, key, row.of(tenant)).await);
+        }
+    }
+    shown
+}
+
+/// Whatever it names, and whatever it asks for; and ours is as it was.
+pub(crate) async fn another_tenants_key_reaches_nothing(world: &World) {
+    let before = shown(world, &world.ours).await;
+    for row in ROWS {
+        let of_ours = row
+            .call(world, &world.theirs.key, row.of(&world.ours))
+            .await;
+        match row.reach {
+            Reach::Named => {
+                let of_nothing = row.call(world, &world.theirs.key, row.of_nothing()).await;
+                assert!(
+                    of_ours.status.is_client_error(),
+                    "{}: {of_ours:?}",
+                    row.route
+                );
+                assert_eq!(of_ours, of_nothing, "{}", row.route);
+            }
+            Reach::Own => {
+                assert!(of_ours.status.is_success(), "{}: {of_ours:?}", row.route);
+                let said = of_ours.json.to_string();
+                for trace in traces(&world.ours) {
+                    assert!(!said.contains(trace), "{}: {said}", row.route);
+                }
+            }
+            Reach::Installation => {
+                assert_eq!(of_ours.status, StatusCode::FORBIDDEN, "{}", row.route);
+            }
+        }
+    }
+    assert_eq!(shown(world, &world.ours).await, before, "ours is as it was");
+}
+
+/// What one tenant has called an event, another can call one of its own, with
+/// the same content or with another: it is told nothing, and takes nothing.
+pub(crate) async fn an_idempotency_key_is_its_tenants(world: &World) {
+    let same = r#"{"type": "walk", "payload": 1, "idempotency_key": "walk-1"}"#;
+    let other = r#"{"type": "walk", "payload": 2, "idempotency_key": "walk-1"}"#;
+    let third = world.tenant("third").await;
+    let send = async |tenant: &Tenant, path: &str, event: &str| {
+        let body = match path {
+            "/v1/events/batch" => format!(r#"{{"events": [{event}]}}"#),
+            _ => event.to_owned(),
+        };
+        let body = serde_json::from_str(&body).unwrap();
+        let answer = world.call(Some(&tenant.key), &Method::POST, path, Some(body));
+        answer.await
+    };
+    let first = send(&world.ours, "/v1/events", same).await;
+    assert_eq!(first.status, StatusCode::ACCEPTED, "{first:?}");
+    let theirs = send(&world.theirs, "/v1/events", same).await;
+    assert_eq!(theirs.status, StatusCode::ACCEPTED, "{theirs:?}");
+    let at_third = send(&third, "/v1/events", other).await;
+    assert_eq!(at_third.status, StatusCode::ACCEPTED, "no conflict");
+    for (tenant, theirs) in [(&world.theirs, theirs), (&third, at_third)] {
+        assert_ne!(theirs.json["id"], first.json["id"]);
+        assert_eq!(theirs.json["destinations"], json!([tenant.destination]));
+    }
+    // Each one's own is known again, and only so.
+    assert_eq!(send(&world.ours, "/v1/events", same).await, first);
+    let conflict = send(&world.ours, "/v1/events", other).await;
+    assert_eq!(conflict.status, StatusCode::CONFLICT);
+    let batch = send(&third, "/v1/events/batch", same).await;
+    assert_eq!(batch.json["results"][0]["problem"]["status"], 409);
+    let bulk = send(&third, "/v1/events/bulk", same).await;
+    assert_eq!(bulk.json[0]["problem"]["status"], 409, "{bulk:?}");
+    let bulk = send(&world.theirs, "/v1/events/bulk", same).await;
+    assert_eq!(bulk.json[1]["accepted"], 1, "{bulk:?}");
+    assert_ne!(bulk.json[0]["id"], first.json["id"]);
+}
+
+/// With every other scope, and of the right tenant.
+pub(crate) async fn a_key_without_the_routes_scope_is_refused(world: &World) {
+    for row in ROWS {
+        let missing = row.scope();
+        let others = TENANTS_OWN.into_iter().filter(|scope| *scope != missing);
+        let mut keys = vec![world.key(&world.ours, &others.collect::<Vec<_>>()).await];
+        if missing != Scope::Admin {
+            let with_admin = Scope::ALL.into_iter().filter(|scope| *scope != missing);
+            let with_admin: Vec<_> = with_admin.collect();
+            keys.push(world.key(&world.ours, &with_admin).await);
+        }
+        for key in keys {
+            let answer = row.call(world, &key, row.of(&world.ours)).await;
+            assert_eq!(answer.status, StatusCode::FORBIDDEN, "{}", row.route);
+            let detail = answer.json["detail"].as_str().unwrap();
+            assert_eq!(detail, format!("the key lacks the scope {missing}"));
+        }
+    }
+}
+
+/// No key, an unknown one, one with a typing error, one that was revoked.
+pub(crate) async fn without_a_good_key_nothing_is_answered(world: &World) {
+    let revoked = world.key(&world.ours, &TENANTS_OWN).await;
+    let good = world
+        .call(Some(&revoked), &Method::GET, "/v1/destinations", None)
+        .await;
+    assert_eq!(good.status, StatusCode::OK);
+    let id = revoked.split('_').nth(1).unwrap();
+    let path = format!("/v1/tenants/{}/keys/{id}", world.ours.id);
+    let answer = world.call(Some(ADMIN), &Method::DELETE, &path, None).await;
+    assert_eq!(answer.status, StatusCode::NO_CONTENT);
+    let unknown = server::access::MintedKey::new([9; 8], [9; 32]);
+    let unknown = secrecy::ExposeSecret::expose_secret(&unknown.text).to_owned();
+    let typo = format!("{}0", world.ours.key);
+    for row in ROWS {
+        for key in [None, Some(&unknown), Some(&typo), Some(&revoked)] {
+            let (path, body) = row.of(&world.ours);
+            let key = key.map(String::as_str);
+            let answer = world.call(key, &row.method(), &path, body).await;
+            assert_eq!(
+                answer.status,
+                StatusCode::UNAUTHORIZED,
+                "{} with {key:?}",
+                row.route
+            );
+        }
+    }
+}
+
+/// The same calls with the owner's key are answered, so that the refusals
+/// above are for whose key it was. With the route's scope and no other.
+pub(crate) async fn the_owner_gets_through(world: &World) {
+    for row in ROWS {
+        let key = world.key(&world.ours, &[row.scope()]).await;
+        let answer = row.call(world, &key, row.of(&world.ours)).await;
+        assert!(answer.status.is_success(), "{}: {answer:?}", row.route);
+        let admins = row.reach == Reach::Installation;
+        assert_eq!(row.scope() == Scope::Admin, admins, "{}", row.route);
+    }
+    // What one made is the caller's.
+    let made = json!({"url": "https://example.com/own"});
+    let theirs = &world.theirs;
+    let made = world
+        .call(
+            Some(&theirs.key),
+            &Method::POST,
+            "/v1/destinations",
+            Some(made),
+        )
+        .await;
+    let path = format!("/v1/destinations/{}", made.json["id"].as_str().unwrap());
+    let look = async |key: &str| {
+        world
+            .call(Some(key), &Method::GET, &path, None)
+            .await
+            .status
+    };
+    assert_eq!(look(&theirs.key).await, StatusCode::OK);
+    // Its first key was revoked on the way.
+    let ours = world.key(&world.ours, &TENANTS_OWN).await;
+    assert_eq!(look(&ours).await, StatusCode::NOT_FOUND);
+    assert_eq!(
+        look(ADMIN).await,
+        StatusCode::NOT_FOUND,
+        "nor the administrator"
+    );
+}

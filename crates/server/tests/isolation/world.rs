@@ -1,0 +1,189 @@
+//! Two tenants, neither of them the default one, and the keys to them.
+
+use std::sync::Arc;
+
+use adapters::http::Policy;
+use axum::Router;
+use axum::body::Body;
+use domain::access::Scope;
+use engine::ingest::{Ingest, IngestOptions};
+use http::{Method, Request, StatusCode};
+use http_body_util::BodyExt;
+use secrecy::SecretString;
+use serde_json::{Value, json};
+use server::access::Gate;
+use server::api::{self, App};
+use server::edge::Mint;
+use server::service::{Service, Tenancy};
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
+
+use crate::place::Place;
+
+/// The configured key: the administrator's.
+pub(crate) const ADMIN: &str = "an administrator's key";
+
+/// Scopes that a tenant's key can have.
+pub(crate) const TENANTS_OWN: [Scope; 3] = [Scope::Ingest, Scope::Manage, Scope::Read];
+
+pub(crate) struct World {
+    router: Router,
+    pub(crate) ours: Tenant,
+    pub(crate) theirs: Tenant,
+    _ingest: tokio_util::sync::DropGuard,
+    _place: Place,
+}
+
+/// A tenant with something of everything that a route can name.
+pub(crate) struct Tenant {
+    pub(crate) id: String,
+    /// With all scopes that it can have.
+    pub(crate) key: String,
+    pub(crate) destination: String,
+    pub(crate) event: String,
+    pub(crate) api_key: String,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) json: Value,
+}
+
+impl World {
+    pub(crate) async fn over(place: Place) -> Self {
+        let parts = place.parts().await;
+        let stop = CancellationToken::new();
+        let (ingest, back) = Ingest::new(
+            parts.store.clone(),
+            parts.schedule.clone(),
+            IngestOptions::default(),
+        );
+        tokio::spawn(back.run(stop.clone()));
+        let mint = Arc::new(Mint::from_system().unwrap());
+        let gate = Arc::new(Gate::new(parts.keys.clone(), &SecretString::from(ADMIN)));
+        let tenancy = Tenancy::new(
+            parts.tenants.clone(),
+            parts.keys.clone(),
+            gate.clone(),
+            mint.clone(),
+        );
+        let service = Service::new(
+            parts.catalog,
+            parts.schedule,
+            ingest,
+            mint,
+            Policy::default(),
+        );
+        let router = api::router(App::new(service, tenancy, gate));
+        let ours = Tenant::furnished(&router, "ours").await;
+        let theirs = Tenant::furnished(&router, "theirs").await;
+        Self {
+            router,
+            ours,
+            theirs,
+            _ingest: stop.drop_guard(),
+            _place: place,
+        }
+    }
+
+    pub(crate) async fn call(
+        &self,
+        key: Option<&str>,
+        method: &Method,
+        path: &str,
+        body: Option<Value>,
+    ) -> Answer {
+        call(&self.router, key, method, path, body).await
+    }
+
+    /// One more tenant.
+    pub(crate) async fn tenant(&self, name: &str) -> Tenant {
+        Tenant::furnished(&self.router, name).await
+    }
+
+    /// A new key with these scopes: of this tenant, or, where one of them is
+    /// `admin`, of the only one that can have it.
+    pub(crate) async fn key(&self, tenant: &Tenant, scopes: &[Scope]) -> String {
+        let default = engine::ports::DEFAULT_TENANT.to_string();
+        let id = match scopes.contains(&Scope::Admin) {
+            true => &default,
+            false => &tenant.id,
+        };
+        new_key(&self.router, id, scopes).await.0
+    }
+}
+
+impl Tenant {
+    async fn furnished(router: &Router, name: &str) -> Self {
+        let tenant = json!({"name": name, "tier": "free"});
+        let created = admin(router, Method::POST, "/v1/tenants", tenant).await;
+        let id = text(&created["id"]);
+        let (key, api_key) = new_key(router, &id, &TENANTS_OWN).await;
+        let own = async |path: &str, body: Value| {
+            let answer = call(router, Some(&key), &Method::POST, path, Some(body)).await;
+            assert!(answer.status.is_success(), "{path}: {answer:?}");
+            answer.json
+        };
+        let destination = own(
+            "/v1/destinations",
+            json!({"url": "https://example.com/hooks", "name": name, "event_types": ["*"]}),
+        )
+        .await;
+        let destination = text(&destination["id"]);
+        let event = json!({"destination_id": destination, "payload": {"of": name}});
+        let event = text(&own("/v1/events", event).await["id"]);
+        Self {
+            id,
+            key,
+            destination,
+            event,
+            api_key,
+        }
+    }
+}
+
+async fn new_key(router: &Router, tenant: &str, scopes: &[Scope]) -> (String, String) {
+    let path = format!("/v1/tenants/{tenant}/keys");
+    let created = admin(router, Method::POST, &path, json!({"scopes": scopes})).await;
+    (text(&created["key"]), text(&created["id"]))
+}
+
+async fn admin(router: &Router, method: Method, path: &str, body: Value) -> Value {
+    let answer = call(router, Some(ADMIN), &method, path, Some(body)).await;
+    assert!(answer.status.is_success(), "{method} {path}: {answer:?}");
+    answer.json
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap().to_owned()
+}
+
+async fn call(
+    router: &Router,
+    key: Option<&str>,
+    method: &Method,
+    path: &str,
+    body: Option<Value>,
+) -> Answer {
+    let mut request = Request::builder().method(method).uri(path);
+    if let Some(key) = key {
+        request = request.header("authorization", format!("Bearer {key}"));
+    }
+    let body = body.map_or_else(Body::empty, |body| Body::from(body.to_string()));
+    let response = router.clone().oneshot(request.body(body).unwrap()).await;
+    let response = response.unwrap();
+    let status = response.status();
+    let media_type = response.headers().get("content-type");
+    let is_ndjson = media_type.is_some_and(|value| value == "application/x-ndjson");
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    let json = match (body.is_empty(), is_ndjson) {
+        (true, _) => Value::Null,
+        (false, false) => serde_json::from_slice(&body).unwrap(),
+        (false, true) => {
+            let values = serde_json::Deserializer::from_slice(&body).into_iter::<Value>();
+            Value::Array(values.map(Result::unwrap).collect())
+        }
+    };
+    Answer { status, json }
+}

@@ -1,0 +1,84 @@
+//! Receivers that hang, beside healthy ones, on a worker that has fewer places
+//! than the hanging ones would like: nobody healthy is delayed.
+
+use domain::policy::LimitSettings;
+use simulation::counts::Counts;
+use simulation::scenario::{Behaviour, Mood, Operation, Scenario, What};
+use simulation::world;
+
+const SECOND: u64 = 1_000;
+
+/// How many hang. Each may have ten in flight.
+const HANGING: usize = 60;
+
+fn limits(per_second: u32) -> LimitSettings {
+    LimitSettings {
+        per_second: Some(per_second),
+        max_in_flight: Some(10),
+        ..LimitSettings::default()
+    }
+}
+
+/// The first destination is far below its limit, the second has backlog all the
+/// time; the others hang, from so long after the beginning on.
+fn hanging_from(at_ms: u64) -> Scenario {
+    let lasts_ms = 120 * SECOND;
+    let mut operations = Vec::new();
+    let mut push = |at_ms, what| {
+        let number = u32::try_from(operations.len()).unwrap_or(u32::MAX);
+        operations.push(Operation {
+            number,
+            at_ms,
+            what,
+        });
+    };
+    for destination in 2..2 + HANGING {
+        let behaviour = Behaviour::Hangs;
+        let receiver = What::Receiver {
+            destination,
+            behaviour,
+            lasts_ms: lasts_ms - at_ms,
+        };
+        push(at_ms, receiver);
+    }
+    let arrivals = |destination, events, every_ms| What::Arrivals {
+        destination,
+        events,
+        every_ms,
+    };
+    push(0, arrivals(0, 400, 250));
+    push(0, arrivals(1, 5 * 150, 0));
+    for destination in 2..2 + HANGING {
+        push(0, arrivals(destination, 400, 0));
+    }
+    operations.sort_by_key(|operation| operation.at_ms);
+    let healthy = [limits(10), limits(5)];
+    let hanging = std::iter::repeat_n(limits(10), HANGING);
+    Scenario {
+        seed: 1,
+        mood: Mood::Calm,
+        destinations: healthy.into_iter().chain(hanging).collect(),
+        schedulers: 1,
+        workers: 1,
+        operations,
+        lasts_ms,
+    }
+}
+
+/// Nobody knows them yet, neither those that hang nor those that do not.
+#[test]
+fn receivers_that_hang_from_the_beginning_delay_nobody() {
+    let counts = Counts::default();
+    let report = world::run(&hanging_from(0), None, &counts);
+    assert_eq!(report.broken, []);
+    assert!(report.starts > 1_000);
+}
+
+/// They were as good as any, and have many in flight when they begin to hang.
+#[test]
+fn receivers_that_begin_to_hang_delay_nobody() {
+    let counts = Counts::default();
+    let report = world::run(&hanging_from(30 * SECOND), None, &counts);
+    assert_eq!(report.broken, []);
+    assert!(report.starts > 1_000);
+}

@@ -1,0 +1,38 @@
+-- API keys, and how much of the fleet one tenant may hold.
+
+-- Of a key we keep the digest alone: what was shown once cannot be shown again.
+create table api_keys (
+    id text primary key
+        constraint api_keys_check_id check (id ~ '^[0-9a-f]{16}$'),
+    tenant_id uuid not null references tenants (id),
+    name text not null default '',
+    -- SHA-256 of the whole key.
+    digest bytea not null
+        constraint api_keys_check_digest check (octet_length(digest) = 32),
+    may_ingest boolean not null,
+    may_manage boolean not null,
+    may_read boolean not null,
+    -- Whoever administers tenants is none of them: only the default tenant,
+    -- which is the installation's own, can have such keys.
+    may_admin boolean not null
+        constraint api_keys_check_scopes check (
+            (may_ingest or may_manage or may_read or may_admin)
+            and (not may_admin or tenant_id = '00000000-0000-0000-0000-000000000001')
+        ),
+    created_at timestamptz not null,
+    expires_at timestamptz,
+    -- Not in any index, so that noting it stays an update in place.
+    last_used_at timestamptz,
+    revoked_at timestamptz
+) with (fillfactor = 80);
+
+create index api_keys_of_tenant on api_keys (tenant_id, created_at);
+
+-- Attempts queued and in flight at once, of all destinations of a tenant. Null:
+-- the tier's; null there as well: no bound.
+alter table tenants add column max_in_flight integer
+    constraint tenants_check_max_in_flight check (max_in_flight between 1 and 1000000000);
+
+alter table tiers add column tenant_max_in_flight integer
+    constraint tiers_check_tenant_max_in_flight
+    check (tenant_max_in_flight between 1 and 1000000000);
