@@ -76,7 +76,9 @@ impl Deref for InDirectory {
 async fn world() -> InDirectory {
     let (store, door, directory) = opened();
     InDirectory {
-        world: World::new(store.clone(), store.clone(), door).with_health(store),
+        world: World::new(store.clone(), store.clone(), door)
+            .with_health(store.clone())
+            .with_operations(store.clone(), store),
         _directory: directory,
     }
 }
@@ -119,6 +121,10 @@ fn opened() -> (Arc<SqliteStore>, Arc<Door>, tempfile::TempDir) {
 engine::tenant_contract!(super::tenant_world);
 
 engine::store_contract!(super::world);
+
+mod operations {
+    engine::operations_contract!(super::world);
+}
 
 #[tokio::test]
 async fn an_old_epoch_is_no_proof_that_a_permit_is_gone() {

@@ -73,7 +73,9 @@ pub fn told<'a>(
 ) -> Vec<&'a OperationalDestination> {
     let about = all.iter().find(|one| one.destination == event.destination);
     let before = move |one: &OperationalDestination| about.is_none_or(|about| one.precedes(about));
-    all.iter().filter(|one| before(one) && one.wants(event)).collect()
+    all.iter()
+        .filter(|one| before(one) && one.wants(event))
+        .collect()
 }
 
 /// The events that deliver this, one for each that is told. Their ids are of

@@ -104,10 +104,7 @@ impl Watch {
     pub fn is_well(&self, interval: Duration, now: Timestamp) -> bool {
         let told = self.dead_letters_told_at;
         let quiet = told.is_none_or(|told_at| now.since(told_at) >= interval);
-        self.backlog_high_since.is_none()
-            && self.short.is_none()
-            && self.dead_letters == 0
-            && quiet
+        self.backlog_high_since.is_none() && self.short.is_none() && self.dead_letters == 0 && quiet
     }
 
     /// How far a look has to count the backlog: 0 for not at all.
@@ -165,13 +162,22 @@ impl Watch {
         let Some(reason) = found else {
             let told = before.filter(|short| short.told)?;
             let since = quoted(told.since);
-            return news(OperationalType::UnderDeliveryEnded, format!(r#"{{"since":{since}}}"#));
+            return news(
+                OperationalType::UnderDeliveryEnded,
+                format!(r#"{{"since":{since}}}"#),
+            );
         };
-        let watched = before.filter(|short| short.told || now.since(short.seen_at) <= LONGEST_BLINK);
+        let watched =
+            before.filter(|short| short.told || now.since(short.seen_at) <= LONGEST_BLINK);
         let since = watched.map_or(now, |short| short.since);
         let known = watched.is_some_and(|short| short.told);
         let told = known || now.since(since) >= settings.under_delivery;
-        self.short = Some(Short { since, seen_at: now, reason, told });
+        self.short = Some(Short {
+            since,
+            seen_at: now,
+            reason,
+            told,
+        });
         if known || !told {
             return None;
         }
@@ -194,12 +200,18 @@ impl Watch {
         let count = std::mem::take(&mut self.dead_letters);
         self.dead_letters_told_at = Some(now);
         let since = last.map_or("null".to_owned(), quoted);
-        news(OperationalType::DeadLetters, format!(r#"{{"count":{count},"since":{since}}}"#))
+        news(
+            OperationalType::DeadLetters,
+            format!(r#"{{"count":{count},"since":{since}}}"#),
+        )
     }
 }
 
 fn news(event_type: OperationalType, details: String) -> Option<News> {
-    Some(News { event_type, details })
+    Some(News {
+        event_type,
+        details,
+    })
 }
 
 fn quoted(at: Timestamp) -> String {

@@ -36,6 +36,7 @@ pub mod events;
 mod idempotency;
 pub mod keys;
 pub mod limits;
+pub mod operations;
 pub mod parameters;
 pub mod problem;
 pub mod tenants;
@@ -86,6 +87,7 @@ impl App {
     tags(
         (name = "destinations", description = "Endpoints with their own limits."),
         (name = "events", description = "Payloads, accepted once and delivered at least once."),
+        (name = "operations", description = "What operators must know, and who is told."),
         (name = "tenants", description = "Tenants, their keys, and plan tiers: for the scope `admin`."),
         (name = "health", description = "For orchestrators; without a key.")
     )
@@ -117,6 +119,10 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(destination_health::change_breaker))
         .routes(routes!(destination_health::pause))
         .routes(routes!(destination_health::resume))
+        .routes(routes!(operations::alerts, operations::change_alerts))
+        .routes(routes!(operations::register, operations::unregister))
+        .routes(routes!(operations::list))
+        .routes(routes!(operations::events))
         .routes(routes!(attempts::list))
         .routes(routes!(events::post))
         .routes(routes!(events::post_batch))

@@ -12,7 +12,8 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::{
-    api, audit, demo, destination, event, key, migrate, scheduler, serve, tenant, tier, worker,
+    api, audit, demo, destination, event, key, migrate, operations, scheduler, serve, tenant, tier,
+    worker,
 };
 use crate::config::{ConfigError, LogConfig, unknown};
 use crate::{commands, logging, open_files};
@@ -52,6 +53,9 @@ pub enum Command {
     /// Send and look at events, over the API.
     #[command(subcommand)]
     Event(event::Command),
+    /// See what operators must know, and who is told, over the API.
+    #[command(subcommand)]
+    Operations(operations::Command),
     /// Create, look at and change tenants, over the API.
     #[command(subcommand)]
     Tenant(tenant::Command),
@@ -111,6 +115,7 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Demo(args) => commands::demo::run(args).await,
         Command::Destination(command) => commands::destination::run(command).await,
         Command::Event(command) => commands::event::run(command).await,
+        Command::Operations(command) => commands::operations::run(command).await,
         Command::Tenant(command) => commands::tenant::run(command).await,
         Command::Key(command) => commands::key::run(command).await,
         Command::Tier(command) => commands::tier::run(command).await,

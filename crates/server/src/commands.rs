@@ -7,6 +7,7 @@ pub mod destination;
 pub mod event;
 pub mod key;
 pub mod migrate;
+pub mod operations;
 pub mod scheduler;
 pub mod serve;
 pub mod tenant;

@@ -11,7 +11,8 @@ use adapters::redis::RedisSchedule;
 use adapters::sqlite::{SqliteStore, system_clock};
 use anyhow::Context;
 use engine::ports::{
-    Catalog, DeliveryQueue, Keys, Outbox, Schedule, Sender, Store, StoreError, Tenants,
+    Catalog, DeliveryQueue, Keys, Operations, OperationsBook, Outbox, Schedule, Sender, Store,
+    StoreError, Tenants,
 };
 
 use crate::config::{

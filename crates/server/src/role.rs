@@ -4,6 +4,7 @@
 //! |---|---|---|---|---|
 //! | API and ingest | ✓ | ✓ | | |
 //! | scheduler, reaper, sweep | ✓ | | ✓ | |
+//! | notifier | ✓ | | ✓ | |
 //! | relay, where there is an outbox | ✓ | ✓ | ✓ | |
 //! | worker | ✓ | | | ✓ |
 //! | `/livez`, `/readyz`, `/metrics` | ✓ | ✓ | ✓ | ✓ |
@@ -20,6 +21,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use engine::ingest::{Ingest, IngestLoop, IngestOptions};
+use engine::notifier::{Notifier, NotifierOptions};
 use engine::reaper::{Reaper, ReaperOptions};
 use engine::relay::{Relay, RelayOptions};
 use engine::scheduler::{Scheduler, SchedulerOptions};
@@ -219,6 +221,11 @@ impl Running {
             let (store, schedule) = parts();
             let sweep = SweepLoop::new(store, schedule, SweepOptions::default());
             loops.spawn("sweep", sweep.run(self.shutdown.clone()));
+
+            let operations = Arc::clone(&self.parts.operations);
+            let schedule = Arc::clone(&self.parts.schedule);
+            let notifier = Notifier::new(operations, schedule, NotifierOptions::default());
+            loops.spawn("notifier", notifier.run(self.shutdown.clone()));
         }
         if let Some(worker) = self.config.worker {
             let (store, schedule) = parts();
@@ -263,7 +270,10 @@ impl Running {
             IngestOptions::default(),
         );
         let service = Service::new(
-            Arc::clone(&self.parts.catalog),
+            (
+                Arc::clone(&self.parts.catalog),
+                Arc::clone(&self.parts.operations_book),
+            ),
             Arc::clone(&self.parts.schedule),
             ingest,
             mint,

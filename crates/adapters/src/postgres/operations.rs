@@ -71,10 +71,7 @@ impl From<Row> for OperationalEvent {
     }
 }
 
-async fn lock(
-    connection: &mut PgConnection,
-    limit: u32,
-) -> Result<Vec<OperationalEvent>, Failure> {
+async fn lock(connection: &mut PgConnection, limit: u32) -> Result<Vec<OperationalEvent>, Failure> {
     let rows: Vec<Row> = sqlx::query_as(
         "-- relay_operational_events: lock
         select o.id, micros(o.created_at) as created_at, o.event_type, o.destination_id,
@@ -162,5 +159,7 @@ pub(super) async fn trim(pool: &PgPool, kept: Duration, limit: u32) -> Result<u3
     .bind(i64::from(limit))
     .execute(pool)
     .await?;
-    Ok(count(i64::try_from(deleted.rows_affected()).unwrap_or(i64::MAX)))
+    Ok(count(
+        i64::try_from(deleted.rows_affected()).unwrap_or(i64::MAX),
+    ))
 }

@@ -27,11 +27,7 @@ impl Operations for PostgresStore {
         Ok(retried(|| watch::step(&self.pool, rules)).await?)
     }
 
-    async fn trim_operational_events(
-        &self,
-        kept: Duration,
-        limit: u32,
-    ) -> Result<u32, StoreError> {
+    async fn trim_operational_events(&self, kept: Duration, limit: u32) -> Result<u32, StoreError> {
         Ok(retried(|| operations::trim(&self.pool, kept, limit)).await?)
     }
 }
@@ -175,7 +171,10 @@ async fn unregister(pool: &PgPool, tenant: TenantId, id: DestinationId) -> Resul
     Ok(done.rows_affected())
 }
 
-async fn of_tenant(pool: &PgPool, tenant: TenantId) -> Result<Vec<OperationalDestination>, Failure> {
+async fn of_tenant(
+    pool: &PgPool,
+    tenant: TenantId,
+) -> Result<Vec<OperationalDestination>, Failure> {
     let rows: Vec<ToldRow> = sqlx::query_as(
         "-- operational_destinations
         select o.position, o.destination_id, o.tenant_id, o.scope, o.event_types
@@ -231,11 +230,7 @@ struct AlertsRow {
     watch: WatchRow,
 }
 
-async fn alerts(
-    pool: &PgPool,
-    tenant: TenantId,
-    id: DestinationId,
-) -> Result<AlertsView, Failure> {
+async fn alerts(pool: &PgPool, tenant: TenantId, id: DestinationId) -> Result<AlertsView, Failure> {
     let found: Option<AlertsRow> = sqlx::query_as(
         "-- alerts
         select d.alert_backlog, d.alert_under_delivery_seconds,

@@ -72,7 +72,11 @@ async fn end_turn(
     next: Option<Uuid>,
     rules: &WatchRules,
 ) -> Result<(), Failure> {
-    let pause = if next.is_some() { rules.pace } else { rules.every };
+    let pause = if next.is_some() {
+        rules.pace
+    } else {
+        rules.every
+    };
     sqlx::query(
         "-- watch: end_turn
         update watch_turn t
@@ -160,7 +164,13 @@ async fn look(
         let reading = readings.get(&id).zip(found.get(&id));
         let shortfall = reading.and_then(|(reading, destination)| {
             let why = (one.held_for, places);
-            shortfall(&destination.policy, &reading.usage, &reading.backlog, why, now)
+            shortfall(
+                &destination.policy,
+                &reading.usage,
+                &reading.backlog,
+                why,
+                now,
+            )
         });
         Sight {
             backlog,

@@ -175,7 +175,11 @@ pub(super) fn register(
     let types = serde_json::to_string(&registration.event_types)
         .map_err(|error| StoreError::Unavailable(error.to_string()))?;
     let scope = registration.scope.as_str();
-    execute(tx, REGISTER, (&key.0, &key.1, scope, types, now.as_micros()))?;
+    execute(
+        tx,
+        REGISTER,
+        (&key.0, &key.1, scope, types, now.as_micros()),
+    )?;
     let registered = of_tenant(tx, tenant)?;
     (registered.into_iter())
         .find(|one| one.destination == id)
@@ -197,7 +201,12 @@ pub(super) fn of_tenant(
     connection: &Connection,
     tenant: TenantId,
 ) -> Result<Vec<OperationalDestination>, Fault> {
-    all(connection, OF_TENANT, (tenant.to_string(), MAX_OPERATIONAL), destination)
+    all(
+        connection,
+        OF_TENANT,
+        (tenant.to_string(), MAX_OPERATIONAL),
+        destination,
+    )
 }
 
 pub(super) fn recent(
@@ -208,7 +217,12 @@ pub(super) fn recent(
 ) -> Result<Vec<OperationalEvent>, Fault> {
     let before = before.unwrap_or(i64::MAX);
     match tenant {
-        Some(tenant) => all(connection, RECENT, (before, limit, tenant.to_string()), event),
+        Some(tenant) => all(
+            connection,
+            RECENT,
+            (before, limit, tenant.to_string()),
+            event,
+        ),
         None => all(connection, RECENT_OF_ALL, (before, limit), event),
     }
 }

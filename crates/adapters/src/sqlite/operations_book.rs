@@ -37,11 +37,7 @@ impl Operations for SqliteStore {
             .await?)
     }
 
-    async fn trim_operational_events(
-        &self,
-        kept: Duration,
-        limit: u32,
-    ) -> Result<u32, StoreError> {
+    async fn trim_operational_events(&self, kept: Duration, limit: u32) -> Result<u32, StoreError> {
         Ok(self
             .write(move |tx, now| operations::trim(tx, now, kept, limit))
             .await?)

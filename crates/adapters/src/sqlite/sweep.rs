@@ -140,7 +140,10 @@ pub(super) struct Hops<'a> {
 
 impl<'a> Hops<'a> {
     fn after(tx: &'a Transaction<'a>, after: Option<DestinationId>) -> Result<Self, Fault> {
-        Self::beyond(tx, &after.map(|after| after.to_string()).unwrap_or_default())
+        Self::beyond(
+            tx,
+            &after.map(|after| after.to_string()).unwrap_or_default(),
+        )
     }
 
     /// The same after a key as the rows hold it; an empty one is before all.

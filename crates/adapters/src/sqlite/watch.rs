@@ -15,8 +15,8 @@ use super::fault::Fault;
 use super::fleet::fleet;
 use super::rows::{all, execute, first};
 use super::sweep::Hops;
-pub(super) use rows::alerts;
 use rows::Passed;
+pub(super) use rows::alerts;
 
 /// Destinations that one step looks at, whatever the rules say.
 const MAX_LOOKS: u32 = 20;
@@ -73,6 +73,11 @@ const NOTE: &str = "
     insert into operational_events (event_type, destination_id, tenant_id, details, created_at)
     values (?1, ?2, ?3, ?4, ?5)";
 
+/// The statements of a step that meet the backlog, for the test of what they
+/// cost.
+#[cfg(test)]
+pub(super) const MEASURED: [&str; 3] = [rows::PASSED, COUNT_FIRST, COUNT_DUE];
+
 /// One step; see [`engine::ports::Operations::watch`].
 pub(super) fn step(
     tx: &Transaction<'_>,
@@ -122,13 +127,21 @@ pub(super) fn step(
         true => (last, rules.pace),
         false => (None, rules.every),
     };
-    execute(tx, END_TURN, (next, now.as_micros().saturating_add(micros(pause))))?;
+    execute(
+        tx,
+        END_TURN,
+        (next, now.as_micros().saturating_add(micros(pause))),
+    )?;
     Ok(watched)
 }
 
 fn add_up_dead_letters(tx: &Transaction<'_>) -> Result<(), Fault> {
     let tallies = all(tx, TALLIES, [MAX_TALLIES], |row| {
-        Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?, row.get::<_, i64>(2)?))
+        Ok((
+            row.get::<_, String>(0)?,
+            row.get::<_, String>(1)?,
+            row.get::<_, i64>(2)?,
+        ))
     })?;
     if tallies.is_empty() {
         return Ok(());
@@ -194,8 +207,7 @@ fn look(
     let mut backlog = 0_u32;
     for count in [COUNT_FIRST, COUNT_DUE] {
         if far > 0 {
-            let counted: Option<u32> =
-                first(tx, count, (&passed.key, far), |row| Ok(row.get(0)?))?;
+            let counted: Option<u32> = first(tx, count, (&passed.key, far), |row| Ok(row.get(0)?))?;
             backlog = backlog.saturating_add(counted.unwrap_or(0)).min(far);
         }
     }

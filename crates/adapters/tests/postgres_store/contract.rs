@@ -60,7 +60,9 @@ async fn world() -> Fresh {
         store: database.store.clone(),
     });
     Fresh {
-        world: World::new(store.clone(), store.clone(), door).with_health(store),
+        world: World::new(store.clone(), store.clone(), door)
+            .with_health(store.clone())
+            .with_operations(store.clone(), store),
         _database: database,
     }
 }
@@ -88,6 +90,10 @@ async fn tenant_world() -> FreshTenants {
 }
 
 engine::store_contract!(crate::contract::world);
+
+mod operations {
+    engine::operations_contract!(crate::contract::world);
+}
 engine::tenant_contract!(crate::contract::tenant_world);
 
 #[tokio::test]

@@ -11,10 +11,21 @@ use crate::time::Timestamp;
 /// its tenant, and then says what their type has to say.
 #[must_use]
 pub fn payload(event: &OperationalEvent) -> String {
-    let OperationalEvent { id, event_type, destination, tenant, .. } = event;
+    let OperationalEvent {
+        id,
+        event_type,
+        destination,
+        tenant,
+        ..
+    } = event;
     let timestamp = rfc3339(event.created_at);
     // Ours, and an object: what follows the brace is empty or begins with a name.
-    let details = event.details.trim().trim_start_matches('{').trim_end_matches('}').trim();
+    let details = event
+        .details
+        .trim()
+        .trim_start_matches('{')
+        .trim_end_matches('}')
+        .trim();
     let comma = if details.is_empty() { "" } else { "," };
     format!(
         r#"{{"type":"{event_type}","timestamp":"{timestamp}","data":{{"operational_event_id":{id},"destination_id":"{destination}","tenant_id":"{tenant}"{comma}{details}}}}}"#
@@ -38,7 +49,10 @@ pub fn event_id(event: &OperationalEvent, to: DestinationId) -> EventId {
 #[must_use]
 pub fn rfc3339(time: Timestamp) -> String {
     let micros = time.as_micros();
-    let (days, of_day) = (micros.div_euclid(86_400_000_000), micros.rem_euclid(86_400_000_000));
+    let (days, of_day) = (
+        micros.div_euclid(86_400_000_000),
+        micros.rem_euclid(86_400_000_000),
+    );
     let (year, month, day) = civil(days);
     let (seconds, fraction) = (of_day / 1_000_000, of_day % 1_000_000);
     let (hour, minute, second) = (seconds / 3_600, seconds / 60 % 60, seconds % 60);
@@ -54,6 +68,10 @@ fn civil(days: i64) -> (i64, i64, i64) {
     let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let from_march = (5 * of_year + 2) / 153;
     let day = of_year - (153 * from_march + 2) / 5 + 1;
-    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
+    let month = if from_march < 10 {
+        from_march + 3
+    } else {
+        from_march - 9
+    };
     (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }

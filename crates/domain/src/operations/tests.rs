@@ -39,7 +39,10 @@ fn a_tenants_news_go_to_the_tenant_and_to_the_installation() {
         one(2, 2, OperationalScope::Tenant),
         one(3, 3, OperationalScope::Tenant),
     ];
-    let told: Vec<_> = told(&news(destination(9), tenant(2)), &all).iter().map(|one| one.position).collect();
+    let told: Vec<_> = told(&news(destination(9), tenant(2)), &all)
+        .iter()
+        .map(|one| one.position)
+        .collect();
     assert_eq!(told, [1, 2]);
 }
 
@@ -47,7 +50,10 @@ fn a_tenants_news_go_to_the_tenant_and_to_the_installation() {
 fn only_the_types_that_it_wants() {
     let mut only = one(1, 1, OperationalScope::Tenant);
     only.event_types = vec![OperationalType::DeadLetters];
-    assert_eq!(told(&news(destination(9), tenant(1)), &[only.clone()]).len(), 0);
+    assert_eq!(
+        told(&news(destination(9), tenant(1)), &[only.clone()]).len(),
+        0
+    );
     only.event_types.push(OperationalType::BreakerOpened);
     assert_eq!(told(&news(destination(9), tenant(1)), &[only]).len(), 1);
 }
@@ -73,7 +79,10 @@ fn a_payload_is_a_type_a_time_and_what_happened() {
     let text = payload(&news(destination(1), tenant(1)));
     let said = r#"{"type":"breaker_opened","timestamp":"2023-11-14T22:13:20.000000Z","data":{"operational_event_id":7,"destination_id":"00000000-0000-0000-0000-0000000003e9","tenant_id":"00000000-0000-0000-0000-000000000001","failures":20}}"#;
     assert_eq!(text, said);
-    let bare = OperationalEvent { details: "{}".to_owned(), ..news(destination(1), tenant(1)) };
+    let bare = OperationalEvent {
+        details: "{}".to_owned(),
+        ..news(destination(1), tenant(1))
+    };
     assert!(payload(&bare).ends_with(r#""tenant_id":"00000000-0000-0000-0000-000000000001"}}"#));
 }
 

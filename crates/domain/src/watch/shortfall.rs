@@ -109,10 +109,12 @@ pub fn shortfall(
         Some(reason) if held => reason.into(),
         None if held => Shortfall::Asked,
         _ if usage.probing => Shortfall::Breaker,
-        _ if usage.in_flight + outstanding(usage) >= policy.max_in_flight => match usage.in_flight {
-            0 => Shortfall::Unclaimed,
-            _ => Shortfall::Concurrency,
-        },
+        _ if usage.in_flight + outstanding(usage) >= policy.max_in_flight => {
+            match usage.in_flight {
+                0 => Shortfall::Unclaimed,
+                _ => Shortfall::Concurrency,
+            }
+        }
         _ if !places => Shortfall::Places,
         _ if outstanding(usage) > 0 => Shortfall::Unclaimed,
         _ if usage.in_flight > 0 && policy.rate == Rate::Unlimited => return None,
@@ -134,7 +136,9 @@ fn is_used(policy: &Policy, limited: &Limited, usage: &Usage, now: Timestamp) ->
         };
         f64::from(started) >= f64::from(limit.max.get()) * ENOUGH
     };
-    let paced = limited.pacing.is_some_and(|pacing| is_paced(policy, pacing, usage, now));
+    let paced = limited
+        .pacing
+        .is_some_and(|pacing| is_paced(policy, pacing, usage, now));
     paced || limited.windows.iter().any(window)
 }
 
@@ -148,9 +152,16 @@ fn coarse(usage: &Usage, limit: Limit, since: Timestamp) -> u32 {
     let Some(counted) = usage.coarse.iter().find(of_period) else {
         return 0;
     };
-    let buckets = counted.buckets.iter().filter(|bucket| bucket.ends_at > since);
+    let buckets = counted
+        .buckets
+        .iter()
+        .filter(|bucket| bucket.ends_at > since);
     let folded = buckets.fold(0_u32, |sum, bucket| sum.saturating_add(bucket.starts));
-    let unfolded = counted.unfolded.iter().filter(|start| **start > since).count();
+    let unfolded = counted
+        .unfolded
+        .iter()
+        .filter(|start| **start > since)
+        .count();
     folded.saturating_add(u32::try_from(unfolded).unwrap_or(u32::MAX))
 }
 

@@ -9,17 +9,27 @@ use crate::limit::{Period, Shape};
 use crate::policy::{LimitSettings, Policy};
 
 const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
-const DUE: Backlog = Backlog { due: 3, next_due: None };
+const DUE: Backlog = Backlog {
+    due: 3,
+    next_due: None,
+};
 const MINUTE: Duration = Duration::from_secs(60);
 
 fn limits(per_second: Option<u32>, per_hour: Option<u32>) -> LimitSettings {
-    LimitSettings { per_second, per_hour, ..LimitSettings::default() }
+    LimitSettings {
+        per_second,
+        per_hour,
+        ..LimitSettings::default()
+    }
 }
 
 /// So many starts, one every `every`, the last of them now.
 fn starts(count: u32, every: Duration) -> Usage {
     let starts = (0..count).map(|number| NOW - every * number).collect();
-    Usage { starts, ..Usage::default() }
+    Usage {
+        starts,
+        ..Usage::default()
+    }
 }
 
 fn why(policy: &Policy, usage: &Usage) -> Option<Shortfall> {
@@ -32,11 +42,20 @@ fn a_window_that_is_full_is_no_shortfall() {
     let every = |millis| Duration::from_millis(millis);
     assert_eq!(why(&policy, &starts(10, every(100))), None);
     assert_eq!(why(&policy, &starts(9, every(110))), None);
-    assert_eq!(why(&policy, &starts(10, every(200))), Some(Shortfall::Unscheduled));
+    assert_eq!(
+        why(&policy, &starts(10, every(200))),
+        Some(Shortfall::Unscheduled)
+    );
     // Nothing is due, or nothing may start.
     let none = Backlog { due: 0, ..DUE };
-    assert_eq!(shortfall(&policy, &Usage::default(), &none, (None, true), NOW), None);
-    assert_eq!(why(&limits(Some(0), None).policy(), &Usage::default()), None);
+    assert_eq!(
+        shortfall(&policy, &Usage::default(), &none, (None, true), NOW),
+        None
+    );
+    assert_eq!(
+        why(&limits(Some(0), None).policy(), &Usage::default()),
+        None
+    );
 }
 
 #[test]
@@ -56,10 +75,16 @@ fn a_coarse_window_counts_buckets_and_what_is_in_none() {
     let policy = limits(None, Some(10_000)).policy();
     let counted = |starts| CoarseStarts {
         period: Period::Hour,
-        buckets: vec![Bucket { ends_at: NOW - MINUTE, starts }],
+        buckets: vec![Bucket {
+            ends_at: NOW - MINUTE,
+            starts,
+        }],
         unfolded: vec![NOW; 100],
     };
-    let usage = |starts| Usage { coarse: vec![counted(starts)], ..Usage::default() };
+    let usage = |starts| Usage {
+        coarse: vec![counted(starts)],
+        ..Usage::default()
+    };
     assert_eq!(why(&policy, &usage(8_900)), None);
     assert_eq!(why(&policy, &usage(8_800)), Some(Shortfall::Unscheduled));
 }
@@ -71,29 +96,71 @@ fn a_bucket_is_judged_by_its_refill() {
         burst: Some(10),
         ..limits(Some(2), None)
     };
-    assert_eq!(why(&bucket.policy(), &starts(12, Duration::from_millis(500))), None);
+    assert_eq!(
+        why(&bucket.policy(), &starts(12, Duration::from_millis(500))),
+        None
+    );
     assert_eq!(
         why(&bucket.policy(), &starts(12, Duration::from_millis(700))),
         Some(Shortfall::Unscheduled)
     );
-    let leaky = LimitSettings { shape: Some(Shape::LeakyBucket), burst: None, ..bucket };
-    assert_eq!(why(&leaky.policy(), &starts(3, Duration::from_millis(500))), None);
-    assert_eq!(why(&leaky.policy(), &starts(3, Duration::from_millis(1_500))), Some(Shortfall::Unscheduled));
+    let leaky = LimitSettings {
+        shape: Some(Shape::LeakyBucket),
+        burst: None,
+        ..bucket
+    };
+    assert_eq!(
+        why(&leaky.policy(), &starts(3, Duration::from_millis(500))),
+        None
+    );
+    assert_eq!(
+        why(&leaky.policy(), &starts(3, Duration::from_millis(1_500))),
+        Some(Shortfall::Unscheduled)
+    );
 }
 
 #[test]
 fn a_shortfall_has_its_reason() {
-    let policy = LimitSettings { max_in_flight: Some(4), ..limits(Some(10), None) }.policy();
-    let outstanding = |count| vec![Outstanding { not_before: NOW, deadline: NOW + MINUTE }; count];
-    let held = Usage { held_until: Some(NOW + MINUTE), ..Usage::default() };
+    let policy = LimitSettings {
+        max_in_flight: Some(4),
+        ..limits(Some(10), None)
+    }
+    .policy();
+    let outstanding = |count| {
+        vec![
+            Outstanding {
+                not_before: NOW,
+                deadline: NOW + MINUTE
+            };
+            count
+        ]
+    };
+    let held = Usage {
+        held_until: Some(NOW + MINUTE),
+        ..Usage::default()
+    };
     assert_eq!(why(&policy, &held), Some(Shortfall::Refused));
-    let over = Usage { held_until: Some(NOW), probing: true, ..Usage::default() };
+    let over = Usage {
+        held_until: Some(NOW),
+        probing: true,
+        ..Usage::default()
+    };
     assert_eq!(why(&policy, &over), Some(Shortfall::Breaker));
-    let slow = Usage { in_flight: 3, outstanding: outstanding(1), ..Usage::default() };
+    let slow = Usage {
+        in_flight: 3,
+        outstanding: outstanding(1),
+        ..Usage::default()
+    };
     assert_eq!(why(&policy, &slow), Some(Shortfall::Concurrency));
-    let unclaimed = Usage { outstanding: outstanding(4), ..Usage::default() };
+    let unclaimed = Usage {
+        outstanding: outstanding(4),
+        ..Usage::default()
+    };
     assert_eq!(why(&policy, &unclaimed), Some(Shortfall::Unclaimed));
-    let some = Usage { outstanding: outstanding(2), ..Usage::default() };
+    let some = Usage {
+        outstanding: outstanding(2),
+        ..Usage::default()
+    };
     assert_eq!(why(&policy, &some), Some(Shortfall::Unclaimed));
     let full = shortfall(&policy, &some, &DUE, (None, false), NOW);
     assert_eq!(full, Some(Shortfall::Places));
@@ -104,19 +171,45 @@ fn a_shortfall_has_its_reason() {
 
 #[test]
 fn unlimited_is_short_when_it_stands_still() {
-    let policy = LimitSettings { unlimited: true, ..limits(None, None) }.policy();
-    assert_eq!(why(&policy, &Usage::default()), Some(Shortfall::Unscheduled));
-    let busy = Usage { in_flight: 50, ..Usage::default() };
+    let policy = LimitSettings {
+        unlimited: true,
+        ..limits(None, None)
+    }
+    .policy();
+    assert_eq!(
+        why(&policy, &Usage::default()),
+        Some(Shortfall::Unscheduled)
+    );
+    let busy = Usage {
+        in_flight: 50,
+        ..Usage::default()
+    };
     assert_eq!(why(&policy, &busy), None);
-    assert_eq!(why(&policy, &Usage { in_flight: 1, ..Usage::default() }), None);
+    assert_eq!(
+        why(
+            &policy,
+            &Usage {
+                in_flight: 1,
+                ..Usage::default()
+            }
+        ),
+        None
+    );
 }
 
 fn seen(backlog: u32) -> Sight {
-    Sight { backlog, oldest: Some(NOW - MINUTE), shortfall: None }
+    Sight {
+        backlog,
+        oldest: Some(NOW - MINUTE),
+        shortfall: None,
+    }
 }
 
 fn short(reason: Shortfall) -> Sight {
-    Sight { shortfall: Some(reason), ..Sight::default() }
+    Sight {
+        shortfall: Some(reason),
+        ..Sight::default()
+    }
 }
 
 fn types(news: &[News]) -> Vec<OperationalType> {
@@ -125,7 +218,10 @@ fn types(news: &[News]) -> Vec<OperationalType> {
 
 #[test]
 fn a_backlog_is_high_at_the_threshold_and_normal_at_half_of_it() {
-    let settings = AlertSettings { backlog: 100, ..AlertSettings::default() };
+    let settings = AlertSettings {
+        backlog: 100,
+        ..AlertSettings::default()
+    };
     let mut watch = Watch::default();
     assert_eq!(watch.count_up_to(&settings), 100);
     assert!(watch.look(&settings, &seen(99), NOW).is_empty());
@@ -137,20 +233,35 @@ fn a_backlog_is_high_at_the_threshold_and_normal_at_half_of_it() {
     );
     assert_eq!(watch.count_up_to(&settings), 51);
     assert!(watch.look(&settings, &seen(51), NOW).is_empty());
-    assert_eq!(types(&watch.look(&settings, &seen(50), NOW)), [OperationalType::BacklogNormal]);
+    assert_eq!(
+        types(&watch.look(&settings, &seen(50), NOW)),
+        [OperationalType::BacklogNormal]
+    );
     assert!(watch.is_well(MINUTE, NOW));
 }
 
 #[test]
 fn no_threshold_is_no_alert_and_ends_one() {
-    let never = AlertSettings { backlog: 0, under_delivery: Duration::ZERO };
+    let never = AlertSettings {
+        backlog: 0,
+        under_delivery: Duration::ZERO,
+    };
     let mut watch = Watch::default();
     assert_eq!(watch.count_up_to(&never), 0);
-    let sight = Sight { backlog: 5_000, ..short(Shortfall::Places) };
+    let sight = Sight {
+        backlog: 5_000,
+        ..short(Shortfall::Places)
+    };
     assert!(watch.look(&never, &sight, NOW).is_empty());
-    let set = AlertSettings { backlog: 1, ..never };
+    let set = AlertSettings {
+        backlog: 1,
+        ..never
+    };
     assert_eq!(watch.look(&set, &sight, NOW).len(), 1);
-    assert_eq!(types(&watch.look(&never, &sight, NOW)), [OperationalType::BacklogNormal]);
+    assert_eq!(
+        types(&watch.look(&never, &sight, NOW)),
+        [OperationalType::BacklogNormal]
+    );
 }
 
 #[test]
@@ -158,15 +269,27 @@ fn a_shortfall_is_told_after_a_while_and_once() {
     let settings = AlertSettings::default();
     let mut watch = Watch::default();
     let at = |seconds| NOW + Duration::from_secs(seconds);
-    assert!(watch.look(&settings, &short(Shortfall::Places), at(0)).is_empty());
-    assert!(watch.look(&settings, &short(Shortfall::Places), at(59)).is_empty());
+    assert!(
+        watch
+            .look(&settings, &short(Shortfall::Places), at(0))
+            .is_empty()
+    );
+    assert!(
+        watch
+            .look(&settings, &short(Shortfall::Places), at(59))
+            .is_empty()
+    );
     let news = watch.look(&settings, &short(Shortfall::Concurrency), at(60));
     assert_eq!(types(&news), [OperationalType::UnderDelivery]);
     assert_eq!(
         news[0].details,
         r#"{"reason":"concurrency","since":"2023-11-14T22:13:20.000000Z","seconds":60}"#
     );
-    assert!(watch.look(&settings, &short(Shortfall::Concurrency), at(900)).is_empty());
+    assert!(
+        watch
+            .look(&settings, &short(Shortfall::Concurrency), at(900))
+            .is_empty()
+    );
     let ended = watch.look(&settings, &Sight::default(), at(901));
     assert_eq!(types(&ended), [OperationalType::UnderDeliveryEnded]);
     assert!(watch.is_well(MINUTE, at(901)));
@@ -177,25 +300,51 @@ fn one_that_recovers_in_time_is_not_told_of() {
     let settings = AlertSettings::default();
     let mut watch = Watch::default();
     let at = |seconds| NOW + Duration::from_secs(seconds);
-    assert!(watch.look(&settings, &short(Shortfall::Places), at(0)).is_empty());
+    assert!(
+        watch
+            .look(&settings, &short(Shortfall::Places), at(0))
+            .is_empty()
+    );
     assert!(watch.look(&settings, &Sight::default(), at(50)).is_empty());
-    assert!(watch.look(&settings, &short(Shortfall::Places), at(61)).is_empty());
+    assert!(
+        watch
+            .look(&settings, &short(Shortfall::Places), at(61))
+            .is_empty()
+    );
     // Nobody looked for an hour: what was in between is not known.
-    assert!(watch.look(&settings, &short(Shortfall::Places), at(3_700)).is_empty());
-    assert_eq!(watch.look(&settings, &short(Shortfall::Places), at(3_760)).len(), 1);
+    assert!(
+        watch
+            .look(&settings, &short(Shortfall::Places), at(3_700))
+            .is_empty()
+    );
+    assert_eq!(
+        watch
+            .look(&settings, &short(Shortfall::Places), at(3_760))
+            .len(),
+        1
+    );
 }
 
 #[test]
 fn dead_letters_are_counted_in_intervals() {
-    let mut watch = Watch { dead_letters: 3, ..Watch::default() };
+    let mut watch = Watch {
+        dead_letters: 3,
+        ..Watch::default()
+    };
     let first = watch.tell_dead_letters(MINUTE, NOW).unwrap();
     assert_eq!(first.details, r#"{"count":3,"since":null}"#);
     watch.dead_letters += 40;
     assert_eq!(watch.tell_dead_letters(MINUTE, NOW + MINUTE / 2), None);
     assert!(!watch.is_well(MINUTE, NOW + MINUTE));
     let second = watch.tell_dead_letters(MINUTE, NOW + MINUTE).unwrap();
-    assert_eq!(second.details, r#"{"count":40,"since":"2023-11-14T22:13:20.000000Z"}"#);
-    assert!(!watch.is_well(MINUTE, NOW + MINUTE), "the interval has to be remembered");
+    assert_eq!(
+        second.details,
+        r#"{"count":40,"since":"2023-11-14T22:13:20.000000Z"}"#
+    );
+    assert!(
+        !watch.is_well(MINUTE, NOW + MINUTE),
+        "the interval has to be remembered"
+    );
     assert!(watch.is_well(MINUTE, NOW + 2 * MINUTE));
 }
 

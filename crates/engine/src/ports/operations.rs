@@ -40,8 +40,7 @@ pub trait Operations: Send + Sync {
 
     /// Deletes operational events that were relayed and are older than `kept`,
     /// the oldest first, at most `limit`. How many.
-    async fn trim_operational_events(&self, kept: Duration, limit: u32)
-    -> Result<u32, StoreError>;
+    async fn trim_operational_events(&self, kept: Duration, limit: u32) -> Result<u32, StoreError>;
 }
 
 /// What the API and the command line ask of a store about operations. Every

@@ -13,6 +13,7 @@
 )]
 
 mod ingest;
+mod notifier;
 mod reaper;
 mod relay;
 mod scheduler;

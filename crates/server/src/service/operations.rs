@@ -72,11 +72,18 @@ impl Service {
         let longest = u32::try_from(MAX_UNDER_DELIVERY.as_secs()).unwrap_or(u32::MAX);
         let numbers = [
             ("backlog", change.backlog, MAX_BACKLOG),
-            ("under_delivery_seconds", change.under_delivery_seconds, longest),
+            (
+                "under_delivery_seconds",
+                change.under_delivery_seconds,
+                longest,
+            ),
         ];
         for (field, number, most) in numbers {
             if number.flatten().is_some_and(|number| number > most) {
-                return Err(ServiceError::invalid(field, format!("must be at most {most}")));
+                return Err(ServiceError::invalid(
+                    field,
+                    format!("must be at most {most}"),
+                ));
             }
         }
         let book = &self.operations;

@@ -61,6 +61,19 @@ pub(crate) const ROWS: &[Row] = &[
     ),
     row("POST /v1/destinations/{id}/pause", None, Reach::Named),
     row("POST /v1/destinations/{id}/resume", None, Reach::Named),
+    row("GET /v1/destinations/{id}/alerts", None, Reach::Named),
+    row(
+        "PATCH /v1/destinations/{id}/alerts",
+        Some(r#"{"backlog": 7, "under_delivery_seconds": 7}"#),
+        Reach::Named,
+    ),
+    row("GET /v1/operational-events", None, Reach::Own),
+    row("GET /v1/operational-destinations", None, Reach::Own),
+    row(
+        "PUT /v1/operational-destinations/{id}",
+        Some("{}"),
+        Reach::Named,
+    ),
     row("POST /v1/events", Some(EVENT), Reach::Named),
     row("POST /v1/events/batch", Some(EVENTS), Reach::Own),
     row("POST /v1/events/bulk", Some(EVENT), Reach::Own),
@@ -83,6 +96,11 @@ pub(crate) const ROWS: &[Row] = &[
         Reach::Installation,
     ),
     // What takes things away comes last.
+    row(
+        "DELETE /v1/operational-destinations/{id}",
+        None,
+        Reach::Named,
+    ),
     row("DELETE /v1/destinations/{id}", None, Reach::Named),
 ];
 

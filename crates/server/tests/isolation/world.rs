@@ -69,7 +69,7 @@ impl World {
             mint.clone(),
         );
         let service = Service::new(
-            parts.catalog,
+            (parts.catalog, parts.operations_book),
             parts.schedule,
             ingest,
             mint,

@@ -10,6 +10,7 @@ mod fuzz;
 mod health;
 mod ingest;
 mod openapi;
+mod operations;
 mod process;
 mod snapshots;
 mod store;

@@ -9,6 +9,7 @@ use axum::Router;
 use axum::body::Body;
 use domain::time::Timestamp;
 use engine::ingest::{Ingest, IngestOptions};
+use engine::ports::{Catalog, OperationsBook};
 use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use rand::SeedableRng;
@@ -31,6 +32,8 @@ pub(crate) const NOON: Timestamp = Timestamp::from_millis(1_769_860_800_000);
 
 pub(crate) struct World {
     pub(crate) store: Arc<FakeStore>,
+    /// What the routes of operations ask.
+    pub(crate) operations: Arc<SqliteStore>,
     router: Router,
     _ingest: tokio_util::sync::DropGuard,
 }
@@ -53,10 +56,16 @@ impl World {
         let tenancy = Arc::new(tenancy);
         let gate = Gate::new(tenancy.clone(), &SecretString::from(KEY));
         let gate = Arc::new(gate);
+        let operations = tenancy.clone();
         let tenancy = Tenancy::new(tenancy.clone(), tenancy, gate.clone(), mint.clone());
-        let service = Service::new(store.clone(), schedule, ingest, mint, Policy::default());
+        let books = (
+            store.clone() as Arc<dyn Catalog>,
+            operations.clone() as Arc<dyn OperationsBook>,
+        );
+        let service = Service::new(books, schedule, ingest, mint, Policy::default());
         Self {
             store,
+            operations,
             router: api::router(App::new(service, tenancy, gate)),
             _ingest: stop.drop_guard(),
         }

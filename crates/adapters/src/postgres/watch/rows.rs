@@ -142,12 +142,7 @@ impl Passed {
     }
 
     /// What this look comes to.
-    pub(super) fn judge(
-        &mut self,
-        sight: &Sight,
-        rules: &WatchRules,
-        now: Timestamp,
-    ) -> Vec<Told> {
+    pub(super) fn judge(&mut self, sight: &Sight, rules: &WatchRules, now: Timestamp) -> Vec<Told> {
         if self.gone {
             self.watch = Watch::default();
             return Vec::new();
@@ -250,8 +245,12 @@ pub(super) async fn write(
     .bind(of(&kept, |one| one.tenant))
     .bind(of(&kept, |one| micros(one.watch.backlog_high_since)))
     .bind(of(&kept, |one| micros(short(one).map(|short| short.since))))
-    .bind(of(&kept, |one| micros(short(one).map(|short| short.seen_at))))
-    .bind(of(&kept, |one| short(one).map(|short| short.reason.as_str())))
+    .bind(of(&kept, |one| {
+        micros(short(one).map(|short| short.seen_at))
+    }))
+    .bind(of(&kept, |one| {
+        short(one).map(|short| short.reason.as_str())
+    }))
     .bind(of(&kept, |one| short(one).is_some_and(|short| short.told)))
     .bind(of(&kept, |one| {
         i64::try_from(one.watch.dead_letters).unwrap_or(i64::MAX)

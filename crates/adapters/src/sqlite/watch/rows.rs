@@ -10,7 +10,7 @@ use rusqlite::{Connection, Row, Transaction};
 use super::super::fault::Fault;
 use super::super::rows::{execute, first, maybe_time, parse, word};
 
-const PASSED: &str = "
+pub(super) const PASSED: &str = "
     -- watch: a destination that it passes by
     select w.backlog_high_since, w.short_since, w.short_seen_at, w.short_for,
         coalesce(w.short_told, 0), coalesce(w.dead_letters, 0), w.dead_letters_told_at,
@@ -104,12 +104,7 @@ impl Passed {
     }
 
     /// What this look comes to.
-    pub(super) fn judge(
-        &mut self,
-        sight: &Sight,
-        rules: &WatchRules,
-        now: Timestamp,
-    ) -> Vec<Told> {
+    pub(super) fn judge(&mut self, sight: &Sight, rules: &WatchRules, now: Timestamp) -> Vec<Told> {
         let mut news = self.watch.look(&self.settings, sight, now);
         news.extend(self.watch.tell_dead_letters(rules.dead_letters_every, now));
         let told = |news| Told {

@@ -20,7 +20,8 @@ use uuid::Uuid;
 
 use crate::ports::{
     Acceptance, AttemptView, Catalog, ClaimAnswer, Claims, DEFAULT_TENANT, HealthBook, Heartbeat,
-    LedgerRow, NewDestination, NextTry, Outcome, Recorded, Run, RunResult, Start, Store,
+    LedgerRow, NewDestination, NextTry, Operations, OperationsBook, Outcome, Recorded, Run,
+    RunResult, Start, Store,
 };
 
 /// What a test may do to a store beside its ports.
@@ -41,6 +42,7 @@ pub struct World {
     /// The same store.
     pub catalog: Arc<dyn Catalog>,
     health: Option<Arc<dyn HealthBook>>,
+    operations: Option<(Arc<dyn Operations>, Arc<dyn OperationsBook>)>,
     door: Arc<dyn Backdoor>,
     ids: AtomicU64,
 }
@@ -52,6 +54,7 @@ impl World {
             store,
             catalog,
             health: None,
+            operations: None,
             door,
             ids: AtomicU64::new(1),
         }
@@ -67,6 +70,27 @@ impl World {
     /// Its health book.
     pub fn health(&self) -> &dyn HealthBook {
         self.health.as_deref().unwrap()
+    }
+
+    /// The same store twice more.
+    #[must_use]
+    pub fn with_operations(
+        mut self,
+        operations: Arc<dyn Operations>,
+        book: Arc<dyn OperationsBook>,
+    ) -> Self {
+        self.operations = Some((operations, book));
+        self
+    }
+
+    /// Its operations, as the notifier sees them.
+    pub fn operations(&self) -> &dyn Operations {
+        &*self.operations.as_ref().unwrap().0
+    }
+
+    /// Its operations, as people see them.
+    pub fn operations_book(&self) -> &dyn OperationsBook {
+        &*self.operations.as_ref().unwrap().1
     }
 
     /// The store's clock.

@@ -1,0 +1,214 @@
+//! `paceline operations …`: what operators must know, over the API.
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use domain::operations::OperationalType;
+use http::Method;
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+use super::destination::Connection;
+use crate::api::operations::{
+    Alerts, OperationalDestination, OperationalDestinations, OperationalEvents,
+};
+use crate::client::Client;
+use crate::output::{self, Format};
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Show what operators must know, the newest first.
+    Events {
+        /// At most so many.
+        #[arg(long, value_name = "N", default_value_t = 100)]
+        limit: u32,
+        /// Of all tenants; for the default tenant only.
+        #[arg(long)]
+        installation: bool,
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// List the destinations that are told.
+    List {
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// Tell a destination, or change what it is told of.
+    Register {
+        /// Its id.
+        id: Uuid,
+        /// Of all tenants' destinations; for the default tenant only.
+        #[arg(long)]
+        installation: bool,
+        /// Of this type only; may be repeated.
+        #[arg(long = "type", value_name = "TYPE")]
+        types: Vec<OperationalType>,
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// Tell a destination nothing more.
+    Unregister {
+        /// Its id.
+        id: Uuid,
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// Show a destination's alerts, or set when operators are told of it.
+    Alerts {
+        /// Its id.
+        id: Uuid,
+        #[command(flatten)]
+        settings: AlertSettings,
+        #[command(flatten)]
+        connection: Connection,
+    },
+}
+
+/// What to change of alerts.
+#[derive(Debug, Clone, Args)]
+pub struct AlertSettings {
+    /// So many attempts wait; 0 for never.
+    #[arg(long, value_name = "COUNT")]
+    pub backlog: Option<u32>,
+
+    /// For so long, such as `60s`, it gets less than its limit allows; `0s` for
+    /// never.
+    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    pub under_delivery: Option<std::time::Duration>,
+}
+
+impl AlertSettings {
+    fn json(&self) -> Map<String, Value> {
+        let seconds = self.under_delivery.map(|after| after.as_secs().into());
+        [
+            ("backlog", self.backlog.map(Value::from)),
+            ("under_delivery_seconds", seconds),
+        ]
+        .into_iter()
+        .filter_map(|(name, value)| Some((name.to_owned(), value?)))
+        .collect()
+    }
+}
+
+const PATH: &str = "/v1/operational-destinations";
+
+/// Does it, and prints what it got.
+pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Events {
+            limit,
+            installation,
+            connection,
+        } => {
+            let scope = if installation {
+                "installation"
+            } else {
+                "tenant"
+            };
+            let path = format!("/v1/operational-events?limit={limit}&scope={scope}");
+            let page: OperationalEvents = Client::new(&connection.client)?.get(&path).await?;
+            match connection.output {
+                Format::Json => output::json(&page)?,
+                Format::Table => output::line(&events(&page))?,
+            }
+        }
+        Command::List { connection } => {
+            let list: OperationalDestinations = Client::new(&connection.client)?.get(PATH).await?;
+            match connection.output {
+                Format::Json => output::json(&list)?,
+                Format::Table => output::line(&told(&list.operational_destinations))?,
+            }
+        }
+        Command::Register {
+            id,
+            installation,
+            types,
+            connection,
+        } => {
+            let scope = if installation {
+                "installation"
+            } else {
+                "tenant"
+            };
+            let body = json!({"scope": scope, "event_types": types});
+            let client = Client::new(&connection.client)?;
+            let path = format!("{PATH}/{id}");
+            let registered: OperationalDestination = client.send(Method::PUT, &path, &body).await?;
+            match connection.output {
+                Format::Json => output::json(&registered)?,
+                Format::Table => output::line(&told(&[registered]))?,
+            }
+        }
+        Command::Unregister { id, connection } => {
+            let client = Client::new(&connection.client)?;
+            client.delete(&format!("{PATH}/{id}")).await?;
+            output::line(&format!("unregistered {id}"))?;
+        }
+        Command::Alerts {
+            id,
+            settings,
+            connection,
+        } => {
+            let client = Client::new(&connection.client)?;
+            let (path, change) = (format!("/v1/destinations/{id}/alerts"), settings.json());
+            let alerts: Alerts = match change.is_empty() {
+                true => client.get(&path).await?,
+                false => client.send(Method::PATCH, &path, &change).await?,
+            };
+            match connection.output {
+                Format::Json => output::json(&alerts)?,
+                Format::Table => output::line(&table(&alerts))?,
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn events(page: &OperationalEvents) -> String {
+    let rows = page.operational_events.iter().map(|event| {
+        vec![
+            event.id.to_string(),
+            event.timestamp.clone(),
+            event.event_type.clone(),
+            event.destination_id.to_string(),
+            Value::from(event.details.clone()).to_string(),
+        ]
+    });
+    output::table(&["ID", "TIME", "TYPE", "DESTINATION", "DETAILS"], rows).to_string()
+}
+
+fn told(all: &[OperationalDestination]) -> String {
+    let rows = all.iter().map(|one| {
+        let types: Vec<_> = one.event_types.iter().map(|one| one.as_str()).collect();
+        vec![
+            one.destination_id.to_string(),
+            one.scope.as_str().to_owned(),
+            if types.is_empty() {
+                "all".to_owned()
+            } else {
+                types.join(",")
+            },
+        ]
+    });
+    output::table(&["DESTINATION", "SCOPE", "TYPES"], rows).to_string()
+}
+
+fn table(alerts: &Alerts) -> String {
+    let short = alerts.under_delivery.as_ref();
+    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    let row = vec![
+        alerts.backlog.to_string(),
+        format!("{}s", alerts.under_delivery_seconds),
+        or_dash(alerts.backlog_high_since.clone()),
+        or_dash(short.map(|short| short.since.clone())),
+        or_dash(short.map(|short| short.reason.as_str().to_owned())),
+    ];
+    let header = [
+        "BACKLOG",
+        "UNDER DELIVERY",
+        "HIGH SINCE",
+        "SHORT SINCE",
+        "SHORT FOR",
+    ];
+    output::table(&header, [row]).to_string()
+}
