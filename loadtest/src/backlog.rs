@@ -65,8 +65,7 @@ async fn measure(
 ) -> anyhow::Result<[Measured; 2]> {
     let parts = shared.connect().await?;
     let plan = Plan::flooded("10/s", per_second(10), 10, 12);
-    let (store, catalog) = (Arc::clone(&parts.store), Arc::clone(&parts.catalog));
-    let mut trial = Trial::set_up(store, catalog, vec![plan]).await?;
+    let mut trial = Trial::set_up(&parts, &shared.vault()?, vec![plan]).await?;
     let mut serve = Api::start("serve", program, shared, &args.listen)?;
     let process = serve.child.id().context("paceline serve ended")?;
     let (ingest, back) = Ingest::new(

@@ -2,15 +2,17 @@
 //!
 //! | port | distributed | embedded |
 //! |---|---|---|
-//! | `Store`, `Catalog` | [`postgres`] | [`sqlite`] |
+//! | `Store`, `Catalog`, `SecretStore` | [`postgres`] | [`sqlite`] |
 //! | `Schedule` | [`redis`] | [`in_process`] |
 //! | `DeliveryQueue` | [`rabbitmq`] | [`in_process`] |
 //! | `Sender` | [`http`] | [`http`] |
+//! | `Vault` | [`key_ring`] | [`key_ring`] |
 //!
 //! Both columns pass the same contract suites (`engine::contract`).
 
 pub mod http;
 pub mod in_process;
+pub mod key_ring;
 pub mod postgres;
 pub mod rabbitmq;
 pub mod redis;

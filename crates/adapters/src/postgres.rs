@@ -54,6 +54,8 @@ mod outbox;
 mod reap;
 mod record;
 mod rows;
+mod secret_store;
+mod secrets;
 mod sweep;
 mod tenants;
 mod usage;

@@ -35,6 +35,8 @@ mod ports;
 mod reap;
 mod record;
 mod rows;
+mod secret_store;
+mod secrets;
 mod sweep;
 mod tenants;
 mod thread;

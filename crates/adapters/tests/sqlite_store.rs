@@ -39,7 +39,7 @@ impl Backdoor for Shell {
 
 fn open(path: &Path) -> World {
     let store = Arc::new(SqliteStore::open(path, system_clock()).unwrap());
-    World::new(store.clone(), store, Arc::new(Shell(path.to_owned())))
+    World::new(store, Arc::new(Shell(path.to_owned())))
 }
 
 struct Place {
@@ -64,7 +64,7 @@ async fn first_attempts_keep_their_order_when_the_clock_is_set_back() {
     let shown = clock.clone();
     let shown = move || Timestamp::from_micros(shown.load(Ordering::SeqCst));
     let store = Arc::new(SqliteStore::in_memory(Arc::new(shown)).unwrap());
-    let world = World::new(store.clone(), store, Arc::new(Shell(PathBuf::new())));
+    let world = World::new(store, Arc::new(Shell(PathBuf::new())));
     let destination = world.destination().unlimited().create().await;
     let mut events = world.accept(destination, 1).await;
     clock.fetch_sub(1_000_000, Ordering::SeqCst);
@@ -308,7 +308,7 @@ async fn it_runs_in_memory_too() {
     let store = Arc::new(SqliteStore::in_memory(system_clock()).unwrap());
     let place = Place::new();
     let door = Arc::new(Shell(place.file("unused.db")));
-    let world = World::new(store.clone(), store, door);
+    let world = World::new(store, door);
     let destination = world.destination().per_second(3).create().await;
     world.accept(destination, 5).await;
     assert_eq!(world.admit(destination).await.len(), 3);

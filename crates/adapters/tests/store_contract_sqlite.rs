@@ -76,9 +76,7 @@ impl Deref for InDirectory {
 async fn world() -> InDirectory {
     let (store, door, directory) = opened();
     InDirectory {
-        world: World::new(store.clone(), store.clone(), door)
-            .with_health(store.clone())
-            .with_operations(store.clone(), store),
+        world: World::new(store.clone(), door).with_operations(store.clone(), store),
         _directory: directory,
     }
 }
@@ -99,7 +97,7 @@ impl Deref for TenantsInDirectory {
 
 async fn tenant_world() -> TenantsInDirectory {
     let (store, door, directory) = opened();
-    let world = World::new(store.clone(), store.clone(), door);
+    let world = World::new(store.clone(), door);
     TenantsInDirectory {
         world: TenantWorld::new(world, store.clone(), store),
         _directory: directory,

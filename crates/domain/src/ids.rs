@@ -54,6 +54,10 @@ uuid_id! {
     EventId, "event"
 }
 uuid_id! {
+    /// One secret of a destination.
+    SecretId, "secret"
+}
+uuid_id! {
     /// One worker process, new with every process: a restarted worker is
     /// another worker, so that its predecessor's starts can be told apart.
     WorkerId, "worker"

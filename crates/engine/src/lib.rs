@@ -13,6 +13,8 @@
 //! - [`ingest`]: many requests, one commit.
 //! - [`relay`]: rows that users wrote become events.
 //! - [`notifier`]: what operators must know reaches them.
+//! - [`sealing`] and [`resealing`]: secrets, closed and opened, and brought
+//!   under another key while all runs.
 //!
 //! Every loop has a run-once form, every I/O is a batch, every queue, buffer
 //! and retry is bounded by a named constant.
@@ -27,7 +29,9 @@ pub mod notifier;
 pub mod ports;
 pub mod reaper;
 pub mod relay;
+pub mod resealing;
 pub mod scheduler;
+pub mod sealing;
 pub mod store_clock;
 pub mod sweep;
 mod wake;

@@ -4,8 +4,9 @@
 //! [`DeliveryQueue`], [`Sender`]); [`Catalog`] is the same store as seen by
 //! the people who own destinations and read ledgers, [`Keys`] and [`Tenants`]
 //! by authentication and by who administers the installation, [`Outbox`] where
-//! users write events into it themselves, and [`Operations`] and
-//! [`OperationsBook`] where operators learn what they must know. Each method is
+//! users write events into it themselves, [`Operations`] and [`OperationsBook`]
+//! where operators learn what they must know, and [`SecretStore`] as seen by
+//! those who sign; a [`Vault`] closes and opens what that keeps. Each method is
 //! one
 //! atomic business step over a batch, named for its caller. Its documentation
 //! says the effect, what a retry does, and what a crash half-way leaves.
@@ -22,9 +23,11 @@ mod operations;
 mod outbox;
 mod queue;
 mod schedule;
+mod secrets;
 mod sender;
 mod store;
 mod tenants;
+mod vault;
 mod wakes;
 
 pub use alarm::*;
@@ -35,7 +38,9 @@ pub use operations::*;
 pub use outbox::*;
 pub use queue::*;
 pub use schedule::*;
+pub use secrets::*;
 pub use sender::*;
 pub use store::*;
 pub use tenants::*;
+pub use vault::*;
 pub use wakes::*;

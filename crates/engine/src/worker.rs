@@ -35,7 +35,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::ports::{DeliveryQueue, Schedule, Sender, Store};
+use crate::ports::{DeliveryQueue, NoVault, Schedule, Sender, Store, Vault};
 use crate::store_clock::{SharedClock, Suspended, never_suspended};
 use crate::warm::warm_worker;
 pub use promptness::AT_MOST as MAX_CLAIM_TO_SEND;
@@ -90,6 +90,7 @@ pub struct Worker {
     schedule: Arc<dyn Schedule>,
     queue: Arc<dyn DeliveryQueue>,
     sender: Arc<dyn Sender>,
+    vault: Arc<dyn Vault>,
     options: WorkerOptions,
     suspended: Suspended,
 }
@@ -109,9 +110,18 @@ impl Worker {
             schedule,
             queue,
             sender,
+            vault: Arc::new(NoVault),
             options,
             suspended: never_suspended,
         }
+    }
+
+    /// The same, with the keys that open the destinations' secrets. Without
+    /// them it sends to destinations without secrets only.
+    #[must_use]
+    pub fn opening_with(mut self, vault: Arc<dyn Vault>) -> Self {
+        self.vault = vault;
+        self
     }
 
     /// The same, where the machine may be suspended: without counting that, it
@@ -205,7 +215,7 @@ impl Worker {
             queue: Arc::clone(&self.queue),
             prefetch: receiving::prefetch(self.options.places.max(MIN_PLACES)),
             deliverer: Arc::new(deliverer),
-            targets: Targets::new(Arc::clone(&self.store)),
+            targets: Targets::new(Arc::clone(&self.store), Arc::clone(&self.vault)),
             tasks: TaskTracker::new(),
             hand: Hand::default(),
             given_up,

@@ -39,6 +39,7 @@ pub mod limits;
 pub mod operations;
 pub mod parameters;
 pub mod problem;
+pub mod secrets;
 pub mod tenants;
 pub mod text;
 pub mod tiers;
@@ -124,6 +125,8 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(operations::list))
         .routes(routes!(operations::events))
         .routes(routes!(attempts::list))
+        .routes(routes!(secrets::list, secrets::create))
+        .routes(routes!(secrets::delete))
         .routes(routes!(events::post))
         .routes(routes!(events::post_batch))
         .routes(routes!(bulk::post_bulk))

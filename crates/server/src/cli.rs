@@ -12,8 +12,8 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::{
-    api, audit, demo, destination, event, key, migrate, operations, scheduler, serve, tenant, tier,
-    worker,
+    api, audit, demo, destination, event, key, migrate, operations, scheduler, secret_key, serve,
+    tenant, tier, worker,
 };
 use crate::config::{ConfigError, LogConfig, unknown};
 use crate::{commands, logging, open_files};
@@ -65,6 +65,9 @@ pub enum Command {
     /// Look at and change plan tiers, over the API.
     #[command(subcommand)]
     Tier(tier::Command),
+    /// Make, look at and change the keys that secrets are sealed under.
+    #[command(subcommand)]
+    SecretKey(secret_key::Command),
 }
 
 /// Parses, runs, and turns every end into an exit code.
@@ -119,6 +122,7 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Tenant(command) => commands::tenant::run(command).await,
         Command::Key(command) => commands::key::run(command).await,
         Command::Tier(command) => commands::tier::run(command).await,
+        Command::SecretKey(command) => commands::secret_key::run(command).await,
     }
 }
 

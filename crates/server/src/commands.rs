@@ -9,6 +9,7 @@ pub mod key;
 pub mod migrate;
 pub mod operations;
 pub mod scheduler;
+pub mod secret_key;
 pub mod serve;
 pub mod tenant;
 pub mod tier;

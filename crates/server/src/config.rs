@@ -6,6 +6,7 @@
 //! clap repeats a value that it refuses.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use adapters::http::{AllowedNetwork, Policy, USUAL_PORTS};
@@ -113,6 +114,25 @@ pub struct ApiConfig {
         hide_env_values = true
     )]
     pub api_key: Option<SecretString>,
+}
+
+/// What destinations' secrets are sealed under. The same keys in every process
+/// that serves the API or delivers.
+#[derive(Debug, Clone, Default, Args)]
+pub struct SecretKeysConfig {
+    /// Keys as ID:KEY, separated by commas; the first seals, the others open
+    /// what was sealed under them. One process with an SQLite file makes one.
+    #[arg(
+        long,
+        env = "PACELINE_SECRET_KEYS",
+        value_name = "KEYS",
+        hide_env_values = true
+    )]
+    pub secret_keys: Option<SecretString>,
+
+    /// A file of such keys, one a line.
+    #[arg(long, env = "PACELINE_SECRET_KEYS_FILE", value_name = "FILE")]
+    pub secret_keys_file: Option<PathBuf>,
 }
 
 /// Where requests may go.

@@ -11,8 +11,8 @@ use adapters::redis::RedisSchedule;
 use adapters::sqlite::{SqliteStore, system_clock};
 use anyhow::Context;
 use engine::ports::{
-    Catalog, DeliveryQueue, Keys, Operations, OperationsBook, Outbox, Schedule, Sender, Store,
-    StoreError, Tenants,
+    Catalog, DeliveryQueue, Keys, Operations, OperationsBook, Outbox, Schedule, SecretStore,
+    Sender, Store, StoreError, Tenants,
 };
 
 use crate::config::{
@@ -32,6 +32,7 @@ pub struct Parts {
     pub tenants: Arc<dyn Tenants>,
     pub operations: Arc<dyn Operations>,
     pub operations_book: Arc<dyn OperationsBook>,
+    pub secrets: Arc<dyn SecretStore>,
     /// `None` where users cannot write into the store.
     pub outbox: Option<Arc<dyn Outbox>>,
     pub schedule: Arc<dyn Schedule>,
@@ -60,6 +61,7 @@ impl Parts {
             tenants: stored.tenants,
             operations: stored.operations,
             operations_book: stored.operations_book,
+            secrets: stored.secrets,
             outbox: stored.outbox,
             schedule: connect_schedule(schedule).await?,
             queue,
@@ -76,8 +78,14 @@ pub struct Stored {
     pub tenants: Arc<dyn Tenants>,
     pub operations: Arc<dyn Operations>,
     pub operations_book: Arc<dyn OperationsBook>,
+    pub secrets: Arc<dyn SecretStore>,
     /// `None` where users cannot write into the store.
     pub outbox: Option<Arc<dyn Outbox>>,
+}
+
+/// The secrets of a store, for the command line.
+pub async fn open_secrets(config: &StoreConfig) -> anyhow::Result<Arc<dyn SecretStore>> {
+    Ok(connect_store(config).await?.secrets)
 }
 
 async fn connect_store(config: &StoreConfig) -> anyhow::Result<Stored> {
@@ -131,7 +139,9 @@ async fn connect_postgres(config: &StoreConfig) -> Result<PostgresStore, StoreEr
 }
 
 /// One store behind each of its ports.
-fn all_of<S: Store + Catalog + Keys + Tenants + Operations + OperationsBook + 'static>(
+fn all_of<
+    S: Store + Catalog + Keys + Tenants + Operations + OperationsBook + SecretStore + 'static,
+>(
     opened: Result<S, StoreError>,
     url: &SecretUrl,
 ) -> anyhow::Result<Stored> {
@@ -142,7 +152,8 @@ fn all_of<S: Store + Catalog + Keys + Tenants + Operations + OperationsBook + 's
         keys: Arc::clone(&store) as Arc<dyn Keys>,
         tenants: Arc::clone(&store) as Arc<dyn Tenants>,
         operations: Arc::clone(&store) as Arc<dyn Operations>,
-        operations_book: store as Arc<dyn OperationsBook>,
+        operations_book: Arc::clone(&store) as Arc<dyn OperationsBook>,
+        secrets: store as Arc<dyn SecretStore>,
         outbox: None,
     })
 }

@@ -7,6 +7,7 @@
 //! | notifier | ✓ | | ✓ | |
 //! | relay, where there is an outbox | ✓ | ✓ | ✓ | |
 //! | worker | ✓ | | | ✓ |
+//! | resealing | ✓ | ✓ | | |
 //! | `/livez`, `/readyz`, `/metrics` | ✓ | ✓ | ✓ | ✓ |
 //!
 //! Every instance of a role runs all of its loops; none needs a leader.
@@ -22,11 +23,15 @@ use std::time::Duration;
 use anyhow::Context;
 use engine::ingest::{Ingest, IngestLoop, IngestOptions};
 use engine::notifier::{Notifier, NotifierOptions};
+use engine::ports::{NoVault, Vault};
 use engine::reaper::{Reaper, ReaperOptions};
 use engine::relay::{Relay, RelayOptions};
+use engine::resealing::Resealing;
 use engine::scheduler::{Scheduler, SchedulerOptions};
 use engine::sweep::{SweepLoop, SweepOptions};
 use engine::worker::{Worker, WorkerOptions};
+use rand::SeedableRng;
+use rand::rngs::StdRng;
 use secrecy::SecretString;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -36,12 +41,14 @@ use crate::access::Gate;
 use crate::api::{self, App};
 use crate::api_key;
 use crate::config::{
-    ApiConfig, ListenConfig, QueueConfig, RequestConfig, ScheduleConfig, ShutdownConfig,
-    StoreConfig, TargetConfig, WorkerConfig, require_shared,
+    ApiConfig, ListenConfig, QueueConfig, RequestConfig, ScheduleConfig, SecretKeysConfig,
+    ShutdownConfig, StoreConfig, TargetConfig, WorkerConfig, require_shared,
 };
 use crate::edge::{self, Mint};
 use crate::health::{self, Health};
 use crate::parts::Parts;
+use crate::secret_keys;
+use crate::service::secrets::Signing;
 use crate::service::{Service, Tenancy};
 use crate::signals;
 
@@ -85,6 +92,8 @@ pub struct RoleConfig {
     pub listen: ListenConfig,
     /// `None` for a role without the API.
     pub api: Option<ApiConfig>,
+    /// `None` for a role that neither makes secrets nor signs.
+    pub secret_keys: Option<SecretKeysConfig>,
     pub target: TargetConfig,
     /// `None` for a role without a worker.
     pub worker: Option<WorkerConfig>,
@@ -123,6 +132,15 @@ pub async fn run_with(
         )?),
         None => None,
     };
+    let ring = match &config.secret_keys {
+        Some(keys) => Some(secret_keys::resolve(
+            role == Role::Serve,
+            keys,
+            &config.store,
+            &mint,
+        )?),
+        None => None,
+    };
     let metrics = health::install_metrics()?;
     let queue = config.queue.as_ref();
     let parts = Parts::connect(&config.store, &config.schedule, queue, &config.target).await?;
@@ -130,6 +148,9 @@ pub async fn run_with(
     if let Err(error) = parts.catalog.ready().await {
         // Not fatal: it may be migrated, or come back, while we are not ready.
         tracing::error!(%error, "the store is not ready for this binary");
+    }
+    if let Some(ring) = &ring {
+        secret_keys::check(ring, parts.secrets.as_ref()).await?;
     }
     let listener = TcpListener::bind(config.listen.listen)
         .await
@@ -140,6 +161,7 @@ pub async fn run_with(
             health: Health::new(role, &parts, metrics, shutdown.clone()),
             config,
             parts,
+            vault: ring.map(|ring| Arc::new(ring) as Arc<dyn Vault>),
             shutdown,
         };
         running.run(listener, key, mint).await
@@ -151,6 +173,7 @@ struct Running {
     role: Role,
     config: RoleConfig,
     parts: Parts,
+    vault: Option<Arc<dyn Vault>>,
     health: Health,
     shutdown: CancellationToken,
 }
@@ -169,6 +192,7 @@ impl Running {
         let seed = u64::from_le_bytes(mint.bytes());
         self.spawn_engine(&mut loops, seed);
         self.spawn_relay(&mut loops);
+        self.spawn_resealing(&mut loops, &mint);
         // Probes and metrics are answered until all else has drained.
         let drained = CancellationToken::new();
         let probes = match key {
@@ -240,9 +264,23 @@ impl Running {
                 seed,
             };
             let sender = Arc::clone(&self.parts.sender);
-            let worker = Worker::new(store, schedule, Arc::clone(queue), sender, options)
+            let mut worker = Worker::new(store, schedule, Arc::clone(queue), sender, options)
                 .counting_suspends(edge::suspended);
+            if let Some(vault) = &self.vault {
+                worker = worker.opening_with(Arc::clone(vault));
+            }
             loops.spawn("worker", worker.run(self.shutdown.clone()));
+        }
+    }
+
+    /// Where secrets are made: there are few of these processes, and they have
+    /// the time.
+    fn spawn_resealing(&self, loops: &mut Loops, mint: &Mint) {
+        if let (Some(vault), Some(_)) = (&self.vault, &self.config.api) {
+            let secrets = Arc::clone(&self.parts.secrets);
+            let rng = StdRng::from_seed(mint.bytes());
+            let resealing = Resealing::new(secrets, Arc::clone(vault), rng);
+            loops.spawn("resealing", resealing.run(self.shutdown.clone()));
         }
     }
 
@@ -278,6 +316,10 @@ impl Running {
             ingest,
             mint,
             self.config.target.policy(),
+            Signing {
+                secrets: Arc::clone(&self.parts.secrets),
+                vault: (self.vault.clone()).unwrap_or_else(|| Arc::new(NoVault)),
+            },
         );
         let uses = Arc::clone(&gate).note_uses(self.shutdown.clone());
         loops.spawn("uses of keys", uses);

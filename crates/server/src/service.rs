@@ -14,11 +14,12 @@ use domain::ids::{AttemptId, DestinationId, EventId, TenantId};
 use domain::policy::LimitSettings;
 use engine::ingest::Ingest;
 use engine::ports::{
-    Acceptance, AttemptView, Catalog, Destination, DestinationChange, EventSummary, NewDestination,
-    OperationsBook, Schedule, Wake,
+    Acceptance, AttemptView, Catalog, Destination, DestinationChange, EventSummary, HeadersChange,
+    NewDestination, OperationsBook, Schedule, Wake,
 };
 
 use crate::edge::Mint;
+use crate::hidden::Hidden;
 
 pub mod error;
 pub mod event;
@@ -26,12 +27,14 @@ pub mod health;
 pub mod limits;
 pub mod operations;
 pub mod rules;
+pub mod secrets;
 pub mod tenancy;
 
 pub use error::ServiceError;
 pub use event::EventDraft;
 pub use health::StateAndHealth;
 pub use limits::LimitsChange;
+use secrets::{MadeSecret, SecretDraft, Signing};
 pub use tenancy::Tenancy;
 
 /// The most rows on one page.
@@ -49,6 +52,7 @@ pub struct Service {
     ingest: Ingest,
     mint: Arc<Mint>,
     policy: Policy,
+    signing: Signing,
     tenant: TenantId,
 }
 
@@ -59,6 +63,15 @@ pub struct DestinationDraft {
     pub url: String,
     pub event_types: Vec<String>,
     pub limits: LimitSettings,
+    pub secret: SecretDraft,
+    pub headers: Vec<(String, Hidden)>,
+}
+
+/// A destination, and the names of the headers that it adds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Described {
+    pub destination: Destination,
+    pub header_names: Vec<String>,
 }
 
 /// What somebody wants changed; `None` leaves it as it is.
@@ -69,6 +82,8 @@ pub struct DestinationEdit {
     pub event_types: Option<Vec<String>>,
     pub state: Option<DestinationState>,
     pub limits: LimitsChange,
+    /// All headers, as they shall be from now on.
+    pub headers: Option<Vec<(String, Hidden)>>,
 }
 
 /// An event that is durable.
@@ -87,6 +102,7 @@ impl Service {
         ingest: Ingest,
         mint: Arc<Mint>,
         policy: Policy,
+        signing: Signing,
     ) -> Self {
         Self {
             catalog,
@@ -95,6 +111,7 @@ impl Service {
             ingest,
             mint,
             policy,
+            signing,
             tenant: engine::ports::DEFAULT_TENANT,
         }
     }
@@ -112,7 +129,7 @@ impl Service {
     pub async fn create_destination(
         &self,
         draft: DestinationDraft,
-    ) -> Result<Destination, ServiceError> {
+    ) -> Result<(Described, MadeSecret), ServiceError> {
         rules::name(&draft.name)?;
         rules::url(&draft.url, &self.policy)?;
         rules::event_types(&draft.event_types)?;
@@ -124,11 +141,30 @@ impl Service {
             event_types: draft.event_types,
             limits: draft.limits,
         };
-        Ok(self.catalog.create_destination(self.tenant, &new).await?)
+        let (secret, made) = self.new_secret(new.id, &draft.secret)?;
+        let mut sealed = vec![secret];
+        if let HeadersChange::Set(headers) = self.new_headers(new.id, draft.headers)? {
+            sealed.push(headers);
+        }
+        let created = (self.signing.secrets)
+            .create_destination_with(self.tenant, &new, &sealed)
+            .await?;
+        Ok((self.described(created).await?, made))
     }
 
-    pub async fn destination(&self, id: DestinationId) -> Result<Destination, ServiceError> {
-        Ok(self.catalog.destination(self.tenant, id).await?)
+    pub async fn destination(&self, id: DestinationId) -> Result<Described, ServiceError> {
+        let found = self.catalog.destination(self.tenant, id).await?;
+        self.described(found).await
+    }
+
+    async fn described(&self, destination: Destination) -> Result<Described, ServiceError> {
+        let mut names = (self.signing.secrets)
+            .header_names(&[destination.id])
+            .await?;
+        Ok(Described {
+            destination,
+            header_names: names.pop().unwrap_or_default(),
+        })
     }
 
     /// A page in id order, which is about the order of creation.
@@ -136,9 +172,17 @@ impl Service {
         &self,
         after: Option<DestinationId>,
         limit: u32,
-    ) -> Result<Vec<Destination>, ServiceError> {
+    ) -> Result<Vec<Described>, ServiceError> {
         rules::page(limit)?;
-        Ok(self.catalog.destinations(self.tenant, after, limit).await?)
+        let found = self.catalog.destinations(self.tenant, after, limit).await?;
+        let ids: Vec<_> = found.iter().map(|destination| destination.id).collect();
+        let names = self.signing.secrets.header_names(&ids).await?;
+        let described = found.into_iter().zip(names);
+        let described = described.map(|(destination, header_names)| Described {
+            destination,
+            header_names,
+        });
+        Ok(described.collect())
     }
 
     /// Changes a destination. Limits are merged with those of the moment, so of
@@ -147,7 +191,7 @@ impl Service {
         &self,
         id: DestinationId,
         edit: DestinationEdit,
-    ) -> Result<Destination, ServiceError> {
+    ) -> Result<Described, ServiceError> {
         if let Some(name) = &edit.name {
             rules::name(name)?;
         }
@@ -157,6 +201,10 @@ impl Service {
         if let Some(event_types) = &edit.event_types {
             rules::event_types(event_types)?;
         }
+        let headers = match edit.headers {
+            Some(headers) => self.new_headers(id, headers)?,
+            None => HeadersChange::Keep,
+        };
         let limits = if edit.limits.is_empty() {
             None
         } else {
@@ -172,12 +220,11 @@ impl Service {
             state: edit.state,
             limits,
         };
-        let changed = self
-            .catalog
-            .change_destination(self.tenant, id, &change)
+        let changed = (self.signing.secrets)
+            .change_destination_with(self.tenant, id, &change, &headers)
             .await?;
         self.look_now(id).await;
-        Ok(changed)
+        self.described(changed).await
     }
 
     pub async fn delete_destination(&self, id: DestinationId) -> Result<(), ServiceError> {

@@ -10,6 +10,7 @@ mod distributed;
 mod embedded;
 mod plan;
 mod shared;
+mod signatures;
 mod verdict;
 
 pub use children::{Child, Children, Roles};
@@ -17,6 +18,8 @@ pub use distributed::Distributed;
 pub use embedded::Embedded;
 pub use plan::{Plan, per_second, plans_for_demo};
 pub use shared::{Servers, SharedParts};
+use signatures::Signatures;
+pub use signatures::new_secret;
 pub use verdict::{
     DestinationVerdict, LATENCY_ALLOWANCE, LEAST_SHARE_PERCENT, TrialVerdict, WindowVerdict,
 };
@@ -29,14 +32,16 @@ use bytes::Bytes;
 use domain::compliance::InForce;
 use domain::event::{Audience, NewEvent};
 use domain::ids::{DestinationId, EventId};
+use domain::signature::Key;
 use domain::time::Timestamp;
 use engine::ingest::{Ingest, IngestError};
 use engine::ports::{
-    Acceptance, BreakerChange, Catalog, DEFAULT_TENANT, LedgerRow, NewDestination, Store,
+    Acceptance, BreakerChange, Catalog, DEFAULT_TENANT, LedgerRow, NewDestination, Store, Vault,
 };
 use tokio::time::Instant;
 
 use crate::edge::Mint;
+use crate::parts::Parts;
 use crate::receiver::{Behaviour, Receiver};
 
 /// Events handed in at once for one destination, so that all destinations
@@ -53,6 +58,7 @@ pub struct Trial {
     mint: Mint,
     /// What they send to.
     pub receiver: Receiver,
+    signatures: Signatures,
     /// The destinations, by their number at the receiver.
     pub placed: Vec<Placed>,
     /// The store's time before the first event.
@@ -76,18 +82,22 @@ pub struct Ledger {
 }
 
 impl Trial {
-    /// Starts the receivers and creates the destinations.
+    /// Starts the receivers and creates the destinations, each with a secret of
+    /// its own.
     pub async fn set_up(
-        store: Arc<dyn Store>,
-        catalog: Arc<dyn Catalog>,
+        parts: &Parts,
+        vault: &dyn Vault,
         plans: Vec<Plan>,
     ) -> anyhow::Result<Self> {
+        let (store, catalog) = (Arc::clone(&parts.store), Arc::clone(&parts.catalog));
         let mint = Mint::from_system()?;
         let arrivals: usize = plans.iter().map(|plan| plan.events as usize * 2).sum();
-        let receiver = Receiver::start(Behaviour::ACCEPT, arrivals.max(1_000))
+        let signatures = Signatures::default();
+        let observer = Some(signatures.observer());
+        let receiver = Receiver::start_observed(Behaviour::ACCEPT, arrivals.max(1_000), observer)
             .await
             .context("start the receivers")?;
-        let mut placed = Vec::new();
+        let (mut placed, mut keys) = (Vec::new(), Vec::new());
         for (number, plan) in (0_u32..).zip(plans) {
             receiver.set_behaviour(number, plan.behaviour);
             let new = NewDestination {
@@ -97,7 +107,14 @@ impl Trial {
                 event_types: Vec::new(),
                 limits: plan.limits,
             };
-            let created = catalog.create_destination(DEFAULT_TENANT, &new).await?;
+            let (secret, sealed) = new_secret(vault, &mint, new.id);
+            keys.push(Key {
+                secret,
+                expires_at: None,
+            });
+            let created = (parts.secrets)
+                .create_destination_with(DEFAULT_TENANT, &new, &[sealed])
+                .await?;
             // It fails on purpose: what is on trial is its limit.
             if plan.behaviour == Behaviour::NeverAnswer {
                 let never = BreakerChange {
@@ -111,12 +128,14 @@ impl Trial {
                 id: created.id,
             });
         }
+        signatures.tell(keys);
         let began = store.fleet().await?.now;
         Ok(Self {
             store,
             catalog,
             mint,
             receiver,
+            signatures,
             placed,
             began,
         })
@@ -231,7 +250,10 @@ impl Trial {
                 (self.began, until),
             ));
         }
-        Ok(TrialVerdict { destinations })
+        Ok(TrialVerdict {
+            destinations,
+            bad_signatures: self.signatures.bad(),
+        })
     }
 }
 

@@ -16,6 +16,7 @@
 //! | [`first_attempts_are_admitted_in_order`] | at every admission |
 //! | [`a_permit_starts_once_and_in_time`] | at every start |
 //! | [`a_start_is_sent_once_and_at_once`] | at every request |
+//! | [`every_request_is_signed`] | at every request |
 //! | [`a_lease_is_exclusive`] | at every take |
 //! | [`nothing_starts_during_a_hold`] | at every start |
 //! | [`a_breaker_lets_one_through`] | at every start |
@@ -192,6 +193,14 @@ pub fn a_start_is_sent_once_and_at_once(attempt: AttemptId, sending: Sending) ->
     let kept = at_once && !sending.was_sent;
     keep("a_start_is_sent_once_and_at_once", kept, || {
         format!("attempt {attempt}: {sending:?}")
+    })
+}
+
+/// Whatever crashes, and whatever is cached: a request is signed by its
+/// destination's secret, over its event, its timestamp and its payload.
+pub fn every_request_is_signed(attempt: AttemptId, is_signed: bool) -> Promise {
+    keep("every_request_is_signed", is_signed, || {
+        format!("attempt {attempt} was sent without the signature of its destination's secret")
     })
 }
 

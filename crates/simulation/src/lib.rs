@@ -23,6 +23,7 @@ mod process;
 pub mod sabotage;
 pub mod scenario;
 pub mod shrink;
+mod signing;
 mod site;
 pub mod trace;
 mod weather;

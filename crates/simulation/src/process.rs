@@ -17,6 +17,7 @@ use crate::faulty::{Behaviours, FaultyQueue, FaultySchedule, FaultySender, Fault
 use crate::gate::Gate;
 use crate::model::{ModelQueue, ModelSchedule, ModelSender, ModelStore};
 use crate::scenario::Process;
+use crate::signing::PlainVault;
 use crate::weather::Surroundings;
 use crate::witness::Witness;
 
@@ -126,7 +127,8 @@ impl Running {
             ports.queue,
             ports.sender,
             options,
-        );
+        )
+        .opening_with(Arc::new(PlainVault));
         self.tasks.spawn(worker.run(self.shutdown.clone()));
     }
 

@@ -30,11 +30,14 @@ pub enum Sabotage {
     LiftsLimits,
     /// A hold is forgotten as soon as it began: `nothing_starts_during_a_hold`.
     ForgetsHolds,
+    /// Destinations are created without their secrets:
+    /// `every_request_is_signed`.
+    ForgetsSecrets,
 }
 
 impl Sabotage {
     /// Each with the promise that it breaks.
-    pub const ALL: [(Self, &'static str); 10] = [
+    pub const ALL: [(Self, &'static str); 11] = [
         (Self::ForgetsEvents, "nothing_is_lost"),
         (Self::ForgetsKeys, "a_repeated_request_is_one_event"),
         (Self::StartsTwice, "a_permit_starts_once_and_in_time"),
@@ -45,5 +48,6 @@ impl Sabotage {
         (Self::SendsLate, "a_start_is_sent_once_and_at_once"),
         (Self::LiftsLimits, "no_window_is_over"),
         (Self::ForgetsHolds, "nothing_starts_during_a_hold"),
+        (Self::ForgetsSecrets, "every_request_is_signed"),
     ];
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use domain::ids::DestinationId;
 use domain::time::Timestamp;
 use engine::ingest::Ingest;
-use engine::ports::{Catalog, DEFAULT_TENANT, MAX_HEAD_START, NewDestination};
+use engine::ports::{DEFAULT_TENANT, MAX_HEAD_START, NewDestination, SecretStore};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 use uuid::Uuid;
@@ -26,6 +26,7 @@ use crate::model::{ModelQueue, ModelSchedule, ModelSender, ModelStore};
 use crate::process::{Parts, Running};
 use crate::sabotage::Sabotage;
 use crate::scenario::{Operation, Process, Scenario};
+use crate::signing;
 use crate::trace::{Sink, Trace};
 use crate::weather::{Surroundings, Weather};
 use crate::witness::Witness;
@@ -172,7 +173,12 @@ impl<'a> World<'a> {
                 event_types: Vec::new(),
                 limits: *limits,
             };
-            let created = world.parts.store.create_destination(DEFAULT_TENANT, &new);
+            let secrets = match world.parts.around.sabotage {
+                Some(Sabotage::ForgetsSecrets) => Vec::new(),
+                _ => vec![signing::sealed(new.id)],
+            };
+            let store = &world.parts.store;
+            let created = store.create_destination_with(DEFAULT_TENANT, &new, &secrets);
             created.await.expect("drawn limits are valid");
             world.read_history(new.id);
             if world.parts.around.sabotage == Some(Sabotage::LiftsLimits) {

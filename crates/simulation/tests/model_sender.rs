@@ -1,5 +1,6 @@
 //! What the model of the sender does, in virtual time.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -36,6 +37,8 @@ fn request(attempt: i64) -> Request {
         sent_at_seconds: 0,
         content_type: "text/plain".to_owned(),
         payload: Bytes::new(),
+        signature: None,
+        headers: Arc::default(),
         timeout: TIMEOUT,
     }
 }
@@ -48,6 +51,7 @@ async fn exchange(sender: &ModelSender) -> (Result<Response, SendError>, Duratio
         epoch: Epoch(0),
         url: "https://receiver.example/".to_owned(),
         timeout: MAX_REQUEST_TIMEOUT,
+        secrets: Vec::new(),
     };
     let answer = match sender.prepare(&target).await {
         Ok(prepared) => prepared.send(request(7)).await,

@@ -16,7 +16,7 @@ async fn world() -> Box<World> {
     let store = ModelStore::new(Timestamp::from_millis(1_795_000_000_000));
     let store = Arc::new(store.with_head_start(MAX_HEAD_START));
     let door = Arc::new(Shell::new(store.clone()));
-    Box::new(World::new(store.clone(), store.clone(), door).with_health(store))
+    Box::new(World::new(store, door))
 }
 
 engine::store_contract!(super::world);

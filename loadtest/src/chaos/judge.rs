@@ -16,7 +16,8 @@
 //! - `left`: an attempt without an end after all was drained;
 //! - `starved`: a destination had due work and was not served for too long
 //!   while others were;
-//! - `signature`: a signature that does not verify.
+//! - `signature`: a request without a signature, or whose signature does not
+//!   verify.
 
 mod agreement;
 mod extras;
@@ -112,8 +113,8 @@ pub(crate) struct Figures {
     pub(crate) longest_wait_seconds: u64,
     /// Requests that carried a signature.
     pub(crate) signed: u64,
-    /// What the signatures were checked for.
-    pub(crate) signatures: &'static str,
+    /// Those whose signature verified.
+    pub(crate) verified: u64,
 }
 
 impl Judgement {

@@ -99,6 +99,9 @@ pub(crate) struct Receipt {
     pub(crate) timestamp: Option<i64>,
     /// `webhook-signature`, as it stands.
     pub(crate) signature: Option<String>,
+    /// Whether it verified, by the official library and the destination's
+    /// secret.
+    pub(crate) verified: bool,
     pub(crate) body: String,
     pub(crate) at_us: i64,
 }

@@ -52,6 +52,7 @@ impl Processes {
         program: &std::path::Path,
         logs: &std::path::Path,
         servers: &PrivateServers,
+        secret_key: &str,
         diary: &Arc<Diary>,
     ) -> anyhow::Result<Self> {
         let (mut places, mut keepers) = (Vec::new(), JoinSet::new());
@@ -75,7 +76,7 @@ impl Processes {
                 slot,
                 program: program.to_owned(),
                 logs: logs.to_owned(),
-                environment: environment(servers, &links, listen)?,
+                environment: environment(servers, secret_key, &links, listen)?,
                 diary: Arc::clone(diary),
             };
             keepers.spawn(keeper.run(receiver, stop.clone()));
@@ -133,12 +134,14 @@ async fn free_address() -> anyhow::Result<SocketAddr> {
 
 fn environment(
     servers: &PrivateServers,
+    secret_key: &str,
     links: &[(Server, Proxy)],
     listen: SocketAddr,
 ) -> anyhow::Result<Vec<(String, String)>> {
     let mut variables = vec![
         ("PACELINE_LISTEN", listen.to_string()),
         ("PACELINE_API_KEY", super::client::KEY.to_owned()),
+        ("PACELINE_SECRET_KEYS", secret_key.to_owned()),
         ("PACELINE_ALLOW_HTTP", "true".to_owned()),
         ("PACELINE_ALLOW_NETWORKS", "localhost:*".to_owned()),
         ("PACELINE_LOG", "warn".to_owned()),

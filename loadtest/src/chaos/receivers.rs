@@ -4,8 +4,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::Context;
+use domain::signature::SigningSecret;
 use http::HeaderMap;
 use server::receiver::{Behaviour, Observed, Receiver};
+use standardwebhooks::Webhook;
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -16,11 +18,18 @@ use super::world::Destination;
 const KEPT: usize = 0;
 
 /// Starts the receivers of these destinations, by their numbers.
-pub(crate) async fn start(destinations: &[Destination], log: Appender) -> anyhow::Result<Receiver> {
+pub(crate) async fn start(
+    destinations: &[Destination],
+    secrets: &[SigningSecret],
+    log: Appender,
+) -> anyhow::Result<Receiver> {
+    let verifiers = (secrets.iter())
+        .map(|secret| Webhook::new(&secret.expose()).context("the official library"))
+        .collect::<anyhow::Result<Vec<_>>>()?;
     let manners: Vec<_> = destinations.iter().map(|one| one.manners).collect();
     let requests: Vec<_> = manners.iter().map(|_| AtomicU64::new(0)).collect();
     let observer = move |seen: Observed<'_>| {
-        if let Err(error) = log.append(&receipt(&seen)) {
+        if let Err(error) = log.append(&receipt(&seen, &verifiers)) {
             // A receipt that is not in the log was not received.
             complain(&error);
             return Some(http::StatusCode::INTERNAL_SERVER_ERROR);
@@ -34,7 +43,17 @@ pub(crate) async fn start(destinations: &[Destination], log: Appender) -> anyhow
         .context("start the receivers")
 }
 
-fn receipt(seen: &Observed<'_>) -> Receipt {
+fn receipt(seen: &Observed<'_>, verifiers: &[Webhook]) -> Receipt {
+    let verifier = verifiers.get(seen.destination as usize);
+    // Signed by the library, and compared: its `verify` refuses timestamps of
+    // another time, and these are the store's, whose clock this run steps.
+    let expected = || {
+        let id = text(seen.headers, "webhook-id")?;
+        let timestamp = text(seen.headers, "webhook-timestamp")?.parse().ok()?;
+        verifier?.sign(id, timestamp, seen.body).ok()
+    };
+    let verified = expected()
+        .is_some_and(|expected| text(seen.headers, "webhook-signature") == Some(&expected));
     let since = i64::try_from(
         Instant::now()
             .saturating_duration_since(seen.at)
@@ -46,6 +65,7 @@ fn receipt(seen: &Observed<'_>) -> Receipt {
         try_number: text(seen.headers, "paceline-try").and_then(|word| word.parse().ok()),
         timestamp: text(seen.headers, "webhook-timestamp").and_then(|word| word.parse().ok()),
         signature: text(seen.headers, "webhook-signature").map(str::to_owned),
+        verified,
         body: fingerprint(seen.body),
         at_us: boottime_us() - since.unwrap_or(0),
     }

@@ -5,16 +5,22 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 use std::time::Duration;
 
+use adapters::key_ring::KeyRing;
 use anyhow::Context;
 use domain::ids::DestinationId;
-use engine::ports::{BreakerChange, Catalog, DEFAULT_TENANT, NewDestination};
+use domain::signature::SigningSecret;
+use engine::ports::{
+    BreakerChange, Catalog, DEFAULT_TENANT, NewDestination, NewSecret, SecretStore,
+};
 use server::config::StoreConfig;
 use server::edge::Mint;
 use server::receiver::Receiver;
+use server::trial::new_secret;
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
+use zeroize::Zeroizing;
 
 use super::abilities::Abilities;
 use super::client::{Client, Load};
@@ -74,11 +80,14 @@ impl Stage {
 
         let planned = destinations(self.scale);
         let log = self.folder.appender(Folder::RECEIPTS)?;
-        let receiver = receivers::start(&planned, log).await?;
-        let (tried, receiver_links) = create(&planned, &receiver, catalog.as_ref()).await?;
+        let secrets = server::parts::open_secrets(&store).await?;
+        let signed = signed(&planned)?;
+        let receiver = receivers::start(&planned, &signed.secrets, log).await?;
+        let (tried, receiver_links) =
+            create(&planned, &signed.new, &receiver, (&*catalog, &*secrets)).await?;
         let program = std::env::current_exe().context("find this program")?;
         let logs = std::path::absolute(&self.folder.0)?;
-        let processes = Processes::start(&program, &logs, &servers, &diary).await?;
+        let processes = Processes::start(&program, &logs, &servers, &signed.key, &diary).await?;
         let limits = planned.iter().map(|one| one.limits.per_second);
         let scene = Arc::new(Scene {
             servers,
@@ -210,28 +219,53 @@ fn make_passable(folder: &Path) -> anyhow::Result<()> {
     std::fs::set_permissions(folder, passable).context("open the folder to Postgres")
 }
 
+/// What the destinations sign with.
+struct Signed {
+    /// What the processes seal and open with.
+    key: Zeroizing<String>,
+    /// Each destination's secret.
+    secrets: Vec<SigningSecret>,
+    /// The same, sealed, with the destination's id.
+    new: Vec<NewSecret>,
+}
+
+fn signed(planned: &[Destination]) -> anyhow::Result<Signed> {
+    let mint = Mint::from_system()?;
+    let key = server::secret_keys::new_key(&mint);
+    let vault = KeyRing::parse(&key)?;
+    let new = planned.iter().map(|_| {
+        let id = DestinationId(mint.uuid());
+        new_secret(&vault, &mint, id)
+    });
+    let (secrets, new) = new.unzip();
+    Ok(Signed { key, secrets, new })
+}
+
 /// Creates the destinations, and the proxies before some of them.
 async fn create(
     planned: &[Destination],
+    signed: &[NewSecret],
     receiver: &Receiver,
-    catalog: &dyn Catalog,
+    (catalog, secrets): (&dyn Catalog, &dyn SecretStore),
 ) -> anyhow::Result<(Vec<Tried>, Vec<Option<Proxy>>)> {
-    let mint = Mint::from_system()?;
     let (mut tried, mut links) = (Vec::new(), Vec::new());
-    for (number, one) in (0_u32..).zip(planned) {
+    for (number, (one, secret)) in (0_u32..).zip(planned.iter().zip(signed)) {
         let link = match one.proxied {
             true => Some(Proxy::start(receiver.address()).await?),
             false => None,
         };
         let address = link.as_ref().map_or(receiver.address(), Proxy::address);
         let new = NewDestination {
-            id: DestinationId(mint.uuid()),
+            id: secret.place.destination,
             name: one.name.clone(),
             url: format!("http://{address}/r/{number}"),
             event_types: Vec::new(),
             limits: one.limits,
         };
-        let created = catalog.create_destination(DEFAULT_TENANT, &new).await?;
+        let secret = std::slice::from_ref(secret);
+        let created = secrets
+            .create_destination_with(DEFAULT_TENANT, &new, secret)
+            .await?;
         // Links that break would open it, and the judge counts starts: the
         // simulation has breakers.
         let never = BreakerChange {

@@ -104,7 +104,7 @@ impl<'a> Summary<'a> {
         writeln!(
             out,
             "{}: {} faults, {} kills, {} accepted, {} received, {} extra (all explained: {}), \
-             longest wait {} s, signatures {}",
+             longest wait {} s, {} of {} signatures verified",
             if self.passed { "SOUND" } else { "NOT SOUND" },
             self.faults_done,
             self.kills,
@@ -117,7 +117,8 @@ impl<'a> Summary<'a> {
                 "yes"
             },
             figures.longest_wait_seconds,
-            figures.signatures,
+            figures.verified,
+            figures.receipts,
         )?;
         Ok(())
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
+use domain::header::CustomHeaders;
 use domain::signals::RawSignals;
 use engine::ports::{Prepared, READ_BODY_BYTES, Request, Response, STORED_BODY_BYTES, SendError};
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -26,6 +27,7 @@ const USER_AGENT: &str = concat!("Paceline/", env!("CARGO_PKG_VERSION"));
 /// Those of Standard Webhooks, and our own word for the number of the try.
 const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
 const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
+const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 const PACELINE_TRY: HeaderName = HeaderName::from_static("paceline-try");
 
 /// How much earlier than the receiver we stop using a connection: its close
@@ -163,6 +165,8 @@ fn outgoing(
     *outgoing.version_mut() = Version::HTTP_11;
     *outgoing.uri_mut() = endpoint.request_target.clone();
     let headers = outgoing.headers_mut();
+    add(headers, &request.headers)?;
+    // Ours after the destination's: whatever came through, these stand.
     headers.insert(header::HOST, endpoint.authority.clone());
     headers.insert(
         header::CONTENT_TYPE,
@@ -173,14 +177,33 @@ fn outgoing(
         HeaderValue::from(request.payload.len()),
     );
     headers.insert(header::USER_AGENT, HeaderValue::from_static(USER_AGENT));
-    // A signature covers these three: id, timestamp and payload.
+    // The signature covers these two and the payload.
     headers.insert(WEBHOOK_ID, event.map_err(|_invalid| bad("event id"))?);
     headers.insert(
         WEBHOOK_TIMESTAMP,
         HeaderValue::from(request.sent_at_seconds),
     );
+    if let Some(signature) = request.signature {
+        let signature = HeaderValue::try_from(signature);
+        headers.insert(
+            WEBHOOK_SIGNATURE,
+            signature.map_err(|_invalid| bad("signature"))?,
+        );
+    }
     headers.insert(PACELINE_TRY, HeaderValue::from(request.try_number));
     Ok(outgoing)
+}
+
+/// What the destination adds. That none of them is ours was checked when they
+/// were set and when they were opened: nothing else makes [`CustomHeaders`].
+fn add(to: &mut HeaderMap, headers: &CustomHeaders) -> Result<(), SendError> {
+    for (name, value) in headers.iter() {
+        let name = HeaderName::from_bytes(name.as_bytes());
+        let mut value = HeaderValue::from_str(value).map_err(|_invalid| bad("added header"))?;
+        value.set_sensitive(true);
+        to.insert(name.map_err(|_invalid| bad("added header's name"))?, value);
+    }
+    Ok(())
 }
 
 /// Refused, as nothing was sent.

@@ -117,7 +117,7 @@ pub(super) async fn destination(
 }
 
 pub(super) async fn create_destination(
-    pool: &PgPool,
+    executor: impl PgExecutor<'_>,
     tenant: TenantId,
     new: &NewDestination,
 ) -> Result<(), Failure> {
@@ -147,7 +147,7 @@ pub(super) async fn create_destination(
     .bind(new.limits.unlimited)
     .bind(new.limits.shape.map(|shape| shape.as_str()))
     .bind(new.limits.safety_margin)
-    .execute(pool)
+    .execute(executor)
     .await?;
     match created.rows_affected() {
         0 => Err(Failure::NotFound("tenant")),
@@ -185,7 +185,7 @@ pub(super) async fn change_destination(
     Ok(changed)
 }
 
-async fn update(
+pub(super) async fn update(
     connection: &mut PgConnection,
     tenant: TenantId,
     id: DestinationId,

@@ -16,6 +16,7 @@ use uuid::Uuid;
 
 use super::failure::Failure;
 use super::rows::{count, keys};
+use super::secrets;
 
 /// Where these destinations' requests go now.
 pub(super) async fn targets(
@@ -31,14 +32,17 @@ pub(super) async fn targets(
     .bind(ids)
     .fetch_all(pool)
     .await?;
-    Ok((rows.into_iter())
+    let mut targets: Vec<_> = (rows.into_iter())
         .map(|(id, epoch, url)| Target {
             destination: DestinationId(id),
             epoch: Epoch(epoch),
             url,
             timeout: MAX_REQUEST_TIMEOUT,
+            secrets: Vec::new(),
         })
-        .collect())
+        .collect();
+    secrets::attach(pool, &mut targets).await?;
+    Ok(targets)
 }
 
 /// A row that carries the permit's number, as it was locked.

@@ -22,6 +22,8 @@ pub(super) enum Failure {
     Invalid(InvalidSettings),
     /// The caller's tenant has no such thing.
     NotFound(&'static str),
+    /// Not as things are.
+    Conflict(&'static str),
 }
 
 impl From<sqlx::Error> for Failure {
@@ -74,6 +76,7 @@ impl From<Failure> for StoreError {
             Failure::Corrupt(error) => error,
             Failure::Invalid(invalid) => Self::Unavailable(invalid.to_string()),
             Failure::NotFound(what) => Self::Unavailable(format!("no such {what}")),
+            Failure::Conflict(problem) => Self::Unavailable(problem.to_owned()),
         }
     }
 }
@@ -88,6 +91,7 @@ impl From<Failure> for CatalogError {
                 problem,
             },
             Failure::NotFound(what) => Self::NotFound(what),
+            Failure::Conflict(problem) => Self::Conflict(problem.to_owned()),
             other => other.into_store(),
         }
     }

@@ -12,6 +12,7 @@ use rusqlite::Transaction;
 
 use super::fault::Fault;
 use super::rows::{execute, first, maybe_time, time, word};
+use super::secrets;
 
 const ALIVE: &str = "
     -- claim_starts: does the worker live
@@ -176,6 +177,7 @@ pub(super) fn release_permits(
 /// Reads targets; see [`engine::ports::Store::targets`].
 pub(super) fn targets(
     tx: &Transaction<'_>,
+    now: Timestamp,
     destinations: &[DestinationId],
 ) -> Result<Vec<Target>, Fault> {
     let mut targets = Vec::with_capacity(destinations.len());
@@ -186,6 +188,7 @@ pub(super) fn targets(
                 epoch: Epoch(row.get(0)?),
                 url: row.get(1)?,
                 timeout: MAX_REQUEST_TIMEOUT,
+                secrets: secrets::of_destination(tx, now, *destination)?,
             })
         })?;
         targets.extend(target);

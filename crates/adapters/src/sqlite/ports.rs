@@ -36,7 +36,7 @@ impl Store for SqliteStore {
     async fn targets(&self, destinations: &[DestinationId]) -> Result<Vec<Target>, StoreError> {
         let destinations = destinations.to_vec();
         Ok(self
-            .look(move |tx, _| claim::targets(tx, &destinations))
+            .look(move |tx, now| claim::targets(tx, now, &destinations))
             .await?)
     }
 

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use adapters::http::{HttpOptions, HttpSender, Policy};
@@ -42,6 +43,7 @@ pub(crate) fn target(destination: u128, url: &str) -> Target {
         epoch: Epoch(0),
         url: url.to_owned(),
         timeout: PATIENT,
+        secrets: Vec::new(),
     }
 }
 
@@ -53,6 +55,8 @@ pub(crate) fn request(payload: &'static [u8]) -> Request {
         sent_at_seconds: 1_700_000_000,
         content_type: "application/json; charset=utf-8".to_owned(),
         payload: Bytes::from_static(payload),
+        signature: None,
+        headers: Arc::default(),
         timeout: PATIENT,
     }
 }

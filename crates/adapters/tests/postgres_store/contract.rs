@@ -60,9 +60,7 @@ async fn world() -> Fresh {
         store: database.store.clone(),
     });
     Fresh {
-        world: World::new(store.clone(), store.clone(), door)
-            .with_health(store.clone())
-            .with_operations(store.clone(), store),
+        world: World::new(store.clone(), door).with_operations(store.clone(), store),
         _database: database,
     }
 }

@@ -21,6 +21,7 @@ pub mod ledger;
 pub mod limits;
 pub mod reap;
 pub mod record;
+pub mod secrets;
 pub mod shapes;
 pub mod sweep;
 
@@ -182,6 +183,26 @@ macro_rules! store_contract {
             a_change_of_the_name_is_no_change
             history_begins_with_the_destination
             nonsense_is_refused_by_the_constraints
+        );
+        $crate::store_contract!(@module $world, secrets:
+            a_destination_is_created_with_its_secrets
+            a_refused_destination_leaves_no_secret
+            a_rotation_overlaps_and_ends
+            a_rotation_without_overlap_ends_the_old_one_at_once
+            a_secret_that_ends_earlier_still_does
+            another_kind_is_added_beside
+            no_more_than_three_secrets_sign
+            the_last_secret_is_not_deleted
+            a_change_of_secrets_revokes
+            headers_are_set_and_cleared
+            a_new_url_and_its_headers_come_together
+            another_tenant_has_no_say
+            a_deleted_destination_forgets_its_secrets
+            secrets_under_other_keys_are_paged
+            a_secret_is_sealed_anew_only_as_it_was_opened
+            all_is_sealed_anew_without_a_new_epoch
+            what_does_not_open_is_left
+            ended_secrets_are_forgotten
         );
         $crate::store_contract!(@module $world, ledger:
             the_ledger_is_paged_by_start

@@ -255,6 +255,9 @@ pub enum CatalogError {
         /// What is wrong.
         problem: String,
     },
+    /// It would be allowed, but not as things are.
+    #[error("{0}")]
+    Conflict(String),
     /// The schema is not the one that this binary needs.
     #[error("schema is at version {found}, this binary needs {needed}: run `paceline migrate`")]
     Schema {

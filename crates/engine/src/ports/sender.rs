@@ -1,11 +1,15 @@
 //! The sender: one request, once, within one deadline.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use domain::header::CustomHeaders;
 use domain::ids::{AttemptId, DestinationId, Epoch, EventId};
 use domain::signals::RawSignals;
+
+use super::vault::SealedSecret;
 
 /// Sends requests. Never by itself a second time, never to a redirect.
 #[async_trait]
@@ -31,8 +35,9 @@ pub trait Prepared: Send {
     async fn send(self: Box<Self>, request: Request) -> Result<Response, SendError>;
 }
 
-/// Where a destination's requests go, as of one epoch. A change of URL bumps
-/// the epoch, so a target may be cached by `(destination, epoch)`.
+/// Where a destination's requests go, as of one epoch. A change of URL, secrets
+/// or headers bumps the epoch, so a target may be cached by
+/// `(destination, epoch)`; a secret that ends by time carries that time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
     /// The destination.
@@ -44,6 +49,9 @@ pub struct Target {
     /// For everything from dialling to the last byte of the response: what
     /// [`Sender::prepare`] takes is taken off the request's timeout.
     pub timeout: Duration,
+    /// What signs its requests, and the headers that it adds to them: sealed,
+    /// the newest first.
+    pub secrets: Vec<SealedSecret>,
 }
 
 /// One request.
@@ -61,6 +69,11 @@ pub struct Request {
     pub content_type: String,
     /// The payload, byte for byte as it was accepted.
     pub payload: Bytes,
+    /// The value of `webhook-signature`, over event, timestamp and payload as
+    /// they are here; `None` for a destination without secrets.
+    pub signature: Option<String>,
+    /// What the destination adds. The sender checks them again.
+    pub headers: Arc<CustomHeaders>,
     /// For the whole exchange from the first byte on.
     pub timeout: Duration,
 }

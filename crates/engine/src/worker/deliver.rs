@@ -32,6 +32,7 @@ use crate::worker::places::{Asking, NoPlace, Place, Places};
 use crate::worker::promptness::Promptness;
 use crate::worker::records::Records;
 use crate::worker::standing::Standing;
+use crate::worker::targets::Addressee;
 use crate::worker::turned_away::TurnedAway;
 
 /// How long before a permit's deadline a connection that is still not ready is
@@ -94,17 +95,17 @@ struct Started {
 impl Deliverer {
     /// Waits, claims, sends and records. The permit leaves the hand as soon as
     /// the store knows of it.
-    pub(super) async fn deliver(&self, in_hand: InHand, target: Option<Arc<Target>>) {
+    pub(super) async fn deliver(&self, in_hand: InHand, addressee: Option<Arc<Addressee>>) {
         let permit = in_hand.permit;
-        let Some(target) = target else {
-            // Nobody can say where to: left to its deadline.
+        let Some(addressee) = addressee else {
+            // Nobody can say where to, or sign for it: left to its deadline.
             in_hand.known();
             return;
         };
         let ready = tokio::select! {
             biased;
             () = self.shutdown.cancelled() => return,
-            ready = self.get_ready(&in_hand, &target) => ready,
+            ready = self.get_ready(&in_hand, &addressee.target) => ready,
         };
         let (connection, place) = match ready {
             Ok(ready) => ready,
@@ -136,7 +137,7 @@ impl Deliverer {
             connection,
             place,
         };
-        self.send(started, &target).await;
+        self.send(started, &addressee).await;
     }
 
     /// Gives permits back to the store, unused.
@@ -257,7 +258,7 @@ impl Deliverer {
 
     /// Sends at once, or not at all if too long has passed since before the
     /// claim: the start is recorded, and the wire must not lag behind it.
-    async fn send(&self, mut started: Started, target: &Target) {
+    async fn send(&self, mut started: Started, addressee: &Addressee) {
         let bound = self.promptness.bound(started.took);
         let late = started.not_after.elapsed();
         let (permit, worker, sent_from) = (started.permit, started.worker, started.sent_from);
@@ -269,8 +270,10 @@ impl Deliverer {
         } else {
             match started.connection.ready {
                 Ok(connection) => {
-                    let left = self.timeout(target).saturating_sub(started.connection.took);
-                    let request = request(permit, started.start, left);
+                    let left = self
+                        .timeout(&addressee.target)
+                        .saturating_sub(started.connection.took);
+                    let request = request(permit, started.start, addressee, left);
                     caught(connection.send(request))
                         .await
                         .map_err(NotDone::Send)
@@ -363,12 +366,23 @@ impl Deliverer {
     }
 }
 
-fn request(permit: Permit, start: Start, timeout: Duration) -> Request {
+/// Signed here, over what is sent and as of its start: each attempt has a
+/// timestamp of its own.
+fn request(permit: Permit, start: Start, addressee: &Addressee, timeout: Duration) -> Request {
+    let sent_at_seconds = start.started_at.as_micros().div_euclid(1_000_000);
+    let signature = addressee.signer.sign(
+        start.started_at,
+        &start.event.to_string(),
+        sent_at_seconds,
+        &start.payload,
+    );
     Request {
         attempt: permit.attempt,
         event: start.event,
         try_number: start.try_number,
-        sent_at_seconds: start.started_at.as_micros().div_euclid(1_000_000),
+        sent_at_seconds,
+        signature,
+        headers: Arc::clone(&addressee.headers),
         content_type: start.content_type,
         payload: start.payload,
         timeout,

@@ -1,38 +1,62 @@
-//! Where requests go, cached by destination and epoch.
+//! Where requests go and what signs them, cached by destination and epoch.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use domain::ids::DestinationId;
+use domain::header::CustomHeaders;
+use domain::ids::{DestinationId, Epoch};
 use domain::permit::Permit;
+use domain::signature::Signer;
 
-use crate::ports::{Store, Target};
+use crate::ports::{Store, Target, Vault};
+use crate::sealing::open;
 
-/// Targets kept at once; beyond it the cache begins anew. About 200 bytes each.
+/// Addressees kept at once; beyond it the cache begins anew. About 500 bytes
+/// each, and their headers.
 const MOST: usize = 50_000;
 
-/// The cache. A change of URL bumps the epoch, and every permit carries the
-/// epoch that it was admitted at, so a stale entry is seen as such.
+/// A target whose secrets are open.
+#[derive(Debug)]
+pub(super) struct Addressee {
+    /// Without its sealed secrets.
+    pub(super) target: Target,
+    pub(super) signer: Signer,
+    pub(super) headers: Arc<CustomHeaders>,
+}
+
+/// The cache. A change of URL, secrets or headers bumps the epoch, and every
+/// permit carries the epoch that it was admitted at, so a stale entry is seen
+/// as such.
 pub(super) struct Targets {
     store: Arc<dyn Store>,
-    known: HashMap<DestinationId, Arc<Target>>,
+    vault: Arc<dyn Vault>,
+    known: HashMap<DestinationId, Arc<Addressee>>,
+    /// Those whose secrets do not open, complained of once.
+    closed: HashMap<DestinationId, Epoch>,
 }
 
 impl Targets {
-    pub(super) fn new(store: Arc<dyn Store>) -> Self {
+    pub(super) fn new(store: Arc<dyn Store>, vault: Arc<dyn Vault>) -> Self {
         Self {
             store,
+            vault,
             known: HashMap::new(),
+            closed: HashMap::new(),
         }
     }
 
-    /// The targets of these permits, read in one statement where the cache has
-    /// none of their epoch. One that cannot be read is left out.
-    pub(super) async fn of(&mut self, permits: &[Permit]) -> HashMap<DestinationId, Arc<Target>> {
+    /// The addressees of these permits, read in one statement where the cache
+    /// has none of their epoch. One that cannot be read, or whose secrets do not
+    /// open, is left out: nothing is sent unsigned by mistake, and a worker that
+    /// lacks a key leaves the work to those that have it.
+    pub(super) async fn of(
+        &mut self,
+        permits: &[Permit],
+    ) -> HashMap<DestinationId, Arc<Addressee>> {
         let mut missing: Vec<_> = (permits.iter())
             .filter(|permit| {
                 (self.known.get(&permit.destination))
-                    .is_none_or(|target| target.epoch < permit.epoch)
+                    .is_none_or(|known| known.target.epoch < permit.epoch)
             })
             .map(|permit| permit.destination)
             .collect();
@@ -43,8 +67,9 @@ impl Targets {
         }
         (permits.iter())
             .filter_map(|permit| {
-                let target = self.known.get(&permit.destination)?;
-                (target.epoch >= permit.epoch).then(|| (permit.destination, Arc::clone(target)))
+                let known = self.known.get(&permit.destination)?;
+                let fresh = known.target.epoch >= permit.epoch;
+                fresh.then(|| (permit.destination, Arc::clone(known)))
             })
             .collect()
     }
@@ -52,15 +77,37 @@ impl Targets {
     async fn read(&mut self, missing: &[DestinationId]) {
         if self.known.len() + missing.len() > MOST {
             self.known.clear();
+            self.closed.clear();
         }
         match self.store.targets(missing).await {
             Ok(targets) => {
-                let fresh = targets
-                    .into_iter()
-                    .map(|one| (one.destination, Arc::new(one)));
-                self.known.extend(fresh);
+                for target in targets {
+                    self.learn(target);
+                }
             }
             Err(error) => tracing::warn!(%error, "targets not read"),
+        }
+    }
+
+    fn learn(&mut self, mut target: Target) {
+        let (destination, epoch) = (target.destination, target.epoch);
+        let sealed = std::mem::take(&mut target.secrets);
+        match open(self.vault.as_ref(), &sealed) {
+            Ok((signer, headers)) => {
+                let headers = Arc::new(headers);
+                let addressee = Addressee {
+                    target,
+                    signer,
+                    headers,
+                };
+                self.known.insert(destination, Arc::new(addressee));
+            }
+            Err((secret, error)) => {
+                metrics::counter!("paceline_secrets_closed_total").increment(1);
+                if self.closed.insert(destination, epoch) != Some(epoch) {
+                    tracing::error!(%destination, %secret, %error, "a secret does not open: nothing is sent to this destination");
+                }
+            }
         }
     }
 }

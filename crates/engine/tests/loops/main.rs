@@ -27,3 +27,4 @@ mod worker_identity;
 mod worker_places;
 mod worker_records;
 mod worker_shutdown;
+mod worker_signs;

@@ -13,6 +13,7 @@ use std::time::Duration;
 use domain::ids::{AttemptId, DestinationId, Epoch, PermitNumber};
 use domain::permit::Permit;
 use domain::time::Timestamp;
+use engine::ports::Vault;
 use engine::scheduler::{Scheduler, SchedulerOptions};
 use engine::worker::{Worker, WorkerOptions};
 use tokio::task::JoinHandle;
@@ -113,6 +114,21 @@ impl World {
             self.sender.clone(),
             options,
         );
+        let running = tokio::spawn(worker.run(self.shutdown.clone()));
+        settle().await;
+        running
+    }
+
+    /// The same with keys to the destinations' secrets.
+    pub(crate) async fn worker_opening(&self, vault: impl Vault + 'static) -> JoinHandle<()> {
+        let worker = Worker::new(
+            self.store.clone(),
+            self.schedule.clone(),
+            self.queue.clone(),
+            self.sender.clone(),
+            WorkerOptions::default(),
+        );
+        let worker = worker.opening_with(Arc::new(vault));
         let running = tokio::spawn(worker.run(self.shutdown.clone()));
         settle().await;
         running

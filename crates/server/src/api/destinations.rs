@@ -4,7 +4,7 @@ use axum::Json;
 use domain::destination::DestinationState;
 use domain::limit::Shape;
 use domain::policy::LimitSettings;
-use engine::ports;
+use domain::signature::SecretKind;
 use http::{HeaderName, StatusCode, header};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -14,8 +14,11 @@ use super::body::JsonBody;
 use super::limits::{Effective, Limits, LimitsPatch, not_null, object, present, present_object};
 use super::parameters::{DestinationPath, DestinationsPage, Page, PathId};
 use super::problem::Problem;
+use super::secrets::{FirstSecret, Headers};
 use super::{Caller, text};
-use crate::service::{DestinationDraft, DestinationEdit, LimitsChange};
+use crate::hidden::Hidden;
+use crate::service::secrets::SecretDraft;
+use crate::service::{Described, DestinationDraft, DestinationEdit, LimitsChange};
 
 /// A destination to create.
 #[derive(Debug, Clone, PartialEq, Deserialize, ToSchema)]
@@ -49,6 +52,14 @@ pub struct CreateDestination {
     /// By which part every period is stretched: 0.02 makes a second 1.02 s.
     #[serde(default)]
     pub safety_margin: f64,
+    /// Your own secret, `whsec_…` or `whsk_…`; left out, one is made.
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(value_type = Option<String>)]
+    pub secret: Option<Hidden>,
+    /// Headers to add to its requests. Answers show their names only.
+    #[serde(default)]
+    #[schema(value_type = HashMap<String, String>)]
+    pub headers: Headers,
 }
 
 /// What to change: what is absent stays, `null` clears what can be cleared.
@@ -91,6 +102,10 @@ pub struct ChangeDestination {
     /// By which part every period is stretched.
     #[serde(default, deserialize_with = "not_null")]
     pub safety_margin: Option<f64>,
+    /// All headers that it adds from now on; `null` or `{}` for none.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<HashMap<String, String>>)]
+    pub headers: Option<Option<Headers>>,
 }
 
 /// A destination as it is.
@@ -120,6 +135,8 @@ pub struct Destination {
     pub max_in_flight: Option<u32>,
     /// By which part every period is stretched.
     pub safety_margin: f64,
+    /// The names of the headers that it adds.
+    pub headers: Vec<String>,
     /// What holds: the above, or the tier's where it inherits.
     pub effective: Effective,
     /// When it was created.
@@ -136,8 +153,19 @@ pub struct Destinations {
     pub next: Option<Uuid>,
 }
 
-impl From<ports::Destination> for Destination {
-    fn from(destination: ports::Destination) -> Self {
+/// A destination that was just created, and what it signs with.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct CreatedDestination {
+    /// As it is.
+    #[serde(flatten)]
+    pub destination: Destination,
+    /// What its requests are signed with.
+    pub secret: FirstSecret,
+}
+
+impl From<Described> for Destination {
+    fn from(described: Described) -> Self {
+        let destination = described.destination;
         let limits = destination.limits;
         Self {
             id: destination.id.0,
@@ -151,6 +179,7 @@ impl From<ports::Destination> for Destination {
             shape: limits.shape,
             max_in_flight: limits.max_in_flight,
             safety_margin: limits.safety_margin,
+            headers: described.header_names,
             effective: Effective::of(&destination.effective),
             created_at: text::time(destination.created_at),
         }
@@ -175,6 +204,11 @@ impl From<CreateDestination> for DestinationDraft {
             url: body.url,
             event_types: body.event_types,
             limits,
+            secret: SecretDraft {
+                own: body.secret,
+                kind: SecretKind::Hmac,
+            },
+            headers: body.headers.0,
         }
     }
 }
@@ -205,6 +239,7 @@ impl From<ChangeDestination> for DestinationEdit {
                 safety_margin: body.safety_margin,
                 ..periods
             },
+            headers: (body.headers).map(|headers| headers.unwrap_or_default().0),
         }
     }
 }
@@ -212,18 +247,31 @@ impl From<ChangeDestination> for DestinationEdit {
 /// Create a destination.
 #[utoipa::path(post, path = "/v1/destinations", tag = "destinations", security(("key" = ["manage"])),
     request_body = CreateDestination, responses(
-    (status = 201, description = "Created.", body = Destination),
+    (status = 201, description = "Created. The secret is shown here and never again.",
+        body = CreatedDestination),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn create(
     caller: Caller,
     JsonBody(body): JsonBody<CreateDestination>,
-) -> Result<(StatusCode, [(HeaderName, String); 1], Json<Destination>), Problem> {
+) -> Result<
+    (
+        StatusCode,
+        [(HeaderName, String); 1],
+        Json<CreatedDestination>,
+    ),
+    Problem,
+> {
     let draft = body.into();
-    let created = caller
+    let (created, made) = caller
         .run(|service| async move { service.create_destination(draft).await })
         .await?;
-    let location = (header::LOCATION, format!("/v1/destinations/{}", created.id));
-    Ok((StatusCode::CREATED, [location], Json(created.into())))
+    let created = CreatedDestination {
+        destination: created.into(),
+        secret: made.into(),
+    };
+    let path = format!("/v1/destinations/{}", created.destination.id);
+    let location = (header::LOCATION, path);
+    Ok((StatusCode::CREATED, [location], Json(created)))
 }
 
 /// List destinations.
@@ -239,7 +287,8 @@ pub(super) async fn list(
         .run(|service| async move { service.destinations(page.after, page.limit).await })
         .await?;
     let full = found.len() >= page.limit as usize;
-    let next = found.last().filter(|_| full).map(|last| last.id.0);
+    let next = found.last().filter(|_| full);
+    let next = next.map(|last| last.destination.id.0);
     let destinations = found.into_iter().map(Destination::from).collect();
     Ok(Json(Destinations { destinations, next }))
 }

@@ -213,6 +213,12 @@ impl From<ServiceError> for Problem {
                 "There is no such thing",
                 format!("no such {what}"),
             ),
+            ServiceError::Conflict(detail) => Self::new(
+                StatusCode::CONFLICT,
+                "conflict",
+                "Not as things are",
+                detail,
+            ),
             ServiceError::Overloaded(detail) => Self::overloaded(detail),
             ServiceError::Unavailable(detail) => {
                 tracing::warn!(%detail, "a request failed: a part is unavailable");

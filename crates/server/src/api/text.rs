@@ -5,6 +5,7 @@ use domain::access::Scope;
 use domain::attempt::AttemptState;
 use domain::destination::DestinationState;
 use domain::limit::Shape;
+use domain::signature::SecretKind;
 use domain::time::Timestamp;
 use utoipa::openapi::schema::{Array, ArrayBuilder, Object, ObjectBuilder, Type};
 
@@ -29,6 +30,11 @@ pub fn destination_state() -> Object {
         DestinationState::Disabled,
     ];
     words(states.map(DestinationState::as_str))
+}
+
+/// A secret's kind.
+pub fn secret_kind() -> Object {
+    words([SecretKind::Hmac, SecretKind::Ed25519].map(SecretKind::as_str))
 }
 
 /// An attempt's state.

@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use crate::config::{
-    ApiConfig, ListenConfig, RequestConfig, ScheduleConfig, ShutdownConfig, StoreConfig,
-    TargetConfig,
+    ApiConfig, ListenConfig, RequestConfig, ScheduleConfig, SecretKeysConfig, ShutdownConfig,
+    StoreConfig, TargetConfig,
 };
 use crate::role::{self, Role, RoleConfig};
 
@@ -19,6 +19,8 @@ pub struct Args {
     #[command(flatten)]
     pub api: ApiConfig,
     #[command(flatten)]
+    pub secret_keys: SecretKeysConfig,
+    #[command(flatten)]
     pub target: TargetConfig,
     #[command(flatten)]
     pub shutdown: ShutdownConfig,
@@ -32,6 +34,7 @@ impl From<Args> for RoleConfig {
             queue: None,
             listen: args.listen,
             api: Some(args.api),
+            secret_keys: Some(args.secret_keys),
             target: args.target,
             worker: None,
             request: RequestConfig::default(),

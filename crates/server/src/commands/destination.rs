@@ -7,11 +7,12 @@ use http::Method;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use crate::api::destinations::{Destination, Destinations};
+use crate::api::destinations::{CreatedDestination, Destination, Destinations};
 use crate::client::{Client, ClientConfig};
 use crate::output::{self, Format};
 
 mod health;
+mod secret;
 pub(super) mod settings;
 
 use settings::Settings;
@@ -66,6 +67,9 @@ pub enum Command {
         #[command(flatten)]
         connection: Connection,
     },
+    /// What signs its requests.
+    #[command(subcommand)]
+    Secret(secret::Command),
     /// Let it go on, whatever holds it: a pause, a hold, its breaker, or that it was disabled.
     Resume {
         /// Its id.
@@ -115,10 +119,7 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
             settings,
             connection,
         } => {
-            let body = with_endpoint(settings.json(), Some(endpoint));
-            let client = Client::new(&connection.client)?;
-            let created: Destination = client.send(Method::POST, PATH, &body).await?;
-            print(&[created], connection.output)?;
+            create(with_endpoint(settings.json(), Some(endpoint)), &connection).await?;
         }
         Command::List { connection } => {
             let destinations = list(&Client::new(&connection.client)?).await?;
@@ -146,6 +147,7 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
                 .await?;
             output::line(&format!("deleted {id}"))?;
         }
+        Command::Secret(command) => return secret::run(command).await,
         Command::Pause { id, connection } => change(id, state("paused"), &connection).await?,
         Command::Resume { id, connection } => {
             let client = Client::new(&connection.client)?;
@@ -170,6 +172,22 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Creates it, and shows its secret: nobody will see that again.
+async fn create(body: Map<String, Value>, connection: &Connection) -> anyhow::Result<()> {
+    let client = Client::new(&connection.client)?;
+    let created: CreatedDestination = client.send(Method::POST, PATH, &body).await?;
+    match connection.output {
+        Format::Json => output::json(&created),
+        Format::Table => {
+            print(&[created.destination], Format::Table)?;
+            match &created.secret.secret {
+                Some(secret) => output::line(&secret::shown_once(secret.expose())),
+                None => Ok(()),
+            }
+        }
+    }
 }
 
 fn state(word: &str) -> Map<String, Value> {

@@ -32,6 +32,7 @@ impl From<Args> for RoleConfig {
             queue: Some(args.queue),
             listen: args.listen,
             api: None,
+            secret_keys: None,
             target: TargetConfig::default(),
             worker: None,
             request: args.request,

@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use crate::config::{
-    ApiConfig, ListenConfig, QueueConfig, RequestConfig, ScheduleConfig, ShutdownConfig,
-    StoreConfig, TargetConfig, WorkerConfig,
+    ApiConfig, ListenConfig, QueueConfig, RequestConfig, ScheduleConfig, SecretKeysConfig,
+    ShutdownConfig, StoreConfig, TargetConfig, WorkerConfig,
 };
 use crate::role::{self, Role, RoleConfig};
 
@@ -20,6 +20,8 @@ pub struct Args {
     pub listen: ListenConfig,
     #[command(flatten)]
     pub api: ApiConfig,
+    #[command(flatten)]
+    pub secret_keys: SecretKeysConfig,
     #[command(flatten)]
     pub target: TargetConfig,
     #[command(flatten)]
@@ -38,6 +40,7 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
         queue: Some(args.queue),
         listen: args.listen,
         api: Some(args.api),
+        secret_keys: Some(args.secret_keys),
         target: args.target,
         worker: Some(args.worker),
         request: args.request,

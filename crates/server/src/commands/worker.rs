@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use crate::config::{
-    ListenConfig, QueueConfig, RequestConfig, ScheduleConfig, ShutdownConfig, StoreConfig,
-    TargetConfig, WorkerConfig,
+    ListenConfig, QueueConfig, RequestConfig, ScheduleConfig, SecretKeysConfig, ShutdownConfig,
+    StoreConfig, TargetConfig, WorkerConfig,
 };
 use crate::role::{self, Role, RoleConfig};
 
@@ -18,6 +18,8 @@ pub struct Args {
     pub queue: QueueConfig,
     #[command(flatten)]
     pub listen: ListenConfig,
+    #[command(flatten)]
+    pub secret_keys: SecretKeysConfig,
     #[command(flatten)]
     pub target: TargetConfig,
     #[command(flatten)]
@@ -36,6 +38,7 @@ impl From<Args> for RoleConfig {
             queue: Some(args.queue),
             listen: args.listen,
             api: None,
+            secret_keys: Some(args.secret_keys),
             target: args.target,
             worker: Some(args.worker),
             request: args.request,

@@ -28,6 +28,9 @@ pub enum ServiceError {
     /// There is no such thing.
     #[error("no such {0}")]
     NotFound(&'static str),
+    /// It would be allowed, but not as things are.
+    #[error("{0}")]
+    Conflict(String),
     /// Too much at once: wait, then repeat. Nothing was written.
     #[error("{0}")]
     Overloaded(String),
@@ -58,6 +61,7 @@ impl From<CatalogError> for ServiceError {
                 field: super::limits::json_field(&field),
                 problem,
             },
+            CatalogError::Conflict(problem) => Self::Conflict(problem),
             CatalogError::Schema { .. } => Self::Unavailable(error.to_string()),
             CatalogError::Store(StoreError::Unavailable(_)) => Self::Unavailable(error.to_string()),
             CatalogError::Store(StoreError::Corrupt { .. }) => Self::Internal(error.to_string()),

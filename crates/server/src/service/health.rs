@@ -2,9 +2,9 @@
 
 use domain::destination::DestinationState;
 use domain::ids::DestinationId;
-use engine::ports::{BreakerChange, Destination, HealthView};
+use engine::ports::{BreakerChange, HealthView};
 
-use super::{Service, ServiceError};
+use super::{Described, Service, ServiceError};
 
 /// The largest number that a breaker's settings take, as the constraints say.
 const MAX_SETTING: u32 = 1_000_000_000;
@@ -18,7 +18,7 @@ pub struct StateAndHealth {
 
 impl Service {
     pub async fn health(&self, id: DestinationId) -> Result<StateAndHealth, ServiceError> {
-        let state = self.destination(id).await?.state;
+        let state = self.destination(id).await?.destination.state;
         let views = self.catalog.health(self.tenant, &[id]).await?;
         let view = views.into_iter().next();
         let view = view.ok_or(ServiceError::NotFound("destination"))?;
@@ -47,7 +47,7 @@ impl Service {
     }
 
     /// Active, and well until it shows otherwise.
-    pub async fn resume(&self, id: DestinationId) -> Result<Destination, ServiceError> {
+    pub async fn resume(&self, id: DestinationId) -> Result<Described, ServiceError> {
         self.catalog.resume(self.tenant, id).await?;
         self.look_now(id).await;
         self.destination(id).await

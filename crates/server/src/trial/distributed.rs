@@ -41,8 +41,7 @@ impl Distributed {
         let mint = Mint::from_system()?;
         let shared = SharedParts::make(servers, &mint).await?;
         let parts = shared.connect().await?;
-        let (store, catalog) = (Arc::clone(&parts.store), Arc::clone(&parts.catalog));
-        let trial = Trial::set_up(store, catalog, plans).await?;
+        let trial = Trial::set_up(&parts, &shared.vault()?, plans).await?;
         let shutdown = CancellationToken::new();
         let (ingest, back) = Ingest::new(
             Arc::clone(&parts.store),

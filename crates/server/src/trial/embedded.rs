@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use adapters::key_ring::KeyRing;
 use anyhow::Context;
 use engine::ingest::{Ingest, IngestOptions};
 use engine::reaper::{Reaper, ReaperOptions};
@@ -17,6 +18,7 @@ use super::{Plan, Trial};
 use crate::config::{QueueConfig, ScheduleConfig, StoreConfig, TargetConfig};
 use crate::edge::Mint;
 use crate::parts::Parts;
+use crate::secret_keys::new_key;
 
 /// A trial's worker does not wait for receivers that never answer.
 const GRACE: Duration = Duration::from_millis(500);
@@ -42,11 +44,11 @@ impl Embedded {
         std::fs::create_dir(&folder).context("make a folder for the trial")?;
         let file = folder.join("paceline.db");
         let parts = connect(&file).await?;
-        let (store, catalog) = (Arc::clone(&parts.store), Arc::clone(&parts.catalog));
-        let trial = Trial::set_up(store, catalog, plans).await?;
+        let vault = Arc::new(KeyRing::parse(&new_key(&mint))?);
+        let trial = Trial::set_up(&parts, vault.as_ref(), plans).await?;
         let (loops, shutdown) = (TaskTracker::new(), CancellationToken::new());
         let seed = u64::from_le_bytes(mint.bytes());
-        let ingest = spawn(&loops, &shutdown, &parts, seed)?;
+        let ingest = spawn(&loops, &shutdown, (&parts, vault), seed)?;
         Ok(Self {
             trial,
             ingest,
@@ -88,7 +90,7 @@ async fn connect(file: &Path) -> anyhow::Result<Parts> {
 fn spawn(
     loops: &TaskTracker,
     shutdown: &CancellationToken,
-    parts: &Parts,
+    (parts, vault): (&Parts, Arc<KeyRing>),
     seed: u64,
 ) -> anyhow::Result<Ingest> {
     let queue = parts.queue.clone().context("a trial has a queue")?;
@@ -116,7 +118,7 @@ fn spawn(
         ..WorkerOptions::default()
     };
     let sender = Arc::clone(&parts.sender);
-    let worker = Worker::new(store, schedule, queue, sender, options);
+    let worker = Worker::new(store, schedule, queue, sender, options).opening_with(vault);
     loops.spawn(worker.run(shutdown.clone()));
     loops.close();
     Ok(ingest)

@@ -1,13 +1,16 @@
 //! A database, a prefix and a queue of a trial's own, on servers that are
 //! there already.
 
+use adapters::key_ring::KeyRing;
 use adapters::shell::{self, QueueCommand};
 use anyhow::Context;
 use url::Url;
+use zeroize::Zeroizing;
 
 use crate::config::{QueueConfig, ScheduleConfig, StoreConfig, THIS_HOST, TargetConfig};
 use crate::edge::Mint;
 use crate::parts::Parts;
+use crate::secret_keys::new_key;
 
 /// Servers that are there already, by URL.
 #[derive(Clone)]
@@ -53,6 +56,8 @@ pub struct SharedParts {
     /// Redis.
     pub schedule_url: String,
     prefix: String,
+    /// What the destinations' secrets are sealed under.
+    secret_key: Zeroizing<String>,
     /// RabbitMQ.
     pub queue_url: String,
     /// Our queue.
@@ -76,6 +81,7 @@ impl SharedParts {
             database,
             schedule_url: servers.schedule,
             prefix: format!("paceline-trial-{name}"),
+            secret_key: new_key(mint),
             queue_url: servers.queue,
             queue_name: format!("paceline.trial.{name}"),
         })
@@ -101,6 +107,11 @@ impl SharedParts {
         Parts::connect(&store, &schedule, Some(&queue), &target).await
     }
 
+    /// The same keys as the processes have.
+    pub fn vault(&self) -> anyhow::Result<KeyRing> {
+        KeyRing::parse(&self.secret_key).context("a new key")
+    }
+
     /// What a role's process needs in its environment.
     #[must_use]
     pub fn environment(&self) -> Vec<(String, String)> {
@@ -110,9 +121,10 @@ impl SharedParts {
             ("PACELINE_SCHEDULE_PREFIX", &self.prefix),
             ("PACELINE_QUEUE_URL", &self.queue_url),
             ("PACELINE_QUEUE_NAME", &self.queue_name),
+            ("PACELINE_SECRET_KEYS", &self.secret_key),
         ]
         .into_iter()
-        .map(|(name, value)| (name.to_owned(), value.clone()))
+        .map(|(name, value): (&str, &String)| (name.to_owned(), value.clone()))
         .chain([
             ("PACELINE_ALLOW_HTTP".to_owned(), "true".to_owned()),
             ("PACELINE_ALLOW_NETWORKS".to_owned(), THIS_HOST.to_owned()),

@@ -27,6 +27,8 @@ pub const LEAST_SHARE_PERCENT: u64 = 98;
 pub struct TrialVerdict {
     /// One each, in the order of the plans.
     pub destinations: Vec<DestinationVerdict>,
+    /// Requests that were not signed by their destination's secret.
+    pub bad_signatures: u64,
 }
 
 /// One destination.

@@ -7,7 +7,7 @@ use http::{Method, StatusCode};
 use serde_json::{Value, json};
 use server::access::required::Required;
 
-use crate::world::{ADMIN, Answer, TENANTS_OWN, Tenant, World};
+use crate::world::{ADMIN, Answer, TENANTS_OWN, Tenant, Things, World};
 
 /// What a route can reach with a key of another tenant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,6 +74,12 @@ pub(crate) const ROWS: &[Row] = &[
         Some("{}"),
         Reach::Named,
     ),
+    row("GET /v1/destinations/{id}/secrets", None, Reach::Named),
+    row(
+        "POST /v1/destinations/{id}/secrets",
+        Some(r#"{"overlap_seconds": 0}"#),
+        Reach::Named,
+    ),
     row("POST /v1/events", Some(EVENT), Reach::Named),
     row("POST /v1/events/batch", Some(EVENTS), Reach::Own),
     row("POST /v1/events/bulk", Some(EVENT), Reach::Own),
@@ -98,6 +104,11 @@ pub(crate) const ROWS: &[Row] = &[
     // What takes things away comes last.
     row(
         "DELETE /v1/operational-destinations/{id}",
+        None,
+        Reach::Named,
+    ),
+    row(
+        "DELETE /v1/destinations/{id}/secrets/{secret}",
         None,
         Reach::Named,
     ),
@@ -131,23 +142,29 @@ impl Row {
             path if path.starts_with("/v1/tenants") => &tenant.id,
             _ => &tenant.destination,
         };
-        self.filled(id, &tenant.destination, &tenant.api_key)
+        self.filled(id, tenant.things())
     }
 
     /// The same for things that never were.
     fn of_nothing(&self) -> (String, Option<Value>) {
-        self.filled(NOTHING, NOTHING, "00000000000000ff")
+        let things = Things {
+            destination: NOTHING,
+            secret: NOTHING,
+            api_key: "00000000000000ff",
+        };
+        self.filled(NOTHING, things)
     }
 
-    fn filled(&self, id: &str, destination: &str, key: &str) -> (String, Option<Value>) {
+    fn filled(&self, id: &str, things: Things<'_>) -> (String, Option<Value>) {
         let path = self
             .template()
             .replace("{id}", id)
-            .replace("{key_id}", key)
+            .replace("{key_id}", things.api_key)
+            .replace("{secret}", things.secret)
             .replace("{name}", "free");
         assert!(!path.contains('{'), "{path}: say what stands there");
         let body = self.body.map(|body| {
-            let body = body.replace("DESTINATION", destination);
+            let body = body.replace("DESTINATION", things.destination);
             serde_json::from_str(&body).unwrap()
         });
         (path, body)
@@ -187,10 +204,11 @@ pub(crate) fn every_described_route_is_walked() {
 }
 
 /// All that another tenant could tell its things by.
-fn traces(tenant: &Tenant) -> [&str; 4] {
+fn traces(tenant: &Tenant) -> [&str; 5] {
     [
         &tenant.id,
         &tenant.destination,
+        &tenant.secret,
         &tenant.event,
         &tenant.api_key,
     ]

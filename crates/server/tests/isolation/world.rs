@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use adapters::http::Policy;
+use adapters::key_ring::KeyRing;
 use axum::Router;
 use axum::body::Body;
 use domain::access::Scope;
@@ -14,6 +15,7 @@ use serde_json::{Value, json};
 use server::access::Gate;
 use server::api::{self, App};
 use server::edge::Mint;
+use server::service::secrets::Signing;
 use server::service::{Service, Tenancy};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
@@ -40,8 +42,18 @@ pub(crate) struct Tenant {
     /// With all scopes that it can have.
     pub(crate) key: String,
     pub(crate) destination: String,
+    /// One of the two that the destination signs with.
+    pub(crate) secret: String,
     pub(crate) event: String,
     pub(crate) api_key: String,
+}
+
+/// What a route may name beside the thing that it is about.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Things<'a> {
+    pub(crate) destination: &'a str,
+    pub(crate) secret: &'a str,
+    pub(crate) api_key: &'a str,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -68,12 +80,18 @@ impl World {
             gate.clone(),
             mint.clone(),
         );
+        let vault = KeyRing::parse(&server::secret_keys::new_key(&mint)).unwrap();
+        let signing = Signing {
+            secrets: parts.secrets,
+            vault: Arc::new(vault),
+        };
         let service = Service::new(
             (parts.catalog, parts.operations_book),
             parts.schedule,
             ingest,
             mint,
             Policy::default(),
+            signing,
         );
         let router = api::router(App::new(service, tenancy, gate));
         let ours = Tenant::furnished(&router, "ours").await;
@@ -115,6 +133,14 @@ impl World {
 }
 
 impl Tenant {
+    pub(crate) fn things(&self) -> Things<'_> {
+        Things {
+            destination: &self.destination,
+            secret: &self.secret,
+            api_key: &self.api_key,
+        }
+    }
+
     async fn furnished(router: &Router, name: &str) -> Self {
         let tenant = json!({"name": name, "tier": "free"});
         let created = admin(router, Method::POST, "/v1/tenants", tenant).await;
@@ -131,12 +157,15 @@ impl Tenant {
         )
         .await;
         let destination = text(&destination["id"]);
+        let secrets = format!("/v1/destinations/{destination}/secrets");
+        let secret = text(&own(&secrets, json!({})).await["id"]);
         let event = json!({"destination_id": destination, "payload": {"of": name}});
         let event = text(&own("/v1/events", event).await["id"]);
         Self {
             id,
             key,
             destination,
+            secret,
             event,
             api_key,
         }

@@ -6,13 +6,17 @@ use std::collections::BTreeMap;
 pub(crate) const README: &str = include_str!("../../../../README.md");
 
 /// The documents, by name.
-pub(crate) const DOCUMENTS: [(&str, &str); 5] = [
+pub(crate) const DOCUMENTS: [(&str, &str); 6] = [
     ("README.md", README),
     ("audit.md", include_str!("../../../../docs/audit.md")),
     ("limits.md", include_str!("../../../../docs/limits.md")),
     (
         "operations.md",
         include_str!("../../../../docs/operations.md"),
+    ),
+    (
+        "signatures.md",
+        include_str!("../../../../docs/signatures.md"),
     ),
     ("tenants.md", include_str!("../../../../docs/tenants.md")),
 ];

@@ -24,7 +24,14 @@ const ID: &str = "0192f3c4-0000-7000-8000-000000000001";
 
 /// Command lines of `paceline` in a document, as words.
 fn shown(text: &str) -> Vec<Vec<String>> {
-    let variables = ["ID", "EVENT", "PWD", "PATH", "PACELINE_DATABASE_URL"];
+    let variables = [
+        "ID",
+        "SECRET_ID",
+        "EVENT",
+        "PWD",
+        "PATH",
+        "PACELINE_DATABASE_URL",
+    ];
     let variables = variables.map(|name| (name.to_owned(), ID.to_owned()));
     let variables = BTreeMap::from(variables);
     let fenced = blocks(text, "sh");

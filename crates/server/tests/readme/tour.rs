@@ -138,7 +138,7 @@ fn the_tour_works_as_it_is_written() {
     let expected = [
         ("audit", 1),
         ("cargo", 1),
-        ("curl", 4),
+        ("curl", 5),
         ("destination create", 1),
         ("event send", 1),
         ("event show", 1),

@@ -12,6 +12,8 @@ mod ingest;
 mod openapi;
 mod operations;
 mod process;
+mod secrets;
+mod signatures;
 mod snapshots;
 mod store;
 mod world;

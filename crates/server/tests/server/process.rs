@@ -18,13 +18,13 @@ use server::receiver::{Behaviour, Receiver};
 /// Polls for up to twenty seconds: a slow machine is no failure.
 const POLLS: usize = 400;
 
-fn paceline(folder: &Path) -> Command {
+pub(crate) fn paceline(folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_paceline"));
     command.current_dir(folder).env_clear();
     command
 }
 
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
@@ -33,7 +33,7 @@ fn free_port() -> u16 {
 }
 
 /// Ends the server even if the test fails.
-struct Server(Child);
+pub(crate) struct Server(Child);
 
 impl Drop for Server {
     fn drop(&mut self) {
@@ -43,16 +43,19 @@ impl Drop for Server {
 }
 
 impl Server {
-    fn start(folder: &Path, port: u16) -> Self {
-        let child = paceline(folder)
-            .args([
-                "serve",
-                "--allow-http",
-                "--allow-networks",
-                "localhost:*",
-                "--log",
-                "warn",
-            ])
+    pub(crate) fn start(folder: &Path, port: u16) -> Self {
+        Self::spawn(port, paceline(folder).args(["--log", "warn"]))
+    }
+
+    /// One that logs so into a file.
+    pub(crate) fn start_logging(folder: &Path, port: u16, filter: &str, log: &Path) -> Self {
+        let log = fs::File::create(log).unwrap();
+        Self::spawn(port, paceline(folder).args(["--log", filter]).stderr(log))
+    }
+
+    fn spawn(port: u16, command: &mut Command) -> Self {
+        let child = command
+            .args(["serve", "--allow-http", "--allow-networks", "localhost:*"])
             .args(["--listen", &format!("127.0.0.1:{port}")])
             // Nobody listens there: whoever obeys it delivers nothing.
             .envs(
@@ -68,7 +71,7 @@ impl Server {
         server
     }
 
-    fn stop(mut self) -> Option<i32> {
+    pub(crate) fn stop(mut self) -> Option<i32> {
         let pid = rustix::process::Pid::from_raw(self.0.id() as i32).unwrap();
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
         self.0.wait().unwrap().code()
@@ -76,7 +79,7 @@ impl Server {
 }
 
 #[expect(clippy::disallowed_methods, reason = "waits for another process")]
-fn poll<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn poll<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     for _ in 0..POLLS {
         if let Some(found) = look() {
             return found;
@@ -86,7 +89,7 @@ fn poll<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     panic!("{what}: not within time")
 }
 
-fn get(port: u16, path: &str) -> Option<String> {
+pub(crate) fn get(port: u16, path: &str) -> Option<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
     write!(
         stream,
@@ -236,7 +239,7 @@ fn a_restart_finds_the_key_and_what_was_changed() {
 }
 
 /// Sends one request with the key that `serve` made, and returns the answer.
-fn post(folder: &Path, port: u16, path: &str, body: &str) -> String {
+pub(crate) fn post(folder: &Path, port: u16, path: &str, body: &str) -> String {
     let key = fs::read_to_string(folder.join("paceline.db.key")).unwrap();
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     write!(

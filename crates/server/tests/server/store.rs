@@ -9,15 +9,16 @@ use domain::attempt::AttemptState;
 use domain::destination::DestinationState;
 use domain::event::{Audience, NewEvent};
 use domain::health::{BreakerSettings, Health};
-use domain::ids::{AttemptId, DestinationId, EventId, TenantId, WorkerId};
+use domain::ids::{AttemptId, DestinationId, EventId, SecretId, TenantId, WorkerId};
 use domain::permit::Permit;
 use domain::policy::LimitSettings;
 use domain::time::Timestamp;
 use engine::ports::{
     Acceptance, Admitted, AttemptView, BreakerChange, Catalog, CatalogError, Claims, Destination,
-    DestinationChange, EventSummary, Fleet, HealthBook, HealthView, Heartbeat, LedgerPosition,
-    LedgerRow, LimitHistory, Mark, NewDestination, OperationalEvent, Outcome, ReapRules, Reaped,
-    Recorded, Run, Store, StoreError, Sweep, SweepPage, Target, Wake,
+    DestinationChange, EventSummary, Fleet, HeadersChange, HealthBook, HealthView, Heartbeat,
+    LedgerPosition, LedgerRow, LimitHistory, Mark, NewDestination, NewSecret, OperationalEvent,
+    Outcome, ReapRules, Reaped, Recorded, Resealed, Run, SealedKind, SealedSecret, Secret,
+    SecretStore, Store, StoreError, Sweep, SweepPage, Target, Wake,
 };
 
 use crate::world::NOON;
@@ -32,6 +33,7 @@ pub(crate) struct State {
     pub(crate) attempts: Vec<AttemptView>,
     pub(crate) health: HashMap<DestinationId, Health>,
     pub(crate) breakers: HashMap<DestinationId, BreakerSettings>,
+    pub(crate) secrets: Vec<(NewSecret, Secret)>,
     /// Every call fails.
     pub(crate) away: bool,
 }
@@ -368,4 +370,141 @@ impl HealthBook for FakeStore {
     ) -> Result<Vec<OperationalEvent>, CatalogError> {
         Ok(Vec::new())
     }
+}
+
+/// Secrets never end here, and the newest is the first.
+#[async_trait]
+impl SecretStore for FakeStore {
+    async fn create_destination_with(
+        &self,
+        tenant: TenantId,
+        new: &NewDestination,
+        secrets: &[NewSecret],
+    ) -> Result<Destination, CatalogError> {
+        let created = self.create_destination(tenant, new).await?;
+        self.state().secrets.extend(secrets.iter().map(shown));
+        Ok(created)
+    }
+
+    async fn change_destination_with(
+        &self,
+        tenant: TenantId,
+        id: DestinationId,
+        change: &DestinationChange,
+        headers: &HeadersChange,
+    ) -> Result<Destination, CatalogError> {
+        let changed = self.change_destination(tenant, id, change).await?;
+        let mut state = self.up()?;
+        if *headers != HeadersChange::Keep {
+            let is_headers = |(new, _): &(NewSecret, Secret)| {
+                new.place.destination == id && new.place.kind == SealedKind::Headers
+            };
+            state.secrets.retain(|one| !is_headers(one));
+        }
+        if let HeadersChange::Set(new) = headers {
+            state.secrets.push(shown(new));
+        }
+        Ok(changed)
+    }
+
+    async fn header_names(
+        &self,
+        destinations: &[DestinationId],
+    ) -> Result<Vec<Vec<String>>, CatalogError> {
+        let state = self.up()?;
+        let names = |id: &DestinationId| {
+            let mut all = state.secrets.iter().map(|(new, _)| new);
+            let found = all
+                .find(|new| new.place.destination == *id && new.place.kind == SealedKind::Headers);
+            let shown = found.and_then(|new| new.shown.clone()).unwrap_or_default();
+            shown
+                .split(' ')
+                .filter(|name| !name.is_empty())
+                .map(str::to_owned)
+                .collect()
+        };
+        Ok(destinations.iter().map(names).collect())
+    }
+
+    async fn secrets(
+        &self,
+        tenant: TenantId,
+        destination: DestinationId,
+    ) -> Result<Vec<Secret>, CatalogError> {
+        self.destination(tenant, destination).await?;
+        let state = self.up()?;
+        let of = |(new, _): &&(NewSecret, Secret)| {
+            new.place.destination == destination && new.place.kind != SealedKind::Headers
+        };
+        let found = state.secrets.iter().filter(of);
+        Ok(found.map(|(_, secret)| secret.clone()).rev().collect())
+    }
+
+    async fn rotate_secret(
+        &self,
+        tenant: TenantId,
+        destination: DestinationId,
+        new: &NewSecret,
+        _overlap: std::time::Duration,
+    ) -> Result<Secret, CatalogError> {
+        if self.secrets(tenant, destination).await?.len() >= 3 {
+            return Err(CatalogError::Conflict(engine::sealing::TOO_MANY.to_owned()));
+        }
+        let (new, secret) = shown(new);
+        self.state().secrets.push((new, secret.clone()));
+        Ok(secret)
+    }
+
+    async fn delete_secret(
+        &self,
+        tenant: TenantId,
+        destination: DestinationId,
+        secret: SecretId,
+    ) -> Result<(), CatalogError> {
+        let all = self.secrets(tenant, destination).await?;
+        if !all.iter().any(|one| one.id == secret) {
+            return Err(CatalogError::NotFound("secret"));
+        }
+        if all.len() == 1 {
+            return Err(CatalogError::Conflict(engine::sealing::LAST_ONE.to_owned()));
+        }
+        self.state().secrets.retain(|(_, one)| one.id != secret);
+        Ok(())
+    }
+
+    async fn sealed_under_others(
+        &self,
+        _key: &str,
+        _after: Option<SecretId>,
+        _limit: u32,
+    ) -> Result<Vec<SealedSecret>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn reseal(&self, _resealed: &[Resealed]) -> Result<u32, StoreError> {
+        Ok(0)
+    }
+
+    async fn forget_expired(&self, _limit: u32) -> Result<u32, StoreError> {
+        Ok(0)
+    }
+
+    async fn keys_in_use(&self) -> Result<Vec<(String, u64)>, StoreError> {
+        Ok(Vec::new())
+    }
+}
+
+fn shown(new: &NewSecret) -> (NewSecret, Secret) {
+    let kind = match new.place.kind {
+        SealedKind::Signs(kind) => kind,
+        SealedKind::Headers => domain::signature::SecretKind::Hmac,
+    };
+    let secret = Secret {
+        id: new.place.secret,
+        kind,
+        public_key: new.shown.clone(),
+        created_at: NOON,
+        expires_at: None,
+    };
+    (new.clone(), secret)
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use adapters::http::Policy;
 use adapters::in_process::InProcessSchedule;
+use adapters::key_ring::KeyRing;
 use adapters::sqlite::SqliteStore;
 use axum::Router;
 use axum::body::Body;
@@ -19,6 +20,7 @@ use serde_json::Value;
 use server::access::Gate;
 use server::api::{self, App};
 use server::edge::Mint;
+use server::service::secrets::Signing;
 use server::service::{Service, Tenancy};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
@@ -26,6 +28,8 @@ use tower::ServiceExt;
 use crate::store::FakeStore;
 
 pub(crate) const KEY: &str = "test-key-0123456789";
+
+const SECRET_KEY: &str = "test:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 
 /// 2026-01-31T12:00:00Z.
 pub(crate) const NOON: Timestamp = Timestamp::from_millis(1_769_860_800_000);
@@ -62,7 +66,11 @@ impl World {
             store.clone() as Arc<dyn Catalog>,
             operations.clone() as Arc<dyn OperationsBook>,
         );
-        let service = Service::new(books, schedule, ingest, mint, Policy::default());
+        let signing = Signing {
+            secrets: store.clone(),
+            vault: Arc::new(KeyRing::parse(SECRET_KEY).unwrap()),
+        };
+        let service = Service::new(books, schedule, ingest, mint, Policy::default(), signing);
         Self {
             store,
             operations,

@@ -14,9 +14,11 @@ use super::store::short;
 use crate::counts::Counts;
 use crate::dice::Dice;
 use crate::gate::Gate;
+use crate::invariants::every_request_is_signed;
 use crate::model::{Connecting, ModelSender, Reaction, Receivers};
 use crate::sabotage::Sabotage;
 use crate::scenario::Behaviour;
+use crate::signing::is_signed;
 use crate::site::Site;
 use crate::witness::Witness;
 
@@ -74,6 +76,8 @@ impl Receivers for WatchedReceivers {
     }
 
     fn react(&mut self, destination: DestinationId, request: &Request) -> Reaction {
+        let signed = is_signed(destination, request);
+        (self.witness).note(every_request_is_signed(request.attempt, signed));
         let dice = self.dice.of(request.attempt.0.unsigned_abs());
         let prompt = dice.up_to(PROMPT);
         let (counted, reaction) = match self.behaviours.of(destination) {

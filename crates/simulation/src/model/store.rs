@@ -19,6 +19,7 @@ mod reading;
 mod reap;
 mod record;
 mod rows;
+mod secrets;
 mod sweep;
 mod usage;
 mod view;
@@ -238,7 +239,7 @@ impl Store for ModelStore {
     }
 
     async fn targets(&self, destinations: &[DestinationId]) -> Result<Vec<Target>, StoreError> {
-        Ok(self.look(|rows, _| claim::targets(rows, destinations, TIMEOUT)))
+        Ok(self.look(|rows, now| claim::targets(rows, now, destinations, TIMEOUT)))
     }
 
     async fn claim_starts(

@@ -12,11 +12,14 @@
 //!   retry; a run leaves what it had chosen, and spends the number. (A claim or
 //!   a release under an old number, too, holds the row until it has seen that
 //!   the row has moved.)
+//!
+//! And a worker that retires while it claims may be seen alive by the claim, and
+//! the fleet that it is told of may be that of before the claim.
 
 use std::collections::BTreeSet;
 
 use domain::permit::Permit;
-use engine::ports::{Admitted, ClaimAnswer, NextTry, RunResult};
+use engine::ports::{Admitted, ClaimAnswer, Heartbeat, NextTry, RunResult};
 
 use super::calls::{Answer, Call};
 use super::shown::{Place, Shown};
@@ -123,6 +126,20 @@ pub(crate) fn possibilities(step: &Step<'_, Call, Answer>, shown: &Shown) -> Vec
     let may = contended(step, may.difference(&must).copied(), shown);
     let parts = parts(&may, None);
     parts.into_iter().map(|part| &part | &must).collect()
+}
+
+/// How many permits a fleet may count that are used already: a claim that has
+/// seen its worker alive commits after the worker has retired, and after the
+/// fleet was read.
+pub(crate) fn used_unseen(step: &Step<'_, Call, Answer>) -> usize {
+    let Call::Beat(Heartbeat { worker, places: 0 }) = &step.called().call else {
+        return 0;
+    };
+    let claims = overlapping(step).filter_map(|one| match &one.call {
+        Call::Claim(by, permits) if by == worker => Some(permits.len()),
+        _ => None,
+    });
+    claims.sum()
 }
 
 /// All parts of some rows, or all that have so many.

@@ -9,13 +9,15 @@ use domain::attempt::AttemptState;
 use domain::ids::{AttemptId, DestinationId};
 use domain::time::Timestamp;
 use engine::ports::{
-    ClaimAnswer, Heartbeat, MAX_HEAD_START, NextTry, ReapRules, Reaped, RunResult, Store as _,
-    Sweep, SweepPage, Wake,
+    ClaimAnswer, Fleet, Heartbeat, MAX_HEAD_START, NextTry, ReapRules, Reaped, RunResult,
+    Store as _, Sweep, SweepPage, Wake,
 };
 use simulation::model::{ClockStep, ModelStore, ReapStep};
 
 use super::calls::{Answer, Call, ask};
-use super::held::{Held, contended, left_by_run, parts, permits_of, possibilities, skips_are_met};
+use super::held::{
+    Held, contended, left_by_run, parts, permits_of, possibilities, skips_are_met, used_unseen,
+};
 use super::shown::{Shown, are_same, wakes_of};
 use crate::bridge::linear::{Called, Candidate, Step};
 
@@ -214,19 +216,25 @@ impl State {
     }
 
     /// A sign of life is noted, and then the fleet is read.
-    async fn beats(&self, beat: &Heartbeat, answer: &Answer, number: usize) -> Vec<Self> {
-        let Answer::Fleet(fleet) = answer else {
-            return self.differs("a fleet".to_owned(), format!("{answer:?}"));
+    async fn beats(&self, beat: &Heartbeat, step: &Step<'_, Call, Answer>) -> Vec<Self> {
+        let Answer::Fleet(fleet) = &step.called().answer else {
+            return self.differs("a fleet".to_owned(), format!("{:?}", step.called().answer));
         };
         let state = self.fork();
-        if number == 0 {
+        if step.number == 0 {
             state.set(fleet.now);
             state.model.heartbeat(beat).await.unwrap();
             return vec![state];
         }
         state.show(fleet.now);
         let of_model = state.model.fleet().await.unwrap();
-        match of_model == *fleet {
+        let unseen = fleet.outstanding.checked_sub(of_model.outstanding);
+        let may = |unseen: u32| unseen as usize <= used_unseen(step);
+        let seen = Fleet {
+            outstanding: of_model.outstanding,
+            ..*fleet
+        };
+        match seen == of_model && unseen.is_some_and(may) {
             true => vec![state],
             false => self.differs(format!("{of_model:?}"), format!("{fleet:?}")),
         }
@@ -404,7 +412,7 @@ impl Candidate for State {
         let Called { call, answer, .. } = step.called();
         match call {
             Call::Sweep(sweep) => self.sweeps(sweep, answer, step.number).await,
-            Call::Beat(beat) => self.beats(beat, answer, step.number).await,
+            Call::Beat(beat) => self.beats(beat, &step).await,
             Call::Reap(rules) => self.reaps(rules, &step).await,
             _ => self.answers(&step).await,
         }

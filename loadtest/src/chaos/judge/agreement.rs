@@ -20,10 +20,6 @@ pub(super) fn judge(case: &Case<'_>, judgement: &mut Judgement) {
         judge_receipt(case, &bodies, receipt, judgement);
     }
     judge_posts(case, judgement);
-    judgement.figures.signatures = match judgement.figures.signed {
-        0 => "not yet checked: requests are not signed",
-        _ => "cannot be checked",
-    };
 }
 
 /// Every send is of an attempt that the ledger says was sent, once.
@@ -131,14 +127,13 @@ fn judge_receipt(
     receipt: &Receipt,
     judgement: &mut Judgement,
 ) {
-    if receipt.signature.is_some() {
-        judgement.figures.signed += 1;
-        // A signature that nobody looks at would be worse than none.
+    judgement.figures.signed += u64::from(receipt.signature.is_some());
+    if receipt.verified {
+        judgement.figures.verified += 1;
+    } else {
         judgement.find("signature", || {
-            format!(
-                "event {:?} is signed, and this judge knows no keys",
-                receipt.event
-            )
+            let (event, signature) = (receipt.event, &receipt.signature);
+            format!("event {event:?} does not verify: its signature is {signature:?}")
         });
     }
     let (Some(event), Some(try_number)) = (receipt.event, receipt.try_number) else {

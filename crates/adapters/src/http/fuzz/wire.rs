@@ -134,6 +134,8 @@ pub(in super::super) async fn send(exchange: Box<Exchange>) -> Result<Response, 
         sent_at_seconds: 1_700_000_000,
         content_type: "application/json".to_owned(),
         payload: Bytes::from_static(b"{}"),
+        signature: None,
+        headers: Arc::default(),
         timeout: Duration::from_secs(30),
     };
     exchange.send(request).await

@@ -21,7 +21,7 @@ use uuid::Uuid;
 use crate::ports::{
     Acceptance, AttemptView, Catalog, ClaimAnswer, Claims, DEFAULT_TENANT, HealthBook, Heartbeat,
     LedgerRow, NewDestination, NextTry, Operations, OperationsBook, Outcome, Recorded, Run,
-    RunResult, Start, Store,
+    RunResult, SecretStore, Start, Store,
 };
 
 /// What a test may do to a store beside its ports.
@@ -41,7 +41,8 @@ pub struct World {
     pub store: Arc<dyn Store>,
     /// The same store.
     pub catalog: Arc<dyn Catalog>,
-    health: Option<Arc<dyn HealthBook>>,
+    /// The same store.
+    pub secrets: Arc<dyn SecretStore>,
     operations: Option<(Arc<dyn Operations>, Arc<dyn OperationsBook>)>,
     door: Arc<dyn Backdoor>,
     ids: AtomicU64,
@@ -49,27 +50,23 @@ pub struct World {
 
 impl World {
     /// A world around a fresh, migrated store.
-    pub fn new(store: Arc<dyn Store>, catalog: Arc<dyn Catalog>, door: Arc<dyn Backdoor>) -> Self {
+    pub fn new<S>(store: Arc<S>, door: Arc<dyn Backdoor>) -> Self
+    where
+        S: Store + Catalog + SecretStore + 'static,
+    {
         Self {
-            store,
-            catalog,
-            health: None,
+            store: Arc::clone(&store) as Arc<dyn Store>,
+            catalog: Arc::clone(&store) as Arc<dyn Catalog>,
+            secrets: store,
             operations: None,
             door,
             ids: AtomicU64::new(1),
         }
     }
 
-    /// The same store once more.
-    #[must_use]
-    pub fn with_health(mut self, health: Arc<dyn HealthBook>) -> Self {
-        self.health = Some(health);
-        self
-    }
-
     /// Its health book.
     pub fn health(&self) -> &dyn HealthBook {
-        self.health.as_deref().unwrap()
+        &*self.catalog
     }
 
     /// The same store twice more.

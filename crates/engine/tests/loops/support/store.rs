@@ -14,7 +14,8 @@ use domain::permit::Permit;
 use domain::time::Timestamp;
 use engine::ports::{
     Acceptance, Admitted, ClaimAnswer, Claims, Fleet, Heartbeat, Mark, Outcome, ReapRules, Reaped,
-    Recorded, Run, RunResult, Start, Store, StoreError, Sweep, SweepPage, Target, Wake,
+    Recorded, Run, RunResult, SealedSecret, Start, Store, StoreError, Sweep, SweepPage, Target,
+    Wake,
 };
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -36,6 +37,8 @@ pub(crate) struct FakeStore {
     pub(crate) admit: Script<(Vec<Run>, u32), Answer<Vec<RunResult>>>,
     pub(crate) fleet: Script<(), Answer<Fleet>>,
     pub(crate) targets: Script<(), Answer<Epoch>>,
+    /// What every target signs with.
+    pub(crate) secrets: Mutex<Vec<SealedSecret>>,
     /// What to answer, or `None` for *started, once*.
     pub(crate) claim: Script<Permit, Option<Answer<ClaimAnswer>>>,
     pub(crate) release: Script<Vec<Permit>, Answer<Vec<Wake>>>,
@@ -71,6 +74,7 @@ impl FakeStore {
             }),
             fleet: Script::new(move |()| Ok(fleet)),
             targets: Script::new(|()| Ok(Epoch(1))),
+            secrets: Mutex::default(),
             claim: Script::new(|_| None),
             release: Script::new(wakes_of),
             record: Script::new(|_| Ok(Recorded::default())),
@@ -180,6 +184,7 @@ impl Store for FakeStore {
             epoch,
             url: "https://example.com/".to_owned(),
             timeout: Duration::from_secs(15),
+            secrets: self.secrets.lock().unwrap().clone(),
         };
         Ok(destinations.iter().map(target).collect())
     }

@@ -10,12 +10,13 @@ use crate::trial::{DestinationVerdict, LEAST_SHARE_PERCENT, TrialVerdict, Window
 /// Prints the verdict; returns whether the demo passed.
 pub(super) fn print(verdict: &TrialVerdict, json: bool) -> anyhow::Result<bool> {
     let under: Vec<_> = verdict.under_delivered(LEAST_SHARE_PERCENT).collect();
-    let passed = verdict.is_kept() && under.is_empty();
+    let passed = verdict.is_kept() && under.is_empty() && verdict.bad_signatures == 0;
     let mut out = std::io::stdout().lock();
     if json {
         let report = serde_json::json!({
             "passed": passed,
             "destinations": verdict.destinations,
+            "bad_signatures": verdict.bad_signatures,
         });
         writeln!(out, "{report:#}")?;
         return Ok(passed);
@@ -41,6 +42,9 @@ pub(super) fn print(verdict: &TrialVerdict, json: bool) -> anyhow::Result<bool> 
             one.name
         )?;
     }
+    if verdict.bad_signatures > 0 {
+        writeln!(out, "UNSIGNED: {} requests", verdict.bad_signatures)?;
+    }
     let starts: u64 = verdict.destinations.iter().map(|one| one.starts).sum();
     if passed {
         writeln!(
@@ -48,7 +52,7 @@ pub(super) fn print(verdict: &TrialVerdict, json: bool) -> anyhow::Result<bool> 
             "\nallowed, aligned, sliding: the most starts in one window, by the ledger. At the \
              receiver the network moves\narrivals together or apart; the ledger's windows are \
              the promise.\n\n{starts} starts, no window over its limit, every limit used to at \
-             least {LEAST_SHARE_PERCENT} %."
+             least {LEAST_SHARE_PERCENT} %, every signature verified."
         )?;
     } else {
         writeln!(out, "\nThe demo FAILED.")?;

@@ -4,6 +4,7 @@ use std::str::FromStr;
 
 use clap::Args;
 use domain::limit::{Period, Shape};
+use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Map, Value};
 
 use crate::api::destinations::Destination;
@@ -55,6 +56,35 @@ pub struct Settings {
     /// By which part every period is stretched: 0.02 makes a second 1.02 s.
     #[arg(long, value_name = "PART")]
     pub safety_margin: Option<f64>,
+
+    /// A header to add, such as `x-env: production`. Repeatable: all of them,
+    /// or `none`.
+    #[arg(long = "header", value_name = "NAME: VALUE")]
+    pub headers: Vec<Header>,
+}
+
+/// A header to add, or `none`.
+#[derive(Clone)]
+pub struct Header(Option<(String, SecretString)>);
+
+impl FromStr for Header {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "none" {
+            return Ok(Self(None));
+        }
+        match text.split_once(':') {
+            Some((name, value)) => Ok(Self(Some((name.to_owned(), value.trim().into())))),
+            None => Err("expected NAME: VALUE, or none".to_owned()),
+        }
+    }
+}
+
+impl std::fmt::Debug for Header {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let name = self.0.as_ref().map(|(name, _)| name);
+        f.debug_tuple("Header").field(&name).finish()
+    }
 }
 
 /// A number, or `none`.
@@ -88,6 +118,10 @@ impl Settings {
         .into_iter()
         .filter_map(|(field, setting)| Some((field.to_owned(), number(setting)?)))
         .collect();
+        let set = self.headers.iter().filter_map(|header| header.0.as_ref());
+        let headers: Map<String, Value> = set
+            .map(|(name, value)| (name.clone(), value.expose_secret().into()))
+            .collect();
         let event_types = (!self.event_types.is_empty()).then(|| self.event_types.clone().into());
         [
             ("name", self.name.clone().map(Value::from)),
@@ -98,6 +132,10 @@ impl Settings {
             ("shape", self.shape.map(|shape| shape.as_str().into())),
             ("max_in_flight", number(self.max_in_flight)),
             ("safety_margin", self.safety_margin.map(Value::from)),
+            (
+                "headers",
+                (!self.headers.is_empty()).then(|| headers.into()),
+            ),
         ]
         .into_iter()
         .filter_map(|(field, value)| Some((field.to_owned(), value?)))

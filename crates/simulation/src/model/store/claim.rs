@@ -11,6 +11,7 @@ use engine::ports::{ClaimAnswer, Claims, Start, Target, Wake, Wakes};
 
 use super::fleet::is_alive;
 use super::rows::{Attempt, Rows};
+use super::secrets;
 
 /// Claims; see [`engine::ports::Store::claim_starts`].
 pub(super) fn claim_starts(
@@ -126,6 +127,7 @@ pub(super) fn release_permits(rows: &mut Rows, now: Timestamp, permits: &[Permit
 /// Reads targets; see [`engine::ports::Store::targets`].
 pub(super) fn targets(
     rows: &Rows,
+    now: Timestamp,
     destinations: &[DestinationId],
     timeout: Duration,
 ) -> Vec<Target> {
@@ -136,6 +138,7 @@ pub(super) fn targets(
             epoch: row.epoch,
             url: row.url.clone(),
             timeout,
+            secrets: secrets::of_destination(rows, now, *destination),
         })
     };
     destinations.iter().filter_map(target).collect()

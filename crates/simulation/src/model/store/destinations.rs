@@ -11,6 +11,7 @@ use engine::ports::{CatalogError, Destination, DestinationChange, NewDestination
 use super::change::{Besides, carry_out, check, write_history};
 use super::health;
 use super::rows::{DestinationRow, Pacing, Rows};
+use super::secrets;
 
 const NOT_FOUND: CatalogError = CatalogError::NotFound("destination");
 
@@ -145,6 +146,7 @@ pub(super) fn delete(
 ) -> Result<(), CatalogError> {
     own(rows, tenant, id)?.deleted_at = Some(now);
     health::forget(rows, id);
+    secrets::forget(rows, id);
     carry_out(rows, now, id, Besides::Revokes);
     Ok(())
 }

@@ -8,12 +8,12 @@ use domain::admission::Meter;
 use domain::attempt::AttemptState;
 use domain::destination::DestinationState;
 use domain::health::Health;
-use domain::ids::{AttemptId, DestinationId, Epoch, EventId, TenantId, WorkerId};
+use domain::ids::{AttemptId, DestinationId, Epoch, EventId, SecretId, TenantId, WorkerId};
 use domain::limit::Shape;
 use domain::permit::Permit;
 use domain::policy::LimitSettings;
 use domain::time::Timestamp;
-use engine::ports::{BreakerChange, DEFAULT_TENANT, LimitHistory, OperationalEvent};
+use engine::ports::{BreakerChange, DEFAULT_TENANT, LimitHistory, OperationalEvent, SealedSecret};
 
 use super::ledger::Ledger;
 
@@ -168,6 +168,14 @@ pub(super) struct Pacing {
     pub(super) held_until: Option<Timestamp>,
 }
 
+/// A secret's row.
+#[derive(Debug, Clone)]
+pub(super) struct SecretRow {
+    pub(super) sealed: SealedSecret,
+    pub(super) shown: Option<String>,
+    pub(super) created_at: Timestamp,
+}
+
 /// A worker's row.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct WorkerRow {
@@ -183,6 +191,7 @@ pub struct Rows {
     /// Each tenant's tier.
     pub(super) tenants: BTreeMap<TenantId, String>,
     pub(super) destinations: BTreeMap<DestinationId, DestinationRow>,
+    pub(super) secrets: BTreeMap<SecretId, SecretRow>,
     pub(super) events: BTreeMap<EventId, EventRow>,
     pub(super) keys: BTreeMap<(TenantId, String), KeyRow>,
     pub(super) ledger: Ledger,
@@ -233,6 +242,7 @@ impl Default for Rows {
             tiers: tiers.map(|(name, tier)| (name.to_owned(), tier)).into(),
             tenants: [(DEFAULT_TENANT, "standard".to_owned())].into(),
             destinations: BTreeMap::new(),
+            secrets: BTreeMap::new(),
             events: BTreeMap::new(),
             keys: BTreeMap::new(),
             ledger: Ledger::default(),

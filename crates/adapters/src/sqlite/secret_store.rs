@@ -1,0 +1,118 @@
+//! The port of those who sign: each method is one step on one of the threads.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use domain::ids::{DestinationId, SecretId, TenantId};
+use engine::ports::{
+    CatalogError, Destination, DestinationChange, HeadersChange, NewDestination, NewSecret,
+    Resealed, SealedSecret, Secret, SecretStore, StoreError,
+};
+use rusqlite::Transaction;
+
+use super::{SqliteStore, secrets};
+
+#[async_trait]
+impl SecretStore for SqliteStore {
+    async fn create_destination_with(
+        &self,
+        tenant: TenantId,
+        new: &NewDestination,
+        sealed: &[NewSecret],
+    ) -> Result<Destination, CatalogError> {
+        let (new, sealed) = (new.clone(), sealed.to_vec());
+        let step = move |tx: &Transaction<'_>, now| {
+            secrets::create_destination_with(tx, now, tenant, &new, &sealed)
+        };
+        Ok(self.write(step).await?)
+    }
+
+    async fn change_destination_with(
+        &self,
+        tenant: TenantId,
+        id: DestinationId,
+        change: &DestinationChange,
+        headers: &HeadersChange,
+    ) -> Result<Destination, CatalogError> {
+        let (change, headers) = (change.clone(), headers.clone());
+        let step = move |tx: &Transaction<'_>, now| {
+            secrets::change_destination_with(tx, now, (tenant, id), &change, &headers)
+        };
+        Ok(self.write(step).await?)
+    }
+
+    async fn header_names(
+        &self,
+        destinations: &[DestinationId],
+    ) -> Result<Vec<Vec<String>>, CatalogError> {
+        let destinations = destinations.to_vec();
+        Ok(self
+            .read(move |tx| secrets::header_names(tx, &destinations))
+            .await?)
+    }
+
+    async fn secrets(
+        &self,
+        tenant: TenantId,
+        destination: DestinationId,
+    ) -> Result<Vec<Secret>, CatalogError> {
+        Ok(self
+            .look(move |tx, now| secrets::secrets(tx, now, tenant, destination))
+            .await?)
+    }
+
+    async fn rotate_secret(
+        &self,
+        tenant: TenantId,
+        destination: DestinationId,
+        new: &NewSecret,
+        overlap: Duration,
+    ) -> Result<Secret, CatalogError> {
+        let new = new.clone();
+        let step = move |tx: &Transaction<'_>, now| {
+            secrets::rotate_secret(tx, now, (tenant, destination), &new, overlap)
+        };
+        Ok(self.write(step).await?)
+    }
+
+    async fn delete_secret(
+        &self,
+        tenant: TenantId,
+        destination: DestinationId,
+        secret: SecretId,
+    ) -> Result<(), CatalogError> {
+        let step = move |tx: &Transaction<'_>, now| {
+            secrets::delete_secret(tx, now, (tenant, destination), secret)
+        };
+        Ok(self.write(step).await?)
+    }
+
+    async fn sealed_under_others(
+        &self,
+        key: &str,
+        after: Option<SecretId>,
+        limit: u32,
+    ) -> Result<Vec<SealedSecret>, StoreError> {
+        let key = key.to_owned();
+        Ok(self
+            .read(move |tx| secrets::sealed_under_others(tx, &key, after, limit))
+            .await?)
+    }
+
+    async fn reseal(&self, resealed: &[Resealed]) -> Result<u32, StoreError> {
+        let resealed = resealed.to_vec();
+        Ok(self
+            .write(move |tx, _| secrets::reseal(tx, &resealed))
+            .await?)
+    }
+
+    async fn forget_expired(&self, limit: u32) -> Result<u32, StoreError> {
+        Ok(self
+            .write(move |tx, now| secrets::forget_expired(tx, now, limit))
+            .await?)
+    }
+
+    async fn keys_in_use(&self) -> Result<Vec<(String, u64)>, StoreError> {
+        Ok(self.read(|tx| secrets::keys_in_use(tx)).await?)
+    }
+}

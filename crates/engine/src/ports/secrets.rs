@@ -1,0 +1,147 @@
+//! The same store, as those see it who sign: sealed secrets and headers.
+//!
+//! The store never has a key and never sees a secret. A change of what a
+//! destination signs with or adds bumps its epoch in the same transaction, so
+//! that workers read its target again; sealing the same secret under another
+//! key does not.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use domain::ids::{DestinationId, SecretId, TenantId};
+use domain::signature::SecretKind;
+use domain::time::Timestamp;
+
+use super::catalog::{CatalogError, Destination, DestinationChange, NewDestination};
+use super::store::StoreError;
+use super::vault::{Place, Sealed, SealedSecret};
+
+/// What the API and the command line ask of a store about secrets. Every method
+/// is one transaction and checks the tenant in its own query.
+#[async_trait]
+pub trait SecretStore: Send + Sync {
+    /// [`Catalog::create_destination`](super::Catalog::create_destination) with
+    /// its secrets and headers, in one commit: there is no moment in which it
+    /// would send unsigned.
+    async fn create_destination_with(
+        &self,
+        tenant: TenantId,
+        new: &NewDestination,
+        secrets: &[NewSecret],
+    ) -> Result<Destination, CatalogError>;
+
+    /// [`Catalog::change_destination`](super::Catalog::change_destination) with
+    /// its headers, in one commit: a new URL never gets the old URL's
+    /// passwords.
+    async fn change_destination_with(
+        &self,
+        tenant: TenantId,
+        id: DestinationId,
+        change: &DestinationChange,
+        headers: &HeadersChange,
+    ) -> Result<Destination, CatalogError>;
+
+    /// The names of the headers that destinations add, in the order of
+    /// `destinations`.
+    async fn header_names(
+        &self,
+        destinations: &[DestinationId],
+    ) -> Result<Vec<Vec<String>>, CatalogError>;
+
+    /// A destination's secrets that sign now, the newest first; at most
+    /// [`MAX_LIVE_SECRETS`](domain::signature::MAX_LIVE_SECRETS).
+    async fn secrets(
+        &self,
+        tenant: TenantId,
+        destination: DestinationId,
+    ) -> Result<Vec<Secret>, CatalogError>;
+
+    /// Adds a secret. Those of its kind that have no end yet, or a later one,
+    /// end `overlap` from now. Refused (`Conflict`) if then more than
+    /// [`MAX_LIVE_SECRETS`](domain::signature::MAX_LIVE_SECRETS) would sign.
+    async fn rotate_secret(
+        &self,
+        tenant: TenantId,
+        destination: DestinationId,
+        new: &NewSecret,
+        overlap: Duration,
+    ) -> Result<Secret, CatalogError>;
+
+    /// Deletes a secret: no start after this is signed by it. The last one that
+    /// signs is refused (`Conflict`), or requests would go out unsigned.
+    async fn delete_secret(
+        &self,
+        tenant: TenantId,
+        destination: DestinationId,
+        secret: SecretId,
+    ) -> Result<(), CatalogError>;
+
+    /// Up to `limit` secrets that are not sealed under `key`, in id order,
+    /// after `after`. Costs nothing where all are.
+    async fn sealed_under_others(
+        &self,
+        key: &str,
+        after: Option<SecretId>,
+        limit: u32,
+    ) -> Result<Vec<SealedSecret>, StoreError>;
+
+    /// Replaces what is sealed by the same secret, sealed anew; only where it
+    /// still is what `from` says. How many were replaced. Repeating it changes
+    /// nothing.
+    async fn reseal(&self, resealed: &[Resealed]) -> Result<u32, StoreError>;
+
+    /// Deletes up to `limit` secrets that have ended. How many.
+    async fn forget_expired(&self, limit: u32) -> Result<u32, StoreError>;
+
+    /// Under which keys secrets are sealed, and how many under each.
+    async fn keys_in_use(&self) -> Result<Vec<(String, u64)>, StoreError>;
+}
+
+/// A secret to be stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewSecret {
+    /// Where it belongs.
+    pub place: Place,
+    /// What it is.
+    pub sealed: Sealed,
+    /// What may be shown of it: an ed25519 public key, or names of headers,
+    /// separated by spaces.
+    pub shown: Option<String>,
+}
+
+/// What becomes of a destination's headers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HeadersChange {
+    /// They stay.
+    Keep,
+    /// They are these, and no others.
+    Set(NewSecret),
+    /// There are none.
+    Clear,
+}
+
+/// A secret, as people may see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Secret {
+    /// Its id.
+    pub id: SecretId,
+    /// How it signs.
+    pub kind: SecretKind,
+    /// What a receiver of `v1a` verifies by.
+    pub public_key: Option<String>,
+    /// When it was stored.
+    pub created_at: Timestamp,
+    /// From then on it does not sign.
+    pub expires_at: Option<Timestamp>,
+}
+
+/// A secret that was opened and sealed again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resealed {
+    /// Which.
+    pub secret: SecretId,
+    /// As it was.
+    pub from: Sealed,
+    /// As it shall be.
+    pub to: Sealed,
+}
