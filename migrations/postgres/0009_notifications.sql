@@ -33,6 +33,26 @@ create table operational_destinations (
     created_at timestamptz not null default clock_timestamp()
 );
 
+create index operational_destinations_of_tenant
+    on operational_destinations (tenant_id, position);
+create index operational_destinations_of_all
+    on operational_destinations (position) where scope = 'installation';
+
+-- By whatever way a destination is deleted, a user's own SQL too.
+create function destinations_forget_operational() returns trigger
+    language plpgsql
+as $$
+begin
+    delete from operational_destinations where destination_id = new.id;
+    return null;
+end;
+$$;
+
+create trigger destinations_forget_operational after update of deleted_at on destinations
+    for each row
+    when (old.deleted_at is null and new.deleted_at is not null)
+    execute function destinations_forget_operational();
+
 -- One row for each destination that an alert is raised for, or may have to be.
 create table watches (
     destination_id uuid primary key,

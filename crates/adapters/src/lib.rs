@@ -18,3 +18,4 @@ pub mod rabbitmq;
 pub mod redis;
 pub mod shell;
 pub mod sqlite;
+mod stored_policy;

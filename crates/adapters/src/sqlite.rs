@@ -16,10 +16,13 @@
 
 mod admit;
 mod api_keys;
+mod backlog;
 mod buckets;
+mod cancel;
 mod claim;
 #[cfg(test)]
 mod cost;
+mod dead_letters;
 mod destinations;
 mod fault;
 mod fleet;
@@ -34,7 +37,9 @@ mod operations_book;
 mod ports;
 mod reap;
 mod record;
+mod replays;
 mod rows;
+mod rules;
 mod secret_store;
 mod secrets;
 mod sweep;

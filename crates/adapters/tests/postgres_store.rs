@@ -9,6 +9,8 @@
 
 #[path = "postgres_store/admission.rs"]
 mod admission;
+#[path = "postgres_store/backlog.rs"]
+mod backlog;
 #[path = "postgres_store/changes.rs"]
 mod changes;
 #[path = "postgres_store/coarse.rs"]
@@ -23,8 +25,12 @@ mod database;
 mod durability;
 #[path = "postgres_store/ingest.rs"]
 mod ingest;
+#[path = "notifier/killed.rs"]
+mod killed;
 #[path = "postgres_store/limits.rs"]
 mod limits;
+#[path = "postgres_store/notifier.rs"]
+mod notifier;
 #[path = "postgres_store/outbox.rs"]
 mod outbox;
 #[path = "postgres_store/plans.rs"]

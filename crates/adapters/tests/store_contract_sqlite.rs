@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use adapters::sqlite::{Clock, SqliteStore, system_clock};
 use async_trait::async_trait;
 use domain::time::Timestamp;
+use engine::contract::backlog::BacklogWorld;
+use engine::contract::operations::{Dialect, OperationsWorld};
 use engine::contract::store::{Backdoor, World};
 use engine::contract::tenants::TenantWorld;
 use rusqlite::{Connection, TransactionBehavior};
@@ -61,14 +63,14 @@ impl Backdoor for Door {
 
 /// A world, and the directory that goes with it.
 struct InDirectory {
-    world: World,
+    world: BacklogWorld,
     _directory: tempfile::TempDir,
 }
 
 impl Deref for InDirectory {
-    type Target = World;
+    type Target = BacklogWorld;
 
-    fn deref(&self) -> &World {
+    fn deref(&self) -> &BacklogWorld {
         &self.world
     }
 }
@@ -76,7 +78,30 @@ impl Deref for InDirectory {
 async fn world() -> InDirectory {
     let (store, door, directory) = opened();
     InDirectory {
-        world: World::new(store.clone(), door).with_operations(store.clone(), store),
+        world: BacklogWorld::new(World::new(store.clone(), door), store.clone(), store),
+        _directory: directory,
+    }
+}
+
+/// The same, with the ports of operations.
+struct OperationsInDirectory {
+    world: OperationsWorld,
+    _directory: tempfile::TempDir,
+}
+
+impl Deref for OperationsInDirectory {
+    type Target = OperationsWorld;
+
+    fn deref(&self) -> &OperationsWorld {
+        &self.world
+    }
+}
+
+async fn operations_world() -> OperationsInDirectory {
+    let (store, door, directory) = opened();
+    let world = World::new(store.clone(), door);
+    OperationsInDirectory {
+        world: OperationsWorld::new(world, store.clone(), store, Dialect::Sqlite),
         _directory: directory,
     }
 }
@@ -119,9 +144,10 @@ fn opened() -> (Arc<SqliteStore>, Arc<Door>, tempfile::TempDir) {
 engine::tenant_contract!(super::tenant_world);
 
 engine::store_contract!(super::world);
+engine::backlog_contract!(super::world);
 
 mod operations {
-    engine::operations_contract!(super::world);
+    engine::operations_contract!(crate::operations_world);
 }
 
 #[tokio::test]

@@ -71,6 +71,10 @@ pub const MIN_LEAD: Duration = Duration::from_millis(20);
 /// at again if nobody wakes it; outcomes do.
 pub const LOOK_WHEN_CROWDED: Duration = Duration::from_secs(1);
 
+/// When a destination is looked at again whose oldest attempts have expired and
+/// wait to be reaped: others may wait behind them.
+pub const LOOK_AFTER_EXPIRED: Duration = Duration::from_millis(100);
+
 /// How soon, at the earliest, a wake makes a crowded destination run again:
 /// arrivals must not cost a run each.
 pub const CROWDED_FLOOR: Duration = Duration::from_millis(5);

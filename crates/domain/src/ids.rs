@@ -54,6 +54,10 @@ uuid_id! {
     EventId, "event"
 }
 uuid_id! {
+    /// Dead letters of one destination on their way back into its backlog.
+    ReplayId, "replay"
+}
+uuid_id! {
     /// One secret of a destination.
     SecretId, "secret"
 }

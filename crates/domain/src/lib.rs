@@ -26,6 +26,7 @@ pub mod operations;
 pub mod outbox;
 pub mod permit;
 pub mod policy;
+pub mod replay;
 pub mod retry;
 pub mod share;
 pub mod signals;

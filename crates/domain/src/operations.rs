@@ -43,8 +43,9 @@ pub struct OperationalDestination {
     pub tenant: TenantId,
     /// Of whose destinations it is told.
     pub scope: OperationalScope,
-    /// Of which types; none is all.
-    pub event_types: Vec<OperationalType>,
+    /// Of which types ([`OperationalType::as_str`], or what a newer version
+    /// calls one of its own); none is all.
+    pub event_types: Vec<String>,
     /// The order of registration.
     pub position: i64,
 }
@@ -61,7 +62,7 @@ impl OperationalDestination {
     fn wants(&self, event: &OperationalEvent) -> bool {
         let sees = self.scope == OperationalScope::Installation || self.tenant == event.tenant;
         let types = &self.event_types;
-        sees && (types.is_empty() || types.iter().any(|one| one.as_str() == event.event_type))
+        sees && (types.is_empty() || types.contains(&event.event_type))
     }
 }
 
@@ -92,6 +93,25 @@ pub fn deliveries(event: &OperationalEvent, all: &[OperationalDestination]) -> V
         idempotency: None,
     };
     told(event, all).into_iter().map(delivery).collect()
+}
+
+/// The same of the first of many, as many as make `most` events at most, but
+/// one at least: how many that are, and their events.
+#[must_use]
+pub fn first_deliveries(
+    events: &[OperationalEvent],
+    all: &[OperationalDestination],
+    most: usize,
+) -> (usize, Vec<NewEvent>) {
+    let mut made = Vec::new();
+    for (taken, event) in events.iter().enumerate() {
+        let next = deliveries(event, all);
+        if taken > 0 && made.len() + next.len() > most {
+            return (taken, made);
+        }
+        made.extend(next);
+    }
+    (events.len(), made)
 }
 
 #[cfg(test)]

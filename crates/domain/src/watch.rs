@@ -30,8 +30,9 @@ pub const DEFAULT_UNDER_DELIVERY: Duration = Duration::from_secs(60);
 pub const MAX_UNDER_DELIVERY: Duration = Duration::from_secs(86_400);
 
 /// Two looks that are further apart than this say nothing of the time between
-/// them: a shortfall begins anew.
-pub const LONGEST_BLINK: Duration = Duration::from_secs(120);
+/// them: a shortfall begins anew. Longer than a round of the watch takes, also
+/// where very many fall behind.
+pub const LONGEST_BLINK: Duration = Duration::from_secs(3_600);
 
 /// When operators are told of a destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

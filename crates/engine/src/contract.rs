@@ -8,6 +8,7 @@
     reason = "a contract suite is a test: it fails by panicking"
 )]
 
+pub mod backlog;
 pub mod operations;
 pub mod queue;
 pub mod schedule;

@@ -29,6 +29,7 @@ pub mod notifier;
 pub mod ports;
 pub mod reaper;
 pub mod relay;
+pub mod replay;
 pub mod resealing;
 pub mod scheduler;
 pub mod sealing;

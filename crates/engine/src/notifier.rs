@@ -21,6 +21,9 @@ pub struct NotifierOptions {
     pub every: Duration,
     /// Operational events in one transaction of the relay.
     pub batch: u32,
+    /// Transactions of the relay in one round, so that a flood of news keeps
+    /// neither the watch nor the end of the process waiting.
+    pub batches: u32,
     /// How the watch goes round.
     pub watch: WatchRules,
     /// How long operational events are kept.
@@ -34,6 +37,7 @@ impl Default for NotifierOptions {
         Self {
             every: Duration::from_secs(1),
             batch: 100,
+            batches: 10,
             watch: WatchRules::default(),
             kept: Duration::from_secs(30 * 86_400),
             trimmed: 100,
@@ -75,14 +79,14 @@ impl Notifier {
         }
     }
 
-    /// One step of each. A round of the watch that has more steps goes on with
-    /// the next tick, so that it never takes a connection for long; the relay
-    /// ends what there is.
+    /// One step of the watch, a few batches of the relay, and a few old rows. A
+    /// round of the watch that has more steps goes on with the next tick, so
+    /// that it never takes a connection for long.
     pub async fn tick(&self) {
         if let Err(error) = self.watch().await {
             tracing::warn!(%error, "watch failed, will look again");
         }
-        loop {
+        for _ in 0..self.options.batches {
             match self.relay().await {
                 Ok(true) => {}
                 Ok(false) => break,
@@ -98,7 +102,8 @@ impl Notifier {
         }
     }
 
-    /// One step of the watch.
+    /// One step of the watch. Its log lines follow the commit, and may be lost
+    /// with the process.
     pub async fn watch(&self) -> Result<(), StoreError> {
         let watched = self.operations.watch(&self.options.watch).await?;
         if watched.stepped {
@@ -108,7 +113,8 @@ impl Notifier {
         Ok(())
     }
 
-    /// One transaction of the relay; whether more may be left.
+    /// One transaction of the relay; whether more may be left. The wakes that
+    /// follow it may be lost with the process: the sweep finds what is due.
     pub async fn relay(&self) -> Result<bool, StoreError> {
         let limit = self.options.batch;
         let relayed = self.operations.relay_operational_events(limit).await?;
@@ -118,7 +124,7 @@ impl Notifier {
         if !wakes.is_empty() {
             wake_all(self.schedule.as_ref(), &wakes).await;
         }
-        Ok(relayed.relayed >= limit)
+        Ok(relayed.more)
     }
 }
 

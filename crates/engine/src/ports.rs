@@ -2,12 +2,13 @@
 //!
 //! Four carry the path of an event ([`Store`], [`Schedule`],
 //! [`DeliveryQueue`], [`Sender`]); [`Catalog`] is the same store as seen by
-//! the people who own destinations and read ledgers, [`Keys`] and [`Tenants`]
-//! by authentication and by who administers the installation, [`Outbox`] where
-//! users write events into it themselves, [`Operations`] and [`OperationsBook`]
-//! where operators learn what they must know, and [`SecretStore`] as seen by
-//! those who sign; a [`Vault`] closes and opens what that keeps. Each method is
-//! one
+//! the people who own destinations and read ledgers, [`Backlog`] as seen by
+//! those who look after what waits and what died there, [`Replays`] is what
+//! brings dead letters back, [`Keys`] and [`Tenants`] are for authentication and
+//! for who administers the installation, [`Outbox`] is where users write events
+//! into it themselves, [`Operations`] and [`OperationsBook`] are where operators
+//! learn what they must know, and [`SecretStore`] as seen by those who sign; a
+//! [`Vault`] closes and opens what that keeps. Each method is one
 //! atomic business step over a batch, named for its caller. Its documentation
 //! says the effect, what a retry does, and what a crash half-way leaves.
 //!
@@ -16,12 +17,14 @@
 //! loses no event and breaks no limit.
 
 mod alarm;
+mod backlog;
 mod catalog;
 mod health;
 mod keys;
 mod operations;
 mod outbox;
 mod queue;
+mod replays;
 mod schedule;
 mod secrets;
 mod sender;
@@ -31,12 +34,14 @@ mod vault;
 mod wakes;
 
 pub use alarm::*;
+pub use backlog::*;
 pub use catalog::*;
 pub use health::*;
 pub use keys::*;
 pub use operations::*;
 pub use outbox::*;
 pub use queue::*;
+pub use replays::*;
 pub use schedule::*;
 pub use secrets::*;
 pub use sender::*;

@@ -98,7 +98,7 @@ impl Reaper {
                 report(&reaped);
                 wake_freed(self.schedule.as_ref(), &reaped.wakes).await;
                 let most = reaped.expired_permits.max(reaped.unknown_starts);
-                most.max(reaped.cancelled) >= limit
+                most.max(reaped.cancelled).max(reaped.expired) >= limit
             }
             Err(error) => {
                 tracing::warn!(%error, "reaping failed, will run again");
@@ -127,6 +127,7 @@ impl Reaper {
 fn report(reaped: &Reaped) {
     metrics::counter!("paceline_permits_expired_total").increment(reaped.expired_permits.into());
     metrics::counter!("paceline_starts_unknown_total").increment(reaped.unknown_starts.into());
+    metrics::counter!("paceline_attempts_expired_total").increment(reaped.expired.into());
     if reaped.unknown_starts > 0 {
         tracing::warn!(
             starts = reaped.unknown_starts,

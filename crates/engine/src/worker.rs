@@ -23,6 +23,7 @@ mod receiving;
 mod records;
 mod standing;
 mod targets;
+mod tries;
 mod turned_away;
 
 use std::sync::{Arc, Mutex};

@@ -2,6 +2,7 @@
 
 mod domain;
 mod engine;
+mod operations;
 mod postgres;
 mod queue;
 mod schedule;
@@ -18,5 +19,6 @@ pub(crate) fn all() -> Vec<Mutant> {
     all.extend(schedule::MUTANTS);
     all.extend(queue::MUTANTS);
     all.extend(engine::MUTANTS);
+    all.extend(operations::MUTANTS);
     all
 }

@@ -5,7 +5,7 @@
 //! client hangs up, and a store must not be left in mid-transaction. Every
 //! request is bounded in bytes before it is read ([`body`]), and all of them
 //! together in bytes, too. Whoever calls reaches his tenant's things and no
-//! others ([`caller`]).
+//! others (`caller`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,6 +30,8 @@ pub mod attempts;
 pub mod body;
 pub mod bulk;
 mod caller;
+pub mod cancel;
+pub mod dead_letters;
 pub mod destination_health;
 pub mod destinations;
 pub mod events;
@@ -39,6 +41,8 @@ pub mod limits;
 pub mod operations;
 pub mod parameters;
 pub mod problem;
+pub mod replays;
+pub mod retries;
 pub mod secrets;
 pub mod tenants;
 pub mod text;
@@ -89,6 +93,7 @@ impl App {
         (name = "destinations", description = "Endpoints with their own limits."),
         (name = "events", description = "Payloads, accepted once and delivered at least once."),
         (name = "operations", description = "What operators must know, and who is told."),
+        (name = "dead letters", description = "Events that were given up, and their way back."),
         (name = "tenants", description = "Tenants, their keys, and plan tiers: for the scope `admin`."),
         (name = "health", description = "For orchestrators; without a key.")
     )
@@ -125,6 +130,14 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(operations::list))
         .routes(routes!(operations::events))
         .routes(routes!(attempts::list))
+        .routes(routes!(retries::show, retries::set))
+        .routes(routes!(cancel::backlog))
+        .routes(routes!(cancel::attempt))
+        .routes(routes!(dead_letters::list))
+        .routes(routes!(dead_letters::show))
+        .routes(routes!(replays::create))
+        .routes(routes!(replays::show))
+        .routes(routes!(replays::cancel))
         .routes(routes!(secrets::list, secrets::create))
         .routes(routes!(secrets::delete))
         .routes(routes!(events::post))

@@ -12,8 +12,8 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::{
-    api, audit, demo, destination, event, key, migrate, operations, scheduler, secret_key, serve,
-    tenant, tier, worker,
+    api, attempt, audit, dead_letters, demo, destination, event, key, migrate, operations,
+    scheduler, secret_key, serve, tenant, tier, worker,
 };
 use crate::config::{ConfigError, LogConfig, unknown};
 use crate::{commands, logging, open_files};
@@ -53,6 +53,15 @@ pub enum Command {
     /// Send and look at events, over the API.
     #[command(subcommand)]
     Event(event::Command),
+    /// Take back attempts, over the API.
+    #[command(subcommand)]
+    Attempt(attempt::Command),
+    /// Look at dead letters and replay them, over the API.
+    #[command(subcommand)]
+    DeadLetters(dead_letters::Command),
+    /// Look at replays and end them, over the API.
+    #[command(subcommand)]
+    Replay(dead_letters::ReplayCommand),
     /// See what operators must know, and who is told, over the API.
     #[command(subcommand)]
     Operations(operations::Command),
@@ -118,6 +127,9 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Demo(args) => commands::demo::run(args).await,
         Command::Destination(command) => commands::destination::run(command).await,
         Command::Event(command) => commands::event::run(command).await,
+        Command::Attempt(command) => commands::attempt::run(command).await,
+        Command::DeadLetters(command) => commands::dead_letters::run(command).await,
+        Command::Replay(command) => commands::dead_letters::run_replay(command).await,
         Command::Operations(command) => commands::operations::run(command).await,
         Command::Tenant(command) => commands::tenant::run(command).await,
         Command::Key(command) => commands::key::run(command).await,

@@ -106,6 +106,13 @@ impl Client {
         parsed(&answer)
     }
 
+    /// POSTs nothing, and gets nothing.
+    pub async fn post(&self, path: &str) -> anyhow::Result<()> {
+        self.request(Method::POST, path, Bytes::new())
+            .await
+            .map(drop)
+    }
+
     /// DELETEs.
     pub async fn delete(&self, path: &str) -> anyhow::Result<()> {
         self.request(Method::DELETE, path, Bytes::new())

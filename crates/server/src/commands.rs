@@ -1,7 +1,9 @@
 //! One file per command, each with one `run`.
 
 pub mod api;
+pub mod attempt;
 pub mod audit;
+pub mod dead_letters;
 pub mod demo;
 pub mod destination;
 pub mod event;

@@ -11,8 +11,8 @@ use adapters::redis::RedisSchedule;
 use adapters::sqlite::{SqliteStore, system_clock};
 use anyhow::Context;
 use engine::ports::{
-    Catalog, DeliveryQueue, Keys, Operations, OperationsBook, Outbox, Schedule, SecretStore,
-    Sender, Store, StoreError, Tenants,
+    Backlog, Catalog, DeliveryQueue, Keys, Operations, OperationsBook, Outbox, Replays, Schedule,
+    SecretStore, Sender, Store, StoreError, Tenants,
 };
 
 use crate::config::{
@@ -28,6 +28,8 @@ const IN_PROCESS_QUEUE: usize = 65_536;
 pub struct Parts {
     pub store: Arc<dyn Store>,
     pub catalog: Arc<dyn Catalog>,
+    pub backlog: Arc<dyn Backlog>,
+    pub replays: Arc<dyn Replays>,
     pub keys: Arc<dyn Keys>,
     pub tenants: Arc<dyn Tenants>,
     pub operations: Arc<dyn Operations>,
@@ -57,6 +59,8 @@ impl Parts {
         Ok(Self {
             store: stored.store,
             catalog: stored.catalog,
+            backlog: stored.backlog,
+            replays: stored.replays,
             keys: stored.keys,
             tenants: stored.tenants,
             operations: stored.operations,
@@ -74,6 +78,8 @@ impl Parts {
 pub struct Stored {
     pub store: Arc<dyn Store>,
     pub catalog: Arc<dyn Catalog>,
+    pub backlog: Arc<dyn Backlog>,
+    pub replays: Arc<dyn Replays>,
     pub keys: Arc<dyn Keys>,
     pub tenants: Arc<dyn Tenants>,
     pub operations: Arc<dyn Operations>,
@@ -139,16 +145,17 @@ async fn connect_postgres(config: &StoreConfig) -> Result<PostgresStore, StoreEr
 }
 
 /// One store behind each of its ports.
-fn all_of<
-    S: Store + Catalog + Keys + Tenants + Operations + OperationsBook + SecretStore + 'static,
->(
-    opened: Result<S, StoreError>,
-    url: &SecretUrl,
-) -> anyhow::Result<Stored> {
+fn all_of<S>(opened: Result<S, StoreError>, url: &SecretUrl) -> anyhow::Result<Stored>
+where
+    S: Store + Catalog + Backlog + Replays + Keys + Tenants + SecretStore,
+    S: Operations + OperationsBook + 'static,
+{
     let store = Arc::new(opened.with_context(|| format!("open the store at {url}"))?);
     Ok(Stored {
         store: Arc::clone(&store) as Arc<dyn Store>,
         catalog: Arc::clone(&store) as Arc<dyn Catalog>,
+        backlog: Arc::clone(&store) as Arc<dyn Backlog>,
+        replays: Arc::clone(&store) as Arc<dyn Replays>,
         keys: Arc::clone(&store) as Arc<dyn Keys>,
         tenants: Arc::clone(&store) as Arc<dyn Tenants>,
         operations: Arc::clone(&store) as Arc<dyn Operations>,

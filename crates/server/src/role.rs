@@ -26,6 +26,7 @@ use engine::notifier::{Notifier, NotifierOptions};
 use engine::ports::{NoVault, Vault};
 use engine::reaper::{Reaper, ReaperOptions};
 use engine::relay::{Relay, RelayOptions};
+use engine::replay::{ReplayLoop, ReplayOptions};
 use engine::resealing::Resealing;
 use engine::scheduler::{Scheduler, SchedulerOptions};
 use engine::sweep::{SweepLoop, SweepOptions};
@@ -49,7 +50,7 @@ use crate::health::{self, Health};
 use crate::parts::Parts;
 use crate::secret_keys;
 use crate::service::secrets::Signing;
-use crate::service::{Service, Tenancy};
+use crate::service::{Books, Service, Tenancy};
 use crate::signals;
 
 /// What a process does.
@@ -246,8 +247,13 @@ impl Running {
             let sweep = SweepLoop::new(store, schedule, SweepOptions::default());
             loops.spawn("sweep", sweep.run(self.shutdown.clone()));
 
+            let (_, schedule) = parts();
+            let replays = Arc::clone(&self.parts.replays);
+            let replay = ReplayLoop::new(replays, schedule, ReplayOptions::default());
+            loops.spawn("replay", replay.run(self.shutdown.clone()));
+
+            let (_, schedule) = parts();
             let operations = Arc::clone(&self.parts.operations);
-            let schedule = Arc::clone(&self.parts.schedule);
             let notifier = Notifier::new(operations, schedule, NotifierOptions::default());
             loops.spawn("notifier", notifier.run(self.shutdown.clone()));
         }
@@ -308,10 +314,11 @@ impl Running {
             IngestOptions::default(),
         );
         let service = Service::new(
-            (
-                Arc::clone(&self.parts.catalog),
-                Arc::clone(&self.parts.operations_book),
-            ),
+            Books {
+                catalog: Arc::clone(&self.parts.catalog),
+                backlog: Arc::clone(&self.parts.backlog),
+                operations: Arc::clone(&self.parts.operations_book),
+            },
             Arc::clone(&self.parts.schedule),
             ingest,
             mint,

@@ -14,13 +14,14 @@ use domain::ids::{AttemptId, DestinationId, EventId, TenantId};
 use domain::policy::LimitSettings;
 use engine::ingest::Ingest;
 use engine::ports::{
-    Acceptance, AttemptView, Catalog, Destination, DestinationChange, EventSummary, HeadersChange,
-    NewDestination, OperationsBook, Schedule, Wake,
+    Acceptance, AttemptView, Backlog, Catalog, Destination, DestinationChange, EventSummary,
+    HeadersChange, NewDestination, OperationsBook, Schedule, Wake,
 };
 
 use crate::edge::Mint;
 use crate::hidden::Hidden;
 
+pub mod backlog;
 pub mod error;
 pub mod event;
 pub mod health;
@@ -30,6 +31,7 @@ pub mod rules;
 pub mod secrets;
 pub mod tenancy;
 
+pub use backlog::{CancelCursor, CancelDraft, CancelledPart, ReplayDraft};
 pub use error::ServiceError;
 pub use event::EventDraft;
 pub use health::StateAndHealth;
@@ -47,6 +49,7 @@ pub const MAX_BATCH: usize = 1_000;
 #[derive(Clone)]
 pub struct Service {
     catalog: Arc<dyn Catalog>,
+    backlog: Arc<dyn Backlog>,
     operations: Arc<dyn OperationsBook>,
     schedule: Arc<dyn Schedule>,
     ingest: Ingest,
@@ -54,6 +57,14 @@ pub struct Service {
     policy: Policy,
     signing: Signing,
     tenant: TenantId,
+}
+
+/// The store, as the API asks it.
+#[derive(Clone)]
+pub struct Books {
+    pub catalog: Arc<dyn Catalog>,
+    pub backlog: Arc<dyn Backlog>,
+    pub operations: Arc<dyn OperationsBook>,
 }
 
 /// A destination that somebody wants.
@@ -97,7 +108,7 @@ impl Service {
     /// Over these parts, for the default tenant.
     #[must_use]
     pub fn new(
-        (catalog, operations): (Arc<dyn Catalog>, Arc<dyn OperationsBook>),
+        books: Books,
         schedule: Arc<dyn Schedule>,
         ingest: Ingest,
         mint: Arc<Mint>,
@@ -105,8 +116,9 @@ impl Service {
         signing: Signing,
     ) -> Self {
         Self {
-            catalog,
-            operations,
+            catalog: books.catalog,
+            backlog: books.backlog,
+            operations: books.operations,
             schedule,
             ingest,
             mint,

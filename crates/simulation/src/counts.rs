@@ -51,10 +51,13 @@ pub const SOMETIMES: &[&str] = &[
     "tier changed",
     "destination paused",
     "destination deleted",
+    "backlog cancelled",
+    "replay begun",
     // What receivers do.
     "receiver refused the connection",
     "receiver failed",
     "receiver answered 429",
+    "receiver answered 422",
     "receiver hung",
     "response lost",
     "destination held",
@@ -75,6 +78,9 @@ pub const SOMETIMES: &[&str] = &[
     "message redelivered",
     "jobs rebuilt",
     "attempt cancelled",
+    "attempt expired",
+    "dead letter replayed",
+    "first attempts and retries waited",
     "event delivered twice after an unknown outcome",
 ];
 

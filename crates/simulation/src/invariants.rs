@@ -21,13 +21,15 @@
 //! | [`nothing_starts_during_a_hold`] | at every start |
 //! | [`a_breaker_lets_one_through`] | at every start |
 //! | [`all_is_drained`] | after the last fault |
+//! | [`both_get_their_turn`] | at every admission |
+//! | [`a_dead_letter_is_replayed_once`] | at rest |
 
 use std::fmt;
 use std::time::Duration;
 
 use domain::attempt::AttemptState;
 use domain::compliance::{InForce, Share, Start, ideal_starts, judge};
-use domain::ids::AttemptId;
+use domain::ids::{AttemptId, EventId};
 use domain::permit::Permit;
 use domain::time::Timestamp;
 use engine::worker::MAX_CLAIM_TO_SEND;
@@ -64,7 +66,8 @@ pub struct Accepted {
     pub was_taken: bool,
     /// Its tries are used up, which its owner sees and can replay.
     pub is_dead_letter: bool,
-    /// Its owner has deleted the destination.
+    /// Its owner has deleted the destination, or cancelled what waits there
+    /// and it among it.
     pub is_cancelled: bool,
 }
 
@@ -98,8 +101,12 @@ pub struct Delivered {
 
 /// "At least once, with the same id on every try; a duplicate happens only
 /// after a crash or a lost response."
+///
+/// A try that arrives after its own retry was given up before: its worker was
+/// stopped in the middle of sending. What arrived first is then no duplicate.
 pub fn a_duplicate_has_a_reason(earlier: &[Delivered], again: AttemptId) -> Promise {
-    let without = (earlier.iter()).find(|one| !one.was_unknown && !one.response_was_lost);
+    let mut before = earlier.iter().filter(|one| one.attempt < again);
+    let without = before.find(|one| !one.was_unknown && !one.response_was_lost);
     keep("a_duplicate_has_a_reason", without.is_none(), || {
         let first = without.map(|one| one.attempt);
         format!("attempt {again} delivered what {first:?} had delivered, with a known outcome")
@@ -250,6 +257,26 @@ pub fn all_is_drained(destination: impl fmt::Display, left: Left) -> Promise {
     let drained = left.attempts == 0 || left.after <= left.bound;
     keep("all_is_drained", drained, || {
         format!("{destination} is stuck: {left:?}")
+    })
+}
+
+/// "Retries cannot starve first attempts, nor the other way round": of the
+/// permits of a run that leaves both waiting, half go to each.
+pub fn both_get_their_turn((firsts, others): (usize, usize)) -> Promise {
+    keep("both_get_their_turn", firsts.abs_diff(others) <= 1, || {
+        format!("{firsts} permits to first attempts and {others} to others, and both still wait")
+    })
+}
+
+/// A dead letter that was replayed has one attempt that follows it, and every
+/// attempt of a replay follows one.
+pub fn a_dead_letter_is_replayed_once(
+    replayed: &[(EventId, u32)],
+    made: &[(EventId, u32)],
+) -> Promise {
+    let kept = replayed == made && made.windows(2).all(|two| two[0] != two[1]);
+    keep("a_dead_letter_is_replayed_once", kept, || {
+        format!("replayed {replayed:?}, and made {made:?}")
     })
 }
 

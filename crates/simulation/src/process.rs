@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use engine::ingest::{Ingest, IngestOptions};
 use engine::reaper::{Reaper, ReaperOptions};
+use engine::replay::{ReplayLoop, ReplayOptions};
 use engine::scheduler::{Scheduler, SchedulerOptions};
 use engine::sweep::{SweepLoop, SweepOptions};
 use engine::worker::{Worker, WorkerOptions};
@@ -112,6 +113,9 @@ impl Running {
         let (store, schedule) = both();
         let sweep = SweepLoop::new(store, schedule, SweepOptions::default());
         self.tasks.spawn(sweep.run(self.shutdown.clone()));
+        let (store, schedule) = both();
+        let replay = ReplayLoop::new(store, schedule, ReplayOptions::default());
+        self.tasks.spawn(replay.run(self.shutdown.clone()));
     }
 
     fn begin_worker(&mut self, ports: Ports, seed: u64) {

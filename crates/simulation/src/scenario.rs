@@ -93,6 +93,25 @@ pub enum What {
         /// Whom.
         destination: usize,
     },
+    /// The owner cancels whatever has not started.
+    Cancel {
+        /// Whose.
+        destination: usize,
+    },
+    /// The owner says how old events may become that come from now on.
+    Age {
+        /// Whose.
+        destination: usize,
+        /// How old; 0 is any age.
+        max_age_ms: u64,
+    },
+    /// The owner replays all dead letters.
+    Replay {
+        /// Whose.
+        destination: usize,
+        /// Which part of the limit it may use.
+        share_percent: u32,
+    },
     /// Somebody's open transaction holds the destination's rows.
     Lock {
         /// Whose.
@@ -208,6 +227,8 @@ pub enum Behaviour {
     Fails,
     /// Answers 429.
     Busy,
+    /// Answers 422, and will not change its mind.
+    Rejects,
     /// Answers nothing.
     Hangs,
     /// Takes the event, and its answer is lost.

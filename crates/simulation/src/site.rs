@@ -27,6 +27,8 @@ pub enum Site {
     Heartbeat,
     /// `Store::fleet`
     Fleet,
+    /// `Replays::advance_replays`
+    AdvanceReplays,
     /// `Schedule::take`
     Take,
     /// `Schedule::finish`
@@ -71,6 +73,7 @@ impl Site {
                 Self::Wake,
                 Self::Sweep,
                 Self::ClearMarks,
+                Self::AdvanceReplays,
                 Self::Life,
                 Self::Rebuilt,
             ],
@@ -104,7 +107,12 @@ impl Site {
     pub(crate) const fn is_routine(self) -> bool {
         matches!(
             self,
-            Self::Reap | Self::Sweep | Self::Life | Self::Heartbeat | Self::Fleet
+            Self::Reap
+                | Self::Sweep
+                | Self::AdvanceReplays
+                | Self::Life
+                | Self::Heartbeat
+                | Self::Fleet
         )
     }
 }

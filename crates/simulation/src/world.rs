@@ -5,11 +5,11 @@ mod operate;
 mod owners;
 mod rest;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use domain::ids::DestinationId;
+use domain::ids::{DestinationId, ReplayId};
 use domain::time::Timestamp;
 use engine::ingest::Ingest;
 use engine::ports::{DEFAULT_TENANT, MAX_HEAD_START, NewDestination, SecretStore};
@@ -106,6 +106,9 @@ struct World<'a> {
     front: Arc<Front>,
     clients: JoinSet<()>,
     deleted: Vec<DestinationId>,
+    /// Where owners have cancelled what waited.
+    cancelled: BTreeSet<DestinationId>,
+    replays: Vec<ReplayId>,
     /// Where the store's clock has been before it was set.
     clock_has_been: Timestamp,
 }
@@ -163,6 +166,8 @@ impl<'a> World<'a> {
             front: Arc::default(),
             clients: JoinSet::new(),
             deleted: Vec::new(),
+            cancelled: BTreeSet::new(),
+            replays: Vec::new(),
             clock_has_been: Timestamp::MIN,
         };
         for (number, limits) in scenario.destinations.iter().enumerate() {

@@ -4,6 +4,7 @@
 use domain::limit::Shape;
 use domain::policy::LimitSettings;
 use simulation::counts::Counts;
+use simulation::model::Condition;
 use simulation::scenario::{Fault, Mood, Operation, Process, Scenario, What};
 use simulation::world;
 
@@ -95,5 +96,31 @@ fn a_burst_takes_the_time_that_concurrency_makes_it_take() {
             Operation { number: 3, at_ms: 100, what: What::Arrivals { destination: 3, events: 9209, every_ms: 0 } },
         ],
         lasts_ms: 182_100,
+    });
+}
+
+/// Seed 1270. A worker was stopped for twelve seconds in the middle of sending,
+/// and its request arrived after the retry of it.
+#[test]
+#[rustfmt::skip]
+fn a_request_may_arrive_after_its_own_retry() {
+    keeps_every_promise(&Scenario {
+        seed: 1270,
+        mood: Mood::Stormy,
+        destinations: vec![
+            LimitSettings { per_second: Some(5), per_minute: Some(226), ..LimitSettings::default() },
+            LimitSettings { ..LimitSettings::default() },
+            LimitSettings { per_second: Some(6), burst: Some(3), max_in_flight: Some(2), ..LimitSettings::default() },
+        ],
+        schedulers: 3,
+        workers: 2,
+        operations: vec![
+            Operation { number: 1, at_ms: 0, what: What::Arrivals { destination: 2, events: 208, every_ms: 2085 } },
+            Operation { number: 23, at_ms: 194_932, what: What::Pause { process: Process::Api, lasts_ms: 6497 } },
+            Operation { number: 37, at_ms: 339_313, what: What::Broker { condition: Condition::Blocked, lasts_ms: 15766 } },
+            Operation { number: 39, at_ms: 382_944, what: What::Arrivals { destination: 1, events: 226, every_ms: 0 } },
+            Operation { number: 40, at_ms: 383_743, what: What::Pause { process: Process::Worker(0), lasts_ms: 11839 } },
+        ],
+        lasts_ms: 393_743,
     });
 }

@@ -85,6 +85,13 @@ impl InProcessSchedule {
         }
     }
 
+    /// The jobs, and a time read under their lock: read before it, a call
+    /// that waited would take a job of a moment ago for one of the future.
+    fn jobs_now(&self) -> (MutexGuard<'_, Jobs>, Instant) {
+        let jobs = self.jobs();
+        (jobs, Instant::now())
+    }
+
     fn jobs(&self) -> MutexGuard<'_, Jobs> {
         // No invariant is broken half-way through: nothing in here panics.
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
@@ -100,8 +107,7 @@ impl Default for InProcessSchedule {
 #[async_trait]
 impl Schedule for InProcessSchedule {
     async fn take(&self, max: usize, lease: Duration) -> Result<Taken, ScheduleError> {
-        let now = Instant::now();
-        let mut jobs = self.jobs();
+        let (mut jobs, now) = self.jobs_now();
         let due: Vec<_> = jobs
             .by_due
             .iter()
@@ -139,8 +145,7 @@ impl Schedule for InProcessSchedule {
     }
 
     async fn finish(&self, finishes: &[Finish]) -> Result<(), ScheduleError> {
-        let now = Instant::now();
-        let mut jobs = self.jobs();
+        let (mut jobs, now) = self.jobs_now();
         let known = jobs.first_due();
         let woken = (finishes.iter())
             .filter_map(|finish| jobs.finish(finish, now))
@@ -151,8 +156,7 @@ impl Schedule for InProcessSchedule {
     }
 
     async fn wake(&self, wakes: &[Wake]) -> Result<(), ScheduleError> {
-        let now = Instant::now();
-        let mut jobs = self.jobs();
+        let (mut jobs, now) = self.jobs_now();
         let known = jobs.first_due();
         for wake in wakes {
             jobs.wake(wake, now);

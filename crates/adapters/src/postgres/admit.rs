@@ -95,6 +95,7 @@ async fn plans(
             destination: ours.1.id,
             policy: &ours.1.policy,
             first_after: ours.1.first_after,
+            number: ours.1.last_permit + 1,
             meter: ours.1.meter,
             recount: ours.1.recount,
             held_until: ours.1.held_until,

@@ -17,6 +17,7 @@ use uuid::Uuid;
 use super::failure::Failure;
 use super::rows::{count, keys};
 use super::secrets;
+use crate::stored_policy;
 
 /// Where these destinations' requests go now.
 pub(super) async fn targets(
@@ -56,6 +57,8 @@ struct Claimed {
     not_before: Option<i64>,
     event_id: Option<Uuid>,
     try_number: Option<i32>,
+    tries_before: Option<i32>,
+    retry_policy: Option<String>,
     content_type: Option<String>,
     payload: Option<Vec<u8>>,
 }
@@ -77,7 +80,8 @@ struct Claimed {
 const CLAIM: &str = "-- claim_starts
     with clock as materialized (select clock_timestamp() as now),
     locked as materialized (
-        select a.id, a.permit, a.destination_id, a.event_id, a.try_number, a.not_before,
+        select a.id, a.permit, a.destination_id, a.event_id, a.try_number, a.tries_before,
+            a.not_before, d.retry_policy,
             case
                 when a.epoch <> n.epoch or d.epoch <> a.epoch
                     or d.state <> 'active' or d.deleted_at is not null
@@ -119,7 +123,8 @@ const CLAIM: &str = "-- claim_starts
         where a.id = l.id and l.answer = 'returned'
     )
     select micros(clock.now) as now, l.id, l.permit as number, l.destination_id, l.answer,
-        micros(l.not_before) as not_before, l.event_id, l.try_number, e.content_type, e.payload
+        micros(l.not_before) as not_before, l.event_id, l.try_number, l.tries_before,
+        l.retry_policy::text as retry_policy, e.content_type, e.payload
     from clock
     left join locked l on true
     left join events e on e.id = l.event_id and l.answer = 'started'";
@@ -199,6 +204,8 @@ impl Claimed {
                 started_at: now.max(not_before),
                 event: EventId(event),
                 try_number: count(i64::from(self.try_number.unwrap_or(1))),
+                tries_before: count(i64::from(self.tries_before.unwrap_or(0))),
+                retry: stored_policy::for_start(self.retry_policy.as_deref()),
                 content_type: self.content_type.unwrap_or_default(),
                 payload: Bytes::from(self.payload.unwrap_or_default()),
             }),

@@ -13,7 +13,7 @@ use super::rows::{count, time, word};
 const MAX_ATTEMPTS: i64 = 1_000;
 
 #[derive(sqlx::FromRow)]
-struct Row {
+pub(super) struct Row {
     id: i64,
     event_id: Uuid,
     destination_id: Uuid,
@@ -30,7 +30,7 @@ struct Row {
 }
 
 impl Row {
-    fn view(self) -> Result<AttemptView, Failure> {
+    pub(super) fn view(self) -> Result<AttemptView, Failure> {
         let body = self.response_body;
         Ok(AttemptView {
             id: AttemptId(self.id),

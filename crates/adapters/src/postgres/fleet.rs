@@ -2,7 +2,7 @@
 
 use domain::time::{Timestamp, micros};
 use engine::ports::{Fleet, HEARTBEAT_TIMEOUT, Heartbeat};
-use sqlx::PgPool;
+use sqlx::{PgExecutor, PgPool};
 
 use super::failure::Failure;
 use super::rows::count;
@@ -28,7 +28,7 @@ pub(super) async fn heartbeat(pool: &PgPool, heartbeat: &Heartbeat) -> Result<Fl
 }
 
 /// The fleet as it is now.
-pub(super) async fn fleet(pool: &PgPool) -> Result<Fleet, Failure> {
+pub(super) async fn fleet(reader: impl PgExecutor<'_>) -> Result<Fleet, Failure> {
     let (now, workers, places, outstanding): (i64, i64, i64, i64) = sqlx::query_as(
         "-- fleet
         with clock as materialized (select clock_timestamp() as now)
@@ -43,7 +43,7 @@ pub(super) async fn fleet(pool: &PgPool) -> Result<Fleet, Failure> {
         ) live",
     )
     .bind(micros(HEARTBEAT_TIMEOUT))
-    .fetch_one(pool)
+    .fetch_one(reader)
     .await?;
     Ok(Fleet {
         now: Timestamp::from_micros(now),

@@ -310,9 +310,13 @@ async fn insert_attempts<'a>(
     }
     sqlx::query(
         "-- accept_events: insert_attempts
-        insert into attempts (event_id, destination_id, tenant_id, created_at)
-        select n.event_id, n.destination_id, n.tenant_id, from_micros($4)
-        from unnest($1::uuid[], $2::uuid[], $3::uuid[]) as n (event_id, destination_id, tenant_id)",
+        insert into attempts (event_id, destination_id, tenant_id, created_at, expires_at)
+        select n.event_id, n.destination_id, n.tenant_id, from_micros($4),
+            from_micros($4) + d.max_age_ms * interval '1 millisecond'
+        from unnest($1::uuid[], $2::uuid[], $3::uuid[])
+            with ordinality as n (event_id, destination_id, tenant_id, position)
+        join destinations d on d.id = n.destination_id
+        order by n.position",
     )
     .bind(ids)
     .bind(destinations)

@@ -6,11 +6,10 @@
 
 use std::time::Duration;
 
-use domain::event::NewEvent;
 use domain::ids::{DestinationId, TenantId};
-use domain::operations::{OperationalDestination, OperationalEvent, OperationalType, deliveries};
+use domain::operations::{OperationalDestination, OperationalEvent, first_deliveries};
 use domain::time::{Timestamp, micros};
-use engine::ports::{Acceptance, RelayedOperations};
+use engine::ports::{Acceptance, MAX_ROWS, RelayedOperations};
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
@@ -26,12 +25,12 @@ pub(super) async fn relay(pool: &PgPool, limit: u32) -> Result<RelayedOperations
         transaction.commit().await?;
         return Ok(RelayedOperations::default());
     }
-    let told = all_told(&mut transaction).await?;
-    let events: Vec<NewEvent> = (rows.iter())
-        .flat_map(|row| deliveries(row, &told))
-        .collect();
+    let told = told_of(&mut transaction, &rows).await?;
+    let (taken, events) = first_deliveries(&rows, &told, MAX_ROWS);
+    let relayed_now = u32::try_from(taken).unwrap_or(u32::MAX);
     let mut relayed = RelayedOperations {
-        relayed: u32::try_from(rows.len()).unwrap_or(u32::MAX),
+        relayed: relayed_now,
+        more: taken < rows.len() || relayed_now >= limit,
         ..RelayedOperations::default()
     };
     for answer in ingest::accept_within(&mut transaction, &events).await? {
@@ -40,7 +39,7 @@ pub(super) async fn relay(pool: &PgPool, limit: u32) -> Result<RelayedOperations
             relayed.destinations.extend(destinations);
         }
     }
-    mark(&mut transaction, &rows).await?;
+    mark(&mut transaction, &rows[..taken]).await?;
     transaction.commit().await?;
     relayed.destinations.sort_unstable();
     relayed.destinations.dedup();
@@ -113,47 +112,53 @@ impl ToldRow {
     pub(super) fn into_domain(self) -> Result<OperationalDestination, Failure> {
         const TABLE: &str = "operational_destinations";
         let id = self.destination_id;
-        let types: Result<Vec<OperationalType>, Failure> = (self.event_types.iter())
-            .map(|one| word(TABLE, "event_types", id, one))
-            .collect();
         Ok(OperationalDestination {
             destination: DestinationId(id),
             tenant: TenantId(self.tenant_id),
             scope: word(TABLE, "scope", id, &self.scope)?,
-            event_types: types?,
+            event_types: self.event_types,
             position: self.position,
         })
     }
 }
 
-async fn all_told(connection: &mut PgConnection) -> Result<Vec<OperationalDestination>, Failure> {
+/// Who may be told of these: those of their tenants and of the installation.
+async fn told_of(
+    connection: &mut PgConnection,
+    news: &[OperationalEvent],
+) -> Result<Vec<OperationalDestination>, Failure> {
     let rows: Vec<ToldRow> = sqlx::query_as(
-        "-- relay_operational_events: all_told
+        "-- relay_operational_events: told_of
         select o.position, o.destination_id, o.tenant_id, o.scope, o.event_types
         from operational_destinations o
-        join destinations d on d.id = o.destination_id
-        where d.deleted_at is null
+        where o.tenant_id = any ($1) or o.scope = 'installation'
         order by o.position",
     )
+    .bind(news.iter().map(|one| one.tenant.0).collect::<Vec<_>>())
     .fetch_all(connection)
     .await?;
     rows.into_iter().map(ToldRow::into_domain).collect()
 }
 
-/// Deletes what is old, the oldest first.
+/// Deletes what is old of the oldest. What is young is not locked for it.
 pub(super) async fn trim(pool: &PgPool, kept: Duration, limit: u32) -> Result<u32, Failure> {
     let deleted = sqlx::query(
         "-- trim_operational_events
-        with oldest as materialized (
-            select o.id, o.created_at, o.relayed_at from operational_events o
+        with clock as materialized (select clock_timestamp() as now),
+        oldest as materialized (
+            select o.id from operational_events o order by o.id limit $2
+        ),
+        old as materialized (
+            select o.id
+            from oldest
+            join operational_events o on o.id = oldest.id
+            cross join clock
+            where o.relayed_at is not null
+                and o.created_at < clock.now - $1::bigint * interval '1 microsecond'
             order by o.id
-            limit $2
-            for update skip locked
+            for update of o skip locked
         )
-        delete from operational_events o
-        using oldest
-        where o.id = oldest.id and oldest.relayed_at is not null
-            and oldest.created_at < clock_timestamp() - $1::bigint * interval '1 microsecond'",
+        delete from operational_events o using old where o.id = old.id",
     )
     .bind(micros(kept))
     .bind(i64::from(limit))

@@ -10,6 +10,7 @@ use engine::ports::{
     Registration, RelayedOperations, StoreError, WatchRules, Watched, alert_settings,
 };
 use sqlx::PgPool;
+use uuid::Uuid;
 
 use super::PostgresStore;
 use super::failure::{Failure, retried};
@@ -93,7 +94,8 @@ impl OperationsBook for PostgresStore {
     }
 }
 
-/// The lock of the tenant's row: of two at once, one counts the other.
+/// Locked in the order of what deletes and changes them: a destination before
+/// its tenant. Of two registrations at once, one counts the other.
 async fn register(
     pool: &PgPool,
     tenant: TenantId,
@@ -101,33 +103,33 @@ async fn register(
     registration: &Registration,
 ) -> Result<OperationalDestination, Failure> {
     let mut transaction = pool.begin().await?;
-    sqlx::query(
+    let found: Option<Uuid> = sqlx::query_scalar(
         "-- register_operational: lock
+        select d.id from destinations d
+        where d.id = $1 and d.tenant_id = $2 and d.deleted_at is null
+        for share",
+    )
+    .bind(id.0)
+    .bind(tenant.0)
+    .fetch_optional(&mut *transaction)
+    .await?;
+    found.ok_or(Failure::NotFound("destination"))?;
+    sqlx::query(
+        "-- register_operational: lock_tenant
         select from tenants t where t.id = $1 for no key update",
     )
     .bind(tenant.0)
     .execute(&mut *transaction)
     .await?;
-    let (found, others): (bool, i64) = sqlx::query_as(
-        "-- register_operational: find
-        select
-            exists (
-                select from destinations d
-                where d.id = $1 and d.tenant_id = $2 and d.deleted_at is null
-            ),
-            (
-                select count(*) from operational_destinations o
-                join destinations d on d.id = o.destination_id and d.deleted_at is null
-                where o.tenant_id = $2 and o.destination_id <> $1
-            )",
+    let others: i64 = sqlx::query_scalar(
+        "-- register_operational: others
+        select count(*) from operational_destinations o
+        where o.tenant_id = $2 and o.destination_id <> $1",
     )
     .bind(id.0)
     .bind(tenant.0)
     .fetch_one(&mut *transaction)
     .await?;
-    if !found {
-        return Err(Failure::NotFound("destination"));
-    }
     if count(others) >= MAX_OPERATIONAL {
         return Err(Failure::Invalid(too_many()));
     }
@@ -179,7 +181,6 @@ async fn of_tenant(
         "-- operational_destinations
         select o.position, o.destination_id, o.tenant_id, o.scope, o.event_types
         from operational_destinations o
-        join destinations d on d.id = o.destination_id and d.deleted_at is null
         where o.tenant_id = $1
         order by o.position
         limit $2",

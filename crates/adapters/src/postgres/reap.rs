@@ -12,6 +12,7 @@ use engine::ports::{NO_OUTCOME_IN_TIME, ReapRules, Reaped, WORKER_IS_GONE, Wakes
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
+use super::expire::expire;
 use super::failure::Failure;
 use super::fold;
 use super::record::{Retry, insert_retries};
@@ -27,12 +28,14 @@ pub(super) async fn reap(pool: &PgPool, rules: &ReapRules, limit: u32) -> Result
     let expired = expire_permits(&mut transaction, rules, limit, &mut wakes).await?;
     let unknown = give_up_starts(&mut transaction, rules, limit, &mut wakes).await?;
     let cancelled = cancel_deleted(&mut transaction, limit).await?;
+    let expired_attempts = expire(&mut transaction, limit).await?;
     forget(&mut transaction, limit).await?;
     transaction.commit().await?;
     Ok(Reaped {
         expired_permits: expired,
         unknown_starts: unknown,
         cancelled,
+        expired: expired_attempts,
         wakes: wakes.into_vec(),
     })
 }
@@ -81,6 +84,9 @@ struct GivenUp {
     destination_id: Uuid,
     tenant_id: Uuid,
     try_number: i32,
+    tries_before: i32,
+    expires_at: Option<i64>,
+    is_last: bool,
     started_at: i64,
     to_fold: bool,
     destination_is_gone: bool,
@@ -98,6 +104,8 @@ async fn give_up_starts(
         with clock as materialized (select clock_timestamp() as now),
         locked as materialized (
             select a.id, a.coarse and not a.folded as to_fold,
+                a.try_number - a.tries_before >= coalesce(
+                    (d.retry_policy ->> 'max_tries')::integer, $4) as is_last,
                 d.deleted_at is not null as destination_is_gone,
                 w.id is null
                     or w.seen_at < (select now from clock) - $2::bigint * interval '1 microsecond'
@@ -116,13 +124,13 @@ async fn give_up_starts(
             for update of a skip locked
         )
         update attempts a
-        set state = 'unknown', folded = a.folded or a.coarse, dead_letter = a.try_number >= $4,
+        set state = 'unknown', folded = a.folded or a.coarse, dead_letter = l.is_last,
             error = case when l.worker_is_gone then $5 else $6 end
         from locked l
         where a.id = l.id
         returning (select micros(now) from clock) as now, a.id, a.event_id, a.destination_id,
-            a.tenant_id, a.try_number, micros(a.started_at) as started_at, l.to_fold,
-            l.destination_is_gone",
+            a.tenant_id, a.try_number, a.tries_before, micros(a.expires_at) as expires_at,
+            l.is_last, micros(a.started_at) as started_at, l.to_fold, l.destination_is_gone",
     )
     .bind(micros(rules.start_timeout))
     .bind(micros(rules.heartbeat_timeout))
@@ -134,15 +142,15 @@ async fn give_up_starts(
     .await?;
     // An update returns its rows in any order.
     rows.sort_unstable_by_key(|row| (row.started_at, row.id));
-    let retried = rows
-        .iter()
-        .filter(|row| row.try_number < integer(DEFAULT_MAX_TRIES) && !row.destination_is_gone);
+    let retried = (rows.iter()).filter(|row| !row.is_last && !row.destination_is_gone);
     let retries: Vec<Retry> = retried
         .map(|row| Retry {
             event: row.event_id,
             destination: row.destination_id,
             tenant: row.tenant_id,
             try_number: row.try_number.saturating_add(1),
+            tries_before: row.tries_before,
+            expires_at: row.expires_at,
             due_at: row.now,
             created_at: row.now,
         })

@@ -86,6 +86,8 @@ struct Started {
     destination_id: Uuid,
     tenant_id: Uuid,
     try_number: i32,
+    tries_before: i32,
+    expires_at: Option<i64>,
     was_unknown: bool,
     to_fold: bool,
     crowded: bool,
@@ -104,7 +106,8 @@ async fn lock(
         "-- record_outcomes: lock
         with clock as materialized (select micros(clock_timestamp()) as now)
         select (select now from clock) as now, a.id, a.event_id, a.destination_id, a.tenant_id,
-            a.try_number, a.state = 'unknown' as was_unknown, a.coarse and not a.folded as to_fold,
+            a.try_number, a.tries_before, micros(a.expires_at) as expires_at,
+            a.state = 'unknown' as was_unknown, a.coarse and not a.folded as to_fold,
             a.crowded, micros(a.started_at) as started_at,
             h.destination_id is not null as remembered
         from unnest($2::bigint[], $3::bigint[]) as n (id, number)
@@ -127,6 +130,8 @@ pub(super) struct Retry {
     pub(super) destination: Uuid,
     pub(super) tenant: Uuid,
     pub(super) try_number: i32,
+    pub(super) tries_before: i32,
+    pub(super) expires_at: Option<i64>,
     pub(super) due_at: i64,
     pub(super) created_at: i64,
 }
@@ -187,6 +192,8 @@ impl Steps {
             destination: row.destination_id,
             tenant: row.tenant_id,
             try_number: integer(try_number),
+            tries_before: row.tries_before,
+            expires_at: row.expires_at,
             due_at: due_at.as_micros(),
             created_at: finished_at.as_micros(),
         });
@@ -237,12 +244,18 @@ pub(super) async fn insert_retries(
     sqlx::query(
         "-- insert_retries
         insert into attempts (
-            event_id, destination_id, tenant_id, try_number, due_at, created_at
+            event_id, destination_id, tenant_id, try_number, due_at, created_at, tries_before,
+            expires_at
         )
         select n.event_id, n.destination_id, n.tenant_id, n.try_number, from_micros(n.due_at),
-            from_micros(n.created_at)
-        from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::integer[], $5::bigint[], $6::bigint[])
-            as n (event_id, destination_id, tenant_id, try_number, due_at, created_at)",
+            from_micros(n.created_at), n.tries_before, from_micros(n.expires_at)
+        from unnest(
+            $1::uuid[], $2::uuid[], $3::uuid[], $4::integer[], $5::bigint[], $6::bigint[],
+            $7::integer[], $8::bigint[]
+        ) as n (
+            event_id, destination_id, tenant_id, try_number, due_at, created_at, tries_before,
+            expires_at
+        )",
     )
     .bind(retries.iter().map(|retry| retry.event).collect::<Vec<_>>())
     .bind(
@@ -263,6 +276,18 @@ pub(super) async fn insert_retries(
         retries
             .iter()
             .map(|retry| retry.created_at)
+            .collect::<Vec<_>>(),
+    )
+    .bind(
+        retries
+            .iter()
+            .map(|retry| retry.tries_before)
+            .collect::<Vec<_>>(),
+    )
+    .bind(
+        retries
+            .iter()
+            .map(|retry| retry.expires_at)
             .collect::<Vec<_>>(),
     )
     .execute(connection)

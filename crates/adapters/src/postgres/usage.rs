@@ -5,13 +5,15 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use domain::admission::{
-    Backlog, Bucket, CoarseStarts, Meter, Outstanding, Usage, newest_starts, read_ahead,
+    Backlog, Bucket, CoarseStarts, LOOK_AFTER_EXPIRED, Meter, Outstanding, Usage, newest_starts,
+    read_ahead,
 };
 use domain::ids::{AttemptId, DestinationId, Epoch, PermitNumber};
 use domain::limit::{Limit, Period};
 use domain::permit::Permit;
 use domain::policy::{Policy, Rate};
 use domain::time::Timestamp;
+use domain::turns::in_turn;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -31,6 +33,8 @@ pub(super) struct Question<'a> {
     pub(super) policy: &'a Policy,
     /// The cursor of first attempts.
     pub(super) first_after: i64,
+    /// The number of the next permit.
+    pub(super) number: i64,
     pub(super) meter: Meter,
     pub(super) recount: bool,
     pub(super) held_until: Option<Timestamp>,
@@ -80,8 +84,10 @@ struct Row {
     unfolded_final: Vec<bool>,
     first_ids: Vec<i64>,
     first_since: Vec<i64>,
+    first_expired: Vec<bool>,
     due_ids: Vec<i64>,
     due_since: Vec<i64>,
+    due_expired: Vec<bool>,
     next_due: Option<i64>,
 }
 
@@ -100,7 +106,7 @@ pub(super) async fn read(
     Ok(asked
         .filter_map(|(question, scope)| {
             let row = rows.remove(&question.destination.0)?;
-            Some((question.destination, reading(row, question, scope)))
+            Some((question.destination, reading(row, question, scope, now)))
         })
         .collect())
 }
@@ -148,7 +154,7 @@ const USAGE: &str = "-- admit: usage
         f.in_flight, s.starts,
         b.bucket_periods, b.bucket_ends, b.bucket_starts,
         u.unfolded_ids, u.unfolded_starts, u.unfolded_final,
-        w.first_ids, w.first_since, d.due_ids, d.due_since,
+        w.first_ids, w.first_since, w.first_expired, d.due_ids, d.due_since, d.due_expired,
         (
             select micros(a.due_at) from attempts a
             where a.destination_id = r.id and a.state = 'waiting'
@@ -232,9 +238,11 @@ const USAGE: &str = "-- admit: usage
     cross join lateral (
         select
             coalesce(array_agg(x.id), '{}') as first_ids,
-            coalesce(array_agg(micros(x.created_at)), '{}') as first_since
+            coalesce(array_agg(micros(x.created_at)), '{}') as first_since,
+            coalesce(array_agg(coalesce(x.expires_at <= from_micros($10), false)), '{}')
+                as first_expired
         from (
-            select a.id, a.created_at from attempts a
+            select a.id, a.created_at, a.expires_at from attempts a
             where a.destination_id = r.id and a.state = 'waiting' and a.due_at is null
                 and a.id + 0 > r.first_after
             order by a.id + 0 limit r.ahead
@@ -243,9 +251,11 @@ const USAGE: &str = "-- admit: usage
     cross join lateral (
         select
             coalesce(array_agg(x.id), '{}') as due_ids,
-            coalesce(array_agg(micros(x.due_at)), '{}') as due_since
+            coalesce(array_agg(micros(x.due_at)), '{}') as due_since,
+            coalesce(array_agg(coalesce(x.expires_at <= from_micros($10), false)), '{}')
+                as due_expired
         from (
-            select a.id, a.due_at from attempts a
+            select a.id, a.due_at, a.expires_at from attempts a
             where a.destination_id = r.id and a.state = 'waiting'
                 and a.due_at <= from_micros($10)
             order by a.due_at, a.id limit r.ahead
@@ -296,9 +306,11 @@ async fn fetch(
         .await?)
 }
 
-fn reading(row: Row, question: &Question<'_>, scope: &Scope) -> Reading {
+fn reading(row: Row, question: &Question<'_>, scope: &Scope, now: Timestamp) -> Reading {
     let outstanding = permits(&row, question.destination);
-    let waiting = merged(&row, scope.ahead);
+    let waiting = merged(&row, question.number, scope.ahead);
+    let expired = row.first_expired.iter().chain(&row.due_expired);
+    let reaped_by = (expired.clone().any(|expired| *expired)).then(|| now + LOOK_AFTER_EXPIRED);
     let finals = row
         .unfolded_final
         .iter()
@@ -333,7 +345,7 @@ fn reading(row: Row, question: &Question<'_>, scope: &Scope) -> Reading {
     };
     let backlog = Backlog {
         due: u32::try_from(waiting.len()).unwrap_or(u32::MAX),
-        next_due: time(row.next_due),
+        next_due: time(row.next_due).into_iter().chain(reaped_by).min(),
     };
     Reading {
         usage,
@@ -363,29 +375,29 @@ fn permits(row: &Row, destination: DestinationId) -> Vec<Permit> {
         .collect()
 }
 
-/// First attempts and due ones in one order: who has waited for longest. First
+/// First attempts and due ones in turn, without those that are too old. First
 /// attempts stay in the order of their ids whatever their times say (two
 /// ingests at once may disagree): what is cut off here comes after all that is
 /// kept, so the cursor, which knows ids, cannot pass it.
-fn merged(row: &Row, ahead: i32) -> Vec<Waiting> {
-    let list = |ids: &[i64], since: &[i64], first| -> Vec<Waiting> {
+fn merged(row: &Row, number: i64, ahead: i32) -> Vec<Waiting> {
+    let list = |ids: &[i64], since: &[i64], expired: &[bool], first| -> Vec<Waiting> {
         let waiting = |(id, since): (&i64, &i64)| Waiting {
             attempt: AttemptId(*id),
             since: Timestamp::from_micros(*since),
             first,
         };
-        ids.iter().zip(since).map(waiting).collect()
+        let fresh = ids.iter().zip(since).zip(expired);
+        let fresh = fresh.filter(|(_, expired)| !**expired);
+        fresh.map(|(row, _)| waiting(row)).collect()
     };
-    let mut waiting = list(&row.first_ids, &row.first_since, true);
+    let mut firsts = list(&row.first_ids, &row.first_since, &row.first_expired, true);
     let mut latest = Timestamp::MIN;
-    for first in &mut waiting {
+    for first in &mut firsts {
         latest = latest.max(first.since);
         first.since = latest;
     }
-    waiting.extend(list(&row.due_ids, &row.due_since, false));
-    waiting.sort_unstable_by_key(|one| (one.since, one.attempt));
-    waiting.truncate(usize::try_from(ahead).unwrap_or(0));
-    waiting
+    let due = list(&row.due_ids, &row.due_since, &row.due_expired, false);
+    in_turn(firsts, due, number, usize::try_from(ahead).unwrap_or(0))
 }
 
 fn coarse_starts(row: &Row, scope: &Scope) -> Vec<CoarseStarts> {

@@ -6,6 +6,8 @@
 
 mod rows;
 
+use std::time::Duration;
+
 use domain::ids::{DestinationId, TenantId};
 use domain::time::{Timestamp, micros};
 use domain::watch::{Sight, shortfall};
@@ -23,13 +25,13 @@ use rows::{Passed, passed};
 
 /// One step.
 pub(super) async fn step(pool: &PgPool, rules: &WatchRules) -> Result<Watched, Failure> {
-    let fleet = fleet(pool).await?;
     let mut transaction = pool.begin().await?;
     let Some(after) = take_turn(&mut transaction).await? else {
         transaction.commit().await?;
         return Ok(Watched::default());
     };
-    add_up_dead_letters(&mut transaction).await?;
+    let fleet = fleet(&mut *transaction).await?;
+    let more_died = add_up_dead_letters(&mut transaction).await?;
     let (now, mut page) = passed(&mut transaction, after, rules.page).await?;
     let full = u32::try_from(page.len()).is_ok_and(|length| length >= rules.page);
     let cut = cut(&mut page, rules, now);
@@ -44,7 +46,11 @@ pub(super) async fn step(pool: &PgPool, rules: &WatchRules) -> Result<Watched, F
     }
     rows::write(&mut transaction, &page, rules, now).await?;
     note(&mut transaction, &news).await?;
-    end_turn(&mut transaction, next, rules).await?;
+    let pause = match more || more_died {
+        true => rules.pace,
+        false => rules.every,
+    };
+    end_turn(&mut transaction, next, pause).await?;
     transaction.commit().await?;
     Ok(Watched {
         stepped: true,
@@ -70,13 +76,8 @@ async fn take_turn(connection: &mut PgConnection) -> Result<Option<Option<Uuid>>
 async fn end_turn(
     connection: &mut PgConnection,
     next: Option<Uuid>,
-    rules: &WatchRules,
+    pause: Duration,
 ) -> Result<(), Failure> {
-    let pause = if next.is_some() {
-        rules.pace
-    } else {
-        rules.every
-    };
     sqlx::query(
         "-- watch: end_turn
         update watch_turn t
@@ -91,26 +92,30 @@ async fn end_turn(
 }
 
 /// Rows that transactions under way hold are not there yet: another step's.
-async fn add_up_dead_letters(connection: &mut PgConnection) -> Result<(), Failure> {
-    sqlx::query(
+/// Whether there may be more.
+async fn add_up_dead_letters(connection: &mut PgConnection) -> Result<bool, Failure> {
+    let taken: i64 = sqlx::query_scalar(
         "-- watch: add_up_dead_letters
         with taken as materialized (
             delete from dead_letter_tallies t
             where t.id in (select id from dead_letter_tallies order by id limit $1)
             returning t.destination_id, t.tenant_id
+        ),
+        added as (
+            insert into watches as w (destination_id, tenant_id, dead_letters)
+            select t.destination_id, t.tenant_id, count(*)
+            from taken t
+            group by t.destination_id, t.tenant_id
+            order by t.destination_id
+            on conflict (destination_id) do update
+            set dead_letters = w.dead_letters + excluded.dead_letters
         )
-        insert into watches as w (destination_id, tenant_id, dead_letters)
-        select t.destination_id, t.tenant_id, count(*)
-        from taken t
-        group by t.destination_id, t.tenant_id
-        order by t.destination_id
-        on conflict (destination_id) do update
-        set dead_letters = w.dead_letters + excluded.dead_letters",
+        select count(*) from taken",
     )
     .bind(i64::from(MAX_TALLIES))
-    .execute(connection)
+    .fetch_one(connection)
     .await?;
-    Ok(())
+    Ok(taken >= i64::from(MAX_TALLIES))
 }
 
 /// Leaves out what one step does not manage; whether there was anything.
@@ -150,6 +155,7 @@ async fn look(
             destination: destination.id,
             policy: &destination.policy,
             first_after: destination.first_after,
+            number: destination.last_permit + 1,
             meter: destination.meter,
             // The starts that a bucket is judged by.
             recount: true,
@@ -190,10 +196,12 @@ async fn backlogs(connection: &mut PgConnection, page: &[Passed]) -> Result<Vec<
         "-- watch: backlogs
         select least(f.waiting + l.waiting, n.far)
         from unnest($1::uuid[], $2::bigint[]) with ordinality as n (id, far, position)
+        left join pacing p on p.destination_id = n.id
         cross join lateral (
             select count(*) as waiting from (
                 select from attempts a
                 where a.destination_id = n.id and a.state = 'waiting' and a.due_at is null
+                    and a.id + 0 > coalesce(p.first_after, 0)
                 limit n.far
             ) x
         ) f

@@ -2,7 +2,9 @@
 
 use std::collections::HashSet;
 
-use domain::admission::{Backlog, Decision, Meter, Slot, Usage, admit, read_ahead};
+use domain::admission::{
+    Backlog, Decision, LOOK_AFTER_EXPIRED, Meter, Slot, Usage, admit, read_ahead,
+};
 use domain::destination::DestinationState;
 use domain::ids::{AttemptId, DestinationId, Epoch, PermitNumber};
 use domain::permit::Permit;
@@ -35,13 +37,13 @@ const DESTINATION: &str = "
 
 const FIRST_ATTEMPTS: &str = "
     -- admit: first attempts in creation order
-    select id, created_at from attempts indexed by attempts_first
+    select id, coalesce(expires_at <= ?3, 0) from attempts indexed by attempts_first
     where destination_id = ?1 and state = 'waiting' and due_at is null
     order by id limit ?2";
 
 const DUE: &str = "
     -- admit: retries and returned permits that are due
-    select id, due_at from attempts indexed by attempts_due
+    select id, coalesce(expires_at <= ?3, 0) from attempts indexed by attempts_due
     where destination_id = ?1 and state = 'waiting' and due_at is not null and due_at <= ?3
     order by due_at, id limit ?2";
 
@@ -169,7 +171,7 @@ impl Candidate {
             return Ok(None);
         };
         read_usage(tx, now, &key, &policy, &mut usage)?;
-        let (due, backlog) = read_backlog(tx, now, &key, read_ahead(&policy))?;
+        let (due, backlog) = read_backlog(tx, now, &key, last_permit + 1, read_ahead(&policy))?;
         let republished = match run.republish {
             true => republished(tx, now, run.destination, &key)?,
             false => Vec::new(),
@@ -283,24 +285,33 @@ fn mark_admitted(
     Ok(())
 }
 
-/// What is due, merged in the order in which it goes, up to `limit`.
+/// What is due and not too old, in the order in which it goes, up to `limit`.
 fn read_backlog(
     tx: &Transaction<'_>,
     now: Timestamp,
     destination: &str,
+    number: i64,
     limit: u32,
 ) -> Result<(Vec<AttemptId>, Backlog), Fault> {
-    let read = |row: &rusqlite::Row<'_>| Ok((time(row, 1)?, AttemptId(row.get(0)?)));
-    let first_attempts = all(tx, FIRST_ATTEMPTS, (destination, limit), read)?;
-    let due = all(tx, DUE, (destination, limit, now.as_micros()), read)?;
+    let mut some_expired = false;
+    let mut read = |sql| {
+        let rows = all(tx, sql, (destination, limit, now.as_micros()), |row| {
+            Ok((AttemptId(row.get(0)?), row.get::<_, bool>(1)?))
+        })?;
+        some_expired |= rows.iter().any(|(_, expired)| *expired);
+        let fresh = rows.into_iter().filter(|(_, expired)| !expired);
+        Ok::<Vec<AttemptId>, Fault>(fresh.map(|(id, _)| id).collect())
+    };
+    let (firsts, others) = (read(FIRST_ATTEMPTS)?, read(DUE)?);
     let most = usize::try_from(limit).unwrap_or(usize::MAX);
-    let due = in_turn(first_attempts, due, most);
+    let due = in_turn(firsts, others, number, most);
     let next_due = first(tx, NEXT_DUE, (destination, now.as_micros()), |row| {
         time(row, 0)
     })?;
+    let reaped_by = some_expired.then(|| now + LOOK_AFTER_EXPIRED);
     let backlog = Backlog {
         due: u32::try_from(due.len()).unwrap_or(u32::MAX),
-        next_due,
+        next_due: next_due.into_iter().chain(reaped_by).min(),
     };
     Ok((due, backlog))
 }

@@ -13,6 +13,7 @@ use rusqlite::Transaction;
 use super::fault::Fault;
 use super::rows::{execute, first, maybe_time, time, word};
 use super::secrets;
+use crate::stored_policy;
 
 const ALIVE: &str = "
     -- claim_starts: does the worker live
@@ -23,7 +24,8 @@ const ADMITTED: &str = "
     -- claim_starts: the row, if the permit is its own
     select a.event_id, a.try_number, a.epoch, a.not_before, a.deadline,
         d.epoch, d.state, d.deleted_at,
-        nullif(max(coalesce(p.held_until, 0), coalesce(h.held_until, 0)), 0)
+        nullif(max(coalesce(p.held_until, 0), coalesce(h.held_until, 0)), 0),
+        a.tries_before, d.retry_policy
     from attempts a
     join destinations d on d.id = a.destination_id
     left join pacing p on p.destination_id = a.destination_id
@@ -94,6 +96,8 @@ struct Admitted {
     state: DestinationState,
     deleted: bool,
     held_until: Option<Timestamp>,
+    tries_before: u32,
+    retry_policy: Option<String>,
 }
 
 impl Admitted {
@@ -109,6 +113,8 @@ impl Admitted {
                 state: word(row, 6, ("destinations", "state"))?,
                 deleted: maybe_time(row, 7)?.is_some(),
                 held_until: maybe_time(row, 8)?,
+                tries_before: row.get(9)?,
+                retry_policy: row.get(10)?,
             })
         })
     }
@@ -140,6 +146,8 @@ impl Admitted {
             started_at: now,
             event: self.event,
             try_number: self.try_number,
+            tries_before: self.tries_before,
+            retry: stored_policy::for_start(self.retry_policy.as_deref()),
             content_type,
             payload,
         })

@@ -42,8 +42,9 @@ const INSERT_EVENT: &str = "
 
 const INSERT_ATTEMPT: &str = "
     -- accept_events: its attempts
-    insert into attempts (event_id, destination_id, tenant_id, try_number, state, created_at)
-    values (?1, ?2, ?3, 1, ?4, ?5)";
+    insert into attempts
+        (event_id, destination_id, tenant_id, try_number, state, created_at, expires_at)
+    select ?1, ?2, ?3, 1, ?4, ?5, ?5 + max_age_ms * 1000 from destinations where id = ?2";
 
 /// Accepts a batch; see [`engine::ports::Store::accept_events`].
 pub(super) fn accept_events(

@@ -126,7 +126,7 @@ pub(super) fn attempts(
     all(connection, &page, (&key, before, limit), view)
 }
 
-fn view(row: &Row<'_>) -> Result<AttemptView, Fault> {
+pub(super) fn view(row: &Row<'_>) -> Result<AttemptView, Fault> {
     let body: Option<Vec<u8>> = row.get(12)?;
     Ok(AttemptView {
         id: AttemptId(row.get(0)?),

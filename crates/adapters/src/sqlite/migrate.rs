@@ -11,6 +11,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../../../../migrations/sqlite/0001_init.sql"),
     include_str!("../../../../migrations/sqlite/0002_secrets.sql"),
     include_str!("../../../../migrations/sqlite/0003_health.sql"),
+    include_str!("../../../../migrations/sqlite/0004_retries.sql"),
     include_str!("../../../../migrations/sqlite/0005_ingest.sql"),
     include_str!("../../../../migrations/sqlite/0006_keys.sql"),
     include_str!("../../../../migrations/sqlite/0007_outbox.sql"),

@@ -1,14 +1,17 @@
 //! Operational events become events, exactly once, and are forgotten; and who
 //! is told of them.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use domain::event::NewEvent;
 use domain::ids::{DestinationId, TenantId};
-use domain::operations::{OperationalDestination, OperationalEvent, deliveries};
+use domain::operations::{
+    OperationalDestination, OperationalEvent, OperationalScope, first_deliveries,
+};
 use domain::time::Timestamp;
 use engine::ports::{
-    Acceptance, CatalogError, MAX_OPERATIONAL, Registration, RelayedOperations, StoreError,
+    Acceptance, CatalogError, MAX_OPERATIONAL, MAX_ROWS, Registration, RelayedOperations,
+    StoreError,
 };
 use rusqlite::{Connection, Row, Transaction};
 
@@ -27,20 +30,17 @@ const MARK: &str = "
     -- relay_operational_events: relayed
     update operational_events set relayed_at = ?2 where id = ?1";
 
-const ALL_TOLD: &str = "
-    -- relay_operational_events: who may be told
-    select o.position, o.destination_id, o.tenant_id, o.scope, o.event_types
-    from operational_destinations o
-    join destinations d on d.id = o.destination_id and d.deleted_at is null
-    order by o.position";
+const TOLD_OF_ALL: &str = "
+    -- relay_operational_events: who is told of everybody's
+    select position, destination_id, tenant_id, scope, event_types
+    from operational_destinations indexed by operational_destinations_of_all
+    where scope = 'installation' order by position";
 
 const OF_TENANT: &str = "
     -- operational_destinations
-    select o.position, o.destination_id, o.tenant_id, o.scope, o.event_types
-    from operational_destinations o
-    join destinations d on d.id = o.destination_id and d.deleted_at is null
-    where o.tenant_id = ?1
-    order by o.position limit ?2";
+    select position, destination_id, tenant_id, scope, event_types
+    from operational_destinations indexed by operational_destinations_of_tenant
+    where tenant_id = ?1 order by position limit ?2";
 
 const TRIM: &str = "
     -- trim_operational_events: of the oldest rows those that are old
@@ -56,9 +56,8 @@ const FIND: &str = "
             where id = ?1 and tenant_id = ?2 and deleted_at is null
         ),
         (
-            select count(*) from operational_destinations o
-            join destinations d on d.id = o.destination_id and d.deleted_at is null
-            where o.tenant_id = ?2 and o.destination_id <> ?1
+            select count(*) from operational_destinations
+            where tenant_id = ?2 and destination_id <> ?1
         )";
 
 const REGISTER: &str = "
@@ -94,23 +93,36 @@ pub(super) fn relay(
     if rows.is_empty() {
         return Ok(relayed);
     }
-    let told = all(tx, ALL_TOLD, [], destination)?;
-    let events: Vec<NewEvent> = (rows.iter())
-        .flat_map(|row| deliveries(row, &told))
-        .collect();
+    let told = told_of(tx, &rows)?;
+    let (taken, events) = first_deliveries(&rows, &told, MAX_ROWS);
     for answer in ingest::accept_events(tx, now, &events)? {
         if let Acceptance::Accepted(destinations) = answer {
             relayed.accepted += 1;
             relayed.destinations.extend(destinations);
         }
     }
-    for row in &rows {
+    for row in &rows[..taken] {
         execute(tx, MARK, (row.id, now.as_micros()))?;
         relayed.relayed += 1;
     }
+    relayed.more = taken < rows.len() || relayed.relayed >= limit;
     relayed.destinations.sort_unstable();
     relayed.destinations.dedup();
     Ok(relayed)
+}
+
+/// Who may be told of these: those of their tenants and of the installation.
+fn told_of(
+    tx: &Transaction<'_>,
+    news: &[OperationalEvent],
+) -> Result<Vec<OperationalDestination>, Fault> {
+    let mut told = all(tx, TOLD_OF_ALL, [], destination)?;
+    let tenants: BTreeSet<TenantId> = news.iter().map(|one| one.tenant).collect();
+    for tenant in tenants {
+        let own = of_tenant(tx, tenant)?.into_iter();
+        told.extend(own.filter(|one| one.scope == OperationalScope::Tenant));
+    }
+    Ok(told)
 }
 
 fn event(row: &Row<'_>) -> Result<OperationalEvent, Fault> {

@@ -29,7 +29,8 @@ const RETURN: &str = "
 const GIVEN_UP: &str = "
     -- reap: starts that are too old, or whose worker is gone
     select a.id, a.started_at, a.coarse and not a.folded, a.try_number, a.event_id,
-        a.destination_id, a.tenant_id, w.seen_at is null or w.seen_at < ?2, d.deleted_at is not null
+        a.destination_id, a.tenant_id, w.seen_at is null or w.seen_at < ?2, d.deleted_at is not null,
+        a.tries_before, a.expires_at, coalesce(json_extract(d.retry_policy, '$.max_tries'), ?4)
     from attempts a indexed by attempts_started
     join destinations d on d.id = a.destination_id
     left join workers w on w.id = a.worker_id
@@ -57,6 +58,17 @@ const CANCEL_DUE: &str = "
         cross join attempts a indexed by attempts_due on a.destination_id = d.id
         where d.deleted_at is not null and a.state = 'waiting' and a.due_at is not null
         limit ?1
+    )";
+
+const EXPIRE: &str = "
+    -- reap: what grew too old while it waited, what expired first first
+    update attempts
+    set state = 'expired', dead_letter = 1, finished_at = ?1,
+        error = 'it was older than the destination''s max_age'
+    where id in (
+        select id from attempts indexed by attempts_expiring
+        where state = 'waiting' and expires_at is not null and expires_at <= ?1
+        order by expires_at limit ?2
     )";
 
 const DELETE_WORKERS: &str = "
@@ -87,6 +99,7 @@ pub(super) fn reap(
     let first_attempts = u32::try_from(first_attempts).unwrap_or(u32::MAX);
     let retries = execute(tx, CANCEL_DUE, [limit.saturating_sub(first_attempts)])?;
     let retries = u32::try_from(retries).unwrap_or(u32::MAX);
+    let expired = execute(tx, EXPIRE, (now.as_micros(), limit))?;
     buckets::delete_old(tx, now, limit)?;
     execute(tx, DELETE_KEYS, (now.as_micros(), limit))?;
     execute(tx, DELETE_WORKERS, ((now - WORKER_KEPT).as_micros(), limit))?;
@@ -94,6 +107,7 @@ pub(super) fn reap(
         expired_permits,
         unknown_starts,
         cancelled: first_attempts.saturating_add(retries),
+        expired: u32::try_from(expired).unwrap_or(u32::MAX),
         wakes: wakes.into_vec(),
     })
 }
@@ -125,6 +139,7 @@ struct GivenUp {
     event: EventAt,
     worker_gone: bool,
     destination_gone: bool,
+    max_tries: u32,
 }
 
 fn give_up(
@@ -136,7 +151,8 @@ fn give_up(
 ) -> Result<u32, Fault> {
     let started_before = (now - rules.start_timeout).as_micros();
     let seen_before = (now - rules.heartbeat_timeout).as_micros();
-    let given_up = all(tx, GIVEN_UP, (started_before, seen_before, limit), |row| {
+    let rules = (started_before, seen_before, limit, DEFAULT_MAX_TRIES);
+    let given_up = all(tx, GIVEN_UP, rules, |row| {
         Ok(GivenUp {
             id: row.get(0)?,
             started_at: time(row, 1)?,
@@ -146,14 +162,18 @@ fn give_up(
                 event: row.get(4)?,
                 destination: row.get(5)?,
                 tenant: row.get(6)?,
+                tries_before: row.get(9)?,
+                expires_at: row.get(10)?,
             },
             worker_gone: row.get(7)?,
             destination_gone: row.get(8)?,
+            max_tries: row.get(11)?,
         })
     })?;
     let mut buckets = Buckets::default();
     for start in &given_up {
-        let last = start.try_number >= DEFAULT_MAX_TRIES;
+        let tries = start.try_number.saturating_sub(start.event.tries_before);
+        let last = tries >= start.max_tries;
         let error = match start.worker_gone {
             true => WORKER_IS_GONE,
             false => NO_OUTCOME_IN_TIME,

@@ -16,7 +16,7 @@ use super::rows::{execute, first, time, word};
 const STARTED: &str = "
     -- record_outcomes: the row, if this worker claimed it under this number
     select state, started_at, coarse and not folded, crowded, try_number, event_id,
-        destination_id, tenant_id, dead_letter,
+        destination_id, tenant_id, dead_letter, tries_before, expires_at,
         exists (select 1 from health h where h.destination_id = attempts.destination_id)
     from attempts
     where id = ?1 and permit = ?2 and worker_id = ?3 and state in ('started', 'unknown')
@@ -39,8 +39,9 @@ const CANCEL_RETRY: &str = "
 const INSERT_RETRY: &str = "
     -- the next try
     insert into attempts
-        (event_id, destination_id, tenant_id, try_number, state, due_at, created_at)
-    values (?1, ?2, ?3, ?4, 'waiting', ?5, ?6)";
+        (event_id, destination_id, tenant_id, try_number, state, due_at, created_at,
+        tries_before, expires_at)
+    values (?1, ?2, ?3, ?4, 'waiting', ?5, ?6, ?7, ?8)";
 
 /// Records; see [`engine::ports::Store::record_outcomes`]. Nobody else holds a
 /// row here, so nothing is ever skipped.
@@ -117,6 +118,8 @@ pub(super) struct EventAt {
     pub(super) event: String,
     pub(super) destination: String,
     pub(super) tenant: String,
+    pub(super) tries_before: u32,
+    pub(super) expires_at: Option<i64>,
 }
 
 impl EventAt {
@@ -135,6 +138,8 @@ impl EventAt {
             try_number,
             due_at.as_micros(),
             created_at.as_micros(),
+            self.tries_before,
+            self.expires_at,
         );
         execute(tx, INSERT_RETRY, row)?;
         Ok(())
@@ -169,9 +174,11 @@ impl Started {
                     event: row.get(5)?,
                     destination: row.get(6)?,
                     tenant: row.get(7)?,
+                    tries_before: row.get(9)?,
+                    expires_at: row.get(10)?,
                 },
                 dead_letter: row.get(8)?,
-                remembered: row.get(9)?,
+                remembered: row.get(11)?,
             })
         })
     }

@@ -90,7 +90,7 @@ pub(super) fn step(
     let Some(after) = turn else {
         return Ok(Watched::default());
     };
-    add_up_dead_letters(tx)?;
+    let more_died = add_up_dead_letters(tx)?;
     let fleet = fleet(tx, now)?;
     let places = fleet.places > fleet.outstanding;
     let mut watched = Watched {
@@ -123,9 +123,10 @@ pub(super) fn step(
     for told in &watched.news {
         note(tx, now, told)?;
     }
-    let (next, pause) = match watched.more {
-        true => (last, rules.pace),
-        false => (None, rules.every),
+    let next = last.filter(|_| watched.more);
+    let pause = match watched.more || more_died {
+        true => rules.pace,
+        false => rules.every,
     };
     execute(
         tx,
@@ -135,7 +136,8 @@ pub(super) fn step(
     Ok(watched)
 }
 
-fn add_up_dead_letters(tx: &Transaction<'_>) -> Result<(), Fault> {
+/// Whether there may be more.
+fn add_up_dead_letters(tx: &Transaction<'_>) -> Result<bool, Fault> {
     let tallies = all(tx, TALLIES, [MAX_TALLIES], |row| {
         Ok((
             row.get::<_, String>(0)?,
@@ -144,13 +146,13 @@ fn add_up_dead_letters(tx: &Transaction<'_>) -> Result<(), Fault> {
         ))
     })?;
     if tallies.is_empty() {
-        return Ok(());
+        return Ok(false);
     }
     for tally in tallies {
         execute(tx, ADD_UP, tally)?;
     }
-    execute(tx, FORGET_TALLIES, [MAX_TALLIES])?;
-    Ok(())
+    let taken = execute(tx, FORGET_TALLIES, [MAX_TALLIES])?;
+    Ok(u32::try_from(taken).is_ok_and(|taken| taken >= MAX_TALLIES))
 }
 
 /// The destinations with work, and those of which something is remembered.

@@ -7,6 +7,8 @@ use std::time::Duration;
 use adapters::postgres::PostgresStore;
 use async_trait::async_trait;
 use domain::time::Timestamp;
+use engine::contract::backlog::BacklogWorld;
+use engine::contract::operations::{Dialect, OperationsWorld};
 use engine::contract::store::{Backdoor, World};
 use engine::contract::tenants::TenantWorld;
 use engine::ports::Store;
@@ -39,28 +41,55 @@ impl Backdoor for Door {
     }
 }
 
-struct Fresh {
-    world: World,
+pub(crate) struct Fresh {
+    world: BacklogWorld,
     _database: Database,
 }
 
 impl Deref for Fresh {
-    type Target = World;
+    type Target = BacklogWorld;
 
-    fn deref(&self) -> &World {
+    fn deref(&self) -> &BacklogWorld {
         &self.world
     }
 }
 
-async fn world() -> Fresh {
-    let database = Database::create().await;
+fn world_of(database: &Database) -> World {
     let store = Arc::new(database.store.clone());
     let door = Arc::new(Door {
         url: database.url.clone(),
         store: database.store.clone(),
     });
+    World::new(store, door)
+}
+
+pub(crate) async fn world() -> Fresh {
+    let database = Database::create().await;
+    let store = Arc::new(database.store.clone());
     Fresh {
-        world: World::new(store.clone(), door).with_operations(store.clone(), store),
+        world: BacklogWorld::new(world_of(&database), store.clone(), store),
+        _database: database,
+    }
+}
+
+struct FreshOperations {
+    world: OperationsWorld,
+    _database: Database,
+}
+
+impl Deref for FreshOperations {
+    type Target = OperationsWorld;
+
+    fn deref(&self) -> &OperationsWorld {
+        &self.world
+    }
+}
+
+async fn operations_world() -> FreshOperations {
+    let database = Database::create().await;
+    let store = Arc::new(database.store.clone());
+    FreshOperations {
+        world: OperationsWorld::new(world_of(&database), store.clone(), store, Dialect::Postgres),
         _database: database,
     }
 }
@@ -79,19 +108,20 @@ impl Deref for FreshTenants {
 }
 
 async fn tenant_world() -> FreshTenants {
-    let Fresh { world, _database } = world().await;
-    let store = Arc::new(_database.store.clone());
+    let database = Database::create().await;
+    let store = Arc::new(database.store.clone());
     FreshTenants {
-        world: TenantWorld::new(world, store.clone(), store),
-        _database,
+        world: TenantWorld::new(world_of(&database), store.clone(), store),
+        _database: database,
     }
 }
 
 engine::store_contract!(crate::contract::world);
 
 mod operations {
-    engine::operations_contract!(crate::contract::world);
+    engine::operations_contract!(crate::contract::operations_world);
 }
+
 engine::tenant_contract!(crate::contract::tenant_world);
 
 #[tokio::test]

@@ -20,11 +20,10 @@ pub fn payload(event: &OperationalEvent) -> String {
     } = event;
     let timestamp = rfc3339(event.created_at);
     // Ours, and an object: what follows the brace is empty or begins with a name.
-    let details = event
-        .details
-        .trim()
-        .trim_start_matches('{')
-        .trim_end_matches('}')
+    let details = event.details.trim();
+    let details = (details.strip_prefix('{'))
+        .and_then(|details| details.strip_suffix('}'))
+        .unwrap_or_default()
         .trim();
     let comma = if details.is_empty() { "" } else { "," };
     format!(

@@ -49,12 +49,12 @@ fn a_tenants_news_go_to_the_tenant_and_to_the_installation() {
 #[test]
 fn only_the_types_that_it_wants() {
     let mut only = one(1, 1, OperationalScope::Tenant);
-    only.event_types = vec![OperationalType::DeadLetters];
+    only.event_types = vec!["dead_letters".to_owned(), "of_a_newer_version".to_owned()];
     assert_eq!(
         told(&news(destination(9), tenant(1)), &[only.clone()]).len(),
         0
     );
-    only.event_types.push(OperationalType::BreakerOpened);
+    only.event_types.push("breaker_opened".to_owned());
     assert_eq!(told(&news(destination(9), tenant(1)), &[only]).len(), 1);
 }
 
@@ -84,6 +84,30 @@ fn a_payload_is_a_type_a_time_and_what_happened() {
         ..news(destination(1), tenant(1))
     };
     assert!(payload(&bare).ends_with(r#""tenant_id":"00000000-0000-0000-0000-000000000001"}}"#));
+    let nested = OperationalEvent {
+        details: r#"{"of":{"a":{}}}"#.to_owned(),
+        ..news(destination(1), tenant(1))
+    };
+    assert!(payload(&nested).ends_with(r#","of":{"a":{}}}}"#));
+}
+
+#[test]
+fn so_many_news_as_make_so_many_events() {
+    let all = [1, 2, 3].map(|number| one(number, 1, OperationalScope::Tenant));
+    let news = |number| OperationalEvent {
+        id: i64::from(number),
+        ..news(destination(number), tenant(1))
+    };
+    // Three events, none (it is the first of those that are told), and three.
+    let news = [news(9), news(1), news(8)];
+    let first = |most| {
+        let (taken, made) = first_deliveries(&news, &all, most);
+        (taken, made.len())
+    };
+    assert_eq!(first(6), (3, 6));
+    assert_eq!(first(5), (2, 3));
+    assert_eq!(first(0), (1, 3), "one at least");
+    assert_eq!(first_deliveries(&[], &all, 5).0, 0);
 }
 
 #[test]

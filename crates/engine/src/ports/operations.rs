@@ -18,8 +18,8 @@ use super::store::StoreError;
 /// number of processes may ask at once.
 #[async_trait]
 pub trait Operations: Send + Sync {
-    /// Turns operational events that were not relayed yet, at most `limit`,
-    /// into events for the operational destinations that are told
+    /// Turns operational events that were not relayed yet, the oldest first and
+    /// at most `limit`, into at most [`MAX_ROWS`](super::MAX_ROWS) events for the operational destinations that are told
     /// ([`domain::operations::deliveries`]), by the way of ingest: they are
     /// inserted and the operational events marked in one transaction, so each
     /// becomes one event for each that is told, however often relays die. Rows
@@ -108,7 +108,8 @@ pub const MAX_TALLIES: u32 = 10_000;
 pub struct WatchRules {
     /// Between the end of one round and the beginning of the next.
     pub every: Duration,
-    /// Between two steps of a round.
+    /// Between two steps of a round, and where a step leaves dead letters to
+    /// be counted.
     pub pace: Duration,
     /// Who has waited for less is not looked at: what is gone by then needs
     /// nobody.
@@ -143,6 +144,8 @@ impl Default for WatchRules {
 pub struct RelayedOperations {
     /// Operational events that are relayed now.
     pub relayed: u32,
+    /// There may be more to relay.
+    pub more: bool,
     /// Events that they became.
     pub accepted: u32,
     /// Whom to wake.

@@ -10,6 +10,7 @@ use domain::event::NewEvent;
 use domain::health::Signal;
 use domain::ids::{AttemptId, DestinationId, EventId, PermitNumber, WorkerId};
 use domain::permit::Permit;
+use domain::retry::RetrySettings;
 use domain::time::Timestamp;
 
 use super::health::HealthChange;
@@ -121,10 +122,11 @@ pub trait Store: Send + Sync {
     /// heartbeat lapsed, or that are older than `rules.start_timeout`, become
     /// `unknown`, say why ([`WORKER_IS_GONE`], [`NO_OUTCOME_IN_TIME`]) and are
     /// followed by a retry, in the order of their starts and then of their ids,
-    /// unless the destination is deleted; waiting attempts of deleted
-    /// destinations are cancelled. Each row is locked and rechecked; a skipped
-    /// one is left. And it deletes what nobody needs
-    /// any more, such as expired idempotency keys.
+    /// unless the destination is deleted or the tries are used up; waiting
+    /// attempts of deleted destinations are cancelled; those that are older
+    /// than their destination's `max_age` become `expired`, and dead letters.
+    /// Each row is locked and rechecked; a skipped one is left. And it deletes
+    /// what nobody needs any more, such as expired idempotency keys.
     async fn reap(&self, rules: &ReapRules, limit: u32) -> Result<Reaped, StoreError>;
 
     /// One page of destinations, after `after` in id order, that need a look:
@@ -277,6 +279,10 @@ pub struct Start {
     pub event: EventId,
     /// Which try this is: 1 is the first.
     pub try_number: u32,
+    /// Tries before the event's last replay: the policy counts from there.
+    pub tries_before: u32,
+    /// The destination's retry policy, as it is now.
+    pub retry: RetrySettings,
     /// The payload's media type.
     pub content_type: String,
     /// The payload, byte for byte.
@@ -318,7 +324,7 @@ pub enum NextTry {
     RetryAfter(Duration),
     /// A new attempt with the *same* try number, due now: nothing was sent.
     Again,
-    /// Nothing: the tries are used up.
+    /// Nothing: the tries are used up, or the answer is final.
     DeadLetter,
 }
 
@@ -355,6 +361,8 @@ pub struct Reaped {
     pub unknown_starts: u32,
     /// Attempts cancelled because their destination is gone.
     pub cancelled: u32,
+    /// Attempts that grew too old while they waited: dead letters now.
+    pub expired: u32,
     /// Whom to wake.
     pub wakes: Vec<Wake>,
 }

@@ -10,7 +10,7 @@ use domain::attempt::OutcomeKind;
 use domain::health::Signal;
 use domain::ids::WorkerId;
 use domain::permit::Permit;
-use domain::retry::{AfterFailure, after_failure};
+use domain::retry::AfterFailure;
 use futures_util::FutureExt;
 use rand::RngExt;
 use rand::distr::{Distribution, StandardUniform};
@@ -33,6 +33,7 @@ use crate::worker::promptness::Promptness;
 use crate::worker::records::Records;
 use crate::worker::standing::Standing;
 use crate::worker::targets::Addressee;
+use crate::worker::tries::Tries;
 use crate::worker::turned_away::TurnedAway;
 
 /// How long before a permit's deadline a connection that is still not ready is
@@ -262,7 +263,7 @@ impl Deliverer {
         let bound = self.promptness.bound(started.took);
         let late = started.not_after.elapsed();
         let (permit, worker, sent_from) = (started.permit, started.worker, started.sent_from);
-        let try_number = started.start.try_number;
+        let tries = Tries::of(&started.start);
         let started_at = started.start.started_at;
         let dialling = started.connection.took;
         let result = if late > bound {
@@ -288,7 +289,7 @@ impl Deliverer {
         }
         let dice = || self.random();
         let signal = heard(result.as_ref().ok(), started_at + elapsed, dice);
-        let outcome = self.outcome(permit, try_number, elapsed, result);
+        let outcome = self.outcome(permit, &tries, elapsed, result);
         let outcome = Outcome { signal, ..outcome };
         metrics::counter!(
             "paceline_attempts_total",
@@ -305,7 +306,7 @@ impl Deliverer {
     fn outcome(
         &self,
         permit: Permit,
-        try_number: u32,
+        tries: &Tries,
         elapsed: Duration,
         result: Result<Response, NotDone>,
     ) -> Outcome {
@@ -328,24 +329,31 @@ impl Deliverer {
                 response_body: response.body,
                 ..blank
             },
-            Ok(response) => Outcome {
-                status: Some(response.status),
-                error: Some(format!("the receiver answered {}", response.status)),
-                response_body: response.body,
-                next: self.after(try_number),
-                ..blank
-            },
+            Ok(response) => {
+                let error = format!("the receiver answered {}", response.status);
+                let (next, error) = self.after(tries, Some(response.status), error);
+                Outcome {
+                    status: Some(response.status),
+                    error: Some(error),
+                    response_body: response.body,
+                    next,
+                    ..blank
+                }
+            }
             Err(NotDone::Late(late)) => Outcome {
                 kind: OutcomeKind::NotSent,
                 error: Some(format!("{} ms passed since the claim", late.as_millis())),
                 next: NextTry::Again,
                 ..blank
             },
-            Err(NotDone::Send(error)) => Outcome {
-                error: Some(error.to_string()),
-                next: self.after(try_number),
-                ..blank
-            },
+            Err(NotDone::Send(error)) => {
+                let (next, error) = self.after(tries, None, error.to_string());
+                Outcome {
+                    error: Some(error),
+                    next,
+                    ..blank
+                }
+            }
         }
     }
 
@@ -357,11 +365,11 @@ impl Deliverer {
         rng.random()
     }
 
-    fn after(&self, try_number: u32) -> NextTry {
-        let jitter = self.random();
-        match after_failure(try_number, jitter) {
-            AfterFailure::RetryAfter(delay) => NextTry::RetryAfter(delay),
-            AfterFailure::DeadLetter => NextTry::DeadLetter,
+    /// What follows a failure, and why in words.
+    fn after(&self, tries: &Tries, status: Option<u16>, error: String) -> (NextTry, String) {
+        match tries.after_failure(status, self.random()) {
+            AfterFailure::RetryAfter(delay) => (NextTry::RetryAfter(delay), error),
+            AfterFailure::DeadLetter(why) => (NextTry::DeadLetter, tries.last_words(why, &error)),
         }
     }
 }

@@ -16,6 +16,7 @@ mod ingest;
 mod notifier;
 mod reaper;
 mod relay;
+mod replay;
 mod scheduler;
 mod scheduler_trouble;
 mod support;

@@ -53,6 +53,7 @@ impl Operations for FakeOperations {
 fn relayed(relayed: u32, of: &[u128]) -> Result<RelayedOperations, StoreError> {
     Ok(RelayedOperations {
         relayed,
+        more: relayed == 2,
         accepted: relayed,
         destinations: of.iter().map(|number| destination(*number)).collect(),
     })
@@ -71,6 +72,7 @@ async fn a_tick_relays_all_there_is_and_wakes_whom_it_is_for() {
     let options = NotifierOptions {
         every: ms(1_000),
         batch: 2,
+        batches: 10,
         watch: WatchRules::default(),
         kept: ms(5),
         trimmed: 7,
@@ -98,4 +100,28 @@ async fn a_tick_relays_all_there_is_and_wakes_whom_it_is_for() {
     });
     let wake = |number| Wake::now(destination(number));
     assert_eq!(wakes, [vec![wake(4), wake(5)], vec![wake(4)]]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flood_of_news_does_not_keep_the_rest_of_the_round() {
+    let world = World::new();
+    let operations = Arc::new(FakeOperations::default());
+    *operations.answers.lock().unwrap() = (0..5).map(|_| relayed(2, &[])).collect();
+    let options = NotifierOptions {
+        batch: 2,
+        batches: 3,
+        kept: ms(5),
+        trimmed: 7,
+        ..NotifierOptions::default()
+    };
+    let notifier = Notifier::new(operations.clone(), world.schedule.clone(), options);
+    notifier.tick().await;
+    let first = ["watch", "relay", "relay", "relay", "trim"];
+    assert_eq!(operations.asked(), first);
+    notifier.tick().await;
+    assert_eq!(
+        operations.asked(),
+        first,
+        "two of them, and one that finds nothing"
+    );
 }

@@ -93,6 +93,7 @@ async fn full_batches_follow_each_other_at_once() {
             expired_permits,
             unknown_starts,
             cancelled,
+            expired: 0,
             wakes: Vec::new(),
         })
     });

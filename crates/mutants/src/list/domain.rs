@@ -6,8 +6,9 @@ use crate::mutant::{Mutant, properties, sqlite_contract};
 const PLAN: &str = "crates/domain/src/admission/plan.rs";
 const WINDOW: &str = "crates/domain/src/admission/window.rs";
 const METER: &str = "crates/domain/src/admission/meter.rs";
+const TURNS: &str = "crates/domain/src/turns.rs";
 
-pub(super) const MUTANTS: [Mutant; 13] = [
+pub(super) const MUTANTS: [Mutant; 14] = [
     Mutant {
         name: "limit-minus-queue-alone",
         wrong: "The limit minus what is queued, as in the classic formula: starts within the \
@@ -143,5 +144,16 @@ pub(super) const MUTANTS: [Mutant; 13] = [
             wrong: "true",
         },
         killer: properties("admission::a_bucket_that_a_change_leaves_alone_keeps_its_level"),
+    },
+    Mutant {
+        name: "turn-is-forgotten",
+        wrong: "Each run begins with a first attempt, so where a run gives one permit retries \
+            starve.",
+        file: TURNS,
+        change: Rust {
+            right: "number.rem_euclid(2) == 1",
+            wrong: "number > 0",
+        },
+        killer: sqlite_contract("turns::one_permit_a_run_goes_in_turn_as_well"),
     },
 ];

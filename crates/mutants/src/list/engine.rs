@@ -74,6 +74,8 @@ pub(super) const MUTANTS: [Mutant; 18] = [
                             started_at: request.permit.not_before,\n                    \
                             event: domain::ids::EventId(request.permit.destination.0),\n                    \
                             try_number: 1,\n                    \
+                            tries_before: 0,\n                    \
+                            retry: Default::default(),\n                    \
                             content_type: String::new(),\n                    \
                             payload: bytes::Bytes::new(),\n                \
                         };\n                \

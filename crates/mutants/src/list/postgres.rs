@@ -12,7 +12,7 @@ const REAP: &str = "crates/adapters/src/postgres/reap.rs";
 const RECORD: &str = "crates/adapters/src/postgres/record.rs";
 const USAGE: &str = "crates/adapters/src/postgres/usage.rs";
 
-pub(super) const MUTANTS: [Mutant; 25] = [
+pub(super) const MUTANTS: [Mutant; 26] = [
     Mutant {
         name: "postgres-claim-ignores-holds",
         wrong: "A claim takes no notice of a hold: a permit from before it starts within it.",
@@ -194,15 +194,17 @@ pub(super) const MUTANTS: [Mutant; 25] = [
         file: REAP,
         change: Text {
             right: "set state = 'unknown', folded = a.folded or a.coarse, \
-                dead_letter = a.try_number >= $4,\n            \
+                dead_letter = l.is_last,\n            \
                 error = case when l.worker_is_gone then $5 else $6 end\n        \
                 from locked l\n        where a.id = l.id\n        \
                 returning (select micros(now) from clock) as now, a.id, a.event_id, a.destination_id,\n            \
-                a.tenant_id, a.try_number, micros(a.started_at) as started_at,",
+                a.tenant_id, a.try_number, a.tries_before, micros(a.expires_at) as expires_at,\n            \
+                l.is_last, micros(a.started_at) as started_at,",
             wrong: "set state = 'waiting', started_at = null\n        \
                 from locked l\n        where a.id = l.id and $5 <> $6\n        \
                 returning (select micros(now) from clock) as now, a.id, a.event_id, a.destination_id,\n            \
-                a.tenant_id, $4 as try_number, 0::bigint as started_at,",
+                a.tenant_id, a.try_number, a.tries_before, micros(a.expires_at) as expires_at,\n            \
+                true as is_last, 0::bigint as started_at,",
         },
         killer: postgres("contract::reap::a_start_that_is_too_old_becomes_unknown"),
     },
@@ -302,5 +304,15 @@ pub(super) const MUTANTS: [Mutant; 25] = [
             wrong: "if false then",
         },
         killer: postgres("changes::a_stricter_isolation_is_refused_in_words"),
+    },
+    Mutant {
+        name: "postgres-replayed-again",
+        wrong: "A dead letter that was replayed is not marked, and another replay takes it again.",
+        file: "crates/adapters/src/postgres/replays/moves.rs",
+        change: Text {
+            right: "update attempts a set replayed_at = from_micros($11)",
+            wrong: "update attempts a set replayed_at = null",
+        },
+        killer: postgres("backlog::replay::several_at_once_move_each_once"),
     },
 ];

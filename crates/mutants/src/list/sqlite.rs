@@ -9,9 +9,10 @@ const FLEET: &str = "crates/adapters/src/sqlite/fleet.rs";
 const HEALTH: &str = "crates/adapters/src/sqlite/health.rs";
 const REAP: &str = "crates/adapters/src/sqlite/reap.rs";
 const RECORD: &str = "crates/adapters/src/sqlite/record.rs";
+const REPLAY: &str = "crates/adapters/src/sqlite/replays/moves.rs";
 const USAGE: &str = "crates/adapters/src/sqlite/usage.rs";
 
-pub(super) const MUTANTS: [Mutant; 20] = [
+pub(super) const MUTANTS: [Mutant; 21] = [
     Mutant {
         name: "sqlite-time-before-the-lock",
         wrong: "The clock is read before the write lock: a step that waited for it dates what it \
@@ -150,8 +151,8 @@ pub(super) const MUTANTS: [Mutant; 20] = [
         wrong: "An event is tried again after its last try.",
         file: REAP,
         change: Rust {
-            right: "start.try_number >= DEFAULT_MAX_TRIES",
-            wrong: "start.try_number > DEFAULT_MAX_TRIES",
+            right: "tries >= start.max_tries",
+            wrong: "tries > start.max_tries",
         },
         killer: sqlite_contract("reap::an_unknown_last_try_is_a_dead_letter"),
     },
@@ -194,6 +195,16 @@ pub(super) const MUTANTS: [Mutant; 20] = [
             wrong: "where false and id in (",
         },
         killer: sqlite_contract("limits::a_change_of_shape_revokes"),
+    },
+    Mutant {
+        name: "sqlite-replayed-again",
+        wrong: "A dead letter that was replayed is not marked, and another replay takes it again.",
+        file: REPLAY,
+        change: Text {
+            right: "update attempts set replayed_at = ?2",
+            wrong: "update attempts set replayed_at = null + ?2",
+        },
+        killer: sqlite_contract("replay::several_at_once_move_each_once"),
     },
     Mutant {
         name: "sqlite-claim-ignores-holds",

@@ -3,9 +3,9 @@
 //!
 //! At no time are more of them in memory than one commit takes, whatever the
 //! body's length: the body is read on when the commit has answered. Answers
-//! wait for a slow client in a buffer of [`ANSWER_BYTES`], which holds those of
+//! wait for a slow client in a buffer of `ANSWER_BYTES`, which holds those of
 //! a whole body of good events: so a client may well send all before it reads.
-//! A commit is made when [`COMMIT_EVENTS`] are there, or [`COMMIT_BYTES`], or
+//! A commit is made when `COMMIT_EVENTS` are there, or `COMMIT_BYTES`, or
 //! when the client pauses: acceptance is event by event, and what was answered
 //! is durable whatever happens to the rest.
 

@@ -48,6 +48,15 @@ impl Caller {
         self.app.0.service.of(self.identity.tenant)
     }
 
+    /// Asks for a scope beyond the route's: for what shows more of the same to
+    /// those who may.
+    pub(super) fn needs(&self, scope: Scope) -> Result<(), Problem> {
+        match self.identity.scopes.contains(scope) {
+            true => Ok(()),
+            false => Err(Problem::forbidden(scope)),
+        }
+    }
+
     /// Places for bulk bodies, of all callers.
     pub(super) fn bulk_places(&self) -> &bulk::Places {
         &self.app.0.bulk

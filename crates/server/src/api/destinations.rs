@@ -11,7 +11,9 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::body::JsonBody;
-use super::limits::{Effective, Limits, LimitsPatch, not_null, object, present, present_object};
+use super::limits::{
+    Effective, Limits, LimitsPatch, not_null, object, periods, present, present_object,
+};
 use super::parameters::{DestinationPath, DestinationsPage, Page, PathId};
 use super::problem::Problem;
 use super::secrets::{FirstSecret, Headers};
@@ -215,17 +217,6 @@ impl From<CreateDestination> for DestinationDraft {
 
 impl From<ChangeDestination> for DestinationEdit {
     fn from(body: ChangeDestination) -> Self {
-        let periods = match body.limits {
-            None => LimitsChange::default(),
-            Some(None) => LimitsChange::INHERIT,
-            Some(Some(patch)) => LimitsChange {
-                per_second: patch.per_second,
-                per_minute: patch.per_minute,
-                per_hour: patch.per_hour,
-                per_day: patch.per_day,
-                ..LimitsChange::default()
-            },
-        };
         Self {
             name: body.name,
             url: body.url,
@@ -237,7 +228,7 @@ impl From<ChangeDestination> for DestinationEdit {
                 shape: body.shape,
                 max_in_flight: body.max_in_flight,
                 safety_margin: body.safety_margin,
-                ..periods
+                ..periods(body.limits)
             },
             headers: (body.headers).map(|headers| headers.unwrap_or_default().0),
         }

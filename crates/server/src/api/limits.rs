@@ -11,6 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
 use super::text;
+use crate::service::LimitsChange;
 
 /// Starts per period. All absent: the tier's limits. 0 pauses. One set: those
 /// absent do not limit.
@@ -62,6 +63,21 @@ pub struct LimitsPatch {
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<u32>)]
     pub per_day: Option<Option<u32>>,
+}
+
+/// What a body changes of the periods. `null` clears all four.
+pub(super) fn periods(limits: Option<Option<LimitsPatch>>) -> LimitsChange {
+    match limits {
+        None => LimitsChange::default(),
+        Some(None) => LimitsChange::INHERIT,
+        Some(Some(patch)) => LimitsChange {
+            per_second: patch.per_second,
+            per_minute: patch.per_minute,
+            per_hour: patch.per_hour,
+            per_day: patch.per_day,
+            ..LimitsChange::default()
+        },
+    }
 }
 
 /// What holds for a destination: its own settings, or the tier's.

@@ -2,6 +2,7 @@
 //! `/v1/destinations/{id}/alerts`.
 
 use axum::Json;
+use domain::access::Scope;
 use domain::operations::{self, OperationalScope, OperationalType};
 use domain::watch::Shortfall;
 use engine::ports;
@@ -23,7 +24,7 @@ use super::{Caller, text};
 #[serde(deny_unknown_fields)]
 pub struct Registration {
     /// `tenant`, or `installation` for the destinations of all tenants, which
-    /// only the default tenant can ask for.
+    /// needs the scope `admin`.
     #[serde(default)]
     #[schema(schema_with = scope)]
     pub scope: OperationalScope,
@@ -43,7 +44,7 @@ pub struct OperationalDestination {
     pub scope: OperationalScope,
     /// Of which types; none is all.
     #[schema(schema_with = types)]
-    pub event_types: Vec<OperationalType>,
+    pub event_types: Vec<String>,
 }
 
 /// A tenant's operational destinations.
@@ -94,8 +95,8 @@ pub struct OperationalEventsPage {
     #[serde(default = "default_page")]
     #[param(default = 100)]
     pub limit: u32,
-    /// `tenant`, or `installation` for those of all tenants, which only the
-    /// default tenant can ask for.
+    /// `tenant`, or `installation` for those of all tenants, which needs the
+    /// scope `admin`.
     #[serde(default)]
     #[param(value_type = Option<String>)]
     pub scope: OperationalScope,
@@ -207,6 +208,14 @@ impl From<ports::AlertsView> for Alerts {
     }
 }
 
+/// What concerns all tenants is the administrator's.
+fn may_ask_for(caller: &Caller, scope: OperationalScope) -> Result<(), Problem> {
+    match scope {
+        OperationalScope::Installation => caller.needs(Scope::Admin),
+        OperationalScope::Tenant => Ok(()),
+    }
+}
+
 /// Make a destination an operational one: it is told what operators must know,
 /// as ordinary events within its own limit. Repeating it changes what it is
 /// told of.
@@ -220,6 +229,7 @@ pub(super) async fn register(
     PathId(id): DestinationPath,
     JsonBody(body): JsonBody<Registration>,
 ) -> Result<Json<OperationalDestination>, Problem> {
+    may_ask_for(&caller, body.scope)?;
     let registration = ports::Registration {
         scope: body.scope,
         event_types: body.event_types,
@@ -274,6 +284,7 @@ pub(super) async fn events(
         limit,
         scope,
     } = page;
+    may_ask_for(&caller, scope)?;
     let found = caller
         .run(|service| async move { service.operational_events(scope, before, limit).await })
         .await?;

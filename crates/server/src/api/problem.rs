@@ -135,6 +135,17 @@ impl Problem {
         )
     }
 
+    /// What is there already excludes it.
+    #[must_use]
+    pub fn conflict(detail: impl Into<String>) -> Self {
+        Self::new(
+            StatusCode::CONFLICT,
+            "conflict",
+            "It is in another state",
+            detail,
+        )
+    }
+
     /// A key that may not do this.
     #[must_use]
     pub fn forbidden(missing: Scope) -> Self {
@@ -213,12 +224,7 @@ impl From<ServiceError> for Problem {
                 "There is no such thing",
                 format!("no such {what}"),
             ),
-            ServiceError::Conflict(detail) => Self::new(
-                StatusCode::CONFLICT,
-                "conflict",
-                "Not as things are",
-                detail,
-            ),
+            ServiceError::Conflict(detail) => Self::conflict(detail),
             ServiceError::Overloaded(detail) => Self::overloaded(detail),
             ServiceError::Unavailable(detail) => {
                 tracing::warn!(%detail, "a request failed: a part is unavailable");

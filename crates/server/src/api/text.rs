@@ -5,9 +5,12 @@ use domain::access::Scope;
 use domain::attempt::AttemptState;
 use domain::destination::DestinationState;
 use domain::limit::Shape;
+use domain::replay::ReplayState;
 use domain::signature::SecretKind;
 use domain::time::Timestamp;
 use utoipa::openapi::schema::{Array, ArrayBuilder, Object, ObjectBuilder, Type};
+
+use super::problem::Problem;
 
 /// RFC 3339 in UTC with microseconds: `2026-01-31T12:00:00.000001Z`.
 #[must_use]
@@ -15,6 +18,25 @@ pub fn time(time: Timestamp) -> String {
     DateTime::from_timestamp_micros(time.as_micros())
         .unwrap_or_default()
         .to_rfc3339_opts(SecondsFormat::Micros, true)
+}
+
+/// A time that was sent, if one was.
+pub(super) fn parsed_time(field: &str, text: Option<&str>) -> Result<Option<Timestamp>, Problem> {
+    let Some(text) = text else {
+        return Ok(None);
+    };
+    match DateTime::parse_from_rfc3339(text) {
+        Ok(time) => Ok(Some(Timestamp::from_micros(time.timestamp_micros()))),
+        Err(_) => {
+            let problem = "must be a time such as 2026-01-31T12:00:00Z";
+            Err(Problem::invalid(field, problem))
+        }
+    }
+}
+
+/// A replay's state.
+pub fn replay_state() -> Object {
+    words(ReplayState::ALL.map(ReplayState::as_str))
 }
 
 /// A limit's shape.

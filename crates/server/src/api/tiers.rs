@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::body::JsonBody;
-use super::limits::{Limits, LimitsPatch, not_null, present, present_object};
+use super::limits::{Limits, LimitsPatch, not_null, periods, present, present_object};
 use super::problem::Problem;
 use super::{Caller, text};
 use crate::service::LimitsChange;
@@ -88,24 +88,13 @@ impl From<ports::Tier> for Tier {
 
 impl From<ChangeTier> for TierEdit {
     fn from(body: ChangeTier) -> Self {
-        let periods = match body.limits {
-            None => LimitsChange::default(),
-            Some(None) => LimitsChange::INHERIT,
-            Some(Some(patch)) => LimitsChange {
-                per_second: patch.per_second,
-                per_minute: patch.per_minute,
-                per_hour: patch.per_hour,
-                per_day: patch.per_day,
-                ..LimitsChange::default()
-            },
-        };
         Self {
             limits: LimitsChange {
                 unlimited: body.unlimited,
                 burst: body.burst,
                 shape: body.shape,
                 max_in_flight: body.max_in_flight,
-                ..periods
+                ..periods(body.limits)
             },
             tenant_max_in_flight: body.tenant_max_in_flight,
         }

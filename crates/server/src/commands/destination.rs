@@ -11,6 +11,7 @@ use crate::api::destinations::{CreatedDestination, Destination, Destinations};
 use crate::client::{Client, ClientConfig};
 use crate::output::{self, Format};
 
+mod backlog;
 mod health;
 mod secret;
 pub(super) mod settings;
@@ -93,6 +94,10 @@ pub enum Command {
         #[command(flatten)]
         connection: Connection,
     },
+    /// Show or set what is tried again, when, and how often.
+    Retries(backlog::Retries),
+    /// Cancel what waits there, or the part of it that matches.
+    Cancel(backlog::Cancel),
 }
 
 /// Whom to talk to, and how to print.
@@ -106,7 +111,7 @@ pub struct Connection {
     pub output: Format,
 }
 
-const PATH: &str = "/v1/destinations";
+pub(super) const PATH: &str = "/v1/destinations";
 
 /// The most rows asked for at once.
 const PAGE: usize = 1_000;
@@ -170,6 +175,8 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
             let changed = client.send(Method::PATCH, &path, &settings.json()).await?;
             health::print(&changed, connection.output)?;
         }
+        Command::Retries(args) => backlog::retries(args).await?,
+        Command::Cancel(args) => backlog::cancel(args).await?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -22,7 +22,7 @@ pub enum Command {
         /// At most so many.
         #[arg(long, value_name = "N", default_value_t = 100)]
         limit: u32,
-        /// Of all tenants; for the default tenant only.
+        /// Of all tenants; for the scope `admin`.
         #[arg(long)]
         installation: bool,
         #[command(flatten)]
@@ -37,7 +37,7 @@ pub enum Command {
     Register {
         /// Its id.
         id: Uuid,
-        /// Of all tenants' destinations; for the default tenant only.
+        /// Of all tenants' destinations; for the scope `admin`.
         #[arg(long)]
         installation: bool,
         /// Of this type only; may be repeated.
@@ -179,14 +179,12 @@ fn events(page: &OperationalEvents) -> String {
 
 fn told(all: &[OperationalDestination]) -> String {
     let rows = all.iter().map(|one| {
-        let types: Vec<_> = one.event_types.iter().map(|one| one.as_str()).collect();
         vec![
             one.destination_id.to_string(),
             one.scope.as_str().to_owned(),
-            if types.is_empty() {
-                "all".to_owned()
-            } else {
-                types.join(",")
+            match one.event_types.is_empty() {
+                true => "all".to_owned(),
+                false => one.event_types.join(","),
             },
         ]
     });

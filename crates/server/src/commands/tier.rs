@@ -3,12 +3,11 @@
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use domain::limit::Shape;
 use http::Method;
 use serde_json::{Map, Value};
 
 use super::destination::Connection;
-use super::destination::settings::{Setting, phrase};
+use super::destination::settings::{RateLimits, Setting, number, object, phrase};
 use crate::api::tiers::{Tier, TierList};
 use crate::client::Client;
 use crate::output::{self, Format};
@@ -34,33 +33,8 @@ pub enum Command {
 /// What a tier says.
 #[derive(Debug, Clone, Args)]
 pub struct TierLimits {
-    /// At most so many starts in any second; 0 pauses, `none` clears.
-    #[arg(long, value_name = "N")]
-    pub per_second: Option<Setting>,
-
-    /// At most so many starts in any minute.
-    #[arg(long, value_name = "N")]
-    pub per_minute: Option<Setting>,
-
-    /// At most so many starts in any hour.
-    #[arg(long, value_name = "N")]
-    pub per_hour: Option<Setting>,
-
-    /// At most so many starts in any day.
-    #[arg(long, value_name = "N")]
-    pub per_day: Option<Setting>,
-
-    /// No rate limit; --max-in-flight still holds.
-    #[arg(long)]
-    pub unlimited: bool,
-
-    /// A bucket's capacity, or how many of a window may start at once.
-    #[arg(long, value_name = "N")]
-    pub burst: Option<Setting>,
-
-    /// sliding_window, token_bucket or leaky_bucket.
-    #[arg(long, value_name = "SHAPE")]
-    pub shape: Option<Shape>,
+    #[command(flatten)]
+    pub limits: RateLimits,
 
     /// Attempts of one destination queued and in flight at once.
     #[arg(long, value_name = "N")]
@@ -73,27 +47,11 @@ pub struct TierLimits {
 
 impl TierLimits {
     fn json(&self) -> Map<String, Value> {
-        let number = |setting: Option<Setting>| setting.map(|Setting(number)| Value::from(number));
-        let limits: Map<String, Value> = [
-            ("per_second", self.per_second),
-            ("per_minute", self.per_minute),
-            ("per_hour", self.per_hour),
-            ("per_day", self.per_day),
-        ]
-        .into_iter()
-        .filter_map(|(field, setting)| Some((field.to_owned(), number(setting)?)))
-        .collect();
-        [
-            ("limits", (!limits.is_empty()).then(|| limits.into())),
-            ("unlimited", self.unlimited.then_some(true.into())),
-            ("burst", number(self.burst)),
-            ("shape", self.shape.map(|shape| shape.as_str().into())),
+        let own = [
             ("max_in_flight", number(self.max_in_flight)),
             ("tenant_max_in_flight", number(self.tenant_max_in_flight)),
-        ]
-        .into_iter()
-        .filter_map(|(field, value)| Some((field.to_owned(), value?)))
-        .collect()
+        ];
+        object(own.into_iter().chain(self.limits.fields()))
     }
 }
 

@@ -25,7 +25,8 @@ pub(crate) enum Reach {
 /// A route, what it is called with, and what it can reach.
 pub(crate) struct Row {
     pub(crate) route: &'static str,
-    /// `DESTINATION` stands for the owner's; the same in the path.
+    /// `DESTINATION` and `DEAD_LETTER` stand for the owner's; the same in the
+    /// path.
     body: Option<&'static str>,
     reach: Reach,
 }
@@ -61,6 +62,25 @@ pub(crate) const ROWS: &[Row] = &[
     ),
     row("POST /v1/destinations/{id}/pause", None, Reach::Named),
     row("POST /v1/destinations/{id}/resume", None, Reach::Named),
+    row("GET /v1/destinations/{id}/retries", None, Reach::Named),
+    row(
+        "PUT /v1/destinations/{id}/retries",
+        Some(r#"{"max_tries": 7}"#),
+        Reach::Named,
+    ),
+    row("GET /v1/dead-letters", None, Reach::Own),
+    row("GET /v1/dead-letters/{id}", None, Reach::Named),
+    row(
+        "POST /v1/replays",
+        Some(r#"{"destination_id": "DESTINATION"}"#),
+        Reach::Named,
+    ),
+    row(
+        "POST /v1/replays",
+        Some(r#"{"attempt_id": DEAD_LETTER}"#),
+        Reach::Named,
+    ),
+    row("GET /v1/replays/{id}", None, Reach::Named),
     row("GET /v1/destinations/{id}/alerts", None, Reach::Named),
     row(
         "PATCH /v1/destinations/{id}/alerts",
@@ -102,6 +122,13 @@ pub(crate) const ROWS: &[Row] = &[
         Reach::Installation,
     ),
     // What takes things away comes last.
+    row("POST /v1/replays/{id}/cancel", None, Reach::Named),
+    row("POST /v1/attempts/{id}/cancel", None, Reach::Named),
+    row(
+        "POST /v1/destinations/{id}/cancel",
+        Some("{}"),
+        Reach::Named,
+    ),
     row(
         "DELETE /v1/operational-destinations/{id}",
         None,
@@ -117,6 +144,9 @@ pub(crate) const ROWS: &[Row] = &[
 
 /// An id that nothing has.
 const NOTHING: &str = "00000000-0000-7000-8000-00000000dead";
+
+/// The same, of an attempt.
+const NO_ATTEMPT: &str = "9007199254740991";
 
 impl Row {
     fn method(&self) -> Method {
@@ -137,22 +167,35 @@ impl Row {
     /// The path and the body that name this tenant's things; what is in
     /// neither is the same for all.
     fn of(&self, tenant: &Tenant) -> (String, Option<Value>) {
-        let id = match self.template() {
-            path if path.starts_with("/v1/events") => &tenant.event,
-            path if path.starts_with("/v1/tenants") => &tenant.id,
+        let id = match self.kind() {
+            "events" => &tenant.event,
+            "tenants" => &tenant.id,
+            "attempts" => &tenant.attempt,
+            "dead-letters" => &tenant.dead_letter,
+            "replays" => &tenant.replay,
             _ => &tenant.destination,
         };
         self.filled(id, tenant.things())
     }
 
+    /// What its id is of: `/v1/KIND/{id}`.
+    fn kind(&self) -> &'static str {
+        self.template().split('/').nth(2).unwrap()
+    }
+
     /// The same for things that never were.
     fn of_nothing(&self) -> (String, Option<Value>) {
+        let id = match self.kind() {
+            "attempts" | "dead-letters" => NO_ATTEMPT,
+            _ => NOTHING,
+        };
         let things = Things {
             destination: NOTHING,
             secret: NOTHING,
             api_key: "00000000000000ff",
+            dead_letter: NO_ATTEMPT,
         };
-        self.filled(NOTHING, things)
+        self.filled(id, things)
     }
 
     fn filled(&self, id: &str, things: Things<'_>) -> (String, Option<Value>) {
@@ -164,7 +207,9 @@ impl Row {
             .replace("{name}", "free");
         assert!(!path.contains('{'), "{path}: say what stands there");
         let body = self.body.map(|body| {
-            let body = body.replace("DESTINATION", things.destination);
+            let body = body
+                .replace("DESTINATION", things.destination)
+                .replace("DEAD_LETTER", things.dead_letter);
             serde_json::from_str(&body).unwrap()
         });
         (path, body)
@@ -204,13 +249,15 @@ pub(crate) fn every_described_route_is_walked() {
 }
 
 /// All that another tenant could tell its things by.
-fn traces(tenant: &Tenant) -> [&str; 5] {
+fn traces(tenant: &Tenant) -> [&str; 7] {
     [
         &tenant.id,
         &tenant.destination,
         &tenant.secret,
         &tenant.event,
         &tenant.api_key,
+        &tenant.dying,
+        &tenant.replay,
     ]
 }
 

@@ -1,6 +1,7 @@
 //! Two tenants, neither of them the default one, and the keys to them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use adapters::http::Policy;
 use adapters::key_ring::KeyRing;
@@ -8,6 +9,7 @@ use axum::Router;
 use axum::body::Body;
 use domain::access::Scope;
 use engine::ingest::{Ingest, IngestOptions};
+use engine::ports::{ReapRules, Store};
 use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use secrecy::SecretString;
@@ -16,7 +18,7 @@ use server::access::Gate;
 use server::api::{self, App};
 use server::edge::Mint;
 use server::service::secrets::Signing;
-use server::service::{Service, Tenancy};
+use server::service::{Books, Service, Tenancy};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
@@ -30,11 +32,19 @@ pub(crate) const TENANTS_OWN: [Scope; 3] = [Scope::Ingest, Scope::Manage, Scope:
 
 pub(crate) struct World {
     router: Router,
+    store: Arc<dyn Store>,
     pub(crate) ours: Tenant,
     pub(crate) theirs: Tenant,
     _ingest: tokio_util::sync::DropGuard,
     _place: Place,
 }
+
+/// Gives nothing up but what is too old.
+const REAP: ReapRules = ReapRules {
+    heartbeat_timeout: Duration::from_secs(3_600),
+    start_timeout: Duration::from_secs(3_600),
+    permit_grace: Duration::from_secs(3_600),
+};
 
 /// A tenant with something of everything that a route can name.
 pub(crate) struct Tenant {
@@ -46,6 +56,12 @@ pub(crate) struct Tenant {
     pub(crate) secret: String,
     pub(crate) event: String,
     pub(crate) api_key: String,
+    /// Of that event; it waits.
+    pub(crate) attempt: String,
+    /// Where an event has died.
+    pub(crate) dying: String,
+    pub(crate) dead_letter: String,
+    pub(crate) replay: String,
 }
 
 /// What a route may name beside the thing that it is about.
@@ -54,6 +70,7 @@ pub(crate) struct Things<'a> {
     pub(crate) destination: &'a str,
     pub(crate) secret: &'a str,
     pub(crate) api_key: &'a str,
+    pub(crate) dead_letter: &'a str,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -86,7 +103,11 @@ impl World {
             vault: Arc::new(vault),
         };
         let service = Service::new(
-            (parts.catalog, parts.operations_book),
+            Books {
+                catalog: parts.catalog,
+                backlog: parts.backlog,
+                operations: parts.operations_book,
+            },
             parts.schedule,
             ingest,
             mint,
@@ -94,10 +115,11 @@ impl World {
             signing,
         );
         let router = api::router(App::new(service, tenancy, gate));
-        let ours = Tenant::furnished(&router, "ours").await;
-        let theirs = Tenant::furnished(&router, "theirs").await;
+        let ours = Tenant::furnished(&router, &parts.store, "ours").await;
+        let theirs = Tenant::furnished(&router, &parts.store, "theirs").await;
         Self {
             router,
+            store: parts.store,
             ours,
             theirs,
             _ingest: stop.drop_guard(),
@@ -117,7 +139,7 @@ impl World {
 
     /// One more tenant.
     pub(crate) async fn tenant(&self, name: &str) -> Tenant {
-        Tenant::furnished(&self.router, name).await
+        Tenant::furnished(&self.router, &self.store, name).await
     }
 
     /// A new key with these scopes: of this tenant, or, where one of them is
@@ -138,19 +160,21 @@ impl Tenant {
             destination: &self.destination,
             secret: &self.secret,
             api_key: &self.api_key,
+            dead_letter: &self.dead_letter,
         }
     }
 
-    async fn furnished(router: &Router, name: &str) -> Self {
+    async fn furnished(router: &Router, store: &Arc<dyn Store>, name: &str) -> Self {
         let tenant = json!({"name": name, "tier": "free"});
         let created = admin(router, Method::POST, "/v1/tenants", tenant).await;
         let id = text(&created["id"]);
         let (key, api_key) = new_key(router, &id, &TENANTS_OWN).await;
-        let own = async |path: &str, body: Value| {
-            let answer = call(router, Some(&key), &Method::POST, path, Some(body)).await;
+        let as_owner = async |method: Method, path: &str, body: Option<Value>| {
+            let answer = call(router, Some(&key), &method, path, body).await;
             assert!(answer.status.is_success(), "{path}: {answer:?}");
             answer.json
         };
+        let own = async |path: &str, body: Value| as_owner(Method::POST, path, Some(body)).await;
         let destination = own(
             "/v1/destinations",
             json!({"url": "https://example.com/hooks", "name": name, "event_types": ["*"]}),
@@ -160,14 +184,37 @@ impl Tenant {
         let secrets = format!("/v1/destinations/{destination}/secrets");
         let secret = text(&own(&secrets, json!({})).await["id"]);
         let event = json!({"destination_id": destination, "payload": {"of": name}});
-        let event = text(&own("/v1/events", event).await["id"]);
+        let waiting = text(&own("/v1/events", event).await["id"]);
+        let path = format!("/v1/destinations/{destination}/attempts");
+        let attempts = as_owner(Method::GET, &path, None).await;
+        let attempt = attempts["attempts"][0]["id"].to_string();
+
+        let dying = json!({"url": "https://example.com/dying", "name": name, "event_types": []});
+        let dying = text(&own("/v1/destinations", dying).await["id"]);
+        let path = format!("/v1/destinations/{dying}/retries");
+        as_owner(Method::PUT, &path, Some(json!({"max_age_ms": 1}))).await;
+        let event = json!({"destination_id": dying, "payload": {"of": name}});
+        own("/v1/events", event).await;
+        let dead_letter = loop {
+            store.reap(&REAP, 100).await.unwrap();
+            let dead = as_owner(Method::GET, "/v1/dead-letters", None).await;
+            match &dead["dead_letters"][0]["id"] {
+                Value::Null => tokio::time::sleep(Duration::from_millis(1)).await,
+                id => break id.to_string(),
+            }
+        };
+        let replay = own("/v1/replays", json!({"destination_id": dying})).await;
         Self {
             id,
             key,
             destination,
             secret,
-            event,
+            event: waiting,
             api_key,
+            attempt,
+            dying,
+            dead_letter,
+            replay: text(&replay["id"]),
         }
     }
 }

@@ -6,14 +6,21 @@ use std::collections::BTreeMap;
 pub(crate) const README: &str = include_str!("../../../../README.md");
 
 /// The documents, by name.
-pub(crate) const DOCUMENTS: [(&str, &str); 6] = [
+pub(crate) const DOCUMENTS: [(&str, &str); 10] = [
     ("README.md", README),
     ("audit.md", include_str!("../../../../docs/audit.md")),
+    ("ingest.md", include_str!("../../../../docs/ingest.md")),
     ("limits.md", include_str!("../../../../docs/limits.md")),
     (
         "operations.md",
         include_str!("../../../../docs/operations.md"),
     ),
+    ("outbox.md", include_str!("../../../../docs/outbox.md")),
+    (
+        "receivers.md",
+        include_str!("../../../../docs/receivers.md"),
+    ),
+    ("retries.md", include_str!("../../../../docs/retries.md")),
     (
         "signatures.md",
         include_str!("../../../../docs/signatures.md"),

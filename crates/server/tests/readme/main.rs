@@ -28,6 +28,7 @@ fn shown(text: &str) -> Vec<Vec<String>> {
         "ID",
         "SECRET_ID",
         "EVENT",
+        "REPLAY",
         "PWD",
         "PATH",
         "PACELINE_DATABASE_URL",

@@ -4,11 +4,13 @@
 #![cfg(test)]
 
 mod api;
+mod backlog;
 mod bulk;
 mod command_line;
 mod fuzz;
 mod health;
 mod ingest;
+mod notified;
 mod openapi;
 mod operations;
 mod process;

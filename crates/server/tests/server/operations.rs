@@ -135,3 +135,32 @@ async fn what_the_watch_has_found_is_shown() {
     let missing = "/v1/destinations/00000000-0000-0000-0000-00000000dead/alerts";
     assert_eq!(world.get(missing).await.status, 404);
 }
+
+/// It is the administrator's, whatever else a key may do.
+#[tokio::test]
+async fn what_concerns_all_tenants_needs_the_scope_admin() {
+    let (world, _, id) = world().await;
+    let keys = format!("/v1/tenants/{DEFAULT_TENANT}/keys");
+    let key = world
+        .post(&keys, json!({"scopes": ["read", "manage"]}))
+        .await;
+    assert_eq!(key.status, 201, "{}", key.json);
+    let key = key.json["key"].as_str().unwrap().to_owned();
+    let call = async |method: Method, path: &str, body: &str| {
+        let request = http::Request::builder()
+            .method(method)
+            .uri(path)
+            .header("authorization", format!("Bearer {key}"))
+            .header("content-type", "application/json")
+            .body(axum::body::Body::from(body.to_owned()))
+            .unwrap();
+        world.request(request).await.status
+    };
+    let path = format!("{TOLD}/{id}");
+    for (scope, expected) in [("tenant", 200), ("installation", 403)] {
+        let body = json!({"scope": scope}).to_string();
+        assert_eq!(call(Method::PUT, &path, &body).await, expected, "{scope}");
+        let list = format!("/v1/operational-events?scope={scope}");
+        assert_eq!(call(Method::GET, &list, "").await, expected, "{scope}");
+    }
+}

@@ -10,7 +10,7 @@ use axum::Router;
 use axum::body::Body;
 use domain::time::Timestamp;
 use engine::ingest::{Ingest, IngestOptions};
-use engine::ports::{Catalog, OperationsBook};
+use engine::ports::{Backlog, Catalog, SecretStore, Store};
 use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use rand::SeedableRng;
@@ -21,7 +21,7 @@ use server::access::Gate;
 use server::api::{self, App};
 use server::edge::Mint;
 use server::service::secrets::Signing;
-use server::service::{Service, Tenancy};
+use server::service::{Books, Service, Tenancy};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
@@ -51,8 +51,25 @@ pub(crate) struct Answer {
 impl World {
     pub(crate) fn new() -> Self {
         let store = Arc::new(FakeStore::default());
+        let backlog = SqliteStore::in_memory(Arc::new(|| NOON)).unwrap();
+        let signing = store.clone();
+        Self::over(
+            store.clone(),
+            (store.clone(), store),
+            Arc::new(backlog),
+            signing,
+        )
+    }
+
+    /// The API over other ports than the fake's.
+    pub(crate) fn over(
+        fake: Arc<FakeStore>,
+        (store, catalog): (Arc<dyn Store>, Arc<dyn Catalog>),
+        backlog: Arc<dyn Backlog>,
+        secrets: Arc<dyn SecretStore>,
+    ) -> Self {
         let schedule = Arc::new(InProcessSchedule::new());
-        let (ingest, back) = Ingest::new(store.clone(), schedule.clone(), IngestOptions::default());
+        let (ingest, back) = Ingest::new(store, schedule.clone(), IngestOptions::default());
         let stop = CancellationToken::new();
         tokio::spawn(back.run(stop.clone()));
         let mint = Arc::new(Mint::new(|| NOON, StdRng::seed_from_u64(7)));
@@ -67,12 +84,18 @@ impl World {
             operations.clone() as Arc<dyn OperationsBook>,
         );
         let signing = Signing {
-            secrets: store.clone(),
+            secrets,
             vault: Arc::new(KeyRing::parse(SECRET_KEY).unwrap()),
         };
-        let service = Service::new(books, schedule, ingest, mint, Policy::default(), signing);
+        let books = Books {
+            catalog,
+            backlog,
+            operations: operations.clone(),
+        };
+        let policy = Policy::default();
+        let service = Service::new(books, schedule, ingest, mint, policy, signing);
         Self {
-            store,
+            store: fake,
             operations,
             router: api::router(App::new(service, tenancy, gate)),
             _ingest: stop.drop_guard(),
@@ -130,6 +153,10 @@ impl World {
 
     pub(crate) async fn post(&self, path: &str, body: impl ToString) -> Answer {
         self.send(Method::POST, path, body.to_string()).await
+    }
+
+    pub(crate) async fn put(&self, path: &str, body: impl ToString) -> Answer {
+        self.send(Method::PUT, path, body.to_string()).await
     }
 
     pub(crate) async fn patch(&self, path: &str, body: impl ToString) -> Answer {

@@ -83,6 +83,7 @@ impl Receivers for WatchedReceivers {
         let (counted, reaction) = match self.behaviours.of(destination) {
             Some(Behaviour::Hangs) => ("receiver hung", Reaction::Hangs),
             Some(Behaviour::Fails) => ("receiver failed", Reaction::answers(500, prompt)),
+            Some(Behaviour::Rejects) => ("receiver answered 422", Reaction::answers(422, prompt)),
             Some(Behaviour::Busy) => {
                 let busy = Reaction::Answers {
                     after: prompt,

@@ -14,8 +14,8 @@ use domain::ids::{DestinationId, WorkerId};
 use domain::permit::Permit;
 use domain::time::Timestamp;
 use engine::ports::{
-    Acceptance, Admitted, Claims, Fleet, Heartbeat, Mark, NextTry, Outcome, ReapRules, Reaped,
-    Recorded, Run, Store, StoreError, Sweep, SweepPage, Target, Wake,
+    Acceptance, Admitted, Advanced, Claims, Fleet, Heartbeat, Mark, NextTry, Outcome, ReapRules,
+    Reaped, Recorded, Replays, Run, Store, StoreError, Sweep, SweepPage, Target, Wake,
 };
 use tokio::time::sleep;
 
@@ -174,7 +174,7 @@ impl Store for FaultyStore {
             let statement = store.inner.admit(&runs, room);
             let admitted = store.beside_a_lock(dice, &destinations, statement).await?;
             for (run, result) in runs.iter().zip(&admitted.results) {
-                store.note_run(run, result);
+                store.note_run(admitted.now, run, result);
             }
             store.forget_soon(dice);
             Ok(admitted)
@@ -309,6 +309,18 @@ impl Store for FaultyStore {
             Site::Fleet,
             |store, _| async move { store.inner.fleet().await },
         )
+        .await
+    }
+}
+
+#[async_trait]
+impl Replays for FaultyStore {
+    async fn advance_replays(&self, limit: u32) -> Result<Advanced, StoreError> {
+        self.call(Site::AdvanceReplays, |store, _| async move {
+            let advanced = store.inner.advance_replays(limit).await?;
+            store.note_advanced(&advanced);
+            Ok(advanced)
+        })
         .await
     }
 }

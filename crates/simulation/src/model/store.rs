@@ -6,9 +6,12 @@
 //! costs.
 
 mod admit;
+mod backlog;
+mod cancel;
 mod catalog;
 mod change;
 mod claim;
+mod dead_letters;
 mod destinations;
 mod fleet;
 mod health;
@@ -18,6 +21,7 @@ mod ledger;
 mod reading;
 mod reap;
 mod record;
+mod replays;
 mod rows;
 mod secrets;
 mod sweep;

@@ -93,6 +93,11 @@ impl Draw<'_> {
             let what = self.trouble();
             self.push(at, what);
         }
+        for _ in 0..self.rng.random_range(0..10) {
+            let at = self.rng.random_range(0..lasts_ms);
+            let what = self.afterlife();
+            self.push(at, what);
+        }
         self.scenario(seed, Mood::Stormy, limits, lasts_ms)
     }
 
@@ -270,6 +275,27 @@ impl Draw<'_> {
                 ][self.rng.random_range(0..3)],
             },
             _ => What::Delete { destination },
+        }
+    }
+
+    /// What ends events before they are delivered, and brings them back.
+    fn afterlife(&mut self) -> What {
+        let destination = self.rng.random_range(0..self.destinations);
+        match self.rng.random_range(0..10) {
+            0 => What::Cancel { destination },
+            1 | 2 => What::Age {
+                destination,
+                max_age_ms: [0, 500, 5_000, 60_000][self.rng.random_range(0..4)],
+            },
+            3..7 => What::Replay {
+                destination,
+                share_percent: [10, 50, 100][self.rng.random_range(0..3)],
+            },
+            _ => What::Receiver {
+                destination,
+                behaviour: Behaviour::Rejects,
+                lasts_ms: self.rng.random_range(200..40_000),
+            },
         }
     }
 

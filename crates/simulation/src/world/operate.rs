@@ -32,6 +32,17 @@ impl<'a> World<'a> {
                 state,
             } => self.change_state(destination(*of), *state).await,
             What::Delete { destination: of } => self.delete(destination(*of)).await,
+            What::Cancel { destination: of } => self.cancel(destination(*of)).await,
+            What::Age {
+                destination: of,
+                max_age_ms,
+            } => self.set_age(destination(*of), *max_age_ms).await,
+            What::Replay {
+                destination: of,
+                share_percent,
+            } => {
+                self.replay(destination(*of), number, *share_percent).await;
+            }
             What::WipeSchedule => self.wipe_schedule(),
             What::ScheduleClock { step_ms } => self.step_schedule_clock(*step_ms),
             What::WipeQueue => {

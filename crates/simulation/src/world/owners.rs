@@ -1,9 +1,16 @@
 //! What owners do: they change limits, pause, delete.
 
 use domain::destination::DestinationState;
-use domain::ids::DestinationId;
+use domain::ids::{DestinationId, ReplayId};
 use domain::policy::{LimitSettings, Policy, Rate};
-use engine::ports::{Catalog, DEFAULT_TENANT, DestinationChange};
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine::ports::{
+    Backlog, CancelFrom, CancelStep, Catalog, DEFAULT_TENANT, DeadLetterFilter, DestinationChange,
+    NewReplay, RetryRules, Which,
+};
+use uuid::Uuid;
 
 use super::{World, destination};
 use crate::scenario::spreads_otherwise;
@@ -99,6 +106,73 @@ impl World<'_> {
             self.deleted.push(of);
         }
         self.read_history(of);
+    }
+}
+
+/// The parts of a backlog that are cancelled in one step.
+const CANCEL_STEP: u32 = 7;
+
+impl World<'_> {
+    /// Cancels all that has not started, step by step.
+    pub(super) async fn cancel(&mut self, of: DestinationId) {
+        let mut step = CancelStep {
+            destination: of,
+            event_type: None,
+            accepted_before: None,
+            from: CancelFrom::BEGIN,
+            limit: CANCEL_STEP,
+        };
+        let mut any = false;
+        let store = Arc::clone(&self.parts.store);
+        while let Ok(done) = store.cancel_step(DEFAULT_TENANT, &step).await {
+            any |= done.cancelled > 0;
+            step.accepted_before = Some(done.accepted_before);
+            match done.next {
+                Some(next) => step.from = next,
+                None => break,
+            }
+            // Others get their turn between two steps.
+            tokio::task::yield_now().await;
+        }
+        if any {
+            self.parts.around.counts.note("backlog cancelled");
+            self.cancelled.insert(of);
+        }
+    }
+
+    /// Events that come from now on live so long.
+    pub(super) async fn set_age(&self, of: DestinationId, max_age_ms: u64) {
+        let rules = RetryRules {
+            max_age: (max_age_ms > 0).then(|| Duration::from_millis(max_age_ms)),
+            ..RetryRules::default()
+        };
+        // It may have been deleted.
+        let store = &self.parts.store;
+        let _ = store.set_retry_rules(DEFAULT_TENANT, of, &rules).await;
+    }
+
+    /// Begins a replay of all dead letters.
+    pub(super) async fn replay(&mut self, of: DestinationId, number: u32, share_percent: u32) {
+        let id = ReplayId(Uuid::from_u128(u128::from(number)));
+        let new = NewReplay {
+            id,
+            which: Which::Matching(of, DeadLetterFilter::default()),
+            share: f64::from(share_percent) / 100.0,
+        };
+        let store = &self.parts.store;
+        if let Ok(replay) = store.create_replay(DEFAULT_TENANT, &new).await {
+            if replay.total > 0 {
+                self.parts.around.counts.note("replay begun");
+            }
+            self.replays.push(id);
+        }
+    }
+
+    /// Ends all replays: what is left of them would go on for long.
+    pub(super) async fn end_replays(&mut self) {
+        for id in std::mem::take(&mut self.replays) {
+            let _ = self.parts.store.cancel_replay(DEFAULT_TENANT, id).await;
+        }
     }
 }
 

@@ -9,9 +9,9 @@ use domain::attempt::AttemptState;
 use domain::clock::MAX_FREEZE;
 use domain::destination::DestinationState;
 use domain::health::FIRST_PROBE;
-use domain::ids::DestinationId;
+use domain::ids::{DestinationId, EventId};
 use domain::policy::{LimitSettings, Policy, Rate};
-use domain::retry::{AfterFailure, after_failure};
+use domain::retry::{AfterFailure, RetrySettings};
 use domain::time::Timestamp;
 use engine::ports::{Catalog, DEFAULT_TENANT};
 use tokio::time::Instant;
@@ -76,6 +76,7 @@ impl World<'_> {
                 running.gate.spare();
             }
         }
+        self.end_replays().await;
         for of in self.living() {
             self.change_state(of, DestinationState::Active).await;
             let store = &self.parts.store;
@@ -113,6 +114,9 @@ impl World<'_> {
         }
         for of in (0..self.scenario.destinations.len()).map(destination) {
             self.judge(of);
+            let [replayed, made] = self.parts.store.read(|rows| rows.replayed(of));
+            let once = invariants::a_dead_letter_is_replayed_once(&replayed, &made);
+            self.note(of, once);
         }
         self.judge_events();
     }
@@ -162,7 +166,9 @@ impl World<'_> {
         let retry = store.read(|rows| {
             (rows.attempts_of(of))
                 .filter(|row| !row.state.is_final())
-                .map(|row| row.waits_since().since(now) + longest_retry(row.try_number))
+                .map(|row| {
+                    row.waits_since().since(now) + longest_retry(row.try_number - row.tries_before)
+                })
                 .max()
         });
         let (history, _) = self.parts.witness.ledger(of);
@@ -250,16 +256,30 @@ impl World<'_> {
                 let attempts = rows.event(one.event).map(|event| &event.attempts);
                 (attempts.into_iter().flatten())
                     .filter_map(|attempt| rows.attempt(*attempt))
-                    .any(|row| row.destination == one.destination && row.dead_letter)
+                    .any(|row| row.destination == one.destination && row.is_open_dead_letter())
             });
             let accepted = Accepted {
                 was_taken: one.was_taken,
                 is_dead_letter,
-                is_cancelled: self.deleted.contains(&one.destination),
+                is_cancelled: self.deleted.contains(&one.destination)
+                    || self.is_cancelled(one.destination, one.event),
             };
             let judged = invariants::nothing_is_lost(one.event, accepted);
             self.note(one.destination, judged);
         }
+    }
+
+    /// Whether its owner has cancelled what waited, and the event's last attempt
+    /// was among it.
+    fn is_cancelled(&self, of: DestinationId, event: EventId) -> bool {
+        let last = self.parts.store.read(|rows| {
+            let attempts = rows.event(event).map(|event| &event.attempts);
+            let attempts = attempts.into_iter().flatten();
+            let mut rows = attempts.filter_map(|attempt| rows.attempt(*attempt));
+            let last = rows.rfind(|row| row.destination == of);
+            last.map(|row| row.state)
+        });
+        self.cancelled.contains(&of) && last == Some(AttemptState::Cancelled)
     }
 
     fn note(&self, of: DestinationId, judged: Promise) {
@@ -270,9 +290,9 @@ impl World<'_> {
 
 /// How long the retry that follows this try waits at most, if it fails.
 fn longest_retry(try_number: u32) -> Duration {
-    match after_failure(try_number, 1.0) {
+    match RetrySettings::default().after_failure(try_number, None, 1.0) {
         AfterFailure::RetryAfter(after) => after,
-        AfterFailure::DeadLetter => Duration::ZERO,
+        AfterFailure::DeadLetter(_) => Duration::ZERO,
     }
 }
 

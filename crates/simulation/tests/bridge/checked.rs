@@ -281,10 +281,10 @@ impl Seen {
             let is_one = earlier.iter().all(|row| row.state.is_final())
                 && chain.is_sorted_by_key(|row| row.try_number)
                 && chain[0].try_number == 1;
-            // A late success cancels the retry; an owner what waits.
+            // A late success cancels the retry; an owner what waits. Whoever is
+            // gone gets none, and a late failure adds none.
             let ends = match last.state {
-                AttemptState::Failed => last.dead_letter,
-                AttemptState::Unknown | AttemptState::NotSent => {
+                AttemptState::Failed | AttemptState::Unknown | AttemptState::NotSent => {
                     last.dead_letter || self.deleted.contains(&last.destination)
                 }
                 _ => true,

@@ -14,7 +14,8 @@
 //!   the row has moved.)
 //!
 //! And a worker that retires while it claims may be seen alive by the claim, and
-//! the fleet that it is told of may be that of before the claim.
+//! the fleet that it is told of may be that of before the claim; and the fleet
+//! may lack what a run gives that was under way at the same time.
 
 use std::collections::BTreeSet;
 
@@ -140,6 +141,17 @@ pub(crate) fn used_unseen(step: &Step<'_, Call, Answer>) -> usize {
         _ => None,
     });
     claims.sum()
+}
+
+/// How many permits a fleet may lack that are given already: a run that has
+/// read what was there before a release commits after the release, and after the
+/// fleet, without what was released, was read.
+pub(crate) fn given_unseen(step: &Step<'_, Call, Answer>) -> usize {
+    let runs = overlapping(step).filter_map(|one| match &one.answer {
+        Answer::Admitted(admitted) => Some(permits_of(admitted).count()),
+        _ => None,
+    });
+    runs.sum()
 }
 
 /// All parts of some rows, or all that have so many.

@@ -16,7 +16,8 @@ use simulation::model::{ClockStep, ModelStore, ReapStep};
 
 use super::calls::{Answer, Call, ask};
 use super::held::{
-    Held, contended, left_by_run, parts, permits_of, possibilities, skips_are_met, used_unseen,
+    Held, contended, given_unseen, left_by_run, parts, permits_of, possibilities, skips_are_met,
+    used_unseen,
 };
 use super::shown::{Shown, are_same, wakes_of};
 use crate::bridge::linear::{Called, Candidate, Step};
@@ -228,19 +229,19 @@ impl State {
         }
         state.show(fleet.now);
         let of_model = state.model.fleet().await.unwrap();
-        let unseen = fleet.outstanding.checked_sub(of_model.outstanding);
-        let may = |unseen: u32| unseen as usize <= used_unseen(step);
+        let (theirs, ours) = (fleet.outstanding as usize, of_model.outstanding as usize);
+        let may = theirs <= ours + used_unseen(step) && ours <= theirs + given_unseen(step);
         let seen = Fleet {
             outstanding: of_model.outstanding,
             ..*fleet
         };
-        match seen == of_model && unseen.is_some_and(may) {
+        match seen == of_model && may {
             true => vec![state],
             false => self.differs(format!("{of_model:?}"), format!("{fleet:?}")),
         }
     }
 
-    /// One of the three steps of a reap. Rows that others touched may have been
+    /// One of the steps of a reap. Rows that others touched may have been
     /// held: as many as are missing.
     async fn reaps(&self, rules: &ReapRules, step: &Step<'_, Call, Answer>) -> Vec<Self> {
         let Answer::Reaped(reaped) = &step.called().answer else {
@@ -251,11 +252,12 @@ impl State {
             ReapStep::Expire => (reaped.expired_permits, AttemptState::Admitted),
             ReapStep::GiveUp => (reaped.unknown_starts, AttemptState::Started),
             ReapStep::Cancel => (reaped.cancelled, AttemptState::Waiting),
+            ReapStep::TooOld => (reaped.expired, AttemptState::Waiting),
         };
         let times = match which {
             ReapStep::GiveUp => self.times_of(step.called()),
-            // No permit ends during a batch.
-            ReapStep::Expire | ReapStep::Cancel => vec![self.asked.between.0],
+            // No permit ends during a batch, and nothing grows too old.
+            ReapStep::Expire | ReapStep::Cancel | ReapStep::TooOld => vec![self.asked.between.0],
         };
         let shown = Shown::read(&self.model, &destinations_of(&self.asked.shown)).await;
         let rows = contended(step, shown.in_state(in_state), &self.asked.shown);
@@ -358,7 +360,7 @@ fn wakes_are(woken: &BTreeSet<DestinationId>, reaped: &Reaped, step: ReapStep) -
     let answered: BTreeSet<_> = reaped.wakes.iter().map(|wake| wake.destination).collect();
     match step {
         ReapStep::Expire => woken.is_subset(&answered),
-        ReapStep::GiveUp | ReapStep::Cancel => {
+        ReapStep::GiveUp | ReapStep::Cancel | ReapStep::TooOld => {
             let now = reaped
                 .wakes
                 .iter()

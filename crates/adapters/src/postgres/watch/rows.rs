@@ -52,6 +52,7 @@ const WALK: &str = "-- watch: passed
         (
             select micros(a.created_at) from attempts a
             where a.destination_id = w.id and a.state = 'waiting' and a.due_at is null
+                and a.id + 0 > coalesce(p.first_after, 0)
             order by a.id + 0 limit 1
         ) as first_since,
         (
@@ -64,6 +65,7 @@ const WALK: &str = "-- watch: passed
     left join destinations d on d.id = w.id
     left join watches r on r.destination_id = w.id
     left join health h on h.destination_id = w.id
+    left join pacing p on p.destination_id = w.id
     where w.step > 0 and w.id is not null
     order by w.id";
 

@@ -53,18 +53,26 @@ pub async fn a_claim_records_its_start(world: &World) {
 
 /// Early: how long to wait, and then it starts.
 pub async fn an_early_claim_is_told_how_long_to_wait(world: &World) {
-    let spaced = world.destination().per_second(6).shape(Shape::LeakyBucket);
-    let destination = spaced.create().await;
-    world.accept(destination, 2).await;
-    let worker = world.worker().await;
-    let permits = world.admit(destination).await;
-    assert_eq!(permits.len(), 2);
-    let claims = world.claim(worker, &permits).await;
-    assert!(matches!(claims.answers[0], ClaimAnswer::Started(_)));
-    let wait = permits[1].not_before.since(claims.now);
-    assert_eq!(claims.answers[1], ClaimAnswer::Early(wait));
-    assert_eq!(world.states(destination).await[1], AttemptState::Admitted);
-    assert_eq!(world.start(worker, &permits[1..]).await.len(), 1);
+    // Again where a busy machine made the claim come when the slot was there.
+    for _ in 0..20 {
+        let spaced = world.destination().per_second(6).shape(Shape::LeakyBucket);
+        let destination = spaced.create().await;
+        world.accept(destination, 2).await;
+        let worker = world.worker().await;
+        let permits = world.admit(destination).await;
+        assert_eq!(permits.len(), 2);
+        let claims = world.claim(worker, &permits).await;
+        if claims.now + world.store.head_start() >= permits[1].not_before {
+            continue;
+        }
+        assert!(matches!(claims.answers[0], ClaimAnswer::Started(_)));
+        let wait = permits[1].not_before.since(claims.now);
+        assert_eq!(claims.answers[1], ClaimAnswer::Early(wait));
+        assert_eq!(world.states(destination).await[1], AttemptState::Admitted);
+        assert_eq!(world.start(worker, &permits[1..]).await.len(), 1);
+        return;
+    }
+    panic!("no claim came before its slot");
 }
 
 /// A start is its claim's instant, or the slot that opens within the head
@@ -294,7 +302,7 @@ pub async fn answers_are_in_the_order_of_the_permits(world: &World) {
     assert_eq!(world.claim(worker, &[]).await.answers, []);
 }
 
-/// Handed back unused: it waits, its place is free, and it goes first.
+/// Handed back unused: it waits, its place is free, and the next turn is its.
 pub async fn a_released_permit_waits_again(world: &World) {
     let (_, destination, permit) = one_permit(world).await;
     world.accept(destination, 1).await;

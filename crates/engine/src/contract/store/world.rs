@@ -20,8 +20,8 @@ use uuid::Uuid;
 
 use crate::ports::{
     Acceptance, AttemptView, Catalog, ClaimAnswer, Claims, DEFAULT_TENANT, HealthBook, Heartbeat,
-    LedgerRow, NewDestination, NextTry, Operations, OperationsBook, Outcome, Recorded, Run,
-    RunResult, SecretStore, Start, Store,
+    LedgerRow, NewDestination, NextTry, Outcome, Recorded, Run, RunResult, SecretStore, Start,
+    Store,
 };
 
 /// What a test may do to a store beside its ports.
@@ -43,7 +43,6 @@ pub struct World {
     pub catalog: Arc<dyn Catalog>,
     /// The same store.
     pub secrets: Arc<dyn SecretStore>,
-    operations: Option<(Arc<dyn Operations>, Arc<dyn OperationsBook>)>,
     door: Arc<dyn Backdoor>,
     ids: AtomicU64,
 }
@@ -58,7 +57,6 @@ impl World {
             store: Arc::clone(&store) as Arc<dyn Store>,
             catalog: Arc::clone(&store) as Arc<dyn Catalog>,
             secrets: store,
-            operations: None,
             door,
             ids: AtomicU64::new(1),
         }
@@ -67,27 +65,6 @@ impl World {
     /// Its health book.
     pub fn health(&self) -> &dyn HealthBook {
         &*self.catalog
-    }
-
-    /// The same store twice more.
-    #[must_use]
-    pub fn with_operations(
-        mut self,
-        operations: Arc<dyn Operations>,
-        book: Arc<dyn OperationsBook>,
-    ) -> Self {
-        self.operations = Some((operations, book));
-        self
-    }
-
-    /// Its operations, as the notifier sees them.
-    pub fn operations(&self) -> &dyn Operations {
-        &*self.operations.as_ref().unwrap().0
-    }
-
-    /// Its operations, as people see them.
-    pub fn operations_book(&self) -> &dyn OperationsBook {
-        &*self.operations.as_ref().unwrap().1
     }
 
     /// The store's clock.

@@ -11,6 +11,7 @@ use domain::admission::Look;
 use domain::event::NewEvent;
 use domain::ids::{DestinationId, Epoch, EventId, PermitNumber, WorkerId};
 use domain::permit::Permit;
+use domain::retry::RetrySettings;
 use domain::time::Timestamp;
 use engine::ports::{
     Acceptance, Admitted, ClaimAnswer, Claims, Fleet, Heartbeat, Mark, Outcome, ReapRules, Reaped,
@@ -111,6 +112,8 @@ impl FakeStore {
             started_at: now.max(permit.not_before),
             event: EventId(Uuid::from_u128(permit.attempt.0.unsigned_abs().into())),
             try_number: 1,
+            tries_before: 0,
+            retry: RetrySettings::default(),
             content_type: "application/json".to_owned(),
             payload: Bytes::from_static(b"{}"),
         })
@@ -132,6 +135,8 @@ pub(crate) fn started(try_number: u32) -> ClaimAnswer {
         started_at: T0,
         event: EventId(Uuid::from_u128(1)),
         try_number,
+        tries_before: 0,
+        retry: RetrySettings::default(),
         content_type: "application/json".to_owned(),
         payload: Bytes::from_static(b"{}"),
     })

@@ -21,6 +21,26 @@ pub struct Settings {
     #[arg(long = "type", value_name = "TYPE")]
     pub event_types: Vec<String>,
 
+    #[command(flatten)]
+    pub limits: RateLimits,
+
+    /// Attempts queued and in flight at once.
+    #[arg(long, value_name = "N")]
+    pub max_in_flight: Option<Setting>,
+
+    /// By which part every period is stretched: 0.02 makes a second 1.02 s.
+    #[arg(long, value_name = "PART")]
+    pub safety_margin: Option<f64>,
+
+    /// A header to add, such as `x-env: production`. Repeatable: all of them,
+    /// or `none`.
+    #[arg(long = "header", value_name = "NAME: VALUE")]
+    pub headers: Vec<Header>,
+}
+
+/// How many starts, and how they are spread: of a destination or a tier.
+#[derive(Debug, Clone, Args)]
+pub struct RateLimits {
     /// At most so many starts in any second; 0 pauses, `none` clears.
     #[arg(long, value_name = "N")]
     pub per_second: Option<Setting>,
@@ -48,19 +68,39 @@ pub struct Settings {
     /// sliding_window, token_bucket or leaky_bucket.
     #[arg(long, value_name = "SHAPE")]
     pub shape: Option<Shape>,
+}
 
-    /// Attempts queued and in flight at once.
-    #[arg(long, value_name = "N")]
-    pub max_in_flight: Option<Setting>,
+impl RateLimits {
+    /// Their fields in a body of the API, and what is set of them.
+    pub(in crate::commands) fn fields(&self) -> [(&'static str, Option<Value>); 4] {
+        let periods = [
+            ("per_second", number(self.per_second)),
+            ("per_minute", number(self.per_minute)),
+            ("per_hour", number(self.per_hour)),
+            ("per_day", number(self.per_day)),
+        ];
+        let periods = object(periods);
+        [
+            ("limits", (!periods.is_empty()).then(|| periods.into())),
+            ("unlimited", self.unlimited.then_some(true.into())),
+            ("burst", number(self.burst)),
+            ("shape", self.shape.map(|shape| shape.as_str().into())),
+        ]
+    }
+}
 
-    /// By which part every period is stretched: 0.02 makes a second 1.02 s.
-    #[arg(long, value_name = "PART")]
-    pub safety_margin: Option<f64>,
+/// A number as JSON, `null` for `none`.
+pub(in crate::commands) fn number(setting: Option<Setting>) -> Option<Value> {
+    setting.map(|Setting(number)| Value::from(number))
+}
 
-    /// A header to add, such as `x-env: production`. Repeatable: all of them,
-    /// or `none`.
-    #[arg(long = "header", value_name = "NAME: VALUE")]
-    pub headers: Vec<Header>,
+/// A body of the fields that are set.
+pub(in crate::commands) fn object(
+    fields: impl IntoIterator<Item = (&'static str, Option<Value>)>,
+) -> Map<String, Value> {
+    let set = fields.into_iter();
+    set.filter_map(|(field, value)| Some((field.to_owned(), value?)))
+        .collect()
 }
 
 /// A header to add, or `none`.
@@ -108,38 +148,22 @@ impl Settings {
     /// What is set, as the API takes it; what is not is left out.
     #[must_use]
     pub fn json(&self) -> Map<String, Value> {
-        let number = |setting: Option<Setting>| setting.map(|Setting(number)| Value::from(number));
-        let limits: Map<String, Value> = [
-            ("per_second", self.per_second),
-            ("per_minute", self.per_minute),
-            ("per_hour", self.per_hour),
-            ("per_day", self.per_day),
-        ]
-        .into_iter()
-        .filter_map(|(field, setting)| Some((field.to_owned(), number(setting)?)))
-        .collect();
         let set = self.headers.iter().filter_map(|header| header.0.as_ref());
         let headers: Map<String, Value> = set
             .map(|(name, value)| (name.clone(), value.expose_secret().into()))
             .collect();
         let event_types = (!self.event_types.is_empty()).then(|| self.event_types.clone().into());
-        [
+        let own = [
             ("name", self.name.clone().map(Value::from)),
             ("event_types", event_types),
-            ("limits", (!limits.is_empty()).then(|| limits.into())),
-            ("unlimited", self.unlimited.then_some(true.into())),
-            ("burst", number(self.burst)),
-            ("shape", self.shape.map(|shape| shape.as_str().into())),
             ("max_in_flight", number(self.max_in_flight)),
             ("safety_margin", self.safety_margin.map(Value::from)),
             (
                 "headers",
                 (!self.headers.is_empty()).then(|| headers.into()),
             ),
-        ]
-        .into_iter()
-        .filter_map(|(field, value)| Some((field.to_owned(), value?)))
-        .collect()
+        ];
+        object(own.into_iter().chain(self.limits.fields()))
     }
 }
 

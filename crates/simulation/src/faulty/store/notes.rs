@@ -4,8 +4,10 @@ use std::collections::BTreeSet;
 
 use domain::attempt::{AttemptState, OutcomeKind};
 use domain::permit::Permit;
+use domain::retry::RetrySettings;
+use domain::time::Timestamp;
 use engine::ports::{
-    ClaimAnswer, Claims, HealthEvent, Outcome, Reaped, Recorded, Run, RunResult, Start,
+    Advanced, ClaimAnswer, Claims, HealthEvent, Outcome, Reaped, Recorded, Run, RunResult, Start,
 };
 
 use super::{FaultyStore, short};
@@ -15,7 +17,7 @@ use crate::sabotage::Sabotage;
 use crate::site::Site;
 
 impl FaultyStore {
-    pub(super) fn note_run(&self, run: &Run, result: &RunResult) {
+    pub(super) fn note_run(&self, now: Timestamp, run: &Run, result: &RunResult) {
         let destination = short(run.destination);
         let RunResult::Decided {
             permits,
@@ -34,6 +36,14 @@ impl FaultyStore {
             self.inner.read(of) == Some(attempt)
         };
         self.witness.admitted(permits, first);
+        if self.inner.read(|rows| rows.both_wait(run.destination, now)) {
+            self.gate
+                .around
+                .counts
+                .note("first attempts and retries waited");
+            let turns = self.inner.read(|rows| rows.turns(permits, now));
+            self.witness.note(invariants::both_get_their_turn(turns));
+        }
         let attempts: Vec<_> = permits.iter().map(|permit| permit.attempt.0).collect();
         self.line(
             Site::Admit,
@@ -119,6 +129,7 @@ impl FaultyStore {
         counts.add("permit expired", u64::from(reaped.expired_permits));
         counts.add("start became unknown", u64::from(reaped.unknown_starts));
         counts.add("attempt cancelled", u64::from(reaped.cancelled));
+        counts.add("attempt expired", u64::from(reaped.expired));
         let blank = Reaped {
             wakes: reaped.wakes.clone(),
             ..Reaped::default()
@@ -129,6 +140,17 @@ impl FaultyStore {
             self.line(
                 Site::Reap,
                 format_args!("{expired} expired, {unknown} unknown, {cancelled} cancelled"),
+            );
+        }
+    }
+
+    pub(super) fn note_advanced(&self, advanced: &Advanced) {
+        let counts = &self.gate.around.counts;
+        counts.add("dead letter replayed", u64::from(advanced.replayed));
+        if advanced.replayed > 0 {
+            self.line(
+                Site::AdvanceReplays,
+                format_args!("{} replayed", advanced.replayed),
             );
         }
     }
@@ -167,6 +189,8 @@ impl FaultyStore {
                     started_at: row.started_at?,
                     event: row.event,
                     try_number: row.try_number,
+                    tries_before: row.tries_before,
+                    retry: RetrySettings::default(),
                     content_type: event.content_type.clone(),
                     payload: event.payload.clone(),
                 })

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use domain::admission::{Backlog, Decision, Slot, Usage, admit, read_ahead};
+use domain::admission::{Backlog, Decision, LOOK_AFTER_EXPIRED, Slot, Usage, admit, read_ahead};
 use domain::attempt::AttemptState;
 use domain::destination::DestinationState;
 use domain::ids::{AttemptId, DestinationId, Epoch, PermitNumber};
@@ -93,7 +93,7 @@ impl Candidate {
         if row.state != DestinationState::Active {
             policy.rate = Rate::Paused;
         }
-        let epoch = row.epoch;
+        let (epoch, number) = (row.epoch, row.pacing.last_permit + 1);
         let remembered = Usage {
             meter: row.pacing.meter,
             recount: row.pacing.meter_epoch != Some(row.epoch),
@@ -102,7 +102,7 @@ impl Candidate {
             ..Usage::default()
         };
         let usage = read_usage(rows, now, destination, &policy, remembered);
-        let (due, backlog) = read_backlog(rows, now, destination, read_ahead(&policy));
+        let (due, backlog) = read_backlog(rows, now, destination, read_ahead(&policy), number);
         let republished = match run.republish {
             true => (rows.ledger.permits_of(destination))
                 .filter(|permit| permit.deadline > now)
@@ -182,26 +182,35 @@ impl Candidate {
     }
 }
 
-/// What is due, merged in the order in which it goes, up to `limit`.
+/// What is due and not too old, in the order in which it goes, up to `limit`.
 fn read_backlog(
     rows: &Rows,
     now: Timestamp,
     destination: DestinationId,
     limit: u32,
+    number: i64,
 ) -> (Vec<AttemptId>, Backlog) {
     let Some(indexes) = rows.ledger.indexes(destination) else {
         return (Vec::new(), Backlog::default());
     };
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    let created_at = |id: &AttemptId| rows.ledger.get(*id).map(|row| (row.created_at, *id));
-    let first = indexes.first.iter().take(limit).filter_map(created_at);
+    let is_fresh = |id: &AttemptId| {
+        let row = rows.ledger.get(*id);
+        row.is_some_and(|row| row.expires_at.is_none_or(|at| at > now))
+    };
     let up_to_now = ..=(now, AttemptId(i64::MAX));
-    let due = indexes.due.range(up_to_now).take(limit).copied();
-    let due = in_turn(first, due, limit);
+    let firsts: Vec<_> = indexes.first.iter().copied().take(limit).collect();
+    let others = indexes.due.range(up_to_now).map(|(_, id)| *id);
+    let others: Vec<_> = others.take(limit).collect();
+    let some_expired = !firsts.iter().chain(&others).all(is_fresh);
+    let fresh = |ids: Vec<AttemptId>| ids.into_iter().filter(is_fresh).collect();
+    let due = in_turn(fresh(firsts), fresh(others), number, limit);
     let after_now = (now, AttemptId(i64::MAX));
+    let next_due = indexes.due.range(after_now..).next().map(|(at, _)| *at);
+    let reaped_by = some_expired.then(|| now + LOOK_AFTER_EXPIRED);
     let backlog = Backlog {
         due: u32::try_from(due.len()).unwrap_or(u32::MAX),
-        next_due: indexes.due.range(after_now..).next().map(|(at, _)| *at),
+        next_due: next_due.into_iter().chain(reaped_by).min(),
     };
     (due, backlog)
 }

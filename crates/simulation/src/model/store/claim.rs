@@ -77,10 +77,11 @@ fn is_over(rows: &Rows, now: Timestamp, permit: &Permit) -> bool {
 }
 
 fn start(rows: &mut Rows, now: Timestamp, worker: WorkerId, permit: &Permit) -> Option<Start> {
-    let (event_id, try_number) = {
+    let (event_id, try_number, tries_before) = {
         let row = rows.ledger.get(permit.attempt)?;
-        (row.event, row.try_number)
+        (row.event, row.try_number, row.tries_before)
     };
+    let retry = rows.destinations.get(&permit.destination)?.retry.clone();
     let event = rows.events.get(&event_id)?;
     let own = rows.ledger.get(permit.attempt)?.permit;
     let started_at = own.map_or(now, |own| own.not_before.max(now));
@@ -93,6 +94,8 @@ fn start(rows: &mut Rows, now: Timestamp, worker: WorkerId, permit: &Permit) -> 
         started_at,
         event: event_id,
         try_number,
+        tries_before,
+        retry,
         content_type: event.content_type.clone(),
         payload: event.payload.clone(),
     })

@@ -5,6 +5,7 @@ use std::ops::Bound;
 
 use domain::destination::DestinationState;
 use domain::ids::{DestinationId, Epoch, TenantId};
+use domain::retry::RetrySettings;
 use domain::time::Timestamp;
 use engine::ports::{CatalogError, Destination, DestinationChange, NewDestination};
 
@@ -46,6 +47,8 @@ pub(super) fn create(
         changing_until: now,
         history: Vec::new(),
         pacing: Pacing::default(),
+        retry: RetrySettings::default(),
+        max_age: None,
     });
     write_history(rows, now, new.id);
     read(rows, tenant, new.id)

@@ -20,6 +20,8 @@ pub(super) struct Indexes {
     pub(super) due: BTreeSet<(Timestamp, AttemptId)>,
     /// Permits by slot.
     pub(super) admitted: BTreeSet<(Timestamp, PermitNumber, AttemptId)>,
+    /// Dead letters that were not replayed, by when they died.
+    pub(super) dead: BTreeSet<(Timestamp, AttemptId)>,
     pub(super) in_flight: u32,
     /// What is in no bucket, and what is in one.
     starts: [BTreeSet<(Timestamp, AttemptId)>; 2],
@@ -67,6 +69,9 @@ impl Indexes {
                 Put::Out => self.in_flight -= 1,
             },
             _ => {}
+        }
+        if let Some(died_at) = row.died_at().filter(|_| row.is_open_dead_letter()) {
+            how.apply(&mut self.dead, (died_at, row.id));
         }
         if let Some(started_at) = row.started_at {
             let starts = &mut self.starts[usize::from(row.folded)];

@@ -104,7 +104,12 @@ fn subscribers(rows: &Rows, event: &NewEvent) -> Vec<DestinationId> {
 
 fn insert(rows: &mut Rows, now: Timestamp, event: &NewEvent, to: &[DestinationId]) {
     let first = |destination: &DestinationId| {
-        let attempt = Attempt::waiting(event.id, *destination, now);
+        let row = rows.destinations.get(destination);
+        let max_age = row.and_then(|row| row.max_age);
+        let attempt = Attempt {
+            expires_at: max_age.map(|age| now + age),
+            ..Attempt::waiting(event.id, *destination, now)
+        };
         rows.ledger.insert(now, attempt)
     };
     let attempts = to.iter().map(first).collect();

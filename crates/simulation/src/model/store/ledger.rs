@@ -34,6 +34,8 @@ pub(super) struct Ledger {
     pub(super) by_deadline: BTreeSet<(Timestamp, AttemptId)>,
     /// Started rows by start.
     pub(super) in_flight: BTreeSet<(Timestamp, AttemptId)>,
+    /// Waiting rows that expire, by when they do.
+    pub(super) expiring: BTreeSet<(Timestamp, AttemptId)>,
     /// Destinations where something waits or is admitted.
     pub(super) busy: BTreeSet<DestinationId>,
     last_id: i64,
@@ -193,6 +195,11 @@ impl Ledger {
             }
             (AttemptState::Started, _, Some(started_at)) => {
                 how.apply(&mut self.in_flight, (started_at, row.id));
+            }
+            (AttemptState::Waiting, ..) => {
+                if let Some(at) = row.expires_at {
+                    how.apply(&mut self.expiring, (at, row.id));
+                }
             }
             _ => {}
         }

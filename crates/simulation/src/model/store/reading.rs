@@ -49,7 +49,7 @@ pub(super) fn attempts(
     Ok(newest.take(limit as usize).map(view).collect())
 }
 
-fn view(row: &Attempt) -> AttemptView {
+pub(super) fn view(row: &Attempt) -> AttemptView {
     let body = || String::from_utf8_lossy(&row.response_body).into_owned();
     AttemptView {
         id: row.id,

@@ -27,14 +27,16 @@ pub enum ReapStep {
     Expire,
     /// Starts that nobody came back for become unknown.
     GiveUp,
-    /// The backlog of deleted destinations is cancelled, and what nobody will
-    /// ask for is forgotten.
+    /// The backlog of deleted destinations is cancelled.
     Cancel,
+    /// What grew too old while it waited expires, and what nobody will ask for
+    /// is forgotten.
+    TooOld,
 }
 
 impl ReapStep {
     /// All, in order.
-    pub const ALL: [Self; 3] = [Self::Expire, Self::GiveUp, Self::Cancel];
+    pub const ALL: [Self; 4] = [Self::Expire, Self::GiveUp, Self::Cancel, Self::TooOld];
 }
 
 /// Reaps; see [`engine::ports::Store::reap`].
@@ -47,6 +49,7 @@ pub(super) fn reap(rows: &mut Rows, now: Timestamp, rules: &ReapRules, limit: u3
             ReapStep::Expire => reaped.expired_permits = done,
             ReapStep::GiveUp => reaped.unknown_starts = done,
             ReapStep::Cancel => reaped.cancelled = done,
+            ReapStep::TooOld => reaped.expired = done,
         }
     }
     reaped.wakes = wakes.into_vec();
@@ -66,13 +69,14 @@ pub(super) fn reap_step(
     match step {
         ReapStep::Expire => expire(rows, now, now - rules.permit_grace, most, wakes),
         ReapStep::GiveUp => give_up(rows, now, rules, most, wakes),
-        ReapStep::Cancel => {
-            let cancelled = cancel_deleted(rows, now, most);
+        ReapStep::Cancel => cancel_deleted(rows, now, most),
+        ReapStep::TooOld => {
+            let expired = expire_old(rows, now, most);
             delete_old_buckets(rows, now);
             delete_expired_keys(rows, now, most);
             rows.workers
                 .retain(|_, worker| worker.seen_at >= now - WORKER_KEPT);
-            cancelled
+            expired
         }
     }
 }
@@ -147,7 +151,9 @@ fn give_up(
 
 /// Nobody knows what became of it; the event is tried again.
 fn mark_unknown(rows: &mut Rows, now: Timestamp, started: &Attempt, error: &str) {
-    let last = started.try_number >= DEFAULT_MAX_TRIES;
+    let policy = rows.destinations.get(&started.destination);
+    let max_tries = policy.map_or(DEFAULT_MAX_TRIES, |row| row.retry.max_tries());
+    let last = started.try_number.saturating_sub(started.tries_before) >= max_tries;
     rows.ledger.change(now, started.id, |row| {
         row.state = AttemptState::Unknown;
         row.error = Some(error.to_owned());
@@ -161,6 +167,8 @@ fn mark_unknown(rows: &mut Rows, now: Timestamp, started: &Attempt, error: &str)
         let retry = Attempt {
             try_number: started.try_number.saturating_add(1),
             due_at: Some(now),
+            tries_before: started.tries_before,
+            expires_at: started.expires_at,
             ..Attempt::waiting(started.event, started.destination, now)
         };
         add_try(rows, now, retry);
@@ -180,6 +188,18 @@ fn cancel_deleted(rows: &mut Rows, now: Timestamp, most: usize) -> u32 {
         rows.ledger.change(now, *id, Attempt::cancel);
     }
     count(&waiting)
+}
+
+/// What grew too old while it waited, what expired first first.
+fn expire_old(rows: &mut Rows, now: Timestamp, most: usize) -> u32 {
+    let up_to_now = ..=(now, AttemptId(i64::MAX));
+    let old = rows.ledger.expiring.range(up_to_now).map(|(_, id)| *id);
+    let free = old.filter(|id| !rows.held.contains(id));
+    let old: Vec<_> = free.take(most).collect();
+    for id in &old {
+        rows.ledger.change(now, *id, |row| row.expire(now));
+    }
+    count(&old)
 }
 
 /// What no window reaches any more. The longest window is stretched by the

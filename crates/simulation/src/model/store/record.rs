@@ -134,6 +134,8 @@ fn add_next_try(
     let next = Attempt {
         try_number,
         due_at: Some(due_at),
+        tries_before: started.tries_before,
+        expires_at: started.expires_at,
         ..Attempt::waiting(started.event, started.destination, finished_at)
     };
     add_try(rows, now, next);

@@ -8,14 +8,19 @@ use domain::admission::Meter;
 use domain::attempt::AttemptState;
 use domain::destination::DestinationState;
 use domain::health::Health;
-use domain::ids::{AttemptId, DestinationId, Epoch, EventId, SecretId, TenantId, WorkerId};
+use domain::ids::{
+    AttemptId, DestinationId, Epoch, EventId, ReplayId, SecretId, TenantId, WorkerId,
+};
 use domain::limit::Shape;
 use domain::permit::Permit;
 use domain::policy::LimitSettings;
+use domain::retry::RetrySettings;
 use domain::time::Timestamp;
 use engine::ports::{BreakerChange, DEFAULT_TENANT, LimitHistory, OperationalEvent, SealedSecret};
+use uuid::Uuid;
 
 use super::ledger::Ledger;
+use super::replays::ReplayRow;
 
 /// An attempt's row.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,6 +64,14 @@ pub struct Attempt {
     pub response_body: Bytes,
     /// It failed, and its event's tries are used up.
     pub dead_letter: bool,
+    /// Tries before the last replay.
+    pub tries_before: u32,
+    /// Not admitted from then on.
+    pub expires_at: Option<Timestamp>,
+    /// The replay that made it.
+    pub replay: Option<Uuid>,
+    /// When it was replayed, as a dead letter.
+    pub replayed_at: Option<Timestamp>,
 }
 
 impl Attempt {
@@ -84,6 +97,10 @@ impl Attempt {
             error: None,
             response_body: Bytes::new(),
             dead_letter: false,
+            tries_before: 0,
+            expires_at: None,
+            replay: None,
+            replayed_at: None,
         }
     }
 
@@ -91,6 +108,18 @@ impl Attempt {
     #[must_use]
     pub fn waits_since(&self) -> Timestamp {
         self.due_at.unwrap_or(self.created_at)
+    }
+
+    /// When it was given up, if it is a dead letter.
+    #[must_use]
+    pub fn died_at(&self) -> Option<Timestamp> {
+        (self.finished_at.or(self.started_at)).filter(|_| self.dead_letter)
+    }
+
+    /// Whether it can be replayed.
+    #[must_use]
+    pub fn is_open_dead_letter(&self) -> bool {
+        self.dead_letter && self.replayed_at.is_none()
     }
 
     /// Whether its outcome has to fold its start.
@@ -103,6 +132,14 @@ impl Attempt {
         self.state = AttemptState::Waiting;
         self.due_at = Some(self.waits_since());
         self.permit = None;
+    }
+
+    /// Too old to start.
+    pub(super) fn expire(&mut self, now: Timestamp) {
+        self.state = AttemptState::Expired;
+        self.dead_letter = true;
+        self.finished_at = Some(now);
+        self.error = Some("it was older than the destination's max_age".to_owned());
     }
 
     /// Taken back before it started.
@@ -155,6 +192,8 @@ pub(super) struct DestinationRow {
     /// after a step of the clock not that of the times.
     pub(super) history: Vec<LimitHistory>,
     pub(super) pacing: Pacing,
+    pub(super) retry: RetrySettings,
+    pub(super) max_age: Option<Duration>,
 }
 
 /// What admission remembers of a destination.
@@ -208,6 +247,7 @@ pub struct Rows {
     pub(super) last_history: i64,
     /// Destinations that somebody's transaction holds.
     pub(super) locked: BTreeSet<DestinationId>,
+    pub(super) replays: BTreeMap<ReplayId, ReplayRow>,
     /// See [`engine::ports::Store::head_start`].
     pub(super) head_start: Duration,
     /// What admissions that are not on the disk yet have changed, in order.
@@ -250,6 +290,7 @@ impl Default for Rows {
             marks: BTreeMap::new(),
             last_history: 0,
             locked: BTreeSet::new(),
+            replays: BTreeMap::new(),
             health: BTreeMap::new(),
             breakers: BTreeMap::new(),
             operational_events: Vec::new(),

@@ -1,7 +1,7 @@
 //! What may be read of the rows: by the steps, and by invariants.
 
 use domain::compliance::InForce;
-use domain::ids::{AttemptId, DestinationId, EventId};
+use domain::ids::{AttemptId, DestinationId, EventId, TenantId};
 use domain::permit::Permit;
 use domain::policy::LimitSettings;
 use domain::time::Timestamp;
@@ -96,6 +96,60 @@ impl Rows {
         let mut history = row.map(|row| row.history.clone()).unwrap_or_default();
         history.sort_by_key(|entry| entry.in_force_from);
         history
+    }
+
+    /// Whether a run at `now` has left both first attempts and others that it
+    /// could have admitted, and nothing that is too old stood before them.
+    #[must_use]
+    pub fn both_wait(&self, id: DestinationId, now: Timestamp) -> bool {
+        // More than a run looks at.
+        const LOOKED_AT: usize = 600;
+        let Some(of) = self.ledger.indexes(id) else {
+            return false;
+        };
+        let fresh = |id: AttemptId| {
+            let row = self.ledger.get(id);
+            row.is_some_and(|row| row.expires_at.is_none_or(|at| at > now))
+        };
+        let due = of.due.range(..=(now, AttemptId(i64::MAX)));
+        let mut others = due.map(|(_, id)| *id).take(LOOKED_AT).peekable();
+        let mut firsts = of.first.iter().copied().take(LOOKED_AT).peekable();
+        firsts.peek().is_some() && others.peek().is_some() && firsts.chain(others).all(fresh)
+    }
+
+    /// How many of these permits were given at `now` to first attempts, and how
+    /// many to others.
+    #[must_use]
+    pub fn turns(&self, permits: &[Permit], now: Timestamp) -> (usize, usize) {
+        let rows = permits
+            .iter()
+            .filter_map(|one| self.ledger.get(one.attempt));
+        let given = rows.filter(|row| row.admitted_at == Some(now));
+        let (firsts, others): (Vec<_>, Vec<_>) = given.partition(|row| row.due_at.is_none());
+        (firsts.len(), others.len())
+    }
+
+    /// The dead letters of a destination that were replayed, and the attempts
+    /// that replays have made: event and try, in order.
+    #[must_use]
+    pub fn replayed(&self, id: DestinationId) -> [Vec<(EventId, u32)>; 2] {
+        let (mut dead, mut made) = (Vec::new(), Vec::new());
+        for row in self.ledger.attempts_of(id) {
+            if row.replayed_at.is_some() {
+                dead.push((row.event, row.try_number));
+            }
+            if row.replay.is_some() {
+                made.push((row.event, row.tries_before));
+            }
+        }
+        dead.sort_unstable();
+        made.sort_unstable();
+        [dead, made]
+    }
+
+    /// Whose a destination is, deleted or not.
+    pub(super) fn tenant_of(&self, id: DestinationId) -> Option<TenantId> {
+        self.destinations.get(&id).map(|row| row.tenant)
     }
 
     /// A destination that is not deleted.

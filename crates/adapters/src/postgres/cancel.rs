@@ -1,0 +1,168 @@
+//! Cancelling what has not started, one or a step of a backlog. The update
+//! that takes a row out of `admitted` is what frees its place in the limit.
+
+use domain::ids::{AttemptId, DestinationId, TenantId};
+use domain::time::Timestamp;
+use engine::ports::{CancelFrom, CancelStep, CancelledOne, CancelledStep, Wake};
+use sqlx::{AssertSqlSafe, PgPool};
+use uuid::Uuid;
+
+use super::failure::Failure;
+use super::rows::{count, word};
+
+/// One attempt. Waits for a claim in flight, and then finds it started.
+pub(super) async fn attempt(
+    pool: &PgPool,
+    tenant: TenantId,
+    attempt: AttemptId,
+) -> Result<CancelledOne, Failure> {
+    let mut transaction = pool.begin().await?;
+    let found: Option<(Uuid, String)> = sqlx::query_as(
+        "-- cancel_attempt: lock
+        select a.destination_id, a.state from attempts a
+        where a.id = $1 and a.tenant_id = $2
+        for update",
+    )
+    .bind(attempt.0)
+    .bind(tenant.0)
+    .fetch_optional(&mut *transaction)
+    .await?;
+    let (destination, state) = found.ok_or(Failure::NotFound("attempt"))?;
+    match state.as_str() {
+        "waiting" | "admitted" => {}
+        "cancelled" => return Ok(CancelledOne::Cancelled(None)),
+        other => {
+            let state = word("attempts", "state", attempt, other)?;
+            return Ok(CancelledOne::TooLate(state));
+        }
+    }
+    sqlx::query(
+        "-- cancel_attempt
+        update attempts a
+        set state = 'cancelled', permit = null, epoch = null, not_before = null, deadline = null
+        where a.id = $1",
+    )
+    .bind(attempt.0)
+    .execute(&mut *transaction)
+    .await?;
+    transaction.commit().await?;
+    let freed = state == "admitted";
+    let wake = freed.then(|| Wake::unblocked(DestinationId(destination)));
+    Ok(CancelledOne::Cancelled(wake))
+}
+
+/// The candidates of each part, in its order; `$2` and `$3` are where the last
+/// step stopped.
+const FIRST: &str = "
+    select a.id, a.event_id, 0::bigint as at from attempts a
+    where a.destination_id = $1 and a.state = 'waiting' and a.due_at is null
+        and a.id + 0 > $3 and $2::bigint is not null
+    order by a.id + 0 limit $4";
+const ADMITTED: &str = "
+    select a.id, a.event_id, 0::bigint as at from attempts a
+    where a.destination_id = $1 and a.state = 'admitted'
+        and a.id + 0 > $3 and $2::bigint is not null
+    order by a.id + 0 limit $4";
+const DUE: &str = "
+    select a.id, a.event_id, micros(a.due_at) as at from attempts a
+    where a.destination_id = $1 and a.state = 'waiting' and a.due_at is not null
+        and (a.due_at, a.id) > (from_micros($2), $3)
+    order by a.due_at, a.id limit $4";
+
+/// What a step met.
+#[derive(sqlx::FromRow)]
+struct Met {
+    now: i64,
+    examined: i64,
+    cancelled: i64,
+    last_at: Option<i64>,
+    last_id: Option<i64>,
+}
+
+/// One step of a backlog.
+pub(super) async fn step(
+    pool: &PgPool,
+    tenant: TenantId,
+    step: &CancelStep,
+) -> Result<CancelledStep, Failure> {
+    require_known(pool, tenant, step.destination).await?;
+    let (candidates, at, id) = match step.from {
+        CancelFrom::First(id) => (FIRST, 0, id),
+        CancelFrom::Admitted(id) => (ADMITTED, 0, id),
+        // The earliest time that Postgres and we agree on.
+        CancelFrom::Due(at, id) => (DUE, at.as_micros().max(0), id),
+    };
+    let met: Met = sqlx::query_as(AssertSqlSafe(statement(candidates)))
+        .bind(step.destination.0)
+        .bind(at)
+        .bind(id.0)
+        .bind(i64::from(step.limit))
+        .bind(step.accepted_before.map(Timestamp::as_micros))
+        .bind(step.event_type.as_deref())
+        .fetch_one(pool)
+        .await?;
+    let more = met.examined >= i64::from(step.limit);
+    let last = met.last_at.zip(met.last_id).filter(|_| more);
+    let freed = matches!(step.from, CancelFrom::Admitted(_)) && met.cancelled > 0;
+    Ok(CancelledStep {
+        cancelled: count(met.cancelled),
+        accepted_before: step
+            .accepted_before
+            .unwrap_or(Timestamp::from_micros(met.now)),
+        next: match last {
+            None => step.from.next_part(),
+            Some((at, id)) => Some(step.from.at(Timestamp::from_micros(at), AttemptId(id))),
+        },
+        wakes: (freed.then(|| Wake::unblocked(step.destination)).into_iter()).collect(),
+    })
+}
+
+/// An error unless the destination is the tenant's, deleted or not.
+async fn require_known(
+    pool: &PgPool,
+    tenant: TenantId,
+    destination: DestinationId,
+) -> Result<(), Failure> {
+    let known: bool = sqlx::query_scalar(
+        "-- cancel_step: known
+        select exists (select from destinations d where d.id = $1 and d.tenant_id = $2)",
+    )
+    .bind(destination.0)
+    .bind(tenant.0)
+    .fetch_one(pool)
+    .await?;
+    known.then_some(()).ok_or(Failure::NotFound("destination"))
+}
+
+/// Cancels what matches among these candidates.
+fn statement(candidates: &str) -> String {
+    format!(
+        "-- cancel_step
+        with clock as materialized (select micros(clock_timestamp()) as now),
+        candidates as materialized ({candidates}),
+        locked as materialized (
+            select a.id
+            from candidates c
+            join events e on e.id = c.event_id
+            join attempts a on a.id = c.id
+            where a.state || '' in ('waiting', 'admitted')
+                and e.created_at < from_micros(coalesce($5, (select now from clock)))
+                and ($6::text is null or e.event_type = $6)
+            order by a.id
+            for update of a skip locked
+        ),
+        cancelled as (
+            update attempts a
+            set state = 'cancelled', permit = null, epoch = null, not_before = null,
+                deadline = null
+            from locked l
+            where a.id = l.id
+            returning a.id
+        )
+        select clock.now, (select count(*) from candidates) as examined,
+            (select count(*) from cancelled) as cancelled, last.at as last_at, last.id as last_id
+        from clock
+        left join (select c.at, c.id from candidates c order by c.at desc, c.id desc limit 1) last
+            on true"
+    )
+}

@@ -1,0 +1,256 @@
+//! Replays: dead letters that become waiting attempts again.
+//!
+//! A step locks its replays, skipping those that somebody holds, reads what
+//! they may move now, and moves it in the same commit: the dead letter is
+//! marked as replayed and its attempt is added, or neither. A dead letter whose
+//! late outcome is being recorded is waited for and judged again.
+
+mod moves;
+
+use std::collections::HashMap;
+
+use domain::ids::{DestinationId, ReplayId, TenantId};
+use domain::replay::step;
+use domain::time::Timestamp;
+use engine::ports::{Advanced, MAX_COUNTED, NewReplay, Replay, Wakes, Which};
+use sqlx::{PgConnection, PgPool};
+use uuid::Uuid;
+
+use super::destinations::read_destinations;
+use super::failure::Failure;
+use super::rows::{count, time, word};
+
+/// A single one is the only one of its destination that died just then.
+const CREATE: &str = "-- create_replay
+        with clock as materialized (select clock_timestamp() as now),
+        wanted as materialized (
+            select d.id as destination_id,
+                coalesce(one.died, from_micros($6)) as died_from,
+                coalesce(
+                    one.died + interval '1 microsecond', least(from_micros($7), clock.now)
+                ) as died_before
+            from clock
+            left join (
+                select a.destination_id, coalesce(a.finished_at, a.started_at) as died
+                from attempts a
+                where a.id = $3 and a.tenant_id::text = $2::uuid::text and a.dead_letter
+                    and a.replayed_at is null
+            ) one on true
+            join destinations d on d.id = coalesce(one.destination_id, $4)
+            where d.tenant_id = $2 and d.deleted_at is null
+        )
+        insert into replays (
+            id, tenant_id, destination_id, attempt_id, event_type, status, died_from, died_before,
+            share, total, created_at
+        )
+        select $1, $2, w.destination_id, $3, $5, $8, w.died_from, w.died_before, $9,
+            (
+                select count(*) from (
+                    select from attempts a
+                    join events e on e.id = a.event_id
+                    where a.destination_id = w.destination_id
+                        and a.dead_letter and a.replayed_at is null
+                        and coalesce(a.finished_at, a.started_at)
+                            >= coalesce(w.died_from, from_micros(0))
+                        and coalesce(a.finished_at, a.started_at) < w.died_before
+                        and ($3::bigint is null or a.id = $3)
+                        and ($8::integer is null or a.status = $8)
+                        and ($5::text is null or e.event_type = $5)
+                    limit $10
+                ) matching
+            ),
+            clock.now
+        from wanted w cross join clock";
+
+/// Begins one; the count and the row are of one snapshot.
+pub(super) async fn create(
+    pool: &PgPool,
+    tenant: TenantId,
+    new: &NewReplay,
+) -> Result<Replay, Failure> {
+    let (one, destination, filter) = match &new.which {
+        Which::One(attempt) => (Some(attempt.0), None, None),
+        Which::Matching(destination, filter) => (None, Some(destination.0), Some(filter)),
+    };
+    let micros = |at: Option<Timestamp>| at.map(Timestamp::as_micros);
+    let created = sqlx::query(CREATE)
+        .bind(new.id.0)
+        .bind(tenant.0)
+        .bind(one)
+        .bind(destination)
+        .bind(filter.and_then(|filter| filter.event_type.as_deref()))
+        .bind(filter.and_then(|filter| micros(filter.died_from)))
+        .bind(filter.and_then(|filter| micros(filter.died_before)))
+        .bind(filter.and_then(|filter| filter.status.map(i32::from)))
+        .bind(new.share)
+        .bind(i64::from(MAX_COUNTED))
+        .execute(pool)
+        .await?;
+    match (created.rows_affected(), &new.which) {
+        (0, Which::One(_)) => Err(Failure::NotFound("dead letter")),
+        (0, Which::Matching(..)) => Err(Failure::NotFound("destination")),
+        _ => read(pool, tenant, new.id).await,
+    }
+}
+
+#[derive(sqlx::FromRow)]
+struct Row {
+    destination_id: Uuid,
+    share: f64,
+    state: String,
+    total: i64,
+    done: i64,
+    pending: i64,
+    succeeded: i64,
+    failed: i64,
+    created_at: i64,
+    finished_at: Option<i64>,
+}
+
+/// How far one is. What became of its attempts is counted by an index of
+/// their own.
+pub(super) async fn read(pool: &PgPool, tenant: TenantId, id: ReplayId) -> Result<Replay, Failure> {
+    let row: Option<Row> = sqlx::query_as(
+        "-- replay
+        select r.destination_id, r.share, r.state, r.total, r.done,
+            coalesce(o.pending, 0) as pending, coalesce(o.succeeded, 0) as succeeded,
+            coalesce(o.failed, 0) as failed,
+            micros(r.created_at) as created_at, micros(r.finished_at) as finished_at
+        from replays r
+        cross join lateral (
+            select
+                count(*) filter (where a.state in ('waiting', 'admitted', 'started')) as pending,
+                count(*) filter (where a.state = 'succeeded') as succeeded,
+                count(*) filter (where a.state in ('failed', 'unknown', 'expired')) as failed
+            from attempts a where a.replay_id = r.id
+        ) o
+        where r.id = $1 and r.tenant_id = $2",
+    )
+    .bind(id.0)
+    .bind(tenant.0)
+    .fetch_optional(pool)
+    .await?;
+    let row = row.ok_or(Failure::NotFound("replay"))?;
+    Ok(Replay {
+        id,
+        destination: DestinationId(row.destination_id),
+        share: row.share,
+        state: word("replays", "state", id, &row.state)?,
+        total: row.total.unsigned_abs(),
+        done: row.done.unsigned_abs(),
+        pending: row.pending.unsigned_abs(),
+        succeeded: row.succeeded.unsigned_abs(),
+        failed: row.failed.unsigned_abs(),
+        created_at: Timestamp::from_micros(row.created_at),
+        finished_at: time(row.finished_at),
+    })
+}
+
+/// Ends one. Waits for a step that is under way.
+pub(super) async fn cancel(
+    pool: &PgPool,
+    tenant: TenantId,
+    id: ReplayId,
+) -> Result<Replay, Failure> {
+    sqlx::query(
+        "-- cancel_replay
+        update replays r set state = 'cancelled', finished_at = clock_timestamp()
+        where r.id = $1 and r.tenant_id = $2 and r.state = 'running'",
+    )
+    .bind(id.0)
+    .bind(tenant.0)
+    .execute(pool)
+    .await?;
+    read(pool, tenant, id).await
+}
+
+/// A replay under way, locked.
+#[derive(sqlx::FromRow)]
+pub(super) struct Running {
+    id: Uuid,
+    destination_id: Uuid,
+    attempt_id: Option<i64>,
+    event_type: Option<String>,
+    status: Option<i32>,
+    died_from: Option<i64>,
+    died_before: i64,
+    share: f64,
+    after_at: Option<i64>,
+    after_id: Option<i64>,
+    paced_at: Option<i64>,
+}
+
+/// One step of those that nobody holds.
+pub(super) async fn advance(pool: &PgPool, limit: u32) -> Result<Advanced, Failure> {
+    let mut transaction = pool.begin().await?;
+    let running = lock(&mut transaction, limit).await?;
+    if running.is_empty() {
+        return Ok(Advanced::default());
+    }
+    let mut ids: Vec<Uuid> = running.iter().map(|replay| replay.destination_id).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    let (now, found) = read_destinations(&mut transaction, &ids).await?;
+    let waiting = waiting(&mut transaction, &running).await?;
+    let mut wakes = Wakes::default();
+    let mut advanced = Advanced::default();
+    for replay in &running {
+        let destination = found.get(&DestinationId(replay.destination_id));
+        let Some(destination) = destination.filter(|found| !found.deleted) else {
+            moves::end(&mut transaction, replay, "cancelled").await?;
+            continue;
+        };
+        let waiting = waiting.get(&replay.id).copied().unwrap_or(0);
+        let paced_at = time(replay.paced_at);
+        let step = step(&destination.policy, replay.share, paced_at, waiting, now);
+        let moved = moves::take(&mut transaction, replay, step, now).await?;
+        advanced.replayed = advanced.replayed.saturating_add(moved.count);
+        if moved.count > 0 {
+            wakes.now(destination.id);
+        }
+        if !moved.all {
+            advanced.running += 1;
+        }
+    }
+    transaction.commit().await?;
+    advanced.wakes = wakes.into_vec();
+    Ok(advanced)
+}
+
+async fn lock(connection: &mut PgConnection, limit: u32) -> Result<Vec<Running>, Failure> {
+    Ok(sqlx::query_as(
+        "-- advance_replays: lock
+        select r.id, r.destination_id, r.attempt_id, r.event_type, r.status,
+            micros(r.died_from) as died_from, micros(r.died_before) as died_before, r.share,
+            micros(r.after_at) as after_at, r.after_id, micros(r.paced_at) as paced_at
+        from replays r
+        where r.state = 'running'
+        order by r.paced_at nulls first, r.id
+        limit $1
+        for update skip locked",
+    )
+    .bind(i64::from(limit))
+    .fetch_all(connection)
+    .await?)
+}
+
+/// How many of each replay's attempts have yet to start: about a second's
+/// worth of each at most.
+async fn waiting(
+    connection: &mut PgConnection,
+    running: &[Running],
+) -> Result<HashMap<Uuid, u32>, Failure> {
+    let ids: Vec<Uuid> = running.iter().map(|replay| replay.id).collect();
+    let rows: Vec<(Uuid, i64)> = sqlx::query_as(
+        "-- advance_replays: waiting
+        select n.id, (
+            select count(*) from attempts a
+            where a.replay_id = n.id and a.state in ('waiting', 'admitted')
+        )
+        from unnest($1::uuid[]) as n (id)",
+    )
+    .bind(ids)
+    .fetch_all(connection)
+    .await?;
+    Ok(rows.into_iter().map(|(id, n)| (id, count(n))).collect())
+}

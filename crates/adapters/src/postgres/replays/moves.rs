@@ -1,0 +1,171 @@
+//! The move: from dead letters to waiting attempts.
+
+use domain::replay::Step;
+use domain::time::Timestamp;
+use engine::ports::MAX_EXAMINED;
+use sqlx::PgConnection;
+
+use super::Running;
+use crate::postgres::failure::Failure;
+use crate::postgres::rows::count;
+
+/// What one replay's step came to.
+pub(super) struct Moved {
+    /// Dead letters moved.
+    pub(super) count: u32,
+    /// There is nothing left to look at.
+    pub(super) all: bool,
+}
+
+#[derive(sqlx::FromRow)]
+struct Row {
+    examined: i64,
+    picked: i64,
+    moved: i64,
+    last_at: Option<i64>,
+    last_id: Option<i64>,
+}
+
+/// Looks at a bounded number of dead letters from where the last step stopped,
+/// takes up to `$9` that match, and moves those that still are dead letters
+/// when they are locked.
+const MOVE: &str = "-- advance_replays: move
+    with examined as materialized (
+        select a.id, a.event_id, a.status, coalesce(a.finished_at, a.started_at) as died
+        from attempts a
+        where a.destination_id = $1 and a.dead_letter and a.replayed_at is null
+            and coalesce(a.finished_at, a.started_at) >= from_micros($2)
+            and coalesce(a.finished_at, a.started_at) < from_micros($3)
+            and (coalesce(a.finished_at, a.started_at), a.id + 0) > (from_micros($4), $5)
+        order by coalesce(a.finished_at, a.started_at), a.id + 0
+        limit $8
+    ),
+    picked as materialized (
+        select x.id, x.died
+        from examined x
+        join events e on e.id = x.event_id
+        where ($6::bigint is null or x.id = $6)
+            and ($7::integer is null or x.status = $7)
+            and ($10::text is null or e.event_type = $10)
+        order by x.died, x.id
+        limit $9
+    ),
+    locked as materialized (
+        select a.id
+        from picked p join attempts a on a.id = p.id
+        where a.dead_letter and a.replayed_at is null
+        order by a.id
+        for update of a
+    ),
+    marked as (
+        update attempts a set replayed_at = from_micros($11)
+        from locked l
+        where a.id = l.id
+        returning a.event_id, a.destination_id, a.tenant_id, a.try_number
+    ),
+    added as (
+        insert into attempts (
+            event_id, destination_id, tenant_id, try_number, tries_before, due_at, created_at,
+            replay_id, expires_at
+        )
+        select m.event_id, m.destination_id, m.tenant_id, m.try_number + 1, m.try_number,
+            from_micros($11), from_micros($11), $12,
+            from_micros($11) + d.max_age_ms * interval '1 millisecond'
+        from marked m join destinations d on d.id = m.destination_id
+        returning 1
+    )
+    select (select count(*) from examined) as examined, (select count(*) from picked) as picked,
+        (select count(*) from added) as moved, micros(last.died) as last_at, last.id as last_id
+    from (values (1)) as one
+    left join lateral (
+        -- Those after the last one picked are looked at again, if any was left.
+        select l.died, l.id from (
+            (select x.died, x.id from examined x
+                where (select count(*) from picked) < $9
+                order by x.died desc, x.id desc limit 1)
+            union all
+            (select p.died, p.id from picked p
+                where (select count(*) from picked) >= $9
+                order by p.died desc, p.id desc limit 1)
+        ) l
+    ) last on true";
+
+/// Moves what the step allows, and remembers how far it came.
+pub(super) async fn take(
+    connection: &mut PgConnection,
+    replay: &Running,
+    step: Step,
+    now: Timestamp,
+) -> Result<Moved, Failure> {
+    if step.count == 0 {
+        remember(connection, replay, None, step.paced_at(0), 0).await?;
+        return Ok(Moved {
+            count: 0,
+            all: false,
+        });
+    }
+    let row: Row = sqlx::query_as(MOVE)
+        .bind(replay.destination_id)
+        .bind(replay.died_from.unwrap_or(0))
+        .bind(replay.died_before)
+        .bind(replay.after_at.unwrap_or(0))
+        .bind(replay.after_id.unwrap_or(0))
+        .bind(replay.attempt_id)
+        .bind(replay.status)
+        .bind(i64::from(MAX_EXAMINED))
+        .bind(i64::from(step.count))
+        .bind(replay.event_type.as_deref())
+        .bind(now.as_micros())
+        .bind(replay.id)
+        .fetch_one(&mut *connection)
+        .await?;
+    let moved = count(row.moved);
+    let last = row.last_at.zip(row.last_id);
+    remember(connection, replay, last, step.paced_at(moved), moved).await?;
+    let all = row.examined < i64::from(MAX_EXAMINED) && row.picked < i64::from(step.count);
+    if all {
+        end(connection, replay, "completed").await?;
+    }
+    Ok(Moved { count: moved, all })
+}
+
+async fn remember(
+    connection: &mut PgConnection,
+    replay: &Running,
+    last: Option<(i64, i64)>,
+    paced_at: Timestamp,
+    moved: u32,
+) -> Result<(), Failure> {
+    sqlx::query(
+        "-- advance_replays: remember
+        update replays r
+        set after_at = coalesce(from_micros($2), r.after_at), after_id = coalesce($3, r.after_id),
+            paced_at = from_micros($4), done = r.done + $5
+        where r.id = $1",
+    )
+    .bind(replay.id)
+    .bind(last.map(|(at, _)| at))
+    .bind(last.map(|(_, id)| id))
+    .bind(paced_at.as_micros())
+    .bind(i64::from(moved))
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// Ends one.
+pub(super) async fn end(
+    connection: &mut PgConnection,
+    replay: &Running,
+    state: &'static str,
+) -> Result<(), Failure> {
+    sqlx::query(
+        "-- advance_replays: end
+        update replays r set state = $2, finished_at = clock_timestamp() where r.id = $1",
+    )
+    .bind(replay.id)
+    .bind(state)
+    .execute(connection)
+    .await?;
+    Ok(())
+}

@@ -1,0 +1,108 @@
+//! The ports of what waits and what died: each method is one step on one of
+//! the two threads.
+
+use async_trait::async_trait;
+use domain::ids::{AttemptId, DestinationId, ReplayId, TenantId};
+use engine::ports::{
+    Advanced, Backlog, CancelStep, CancelledOne, CancelledStep, CatalogError, DeadLetter,
+    DeadLetterFilter, DeadLetterPage, DeadLetterPosition, NewReplay, Replay, Replays, RetryRules,
+    StoreError,
+};
+use rusqlite::Transaction;
+
+use super::{SqliteStore, cancel, dead_letters, replays, rules};
+
+#[async_trait]
+impl Backlog for SqliteStore {
+    async fn retry_rules(
+        &self,
+        tenant: TenantId,
+        destination: DestinationId,
+    ) -> Result<RetryRules, CatalogError> {
+        Ok(self
+            .read(move |tx| rules::read(tx, tenant, destination))
+            .await?)
+    }
+
+    async fn set_retry_rules(
+        &self,
+        tenant: TenantId,
+        destination: DestinationId,
+        rules: &RetryRules,
+    ) -> Result<(), CatalogError> {
+        let rules = rules.clone();
+        let step = move |tx: &Transaction<'_>, _| rules::set(tx, tenant, destination, &rules);
+        Ok(self.write(step).await?)
+    }
+
+    async fn cancel_attempt(
+        &self,
+        tenant: TenantId,
+        attempt: AttemptId,
+    ) -> Result<CancelledOne, CatalogError> {
+        let step = move |tx: &Transaction<'_>, _| cancel::attempt(tx, tenant, attempt);
+        Ok(self.write(step).await?)
+    }
+
+    async fn cancel_step(
+        &self,
+        tenant: TenantId,
+        step: &CancelStep,
+    ) -> Result<CancelledStep, CatalogError> {
+        let step = step.clone();
+        let run = move |tx: &Transaction<'_>, now| cancel::step(tx, now, tenant, &step);
+        Ok(self.write(run).await?)
+    }
+
+    async fn dead_letters(
+        &self,
+        tenant: TenantId,
+        filter: &DeadLetterFilter,
+        after: Option<DeadLetterPosition>,
+        limit: u32,
+    ) -> Result<DeadLetterPage, CatalogError> {
+        let filter = filter.clone();
+        let read =
+            move |tx: &Transaction<'_>| dead_letters::page(tx, tenant, &filter, after, limit);
+        Ok(self.read(read).await?)
+    }
+
+    async fn dead_letter(
+        &self,
+        tenant: TenantId,
+        attempt: AttemptId,
+    ) -> Result<DeadLetter, CatalogError> {
+        Ok(self
+            .read(move |tx| dead_letters::one(tx, tenant, attempt))
+            .await?)
+    }
+
+    async fn create_replay(
+        &self,
+        tenant: TenantId,
+        new: &NewReplay,
+    ) -> Result<Replay, CatalogError> {
+        let new = new.clone();
+        let step = move |tx: &Transaction<'_>, now| replays::create(tx, now, tenant, &new);
+        Ok(self.write(step).await?)
+    }
+
+    async fn replay(&self, tenant: TenantId, id: ReplayId) -> Result<Replay, CatalogError> {
+        Ok(self.read(move |tx| replays::read(tx, tenant, id)).await?)
+    }
+
+    async fn cancel_replay(&self, tenant: TenantId, id: ReplayId) -> Result<Replay, CatalogError> {
+        Ok(self
+            .write(move |tx, now| replays::cancel(tx, now, tenant, id))
+            .await?)
+    }
+}
+
+#[async_trait]
+impl Replays for SqliteStore {
+    async fn advance_replays(&self, limit: u32) -> Result<Advanced, StoreError> {
+        Ok(self
+            .write(move |tx, now| replays::advance(tx, now, limit))
+            .await?)
+    }
+}

@@ -1,0 +1,124 @@
+//! Dead letters, as people look at them.
+
+use domain::ids::{AttemptId, TenantId};
+use domain::time::Timestamp;
+use engine::ports::{
+    CatalogError, DeadLetter, DeadLetterFilter, DeadLetterPage, DeadLetterPosition, MAX_EXAMINED,
+};
+use rusqlite::{Connection, Row};
+
+use super::fault::Fault;
+use super::ledger::view;
+use super::rows::{all, first, maybe_time, time};
+
+const ONE: &str = "
+    -- dead_letter
+    select a.id, a.event_id, a.destination_id, a.try_number, a.state, a.dead_letter, a.created_at,
+        a.admitted_at, a.started_at, a.finished_at, a.status, a.error, a.response_body,
+        e.event_type, coalesce(a.finished_at, a.started_at), a.replayed_at
+    from attempts a join events e on e.id = a.event_id
+    where a.id = ?1 and a.tenant_id = ?2 and a.dead_letter = 1";
+
+const OF_DESTINATION: &str = "
+    -- dead_letters: of one destination
+    select a.id, coalesce(a.finished_at, a.started_at),
+        (?6 is null or a.status is ?6) and (?7 is null or e.event_type is ?7)
+    from attempts a indexed by attempts_dead
+    join events e on e.id = a.event_id
+    where a.tenant_id = ?1 and a.destination_id = ?9 and a.dead_letter = 1
+        and a.replayed_at is null
+        and coalesce(a.finished_at, a.started_at) >= ?2
+        and coalesce(a.finished_at, a.started_at) < ?3
+        and (coalesce(a.finished_at, a.started_at), a.id) < (?4, ?5)
+    order by coalesce(a.finished_at, a.started_at) desc, a.id desc
+    limit ?8";
+
+const OF_TENANT: &str = "
+    -- dead_letters: of all
+    select a.id, coalesce(a.finished_at, a.started_at),
+        (?6 is null or a.status is ?6) and (?7 is null or e.event_type is ?7)
+    from attempts a indexed by attempts_dead_of_tenant
+    join events e on e.id = a.event_id
+    where a.tenant_id = ?1 and ?9 is null and a.dead_letter = 1
+        and a.replayed_at is null
+        and coalesce(a.finished_at, a.started_at) >= ?2
+        and coalesce(a.finished_at, a.started_at) < ?3
+        and (coalesce(a.finished_at, a.started_at), a.id) < (?4, ?5)
+    order by coalesce(a.finished_at, a.started_at) desc, a.id desc
+    limit ?8";
+
+/// Reads a page; see [`engine::ports::Backlog::dead_letters`].
+pub(super) fn page(
+    connection: &Connection,
+    tenant: TenantId,
+    filter: &DeadLetterFilter,
+    after: Option<DeadLetterPosition>,
+    limit: u32,
+) -> Result<DeadLetterPage, Fault> {
+    let sql = match filter.destination {
+        Some(_) => OF_DESTINATION,
+        None => OF_TENANT,
+    };
+    let bound = |at: Option<Timestamp>, other| at.map_or(other, Timestamp::as_micros);
+    let most = MAX_EXAMINED.max(limit);
+    let params = (
+        tenant.to_string(),
+        bound(filter.died_from, i64::MIN),
+        bound(filter.died_before, i64::MAX),
+        bound(after.map(|after| after.died_at), i64::MAX),
+        after.map_or(i64::MAX, |after| after.attempt.0),
+        filter.status,
+        &filter.event_type,
+        most,
+        filter.destination.map(|id| id.to_string()),
+    );
+    let examined = all(connection, sql, params, |row| {
+        let position = DeadLetterPosition {
+            died_at: time(row, 1)?,
+            attempt: AttemptId(row.get(0)?),
+        };
+        Ok((position, row.get::<_, bool>(2)?))
+    })?;
+    let matching = examined.iter().filter(|(_, matches)| *matches);
+    let positions: Vec<_> = matching
+        .take(limit as usize)
+        .map(|(position, _)| *position)
+        .collect();
+    let dead_letters: Result<Vec<_>, Fault> = positions
+        .iter()
+        .map(|position| one(connection, tenant, position.attempt))
+        .collect();
+    let next = match positions.len() >= limit as usize {
+        true => positions.last().copied(),
+        false => (examined.last().filter(|_| examined.len() >= most as usize))
+            .map(|(position, _)| *position),
+    };
+    Ok(DeadLetterPage {
+        dead_letters: dead_letters?,
+        next,
+    })
+}
+
+/// Reads one; see [`engine::ports::Backlog::dead_letter`].
+pub(super) fn one(
+    connection: &Connection,
+    tenant: TenantId,
+    attempt: AttemptId,
+) -> Result<DeadLetter, Fault> {
+    let found = first(
+        connection,
+        ONE,
+        (attempt.0, tenant.to_string()),
+        dead_letter,
+    )?;
+    Ok(found.ok_or(CatalogError::NotFound("dead letter"))?)
+}
+
+fn dead_letter(row: &Row<'_>) -> Result<DeadLetter, Fault> {
+    Ok(DeadLetter {
+        attempt: view(row)?,
+        event_type: row.get(13)?,
+        died_at: time(row, 14)?,
+        replayed_at: maybe_time(row, 15)?,
+    })
+}

@@ -1,0 +1,269 @@
+//! Replays: dead letters that become waiting attempts again. A step is one
+//! transaction of the one writer: the dead letter is marked as replayed and its
+//! attempt is added, or neither.
+
+mod moves;
+
+use domain::destination::DestinationState;
+use domain::ids::{AttemptId, DestinationId, ReplayId, TenantId};
+use domain::policy::{Policy, Rate};
+use domain::replay::{ReplayState, step};
+use domain::time::Timestamp;
+use engine::ports::{
+    Advanced, CatalogError, DeadLetterFilter, MAX_COUNTED, NewReplay, Replay, Wakes, Which,
+};
+use rusqlite::{Connection, Row, Transaction};
+
+use super::fault::Fault;
+use super::rows::{execute, first, maybe_time, settings, time, word};
+
+const DEAD_LETTER: &str = "
+    -- create_replay: a single one
+    select a.destination_id, coalesce(a.finished_at, a.started_at) from attempts a
+    where a.id = ?1 and a.tenant_id = ?2 and a.dead_letter = 1 and a.replayed_at is null";
+
+const LIVES: &str = "
+    -- create_replay: is it the tenant's, and there
+    select 1 from destinations where id = ?1 and tenant_id = ?2 and deleted_at is null";
+
+const COUNT: &str = "
+    -- create_replay: how many match
+    select count(*) from (
+        select 1 from attempts a indexed by attempts_dead
+        join events e on e.id = a.event_id
+        where a.destination_id = ?1 and a.dead_letter = 1 and a.replayed_at is null
+            and coalesce(a.finished_at, a.started_at) >= ?2
+            and coalesce(a.finished_at, a.started_at) < ?3
+            and (?4 is null or a.id = ?4)
+            and (?5 is null or a.status is ?5)
+            and (?6 is null or e.event_type is ?6)
+        limit ?7
+    )";
+
+const CREATE: &str = "
+    -- create_replay
+    insert into replays (
+        id, tenant_id, destination_id, attempt_id, event_type, status, died_from, died_before,
+        share, total, created_at
+    )
+    values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+
+const REPLAY: &str = "
+    -- replay
+    select destination_id, share, state, total, done, created_at, finished_at
+    from replays where id = ?1 and tenant_id = ?2";
+
+const OUTCOMES: &str = "
+    -- replay: what became of its attempts
+    select coalesce(sum(state in ('waiting', 'admitted', 'started')), 0),
+        coalesce(sum(state = 'succeeded'), 0),
+        coalesce(sum(state in ('failed', 'unknown', 'expired')), 0)
+    from attempts indexed by attempts_of_replay where replay_id = ?1";
+
+const CANCEL: &str = "
+    -- cancel_replay
+    update replays set state = 'cancelled', finished_at = ?3
+    where id = ?1 and tenant_id = ?2 and state = 'running'";
+
+/// Begins one; see [`engine::ports::Backlog::create_replay`].
+pub(super) fn create(
+    tx: &Transaction<'_>,
+    now: Timestamp,
+    tenant: TenantId,
+    new: &NewReplay,
+) -> Result<Replay, Fault> {
+    let owner = tenant.to_string();
+    let (one, destination, filter) = match &new.which {
+        Which::One(attempt) => {
+            let found = first(tx, DEAD_LETTER, (attempt.0, &owner), |row| {
+                let destination: DestinationId = word(row, 0, ("attempts", "destination_id"))?;
+                Ok((destination, time(row, 1)?))
+            })?;
+            let (destination, died) = found.ok_or(CatalogError::NotFound("dead letter"))?;
+            // It is the only one of its destination that died just then.
+            let just_then = DeadLetterFilter {
+                died_from: Some(died),
+                died_before: Some(Timestamp::from_micros(died.as_micros() + 1)),
+                ..DeadLetterFilter::default()
+            };
+            (Some(attempt.0), destination, just_then)
+        }
+        Which::Matching(destination, filter) => (None, *destination, filter.clone()),
+    };
+    let key = destination.to_string();
+    let lives = first(tx, LIVES, (&key, &owner), |_| Ok(()))?;
+    lives.ok_or(CatalogError::NotFound(match new.which {
+        Which::One(_) => "dead letter",
+        Which::Matching(..) => "destination",
+    }))?;
+    let died_from = filter.died_from.map(Timestamp::as_micros);
+    let latest = one.map_or(now, |_| Timestamp::MAX);
+    let died_before = filter.died_before.unwrap_or(now).min(latest).as_micros();
+    let matching = (
+        &key,
+        died_from.unwrap_or(i64::MIN),
+        died_before,
+        one,
+        filter.status,
+        &filter.event_type,
+        MAX_COUNTED,
+    );
+    let total = first(tx, COUNT, matching, |row| Ok(row.get::<_, i64>(0)?))?;
+    let row = (
+        new.id.to_string(),
+        &owner,
+        &key,
+        one,
+        &filter.event_type,
+        filter.status,
+        died_from,
+        died_before,
+        new.share,
+        total.unwrap_or(0),
+        now.as_micros(),
+    );
+    execute(tx, CREATE, row)?;
+    read(tx, tenant, new.id)
+}
+
+/// Reads one; see [`engine::ports::Backlog::replay`].
+pub(super) fn read(
+    connection: &Connection,
+    tenant: TenantId,
+    id: ReplayId,
+) -> Result<Replay, Fault> {
+    let key = id.to_string();
+    let outcomes = first(connection, OUTCOMES, [&key], |row| {
+        Ok((number(row, 0)?, number(row, 1)?, number(row, 2)?))
+    })?;
+    let (pending, succeeded, failed) = outcomes.unwrap_or((0, 0, 0));
+    let found = first(connection, REPLAY, (&key, tenant.to_string()), |row| {
+        let state: ReplayState = word(row, 2, ("replays", "state"))?;
+        Ok(Replay {
+            id,
+            destination: word(row, 0, ("replays", "destination_id"))?,
+            share: row.get(1)?,
+            state,
+            total: number(row, 3)?,
+            done: number(row, 4)?,
+            pending,
+            succeeded,
+            failed,
+            created_at: time(row, 5)?,
+            finished_at: maybe_time(row, 6)?,
+        })
+    })?;
+    Ok(found.ok_or(CatalogError::NotFound("replay"))?)
+}
+
+fn number(row: &Row<'_>, index: usize) -> Result<u64, Fault> {
+    Ok(row.get::<_, i64>(index)?.unsigned_abs())
+}
+
+/// Ends one; see [`engine::ports::Backlog::cancel_replay`].
+pub(super) fn cancel(
+    tx: &Transaction<'_>,
+    now: Timestamp,
+    tenant: TenantId,
+    id: ReplayId,
+) -> Result<Replay, Fault> {
+    let key = (id.to_string(), tenant.to_string(), now.as_micros());
+    execute(tx, CANCEL, key)?;
+    read(tx, tenant, id)
+}
+
+const RUNNING: &str = "
+    -- advance_replays: those that go on, the one looked at longest ago first
+    select r.id, r.destination_id, r.attempt_id, r.event_type, r.status, r.died_from,
+        r.died_before, r.share, r.after_at, r.after_id, r.paced_at
+    from replays r indexed by replays_running
+    where r.state = 'running'
+    order by r.paced_at nulls first, r.id limit ?1";
+
+const POLICY: &str = "
+    -- advance_replays: limits as they are now
+    select d.limit_per_second, d.limit_per_minute, d.limit_per_hour, d.limit_per_day, d.unlimited,
+        d.burst, d.shape, d.max_in_flight, d.safety_margin,
+        t.limit_per_second, t.limit_per_minute, t.limit_per_hour, t.limit_per_day, t.unlimited,
+        t.burst, t.shape, t.max_in_flight, 0.0,
+        d.state, d.max_age_ms
+    from destinations d
+    join tenants n on n.id = d.tenant_id
+    join tiers t on t.name = n.tier
+    where d.id = ?1 and d.deleted_at is null";
+
+const WAITING: &str = "
+    -- advance_replays: what has yet to start
+    select count(*) from attempts indexed by attempts_of_replay
+    where replay_id = ?1 and state in ('waiting', 'admitted')";
+
+/// A replay under way.
+pub(super) struct Running {
+    id: String,
+    destination: DestinationId,
+    attempt: Option<AttemptId>,
+    event_type: Option<String>,
+    status: Option<u16>,
+    died_from: Option<i64>,
+    died_before: i64,
+    share: f64,
+    after_at: Option<i64>,
+    after_id: Option<i64>,
+    paced_at: Option<Timestamp>,
+}
+
+/// One step of each; see [`engine::ports::Replays::advance_replays`].
+pub(super) fn advance(tx: &Transaction<'_>, now: Timestamp, limit: u32) -> Result<Advanced, Fault> {
+    let running = super::rows::all(tx, RUNNING, [limit], |row| {
+        Ok(Running {
+            id: row.get(0)?,
+            destination: word(row, 1, ("replays", "destination_id"))?,
+            attempt: row.get::<_, Option<i64>>(2)?.map(AttemptId),
+            event_type: row.get(3)?,
+            status: row.get(4)?,
+            died_from: row.get(5)?,
+            died_before: row.get(6)?,
+            share: row.get(7)?,
+            after_at: row.get(8)?,
+            after_id: row.get(9)?,
+            paced_at: maybe_time(row, 10)?,
+        })
+    })?;
+    let mut wakes = Wakes::default();
+    let mut advanced = Advanced::default();
+    for replay in &running {
+        let Some((policy, max_age_ms)) = policy(tx, replay.destination)? else {
+            moves::end(tx, now, replay, ReplayState::Cancelled)?;
+            continue;
+        };
+        let waiting = first(tx, WAITING, [&replay.id], |row| Ok(row.get(0)?))?;
+        let waiting = waiting.unwrap_or(0);
+        let step = step(&policy, replay.share, replay.paced_at, waiting, now);
+        let moved = moves::take(tx, now, replay, step, max_age_ms)?;
+        advanced.replayed = advanced.replayed.saturating_add(moved.count);
+        if moved.count > 0 {
+            wakes.now(replay.destination);
+        }
+        if !moved.all {
+            advanced.running += 1;
+        }
+    }
+    advanced.wakes = wakes.into_vec();
+    Ok(advanced)
+}
+
+/// The limits of a destination and the age of its events; `None` if it is
+/// gone.
+fn policy(
+    tx: &Transaction<'_>,
+    destination: DestinationId,
+) -> Result<Option<(Policy, Option<i64>)>, Fault> {
+    first(tx, POLICY, [destination.to_string()], |row| {
+        let mut policy = settings(row, 0)?.or_tier(&settings(row, 9)?).policy();
+        let state: DestinationState = word(row, 18, ("destinations", "state"))?;
+        if state != DestinationState::Active {
+            policy.rate = Rate::Paused;
+        }
+        Ok((policy, row.get(19)?))
+    })
+}

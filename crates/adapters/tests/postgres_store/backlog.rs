@@ -1,0 +1,130 @@
+//! The contract of what waits and what died, on Postgres; and what its
+//! statements cost.
+
+use std::time::Duration;
+
+use adapters::postgres::{PostgresOptions, PostgresStore};
+use domain::ids::{AttemptId, DestinationId, ReplayId};
+use engine::ports::{
+    Backlog, CancelFrom, CancelStep, DEFAULT_TENANT, DeadLetterFilter, NewReplay, ReapRules,
+    Replays, Store, Which,
+};
+
+use crate::database::{Database, per_second};
+
+engine::backlog_contract!(crate::contract::world);
+
+/// Pages of tables and indexes touched by some steps of everything here, on a
+/// connection of its own, whose counters are added when it ends.
+async fn pages_of_some_steps(database: &Database, of: DestinationId) -> i64 {
+    let touched = "select sum(
+            heap_blks_read + heap_blks_hit + coalesce(idx_blks_read + idx_blks_hit, 0)
+        )::bigint
+        from pg_statio_user_tables";
+    let ours = "select count(*) from pg_stat_activity where application_name = 'paceline'
+        and datname = current_database()";
+    let others = database.number(ours).await;
+    let before = database.number(touched).await;
+    let options = PostgresOptions {
+        url: database.url.clone(),
+        max_connections: 1,
+    };
+    let store = PostgresStore::connect(options).await.unwrap();
+    let rules = ReapRules {
+        heartbeat_timeout: Duration::from_secs(60),
+        start_timeout: Duration::from_secs(60),
+        permit_grace: Duration::from_secs(1),
+    };
+    for destination in [Some(of), None] {
+        let filter = DeadLetterFilter {
+            destination,
+            ..DeadLetterFilter::default()
+        };
+        let page = store.dead_letters(DEFAULT_TENANT, &filter, None, 3);
+        page.await.unwrap();
+    }
+    store.reap(&rules, 3).await.unwrap();
+    for from in [
+        CancelFrom::BEGIN,
+        CancelFrom::Admitted(AttemptId(0)),
+        CancelFrom::Due(domain::time::Timestamp::MIN, AttemptId(0)),
+    ] {
+        let step = CancelStep {
+            destination: of,
+            event_type: None,
+            accepted_before: None,
+            from,
+            limit: 3,
+        };
+        store.cancel_step(DEFAULT_TENANT, &step).await.unwrap();
+    }
+    assert_eq!(store.advance_replays(1).await.unwrap().replayed, 1);
+    store.close().await;
+    while database.number(ours).await > others {
+        tokio::task::yield_now().await;
+    }
+    database.number(touched).await - before
+}
+
+/// As many attempts, of every kind in turn.
+async fn attempts(database: &Database, of: DestinationId, count: u32) {
+    database
+        .sql(&format!(
+            "insert into attempts (
+                event_id, destination_id, tenant_id, state, due_at, expires_at, dead_letter,
+                started_at, finished_at, created_at
+            )
+            select e.id, '{of}', '{DEFAULT_TENANT}',
+                case when g % 5 = 0 then 'failed' when g % 5 = 1 then 'succeeded'
+                    else 'waiting' end,
+                case when g % 5 = 2 then now() - interval '1 hour' end,
+                case when g % 5 = 3 then now() - g * interval '1 millisecond' end,
+                g % 5 = 0,
+                case when g % 5 < 2 then now() - interval '1 day' end,
+                case when g % 5 < 2 then now() - g * interval '1 second' end,
+                now() - interval '2 days'
+            from (select id from events limit 1) e, generate_series(1, {count}) g"
+        ))
+        .await;
+}
+
+/// As if what was replayed had been sent long ago: it would hold up the next.
+async fn go_on(database: &Database) {
+    database.sql("update replays set paced_at = null").await;
+    database
+        .sql("update attempts set state = 'cancelled' where replay_id is not null")
+        .await;
+}
+
+/// With the statistics of an empty table, and with true ones. The rows that a
+/// step looks at beside those that it answers are bounded (`MAX_EXAMINED`), so
+/// both ledgers have more of them than that.
+#[tokio::test]
+async fn a_step_costs_the_same_whatever_the_ledger() {
+    let database = Database::create().await;
+    database
+        .sql("alter table attempts set (autovacuum_enabled = off)")
+        .await;
+    let of = database.destination(per_second(100)).await;
+    database.accept(of, 1).await;
+    attempts(&database, of, 26_000).await;
+    let new = NewReplay {
+        id: ReplayId(database.id()),
+        which: Which::Matching(of, DeadLetterFilter::default()),
+        share: 0.01,
+    };
+    let created = database.store.create_replay(DEFAULT_TENANT, &new).await;
+    assert_eq!(created.unwrap().total, 5_200);
+    let small = pages_of_some_steps(&database, of).await;
+    attempts(&database, of, 200_000).await;
+    go_on(&database).await;
+    let large = pages_of_some_steps(&database, of).await;
+    database.sql("analyze").await;
+    go_on(&database).await;
+    let analyzed = pages_of_some_steps(&database, of).await;
+    let most = small + small / 2;
+    assert!(
+        large <= most && analyzed <= most,
+        "{small}, then {large}, analyzed {analyzed}"
+    );
+}

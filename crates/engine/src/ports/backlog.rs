@@ -1,0 +1,274 @@
+//! The same store, as seen by those who look after what waits at a
+//! destination and what died there.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use domain::attempt::AttemptState;
+use domain::ids::{AttemptId, DestinationId, ReplayId, TenantId};
+use domain::replay::ReplayState;
+use domain::retry::RetrySettings;
+use domain::time::Timestamp;
+
+use super::catalog::{AttemptView, CatalogError};
+use super::schedule::Wake;
+
+/// Retry rules, cancelling, dead letters and replays. Every method is one
+/// transaction and checks the tenant in its own query.
+#[async_trait]
+pub trait Backlog: Send + Sync {
+    /// A destination's retry rules, as they are set.
+    async fn retry_rules(
+        &self,
+        tenant: TenantId,
+        destination: DestinationId,
+    ) -> Result<RetryRules, CatalogError>;
+
+    /// Sets all of a destination's retry rules. Revokes nothing: the policy
+    /// holds for every try that starts from then on, the age for every event
+    /// that is accepted from then on.
+    async fn set_retry_rules(
+        &self,
+        tenant: TenantId,
+        destination: DestinationId,
+        rules: &RetryRules,
+    ) -> Result<(), CatalogError>;
+
+    /// Cancels one attempt that has not started; a permit that it has ends
+    /// with it. One that has started is left alone, and said so. Idempotent.
+    async fn cancel_attempt(
+        &self,
+        tenant: TenantId,
+        attempt: AttemptId,
+    ) -> Result<CancelledOne, CatalogError>;
+
+    /// One bounded step of cancelling a backlog. What has started goes on; a
+    /// row that somebody holds, for it is being claimed at this instant, is
+    /// left alone. A step that is repeated finds what is left. Cancelled rows
+    /// lose their permits in the same commit, so nothing of them can start.
+    async fn cancel_step(
+        &self,
+        tenant: TenantId,
+        step: &CancelStep,
+    ) -> Result<CancelledStep, CatalogError>;
+
+    /// A page of dead letters that were not replayed, those that died last
+    /// first, after a position. Examines at most [`MAX_EXAMINED`] rows: a page
+    /// may hold fewer than `limit`, or none, and still have a `next`.
+    async fn dead_letters(
+        &self,
+        tenant: TenantId,
+        filter: &DeadLetterFilter,
+        after: Option<DeadLetterPosition>,
+        limit: u32,
+    ) -> Result<DeadLetterPage, CatalogError>;
+
+    /// One dead letter, replayed or not.
+    async fn dead_letter(
+        &self,
+        tenant: TenantId,
+        attempt: AttemptId,
+    ) -> Result<DeadLetter, CatalogError>;
+
+    /// Begins a replay of all dead letters that match now. It is carried out by
+    /// [`super::Replays`]. An id that is there already is `Invalid`.
+    async fn create_replay(
+        &self,
+        tenant: TenantId,
+        new: &NewReplay,
+    ) -> Result<Replay, CatalogError>;
+
+    /// How far a replay is.
+    async fn replay(&self, tenant: TenantId, id: ReplayId) -> Result<Replay, CatalogError>;
+
+    /// Ends a replay: nothing more is moved. What it has moved stays in the
+    /// backlog. One that has ended is left as it is.
+    async fn cancel_replay(&self, tenant: TenantId, id: ReplayId) -> Result<Replay, CatalogError>;
+}
+
+/// Rows that one call looks at, beside those it answers: what bounds a filter
+/// that hardly anything matches.
+pub const MAX_EXAMINED: u32 = 5_000;
+
+/// Up to how many dead letters a replay counts when it begins.
+pub const MAX_COUNTED: u32 = 1_000_000;
+
+/// A destination's retry rules.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RetryRules {
+    /// What is tried again, when, and how often.
+    pub policy: RetrySettings,
+    /// How old an event may become before it starts; whole milliseconds.
+    pub max_age: Option<Duration>,
+}
+
+/// What became of one cancelling.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CancelledOne {
+    /// It is cancelled, now or before; whom to wake, if it had a permit.
+    Cancelled(Option<Wake>),
+    /// It has started, or ended, as this says.
+    TooLate(AttemptState),
+}
+
+/// One step of cancelling a backlog.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CancelStep {
+    /// Whose.
+    pub destination: DestinationId,
+    /// Only events of this type.
+    pub event_type: Option<String>,
+    /// Only events accepted before; `None` for now.
+    pub accepted_before: Option<Timestamp>,
+    /// Where the last step stopped.
+    pub from: CancelFrom,
+    /// Rows to look at, at most.
+    pub limit: u32,
+}
+
+/// Where cancelling goes on: first attempts, then what is admitted, then all
+/// that was admitted before, in this order, so that what gets a permit, or
+/// loses it, meanwhile is still met.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CancelFrom {
+    /// First attempts after this one.
+    First(AttemptId),
+    /// Admitted attempts after this one.
+    Admitted(AttemptId),
+    /// The others after this one.
+    Due(Timestamp, AttemptId),
+}
+
+impl CancelFrom {
+    /// The first step.
+    pub const BEGIN: Self = Self::First(AttemptId(0));
+
+    /// The same part, after this row.
+    #[must_use]
+    pub const fn at(self, at: Timestamp, id: AttemptId) -> Self {
+        match self {
+            Self::First(_) => Self::First(id),
+            Self::Admitted(_) => Self::Admitted(id),
+            Self::Due(..) => Self::Due(at, id),
+        }
+    }
+
+    /// The part after this one.
+    #[must_use]
+    pub const fn next_part(self) -> Option<Self> {
+        match self {
+            Self::First(_) => Some(Self::Admitted(AttemptId(0))),
+            Self::Admitted(_) => Some(Self::Due(Timestamp::MIN, AttemptId(0))),
+            Self::Due(..) => None,
+        }
+    }
+}
+
+/// What one step of cancelling did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CancelledStep {
+    /// Attempts cancelled.
+    pub cancelled: u32,
+    /// The time that "now" stood for: for the steps that follow.
+    pub accepted_before: Timestamp,
+    /// Where to go on; `None` after the last.
+    pub next: Option<CancelFrom>,
+    /// Whom to wake: permits ended.
+    pub wakes: Vec<Wake>,
+}
+
+/// Which dead letters.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DeadLetterFilter {
+    /// Of this destination.
+    pub destination: Option<DestinationId>,
+    /// Of this type.
+    pub event_type: Option<String>,
+    /// Whose last answer had this status.
+    pub status: Option<u16>,
+    /// That died at this time or later.
+    pub died_from: Option<Timestamp>,
+    /// That died before.
+    pub died_before: Option<Timestamp>,
+}
+
+/// Where a page of dead letters ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DeadLetterPosition {
+    /// When the last one died.
+    pub died_at: Timestamp,
+    /// Which it was.
+    pub attempt: AttemptId,
+}
+
+/// A page of dead letters.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DeadLetterPage {
+    /// Those that died last first.
+    pub dead_letters: Vec<DeadLetter>,
+    /// Where to go on; `None` after the last.
+    pub next: Option<DeadLetterPosition>,
+}
+
+/// An event that was given up at a destination.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeadLetter {
+    /// The attempt that was the last: why (`error`), and the last response.
+    pub attempt: AttemptView,
+    /// The event's type.
+    pub event_type: Option<String>,
+    /// When it was given up: at its outcome, or, where nobody knows that, at
+    /// its start.
+    pub died_at: Timestamp,
+    /// When it was replayed.
+    pub replayed_at: Option<Timestamp>,
+}
+
+/// A replay to begin.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewReplay {
+    /// Its id, given by us.
+    pub id: ReplayId,
+    /// Which dead letters.
+    pub which: Which,
+    /// Which part of the destination's limit it may use; above 0, at most 1.
+    pub share: f64,
+}
+
+/// Which dead letters a replay is of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Which {
+    /// This one.
+    One(AttemptId),
+    /// Those of a destination that match. Its own `destination` counts, and
+    /// not the filter's.
+    Matching(DestinationId, DeadLetterFilter),
+}
+
+/// A replay as it is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Replay {
+    /// Its id.
+    pub id: ReplayId,
+    /// Whose dead letters.
+    pub destination: DestinationId,
+    /// Its part of the limit.
+    pub share: f64,
+    /// How far it is.
+    pub state: ReplayState,
+    /// How many matched when it began, counted up to [`MAX_COUNTED`].
+    pub total: u64,
+    /// How many it has moved into the backlog.
+    pub done: u64,
+    /// How many of those wait, or have a permit, or are under way.
+    pub pending: u64,
+    /// How many were delivered at their first try.
+    pub succeeded: u64,
+    /// How many failed at their first try: they are tried again, or are dead
+    /// letters again.
+    pub failed: u64,
+    /// When it began.
+    pub created_at: Timestamp,
+    /// When it ended.
+    pub finished_at: Option<Timestamp>,
+}

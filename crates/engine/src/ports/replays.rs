@@ -1,0 +1,32 @@
+//! The same store, as seen by the loop that replays.
+
+use async_trait::async_trait;
+
+use super::schedule::Wake;
+use super::store::StoreError;
+
+/// Dead letters back into the backlog.
+#[async_trait]
+pub trait Replays: Send + Sync {
+    /// One step of up to `limit` running replays that nobody else holds, those
+    /// first that were looked at longest ago: how many dead letters each may
+    /// move now is [`domain::replay::step`]'s to say. Each that is moved is
+    /// marked as replayed in the same commit that adds its attempt (due now,
+    /// with the next try number), so it is moved exactly once, whatever
+    /// crashes and however many do this at once. Repeating it is the next step.
+    ///
+    /// Ends replays that have looked at everything, and those of destinations
+    /// that are gone.
+    async fn advance_replays(&self, limit: u32) -> Result<Advanced, StoreError>;
+}
+
+/// What one step of all replays did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Advanced {
+    /// Dead letters that wait again.
+    pub replayed: u32,
+    /// Replays that were looked at and go on.
+    pub running: u32,
+    /// Whom to wake.
+    pub wakes: Vec<Wake>,
+}

@@ -1,0 +1,245 @@
+//! Retry rules, cancelling, dead letters and replays.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use domain::ids::{AttemptId, DestinationId, ReplayId};
+use domain::replay::DEFAULT_SHARE;
+use domain::retry::{MAX_DELAY, RetrySettings};
+use domain::time::Timestamp;
+use engine::ports::{
+    Backlog, CancelFrom, CancelStep, CancelledOne, DeadLetter, DeadLetterFilter, DeadLetterPage,
+    DeadLetterPosition, NewReplay, Replay, RetryRules, Schedule, Wake, Which,
+};
+
+use super::{Service, ServiceError, rules};
+
+/// Rows that one step of cancelling looks at.
+const CANCEL_STEP: u32 = 1_000;
+
+/// Steps in one request: its bound.
+const CANCEL_STEPS: u32 = 20;
+
+/// What is wrong with a cursor.
+const BAD_CURSOR: &str = "must be the next of the answer before";
+
+/// Which part of a backlog is to be cancelled.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct CancelDraft {
+    pub event_type: Option<String>,
+    pub accepted_before: Option<Timestamp>,
+    /// The `next` of the request before.
+    pub after: Option<CancelCursor>,
+}
+
+/// What one request cancelled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CancelledPart {
+    pub cancelled: u32,
+    pub accepted_before: Timestamp,
+    /// Where to go on; `None` when it is done.
+    pub next: Option<CancelCursor>,
+}
+
+/// Where cancelling goes on, as a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CancelCursor(pub CancelFrom);
+
+impl std::fmt::Display for CancelCursor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            CancelFrom::First(id) => write!(f, "first:{id}"),
+            CancelFrom::Admitted(id) => write!(f, "admitted:{id}"),
+            CancelFrom::Due(at, id) => write!(f, "due:{}:{id}", at.as_micros()),
+        }
+    }
+}
+
+impl FromStr for CancelCursor {
+    type Err = &'static str;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let number = |text: &str| text.parse::<i64>().map_err(|_not_a_number| BAD_CURSOR);
+        let parts: Vec<&str> = text.split(':').collect();
+        match parts[..] {
+            ["first", id] => Ok(Self(CancelFrom::First(AttemptId(number(id)?)))),
+            ["admitted", id] => Ok(Self(CancelFrom::Admitted(AttemptId(number(id)?)))),
+            ["due", at, id] => {
+                let at = Timestamp::from_micros(number(at)?);
+                Ok(Self(CancelFrom::Due(at, AttemptId(number(id)?))))
+            }
+            _ => Err(BAD_CURSOR),
+        }
+    }
+}
+
+/// A replay that somebody wants: of one dead letter, or of those of a
+/// destination that match.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ReplayDraft {
+    pub attempt: Option<AttemptId>,
+    pub filter: DeadLetterFilter,
+    pub share: Option<f64>,
+}
+
+impl Service {
+    fn backlog(&self) -> &dyn Backlog {
+        self.backlog.as_ref()
+    }
+
+    pub async fn retry_rules(&self, id: DestinationId) -> Result<RetryRules, ServiceError> {
+        Ok(self.backlog().retry_rules(self.tenant, id).await?)
+    }
+
+    /// Sets all retry rules; what it answers is what holds.
+    pub async fn set_retry_rules(
+        &self,
+        id: DestinationId,
+        policy: RetrySettings,
+        max_age_ms: Option<u64>,
+    ) -> Result<RetryRules, ServiceError> {
+        let policy = policy.completed();
+        let refused = |field: &str, problem: String| ServiceError::invalid(field, problem);
+        (policy.validate()).map_err(|invalid| refused(invalid.field, invalid.problem))?;
+        let max_age = max_age_ms.map(Duration::from_millis);
+        if max_age.is_some_and(|age| age.is_zero() || age > MAX_DELAY) {
+            let problem = "must be between 1 and 30 days of milliseconds".to_owned();
+            return Err(refused("max_age_ms", problem));
+        }
+        let rules = RetryRules { policy, max_age };
+        (self.backlog())
+            .set_retry_rules(self.tenant, id, &rules)
+            .await?;
+        Ok(rules)
+    }
+
+    /// Cancels one attempt that has not started.
+    pub async fn cancel_attempt(&self, id: AttemptId) -> Result<(), ServiceError> {
+        match self.backlog().cancel_attempt(self.tenant, id).await? {
+            CancelledOne::Cancelled(wake) => {
+                self.wake_freed(wake.as_slice()).await;
+                Ok(())
+            }
+            CancelledOne::TooLate(state) => Err(ServiceError::Conflict(format!(
+                "it is {} and cannot be cancelled any more",
+                state.as_str()
+            ))),
+        }
+    }
+
+    /// Cancels what matches of a backlog, as much as fits into one request.
+    pub async fn cancel_backlog(
+        &self,
+        destination: DestinationId,
+        draft: CancelDraft,
+    ) -> Result<CancelledPart, ServiceError> {
+        if let Some(event_type) = &draft.event_type {
+            rules::event_type("type", event_type)?;
+        }
+        let mut step = CancelStep {
+            destination,
+            event_type: draft.event_type,
+            accepted_before: draft.accepted_before,
+            from: draft.after.map_or(CancelFrom::BEGIN, |after| after.0),
+            limit: CANCEL_STEP,
+        };
+        let mut cancelled = 0_u32;
+        let mut steps = 0;
+        loop {
+            let done = self.backlog().cancel_step(self.tenant, &step).await?;
+            self.wake_freed(&done.wakes).await;
+            cancelled = cancelled.saturating_add(done.cancelled);
+            steps += 1;
+            step.accepted_before = Some(done.accepted_before);
+            if let Some(next) = done.next.filter(|_| steps < CANCEL_STEPS) {
+                step.from = next;
+                continue;
+            }
+            return Ok(CancelledPart {
+                cancelled,
+                accepted_before: done.accepted_before,
+                next: done.next.map(CancelCursor),
+            });
+        }
+    }
+
+    /// A page of dead letters, those that died last first.
+    pub async fn dead_letters(
+        &self,
+        filter: DeadLetterFilter,
+        after: Option<DeadLetterPosition>,
+        limit: u32,
+    ) -> Result<DeadLetterPage, ServiceError> {
+        rules::page(limit)?;
+        let page = (self.backlog()).dead_letters(self.tenant, &filter, after, limit);
+        Ok(page.await?)
+    }
+
+    pub async fn dead_letter(&self, id: AttemptId) -> Result<DeadLetter, ServiceError> {
+        Ok(self.backlog().dead_letter(self.tenant, id).await?)
+    }
+
+    /// Begins a replay.
+    pub async fn create_replay(&self, draft: ReplayDraft) -> Result<Replay, ServiceError> {
+        let share = draft.share.unwrap_or(DEFAULT_SHARE);
+        if !(share > 0.0 && share <= 1.0) {
+            return Err(ServiceError::invalid("share", "must be above 0, at most 1"));
+        }
+        let plain = DeadLetterFilter::default();
+        let which = match (draft.attempt, draft.filter.destination) {
+            (Some(attempt), None) if draft.filter == plain => Which::One(attempt),
+            (Some(_), _) => {
+                let problem = "excludes destination_id, type, status and times";
+                return Err(ServiceError::invalid("attempt_id", problem));
+            }
+            (None, Some(destination)) => Which::Matching(destination, draft.filter),
+            (None, None) => {
+                let problem = "give destination_id, or the attempt_id of one dead letter";
+                return Err(ServiceError::invalid("destination_id", problem));
+            }
+        };
+        let new = NewReplay {
+            id: ReplayId(self.mint.uuid()),
+            which,
+            share,
+        };
+        Ok(self.backlog().create_replay(self.tenant, &new).await?)
+    }
+
+    pub async fn replay(&self, id: ReplayId) -> Result<Replay, ServiceError> {
+        Ok(self.backlog().replay(self.tenant, id).await?)
+    }
+
+    pub async fn cancel_replay(&self, id: ReplayId) -> Result<Replay, ServiceError> {
+        Ok(self.backlog().cancel_replay(self.tenant, id).await?)
+    }
+
+    /// Permits ended: their places are free. The sweep would notice later.
+    async fn wake_freed(&self, wakes: &[Wake]) {
+        let schedule: &dyn Schedule = self.schedule.as_ref();
+        if !wakes.is_empty()
+            && let Err(error) = schedule.wake(wakes).await
+        {
+            tracing::debug!(%error, "wake after cancelling failed; the sweep will");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_is_read_as_it_was_written() {
+        for from in [
+            CancelFrom::BEGIN,
+            CancelFrom::Admitted(AttemptId(7)),
+            CancelFrom::Due(Timestamp::from_micros(-5), AttemptId(i64::MAX)),
+        ] {
+            let text = CancelCursor(from).to_string();
+            assert_eq!(text.parse(), Ok(CancelCursor(from)));
+        }
+        for bad in ["", "first", "first:x", "due:1", "other:1", "first:1:2"] {
+            assert!(bad.parse::<CancelCursor>().is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! Retry rules, cancelling, dead letters and replays, over a real store.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use adapters::sqlite::SqliteStore;
+use engine::ports::{ReapRules, Replays, Store};
+use serde_json::{Value, json};
+
+use crate::store::FakeStore;
+use crate::world::{NOON, World};
+
+/// The API over SQLite, whose clock the test moves.
+struct Place {
+    world: World,
+    store: Arc<SqliteStore>,
+    passed_ms: Arc<AtomicI64>,
+}
+
+impl Place {
+    fn new() -> Self {
+        let passed_ms = Arc::new(AtomicI64::new(0));
+        let passed = Arc::clone(&passed_ms);
+        let clock = move || {
+            let passed = passed.load(Ordering::SeqCst);
+            NOON + Duration::from_millis(passed.unsigned_abs())
+        };
+        let store = Arc::new(SqliteStore::in_memory(Arc::new(clock)).unwrap());
+        let fake = Arc::new(FakeStore::default());
+        Self {
+            world: World::over(
+                fake,
+                (store.clone(), store.clone()),
+                store.clone(),
+                store.clone(),
+            ),
+            store,
+            passed_ms,
+        }
+    }
+
+    fn pass(&self, ms: i64) {
+        self.passed_ms.fetch_add(ms, Ordering::SeqCst);
+    }
+
+    /// Sends `count` events of this type to a destination.
+    async fn send(&self, destination: &str, event_type: &str, count: usize) {
+        let id = destination.rsplit('/').next().unwrap();
+        for _ in 0..count {
+            let event = json!({"destination_id": id, "type": event_type, "payload": 1});
+            let sent = self.world.post("/v1/events", event).await;
+            assert!(sent.status.is_success(), "{}", sent.json);
+        }
+    }
+
+    /// Lets what waits grow too old.
+    async fn let_die(&self) {
+        self.pass(2_000);
+        let rules = ReapRules {
+            heartbeat_timeout: Duration::from_secs(60),
+            start_timeout: Duration::from_secs(60),
+            permit_grace: Duration::from_secs(1),
+        };
+        self.store.reap(&rules, 100).await.unwrap();
+        self.pass(10);
+    }
+
+    async fn states(&self, destination: &str) -> Vec<String> {
+        let path = format!("{destination}/attempts");
+        let json = self.world.get(&path).await.json;
+        let attempts = json["attempts"].as_array().unwrap().iter();
+        attempts
+            .map(|attempt| attempt["state"].as_str().unwrap().to_owned())
+            .collect()
+    }
+}
+
+fn ids(page: &Value) -> Vec<i64> {
+    let found = page["dead_letters"].as_array().unwrap().iter();
+    found.map(|one| one["id"].as_i64().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn retry_rules_are_set_shown_and_refused_by_field() {
+    let place = Place::new();
+    let path = place.world.destination(json!({"unlimited": true})).await;
+    let path = format!("{path}/retries");
+    let shown = place.world.get(&path).await;
+    assert_eq!(shown.status, 200);
+    assert_eq!(shown.json["max_tries"], Value::Null);
+    let rules = json!({"delays_ms": [1000, 60000], "final_statuses": [404], "max_age_ms": 1000});
+    let set = place.world.put(&path, &rules).await;
+    assert_eq!(
+        (set.status.as_u16(), &set.json["max_tries"]),
+        (200, &json!(3))
+    );
+    assert_eq!(place.world.get(&path).await.json, set.json);
+    for (field, body) in [
+        ("max_tries", json!({"max_tries": 0})),
+        ("max_tries", json!({"max_tries": "x"})),
+        ("delays_ms", json!({"delays_ms": []})),
+        ("delays_ms", json!({"delays_ms": [1], "factor": 2})),
+        ("factor", json!({"factor": 0.5})),
+        ("cap_ms", json!({"cap_ms": 0})),
+        ("final_statuses", json!({"final_statuses": [200]})),
+        ("max_age_ms", json!({"max_age_ms": 0})),
+    ] {
+        place.world.put(&path, body).await.refuses(422, field);
+    }
+    assert_eq!(place.world.get(&path).await.json, set.json);
+    place.world.put(&path, json!({})).await;
+    assert_eq!(place.world.get(&path).await.json["delays_ms"], Value::Null);
+}
+
+#[tokio::test]
+async fn a_backlog_is_cancelled_by_filter_and_an_attempt_by_id() {
+    let place = Place::new();
+    let path = place.world.destination(json!({"unlimited": true})).await;
+    place.send(&path, "a", 2).await;
+    place.send(&path, "b", 2).await;
+    place.pass(1);
+    let cancel = format!("{path}/cancel");
+    let done = place.world.post(&cancel, json!({"type": "a"})).await;
+    assert_eq!(
+        (done.status.as_u16(), &done.json["cancelled"]),
+        (200, &json!(2))
+    );
+    assert_eq!(done.json["next"], Value::Null);
+    let states = ["waiting", "waiting", "cancelled", "cancelled"];
+    assert_eq!(place.states(&path).await, states);
+
+    let attempts = place.world.get(&format!("{path}/attempts")).await.json;
+    let id = attempts["attempts"][0]["id"].as_i64().unwrap();
+    let cancel_one = format!("/v1/attempts/{id}/cancel");
+    for _ in 0..2 {
+        assert_eq!(place.world.post(&cancel_one, "").await.status, 204);
+    }
+    assert_eq!(place.states(&path).await[0], "cancelled");
+    assert_eq!(
+        place.world.post("/v1/attempts/99/cancel", "").await.status,
+        404
+    );
+
+    let refused = place.world.post(&cancel, json!({"after": "x"})).await;
+    refused.refuses(422, "after");
+    let refused = place
+        .world
+        .post(&cancel, json!({"accepted_before": "noon"}));
+    refused.await.refuses(422, "accepted_before");
+    let refused = place.world.post(&cancel, json!({"type": "a b"})).await;
+    refused.refuses(422, "type");
+}
+
+#[tokio::test]
+async fn what_has_ended_cannot_be_cancelled() {
+    let place = Place::new();
+    let path = place.world.destination(json!({"unlimited": true})).await;
+    let retries = format!("{path}/retries");
+    place.world.put(&retries, json!({"max_age_ms": 1})).await;
+    place.send(&path, "a", 1).await;
+    place.let_die().await;
+    let found = place.world.get("/v1/dead-letters").await.json;
+    let id = ids(&found)[0];
+    let refused = place
+        .world
+        .post(&format!("/v1/attempts/{id}/cancel"), "")
+        .await;
+    assert_eq!(refused.status, 409);
+    assert_eq!(refused.json["type"], "urn:paceline:problem:conflict");
+}
+
+#[tokio::test]
+async fn dead_letters_are_listed_by_filter_and_page_and_shown() {
+    let place = Place::new();
+    let path = place.world.destination(json!({"unlimited": true})).await;
+    let other = place.world.destination(json!({"unlimited": true})).await;
+    for path in [&path, &other] {
+        let retries = format!("{path}/retries");
+        place.world.put(&retries, json!({"max_age_ms": 1})).await;
+    }
+    place.send(&path, "a", 2).await;
+    place.send(&path, "b", 1).await;
+    place.send(&other, "a", 1).await;
+    place.let_die().await;
+    let id = path.rsplit('/').next().unwrap();
+    let list = async |query: &str| {
+        let found = place.world.get(&format!("/v1/dead-letters?{query}")).await;
+        assert_eq!(found.status, 200, "{}", found.json);
+        found.json
+    };
+    assert_eq!(ids(&list("").await).len(), 4);
+    let first = list(&format!("destination_id={id}&limit=2")).await;
+    assert_eq!(ids(&first).len(), 2);
+    let next = first["next"].as_str().unwrap();
+    let last = list(&format!("destination_id={id}&limit=2&after={next}")).await;
+    assert_eq!((ids(&last).len(), &last["next"]), (1, &Value::Null));
+    assert_eq!(ids(&list("type=b").await).len(), 1);
+    assert_eq!(ids(&list("status=503").await).len(), 0);
+    assert_eq!(
+        ids(&list("died_before=2026-01-31T12:00:00Z").await).len(),
+        0
+    );
+    assert_eq!(ids(&list("died_from=2026-01-31T12:00:00Z").await).len(), 4);
+    for (field, query) in [
+        ("status", "status=many"),
+        ("died_from", "died_from=noon"),
+        ("after", "after=1"),
+        ("limit", "limit=0"),
+    ] {
+        let refused = place.world.get(&format!("/v1/dead-letters?{query}")).await;
+        refused.refuses(422, field);
+    }
+    let shown = &first["dead_letters"][0];
+    let path = format!("/v1/dead-letters/{}", shown["id"]);
+    assert_eq!(place.world.get(&path).await.json, *shown);
+    assert_eq!(shown["state"], "expired");
+    assert_eq!(
+        shown["error"],
+        "it was older than the destination's max_age"
+    );
+    assert_eq!(place.world.get("/v1/dead-letters/99").await.status, 404);
+}
+
+#[tokio::test]
+async fn a_replay_is_begun_shown_and_ended() {
+    let place = Place::new();
+    let path = place
+        .world
+        .destination(json!({"limits": {"per_second": 4}}))
+        .await;
+    let retries = format!("{path}/retries");
+    place.world.put(&retries, json!({"max_age_ms": 1})).await;
+    place.send(&path, "a", 3).await;
+    place.let_die().await;
+    let id = path.rsplit('/').next().unwrap();
+    for (field, body) in [
+        ("destination_id", json!({})),
+        ("attempt_id", json!({"attempt_id": 1, "destination_id": id})),
+        ("share", json!({"destination_id": id, "share": 0})),
+        ("share", json!({"destination_id": id, "share": 1.5})),
+        (
+            "died_from",
+            json!({"destination_id": id, "died_from": "noon"}),
+        ),
+    ] {
+        place
+            .world
+            .post("/v1/replays", body)
+            .await
+            .refuses(422, field);
+    }
+    let unknown = json!({"attempt_id": 99});
+    assert_eq!(place.world.post("/v1/replays", unknown).await.status, 404);
+
+    let body = json!({"destination_id": id, "type": "a"});
+    let begun = place.world.post("/v1/replays", body).await;
+    assert_eq!(begun.status, 201);
+    let expected = json!({"state": "running", "share": 0.5, "total": 3, "done": 0});
+    for (field, value) in expected.as_object().unwrap() {
+        assert_eq!(begun.json[field], *value, "{field}");
+    }
+    place.store.advance_replays(10).await.unwrap();
+    let replay = format!("/v1/replays/{}", begun.json["id"].as_str().unwrap());
+    let shown = place.world.get(&replay).await.json;
+    assert_eq!((&shown["done"], &shown["pending"]), (&json!(2), &json!(2)));
+    let ended = place
+        .world
+        .post(&format!("{replay}/cancel"), "{}")
+        .await
+        .json;
+    assert_eq!(ended["state"], "cancelled");
+
+    let left = ids(&place.world.get("/v1/dead-letters").await.json);
+    assert_eq!(left.len(), 1);
+    let one = place
+        .world
+        .post("/v1/replays", json!({"attempt_id": left[0]}))
+        .await;
+    assert_eq!(one.json["total"], 1);
+    place.store.advance_replays(10).await.unwrap();
+    assert_eq!(
+        ids(&place.world.get("/v1/dead-letters").await.json),
+        [0_i64; 0]
+    );
+}

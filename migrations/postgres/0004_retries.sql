@@ -1,0 +1,68 @@
+-- Retry policies, expiry, dead letters and their replay.
+
+alter table destinations
+    -- What is not the default of domain::retry, as JSON. Read when a start is
+    -- claimed; a change of it revokes nothing.
+    add column retry_policy jsonb
+        constraint destinations_check_retry_policy check (
+            jsonb_typeof(retry_policy) = 'object'
+            and coalesce((retry_policy ->> 'max_tries')::integer, 1) between 1 and 100
+        ),
+    -- How old its events may become before they start; null for any age. Holds
+    -- for events that are accepted after a change.
+    add column max_age_ms bigint
+        constraint destinations_check_max_age_ms check (max_age_ms between 1 and 2592000000);
+
+alter table attempts
+    -- Tries of the event before its last replay: the policy counts from there.
+    add column tries_before integer not null default 0,
+    -- Not admitted from then on; null for never.
+    add column expires_at timestamptz,
+    -- The replay that made it.
+    add column replay_id uuid,
+    -- A dead letter that was replayed, and when.
+    add column replayed_at timestamptz;
+
+create index attempts_expiring on attempts (expires_at)
+    where state = 'waiting' and expires_at is not null;
+
+-- Dead letters that can be replayed, by when they died: their outcome, or the
+-- start of one whose outcome nobody knows.
+create index attempts_dead
+    on attempts (destination_id, (coalesce(finished_at, started_at)), (id + 0))
+    where dead_letter and replayed_at is null;
+create index attempts_dead_of_tenant
+    on attempts (tenant_id, (coalesce(finished_at, started_at)), (id + 0))
+    where dead_letter and replayed_at is null;
+create index attempts_of_replay on attempts (replay_id, state) where replay_id is not null;
+
+-- A replay: dead letters of one destination that become waiting attempts again.
+create table replays (
+    id uuid primary key,
+    tenant_id uuid not null,
+    destination_id uuid not null references destinations (id),
+    -- Which: null is any.
+    attempt_id bigint,
+    event_type text,
+    status integer,
+    died_from timestamptz,
+    -- The creation of the replay at the latest.
+    died_before timestamptz not null,
+    -- Which part of the destination's limit it may use.
+    share double precision not null
+        constraint replays_check_share check (share > 0 and share <= 1),
+    state text not null default 'running'
+        constraint replays_check_state check (state in ('running', 'completed', 'cancelled')),
+    total bigint not null,
+    done bigint not null default 0,
+    -- Up to where the dead letters were looked at.
+    after_at timestamptz,
+    after_id bigint,
+    -- When the last of those replayed would have started, at the share.
+    paced_at timestamptz,
+    created_at timestamptz not null,
+    finished_at timestamptz
+);
+
+create index replays_running on replays (id) where state = 'running';
+create index replays_of_tenant on replays (tenant_id, id);
