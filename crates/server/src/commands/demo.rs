@@ -3,8 +3,8 @@
 //! Local receivers, destinations with different limits, a flood, one limit
 //! changed in mid-run by SQL, and at the end the audit beside what the
 //! receivers themselves saw. Exits 1 if any window was over its limit, or if a
-//! destination with backlog got fewer starts than 98 % of what its limits
-//! allowed, rounded down.
+//! destination with backlog got fewer starts than `--least-share` of what its
+//! limits allowed, rounded down.
 
 mod report;
 mod stage;
@@ -17,7 +17,7 @@ use anyhow::Context;
 use tokio::time::Instant;
 
 use crate::signals;
-use crate::trial::{TrialVerdict, plans_for_demo};
+use crate::trial::{LEAST_SHARE_PERCENT, TrialVerdict, plans_for_demo};
 use stage::Stage;
 
 /// Between two updates of the live table.
@@ -30,6 +30,13 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 20)]
     #[arg(value_parser = clap::value_parser!(u32).range(5..=600))]
     seconds: u32,
+
+    /// How much of what its limits allow each destination must get at least,
+    /// in percent, rounded down. A machine that is busy with other work gets
+    /// less of it done in time.
+    #[arg(long, value_name = "PERCENT", default_value_t = LEAST_SHARE_PERCENT)]
+    #[arg(value_parser = clap::value_parser!(u64).range(0..=100))]
+    least_share: u64,
 
     /// Print the report as JSON, and nothing else.
     #[arg(long)]
@@ -55,7 +62,7 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
             verdict = perform(&args, &mut stage) => verdict,
         };
         stage.strike().await.context("clean up")?;
-        let passed = report::print(&verdict?, args.json)?;
+        let passed = report::print(&verdict?, args.least_share, args.json)?;
         Ok(if passed {
             ExitCode::SUCCESS
         } else {

@@ -5,11 +5,12 @@ use std::io::Write;
 use comfy_table::CellAlignment;
 
 use crate::output;
-use crate::trial::{DestinationVerdict, LEAST_SHARE_PERCENT, TrialVerdict, WindowVerdict};
+use crate::trial::{DestinationVerdict, TrialVerdict, WindowVerdict};
 
-/// Prints the verdict; returns whether the demo passed.
-pub(super) fn print(verdict: &TrialVerdict, json: bool) -> anyhow::Result<bool> {
-    let under: Vec<_> = verdict.under_delivered(LEAST_SHARE_PERCENT).collect();
+/// Prints the verdict; returns whether the demo passed: no window over, each
+/// share at least `least_share` percent, every signature verified.
+pub(super) fn print(verdict: &TrialVerdict, least_share: u64, json: bool) -> anyhow::Result<bool> {
+    let under: Vec<_> = verdict.under_delivered(least_share).collect();
     let passed = verdict.is_kept() && under.is_empty() && verdict.bad_signatures == 0;
     let mut out = std::io::stdout().lock();
     if json {
@@ -24,7 +25,7 @@ pub(super) fn print(verdict: &TrialVerdict, json: bool) -> anyhow::Result<bool> 
     writeln!(
         out,
         "\nThe audit, beside what the receivers saw:\n{}",
-        draw(verdict)
+        draw(verdict, least_share)
     )?;
     for one in verdict
         .destinations
@@ -52,7 +53,7 @@ pub(super) fn print(verdict: &TrialVerdict, json: bool) -> anyhow::Result<bool> 
             "\nallowed, aligned, sliding: the most starts in one window, by the ledger. At the \
              receiver the network moves\narrivals together or apart; the ledger's windows are \
              the promise.\n\n{starts} starts, no window over its limit, every limit used to at \
-             least {LEAST_SHARE_PERCENT} %, every signature verified."
+             least {least_share} %, every signature verified."
         )?;
     } else {
         writeln!(out, "\nThe demo FAILED.")?;
@@ -60,14 +61,14 @@ pub(super) fn print(verdict: &TrialVerdict, json: bool) -> anyhow::Result<bool> 
     Ok(passed)
 }
 
-fn draw(verdict: &TrialVerdict) -> String {
+fn draw(verdict: &TrialVerdict, least_share: u64) -> String {
     let mut rows = Vec::new();
     for one in &verdict.destinations {
         if one.windows.is_empty() {
-            rows.push(cells(one, None));
+            rows.push(cells(one, None, least_share));
         }
         for (index, window) in one.windows.iter().enumerate() {
-            let mut cells = cells(one, Some(window));
+            let mut cells = cells(one, Some(window), least_share);
             if index > 0 {
                 cells[0] = String::new();
             }
@@ -93,11 +94,15 @@ fn draw(verdict: &TrialVerdict) -> String {
     table.to_string()
 }
 
-fn cells(one: &DestinationVerdict, window: Option<&WindowVerdict>) -> [String; 10] {
+fn cells(
+    one: &DestinationVerdict,
+    window: Option<&WindowVerdict>,
+    least_share: u64,
+) -> [String; 10] {
     let of = |value: fn(&WindowVerdict) -> String| window.map_or("–".to_owned(), value);
     let verdict = if one.early_starts > 0 {
         "over"
-    } else if one.is_under(LEAST_SHARE_PERCENT) {
+    } else if one.is_under(least_share) {
         "under"
     } else {
         "kept"
