@@ -28,6 +28,9 @@ const HIGH: u32 = 60;
 /// Events of each: all but one of them die.
 const EVENTS: u32 = 3;
 
+/// News that are relayed between two kills, at least.
+const NEWS_OF_A_LIFE: i64 = 5;
+
 /// Who is told.
 const TOLD: DestinationId = DestinationId(Uuid::from_u128(0xffff));
 
@@ -150,12 +153,14 @@ async fn left(place: &impl Place) -> i64 {
             .await)
 }
 
-/// Some more die, of whichever destinations come next.
+/// Some more die, of whichever destinations come next: enough for
+/// [`NEWS_OF_A_LIFE`].
 async fn some_die(place: &impl Place) {
     let some = format!(
         "update attempts set state = 'expired', dead_letter = true, finished_at = created_at
-        where id in (select id from attempts where {} order by id desc limit 7)",
-        dying()
+        where id in (select id from attempts where {} order by id desc limit {})",
+        dying(),
+        NEWS_OF_A_LIFE * i64::from(EVENTS - 1)
     );
     place.sql(&some).await;
 }
@@ -174,7 +179,7 @@ async fn kill_again_and_again(place: &impl Place) -> u32 {
             let mut ended = notifiers.iter_mut().map(|one| one.try_wait().unwrap());
             ended.all(|status| status.is_none())
         };
-        while live() && place.number(relayed).await < before + 8 && left(place).await > 0 {
+        while live() && place.number(relayed).await < before + NEWS_OF_A_LIFE && left(place).await > 0 {
             tokio::task::yield_now().await;
         }
         for notifier in &mut notifiers {
