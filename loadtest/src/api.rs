@@ -46,6 +46,7 @@ impl Api {
 pub(crate) struct Client {
     sender: hyper::client::conn::http1::SendRequest<Full<Bytes>>,
     host: String,
+    key: String,
 }
 
 impl Client {
@@ -68,7 +69,14 @@ impl Client {
         Ok(Self {
             sender,
             host: address.to_owned(),
+            key: KEY.to_owned(),
         })
+    }
+
+    /// The same with another key than the one the API was started with.
+    pub(crate) fn with_key(mut self, key: &str) -> Self {
+        key.clone_into(&mut self.key);
+        self
     }
 
     /// Sends so many requests, one after the other; milliseconds, sorted.
@@ -96,11 +104,26 @@ impl Client {
         path: &str,
         body: &str,
     ) -> anyhow::Result<()> {
+        self.exchange(method, path, body).await.map(drop)
+    }
+
+    /// The same, for the answer's JSON.
+    pub(crate) async fn ask(
+        &mut self,
+        method: &str,
+        path: &str,
+        body: &str,
+    ) -> anyhow::Result<serde_json::Value> {
+        let answer = self.exchange(method, path, body).await?;
+        serde_json::from_slice(&answer).context("read the answer")
+    }
+
+    async fn exchange(&mut self, method: &str, path: &str, body: &str) -> anyhow::Result<Bytes> {
         let request = hyper::Request::builder()
             .method(method)
             .uri(path)
             .header("host", &self.host)
-            .header("authorization", format!("Bearer {KEY}"))
+            .header("authorization", format!("Bearer {}", self.key))
             .header("content-type", "application/json")
             .body(Full::new(Bytes::from(body.to_owned())))?;
         self.sender
@@ -109,8 +132,8 @@ impl Client {
             .context("the API closed the connection")?;
         let response = self.sender.send_request(request).await?;
         let status = response.status();
-        response.into_body().collect().await?;
+        let answer = response.into_body().collect().await?.to_bytes();
         ensure!(status.is_success(), "{method} {path} answered {status}");
-        Ok(())
+        Ok(answer)
     }
 }

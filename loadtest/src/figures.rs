@@ -16,6 +16,7 @@ mod servers;
 mod shares;
 mod stage;
 mod stuck;
+mod tenants;
 mod wake;
 mod wiped;
 
@@ -82,6 +83,8 @@ enum Name {
     Stalled,
     /// A receiver that answers 429 far below the configured limit.
     ReceiverLimit,
+    /// A greedy tenant beside a small one.
+    Tenants,
     /// What an idle system costs.
     Idle,
     /// Healthy destinations beside receivers that never answer, drip or flood.
@@ -122,6 +125,7 @@ async fn measure(name: Name, args: &Args, context: &Context) -> anyhow::Result<V
         Name::Shares => shares::undisturbed(context, args.seconds).await?,
         Name::Stalled => shares::stalled(context, args.seconds).await?,
         Name::ReceiverLimit => receiver_limit::measure(context).await?,
+        Name::Tenants => tenants::measure(context).await?,
         Name::Idle => idle::measure(context).await?,
         Name::Hostile => {
             hostile::measure(context, args.requests, args.hostile_destinations).await?

@@ -16,6 +16,7 @@ use async_trait::async_trait;
 use domain::event::NewEvent;
 use domain::ids::{AttemptId, DestinationId, EventId, TenantId, WorkerId};
 use domain::permit::Permit;
+use domain::share::Room;
 use domain::time::Timestamp;
 use engine::ports::Target;
 use engine::ports::Wake;
@@ -109,7 +110,7 @@ impl Store for PostgresStore {
         Ok(retried(|| ingest::accept_events(&self.pool, events)).await?)
     }
 
-    async fn admit(&self, runs: &[Run], room: u32) -> Result<Admitted, StoreError> {
+    async fn admit(&self, runs: &[Run], room: &Room) -> Result<Admitted, StoreError> {
         Ok(retried(|| admit::admit(&self.pool, runs, room)).await?)
     }
 

@@ -1,4 +1,12 @@
 //! Sharing what is scarce between those who ask.
+//!
+//! The fleet's places are shared twice: between tenants, and a tenant's part
+//! between its destinations. Ten thousand destinations of one tenant count as
+//! one against the single one of another.
+
+mod tenants;
+
+pub use tenants::{Ask, Load, Room, share_between_tenants};
 
 /// Splits `room` between `asks`, max-min fair: nobody gets more than asked
 /// for, and nobody gets less than another who got less than it asked for,

@@ -11,7 +11,7 @@ mod shortfall;
 
 use std::time::Duration;
 
-pub use shortfall::{Shortfall, shortfall};
+pub use shortfall::{Around, Shortfall, shortfall};
 
 use crate::operations::{OperationalType, rfc3339};
 use crate::time::Timestamp;

@@ -33,7 +33,7 @@ use crate::ports::{
 use crate::store_clock::{SharedClock, Suspended};
 use crate::wake::wake_freed;
 use crate::warm::warm_scheduler;
-use fleet::Room;
+use fleet::Places;
 use looks::Looks;
 
 /// How the scheduler runs.
@@ -89,7 +89,7 @@ pub struct Scheduler {
     schedule: Arc<dyn Schedule>,
     queue: Arc<dyn DeliveryQueue>,
     options: SchedulerOptions,
-    room: Room,
+    places: Places,
     clock: SharedClock,
     frozen_until: Option<Instant>,
     skipped: HashMap<DestinationId, Backoff>,
@@ -109,7 +109,7 @@ impl Scheduler {
         options: SchedulerOptions,
     ) -> Self {
         Self {
-            room: Room::new(Arc::clone(&store), options.permits_per_place),
+            places: Places::new(Arc::clone(&store), options.permits_per_place),
             store,
             schedule,
             queue,
@@ -158,7 +158,7 @@ impl Scheduler {
         }
         // Side by side: a wake does not wait for the count.
         let (batch, lease) = (self.options.batch, self.options.lease);
-        let (taken, ()) = tokio::join!(self.schedule.take(batch, lease), self.room.count());
+        let (taken, ()) = tokio::join!(self.schedule.take(batch, lease), self.places.count());
         let taken = match taken {
             Ok(taken) => taken,
             Err(error) => {
@@ -214,13 +214,14 @@ impl Scheduler {
     /// what was admitted.
     async fn admit(&mut self, runs: &[Run]) -> Option<Admitted> {
         let before = Instant::now();
-        let admitted = match self.store.admit(runs, self.room.left()).await {
+        let admitted = match self.store.admit(runs, self.places.room()).await {
             Ok(admitted) => admitted,
             Err(error) => {
                 tracing::warn!(%error, destinations = runs.len(), "not admitted");
                 return None;
             }
         };
+        self.places.used(&admitted.given);
         metrics::histogram!("paceline_admit_seconds").record(before.elapsed());
         if let Some(step) = self.clock.sample(before, admitted.now) {
             self.stepped(step);
@@ -239,7 +240,6 @@ impl Scheduler {
     /// the rows then wait at once instead of at their deadline. One that did
     /// arrive after all is refused by its number.
     async fn publish(&mut self, permits: &[Permit]) -> Result<(), NotPublished> {
-        self.room.used(permits.len());
         if self.frozen_until.is_some() {
             // They were planned by the very clock that cannot be trusted.
             self.hand_back(permits).await;

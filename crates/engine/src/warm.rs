@@ -7,6 +7,7 @@
 //! several connections at once, before it takes its first work.
 
 use domain::ids::WorkerId;
+use domain::share::Room;
 use futures_util::future::join_all;
 
 use crate::ports::{Store, StoreError};
@@ -37,7 +38,7 @@ pub(crate) async fn warm_worker(store: &dyn Store, worker: WorkerId) {
 pub(crate) async fn warm_scheduler(store: &dyn Store) {
     let one = async || -> Result<(), StoreError> {
         for _ in 0..ROUNDS {
-            store.admit(&[], 0).await?;
+            store.admit(&[], &Room::of(0)).await?;
         }
         Ok(())
     };

@@ -14,6 +14,7 @@ use domain::event::{Audience, NewEvent};
 use domain::ids::{DestinationId, EventId, WorkerId};
 use domain::permit::Permit;
 use domain::policy::LimitSettings;
+use domain::share::Room;
 use domain::time::Timestamp;
 use engine::ports::{
     Catalog, ClaimAnswer, DEFAULT_TENANT, DestinationChange, Heartbeat, NewDestination, NextTry,
@@ -73,7 +74,12 @@ async fn run(store: &ModelStore) -> RunResult {
         destination: DESTINATION,
         republish: false,
     };
-    store.admit(&[run], 100).await.unwrap().results.remove(0)
+    store
+        .admit(&[run], &Room::of(100))
+        .await
+        .unwrap()
+        .results
+        .remove(0)
 }
 
 async fn admit(store: &ModelStore) -> Vec<Permit> {

@@ -29,7 +29,11 @@ impl Store for TrappedStore {
         Ok(accepted)
     }
 
-    async fn admit(&self, runs: &[Run], room: u32) -> Result<Admitted, StoreError> {
+    async fn admit(
+        &self,
+        runs: &[Run],
+        room: &domain::share::Room,
+    ) -> Result<Admitted, StoreError> {
         let admitted = self.0.admit(runs, room).await?;
         let some = (admitted.results.iter()).any(
             |result| matches!(result, RunResult::Decided { permits, .. } if !permits.is_empty()),

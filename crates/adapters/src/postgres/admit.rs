@@ -9,9 +9,9 @@ use std::collections::{HashMap, HashSet};
 use domain::admission::{Decision, admit as decide};
 use domain::ids::{AttemptId, DestinationId, PermitNumber};
 use domain::permit::Permit;
-use domain::share::share;
+use domain::share::{Ask, Room, share_between_tenants};
 use domain::time::Timestamp;
-use engine::ports::{Admitted, Run, RunResult};
+use engine::ports::{Admitted, Given, Run, RunResult};
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
@@ -33,7 +33,7 @@ const CURSOR_AGE_MICROS: i64 = 30_000_000;
 const BEGIN: &str = "begin; set local synchronous_commit = off";
 
 /// One batch of runs.
-pub(super) async fn admit(pool: &PgPool, runs: &[Run], room: u32) -> Result<Admitted, Failure> {
+pub(super) async fn admit(pool: &PgPool, runs: &[Run], room: &Room) -> Result<Admitted, Failure> {
     let ids: Vec<Uuid> = runs.iter().map(|run| run.destination.0).collect();
     let mut transaction = pool.begin_with(BEGIN).await?;
     let locked = lock(&mut transaction, &ids).await?;
@@ -45,6 +45,8 @@ pub(super) async fn admit(pool: &PgPool, runs: &[Run], room: u32) -> Result<Admi
     fold_starts(&mut transaction, &plans).await?;
     transaction.commit().await?;
 
+    let of_tenant = |plan: &Plan| (plan.destination.tenant, plan.given());
+    let given = Given::by_tenant(plans.iter().map(of_tenant));
     let mut decided: HashMap<DestinationId, RunResult> = (plans.into_iter())
         .map(|plan| (plan.destination.id, plan.result(&marked, now)))
         .collect();
@@ -58,6 +60,7 @@ pub(super) async fn admit(pool: &PgPool, runs: &[Run], room: u32) -> Result<Admi
     Ok(Admitted {
         now,
         results: runs.iter().map(result).collect(),
+        given,
     })
 }
 
@@ -125,15 +128,12 @@ async fn plans(
 
 /// Decides each for itself and, if that is more than there is room for, again
 /// with its share.
-fn decide_all(plans: &mut [Plan], room: u32, now: Timestamp) {
+fn decide_all(plans: &mut [Plan], room: &Room, now: Timestamp) {
     for plan in plans.iter_mut() {
         plan.decide(u32::MAX, now);
     }
-    let asks: Vec<u32> = plans.iter().map(Plan::given).collect();
-    if asks.iter().fold(0_u32, |sum, ask| sum.saturating_add(*ask)) <= room {
-        return;
-    }
-    for (plan, places) in plans.iter_mut().zip(share(room, &asks)) {
+    let asks: Vec<Ask> = plans.iter().map(Plan::ask).collect();
+    for (plan, places) in (plans.iter_mut()).zip(share_between_tenants(room, &asks)) {
         if places < plan.given() {
             plan.decide(places, now);
         }
@@ -144,6 +144,14 @@ impl Plan {
     fn decide(&mut self, places: u32, now: Timestamp) {
         let (policy, reading) = (&self.destination.policy, &self.reading);
         self.decision = decide(policy, &reading.usage, &reading.backlog, places, now);
+    }
+
+    fn ask(&self) -> Ask {
+        Ask {
+            tenant: self.destination.tenant,
+            wants: self.given(),
+            tenant_max_in_flight: self.destination.tenant_max_in_flight,
+        }
     }
 
     pub(super) fn given(&self) -> u32 {

@@ -3,14 +3,14 @@
 use std::collections::{HashMap, HashSet};
 
 use domain::admission::Meter;
-use domain::ids::{DestinationId, Epoch};
+use domain::ids::{DestinationId, Epoch, TenantId};
 use domain::policy::{Policy, Rate};
 use domain::time::Timestamp;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::failure::Failure;
-use super::rows::{LimitColumns, time};
+use super::rows::{LimitColumns, count, time};
 
 /// Locks the rows that nobody else holds. `for no key update`, because
 /// attempts' foreign keys hold `for key share` while an ingest is open, and
@@ -36,6 +36,9 @@ pub(super) async fn lock(
 #[derive(Clone)]
 pub(super) struct Found {
     pub(super) id: DestinationId,
+    pub(super) tenant: TenantId,
+    /// Of all its tenant's destinations together.
+    pub(super) tenant_max_in_flight: Option<u32>,
     pub(super) deleted: bool,
     pub(super) epoch: Epoch,
     pub(super) policy: Policy,
@@ -53,6 +56,8 @@ pub(super) struct Found {
 struct DestinationRow {
     now: i64,
     id: Option<Uuid>,
+    tenant_id: Option<Uuid>,
+    tenant_max_in_flight: Option<i32>,
     state: Option<String>,
     deleted: bool,
     epoch: Option<i64>,
@@ -80,7 +85,8 @@ pub(super) async fn read_destinations(
     let rows: Vec<DestinationRow> = sqlx::query_as(
         "-- admit: read_destinations
         with clock as materialized (select micros(clock_timestamp()) as now)
-        select clock.now, d.id, d.state, d.deleted_at is not null as deleted, d.epoch,
+        select clock.now, d.id, d.tenant_id,
+            coalesce(n.max_in_flight, t.tenant_max_in_flight) as tenant_max_in_flight, d.state, d.deleted_at is not null as deleted, d.epoch,
             array[
                 d.limit_per_second, d.limit_per_minute, d.limit_per_hour, d.limit_per_day,
                 d.burst, d.max_in_flight
@@ -137,8 +143,11 @@ fn found(id: Uuid, row: &DestinationRow) -> Result<Found, Failure> {
     if row.state.as_deref() != Some("active") {
         policy.rate = Rate::Paused;
     }
+    let tenant_max_in_flight = row.tenant_max_in_flight.map(i64::from);
     Ok(Found {
         id: DestinationId(id),
+        tenant: TenantId(row.tenant_id.unwrap_or_default()),
+        tenant_max_in_flight: tenant_max_in_flight.map(count),
         deleted: row.deleted,
         epoch: Epoch(row.epoch.unwrap_or_default()),
         policy,

@@ -1,8 +1,11 @@
 //! Workers' signs of life.
 
+use domain::ids::TenantId;
+use domain::share::Load;
 use domain::time::{Timestamp, micros};
 use engine::ports::{Fleet, HEARTBEAT_TIMEOUT, Heartbeat};
 use sqlx::{PgExecutor, PgPool};
+use uuid::Uuid;
 
 use super::failure::Failure;
 use super::rows::count;
@@ -29,12 +32,30 @@ pub(super) async fn heartbeat(pool: &PgPool, heartbeat: &Heartbeat) -> Result<Fl
 
 /// The fleet as it is now.
 pub(super) async fn fleet(reader: impl PgExecutor<'_>) -> Result<Fleet, Failure> {
-    let (now, workers, places, outstanding): (i64, i64, i64, i64) = sqlx::query_as(
+    type Row = (i64, i64, i64, Vec<Uuid>, Vec<i64>, Vec<i64>);
+    let (now, workers, places, tenants, outstanding, in_flight): Row = sqlx::query_as(
         "-- fleet
         with clock as materialized (select clock_timestamp() as now)
         select micros(clock.now), live.workers, live.places,
-            (select count(*) from attempts where state = 'admitted')
+            loads.tenants, loads.outstanding, loads.in_flight
         from clock
+        cross join lateral (
+            select coalesce(array_agg(l.tenant_id order by l.tenant_id), '{}') as tenants,
+                coalesce(array_agg(l.outstanding order by l.tenant_id), '{}') as outstanding,
+                coalesce(array_agg(l.in_flight order by l.tenant_id), '{}') as in_flight
+            from (
+                select b.tenant_id, sum(b.outstanding)::bigint as outstanding,
+                    sum(b.in_flight)::bigint as in_flight
+                from (
+                    select a.tenant_id, count(*) as outstanding, 0 as in_flight
+                    from attempts a where a.state = 'admitted' group by a.tenant_id
+                    union all
+                    select a.tenant_id, 0, count(*)
+                    from attempts a where a.state = 'started' group by a.tenant_id
+                ) b
+                group by b.tenant_id
+            ) l
+        ) loads
         cross join lateral (
             select count(*) as workers, coalesce(sum(w.places), 0)::bigint as places
             from workers w
@@ -45,10 +66,19 @@ pub(super) async fn fleet(reader: impl PgExecutor<'_>) -> Result<Fleet, Failure>
     .bind(micros(HEARTBEAT_TIMEOUT))
     .fetch_one(reader)
     .await?;
+    let held = outstanding.iter().zip(in_flight);
+    let loads = tenants.into_iter().zip(held);
     Ok(Fleet {
         now: Timestamp::from_micros(now),
         workers: count(workers),
         places: count(places),
-        outstanding: count(outstanding),
+        outstanding: count(outstanding.iter().sum()),
+        loads: loads
+            .map(|(tenant, (outstanding, in_flight))| Load {
+                tenant: TenantId(tenant),
+                outstanding: count(*outstanding),
+                in_flight: count(in_flight),
+            })
+            .collect(),
     })
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use domain::ids::{DestinationId, TenantId};
 use domain::time::{Timestamp, micros};
 use domain::watch::{Sight, shortfall};
-use engine::ports::{MAX_TALLIES, Told, WatchRules, Watched};
+use engine::ports::{Fleet, MAX_TALLIES, Told, WatchRules, Watched, around};
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
@@ -38,8 +38,7 @@ pub(super) async fn step(pool: &PgPool, rules: &WatchRules) -> Result<Watched, F
     let more = full || cut;
     let next = page.last().filter(|_| more).map(|last| last.id);
     page.retain(|one| one.is_looked_at(rules, now));
-    let places = fleet.places > fleet.outstanding;
-    let sights = look(&mut transaction, &page, places).await?;
+    let sights = look(&mut transaction, &page, &fleet).await?;
     let mut news = Vec::new();
     for (one, sight) in page.iter_mut().zip(&sights) {
         news.extend(one.judge(sight, rules, now));
@@ -140,7 +139,7 @@ fn cut(page: &mut Vec<Passed>, rules: &WatchRules, now: Timestamp) -> bool {
 async fn look(
     connection: &mut PgConnection,
     page: &[Passed],
-    places: bool,
+    fleet: &Fleet,
 ) -> Result<Vec<Sight>, Failure> {
     if page.is_empty() {
         return Ok(Vec::new());
@@ -169,12 +168,12 @@ async fn look(
         let id = DestinationId(one.id);
         let reading = readings.get(&id).zip(found.get(&id));
         let shortfall = reading.and_then(|(reading, destination)| {
-            let why = (one.held_for, places);
+            let tenant = (destination.tenant, destination.tenant_max_in_flight);
             shortfall(
                 &destination.policy,
                 &reading.usage,
                 &reading.backlog,
-                why,
+                around(fleet, one.held_for, tenant),
                 now,
             )
         });

@@ -6,13 +6,13 @@ use domain::admission::{
     Backlog, Decision, LOOK_AFTER_EXPIRED, Meter, Slot, Usage, admit, read_ahead,
 };
 use domain::destination::DestinationState;
-use domain::ids::{AttemptId, DestinationId, Epoch, PermitNumber};
+use domain::ids::{AttemptId, DestinationId, Epoch, PermitNumber, TenantId};
 use domain::permit::Permit;
 use domain::policy::{Policy, Rate};
-use domain::share::share;
+use domain::share::{Ask, Room, share_between_tenants};
 use domain::time::Timestamp;
 use domain::turns::in_turn;
-use engine::ports::{Admitted, Run, RunResult};
+use engine::ports::{Admitted, Given, Run, RunResult};
 use rusqlite::Transaction;
 
 use super::fault::Fault;
@@ -27,7 +27,8 @@ const DESTINATION: &str = "
         t.burst, t.shape, t.max_in_flight, 0.0,
         d.state, d.epoch, coalesce(p.last_permit, 0), coalesce(p.meter_missing_micro, 0),
         p.meter_as_of, nullif(max(coalesce(p.held_until, 0), coalesce(h.held_until, 0)), 0),
-        d.epoch is not p.meter_epoch, h.opened_at is not null
+        d.epoch is not p.meter_epoch, h.opened_at is not null,
+        n.id, coalesce(n.max_in_flight, t.tenant_max_in_flight)
     from destinations d
     join tenants n on n.id = d.tenant_id
     join tiers t on t.name = n.tier
@@ -87,7 +88,7 @@ pub(super) fn admit_runs(
     tx: &Transaction<'_>,
     now: Timestamp,
     runs: &[Run],
-    room: u32,
+    room: &Room,
 ) -> Result<Admitted, Fault> {
     let mut seen = HashSet::new();
     let mut read = |run: &Run| {
@@ -103,16 +104,22 @@ pub(super) fn admit_runs(
     let mut decisions: Vec<Option<Decision>> = (candidates.iter())
         .map(|candidate| candidate.as_ref().map(|one| one.decide(u32::MAX, now)))
         .collect();
-    let asks: Vec<u32> = decisions.iter().map(asked).collect();
-    if asks.iter().map(|ask| u64::from(*ask)).sum::<u64>() > u64::from(room) {
-        for (index, places) in share(room, &asks).into_iter().enumerate() {
-            if let Some(candidate) = &candidates[index]
-                && places < asks[index]
-            {
-                decisions[index] = Some(candidate.decide(places, now));
-            }
+    let asks: Vec<Ask> = (candidates.iter().zip(&decisions))
+        .filter_map(|(candidate, decision)| Some(candidate.as_ref()?.ask(decision.as_ref()?)))
+        .collect();
+    let mut shares = share_between_tenants(room, &asks).into_iter();
+    let mut given = Vec::with_capacity(asks.len());
+    for (candidate, decision) in candidates.iter().zip(&mut decisions) {
+        let (Some(candidate), Some(decision)) = (candidate, decision) else {
+            continue;
+        };
+        let places = shares.next().unwrap_or(0);
+        if places < wants(decision) {
+            *decision = candidate.decide(places, now);
         }
+        given.push((candidate.tenant, wants(decision)));
     }
+    let given = Given::by_tenant(given.into_iter());
     let mut seen = HashSet::new();
     let mut results = Vec::with_capacity(runs.len());
     for ((run, candidate), decision) in runs.iter().zip(candidates).zip(decisions) {
@@ -123,17 +130,22 @@ pub(super) fn admit_runs(
             _ => RunResult::Gone,
         });
     }
-    Ok(Admitted { now, results })
+    Ok(Admitted {
+        now,
+        results,
+        given,
+    })
 }
 
-fn asked(decision: &Option<Decision>) -> u32 {
-    let slots = decision.as_ref().map_or(0, |decision| decision.slots.len());
-    u32::try_from(slots).unwrap_or(u32::MAX)
+fn wants(decision: &Decision) -> u32 {
+    u32::try_from(decision.slots.len()).unwrap_or(u32::MAX)
 }
 
 /// A destination that a run decides about, as the rows say.
 struct Candidate {
     destination: DestinationId,
+    tenant: TenantId,
+    tenant_max_in_flight: Option<u32>,
     key: String,
     policy: Policy,
     epoch: Epoch,
@@ -165,9 +177,11 @@ impl Candidate {
                 probing: row.get(25)?,
                 ..Usage::default()
             };
-            Ok((policy, Epoch(row.get(19)?), row.get(20)?, usage))
+            let tenant: TenantId = word(row, 26, ("tenants", "id"))?;
+            let tenant = (tenant, row.get(27)?);
+            Ok((policy, Epoch(row.get(19)?), row.get(20)?, usage, tenant))
         })?;
-        let Some((policy, epoch, last_permit, mut usage)) = read else {
+        let Some((policy, epoch, last_permit, mut usage, tenant)) = read else {
             return Ok(None);
         };
         read_usage(tx, now, &key, &policy, &mut usage)?;
@@ -176,8 +190,11 @@ impl Candidate {
             true => republished(tx, now, run.destination, &key)?,
             false => Vec::new(),
         };
+        let (tenant, tenant_max_in_flight) = tenant;
         Ok(Some(Self {
             destination: run.destination,
+            tenant,
+            tenant_max_in_flight,
             key,
             policy,
             epoch,
@@ -187,6 +204,14 @@ impl Candidate {
             backlog,
             republished,
         }))
+    }
+
+    fn ask(&self, decision: &Decision) -> Ask {
+        Ask {
+            tenant: self.tenant,
+            wants: wants(decision),
+            tenant_max_in_flight: self.tenant_max_in_flight,
+        }
     }
 
     fn decide(&self, places: u32, now: Timestamp) -> Decision {
@@ -237,13 +262,22 @@ impl Candidate {
     }
 }
 
-/// What a run would be decided from, for the watch. `None` if the destination
-/// is gone.
+/// What a run would be decided from.
+pub(super) struct Reading {
+    pub(super) policy: Policy,
+    pub(super) usage: Usage,
+    pub(super) backlog: Backlog,
+    /// Whose it is, and how much of that tenant may be under way.
+    pub(super) tenant: (TenantId, Option<u32>),
+}
+
+/// The same, and the starts that a bucket is judged by, for the watch. `None`
+/// if the destination is gone.
 pub(super) fn reading(
     tx: &Transaction<'_>,
     now: Timestamp,
     destination: DestinationId,
-) -> Result<Option<(Policy, Usage, Backlog)>, Fault> {
+) -> Result<Option<Reading>, Fault> {
     let run = Run {
         destination,
         republish: false,
@@ -251,14 +285,18 @@ pub(super) fn reading(
     let Some(read) = Candidate::read(tx, now, &run)? else {
         return Ok(None);
     };
-    // Again with the starts that a bucket is judged by.
     let mut usage = Usage {
         recount: true,
         coarse: Vec::new(),
         ..read.usage
     };
     read_usage(tx, now, &read.key, &read.policy, &mut usage)?;
-    Ok(Some((read.policy, usage, read.backlog)))
+    Ok(Some(Reading {
+        policy: read.policy,
+        usage,
+        backlog: read.backlog,
+        tenant: (read.tenant, read.tenant_max_in_flight),
+    }))
 }
 
 fn mark_admitted(

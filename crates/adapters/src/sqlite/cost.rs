@@ -10,6 +10,7 @@ use uuid::Uuid;
 use super::{admit, fleet, migrate, rows, sweep, usage, watch};
 
 const ID: Uuid = Uuid::from_u128(0xd);
+const TENANT: Uuid = engine::ports::DEFAULT_TENANT.0;
 
 const NOW: Timestamp = Timestamp::from_millis(1_795_000_000_000);
 
@@ -22,20 +23,20 @@ fn with_rows(size: u32) -> Connection {
     let now = NOW.as_micros();
     let insert = format!(
         "insert into destinations (id, tenant_id, url, limit_per_second, limit_per_hour, alert_backlog)
-        values ('{ID}', '00000000-0000-0000-0000-000000000001', 'https://x.example/', 100, 5000, 300);
+        values ('{ID}', '{TENANT}', 'https://x.example/', 100, 5000, 300);
         insert into events (id, tenant_id, content_type, payload, created_at)
-        values ('e', 't', 'text/plain', x'00', 0);
+        values ('e', '{TENANT}', 'text/plain', x'00', 0);
         create temp table n (n integer primary key);
         insert into n
         with recursive n (n) as (values (1) union all select n + 1 from n where n < {size})
         select n from n;
         insert into attempts
             (event_id, destination_id, tenant_id, state, created_at, started_at, folded)
-        select 'e', '{ID}', 't', 'succeeded', 0, {now} - 10000000 * n, 1 from n;
+        select 'e', '{ID}', '{TENANT}', 'succeeded', 0, {now} - 10000000 * n, 1 from n;
         insert into attempts (event_id, destination_id, tenant_id, state, due_at, created_at)
-        select 'e', '{ID}', 't', 'waiting', null, {now} - n from n
-        union all select 'e', '{ID}', 't', 'waiting', {now} - n, 0 from n
-        union all select 'e', '{ID}', 't', 'waiting', {now} + n, 0 from n;"
+        select 'e', '{ID}', '{TENANT}', 'waiting', null, {now} - n from n
+        union all select 'e', '{ID}', '{TENANT}', 'waiting', {now} - n, 0 from n
+        union all select 'e', '{ID}', '{TENANT}', 'waiting', {now} + n, 0 from n;"
     );
     connection.execute_batch(&insert).unwrap();
     connection
@@ -60,7 +61,7 @@ fn cost(size: u32) -> [i32; 4] {
         destination: DestinationId(ID),
         republish: false,
     };
-    let admitted = admit::admit_runs(&tx, NOW, &[run], 1_000).unwrap();
+    let admitted = admit::admit_runs(&tx, NOW, &[run], &domain::share::Room::of(1_000)).unwrap();
     let RunResult::Decided { permits, .. } = &admitted.results[0] else {
         panic!("expected a decision, got {:?}", admitted.results)
     };

@@ -1,11 +1,12 @@
 //! The workers that live.
 
+use domain::share::Load;
 use domain::time::Timestamp;
 use engine::ports::{Fleet, HEARTBEAT_TIMEOUT, Heartbeat};
 use rusqlite::Transaction;
 
 use super::fault::Fault;
-use super::rows::{execute, first};
+use super::rows::{all, execute, first, word};
 
 /// A worker that lapsed stays lapsed: its starts may have been given up.
 const BEAT: &str = "
@@ -17,9 +18,20 @@ const BEAT: &str = "
 
 const FLEET: &str = "
     -- fleet
-    select count(*), coalesce(sum(places), 0),
-        (select count(*) from attempts where state = 'admitted')
+    select count(*), coalesce(sum(places), 0)
     from workers where retired = 0 and seen_at >= ?1";
+
+/// Bounded by the permits that are out and by what the workers have in hand.
+const LOADS: &str = "
+    -- fleet: loads
+    select tenant_id, sum(outstanding), sum(in_flight) from (
+        select tenant_id, count(*) as outstanding, 0 as in_flight
+        from attempts indexed by attempts_admitted where state = 'admitted' group by tenant_id
+        union all
+        select tenant_id, 0, count(*)
+        from attempts indexed by attempts_in_flight where state = 'started' group by tenant_id
+    )
+    group by tenant_id order by tenant_id";
 
 /// Notes a sign of life; see [`engine::ports::Store::heartbeat`].
 pub(super) fn heartbeat(
@@ -41,12 +53,20 @@ pub(super) fn heartbeat(
 /// Reads the fleet; see [`engine::ports::Store::fleet`].
 pub(super) fn fleet(tx: &Transaction<'_>, now: Timestamp) -> Result<Fleet, Fault> {
     let fresh = (now - HEARTBEAT_TIMEOUT).as_micros();
+    let loads = all(tx, LOADS, [], |row| {
+        Ok(Load {
+            tenant: word(row, 0, ("attempts", "tenant_id"))?,
+            outstanding: row.get(1)?,
+            in_flight: row.get(2)?,
+        })
+    })?;
     let fleet = first(tx, FLEET, [fresh], |row| {
         Ok(Fleet {
             now,
             workers: row.get(0)?,
             places: row.get(1)?,
-            outstanding: row.get(2)?,
+            outstanding: loads.iter().map(|load| load.outstanding).sum(),
+            loads,
         })
     })?;
     Ok(fleet.unwrap_or_default())

@@ -4,6 +4,7 @@ use async_trait::async_trait;
 use domain::event::NewEvent;
 use domain::ids::{AttemptId, DestinationId, EventId, TenantId, WorkerId};
 use domain::permit::Permit;
+use domain::share::Room;
 use domain::time::Timestamp;
 use engine::ports::{
     Acceptance, Admitted, AttemptView, Catalog, CatalogError, Claims, Destination,
@@ -26,10 +27,10 @@ impl Store for SqliteStore {
             .await?)
     }
 
-    async fn admit(&self, runs: &[Run], room: u32) -> Result<Admitted, StoreError> {
-        let runs = runs.to_vec();
+    async fn admit(&self, runs: &[Run], room: &Room) -> Result<Admitted, StoreError> {
+        let (runs, room) = (runs.to_vec(), room.clone());
         Ok(self
-            .write(move |tx, now| admit::admit_runs(tx, now, &runs, room))
+            .write(move |tx, now| admit::admit_runs(tx, now, &runs, &room))
             .await?)
     }
 

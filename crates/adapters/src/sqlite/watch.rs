@@ -7,7 +7,7 @@ mod rows;
 
 use domain::time::{Timestamp, micros};
 use domain::watch::{Sight, shortfall};
-use engine::ports::{MAX_TALLIES, Told, WatchRules, Watched, is_looked_at};
+use engine::ports::{Fleet, MAX_TALLIES, Told, WatchRules, Watched, around, is_looked_at};
 use rusqlite::Transaction;
 
 use super::admit;
@@ -92,7 +92,6 @@ pub(super) fn step(
     };
     let more_died = add_up_dead_letters(tx)?;
     let fleet = fleet(tx, now)?;
-    let places = fleet.places > fleet.outstanding;
     let mut watched = Watched {
         stepped: true,
         ..Watched::default()
@@ -113,7 +112,7 @@ pub(super) fn step(
         {
             watched.looked += 1;
             counted = counted.saturating_add(passed.count_up_to());
-            let sight = look(tx, now, &passed, places)?;
+            let sight = look(tx, now, &passed, &fleet)?;
             watched.news.extend(passed.judge(&sight, rules, now));
             passed.write(tx, rules, now)?;
         }
@@ -203,7 +202,7 @@ fn look(
     tx: &Transaction<'_>,
     now: Timestamp,
     passed: &Passed,
-    places: bool,
+    fleet: &Fleet,
 ) -> Result<Sight, Fault> {
     let far = passed.count_up_to();
     let mut backlog = 0_u32;
@@ -214,8 +213,9 @@ fn look(
         }
     }
     let reading = admit::reading(tx, now, passed.id)?;
-    let shortfall = reading.and_then(|(policy, usage, due)| {
-        shortfall(&policy, &usage, &due, (passed.held_for, places), now)
+    let shortfall = reading.and_then(|reading| {
+        let around = around(fleet, passed.held_for, reading.tenant);
+        shortfall(&reading.policy, &reading.usage, &reading.backlog, around, now)
     });
     Ok(Sight {
         backlog,

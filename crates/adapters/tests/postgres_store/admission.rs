@@ -138,7 +138,11 @@ async fn a_run_that_waited_has_the_time_after_its_wait() {
             destination,
             republish: false,
         };
-        store.admit(&[run], 100).await.unwrap().now
+        store
+            .admit(&[run], &domain::share::Room::of(100))
+            .await
+            .unwrap()
+            .now
     });
     database.until_somebody_waits().await;
     let held_until = database.number("select micros(clock_timestamp())").await;

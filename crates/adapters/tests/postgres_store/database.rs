@@ -9,6 +9,7 @@ use domain::event::{Audience, NewEvent};
 use domain::ids::{DestinationId, EventId, WorkerId};
 use domain::permit::Permit;
 use domain::policy::LimitSettings;
+use domain::share::Room;
 use engine::ports::{Catalog, DEFAULT_TENANT, Heartbeat, NewDestination, Run, RunResult, Store};
 use sqlx::{Connection, PgConnection};
 use uuid::Uuid;
@@ -146,7 +147,7 @@ impl Database {
             destination,
             republish: false,
         };
-        let mut admitted = self.store.admit(&[run], u32::MAX).await.unwrap();
+        let mut admitted = self.store.admit(&[run], &Room::of(u32::MAX)).await.unwrap();
         admitted.results.remove(0)
     }
 

@@ -15,7 +15,8 @@ async fn pages_of_ten_runs(database: &Database, destination: DestinationId) -> i
     };
     let ten_runs = async |store: PostgresStore| {
         for _ in 0..10 {
-            store.admit(&[run], u32::MAX).await.unwrap();
+            let room = domain::share::Room::of(u32::MAX);
+            store.admit(&[run], &room).await.unwrap();
         }
     };
     pages_of(database, ten_runs).await

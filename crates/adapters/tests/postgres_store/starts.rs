@@ -7,6 +7,7 @@ use adapters::postgres::{PostgresOptions, PostgresStore};
 use domain::ids::DestinationId;
 use domain::permit::Permit;
 use domain::policy::LimitSettings;
+use domain::share::Room;
 use domain::time::Timestamp;
 use engine::ports::{Catalog, ClaimAnswer, ReapRules, Reaped, Store};
 use futures_util::future::join_all;
@@ -384,7 +385,7 @@ async fn a_claim_finds_the_hold_that_its_permit_was_given_before() {
         destination,
         republish: false,
     };
-    let admitted = database.store.admit(&[run], 100).await.unwrap();
+    let admitted = database.store.admit(&[run], &Room::of(100)).await.unwrap();
     let decided = admitted.results.into_iter().next().unwrap();
     let engine::ports::RunResult::Decided { blocked, .. } = decided else {
         panic!("{decided:?}");

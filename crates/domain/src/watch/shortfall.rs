@@ -26,6 +26,8 @@ pub enum Shortfall {
     Breaker,
     /// Its `max_in_flight` are under way: the receiver answers slowly.
     Concurrency,
+    /// Its tenant's `max_in_flight` are under way.
+    Tenant,
     /// The workers have no room, or there is no worker.
     Places,
     /// Permits are out, and no worker claims them in time.
@@ -36,11 +38,12 @@ pub enum Shortfall {
 
 impl Shortfall {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Asked,
         Self::Refused,
         Self::Breaker,
         Self::Concurrency,
+        Self::Tenant,
         Self::Places,
         Self::Unclaimed,
         Self::Unscheduled,
@@ -54,6 +57,7 @@ impl Shortfall {
             Self::Refused => "refused",
             Self::Breaker => "breaker",
             Self::Concurrency => "concurrency",
+            Self::Tenant => "tenant",
             Self::Places => "places",
             Self::Unclaimed => "unclaimed",
             Self::Unscheduled => "unscheduled",
@@ -80,9 +84,19 @@ impl From<HoldReason> for Shortfall {
     }
 }
 
+/// What binds beside the destination's own limits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Around {
+    /// The reason of its last hold.
+    pub held_for: Option<HoldReason>,
+    /// The workers have no room, or there is no worker.
+    pub no_places: bool,
+    /// Its tenant's `max_in_flight` are under way.
+    pub tenant_is_full: bool,
+}
+
 /// Why a destination gets less than its limit allows; `None` if it gets that,
-/// or if nothing is due. `held_for` is the reason of its last hold, and
-/// `places` whether the workers have room.
+/// or if nothing is due.
 ///
 /// It gets what its limit allows if any of its limits is used to nine tenths:
 /// a limit of 100 an hour is used up when 100 have started within the last
@@ -93,7 +107,7 @@ pub fn shortfall(
     policy: &Policy,
     usage: &Usage,
     backlog: &Backlog,
-    (held_for, places): (Option<HoldReason>, bool),
+    around: Around,
     now: Timestamp,
 ) -> Option<Shortfall> {
     let enough = match &policy.rate {
@@ -105,7 +119,7 @@ pub fn shortfall(
         return None;
     }
     let held = usage.held_until.is_some_and(|until| until > now);
-    Some(match held_for {
+    Some(match around.held_for {
         Some(reason) if held => reason.into(),
         None if held => Shortfall::Asked,
         _ if usage.probing => Shortfall::Breaker,
@@ -115,7 +129,8 @@ pub fn shortfall(
                 _ => Shortfall::Concurrency,
             }
         }
-        _ if !places => Shortfall::Places,
+        _ if around.tenant_is_full => Shortfall::Tenant,
+        _ if around.no_places => Shortfall::Places,
         _ if outstanding(usage) > 0 => Shortfall::Unclaimed,
         _ if usage.in_flight > 0 && policy.rate == Rate::Unlimited => return None,
         _ => Shortfall::Unscheduled,

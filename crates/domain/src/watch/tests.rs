@@ -33,7 +33,11 @@ fn starts(count: u32, every: Duration) -> Usage {
 }
 
 fn why(policy: &Policy, usage: &Usage) -> Option<Shortfall> {
-    shortfall(policy, usage, &DUE, (Some(HoldReason::Refused), true), NOW)
+    let around = Around {
+        held_for: Some(HoldReason::Refused),
+        ..Around::default()
+    };
+    shortfall(policy, usage, &DUE, around, NOW)
 }
 
 #[test]
@@ -49,7 +53,7 @@ fn a_window_that_is_full_is_no_shortfall() {
     // Nothing is due, or nothing may start.
     let none = Backlog { due: 0, ..DUE };
     assert_eq!(
-        shortfall(&policy, &Usage::default(), &none, (None, true), NOW),
+        shortfall(&policy, &Usage::default(), &none, Around::default(), NOW),
         None
     );
     assert_eq!(
@@ -162,8 +166,15 @@ fn a_shortfall_has_its_reason() {
         ..Usage::default()
     };
     assert_eq!(why(&policy, &some), Some(Shortfall::Unclaimed));
-    let full = shortfall(&policy, &some, &DUE, (None, false), NOW);
+    let mut around = Around {
+        no_places: true,
+        ..Around::default()
+    };
+    let full = shortfall(&policy, &some, &DUE, around, NOW);
     assert_eq!(full, Some(Shortfall::Places));
+    around.tenant_is_full = true;
+    let full = shortfall(&policy, &some, &DUE, around, NOW);
+    assert_eq!(full, Some(Shortfall::Tenant), "whose places these are");
     for word in Shortfall::ALL {
         assert_eq!(word.as_str().parse(), Ok(word));
     }

@@ -24,6 +24,7 @@ pub mod record;
 pub mod secrets;
 pub mod shapes;
 pub mod sweep;
+pub mod tenants;
 
 pub use world::{Backdoor, DestinationBuilder, World};
 
@@ -170,6 +171,12 @@ macro_rules! store_contract {
             a_lapsed_worker_does_not_count_and_is_not_revived
             outstanding_permits_count
             empty_batches_touch_nothing
+        );
+        $crate::store_contract!(@module $world, tenants:
+            tenants_share_before_their_destinations_do
+            a_share_is_given_though_another_has_taken_the_room
+            the_fleet_says_what_each_tenant_has
+            a_tenants_max_in_flight_holds_over_all_its_destinations
         );
         $crate::store_contract!(@module $world, limits:
             a_lowered_limit_revokes_at_once

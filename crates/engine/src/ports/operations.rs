@@ -4,15 +4,16 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use domain::health::HoldReason;
 use domain::ids::{DestinationId, TenantId};
 use domain::operations::{
     OperationalDestination, OperationalEvent, OperationalScope, OperationalType,
 };
 use domain::time::Timestamp;
-use domain::watch::{AlertSettings, Watch};
+use domain::watch::{AlertSettings, Around, Watch};
 
 use super::catalog::CatalogError;
-use super::store::StoreError;
+use super::store::{Fleet, StoreError};
 
 /// What the notifier asks of a store. Every method is one transaction, and any
 /// number of processes may ask at once.
@@ -213,6 +214,23 @@ pub fn alert_settings(backlog: Option<u32>, under_delivery_seconds: Option<u32>)
         under_delivery: under_delivery_seconds.map_or(default.under_delivery, |seconds| {
             Duration::from_secs(seconds.into())
         }),
+    }
+}
+
+/// What binds a destination of `tenant` beside its own limits, by the fleet as
+/// it is: `most` is the tenant's `max_in_flight`.
+#[must_use]
+pub fn around(
+    fleet: &Fleet,
+    held_for: Option<HoldReason>,
+    (tenant, most): (TenantId, Option<u32>),
+) -> Around {
+    let load = fleet.loads.iter().find(|load| load.tenant == tenant);
+    let under_way = load.map_or(0, |load| load.outstanding.saturating_add(load.in_flight));
+    Around {
+        held_for,
+        no_places: fleet.places <= fleet.outstanding,
+        tenant_is_full: most.is_some_and(|most| under_way >= most),
     }
 }
 

@@ -1,5 +1,6 @@
 //! The truth: events, attempts, limits, and what may start.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -8,9 +9,10 @@ use domain::admission::{Blocked, Look};
 use domain::attempt::OutcomeKind;
 use domain::event::NewEvent;
 use domain::health::Signal;
-use domain::ids::{AttemptId, DestinationId, EventId, PermitNumber, WorkerId};
+use domain::ids::{AttemptId, DestinationId, EventId, PermitNumber, TenantId, WorkerId};
 use domain::permit::Permit;
 use domain::retry::RetrySettings;
+use domain::share::{Load, Room};
 use domain::time::Timestamp;
 
 use super::health::HealthChange;
@@ -54,10 +56,12 @@ pub trait Store: Send + Sync {
     /// chosen attempts `admitted` with number, epoch, slot and deadline.
     ///
     /// `room` bounds the permits of all of them together, shared max-min
-    /// fairly (`domain::share`). Repeating it is harmless: it counts what the
+    /// fairly between tenants and then between a tenant's destinations
+    /// (`domain::share`); so does each tenant's `max_in_flight`, by what `room`
+    /// says that it has. Repeating it is harmless: it counts what the
     /// first try admitted. A crash after it leaves permits that a run after
     /// the lapsed lease returns again ([`Run::republish`]) or that expire.
-    async fn admit(&self, runs: &[Run], room: u32) -> Result<Admitted, StoreError>;
+    async fn admit(&self, runs: &[Run], room: &Room) -> Result<Admitted, StoreError>;
 
     /// Where these destinations' requests go now, with the epoch at which that
     /// is true. Destinations that are gone are left out. Reads only.
@@ -226,6 +230,31 @@ pub struct Admitted {
     pub now: Timestamp,
     /// One result per run, in the order of the runs.
     pub results: Vec<RunResult>,
+    /// The new permits of each tenant.
+    pub given: Vec<Given>,
+}
+
+/// New permits of one tenant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Given {
+    /// Whose.
+    pub tenant: TenantId,
+    /// How many.
+    pub permits: u32,
+}
+
+impl Given {
+    /// What destinations were given, by tenant and in id order.
+    #[must_use]
+    pub fn by_tenant(given: impl Iterator<Item = (TenantId, u32)>) -> Vec<Self> {
+        let mut tenants: BTreeMap<TenantId, u32> = BTreeMap::new();
+        for (tenant, permits) in given.filter(|(_, permits)| *permits > 0) {
+            *tenants.entry(tenant).or_default() += permits;
+        }
+        (tenants.into_iter())
+            .map(|(tenant, permits)| Self { tenant, permits })
+            .collect()
+    }
 }
 
 /// What became of one run.
@@ -410,7 +439,7 @@ pub struct Heartbeat {
 }
 
 /// The live workers, and what is on its way to them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Fleet {
     /// The store's clock.
     pub now: Timestamp,
@@ -420,6 +449,8 @@ pub struct Fleet {
     pub places: u32,
     /// Attempts that are `admitted`, of all destinations.
     pub outstanding: u32,
+    /// What each tenant has, in id order; those that have nothing are left out.
+    pub loads: Vec<Load>,
 }
 
 /// Why the store could not do it, by what the caller does next.

@@ -178,6 +178,7 @@ fn fleet_of(places: u32, outstanding: u32) -> Fleet {
         workers: 1,
         places,
         outstanding,
+        loads: Vec::new(),
     }
 }
 

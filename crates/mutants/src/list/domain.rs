@@ -5,10 +5,11 @@ use crate::mutant::{Mutant, properties, sqlite_contract};
 
 const PLAN: &str = "crates/domain/src/admission/plan.rs";
 const WINDOW: &str = "crates/domain/src/admission/window.rs";
+const SHARE: &str = "crates/domain/src/share/tenants.rs";
 const METER: &str = "crates/domain/src/admission/meter.rs";
 const TURNS: &str = "crates/domain/src/turns.rs";
 
-pub(super) const MUTANTS: [Mutant; 14] = [
+pub(super) const MUTANTS: [Mutant; 17] = [
     Mutant {
         name: "limit-minus-queue-alone",
         wrong: "The limit minus what is queued, as in the classic formula: starts within the \
@@ -71,6 +72,38 @@ pub(super) const MUTANTS: [Mutant; 14] = [
             wrong: "backlog.due.min(free).min(MAX_BATCH)",
         },
         killer: sqlite_contract("admission::room_is_shared_between_the_runs"),
+    },
+    Mutant {
+        name: "shared-by-destination-alone",
+        wrong: "The workers' places are shared between destinations, whoever's they are: a tenant \
+            with many has nearly all.",
+        file: SHARE,
+        change: Rust {
+            right: "Tenants::of(room, asks)\n        .sharing(room)\n        \
+                .between_destinations(asks)",
+            wrong: "share(room.left(), &asks.iter().map(|ask| ask.wants).collect::<Vec<_>>())",
+        },
+        killer: sqlite_contract("tenants::tenants_share_before_their_destinations_do"),
+    },
+    Mutant {
+        name: "newcomer-waits-for-room",
+        wrong: "A tenant gets its share only when another's permits have made room for it.",
+        file: SHARE,
+        change: Rust {
+            right: "room.capacity.saturating_mul(2)",
+            wrong: "room.capacity",
+        },
+        killer: sqlite_contract("tenants::a_share_is_given_though_another_has_taken_the_room"),
+    },
+    Mutant {
+        name: "tenant-in-flight-without-started",
+        wrong: "A tenant's `max_in_flight` bounds what is queued and forgets what has started.",
+        file: SHARE,
+        change: Rust {
+            right: "part.outstanding.saturating_add(part.in_flight)",
+            wrong: "part.outstanding",
+        },
+        killer: sqlite_contract("tenants::a_tenants_max_in_flight_holds_over_all_its_destinations"),
     },
     Mutant {
         name: "run-forgets-its-own-slots",

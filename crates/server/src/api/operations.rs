@@ -129,8 +129,8 @@ pub struct UnderDelivery {
     #[schema(format = DateTime)]
     pub since: String,
     /// Why: `asked` and `refused` (the receiver wants less), `breaker`,
-    /// `concurrency` (`max_in_flight` are under way), `places` (the workers
-    /// have no room), `unclaimed` (no worker takes what was admitted) or
+    /// `concurrency` (`max_in_flight` are under way), `tenant` (the tenant's
+    /// are), `places` (the workers have no room), `unclaimed` (no worker takes what was admitted) or
     /// `unscheduled` (no scheduler admits it).
     #[schema(schema_with = shortfall)]
     pub reason: Shortfall,

@@ -12,6 +12,7 @@ use domain::health::{BreakerSettings, Health};
 use domain::ids::{AttemptId, DestinationId, EventId, SecretId, TenantId, WorkerId};
 use domain::permit::Permit;
 use domain::policy::LimitSettings;
+use domain::share::Room;
 use domain::time::Timestamp;
 use engine::ports::{
     Acceptance, Admitted, AttemptView, BreakerChange, Catalog, CatalogError, Claims, Destination,
@@ -270,7 +271,7 @@ impl Store for FakeStore {
         Ok(events.iter().map(|event| state.accept(event)).collect())
     }
 
-    async fn admit(&self, _: &[Run], _: u32) -> Result<Admitted, StoreError> {
+    async fn admit(&self, _: &[Run], _: &Room) -> Result<Admitted, StoreError> {
         Ok(Admitted::default())
     }
 

@@ -12,6 +12,7 @@ use domain::attempt::OutcomeKind;
 use domain::event::{Audience, NewEvent};
 use domain::ids::{DestinationId, WorkerId};
 use domain::permit::Permit;
+use domain::share::Room;
 use domain::time::Timestamp;
 use engine::ports::{
     Acceptance, Admitted, Advanced, Claims, Fleet, Heartbeat, Mark, NextTry, Outcome, ReapRules,
@@ -167,11 +168,11 @@ impl Store for FaultyStore {
         .await
     }
 
-    async fn admit(&self, runs: &[Run], room: u32) -> Result<Admitted, StoreError> {
-        let runs = runs.to_vec();
+    async fn admit(&self, runs: &[Run], room: &Room) -> Result<Admitted, StoreError> {
+        let (runs, room) = (runs.to_vec(), room.clone());
         let admitted = self.call(Site::Admit, |store, dice| async move {
             let destinations: Vec<_> = runs.iter().map(|run| run.destination).collect();
-            let statement = store.inner.admit(&runs, room);
+            let statement = store.inner.admit(&runs, &room);
             let admitted = store.beside_a_lock(dice, &destinations, statement).await?;
             for (run, result) in runs.iter().zip(&admitted.results) {
                 store.note_run(admitted.now, run, result);

@@ -17,6 +17,7 @@ mod fleet;
 mod health;
 mod indexes;
 mod ingest;
+mod keys;
 mod ledger;
 mod reading;
 mod reap;
@@ -36,6 +37,7 @@ use domain::event::NewEvent;
 use domain::ids::{AttemptId, DestinationId, TenantId, WorkerId};
 use domain::permit::Permit;
 use domain::policy::LimitSettings;
+use domain::share::Room;
 use domain::time::Timestamp;
 use engine::ports::{
     Acceptance, Admitted, CatalogError, Claims, Fleet, Heartbeat, Mark, Outcome, ReapRules, Reaped,
@@ -189,6 +191,22 @@ impl ModelStore {
         self.change(|rows, now| change::change_tenant_tier(rows, now, tenant, tier))
     }
 
+    /// Adds a tenant of this tier, unless it is there.
+    pub fn add_tenant(&self, tenant: TenantId, tier: &str) {
+        self.step(|rows, _| {
+            let tier = || tier.to_owned();
+            rows.tenants.entry(tenant).or_insert_with(tier);
+        });
+    }
+
+    /// Bounds what a tenant has queued and in flight; `None` for no bound.
+    pub fn bound_tenant(&self, tenant: TenantId, max_in_flight: Option<u32>) {
+        self.step(|rows, _| match max_in_flight {
+            Some(most) => rows.tenant_max_in_flight.insert(tenant, most),
+            None => rows.tenant_max_in_flight.remove(&tenant),
+        });
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -238,7 +256,7 @@ impl Store for ModelStore {
         Ok(self.step(|rows, now| ingest::accept_events(rows, now, events)))
     }
 
-    async fn admit(&self, runs: &[Run], room: u32) -> Result<Admitted, StoreError> {
+    async fn admit(&self, runs: &[Run], room: &Room) -> Result<Admitted, StoreError> {
         Ok(self.step_unflushed(|rows, now| admit::admit_runs(rows, now, runs, room)))
     }
 

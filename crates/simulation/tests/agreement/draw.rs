@@ -7,6 +7,7 @@ use domain::attempt::OutcomeKind;
 use domain::event::{Audience, NewEvent};
 use domain::ids::{DestinationId, EventId, WorkerId};
 use domain::permit::Permit;
+use domain::share::Room;
 use engine::ports::{
     DEFAULT_TENANT, HEARTBEAT_TIMEOUT, Heartbeat, NextTry, Outcome, ReapRules, Run, Store as _,
     Sweep,
@@ -129,8 +130,8 @@ impl Pair {
                 republish: self.one_in(5),
             });
         }
-        let room = if self.one_in(4) { 6 } else { 1_000 };
-        let admitted = both!(self, admit(&runs, room)).unwrap();
+        let room = Room::of(if self.one_in(4) { 6 } else { 1_000 });
+        let admitted = both!(self, admit(&runs, &room)).unwrap();
         self.note_permits(&admitted.results);
     }
 

@@ -5,6 +5,7 @@ use domain::event::NewEvent;
 use domain::ids::{DestinationId, WorkerId};
 use domain::permit::Permit;
 use domain::policy::LimitSettings;
+use domain::share::Room;
 use engine::ports::{
     Acceptance, Admitted, Catalog, Claims, DEFAULT_TENANT, DestinationChange, Fleet, Heartbeat,
     Outcome, ReapRules, Reaped, Recorded, Run, Store, Sweep, SweepPage, Wake,
@@ -163,7 +164,7 @@ pub(crate) async fn ask(driver: &(impl Driver + ?Sized), call: &Call) -> Answer 
     }
     match call {
         Call::Accept(events) => answer!(driver.accept_events(events), Answer::Accepted),
-        Call::Admit(runs, room) => answer!(driver.admit(runs, *room), Answer::Admitted),
+        Call::Admit(runs, room) => answer!(driver.admit(runs, &Room::of(*room)), Answer::Admitted),
         Call::Claim(by, permits) => answer!(driver.claim_starts(*by, permits), Answer::Claims),
         Call::Release(permits) => answer!(driver.release_permits(permits), Answer::Woken),
         Call::Record(by, outcomes) => {

@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use domain::event::NewEvent;
 use domain::ids::{AttemptId, DestinationId, TenantId, WorkerId};
 use domain::permit::Permit;
+use domain::share::Room;
 use domain::time::Timestamp;
 use engine::ports::{
     Acceptance, Admitted, AttemptView, BreakerChange, Catalog, CatalogError, ClaimAnswer, Claims,
@@ -83,7 +84,7 @@ impl<D: Driver> Store for Faulty<D> {
         self.inner.accept_events(events).await
     }
 
-    async fn admit(&self, runs: &[Run], room: u32) -> Result<Admitted, StoreError> {
+    async fn admit(&self, runs: &[Run], room: &Room) -> Result<Admitted, StoreError> {
         self.inner.admit(runs, room).await
     }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use domain::attempt::AttemptState;
 use domain::ids::{AttemptId, DestinationId};
+use domain::share::Load;
 use domain::time::Timestamp;
 use engine::ports::{
     ClaimAnswer, Fleet, Heartbeat, MAX_HEAD_START, NextTry, ReapRules, Reaped, RunResult,
@@ -231,11 +232,20 @@ impl State {
         let of_model = state.model.fleet().await.unwrap();
         let (theirs, ours) = (fleet.outstanding as usize, of_model.outstanding as usize);
         let may = theirs <= ours + used_unseen(step) && ours <= theirs + given_unseen(step);
+        // The same of what tenants have: a claim that is not seen has not moved
+        // its permits from one count to the other.
+        let of_loads = |fleet: &Fleet, part: fn(&Load) -> u32| -> usize {
+            fleet.loads.iter().map(|load| part(load) as usize).sum()
+        };
+        let in_flight = |fleet| of_loads(fleet, |load| load.in_flight);
+        let adds_up = of_loads(fleet, |load| load.outstanding) == theirs;
+        let may = may && in_flight(fleet).abs_diff(in_flight(&of_model)) <= used_unseen(step);
         let seen = Fleet {
             outstanding: of_model.outstanding,
-            ..*fleet
+            loads: of_model.loads.clone(),
+            ..fleet.clone()
         };
-        match seen == of_model && may {
+        match seen == of_model && adds_up && may {
             true => vec![state],
             false => self.differs(format!("{of_model:?}"), format!("{fleet:?}")),
         }

@@ -11,6 +11,8 @@ use engine::contract::store::Backdoor;
 use engine::ports::{Catalog, CatalogError, DEFAULT_TENANT, DestinationChange, Store};
 use simulation::model::ModelStore;
 
+const INSERT_TENANT: &str = "insert into tenants (id, name, tier) values (";
+
 /// A user's shell on the model.
 pub(crate) struct Shell {
     store: Arc<ModelStore>,
@@ -42,13 +44,18 @@ impl Shell {
                 self.store.change_tier(update.key, limits).map_err(refused)
             }
             "tenants" => {
-                let [("tier", tier)] = update.columns[..] else {
-                    return Err(format!("cannot set {:?}", update.columns));
-                };
-                let changed = self
-                    .store
-                    .change_tenant_tier(parsed(update.key)?, text(tier));
-                changed.map_err(refused)
+                let tenant = parsed(update.key)?;
+                match update.columns[..] {
+                    [("tier", tier)] => {
+                        let changed = self.store.change_tenant_tier(tenant, text(tier));
+                        changed.map_err(refused)
+                    }
+                    [("max_in_flight", most)] => {
+                        self.store.bound_tenant(tenant, most.parse().ok());
+                        Ok(())
+                    }
+                    _ => Err(format!("cannot set {:?}", update.columns)),
+                }
             }
             "health" if update.columns == [("held_until", "held_since")] => {
                 self.store.end_hold(parsed(update.key)?);
@@ -62,6 +69,14 @@ impl Shell {
 #[async_trait]
 impl Backdoor for Shell {
     async fn sql(&self, statement: &str) -> Result<(), String> {
+        if let Some(values) = statement.strip_prefix(INSERT_TENANT) {
+            let [id, _, tier] = values.split(", ").collect::<Vec<_>>()[..] else {
+                return Err(format!("syntax error: {statement}"));
+            };
+            let id = parsed(id)?;
+            self.store.add_tenant(id, text(tier.trim_end_matches(')')));
+            return Ok(());
+        }
         let update = Update::parse(statement);
         let update = update.ok_or_else(|| format!("syntax error: {statement}"))?;
         self.run(&update).await

@@ -7,6 +7,7 @@ use domain::admission::{Blocked, GRACE, Look};
 use domain::attempt::OutcomeKind;
 use domain::ids::DestinationId;
 use domain::permit::Permit;
+use domain::share::Room;
 
 use super::World;
 use super::world::most_in_any;
@@ -104,7 +105,12 @@ pub async fn a_destination_named_twice_is_decided_once(world: &World) {
         destination,
         republish: false,
     };
-    let results = world.store.admit(&[run, run], 100).await.unwrap().results;
+    let results = world
+        .store
+        .admit(&[run, run], &Room::of(100))
+        .await
+        .unwrap()
+        .results;
     let permits = match &results[0] {
         RunResult::Decided { permits, .. } => permits.len(),
         _ => 0,
@@ -171,7 +177,7 @@ pub async fn room_is_shared_between_the_runs(world: &World) {
             republish: false,
         });
     }
-    let admitted = world.store.admit(&runs, 10).await.unwrap();
+    let admitted = world.store.admit(&runs, &Room::of(10)).await.unwrap();
     let decided = |result: &RunResult| match result {
         RunResult::Decided {
             permits, blocked, ..
@@ -243,7 +249,12 @@ pub async fn a_destination_that_is_gone_says_so(world: &World) {
         republish: false,
     };
     let runs = [run(DestinationId(world.id())), run(destination)];
-    let results = world.store.admit(&runs, 100).await.unwrap().results;
+    let results = world
+        .store
+        .admit(&runs, &Room::of(100))
+        .await
+        .unwrap()
+        .results;
     assert!(
         matches!(results[0], RunResult::Gone),
         "got {:?}",
@@ -262,7 +273,7 @@ pub async fn a_destination_that_is_gone_says_so(world: &World) {
         .unwrap();
     let results = world
         .store
-        .admit(&[run(destination)], 100)
+        .admit(&[run(destination)], &Room::of(100))
         .await
         .unwrap()
         .results;

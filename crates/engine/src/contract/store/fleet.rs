@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use domain::ids::WorkerId;
+use domain::share::Room;
 
 use super::World;
 use crate::ports::{HEARTBEAT_TIMEOUT, Heartbeat, Recorded};
@@ -82,8 +83,8 @@ pub async fn empty_batches_touch_nothing(world: &World) {
     world.accept(one, 1).await;
     let worker = WorkerId(world.id());
     let before = world.now().await;
-    let admitted = world.store.admit(&[], 100).await.unwrap();
-    assert!(admitted.results.is_empty());
+    let admitted = world.store.admit(&[], &Room::of(100)).await.unwrap();
+    assert!(admitted.results.is_empty() && admitted.given.is_empty());
     let claims = world.store.claim_starts(worker, &[]).await.unwrap();
     assert!(claims.answers.is_empty() && claims.wakes.is_empty());
     for now in [admitted.now, claims.now] {

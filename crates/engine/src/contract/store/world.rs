@@ -11,10 +11,11 @@ use domain::admission::{Blocked, Look};
 use domain::attempt::{AttemptState, OutcomeKind};
 use domain::event::{Audience, NewEvent};
 use domain::health::Signal;
-use domain::ids::{DestinationId, EventId, WorkerId};
+use domain::ids::{DestinationId, EventId, TenantId, WorkerId};
 use domain::limit::Shape;
 use domain::permit::Permit;
 use domain::policy::LimitSettings;
+use domain::share::Room;
 use domain::time::Timestamp;
 use uuid::Uuid;
 
@@ -126,7 +127,21 @@ impl World {
 
     /// Accepts `count` events for a destination, in one batch.
     pub async fn accept(&self, destination: DestinationId, count: usize) -> Vec<EventId> {
-        let events: Vec<_> = (0..count).map(|_| self.event(destination)).collect();
+        self.accept_for(DEFAULT_TENANT, destination, count).await
+    }
+
+    /// The same for another tenant's.
+    pub async fn accept_for(
+        &self,
+        tenant: TenantId,
+        destination: DestinationId,
+        count: usize,
+    ) -> Vec<EventId> {
+        let event = |_| NewEvent {
+            tenant,
+            ..self.event(destination)
+        };
+        let events: Vec<_> = (0..count).map(event).collect();
         for batch in events.chunks(crate::ports::MAX_ROWS) {
             for answer in self.store.accept_events(batch).await.unwrap() {
                 assert_eq!(answer, Acceptance::Accepted(vec![destination]));
@@ -167,7 +182,7 @@ impl World {
             destination,
             republish,
         };
-        let admitted = self.store.admit(&[run], 10_000).await.unwrap();
+        let admitted = self.store.admit(&[run], &Room::of(10_000)).await.unwrap();
         assert_eq!(admitted.results.len(), 1, "one result per run");
         match admitted.results.into_iter().next() {
             Some(RunResult::Decided {
@@ -363,10 +378,12 @@ impl DestinationBuilder<'_> {
 
     /// Creates it.
     pub async fn create(self) -> DestinationId {
-        let created = self
-            .world
-            .catalog
-            .create_destination(DEFAULT_TENANT, &self.new);
+        self.create_for(DEFAULT_TENANT).await
+    }
+
+    /// Creates it for another tenant.
+    pub async fn create_for(self, tenant: TenantId) -> DestinationId {
+        let created = self.world.catalog.create_destination(tenant, &self.new);
         created.await.unwrap().id
     }
 }

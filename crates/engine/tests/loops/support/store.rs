@@ -9,14 +9,15 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use domain::admission::Look;
 use domain::event::NewEvent;
-use domain::ids::{DestinationId, Epoch, EventId, PermitNumber, WorkerId};
+use domain::ids::{DestinationId, Epoch, EventId, PermitNumber, TenantId, WorkerId};
 use domain::permit::Permit;
 use domain::retry::RetrySettings;
+use domain::share::Room;
 use domain::time::Timestamp;
 use engine::ports::{
-    Acceptance, Admitted, ClaimAnswer, Claims, Fleet, Heartbeat, Mark, Outcome, ReapRules, Reaped,
-    Recorded, Run, RunResult, SealedSecret, Start, Store, StoreError, Sweep, SweepPage, Target,
-    Wake,
+    Acceptance, Admitted, ClaimAnswer, Claims, Fleet, Given, Heartbeat, Mark, Outcome, ReapRules,
+    Reaped, Recorded, Run, RunResult, SealedSecret, Start, Store, StoreError, Sweep, SweepPage,
+    Target, Wake,
 };
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -58,6 +59,7 @@ impl FakeStore {
             workers: 1,
             places: 1_000,
             outstanding: 0,
+            loads: Vec::new(),
         };
         let wakes_of = |permits: Vec<Permit>| {
             let mut destinations: Vec<_> = permits.iter().map(|p| p.destination).collect();
@@ -73,7 +75,7 @@ impl FakeStore {
             admit: Script::new(|(runs, _): (Vec<Run>, u32)| {
                 Ok(vec![decided(&[], Look::Idle); runs.len()])
             }),
-            fleet: Script::new(move |()| Ok(fleet)),
+            fleet: Script::new(move |()| Ok(fleet.clone())),
             targets: Script::new(|()| Ok(Epoch(1))),
             secrets: Mutex::default(),
             claim: Script::new(|_| None),
@@ -120,6 +122,9 @@ impl FakeStore {
     }
 }
 
+/// Whose every permit is.
+const TENANT: TenantId = TenantId(Uuid::from_u128(1));
+
 /// A run that was decided so.
 pub(crate) fn decided(permits: &[Permit], look: Look) -> RunResult {
     RunResult::Decided {
@@ -164,17 +169,28 @@ impl Store for FakeStore {
         self.accept.ask(events.to_vec()).await
     }
 
-    async fn admit(&self, runs: &[Run], room: u32) -> Answer<Admitted> {
-        let now = self.now();
+    async fn admit(&self, runs: &[Run], room: &Room) -> Answer<Admitted> {
+        let (now, room) = (self.now(), room.left());
         if runs.is_empty() {
             self.journal.note(Event::Nothing("admit"));
-            let results = Vec::new();
-            return Ok(Admitted { now, results });
+            return Ok(Admitted {
+                now,
+                ..Admitted::default()
+            });
         }
         self.journal.note(Event::Admit(runs.to_vec(), room));
         let results = self.admit.ask((runs.to_vec(), room)).await?;
         let now = self.now();
-        Ok(Admitted { now, results })
+        let permits = |result: &RunResult| match result {
+            RunResult::Decided { permits, .. } => (TENANT, permits.len() as u32),
+            RunResult::Skipped | RunResult::Gone => (TENANT, 0),
+        };
+        let given = Given::by_tenant(results.iter().map(permits));
+        Ok(Admitted {
+            now,
+            results,
+            given,
+        })
     }
 
     async fn targets(&self, destinations: &[DestinationId]) -> Answer<Vec<Target>> {

@@ -5,19 +5,20 @@ use std::collections::BTreeSet;
 use domain::admission::{Backlog, Decision, LOOK_AFTER_EXPIRED, Slot, Usage, admit, read_ahead};
 use domain::attempt::AttemptState;
 use domain::destination::DestinationState;
-use domain::ids::{AttemptId, DestinationId, Epoch, PermitNumber};
+use domain::ids::{AttemptId, DestinationId, Epoch, PermitNumber, TenantId};
 use domain::permit::Permit;
 use domain::policy::{Policy, Rate};
-use domain::share::share;
+use domain::share::{Ask, Room, share_between_tenants};
 use domain::time::Timestamp;
 use domain::turns::in_turn;
-use engine::ports::{Admitted, Run, RunResult};
+use engine::ports::{Admitted, Given, Run, RunResult};
+use uuid::Uuid;
 
 use super::rows::{Rows, Unflushed};
 use super::usage::read_usage;
 
 /// Decides and marks; see [`engine::ports::Store::admit`].
-pub(super) fn admit_runs(rows: &mut Rows, now: Timestamp, runs: &[Run], room: u32) -> Admitted {
+pub(super) fn admit_runs(rows: &mut Rows, now: Timestamp, runs: &[Run], room: &Room) -> Admitted {
     let mut seen = BTreeSet::new();
     let mut read: Vec<Read> = (runs.iter())
         .map(|run| match seen.insert(run.destination) {
@@ -27,19 +28,22 @@ pub(super) fn admit_runs(rows: &mut Rows, now: Timestamp, runs: &[Run], room: u3
             false => Read::Held,
         })
         .collect();
-    let asks: Vec<u32> = read.iter().map(Read::asks).collect();
-    if asks.iter().map(|ask| u64::from(*ask)).sum::<u64>() > u64::from(room) {
-        for (one, places) in read.iter_mut().zip(share(room, &asks)) {
-            one.decide_again(places, now);
-        }
+    let asks: Vec<Ask> = read.iter().map(Read::ask).collect();
+    for (one, places) in (read.iter_mut()).zip(share_between_tenants(room, &asks)) {
+        one.decide_again(places, now);
     }
+    let given = Given::by_tenant(read.iter().map(|one| (one.ask().tenant, one.wants())));
     let results = read.into_iter().map(|one| match one {
         Read::Held => RunResult::Skipped,
         Read::Gone => RunResult::Gone,
         Read::Decided(candidate, decision) => candidate.carry_out(rows, now, decision),
     });
     let results = results.collect();
-    Admitted { now, results }
+    Admitted {
+        now,
+        results,
+        given,
+    }
 }
 
 /// What a run finds.
@@ -50,15 +54,28 @@ enum Read {
 }
 
 impl Read {
-    fn asks(&self) -> u32 {
+    fn wants(&self) -> u32 {
         match self {
             Self::Decided(_, decision) => u32::try_from(decision.slots.len()).unwrap_or(u32::MAX),
             Self::Held | Self::Gone => 0,
         }
     }
 
+    fn ask(&self) -> Ask {
+        let (tenant, tenant_max_in_flight) = match self {
+            Self::Decided(candidate, _) => (candidate.tenant, candidate.tenant_max_in_flight),
+            // It asks for nothing.
+            Self::Held | Self::Gone => (TenantId(Uuid::nil()), None),
+        };
+        Ask {
+            tenant,
+            wants: self.wants(),
+            tenant_max_in_flight,
+        }
+    }
+
     fn decide_again(&mut self, places: u32, now: Timestamp) {
-        if places < self.asks()
+        if places < self.wants()
             && let Self::Decided(candidate, decision) = self
         {
             *decision = candidate.decide(places, now);
@@ -69,6 +86,8 @@ impl Read {
 /// A destination that a run decides about, as the rows say.
 struct Candidate {
     destination: DestinationId,
+    tenant: TenantId,
+    tenant_max_in_flight: Option<u32>,
     policy: Policy,
     epoch: Epoch,
     usage: Usage,
@@ -93,7 +112,7 @@ impl Candidate {
         if row.state != DestinationState::Active {
             policy.rate = Rate::Paused;
         }
-        let (epoch, number) = (row.epoch, row.pacing.last_permit + 1);
+        let (epoch, tenant, number) = (row.epoch, row.tenant, row.pacing.last_permit + 1);
         let remembered = Usage {
             meter: row.pacing.meter,
             recount: row.pacing.meter_epoch != Some(row.epoch),
@@ -112,6 +131,8 @@ impl Candidate {
         };
         let candidate = Self {
             destination,
+            tenant,
+            tenant_max_in_flight: rows.tenant_max_in_flight.get(&tenant).copied(),
             policy,
             epoch,
             usage,

@@ -1,6 +1,9 @@
 //! The workers that live.
 
-use domain::ids::WorkerId;
+use std::collections::BTreeMap;
+
+use domain::ids::{TenantId, WorkerId};
+use domain::share::Load;
 use domain::time::Timestamp;
 use engine::ports::{Fleet, HEARTBEAT_TIMEOUT, Heartbeat};
 
@@ -37,6 +40,7 @@ pub(super) fn fleet(rows: &Rows, now: Timestamp) -> Fleet {
     let mut fleet = Fleet {
         now,
         outstanding: u32::try_from(rows.ledger.by_deadline.len()).unwrap_or(u32::MAX),
+        loads: loads(rows),
         ..Fleet::default()
     };
     for worker in rows.workers.values().filter(|row| row.is_alive(now)) {
@@ -44,4 +48,26 @@ pub(super) fn fleet(rows: &Rows, now: Timestamp) -> Fleet {
         fleet.places = fleet.places.saturating_add(worker.places);
     }
     fleet
+}
+
+/// What each tenant has queued and in flight.
+fn loads(rows: &Rows) -> Vec<Load> {
+    let mut loads: BTreeMap<TenantId, Load> = BTreeMap::new();
+    for (id, row) in &rows.destinations {
+        let Some(indexes) = rows.ledger.indexes(*id) else {
+            continue;
+        };
+        let outstanding = u32::try_from(indexes.admitted.len()).unwrap_or(u32::MAX);
+        if outstanding + indexes.in_flight == 0 {
+            continue;
+        }
+        let load = loads.entry(row.tenant).or_insert(Load {
+            tenant: row.tenant,
+            outstanding: 0,
+            in_flight: 0,
+        });
+        load.outstanding += outstanding;
+        load.in_flight += indexes.in_flight;
+    }
+    loads.into_values().collect()
 }

@@ -6,7 +6,8 @@ use domain::ids::DestinationId;
 use domain::time::Timestamp;
 use engine::ports::Acceptance;
 
-use super::rows::{Attempt, EventRow, KeyRow, Rows};
+use super::keys::KeyRow;
+use super::rows::{Attempt, EventRow, Rows};
 
 /// Accepts a batch; see [`engine::ports::Store::accept_events`].
 pub(super) fn accept_events(

@@ -73,7 +73,7 @@ pub(super) fn reap_step(
         ReapStep::TooOld => {
             let expired = expire_old(rows, now, most);
             delete_old_buckets(rows, now);
-            delete_expired_keys(rows, now, most);
+            rows.keys.delete_expired(now, most);
             rows.workers
                 .retain(|_, worker| worker.seen_at >= now - WORKER_KEPT);
             expired
@@ -218,13 +218,5 @@ fn delete_old_buckets(rows: &mut Rows, now: Timestamp) {
                 indexes.buckets.remove(&key);
             }
         }
-    }
-}
-
-fn delete_expired_keys(rows: &mut Rows, now: Timestamp, most: usize) {
-    let expired = rows.keys.iter().filter(|(_, row)| row.expires_at <= now);
-    let expired: Vec<_> = expired.map(|(key, _)| key.clone()).take(most).collect();
-    for key in expired {
-        rows.keys.remove(&key);
     }
 }

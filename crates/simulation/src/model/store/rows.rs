@@ -19,6 +19,7 @@ use domain::time::Timestamp;
 use engine::ports::{BreakerChange, DEFAULT_TENANT, LimitHistory, OperationalEvent, SealedSecret};
 use uuid::Uuid;
 
+use super::keys::Keys;
 use super::ledger::Ledger;
 use super::replays::ReplayRow;
 
@@ -166,14 +167,6 @@ pub struct EventRow {
     pub attempts: Vec<AttemptId>,
 }
 
-/// What an idempotency key stands for.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct KeyRow {
-    pub(super) digest: [u8; 32],
-    pub(super) event: EventId,
-    pub(super) expires_at: Timestamp,
-}
-
 /// A destination's row, and what admission remembers of it.
 #[derive(Debug, Clone)]
 pub(super) struct DestinationRow {
@@ -229,10 +222,12 @@ pub struct Rows {
     pub(super) tiers: BTreeMap<String, LimitSettings>,
     /// Each tenant's tier.
     pub(super) tenants: BTreeMap<TenantId, String>,
+    /// Tenants that are bounded in what they have queued and in flight.
+    pub(super) tenant_max_in_flight: BTreeMap<TenantId, u32>,
     pub(super) destinations: BTreeMap<DestinationId, DestinationRow>,
     pub(super) secrets: BTreeMap<SecretId, SecretRow>,
     pub(super) events: BTreeMap<EventId, EventRow>,
-    pub(super) keys: BTreeMap<(TenantId, String), KeyRow>,
+    pub(super) keys: Keys,
     pub(super) ledger: Ledger,
     pub(super) workers: BTreeMap<WorkerId, WorkerRow>,
     /// Changes that have yet to be looked at: the last entry of limit history.
@@ -281,10 +276,11 @@ impl Default for Rows {
         Self {
             tiers: tiers.map(|(name, tier)| (name.to_owned(), tier)).into(),
             tenants: [(DEFAULT_TENANT, "standard".to_owned())].into(),
+            tenant_max_in_flight: BTreeMap::new(),
             destinations: BTreeMap::new(),
             secrets: BTreeMap::new(),
             events: BTreeMap::new(),
-            keys: BTreeMap::new(),
+            keys: Keys::default(),
             ledger: Ledger::default(),
             workers: BTreeMap::new(),
             marks: BTreeMap::new(),
