@@ -215,7 +215,13 @@ fn look(
     let reading = admit::reading(tx, now, passed.id)?;
     let shortfall = reading.and_then(|reading| {
         let around = around(fleet, passed.held_for, reading.tenant);
-        shortfall(&reading.policy, &reading.usage, &reading.backlog, around, now)
+        shortfall(
+            &reading.policy,
+            &reading.usage,
+            &reading.backlog,
+            around,
+            now,
+        )
     });
     Ok(Sight {
         backlog,

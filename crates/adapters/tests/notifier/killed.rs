@@ -179,7 +179,10 @@ async fn kill_again_and_again(place: &impl Place) -> u32 {
             let mut ended = notifiers.iter_mut().map(|one| one.try_wait().unwrap());
             ended.all(|status| status.is_none())
         };
-        while live() && place.number(relayed).await < before + NEWS_OF_A_LIFE && left(place).await > 0 {
+        while live()
+            && place.number(relayed).await < before + NEWS_OF_A_LIFE
+            && left(place).await > 0
+        {
             tokio::task::yield_now().await;
         }
         for notifier in &mut notifiers {

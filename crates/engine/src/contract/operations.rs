@@ -117,6 +117,7 @@ macro_rules! operations_contract {
             a_high_backlog_is_told_of_once_and_ends_at_half
             who_keeps_up_is_not_looked_at
             one_that_gets_less_than_its_limit_is_told_of_with_the_reason
+            a_tenant_that_is_full_is_the_reason
             dead_letters_are_told_of_in_numbers
             a_round_goes_on_where_it_stopped
             a_step_that_is_not_due_does_nothing

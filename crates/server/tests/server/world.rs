@@ -79,10 +79,6 @@ impl World {
         let gate = Arc::new(gate);
         let operations = tenancy.clone();
         let tenancy = Tenancy::new(tenancy.clone(), tenancy, gate.clone(), mint.clone());
-        let books = (
-            store.clone() as Arc<dyn Catalog>,
-            operations.clone() as Arc<dyn OperationsBook>,
-        );
         let signing = Signing {
             secrets,
             vault: Arc::new(KeyRing::parse(SECRET_KEY).unwrap()),

@@ -139,6 +139,27 @@ async fn hold(world: &OperationsWorld, destination: DestinationId) {
         .await;
 }
 
+/// Where its destinations together may not have more under way.
+pub async fn a_tenant_that_is_full_is_the_reason(world: &OperationsWorld) {
+    world
+        .sql(&format!(
+            "update tenants set max_in_flight = 1 where id = '{DEFAULT_TENANT}'"
+        ))
+        .await;
+    let busy = world.destination().unlimited().create().await;
+    world.accept(busy, 1).await;
+    let worker = world.worker().await;
+    let permits = world.admit(busy).await;
+    world.start(worker, &permits).await;
+    let destination = world.destination().per_minute(10).create().await;
+    set(world, destination, 0, 1).await;
+    world.accept(destination, 5).await;
+    assert_eq!(news(world).await, []);
+    let view = book(world).alerts(DEFAULT_TENANT, destination).await;
+    let short = view.unwrap().watch.short.unwrap();
+    assert_eq!(short.reason, Shortfall::Tenant);
+}
+
 /// Not one by one: the first at once, and what comes after it in an hour.
 pub async fn dead_letters_are_told_of_in_numbers(world: &OperationsWorld) {
     let destination = world.destination().unlimited().create().await;
