@@ -35,10 +35,18 @@ pub(super) async fn step(pool: &PgPool, rules: &WatchRules) -> Result<Watched, F
     let (now, mut page) = passed(&mut transaction, after, rules.page).await?;
     let full = u32::try_from(page.len()).is_ok_and(|length| length >= rules.page);
     let cut = cut(&mut page, rules, now);
-    let more = full || cut;
-    let next = page.last().filter(|_| more).map(|last| last.id);
+    let passed_last = page.last().map(|last| last.id);
     page.retain(|one| one.is_looked_at(rules, now));
-    let sights = look(&mut transaction, &page, &fleet).await?;
+    let backlogs = backlogs(&mut transaction, &page, rules.counted).await?;
+    let uncounted = backlogs.len() < page.len();
+    page.truncate(backlogs.len());
+    let more = full || cut || uncounted;
+    let last = match uncounted {
+        true => page.last().map(|last| last.id),
+        false => passed_last,
+    };
+    let next = last.filter(|_| more);
+    let sights = look(&mut transaction, &page, &backlogs, &fleet).await?;
     let mut news = Vec::new();
     for (one, sight) in page.iter_mut().zip(&sights) {
         news.extend(one.judge(sight, rules, now));
@@ -117,17 +125,13 @@ async fn add_up_dead_letters(connection: &mut PgConnection) -> Result<bool, Fail
     Ok(taken >= i64::from(MAX_TALLIES))
 }
 
-/// Leaves out what one step does not manage; whether there was anything.
+/// Leaves out those after the last that one step looks at; whether there were
+/// any.
 fn cut(page: &mut Vec<Passed>, rules: &WatchRules, now: Timestamp) -> bool {
-    let (mut looks, mut counted) = (0, 0_u32);
+    let mut looks = 0;
     let fits = |one: &Passed| {
-        if !one.is_looked_at(rules, now) {
-            return true;
-        }
-        let fits = looks < rules.looks && counted < rules.counted;
-        looks += 1;
-        counted = counted.saturating_add(one.count_up_to());
-        fits
+        looks += u32::from(one.is_looked_at(rules, now));
+        looks <= rules.looks
     };
     let before = page.len();
     let kept = page.iter().map(fits).take_while(|fits| *fits).count();
@@ -139,6 +143,7 @@ fn cut(page: &mut Vec<Passed>, rules: &WatchRules, now: Timestamp) -> bool {
 async fn look(
     connection: &mut PgConnection,
     page: &[Passed],
+    backlogs: &[u32],
     fleet: &Fleet,
 ) -> Result<Vec<Sight>, Failure> {
     if page.is_empty() {
@@ -163,8 +168,7 @@ async fn look(
         })
         .collect();
     let readings = usage::read(connection, &questions, now).await?;
-    let backlogs = backlogs(connection, page).await?;
-    let sight = |(one, backlog): (&Passed, u32)| {
+    let sight = |(one, backlog): (&Passed, &u32)| {
         let id = DestinationId(one.id);
         let reading = readings.get(&id).zip(found.get(&id));
         let shortfall = reading.and_then(|(reading, destination)| {
@@ -178,7 +182,7 @@ async fn look(
             )
         });
         Sight {
-            backlog,
+            backlog: *backlog,
             oldest: one.oldest,
             shortfall,
         }
@@ -186,8 +190,38 @@ async fn look(
     Ok(page.iter().zip(backlogs).map(sight).collect())
 }
 
+/// The backlogs of the first ones of the page: as many as make `most` together,
+/// where one more may be begun.
+async fn backlogs(
+    connection: &mut PgConnection,
+    page: &[Passed],
+    most: u32,
+) -> Result<Vec<u32>, Failure> {
+    let (mut found, mut counted) = (Vec::new(), 0_u32);
+    while found.len() < page.len() && counted < most {
+        let rest = &page[found.len()..];
+        let mut far = 0_u32;
+        // However far each has to be counted, they fit into what is left.
+        let fits = |one: &&Passed| {
+            let so_far = far;
+            far = far.saturating_add(one.count_up_to());
+            so_far == 0 || far <= most - counted
+        };
+        let together = rest.iter().take_while(fits).count();
+        let next = count_together(connection, &rest[..together]).await?;
+        counted = next
+            .iter()
+            .fold(counted, |sum, one| sum.saturating_add(*one));
+        found.extend(next);
+    }
+    Ok(found)
+}
+
 /// How many wait, counted as far as each asks for.
-async fn backlogs(connection: &mut PgConnection, page: &[Passed]) -> Result<Vec<u32>, Failure> {
+async fn count_together(
+    connection: &mut PgConnection,
+    page: &[Passed],
+) -> Result<Vec<u32>, Failure> {
     let far: Vec<i64> = (page.iter())
         .map(|one| i64::from(one.count_up_to()))
         .collect();

@@ -111,8 +111,8 @@ pub(super) fn step(
             && is_looked_at(passed.remembered, passed.oldest, (rules, now))
         {
             watched.looked += 1;
-            counted = counted.saturating_add(passed.count_up_to());
             let sight = look(tx, now, &passed, &fleet)?;
+            counted = counted.saturating_add(sight.backlog);
             watched.news.extend(passed.judge(&sight, rules, now));
             passed.write(tx, rules, now)?;
         }

@@ -120,6 +120,7 @@ macro_rules! operations_contract {
             a_tenant_that_is_full_is_the_reason
             dead_letters_are_told_of_in_numbers
             a_round_goes_on_where_it_stopped
+            a_step_counts_so_far_and_no_further
             a_step_that_is_not_due_does_nothing
         );
         $crate::operations_contract!(@module $world, stopped:

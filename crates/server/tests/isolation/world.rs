@@ -53,7 +53,7 @@ const WATCH: WatchRules = WatchRules {
     dead_letters_every: Duration::ZERO,
     page: 1_000,
     looks: 100,
-    counted: 1_000,
+    counted: 1_000_000,
 };
 
 /// Gives nothing up but what is too old.

@@ -212,6 +212,23 @@ pub async fn a_round_goes_on_where_it_stopped(world: &OperationsWorld) {
     assert_eq!(watch(world, &rules).await.looked, 2, "they are remembered");
 }
 
+/// By what it finds, not by what it might have found.
+pub async fn a_step_counts_so_far_and_no_further(world: &OperationsWorld) {
+    for _ in 0..5 {
+        let destination = world.destination().unlimited().create().await;
+        set(world, destination, 100, 0).await;
+        world.accept(destination, 2).await;
+    }
+    let rules = WatchRules {
+        counted: 5,
+        ..RULES
+    };
+    for (looked, more) in [(3, true), (2, false)] {
+        let watched = watch(world, &rules).await;
+        assert_eq!((watched.looked, watched.more), (looked, more));
+    }
+}
+
 /// The store gives the turn to one, when it is due.
 pub async fn a_step_that_is_not_due_does_nothing(world: &OperationsWorld) {
     let destination = world.destination().unlimited().create().await;
