@@ -135,7 +135,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(cancel::attempt))
         .routes(routes!(dead_letters::list))
         .routes(routes!(dead_letters::show))
-        .routes(routes!(replays::create))
+        .routes(routes!(replays::list, replays::create))
         .routes(routes!(replays::show))
         .routes(routes!(replays::cancel))
         .routes(routes!(secrets::list, secrets::create))

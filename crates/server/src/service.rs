@@ -27,15 +27,17 @@ pub mod event;
 pub mod health;
 pub mod limits;
 pub mod operations;
+pub mod replays;
 pub mod rules;
 pub mod secrets;
 pub mod tenancy;
 
-pub use backlog::{CancelCursor, CancelDraft, CancelledPart, ReplayDraft};
+pub use backlog::{CancelCursor, CancelDraft, CancelledPart};
 pub use error::ServiceError;
 pub use event::EventDraft;
 pub use health::StateAndHealth;
 pub use limits::LimitsChange;
+pub use replays::{BegunReplays, Everywhere, ReplayDraft};
 use secrets::{MadeSecret, SecretDraft, Signing};
 pub use tenancy::Tenancy;
 

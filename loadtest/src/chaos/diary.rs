@@ -28,6 +28,11 @@ impl Diary {
         self.write("clock_step", "", &format!("by {by_us} us"), by_us)
     }
 
+    /// Notes for how long a process has just been stopped.
+    pub(crate) fn note_stop(&self, role: &str, by_us: i64) -> anyhow::Result<()> {
+        self.append("stopped", role, "", by_us).map(drop)
+    }
+
     /// Notes by how much this process itself was late just now.
     pub(crate) fn note_lag(&self, by_us: i64) -> anyhow::Result<()> {
         self.append("lag", "", "", by_us).map(drop)

@@ -34,10 +34,11 @@ pub(super) enum Group {
     Limit,
     Pause,
     Delete,
+    Afterlife,
 }
 
 /// A deck of them.
-pub(super) const GROUPS: [Group; 22] = [
+pub(super) const GROUPS: [Group; 24] = [
     Group::Kill,
     Group::Kill,
     Group::Freeze,
@@ -60,6 +61,8 @@ pub(super) const GROUPS: [Group; 22] = [
     Group::Limit,
     Group::Pause,
     Group::Delete,
+    Group::Afterlife,
+    Group::Afterlife,
 ];
 
 impl Group {
@@ -117,6 +120,15 @@ impl Group {
             }
             Self::Pause => Fault::Pause(one_of(random, &cast.changed), millis(random, 500, 8_000)),
             Self::Delete => Fault::Delete(one_of(random, &cast.deleted)),
+            // Mostly what makes dead letters, and what brings them back.
+            Self::Afterlife => {
+                let changed = one_of(random, &cast.changed);
+                match random.random_range(0..5) {
+                    0 => Fault::Cancel(changed),
+                    1 | 2 => Fault::Age(changed, millis(random, 1_000, 10_000)),
+                    _ => Fault::Replay,
+                }
+            }
         }
     }
 }

@@ -125,6 +125,12 @@ pub(crate) enum Fault {
     Pause(u32, Duration),
     /// A destination is deleted, with its backlog.
     Delete(u32),
+    /// What waits at a destination is cancelled.
+    Cancel(u32),
+    /// The events that a destination gets for this long may not become old.
+    Age(u32, Duration),
+    /// All dead letters of all destinations are replayed.
+    Replay,
 }
 
 impl Fault {
@@ -152,6 +158,9 @@ impl Fault {
             Self::ChangeLimit(..) => "cut-limit".to_owned(),
             Self::Pause(..) => "pause".to_owned(),
             Self::Delete(_) => "delete-destination".to_owned(),
+            Self::Cancel(_) => "cancel-backlog".to_owned(),
+            Self::Age(..) => "short-age".to_owned(),
+            Self::Replay => "replay".to_owned(),
         }
     }
 }
@@ -162,13 +171,14 @@ pub(crate) fn is_kill(kind: &str) -> bool {
 }
 
 /// Every kind there is. A test compares this with what plans are made of.
-pub(crate) const KINDS: [&str; 65] = [
+pub(crate) const KINDS: [&str; 68] = [
     "api-link-blackhole",
     "api-link-cut",
     "api-link-latency",
     "api-link-one-way",
     "api-link-reset",
     "api-link-throttle",
+    "cancel-backlog",
     "clock-back",
     "clock-forward",
     "crash-after-accept",
@@ -225,6 +235,8 @@ pub(crate) const KINDS: [&str; 65] = [
     "redis-link-one-way",
     "redis-link-reset",
     "redis-link-throttle",
+    "replay",
+    "short-age",
     "terminate-api",
     "terminate-scheduler",
     "terminate-worker",

@@ -8,6 +8,8 @@
 //!   visible dead letter nor cancelled by its owner;
 //! - `extra`: an attempt that follows one which is not recorded as failed,
 //!   unknown or not sent; or more requests than attempts;
+//! - `replayed`: a dead letter that was replayed and has not exactly one attempt
+//!   of a replay right after it, or an attempt of a replay that follows none;
 //! - `window`: a limit was broken in the ledger, by the exact bound;
 //! - `wire`: a limit was broken by the workers' first bytes or at the
 //!   receivers, by the bound that holds there;
@@ -22,6 +24,7 @@
 mod agreement;
 mod extras;
 mod loss;
+mod replays;
 mod starvation;
 mod timeline;
 mod windows;
@@ -37,9 +40,10 @@ use super::log::{Change, ClockSample, Folder, Happening, Post, Receipt, Row, Run
 const DESCRIBED: usize = 10;
 
 /// Every rule, so that a summary can say that nothing was found.
-pub(crate) const RULES: [&str; 9] = [
+pub(crate) const RULES: [&str; 10] = [
     "lost",
     "extra",
+    "replayed",
     "window",
     "wire",
     "altered",
@@ -104,6 +108,8 @@ pub(crate) struct Figures {
     /// Attempts that were ever `unknown`.
     pub(crate) were_unknown: u64,
     pub(crate) dead_letters: u64,
+    /// Attempts that replays have made.
+    pub(crate) replayed: u64,
     /// The fullest share of a one-second limit in any second of the ledger.
     pub(crate) fullest_window_percent: u64,
     /// Requests at destinations without a proxy that arrived while this
@@ -138,8 +144,8 @@ struct Case<'a> {
     rows: HashMap<Uuid, Vec<&'a Row>>,
     /// What arrived, by event.
     receipts: HashMap<Uuid, Vec<&'a Receipt>>,
-    /// Requests that a worker began to send, by event and try.
-    sends: HashMap<(Uuid, u32), u64>,
+    /// When workers began to send what, by event and try.
+    sends: HashMap<(Uuid, u32), Vec<i64>>,
     /// Accepted events and the posts that they were.
     accepted: HashMap<Uuid, &'a Post>,
 }
@@ -165,7 +171,8 @@ impl<'a> Case<'a> {
             }
         }
         for send in &evidence.sends {
-            *case.sends.entry((send.event, send.try_number)).or_default() += 1;
+            let of_try = case.sends.entry((send.event, send.try_number));
+            of_try.or_default().push(send.at_us);
         }
         for post in &evidence.posts {
             if let Said::Accepted(event) = post.said {
@@ -191,6 +198,7 @@ pub(crate) fn judge(evidence: &Evidence) -> Judgement {
     count(&case, &mut judgement.figures);
     loss::judge(&case, &mut judgement);
     extras::judge(&case, &mut judgement);
+    replays::judge(&case, &mut judgement);
     agreement::judge(&case, &mut judgement);
     windows::judge(&case, &mut judgement);
     starvation::judge(&case, &mut judgement);
@@ -215,6 +223,7 @@ fn count(case: &Case<'_>, figures: &mut Figures) {
             .or_default() += 1;
         figures.were_unknown += u64::from(row.was_unknown);
         figures.dead_letters += u64::from(row.dead_letter);
+        figures.replayed += u64::from(row.is_replay);
     }
 }
 

@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::crash::{CrashPoint, Trap, VARIABLE};
 use super::diary::Diary;
 use super::fault::Slot;
+use super::log::boottime_us;
 use super::role::LOGS;
 
 /// How long a process may take to drain before it is killed: its grace period
@@ -126,11 +127,14 @@ impl Keeper {
                 }
                 Order::Freeze(length) => {
                     child.signal(Signal::STOP)?;
+                    let stopped_us = boottime_us();
                     tokio::select! {
                         biased;
                         () = stop.cancelled() => {}
                         () = sleep(length) => {}
                     }
+                    let by_us = boottime_us() - stopped_us;
+                    self.diary.note_stop(self.slot.role, by_us)?;
                     child.signal(Signal::CONT)?;
                 }
             }

@@ -82,9 +82,20 @@ pub(crate) async fn sample_clock(
 /// How many times its patience draining may take, as long as it gets on.
 const PATIENCES: u32 = 5;
 
-/// Waits until every attempt has ended; returns how many have not when fewer
-/// have not come to be for as long as `patience`, or it took far too long. A
-/// machine that does much else is slow, and not stuck.
+/// What is under way, and what replays have yet to move: while they go on, as
+/// many attempts begin as end.
+const LEFT: &str = "
+    select (
+        select count(*) from attempts where state in ('waiting', 'admitted', 'started')
+    ) + (
+        select coalesce(sum(1 + greatest(total - done, 0)), 0)::bigint
+        from replays where state = 'running'
+    )
+";
+
+/// Waits until every attempt and every replay has ended; returns how many have
+/// not when fewer have not come to be for as long as `patience`, or it took far
+/// too long. A machine that does much else is slow, and not stuck.
 pub(crate) async fn drain(
     servers: &PrivateServers,
     patience: Duration,
@@ -95,12 +106,10 @@ pub(crate) async fn drain(
     loop {
         servers.sql(HURRY).await?;
         let mut connection = servers.connect().await?;
-        let left: i64 = sqlx::query_scalar(
-            "select count(*) from attempts where state in ('waiting', 'admitted', 'started')",
-        )
-        .fetch_one(&mut connection)
-        .await
-        .context("count what is left")?;
+        let left: i64 = sqlx::query_scalar(LEFT)
+            .fetch_one(&mut connection)
+            .await
+            .context("count what is left")?;
         connection.close().await.context("leave Postgres")?;
         if left < fewest {
             (fewest, got_on_at) = (left, Instant::now());
@@ -126,6 +135,8 @@ struct LedgerRow {
     started_at: Option<i64>,
     finished_at: Option<i64>,
     was_unknown: bool,
+    is_replayed: bool,
+    is_replay: bool,
 }
 
 impl LedgerRow {
@@ -142,6 +153,8 @@ impl LedgerRow {
             started_at: self.started_at,
             finished_at: self.finished_at,
             was_unknown: self.was_unknown,
+            is_replayed: self.is_replayed,
+            is_replay: self.is_replay,
         })
     }
 }
@@ -158,7 +171,8 @@ pub(crate) async fn export(
         "select a.id, a.event_id, a.destination_id, a.try_number, a.state, a.dead_letter,
             micros(coalesce(a.due_at, a.created_at)) as due_at, micros(a.created_at) as created_at,
             micros(a.started_at) as started_at, micros(a.finished_at) as finished_at,
-            a.id in (select attempt_id from chaos_unknown) as was_unknown
+            a.id in (select attempt_id from chaos_unknown) as was_unknown,
+            a.replayed_at is not null as is_replayed, a.replay_id is not null as is_replay
         from attempts a
         order by a.id",
     )

@@ -122,6 +122,10 @@ pub(crate) struct Row {
     /// Whether it was ever `unknown`, by a trigger of the run's own: a late
     /// outcome overwrites the state.
     pub(crate) was_unknown: bool,
+    /// A dead letter that was replayed.
+    pub(crate) is_replayed: bool,
+    /// A replay made it.
+    pub(crate) is_replay: bool,
 }
 
 /// The store, at the end: what was in force from when on.
@@ -141,18 +145,18 @@ pub(crate) struct ClockSample {
     pub(crate) store_us: i64,
 }
 
-/// What was done, and when: faults, ends of processes, and the client's and the
-/// receivers' own delays.
+/// What was done, and when: faults, ends and stops of processes, and the
+/// client's and the receivers' own delays.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Happening {
     pub(crate) at_us: i64,
-    /// Such as `fault`, `healed`, `ended`, `clock_step`, `lag`.
+    /// Such as `fault`, `healed`, `ended`, `stopped`, `clock_step`, `lag`.
     pub(crate) what: String,
-    /// The kind of a fault.
+    /// The kind of a fault; who was stopped.
     #[serde(default)]
     pub(crate) kind: String,
     pub(crate) detail: String,
-    /// Of a clock step or a delay, in microseconds.
+    /// Of a clock step, a stop or a delay, in microseconds.
     #[serde(default)]
     pub(crate) by_us: i64,
 }

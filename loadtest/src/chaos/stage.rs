@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicI64;
+use std::sync::atomic::{AtomicI64, AtomicU64};
 use std::time::Duration;
 
 use adapters::key_ring::KeyRing;
@@ -10,7 +10,8 @@ use anyhow::Context;
 use domain::ids::DestinationId;
 use domain::signature::SigningSecret;
 use engine::ports::{
-    BreakerChange, Catalog, DEFAULT_TENANT, NewDestination, NewSecret, SecretStore,
+    Backlog, BreakerChange, Catalog, DEFAULT_TENANT, NewDestination, NewSecret, RetryRules,
+    SecretStore,
 };
 use server::config::StoreConfig;
 use server::edge::Mint;
@@ -76,15 +77,21 @@ impl Stage {
         };
         server::parts::migrate(&store).await?;
         servers.sql(ledger::REMEMBER_UNKNOWN).await?;
-        let catalog = server::parts::open_to_read(&store).await?.catalog;
+        let stored = server::parts::open_to_read(&store).await?;
+        let (catalog, backlog) = (stored.catalog, stored.backlog);
 
         let planned = destinations(self.scale);
         let log = self.folder.appender(Folder::RECEIPTS)?;
         let secrets = server::parts::open_secrets(&store).await?;
         let signed = signed(&planned)?;
         let receiver = receivers::start(&planned, &signed.secrets, log).await?;
-        let (tried, receiver_links) =
-            create(&planned, &signed.new, &receiver, (&*catalog, &*secrets)).await?;
+        let (tried, receiver_links) = create(
+            &planned,
+            &signed.new,
+            &receiver,
+            (&*catalog, &*backlog, &*secrets),
+        )
+        .await?;
         let program = std::env::current_exe().context("find this program")?;
         let logs = std::path::absolute(&self.folder.0)?;
         let processes = Processes::start(&program, &logs, &servers, &signed.key, &diary).await?;
@@ -95,9 +102,11 @@ impl Stage {
             receiver_links,
             destinations: tried.iter().map(|one| one.id).zip(limits).collect(),
             catalog,
+            backlog,
             diary,
             turns: [(); 3].map(|()| Mutex::new(())),
             clock_ahead_ms: AtomicI64::new(0),
+            replays: AtomicU64::new(0),
         });
         let ended = self.storm(&scene, plan, &planned, &tried).await;
         let scene = Arc::into_inner(scene).context("somebody still holds the scene")?;
@@ -146,9 +155,11 @@ impl Stage {
         let path = self.folder.0.join(Folder::RUN);
         tokio::fs::write(path, serde_json::to_vec_pretty(&run)?).await?;
         let left = ledger::drain(&scene.servers, self.drain, &self.shutdown).await?;
-        scene
-            .diary
-            .note("drained", "", &format!("{left} attempts left"))?;
+        scene.diary.note(
+            "drained",
+            "",
+            &format!("{left} attempts and dead letters left"),
+        )?;
         stop.cancel();
         joined(watched).await
     }
@@ -246,7 +257,7 @@ async fn create(
     planned: &[Destination],
     signed: &[NewSecret],
     receiver: &Receiver,
-    (catalog, secrets): (&dyn Catalog, &dyn SecretStore),
+    (catalog, backlog, secrets): (&dyn Catalog, &dyn Backlog, &dyn SecretStore),
 ) -> anyhow::Result<(Vec<Tried>, Vec<Option<Proxy>>)> {
     let (mut tried, mut links) = (Vec::new(), Vec::new());
     for (number, (one, secret)) in (0_u32..).zip(planned.iter().zip(signed)) {
@@ -273,6 +284,13 @@ async fn create(
             ..BreakerChange::default()
         };
         (catalog.change_breaker(DEFAULT_TENANT, created.id, &never)).await?;
+        if let Some(policy) = one.manners.retries() {
+            let rules = RetryRules {
+                policy,
+                max_age: None,
+            };
+            (backlog.set_retry_rules(DEFAULT_TENANT, created.id, &rules)).await?;
+        }
         tried.push(Tried {
             id: created.id.0,
             name: one.name.clone(),

@@ -1,13 +1,16 @@
 //! Does the faults of a plan, each at its time, and heals what they did.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use adapters::shell::{self, QueueCommand};
 use anyhow::Context;
-use domain::ids::DestinationId;
-use engine::ports::{Catalog, CatalogError, DEFAULT_TENANT};
+use domain::ids::{DestinationId, ReplayId};
+use engine::ports::{
+    Backlog, CancelFrom, CancelStep, Catalog, CatalogError, DEFAULT_TENANT, DeadLetterFilter,
+    NewReplay, Which,
+};
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -25,6 +28,18 @@ use super::servers::PrivateServers;
 /// The delivery queue's name, as the roles have it by default.
 const QUEUE: &str = "paceline.deliveries";
 
+/// Rows that one step of cancelling looks at: few, so that there are many steps.
+const CANCEL_STEP: u32 = 20;
+
+/// Destinations that one step of replaying looks at.
+const REPLAYS_AT_ONCE: u32 = 20;
+
+/// Before a store that is away is asked again.
+const AWAY: Duration = Duration::from_millis(200);
+
+/// How old events may become while they may not become old: less than many wait.
+const SHORT_AGE_MS: &str = "1500";
+
 /// All that faults are done to.
 pub(crate) struct Scene {
     pub(crate) servers: PrivateServers,
@@ -34,10 +49,13 @@ pub(crate) struct Scene {
     /// By their numbers: ids and limits per second.
     pub(crate) destinations: Vec<(Uuid, Option<u32>)>,
     pub(crate) catalog: Arc<dyn Catalog>,
+    pub(crate) backlog: Arc<dyn Backlog>,
     pub(crate) diary: Arc<Diary>,
     /// One at a time does something to a server as a whole.
     pub(crate) turns: [Mutex<()>; 3],
     pub(crate) clock_ahead_ms: AtomicI64,
+    /// So far.
+    pub(crate) replays: AtomicU64,
 }
 
 /// Does them all; returns when each is over. Cancelling leaves out the rest.
@@ -122,6 +140,9 @@ impl Scene {
             Fault::ChangeLimit(number, percent) => self.change_limit(fault, number, percent).await,
             Fault::Pause(number, length) => self.pause(fault, number, length).await,
             Fault::Delete(number) => self.delete(fault, number).await,
+            Fault::Cancel(number) => self.cancel(fault, number).await,
+            Fault::Age(number, length) => self.shorten_age(fault, number, length).await,
+            Fault::Replay => self.replay(fault).await,
         }
     }
 
@@ -222,8 +243,82 @@ impl Scene {
                 .await;
             match deleted {
                 Ok(()) | Err(CatalogError::NotFound(_)) => return Ok(()),
-                Err(_away) => sleep(Duration::from_millis(200)).await,
+                Err(_away) => sleep(AWAY).await,
             }
+        }
+    }
+
+    async fn cancel(&self, fault: Fault, number: u32) -> anyhow::Result<()> {
+        let (id, _) = self.destination(number)?;
+        let mut step = CancelStep {
+            destination: DestinationId(id),
+            event_type: None,
+            accepted_before: None,
+            from: CancelFrom::BEGIN,
+            limit: CANCEL_STEP,
+        };
+        self.begun(fault)?;
+        loop {
+            match self.backlog.cancel_step(DEFAULT_TENANT, &step).await {
+                Ok(done) => {
+                    step.accepted_before = Some(done.accepted_before);
+                    let Some(next) = done.next else {
+                        return Ok(());
+                    };
+                    step.from = next;
+                }
+                Err(CatalogError::NotFound(_)) => return Ok(()),
+                Err(_away) => sleep(AWAY).await,
+            }
+        }
+    }
+
+    async fn shorten_age(&self, fault: Fault, number: u32, length: Duration) -> anyhow::Result<()> {
+        let (id, _) = self.destination(number)?;
+        let age =
+            |age: &str| format!("update destinations set max_age_ms = {age} where id = '{id}'");
+        self.begun(fault)?;
+        self.servers.sql(&age(SHORT_AGE_MS)).await?;
+        sleep(length).await;
+        self.servers.sql(&age("null")).await
+    }
+
+    async fn replay(&self, fault: Fault) -> anyhow::Result<()> {
+        self.begun(fault)?;
+        let (any, mut after) = (DeadLetterFilter::default(), None);
+        loop {
+            let page = self.backlog.destinations_with_dead_letters(
+                DEFAULT_TENANT,
+                &any,
+                after,
+                REPLAYS_AT_ONCE,
+            );
+            let Ok(page) = page.await else {
+                sleep(AWAY).await;
+                continue;
+            };
+            for destination in page.destinations {
+                self.replay_one(destination).await;
+            }
+            after = page.next;
+            if after.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn replay_one(&self, destination: DestinationId) {
+        let number = self.replays.fetch_add(1, Ordering::Relaxed) + 1;
+        let new = NewReplay {
+            id: ReplayId(Uuid::from_u128(u128::from(number))),
+            which: Which::Matching(destination, DeadLetterFilter::default()),
+            share: 1.0,
+        };
+        // That it is there already says that the answer was lost.
+        while let Err(CatalogError::Store(_)) =
+            self.backlog.create_replay(DEFAULT_TENANT, &new).await
+        {
+            sleep(AWAY).await;
         }
     }
 
@@ -245,6 +340,8 @@ impl Scene {
                 self.set_limit(*id, *limit).await?;
             }
         }
+        let any_age = "update destinations set max_age_ms = null where max_age_ms is not null";
+        self.servers.sql(any_age).await?;
         self.diary.note("healed", "", "all")
     }
 }

@@ -2,6 +2,7 @@
 
 use domain::limit::Shape;
 use domain::policy::LimitSettings;
+use domain::retry::{DEFAULT_MAX_TRIES, RetrySettings};
 use http::StatusCode;
 use server::trial::per_second;
 
@@ -18,7 +19,8 @@ pub(crate) struct Destination {
     pub(crate) proxied: bool,
     /// Whether a fault may delete it.
     pub(crate) mortal: bool,
-    /// Whether faults may change its limits.
+    /// Whether faults may change its limits, cancel its backlog and let its
+    /// events grow old.
     pub(crate) changeable: bool,
 }
 
@@ -29,11 +31,21 @@ pub(crate) enum Manners {
     Polite,
     /// Every so many requests one 503.
     Flaky(u64),
-    /// 500 always, with its breaker off: its events end as dead letters.
+    /// 500 always, with its breaker off: its events end as dead letters, and soon,
+    /// so that there is something to replay.
     Broken,
 }
 
 impl Manners {
+    /// What is tried again and when, where it is not the usual.
+    pub(crate) fn retries(self) -> Option<RetrySettings> {
+        (self == Self::Broken).then(|| RetrySettings {
+            max_tries: Some(DEFAULT_MAX_TRIES),
+            delays_ms: Some(vec![200]),
+            ..RetrySettings::default()
+        })
+    }
+
     /// What it answers to its request of this number; `None` is its usual.
     pub(crate) fn answer(self, request: u64) -> Option<StatusCode> {
         match self {
@@ -185,10 +197,8 @@ mod tests {
             one.limits.validate().unwrap();
         }
         let cast = Cast::new(1);
-        assert_eq!(
-            (cast.proxied.len(), cast.changed.len(), cast.deleted.len()),
-            (4, 4, 2)
-        );
+        let groups = [&cast.proxied, &cast.changed, &cast.deleted];
+        assert_eq!(groups.map(Vec::len), [4, 4, 2]);
     }
 
     #[test]

@@ -151,6 +151,7 @@ pub(super) const ROWS: [Row; 20] = [
         exercised: &[
             Test("a_late_claim_goes_back_to_waiting"),
             Test("a_start_that_was_claimed_too_slowly_is_not_sent"),
+            Test("a_request_may_arrive_after_its_own_retry"),
             Chaos("freeze-worker"),
         ],
     },

@@ -3,7 +3,7 @@
 use super::By::{Chaos, Nothing, Test};
 use super::Row;
 
-pub(super) const ROWS: [Row; 15] = [
+pub(super) const ROWS: [Row; 16] = [
     Row {
         fault: "A limit is lowered while permits are out",
         mechanism: "the change locks the destination and moves its permits back before it enters history",
@@ -92,6 +92,22 @@ pub(super) const ROWS: [Row; 15] = [
             Test("the_eighth_failure_is_a_dead_letter"),
             Test("an_unknown_last_try_is_a_dead_letter"),
             Test("dead_letters_and_cancelled_events_are_not_lost"),
+        ],
+    },
+    Row {
+        fault: "A backlog is cancelled, events expire, or dead letters are replayed, while processes end",
+        mechanism: "each step is one commit: a row that is cancelled loses its permit in it, and a dead \
+            letter is marked where its attempt is added",
+        residue: "what is being claimed while its backlog is cancelled goes out; what has a permit when \
+            it grows too old may start until its deadline",
+        exercised: &[
+            Test("all_that_has_not_started_is_cancelled"),
+            Test("what_is_too_old_is_not_admitted"),
+            Test("several_at_once_move_each_once"),
+            Test("a_dead_letter_that_is_not_replayed_exactly_once_is_found"),
+            Chaos("cancel-backlog"),
+            Chaos("short-age"),
+            Chaos("replay"),
         ],
     },
     Row {

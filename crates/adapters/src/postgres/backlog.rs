@@ -5,8 +5,8 @@ use async_trait::async_trait;
 use domain::ids::{AttemptId, DestinationId, ReplayId, TenantId};
 use engine::ports::{
     Advanced, Backlog, CancelStep, CancelledOne, CancelledStep, CatalogError, DeadLetter,
-    DeadLetterFilter, DeadLetterPage, DeadLetterPosition, NewReplay, Replay, Replays, RetryRules,
-    StoreError,
+    DeadLetterFilter, DeadLetterPage, DeadLetterPosition, DestinationPage, NewReplay, Replay,
+    ReplayProgress, Replays, RetryRules, StoreError,
 };
 
 use super::failure::retried;
@@ -71,6 +71,26 @@ impl Backlog for PostgresStore {
         new: &NewReplay,
     ) -> Result<Replay, CatalogError> {
         Ok(retried(|| replays::create(&self.pool, tenant, new)).await?)
+    }
+
+    async fn destinations_with_dead_letters(
+        &self,
+        tenant: TenantId,
+        filter: &DeadLetterFilter,
+        after: Option<DestinationId>,
+        limit: u32,
+    ) -> Result<DestinationPage, CatalogError> {
+        let read = || dead_letters::destinations(&self.pool, tenant, filter, after, limit);
+        Ok(retried(read).await?)
+    }
+
+    async fn replays(
+        &self,
+        tenant: TenantId,
+        after: Option<ReplayId>,
+        limit: u32,
+    ) -> Result<Vec<ReplayProgress>, CatalogError> {
+        Ok(retried(|| replays::page(&self.pool, tenant, after, limit)).await?)
     }
 
     async fn replay(&self, tenant: TenantId, id: ReplayId) -> Result<Replay, CatalogError> {

@@ -1,11 +1,13 @@
 //! Dead letters, as people look at them.
 
-use domain::ids::{AttemptId, TenantId};
+use domain::ids::{AttemptId, DestinationId, TenantId};
 use domain::time::Timestamp;
 use engine::ports::{
-    DeadLetter, DeadLetterFilter, DeadLetterPage, DeadLetterPosition, MAX_EXAMINED,
+    DeadLetter, DeadLetterFilter, DeadLetterPage, DeadLetterPosition, DestinationPage,
+    MAX_EXAMINED, MAX_EXAMINED_EACH,
 };
 use sqlx::{AssertSqlSafe, PgPool};
+use uuid::Uuid;
 
 use super::events::Row as AttemptRow;
 use super::failure::Failure;
@@ -185,4 +187,64 @@ pub(super) async fn one(
         .fetch_optional(pool)
         .await?;
     row.ok_or(Failure::NotFound("dead letter"))?.dead_letter()
+}
+
+/// The next destinations, and whether each has some: an index's first entries
+/// of each, in an order that keeps the planner from reading all of them.
+const DESTINATIONS: &str = "-- destinations_with_dead_letters
+    with looked_at as materialized (
+        select d.id
+        from destinations d
+        where d.tenant_id = $1 and d.deleted_at is null and d.id > $2
+        order by d.id
+        limit $7
+    )
+    select l.id,
+        exists (
+            select from (
+                select a.event_id, a.status
+                from attempts a
+                where a.destination_id = l.id and a.dead_letter and a.replayed_at is null
+                    and coalesce(a.finished_at, a.started_at) >= from_micros($3)
+                    and coalesce(a.finished_at, a.started_at) < from_micros($4)
+                order by coalesce(a.finished_at, a.started_at), a.id + 0
+                limit $8
+            ) examined
+            join events e on e.id = examined.event_id
+            where ($5::integer is null or examined.status = $5)
+                and ($6::text is null or e.event_type = $6)
+        )
+        or exists (
+            select from attempts a
+            where a.destination_id = l.id and a.dead_letter and a.replayed_at is null
+                and coalesce(a.finished_at, a.started_at) >= from_micros($3)
+                and coalesce(a.finished_at, a.started_at) < from_micros($4)
+            order by coalesce(a.finished_at, a.started_at), a.id + 0
+            offset $8 limit 1
+        )
+    from looked_at l
+    order by l.id";
+
+/// Destinations that have some.
+pub(super) async fn destinations(
+    pool: &PgPool,
+    tenant: TenantId,
+    filter: &DeadLetterFilter,
+    after: Option<DestinationId>,
+    limit: u32,
+) -> Result<DestinationPage, Failure> {
+    let bound = |at: Option<Timestamp>, other| at.map_or(other, Timestamp::as_micros);
+    let looked_at: Vec<(Uuid, bool)> = sqlx::query_as(DESTINATIONS)
+        .bind(tenant.0)
+        .bind(after.map_or(Uuid::nil(), |after| after.0))
+        .bind(bound(filter.died_from, 0))
+        .bind(bound(filter.died_before, LATEST))
+        .bind(filter.status.map(i32::from))
+        .bind(filter.event_type.as_deref())
+        .bind(i64::from(limit))
+        .bind(i64::from(MAX_EXAMINED_EACH))
+        .fetch_all(pool)
+        .await?;
+    let looked_at = (looked_at.into_iter()).map(|(id, has_some)| (DestinationId(id), has_some));
+    Ok(DestinationPage::of(looked_at.collect(), limit))
 }

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use domain::ids::{DestinationId, ReplayId, TenantId};
 use domain::replay::step;
 use domain::time::Timestamp;
-use engine::ports::{Advanced, MAX_COUNTED, NewReplay, Replay, Wakes, Which};
+use engine::ports::{Advanced, MAX_COUNTED, NewReplay, Replay, ReplayProgress, Wakes, Which};
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
@@ -93,18 +93,67 @@ pub(super) async fn create(
     }
 }
 
+/// The row of one.
 #[derive(sqlx::FromRow)]
-struct Row {
+struct Progress {
+    id: Uuid,
     destination_id: Uuid,
     share: f64,
     state: String,
     total: i64,
     done: i64,
+    created_at: i64,
+    finished_at: Option<i64>,
+}
+
+impl Progress {
+    fn progress(self) -> Result<ReplayProgress, Failure> {
+        let id = ReplayId(self.id);
+        Ok(ReplayProgress {
+            id,
+            destination: DestinationId(self.destination_id),
+            share: self.share,
+            state: word("replays", "state", id, &self.state)?,
+            total: self.total.unsigned_abs(),
+            done: self.done.unsigned_abs(),
+            created_at: Timestamp::from_micros(self.created_at),
+            finished_at: time(self.finished_at),
+        })
+    }
+}
+
+/// And what became of its attempts.
+#[derive(sqlx::FromRow)]
+struct Row {
+    #[sqlx(flatten)]
+    progress: Progress,
     pending: i64,
     succeeded: i64,
     failed: i64,
-    created_at: i64,
-    finished_at: Option<i64>,
+}
+
+/// Some of a tenant's, the newest first.
+pub(super) async fn page(
+    pool: &PgPool,
+    tenant: TenantId,
+    after: Option<ReplayId>,
+    limit: u32,
+) -> Result<Vec<ReplayProgress>, Failure> {
+    let rows: Vec<Progress> = sqlx::query_as(
+        "-- replays
+        select r.id, r.destination_id, r.share, r.state, r.total, r.done,
+            micros(r.created_at) as created_at, micros(r.finished_at) as finished_at
+        from replays r
+        where r.tenant_id = $1 and r.id < $2
+        order by r.id desc
+        limit $3",
+    )
+    .bind(tenant.0)
+    .bind(after.map_or(Uuid::max(), |after| after.0))
+    .bind(i64::from(limit))
+    .fetch_all(pool)
+    .await?;
+    rows.into_iter().map(Progress::progress).collect()
 }
 
 /// How far one is. What became of its attempts is counted by an index of
@@ -112,7 +161,7 @@ struct Row {
 pub(super) async fn read(pool: &PgPool, tenant: TenantId, id: ReplayId) -> Result<Replay, Failure> {
     let row: Option<Row> = sqlx::query_as(
         "-- replay
-        select r.destination_id, r.share, r.state, r.total, r.done,
+        select r.id, r.destination_id, r.share, r.state, r.total, r.done,
             coalesce(o.pending, 0) as pending, coalesce(o.succeeded, 0) as succeeded,
             coalesce(o.failed, 0) as failed,
             micros(r.created_at) as created_at, micros(r.finished_at) as finished_at
@@ -132,17 +181,10 @@ pub(super) async fn read(pool: &PgPool, tenant: TenantId, id: ReplayId) -> Resul
     .await?;
     let row = row.ok_or(Failure::NotFound("replay"))?;
     Ok(Replay {
-        id,
-        destination: DestinationId(row.destination_id),
-        share: row.share,
-        state: word("replays", "state", id, &row.state)?,
-        total: row.total.unsigned_abs(),
-        done: row.done.unsigned_abs(),
         pending: row.pending.unsigned_abs(),
         succeeded: row.succeeded.unsigned_abs(),
         failed: row.failed.unsigned_abs(),
-        created_at: Timestamp::from_micros(row.created_at),
-        finished_at: time(row.finished_at),
+        progress: row.progress.progress()?,
     })
 }
 

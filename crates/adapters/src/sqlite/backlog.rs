@@ -5,8 +5,8 @@ use async_trait::async_trait;
 use domain::ids::{AttemptId, DestinationId, ReplayId, TenantId};
 use engine::ports::{
     Advanced, Backlog, CancelStep, CancelledOne, CancelledStep, CatalogError, DeadLetter,
-    DeadLetterFilter, DeadLetterPage, DeadLetterPosition, NewReplay, Replay, Replays, RetryRules,
-    StoreError,
+    DeadLetterFilter, DeadLetterPage, DeadLetterPosition, DestinationPage, NewReplay, Replay,
+    ReplayProgress, Replays, RetryRules, StoreError,
 };
 use rusqlite::Transaction;
 
@@ -85,6 +85,31 @@ impl Backlog for SqliteStore {
         let new = new.clone();
         let step = move |tx: &Transaction<'_>, now| replays::create(tx, now, tenant, &new);
         Ok(self.write(step).await?)
+    }
+
+    async fn destinations_with_dead_letters(
+        &self,
+        tenant: TenantId,
+        filter: &DeadLetterFilter,
+        after: Option<DestinationId>,
+        limit: u32,
+    ) -> Result<DestinationPage, CatalogError> {
+        let filter = filter.clone();
+        let read = move |tx: &Transaction<'_>| {
+            dead_letters::destinations(tx, tenant, &filter, after, limit)
+        };
+        Ok(self.read(read).await?)
+    }
+
+    async fn replays(
+        &self,
+        tenant: TenantId,
+        after: Option<ReplayId>,
+        limit: u32,
+    ) -> Result<Vec<ReplayProgress>, CatalogError> {
+        Ok(self
+            .read(move |tx| replays::page(tx, tenant, after, limit))
+            .await?)
     }
 
     async fn replay(&self, tenant: TenantId, id: ReplayId) -> Result<Replay, CatalogError> {

@@ -1,15 +1,16 @@
 //! Dead letters, as people look at them.
 
-use domain::ids::{AttemptId, TenantId};
+use domain::ids::{AttemptId, DestinationId, TenantId};
 use domain::time::Timestamp;
 use engine::ports::{
-    CatalogError, DeadLetter, DeadLetterFilter, DeadLetterPage, DeadLetterPosition, MAX_EXAMINED,
+    CatalogError, DeadLetter, DeadLetterFilter, DeadLetterPage, DeadLetterPosition,
+    DestinationPage, MAX_EXAMINED, MAX_EXAMINED_EACH,
 };
 use rusqlite::{Connection, Row};
 
 use super::fault::Fault;
 use super::ledger::view;
-use super::rows::{all, first, maybe_time, time};
+use super::rows::{all, first, maybe_time, time, word};
 
 const ONE: &str = "
     -- dead_letter
@@ -46,6 +47,58 @@ const OF_TENANT: &str = "
         and (coalesce(a.finished_at, a.started_at), a.id) < (?4, ?5)
     order by coalesce(a.finished_at, a.started_at) desc, a.id desc
     limit ?8";
+
+const DESTINATIONS: &str = "
+    -- destinations_with_dead_letters: the first of each, by the index
+    select d.id,
+        exists (
+            select 1 from (
+                select a.event_id, a.status
+                from attempts a indexed by attempts_dead
+                where a.destination_id = d.id and a.dead_letter = 1 and a.replayed_at is null
+                    and coalesce(a.finished_at, a.started_at) >= ?2
+                    and coalesce(a.finished_at, a.started_at) < ?3
+                order by coalesce(a.finished_at, a.started_at), a.id
+                limit ?4
+            ) examined
+            join events e on e.id = examined.event_id
+            where (?5 is null or examined.status is ?5) and (?6 is null or e.event_type is ?6)
+        )
+        or exists (
+            select 1 from attempts a indexed by attempts_dead
+            where a.destination_id = d.id and a.dead_letter = 1 and a.replayed_at is null
+                and coalesce(a.finished_at, a.started_at) >= ?2
+                and coalesce(a.finished_at, a.started_at) < ?3
+            limit 1 offset ?4
+        )
+    from destinations d
+    where d.tenant_id = ?1 and d.deleted_at is null and d.id > ?7
+    order by d.id limit ?8";
+
+/// Reads which destinations have some; see
+/// [`engine::ports::Backlog::destinations_with_dead_letters`].
+pub(super) fn destinations(
+    connection: &Connection,
+    tenant: TenantId,
+    filter: &DeadLetterFilter,
+    after: Option<DestinationId>,
+    limit: u32,
+) -> Result<DestinationPage, Fault> {
+    let params = (
+        tenant.to_string(),
+        filter.died_from.map_or(i64::MIN, Timestamp::as_micros),
+        filter.died_before.map_or(i64::MAX, Timestamp::as_micros),
+        MAX_EXAMINED_EACH,
+        filter.status,
+        &filter.event_type,
+        after.map_or_else(String::new, |after| after.to_string()),
+        limit,
+    );
+    let looked_at = all(connection, DESTINATIONS, params, |row| {
+        Ok((word(row, 0, ("destinations", "id"))?, row.get(1)?))
+    })?;
+    Ok(DestinationPage::of(looked_at, limit))
+}
 
 /// Reads a page; see [`engine::ports::Backlog::dead_letters`].
 pub(super) fn page(

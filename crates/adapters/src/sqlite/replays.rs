@@ -10,12 +10,13 @@ use domain::policy::{Policy, Rate};
 use domain::replay::{ReplayState, step};
 use domain::time::Timestamp;
 use engine::ports::{
-    Advanced, CatalogError, DeadLetterFilter, MAX_COUNTED, NewReplay, Replay, Wakes, Which,
+    Advanced, CatalogError, DeadLetterFilter, MAX_COUNTED, NewReplay, Replay, ReplayProgress,
+    Wakes, Which,
 };
 use rusqlite::{Connection, Row, Transaction};
 
 use super::fault::Fault;
-use super::rows::{execute, first, maybe_time, settings, time, word};
+use super::rows::{all, execute, first, maybe_time, settings, time, word};
 
 const DEAD_LETTER: &str = "
     -- create_replay: a single one
@@ -50,8 +51,18 @@ const CREATE: &str = "
 
 const REPLAY: &str = "
     -- replay
-    select destination_id, share, state, total, done, created_at, finished_at
+    select id, destination_id, share, state, total, done, created_at, finished_at
     from replays where id = ?1 and tenant_id = ?2";
+
+const REPLAYS: &str = "
+    -- replays
+    select id, destination_id, share, state, total, done, created_at, finished_at
+    from replays indexed by replays_of_tenant
+    where tenant_id = ?1 and id < ?2
+    order by id desc limit ?3";
+
+/// After the text of every id.
+const PAST_ALL: &str = "g";
 
 const OUTCOMES: &str = "
     -- replay: what became of its attempts
@@ -137,23 +148,38 @@ pub(super) fn read(
         Ok((number(row, 0)?, number(row, 1)?, number(row, 2)?))
     })?;
     let (pending, succeeded, failed) = outcomes.unwrap_or((0, 0, 0));
-    let found = first(connection, REPLAY, (&key, tenant.to_string()), |row| {
-        let state: ReplayState = word(row, 2, ("replays", "state"))?;
-        Ok(Replay {
-            id,
-            destination: word(row, 0, ("replays", "destination_id"))?,
-            share: row.get(1)?,
-            state,
-            total: number(row, 3)?,
-            done: number(row, 4)?,
-            pending,
-            succeeded,
-            failed,
-            created_at: time(row, 5)?,
-            finished_at: maybe_time(row, 6)?,
-        })
-    })?;
-    Ok(found.ok_or(CatalogError::NotFound("replay"))?)
+    let found = first(connection, REPLAY, (&key, tenant.to_string()), progress)?;
+    Ok(Replay {
+        progress: found.ok_or(CatalogError::NotFound("replay"))?,
+        pending,
+        succeeded,
+        failed,
+    })
+}
+
+/// Reads a page; see [`engine::ports::Backlog::replays`].
+pub(super) fn page(
+    connection: &Connection,
+    tenant: TenantId,
+    after: Option<ReplayId>,
+    limit: u32,
+) -> Result<Vec<ReplayProgress>, Fault> {
+    let after = after.map_or_else(|| PAST_ALL.to_owned(), |after| after.to_string());
+    let key = (tenant.to_string(), after, limit);
+    all(connection, REPLAYS, key, progress)
+}
+
+fn progress(row: &Row<'_>) -> Result<ReplayProgress, Fault> {
+    Ok(ReplayProgress {
+        id: word(row, 0, ("replays", "id"))?,
+        destination: word(row, 1, ("replays", "destination_id"))?,
+        share: row.get(2)?,
+        state: word(row, 3, ("replays", "state"))?,
+        total: number(row, 4)?,
+        done: number(row, 5)?,
+        created_at: time(row, 6)?,
+        finished_at: maybe_time(row, 7)?,
+    })
 }
 
 fn number(row: &Row<'_>, index: usize) -> Result<u64, Fault> {
@@ -214,7 +240,7 @@ pub(super) struct Running {
 
 /// One step of each; see [`engine::ports::Replays::advance_replays`].
 pub(super) fn advance(tx: &Transaction<'_>, now: Timestamp, limit: u32) -> Result<Advanced, Fault> {
-    let running = super::rows::all(tx, RUNNING, [limit], |row| {
+    let running = all(tx, RUNNING, [limit], |row| {
         Ok(Running {
             id: row.get(0)?,
             destination: word(row, 1, ("replays", "destination_id"))?,

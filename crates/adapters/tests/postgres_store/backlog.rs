@@ -43,6 +43,15 @@ async fn pages_of_some_steps(database: &Database, of: DestinationId) -> i64 {
         let page = store.dead_letters(DEFAULT_TENANT, &filter, None, 3);
         page.await.unwrap();
     }
+    let nobodys = DeadLetterFilter {
+        event_type: Some("nobody's".to_owned()),
+        ..DeadLetterFilter::default()
+    };
+    for filter in [DeadLetterFilter::default(), nobodys] {
+        let page = store.destinations_with_dead_letters(DEFAULT_TENANT, &filter, None, 3);
+        assert_eq!(page.await.unwrap().destinations, [of]);
+    }
+    store.replays(DEFAULT_TENANT, None, 3).await.unwrap();
     store.reap(&rules, 3).await.unwrap();
     for from in [
         CancelFrom::BEGIN,

@@ -80,6 +80,26 @@ impl BacklogWorld {
         permits.iter().map(|permit| permit.attempt).collect()
     }
 
+    /// Destinations with dead letters that match, from pages of so many.
+    pub async fn with_dead_letters(
+        &self,
+        filter: &DeadLetterFilter,
+        limit: u32,
+    ) -> Vec<DestinationId> {
+        let (mut found, mut after) = (Vec::new(), None);
+        loop {
+            let page =
+                (self.backlog).destinations_with_dead_letters(DEFAULT_TENANT, filter, after, limit);
+            let page = page.await.unwrap();
+            assert!(page.destinations.len() <= limit as usize);
+            found.extend(page.destinations);
+            after = match page.next {
+                Some(next) => Some(next),
+                None => return found,
+            };
+        }
+    }
+
     /// All dead letters that match, on pages of two.
     pub async fn dead_letters(&self, filter: &DeadLetterFilter) -> Vec<DeadLetter> {
         let (mut found, mut after) = (Vec::new(), None);
@@ -176,6 +196,9 @@ macro_rules! backlog_contract {
             a_replay_of_a_destination_that_is_gone_ends
             tries_count_from_the_replay
             a_late_success_cancels_what_was_replayed
+            replays_are_listed
+            destinations_with_dead_letters_are_found
+            a_destination_with_too_many_dead_letters_is_named
         );
     };
     (@module $world:path, $module:ident: $($test:ident)+) => {

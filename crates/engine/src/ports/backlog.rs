@@ -78,6 +78,28 @@ pub trait Backlog: Send + Sync {
         new: &NewReplay,
     ) -> Result<Replay, CatalogError>;
 
+    /// Which have dead letters that match, of the tenant's next `limit`
+    /// destinations after `after` in id order: what a replay of all of them is
+    /// of. The filter's `destination` does not count. Examines at most
+    /// [`MAX_EXAMINED_EACH`] dead letters of each; one that has more in the
+    /// filter's times is named although none of those match.
+    async fn destinations_with_dead_letters(
+        &self,
+        tenant: TenantId,
+        filter: &DeadLetterFilter,
+        after: Option<DestinationId>,
+        limit: u32,
+    ) -> Result<DestinationPage, CatalogError>;
+
+    /// A page of replays, the newest first, those older than `after`, without
+    /// what became of their attempts.
+    async fn replays(
+        &self,
+        tenant: TenantId,
+        after: Option<ReplayId>,
+        limit: u32,
+    ) -> Result<Vec<ReplayProgress>, CatalogError>;
+
     /// How far a replay is.
     async fn replay(&self, tenant: TenantId, id: ReplayId) -> Result<Replay, CatalogError>;
 
@@ -89,6 +111,9 @@ pub trait Backlog: Send + Sync {
 /// Rows that one call looks at, beside those it answers: what bounds a filter
 /// that hardly anything matches.
 pub const MAX_EXAMINED: u32 = 5_000;
+
+/// The same for each of many destinations.
+pub const MAX_EXAMINED_EACH: u32 = 200;
 
 /// Up to how many dead letters a replay counts when it begins.
 pub const MAX_COUNTED: u32 = 1_000_000;
@@ -210,6 +235,30 @@ pub struct DeadLetterPage {
     pub next: Option<DeadLetterPosition>,
 }
 
+/// Some of a tenant's destinations.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DestinationPage {
+    /// In id order: few, or none, of those that were looked at.
+    pub destinations: Vec<DestinationId>,
+    /// The last one looked at; `None` if there is none after it.
+    pub next: Option<DestinationId>,
+}
+
+impl DestinationPage {
+    /// Of up to `limit` that were looked at, in id order, those that were wanted.
+    #[must_use]
+    pub fn of(looked_at: Vec<(DestinationId, bool)>, limit: u32) -> Self {
+        let full = looked_at.len() >= limit as usize;
+        let last = looked_at.last().filter(|_| full);
+        Self {
+            next: last.map(|(id, _)| *id),
+            destinations: (looked_at.into_iter())
+                .filter_map(|(id, wanted)| wanted.then_some(id))
+                .collect(),
+        }
+    }
+}
+
 /// An event that was given up at a destination.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeadLetter {
@@ -248,27 +297,43 @@ pub enum Which {
 /// A replay as it is.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Replay {
-    /// Its id.
-    pub id: ReplayId,
-    /// Whose dead letters.
-    pub destination: DestinationId,
-    /// Its part of the limit.
-    pub share: f64,
     /// How far it is.
-    pub state: ReplayState,
-    /// How many matched when it began, counted up to [`MAX_COUNTED`].
-    pub total: u64,
-    /// How many it has moved into the backlog.
-    pub done: u64,
-    /// How many of those wait, or have a permit, or are under way.
+    pub progress: ReplayProgress,
+    /// How many of those that it has moved wait, or have a permit, or are under
+    /// way.
     pub pending: u64,
     /// How many were delivered at their first try.
     pub succeeded: u64,
     /// How many failed at their first try: they are tried again, or are dead
     /// letters again.
     pub failed: u64,
+}
+
+/// How far a replay is, as its row alone says.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ReplayProgress {
+    /// Its id.
+    pub id: ReplayId,
+    /// Whose dead letters.
+    pub destination: DestinationId,
+    /// Its part of the limit.
+    pub share: f64,
+    /// Whether it goes on.
+    pub state: ReplayState,
+    /// How many matched when it began, counted up to [`MAX_COUNTED`].
+    pub total: u64,
+    /// How many it has moved into the backlog.
+    pub done: u64,
     /// When it began.
     pub created_at: Timestamp,
     /// When it ended.
     pub finished_at: Option<Timestamp>,
+}
+
+impl std::ops::Deref for Replay {
+    type Target = ReplayProgress;
+
+    fn deref(&self) -> &ReplayProgress {
+        &self.progress
+    }
 }

@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use axum::extract::{FromRequestParts, Path, Query};
 use domain::access::KeyId;
-use domain::ids::{AttemptId, DestinationId, EventId, TenantId};
+use domain::ids::{AttemptId, DestinationId, EventId, ReplayId, TenantId};
 use http::request::Parts;
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -73,6 +73,20 @@ pub struct TenantsPage {
     /// The `next` of the page before.
     #[param(value_type = Option<uuid::Uuid>)]
     pub after: Option<TenantId>,
+    /// Rows on the page, 1 to 1,000.
+    #[serde(default = "default_page")]
+    #[param(default = 100)]
+    pub limit: u32,
+}
+
+/// Which page of replays.
+#[derive(Debug, Clone, Copy, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct ReplaysPage {
+    /// The `next` of the page before.
+    #[param(value_type = Option<uuid::Uuid>)]
+    pub after: Option<ReplayId>,
     /// Rows on the page, 1 to 1,000.
     #[serde(default = "default_page")]
     #[param(default = 100)]

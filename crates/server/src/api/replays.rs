@@ -5,19 +5,19 @@ use domain::ids::{AttemptId, DestinationId, ReplayId};
 use domain::replay::ReplayState;
 use engine::ports;
 use engine::ports::DeadLetterFilter;
-use http::{HeaderName, StatusCode, header};
+use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::body::JsonBody;
-use super::parameters::PathId;
+use super::parameters::{Page, PathId, ReplaysPage};
 use super::problem::Problem;
 use super::{Caller, text};
-use crate::service::ReplayDraft;
+use crate::service::{self, Everywhere, ReplayDraft};
 
-/// A replay to begin: of one dead letter (`attempt_id`), or of all of a
-/// destination that match now.
+/// A replay to begin: of one dead letter (`attempt_id`), or of all that match
+/// now, of one destination (`destination_id`) or of all (`all_destinations`).
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CreateReplay {
@@ -25,24 +25,39 @@ pub struct CreateReplay {
     pub attempt_id: Option<i64>,
     /// The dead letters of this destination.
     pub destination_id: Option<Uuid>,
-    /// Of these, events of this type.
+    /// Those of all destinations: a replay for each that has some.
+    pub all_destinations: bool,
+    /// With `all_destinations`, the `next` of the answer before, to go on.
+    pub after: Option<Uuid>,
+    /// Of those, events of this type.
     #[serde(rename = "type")]
     pub event_type: Option<String>,
-    /// Of these, those whose last answer had this status.
+    /// Of those, whose last answer had this status.
     pub status: Option<u16>,
-    /// Of these, those that died at this time or later.
+    /// Of those, that died at this time or later.
     #[schema(format = DateTime)]
     pub died_from: Option<String>,
-    /// Of these, those that died before.
+    /// Of those, that died before.
     #[schema(format = DateTime)]
     pub died_before: Option<String>,
     /// Which part of the destination's limit it may use: 0.5 if absent.
     pub share: Option<f64>,
 }
 
-/// How far a replay is.
+/// What has begun.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Replay {
+pub struct BegunReplays {
+    /// One for each destination that has what matches; with `all_destinations`
+    /// few, or none, of the 100 that one request looks at.
+    pub replays: Vec<Replay>,
+    /// More destinations are left: repeat the request with this as `after`.
+    /// `null` when all is done.
+    pub next: Option<Uuid>,
+}
+
+/// How far a replay is, without what became of its attempts.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ReplayProgress {
     /// Its id.
     pub id: Uuid,
     /// Whose dead letters.
@@ -56,13 +71,6 @@ pub struct Replay {
     pub total: u64,
     /// How many of them are back in the backlog, or further.
     pub done: u64,
-    /// How many of those have no outcome yet.
-    pub pending: u64,
-    /// How many were delivered at their first try.
-    pub succeeded: u64,
-    /// How many failed at their first try: they are tried again, or are dead
-    /// letters again.
-    pub failed: u64,
     /// When it began.
     #[schema(format = DateTime)]
     pub created_at: String,
@@ -71,8 +79,32 @@ pub struct Replay {
     pub finished_at: Option<String>,
 }
 
-impl From<ports::Replay> for Replay {
-    fn from(replay: ports::Replay) -> Self {
+/// A page of replays.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Replays {
+    /// The newest first.
+    pub replays: Vec<ReplayProgress>,
+    /// The `after` of the next page; `null` on the last.
+    pub next: Option<Uuid>,
+}
+
+/// How far a replay is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Replay {
+    /// What its row alone says.
+    #[serde(flatten)]
+    pub progress: ReplayProgress,
+    /// How many of those have no outcome yet.
+    pub pending: u64,
+    /// How many were delivered at their first try.
+    pub succeeded: u64,
+    /// How many failed at their first try: they are tried again, or are dead
+    /// letters again.
+    pub failed: u64,
+}
+
+impl From<ports::ReplayProgress> for ReplayProgress {
+    fn from(replay: ports::ReplayProgress) -> Self {
         Self {
             id: replay.id.0,
             destination_id: replay.destination.0,
@@ -80,25 +112,46 @@ impl From<ports::Replay> for Replay {
             state: replay.state,
             total: replay.total,
             done: replay.done,
-            pending: replay.pending,
-            succeeded: replay.succeeded,
-            failed: replay.failed,
             created_at: text::time(replay.created_at),
             finished_at: replay.finished_at.map(text::time),
         }
     }
 }
 
-/// Begin a replay. Its attempts are of the same events, with the next try
-/// numbers, and go out within the destination's limit.
+impl From<ports::Replay> for Replay {
+    fn from(replay: ports::Replay) -> Self {
+        Self {
+            pending: replay.pending,
+            succeeded: replay.succeeded,
+            failed: replay.failed,
+            progress: replay.progress.into(),
+        }
+    }
+}
+
+impl From<service::BegunReplays> for BegunReplays {
+    fn from(begun: service::BegunReplays) -> Self {
+        Self {
+            replays: begun.replays.into_iter().map(Into::into).collect(),
+            next: begun.next.map(|next| next.0),
+        }
+    }
+}
+
+/// Begin a replay, or one for each destination. Its attempts are of the same
+/// events, with the next try numbers, and go out within the destination's limit.
 #[utoipa::path(post, path = "/v1/replays", tag = "dead letters", security(("key" = ["manage"])),
     request_body = CreateReplay, responses(
-    (status = 201, description = "It has begun.", body = Replay),
+    (status = 201, description = "They have begun.", body = BegunReplays),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn create(
     caller: Caller,
     JsonBody(body): JsonBody<CreateReplay>,
-) -> Result<(StatusCode, [(HeaderName, String); 1], Json<Replay>), Problem> {
+) -> Result<(StatusCode, Json<BegunReplays>), Problem> {
+    if body.after.is_some() && !body.all_destinations {
+        return Err(Problem::invalid("after", "goes with all_destinations"));
+    }
+    let after = body.after.map(DestinationId);
     let draft = ReplayDraft {
         attempt: body.attempt_id.map(AttemptId),
         filter: DeadLetterFilter {
@@ -108,13 +161,31 @@ pub(super) async fn create(
             died_from: text::parsed_time("died_from", body.died_from.as_deref())?,
             died_before: text::parsed_time("died_before", body.died_before.as_deref())?,
         },
+        everywhere: body.all_destinations.then_some(Everywhere { after }),
         share: body.share,
     };
-    let created = caller
-        .run(move |service| async move { service.create_replay(draft).await })
+    let begun = caller
+        .run(move |service| async move { service.create_replays(draft).await })
         .await?;
-    let location = (header::LOCATION, format!("/v1/replays/{}", created.id));
-    Ok((StatusCode::CREATED, [location], Json(created.into())))
+    Ok((StatusCode::CREATED, Json(begun.into())))
+}
+
+/// List replays, the newest first.
+#[utoipa::path(get, path = "/v1/replays", tag = "dead letters", security(("key" = ["read"])),
+    params(ReplaysPage), responses(
+    (status = 200, body = Replays),
+    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn list(
+    caller: Caller,
+    Page(page): Page<ReplaysPage>,
+) -> Result<Json<Replays>, Problem> {
+    let found = caller
+        .run(move |service| async move { service.replays(page.after, page.limit).await })
+        .await?;
+    let full = found.len() >= page.limit as usize;
+    let next = found.last().filter(|_| full).map(|last| last.id.0);
+    let replays = found.into_iter().map(ReplayProgress::from).collect();
+    Ok(Json(Replays { replays, next }))
 }
 
 /// Look at a replay.

@@ -3,6 +3,7 @@
 
 use std::process::ExitCode;
 
+use anyhow::Context;
 use clap::{Args, Subcommand};
 use http::Method;
 use serde_json::{Map, Value, json};
@@ -11,7 +12,7 @@ use uuid::Uuid;
 
 use super::destination::Connection;
 use crate::api::dead_letters::{DeadLetter, DeadLetters};
-use crate::api::replays::Replay;
+use crate::api::replays::{BegunReplays, Replay, ReplayProgress, Replays};
 use crate::client::Client;
 use crate::output::{self, Format};
 
@@ -34,11 +35,15 @@ pub enum Command {
         #[command(flatten)]
         connection: Connection,
     },
-    /// Put one, or all of a destination that match, back into the backlog.
+    /// Put one, or all that match, back into the backlog.
     Replay {
-        /// The id of one dead letter; without it, name --destination.
-        #[arg(required_unless_present = "destination")]
+        /// The id of one dead letter; without it, say --destination or
+        /// --all-destinations.
+        #[arg(required_unless_present_any = ["destination", "all_destinations"])]
         id: Option<i64>,
+        /// Those of all destinations: a replay for each.
+        #[arg(long, conflicts_with_all = ["id", "destination"])]
+        all_destinations: bool,
         #[command(flatten)]
         filter: Filter,
         /// Which part of the destination's limit it may use.
@@ -51,6 +56,14 @@ pub enum Command {
 
 #[derive(Debug, Subcommand)]
 pub enum ReplayCommand {
+    /// List replays, the newest first.
+    List {
+        /// How many at most.
+        #[arg(long, value_name = "N", default_value_t = 100)]
+        limit: usize,
+        #[command(flatten)]
+        connection: Connection,
+    },
     /// Show how far a replay is.
     Show {
         /// Its id.
@@ -153,6 +166,7 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
         }
         Command::Replay {
             id,
+            all_destinations,
             filter,
             share,
             connection,
@@ -160,17 +174,47 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
             let mut body = filter.fields();
             body.extend(id.map(|id| ("attempt_id".to_owned(), id.into())));
             body.extend(share.map(|share| ("share".to_owned(), share.into())));
-            let client = Client::new(&connection.client)?;
-            let created: Replay = client.send(Method::POST, "/v1/replays", &body).await?;
-            print_replay(&created, connection.output)?;
+            if all_destinations {
+                body.insert("all_destinations".to_owned(), true.into());
+            }
+            let begun = begin(&Client::new(&connection.client)?, body).await?;
+            match connection.output {
+                Format::Json => output::json(&json!({ "replays": begun }))?,
+                Format::Table => print_replays(&begun)?,
+            }
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
+/// Begins replays, in as many requests as it takes.
+async fn begin(client: &Client, mut body: Map<String, Value>) -> anyhow::Result<Vec<Replay>> {
+    let mut all = Vec::new();
+    loop {
+        let begun = client.send(Method::POST, "/v1/replays", &body).await;
+        let begun: BegunReplays = begun.with_context(|| match all.len() {
+            0 => "begin a replay".to_owned(),
+            some => format!("begin the rest; {some} replays have begun, see `replay list`"),
+        })?;
+        all.extend(begun.replays);
+        let Some(next) = begun.next else {
+            return Ok(all);
+        };
+        body.insert("after".to_owned(), next.to_string().into());
+    }
+}
+
 /// The same for `paceline replay`.
 pub async fn run_replay(command: ReplayCommand) -> anyhow::Result<ExitCode> {
     let (replay, format): (Replay, Format) = match command {
+        ReplayCommand::List { limit, connection } => {
+            let found = list_replays(&Client::new(&connection.client)?, limit).await?;
+            match connection.output {
+                Format::Json => output::json(&json!({ "replays": found }))?,
+                Format::Table => print_progress(&found)?,
+            }
+            return Ok(ExitCode::SUCCESS);
+        }
         ReplayCommand::Show { id, connection } => {
             let client = Client::new(&connection.client)?;
             let found = client.get(&format!("/v1/replays/{id}")).await?;
@@ -183,8 +227,28 @@ pub async fn run_replay(command: ReplayCommand) -> anyhow::Result<ExitCode> {
             (ended, connection.output)
         }
     };
-    print_replay(&replay, format)?;
+    match format {
+        Format::Json => output::json(&replay)?,
+        Format::Table => print_replays(&[replay])?,
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+async fn list_replays(client: &Client, limit: usize) -> anyhow::Result<Vec<ReplayProgress>> {
+    let mut all = Vec::new();
+    let mut after: Option<Uuid> = None;
+    while all.len() < limit {
+        let page = (limit - all.len()).min(PAGE);
+        let after_words = after.map_or_else(String::new, |after| format!("&after={after}"));
+        let path = format!("/v1/replays?limit={page}{after_words}");
+        let found: Replays = client.get(&path).await?;
+        all.extend(found.replays);
+        after = found.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    Ok(all)
 }
 
 async fn list(client: &Client, filter: &Filter, limit: usize) -> anyhow::Result<Vec<DeadLetter>> {
@@ -231,29 +295,38 @@ fn print(dead_letters: &[DeadLetter]) -> anyhow::Result<()> {
     output::line(&output::table(&header, rows).to_string())
 }
 
-fn print_replay(replay: &Replay, format: Format) -> anyhow::Result<()> {
-    if format == Format::Json {
-        return output::json(replay);
-    }
-    let row = vec![
+/// What every replay's row begins with.
+const PROGRESS: [&str; 6] = [
+    "ID",
+    "DESTINATION",
+    "STATE",
+    "SHARE",
+    "REPLAYED",
+    "CREATED AT",
+];
+
+fn progress(replay: &ReplayProgress) -> Vec<String> {
+    vec![
         replay.id.to_string(),
         replay.destination_id.to_string(),
         replay.state.as_str().to_owned(),
         replay.share.to_string(),
         format!("{} of {}", replay.done, replay.total),
-        replay.pending.to_string(),
-        replay.succeeded.to_string(),
-        replay.failed.to_string(),
-    ];
-    let header = [
-        "ID",
-        "DESTINATION",
-        "STATE",
-        "SHARE",
-        "REPLAYED",
-        "PENDING",
-        "SUCCEEDED",
-        "FAILED",
-    ];
-    output::line(&output::table(&header, [row]).to_string())
+        replay.created_at.clone(),
+    ]
+}
+
+fn print_progress(replays: &[ReplayProgress]) -> anyhow::Result<()> {
+    let rows = replays.iter().map(progress);
+    output::line(&output::table(&PROGRESS, rows).to_string())
+}
+
+fn print_replays(replays: &[Replay]) -> anyhow::Result<()> {
+    let rows = replays.iter().map(|replay| {
+        let mut row = progress(&replay.progress);
+        row.extend([replay.pending, replay.succeeded, replay.failed].map(|n| n.to_string()));
+        row
+    });
+    let header = [PROGRESS.as_slice(), &["PENDING", "SUCCEEDED", "FAILED"]].concat();
+    output::line(&output::table(&header, rows).to_string())
 }

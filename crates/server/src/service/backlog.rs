@@ -1,15 +1,14 @@
-//! Retry rules, cancelling, dead letters and replays.
+//! Retry rules, cancelling and dead letters.
 
 use std::str::FromStr;
 use std::time::Duration;
 
-use domain::ids::{AttemptId, DestinationId, ReplayId};
-use domain::replay::DEFAULT_SHARE;
+use domain::ids::{AttemptId, DestinationId};
 use domain::retry::{MAX_DELAY, RetrySettings};
 use domain::time::Timestamp;
 use engine::ports::{
     Backlog, CancelFrom, CancelStep, CancelledOne, DeadLetter, DeadLetterFilter, DeadLetterPage,
-    DeadLetterPosition, NewReplay, Replay, RetryRules, Schedule, Wake, Which,
+    DeadLetterPosition, RetryRules, Schedule, Wake,
 };
 
 use super::{Service, ServiceError, rules};
@@ -72,17 +71,8 @@ impl FromStr for CancelCursor {
     }
 }
 
-/// A replay that somebody wants: of one dead letter, or of those of a
-/// destination that match.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct ReplayDraft {
-    pub attempt: Option<AttemptId>,
-    pub filter: DeadLetterFilter,
-    pub share: Option<f64>,
-}
-
 impl Service {
-    fn backlog(&self) -> &dyn Backlog {
+    pub(super) fn backlog(&self) -> &dyn Backlog {
         self.backlog.as_ref()
     }
 
@@ -176,41 +166,6 @@ impl Service {
 
     pub async fn dead_letter(&self, id: AttemptId) -> Result<DeadLetter, ServiceError> {
         Ok(self.backlog().dead_letter(self.tenant, id).await?)
-    }
-
-    /// Begins a replay.
-    pub async fn create_replay(&self, draft: ReplayDraft) -> Result<Replay, ServiceError> {
-        let share = draft.share.unwrap_or(DEFAULT_SHARE);
-        if !(share > 0.0 && share <= 1.0) {
-            return Err(ServiceError::invalid("share", "must be above 0, at most 1"));
-        }
-        let plain = DeadLetterFilter::default();
-        let which = match (draft.attempt, draft.filter.destination) {
-            (Some(attempt), None) if draft.filter == plain => Which::One(attempt),
-            (Some(_), _) => {
-                let problem = "excludes destination_id, type, status and times";
-                return Err(ServiceError::invalid("attempt_id", problem));
-            }
-            (None, Some(destination)) => Which::Matching(destination, draft.filter),
-            (None, None) => {
-                let problem = "give destination_id, or the attempt_id of one dead letter";
-                return Err(ServiceError::invalid("destination_id", problem));
-            }
-        };
-        let new = NewReplay {
-            id: ReplayId(self.mint.uuid()),
-            which,
-            share,
-        };
-        Ok(self.backlog().create_replay(self.tenant, &new).await?)
-    }
-
-    pub async fn replay(&self, id: ReplayId) -> Result<Replay, ServiceError> {
-        Ok(self.backlog().replay(self.tenant, id).await?)
-    }
-
-    pub async fn cancel_replay(&self, id: ReplayId) -> Result<Replay, ServiceError> {
-        Ok(self.backlog().cancel_replay(self.tenant, id).await?)
     }
 
     /// Permits ended: their places are free. The sweep would notice later.

@@ -80,6 +80,12 @@ pub(crate) const ROWS: &[Row] = &[
         Some(r#"{"attempt_id": DEAD_LETTER}"#),
         Reach::Named,
     ),
+    row(
+        "POST /v1/replays",
+        Some(r#"{"all_destinations": true}"#),
+        Reach::Own,
+    ),
+    row("GET /v1/replays", None, Reach::Own),
     row("GET /v1/replays/{id}", None, Reach::Named),
     row("GET /v1/destinations/{id}/alerts", None, Reach::Named),
     row(

@@ -240,7 +240,7 @@ impl Tenant {
             attempt,
             dying,
             dead_letter,
-            replay: text(&replay["id"]),
+            replay: text(&replay["replays"][0]["id"]),
         }
     }
 }

@@ -237,6 +237,15 @@ async fn a_replay_is_begun_shown_and_ended() {
     for (field, body) in [
         ("destination_id", json!({})),
         ("attempt_id", json!({"attempt_id": 1, "destination_id": id})),
+        (
+            "attempt_id",
+            json!({"attempt_id": 1, "all_destinations": true}),
+        ),
+        (
+            "destination_id",
+            json!({"destination_id": id, "all_destinations": true}),
+        ),
+        ("after", json!({"destination_id": id, "after": id})),
         ("share", json!({"destination_id": id, "share": 0})),
         ("share", json!({"destination_id": id, "share": 1.5})),
         (
@@ -256,12 +265,14 @@ async fn a_replay_is_begun_shown_and_ended() {
     let body = json!({"destination_id": id, "type": "a"});
     let begun = place.world.post("/v1/replays", body).await;
     assert_eq!(begun.status, 201);
+    assert_eq!(begun.json["next"], Value::Null);
+    let begun = &begun.json["replays"][0];
     let expected = json!({"state": "running", "share": 0.5, "total": 3, "done": 0});
     for (field, value) in expected.as_object().unwrap() {
-        assert_eq!(begun.json[field], *value, "{field}");
+        assert_eq!(begun[field], *value, "{field}");
     }
     place.store.advance_replays(10).await.unwrap();
-    let replay = format!("/v1/replays/{}", begun.json["id"].as_str().unwrap());
+    let replay = format!("/v1/replays/{}", begun["id"].as_str().unwrap());
     let shown = place.world.get(&replay).await.json;
     assert_eq!((&shown["done"], &shown["pending"]), (&json!(2), &json!(2)));
     let ended = place
@@ -277,10 +288,65 @@ async fn a_replay_is_begun_shown_and_ended() {
         .world
         .post("/v1/replays", json!({"attempt_id": left[0]}))
         .await;
-    assert_eq!(one.json["total"], 1);
+    assert_eq!(one.json["replays"][0]["total"], 1);
     place.store.advance_replays(10).await.unwrap();
     assert_eq!(
         ids(&place.world.get("/v1/dead-letters").await.json),
         [0_i64; 0]
     );
+}
+
+#[tokio::test]
+async fn what_matches_is_replayed_everywhere_and_replays_are_listed() {
+    let place = Place::new();
+    let mut paths = Vec::new();
+    for event_type in ["a", "a", "b"] {
+        let limits = json!({"limits": {"per_second": 4}});
+        let path = place.world.destination(limits).await;
+        let retries = format!("{path}/retries");
+        place.world.put(&retries, json!({"max_age_ms": 1})).await;
+        place.send(&path, event_type, 2).await;
+        paths.push(path);
+    }
+    place.let_die().await;
+    let body = json!({"all_destinations": true, "type": "a"});
+    let begun = place.world.post("/v1/replays", body).await;
+    assert_eq!(
+        (begun.status.as_u16(), &begun.json["next"]),
+        (201, &Value::Null)
+    );
+    let begun = begun.json["replays"].as_array().unwrap();
+    let mut of: Vec<&str> = (begun.iter())
+        .map(|replay| replay["destination_id"].as_str().unwrap())
+        .collect();
+    of.sort_unstable();
+    let mut wanted: Vec<&str> = (paths[..2].iter())
+        .map(|path| path.rsplit('/').next().unwrap())
+        .collect();
+    wanted.sort_unstable();
+    assert_eq!(of, wanted);
+    assert!(begun.iter().all(|replay| replay["total"] == 2));
+    place.store.advance_replays(10).await.unwrap();
+    assert_eq!(place.states(&paths[2]).await, ["expired", "expired"]);
+
+    let mut listed = Vec::new();
+    let mut query = "limit=1".to_owned();
+    loop {
+        let page = place.world.get(&format!("/v1/replays?{query}")).await.json;
+        listed.extend(page["replays"].as_array().unwrap().clone());
+        match page["next"].as_str() {
+            Some(next) => query = format!("limit=1&after={next}"),
+            None => break,
+        }
+    }
+    let ids = |replays: &[Value]| -> Vec<String> {
+        let ids = replays.iter().map(|one| one["id"].as_str().unwrap());
+        ids.map(str::to_owned).collect()
+    };
+    let mut newest_first = ids(begun);
+    newest_first.sort_unstable_by(|a, b| b.cmp(a));
+    assert_eq!(ids(&listed), newest_first);
+    assert!(listed.iter().all(|replay| replay["done"] == 2));
+    let refused = place.world.get("/v1/replays?limit=0").await;
+    refused.refuses(422, "limit");
 }

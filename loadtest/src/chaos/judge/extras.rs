@@ -1,8 +1,8 @@
 //! Every request beyond an event's first has a reason that is on record.
 //!
-//! A further attempt needs one before it that failed, was not sent, or was at
-//! some time recorded as unknown; the run's trigger remembers the last, which
-//! a late outcome overwrites. And no attempt is one request more than once.
+//! A further attempt needs one before it that failed, was not sent, was replayed,
+//! or was at some time recorded as unknown; the run's trigger remembers the last,
+//! which a late outcome overwrites. And no attempt is one request more than once.
 
 use std::collections::HashMap;
 
@@ -49,7 +49,7 @@ pub(super) fn judge(case: &Case<'_>, judgement: &mut Judgement) {
 
 fn is_reason(row: &Row) -> bool {
     use AttemptState::{Failed, NotSent, Unknown};
-    row.was_unknown || matches!(row.state, Failed | NotSent | Unknown)
+    row.was_unknown || row.is_replayed || matches!(row.state, Failed | NotSent | Unknown)
 }
 
 /// By the ledger.

@@ -7,9 +7,9 @@ use super::{Case, Judgement};
 pub(super) fn judge(case: &Case<'_>, judgement: &mut Judgement) {
     for (event, post) in &case.accepted {
         let rows = case.rows(*event);
-        let is_over = rows
-            .last()
-            .is_some_and(|last| last.dead_letter || last.state == AttemptState::Cancelled);
+        let is_over = rows.last().is_some_and(|last| {
+            (last.dead_letter && !last.is_replayed) || last.state == AttemptState::Cancelled
+        });
         // One that goes on is not lost; it is `left`.
         let goes_on = rows.iter().any(|row| !row.state.is_final());
         if case.receipts(*event).is_empty() && !is_over && !goes_on {

@@ -97,6 +97,8 @@ fn request(evidence: &mut Evidence, number: u64, destination: u32, try_number: u
         started_at: Some(at + AHEAD),
         finished_at: Some(at + AHEAD + 3_000),
         was_unknown: false,
+        is_replayed: false,
+        is_replay: false,
     });
     evidence.sends.push(Send {
         attempt,
@@ -185,6 +187,49 @@ fn dead_letters_and_cancelled_events_are_not_lost() {
     assert!(cancelled.is_empty(), "{cancelled:?}");
 }
 
+/// Event 7 expired unsent, was replayed, and arrived by its second attempt.
+fn replay(evidence: &mut Evidence) {
+    evidence.sends.remove(7);
+    evidence.receipts.remove(7);
+    let expired = &mut evidence.rows[7];
+    expired.state = AttemptState::Expired;
+    expired.started_at = None;
+    expired.dead_letter = true;
+    expired.is_replayed = true;
+    request(evidence, 7, 3, 2, 40 * SECOND);
+    evidence.rows.last_mut().unwrap().is_replay = true;
+}
+
+#[test]
+fn a_replay_is_the_only_thing_that_follows_what_expired() {
+    let sound = broken(replay);
+    assert!(sound.is_empty(), "{sound:?}");
+    let by_itself = broken(|evidence| {
+        replay(evidence);
+        evidence.rows[7].is_replayed = false;
+        evidence.rows.last_mut().unwrap().is_replay = false;
+    });
+    assert_eq!(by_itself, ["extra"]);
+}
+
+#[test]
+fn a_dead_letter_that_is_not_replayed_exactly_once_is_found() {
+    let lost = broken(|evidence| {
+        replay(evidence);
+        evidence.rows.pop();
+        evidence.sends.pop();
+        evidence.receipts.pop();
+    });
+    assert_eq!(lost, ["lost", "replayed"]);
+    let unmarked = broken(|evidence| {
+        replay(evidence);
+        evidence.rows[7].is_replayed = false;
+    });
+    assert_eq!(unmarked, ["extra", "replayed"]);
+    let of_nothing = broken(|evidence| evidence.rows[7].is_replay = true);
+    assert_eq!(of_nothing, ["replayed"]);
+}
+
 #[test]
 fn an_event_whose_answer_was_lost_may_be_missing_or_there() {
     let unanswered = |evidence: &mut Evidence| {
@@ -216,6 +261,50 @@ fn a_duplicate_without_a_reason_is_found_and_one_with_a_reason_is_not() {
         evidence.rows[7].was_unknown = true;
     });
     assert!(overwritten.is_empty(), "{overwritten:?}");
+}
+
+/// The last event is being sent when its worker is stopped for 12 s. It is
+/// given up and tried again meanwhile, and arrives after its own retry, in a
+/// second that is full without it.
+fn stop_in_the_middle(evidence: &mut Evidence) {
+    request(evidence, 239, 3, 2, 40 * SECOND);
+    evidence.rows[239].was_unknown = true;
+    for number in [303, 307] {
+        deliver(evidence, number, 3, 41 * SECOND);
+    }
+    let goes_on = 41 * SECOND + 30_000;
+    evidence.receipts[239].at_us = goes_on + 100;
+    evidence.happenings.push(Happening {
+        what: "stopped".to_owned(),
+        kind: "worker".to_owned(),
+        ..step(goes_on, goes_on - evidence.sends[239].at_us - 50)
+    });
+}
+
+#[test]
+fn a_request_may_arrive_after_its_own_retry() {
+    let stopped = broken(stop_in_the_middle);
+    assert!(stopped.is_empty(), "{stopped:?}");
+    let by_itself = broken(|evidence| {
+        stop_in_the_middle(evidence);
+        evidence.happenings.clear();
+    });
+    assert_eq!(by_itself, ["wire"], "nothing was stopped");
+    let stopped = |change: fn(&mut Happening)| {
+        broken(|evidence| {
+            stop_in_the_middle(evidence);
+            change(evidence.happenings.last_mut().unwrap());
+        })
+    };
+    let too_late = stopped(|stop| stop.by_us = SECOND);
+    assert_eq!(too_late, ["wire"], "it ought to have been there before");
+    let somebody = stopped(|stop| stop.kind = "scheduler".to_owned());
+    assert_eq!(somebody, ["wire"], "somebody else");
+    let unknown_to_nobody = broken(|evidence| {
+        stop_in_the_middle(evidence);
+        evidence.rows[239].was_unknown = false;
+    });
+    assert_eq!(unknown_to_nobody, ["extra"]);
 }
 
 #[test]

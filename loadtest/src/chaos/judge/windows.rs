@@ -12,7 +12,9 @@
 //! wire by that much later. **Receivers** add what a request may take to
 //! arrive: 50 ms on the loopback. What arrived while the load test, in which
 //! the receivers live, was itself late is left out, for nobody knows when that
-//! was; and destinations behind a proxy are judged at the worker only.
+//! was; so is what a worker was sending when it was stopped, for it arrives when
+//! that worker goes on, even after its own retry; and destinations behind a
+//! proxy are judged at the worker only.
 //!
 //! Shorter windows are judged by stretching time: in units of which P of them
 //! are as long as the shorter window, it is a window of P.
@@ -30,7 +32,7 @@ use uuid::Uuid;
 
 use super::timeline::Timeline;
 use super::{Case, Judgement};
-use crate::chaos::log::Change;
+use crate::chaos::log::{Change, Receipt};
 
 /// What a request on the loopback may take, in microseconds.
 const LOOPBACK: i64 = 50_000;
@@ -46,7 +48,7 @@ pub(super) fn judge(case: &Case<'_>, judgement: &mut Judgement) {
     let evidence = case.evidence;
     let timeline = Timeline::new(evidence);
     let delta = i64::try_from(MAX_CLAIM_TO_SEND.as_micros()).unwrap_or(i64::MAX);
-    let lags = lags(case);
+    let delays = Delays::new(case);
     let (mut timely, mut all) = (0, 0);
     let of_attempt: HashMap<i64, Uuid> = (evidence.rows.iter())
         .map(|row| (row.attempt, row.destination))
@@ -71,7 +73,7 @@ pub(super) fn judge(case: &Case<'_>, judgement: &mut Judgement) {
             let mut receipts: Vec<i64> = (evidence.receipts.iter())
                 .filter(|receipt| receipt.destination == number)
                 .inspect(|_| all += 1)
-                .filter(|receipt| !is_late(&lags, receipt.at_us))
+                .filter(|receipt| !delays.hold(case, receipt))
                 .map(|receipt| timeline.wire(receipt.at_us))
                 .collect();
             timely += receipts.len();
@@ -82,23 +84,54 @@ pub(super) fn judge(case: &Case<'_>, judgement: &mut Judgement) {
     judgement.figures.timely_receipts_percent = (timely * 100).checked_div(all).unwrap_or(100);
 }
 
-/// From when until when this process was late, in order.
-fn lags(case: &Case<'_>) -> Vec<(i64, i64)> {
-    let lags = case
-        .evidence
-        .happenings
-        .iter()
-        .filter(|one| one.what == "lag");
-    lags.map(|one| (one.at_us - one.by_us, one.at_us + LOOPBACK))
-        .collect()
+/// What makes a request arrive late that was sent in time: from when until
+/// when, in order.
+struct Delays {
+    /// This process was late.
+    lags: Vec<(i64, i64)>,
+    /// A worker was stopped.
+    stops: Vec<(i64, i64)>,
 }
 
-fn is_late(lags: &[(i64, i64)], at: i64) -> bool {
-    // They do not overlap by more than the allowance, so the last two decide.
-    let after = lags.partition_point(|(from, _)| *from <= at);
-    lags[after.saturating_sub(2)..after]
-        .iter()
-        .any(|(_, until)| at <= *until)
+impl Delays {
+    fn new(case: &Case<'_>) -> Self {
+        let of = |what: &str, who: &str| {
+            let happenings = case.evidence.happenings.iter();
+            happenings
+                .filter(|one| one.what == what && one.kind == who)
+                .map(|one| (one.at_us - one.by_us, one.at_us))
+                .collect::<Vec<_>>()
+        };
+        Self {
+            lags: of("lag", ""),
+            stops: of("stopped", "worker"),
+        }
+    }
+
+    /// Whether they tell when this arrived, rather than its sender.
+    fn hold(&self, case: &Case<'_>, receipt: &Receipt) -> bool {
+        self.is_late(receipt.at_us) || self.was_stopped(case, receipt)
+    }
+
+    fn is_late(&self, at: i64) -> bool {
+        // They do not overlap by more than the allowance, so the last two decide.
+        let after = self.lags.partition_point(|(from, _)| *from <= at);
+        self.lags[after.saturating_sub(2)..after]
+            .iter()
+            .any(|(_, until)| at <= *until + LOOPBACK)
+    }
+
+    /// Sent as a worker was stopped, and there after it went on.
+    fn was_stopped(&self, case: &Case<'_>, receipt: &Receipt) -> bool {
+        let key = receipt.event.zip(receipt.try_number);
+        let Some(sends) = key.and_then(|key| case.sends.get(&key)) else {
+            return false;
+        };
+        let spans = |sent: i64, (from, until): (i64, i64)| {
+            sent.abs_diff(from) <= LOOPBACK.unsigned_abs() && receipt.at_us >= until
+        };
+        (self.stops.iter()).any(|stop| sends.iter().any(|sent| spans(*sent, *stop)))
+    }
 }
 
 impl Destination<'_> {

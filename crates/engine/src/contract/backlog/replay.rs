@@ -10,7 +10,8 @@ use domain::retry::RetrySettings;
 
 use super::BacklogWorld;
 use crate::ports::{
-    CatalogError, DEFAULT_TENANT, DeadLetterFilter, NewReplay, NextTry, ReapRules, Which,
+    CatalogError, DEFAULT_TENANT, DeadLetterFilter, DestinationPage, MAX_EXAMINED_EACH, NewReplay,
+    NextTry, ReapRules, Which,
 };
 
 fn all_of(destination: DestinationId) -> Which {
@@ -284,4 +285,135 @@ pub async fn a_late_success_cancels_what_was_replayed(world: &BacklogWorld) {
     let states = [AttemptState::Succeeded, AttemptState::Cancelled];
     assert_eq!(world.states(of).await, states);
     assert_eq!(world.dead_letters(&DeadLetterFilter::default()).await, []);
+}
+
+/// The newest first, each tenant its own.
+pub async fn replays_are_listed(world: &BacklogWorld) {
+    let of = world.destination().unlimited().create().await;
+    world.die(of, 2).await;
+    let mut begun = Vec::new();
+    for _ in 0..3 {
+        begun.push(world.replay_of(all_of(of), 0.5).await);
+    }
+    world.advance().await;
+    let page = async |after, limit| {
+        let page = world.backlog.replays(DEFAULT_TENANT, after, limit).await;
+        page.unwrap()
+    };
+    let first = page(None, 2).await;
+    assert_eq!(first.len(), 2);
+    let rest = page(Some(first[1].id), 2).await;
+    let listed: Vec<_> = first.into_iter().chain(rest).collect();
+    let ids: Vec<_> = listed.iter().map(|replay| replay.id).collect();
+    begun.reverse();
+    assert_eq!(ids, begun);
+    for replay in listed {
+        assert_eq!(world.replay(replay.id).await.progress, replay);
+    }
+    let other = TenantId(world.id());
+    let none = world.backlog.replays(other, None, 10).await;
+    assert_eq!(none.unwrap(), []);
+}
+
+/// Those that have dead letters which match, and nobody else's.
+pub async fn destinations_with_dead_letters_are_found(world: &BacklogWorld) {
+    let (mut all, mut with_some) = (Vec::new(), Vec::new());
+    for count in [1, 2, 0, 1] {
+        let of = world.destination().unlimited().create().await;
+        all.push(of);
+        if !world.die(of, count).await.is_empty() {
+            with_some.push(of);
+        }
+    }
+    all.sort_unstable();
+    with_some.sort_unstable();
+    let any = DeadLetterFilter::default();
+    assert_eq!(world.with_dead_letters(&any, 100).await, with_some);
+    // Pages are of those that are looked at, and the last one may be empty.
+    for limit in 1..=4 {
+        assert_eq!(world.with_dead_letters(&any, limit).await, with_some);
+    }
+    let page = (world.backlog).destinations_with_dead_letters(DEFAULT_TENANT, &any, None, 3);
+    assert_eq!(page.await.unwrap().next, Some(all[2]));
+
+    they_are_found_by_filter(world, &with_some).await;
+
+    // What is replayed is none any more, and who is deleted is not asked.
+    world.replay_of(all_of(with_some[0]), 1.0).await;
+    assert!(world.advance().await > 0);
+    let deleted = (world.catalog).delete_destination(DEFAULT_TENANT, with_some[1]);
+    deleted.await.unwrap();
+    assert_eq!(world.with_dead_letters(&any, 100).await, with_some[2..]);
+    let other = TenantId(world.id());
+    let none = (world.backlog).destinations_with_dead_letters(other, &any, None, 10);
+    assert_eq!(none.await.unwrap(), DestinationPage::default());
+}
+
+async fn they_are_found_by_filter(world: &BacklogWorld, with_some: &[DestinationId]) {
+    let dead = world.dead_letters(&DeadLetterFilter::default()).await;
+    let answered = dead[0].attempt.status.unwrap();
+    let oldest = dead.iter().map(|one| one.died_at).min();
+    let none = DeadLetterFilter::default;
+    for (filter, expected) in [
+        (
+            DeadLetterFilter {
+                status: Some(answered),
+                ..none()
+            },
+            with_some,
+        ),
+        (
+            DeadLetterFilter {
+                status: Some(answered + 1),
+                ..none()
+            },
+            &[],
+        ),
+        (
+            DeadLetterFilter {
+                event_type: Some("nobody's".to_owned()),
+                ..none()
+            },
+            &[],
+        ),
+        (
+            DeadLetterFilter {
+                died_before: oldest,
+                ..none()
+            },
+            &[],
+        ),
+        (
+            DeadLetterFilter {
+                died_from: oldest,
+                ..none()
+            },
+            with_some,
+        ),
+    ] {
+        let found = world.with_dead_letters(&filter, 100).await;
+        assert_eq!(found, expected, "{filter:?}");
+    }
+}
+
+/// One that has more dead letters than are looked at may have some that match.
+pub async fn a_destination_with_too_many_dead_letters_is_named(world: &BacklogWorld) {
+    let nobodys = DeadLetterFilter {
+        event_type: Some("nobody's".to_owned()),
+        ..DeadLetterFilter::default()
+    };
+    let of = world.destination().unlimited().create().await;
+    // As many as may be in flight; so many failures open its breaker.
+    let die = async |count: u32| {
+        let died = world.die(of, count as usize).await;
+        let resumed = world.health().resume(DEFAULT_TENANT, of).await;
+        resumed.unwrap();
+        died.len()
+    };
+    for _ in 0..MAX_EXAMINED_EACH / 50 {
+        assert_eq!(die(50).await, 50);
+    }
+    assert_eq!(world.with_dead_letters(&nobodys, 10).await, []);
+    assert_eq!(die(1).await, 1);
+    assert_eq!(world.with_dead_letters(&nobodys, 10).await, [of]);
 }

@@ -4,8 +4,8 @@ use async_trait::async_trait;
 use domain::ids::{AttemptId, DestinationId, ReplayId, TenantId};
 use engine::ports::{
     Advanced, Backlog, CancelStep, CancelledOne, CancelledStep, CatalogError, DeadLetter,
-    DeadLetterFilter, DeadLetterPage, DeadLetterPosition, NewReplay, Replay, Replays, RetryRules,
-    StoreError,
+    DeadLetterFilter, DeadLetterPage, DeadLetterPosition, DestinationPage, NewReplay, Replay,
+    ReplayProgress, Replays, RetryRules, StoreError,
 };
 
 use super::rows::{DestinationRow, Rows};
@@ -92,6 +92,25 @@ impl Backlog for ModelStore {
         new: &NewReplay,
     ) -> Result<Replay, CatalogError> {
         self.step(|rows, now| replays::create(rows, now, tenant, new))
+    }
+
+    async fn destinations_with_dead_letters(
+        &self,
+        tenant: TenantId,
+        filter: &DeadLetterFilter,
+        after: Option<DestinationId>,
+        limit: u32,
+    ) -> Result<DestinationPage, CatalogError> {
+        Ok(self.read(|rows| dead_letters::destinations(rows, tenant, filter, after, limit)))
+    }
+
+    async fn replays(
+        &self,
+        tenant: TenantId,
+        after: Option<ReplayId>,
+        limit: u32,
+    ) -> Result<Vec<ReplayProgress>, CatalogError> {
+        Ok(self.read(|rows| replays::page(rows, tenant, after, limit)))
     }
 
     async fn replay(&self, tenant: TenantId, id: ReplayId) -> Result<Replay, CatalogError> {

@@ -1,8 +1,9 @@
 //! Dead letters, as people look at them.
 
-use domain::ids::{AttemptId, TenantId};
+use domain::ids::{AttemptId, DestinationId, TenantId};
 use engine::ports::{
-    CatalogError, DeadLetter, DeadLetterFilter, DeadLetterPage, DeadLetterPosition, MAX_EXAMINED,
+    CatalogError, DeadLetter, DeadLetterFilter, DeadLetterPage, DeadLetterPosition,
+    DestinationPage, MAX_EXAMINED, MAX_EXAMINED_EACH,
 };
 
 use super::reading::view;
@@ -80,4 +81,32 @@ fn shown(rows: &Rows, row: &Attempt) -> Option<DeadLetter> {
         died_at: row.died_at()?,
         replayed_at: row.replayed_at,
     })
+}
+
+/// Destinations that have some; see
+/// [`engine::ports::Backlog::destinations_with_dead_letters`].
+pub(super) fn destinations(
+    rows: &Rows,
+    tenant: TenantId,
+    filter: &DeadLetterFilter,
+    after: Option<DestinationId>,
+    limit: u32,
+) -> DestinationPage {
+    let in_its_times = |row: &&Attempt| {
+        row.is_open_dead_letter()
+            && row.died_at().is_some_and(|died| {
+                filter.died_from.is_none_or(|from| died >= from)
+                    && filter.died_before.is_none_or(|before| died < before)
+            })
+    };
+    let has_some = |id: DestinationId| {
+        let dead: Vec<_> = (rows.ledger.attempts_of(id)).filter(in_its_times).collect();
+        dead.len() > MAX_EXAMINED_EACH as usize || dead.iter().any(|row| matches(rows, row, filter))
+    };
+    let own = rows.destinations.keys().copied().filter(|id| {
+        let living = rows.living(*id);
+        living.is_some_and(|row| row.tenant == tenant) && after.is_none_or(|after| *id > after)
+    });
+    let looked_at = own.take(limit as usize).map(|id| (id, has_some(id)));
+    DestinationPage::of(looked_at.collect(), limit)
 }

@@ -9,8 +9,8 @@ use domain::policy::Rate;
 use domain::replay::{ReplayState, Step, step};
 use domain::time::Timestamp;
 use engine::ports::{
-    Advanced, CatalogError, DeadLetterFilter, MAX_COUNTED, MAX_EXAMINED, NewReplay, Replay, Wakes,
-    Which,
+    Advanced, CatalogError, DeadLetterFilter, MAX_COUNTED, MAX_EXAMINED, NewReplay, Replay,
+    ReplayProgress, Wakes, Which,
 };
 
 use super::backlog::own;
@@ -109,18 +109,41 @@ pub(super) fn read(rows: &Rows, tenant: TenantId, id: ReplayId) -> Result<Replay
     };
     use AttemptState::{Admitted, Expired, Failed, Started, Succeeded, Unknown, Waiting};
     Ok(Replay {
-        id,
-        destination: row.destination,
-        share: row.share,
-        state: row.state,
-        total: row.total,
-        done: row.done,
+        progress: row.progress(id),
         pending: of(&[Waiting, Admitted, Started]),
         succeeded: of(&[Succeeded]),
         failed: of(&[Failed, Unknown, Expired]),
-        created_at: row.created_at,
-        finished_at: row.finished_at,
     })
+}
+
+/// Reads a page; see [`engine::ports::Backlog::replays`].
+pub(super) fn page(
+    rows: &Rows,
+    tenant: TenantId,
+    after: Option<ReplayId>,
+    limit: u32,
+) -> Vec<ReplayProgress> {
+    let newest_first = rows.replays.iter().rev();
+    newest_first
+        .filter(|(id, row)| row.tenant == tenant && after.is_none_or(|after| **id < after))
+        .take(limit as usize)
+        .map(|(id, row)| row.progress(*id))
+        .collect()
+}
+
+impl ReplayRow {
+    fn progress(&self, id: ReplayId) -> ReplayProgress {
+        ReplayProgress {
+            id,
+            destination: self.destination,
+            share: self.share,
+            state: self.state,
+            total: self.total,
+            done: self.done,
+            created_at: self.created_at,
+            finished_at: self.finished_at,
+        }
+    }
 }
 
 /// Ends one; see [`engine::ports::Backlog::cancel_replay`].

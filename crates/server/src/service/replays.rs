@@ -1,0 +1,129 @@
+//! Replays: of one dead letter, of what matches at one destination, or of what
+//! matches at all of them.
+
+use domain::ids::{AttemptId, DestinationId, ReplayId};
+use domain::replay::DEFAULT_SHARE;
+use engine::ports::{DeadLetterFilter, NewReplay, Replay, ReplayProgress, Which};
+
+use super::{Service, ServiceError, rules};
+
+/// Destinations that one request looks at, and replays that it begins at most.
+const REPLAYS_AT_ONCE: u32 = 100;
+
+/// A replay that somebody wants.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ReplayDraft {
+    /// Of this dead letter.
+    pub attempt: Option<AttemptId>,
+    /// Of those that match; `destination` too, unless `everywhere` is set.
+    pub filter: DeadLetterFilter,
+    /// Those of all destinations; where to go on, after the first request.
+    pub everywhere: Option<Everywhere>,
+    pub share: Option<f64>,
+}
+
+/// All destinations, after one in id order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Everywhere {
+    pub after: Option<DestinationId>,
+}
+
+/// Replays that one request has begun, one for each destination; few, or none,
+/// of those that it looked at.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BegunReplays {
+    pub replays: Vec<Replay>,
+    /// Where to go on; `None` when it is done.
+    pub next: Option<DestinationId>,
+}
+
+impl Service {
+    /// Begins what is wanted. Repeating it begins another replay, which finds
+    /// what the first one has not moved: no dead letter is replayed twice.
+    pub async fn create_replays(&self, draft: ReplayDraft) -> Result<BegunReplays, ServiceError> {
+        let share = draft.share.unwrap_or(DEFAULT_SHARE);
+        if !(share > 0.0 && share <= 1.0) {
+            return Err(ServiceError::invalid("share", "must be above 0, at most 1"));
+        }
+        let plain = draft.filter == DeadLetterFilter::default();
+        let which = match (draft.attempt, draft.filter.destination, draft.everywhere) {
+            (Some(attempt), None, None) if plain => Which::One(attempt),
+            (Some(_), ..) => {
+                let problem = "excludes destinations, type, status and times";
+                return Err(ServiceError::invalid("attempt_id", problem));
+            }
+            (None, Some(_), Some(_)) => {
+                let problem = "excludes all_destinations";
+                return Err(ServiceError::invalid("destination_id", problem));
+            }
+            (None, Some(destination), None) => Which::Matching(destination, draft.filter),
+            (None, None, Some(everywhere)) => {
+                return self
+                    .replay_everywhere(draft.filter, everywhere, share)
+                    .await;
+            }
+            (None, None, None) => {
+                let problem = "give it, or all_destinations, or the attempt_id of one dead letter";
+                return Err(ServiceError::invalid("destination_id", problem));
+            }
+        };
+        Ok(BegunReplays {
+            replays: vec![self.create_replay(which, share).await?],
+            next: None,
+        })
+    }
+
+    /// One replay for each destination that has what matches: each has limits,
+    /// and a pace, of its own.
+    async fn replay_everywhere(
+        &self,
+        filter: DeadLetterFilter,
+        Everywhere { after }: Everywhere,
+        share: f64,
+    ) -> Result<BegunReplays, ServiceError> {
+        let page = (self.backlog())
+            .destinations_with_dead_letters(self.tenant, &filter, after, REPLAYS_AT_ONCE)
+            .await?;
+        let mut replays = Vec::with_capacity(page.destinations.len());
+        for destination in page.destinations {
+            let which = Which::Matching(destination, filter.clone());
+            match self.create_replay(which, share).await {
+                Ok(replay) => replays.push(replay),
+                // Deleted meanwhile.
+                Err(ServiceError::NotFound(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(BegunReplays {
+            replays,
+            next: page.next,
+        })
+    }
+
+    async fn create_replay(&self, which: Which, share: f64) -> Result<Replay, ServiceError> {
+        let new = NewReplay {
+            id: ReplayId(self.mint.uuid()),
+            which,
+            share,
+        };
+        Ok(self.backlog().create_replay(self.tenant, &new).await?)
+    }
+
+    /// A page of replays, the newest first.
+    pub async fn replays(
+        &self,
+        after: Option<ReplayId>,
+        limit: u32,
+    ) -> Result<Vec<ReplayProgress>, ServiceError> {
+        rules::page(limit)?;
+        Ok(self.backlog().replays(self.tenant, after, limit).await?)
+    }
+
+    pub async fn replay(&self, id: ReplayId) -> Result<Replay, ServiceError> {
+        Ok(self.backlog().replay(self.tenant, id).await?)
+    }
+
+    pub async fn cancel_replay(&self, id: ReplayId) -> Result<Replay, ServiceError> {
+        Ok(self.backlog().cancel_replay(self.tenant, id).await?)
+    }
+}
