@@ -79,15 +79,25 @@ pub(crate) async fn notify(store: impl Operations + 'static) {
     notifier.run(CancellationToken::new()).await;
 }
 
-fn start(place: &impl Place) -> Child {
+/// A notifier in a process of its own, killed at the latest when this is dropped.
+struct Life(Child);
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        // It may have ended by itself: whoever waits for it has looked.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn start(place: &impl Place) -> Life {
     let (test, _) = place.notifiers();
-    Command::new(std::env::current_exe().unwrap())
+    let started = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", test])
         .env(STORE, place.name())
         .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap()
+        .spawn();
+    Life(started.unwrap())
 }
 
 /// Who is told, and those of whom there is something to tell. Whatever has an
@@ -136,21 +146,25 @@ fn dying() -> String {
     format!("destination_id <> '{TOLD}' and state = 'waiting' and id % {EVENTS} <> 0")
 }
 
-/// What is still to be done before all is told.
-async fn left(place: &impl Place) -> i64 {
+/// How many are still to die: that is the test's part.
+async fn to_die(place: &impl Place) -> i64 {
     let to_die = format!("select count(*) from attempts where {}", dying());
-    let high = "select count(*) from operational_events where event_type = 'backlog_high'";
     place.number(&to_die).await
-        + (i64::from(HIGH) - place.number(high).await)
-        + (place
-            .number("select count(*) from dead_letter_tallies")
-            .await)
-        + (place
-            .number("select coalesce(sum(dead_letters), 0) from watches")
-            .await)
-        + (place
-            .number("select count(*) from operational_events where relayed_at is null")
-            .await)
+}
+
+/// What the notifiers have still to do. Asked for in the order in which it goes
+/// from one to the next, so that nothing is missed on its way.
+async fn untold(place: &impl Place) -> i64 {
+    let high = "select count(*) from operational_events where event_type = 'backlog_high'";
+    let mut untold = i64::from(HIGH) - place.number(high).await;
+    for next in [
+        "select count(*) from dead_letter_tallies",
+        "select coalesce(sum(dead_letters), 0) from watches",
+        "select count(*) from operational_events where relayed_at is null",
+    ] {
+        untold += place.number(next).await;
+    }
+    untold
 }
 
 /// Some more die, of whichever destinations come next: enough for
@@ -169,27 +183,21 @@ async fn some_die(place: &impl Place) {
 async fn kill_again_and_again(place: &impl Place) -> u32 {
     let relayed = "select count(*) from operational_events where relayed_at is not null";
     let mut kills = 0;
-    while left(place).await > 0 {
+    while to_die(place).await + untold(place).await > 0 {
         let before = place.number(relayed).await;
         let (_, at_once) = place.notifiers();
-        let mut notifiers: Vec<Child> = (0..at_once).map(|_| start(place)).collect();
+        let mut notifiers: Vec<Life> = (0..at_once).map(|_| start(place)).collect();
         some_die(place).await;
         // All are at work when news go; somewhere in there they die.
-        let mut live = || {
-            let mut ended = notifiers.iter_mut().map(|one| one.try_wait().unwrap());
-            ended.all(|status| status.is_none())
-        };
-        while live()
-            && place.number(relayed).await < before + NEWS_OF_A_LIFE
-            && left(place).await > 0
-        {
+        while place.number(relayed).await < before + NEWS_OF_A_LIFE && untold(place).await > 0 {
+            for notifier in &mut notifiers {
+                let ended = notifier.0.try_wait().unwrap();
+                assert_eq!(ended, None, "a notifier ended by itself");
+            }
             tokio::task::yield_now().await;
         }
-        for notifier in &mut notifiers {
-            kills += u32::from(notifier.try_wait().unwrap().is_none());
-            notifier.kill().unwrap();
-            notifier.wait().unwrap();
-        }
+        kills += u32::try_from(at_once).unwrap();
+        drop(notifiers);
     }
     kills
 }

@@ -1,9 +1,10 @@
 //! `paceline operations …`: what operators must know, over the API.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use domain::operations::OperationalType;
+use domain::operations::{OperationalScope, OperationalType};
 use http::Method;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
@@ -19,9 +20,12 @@ use crate::output::{self, Format};
 pub enum Command {
     /// Show what operators must know, the newest first.
     Events {
-        /// At most so many.
+        /// How many at most.
         #[arg(long, value_name = "N", default_value_t = 100)]
         limit: u32,
+        /// Only those before the one of this id.
+        #[arg(long, value_name = "ID")]
+        before: Option<i64>,
         /// Of all tenants; for the scope `admin`.
         #[arg(long)]
         installation: bool,
@@ -74,12 +78,14 @@ pub struct AlertSettings {
     /// For so long, such as `60s`, it gets less than its limit allows; `0s` for
     /// never.
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
-    pub under_delivery: Option<std::time::Duration>,
+    pub under_delivery: Option<Duration>,
 }
 
 impl AlertSettings {
     fn json(&self) -> Map<String, Value> {
-        let seconds = self.under_delivery.map(|after| after.as_secs().into());
+        // Whole seconds, rounded up: what is short is not never.
+        let seconds = |after: Duration| after.as_secs() + u64::from(after.subsec_nanos() > 0);
+        let seconds = self.under_delivery.map(|after| seconds(after).into());
         [
             ("backlog", self.backlog.map(Value::from)),
             ("under_delivery_seconds", seconds),
@@ -97,15 +103,13 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Events {
             limit,
+            before,
             installation,
             connection,
         } => {
-            let scope = if installation {
-                "installation"
-            } else {
-                "tenant"
-            };
-            let path = format!("/v1/operational-events?limit={limit}&scope={scope}");
+            let scope = scope(installation);
+            let before = before.map_or(String::new(), |before| format!("&before={before}"));
+            let path = format!("/v1/operational-events?limit={limit}&scope={scope}{before}");
             let page: OperationalEvents = Client::new(&connection.client)?.get(&path).await?;
             match connection.output {
                 Format::Json => output::json(&page)?,
@@ -125,12 +129,7 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
             types,
             connection,
         } => {
-            let scope = if installation {
-                "installation"
-            } else {
-                "tenant"
-            };
-            let body = json!({"scope": scope, "event_types": types});
+            let body = json!({"scope": scope(installation), "event_types": types});
             let client = Client::new(&connection.client)?;
             let path = format!("{PATH}/{id}");
             let registered: OperationalDestination = client.send(Method::PUT, &path, &body).await?;
@@ -162,6 +161,13 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+const fn scope(installation: bool) -> &'static str {
+    match installation {
+        true => OperationalScope::Installation.as_str(),
+        false => OperationalScope::Tenant.as_str(),
+    }
 }
 
 fn events(page: &OperationalEvents) -> String {
@@ -209,4 +215,21 @@ fn table(alerts: &Alerts) -> String {
         "SHORT FOR",
     ];
     output::table(&header, [row]).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_of_a_second_is_not_never() {
+        for (millis, seconds) in [(0, 0), (1, 1), (1_000, 1), (1_001, 2)] {
+            let settings = AlertSettings {
+                backlog: None,
+                under_delivery: Some(Duration::from_millis(millis)),
+            };
+            assert_eq!(settings.json()["under_delivery_seconds"], seconds);
+            assert_eq!(settings.json().len(), 1);
+        }
+    }
 }
