@@ -15,8 +15,8 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../../../../migrations/sqlite/0005_ingest.sql"),
     include_str!("../../../../migrations/sqlite/0006_keys.sql"),
     include_str!("../../../../migrations/sqlite/0007_outbox.sql"),
-    include_str!("../../../../migrations/sqlite/0009_notifications.sql"),
     include_str!("../../../../migrations/sqlite/0012_head_start.sql"),
+    include_str!("../../../../migrations/sqlite/0014_notifications.sql"),
 ];
 
 /// The version that this binary needs.
