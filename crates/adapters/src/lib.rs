@@ -17,5 +17,6 @@ pub mod postgres;
 pub mod rabbitmq;
 pub mod redis;
 pub mod shell;
+mod smart_memory;
 pub mod sqlite;
 mod stored_policy;

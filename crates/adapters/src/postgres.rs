@@ -63,6 +63,7 @@ mod rows;
 mod rules;
 mod secret_store;
 mod secrets;
+mod smart;
 mod sweep;
 mod tenants;
 mod usage;

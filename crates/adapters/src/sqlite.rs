@@ -42,6 +42,7 @@ mod rows;
 mod rules;
 mod secret_store;
 mod secrets;
+mod smart;
 mod sweep;
 mod tenants;
 mod thread;

@@ -35,5 +35,7 @@ mod notifier;
 mod outbox;
 #[path = "postgres_store/plans.rs"]
 mod plans;
+#[path = "postgres_store/smart.rs"]
+mod smart;
 #[path = "postgres_store/starts.rs"]
 mod starts;

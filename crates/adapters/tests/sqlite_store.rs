@@ -8,12 +8,15 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use adapters::sqlite::{SqliteStore, system_clock};
-use domain::attempt::AttemptState;
+use domain::attempt::{AttemptState, OutcomeKind};
 use domain::limit::{Period, Shape};
 use domain::policy::LimitSettings;
+use domain::smart::{Reason, SmartDelivery};
 use domain::time::Timestamp;
 use engine::contract::store::{Backdoor, World};
-use engine::ports::{Catalog, CatalogError, ClaimAnswer, DEFAULT_TENANT, StoreError};
+use engine::ports::{
+    Catalog, CatalogError, ClaimAnswer, DEFAULT_TENANT, NextTry, Outcome, StoreError,
+};
 use rusqlite::Connection;
 
 /// A user's shell, with none of our settings.
@@ -442,4 +445,35 @@ async fn a_claim_finds_the_hold_that_its_permit_was_given_before() {
     let claims = world.claim(worker, &permits).await;
     assert_eq!(claims.answers, [ClaimAnswer::Refused]);
     assert_eq!(world.states(destination).await, [AttemptState::Waiting]);
+}
+
+/// Smart delivery's history is of a week, and of what was in force before it.
+#[tokio::test]
+async fn history_keeps_what_was_in_force_a_week_ago() {
+    let place = Place::new();
+    let world = open(&place.file("smart.db"));
+    let destination = world.destination().per_second(10).create().await;
+    let on = (world.catalog).set_smart_delivery(DEFAULT_TENANT, destination, SmartDelivery::On);
+    on.await.unwrap();
+    world.accept(destination, 5).await;
+    let old = format!(
+        "insert into smart_history (destination_id, in_force_from, reason)
+        values ('{destination}', 1, 'refused'), ('{destination}', 2, 'slow')"
+    );
+    world.sql(&old).await;
+    let worker = world.worker().await;
+    let permits = world.admit(destination).await;
+    world.start(worker, &permits[..1]).await;
+    let retry = NextTry::RetryAfter(Duration::from_secs(3_600));
+    let refused = Outcome {
+        status: Some(429),
+        ..world.outcome(&permits[0], OutcomeKind::Failed, retry)
+    };
+    let recorded = world.store.record_outcomes(worker, &[refused]).await;
+    assert_eq!(recorded.unwrap().skipped, []);
+    let history = (world.catalog).smart_history(destination, Timestamp::MAX, 10);
+    let reasons: Vec<Reason> = (history.await.unwrap().iter())
+        .map(|change| change.reason)
+        .collect();
+    assert_eq!(reasons, [Reason::Refused, Reason::Configured, Reason::Slow]);
 }

@@ -83,11 +83,11 @@ pub const CROWDED_FLOOR: Duration = Duration::from_millis(5);
 /// stays within a quarter of `max_in_flight`.
 #[must_use]
 pub fn lead(policy: &Policy) -> Duration {
-    let Rate::Limited(limited) = &policy.rate else {
+    if policy.rate == Rate::Unlimited && policy.pace.is_none() {
         return MAX_LEAD;
-    };
+    }
     let quarter = f64::from(policy.max_in_flight.max(4)) / 4.0;
-    let seconds = quarter / limited.per_second().max(f64::MIN_POSITIVE);
+    let seconds = quarter / policy.per_second().max(f64::MIN_POSITIVE);
     Duration::from_secs_f64(seconds.clamp(MIN_LEAD.as_secs_f64(), MAX_LEAD.as_secs_f64()))
 }
 
@@ -123,13 +123,17 @@ pub struct NewestStarts {
 /// ([`Usage::recount`]), those that a bucket's level has to be computed from.
 #[must_use]
 pub fn newest_starts(policy: &Policy, recount: bool) -> Option<NewestStarts> {
-    let Rate::Limited(limited) = &policy.rate else {
-        return None;
+    let limited = match &policy.rate {
+        Rate::Paused => return None,
+        Rate::Unlimited => None,
+        Rate::Limited(limited) => Some(limited),
     };
-    let windows = (limited.windows.iter())
+    let windows = (limited.iter().flat_map(|limited| &limited.windows))
         .filter(|limit| !limit.is_coarse())
         .map(|limit| (policy.stretched(limit.period), limit.max.get()));
-    let bucket = limited.pacing.filter(|_| recount).map(|pacing| {
+    let pace = policy.pace.map(|pace| (pace.period(), pace.max()));
+    let pacing = limited.and_then(|limited| limited.pacing);
+    let bucket = pacing.filter(|_| recount).map(|pacing| {
         let refill = pacing.refill.max.get();
         let count = counted_starts(pacing).min(i64::from(BUCKET_STARTS_MAX)) as u32;
         let period = policy.stretched(pacing.refill.period);
@@ -137,6 +141,7 @@ pub fn newest_starts(policy: &Policy, recount: bool) -> Option<NewestStarts> {
     });
     let (period, count) = windows
         .chain(bucket)
+        .chain(pace)
         .reduce(|a, b| (a.0.max(b.0), a.1.max(b.1)))?;
     Some(NewestStarts { period, count })
 }

@@ -31,6 +31,7 @@ pub mod retry;
 pub mod share;
 pub mod signals;
 pub mod signature;
+pub mod smart;
 pub mod time;
 pub mod turns;
 pub mod watch;

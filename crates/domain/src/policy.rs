@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::limit::{Limit, MAX_LIMIT, Period, Shape};
+use crate::smart::Pace;
 
 /// What a destination's or a tier's row says, column by column.
 ///
@@ -144,6 +145,7 @@ impl LimitSettings {
             rate,
             max_in_flight: self.max_in_flight.unwrap_or(default).max(1),
             safety_margin: self.safety_margin.clamp(0.0, MAX_SAFETY_MARGIN),
+            pace: None,
         }
     }
 
@@ -198,6 +200,8 @@ pub struct Policy {
     pub max_in_flight: u32,
     /// By which part every period is stretched; 0 is none.
     pub safety_margin: f64,
+    /// What smart delivery makes of it: slots are planned no faster.
+    pub pace: Option<Pace>,
 }
 
 /// How many starts, and when.

@@ -6,6 +6,7 @@ mod operations;
 mod postgres;
 mod queue;
 mod schedule;
+mod smart;
 mod sqlite;
 
 use crate::mutant::Mutant;
@@ -14,6 +15,7 @@ use crate::mutant::Mutant;
 pub(crate) fn all() -> Vec<Mutant> {
     let mut all = Vec::new();
     all.extend(domain::MUTANTS);
+    all.extend(smart::MUTANTS);
     all.extend(sqlite::MUTANTS);
     all.extend(postgres::MUTANTS);
     all.extend(schedule::MUTANTS);

@@ -44,6 +44,7 @@ pub mod problem;
 pub mod replays;
 pub mod retries;
 pub mod secrets;
+pub mod smart_delivery;
 pub mod tenants;
 pub mod text;
 pub mod tiers;
@@ -129,6 +130,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(operations::register, operations::unregister))
         .routes(routes!(operations::list))
         .routes(routes!(operations::events))
+        .routes(routes!(smart_delivery::show, smart_delivery::change))
         .routes(routes!(attempts::list))
         .routes(routes!(retries::show, retries::set))
         .routes(routes!(cancel::backlog))

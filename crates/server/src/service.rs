@@ -30,6 +30,7 @@ pub mod operations;
 pub mod replays;
 pub mod rules;
 pub mod secrets;
+pub mod smart;
 pub mod tenancy;
 
 pub use backlog::{CancelCursor, CancelDraft, CancelledPart};
@@ -39,6 +40,7 @@ pub use health::StateAndHealth;
 pub use limits::LimitsChange;
 pub use replays::{BegunReplays, Everywhere, ReplayDraft};
 use secrets::{MadeSecret, SecretDraft, Signing};
+pub use smart::SmartAndHistory;
 pub use tenancy::Tenancy;
 
 /// The most rows on one page.

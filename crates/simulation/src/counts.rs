@@ -51,6 +51,8 @@ pub const SOMETIMES: &[&str] = &[
     "tier changed",
     "destination paused",
     "destination deleted",
+    "smart delivery turned on",
+    "effective limit lowered",
     "backlog cancelled",
     "replay begun",
     // What receivers do.

@@ -6,6 +6,6 @@ mod schedule;
 mod store;
 
 pub(crate) use queue::{FaultyQueue, fates};
-pub(crate) use receiver::{Behaviours, FaultySender, PROMPT, WatchedReceivers};
+pub(crate) use receiver::{Behaviours, FaultySender, PROMPT, Takings, WatchedReceivers};
 pub(crate) use schedule::FaultySchedule;
 pub(crate) use store::{FaultyStore, LATEST_COMMIT};

@@ -11,6 +11,7 @@ mod written;
 use domain::destination::DestinationState;
 use domain::limit::Shape;
 use domain::policy::LimitSettings;
+use domain::smart::SmartDelivery;
 
 use crate::model::Condition;
 use crate::site::Site;
@@ -87,6 +88,13 @@ pub enum What {
         destination: usize,
         /// To what.
         state: DestinationState,
+    },
+    /// The owner turns smart delivery on or off.
+    Smart {
+        /// Whose.
+        destination: usize,
+        /// To what.
+        to: SmartDelivery,
     },
     /// The owner deletes.
     Delete {
@@ -237,6 +245,17 @@ pub enum Behaviour {
     Slow {
         /// Until its answer.
         millis: u64,
+    },
+    /// Answers 429 to what is more than it takes, by a bucket of a second's
+    /// worth.
+    Takes {
+        /// So much.
+        per_second: u32,
+    },
+    /// Takes the events one after the other, however many wait.
+    Queues {
+        /// So many.
+        per_second: u32,
     },
 }
 

@@ -19,7 +19,7 @@ use uuid::Uuid;
 
 use crate::counts::Counts;
 use crate::dice::Dice;
-use crate::faulty::{Behaviours, WatchedReceivers, fates};
+use crate::faulty::{Behaviours, Takings, WatchedReceivers, fates};
 use crate::gate::Deaths;
 use crate::invariants::Broken;
 use crate::model::{ModelQueue, ModelSchedule, ModelSender, ModelStore};
@@ -144,6 +144,7 @@ impl<'a> World<'a> {
             witness: witness.clone(),
             counts,
             dice: dice.of(RECEIVERS),
+            takings: Takings::default(),
         };
         let parts = Parts {
             store: Arc::new(ModelStore::new(BEGAN).with_head_start(MAX_HEAD_START)),

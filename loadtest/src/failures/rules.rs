@@ -3,7 +3,7 @@
 use super::By::{Chaos, Nothing, Test};
 use super::Row;
 
-pub(super) const ROWS: [Row; 16] = [
+pub(super) const ROWS: [Row; 17] = [
     Row {
         fault: "A limit is lowered while permits are out",
         mechanism: "the change locks the destination and moves its permits back before it enters history",
@@ -71,6 +71,16 @@ pub(super) const ROWS: [Row; 16] = [
             Test("a_receiver_that_asks_is_left_alone"),
             Test("a_429_holds_and_costs_no_try"),
             Test("a_receiver_that_asks_is_left_alone_and_its_backlog_drains"),
+        ],
+    },
+    Row {
+        fault: "A receiver takes less than its limit says, and does not say how much",
+        mechanism: "with smart delivery an effective limit below the configured one follows its \
+            answers; without it each 429 begins a hold",
+        residue: "429s for about a minute, and after it fewer than one in a hundred",
+        exercised: &[
+            Test("a_hidden_capacity_is_found_within_a_minute_and_seldom_exceeded_after_it"),
+            Test("the_configured_windows_hold_beside_it"),
         ],
     },
     Row {

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use domain::admission::Meter;
 use domain::ids::{DestinationId, Epoch, TenantId};
 use domain::policy::{Policy, Rate};
+use domain::smart::Effective;
 use domain::time::Timestamp;
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -75,6 +76,8 @@ struct DestinationRow {
     first_after: i64,
     held_until: Option<i64>,
     probing: bool,
+    smart_per_second: Option<f64>,
+    smart_max_in_flight: Option<i32>,
 }
 
 /// The destinations that are there, locked or not, and the clock.
@@ -103,13 +106,15 @@ pub(super) async fn read_destinations(
             p.meter_epoch is distinct from d.epoch as recount,
             coalesce(p.first_after, 0) as first_after,
             micros(greatest(p.held_until, h.held_until)) as held_until,
-            h.opened_at is not null as probing
+            h.opened_at is not null as probing,
+            s.per_second as smart_per_second, s.max_in_flight as smart_max_in_flight
         from clock
         left join destinations d on d.id = any ($1)
         left join tenants n on n.id = d.tenant_id
         left join tiers t on t.name = n.tier
         left join pacing p on p.destination_id = d.id
-        left join health h on h.destination_id = d.id",
+        left join health h on h.destination_id = d.id
+        left join smart_limits s on s.destination_id = d.id",
     )
     .bind(ids)
     .fetch_all(connection)
@@ -139,7 +144,12 @@ fn found(id: Uuid, row: &DestinationRow) -> Result<Found, Failure> {
         shape: row.tier_shape.as_deref(),
         safety_margin: 0.0,
     };
-    let mut policy = own.settings()?.or_tier(&tier.settings()?).policy();
+    let smart = Effective {
+        per_second: row.smart_per_second,
+        max_in_flight: (row.smart_max_in_flight).map(|most| count(i64::from(most))),
+    };
+    let configured = own.settings()?.or_tier(&tier.settings()?).policy();
+    let mut policy = configured.slowed(smart);
     if row.state.as_deref() != Some("active") {
         policy.rate = Rate::Paused;
     }

@@ -25,7 +25,8 @@ pub(super) type Seen = BTreeMap<Uuid, Vec<Observation>>;
 pub(super) struct Judged {
     pub(super) health: HashMap<Uuid, Health>,
     pub(super) changes: Vec<HealthChange>,
-    pub(super) wakes: Vec<Wake>,
+    /// Whose permits are to be returned.
+    pub(super) held: Vec<Uuid>,
 }
 
 /// A destination's settings and what was remembered of it.
@@ -86,7 +87,7 @@ impl Row {
     }
 }
 
-/// Judges, and carries it out.
+/// Judges, and carries it out, but for [`return_admitted`].
 pub(super) async fn judge(connection: &mut PgConnection, seen: &Seen) -> Result<Judged, Failure> {
     if seen.is_empty() {
         return Ok(Judged::default());
@@ -108,7 +109,7 @@ pub(super) async fn judge(connection: &mut PgConnection, seen: &Seen) -> Result<
     let changes = note(connection, &verdicts).await?;
     disable(connection, &disabled).await?;
     Ok(Judged {
-        wakes: return_admitted(connection, &held).await?,
+        held,
         changes,
         health: (verdicts.into_iter())
             .map(|(row, one)| (row.id, one.health))
@@ -318,8 +319,9 @@ async fn disable(connection: &mut PgConnection, ids: &[Uuid]) -> Result<(), Fail
 }
 
 /// Permits that a hold outlives wait again. One whose row somebody holds is
-/// left: its claim is under way, or finds the hold.
-async fn return_admitted(
+/// left: its claim is under way, or finds the hold. The last lock that is taken:
+/// a change of the destination revokes them after all else.
+pub(super) async fn return_admitted(
     connection: &mut PgConnection,
     held: &[Uuid],
 ) -> Result<Vec<Wake>, Failure> {

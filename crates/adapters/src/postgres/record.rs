@@ -19,6 +19,7 @@ use super::failure::Failure;
 use super::fold;
 use super::health::{self, Seen};
 use super::rows::{count, integer, keys};
+use super::smart::{self, Samples};
 
 /// Records outcomes of one worker's starts.
 pub(super) async fn record_outcomes(
@@ -44,6 +45,8 @@ pub(super) async fn record_outcomes(
         }
     }
     let judged = health::judge(&mut transaction, &seen(&ended)).await?;
+    smart::judge(&mut transaction, &samples(&ended), &judged.health).await?;
+    let returned = health::return_admitted(&mut transaction, &judged.held).await?;
     for (outcome, row) in &ended {
         steps.add(outcome, row, judged.health.get(&row.destination_id));
     }
@@ -53,7 +56,7 @@ pub(super) async fn record_outcomes(
     fold::add_starts(&mut transaction, steps.folds, fold::shard(Some(worker.0))).await?;
     transaction.commit().await?;
     let mut wakes = steps.wakes.into_vec();
-    wakes.extend(judged.wakes);
+    wakes.extend(returned);
     Ok(Recorded {
         skipped: still_open(pool, worker, &missing).await?,
         wakes,
@@ -77,6 +80,17 @@ fn seen(ended: &[(&Outcome, Started)]) -> Seen {
     seen
 }
 
+/// The answers of destinations with smart delivery.
+fn samples(ended: &[(&Outcome, Started)]) -> Samples {
+    let mut samples = Samples::new();
+    for (outcome, row) in ended.iter().filter(|(_, row)| row.smart) {
+        let sample = outcome.sample(Timestamp::from_micros(row.started_at));
+        let of_one = samples.entry(row.destination_id).or_default();
+        of_one.extend(sample);
+    }
+    samples
+}
+
 /// A start of ours, locked.
 #[derive(sqlx::FromRow)]
 struct Started {
@@ -94,6 +108,8 @@ struct Started {
     started_at: i64,
     /// Its destination has something to remember.
     remembered: bool,
+    /// Its destination has smart delivery.
+    smart: bool,
 }
 
 async fn lock(
@@ -109,10 +125,11 @@ async fn lock(
             a.try_number, a.tries_before, micros(a.expires_at) as expires_at,
             a.state = 'unknown' as was_unknown, a.coarse and not a.folded as to_fold,
             a.crowded, micros(a.started_at) as started_at,
-            h.destination_id is not null as remembered
+            h.destination_id is not null as remembered, s.destination_id is not null as smart
         from unnest($2::bigint[], $3::bigint[]) as n (id, number)
         join attempts a on a.id = n.id and a.permit = n.number
         left join health h on h.destination_id = a.destination_id
+        left join smart_limits s on s.destination_id = a.destination_id
         where a.worker_id = $1 and a.state in ('started', 'unknown')
         order by a.id
         for update of a skip locked",

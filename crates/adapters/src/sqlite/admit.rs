@@ -10,6 +10,7 @@ use domain::ids::{AttemptId, DestinationId, Epoch, PermitNumber, TenantId};
 use domain::permit::Permit;
 use domain::policy::{Policy, Rate};
 use domain::share::{Ask, Room, share_between_tenants};
+use domain::smart::Effective;
 use domain::time::Timestamp;
 use domain::turns::in_turn;
 use engine::ports::{Admitted, Given, Run, RunResult};
@@ -27,13 +28,14 @@ const DESTINATION: &str = "
         t.burst, t.shape, t.max_in_flight, 0.0,
         d.state, d.epoch, coalesce(p.last_permit, 0), coalesce(p.meter_missing_micro, 0),
         p.meter_as_of, nullif(max(coalesce(p.held_until, 0), coalesce(h.held_until, 0)), 0),
-        d.epoch is not p.meter_epoch, h.opened_at is not null,
+        d.epoch is not p.meter_epoch, h.opened_at is not null, s.per_second, s.max_in_flight,
         n.id, coalesce(n.max_in_flight, t.tenant_max_in_flight)
     from destinations d
     join tenants n on n.id = d.tenant_id
     join tiers t on t.name = n.tier
     left join pacing p on p.destination_id = d.id
     left join health h on h.destination_id = d.id
+    left join smart_limits s on s.destination_id = d.id
     where d.id = ?1 and d.deleted_at is null";
 
 const FIRST_ATTEMPTS: &str = "
@@ -162,7 +164,12 @@ impl Candidate {
     fn read(tx: &Transaction<'_>, now: Timestamp, run: &Run) -> Result<Option<Self>, Fault> {
         let key = run.destination.to_string();
         let read = first(tx, DESTINATION, [&key], |row| {
-            let mut policy = settings(row, 0)?.or_tier(&settings(row, 9)?).policy();
+            let smart = Effective {
+                per_second: row.get(26)?,
+                max_in_flight: row.get(27)?,
+            };
+            let configured = settings(row, 0)?.or_tier(&settings(row, 9)?).policy();
+            let mut policy = configured.slowed(smart);
             let state: DestinationState = word(row, 18, ("destinations", "state"))?;
             if state != DestinationState::Active {
                 policy.rate = Rate::Paused;
@@ -177,8 +184,8 @@ impl Candidate {
                 probing: row.get(25)?,
                 ..Usage::default()
             };
-            let tenant: TenantId = word(row, 26, ("tenants", "id"))?;
-            let tenant = (tenant, row.get(27)?);
+            let tenant: TenantId = word(row, 28, ("tenants", "id"))?;
+            let tenant = (tenant, row.get(29)?);
             Ok((policy, Epoch(row.get(19)?), row.get(20)?, usage, tenant))
         })?;
         let Some((policy, epoch, last_permit, mut usage, tenant)) = read else {

@@ -12,12 +12,14 @@ use super::buckets::Buckets;
 use super::fault::Fault;
 use super::health::{self, Judged, Seen};
 use super::rows::{execute, first, time, word};
+use super::smart::{self, Samples};
 
 const STARTED: &str = "
     -- record_outcomes: the row, if this worker claimed it under this number
     select state, started_at, coarse and not folded, crowded, try_number, event_id,
         destination_id, tenant_id, dead_letter, tries_before, expires_at,
-        exists (select 1 from health h where h.destination_id = attempts.destination_id)
+        exists (select 1 from health h where h.destination_id = attempts.destination_id),
+        exists (select 1 from smart_limits s where s.destination_id = attempts.destination_id)
     from attempts
     where id = ?1 and permit = ?2 and worker_id = ?3 and state in ('started', 'unknown')
         and destination_id = ?4";
@@ -65,6 +67,7 @@ pub(super) fn record_outcomes(
         }
     }
     let judged = health::judge(tx, now, &seen(&ended))?;
+    smart::judge(tx, now, &samples(&ended), &judged.health)?;
     for (outcome, row) in &ended {
         let finished_at = row.started_at + outcome.elapsed;
         row.finish(tx, finished_at, outcome)?;
@@ -113,6 +116,16 @@ fn seen(ended: &[(&Outcome, Started)]) -> Seen {
     seen
 }
 
+/// The answers of destinations with smart delivery.
+fn samples(ended: &[(&Outcome, Started)]) -> Samples {
+    let mut samples = Samples::new();
+    for (outcome, row) in ended.iter().filter(|(_, row)| row.smart) {
+        let of_one = samples.entry(outcome.destination).or_default();
+        of_one.extend(outcome.sample(row.started_at));
+    }
+    samples
+}
+
 /// Which event for whom: what all tries share. Ids as the rows hold them.
 pub(super) struct EventAt {
     pub(super) event: String,
@@ -157,6 +170,8 @@ struct Started {
     dead_letter: bool,
     /// Its destination has something to remember.
     remembered: bool,
+    /// Its destination has smart delivery.
+    smart: bool,
 }
 
 impl Started {
@@ -179,6 +194,7 @@ impl Started {
                 },
                 dead_letter: row.get(8)?,
                 remembered: row.get(11)?,
+                smart: row.get(12)?,
             })
         })
     }

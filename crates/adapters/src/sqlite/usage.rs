@@ -63,9 +63,6 @@ pub(super) fn read_usage(
         })
     })?;
     usage.in_flight = first(tx, IN_FLIGHT, [destination], |row| Ok(row.get(0)?))?.unwrap_or(0);
-    let Rate::Limited(limited) = &policy.rate else {
-        return Ok(());
-    };
     if let Some(newest) = newest_starts(policy, usage.recount) {
         let (since, count) = (now - newest.period, newest.count as usize);
         let mut starts = starts(tx, destination, false, since, count)?;
@@ -74,6 +71,9 @@ pub(super) fn read_usage(
         starts.truncate(count);
         usage.starts = starts;
     }
+    let Rate::Limited(limited) = &policy.rate else {
+        return Ok(());
+    };
     if let Some(longest) = longest_coarse(limited, policy) {
         read_coarse(tx, now, destination, (limited, policy), longest, usage)?;
     }

@@ -125,7 +125,7 @@ impl<'a> Plan<'a> {
             if let Some(pacing) = self.pacing() {
                 meter = meter.charged(pacing, self.refill_micros(pacing), not_before);
             }
-            windows.iter_mut().for_each(Window::take);
+            self.take(&mut windows, not_before);
             slots.push(Slot {
                 not_before,
                 deadline: not_before + self.patience(),
@@ -150,6 +150,19 @@ impl<'a> Plan<'a> {
             at = meter.next_token(pacing, self.refill_micros(pacing), at);
         }
         Some(at)
+    }
+
+    /// Takes a slot of every window. The pace counts it where it is, the limits
+    /// at its deadline, which is later than anything that matters to this run.
+    fn take(&self, windows: &mut [Window], slot: Timestamp) {
+        let (pace, limits) = match (self.policy.pace, windows.split_last_mut()) {
+            (Some(_), Some((pace, limits))) => (Some(pace), limits),
+            _ => (None, windows),
+        };
+        limits.iter_mut().for_each(Window::take);
+        if let Some(pace) = pace {
+            pace.start_at([slot].into_iter());
+        }
     }
 
     /// When to look again.
@@ -252,8 +265,25 @@ impl<'a> Plan<'a> {
     }
 
     /// The windows as they stand, with each outstanding permit counted where
-    /// `counted_at` says: at its deadline, to be safe.
+    /// `counted_at` says: at its deadline, to be safe. The pace comes last.
     fn windows(&self, counted_at: impl Fn(&Outstanding) -> Timestamp) -> Vec<Window> {
+        let limits = self.limits(counted_at);
+        limits.into_iter().chain(self.pace()).collect()
+    }
+
+    /// The pace as it stands. A permit that is late is counted as if it started
+    /// just now.
+    fn pace(&self) -> Option<Window> {
+        let pace = self.policy.pace?;
+        let soonest = self.now - MIN_LEAD;
+        let outstanding = self.usage.outstanding.iter();
+        let slots = outstanding.map(|one| one.not_before.max(soonest));
+        let starts = self.usage.starts.iter().copied();
+        let ends = slots.chain(starts).map(|end| (end, 1)).collect();
+        Some(Window::new(pace.max(), pace.period(), ends))
+    }
+
+    fn limits(&self, counted_at: impl Fn(&Outstanding) -> Timestamp) -> Vec<Window> {
         let Some(limited) = self.limited() else {
             return Vec::new();
         };

@@ -30,6 +30,8 @@ pub enum Shortfall {
     Tenant,
     /// The workers have no room, or there is no worker.
     Places,
+    /// Smart delivery has lowered its limit, and it gets what that allows.
+    Smart,
     /// Permits are out, and no worker claims them in time.
     Unclaimed,
     /// No scheduler admits it.
@@ -38,13 +40,14 @@ pub enum Shortfall {
 
 impl Shortfall {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Asked,
         Self::Refused,
         Self::Breaker,
         Self::Concurrency,
         Self::Tenant,
         Self::Places,
+        Self::Smart,
         Self::Unclaimed,
         Self::Unscheduled,
     ];
@@ -59,6 +62,7 @@ impl Shortfall {
             Self::Concurrency => "concurrency",
             Self::Tenant => "tenant",
             Self::Places => "places",
+            Self::Smart => "smart",
             Self::Unclaimed => "unclaimed",
             Self::Unscheduled => "unscheduled",
         }
@@ -131,9 +135,22 @@ pub fn shortfall(
         }
         _ if around.tenant_is_full => Shortfall::Tenant,
         _ if around.no_places => Shortfall::Places,
+        _ if is_as_fast_as_smart(policy, usage, now) => match policy.rate {
+            Rate::Unlimited => return None,
+            _ => Shortfall::Smart,
+        },
         _ if outstanding(usage) > 0 => Shortfall::Unclaimed,
         _ if usage.in_flight > 0 && policy.rate == Rate::Unlimited => return None,
         _ => Shortfall::Unscheduled,
+    })
+}
+
+/// Whether it goes at the pace of smart delivery: a window of it has started
+/// within two, or is about to.
+fn is_as_fast_as_smart(policy: &Policy, usage: &Usage, now: Timestamp) -> bool {
+    policy.pace.is_some_and(|pace| {
+        let started = exact(usage, now - pace.period() * 2);
+        started > 0 && started + outstanding(usage) >= pace.max()
     })
 }
 

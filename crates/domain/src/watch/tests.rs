@@ -7,6 +7,7 @@ use crate::admission::{Backlog, Bucket, CoarseStarts, Outstanding, Usage};
 use crate::health::HoldReason;
 use crate::limit::{Period, Shape};
 use crate::policy::{LimitSettings, Policy};
+use crate::smart::Effective;
 
 const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 const DUE: Backlog = Backlog {
@@ -208,6 +209,39 @@ fn unlimited_is_short_when_it_stands_still() {
     );
 }
 
+#[test]
+fn what_smart_delivery_has_lowered_is_its_doing() {
+    let half = Effective {
+        per_second: Some(50.0),
+        max_in_flight: None,
+    };
+    let policy = limits(Some(100), None).policy().slowed(half);
+    let at_its_pace = starts(50, Duration::from_millis(20));
+    assert_eq!(why(&policy, &at_its_pace), Some(Shortfall::Smart));
+    let full = Around {
+        no_places: true,
+        ..Around::default()
+    };
+    let places = shortfall(&policy, &at_its_pace, &DUE, full, NOW);
+    assert_eq!(places, Some(Shortfall::Places));
+    assert_eq!(
+        why(&policy, &starts(100, Duration::from_millis(10))),
+        None,
+        "it gets what is configured"
+    );
+    // It stands still, and that is not smart delivery's doing.
+    assert_eq!(
+        why(&policy, &Usage::default()),
+        Some(Shortfall::Unscheduled)
+    );
+    let unlimited = LimitSettings {
+        unlimited: true,
+        ..limits(None, None)
+    };
+    let policy = unlimited.policy().slowed(half);
+    assert_eq!(why(&policy, &at_its_pace), None);
+}
+
 fn seen(backlog: u32) -> Sight {
     Sight {
         backlog,
@@ -364,7 +398,7 @@ proptest! {
     /// is well for long enough has none.
     #[test]
     fn alerts_come_in_pairs(
-        looks in proptest::collection::vec((0_u32..200, proptest::option::of(0_usize..7), 1_u64..90), 1..60),
+        looks in proptest::collection::vec((0_u32..200, proptest::option::of(0..Shortfall::ALL.len()), 1_u64..90), 1..60),
     ) {
         let settings = AlertSettings { backlog: 100, ..AlertSettings::default() };
         let mut watch = Watch::default();

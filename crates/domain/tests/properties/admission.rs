@@ -6,6 +6,7 @@ use domain::admission::{GRACE, SLACK, lead};
 use domain::compliance::judge;
 use domain::limit::{Period, Shape};
 use domain::policy::{LimitSettings, Policy};
+use domain::smart::Effective;
 use proptest::prelude::*;
 
 use crate::brute;
@@ -91,7 +92,18 @@ enum Op {
     /// Runs as the looks say, for so many microseconds.
     Follow(u64),
     Hold(u64),
+    /// Smart delivery lowers something, or nothing any more.
+    Slow(Effective),
     Change(Policy),
+}
+
+fn slower() -> impl Strategy<Value = Effective> {
+    let per_second = prop::option::of(0.1..12.0_f64);
+    let slower = (per_second, prop::option::of(1..20_u32));
+    slower.prop_map(|(per_second, max_in_flight)| Effective {
+        per_second,
+        max_in_flight,
+    })
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -102,6 +114,7 @@ fn op() -> impl Strategy<Value = Op> {
         2 => (0..4_u32).prop_map(|places| Op::Run { places }),
         4 => (0..3_000_000_u64).prop_map(Op::Follow),
         1 => (0..2_000_000_u64).prop_map(Op::Hold),
+        1 => slower().prop_map(Op::Slow),
     ]
 }
 
@@ -128,6 +141,7 @@ fn play(world: &mut World, ops: Vec<Op>) {
                 world.follow_looks(1_000, world.now + Duration::from_micros(micros));
             }
             Op::Hold(micros) => world.hold(Duration::from_micros(micros)),
+            Op::Slow(to) => world.slow(to),
             Op::Change(policy) => world.change(policy),
         }
     }

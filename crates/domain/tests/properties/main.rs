@@ -11,5 +11,6 @@ mod brute;
 mod clock;
 mod compliance;
 mod full_use;
+mod smart;
 mod total;
 mod world;

@@ -7,6 +7,7 @@ use domain::admission::{
 };
 use domain::limit::{MAX_LIMIT, Period, Shape};
 use domain::policy::{LimitSettings, Policy};
+use domain::smart::Effective;
 use domain::time::Timestamp;
 use proptest::prelude::*;
 
@@ -35,12 +36,13 @@ prop_compose! {
         burst in prop::option::of(any_number()),
         max_in_flight in prop::option::of(any_number()),
         safety_margin in 0.0..=1.0_f64,
+        slower in prop::option::of(any::<f64>()),
     ) -> Policy {
         let [per_second, per_minute, per_hour, per_day] = limits;
         LimitSettings {
             per_second, per_minute, per_hour, per_day, unlimited, burst,
             shape: Some(shape), max_in_flight, safety_margin,
-        }.policy()
+        }.policy().slowed(Effective { per_second: slower, max_in_flight: None })
     }
 }
 

@@ -13,6 +13,7 @@ use domain::compliance::{InForce, Start};
 use domain::ids::AttemptId;
 use domain::limit::Period;
 use domain::policy::{Policy, Rate};
+use domain::smart::Effective;
 use domain::time::Timestamp;
 
 /// What becomes of a permit. All numbers are microseconds.
@@ -320,6 +321,12 @@ impl World {
     /// The receiver asks for a hold.
     pub(crate) fn hold(&mut self, length: Duration) {
         self.held_until = Some(self.now + length);
+    }
+
+    /// Smart delivery: it revokes nothing, and is not what is promised.
+    pub(crate) fn slow(&mut self, to: Effective) {
+        let configured = self.history.last().map(|entry| entry.policy.clone());
+        self.policy = configured.unwrap().slowed(to);
     }
 
     /// A change that is not a pure raise: it revokes. The epoch is another.

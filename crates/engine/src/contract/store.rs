@@ -23,6 +23,7 @@ pub mod reap;
 pub mod record;
 pub mod secrets;
 pub mod shapes;
+pub mod smart;
 pub mod sweep;
 pub mod tenants;
 
@@ -139,6 +140,17 @@ macro_rules! store_contract {
             a_resumed_backlog_keeps_the_limit
             another_url_forgets
             health_is_the_tenants
+        );
+        $crate::store_contract!(@module $world, smart:
+            it_is_off_unless_asked_for
+            a_refusal_cuts_and_its_burst_counts_once
+            admission_plans_at_the_effective_limit
+            it_begins_anew
+            late_answers_of_another_receiver_say_nothing
+            a_higher_configured_limit_is_followed
+            the_configured_windows_hold_beside_it
+            a_lower_configured_limit_holds
+            it_is_the_tenants
         );
         $crate::store_contract!(@module $world, reap:
             an_expired_permit_waits_again

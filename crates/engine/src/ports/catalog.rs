@@ -8,12 +8,13 @@ use domain::policy::LimitSettings;
 use domain::time::Timestamp;
 
 use super::health::HealthBook;
+use super::smart::SmartBook;
 use super::store::StoreError;
 
 /// What the API, the command line, the operator and the audit ask of a store.
 /// Every method is one transaction and checks the tenant in its own query.
 #[async_trait]
-pub trait Catalog: HealthBook + Send + Sync {
+pub trait Catalog: HealthBook + SmartBook + Send + Sync {
     /// Creates a destination, active, with its first entry in limit history.
     async fn create_destination(
         &self,

@@ -110,7 +110,7 @@ pub(super) const MUTANTS: [Mutant; 17] = [
         wrong: "A run does not count the slots that it has just given.",
         file: PLAN,
         change: Rust {
-            right: "windows.iter_mut().for_each(Window::take);",
+            right: "limits.iter_mut().for_each(Window::take);",
             wrong: "",
         },
         killer: properties("admission::no_limit_is_ever_exceeded"),

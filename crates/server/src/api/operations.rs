@@ -130,7 +130,8 @@ pub struct UnderDelivery {
     pub since: String,
     /// Why: `asked` and `refused` (the receiver wants less), `breaker`,
     /// `concurrency` (`max_in_flight` are under way), `tenant` (the tenant's
-    /// are), `places` (the workers have no room), `unclaimed` (no worker takes what was admitted) or
+    /// are), `places` (the workers have no room), `smart` (smart delivery has
+    /// lowered its limit), `unclaimed` (no worker takes what was admitted) or
     /// `unscheduled` (no scheduler admits it).
     #[schema(schema_with = shortfall)]
     pub reason: Shortfall,

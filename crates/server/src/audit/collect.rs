@@ -4,7 +4,7 @@ use anyhow::{Context, ensure};
 use domain::compliance::InForce;
 use domain::ids::{DestinationId, TenantId};
 use domain::time::Timestamp;
-use engine::ports::{Catalog, CatalogError, Destination, LedgerPosition, Tenants};
+use engine::ports::{Catalog, CatalogError, Destination, LedgerPosition, SmartChange, Tenants};
 
 use super::report::Ledger;
 
@@ -23,6 +23,9 @@ const PAGE_OF_NAMES: u32 = 1_000;
 
 /// The most rows of one destination: half a gigabyte of them.
 const MAX_ROWS: usize = 16_000_000;
+
+/// The most changes of an effective limit that are read, the newest.
+const MAX_SMART_CHANGES: u32 = 10_000;
 
 /// The destinations asked for, whoever's they are; all of all tenants if none
 /// are.
@@ -69,6 +72,15 @@ async fn all_tenants(tenants: &dyn Tenants) -> anyhow::Result<Vec<TenantId>> {
     }
 }
 
+/// Those in force at `since` or later, the earliest first; `changes` have the
+/// newest first.
+fn in_force(mut changes: Vec<SmartChange>, since: Timestamp) -> Vec<SmartChange> {
+    let later = changes.iter().position(|one| one.in_force_from <= since);
+    changes.truncate(later.map_or(usize::MAX, |first| first + 1));
+    changes.reverse();
+    changes
+}
+
 async fn whosever(
     catalog: &dyn Catalog,
     tenants: &[TenantId],
@@ -93,7 +105,12 @@ pub async fn ledger(
         .limit_history(destination)
         .await
         .with_context(|| format!("read the limit history of {destination}"))?;
+    let changes = catalog.smart_history(destination, span.until, MAX_SMART_CHANGES);
+    let changes = changes
+        .await
+        .with_context(|| format!("read the effective limits of {destination}"))?;
     let mut ledger = Ledger {
+        smart: in_force(changes, span.since),
         history: history
             .iter()
             .map(|entry| InForce::new(entry.in_force_from, &entry.effective, entry.state))

@@ -54,6 +54,7 @@ fn table(report: &Report) -> String {
         for rule in &destination.rules {
             text.push_str(&violations(destination, rule));
         }
+        text.push_str(&effective_limits(destination));
     }
     text.push_str(&verdict(report));
     text
@@ -111,6 +112,30 @@ fn violations(destination: &DestinationReport, rule: &RuleReport) -> String {
         )
     });
     lines.collect()
+}
+
+/// How low smart delivery went, and why it is where it is.
+fn effective_limits(destination: &DestinationReport) -> String {
+    let entries = &destination.smart_delivery;
+    let Some(last) = entries.last() else {
+        return String::new();
+    };
+    let rates = entries
+        .iter()
+        .filter_map(|entry| entry.limit.effective_per_second);
+    let lowest = rates.reduce(f64::min);
+    let words = |rate: Option<f64>| {
+        rate.map_or("as configured".to_owned(), |rate| format!("{rate}/second"))
+    };
+    format!(
+        "\nsmart delivery: {}: {} changes, lowest {}, last {} ({}) from {}",
+        label(destination),
+        entries.len(),
+        words(lowest),
+        words(last.limit.effective_per_second),
+        last.limit.reason.as_str(),
+        last.in_force_from,
+    )
 }
 
 fn verdict(report: &Report) -> String {

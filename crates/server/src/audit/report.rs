@@ -9,10 +9,11 @@ use domain::ids::AttemptId;
 use domain::limit::Shape;
 use domain::policy::LimitSettings;
 use domain::time::Timestamp;
-use engine::ports::LedgerRow;
+use engine::ports::{LedgerRow, SmartChange};
 use serde::Serialize;
 
 use super::Span;
+use crate::api::smart_delivery::SmartEntry;
 use crate::api::text;
 
 /// What is known of one destination in a span.
@@ -27,6 +28,9 @@ pub struct Ledger {
     /// When each attempt, started or not, could have started at the earliest,
     /// ascending.
     pub due: Vec<Timestamp>,
+    /// The effective limits that smart delivery had in force, the earliest
+    /// first.
+    pub smart: Vec<SmartChange>,
 }
 
 impl Ledger {
@@ -62,6 +66,10 @@ pub struct DestinationReport {
     pub starts: u64,
     pub share: ShareReport,
     pub rules: Vec<RuleReport>,
+    /// The effective limits that smart delivery had in force, the earliest
+    /// first. They are planned by, not judged: what is judged is the configured
+    /// limit.
+    pub smart_delivery: Vec<SmartEntry>,
 }
 
 /// How much of the limit was used while there was backlog.
@@ -149,6 +157,7 @@ impl DestinationReport {
                 percent: share.percent(),
             },
             rules,
+            smart_delivery: ledger.smart.iter().copied().map(SmartEntry::from).collect(),
         }
     }
 }
@@ -241,6 +250,7 @@ mod tests {
                 .map(|(id, ms)| (at(*ms), id))
                 .collect(),
             due: vec![at(0); starts.len()],
+            smart: Vec::new(),
         }
     }
 

@@ -15,6 +15,7 @@ mod backlog;
 mod health;
 mod secret;
 pub(super) mod settings;
+mod smart;
 
 use settings::Settings;
 
@@ -91,6 +92,16 @@ pub enum Command {
         id: Uuid,
         #[command(flatten)]
         settings: health::BreakerSettings,
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// Show its effective limit, why it is lower than the configured one, and what it was.
+    SmartDelivery {
+        /// Its id.
+        id: Uuid,
+        /// Turn it on or off before.
+        #[arg(long, value_enum, value_name = "TURN")]
+        set: Option<smart::Turn>,
         #[command(flatten)]
         connection: Connection,
     },
@@ -175,6 +186,11 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
             let changed = client.send(Method::PATCH, &path, &settings.json()).await?;
             health::print(&changed, connection.output)?;
         }
+        Command::SmartDelivery {
+            id,
+            set,
+            connection,
+        } => smart::run(id, set, &connection).await?,
         Command::Retries(args) => backlog::retries(args).await?,
         Command::Cancel(args) => backlog::cancel(args).await?,
     }

@@ -60,6 +60,16 @@ pub(crate) const ROWS: &[Row] = &[
         Some(r#"{"opens_after_failures": 7, "disable_after_seconds": 7}"#),
         Reach::Named,
     ),
+    row(
+        "GET /v1/destinations/{id}/smart-delivery",
+        None,
+        Reach::Named,
+    ),
+    row(
+        "PATCH /v1/destinations/{id}/smart-delivery",
+        Some(r#"{"enabled": true}"#),
+        Reach::Named,
+    ),
     row("POST /v1/destinations/{id}/pause", None, Reach::Named),
     row("POST /v1/destinations/{id}/resume", None, Reach::Named),
     row("GET /v1/destinations/{id}/retries", None, Reach::Named),

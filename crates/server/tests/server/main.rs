@@ -16,6 +16,7 @@ mod operations;
 mod process;
 mod secrets;
 mod signatures;
+mod smart_delivery;
 mod snapshots;
 mod store;
 mod world;

@@ -13,13 +13,15 @@ use domain::ids::{AttemptId, DestinationId, EventId, SecretId, TenantId, WorkerI
 use domain::permit::Permit;
 use domain::policy::LimitSettings;
 use domain::share::Room;
+use domain::smart::{Reason, SmartDelivery};
 use domain::time::Timestamp;
 use engine::ports::{
     Acceptance, Admitted, AttemptView, BreakerChange, Catalog, CatalogError, Claims, Destination,
     DestinationChange, EventSummary, Fleet, HeadersChange, HealthBook, HealthView, Heartbeat,
     LedgerPosition, LedgerRow, LimitHistory, Mark, NewDestination, NewSecret, OperationalEvent,
     Outcome, ReapRules, Reaped, Recorded, Resealed, Run, SealedKind, SealedSecret, Secret,
-    SecretStore, Store, StoreError, Sweep, SweepPage, Target, Wake,
+    SecretStore, SmartBook, SmartChange, SmartView, Store, StoreError, Sweep, SweepPage, Target,
+    Wake,
 };
 
 use crate::world::NOON;
@@ -34,6 +36,8 @@ pub(crate) struct State {
     pub(crate) attempts: Vec<AttemptView>,
     pub(crate) health: HashMap<DestinationId, Health>,
     pub(crate) breakers: HashMap<DestinationId, BreakerSettings>,
+    /// Those with smart delivery; their history has the newest last.
+    pub(crate) smart: HashMap<DestinationId, Vec<SmartChange>>,
     pub(crate) secrets: Vec<(NewSecret, Secret)>,
     /// Every call fails.
     pub(crate) away: bool,
@@ -370,6 +374,61 @@ impl HealthBook for FakeStore {
         _limit: u32,
     ) -> Result<Vec<OperationalEvent>, CatalogError> {
         Ok(Vec::new())
+    }
+}
+
+#[async_trait]
+impl SmartBook for FakeStore {
+    async fn smart_delivery(
+        &self,
+        _tenant: TenantId,
+        destination: DestinationId,
+    ) -> Result<SmartView, CatalogError> {
+        let state = self.up()?;
+        if !(state.destinations.iter()).any(|one| one.id == destination) {
+            return Err(CatalogError::NotFound("destination"));
+        }
+        let history = state.smart.get(&destination);
+        let last = history.and_then(|history| history.last());
+        Ok(SmartView {
+            delivery: match history {
+                Some(_) => SmartDelivery::On,
+                None => SmartDelivery::Off,
+            },
+            effective: last.map_or_else(Default::default, |last| last.effective),
+            reason: last.map_or(Reason::Configured, |last| last.reason),
+        })
+    }
+
+    async fn set_smart_delivery(
+        &self,
+        tenant: TenantId,
+        destination: DestinationId,
+        to: SmartDelivery,
+    ) -> Result<(), CatalogError> {
+        self.smart_delivery(tenant, destination).await?;
+        let mut state = self.up()?;
+        match to {
+            SmartDelivery::On => {
+                state.smart.entry(destination).or_default();
+            }
+            SmartDelivery::Off => {
+                state.smart.remove(&destination);
+            }
+        }
+        Ok(())
+    }
+
+    async fn smart_history(
+        &self,
+        destination: DestinationId,
+        until: Timestamp,
+        limit: u32,
+    ) -> Result<Vec<SmartChange>, CatalogError> {
+        let state = self.up()?;
+        let history = state.smart.get(&destination).into_iter().flatten().rev();
+        let before = history.filter(|change| change.in_force_from < until);
+        Ok(before.take(limit as usize).copied().collect())
     }
 }
 

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use domain::ids::DestinationId;
 use engine::ports::{Prepared, Request, Response, SendError, Sender, Target};
 use engine::worker::MAX_CLAIM_TO_SEND;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::store::short;
 use crate::counts::Counts;
@@ -62,7 +62,66 @@ pub(crate) struct WatchedReceivers {
     pub(crate) witness: Witness,
     pub(crate) counts: Counts,
     pub(crate) dice: Dice,
+    pub(crate) takings: Takings,
 }
+
+/// What receivers have taken that take only so much. Clones share it.
+#[derive(Clone, Default)]
+pub(crate) struct Takings(Arc<Mutex<BTreeMap<DestinationId, Taking>>>);
+
+/// Of one of them.
+#[derive(Debug, Clone, Copy)]
+struct Taking {
+    /// Of its first request.
+    since: Instant,
+    /// Of its last request; or when the last that waits will be done.
+    at: Instant,
+    /// What its bucket holds.
+    room: f64,
+}
+
+impl Takings {
+    fn change<T>(&self, of: DestinationId, room: f64, change: impl FnOnce(&mut Taking) -> T) -> T {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        let new = Taking {
+            since: now,
+            at: now,
+            room,
+        };
+        change(all.entry(of).or_insert(new))
+    }
+
+    /// Whether a bucket of a second's worth has room for one more, and for how
+    /// long it has been there.
+    fn take(&self, of: DestinationId, per_second: u32) -> (bool, Duration) {
+        let per_second = f64::from(per_second);
+        self.change(of, per_second, |one| {
+            let passed = one.at.elapsed().as_secs_f64();
+            one.room = (one.room + passed * per_second).min(per_second);
+            one.at = Instant::now();
+            let is_taken = one.room >= 1.0;
+            one.room -= if is_taken { 1.0 } else { 0.0 };
+            (is_taken, one.since.elapsed())
+        })
+    }
+
+    /// When one more is done, if one follows the other, and for how long it has
+    /// been there.
+    fn queue(&self, of: DestinationId, per_second: u32) -> (Duration, Duration) {
+        let takes = Duration::from_secs_f64(1.0 / f64::from(per_second));
+        self.change(of, 0.0, |one| {
+            one.at = one.at.max(Instant::now()) + takes;
+            (
+                one.at.saturating_duration_since(Instant::now()),
+                one.since.elapsed(),
+            )
+        })
+    }
+}
+
+/// So long a hidden capacity may take to be found; what comes after is counted.
+const FOUND_WITHIN: Duration = Duration::from_secs(60);
 
 impl Receivers for WatchedReceivers {
     fn connect(&mut self, target: &Target) -> Connecting {
@@ -99,6 +158,20 @@ impl Receivers for WatchedReceivers {
                 let slowly = Reaction::answers(200, Duration::from_millis(millis));
                 return self.take(destination, request, slowly);
             }
+            Some(Behaviour::Takes { per_second }) => {
+                let (is_taken, after) = self.takings.take(destination, per_second);
+                self.count(after, is_taken);
+                if is_taken {
+                    return self.take(destination, request, Reaction::answers(200, prompt));
+                }
+                ("receiver took no more", Reaction::answers(429, prompt))
+            }
+            Some(Behaviour::Queues { per_second }) => {
+                let (done_in, after) = self.takings.queue(destination, per_second);
+                self.count(after, true);
+                let reaction = Reaction::answers(200, done_in + prompt / 4);
+                return self.take(destination, request, reaction);
+            }
             Some(Behaviour::Refuses) | None => {
                 return self.take(destination, request, Reaction::answers(200, prompt));
             }
@@ -109,6 +182,15 @@ impl Receivers for WatchedReceivers {
 }
 
 impl WatchedReceivers {
+    fn count(&self, after: Duration, is_taken: bool) {
+        if after >= FOUND_WITHIN {
+            self.counts.note(match is_taken {
+                true => "taken after a minute",
+                false => "refused after a minute",
+            });
+        }
+    }
+
     /// The receiver takes the event, whether or not its answer arrives.
     fn take(&self, destination: DestinationId, request: &Request, reaction: Reaction) -> Reaction {
         let (event, attempt) = (request.event, request.attempt);

@@ -25,6 +25,7 @@ mod record;
 mod replays;
 mod rows;
 mod secrets;
+mod smart;
 mod sweep;
 mod usage;
 mod view;

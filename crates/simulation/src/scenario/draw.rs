@@ -4,6 +4,7 @@ mod limits;
 
 use domain::destination::DestinationState;
 use domain::policy::LimitSettings;
+use domain::smart::SmartDelivery;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -13,6 +14,8 @@ use crate::site::Site;
 use limits::{NONE, enough_for};
 
 const SECOND: u64 = 1_000;
+/// Of the dice for smart delivery.
+const SMART: u64 = 0x5A17;
 const MINUTE: u64 = 60 * SECOND;
 
 /// The scenario of a seed. One in four is calm, one in 32 long.
@@ -93,12 +96,39 @@ impl Draw<'_> {
             let what = self.trouble();
             self.push(at, what);
         }
+        self.smart_delivery(seed);
         for _ in 0..self.rng.random_range(0..10) {
             let at = self.rng.random_range(0..lasts_ms);
             let what = self.afterlife();
             self.push(at, what);
         }
         self.scenario(seed, Mood::Stormy, limits, lasts_ms)
+    }
+
+    /// Some destinations have smart delivery, and some of those a receiver
+    /// that takes only so much. With dice of its own: all other draws stay.
+    fn smart_delivery(&mut self, seed: u64) {
+        let mut rng = StdRng::seed_from_u64(seed ^ SMART);
+        for destination in 0..self.destinations {
+            if !rng.random_bool(0.3) {
+                continue;
+            }
+            let to = SmartDelivery::On;
+            self.push(0, What::Smart { destination, to });
+            let per_second = rng.random_range(1..30);
+            let behaviour = match rng.random_range(0..4) {
+                0 => Behaviour::Takes { per_second },
+                1 => Behaviour::Queues { per_second },
+                _ => continue,
+            };
+            let lasts_ms = rng.random_range(20..200) * SECOND;
+            let receiver = What::Receiver {
+                destination,
+                behaviour,
+                lasts_ms,
+            };
+            self.push(0, receiver);
+        }
     }
 
     /// Limits of an hour, for more than an hour.

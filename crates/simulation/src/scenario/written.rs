@@ -108,6 +108,7 @@ fn qualified(debug: &str) -> String {
         ("behaviour: ", "behaviour: Behaviour::"),
         ("fault: ", "fault: Fault::"),
         ("state: ", "state: DestinationState::"),
+        ("to: ", "to: SmartDelivery::"),
         ("condition: ", "condition: Condition::"),
         ("Before(", "Before(Site::"),
         ("After(", "After(Site::"),

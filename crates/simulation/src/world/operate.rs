@@ -31,6 +31,10 @@ impl<'a> World<'a> {
                 destination: of,
                 state,
             } => self.change_state(destination(*of), *state).await,
+            What::Smart {
+                destination: of,
+                to,
+            } => self.turn_smart(destination(*of), *to).await,
             What::Delete { destination: of } => self.delete(destination(*of)).await,
             What::Cancel { destination: of } => self.cancel(destination(*of)).await,
             What::Age {

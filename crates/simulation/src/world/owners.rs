@@ -3,12 +3,13 @@
 use domain::destination::DestinationState;
 use domain::ids::{DestinationId, ReplayId};
 use domain::policy::{LimitSettings, Policy, Rate};
+use domain::smart::SmartDelivery;
 use std::sync::Arc;
 use std::time::Duration;
 
 use engine::ports::{
     Backlog, CancelFrom, CancelStep, Catalog, DEFAULT_TENANT, DeadLetterFilter, DestinationChange,
-    NewReplay, RetryRules, Which,
+    NewReplay, RetryRules, SmartBook, Which,
 };
 use uuid::Uuid;
 
@@ -97,6 +98,15 @@ impl World<'_> {
         let held_until = store.read(|rows| rows.held_until(of));
         self.parts.witness.held(of, held_until);
         self.read_history(of);
+    }
+
+    pub(super) async fn turn_smart(&self, of: DestinationId, to: SmartDelivery) {
+        let store = &self.parts.store;
+        // It may have been deleted.
+        let set = store.set_smart_delivery(DEFAULT_TENANT, of, to).await;
+        if set.is_ok() && to == SmartDelivery::On {
+            self.parts.around.counts.note("smart delivery turned on");
+        }
     }
 
     pub(super) async fn delete(&mut self, of: DestinationId) {

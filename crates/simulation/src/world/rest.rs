@@ -12,6 +12,7 @@ use domain::health::FIRST_PROBE;
 use domain::ids::{DestinationId, EventId};
 use domain::policy::{LimitSettings, Policy, Rate};
 use domain::retry::{AfterFailure, RetrySettings};
+use domain::smart::Effective;
 use domain::time::Timestamp;
 use engine::ports::{Catalog, DEFAULT_TENANT};
 use tokio::time::Instant;
@@ -37,6 +38,10 @@ const RECOVERY: Duration = MAX_FREEZE
     .saturating_add(LATEST_COMMIT)
     .saturating_add(GRACE)
     .saturating_add(Duration::from_secs(20));
+
+/// What recovery may take beside, where smart delivery has gone down to its
+/// slowest: what was too much is soon no more, and a tenth a second is quick.
+const SMART_RECOVERY: Duration = Duration::from_secs(400);
 
 /// The slowest rate at which a backlog is waited for; below it the owner
 /// raises the limit at the end.
@@ -180,7 +185,14 @@ impl World<'_> {
         let held = held_until.map_or(Duration::ZERO, |until| until.since(now));
         // What still fails while the faults end may open the breaker.
         let breaker = FIRST_PROBE.mul_f64(1.2);
-        RECOVERY + backlog + retry.unwrap_or_default() + held.max(breaker)
+        // A receiver that refused for long is asked seldom, and then more often.
+        let smart = store.read(|rows| rows.lowered(of)) != Effective::default();
+        let smart = if smart {
+            SMART_RECOVERY
+        } else {
+            Duration::ZERO
+        };
+        RECOVERY + smart + backlog + retry.unwrap_or_default() + held.max(breaker)
     }
 
     /// Judges one destination over the whole run.

@@ -8,12 +8,14 @@ use domain::event::NewEvent;
 use domain::ids::{AttemptId, DestinationId, TenantId, WorkerId};
 use domain::permit::Permit;
 use domain::share::Room;
+use domain::smart::SmartDelivery;
 use domain::time::Timestamp;
 use engine::ports::{
     Acceptance, Admitted, AttemptView, BreakerChange, Catalog, CatalogError, ClaimAnswer, Claims,
     Destination, DestinationChange, EventSummary, Fleet, HealthBook, HealthView, Heartbeat,
     LedgerPosition, LedgerRow, LimitHistory, Mark, NewDestination, OperationalEvent, Outcome,
-    ReapRules, Reaped, Recorded, Run, Start, Store, StoreError, Sweep, SweepPage, Target, Wake,
+    ReapRules, Reaped, Recorded, Run, SmartBook, SmartChange, SmartView, Start, Store, StoreError,
+    Sweep, SweepPage, Target, Wake,
 };
 
 use super::calls::Driver;
@@ -272,5 +274,36 @@ impl<D: Driver> HealthBook for Faulty<D> {
         limit: u32,
     ) -> Result<Vec<OperationalEvent>, CatalogError> {
         self.inner.operational_events(after, limit).await
+    }
+}
+
+#[async_trait]
+impl<D: Driver> SmartBook for Faulty<D> {
+    async fn smart_delivery(
+        &self,
+        tenant: TenantId,
+        destination: DestinationId,
+    ) -> Result<SmartView, CatalogError> {
+        self.inner.smart_delivery(tenant, destination).await
+    }
+
+    async fn set_smart_delivery(
+        &self,
+        tenant: TenantId,
+        destination: DestinationId,
+        to: SmartDelivery,
+    ) -> Result<(), CatalogError> {
+        (self.inner)
+            .set_smart_delivery(tenant, destination, to)
+            .await
+    }
+
+    async fn smart_history(
+        &self,
+        destination: DestinationId,
+        until: Timestamp,
+        limit: u32,
+    ) -> Result<Vec<SmartChange>, CatalogError> {
+        self.inner.smart_history(destination, until, limit).await
     }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use domain::attempt::{AttemptState, OutcomeKind};
 use domain::permit::Permit;
 use domain::retry::RetrySettings;
+use domain::smart::Effective;
 use domain::time::Timestamp;
 use engine::ports::{
     Advanced, ClaimAnswer, Claims, HealthEvent, Outcome, Reaped, Recorded, Run, RunResult, Start,
@@ -117,6 +118,10 @@ impl FaultyStore {
             let held_until = self.inner.read(|rows| rows.held_until(destination));
             if self.witness.held(destination, held_until) {
                 counts.note("destination held");
+            }
+            let lowered = self.inner.read(|rows| rows.lowered(destination));
+            if lowered != Effective::default() {
+                counts.note("effective limit lowered");
             }
             if self.gate.has(Sabotage::ForgetsHolds) {
                 self.inner.end_hold(destination);

@@ -108,7 +108,7 @@ impl Candidate {
         let Some(row) = rows.living(destination) else {
             return Read::Gone;
         };
-        let mut policy = rows.effective(row).policy();
+        let mut policy = (rows.effective(row).policy()).slowed(rows.lowered(destination));
         if row.state != DestinationState::Active {
             policy.rate = Rate::Paused;
         }

@@ -10,9 +10,8 @@ use domain::time::Timestamp;
 use engine::ports::{CatalogError, Destination, DestinationChange, NewDestination};
 
 use super::change::{Besides, carry_out, check, write_history};
-use super::health;
 use super::rows::{DestinationRow, Pacing, Rows};
-use super::secrets;
+use super::{health, secrets, smart};
 
 const NOT_FOUND: CatalogError = CatalogError::NotFound("destination");
 
@@ -133,7 +132,11 @@ pub(super) fn change(
     }
     let was_active = row.state == DestinationState::Active;
     row.state = change.state.unwrap_or(row.state);
-    if besides == Besides::Revokes || (!was_active && row.state == DestinationState::Active) {
+    let is_active_again = !was_active && row.state == DestinationState::Active;
+    if besides == Besides::Revokes {
+        smart::begin_anew(rows, now, id);
+    }
+    if besides == Besides::Revokes || is_active_again {
         health::forget(rows, id);
     }
     carry_out(rows, now, id, besides);
@@ -149,6 +152,7 @@ pub(super) fn delete(
 ) -> Result<(), CatalogError> {
     own(rows, tenant, id)?.deleted_at = Some(now);
     health::forget(rows, id);
+    smart::begin_anew(rows, now, id);
     secrets::forget(rows, id);
     carry_out(rows, now, id, Besides::Revokes);
     Ok(())

@@ -125,7 +125,7 @@ pub(super) fn forget(rows: &mut Rows, id: DestinationId) {
     rows.health.remove(&id);
 }
 
-fn own(rows: &Rows, tenant: TenantId, id: DestinationId) -> Result<(), CatalogError> {
+pub(super) fn own(rows: &Rows, tenant: TenantId, id: DestinationId) -> Result<(), CatalogError> {
     let found = rows.living(id).is_some_and(|row| row.tenant == tenant);
     found
         .then_some(())

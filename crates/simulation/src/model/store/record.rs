@@ -7,8 +7,8 @@ use domain::ids::{AttemptId, WorkerId};
 use domain::time::Timestamp;
 use engine::ports::{NextTry, Outcome, Recorded, Wakes};
 
-use super::health;
 use super::rows::{Attempt, Rows};
+use super::{health, smart};
 
 /// Records; see [`engine::ports::Store::record_outcomes`].
 pub(super) fn record_outcomes(
@@ -32,6 +32,7 @@ pub(super) fn record_outcomes(
         }
     }
     let judged = health::judge(rows, now, &ended);
+    smart::judge(rows, now, &ended);
     for (outcome, started) in &ended {
         let Some(started_at) = started.started_at else {
             continue;

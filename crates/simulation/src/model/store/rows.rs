@@ -16,12 +16,15 @@ use domain::permit::Permit;
 use domain::policy::LimitSettings;
 use domain::retry::RetrySettings;
 use domain::time::Timestamp;
-use engine::ports::{BreakerChange, DEFAULT_TENANT, LimitHistory, OperationalEvent, SealedSecret};
+use engine::ports::{
+    BreakerChange, DEFAULT_TENANT, LimitHistory, OperationalEvent, SealedSecret, SmartChange,
+};
 use uuid::Uuid;
 
 use super::keys::Keys;
 use super::ledger::Ledger;
 use super::replays::ReplayRow;
+use super::smart::SmartRow;
 
 /// An attempt's row.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -236,6 +239,10 @@ pub struct Rows {
     pub(super) health: BTreeMap<DestinationId, Health>,
     /// What their breakers are set to, where it is not the default.
     pub(super) breakers: BTreeMap<DestinationId, BreakerChange>,
+    /// Of destinations with smart delivery.
+    pub(super) smart: BTreeMap<DestinationId, SmartRow>,
+    /// What their effective limits were, in order.
+    pub(super) smart_history: BTreeMap<DestinationId, Vec<SmartChange>>,
     /// What operators must know.
     pub(super) operational_events: Vec<OperationalEvent>,
     /// Entries of limit history so far.
@@ -289,6 +296,8 @@ impl Default for Rows {
             replays: BTreeMap::new(),
             health: BTreeMap::new(),
             breakers: BTreeMap::new(),
+            smart: BTreeMap::new(),
+            smart_history: BTreeMap::new(),
             operational_events: Vec::new(),
             head_start: Duration::ZERO,
             unflushed: Vec::new(),

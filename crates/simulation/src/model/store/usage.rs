@@ -31,9 +31,6 @@ pub(super) fn read_usage(
         })
         .collect();
     usage.in_flight = rows.ledger.in_flight(destination);
-    let Rate::Limited(limited) = &policy.rate else {
-        return usage;
-    };
     if let Some(newest) = newest_starts(policy, usage.recount)
         && let Some(indexes) = rows.ledger.indexes(destination)
     {
@@ -44,6 +41,9 @@ pub(super) fn read_usage(
         usage.starts.sort_unstable_by(|a, b| b.cmp(a));
         usage.starts.truncate(count);
     }
+    let Rate::Limited(limited) = &policy.rate else {
+        return usage;
+    };
     if let Some(longest) = longest_coarse(limited, policy) {
         let since = now - longest;
         let in_flight = usize::try_from(usage.in_flight).unwrap_or(usize::MAX);

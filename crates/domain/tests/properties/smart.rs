@@ -1,0 +1,54 @@
+//! What the law of smart delivery promises, whatever is answered and configured.
+
+use std::time::Duration;
+
+use domain::smart::{Answer, Ceiling, Sample, Smart};
+use domain::time::Timestamp;
+use proptest::prelude::*;
+
+fn ceiling() -> impl Strategy<Value = Ceiling> {
+    let per_second = prop_oneof![1e-5..1.0_f64, 1.0..20_000.0_f64];
+    (per_second, 1..100_000_u32).prop_map(|(per_second, max_in_flight)| Ceiling {
+        per_second,
+        max_in_flight,
+    })
+}
+
+/// How long ago they started, how long they took, whether they were taken.
+fn answers() -> impl Strategy<Value = Vec<(u64, u64, bool)>> {
+    prop::collection::vec((0..5_000_000_u64, 0..30_000_000_u64, any::<bool>()), 0..40)
+}
+
+proptest! {
+    /// Never above what is configured now, never so slow that nobody asks.
+    #[test]
+    fn it_stays_at_or_below_what_is_configured(
+        first in ceiling(),
+        steps in prop::collection::vec(
+            (prop::option::weighted(0.1, ceiling()), answers(), 0..20_000_000_u64),
+            1..60,
+        ),
+    ) {
+        let mut now = Timestamp::from_millis(1_000_000);
+        let mut ceiling = first;
+        let mut smart = Smart::new(&ceiling, now);
+        for (change, answers, passes) in steps {
+            now = now + Duration::from_micros(passes);
+            ceiling = change.unwrap_or(ceiling);
+            let sample = |(ago, took, is_taken): &(u64, u64, bool)| Sample {
+                started_at: now - Duration::from_micros(*ago),
+                latency: Duration::from_micros(*took),
+                answer: if *is_taken { Answer::Taken } else { Answer::Refused },
+            };
+            let samples: Vec<Sample> = answers.iter().map(sample).collect();
+            smart = smart.observe(&ceiling, &samples, (now, None)).smart;
+            let least = domain::smart::SLOWEST.min(ceiling.per_second);
+            prop_assert!((least..=ceiling.per_second).contains(&smart.per_second), "{smart:?}");
+            let most = f64::from(ceiling.max_in_flight);
+            prop_assert!((1.0..=most).contains(&smart.in_flight), "{smart:?}");
+            let effective = smart.effective(&ceiling);
+            prop_assert!(effective.per_second.is_none_or(|rate| rate < ceiling.per_second));
+            prop_assert!(effective.max_in_flight.is_none_or(|most| most < ceiling.max_in_flight));
+        }
+    }
+}

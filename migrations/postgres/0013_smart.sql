@@ -1,0 +1,68 @@
+-- Smart delivery: effective limits at or below the configured ones. The SQLite
+-- half says the same.
+
+alter table destinations
+    add column smart_delivery boolean not null default false;
+
+-- One row for each destination that has it on. Outcomes write it, once a batch;
+-- admission reads it. Not in limit_history, and without an epoch: the configured
+-- limit is what is promised, this one is only planned by.
+create table smart_limits (
+    destination_id uuid primary key,
+    -- Starts per second; null is as configured.
+    per_second double precision
+        constraint smart_limits_check_per_second check (per_second > 0),
+    -- Null is as configured.
+    max_in_flight integer
+        constraint smart_limits_check_max_in_flight check (max_in_flight >= 1),
+    reason text not null default 'configured'
+        constraint smart_limits_check_reason
+        check (reason in ('configured', 'refused', 'slow', 'raising')),
+    -- What started before says nothing.
+    begun_at timestamptz not null,
+    -- What the law remembers, as JSON; null for nothing.
+    memory text
+) with (fillfactor = 50);
+
+-- What was in force from when on. Kept for seven days, and what was in force then.
+create table smart_history (
+    id bigint generated always as identity primary key,
+    destination_id uuid not null,
+    in_force_from timestamptz not null,
+    per_second double precision,
+    max_in_flight integer,
+    reason text not null
+);
+
+create index smart_history_of_destination on smart_history (destination_id, in_force_from, id);
+
+-- By whatever way it is turned on or off; and another URL is another receiver.
+-- The configured limit is in force from then on, and the sweep looks at it.
+create function destinations_set_smart() returns trigger
+    language plpgsql
+as $$
+begin
+    delete from smart_limits where destination_id = new.id;
+    if new.smart_delivery and new.deleted_at is null then
+        insert into smart_limits (destination_id, begun_at) values (new.id, clock_timestamp());
+    end if;
+    insert into smart_history (destination_id, in_force_from, reason)
+    values (new.id, clock_timestamp(), 'configured');
+    update pacing set next_look_at = null where destination_id = new.id;
+    return null;
+end;
+$$;
+
+create trigger destinations_set_smart after update on destinations
+    for each row
+    when (
+        old.smart_delivery <> new.smart_delivery
+        or (new.smart_delivery and old.url <> new.url)
+        or (new.smart_delivery and old.deleted_at is null and new.deleted_at is not null)
+    )
+    execute function destinations_set_smart();
+
+create trigger destinations_insert_smart after insert on destinations
+    for each row
+    when (new.smart_delivery)
+    execute function destinations_set_smart();

@@ -1,0 +1,63 @@
+-- Smart delivery: effective limits at or below the configured ones. The
+-- Postgres half says the same.
+
+alter table destinations add column smart_delivery integer not null default 0
+    constraint destinations_check_smart_delivery check (smart_delivery in (0, 1));
+
+-- One row for each destination that has it on. Outcomes write it, once a batch;
+-- admission reads it. Not in limit_history, and without an epoch: the configured
+-- limit is what is promised, this one is only planned by.
+create table smart_limits (
+    destination_id text primary key,
+    -- Starts per second; null is as configured.
+    per_second real
+        constraint smart_limits_check_per_second check (per_second > 0),
+    -- Null is as configured.
+    max_in_flight integer
+        constraint smart_limits_check_max_in_flight check (max_in_flight >= 1),
+    reason text not null default 'configured'
+        constraint smart_limits_check_reason
+        check (reason in ('configured', 'refused', 'slow', 'raising')),
+    -- What started before says nothing.
+    begun_at integer not null,
+    -- What the law remembers, as JSON; null for nothing.
+    memory text
+) strict, without rowid;
+
+-- What was in force from when on. Kept for seven days, and what was in force then.
+create table smart_history (
+    id integer primary key autoincrement,
+    destination_id text not null,
+    in_force_from integer not null,
+    per_second real,
+    max_in_flight integer,
+    reason text not null
+) strict;
+
+create index smart_history_of_destination on smart_history (destination_id, in_force_from, id);
+
+-- By whatever way it is turned on or off; and another URL is another receiver.
+-- The configured limit is in force from then on, and the sweep looks at it.
+create trigger destinations_set_smart
+after update of smart_delivery, url, deleted_at on destinations
+when old.smart_delivery <> new.smart_delivery
+    or (new.smart_delivery and old.url is not new.url)
+    or (new.smart_delivery and old.deleted_at is null and new.deleted_at is not null)
+begin
+    delete from smart_limits where destination_id = new.id;
+    insert into smart_limits (destination_id, begun_at)
+    select new.id, c.now from store_clock c
+    where new.smart_delivery and new.deleted_at is null;
+    insert into smart_history (destination_id, in_force_from, reason)
+    select new.id, c.now, 'configured' from store_clock c;
+    update pacing set next_look_at = null where destination_id = new.id;
+end;
+
+create trigger destinations_insert_smart after insert on destinations
+when new.smart_delivery
+begin
+    insert into smart_limits (destination_id, begun_at)
+    select new.id, c.now from store_clock c;
+    insert into smart_history (destination_id, in_force_from, reason)
+    select new.id, c.now, 'configured' from store_clock c;
+end;
