@@ -54,6 +54,8 @@ mod ledger;
 mod listen;
 mod mark;
 mod migrate;
+mod operations;
+mod operations_book;
 mod outbox;
 mod reap;
 mod record;
@@ -66,6 +68,7 @@ mod smart;
 mod sweep;
 mod tenants;
 mod usage;
+mod watch;
 
 pub use connect::PostgresOptions;
 

@@ -33,6 +33,8 @@ mod ingest;
 mod keys;
 mod ledger;
 mod migrate;
+mod operations;
+mod operations_book;
 mod ports;
 mod reap;
 mod record;
@@ -46,6 +48,7 @@ mod sweep;
 mod tenants;
 mod thread;
 mod usage;
+mod watch;
 
 use std::ffi::OsString;
 use std::fs::{File, TryLockError};

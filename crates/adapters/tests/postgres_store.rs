@@ -25,8 +25,12 @@ mod database;
 mod durability;
 #[path = "postgres_store/ingest.rs"]
 mod ingest;
+#[path = "notifier/killed.rs"]
+mod killed;
 #[path = "postgres_store/limits.rs"]
 mod limits;
+#[path = "postgres_store/notifier.rs"]
+mod notifier;
 #[path = "postgres_store/outbox.rs"]
 mod outbox;
 #[path = "postgres_store/plans.rs"]

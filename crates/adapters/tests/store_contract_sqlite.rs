@@ -11,6 +11,7 @@ use adapters::sqlite::{Clock, SqliteStore, system_clock};
 use async_trait::async_trait;
 use domain::time::Timestamp;
 use engine::contract::backlog::BacklogWorld;
+use engine::contract::operations::{Dialect, OperationsWorld};
 use engine::contract::store::{Backdoor, World};
 use engine::contract::tenants::TenantWorld;
 use rusqlite::{Connection, TransactionBehavior};
@@ -82,6 +83,29 @@ async fn world() -> InDirectory {
     }
 }
 
+/// The same, with the ports of operations.
+struct OperationsInDirectory {
+    world: OperationsWorld,
+    _directory: tempfile::TempDir,
+}
+
+impl Deref for OperationsInDirectory {
+    type Target = OperationsWorld;
+
+    fn deref(&self) -> &OperationsWorld {
+        &self.world
+    }
+}
+
+async fn operations_world() -> OperationsInDirectory {
+    let (store, door, directory) = opened();
+    let world = World::new(store.clone(), door);
+    OperationsInDirectory {
+        world: OperationsWorld::new(world, store.clone(), store, Dialect::Sqlite),
+        _directory: directory,
+    }
+}
+
 /// The same, with the ports of tenants and keys.
 struct TenantsInDirectory {
     world: TenantWorld,
@@ -121,6 +145,10 @@ engine::tenant_contract!(super::tenant_world);
 
 engine::store_contract!(super::world);
 engine::backlog_contract!(super::world);
+
+mod operations {
+    engine::operations_contract!(crate::operations_world);
+}
 
 #[tokio::test]
 async fn an_old_epoch_is_no_proof_that_a_permit_is_gone() {

@@ -9,6 +9,7 @@
 )]
 
 pub mod backlog;
+pub mod operations;
 pub mod queue;
 pub mod schedule;
 pub mod store;

@@ -13,6 +13,7 @@
 //! - [`ingest`]: many requests, one commit.
 //! - [`backpressure`]: what is accepted, or refused for a backlog.
 //! - [`relay`]: rows that users wrote become events.
+//! - [`notifier`]: what operators must know reaches them.
 //! - [`sealing`] and [`resealing`]: secrets, closed and opened, and brought
 //!   under another key while all runs.
 //!
@@ -26,6 +27,7 @@ pub mod backpressure;
 #[cfg(feature = "contract")]
 pub mod contract;
 pub mod ingest;
+pub mod notifier;
 pub mod ports;
 pub mod reaper;
 pub mod relay;

@@ -7,7 +7,8 @@
 //! brings dead letters back, [`Backpressure`] counts what waits for whoever
 //! has to say no, [`Keys`] and [`Tenants`] are for authentication and
 //! for who administers the installation, [`Outbox`] is where users write events
-//! into it themselves, and [`SecretStore`] as seen by those who sign; a
+//! into it themselves, [`Operations`] and [`OperationsBook`] are where operators
+//! learn what they must know, and [`SecretStore`] as seen by those who sign; a
 //! [`Vault`] closes and opens what that keeps. Each method is one
 //! atomic business step over a batch, named for its caller. Its documentation
 //! says the effect, what a retry does, and what a crash half-way leaves.
@@ -22,6 +23,7 @@ mod backpressure;
 mod catalog;
 mod health;
 mod keys;
+mod operations;
 mod outbox;
 mod queue;
 mod replays;
@@ -40,6 +42,7 @@ pub use backpressure::*;
 pub use catalog::*;
 pub use health::*;
 pub use keys::*;
+pub use operations::*;
 pub use outbox::*;
 pub use queue::*;
 pub use replays::*;

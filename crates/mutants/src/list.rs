@@ -3,6 +3,7 @@
 mod backpressure;
 mod domain;
 mod engine;
+mod operations;
 mod postgres;
 mod queue;
 mod schedule;
@@ -22,5 +23,6 @@ pub(crate) fn all() -> Vec<Mutant> {
     all.extend(schedule::MUTANTS);
     all.extend(queue::MUTANTS);
     all.extend(engine::MUTANTS);
+    all.extend(operations::MUTANTS);
     all
 }

@@ -38,6 +38,7 @@ pub mod events;
 mod idempotency;
 pub mod keys;
 pub mod limits;
+pub mod operations;
 pub mod parameters;
 pub mod problem;
 mod rate;
@@ -93,6 +94,7 @@ impl App {
     tags(
         (name = "destinations", description = "Endpoints with their own limits."),
         (name = "events", description = "Payloads, accepted once and delivered at least once."),
+        (name = "operations", description = "What operators must know, and who is told."),
         (name = "dead letters", description = "Events that were given up, and their way back."),
         (name = "tenants", description = "Tenants, their keys, and plan tiers: for the scope `admin`."),
         (name = "health", description = "For orchestrators; without a key.")
@@ -125,6 +127,10 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(destination_health::change_breaker))
         .routes(routes!(destination_health::pause))
         .routes(routes!(destination_health::resume))
+        .routes(routes!(operations::alerts, operations::change_alerts))
+        .routes(routes!(operations::register, operations::unregister))
+        .routes(routes!(operations::list))
+        .routes(routes!(operations::events))
         .routes(routes!(smart_delivery::show, smart_delivery::change))
         .routes(routes!(attempts::list))
         .routes(routes!(retries::show, retries::set))

@@ -12,8 +12,8 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::{
-    api, attempt, audit, dead_letters, demo, destination, event, key, migrate, scheduler,
-    secret_key, serve, tenant, tier, worker,
+    api, attempt, audit, dead_letters, demo, destination, event, key, migrate, operations,
+    scheduler, secret_key, serve, tenant, tier, worker,
 };
 use crate::config::{ConfigError, LogConfig, unknown};
 use crate::{commands, logging, open_files};
@@ -62,6 +62,9 @@ pub enum Command {
     /// Look at replays and end them, over the API.
     #[command(subcommand)]
     Replay(dead_letters::ReplayCommand),
+    /// See what operators must know, and who is told, over the API.
+    #[command(subcommand)]
+    Operations(operations::Command),
     /// Create, look at and change tenants, over the API.
     #[command(subcommand)]
     Tenant(tenant::Command),
@@ -127,6 +130,7 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Attempt(command) => commands::attempt::run(command).await,
         Command::DeadLetters(command) => commands::dead_letters::run(command).await,
         Command::Replay(command) => commands::dead_letters::run_replay(command).await,
+        Command::Operations(command) => commands::operations::run(command).await,
         Command::Tenant(command) => commands::tenant::run(command).await,
         Command::Key(command) => commands::key::run(command).await,
         Command::Tier(command) => commands::tier::run(command).await,

@@ -9,6 +9,7 @@ pub mod destination;
 pub mod event;
 pub mod key;
 pub mod migrate;
+pub mod operations;
 pub mod scheduler;
 pub mod secret_key;
 pub mod serve;

@@ -11,8 +11,8 @@ use adapters::redis::RedisSchedule;
 use adapters::sqlite::{SqliteStore, system_clock};
 use anyhow::Context;
 use engine::ports::{
-    Backlog, Backpressure, Catalog, DeliveryQueue, Keys, Outbox, Replays, Schedule, SecretStore,
-    Sender, Store, StoreError, Tenants,
+    Backlog, Backpressure, Catalog, DeliveryQueue, Keys, Operations, OperationsBook, Outbox,
+    Replays, Schedule, SecretStore, Sender, Store, StoreError, Tenants,
 };
 
 use crate::config::{
@@ -33,6 +33,8 @@ pub struct Parts {
     pub replays: Arc<dyn Replays>,
     pub keys: Arc<dyn Keys>,
     pub tenants: Arc<dyn Tenants>,
+    pub operations: Arc<dyn Operations>,
+    pub operations_book: Arc<dyn OperationsBook>,
     pub secrets: Arc<dyn SecretStore>,
     /// `None` where users cannot write into the store.
     pub outbox: Option<Arc<dyn Outbox>>,
@@ -63,6 +65,8 @@ impl Parts {
             replays: stored.replays,
             keys: stored.keys,
             tenants: stored.tenants,
+            operations: stored.operations,
+            operations_book: stored.operations_book,
             secrets: stored.secrets,
             outbox: stored.outbox,
             schedule: connect_schedule(schedule).await?,
@@ -81,6 +85,8 @@ pub struct Stored {
     pub replays: Arc<dyn Replays>,
     pub keys: Arc<dyn Keys>,
     pub tenants: Arc<dyn Tenants>,
+    pub operations: Arc<dyn Operations>,
+    pub operations_book: Arc<dyn OperationsBook>,
     pub secrets: Arc<dyn SecretStore>,
     /// `None` where users cannot write into the store.
     pub outbox: Option<Arc<dyn Outbox>>,
@@ -144,7 +150,8 @@ async fn connect_postgres(config: &StoreConfig) -> Result<PostgresStore, StoreEr
 /// One store behind each of its ports.
 fn all_of<S>(opened: Result<S, StoreError>, url: &SecretUrl) -> anyhow::Result<Stored>
 where
-    S: Store + Catalog + Backlog + Backpressure + Replays + Keys + Tenants + SecretStore + 'static,
+    S: Store + Catalog + Backlog + Backpressure + Replays + Keys + Tenants + SecretStore,
+    S: Operations + OperationsBook + 'static,
 {
     let store = Arc::new(opened.with_context(|| format!("open the store at {url}"))?);
     Ok(Stored {
@@ -155,6 +162,8 @@ where
         replays: Arc::clone(&store) as Arc<dyn Replays>,
         keys: Arc::clone(&store) as Arc<dyn Keys>,
         tenants: Arc::clone(&store) as Arc<dyn Tenants>,
+        operations: Arc::clone(&store) as Arc<dyn Operations>,
+        operations_book: Arc::clone(&store) as Arc<dyn OperationsBook>,
         secrets: store as Arc<dyn SecretStore>,
         outbox: None,
     })

@@ -4,6 +4,7 @@
 //! |---|---|---|---|---|
 //! | API, ingest and backpressure | ✓ | ✓ | | |
 //! | scheduler, reaper, sweep | ✓ | | ✓ | |
+//! | notifier | ✓ | | ✓ | |
 //! | relay, where there is an outbox | ✓ | ✓ | ✓ | |
 //! | worker | ✓ | | | ✓ |
 //! | resealing | ✓ | ✓ | | |
@@ -23,6 +24,7 @@ use anyhow::Context;
 use domain::ingest_limit::IngestLimit;
 use engine::backpressure::{BackpressureLoop, BackpressureOptions, Pressure};
 use engine::ingest::{Ingest, IngestLoop, IngestOptions};
+use engine::notifier::{Notifier, NotifierOptions};
 use engine::ports::{NoVault, Vault};
 use engine::reaper::{Reaper, ReaperOptions};
 use engine::relay::{Relay, RelayOptions};
@@ -51,7 +53,7 @@ use crate::parts::Parts;
 use crate::secret_keys;
 use crate::service::rate::IngestRates;
 use crate::service::secrets::Signing;
-use crate::service::{Intake, Service, Tenancy};
+use crate::service::{Books, Intake, Service, Tenancy};
 use crate::signals;
 
 /// What a process does.
@@ -254,6 +256,11 @@ impl Running {
             let replays = Arc::clone(&self.parts.replays);
             let replay = ReplayLoop::new(replays, schedule, ReplayOptions::default());
             loops.spawn("replay", replay.run(self.shutdown.clone()));
+
+            let (_, schedule) = parts();
+            let operations = Arc::clone(&self.parts.operations);
+            let notifier = Notifier::new(operations, schedule, NotifierOptions::default());
+            loops.spawn("notifier", notifier.run(self.shutdown.clone()));
         }
         if let Some(worker) = self.config.worker {
             let (store, schedule) = parts();
@@ -324,8 +331,11 @@ impl Running {
             IngestOptions::default(),
         );
         let service = Service::new(
-            Arc::clone(&self.parts.catalog),
-            Arc::clone(&self.parts.backlog),
+            Books {
+                catalog: Arc::clone(&self.parts.catalog),
+                backlog: Arc::clone(&self.parts.backlog),
+                operations: Arc::clone(&self.parts.operations_book),
+            },
             Arc::clone(&self.parts.schedule),
             Intake::new(ingest, pressure, Arc::new(rates)),
             mint,

@@ -15,7 +15,7 @@ use domain::ingest_limit::IngestLimit;
 use domain::policy::LimitSettings;
 use engine::ports::{
     Acceptance, AttemptView, Backlog, Catalog, Destination, DestinationChange, EventSummary,
-    HeadersChange, NewDestination, Schedule, Wake,
+    HeadersChange, NewDestination, OperationsBook, Schedule, Wake,
 };
 
 use crate::edge::Mint;
@@ -27,6 +27,7 @@ pub mod event;
 pub mod health;
 pub mod intake;
 pub mod limits;
+pub mod operations;
 pub mod rate;
 pub mod replays;
 pub mod rules;
@@ -56,6 +57,7 @@ pub const MAX_BATCH: usize = 1_000;
 pub struct Service {
     catalog: Arc<dyn Catalog>,
     backlog: Arc<dyn Backlog>,
+    operations: Arc<dyn OperationsBook>,
     schedule: Arc<dyn Schedule>,
     intake: Intake,
     mint: Arc<Mint>,
@@ -63,6 +65,14 @@ pub struct Service {
     signing: Signing,
     tenant: TenantId,
     ingest_limit: Option<IngestLimit>,
+}
+
+/// The store, as the API asks it.
+#[derive(Clone)]
+pub struct Books {
+    pub catalog: Arc<dyn Catalog>,
+    pub backlog: Arc<dyn Backlog>,
+    pub operations: Arc<dyn OperationsBook>,
 }
 
 /// A destination that somebody wants.
@@ -106,8 +116,7 @@ impl Service {
     /// Over these parts, for the default tenant.
     #[must_use]
     pub fn new(
-        catalog: Arc<dyn Catalog>,
-        backlog: Arc<dyn Backlog>,
+        books: Books,
         schedule: Arc<dyn Schedule>,
         intake: Intake,
         mint: Arc<Mint>,
@@ -115,8 +124,9 @@ impl Service {
         signing: Signing,
     ) -> Self {
         Self {
-            catalog,
-            backlog,
+            catalog: books.catalog,
+            backlog: books.backlog,
+            operations: books.operations,
             schedule,
             intake,
             mint,

@@ -3,7 +3,7 @@
 use super::By::{Chaos, Nothing, Test};
 use super::Row;
 
-pub(super) const ROWS: [Row; 19] = [
+pub(super) const ROWS: [Row; 20] = [
     Row {
         fault: "The API ends after the commit and before the wake",
         mechanism: "the sweep finds destinations with due work that nobody looked at",
@@ -172,6 +172,17 @@ pub(super) const ROWS: [Row; 19] = [
         exercised: &[
             Test("workers_get_time_to_show_themselves_after_the_store_was_away"),
             Test("workers_get_time_to_show_themselves_after_a_stall"),
+        ],
+    },
+    Row {
+        fault: "A notifier ends between its steps",
+        mechanism: "what operators must know is written with what makes it true, and becomes its events where it is marked",
+        residue: "none; a line of the log may be lost",
+        exercised: &[
+            Test("a_relay_that_stops_between_its_steps_has_done_nothing"),
+            Test("a_watch_that_stops_between_its_steps_has_told_nothing"),
+            Test("notifiers_that_are_killed_lose_and_repeat_nothing"),
+            Test("a_real_receiver_is_told_once_and_signed_although_the_process_was_killed"),
         ],
     },
     Row {

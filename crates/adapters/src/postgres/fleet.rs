@@ -4,7 +4,7 @@ use domain::ids::TenantId;
 use domain::share::Load;
 use domain::time::{Timestamp, micros};
 use engine::ports::{Fleet, HEARTBEAT_TIMEOUT, Heartbeat};
-use sqlx::PgPool;
+use sqlx::{PgExecutor, PgPool};
 use uuid::Uuid;
 
 use super::failure::Failure;
@@ -31,7 +31,7 @@ pub(super) async fn heartbeat(pool: &PgPool, heartbeat: &Heartbeat) -> Result<Fl
 }
 
 /// The fleet as it is now.
-pub(super) async fn fleet(pool: &PgPool) -> Result<Fleet, Failure> {
+pub(super) async fn fleet(reader: impl PgExecutor<'_>) -> Result<Fleet, Failure> {
     type Row = (i64, i64, i64, Vec<Uuid>, Vec<i64>, Vec<i64>);
     let (now, workers, places, tenants, outstanding, in_flight): Row = sqlx::query_as(
         "-- fleet
@@ -64,7 +64,7 @@ pub(super) async fn fleet(pool: &PgPool) -> Result<Fleet, Failure> {
         ) live",
     )
     .bind(micros(HEARTBEAT_TIMEOUT))
-    .fetch_one(pool)
+    .fetch_one(reader)
     .await?;
     let held = outstanding.iter().zip(in_flight);
     let loads = tenants.into_iter().zip(held);

@@ -269,6 +269,43 @@ impl Candidate {
     }
 }
 
+/// What a run would be decided from.
+pub(super) struct Reading {
+    pub(super) policy: Policy,
+    pub(super) usage: Usage,
+    pub(super) backlog: Backlog,
+    /// Whose it is, and how much of that tenant may be under way.
+    pub(super) tenant: (TenantId, Option<u32>),
+}
+
+/// The same, and the starts that a bucket is judged by, for the watch. `None`
+/// if the destination is gone.
+pub(super) fn reading(
+    tx: &Transaction<'_>,
+    now: Timestamp,
+    destination: DestinationId,
+) -> Result<Option<Reading>, Fault> {
+    let run = Run {
+        destination,
+        republish: false,
+    };
+    let Some(read) = Candidate::read(tx, now, &run)? else {
+        return Ok(None);
+    };
+    let mut usage = Usage {
+        recount: true,
+        coarse: Vec::new(),
+        ..read.usage
+    };
+    read_usage(tx, now, &read.key, &read.policy, &mut usage)?;
+    Ok(Some(Reading {
+        policy: read.policy,
+        usage,
+        backlog: read.backlog,
+        tenant: (read.tenant, read.tenant_max_in_flight),
+    }))
+}
+
 fn mark_admitted(
     tx: &Transaction<'_>,
     now: Timestamp,

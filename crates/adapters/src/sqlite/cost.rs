@@ -3,11 +3,11 @@
 
 use domain::ids::DestinationId;
 use domain::time::Timestamp;
-use engine::ports::{Run, RunResult, Sweep};
+use engine::ports::{Run, RunResult, Sweep, WatchRules};
 use rusqlite::{Connection, StatementStatus};
 use uuid::Uuid;
 
-use super::{admit, fleet, migrate, rows, sweep, usage};
+use super::{admit, fleet, migrate, rows, sweep, usage, watch};
 
 const ID: Uuid = Uuid::from_u128(0xd);
 const TENANT: Uuid = engine::ports::DEFAULT_TENANT.0;
@@ -22,8 +22,8 @@ fn with_rows(size: u32) -> Connection {
     connection.set_prepared_statement_cache_capacity(128);
     let now = NOW.as_micros();
     let insert = format!(
-        "insert into destinations (id, tenant_id, url, limit_per_second, limit_per_hour)
-        values ('{ID}', '{TENANT}', 'https://x.example/', 100, 5000);
+        "insert into destinations (id, tenant_id, url, limit_per_second, limit_per_hour, alert_backlog)
+        values ('{ID}', '{TENANT}', 'https://x.example/', 100, 5000, 300);
         insert into events (id, tenant_id, content_type, payload, created_at)
         values ('e', '{TENANT}', 'text/plain', x'00', 0);
         create temp table n (n integer primary key);
@@ -52,9 +52,9 @@ fn steps(connection: &Connection, statements: &[&str]) -> i32 {
 
 const CUT: &str = "update destinations set limit_per_second = 1";
 
-/// The steps of one run, of one page of a sweep, and of a change of limits
-/// that revokes.
-fn cost(size: u32) -> [i32; 3] {
+/// The steps of one run, of one page of a sweep, of a change of limits that
+/// revokes, and of a look of the watch.
+fn cost(size: u32) -> [i32; 4] {
     let mut connection = with_rows(size);
     let tx = connection.transaction().unwrap();
     let run = Run {
@@ -75,9 +75,16 @@ fn cost(size: u32) -> [i32; 3] {
         everything: false,
     };
     assert_eq!(sweep::sweep(&tx, NOW, &page).unwrap().marks, []);
+    let rules = WatchRules {
+        patience: std::time::Duration::ZERO,
+        ..WatchRules::default()
+    };
+    let watched = watch::step(&tx, NOW, &rules).unwrap();
+    assert_eq!((watched.looked, watched.news.len()), (1, 1));
     let admission = [&admit::MEASURED[..], &usage::MEASURED[..]].concat();
     rows::execute(&tx, CUT, []).unwrap();
-    [&admission[..], &sweep::MEASURED, &[CUT]].map(|statements| steps(&tx, statements))
+    [&admission[..], &sweep::MEASURED, &[CUT], &watch::MEASURED]
+        .map(|statements| steps(&tx, statements))
 }
 
 #[test]
@@ -88,5 +95,8 @@ fn a_run_costs_the_same_whatever_waits() {
         small.iter().all(|steps| *steps > 20),
         "nothing was measured: {small:?}"
     );
-    assert_eq!(small, large, "steps of a run, of a sweep, of a cut");
+    assert_eq!(
+        small, large,
+        "steps of a run, of a sweep, of a cut, of a look"
+    );
 }

@@ -17,6 +17,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../../../../migrations/sqlite/0007_outbox.sql"),
     include_str!("../../../../migrations/sqlite/0012_head_start.sql"),
     include_str!("../../../../migrations/sqlite/0013_smart.sql"),
+    include_str!("../../../../migrations/sqlite/0014_notifications.sql"),
     include_str!("../../../../migrations/sqlite/0017_backpressure.sql"),
 ];
 

@@ -132,7 +132,7 @@ fn look(
 }
 
 /// The destinations with work, in id order: a merge of the three indexes.
-struct Hops<'a> {
+pub(super) struct Hops<'a> {
     tx: &'a Transaction<'a>,
     /// The next destination of each index; `None` at its end.
     heads: [Option<String>; 3],
@@ -140,10 +140,17 @@ struct Hops<'a> {
 
 impl<'a> Hops<'a> {
     fn after(tx: &'a Transaction<'a>, after: Option<DestinationId>) -> Result<Self, Fault> {
-        let after = after.map(|after| after.to_string()).unwrap_or_default();
+        Self::beyond(
+            tx,
+            &after.map(|after| after.to_string()).unwrap_or_default(),
+        )
+    }
+
+    /// The same after a key as the rows hold it; an empty one is before all.
+    pub(super) fn beyond(tx: &'a Transaction<'a>, after: &str) -> Result<Self, Fault> {
         let mut heads = [None, None, None];
         for (head, hop) in heads.iter_mut().zip(HOPS) {
-            *head = next_in(tx, hop, &after)?;
+            *head = next_in(tx, hop, after)?;
         }
         Ok(Self { tx, heads })
     }
@@ -152,7 +159,7 @@ impl<'a> Hops<'a> {
         self.heads.iter().any(Option::is_some)
     }
 
-    fn next(&mut self) -> Result<Option<String>, Fault> {
+    pub(super) fn next(&mut self) -> Result<Option<String>, Fault> {
         let Some(next) = self.heads.iter().flatten().min().cloned() else {
             return Ok(None);
         };

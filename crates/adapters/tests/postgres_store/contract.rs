@@ -8,6 +8,7 @@ use adapters::postgres::PostgresStore;
 use async_trait::async_trait;
 use domain::time::Timestamp;
 use engine::contract::backlog::BacklogWorld;
+use engine::contract::operations::{Dialect, OperationsWorld};
 use engine::contract::store::{Backdoor, World};
 use engine::contract::tenants::TenantWorld;
 use engine::ports::Store;
@@ -71,6 +72,28 @@ pub(crate) async fn world() -> Fresh {
     }
 }
 
+struct FreshOperations {
+    world: OperationsWorld,
+    _database: Database,
+}
+
+impl Deref for FreshOperations {
+    type Target = OperationsWorld;
+
+    fn deref(&self) -> &OperationsWorld {
+        &self.world
+    }
+}
+
+async fn operations_world() -> FreshOperations {
+    let database = Database::create().await;
+    let store = Arc::new(database.store.clone());
+    FreshOperations {
+        world: OperationsWorld::new(world_of(&database), store.clone(), store, Dialect::Postgres),
+        _database: database,
+    }
+}
+
 struct FreshTenants {
     world: TenantWorld,
     _database: Database,
@@ -94,6 +117,11 @@ async fn tenant_world() -> FreshTenants {
 }
 
 engine::store_contract!(crate::contract::world);
+
+mod operations {
+    engine::operations_contract!(crate::contract::operations_world);
+}
+
 engine::tenant_contract!(crate::contract::tenant_world);
 
 #[tokio::test]

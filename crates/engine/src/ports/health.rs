@@ -4,6 +4,7 @@ use async_trait::async_trait;
 use domain::attempt::OutcomeKind;
 use domain::health::{Answer, BreakerSettings, DisableReason, Health, Observation};
 use domain::ids::{DestinationId, TenantId};
+pub use domain::operations::OperationalEvent;
 use domain::time::Timestamp;
 
 use super::catalog::CatalogError;
@@ -124,23 +125,6 @@ impl HealthEvent {
             }
         }
     }
-}
-
-/// A row of what operators must know.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OperationalEvent {
-    /// Ascending.
-    pub id: i64,
-    /// When it came to be.
-    pub created_at: Timestamp,
-    /// [`HealthEvent::as_str`].
-    pub event_type: String,
-    /// About whom.
-    pub destination: DestinationId,
-    /// Whose it is.
-    pub tenant: TenantId,
-    /// JSON, an object.
-    pub details: String,
 }
 
 impl Outcome {

@@ -14,6 +14,7 @@
 
 mod backpressure;
 mod ingest;
+mod notifier;
 mod reaper;
 mod relay;
 mod replay;

@@ -54,6 +54,15 @@ impl Caller {
         self.app.0.service.of(tenant, ingest_limit)
     }
 
+    /// Asks for a scope beyond the route's: for what shows more of the same to
+    /// those who may.
+    pub(super) fn needs(&self, scope: Scope) -> Result<(), Problem> {
+        match self.identity.scopes.contains(scope) {
+            true => Ok(()),
+            false => Err(Problem::forbidden(scope)),
+        }
+    }
+
     /// Places for bulk bodies, of all callers.
     pub(super) fn bulk_places(&self) -> &bulk::Places {
         &self.app.0.bulk

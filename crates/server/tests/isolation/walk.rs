@@ -97,6 +97,19 @@ pub(crate) const ROWS: &[Row] = &[
     ),
     row("GET /v1/replays", None, Reach::Own),
     row("GET /v1/replays/{id}", None, Reach::Named),
+    row("GET /v1/destinations/{id}/alerts", None, Reach::Named),
+    row(
+        "PATCH /v1/destinations/{id}/alerts",
+        Some(r#"{"backlog": 7, "under_delivery_seconds": 7}"#),
+        Reach::Named,
+    ),
+    row("GET /v1/operational-events", None, Reach::Own),
+    row("GET /v1/operational-destinations", None, Reach::Own),
+    row(
+        "PUT /v1/operational-destinations/{id}",
+        Some("{}"),
+        Reach::Named,
+    ),
     row("GET /v1/destinations/{id}/secrets", None, Reach::Named),
     row(
         "POST /v1/destinations/{id}/secrets",
@@ -130,6 +143,11 @@ pub(crate) const ROWS: &[Row] = &[
     row(
         "POST /v1/destinations/{id}/cancel",
         Some("{}"),
+        Reach::Named,
+    ),
+    row(
+        "DELETE /v1/operational-destinations/{id}",
+        None,
         Reach::Named,
     ),
     row(

@@ -12,7 +12,7 @@ use domain::backpressure::BacklogBounds;
 use domain::ingest_limit::IngestLimit;
 use engine::backpressure::Pressure;
 use engine::ingest::{Ingest, IngestOptions};
-use engine::ports::{ReapRules, Store};
+use engine::ports::{Operations, ReapRules, Store, WatchRules};
 use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use secrecy::SecretString;
@@ -22,7 +22,7 @@ use server::api::{self, App};
 use server::edge::Mint;
 use server::service::rate::IngestRates;
 use server::service::secrets::Signing;
-use server::service::{Intake, Service, Tenancy};
+use server::service::{Books, Intake, Service, Tenancy};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
@@ -36,12 +36,29 @@ pub(crate) const TENANTS_OWN: [Scope; 3] = [Scope::Ingest, Scope::Manage, Scope:
 
 pub(crate) struct World {
     router: Router,
-    store: Arc<dyn Store>,
+    behind: Behind,
     pub(crate) ours: Tenant,
     pub(crate) theirs: Tenant,
     _ingest: tokio_util::sync::DropGuard,
     _place: Place,
 }
+
+/// What works behind the API, step by step.
+struct Behind {
+    store: Arc<dyn Store>,
+    operations: Arc<dyn Operations>,
+}
+
+/// Looks at everybody at once.
+const WATCH: WatchRules = WatchRules {
+    every: Duration::ZERO,
+    pace: Duration::ZERO,
+    patience: Duration::ZERO,
+    dead_letters_every: Duration::ZERO,
+    page: 1_000,
+    looks: 100,
+    counted: 1_000_000,
+};
 
 /// Gives nothing up but what is too old.
 const REAP: ReapRules = ReapRules {
@@ -50,7 +67,7 @@ const REAP: ReapRules = ReapRules {
     permit_grace: Duration::from_secs(3_600),
 };
 
-/// A tenant with something of everything that a route can name.
+/// A tenant with something of everything that a route can name, or show.
 pub(crate) struct Tenant {
     pub(crate) id: String,
     /// With all scopes that it can have.
@@ -109,8 +126,11 @@ impl World {
         let pressure = Arc::new(Pressure::new(BacklogBounds::default()));
         let rates = IngestRates::new(IngestLimit::default());
         let service = Service::new(
-            parts.catalog,
-            parts.backlog,
+            Books {
+                catalog: parts.catalog,
+                backlog: parts.backlog,
+                operations: parts.operations_book,
+            },
             parts.schedule,
             Intake::new(ingest, pressure, Arc::new(rates)),
             mint,
@@ -118,11 +138,15 @@ impl World {
             signing,
         );
         let router = api::router(App::new(service, tenancy, gate));
-        let ours = Tenant::furnished(&router, &parts.store, "ours").await;
-        let theirs = Tenant::furnished(&router, &parts.store, "theirs").await;
+        let behind = Behind {
+            store: parts.store,
+            operations: parts.operations,
+        };
+        let ours = Tenant::furnished(&router, &behind, "ours").await;
+        let theirs = Tenant::furnished(&router, &behind, "theirs").await;
         Self {
             router,
-            store: parts.store,
+            behind,
             ours,
             theirs,
             _ingest: stop.drop_guard(),
@@ -142,7 +166,7 @@ impl World {
 
     /// One more tenant.
     pub(crate) async fn tenant(&self, name: &str) -> Tenant {
-        Tenant::furnished(&self.router, &self.store, name).await
+        Tenant::furnished(&self.router, &self.behind, name).await
     }
 
     /// A new key with these scopes: of this tenant, or, where one of them is
@@ -167,7 +191,7 @@ impl Tenant {
         }
     }
 
-    async fn furnished(router: &Router, store: &Arc<dyn Store>, name: &str) -> Self {
+    async fn furnished(router: &Router, behind: &Behind, name: &str) -> Self {
         let tenant = json!({"name": name, "tier": "free"});
         let created = admin(router, Method::POST, "/v1/tenants", tenant).await;
         let id = text(&created["id"]);
@@ -199,13 +223,18 @@ impl Tenant {
         let event = json!({"destination_id": dying, "payload": {"of": name}});
         own("/v1/events", event).await;
         let dead_letter = loop {
-            store.reap(&REAP, 100).await.unwrap();
+            behind.store.reap(&REAP, 100).await.unwrap();
             let dead = as_owner(Method::GET, "/v1/dead-letters", None).await;
             match &dead["dead_letters"][0]["id"] {
                 Value::Null => tokio::time::sleep(Duration::from_millis(1)).await,
                 id => break id.to_string(),
             }
         };
+        let path = format!("/v1/operational-destinations/{destination}");
+        as_owner(Method::PUT, &path, Some(json!({}))).await;
+        behind.operations.watch(&WATCH).await.unwrap();
+        let news = as_owner(Method::GET, "/v1/operational-events", None).await;
+        assert_eq!(news["operational_events"][0]["destination_id"], dying);
         let replay = own("/v1/replays", json!({"destination_id": dying})).await;
         Self {
             id,

@@ -26,7 +26,7 @@ use server::api::{self, App};
 use server::edge::Mint;
 use server::service::rate::IngestRates;
 use server::service::secrets::Signing;
-use server::service::{Intake, Service, Tenancy};
+use server::service::{Books, Intake, Service, Tenancy};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
@@ -41,6 +41,8 @@ pub(crate) const NOON: Timestamp = Timestamp::from_millis(1_769_860_800_000);
 
 pub(crate) struct World {
     pub(crate) store: Arc<FakeStore>,
+    /// What the routes of operations ask.
+    pub(crate) operations: Arc<SqliteStore>,
     router: Router,
     _ingest: tokio_util::sync::DropGuard,
 }
@@ -92,15 +94,22 @@ impl World {
         let rates = IngestRates::new(IngestLimit::default());
         let pressure = Arc::new(Pressure::new(bounds()));
         let intake = Intake::new(ingest, pressure, Arc::new(rates));
+        let operations = tenancy.clone();
         let tenancy = Tenancy::new(tenancy.clone(), tenancy, gate.clone(), mint.clone());
         let signing = Signing {
             secrets,
             vault: Arc::new(KeyRing::parse(SECRET_KEY).unwrap()),
         };
+        let books = Books {
+            catalog,
+            backlog,
+            operations: operations.clone(),
+        };
         let policy = Policy::default();
-        let service = Service::new(catalog, backlog, schedule, intake, mint, policy, signing);
+        let service = Service::new(books, schedule, intake, mint, policy, signing);
         Self {
             store: fake,
+            operations,
             router: api::router(App::new(service, tenancy, gate)),
             _ingest: stop.drop_guard(),
         }

@@ -1,0 +1,294 @@
+//! A step of the watch.
+//!
+//! Whoever has the turn's row goes on with the round, in one transaction: what
+//! is found, what is remembered of it and how far the round has come are
+//! committed together.
+
+mod rows;
+
+use std::time::Duration;
+
+use domain::ids::{DestinationId, TenantId};
+use domain::time::{Timestamp, micros};
+use domain::watch::{Sight, shortfall};
+use engine::ports::{Fleet, MAX_TALLIES, Told, WatchRules, Watched, around};
+use sqlx::{PgConnection, PgPool};
+use uuid::Uuid;
+
+use super::destinations::read_destinations;
+use super::failure::Failure;
+use super::fleet::fleet;
+use super::rows::count;
+use super::usage::{self, Question};
+pub(super) use rows::WatchRow;
+use rows::{Passed, passed};
+
+/// One step.
+pub(super) async fn step(pool: &PgPool, rules: &WatchRules) -> Result<Watched, Failure> {
+    let mut transaction = pool.begin().await?;
+    let Some(after) = take_turn(&mut transaction).await? else {
+        transaction.commit().await?;
+        return Ok(Watched::default());
+    };
+    let fleet = fleet(&mut *transaction).await?;
+    let more_died = add_up_dead_letters(&mut transaction).await?;
+    let (now, mut page) = passed(&mut transaction, after, rules.page).await?;
+    let full = u32::try_from(page.len()).is_ok_and(|length| length >= rules.page);
+    let cut = cut(&mut page, rules, now);
+    let passed_last = page.last().map(|last| last.id);
+    page.retain(|one| one.is_looked_at(rules, now));
+    let backlogs = backlogs(&mut transaction, &page, rules.counted).await?;
+    let uncounted = backlogs.len() < page.len();
+    page.truncate(backlogs.len());
+    let more = full || cut || uncounted;
+    let last = match uncounted {
+        true => page.last().map(|last| last.id),
+        false => passed_last,
+    };
+    let next = last.filter(|_| more);
+    let sights = look(&mut transaction, &page, &backlogs, &fleet).await?;
+    let mut news = Vec::new();
+    for (one, sight) in page.iter_mut().zip(&sights) {
+        news.extend(one.judge(sight, rules, now));
+    }
+    rows::write(&mut transaction, &page, rules, now).await?;
+    note(&mut transaction, &news).await?;
+    let pause = match more || more_died {
+        true => rules.pace,
+        false => rules.every,
+    };
+    end_turn(&mut transaction, next, pause).await?;
+    transaction.commit().await?;
+    Ok(Watched {
+        stepped: true,
+        more,
+        looked: u32::try_from(page.len()).unwrap_or(u32::MAX),
+        news,
+    })
+}
+
+/// How far the round has come, if a step is due and nobody takes it: the outer
+/// `None` if not, the inner at the beginning.
+async fn take_turn(connection: &mut PgConnection) -> Result<Option<Option<Uuid>>, Failure> {
+    Ok(sqlx::query_scalar(
+        "-- watch: take_turn
+        select t.after from watch_turn t
+        where t.id = 1 and t.due_at <= clock_timestamp()
+        for update skip locked",
+    )
+    .fetch_optional(connection)
+    .await?)
+}
+
+async fn end_turn(
+    connection: &mut PgConnection,
+    next: Option<Uuid>,
+    pause: Duration,
+) -> Result<(), Failure> {
+    sqlx::query(
+        "-- watch: end_turn
+        update watch_turn t
+        set after = $1, due_at = clock_timestamp() + $2::bigint * interval '1 microsecond'
+        where t.id = 1",
+    )
+    .bind(next)
+    .bind(micros(pause))
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// Rows that transactions under way hold are not there yet: another step's.
+/// Whether there may be more.
+async fn add_up_dead_letters(connection: &mut PgConnection) -> Result<bool, Failure> {
+    let taken: i64 = sqlx::query_scalar(
+        "-- watch: add_up_dead_letters
+        with taken as materialized (
+            delete from dead_letter_tallies t
+            where t.id in (select id from dead_letter_tallies order by id limit $1)
+            returning t.destination_id, t.tenant_id
+        ),
+        added as (
+            insert into watches as w (destination_id, tenant_id, dead_letters)
+            select t.destination_id, t.tenant_id, count(*)
+            from taken t
+            group by t.destination_id, t.tenant_id
+            order by t.destination_id
+            on conflict (destination_id) do update
+            set dead_letters = w.dead_letters + excluded.dead_letters
+        )
+        select count(*) from taken",
+    )
+    .bind(i64::from(MAX_TALLIES))
+    .fetch_one(connection)
+    .await?;
+    Ok(taken >= i64::from(MAX_TALLIES))
+}
+
+/// Leaves out those after the last that one step looks at; whether there were
+/// any.
+fn cut(page: &mut Vec<Passed>, rules: &WatchRules, now: Timestamp) -> bool {
+    let mut looks = 0;
+    let fits = |one: &Passed| {
+        looks += u32::from(one.is_looked_at(rules, now));
+        looks <= rules.looks
+    };
+    let before = page.len();
+    let kept = page.iter().map(fits).take_while(|fits| *fits).count();
+    page.truncate(kept);
+    kept < before
+}
+
+/// What is found at each.
+async fn look(
+    connection: &mut PgConnection,
+    page: &[Passed],
+    backlogs: &[u32],
+    fleet: &Fleet,
+) -> Result<Vec<Sight>, Failure> {
+    if page.is_empty() {
+        return Ok(Vec::new());
+    }
+    let ids: Vec<Uuid> = page.iter().map(|one| one.id).collect();
+    let (now, found) = read_destinations(connection, &ids).await?;
+    let living: Vec<_> = (found.values())
+        .filter(|destination| !destination.deleted)
+        .collect();
+    let questions: Vec<Question<'_>> = (living.iter())
+        .map(|destination| Question {
+            destination: destination.id,
+            policy: &destination.policy,
+            first_after: destination.first_after,
+            number: destination.last_permit + 1,
+            meter: destination.meter,
+            // The starts that a bucket is judged by.
+            recount: true,
+            held_until: destination.held_until,
+            probing: destination.probing,
+        })
+        .collect();
+    let readings = usage::read(connection, &questions, now).await?;
+    let sight = |(one, backlog): (&Passed, &u32)| {
+        let id = DestinationId(one.id);
+        let reading = readings.get(&id).zip(found.get(&id));
+        let shortfall = reading.and_then(|(reading, destination)| {
+            let tenant = (destination.tenant, destination.tenant_max_in_flight);
+            shortfall(
+                &destination.policy,
+                &reading.usage,
+                &reading.backlog,
+                around(fleet, one.held_for, tenant),
+                now,
+            )
+        });
+        Sight {
+            backlog: *backlog,
+            oldest: one.oldest,
+            shortfall,
+        }
+    };
+    Ok(page.iter().zip(backlogs).map(sight).collect())
+}
+
+/// The backlogs of the first ones of the page: as many as make `most` together,
+/// where one more may be begun.
+async fn backlogs(
+    connection: &mut PgConnection,
+    page: &[Passed],
+    most: u32,
+) -> Result<Vec<u32>, Failure> {
+    let (mut found, mut counted) = (Vec::new(), 0_u32);
+    while found.len() < page.len() && counted < most {
+        let rest = &page[found.len()..];
+        let mut far = 0_u32;
+        // However far each has to be counted, they fit into what is left.
+        let fits = |one: &&Passed| {
+            let so_far = far;
+            far = far.saturating_add(one.count_up_to());
+            so_far == 0 || far <= most - counted
+        };
+        let together = rest.iter().take_while(fits).count();
+        let next = count_together(connection, &rest[..together]).await?;
+        counted = next
+            .iter()
+            .fold(counted, |sum, one| sum.saturating_add(*one));
+        found.extend(next);
+    }
+    Ok(found)
+}
+
+/// How many wait, counted as far as each asks for.
+async fn count_together(
+    connection: &mut PgConnection,
+    page: &[Passed],
+) -> Result<Vec<u32>, Failure> {
+    let far: Vec<i64> = (page.iter())
+        .map(|one| i64::from(one.count_up_to()))
+        .collect();
+    let counts: Vec<i64> = sqlx::query_scalar(
+        "-- watch: backlogs
+        select least(f.waiting + l.waiting, n.far)
+        from unnest($1::uuid[], $2::bigint[]) with ordinality as n (id, far, position)
+        left join pacing p on p.destination_id = n.id
+        cross join lateral (
+            select count(*) as waiting from (
+                select from attempts a
+                where a.destination_id = n.id and a.state = 'waiting' and a.due_at is null
+                    and a.id + 0 > coalesce(p.first_after, 0)
+                limit n.far
+            ) x
+        ) f
+        cross join lateral (
+            select count(*) as waiting from (
+                select from attempts a
+                where a.destination_id = n.id and a.state = 'waiting' and a.due_at is not null
+                limit n.far
+            ) x
+        ) l
+        order by n.position",
+    )
+    .bind(page.iter().map(|one| one.id).collect::<Vec<_>>())
+    .bind(far)
+    .fetch_all(connection)
+    .await?;
+    Ok(counts.into_iter().map(count).collect())
+}
+
+/// Writes down what operators must know.
+async fn note(connection: &mut PgConnection, news: &[Told]) -> Result<(), Failure> {
+    if news.is_empty() {
+        return Ok(());
+    }
+    let of = |column: fn(&Told) -> Uuid| news.iter().map(column).collect::<Vec<_>>();
+    sqlx::query(
+        "-- watch: note
+        insert into operational_events (event_type, destination_id, tenant_id, details)
+        select n.event_type, n.destination_id, n.tenant_id, n.details
+        from unnest($1::text[], $2::uuid[], $3::uuid[], $4::text[])
+            as n (event_type, destination_id, tenant_id, details)",
+    )
+    .bind(
+        news.iter()
+            .map(|one| one.news.event_type.as_str())
+            .collect::<Vec<_>>(),
+    )
+    .bind(of(|one| one.destination.0))
+    .bind(of(|one| one.tenant.0))
+    .bind(
+        news.iter()
+            .map(|one| one.news.details.as_str())
+            .collect::<Vec<_>>(),
+    )
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// News of a destination.
+fn told(id: Uuid, tenant: Uuid, news: domain::watch::News) -> Told {
+    Told {
+        destination: DestinationId(id),
+        tenant: TenantId(tenant),
+        news,
+    }
+}

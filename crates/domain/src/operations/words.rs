@@ -1,0 +1,108 @@
+//! The words of operational events, as in SQL and JSON.
+
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::health::UnknownWord;
+
+/// What happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OperationalType {
+    /// It takes nothing any more, until its owner says otherwise.
+    DestinationDisabled,
+    /// The breaker holds the backlog.
+    BreakerOpened,
+    /// A probe succeeded.
+    BreakerClosed,
+    /// The backlog has reached the threshold.
+    BacklogHigh,
+    /// The backlog is at half the threshold or below again.
+    BacklogNormal,
+    /// With a backlog, it gets less than its limit allows.
+    UnderDelivery,
+    /// It gets what its limit allows again, or has no backlog any more.
+    UnderDeliveryEnded,
+    /// Attempts became dead letters.
+    DeadLetters,
+}
+
+impl OperationalType {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::DestinationDisabled,
+        Self::BreakerOpened,
+        Self::BreakerClosed,
+        Self::BacklogHigh,
+        Self::BacklogNormal,
+        Self::UnderDelivery,
+        Self::UnderDeliveryEnded,
+        Self::DeadLetters,
+    ];
+
+    /// The word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::DestinationDisabled => "destination_disabled",
+            Self::BreakerOpened => "breaker_opened",
+            Self::BreakerClosed => "breaker_closed",
+            Self::BacklogHigh => "backlog_high",
+            Self::BacklogNormal => "backlog_normal",
+            Self::UnderDelivery => "under_delivery",
+            Self::UnderDeliveryEnded => "under_delivery_ended",
+            Self::DeadLetters => "dead_letters",
+        }
+    }
+
+    /// It says that something is well again.
+    #[must_use]
+    pub const fn is_good(self) -> bool {
+        matches!(
+            self,
+            Self::BreakerClosed | Self::BacklogNormal | Self::UnderDeliveryEnded
+        )
+    }
+}
+
+impl FromStr for OperationalType {
+    type Err = UnknownWord;
+    fn from_str(text: &str) -> Result<Self, UnknownWord> {
+        (Self::ALL.into_iter())
+            .find(|one| one.as_str() == text)
+            .ok_or_else(|| UnknownWord(text.to_owned()))
+    }
+}
+
+/// Of whose destinations an operational destination is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OperationalScope {
+    /// Of its own tenant's.
+    #[default]
+    Tenant,
+    /// Of all.
+    Installation,
+}
+
+impl OperationalScope {
+    /// The word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Tenant => "tenant",
+            Self::Installation => "installation",
+        }
+    }
+}
+
+impl FromStr for OperationalScope {
+    type Err = UnknownWord;
+    fn from_str(text: &str) -> Result<Self, UnknownWord> {
+        [Self::Tenant, Self::Installation]
+            .into_iter()
+            .find(|scope| scope.as_str() == text)
+            .ok_or_else(|| UnknownWord(text.to_owned()))
+    }
+}

@@ -1,0 +1,334 @@
+//! `/v1/operational-destinations`, `/v1/operational-events` and
+//! `/v1/destinations/{id}/alerts`.
+
+use axum::Json;
+use domain::access::Scope;
+use domain::operations::{self, OperationalScope, OperationalType};
+use domain::watch::Shortfall;
+use engine::ports;
+use http::StatusCode;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use utoipa::openapi::schema::{ArrayBuilder, Object};
+use utoipa::{IntoParams, ToSchema};
+use uuid::Uuid;
+
+use super::body::JsonBody;
+use super::limits::present;
+use super::parameters::{DestinationPath, Page, PathId};
+use super::problem::Problem;
+use super::{Caller, text};
+
+/// What a destination is to be told of.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Registration {
+    /// `tenant`, or `installation` for the destinations of all tenants, which
+    /// needs the scope `admin`.
+    #[serde(default)]
+    #[schema(schema_with = scope)]
+    pub scope: OperationalScope,
+    /// The types of operational events; none is all.
+    #[serde(default)]
+    #[schema(schema_with = types)]
+    pub event_types: Vec<OperationalType>,
+}
+
+/// A destination that is told what operators must know.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct OperationalDestination {
+    /// Which.
+    pub destination_id: Uuid,
+    /// Of whose destinations.
+    #[schema(schema_with = scope)]
+    pub scope: OperationalScope,
+    /// Of which types; none is all.
+    #[schema(schema_with = types)]
+    pub event_types: Vec<String>,
+}
+
+/// A tenant's operational destinations.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct OperationalDestinations {
+    /// In the order of registration.
+    pub operational_destinations: Vec<OperationalDestination>,
+}
+
+/// What operators must know of one destination.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct OperationalEvent {
+    /// Its id: later ones have larger.
+    pub id: i64,
+    /// What happened.
+    #[serde(rename = "type")]
+    #[schema(schema_with = event_type)]
+    pub event_type: String,
+    /// When it came to be.
+    #[schema(format = DateTime)]
+    pub timestamp: String,
+    /// About whom.
+    pub destination_id: Uuid,
+    /// Whose it is.
+    pub tenant_id: Uuid,
+    /// What its type has to say.
+    #[schema(value_type = Object)]
+    pub details: Map<String, Value>,
+}
+
+/// A page of operational events.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct OperationalEvents {
+    /// The newest first.
+    pub operational_events: Vec<OperationalEvent>,
+    /// The `before` of the next page; `null` on the last.
+    pub next: Option<i64>,
+}
+
+/// Which page of operational events.
+#[derive(Debug, Clone, Copy, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct OperationalEventsPage {
+    /// The `next` of the page before.
+    pub before: Option<i64>,
+    /// Rows on the page, 1 to 1,000.
+    #[serde(default = "default_page")]
+    #[param(default = 100)]
+    pub limit: u32,
+    /// `tenant`, or `installation` for those of all tenants, which needs the
+    /// scope `admin`.
+    #[serde(default)]
+    #[param(value_type = Option<String>)]
+    pub scope: OperationalScope,
+}
+
+const fn default_page() -> u32 {
+    100
+}
+
+/// When operators are told of a destination, and of what they were.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Alerts {
+    /// So many attempts wait; 0 for never.
+    pub backlog: u32,
+    /// For so long it gets less than its limit allows; 0 for never.
+    pub under_delivery_seconds: u64,
+    /// Its backlog has been high since then. `null` if it is not.
+    #[schema(format = DateTime)]
+    pub backlog_high_since: Option<String>,
+    /// It gets less than its limit allows. `null` if not, or if nobody has
+    /// looked since.
+    #[schema(value_type = Option<UnderDelivery>)]
+    pub under_delivery: Option<UnderDelivery>,
+}
+
+/// A destination with a backlog gets less than its limit allows.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct UnderDelivery {
+    /// When that was seen first.
+    #[schema(format = DateTime)]
+    pub since: String,
+    /// Why: `asked` and `refused` (the receiver wants less), `breaker`,
+    /// `concurrency` (`max_in_flight` are under way), `tenant` (the tenant's
+    /// are), `places` (the workers have no room), `smart` (smart delivery has
+    /// lowered its limit), `unclaimed` (no worker takes what was admitted) or
+    /// `unscheduled` (no scheduler admits it).
+    #[schema(schema_with = shortfall)]
+    pub reason: Shortfall,
+    /// Operators were told.
+    pub told: bool,
+}
+
+/// What to change of alerts: what is absent stays, `null` sets the default.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ChangeAlerts {
+    /// So many attempts wait; 0 for never. By default 10,000, at most 100,000.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<u32>)]
+    pub backlog: Option<Option<u32>>,
+    /// For so long it gets less than its limit allows; 0 for never. By default
+    /// 60, at most a day.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<u32>)]
+    pub under_delivery_seconds: Option<Option<u32>>,
+}
+
+fn scope() -> Object {
+    text::words([OperationalScope::Tenant, OperationalScope::Installation].map(|one| one.as_str()))
+}
+
+fn event_type() -> Object {
+    text::words(OperationalType::ALL.map(OperationalType::as_str))
+}
+
+fn types() -> utoipa::openapi::schema::Array {
+    ArrayBuilder::new().items(event_type()).build()
+}
+
+fn shortfall() -> Object {
+    text::words(Shortfall::ALL.map(Shortfall::as_str))
+}
+
+impl From<operations::OperationalDestination> for OperationalDestination {
+    fn from(found: operations::OperationalDestination) -> Self {
+        Self {
+            destination_id: found.destination.0,
+            scope: found.scope,
+            event_types: found.event_types,
+        }
+    }
+}
+
+impl From<operations::OperationalEvent> for OperationalEvent {
+    fn from(found: operations::OperationalEvent) -> Self {
+        Self {
+            id: found.id,
+            event_type: found.event_type,
+            timestamp: text::time(found.created_at),
+            destination_id: found.destination.0,
+            tenant_id: found.tenant.0,
+            details: serde_json::from_str(&found.details).unwrap_or_default(),
+        }
+    }
+}
+
+impl From<ports::AlertsView> for Alerts {
+    fn from(found: ports::AlertsView) -> Self {
+        let under_delivery = found.watch.short.map(|short| UnderDelivery {
+            since: text::time(short.since),
+            reason: short.reason,
+            told: short.told,
+        });
+        Self {
+            backlog: found.settings.backlog,
+            under_delivery_seconds: found.settings.under_delivery.as_secs(),
+            backlog_high_since: found.watch.backlog_high_since.map(text::time),
+            under_delivery,
+        }
+    }
+}
+
+/// What concerns all tenants is the administrator's.
+fn may_ask_for(caller: &Caller, scope: OperationalScope) -> Result<(), Problem> {
+    match scope {
+        OperationalScope::Installation => caller.needs(Scope::Admin),
+        OperationalScope::Tenant => Ok(()),
+    }
+}
+
+/// Make a destination an operational one: it is told what operators must know,
+/// as ordinary events within its own limit. Repeating it changes what it is
+/// told of.
+#[utoipa::path(put, path = "/v1/operational-destinations/{id}", tag = "operations",
+    security(("key" = ["manage"])), params(("id" = Uuid, Path)),
+    request_body = Registration, responses(
+    (status = 200, body = OperationalDestination),
+    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn register(
+    caller: Caller,
+    PathId(id): DestinationPath,
+    JsonBody(body): JsonBody<Registration>,
+) -> Result<Json<OperationalDestination>, Problem> {
+    may_ask_for(&caller, body.scope)?;
+    let registration = ports::Registration {
+        scope: body.scope,
+        event_types: body.event_types,
+    };
+    let registered = caller
+        .run(|service| async move { service.register_operational(id, registration).await })
+        .await?;
+    Ok(Json(registered.into()))
+}
+
+/// Make an operational destination an ordinary one again.
+#[utoipa::path(delete, path = "/v1/operational-destinations/{id}", tag = "operations",
+    security(("key" = ["manage"])), params(("id" = Uuid, Path)), responses(
+    (status = 204, description = "It is told nothing more."),
+    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn unregister(
+    caller: Caller,
+    PathId(id): DestinationPath,
+) -> Result<StatusCode, Problem> {
+    caller
+        .run(|service| async move { service.unregister_operational(id).await })
+        .await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// List the operational destinations.
+#[utoipa::path(get, path = "/v1/operational-destinations", tag = "operations",
+    security(("key" = ["read"])), responses(
+    (status = 200, body = OperationalDestinations),
+    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn list(caller: Caller) -> Result<Json<OperationalDestinations>, Problem> {
+    let found = caller
+        .run(|service| async move { service.operational_destinations().await })
+        .await?;
+    let operational_destinations = found.into_iter().map(Into::into).collect();
+    Ok(Json(OperationalDestinations {
+        operational_destinations,
+    }))
+}
+
+/// List what operators must know, the newest first.
+#[utoipa::path(get, path = "/v1/operational-events", tag = "operations",
+    security(("key" = ["read"])), params(OperationalEventsPage), responses(
+    (status = 200, body = OperationalEvents),
+    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn events(
+    caller: Caller,
+    Page(page): Page<OperationalEventsPage>,
+) -> Result<Json<OperationalEvents>, Problem> {
+    let OperationalEventsPage {
+        before,
+        limit,
+        scope,
+    } = page;
+    may_ask_for(&caller, scope)?;
+    let found = caller
+        .run(|service| async move { service.operational_events(scope, before, limit).await })
+        .await?;
+    let full = found.len() >= limit as usize;
+    let next = found.last().filter(|_| full).map(|last| last.id);
+    let operational_events = found.into_iter().map(Into::into).collect();
+    Ok(Json(OperationalEvents {
+        operational_events,
+        next,
+    }))
+}
+
+/// Look at a destination's alerts.
+#[utoipa::path(get, path = "/v1/destinations/{id}/alerts", tag = "operations",
+    security(("key" = ["read"])), params(("id" = Uuid, Path)), responses(
+    (status = 200, body = Alerts),
+    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn alerts(
+    caller: Caller,
+    PathId(id): DestinationPath,
+) -> Result<Json<Alerts>, Problem> {
+    let found = caller
+        .run(|service| async move { service.alerts(id).await })
+        .await?;
+    Ok(Json(found.into()))
+}
+
+/// Change when operators are told of a destination.
+#[utoipa::path(patch, path = "/v1/destinations/{id}/alerts", tag = "operations",
+    security(("key" = ["manage"])), params(("id" = Uuid, Path)), request_body = ChangeAlerts,
+    responses((status = 200, body = Alerts),
+    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn change_alerts(
+    caller: Caller,
+    PathId(id): DestinationPath,
+    JsonBody(body): JsonBody<ChangeAlerts>,
+) -> Result<Json<Alerts>, Problem> {
+    let change = ports::AlertsChange {
+        backlog: body.backlog,
+        under_delivery_seconds: body.under_delivery_seconds,
+    };
+    let found = caller
+        .run(|service| async move { service.change_alerts(id, change).await })
+        .await?;
+    Ok(Json(found.into()))
+}

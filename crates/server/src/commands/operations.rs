@@ -1,0 +1,235 @@
+//! `paceline operations …`: what operators must know, over the API.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use domain::operations::{OperationalScope, OperationalType};
+use http::Method;
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+use super::destination::Connection;
+use crate::api::operations::{
+    Alerts, OperationalDestination, OperationalDestinations, OperationalEvents,
+};
+use crate::client::Client;
+use crate::output::{self, Format};
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Show what operators must know, the newest first.
+    Events {
+        /// How many at most.
+        #[arg(long, value_name = "N", default_value_t = 100)]
+        limit: u32,
+        /// Only those before the one of this id.
+        #[arg(long, value_name = "ID")]
+        before: Option<i64>,
+        /// Of all tenants; for the scope `admin`.
+        #[arg(long)]
+        installation: bool,
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// List the destinations that are told.
+    List {
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// Tell a destination, or change what it is told of.
+    Register {
+        /// Its id.
+        id: Uuid,
+        /// Of all tenants' destinations; for the scope `admin`.
+        #[arg(long)]
+        installation: bool,
+        /// Of this type only; may be repeated.
+        #[arg(long = "type", value_name = "TYPE")]
+        types: Vec<OperationalType>,
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// Tell a destination nothing more.
+    Unregister {
+        /// Its id.
+        id: Uuid,
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// Show a destination's alerts, or set when operators are told of it.
+    Alerts {
+        /// Its id.
+        id: Uuid,
+        #[command(flatten)]
+        settings: AlertSettings,
+        #[command(flatten)]
+        connection: Connection,
+    },
+}
+
+/// What to change of alerts.
+#[derive(Debug, Clone, Args)]
+pub struct AlertSettings {
+    /// So many attempts wait; 0 for never.
+    #[arg(long, value_name = "COUNT")]
+    pub backlog: Option<u32>,
+
+    /// For so long, such as `60s`, it gets less than its limit allows; `0s` for
+    /// never.
+    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    pub under_delivery: Option<Duration>,
+}
+
+impl AlertSettings {
+    fn json(&self) -> Map<String, Value> {
+        // Whole seconds, rounded up: what is short is not never.
+        let seconds = |after: Duration| after.as_secs() + u64::from(after.subsec_nanos() > 0);
+        let seconds = self.under_delivery.map(|after| seconds(after).into());
+        [
+            ("backlog", self.backlog.map(Value::from)),
+            ("under_delivery_seconds", seconds),
+        ]
+        .into_iter()
+        .filter_map(|(name, value)| Some((name.to_owned(), value?)))
+        .collect()
+    }
+}
+
+const PATH: &str = "/v1/operational-destinations";
+
+/// Does it, and prints what it got.
+pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Events {
+            limit,
+            before,
+            installation,
+            connection,
+        } => {
+            let scope = scope(installation);
+            let before = before.map_or(String::new(), |before| format!("&before={before}"));
+            let path = format!("/v1/operational-events?limit={limit}&scope={scope}{before}");
+            let page: OperationalEvents = Client::new(&connection.client)?.get(&path).await?;
+            match connection.output {
+                Format::Json => output::json(&page)?,
+                Format::Table => output::line(&events(&page))?,
+            }
+        }
+        Command::List { connection } => {
+            let list: OperationalDestinations = Client::new(&connection.client)?.get(PATH).await?;
+            match connection.output {
+                Format::Json => output::json(&list)?,
+                Format::Table => output::line(&told(&list.operational_destinations))?,
+            }
+        }
+        Command::Register {
+            id,
+            installation,
+            types,
+            connection,
+        } => {
+            let body = json!({"scope": scope(installation), "event_types": types});
+            let client = Client::new(&connection.client)?;
+            let path = format!("{PATH}/{id}");
+            let registered: OperationalDestination = client.send(Method::PUT, &path, &body).await?;
+            match connection.output {
+                Format::Json => output::json(&registered)?,
+                Format::Table => output::line(&told(&[registered]))?,
+            }
+        }
+        Command::Unregister { id, connection } => {
+            let client = Client::new(&connection.client)?;
+            client.delete(&format!("{PATH}/{id}")).await?;
+            output::line(&format!("unregistered {id}"))?;
+        }
+        Command::Alerts {
+            id,
+            settings,
+            connection,
+        } => {
+            let client = Client::new(&connection.client)?;
+            let (path, change) = (format!("/v1/destinations/{id}/alerts"), settings.json());
+            let alerts: Alerts = match change.is_empty() {
+                true => client.get(&path).await?,
+                false => client.send(Method::PATCH, &path, &change).await?,
+            };
+            match connection.output {
+                Format::Json => output::json(&alerts)?,
+                Format::Table => output::line(&table(&alerts))?,
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+const fn scope(installation: bool) -> &'static str {
+    match installation {
+        true => OperationalScope::Installation.as_str(),
+        false => OperationalScope::Tenant.as_str(),
+    }
+}
+
+fn events(page: &OperationalEvents) -> String {
+    let rows = page.operational_events.iter().map(|event| {
+        vec![
+            event.id.to_string(),
+            event.timestamp.clone(),
+            event.event_type.clone(),
+            event.destination_id.to_string(),
+            Value::from(event.details.clone()).to_string(),
+        ]
+    });
+    output::table(&["ID", "TIME", "TYPE", "DESTINATION", "DETAILS"], rows).to_string()
+}
+
+fn told(all: &[OperationalDestination]) -> String {
+    let rows = all.iter().map(|one| {
+        vec![
+            one.destination_id.to_string(),
+            one.scope.as_str().to_owned(),
+            match one.event_types.is_empty() {
+                true => "all".to_owned(),
+                false => one.event_types.join(","),
+            },
+        ]
+    });
+    output::table(&["DESTINATION", "SCOPE", "TYPES"], rows).to_string()
+}
+
+fn table(alerts: &Alerts) -> String {
+    let short = alerts.under_delivery.as_ref();
+    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    let row = vec![
+        alerts.backlog.to_string(),
+        format!("{}s", alerts.under_delivery_seconds),
+        or_dash(alerts.backlog_high_since.clone()),
+        or_dash(short.map(|short| short.since.clone())),
+        or_dash(short.map(|short| short.reason.as_str().to_owned())),
+    ];
+    let header = [
+        "BACKLOG",
+        "UNDER DELIVERY",
+        "HIGH SINCE",
+        "SHORT SINCE",
+        "SHORT FOR",
+    ];
+    output::table(&header, [row]).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_of_a_second_is_not_never() {
+        for (millis, seconds) in [(0, 0), (1, 1), (1_000, 1), (1_001, 2)] {
+            let settings = AlertSettings {
+                backlog: None,
+                under_delivery: Some(Duration::from_millis(millis)),
+            };
+            assert_eq!(settings.json()["under_delivery_seconds"], seconds);
+            assert_eq!(settings.json().len(), 1);
+        }
+    }
+}

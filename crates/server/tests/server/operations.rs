@@ -1,0 +1,166 @@
+//! What operators must know, over the API.
+
+use std::sync::Arc;
+
+use adapters::sqlite::SqliteStore;
+use domain::event::{Audience, NewEvent};
+use domain::ids::{DestinationId, EventId};
+use domain::policy::LimitSettings;
+use engine::ports::{Catalog, DEFAULT_TENANT, NewDestination, Operations, Store, WatchRules};
+use http::Method;
+use serde_json::json;
+
+use crate::world::World;
+
+/// A world, and a destination that its books know.
+async fn world() -> (World, Arc<SqliteStore>, DestinationId) {
+    let world = World::new();
+    let store = world.operations.clone();
+    let new = NewDestination {
+        id: DestinationId(uuid::Uuid::from_u128(7)),
+        name: String::new(),
+        url: "https://example.com/hooks".to_owned(),
+        event_types: Vec::new(),
+        limits: LimitSettings::default(),
+    };
+    let created = store.create_destination(DEFAULT_TENANT, &new).await;
+    (world, store, created.unwrap().id)
+}
+
+const TOLD: &str = "/v1/operational-destinations";
+
+#[tokio::test]
+async fn a_destination_is_registered_changed_and_unregistered() {
+    let (world, _, id) = world().await;
+    let path = format!("{TOLD}/{id}");
+    let first = world.send(Method::PUT, &path, "{}").await;
+    assert_eq!(first.status, 200, "{}", first.json);
+    let all = json!({"destination_id": id, "scope": "tenant", "event_types": []});
+    assert_eq!(first.json, all);
+    let body = json!({"scope": "installation", "event_types": ["dead_letters"]});
+    let second = world.send(Method::PUT, &path, body.to_string()).await;
+    let changed =
+        json!({"destination_id": id, "scope": "installation", "event_types": ["dead_letters"]});
+    assert_eq!(second.json, changed);
+    let list = world.get(TOLD).await.json;
+    assert_eq!(list, json!({"operational_destinations": [changed]}));
+
+    let gone = world.send(Method::DELETE, &path, "").await;
+    assert_eq!(gone.status, 204);
+    assert_eq!(world.send(Method::DELETE, &path, "").await.status, 404);
+    let list = world.get(TOLD).await.json;
+    assert_eq!(list, json!({"operational_destinations": []}));
+}
+
+#[tokio::test]
+async fn nonsense_is_refused_by_its_name() {
+    let (world, _, id) = world().await;
+    let path = format!("{TOLD}/{id}");
+    for (body, field) in [
+        (json!({"scope": "everything"}), "scope"),
+        (json!({"event_types": ["anything"]}), "event_types[0]"),
+        (
+            json!({"event_types": vec!["dead_letters"; 9]}),
+            "event_types",
+        ),
+    ] {
+        let answer = world.send(Method::PUT, &path, body.to_string()).await;
+        answer.refuses(422, field);
+    }
+    let nobody = format!("{TOLD}/00000000-0000-0000-0000-00000000dead");
+    assert_eq!(world.send(Method::PUT, &nobody, "{}").await.status, 404);
+    let alerts = format!("/v1/destinations/{id}/alerts");
+    let answer = world.patch(&alerts, json!({"backlog": 100_001})).await;
+    answer.refuses(422, "backlog");
+    let long = json!({"under_delivery_seconds": 86_401});
+    let answer = world.patch(&alerts, long).await;
+    answer.refuses(422, "under_delivery_seconds");
+    let page = world.get("/v1/operational-events?limit=0").await;
+    assert_eq!(page.status, 422, "{}", page.json);
+    let scope = world.get("/v1/operational-events?scope=all").await;
+    assert!(scope.status.is_client_error(), "{}", scope.json);
+}
+
+#[tokio::test]
+async fn what_the_watch_has_found_is_shown() {
+    let (world, store, id) = world().await;
+    let alerts = format!("/v1/destinations/{id}/alerts");
+    let set = json!({"backlog": 2, "under_delivery_seconds": 0});
+    let answer = world.patch(&alerts, set).await;
+    assert_eq!(
+        answer.json,
+        json!({
+            "backlog": 2,
+            "under_delivery_seconds": 0,
+            "backlog_high_since": null,
+            "under_delivery": null,
+        })
+    );
+    let event = |number: u128| NewEvent {
+        id: EventId(uuid::Uuid::from_u128(100 + number)),
+        tenant: DEFAULT_TENANT,
+        audience: Audience::Destination(id),
+        event_type: None,
+        content_type: "application/json".to_owned(),
+        payload: bytes::Bytes::from_static(b"1"),
+        idempotency: None,
+    };
+    store.accept_events(&[event(0), event(1)]).await.unwrap();
+    let rules = WatchRules {
+        patience: std::time::Duration::ZERO,
+        ..WatchRules::default()
+    };
+    assert_eq!(store.watch(&rules).await.unwrap().news.len(), 1);
+    let found = world.get(&alerts).await.json;
+    assert_eq!(found["backlog_high_since"], "2026-01-31T12:00:00.000000Z");
+    let page = world.get("/v1/operational-events?limit=1").await.json;
+    let event = json!({
+        "id": 1,
+        "type": "backlog_high",
+        "timestamp": "2026-01-31T12:00:00.000000Z",
+        "destination_id": id,
+        "tenant_id": DEFAULT_TENANT,
+        "details": {
+            "backlog_at_least": 2,
+            "threshold": 2,
+            "oldest_since": "2026-01-31T12:00:00.000000Z",
+        },
+    });
+    assert_eq!(page, json!({"operational_events": [event], "next": 1}));
+    let last = world
+        .get("/v1/operational-events?before=1&scope=installation")
+        .await
+        .json;
+    assert_eq!(last, json!({"operational_events": [], "next": null}));
+    let missing = "/v1/destinations/00000000-0000-0000-0000-00000000dead/alerts";
+    assert_eq!(world.get(missing).await.status, 404);
+}
+
+/// It is the administrator's, whatever else a key may do.
+#[tokio::test]
+async fn what_concerns_all_tenants_needs_the_scope_admin() {
+    let (world, _, id) = world().await;
+    let keys = format!("/v1/tenants/{DEFAULT_TENANT}/keys");
+    let key = world
+        .post(&keys, json!({"scopes": ["read", "manage"]}))
+        .await;
+    assert_eq!(key.status, 201, "{}", key.json);
+    let key = key.json["key"].as_str().unwrap().to_owned();
+    let call = async |method: Method, path: &str, body: &str| {
+        let request = http::Request::builder()
+            .method(method)
+            .uri(path)
+            .header("authorization", format!("Bearer {key}"))
+            .header("content-type", "application/json")
+            .body(axum::body::Body::from(body.to_owned()))
+            .unwrap();
+        world.request(request).await.status
+    };
+    let path = format!("{TOLD}/{id}");
+    for (scope, expected) in [("tenant", 200), ("installation", 403)] {
+        let body = json!({"scope": scope}).to_string();
+        assert_eq!(call(Method::PUT, &path, &body).await, expected, "{scope}");
+        let list = format!("/v1/operational-events?scope={scope}");
+        assert_eq!(call(Method::GET, &list, "").await, expected, "{scope}");
+    }
+}

@@ -1,0 +1,105 @@
+-- What operators must know: who is told, and what the watch remembers. The
+-- SQLite half says the same.
+
+-- Null: the relay has yet to turn it into events. What there was before this
+-- is history.
+alter table operational_events add column relayed_at timestamptz;
+update operational_events set relayed_at = created_at;
+
+create index operational_events_to_relay on operational_events (id) where relayed_at is null;
+create index operational_events_of_tenant on operational_events (tenant_id, id);
+
+-- Null is the default: 10,000 attempts, 60 seconds. 0 is never.
+alter table destinations
+    add column alert_backlog integer
+        constraint destinations_check_alert_backlog
+        check (alert_backlog between 0 and 100000),
+    add column alert_under_delivery_seconds integer
+        constraint destinations_check_alert_under_delivery_seconds
+        check (alert_under_delivery_seconds between 0 and 86400);
+
+-- Destinations that are told.
+create table operational_destinations (
+    -- The order of registration: what one is told of another goes by it.
+    position bigint generated always as identity primary key,
+    destination_id uuid not null unique,
+    tenant_id uuid not null,
+    -- Of whose destinations: the tenant's, or everybody's.
+    scope text not null
+        constraint operational_destinations_check_scope
+        check (scope in ('tenant', 'installation')),
+    -- Of which types; none is all.
+    event_types text[] not null,
+    created_at timestamptz not null default clock_timestamp()
+);
+
+create index operational_destinations_of_tenant
+    on operational_destinations (tenant_id, position);
+create index operational_destinations_of_all
+    on operational_destinations (position) where scope = 'installation';
+
+-- By whatever way a destination is deleted, a user's own SQL too.
+create function destinations_forget_operational() returns trigger
+    language plpgsql
+as $$
+begin
+    delete from operational_destinations where destination_id = new.id;
+    return null;
+end;
+$$;
+
+create trigger destinations_forget_operational after update of deleted_at on destinations
+    for each row
+    when (old.deleted_at is null and new.deleted_at is not null)
+    execute function destinations_forget_operational();
+
+-- One row for each destination that an alert is raised for, or may have to be.
+create table watches (
+    destination_id uuid primary key,
+    tenant_id uuid not null,
+    -- Its backlog is above the threshold, and operators know.
+    backlog_high_since timestamptz,
+    -- It gets less than its limit allows.
+    short_since timestamptz,
+    short_seen_at timestamptz,
+    short_for text,
+    short_told boolean not null default false,
+    -- Dead letters that operators do not know of yet.
+    dead_letters bigint not null default 0,
+    dead_letters_told_at timestamptz
+);
+
+-- The watch goes round: one at a time, whoever takes the turn.
+create table watch_turn (
+    id smallint primary key,
+    -- Up to where this round has looked.
+    after uuid,
+    -- When the next step is due.
+    due_at timestamptz not null
+);
+
+insert into watch_turn (id, due_at) values (1, clock_timestamp());
+
+-- Each dead letter leaves a row, in the transaction that made it one, whatever
+-- that was. Rows of their own, so that no two transactions wait for a counter;
+-- the watch adds them up and deletes them.
+create table dead_letter_tallies (
+    id bigint generated always as identity primary key,
+    destination_id uuid not null,
+    tenant_id uuid not null
+);
+
+create function attempts_tally_dead_letter() returns trigger
+    language plpgsql
+as $$
+begin
+    insert into dead_letter_tallies (destination_id, tenant_id)
+    values (new.destination_id, new.tenant_id);
+    return null;
+end;
+$$;
+
+create trigger attempts_tally_dead_letter after update of dead_letter on attempts
+    for each row
+    when (new.dead_letter and not old.dead_letter)
+    execute function attempts_tally_dead_letter();
