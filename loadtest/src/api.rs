@@ -14,6 +14,9 @@ use tokio::time::Instant;
 /// The key that the API is started with.
 const KEY: &str = "loadtest";
 
+/// More than any disk holds.
+const UNBOUNDED: &str = "1000000000000";
+
 /// A running `api` or `serve`; it is killed when it is dropped.
 pub(crate) struct Api {
     pub(crate) child: Child,
@@ -34,7 +37,12 @@ impl Api {
             .arg(role)
             .envs(shared.environment())
             .env("PACELINE_LISTEN", address)
-            .env("PACELINE_API_KEY", KEY);
+            .env("PACELINE_API_KEY", KEY)
+            // What is measured is what a backlog costs, not when it is refused.
+            .env("PACELINE_MAX_DESTINATION_BACKLOG", UNBOUNDED)
+            .env("PACELINE_MAX_TENANT_BACKLOG", UNBOUNDED)
+            .env("PACELINE_MAX_BACKLOG", UNBOUNDED)
+            .env("PACELINE_INGEST_PER_SECOND", "1000000000");
         Ok(Self {
             child: Child::spawn(role, command)?,
             address: address.to_owned(),

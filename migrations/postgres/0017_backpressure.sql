@@ -9,19 +9,24 @@ create table backlog_standings (
         check (scope in ('destination', 'tenant', 'all')),
     -- The nil UUID for all.
     id uuid not null,
+    -- Whose a destination is; null for the others.
+    tenant_id uuid,
     pending bigint not null,
-    counted_at timestamptz not null,
-    refusing boolean not null,
-    -- Null is not known.
-    drained_per_second double precision,
+    -- Since when events are refused, and how many were pending then; null: they
+    -- are taken.
+    refused_at timestamptz,
+    refused_pending bigint,
     -- What refused clients are told.
     retry_after_ms bigint not null,
+    -- Of all: when the count began that all of them are of, and how long it took.
+    counted_at timestamptz,
+    took_ms bigint,
     primary key (scope, id)
 ) with (fillfactor = 50);
 
 -- Its row is what makes counts take turns.
-insert into backlog_standings (scope, id, pending, counted_at, refusing, retry_after_ms)
-values ('all', '00000000-0000-0000-0000-000000000000', 0, '1970-01-01', false, 0);
+insert into backlog_standings (scope, id, pending, retry_after_ms, counted_at, took_ms)
+values ('all', '00000000-0000-0000-0000-000000000000', 0, 0, '1970-01-01', 0);
 
 -- Events that a tenant may hand in a second, at each API process. Null: the
 -- tier's; null there as well: what the process is configured with.

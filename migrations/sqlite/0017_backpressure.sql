@@ -9,17 +9,22 @@ create table backlog_standings (
         check (scope in ('destination', 'tenant', 'all')),
     -- The nil UUID for all.
     id text not null,
+    -- Whose a destination is; null for the others.
+    tenant_id text,
     pending integer not null,
-    counted_at integer not null,
-    refusing integer not null,
-    -- Null is not known.
-    drained_per_second real,
+    -- Since when events are refused, and how many were pending then; null: they
+    -- are taken.
+    refused_at integer,
+    refused_pending integer,
     -- What refused clients are told.
     retry_after_ms integer not null,
+    -- Of all: when the count began that all of them are of, and how long it took.
+    counted_at integer,
+    took_ms integer,
     primary key (scope, id)
 ) strict, without rowid;
 
-insert into backlog_standings (scope, id, pending, counted_at, refusing, retry_after_ms)
+insert into backlog_standings (scope, id, pending, retry_after_ms, counted_at, took_ms)
 values ('all', '00000000-0000-0000-0000-000000000000', 0, 0, 0, 0);
 
 -- Events that a tenant may hand in a second, at each API process. Null: the

@@ -92,6 +92,8 @@ pub struct SqliteStore {
     writer: Arc<Lane>,
     /// The same as the writer where the file is only in memory.
     reader: Arc<Lane>,
+    /// For what takes long; likewise.
+    counter: Arc<Lane>,
     clock: Clock,
 }
 
@@ -109,9 +111,11 @@ impl SqliteStore {
         let reader = connect(path, read_only)?;
         let writer = Lane::spawn("sqlite-writer", writer, lock)?;
         let reader = Lane::spawn("sqlite-reader", reader, ())?;
+        let counter = Lane::spawn("sqlite-counter", connect(path, read_only)?, ())?;
         Ok(Self {
             writer: Arc::new(writer),
             reader: Arc::new(reader),
+            counter: Arc::new(counter),
             clock,
         })
     }
@@ -123,7 +127,8 @@ impl SqliteStore {
         let lane = Arc::new(Lane::spawn("sqlite-audit", connect(path, read_only)?, ())?);
         Ok(Self {
             writer: lane.clone(),
-            reader: lane,
+            reader: lane.clone(),
+            counter: lane,
             clock,
         })
     }
@@ -136,7 +141,8 @@ impl SqliteStore {
         let lane = Arc::new(Lane::spawn("sqlite-memory", connection, ())?);
         Ok(Self {
             writer: lane.clone(),
-            reader: lane,
+            reader: lane.clone(),
+            counter: lane,
             clock,
         })
     }
@@ -176,6 +182,16 @@ impl SqliteStore {
     {
         let step = move |connection: &mut Connection| step(&connection.transaction()?);
         self.reader.run(step).await
+    }
+
+    /// The same for what reads for long.
+    async fn count<T, F>(&self, step: F) -> Result<T, Fault>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Transaction<'_>) -> Result<T, Fault> + Send + 'static,
+    {
+        let step = move |connection: &mut Connection| step(&connection.transaction()?);
+        self.counter.run(step).await
     }
 }
 

@@ -5,7 +5,7 @@
 //! below [`LOW_PERCENT`]. Between the two it stays as it was, so that a backlog
 //! at the mark does not take and refuse by turns. A refusal says when to come
 //! back: when the low mark will be reached at the rate at which the backlog
-//! really drains.
+//! really drains. How often is counted is decided here, too.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -13,8 +13,7 @@ use std::fmt;
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-use uuid::Uuid;
-
+use crate::ids::{DestinationId, TenantId};
 use crate::time::Timestamp;
 
 /// Above so many per cent of the bound events are refused.
@@ -35,16 +34,20 @@ pub const MAX_RETRY_AFTER: Duration = Duration::from_secs(3_600);
 pub const MIN_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// What a client is told while nothing is known of how fast the backlog drains:
-/// by then it has been counted again.
+/// by then more is.
 pub const FIRST_RETRY_AFTER: Duration = Duration::from_secs(10);
+
+/// How long events must have been refused before what is fewer by then says how
+/// fast the backlog drains; and for a start every so often, at least for one.
+const MEASURED_FOR: Duration = Duration::from_secs(10);
 
 /// Whose backlog it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Backlogged {
-    /// One destination's.
-    Destination(Uuid),
+    /// One destination's, with whose that is: to another tenant it says nothing.
+    Destination(TenantId, DestinationId),
     /// One tenant's.
-    Tenant(Uuid),
+    Tenant(TenantId),
     /// All together.
     All,
 }
@@ -53,7 +56,7 @@ impl fmt::Display for Backlogged {
     /// Without the id: for people who know whom they asked for.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Destination(_) => "for this destination",
+            Self::Destination(..) => "for this destination",
             Self::Tenant(_) => "for this tenant",
             Self::All => "in all",
         })
@@ -72,13 +75,13 @@ pub struct BacklogBounds {
 }
 
 impl Default for BacklogBounds {
-    /// Two, twenty and fifty million.
+    /// Two, ten and twenty million.
     fn default() -> Self {
         let millions = |count: u64| NonZeroU64::MIN.saturating_add(count * 1_000_000 - 1);
         Self {
             destination: millions(2),
-            tenant: millions(20),
-            all: millions(50),
+            tenant: millions(10),
+            all: millions(20),
         }
     }
 }
@@ -88,10 +91,57 @@ impl BacklogBounds {
     #[must_use]
     pub const fn of(&self, whose: Backlogged) -> u64 {
         match whose {
-            Backlogged::Destination(_) => self.destination.get(),
+            Backlogged::Destination(..) => self.destination.get(),
             Backlogged::Tenant(_) => self.tenant.get(),
             Backlogged::All => self.all.get(),
         }
+    }
+}
+
+/// How often backlogs are counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CountPace {
+    /// From one count to the next, while they are quick.
+    pub every: Duration,
+    /// A count takes at most one part in so many of the time: the next one
+    /// begins so many times as long after it as it took.
+    pub one_part_in: u32,
+    /// But no later than this.
+    pub at_most: Duration,
+}
+
+impl Default for CountPace {
+    fn default() -> Self {
+        Self {
+            every: Duration::from_secs(1),
+            one_part_in: 20,
+            at_most: Duration::from_secs(1_200),
+        }
+    }
+}
+
+/// The last count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LastCount {
+    /// When it began: what was committed before is in it.
+    pub at: Timestamp,
+    /// How long it took.
+    pub took: Duration,
+}
+
+impl CountPace {
+    /// From the begin of that count to the next.
+    #[must_use]
+    pub fn wait(&self, took: Duration) -> Duration {
+        let rest = took.saturating_mul(self.one_part_in);
+        rest.clamp(self.every, self.at_most.max(self.every))
+    }
+
+    /// Whether it is time for the next. A count in the future is of a clock
+    /// that was set back.
+    #[must_use]
+    pub fn is_due(&self, last: &LastCount, now: Timestamp) -> bool {
+        now < last.at || now.since(last.at) >= self.wait(last.took)
     }
 }
 
@@ -108,26 +158,22 @@ pub struct Count {
 }
 
 /// Where a backlog stands.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Standing {
     /// Whose.
     pub whose: Backlogged,
     /// Attempts, as counted.
     pub pending: u64,
-    /// When.
-    pub counted_at: Timestamp,
-    /// Events are refused.
-    pub refusing: bool,
-    /// How many attempts fewer a second, while nothing was taken; `None` if
-    /// that is not known.
-    pub drained_per_second: Option<f64>,
+    /// Since when events are refused, and how many were pending then; `None`:
+    /// they are taken.
+    pub refused: Option<(Timestamp, u64)>,
     /// What refused clients are told; zero while nobody is refused.
     pub retry_after: Duration,
 }
 
-/// Where backlogs stand after a count: those that refuse or are long enough to
-/// be told of, at most `most` and the longest of them, and always the whole.
-/// Those of `passed` are taken for such as refused before.
+/// Where backlogs stand after a count at `now`: those that refuse or are long
+/// enough to be told of, at most `most` and the longest of them, and always the
+/// whole. Those of `passed` are taken for such as refused before.
 #[must_use]
 pub fn stand(
     (before, passed): (&[Standing], &[Backlogged]),
@@ -135,73 +181,73 @@ pub fn stand(
     (now, bounds): (Timestamp, &BacklogBounds),
     most: usize,
 ) -> Vec<Standing> {
-    let before: HashMap<_, _> = before.iter().map(|one| (one.whose, one)).collect();
+    let before: HashMap<_, _> = before.iter().map(|one| (one.whose, one.refused)).collect();
     let mut after: Vec<Standing> = (counts.iter())
         .map(|count| {
-            let before = before.get(&count.whose).copied();
-            let refused = before.is_some_and(|before| before.refusing);
-            let refused = refused || passed.contains(&count.whose);
-            Standing::after(before, refused, count, (now, bounds.of(count.whose)))
+            let refused = before.get(&count.whose).copied().flatten();
+            let passed = passed.contains(&count.whose);
+            let refused = refused.or(passed.then_some((now, count.pending)));
+            Standing::after(refused, count, (now, bounds.of(count.whose)))
         })
         .filter(|one| {
             one.whose == Backlogged::All
-                || one.refusing
+                || one.is_refusing()
                 || one.pending >= noted_mark(bounds.of(one.whose))
         })
         .collect();
     after.sort_unstable_by_key(|one| {
         let whole = one.whose == Backlogged::All;
-        (Reverse((whole, one.refusing, one.pending)), one.whose)
+        (Reverse((whole, one.is_refusing(), one.pending)), one.whose)
     });
     after.truncate(most.max(1));
     after
 }
 
 impl Standing {
-    /// After a count, under a bound.
+    /// Events are refused.
+    #[must_use]
+    pub const fn is_refusing(&self) -> bool {
+        self.refused.is_some()
+    }
+
     fn after(
-        before: Option<&Self>,
-        refused: bool,
+        refused: Option<(Timestamp, u64)>,
         count: &Count,
         (now, bound): (Timestamp, u64),
     ) -> Self {
-        let refusing = refuses(bound, refused, count.pending);
-        // Only while events were refused: else what came in hides it.
-        let measured = (before.filter(|before| before.refusing))
-            .and_then(|before| before.drained(count.pending, now));
-        let drained_per_second = measured.filter(|_| refusing);
-        let retry_after = match refusing {
-            true => retry_after(count, bound, drained_per_second),
-            false => Duration::ZERO,
-        };
+        let refusing = refuses(bound, refused.is_some(), count.pending);
+        let refused = refusing.then(|| refused.unwrap_or((now, count.pending)));
         Self {
             whose: count.whose,
             pending: count.pending,
-            counted_at: now,
-            refusing,
-            drained_per_second,
-            retry_after,
+            refused,
+            retry_after: refused.map_or(Duration::ZERO, |refused| {
+                retry_after(count, bound, drained_per_second(refused, count, now))
+            }),
         }
     }
+}
 
-    /// The rate since, weighed equally with the one before.
-    fn drained(&self, pending: u64, now: Timestamp) -> Option<f64> {
-        let elapsed = now.since(self.counted_at).as_secs_f64();
-        if elapsed <= 0.0 {
-            return self.drained_per_second;
-        }
-        let rate = self.pending.saturating_sub(pending) as f64 / elapsed;
-        Some((self.drained_per_second).map_or(rate, |before| f64::midpoint(before, rate)))
-    }
+/// How many attempts fewer a second, since events are refused; `None` if that
+/// is too short to say.
+fn drained_per_second(
+    (since, pending): (Timestamp, u64),
+    count: &Count,
+    now: Timestamp,
+) -> Option<f64> {
+    let elapsed = now.since(since).as_secs_f64();
+    let one_start = (count.limit_per_second).map_or(0.0, |limit| 1.0 / limit);
+    // No number, or not for ever: a limit of zero does not ask to be measured.
+    let enough = one_start.max(MEASURED_FOR.as_secs_f64());
+    (elapsed >= enough).then(|| pending.saturating_sub(count.pending) as f64 / elapsed)
 }
 
 /// When the low mark will be reached: at the limit in force, but no faster than
 /// it really drains.
 fn retry_after(count: &Count, bound: u64, measured: Option<f64>) -> Duration {
-    let rate = match (count.limit_per_second, measured) {
-        (Some(limit), Some(measured)) => limit.min(measured),
-        (Some(one), None) | (None, Some(one)) => one,
-        (None, None) => return FIRST_RETRY_AFTER,
+    let rate = (count.limit_per_second).into_iter().chain(measured);
+    let Some(rate) = rate.reduce(f64::min) else {
+        return FIRST_RETRY_AFTER;
     };
     let above = count.pending.saturating_sub(low_mark(bound)).max(1) as f64;
     let seconds = (above / rate).ceil();

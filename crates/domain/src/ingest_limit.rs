@@ -29,6 +29,9 @@ pub struct IngestBucket {
 
 const MICRO: u64 = 1_000_000;
 
+/// The most events that one request counts for: as many as it may have.
+const MAX_REQUEST: u32 = 1_000;
+
 impl IngestBucket {
     /// Nothing is used.
     #[must_use]
@@ -39,44 +42,68 @@ impl IngestBucket {
         }
     }
 
-    /// As it is now.
+    /// As it is now. What is missing is never more than the bucket and a
+    /// request, whatever the limit was when it was taken.
     #[must_use]
     pub fn at(self, limit: IngestLimit, now: Timestamp) -> Self {
         let elapsed = u64::try_from(now.micros_since(self.as_of)).unwrap_or(0);
         let refilled = elapsed.saturating_mul(u64::from(limit.0.get()));
+        let most = limit.capacity() + u64::from(MAX_REQUEST) * MICRO;
         Self {
-            missing_micro: self.missing_micro.saturating_sub(refilled),
+            missing_micro: self.missing_micro.saturating_sub(refilled).min(most),
             as_of: self.as_of.max(now),
         }
     }
 
-    /// Takes so many events, or says when there may be room for them. More than
-    /// the bucket holds are taken when it is full, and waited for afterwards.
+    /// Takes so many events, or says when there may be room for them: as soon
+    /// as there is room for one. What is taken beyond is waited for afterwards,
+    /// so that many at once do not starve beside single ones.
     pub fn take(self, limit: IngestLimit, now: Timestamp, events: u32) -> Result<Self, Duration> {
         let now_has = self.at(limit, now);
-        let capacity = u64::from(limit.0.get()) * MICRO;
-        let wanted = u64::from(events) * MICRO;
-        let room = capacity.saturating_sub(wanted);
+        let room = limit.capacity() - MICRO;
         if now_has.missing_micro > room {
             let micros = (now_has.missing_micro - room).div_ceil(u64::from(limit.0.get()));
             return Err(Duration::from_micros(micros));
         }
+        let wanted = u64::from(events.min(MAX_REQUEST)) * MICRO;
         Ok(Self {
-            missing_micro: now_has.missing_micro.saturating_add(wanted),
+            missing_micro: now_has.missing_micro + wanted,
             ..now_has
         })
+    }
+
+    /// Gives back what was taken and not used.
+    #[must_use]
+    pub const fn give_back(self, events: u32) -> Self {
+        let given = events as u64 * MICRO;
+        Self {
+            missing_micro: self.missing_micro.saturating_sub(given),
+            ..self
+        }
+    }
+
+    /// What it lacks of being full, in millionths of an event.
+    #[must_use]
+    pub const fn missing_micro(self) -> u64 {
+        self.missing_micro
     }
 
     /// How many more may come at once.
     #[must_use]
     pub fn left(self, limit: IngestLimit) -> u32 {
-        let capacity = u64::from(limit.0.get()) * MICRO;
-        u32::try_from(capacity.saturating_sub(self.missing_micro) / MICRO).unwrap_or(u32::MAX)
+        let left = limit.capacity().saturating_sub(self.missing_micro);
+        u32::try_from(left / MICRO).unwrap_or(u32::MAX)
     }
 
     /// When it will be full, if nothing more comes.
     #[must_use]
     pub fn full_after(self, limit: IngestLimit) -> Duration {
         Duration::from_micros(self.missing_micro.div_ceil(u64::from(limit.0.get())))
+    }
+}
+
+impl IngestLimit {
+    fn capacity(self) -> u64 {
+        u64::from(self.0.get()) * MICRO
     }
 }

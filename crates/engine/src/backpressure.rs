@@ -1,45 +1,36 @@
 //! Backpressure in one process: what the store last counted, what this process
-//! has accepted since, and the loop that asks again.
+//! has accepted since, and the loop that asks.
 //!
-//! Nobody asks the store on an event's way in. What other processes accept
-//! between two counts is not known here, so a mark may be passed by that much;
-//! what this one accepts passes it by one event at most.
+//! Nobody asks the store on an event's way in. What is on its way in, and what
+//! other processes have accepted since the count, is not known here: by so much
+//! a mark may be passed.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::VecDeque;
+use std::collections::hash_map::{Entry, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use domain::backpressure::{
-    BacklogBounds, Backlogged, MIN_RETRY_AFTER, Standing, low_mark, noted_mark, refuses,
+    BacklogBounds, Backlogged, CountPace, FIRST_RETRY_AFTER, MIN_RETRY_AFTER, Standing, low_mark,
+    noted_mark, refuses,
 };
 use domain::event::{Audience, NewEvent};
 use domain::ids::{DestinationId, TenantId};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use crate::ports;
+use crate::ports::{self, Counted};
 
-/// How the loop runs.
-#[derive(Debug, Clone, Copy)]
-pub struct BackpressureOptions {
-    /// Between two counts, while they are quick.
-    pub every: Duration,
-    /// A count takes at most one part in so many of a process's time: the next
-    /// one waits so many times as long as the last one took.
-    pub one_part_in: u32,
-    /// But no longer than this.
-    pub at_most: Duration,
-}
+/// How often the store is asked: it says what the last count said, and counts
+/// when that is due.
+const ASK_EVERY: Duration = Duration::from_secs(1);
 
-impl Default for BackpressureOptions {
-    fn default() -> Self {
-        Self {
-            every: Duration::from_secs(1),
-            one_part_in: 20,
-            at_most: Duration::from_secs(60),
-        }
-    }
-}
+/// What was accepted before is forgotten, though no count has come since: a
+/// store that cannot count must not make us refuse for ever.
+const REMEMBERED: Duration = Duration::from_secs(1_800);
+
+/// In how many slices what was accepted between two counts is kept, about.
+const SLICES: u32 = 8;
 
 /// An event is not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,24 +47,47 @@ pub struct Pressure {
     known: Mutex<Known>,
 }
 
-#[derive(Default)]
 struct Known {
     standings: HashMap<Backlogged, Standing>,
-    /// Accepted since the last count began.
-    since: HashMap<Backlogged, u64>,
-    /// Accepted between the count before it and that: in the count or not.
-    earlier: HashMap<Backlogged, u64>,
-    /// Found to be above their high mark here, and not yet by the store.
-    passed: HashSet<Backlogged>,
+    /// What was accepted here, the newest last; never empty.
+    slices: VecDeque<Slice>,
+    /// Found to be above their high mark here, when, and not yet by the store.
+    passed: HashMap<Backlogged, Instant>,
+    /// When the next count is due, and how long after the one before.
+    due: Instant,
+    wait: Duration,
+}
+
+struct Slice {
+    began: Instant,
+    ended: Option<Instant>,
+    accepted: HashMap<Backlogged, u64>,
+}
+
+impl Slice {
+    fn new(began: Instant) -> Self {
+        Self {
+            began,
+            ended: None,
+            accepted: HashMap::new(),
+        }
+    }
 }
 
 impl Pressure {
     /// Nothing is known: everything is taken, up to the bounds.
     #[must_use]
     pub fn new(bounds: BacklogBounds) -> Self {
+        let now = Instant::now();
         Self {
             bounds,
-            known: Mutex::default(),
+            known: Mutex::new(Known {
+                standings: HashMap::new(),
+                slices: VecDeque::from([Slice::new(now)]),
+                passed: HashMap::new(),
+                due: now,
+                wait: ASK_EVERY,
+            }),
         }
     }
 
@@ -82,10 +96,10 @@ impl Pressure {
     #[must_use]
     pub fn refusal(&self, event: &NewEvent) -> Option<Refusal> {
         let destination = match event.audience {
-            Audience::Destination(id) => Some(Backlogged::Destination(id.0)),
+            Audience::Destination(id) => Some(Backlogged::Destination(event.tenant, id)),
             Audience::Subscribers => None,
         };
-        let tenant = Backlogged::Tenant(event.tenant.0);
+        let tenant = Backlogged::Tenant(event.tenant);
         let mut known = self.known();
         [Some(Backlogged::All), Some(tenant), destination]
             .into_iter()
@@ -98,43 +112,60 @@ impl Pressure {
     pub fn accepted(&self, tenant: TenantId, destinations: &[DestinationId]) {
         let more = u64::try_from(destinations.len()).unwrap_or(u64::MAX);
         let mut known = self.known();
+        let Some(slice) = known.slices.back_mut() else {
+            return;
+        };
         let mut add = |whose, more| {
-            let since = known.since.entry(whose).or_default();
-            *since = since.saturating_add(more);
+            let accepted = slice.accepted.entry(whose).or_default();
+            *accepted = accepted.saturating_add(more);
         };
         add(Backlogged::All, more);
-        add(Backlogged::Tenant(tenant.0), more);
+        add(Backlogged::Tenant(tenant), more);
         for destination in destinations {
-            add(Backlogged::Destination(destination.0), 1);
+            add(Backlogged::Destination(tenant, *destination), 1);
         }
     }
 
-    /// A count begins: what is accepted from now on may not be in it. The
-    /// backlogs that were found above their high mark.
+    /// Before the store is asked: what is accepted from now on is not in a
+    /// count that begins now. The backlogs that were found above their mark.
     fn begin(&self) -> Vec<Backlogged> {
+        let now = Instant::now();
         let mut known = self.known();
-        for (whose, more) in std::mem::take(&mut known.since) {
-            let earlier = known.earlier.entry(whose).or_default();
-            *earlier = earlier.saturating_add(more);
+        let known = &mut *known;
+        let oldest = known.wait / SLICES;
+        if let Some(slice) = known.slices.back_mut()
+            && (now >= known.due || now.duration_since(slice.began) >= oldest)
+        {
+            slice.ended = Some(now);
+            known.slices.push_back(Slice::new(now));
         }
-        known.passed.iter().copied().collect()
+        known.drop_slices(now.checked_sub(REMEMBERED));
+        known.passed.keys().copied().collect()
     }
 
-    fn learn(&self, standings: Vec<Standing>) {
+    fn learn(&self, counted: Counted) {
+        let now = Instant::now();
         let mut known = self.known();
-        known.standings = (standings.into_iter())
+        let counted_at = now.checked_sub(counted.age);
+        known.due = counted_at.map_or(now, |at| at + counted.wait);
+        known.wait = counted.wait;
+        known.drop_slices(counted_at);
+        let before = std::mem::take(&mut known.standings);
+        known.standings = (counted.standings.into_iter())
             .map(|standing| (standing.whose, standing))
             .collect();
-        known.earlier.clear();
         let Known {
             standings, passed, ..
         } = &mut *known;
-        // Until the store refuses as well, or has counted less than the low mark.
-        passed.retain(|whose| {
-            (standings.get(whose)).is_some_and(|standing| {
-                !standing.refusing && standing.pending >= low_mark(self.bounds.of(*whose))
-            })
+        passed.retain(|whose, noted| {
+            // A count from before says nothing. One from after: until the store
+            // refuses as well, or has counted less than the low mark.
+            counted_at.is_none_or(|at| *noted > at)
+                || (standings.get(whose)).is_some_and(|standing| {
+                    !standing.is_refusing() && standing.pending >= low_mark(self.bounds.of(*whose))
+                })
         });
+        tell_changes(&before, standings);
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -142,28 +173,55 @@ impl Pressure {
     }
 }
 
+/// Says what refuses from now on, and what takes again.
+fn tell_changes(before: &HashMap<Backlogged, Standing>, after: &HashMap<Backlogged, Standing>) {
+    let refuses = |standings: &HashMap<_, Standing>, whose| {
+        (standings.get(whose)).is_some_and(Standing::is_refusing)
+    };
+    for standing in after.values() {
+        if standing.is_refusing() && !refuses(before, &standing.whose) {
+            let Standing { whose, pending, .. } = standing;
+            tracing::warn!(?whose, pending, "a backlog is too long: events are refused");
+        }
+    }
+    for whose in before.keys() {
+        if refuses(before, whose) && !refuses(after, whose) {
+            tracing::info!(?whose, "a backlog is short again: events are taken");
+        }
+    }
+}
+
 impl Known {
+    /// What ended by then.
+    fn drop_slices(&mut self, by: Option<Instant>) {
+        if let Some(by) = by {
+            let ended = |slice: &Slice| slice.ended.is_some_and(|ended| ended <= by);
+            self.slices.retain(|slice| !ended(slice));
+        }
+    }
+
     fn refusal(&mut self, whose: Backlogged, bound: u64) -> Option<Refusal> {
         let standing = self.standings.get(&whose);
-        let more = |of: &HashMap<_, _>| of.get(&whose).copied().unwrap_or(0);
-        let accepted = more(&self.since).saturating_add(more(&self.earlier));
+        if let Some(standing) = standing.filter(|standing| standing.is_refusing()) {
+            let retry_after = standing.retry_after.max(MIN_RETRY_AFTER);
+            return Some(Refusal { whose, retry_after });
+        }
+        let of_slice = |slice: &Slice| slice.accepted.get(&whose).copied();
+        let accepted = (self.slices.iter().filter_map(of_slice)).fold(0, u64::saturating_add);
         let counted = match standing {
             Some(standing) => standing.pending,
             // Not told of, so below this; before the first count, of all.
             None if accepted > 0 => noted_mark(bound),
             None => 0,
         };
-        let refusing = standing.filter(|standing| standing.refusing);
-        let pending = counted.saturating_add(accepted);
-        // What refuses goes on until a count says otherwise.
-        let passed = self.passed.contains(&whose);
-        if refusing.is_none() && !passed {
-            if !refuses(bound, false, pending) {
+        // What was above its mark refuses until a count says otherwise.
+        if let Entry::Vacant(unseen) = self.passed.entry(whose) {
+            if !refuses(bound, false, counted.saturating_add(accepted)) {
                 return None;
             }
-            self.passed.insert(whose);
+            unseen.insert(Instant::now());
         }
-        let retry_after = refusing.map_or(MIN_RETRY_AFTER, |standing| standing.retry_after);
+        let retry_after = FIRST_RETRY_AFTER;
         Some(Refusal { whose, retry_after })
     }
 }
@@ -172,8 +230,7 @@ impl Known {
 pub struct BackpressureLoop {
     store: Arc<dyn ports::Backpressure>,
     pressure: Arc<Pressure>,
-    options: BackpressureOptions,
-    wait: Duration,
+    pace: CountPace,
 }
 
 impl BackpressureLoop {
@@ -182,42 +239,43 @@ impl BackpressureLoop {
     pub fn new(
         store: Arc<dyn ports::Backpressure>,
         pressure: Arc<Pressure>,
-        options: BackpressureOptions,
+        pace: CountPace,
     ) -> Self {
         Self {
             store,
             pressure,
-            options,
-            wait: options.every,
+            pace,
         }
     }
 
-    /// Asks until `shutdown`.
-    pub async fn run(mut self, shutdown: CancellationToken) {
-        loop {
-            let wait = self.tick().await;
-            tokio::select! {
-                biased;
-                () = shutdown.cancelled() => return,
-                () = sleep(wait) => {}
+    /// Asks until `shutdown`, which does not wait for a count.
+    pub async fn run(self, shutdown: CancellationToken) {
+        let asking = async {
+            // What is known already, before the first count.
+            self.ask(None).await;
+            loop {
+                self.tick().await;
+                sleep(ASK_EVERY).await;
             }
+        };
+        tokio::select! {
+            biased;
+            () = shutdown.cancelled() => {}
+            () = asking => {}
         }
     }
 
-    /// Asks once; how long to wait before the next time. What was known stays
-    /// known while the store does not answer.
-    pub async fn tick(&mut self) -> Duration {
-        let began = Instant::now();
+    /// Asks once. What was known stays known while the store does not answer.
+    pub async fn tick(&self) {
+        self.ask(Some(&self.pace)).await;
+    }
+
+    async fn ask(&self, pace: Option<&CountPace>) {
         let passed = self.pressure.begin();
-        // A little less, so that the count before this one is old enough.
-        let older = self.wait.mul_f64(0.9);
-        let asked = self.store.standings(&self.pressure.bounds, &passed, older);
+        let asked = self.store.standings(&self.pressure.bounds, &passed, pace);
         match asked.await {
-            Ok(standings) => self.pressure.learn(standings),
+            Ok(counted) => self.pressure.learn(counted),
             Err(error) => tracing::warn!(%error, "backlogs could not be counted"),
         }
-        let rest = began.elapsed().saturating_mul(self.options.one_part_in);
-        self.wait = rest.clamp(self.options.every, self.options.at_most);
-        self.wait
     }
 }

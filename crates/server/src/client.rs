@@ -190,6 +190,13 @@ impl Client {
                 "{} refused the API key: set PACELINE_API_KEY to the one it was started with",
                 self.url
             ),
+            (StatusCode::TOO_MANY_REQUESTS, _) => {
+                let seconds = problem.retry_after_seconds.unwrap_or(1);
+                format!(
+                    "{}: {}; try again in {seconds} s",
+                    problem.title, problem.detail
+                )
+            }
             (_, Some(field)) => format!("{}: {field}: {}", problem.title, problem.detail),
             (_, None) => format!("{}: {}", problem.title, problem.detail),
         }

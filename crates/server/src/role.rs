@@ -21,8 +21,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use domain::backpressure::CountPace;
 use domain::ingest_limit::IngestLimit;
-use engine::backpressure::{BackpressureLoop, BackpressureOptions, Pressure};
+use engine::backpressure::{BackpressureLoop, Pressure};
 use engine::ingest::{Ingest, IngestLoop, IngestOptions};
 use engine::notifier::{Notifier, NotifierOptions};
 use engine::ports::{NoVault, Vault};
@@ -320,7 +321,7 @@ impl Running {
         let counting = BackpressureLoop::new(
             Arc::clone(&self.parts.backpressure),
             Arc::clone(&pressure),
-            BackpressureOptions::default(),
+            CountPace::default(),
         );
         loops.spawn("backpressure", counting.run(self.shutdown.clone()));
         let usual = intake.map(|intake| IngestLimit(intake.ingest_per_second));
@@ -337,7 +338,12 @@ impl Running {
                 operations: Arc::clone(&self.parts.operations_book),
             },
             Arc::clone(&self.parts.schedule),
-            Intake::new(ingest, pressure, Arc::new(rates)),
+            Intake::new(
+                ingest,
+                pressure,
+                Arc::clone(&self.parts.backpressure),
+                rates,
+            ),
             mint,
             self.config.target.policy(),
             Signing {

@@ -137,7 +137,7 @@ impl Client {
         let response = connection.send_request(request).await?;
         let status = response.status();
         let body = response.into_body().collect().await?.to_bytes();
-        if status.as_u16() == 503 {
+        if matches!(status.as_u16(), 429 | 503) {
             return Ok(false);
         }
         ensure!(status.as_u16() == 202, "the API answered {status}");

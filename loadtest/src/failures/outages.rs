@@ -188,6 +188,7 @@ pub(super) const ROWS: [Row; 20] = [
             Test("a_backlog_above_its_mark_refuses_until_below_the_low_one"),
             Test("a_mark_that_was_passed_is_remembered_and_told"),
             Test("what_comes_during_a_count_is_not_forgotten"),
+            Test("a_count_from_before_changes_nothing"),
             Test("a_destination_whose_backlog_is_full_refuses"),
         ],
     },

@@ -5,17 +5,19 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use domain::backpressure::{
-    BacklogBounds, Backlogged, Count, Standing, high_mark, noted_mark, stand,
+    BacklogBounds, Backlogged, Count, CountPace, LastCount, Standing, high_mark, noted_mark, stand,
 };
-use domain::ids::DestinationId;
-use domain::time::{Timestamp, micros};
-use engine::ports::{Backpressure, MAX_STANDINGS, StoreError};
-use sqlx::{PgConnection, PgExecutor, PgPool};
+use domain::event::NewEvent;
+use domain::ids::{DestinationId, TenantId};
+use domain::time::Timestamp;
+use engine::ports::{Acceptance, Backpressure, Counted, MAX_STANDINGS, StoreError};
+use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use super::PostgresStore;
 use super::destinations::read_destinations;
 use super::failure::{Failure, retried};
+use super::keys;
 
 #[async_trait]
 impl Backpressure for PostgresStore {
@@ -23,94 +25,156 @@ impl Backpressure for PostgresStore {
         &self,
         bounds: &BacklogBounds,
         passed: &[Backlogged],
-        if_older_than: Duration,
-    ) -> Result<Vec<Standing>, StoreError> {
-        Ok(retried(|| standings(&self.pool, bounds, passed, if_older_than)).await?)
+        pace: Option<&CountPace>,
+    ) -> Result<Counted, StoreError> {
+        Ok(retried(|| standings(&self.pool, bounds, passed, pace)).await?)
     }
+
+    async fn repeated(&self, events: &[NewEvent]) -> Result<Vec<Option<Acceptance>>, StoreError> {
+        Ok(retried(|| repeated(&self.pool, events)).await?)
+    }
+}
+
+async fn repeated(pool: &PgPool, events: &[NewEvent]) -> Result<Vec<Option<Acceptance>>, Failure> {
+    let mut connection = pool.acquire().await?;
+    let known = keys::known(&mut connection, events.iter()).await?;
+    let mut answers = keys::answer(&mut connection, events, &known).await?;
+    Ok((0..events.len()).map(|at| answers.remove(&at)).collect())
 }
 
 async fn standings(
     pool: &PgPool,
     bounds: &BacklogBounds,
     passed: &[Backlogged],
-    if_older_than: Duration,
-) -> Result<Vec<Standing>, Failure> {
+    pace: Option<&CountPace>,
+) -> Result<Counted, Failure> {
     let mut transaction = pool.begin().await?;
-    let turn: Option<i32> = sqlx::query_scalar(
-        "-- standings: turn
-        select 1 from backlog_standings b
-        where b.scope = 'all'
-            and micros(b.counted_at) <= micros(clock_timestamp()) - $1
-        for update skip locked",
-    )
-    .bind(micros(if_older_than))
-    .fetch_optional(&mut *transaction)
-    .await?;
-    let before = read(&mut *transaction).await?;
-    if turn.is_none() {
+    let (now, last, before) = read(&mut transaction).await?;
+    let usual = CountPace::default();
+    let known = Counted {
+        standings: before,
+        age: now.since(last.at),
+        wait: pace.unwrap_or(&usual).wait(last.took),
+    };
+    let due = pace.filter(|pace| pace.is_due(&last, now));
+    let (Some(pace), true) = (due, take_turn(&mut transaction, &last).await?) else {
         transaction.commit().await?;
-        return Ok(before);
-    }
+        return Ok(known);
+    };
     // Longer than a step of an event's way may take: it holds nothing up.
     sqlx::query("set local statement_timeout = '60s'")
         .execute(&mut *transaction)
         .await?;
+    let began = clock(&mut transaction).await?;
     let mut counts = count(&mut transaction, bounds).await?;
-    let now = limit(&mut transaction, &mut counts, (&before, passed, bounds)).await?;
-    let after = stand((&before, passed), &counts, (now, bounds), MAX_STANDINGS + 1);
-    write(&mut transaction, &after).await?;
+    let before = &known.standings[..];
+    let now = limit(&mut transaction, &mut counts, (before, passed, bounds)).await?;
+    let after = stand(
+        (before, passed),
+        &counts,
+        (began, bounds),
+        MAX_STANDINGS + 1,
+    );
+    let last = LastCount {
+        at: began,
+        took: now.since(began),
+    };
+    write(&mut transaction, &after, &last).await?;
     transaction.commit().await?;
-    Ok(after)
+    Ok(Counted {
+        standings: after,
+        age: last.took,
+        wait: pace.wait(last.took),
+    })
+}
+
+/// Whether it is this one's turn to count: nobody else is at it, or has been
+/// since.
+async fn take_turn(connection: &mut PgConnection, last: &LastCount) -> Result<bool, Failure> {
+    let turn: Option<i32> = sqlx::query_scalar(
+        "-- standings: turn
+        select 1 from backlog_standings b
+        where b.scope = 'all' and micros(b.counted_at) = $1
+        for update skip locked",
+    )
+    .bind(last.at.as_micros())
+    .fetch_optional(connection)
+    .await?;
+    Ok(turn.is_some())
+}
+
+async fn clock(connection: &mut PgConnection) -> Result<Timestamp, Failure> {
+    let now: i64 = sqlx::query_scalar("select micros(clock_timestamp())")
+        .fetch_one(connection)
+        .await?;
+    Ok(Timestamp::from_micros(now))
 }
 
 #[derive(sqlx::FromRow)]
 struct StandingRow {
+    now: i64,
     scope: String,
     id: Uuid,
+    tenant_id: Option<Uuid>,
     pending: i64,
-    counted_at: i64,
-    refusing: bool,
-    drained_per_second: Option<f64>,
+    refused_at: Option<i64>,
+    refused_pending: Option<i64>,
     retry_after_ms: i64,
+    counted_at: Option<i64>,
+    took_ms: Option<i64>,
 }
 
-async fn read(executor: impl PgExecutor<'_>) -> Result<Vec<Standing>, Failure> {
+/// The time, the last count, and where backlogs stood.
+async fn read(
+    connection: &mut PgConnection,
+) -> Result<(Timestamp, LastCount, Vec<Standing>), Failure> {
     let rows: Vec<StandingRow> = sqlx::query_as(
         "-- standings: read
-        select b.scope, b.id, b.pending, micros(b.counted_at) as counted_at, b.refusing,
-            b.drained_per_second, b.retry_after_ms
+        select micros(clock_timestamp()) as now, b.scope, b.id, b.tenant_id, b.pending,
+            micros(b.refused_at) as refused_at, b.refused_pending, b.retry_after_ms,
+            micros(b.counted_at) as counted_at, b.took_ms
         from backlog_standings b
-        order by b.scope = 'all' desc, b.refusing desc, b.pending desc",
+        order by b.scope = 'all' desc, b.refused_at is not null desc, b.pending desc",
     )
-    .fetch_all(executor)
+    .fetch_all(connection)
     .await?;
-    let standing = |row: StandingRow| Standing {
-        whose: whose(&row.scope, row.id),
-        pending: u64::try_from(row.pending).unwrap_or(0),
-        counted_at: Timestamp::from_micros(row.counted_at),
-        refusing: row.refusing,
-        drained_per_second: row.drained_per_second,
-        retry_after: Duration::from_millis(u64::try_from(row.retry_after_ms).unwrap_or(0)),
+    let positive = |number: i64| u64::try_from(number).unwrap_or(0);
+    let now = rows.first().map_or(0, |row| row.now);
+    let whole = |column: fn(&StandingRow) -> Option<i64>| rows.first().and_then(column);
+    let last = LastCount {
+        at: Timestamp::from_micros(whole(|row| row.counted_at).unwrap_or(0)),
+        took: Duration::from_millis(positive(whole(|row| row.took_ms).unwrap_or(0))),
     };
-    Ok(rows.into_iter().map(standing).collect())
+    let standing = |row: StandingRow| Standing {
+        whose: whose(&row.scope, row.id, row.tenant_id),
+        pending: positive(row.pending),
+        refused: (row.refused_at.zip(row.refused_pending))
+            .map(|(at, pending)| (Timestamp::from_micros(at), positive(pending))),
+        retry_after: Duration::from_millis(positive(row.retry_after_ms)),
+    };
+    let standings = rows.into_iter().map(standing).collect();
+    Ok((Timestamp::from_micros(now), last, standings))
 }
 
 /// The scope is one of three words: the table's constraint says so.
-fn whose(scope: &str, id: Uuid) -> Backlogged {
+fn whose(scope: &str, id: Uuid, tenant: Option<Uuid>) -> Backlogged {
     match scope {
-        "destination" => Backlogged::Destination(id),
-        "tenant" => Backlogged::Tenant(id),
+        "destination" => {
+            Backlogged::Destination(TenantId(tenant.unwrap_or_default()), DestinationId(id))
+        }
+        "tenant" => Backlogged::Tenant(TenantId(id)),
         _ => Backlogged::All,
     }
 }
 
-/// What is pending: the whole, and what may be told of.
+/// What is pending: the whole, and what may be told of. A destination that is
+/// disabled or deleted refuses by itself, and says so.
 async fn count(
     connection: &mut PgConnection,
     bounds: &BacklogBounds,
 ) -> Result<Vec<Count>, Failure> {
     let noted = |bound: u64| i64::try_from(noted_mark(bound)).unwrap_or(i64::MAX);
-    let rows: Vec<(String, Uuid, i64)> = sqlx::query_as(
+    let rows: Vec<(String, Uuid, Option<Uuid>, i64)> = sqlx::query_as(
         "-- standings: count
         with pending as materialized (
             select u.destination_id, sum(u.pending)::bigint as pending
@@ -130,23 +194,24 @@ async fn count(
             group by u.destination_id
         ),
         named as materialized (
-            select p.destination_id, p.pending, d.tenant_id
+            select p.destination_id, p.pending, d.tenant_id,
+                d.deleted_at is null and d.state <> 'disabled' as takes
             from pending p join destinations d on d.id = p.destination_id
         )
-        select 'all', '00000000-0000-0000-0000-000000000000'::uuid,
+        select 'all', '00000000-0000-0000-0000-000000000000'::uuid, null::uuid,
             coalesce(sum(n.pending), 0)::bigint
         from named n
         union all
         (
-            select 'tenant', n.tenant_id, sum(n.pending)::bigint from named n
+            select 'tenant', n.tenant_id, null::uuid, sum(n.pending)::bigint from named n
             group by n.tenant_id having sum(n.pending) >= $1
-            order by 3 desc limit $3
+            order by 4 desc limit $3
         )
         union all
         (
-            select 'destination', n.destination_id, n.pending from named n
-            where n.pending >= $2
-            order by 3 desc limit $3
+            select 'destination', n.destination_id, n.tenant_id, n.pending from named n
+            where n.pending >= $2 and n.takes
+            order by 4 desc limit $3
         )",
     )
     .bind(noted(bounds.tenant.get()))
@@ -154,8 +219,8 @@ async fn count(
     .bind(MAX_STANDINGS as i64)
     .fetch_all(connection)
     .await?;
-    let count = |(scope, id, pending): (String, Uuid, i64)| Count {
-        whose: whose(&scope, id),
+    let count = |(scope, id, tenant, pending): (String, Uuid, Option<Uuid>, i64)| Count {
+        whose: whose(&scope, id, tenant),
         pending: u64::try_from(pending).unwrap_or(0),
         limit_per_second: None,
     };
@@ -168,76 +233,89 @@ async fn limit(
     counts: &mut [Count],
     (before, passed, bounds): (&[Standing], &[Backlogged], &BacklogBounds),
 ) -> Result<Timestamp, Failure> {
-    let refused: HashSet<Backlogged> = (before.iter().filter(|one| one.refusing))
+    let refused: HashSet<Backlogged> = (before.iter().filter(|one| one.is_refusing()))
         .map(|one| one.whose)
         .chain(passed.iter().copied())
         .collect();
     let id = |count: &Count| match count.whose {
-        Backlogged::Destination(id)
+        Backlogged::Destination(_, id)
             if refused.contains(&count.whose)
                 || count.pending > high_mark(bounds.destination.get()) =>
         {
-            Some(id)
+            Some(id.0)
         }
         _ => None,
     };
     let ids: Vec<Uuid> = counts.iter().filter_map(id).collect();
     let (now, found) = read_destinations(connection, &ids).await?;
     for count in counts {
-        if let Backlogged::Destination(id) = count.whose {
-            let found = found.get(&DestinationId(id));
+        if let Backlogged::Destination(_, id) = count.whose {
+            let found = found.get(&id);
             count.limit_per_second = found.and_then(|found| found.policy.starts_per_second());
         }
     }
     Ok(now)
 }
 
-async fn write(connection: &mut PgConnection, standings: &[Standing]) -> Result<(), Failure> {
+async fn write(
+    connection: &mut PgConnection,
+    standings: &[Standing],
+    last: &LastCount,
+) -> Result<(), Failure> {
     let each = || standings.iter();
-    let (scopes, ids): (Vec<&str>, Vec<Uuid>) = each()
-        .map(|one| match one.whose {
-            Backlogged::Destination(id) => ("destination", id),
-            Backlogged::Tenant(id) => ("tenant", id),
-            Backlogged::All => ("all", Uuid::nil()),
-        })
-        .unzip();
+    let names = |one: &Standing| match one.whose {
+        Backlogged::Destination(tenant, id) => ("destination", id.0, Some(tenant.0)),
+        Backlogged::Tenant(id) => ("tenant", id.0, None),
+        Backlogged::All => ("all", Uuid::nil(), None),
+    };
     let number = |pending: u64| i64::try_from(pending).unwrap_or(i64::MAX);
+    let millis = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
     sqlx::query(
         "-- standings: write
-        with told as (
-            insert into backlog_standings as b (
-                scope, id, pending, counted_at, refusing, drained_per_second, retry_after_ms
-            )
-            select n.scope, n.id, n.pending, from_micros(n.counted_at), n.refusing,
-                n.drained_per_second, n.retry_after_ms
-            from unnest(
-                $1::text[], $2::uuid[], $3::bigint[], $4::bigint[], $5::boolean[],
-                $6::double precision[], $7::bigint[]
-            ) as n (scope, id, pending, counted_at, refusing, drained_per_second, retry_after_ms)
-            on conflict (scope, id) do update
-            set pending = excluded.pending, counted_at = excluded.counted_at,
-                refusing = excluded.refusing, drained_per_second = excluded.drained_per_second,
-                retry_after_ms = excluded.retry_after_ms
-            returning b.scope, b.id
+        insert into backlog_standings (
+            scope, id, tenant_id, pending, refused_at, refused_pending, retry_after_ms,
+            counted_at, took_ms
         )
-        delete from backlog_standings b
-        where not exists (select from told t where t.scope = b.scope and t.id = b.id)",
+        select n.scope, n.id, n.tenant_id, n.pending, from_micros(n.refused_at),
+            n.refused_pending, n.retry_after_ms, from_micros($8), $9
+        from unnest(
+            $1::text[], $2::uuid[], $3::uuid[], $4::bigint[], $5::bigint[], $6::bigint[],
+            $7::bigint[]
+        ) as n (scope, id, tenant_id, pending, refused_at, refused_pending, retry_after_ms)
+        on conflict (scope, id) do update
+        set tenant_id = excluded.tenant_id, pending = excluded.pending,
+            refused_at = excluded.refused_at, refused_pending = excluded.refused_pending,
+            retry_after_ms = excluded.retry_after_ms, counted_at = excluded.counted_at,
+            took_ms = excluded.took_ms",
     )
-    .bind(scopes)
-    .bind(ids)
+    .bind(each().map(|one| names(one).0).collect::<Vec<_>>())
+    .bind(each().map(|one| names(one).1).collect::<Vec<_>>())
+    .bind(each().map(|one| names(one).2).collect::<Vec<_>>())
     .bind(each().map(|one| number(one.pending)).collect::<Vec<_>>())
     .bind(
         each()
-            .map(|one| one.counted_at.as_micros())
+            .map(|one| one.refused.map(|(at, _)| at.as_micros()))
             .collect::<Vec<_>>(),
     )
-    .bind(each().map(|one| one.refusing).collect::<Vec<_>>())
-    .bind(each().map(|one| one.drained_per_second).collect::<Vec<_>>())
     .bind(
         each()
-            .map(|one| i64::try_from(one.retry_after.as_millis()).unwrap_or(i64::MAX))
+            .map(|one| one.refused.map(|(_, pending)| number(pending)))
             .collect::<Vec<_>>(),
     )
+    .bind(
+        each()
+            .map(|one| millis(one.retry_after))
+            .collect::<Vec<_>>(),
+    )
+    .bind(last.at.as_micros())
+    .bind(millis(last.took))
+    .execute(&mut *connection)
+    .await?;
+    sqlx::query(
+        "-- standings: forget
+        delete from backlog_standings b where micros(b.counted_at) <> $1",
+    )
+    .bind(last.at.as_micros())
     .execute(connection)
     .await?;
     Ok(())

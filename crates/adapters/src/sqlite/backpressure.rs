@@ -1,26 +1,37 @@
-//! Where backlogs stand, counted from the indexes of what is pending: on the
-//! connection that reads, so that an event's way never waits for a count.
+//! Where backlogs stand, counted from the indexes of what is pending: on a
+//! connection of its own, so that neither an event's way nor a reader waits for
+//! a count.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use domain::backpressure::{BacklogBounds, Backlogged, Count, Standing, stand};
+use domain::backpressure::{
+    BacklogBounds, Backlogged, Count, CountPace, LastCount, Standing, stand,
+};
 use domain::destination::DestinationState;
+use domain::event::NewEvent;
 use domain::ids::{DestinationId, TenantId};
-use engine::ports::{Backpressure, MAX_STANDINGS, StoreError};
+use domain::smart::Effective;
+use domain::time::Timestamp;
+use engine::ports::{Acceptance, Backpressure, Counted, MAX_STANDINGS, StoreError};
 use rusqlite::{Connection, Row, Transaction, params};
 use uuid::Uuid;
 
 use super::SqliteStore;
 use super::fault::Fault;
-use super::rows::{all, execute, first, settings, time, word};
+use super::keys;
+use super::rows::{all, execute, first, maybe_time, settings, time, word};
 
 const READ: &str = "
     -- standings: read
-    select scope, id, pending, counted_at, refusing, drained_per_second, retry_after_ms
+    select scope, id, tenant_id, pending, refused_at, refused_pending, retry_after_ms
     from backlog_standings
-    order by scope = 'all' desc, refusing desc, pending desc";
+    order by scope = 'all' desc, refused_at is not null desc, pending desc";
+
+const LAST: &str = "
+    -- standings: the last count
+    select counted_at, took_ms from backlog_standings where scope = 'all'";
 
 /// One for each index of what is pending.
 const COUNTS: [&str; 4] = [
@@ -38,15 +49,18 @@ const COUNTS: [&str; 4] = [
     where state = 'started' group by destination_id",
 ];
 
+/// A destination that is disabled or deleted refuses by itself, and says so.
 const DESTINATION: &str = "
     -- standings: whose it is, and its limits
     select d.limit_per_second, d.limit_per_minute, d.limit_per_hour, d.limit_per_day, d.unlimited,
         d.burst, d.shape, d.max_in_flight, d.safety_margin,
         t.limit_per_second, t.limit_per_minute, t.limit_per_hour, t.limit_per_day, t.unlimited,
-        t.burst, t.shape, t.max_in_flight, 0.0, d.tenant_id, d.state
+        t.burst, t.shape, t.max_in_flight, 0.0, d.tenant_id, d.state, s.per_second,
+        s.max_in_flight, d.deleted_at is null and d.state <> 'disabled'
     from destinations d
     join tenants n on n.id = d.tenant_id
     join tiers t on t.name = n.tier
+    left join smart_limits s on s.destination_id = d.id
     where d.id = ?1";
 
 const CLEAR: &str = "
@@ -56,8 +70,9 @@ const CLEAR: &str = "
 const WRITE: &str = "
     -- standings: write
     insert into backlog_standings
-        (scope, id, pending, counted_at, refusing, drained_per_second, retry_after_ms)
-    values (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+        (scope, id, tenant_id, pending, refused_at, refused_pending, retry_after_ms, counted_at,
+        took_ms)
+    values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
 
 #[async_trait]
 impl Backpressure for SqliteStore {
@@ -65,47 +80,88 @@ impl Backpressure for SqliteStore {
         &self,
         bounds: &BacklogBounds,
         passed: &[Backlogged],
-        if_older_than: Duration,
-    ) -> Result<Vec<Standing>, StoreError> {
-        let now = (self.clock)();
-        let (before, counts) = self
-            .read(move |tx| {
-                let before = read(tx)?;
-                let counted_at = before.first().map(|whole| whole.counted_at);
-                let fresh = counted_at.is_some_and(|at| at > now - if_older_than);
-                let counts = (!fresh).then(|| count(tx)).transpose()?;
-                Ok((before, counts))
+        pace: Option<&CountPace>,
+    ) -> Result<Counted, StoreError> {
+        let clock = self.clock.clone();
+        let asked = pace.copied();
+        let began = clock();
+        let (last, before, counts) = self
+            .count(move |tx| {
+                let (last, before) = read(tx)?;
+                let due = asked.is_some_and(|pace| pace.is_due(&last, began));
+                Ok((last, before, due.then(|| count(tx)).transpose()?))
             })
             .await?;
+        let pace = pace.copied().unwrap_or_default();
         let Some(counts) = counts else {
-            return Ok(before);
+            return Ok(Counted {
+                standings: before,
+                age: began.since(last.at),
+                wait: pace.wait(last.took),
+            });
         };
         let known = (&before[..], passed);
-        let after = stand(known, &counts, (now, bounds), MAX_STANDINGS + 1);
-        let told = after.clone();
-        self.write(move |tx, _| write(tx, &told)).await?;
-        Ok(after)
+        let standings = stand(known, &counts, (began, bounds), MAX_STANDINGS + 1);
+        let last = LastCount {
+            at: began,
+            took: clock().since(began),
+        };
+        let told = standings.clone();
+        self.write(move |tx, _| write(tx, &told, &last)).await?;
+        Ok(Counted {
+            standings,
+            age: clock().since(began),
+            wait: pace.wait(last.took),
+        })
+    }
+
+    async fn repeated(&self, events: &[NewEvent]) -> Result<Vec<Option<Acceptance>>, StoreError> {
+        let events = events.to_vec();
+        Ok(self
+            .look(move |tx, now| {
+                let answer = |event: &NewEvent| match &event.idempotency {
+                    Some(asked) => keys::known(tx, now, event.tenant, asked),
+                    None => Ok(None),
+                };
+                events.iter().map(answer).collect()
+            })
+            .await?)
     }
 }
 
-fn read(connection: &Connection) -> Result<Vec<Standing>, Fault> {
-    all(connection, READ, [], |row| {
+fn read(connection: &Connection) -> Result<(LastCount, Vec<Standing>), Fault> {
+    let last = first(connection, LAST, [], |row| {
+        Ok(LastCount {
+            at: time(row, 0)?,
+            took: Duration::from_millis(number(row, 1)?),
+        })
+    })?;
+    let never = LastCount {
+        at: Timestamp::from_micros(0),
+        took: Duration::ZERO,
+    };
+    let standings = all(connection, READ, [], |row| {
         let scope: String = row.get(0)?;
-        let id = || word(row, 1, ("backlog_standings", "id"));
-        let wait: i64 = row.get(6)?;
+        let place = ("backlog_standings", "id");
+        let refused = maybe_time(row, 4)?;
         Ok(Standing {
             whose: match scope.as_str() {
-                "destination" => Backlogged::Destination(id()?),
-                "tenant" => Backlogged::Tenant(id()?),
+                "destination" => {
+                    let tenant = word(row, 2, ("backlog_standings", "tenant_id"))?;
+                    Backlogged::Destination(tenant, word(row, 1, place)?)
+                }
+                "tenant" => Backlogged::Tenant(word(row, 1, place)?),
                 _ => Backlogged::All,
             },
-            pending: number(row, 2)?,
-            counted_at: time(row, 3)?,
-            refusing: row.get(4)?,
-            drained_per_second: row.get(5)?,
-            retry_after: Duration::from_millis(u64::try_from(wait).unwrap_or(0)),
+            pending: number(row, 3)?,
+            refused: match refused {
+                Some(at) => Some((at, number(row, 5)?)),
+                None => None,
+            },
+            retry_after: Duration::from_millis(number(row, 6)?),
         })
-    })
+    })?;
+    Ok((last.unwrap_or(never), standings))
 }
 
 fn number(row: &Row<'_>, index: usize) -> Result<u64, Fault> {
@@ -118,10 +174,8 @@ fn count(tx: &Transaction<'_>) -> Result<Vec<Count>, Fault> {
     let mut pending: BTreeMap<DestinationId, u64> = BTreeMap::new();
     for sql in COUNTS {
         let rows = all(tx, sql, [], |row| {
-            Ok((
-                word(row, 0, ("attempts", "destination_id"))?,
-                number(row, 1)?,
-            ))
+            let destination = word(row, 0, ("attempts", "destination_id"))?;
+            Ok((destination, number(row, 1)?))
         })?;
         for (destination, more) in rows {
             *pending.entry(destination).or_default() += more;
@@ -134,49 +188,67 @@ fn count(tx: &Transaction<'_>) -> Result<Vec<Count>, Fault> {
         limit_per_second: None,
     }];
     for (destination, pending) in pending {
-        let found = first(tx, DESTINATION, [destination.to_string()], |row| {
-            let state: DestinationState = word(row, 19, ("destinations", "state"))?;
-            let policy = settings(row, 0)?.or_tier(&settings(row, 9)?).policy();
-            let limit = match state {
-                DestinationState::Active => policy.starts_per_second(),
-                _ => Some(0.0),
-            };
-            Ok((word(row, 18, ("destinations", "tenant_id"))?, limit))
-        })?;
-        let Some((tenant, limit_per_second)) = found else {
+        let Some((tenant, limit_per_second, takes)) = limit(tx, destination)? else {
             continue;
         };
         *of_tenants.entry(tenant).or_default() += pending;
-        counts.push(Count {
-            whose: Backlogged::Destination(destination.0),
-            pending,
-            limit_per_second,
-        });
+        if takes {
+            counts.push(Count {
+                whose: Backlogged::Destination(tenant, destination),
+                pending,
+                limit_per_second,
+            });
+        }
     }
     counts.extend(of_tenants.into_iter().map(|(tenant, pending)| Count {
-        whose: Backlogged::Tenant(tenant.0),
+        whose: Backlogged::Tenant(tenant),
         pending,
         limit_per_second: None,
     }));
     Ok(counts)
 }
 
-fn write(tx: &Transaction<'_>, standings: &[Standing]) -> Result<(), Fault> {
+/// Whose it is, how fast it may drain, and whether it takes events.
+fn limit(
+    tx: &Transaction<'_>,
+    destination: DestinationId,
+) -> Result<Option<(TenantId, Option<f64>, bool)>, Fault> {
+    first(tx, DESTINATION, [destination.to_string()], |row| {
+        let state: DestinationState = word(row, 19, ("destinations", "state"))?;
+        let smart = Effective {
+            per_second: row.get(20)?,
+            max_in_flight: row.get(21)?,
+        };
+        let configured = settings(row, 0)?.or_tier(&settings(row, 9)?).policy();
+        let limit = match state {
+            DestinationState::Active => configured.slowed(smart).starts_per_second(),
+            DestinationState::Paused | DestinationState::Disabled => Some(0.0),
+        };
+        let tenant = word(row, 18, ("destinations", "tenant_id"))?;
+        Ok((tenant, limit, row.get(22)?))
+    })
+}
+
+fn write(tx: &Transaction<'_>, standings: &[Standing], last: &LastCount) -> Result<(), Fault> {
+    let number = |pending: u64| i64::try_from(pending).unwrap_or(i64::MAX);
+    let millis = |long: Duration| i64::try_from(long.as_millis()).unwrap_or(i64::MAX);
     execute(tx, CLEAR, [])?;
     for one in standings {
-        let (scope, id) = match one.whose {
-            Backlogged::Destination(id) => ("destination", id),
-            Backlogged::Tenant(id) => ("tenant", id),
-            Backlogged::All => ("all", Uuid::nil()),
+        let (scope, id, tenant) = match one.whose {
+            Backlogged::Destination(tenant, id) => ("destination", id.0, Some(tenant.to_string())),
+            Backlogged::Tenant(id) => ("tenant", id.0, None),
+            Backlogged::All => ("all", Uuid::nil(), None),
         };
         let row = params![
             scope,
             id.to_string(),
-            i64::try_from(one.pending).unwrap_or(i64::MAX),
-            one.counted_at.as_micros(),
-            one.refusing,
-            one.drained_per_second,
-            i64::try_from(one.retry_after.as_millis()).unwrap_or(i64::MAX),
+            tenant,
+            number(one.pending),
+            one.refused.map(|(at, _)| at.as_micros()),
+            one.refused.map(|(_, pending)| number(pending)),
+            millis(one.retry_after),
+            last.at.as_micros(),
+            millis(last.took),
         ];
         execute(tx, WRITE, row)?;
     }

@@ -4,9 +4,10 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 
 use domain::backpressure::{
-    BacklogBounds, Backlogged, Count, FIRST_RETRY_AFTER, MAX_RETRY_AFTER, MIN_RETRY_AFTER,
-    Standing, high_mark, low_mark, noted_mark, refuses, stand,
+    BacklogBounds, Backlogged, Count, CountPace, FIRST_RETRY_AFTER, LastCount, MAX_RETRY_AFTER,
+    MIN_RETRY_AFTER, Standing, high_mark, low_mark, noted_mark, refuses, stand,
 };
+use domain::ids::{DestinationId, TenantId};
 use domain::time::Timestamp;
 use proptest::prelude::*;
 use uuid::Uuid;
@@ -22,31 +23,19 @@ fn count(pending: u64, limit_per_second: Option<f64>) -> Count {
     }
 }
 
-/// The whole, after a count.
-fn after(before: Option<&Standing>, count: &Count, now: Timestamp, bound: u64) -> Standing {
+fn all_of(bound: u64) -> BacklogBounds {
     let bound = NonZeroU64::new(bound).unwrap();
-    let bounds = BacklogBounds {
+    BacklogBounds {
         destination: bound,
         tenant: bound,
         all: bound,
-    };
-    stand(
-        (before.map(std::slice::from_ref).unwrap_or_default(), &[]),
-        &[*count],
-        (now, &bounds),
-        1,
-    )[0]
+    }
 }
 
-fn refusing(pending: u64, drained_per_second: Option<f64>) -> Standing {
-    Standing {
-        whose: Backlogged::All,
-        pending,
-        counted_at: T0,
-        refusing: true,
-        drained_per_second,
-        retry_after: SECOND,
-    }
+/// The whole, after a count.
+fn after(before: Option<&Standing>, count: &Count, now: Timestamp, bound: u64) -> Standing {
+    let before = before.map(std::slice::from_ref).unwrap_or_default();
+    stand((before, &[]), &[*count], (now, &all_of(bound)), 1)[0]
 }
 
 proptest! {
@@ -60,16 +49,19 @@ proptest! {
         let mut now = T0;
         for pending in counts {
             now = now + SECOND;
-            let was = before.is_some_and(|before| before.refusing);
+            let was = before.and_then(|before| before.refused);
             let next = after(before.as_ref(), &count(pending, None), now, bound);
             if pending > high_mark(bound) && pending >= low_mark(bound) {
-                prop_assert!(next.refusing);
+                prop_assert!(next.is_refusing());
             } else if pending < low_mark(bound) {
-                prop_assert!(!next.refusing);
+                prop_assert!(!next.is_refusing());
             } else {
-                prop_assert_eq!(next.refusing, was);
+                prop_assert_eq!(next.refused, was);
             }
-            prop_assert_eq!(next.refusing, !next.retry_after.is_zero());
+            if was.is_some() && next.is_refusing() {
+                prop_assert_eq!(next.refused, was, "it is measured from the begin on");
+            }
+            prop_assert_eq!(next.is_refusing(), !next.retry_after.is_zero());
             before = Some(next);
         }
     }
@@ -107,19 +99,25 @@ proptest! {
     /// total on nonsense.
     #[test]
     fn the_slower_of_limit_and_reality_counts(
-        before: u64,
+        refused in 0_u64..,
         pending: u64,
         bound in 1_u64..,
         limit in prop::option::of(any::<f64>()),
         elapsed in 0_u64..1_000_000_000_000,
     ) {
         let now = T0 + Duration::from_micros(elapsed);
-        let known = refusing(before, None);
+        let known = Standing {
+            whose: Backlogged::All,
+            pending: refused,
+            refused: Some((T0, refused)),
+            retry_after: SECOND,
+        };
         let next = after(Some(&known), &count(pending, limit), now, bound);
-        if next.refusing {
+        if next.is_refusing() {
             prop_assert!((MIN_RETRY_AFTER..=MAX_RETRY_AFTER).contains(&next.retry_after));
             let without = after(Some(&known), &count(pending, None), now, bound);
-            if limit.is_some_and(|limit| limit >= 0.0) && elapsed > 0 {
+            let measured = elapsed > 10_000_000;
+            if limit.is_some_and(|limit| limit > 1.0) && measured {
                 prop_assert!(next.retry_after >= without.retry_after);
             }
         }
@@ -131,17 +129,16 @@ proptest! {
         counts in prop::collection::vec(0_u64..200, 0..40),
         most in 1_usize..20,
     ) {
-        let bound = NonZeroU64::new(100).unwrap();
-        let bounds = BacklogBounds { destination: bound, tenant: bound, all: bound };
         let of_all = counts.iter().sum();
+        let tenant = TenantId(Uuid::from_u128(1_000));
         let mut all: Vec<Count> = (counts.iter().zip(1..))
             .map(|(pending, id)| Count {
-                whose: Backlogged::Destination(Uuid::from_u128(id)),
+                whose: Backlogged::Destination(tenant, DestinationId(Uuid::from_u128(id))),
                 ..count(*pending, None)
             })
             .collect();
         all.push(count(of_all, None));
-        let told = stand((&[], &[]), &all, (T0, &bounds), most);
+        let told = stand((&[], &[]), &all, (T0, &all_of(100)), most);
         prop_assert!(told.len() <= most);
         prop_assert_eq!(told[0].whose, Backlogged::All);
         prop_assert_eq!(told[0].pending, of_all);
@@ -153,40 +150,71 @@ proptest! {
             prop_assert!(short || shortest.is_none_or(|told| left_out.pending <= told));
         }
     }
+
+    /// A count takes one part in twenty of the time, if it does not take a
+    /// minute; and a clock that is set back stops none.
+    #[test]
+    fn counts_are_as_far_apart_as_they_are_long(took in 0_u64..60_000, later in 0_u64..2_000_000) {
+        let pace = CountPace::default();
+        let took = Duration::from_millis(took);
+        let last = LastCount { at: T0, took };
+        let due = pace.is_due(&last, T0 + Duration::from_millis(later));
+        prop_assert_eq!(due, Duration::from_millis(later) >= pace.wait(took));
+        prop_assert!(pace.wait(took) >= took * 20);
+        prop_assert!(pace.is_due(&last, T0 - Duration::from_millis(later + 1)));
+    }
 }
 
-/// Until it has been counted twice, and then by what it really does.
+/// Until enough time has passed, and then by what it really does.
 #[test]
 fn a_backlog_without_a_limit_is_measured() {
     let first = after(None, &count(1_000, None), T0, 100);
     assert_eq!(first.retry_after, FIRST_RETRY_AFTER);
-    let second = after(Some(&first), &count(950, None), T0 + SECOND, 100);
-    assert_eq!(second.drained_per_second, Some(50.0));
-    assert_eq!(second.retry_after, Duration::from_secs(18));
+    let soon = after(Some(&first), &count(1_000, None), T0 + SECOND, 100);
+    assert_eq!(
+        soon.retry_after, FIRST_RETRY_AFTER,
+        "one second says nothing"
+    );
+    let later = after(Some(&soon), &count(500, None), T0 + SECOND * 10, 100);
+    assert_eq!(later.retry_after, Duration::from_secs(9));
+    let slow = after(
+        Some(&first),
+        &count(900, Some(100.0)),
+        T0 + SECOND * 10,
+        100,
+    );
+    assert_eq!(
+        slow.retry_after,
+        Duration::from_secs(85),
+        "10 a second, whatever is allowed"
+    );
 }
 
-/// Somebody saw it above its mark, and by now it is between the two.
+/// One start in 36 seconds: ten without any do not mean that it is stuck.
 #[test]
-fn what_passed_its_mark_refuses_until_the_low_one() {
-    let bound = NonZeroU64::new(100).unwrap();
-    let bounds = BacklogBounds {
-        destination: bound,
-        tenant: bound,
-        all: bound,
-    };
-    let told = |pending| {
-        let counts = [count(pending, None)];
-        stand((&[], &[Backlogged::All]), &counts, (T0, &bounds), 1)[0].refusing
-    };
-    assert!(told(60));
-    assert!(!told(49));
+fn a_slow_limit_is_measured_for_longer() {
+    let hourly = |pending| count(pending, Some(100.0 / 3_600.0));
+    let first = after(None, &hourly(81), T0, 100);
+    let soon = after(Some(&first), &hourly(81), T0 + SECOND * 20, 100);
+    assert_eq!(soon.retry_after, Duration::from_secs(1_116));
 }
 
 #[test]
 fn a_backlog_that_does_not_drain_is_looked_at_again() {
     let paused = after(None, &count(1_000, Some(0.0)), T0, 100);
     assert_eq!(paused.retry_after, MAX_RETRY_AFTER);
-    let stuck = refusing(1_000, None);
-    let stuck = after(Some(&stuck), &count(1_000, None), T0 + SECOND, 100);
+    let open = after(None, &count(1_000, None), T0, 100);
+    let stuck = after(Some(&open), &count(1_000, None), T0 + SECOND * 10, 100);
     assert_eq!(stuck.retry_after, MAX_RETRY_AFTER);
+}
+
+/// Somebody saw it above its mark, and by now it is between the two.
+#[test]
+fn what_passed_its_mark_refuses_until_the_low_one() {
+    let told = |pending| {
+        let counts = [count(pending, None)];
+        stand((&[], &[Backlogged::All]), &counts, (T0, &all_of(100)), 1)[0].is_refusing()
+    };
+    assert!(told(60));
+    assert!(!told(49));
 }

@@ -117,6 +117,8 @@ macro_rules! tenant_contract {
             what_is_short_is_not_told_of
             what_was_seen_above_its_mark_refuses
             a_count_is_not_repeated_before_its_time
+            a_destination_that_takes_nothing_is_not_told_of
+            a_repeated_request_is_known
         );
     };
     (@module $world:path, $module:ident: $($test:ident)+) => {

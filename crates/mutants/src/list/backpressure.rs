@@ -3,7 +3,7 @@
 use crate::mutant::Change::Rust;
 use crate::mutant::{Mutant, loops, sqlite_contract};
 
-pub(super) const MUTANTS: [Mutant; 3] = [
+pub(super) const MUTANTS: [Mutant; 4] = [
     Mutant {
         name: "refuses-and-takes-by-turns",
         wrong: "A backlog that refuses takes events again as soon as it is below its high mark.",
@@ -31,9 +31,19 @@ pub(super) const MUTANTS: [Mutant; 3] = [
         wrong: "A count is taken to hold all that was accepted before its answer.",
         file: "crates/engine/src/backpressure.rs",
         change: Rust {
-            right: "known.earlier.clear();",
-            wrong: "known.earlier.clear();\n        known.since.clear();",
+            right: "known.drop_slices(counted_at);",
+            wrong: "known.slices = VecDeque::from([Slice::new(now)]);",
         },
         killer: loops("backpressure::what_comes_during_a_count_is_not_forgotten"),
+    },
+    Mutant {
+        name: "an-old-count-forgets-a-mark-that-was-passed",
+        wrong: "Whatever the store says, however old, is what holds from now on.",
+        file: "crates/engine/src/backpressure.rs",
+        change: Rust {
+            right: "counted_at.is_none_or(|at| *noted > at)",
+            wrong: "counted_at.is_none_or(|at| *noted > at + counted.age)",
+        },
+        killer: loops("backpressure::a_count_from_before_changes_nothing"),
     },
 ];

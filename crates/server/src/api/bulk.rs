@@ -9,13 +9,15 @@
 //! when the client pauses: acceptance is event by event, and what was answered
 //! is durable whatever happens to the rest.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use domain::ids::TenantId;
 use futures_util::stream;
 use http::{HeaderMap, header};
 use serde::{Deserialize, Serialize};
@@ -56,6 +58,10 @@ const ANSWER_BYTES: usize = 8 * 1024 * 1024;
 /// and so is their sum.
 const AT_ONCE: usize = 8;
 
+/// How many of these are one tenant's, at most: a tenant whose bodies are read
+/// slowly leaves some to the others.
+const OF_ONE_TENANT: usize = 6;
+
 /// How often a commit is tried for which there was no room.
 const TRIES: u32 = 50;
 
@@ -67,17 +73,41 @@ const MAX_WAIT: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Places for bulk bodies.
-pub(super) struct Places(Arc<Semaphore>);
+pub(super) struct Places {
+    all: Arc<Semaphore>,
+    of_tenants: Mutex<HashMap<TenantId, Arc<Semaphore>>>,
+}
+
+/// A tenant's, and one of all.
+pub(super) type Place = [OwnedSemaphorePermit; 2];
 
 impl Places {
     pub(super) fn new() -> Self {
-        Self(Arc::new(Semaphore::new(AT_ONCE)))
+        Self {
+            all: Arc::new(Semaphore::new(AT_ONCE)),
+            of_tenants: Mutex::default(),
+        }
     }
 
-    fn take(&self) -> Result<OwnedSemaphorePermit, Problem> {
-        let problem = format!("{AT_ONCE} bulk bodies are on their way in; nothing was written");
-        let place = Arc::clone(&self.0).try_acquire_owned();
-        place.map_err(|_full| Problem::overloaded(problem))
+    pub(super) fn take(&self, tenant: TenantId) -> Result<Place, Problem> {
+        let of_tenant = {
+            let mut of_tenants = self
+                .of_tenants
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            // As many as there are bodies, at most.
+            of_tenants.retain(|_, places| places.available_permits() < OF_ONE_TENANT);
+            let places = of_tenants.entry(tenant);
+            Arc::clone(places.or_insert_with(|| Arc::new(Semaphore::new(OF_ONE_TENANT))))
+        };
+        let take = |places: Arc<Semaphore>, most: usize, whose: &str| {
+            let problem =
+                format!("{most} bulk bodies{whose} are on their way in; nothing was written");
+            let place = places.try_acquire_owned();
+            place.map_err(|_full| Problem::overloaded(problem))
+        };
+        let own = take(of_tenant, OF_ONE_TENANT, " of this tenant")?;
+        Ok([own, take(Arc::clone(&self.all), AT_ONCE, "")?])
     }
 }
 
@@ -129,7 +159,7 @@ pub(super) async fn post_bulk(
     if !is_ndjson(&head.headers) {
         return Err(Problem::not_ndjson());
     }
-    let place = caller.bulk_places().take()?;
+    let place = caller.bulk_place()?;
     let (answers, outgoing) = mpsc::channel(MAX_BULK_EVENTS as usize / COMMIT_EVENTS);
     let bulk = Bulk {
         service: caller.service(),
@@ -178,7 +208,7 @@ struct Bulk {
     answers: mpsc::Sender<Answer>,
     room: Arc<Semaphore>,
     end: BulkEnd,
-    _place: OwnedSemaphorePermit,
+    _place: Place,
 }
 
 /// The client is gone: nobody would read the rest.
@@ -338,5 +368,28 @@ fn result(answer: Result<crate::service::AcceptedEvent, ServiceError>) -> BatchR
         Err(error) => BatchResult::Refused {
             problem: error.into(),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// However many one of them wants.
+    #[test]
+    fn one_tenant_leaves_places_to_another() {
+        let places = Places::new();
+        let [ours, theirs] = [1, 2].map(|id| TenantId(uuid::Uuid::from_u128(id)));
+        let mut taken: Vec<Place> = Vec::new();
+        while let Ok(place) = places.take(ours) {
+            taken.push(place);
+        }
+        assert_eq!(taken.len(), OF_ONE_TENANT);
+        while let Ok(place) = places.take(theirs) {
+            taken.push(place);
+        }
+        assert_eq!(taken.len(), AT_ONCE);
+        drop(taken);
+        assert!(places.take(ours).is_ok());
     }
 }

@@ -63,9 +63,9 @@ impl Caller {
         }
     }
 
-    /// Places for bulk bodies, of all callers.
-    pub(super) fn bulk_places(&self) -> &bulk::Places {
-        &self.app.0.bulk
+    /// A place for a bulk body.
+    pub(super) fn bulk_place(&self) -> Result<bulk::Place, Problem> {
+        self.app.0.bulk.take(self.identity.tenant)
     }
 
     /// The same for what concerns the whole installation. The route's scope,

@@ -95,6 +95,12 @@ impl From<Refusal> for ServiceError {
     }
 }
 
+impl From<StoreError> for ServiceError {
+    fn from(error: StoreError) -> Self {
+        CatalogError::from(error).into()
+    }
+}
+
 impl From<IngestError> for ServiceError {
     fn from(error: IngestError) -> Self {
         match error {

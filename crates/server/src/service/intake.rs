@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use domain::event::NewEvent;
 use engine::backpressure::Pressure;
-use engine::ingest::Ingest;
-use engine::ports::Acceptance;
+use engine::ingest::{Ingest, IngestError};
+use engine::ports::{Acceptance, Backpressure};
 
 use super::ServiceError;
 use super::rate::{IngestRates, Limited};
@@ -16,17 +16,24 @@ use super::rate::{IngestRates, Limited};
 pub struct Intake {
     ingest: Ingest,
     pressure: Arc<Pressure>,
+    backpressure: Arc<dyn Backpressure>,
     rates: Arc<IngestRates>,
 }
 
 impl Intake {
-    /// Within these bounds.
+    /// Within these bounds; `backpressure` knows what was accepted before.
     #[must_use]
-    pub const fn new(ingest: Ingest, pressure: Arc<Pressure>, rates: Arc<IngestRates>) -> Self {
+    pub fn new(
+        ingest: Ingest,
+        pressure: Arc<Pressure>,
+        backpressure: Arc<dyn Backpressure>,
+        rates: IngestRates,
+    ) -> Self {
         Self {
             ingest,
             pressure,
-            rates,
+            backpressure,
+            rates: Arc::new(rates),
         }
     }
 
@@ -43,34 +50,77 @@ impl Intake {
         whose: Limited,
         events: Vec<NewEvent>,
     ) -> Result<Vec<Result<Acceptance, ServiceError>>, ServiceError> {
+        let mut answers = self.refused(&events).await?;
+        let wanted: Vec<NewEvent> = (events.into_iter().zip(&answers))
+            .filter(|(_, answer)| answer.is_none())
+            .map(|(event, _)| event)
+            .collect();
+        let mut accepted = self.ingest(whose, wanted).await?.into_iter();
+        let missing = || ServiceError::Internal("the store left an event unanswered".to_owned());
+        let answers = answers.drain(..).map(|answer| match answer {
+            Some(answer) => answer,
+            None => accepted.next().ok_or_else(missing),
+        });
+        Ok(answers.collect())
+    }
+
+    /// The answers of those that are not taken for a backlog. A request that was
+    /// accepted before is answered as it was then, by its key.
+    async fn refused(
+        &self,
+        events: &[NewEvent],
+    ) -> Result<Vec<Option<Result<Acceptance, ServiceError>>>, ServiceError> {
+        let refusals: Vec<_> = (events.iter())
+            .map(|event| self.pressure.refusal(event))
+            .collect();
+        let mut asked = Vec::new();
+        for (event, refusal) in events.iter().zip(&refusals) {
+            if refusal.is_some() && event.idempotency.is_some() {
+                asked.push(event.clone());
+            }
+        }
+        let repeated = match asked.is_empty() {
+            true => Vec::new(),
+            false => self.backpressure.repeated(&asked).await?,
+        };
+        let mut repeated = repeated.into_iter();
+        let answers = events.iter().zip(refusals).map(|(event, refusal)| {
+            let refusal = refusal?;
+            let known = (event.idempotency.as_ref()).and_then(|_| repeated.next().flatten());
+            if known.is_none() {
+                metrics::counter!("paceline_ingest_refused_total", "reason" => "backlog-full")
+                    .increment(1);
+            }
+            Some(known.ok_or_else(|| refusal.into()))
+        });
+        Ok(answers.collect())
+    }
+
+    /// At the tenant's rate.
+    async fn ingest(
+        &self,
+        whose: Limited,
+        events: Vec<NewEvent>,
+    ) -> Result<Vec<Acceptance>, ServiceError> {
         if events.is_empty() {
             return Ok(Vec::new());
         }
         let count = u32::try_from(events.len()).unwrap_or(u32::MAX);
-        (self.rates.take(whose, count))
-            .map_err(|retry_after| ServiceError::TooFast { retry_after })?;
-        let refusals: Vec<Option<ServiceError>> = (events.iter())
-            .map(|event| self.pressure.refusal(event).map(ServiceError::from))
-            .collect();
-        let wanted: Vec<NewEvent> = (events.into_iter().zip(&refusals))
-            .filter(|(_, refusal)| refusal.is_none())
-            .map(|(event, _)| event)
-            .collect();
-        let accepted = match wanted.is_empty() {
-            true => Vec::new(),
-            false => self.ingest.accept(wanted).await?,
-        };
+        self.rates.take(whose, count).map_err(|retry_after| {
+            metrics::counter!("paceline_ingest_refused_total", "reason" => "too-fast")
+                .increment(count.into());
+            ServiceError::TooFast { retry_after }
+        })?;
+        let accepted = self.ingest.accept(events).await.inspect_err(|error| {
+            if matches!(error, IngestError::Full | IngestError::Stopped) {
+                self.rates.give_back(whose, count);
+            }
+        })?;
         for acceptance in &accepted {
             if let Acceptance::Accepted(destinations) = acceptance {
                 self.pressure.accepted(whose.tenant, destinations);
             }
         }
-        let missing = || ServiceError::Internal("the store left an event unanswered".to_owned());
-        let mut accepted = accepted.into_iter();
-        let answers = refusals.into_iter().map(|refusal| match refusal {
-            Some(refusal) => Err(refusal),
-            None => accepted.next().ok_or_else(missing),
-        });
-        Ok(answers.collect())
+        Ok(accepted)
     }
 }

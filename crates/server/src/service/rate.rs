@@ -9,15 +9,25 @@ use domain::ingest_limit::{IngestBucket, IngestLimit};
 use domain::time::Timestamp;
 use tokio::time::Instant;
 
-/// Tenants that are remembered; full buckets are forgotten first.
-const MAX_TENANTS: usize = 10_000;
+/// Buckets that are remembered; full ones are forgotten first.
+const MAX_BUCKETS: usize = 10_000;
 
 /// The buckets of all tenants.
 pub struct IngestRates {
     /// Of tenants for which nothing is said, nor in their tier.
     usual: IngestLimit,
     began: Instant,
-    buckets: Mutex<HashMap<TenantId, IngestBucket>>,
+    buckets: Mutex<HashMap<Whose, Bucket>>,
+}
+
+/// A tenant; and whether by a limit of its own, or the usual one: the key that
+/// the process is started with pays for no other.
+type Whose = (TenantId, bool);
+
+#[derive(Clone, Copy)]
+struct Bucket {
+    level: IngestBucket,
+    limit: IngestLimit,
 }
 
 /// A tenant, and the limit that its key came with.
@@ -53,32 +63,53 @@ impl IngestRates {
 
     /// Takes so many events of a tenant's, or says when to come again.
     pub fn take(&self, whose: Limited, events: u32) -> Result<(), Duration> {
-        let limit = whose.limit.unwrap_or(self.usual);
         let now = self.now();
         let mut buckets = self.buckets();
-        if buckets.len() >= MAX_TENANTS && !buckets.contains_key(&whose.tenant) {
-            buckets.retain(|_, bucket| !bucket.at(limit, now).full_after(limit).is_zero());
-        }
-        let bucket = (buckets.entry(whose.tenant)).or_insert(IngestBucket::full(now));
-        *bucket = bucket.take(limit, now, events)?;
+        let bucket = self.bucket(&mut buckets, whose);
+        bucket.level = bucket.level.take(bucket.limit, now, events)?;
         Ok(())
+    }
+
+    /// Gives back what was taken and not used.
+    pub fn give_back(&self, whose: Limited, events: u32) {
+        let mut buckets = self.buckets();
+        let bucket = self.bucket(&mut buckets, whose);
+        bucket.level = bucket.level.give_back(events);
     }
 
     /// Where a tenant stands.
     #[must_use]
     pub fn standing(&self, whose: Limited) -> RateStanding {
-        let limit = whose.limit.unwrap_or(self.usual);
         let now = self.now();
-        let known = self.buckets().get(&whose.tenant).copied();
-        let bucket = known.unwrap_or(IngestBucket::full(now)).at(limit, now);
+        let mut buckets = self.buckets();
+        let Bucket { level, limit } = *self.bucket(&mut buckets, whose);
+        let level = level.at(limit, now);
         RateStanding {
             limit: limit.0.get(),
-            left: bucket.left(limit),
-            full_after: bucket.full_after(limit),
+            left: level.left(limit),
+            full_after: level.full_after(limit),
         }
     }
 
-    fn buckets(&self) -> MutexGuard<'_, HashMap<TenantId, IngestBucket>> {
+    /// A tenant's bucket, under the limit that it has now.
+    fn bucket<'a>(
+        &self,
+        buckets: &'a mut HashMap<Whose, Bucket>,
+        whose: Limited,
+    ) -> &'a mut Bucket {
+        let now = self.now();
+        let key = (whose.tenant, whose.limit.is_some());
+        if buckets.len() >= MAX_BUCKETS && !buckets.contains_key(&key) {
+            make_room(buckets, now);
+        }
+        let limit = whose.limit.unwrap_or(self.usual);
+        let level = IngestBucket::full(now);
+        let bucket = buckets.entry(key).or_insert(Bucket { level, limit });
+        bucket.limit = limit;
+        bucket
+    }
+
+    fn buckets(&self) -> MutexGuard<'_, HashMap<Whose, Bucket>> {
         self.buckets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -86,6 +117,21 @@ impl IngestRates {
     fn now(&self) -> Timestamp {
         Timestamp::from_micros(0) + self.began.elapsed()
     }
+}
+
+/// Forgets the buckets that are full, and of the others those that are nearest
+/// to it: every second one.
+fn make_room(buckets: &mut HashMap<Whose, Bucket>, now: Timestamp) {
+    let missing = |bucket: &Bucket| bucket.level.at(bucket.limit, now).missing_micro();
+    buckets.retain(|_, bucket| missing(bucket) > 0);
+    if buckets.len() < MAX_BUCKETS {
+        return;
+    }
+    let mut all: Vec<u64> = buckets.values().map(missing).collect();
+    let middle = all.len() / 2;
+    let (_, middle, _) = all.select_nth_unstable(middle);
+    let middle = *middle;
+    buckets.retain(|_, bucket| missing(bucket) > middle);
 }
 
 #[cfg(test)]
@@ -111,15 +157,35 @@ mod tests {
         assert_eq!(rates.standing(whose(None)).limit, 1_000);
         assert_eq!(rates.take(whose(None), 1_000), Ok(()));
         assert_eq!(rates.standing(whose(None)).left, 0);
-        let own = whose(Some(limit(4)));
-        assert_eq!(rates.take(own, 4), Err(Duration::from_secs(250)));
-        tokio::time::advance(Duration::from_secs(250)).await;
-        assert_eq!(rates.take(own, 4), Ok(()));
-        assert_eq!(rates.standing(own).full_after, Duration::from_secs(1));
+        let own = |events| whose(Some(limit(events)));
+        assert_eq!(rates.take(own(500), 500), Ok(()), "of its own bucket");
+        let wait = rates.take(own(4), 1).unwrap_err();
+        assert_eq!(wait, Duration::from_millis(124_250), "497 at four a second");
+        tokio::time::advance(wait).await;
+        assert_eq!(rates.take(own(4), 1), Ok(()));
+        assert_eq!(rates.standing(own(4)).full_after, Duration::from_secs(1));
+        rates.give_back(own(4), 1);
+        assert_eq!(rates.standing(own(4)).left, 1);
         let other = Limited {
             tenant: TenantId(uuid::Uuid::from_u128(9)),
             limit: None,
         };
         assert_eq!(rates.take(other, 1_000), Ok(()));
+    }
+
+    /// Those who owe most are remembered longest.
+    #[tokio::test(start_paused = true)]
+    async fn buckets_are_bounded() {
+        let rates = IngestRates::new(limit(10));
+        let tenant = |number| Limited {
+            tenant: TenantId(uuid::Uuid::from_u128(number)),
+            limit: None,
+        };
+        for number in 0..20_000 {
+            let events = if number == 77 { 900 } else { 20 };
+            assert_eq!(rates.take(tenant(number), events), Ok(()));
+            assert!(rates.buckets().len() <= MAX_BUCKETS);
+        }
+        assert!(rates.take(tenant(77), 1).is_err());
     }
 }

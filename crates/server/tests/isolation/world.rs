@@ -132,7 +132,7 @@ impl World {
                 operations: parts.operations_book,
             },
             parts.schedule,
-            Intake::new(ingest, pressure, Arc::new(rates)),
+            Intake::new(ingest, pressure, parts.backpressure, rates),
             mint,
             Policy::default(),
             signing,

@@ -15,6 +15,10 @@ pub(crate) const DOCUMENTS: [(&str, &str); 10] = [
         "operations.md",
         include_str!("../../../../docs/operations.md"),
     ),
+    (
+        "notifications.md",
+        include_str!("../../../../docs/notifications.md"),
+    ),
     ("outbox.md", include_str!("../../../../docs/outbox.md")),
     (
         "receivers.md",
@@ -24,6 +28,10 @@ pub(crate) const DOCUMENTS: [(&str, &str); 10] = [
     (
         "signatures.md",
         include_str!("../../../../docs/signatures.md"),
+    ),
+    (
+        "smart-delivery.md",
+        include_str!("../../../../docs/smart-delivery.md"),
     ),
     ("tenants.md", include_str!("../../../../docs/tenants.md")),
 ];

@@ -1,12 +1,16 @@
 //! Ingest over HTTP: repeated requests, bodies that are too large, and clients
 //! that are told to wait.
 
+use std::sync::Arc;
+
+use adapters::sqlite::SqliteStore;
 use axum::body::Body;
 use domain::event::MAX_PAYLOAD_BYTES;
 use http::Request;
 use serde_json::{Value, json};
 
-use crate::world::{Answer, KEY, World};
+use crate::store::FakeStore;
+use crate::world::{Answer, KEY, NOON, World};
 
 async fn post(world: &World, path: &str, keys: &[&str], body: &Value) -> Answer {
     let mut request = Request::post(path)
@@ -167,8 +171,8 @@ async fn a_destination_whose_backlog_is_full_refuses() {
     assert_eq!(refused.status, 429, "{}", refused.json);
     assert_eq!(refused.content_type, "application/problem+json");
     assert_eq!(refused.json["type"], "urn:paceline:problem:backlog-full");
-    assert_eq!(refused.json["retry_after_seconds"], 1);
-    assert_eq!(refused.headers["retry-after"], "1");
+    assert_eq!(refused.json["retry_after_seconds"], 10);
+    assert_eq!(refused.headers["retry-after"], "10");
     let mixed = json!({"events": [to(&full), to(&other), {"type": "a", "payload": 1}]});
     let answers = post(&world, "/v1/events/batch", &[], &mixed).await;
     let answers = answers.json["results"].as_array().unwrap().clone();
@@ -220,6 +224,7 @@ async fn a_tenant_that_is_too_fast_waits() {
     assert_eq!(second.json["type"], "urn:paceline:problem:too-fast");
     let wait = second.json["retry_after_seconds"].as_u64().unwrap();
     assert!((2..=500).contains(&wait), "{wait}");
+    assert_eq!(second.headers["x-ratelimit-limit"], "2");
     assert_eq!(second.headers["retry-after"], wait.to_string());
     assert_eq!(second.headers["x-ratelimit-remaining"], "0");
     assert_eq!(post(&world, "/v1/events", &[], &one).await.status, 202);
@@ -239,4 +244,30 @@ async fn a_bulk_body_ends_where_its_tenant_is_far_too_fast() {
     assert_eq!(end["complete"], false);
     assert_eq!(end["problem"]["type"], "urn:paceline:problem:too-fast");
     assert_eq!(world.store.state().events.len(), 500);
+}
+
+/// By its key, although its destination takes no more: it was accepted.
+#[tokio::test]
+async fn a_repeated_request_is_answered_though_the_backlog_is_full() {
+    let store = Arc::new(SqliteStore::in_memory(Arc::new(|| NOON)).unwrap());
+    let fake = Arc::new(FakeStore::default());
+    let world = World::over(fake, (store.clone(), store.clone()), store.clone(), store);
+    let path = world.destination(json!({})).await;
+    let full = path.rsplit('/').next().unwrap().to_owned();
+    let to = |payload: u32| json!({"destination_id": full, "payload": payload});
+    let first = post(&world, "/v1/events", &["order-1"], &to(1)).await;
+    assert_eq!(first.status, 202, "{}", first.json);
+    let batch = json!({"events": vec![to(2); 100]});
+    post(&world, "/v1/events/batch", &[], &batch).await;
+    assert_eq!(post(&world, "/v1/events", &[], &to(3)).await.status, 429);
+    assert_eq!(
+        post(&world, "/v1/events", &["order-2"], &to(1))
+            .await
+            .status,
+        429
+    );
+    let again = post(&world, "/v1/events", &["order-1"], &to(1)).await;
+    assert_eq!((again.status, &again.json), (first.status, &first.json));
+    let reused = post(&world, "/v1/events", &["order-1"], &to(9)).await;
+    reused.refuses(409, "idempotency_key");
 }

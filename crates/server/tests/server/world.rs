@@ -14,7 +14,7 @@ use domain::ingest_limit::IngestLimit;
 use domain::time::Timestamp;
 use engine::backpressure::Pressure;
 use engine::ingest::{Ingest, IngestOptions};
-use engine::ports::{Backlog, Catalog, SecretStore, Store};
+use engine::ports::{Backlog, Backpressure, Catalog, SecretStore, Store};
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use rand::SeedableRng;
@@ -76,10 +76,10 @@ impl World {
     }
 
     /// The API over other ports than the fake's.
-    pub(crate) fn over(
+    pub(crate) fn over<B: Backlog + Backpressure + 'static>(
         fake: Arc<FakeStore>,
         (store, catalog): (Arc<dyn Store>, Arc<dyn Catalog>),
-        backlog: Arc<dyn Backlog>,
+        backlog: Arc<B>,
         secrets: Arc<dyn SecretStore>,
     ) -> Self {
         let schedule = Arc::new(InProcessSchedule::new());
@@ -93,7 +93,7 @@ impl World {
         let gate = Arc::new(gate);
         let rates = IngestRates::new(IngestLimit::default());
         let pressure = Arc::new(Pressure::new(bounds()));
-        let intake = Intake::new(ingest, pressure, Arc::new(rates));
+        let intake = Intake::new(ingest, pressure, backlog.clone(), rates);
         let operations = tenancy.clone();
         let tenancy = Tenancy::new(tenancy.clone(), tenancy, gate.clone(), mint.clone());
         let signing = Signing {

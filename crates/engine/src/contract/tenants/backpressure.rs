@@ -3,11 +3,13 @@
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-use domain::backpressure::{BacklogBounds, Backlogged, MAX_RETRY_AFTER, Standing};
-use domain::ids::DestinationId;
+use bytes::Bytes;
+use domain::backpressure::{BacklogBounds, Backlogged, CountPace, MAX_RETRY_AFTER, Standing};
+use domain::event::{Audience, Idempotency, NewEvent};
+use domain::ids::{DestinationId, EventId, TenantId};
 
 use super::TenantWorld;
-use crate::ports::DEFAULT_TENANT;
+use crate::ports::{Acceptance, Counted, DEFAULT_TENANT};
 
 fn bounds(destination: u64, tenant: u64, all: u64) -> BacklogBounds {
     let bound = |bound| NonZeroU64::new(bound).unwrap();
@@ -23,9 +25,16 @@ fn wide() -> BacklogBounds {
     bounds(1_000, 1_000, 1_000)
 }
 
+/// Always due.
+const NOW: CountPace = CountPace {
+    every: Duration::ZERO,
+    one_part_in: 0,
+    at_most: Duration::ZERO,
+};
+
 async fn counted(world: &TenantWorld, bounds: &BacklogBounds) -> Vec<Standing> {
-    let counted = world.backpressure.standings(bounds, &[], Duration::ZERO);
-    counted.await.unwrap()
+    let counted = world.backpressure.standings(bounds, &[], Some(&NOW));
+    counted.await.unwrap().standings
 }
 
 async fn pending(world: &TenantWorld) -> u64 {
@@ -40,12 +49,12 @@ fn of(standings: &[Standing], whose: Backlogged) -> Option<Standing> {
 }
 
 fn refusing(standings: &[Standing]) -> Vec<Backlogged> {
-    let refusing = standings.iter().filter(|one| one.refusing);
+    let refusing = standings.iter().filter(|one| one.is_refusing());
     refusing.map(|one| one.whose).collect()
 }
 
 fn backlog(destination: DestinationId) -> Backlogged {
-    Backlogged::Destination(destination.0)
+    Backlogged::Destination(DEFAULT_TENANT, destination)
 }
 
 /// As if so many of its attempts had been delivered.
@@ -112,14 +121,14 @@ pub async fn refused_clients_are_told_when_it_has_drained(world: &TenantWorld) {
         Duration::from_secs(3),
         "six above the mark"
     );
-    assert_eq!(first.drained_per_second, None);
+    let (since, pending) = first.refused.unwrap();
+    assert_eq!(pending, 11);
     let pause = format!("update destinations set state = 'paused' where id = '{destination}'");
     world.sql(&pause).await;
-    world.pass(Duration::from_millis(50)).await;
+    drain(world, destination, 1).await;
     let second = standing().await;
     assert_eq!(second.retry_after, MAX_RETRY_AFTER);
-    assert_eq!(second.drained_per_second, Some(0.0));
-    assert!(second.counted_at > first.counted_at);
+    assert_eq!((second.pending, second.refused), (10, Some((since, 11))));
 }
 
 /// Each by its own bound.
@@ -135,10 +144,10 @@ pub async fn tenants_and_the_whole_are_bounded_too(world: &TenantWorld) {
     }
     world.accept_for(other, theirs, 3).await;
     let standings = counted(world, &bounds(10, 10, 100)).await;
-    assert_eq!(refusing(&standings), [Backlogged::Tenant(DEFAULT_TENANT.0)]);
-    let ours = of(&standings, Backlogged::Tenant(DEFAULT_TENANT.0)).unwrap();
+    assert_eq!(refusing(&standings), [Backlogged::Tenant(DEFAULT_TENANT)]);
+    let ours = of(&standings, Backlogged::Tenant(DEFAULT_TENANT)).unwrap();
     assert_eq!(ours.pending, 10);
-    let theirs = of(&standings, Backlogged::Tenant(other.0)).unwrap();
+    let theirs = of(&standings, Backlogged::Tenant(other)).unwrap();
     assert_eq!((theirs.pending, theirs.retry_after), (3, Duration::ZERO));
     let whole = counted(world, &bounds(10, 1_000, 17)).await;
     assert_eq!(refusing(&whole), []);
@@ -168,19 +177,97 @@ pub async fn what_was_seen_above_its_mark_refuses(world: &TenantWorld) {
     let bounds = bounds(10, 1_000, 1_000);
     assert_eq!(refusing(&counted(world, &bounds).await), []);
     let passed = [backlog(destination)];
-    let told = (world.backpressure).standings(&bounds, &passed, Duration::ZERO);
-    assert_eq!(refusing(&told.await.unwrap()), passed);
+    let told = (world.backpressure).standings(&bounds, &passed, Some(&NOW));
+    assert_eq!(refusing(&told.await.unwrap().standings), passed);
     assert_eq!(refusing(&counted(world, &bounds).await), passed);
 }
 
-/// Every process asks; one of them counts.
+/// Every process asks; one of them counts. The others are told how old it is.
 pub async fn a_count_is_not_repeated_before_its_time(world: &TenantWorld) {
     let destination = world.destination().per_second(2).create().await;
     world.accept(destination, 2).await;
     let first = counted(world, &wide()).await;
     world.accept(destination, 3).await;
-    let hour = Duration::from_secs(3_600);
-    let told = world.backpressure.standings(&wide(), &[], hour).await;
-    assert_eq!(told.unwrap(), first);
+    let hour = CountPace {
+        every: Duration::from_secs(3_600),
+        at_most: Duration::from_secs(3_600),
+        ..NOW
+    };
+    world.pass(Duration::from_millis(60)).await;
+    for pace in [None, Some(&hour)] {
+        let told = world.backpressure.standings(&wide(), &[], pace).await;
+        let Counted {
+            standings,
+            age,
+            wait,
+        } = told.unwrap();
+        assert_eq!(standings, first);
+        assert!(age >= Duration::from_millis(50), "{age:?}");
+        assert!(pace.is_none() || wait == hour.every);
+    }
     assert_eq!(pending(world).await, 5);
+    let told = world.backpressure.standings(&wide(), &[], None).await;
+    let told = told.unwrap();
+    assert_eq!(told.standings[0].pending, 5);
+}
+
+/// Which it would not take anyhow, and says why.
+pub async fn a_destination_that_takes_nothing_is_not_told_of(world: &TenantWorld) {
+    let other = world.tenant("free").await.id;
+    let disabled = world.destination().per_second(2).create_for(other).await;
+    world.accept_for(other, disabled, 9).await;
+    let bounds = bounds(10, 1_000, 1_000);
+    let theirs = Backlogged::Destination(other, disabled);
+    assert_eq!(refusing(&counted(world, &bounds).await), [theirs]);
+    let disable = format!("update destinations set state = 'disabled' where id = '{disabled}'");
+    world.sql(&disable).await;
+    let standings = counted(world, &bounds).await;
+    assert_eq!((of(&standings, theirs), standings[0].pending), (None, 9));
+}
+
+/// And accepts nothing: a client that repeats a request is answered although
+/// its destination takes no more.
+pub async fn a_repeated_request_is_known(world: &TenantWorld) {
+    let destination = world.destination().per_second(2).create().await;
+    let event = |key: Option<&str>, tenant: TenantId, digest| NewEvent {
+        id: EventId(world.id()),
+        tenant,
+        audience: Audience::Destination(destination),
+        event_type: None,
+        content_type: "application/json".to_owned(),
+        payload: Bytes::from_static(b"1"),
+        idempotency: key.map(|key| Idempotency {
+            key: key.to_owned(),
+            digest,
+            kept_for: Duration::from_secs(60),
+        }),
+    };
+    let first = event(Some("order-1"), DEFAULT_TENANT, [1; 32]);
+    let accepted = world
+        .store
+        .accept_events(std::slice::from_ref(&first))
+        .await;
+    assert_eq!(accepted.unwrap(), [Acceptance::Accepted(vec![destination])]);
+    let other = world.tenant("free").await.id;
+    let asked = [
+        event(Some("order-1"), DEFAULT_TENANT, [1; 32]),
+        event(Some("order-1"), DEFAULT_TENANT, [2; 32]),
+        event(Some("order-2"), DEFAULT_TENANT, [1; 32]),
+        event(Some("order-1"), other, [1; 32]),
+        event(None, DEFAULT_TENANT, [0; 32]),
+    ];
+    let answers = world.backpressure.repeated(&asked).await.unwrap();
+    let repeated = Acceptance::Repeated {
+        event: first.id,
+        destinations: vec![destination],
+    };
+    let expected = [
+        Some(repeated),
+        Some(Acceptance::KeyReused),
+        None,
+        None,
+        None,
+    ];
+    assert_eq!(answers, expected);
+    assert_eq!(pending(world).await, 1);
 }
