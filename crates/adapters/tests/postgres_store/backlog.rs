@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use adapters::postgres::{PostgresOptions, PostgresStore};
+use adapters::postgres::PostgresStore;
 use domain::ids::{AttemptId, DestinationId, ReplayId};
 use engine::ports::{
     Backlog, CancelFrom, CancelStep, DEFAULT_TENANT, DeadLetterFilter, NewReplay, ReapRules,
@@ -14,22 +14,13 @@ use crate::database::{Database, per_second};
 
 engine::backlog_contract!(crate::contract::world);
 
-/// Pages of tables and indexes touched by some steps of everything here, on a
-/// connection of its own, whose counters are added when it ends.
+/// Pages of tables and indexes touched by some steps of everything here.
 async fn pages_of_some_steps(database: &Database, of: DestinationId) -> i64 {
-    let touched = "select sum(
-            heap_blks_read + heap_blks_hit + coalesce(idx_blks_read + idx_blks_hit, 0)
-        )::bigint
-        from pg_statio_user_tables";
-    let ours = "select count(*) from pg_stat_activity where application_name = 'paceline'
-        and datname = current_database()";
-    let others = database.number(ours).await;
-    let before = database.number(touched).await;
-    let options = PostgresOptions {
-        url: database.url.clone(),
-        max_connections: 1,
-    };
-    let store = PostgresStore::connect(options).await.unwrap();
+    let steps = async |store: PostgresStore| some_steps(&store, of).await;
+    database.pages_of(steps).await
+}
+
+async fn some_steps(store: &PostgresStore, of: DestinationId) {
     let rules = ReapRules {
         heartbeat_timeout: Duration::from_secs(60),
         start_timeout: Duration::from_secs(60),
@@ -68,11 +59,6 @@ async fn pages_of_some_steps(database: &Database, of: DestinationId) -> i64 {
         store.cancel_step(DEFAULT_TENANT, &step).await.unwrap();
     }
     assert_eq!(store.advance_replays(1).await.unwrap().replayed, 1);
-    store.close().await;
-    while database.number(ours).await > others {
-        tokio::task::yield_now().await;
-    }
-    database.number(touched).await - before
 }
 
 /// As many attempts, of every kind in turn.

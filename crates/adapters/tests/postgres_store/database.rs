@@ -166,6 +166,37 @@ impl Database {
         query.fetch_one(&mut user).await.unwrap()
     }
 
+    /// Pages of tables and indexes touched by this on a connection of its own.
+    /// Its counters are added to the statistics when it ends.
+    pub(crate) async fn pages_of(&self, work: impl AsyncFn(PostgresStore)) -> i64 {
+        let touched = "select sum(
+                heap_blks_read + heap_blks_hit + coalesce(idx_blks_read + idx_blks_hit, 0)
+            )::bigint
+            from pg_statio_user_tables";
+        let ours = "select count(*) from pg_stat_activity where application_name = 'paceline'
+            and datname = current_database()";
+        // A user's connection that has just ended adds its pages, too: of an
+        // analyze, say. So does the server's own upkeep.
+        let users = "select count(*) from pg_stat_activity where application_name <> 'paceline'
+            and datname = current_database() and pid <> pg_backend_pid()";
+        while self.number(users).await > 0 {
+            tokio::task::yield_now().await;
+        }
+        let others = self.number(ours).await;
+        let before = self.number(touched).await;
+        let options = PostgresOptions {
+            url: self.url.clone(),
+            max_connections: 1,
+        };
+        let store = PostgresStore::connect(options).await.unwrap();
+        work(store.clone()).await;
+        store.close().await;
+        while self.number(ours).await > others {
+            tokio::task::yield_now().await;
+        }
+        self.number(touched).await - before
+    }
+
     /// Returns once a statement waits for a lock.
     pub(crate) async fn until_somebody_waits(&self) {
         while !self.somebody_waits().await {

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use adapters::postgres::{PostgresOptions, PostgresStore};
+use adapters::postgres::PostgresStore;
+use domain::backpressure::{BacklogBounds, CountPace};
 use domain::ids::DestinationId;
-use engine::ports::{DEFAULT_TENANT, Operations, Run, Store, WatchRules};
+use engine::ports::{Backpressure, DEFAULT_TENANT, Operations, Run, Store, WatchRules};
 
 use crate::database::{Database, per_second};
 
@@ -19,7 +20,7 @@ async fn pages_of_ten_runs(database: &Database, destination: DestinationId) -> i
             store.admit(&[run], &room).await.unwrap();
         }
     };
-    pages_of(database, ten_runs).await
+    database.pages_of(ten_runs).await
 }
 
 async fn pages_of_ten_looks(database: &Database) -> i64 {
@@ -33,31 +34,7 @@ async fn pages_of_ten_looks(database: &Database) -> i64 {
             assert_eq!(store.watch(&rules).await.unwrap().looked, 1);
         }
     };
-    pages_of(database, ten_looks).await
-}
-
-/// Pages of tables and indexes touched by this on a connection of its own. Its
-/// counters are added to the statistics when it ends.
-async fn pages_of(database: &Database, work: impl AsyncFn(PostgresStore)) -> i64 {
-    let touched = "select sum(
-            heap_blks_read + heap_blks_hit + coalesce(idx_blks_read + idx_blks_hit, 0)
-        )::bigint
-        from pg_statio_user_tables";
-    let ours = "select count(*) from pg_stat_activity where application_name = 'paceline'
-        and datname = current_database()";
-    let others = database.number(ours).await;
-    let before = database.number(touched).await;
-    let options = PostgresOptions {
-        url: database.url.clone(),
-        max_connections: 1,
-    };
-    let store = PostgresStore::connect(options).await.unwrap();
-    work(store.clone()).await;
-    store.close().await;
-    while database.number(ours).await > others {
-        tokio::task::yield_now().await;
-    }
-    database.number(touched).await - before
+    database.pages_of(ten_looks).await
 }
 
 async fn backlog(database: &Database, destination: DestinationId, from: u32, to: u32) {
@@ -116,6 +93,56 @@ async fn a_look_of_the_watch_costs_the_same_whatever_the_backlog() {
     database.sql("analyze").await;
     let analyzed = pages_of_ten_looks(&database).await;
     assert!(small > 50, "the counters count: {small}");
+    let most = small + small / 2;
+    assert!(
+        large <= most && analyzed <= most,
+        "{small}, then {large}, analyzed {analyzed}"
+    );
+}
+
+/// Always due.
+const NOW: CountPace = CountPace {
+    every: Duration::ZERO,
+    one_part_in: 0,
+    at_most: Duration::ZERO,
+};
+
+/// However many attempts are final.
+#[tokio::test]
+async fn a_count_of_backlogs_reads_what_is_pending_alone() {
+    let database = Database::create().await;
+    database
+        .sql("alter table attempts set (autovacuum_enabled = off)")
+        .await;
+    let destination = database.destination(per_second(100)).await;
+    database.accept(destination, 1).await;
+    backlog(&database, destination, 0, 500).await;
+    let finals = async |count: u32| {
+        let insert = format!(
+            "insert into attempts (
+                event_id, destination_id, tenant_id, state, started_at, finished_at
+            )
+            select e.id, '{destination}', '{DEFAULT_TENANT}', 'succeeded', now(), now()
+            from (select id from events limit 1) e, generate_series(1, {count}) g"
+        );
+        database.sql(&insert).await;
+    };
+    let pages = async || {
+        let count = async |store: PostgresStore| {
+            for _ in 0..10 {
+                let bounds = BacklogBounds::default();
+                let counted = store.standings(&bounds, &[], Some(&NOW));
+                assert_eq!(counted.await.unwrap().standings[0].pending, 501);
+            }
+        };
+        database.pages_of(count).await
+    };
+    finals(2_000).await;
+    let small = pages().await;
+    finals(100_000).await;
+    let large = pages().await;
+    database.sql("analyze").await;
+    let analyzed = pages().await;
     let most = small + small / 2;
     assert!(
         large <= most && analyzed <= most,
