@@ -261,7 +261,7 @@ fn retry_after(count: &Count, bound: u64, measured: Option<f64>) -> Duration {
 
 /// Whether a backlog of so many refuses, given whether it did.
 #[must_use]
-pub const fn refuses(bound: u64, refusing: bool, pending: u64) -> bool {
+pub fn refuses(bound: u64, refusing: bool, pending: u64) -> bool {
     if refusing {
         pending >= low_mark(bound)
     } else {

@@ -39,8 +39,8 @@ pub const SLOWEST: f64 = 0.1;
 /// What stands for the configured rate where there is none.
 pub const UNLIMITED: f64 = 10_000.0;
 
-/// For so long it watches before it raises, unless it sees fewer than [`ENOUGH`]
-/// answers by then; at most [`LONGEST_WATCH`].
+/// For so long it watches before it raises, unless it sees fewer than `ENOUGH`
+/// answers by then; at most `LONGEST_WATCH`.
 pub const WATCH: Duration = Duration::from_secs(1);
 const LONGEST_WATCH: Duration = Duration::from_secs(10);
 const ENOUGH: u32 = 5;

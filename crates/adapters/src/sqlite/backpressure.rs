@@ -33,22 +33,6 @@ const LAST: &str = "
     -- standings: the last count
     select counted_at, took_ms from backlog_standings where scope = 'all'";
 
-/// One for each index of what is pending.
-const COUNTS: [&str; 4] = [
-    "-- standings: first attempts
-    select destination_id, count(*) from attempts indexed by attempts_first
-    where state = 'waiting' and due_at is null group by destination_id",
-    "-- standings: the others
-    select destination_id, count(*) from attempts indexed by attempts_due
-    where state = 'waiting' and due_at is not null group by destination_id",
-    "-- standings: admitted
-    select destination_id, count(*) from attempts indexed by attempts_admitted
-    where state = 'admitted' group by destination_id",
-    "-- standings: started
-    select destination_id, count(*) from attempts indexed by attempts_in_flight
-    where state = 'started' group by destination_id",
-];
-
 /// A destination that is disabled or deleted refuses by itself, and says so.
 const DESTINATION: &str = "
     -- standings: whose it is, and its limits
@@ -169,10 +153,28 @@ fn number(row: &Row<'_>, index: usize) -> Result<u64, Fault> {
     Ok(u64::try_from(number).unwrap_or(0))
 }
 
+/// One for each index of what is pending.
+fn counts() -> [&'static str; 4] {
+    [
+        "-- standings: first attempts
+    select destination_id, count(*) from attempts indexed by attempts_first
+    where state = 'waiting' and due_at is null group by destination_id",
+        "-- standings: the others
+    select destination_id, count(*) from attempts indexed by attempts_due
+    where state = 'waiting' and due_at is not null group by destination_id",
+        "-- standings: admitted
+    select destination_id, count(*) from attempts indexed by attempts_admitted
+    where state = 'admitted' group by destination_id",
+        "-- standings: started
+    select destination_id, count(*) from attempts indexed by attempts_in_flight
+    where state = 'started' group by destination_id",
+    ]
+}
+
 /// What is pending of each destination and tenant, and of all.
 fn count(tx: &Transaction<'_>) -> Result<Vec<Count>, Fault> {
     let mut pending: BTreeMap<DestinationId, u64> = BTreeMap::new();
-    for sql in COUNTS {
+    for sql in counts() {
         let rows = all(tx, sql, [], |row| {
             let destination = word(row, 0, ("attempts", "destination_id"))?;
             Ok((destination, number(row, 1)?))

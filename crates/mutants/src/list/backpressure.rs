@@ -1,6 +1,6 @@
 //! Backpressure.
 
-use crate::mutant::Change::Rust;
+use crate::mutant::Change::{Rust, Text};
 use crate::mutant::{Mutant, loops, sqlite_contract};
 
 pub(super) const MUTANTS: [Mutant; 4] = [
@@ -20,7 +20,7 @@ pub(super) const MUTANTS: [Mutant; 4] = [
         name: "started-is-not-pending",
         wrong: "What has started and has no outcome yet is not counted into the backlog.",
         file: "crates/adapters/src/sqlite/backpressure.rs",
-        change: Rust {
+        change: Text {
             right: "where state = 'started' group by destination_id",
             wrong: "where state = 'started' and 1 = 0 group by destination_id",
         },
