@@ -187,16 +187,16 @@ async fn a_mark_that_was_passed_is_remembered_and_told() {
     assert_eq!(process.said(), []);
 }
 
-/// Another process counted, before this one accepted what it did: nothing of it
-/// is forgotten, and no mark that was passed.
+/// Another process counted less, before this one accepted what it did: nothing
+/// of it is forgotten, and no mark that was passed.
 #[tokio::test(start_paused = true)]
 async fn a_count_from_before_changes_nothing() {
     let process = process();
     process.count(&[standing(of(1), 20, false)]).await;
     assert_eq!(process.fill(destination(1)), 61);
     for age in 1..40_u32 {
-        *process.counts.age.lock().unwrap() = SECOND * age;
-        process.count(&[standing(of(1), 20, false)]).await;
+        *process.counts.age.lock().unwrap() = SECOND * age + SECOND / 2;
+        process.count(&[standing(of(1), 15, false)]).await;
         assert!(process.pressure.refusal(&event(destination(1))).is_some());
         assert_eq!(process.said(), [of(1)]);
     }
