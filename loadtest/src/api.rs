@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use http::StatusCode;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use hyper_util::rt::TokioIo;
@@ -12,10 +13,20 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 /// The key that the API is started with.
-const KEY: &str = "loadtest";
+pub(crate) const KEY: &str = "loadtest";
 
 /// More than any disk holds.
 const UNBOUNDED: &str = "1000000000000";
+
+/// What an API needs to let us in, and to refuse nothing: what is measured is
+/// what a backlog costs, not when it is refused.
+pub(crate) const OPEN: [(&str, &str); 5] = [
+    ("PACELINE_API_KEY", KEY),
+    ("PACELINE_MAX_DESTINATION_BACKLOG", UNBOUNDED),
+    ("PACELINE_MAX_TENANT_BACKLOG", UNBOUNDED),
+    ("PACELINE_MAX_BACKLOG", UNBOUNDED),
+    ("PACELINE_INGEST_PER_SECOND", "1000000000"),
+];
 
 /// A running `api` or `serve`; it is killed when it is dropped.
 pub(crate) struct Api {
@@ -37,12 +48,7 @@ impl Api {
             .arg(role)
             .envs(shared.environment())
             .env("PACELINE_LISTEN", address)
-            .env("PACELINE_API_KEY", KEY)
-            // What is measured is what a backlog costs, not when it is refused.
-            .env("PACELINE_MAX_DESTINATION_BACKLOG", UNBOUNDED)
-            .env("PACELINE_MAX_TENANT_BACKLOG", UNBOUNDED)
-            .env("PACELINE_MAX_BACKLOG", UNBOUNDED)
-            .env("PACELINE_INGEST_PER_SECOND", "1000000000");
+            .envs(OPEN);
         Ok(Self {
             child: Child::spawn(role, command)?,
             address: address.to_owned(),
@@ -127,6 +133,18 @@ impl Client {
     }
 
     async fn exchange(&mut self, method: &str, path: &str, body: &str) -> anyhow::Result<Bytes> {
+        let (status, answer) = self.answer(method, path, body).await?;
+        ensure!(status.is_success(), "{method} {path} answered {status}");
+        Ok(answer)
+    }
+
+    /// Sends one request and reads its answer, whatever it is.
+    pub(crate) async fn answer(
+        &mut self,
+        method: &str,
+        path: &str,
+        body: &str,
+    ) -> anyhow::Result<(StatusCode, Bytes)> {
         let request = hyper::Request::builder()
             .method(method)
             .uri(path)
@@ -140,8 +158,6 @@ impl Client {
             .context("the API closed the connection")?;
         let response = self.sender.send_request(request).await?;
         let status = response.status();
-        let answer = response.into_body().collect().await?.to_bytes();
-        ensure!(status.is_success(), "{method} {path} answered {status}");
-        Ok(answer)
+        Ok((status, response.into_body().collect().await?.to_bytes()))
     }
 }

@@ -10,25 +10,31 @@
 //! [`judge`] decides. See `docs/chaos.md`.
 
 mod abilities;
+mod batch;
 mod client;
 mod crash;
 mod diary;
 mod draw;
 pub(crate) mod fault;
+mod health;
 mod judge;
 mod keeper;
 mod ledger;
 mod log;
+mod news;
+mod outbox;
 mod plan;
 mod processes;
 mod proxy;
 mod receivers;
 pub(crate) mod role;
+mod secrets;
 mod servers;
+mod setting;
 mod stage;
 mod storm;
 mod summary;
-mod world;
+pub(crate) mod world;
 mod wrapped;
 
 use std::path::PathBuf;
@@ -41,6 +47,7 @@ use server::signals;
 use abilities::Abilities;
 use judge::Evidence;
 use log::Folder;
+pub(crate) use log::boottime_us;
 use plan::{Wishes, plan};
 use stage::Stage;
 use summary::Summary;

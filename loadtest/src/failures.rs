@@ -34,6 +34,9 @@ pub(crate) enum By {
     Test(&'static str),
     /// A fault of the chaos run, by its kind; `name-*` is all that begin so.
     Chaos(&'static str),
+    /// A destination of every chaos run, by its name: its receiver or its tenant
+    /// does this without a fault.
+    Cast(&'static str),
     /// Nothing yet, and why.
     Nothing(&'static str),
 }
@@ -102,6 +105,7 @@ impl By {
         match self {
             Self::Test(name) => format!("`{name}`"),
             Self::Chaos(kind) => format!("chaos `{kind}`"),
+            Self::Cast(name) => format!("chaos, destination `{name}`"),
             Self::Nothing(why) => format!("**nothing yet:** {why}"),
         }
     }
@@ -113,6 +117,7 @@ mod tests {
 
     use super::*;
     use crate::chaos::fault::KINDS;
+    use crate::chaos::world::destinations;
 
     /// Names of all functions in the sources below a folder.
     fn functions(folder: &Path, found: &mut BTreeSet<String>) {
@@ -124,6 +129,7 @@ mod tests {
                 let text = std::fs::read_to_string(&path).unwrap();
                 let names = text.lines().filter_map(|line| {
                     let line = line.trim_start().trim_start_matches("pub ");
+                    let line = line.trim_start_matches("pub(crate) ");
                     let line = line.trim_start_matches("async ");
                     Some(
                         line.strip_prefix("fn ")?
@@ -147,6 +153,10 @@ mod tests {
                     None => KINDS.contains(kind),
                 };
                 (!found).then(|| format!("no fault {kind}"))
+            }
+            By::Cast(name) => {
+                let found = destinations(1).iter().any(|one| one.name == *name);
+                (!found).then(|| format!("no destination {name}"))
             }
             By::Test(_) | By::Nothing(_) => None,
         }
@@ -176,6 +186,8 @@ mod tests {
         assert!(problem(&By::Chaos("kill-worker"), &found).is_none());
         assert!(problem(&By::Chaos("redis-link-*"), &found).is_none());
         assert!(problem(&By::Chaos("kill-everybody"), &found).is_some());
+        assert!(problem(&By::Cast("ill for a while"), &found).is_none());
+        assert!(problem(&By::Cast("well for a while"), &found).is_some());
     }
 
     #[test]
@@ -186,7 +198,7 @@ mod tests {
                     Some(beginning) => kind.starts_with(beginning),
                     None => kind == *name,
                 },
-                By::Test(_) | By::Nothing(_) => false,
+                By::Test(_) | By::Cast(_) | By::Nothing(_) => false,
             })
         };
         let unnamed: Vec<_> = KINDS.into_iter().filter(|kind| !named(kind)).collect();

@@ -12,7 +12,6 @@ mod idle;
 mod pending;
 mod receiver_limit;
 mod restart;
-mod servers;
 mod shares;
 mod stage;
 mod stuck;
@@ -29,6 +28,7 @@ use server::trial::Servers;
 
 use figure::Figure;
 use stage::Context;
+pub(crate) use stage::free_address;
 
 /// Measures the figures of RELIABILITY.md.
 #[derive(Debug, Clone, clap::Args)]
@@ -89,6 +89,8 @@ enum Name {
     Idle,
     /// Healthy destinations beside receivers that never answer, drip or flood.
     Hostile,
+    /// Healthy destinations beside one that takes five seconds, with a backlog.
+    Slow,
 }
 
 pub(crate) async fn run(args: Args, program: PathBuf) -> anyhow::Result<ExitCode> {
@@ -130,5 +132,6 @@ async fn measure(name: Name, args: &Args, context: &Context) -> anyhow::Result<V
         Name::Hostile => {
             hostile::measure(context, args.requests, args.hostile_destinations).await?
         }
+        Name::Slow => hostile::beside_a_slow_one(context, args.requests).await?,
     })
 }

@@ -9,6 +9,9 @@
 //! - `figures`: the figures of RELIABILITY.md that a load test can measure.
 //! - `chaos`: a whole Paceline that is killed, frozen, cut off and confused by
 //!   a plan that a seed decides; judged from logs. `judge` reads them again.
+//! - `run`: traffic of a shape against one that is started or runs already, and
+//!   a report of what was delivered and what it cost. `compare` shows two
+//!   reports beside each other.
 //! - `failures`: the table of failures and of what exercises them.
 //!
 //! Traffic goes to receivers on the loopback, bounded in count and time.
@@ -21,6 +24,8 @@ mod faults;
 mod figures;
 mod limits;
 mod process;
+mod run;
+mod servers;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -42,6 +47,10 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Traffic of a shape, and what became of it and what it cost.
+    Run(Box<run::Args>),
+    /// Two reports of runs beside each other.
+    Compare(run::comparing::Args),
     /// Many limited destinations, several schedulers and workers.
     Limits(limits::Args),
     /// One destination with a large backlog: the API's latency and memory.
@@ -57,12 +66,20 @@ enum Command {
     /// A process of a chaos run.
     #[command(hide = true)]
     Role(chaos::role::Args),
+    /// `paceline serve`, so that a test of `run` needs no other program.
+    #[command(hide = true)]
+    Serve(Box<server::commands::serve::Args>),
+    /// The receiver of a run.
+    #[command(hide = true)]
+    Receive(run::receiver::Args),
 }
 
 #[tokio::main]
 async fn main() -> anyhow::Result<ExitCode> {
     let cli = Cli::parse();
     match cli.command {
+        Command::Run(args) => run::run(*args, cli.program).await,
+        Command::Compare(args) => run::comparing::run(&args),
         Command::Limits(args) => limits::run(args, program(cli.program)?).await,
         Command::Backlog(args) => backlog::run(args, program(cli.program)?).await,
         Command::Figures(args) => figures::run(args, program(cli.program)?).await,
@@ -70,6 +87,8 @@ async fn main() -> anyhow::Result<ExitCode> {
         Command::Judge(args) => chaos::judge_again(args),
         Command::Failures(args) => failures::run(&args),
         Command::Role(args) => chaos::role::run(args).await,
+        Command::Serve(args) => server::commands::serve::run(*args).await,
+        Command::Receive(args) => run::receiver::run(args).await,
     }
 }
 

@@ -13,6 +13,7 @@
 pub mod http;
 pub mod in_process;
 pub mod key_ring;
+mod lost;
 pub mod postgres;
 pub mod rabbitmq;
 pub mod redis;

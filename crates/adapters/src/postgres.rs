@@ -35,10 +35,12 @@ mod admit;
 mod api_keys;
 mod backlog;
 mod backpressure;
+mod batches;
 mod cancel;
 mod catalog;
 mod claim;
 mod connect;
+mod days;
 mod dead_letters;
 mod destinations;
 mod events;
@@ -48,6 +50,7 @@ mod fleet;
 mod fold;
 mod health;
 mod health_book;
+mod horizon;
 mod ingest;
 mod keys;
 mod ledger;
@@ -60,6 +63,7 @@ mod outbox;
 mod reap;
 mod record;
 mod replays;
+mod retain;
 mod rows;
 mod rules;
 mod secret_store;
@@ -71,6 +75,7 @@ mod usage;
 mod watch;
 
 pub use connect::PostgresOptions;
+pub use days::{DayAges, DaysKept};
 
 use failure::retried;
 use listen::Changes;
@@ -98,6 +103,13 @@ impl PostgresStore {
     /// processes may do so at once: they take turns.
     pub async fn migrate(&self) -> Result<(), StoreError> {
         migrate::migrate(&self.pool).await
+    }
+
+    /// A round of keeping the partitions, one a day: makes those of the days that
+    /// come, and drops those that are old and of which nothing is needed. Nobody
+    /// who reads or writes waits for it. Retention takes such a round in steps.
+    pub async fn keep_days(&self, ages: &DayAges) -> Result<DaysKept, StoreError> {
+        Ok(days::keep_days(&self.pool, ages).await?)
     }
 
     /// Ends all connections, waiting for statements that are under way.
@@ -128,6 +140,14 @@ impl Store for PostgresStore {
         Ok(retried(|| claim::claim_starts(&self.pool, worker, permits)).await?)
     }
 
+    async fn claim_batches(
+        &self,
+        worker: WorkerId,
+        permits: &[Permit],
+    ) -> Result<Claims, StoreError> {
+        Ok(retried(|| batches::claim_batches(&self.pool, worker, permits)).await?)
+    }
+
     fn head_start(&self) -> Duration {
         MAX_HEAD_START
     }
@@ -145,6 +165,8 @@ impl Store for PostgresStore {
     }
 
     async fn reap(&self, rules: &ReapRules, limit: u32) -> Result<Reaped, StoreError> {
+        // Who cleans up sees to the days that come, too.
+        days::make_if_missing(&self.pool).await;
         Ok(retried(|| reap::reap(&self.pool, rules, limit)).await?)
     }
 

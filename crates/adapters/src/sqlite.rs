@@ -18,6 +18,7 @@ mod admit;
 mod api_keys;
 mod backlog;
 mod backpressure;
+mod batches;
 mod buckets;
 mod cancel;
 mod claim;
@@ -39,6 +40,7 @@ mod ports;
 mod reap;
 mod record;
 mod replays;
+mod retain;
 mod rows;
 mod rules;
 mod secret_store;
@@ -180,8 +182,7 @@ impl SqliteStore {
         T: Send + 'static,
         F: FnOnce(&Transaction<'_>) -> Result<T, Fault> + Send + 'static,
     {
-        let step = move |connection: &mut Connection| step(&connection.transaction()?);
-        self.reader.run(step).await
+        snapshot_on(&self.reader, step).await
     }
 
     /// The same for what reads for long.
@@ -190,9 +191,17 @@ impl SqliteStore {
         T: Send + 'static,
         F: FnOnce(&Transaction<'_>) -> Result<T, Fault> + Send + 'static,
     {
-        let step = move |connection: &mut Connection| step(&connection.transaction()?);
-        self.counter.run(step).await
+        snapshot_on(&self.counter, step).await
     }
+}
+
+async fn snapshot_on<T, F>(lane: &Lane, step: F) -> Result<T, Fault>
+where
+    T: Send + 'static,
+    F: FnOnce(&Transaction<'_>) -> Result<T, Fault> + Send + 'static,
+{
+    let step = move |connection: &mut Connection| step(&connection.transaction()?);
+    lane.run(step).await
 }
 
 impl std::fmt::Debug for SqliteStore {

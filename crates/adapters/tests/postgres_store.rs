@@ -21,8 +21,18 @@ mod connect;
 mod contract;
 #[path = "postgres_store/database.rs"]
 mod database;
+#[path = "postgres_store/days.rs"]
+mod days;
+#[path = "postgres_store/days_cost.rs"]
+mod days_cost;
+#[path = "postgres_store/days_detach.rs"]
+mod days_detach;
+#[path = "postgres_store/days_outbox.rs"]
+mod days_outbox;
 #[path = "postgres_store/durability.rs"]
 mod durability;
+#[path = "postgres_store/horizon.rs"]
+mod horizon;
 #[path = "postgres_store/ingest.rs"]
 mod ingest;
 #[path = "notifier/killed.rs"]
@@ -35,7 +45,11 @@ mod notifier;
 mod outbox;
 #[path = "postgres_store/plans.rs"]
 mod plans;
+#[path = "postgres_store/retention.rs"]
+mod retention;
 #[path = "postgres_store/smart.rs"]
 mod smart;
 #[path = "postgres_store/starts.rs"]
 mod starts;
+#[path = "postgres_store/upgrade.rs"]
+mod upgrade;

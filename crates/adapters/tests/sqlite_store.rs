@@ -11,11 +11,13 @@ use adapters::sqlite::{SqliteStore, system_clock};
 use domain::attempt::{AttemptState, OutcomeKind};
 use domain::limit::{Period, Shape};
 use domain::policy::LimitSettings;
+use domain::retention::{Kept, Retention};
 use domain::smart::{Reason, SmartDelivery};
 use domain::time::Timestamp;
 use engine::contract::store::{Backdoor, World};
 use engine::ports::{
-    Catalog, CatalogError, ClaimAnswer, DEFAULT_TENANT, NextTry, Outcome, StoreError,
+    Catalog, CatalogError, ClaimAnswer, DEFAULT_TENANT, NextTry, Outcome, Retain, RetainRules,
+    StoreError, Walk,
 };
 use rusqlite::Connection;
 
@@ -106,6 +108,67 @@ async fn expired_idempotency_keys_are_deleted_a_few_at_a_time() {
     assert_eq!(left(), ["3", "4"]);
     world.store.reap(&rules, 2).await.unwrap();
     assert_eq!(left(), ["4"]);
+}
+
+/// Somebody has deleted an event that was still to be sent.
+#[tokio::test]
+async fn what_has_lost_its_event_is_not_sent_and_others_are() {
+    let place = Place::new();
+    let path = place.file("paceline.db");
+    let world = open(&path);
+    let of = world.destination().unlimited().create().await;
+    world.accept(of, 3).await;
+    let permits = world.admit(of).await;
+    let shell = Shell(path).connect();
+    let lose = "delete from events where id = (select event_id from attempts where id = ?1)";
+    assert_eq!(shell.execute(lose, [permits[1].attempt.0]).unwrap(), 1);
+    let worker = world.worker().await;
+    let claims = world.store.claim_starts(worker, &permits).await.unwrap();
+    assert!(matches!(claims.answers[0], ClaimAnswer::Started(_)));
+    assert!(matches!(claims.answers[1], ClaimAnswer::Refused));
+    assert!(matches!(claims.answers[2], ClaimAnswer::Started(_)));
+    let (started, not_sent) = (AttemptState::Started, AttemptState::NotSent);
+    assert_eq!(world.states(of).await, [started, not_sent, started]);
+}
+
+#[tokio::test]
+async fn a_walk_of_retention_that_fails_waits_and_the_others_go_on() {
+    let place = Place::new();
+    let path = place.file("paceline.db");
+    let store = Arc::new(SqliteStore::open(&path, system_clock()).unwrap());
+    let world = World::new(store.clone(), Arc::new(Shell(path.clone())));
+    let of = world.destination().unlimited().create().await;
+    world.accept(of, 3).await;
+    let shell = Shell(path).connect();
+    shell
+        .execute_batch(
+            "update attempts set state = 'cancelled';
+            create trigger refuse before delete on attempts
+            begin select raise(abort, 'not today'); end;",
+        )
+        .unwrap();
+    let now = Kept::For(Duration::ZERO);
+    let rules = RetainRules {
+        keep: Retention {
+            payloads: now,
+            ledger: now,
+            dead_letters: now,
+        },
+        rest: Duration::from_millis(1),
+        ..RetainRules::default()
+    };
+    let mut failed = 0;
+    for _ in 0..30 {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+        match store.retain(&rules).await {
+            Ok(retained) => assert_ne!(retained.walk, Some(Walk::Attempts)),
+            Err(_) => failed += 1,
+        }
+    }
+    assert_eq!(failed, 1, "it is put off");
+    let left = "select count(*) from events";
+    let left: i64 = shell.query_row(left, [], |row| row.get(0)).unwrap();
+    assert_eq!(left, 0);
 }
 
 #[tokio::test]

@@ -12,6 +12,7 @@ use async_trait::async_trait;
 use domain::time::Timestamp;
 use engine::contract::backlog::BacklogWorld;
 use engine::contract::operations::{Dialect, OperationsWorld};
+use engine::contract::retention::RetentionWorld;
 use engine::contract::store::{Backdoor, World};
 use engine::contract::tenants::TenantWorld;
 use rusqlite::{Connection, TransactionBehavior};
@@ -83,6 +84,30 @@ async fn world() -> InDirectory {
     }
 }
 
+/// The same, with the port of retention.
+struct RetentionInDirectory {
+    world: RetentionWorld,
+    _directory: tempfile::TempDir,
+}
+
+impl Deref for RetentionInDirectory {
+    type Target = RetentionWorld;
+
+    fn deref(&self) -> &RetentionWorld {
+        &self.world
+    }
+}
+
+async fn retention_world() -> RetentionInDirectory {
+    let (store, door, directory) = opened();
+    let world = World::new(store.clone(), door);
+    let world = BacklogWorld::new(world, store.clone(), store.clone());
+    RetentionInDirectory {
+        world: RetentionWorld::new(world, store),
+        _directory: directory,
+    }
+}
+
 /// The same, with the ports of operations.
 struct OperationsInDirectory {
     world: OperationsWorld,
@@ -145,6 +170,10 @@ engine::tenant_contract!(super::tenant_world);
 
 engine::store_contract!(super::world);
 engine::backlog_contract!(super::world);
+
+mod retention {
+    engine::retention_contract!(crate::retention_world);
+}
 
 mod operations {
     engine::operations_contract!(crate::operations_world);

@@ -75,6 +75,11 @@ pub const LOOK_WHEN_CROWDED: Duration = Duration::from_secs(1);
 /// wait to be reaped: others may wait behind them.
 pub const LOOK_AFTER_EXPIRED: Duration = Duration::from_millis(100);
 
+/// One that started within it shows that an unlimited destination does not
+/// stand still. Longer than a permit waits for its claim ([`GRACE`]) and a
+/// crowded destination for its next look.
+pub const PROGRESS: Duration = Duration::from_secs(5);
+
 /// How soon, at the earliest, a wake makes a crowded destination run again:
 /// arrivals must not cost a run each.
 pub const CROWDED_FLOOR: Duration = Duration::from_millis(5);
@@ -120,7 +125,8 @@ pub struct NewestStarts {
 /// Which starts [`Usage::starts`] must hold for this policy; `None` for none.
 ///
 /// Those in the windows that are counted one by one and, after a change
-/// ([`Usage::recount`]), those that a bucket's level has to be computed from.
+/// ([`Usage::recount`]), those that a bucket's level has to be computed from;
+/// of what is unlimited, whether one started lately.
 #[must_use]
 pub fn newest_starts(policy: &Policy, recount: bool) -> Option<NewestStarts> {
     let limited = match &policy.rate {
@@ -132,6 +138,7 @@ pub fn newest_starts(policy: &Policy, recount: bool) -> Option<NewestStarts> {
         .filter(|limit| !limit.is_coarse())
         .map(|limit| (policy.stretched(limit.period), limit.max.get()));
     let pace = policy.pace.map(|pace| (pace.period(), pace.max()));
+    let latest = (limited.is_none() && recount).then_some((PROGRESS, 1));
     let pacing = limited.and_then(|limited| limited.pacing);
     let bucket = pacing.filter(|_| recount).map(|pacing| {
         let refill = pacing.refill.max.get();
@@ -142,6 +149,7 @@ pub fn newest_starts(policy: &Policy, recount: bool) -> Option<NewestStarts> {
     let (period, count) = windows
         .chain(bucket)
         .chain(pace)
+        .chain(latest)
         .reduce(|a, b| (a.0.max(b.0), a.1.max(b.1)))?;
     Some(NewestStarts { period, count })
 }

@@ -2,9 +2,10 @@
 //! keep them from being anything else.
 //!
 //! Checked when they are set and again when they are sent, by the same
-//! functions. What frames a request, names its receiver, says what its body is
-//! or carries our signature cannot be set; a name or value that could end its
-//! line cannot be written.
+//! functions. Names are allowed by a list: what receivers ask of a sender to let
+//! it in. From that is taken what frames a request, names its receiver, says what
+//! its body is or carries our signature. A name or value that could end its line
+//! cannot be written.
 
 use std::fmt;
 
@@ -22,44 +23,49 @@ pub const MAX_VALUE_BYTES: usize = 1_024;
 /// All names and values together.
 pub const MAX_TOTAL_BYTES: usize = 4_096;
 
-/// Ours, or the connection's; in lower case. Sorted by what they would break.
-const RESERVED: [&str; 29] = [
-    // The request's frame and its way.
-    "connection",
-    "content-length",
-    "expect",
-    "host",
-    "http2-settings",
-    "keep-alive",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-    "via",
-    "max-forwards",
-    // What the body is, and what may come back.
-    "accept-encoding",
-    "content-encoding",
-    "content-range",
-    "content-type",
-    "if-match",
-    "if-modified-since",
-    "if-none-match",
-    "if-range",
-    "if-unmodified-since",
-    "range",
-    // What says who we are and what we do.
-    "cookie",
-    "date",
-    "user-agent",
+/// Names that can be set; in lower case.
+const ALLOWED: [&str; 10] = [
+    "accept",
+    "accept-language",
+    "api-key",
+    "apikey",
+    "authorization",
+    "baggage",
+    "from",
+    "origin",
+    "referer",
+    "traceparent",
+];
+
+/// Beginnings of names that can be set.
+const ALLOWED_PREFIXES: [&str; 1] = ["x-"];
+
+/// Ends of names that can be set: what gateways and products call their own.
+const ALLOWED_SUFFIXES: [&str; 6] = ["-id", "-key", "-secret", "-tenant", "-token", "-version"];
+
+/// Of those the ones that are ours or mean something on the way, nevertheless.
+const RESERVED: [&str; 7] = [
+    "idempotency-key",
+    "x-forwarded",
+    "x-host",
     "x-http-method",
     "x-http-method-override",
     "x-method-override",
-    "forwarded",
+    "x-real-ip",
 ];
 
 /// Beginnings of names that are ours, a proxy's or a browser's.
-const RESERVED_PREFIXES: [&str; 5] = ["webhook-", "paceline-", "proxy-", "sec-", "x-forwarded-"];
+const RESERVED_PREFIXES: [&str; 9] = [
+    "content-",
+    "mime-",
+    "paceline-",
+    "proxy-",
+    "sec-",
+    "webhook-",
+    "x-forwarded-",
+    "x-original-",
+    "x-rewrite-",
+];
 
 /// Why a header cannot be set. Never repeats a value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -67,6 +73,16 @@ pub enum HeaderProblem {
     /// The name is no token.
     #[error("a name must be 1 to {MAX_NAME_BYTES} letters, digits or !#$%&'*+-.^_`|~")]
     Name,
+    /// The name is not on the list.
+    #[error(
+        "{name} cannot be set; names that can are {names}, those that begin with {beginnings}, \
+         and those that end in {ends}",
+        name = .0,
+        names = ALLOWED.join(", "),
+        beginnings = ALLOWED_PREFIXES.join(", "),
+        ends = ALLOWED_SUFFIXES.join(", "),
+    )]
+    NotAllowed(String),
     /// The name is ours or the connection's.
     #[error("{0} cannot be set")]
     Reserved(String),
@@ -161,12 +177,26 @@ fn checked_name(name: &str) -> Result<String, HeaderProblem> {
         return Err(HeaderProblem::Name);
     }
     let name = name.to_ascii_lowercase();
-    let reserved = RESERVED.contains(&name.as_str())
-        || (RESERVED_PREFIXES.iter()).any(|prefix| name.starts_with(prefix));
-    match reserved {
-        true => Err(HeaderProblem::Reserved(name)),
-        false => Ok(name),
+    if is_reserved(&name) {
+        return Err(HeaderProblem::Reserved(name));
     }
+    match is_allowed(&name) {
+        true => Ok(name),
+        false => Err(HeaderProblem::NotAllowed(name)),
+    }
+}
+
+fn is_reserved(name: &str) -> bool {
+    RESERVED.contains(&name)
+        || RESERVED_PREFIXES
+            .iter()
+            .any(|begin| name.starts_with(begin))
+}
+
+fn is_allowed(name: &str) -> bool {
+    ALLOWED.contains(&name)
+        || ALLOWED_PREFIXES.iter().any(|begin| name.starts_with(begin))
+        || ALLOWED_SUFFIXES.iter().any(|end| name.ends_with(end))
 }
 
 fn check_value(name: &str, value: &str) -> Result<(), HeaderProblem> {
@@ -197,7 +227,62 @@ mod tests {
     }
 
     #[test]
-    fn what_is_ours_or_the_connections_cannot_be_set() {
+    fn what_receivers_ask_for_can_be_set() {
+        for name in [
+            "Authorization",
+            "X-Api-Key",
+            "X-Anything",
+            "Private-Token",
+            "CF-Access-Client-Id",
+            "Ocp-Apim-Subscription-Key",
+            "traceparent",
+        ] {
+            assert!(headers(&[(name, "x")]).is_ok(), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_on_the_list_cannot_be_set() {
+        for name in [
+            // The request's frame and its way.
+            "Connection",
+            "Expect",
+            "Host",
+            "HTTP2-Settings",
+            "Keep-Alive",
+            "TE",
+            "Trailer",
+            "Transfer-Encoding",
+            "Upgrade",
+            "Via",
+            "Max-Forwards",
+            "Forwarded",
+            // What may come back.
+            "Accept-Encoding",
+            "If-Match",
+            "If-Modified-Since",
+            "If-None-Match",
+            "If-Range",
+            "Range",
+            // What says who we are.
+            "Cookie",
+            "Date",
+            "User-Agent",
+            "Anything",
+        ] {
+            let refused = headers(&[(name, "x")]);
+            let problem = HeaderProblem::NotAllowed(name.to_ascii_lowercase());
+            assert_eq!(refused, Err(problem));
+        }
+        let said = HeaderProblem::NotAllowed("host".to_owned()).to_string();
+        assert!(
+            said.contains("authorization") && said.contains("x-"),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn what_is_ours_or_a_proxys_cannot_be_set() {
         for name in RESERVED {
             let refused = headers(&[(&name.to_uppercase(), "x")]);
             assert_eq!(refused, Err(HeaderProblem::Reserved(name.to_owned())));
@@ -209,6 +294,14 @@ mod tests {
             "Paceline-Try",
             "Proxy-Authorization",
             "X-Forwarded-For",
+            "X-Original-URL",
+            "X-Rewrite-URL",
+            "Content-Id",
+            "Content-Length",
+            "Content-Type",
+            "Content-Encoding",
+            "Content-Disposition",
+            "MIME-Version",
         ] {
             let refused = headers(&[(name, "x")]);
             assert_eq!(
@@ -220,7 +313,16 @@ mod tests {
 
     #[test]
     fn what_could_end_its_line_cannot_be_written() {
-        for name in ["", "a b", "a:b", "a\r\nhost", "a\n", "ä", "a\0", ":path"] {
+        for name in [
+            "",
+            "x-a b",
+            "x-a:b",
+            "x-a\r\nhost",
+            "x-a\n",
+            "x-ä",
+            "x-a\0",
+            ":path",
+        ] {
             assert_eq!(
                 headers(&[(name, "x")]),
                 Err(HeaderProblem::Name),
@@ -247,10 +349,11 @@ mod tests {
     #[test]
     fn they_are_bounded() {
         let long = "x".repeat(MAX_VALUE_BYTES);
-        assert!(headers(&[("a", &long)]).is_ok());
-        assert!(headers(&[("a", &format!("{long}x"))]).is_err());
-        assert!(headers(&[(&"a".repeat(MAX_NAME_BYTES), "")]).is_ok());
-        assert!(headers(&[(&"a".repeat(MAX_NAME_BYTES + 1), "")]).is_err());
+        assert!(headers(&[("x-a", &long)]).is_ok());
+        assert!(headers(&[("x-a", &format!("{long}x"))]).is_err());
+        let name = |bytes: usize| format!("x-{}", "a".repeat(bytes - 2));
+        assert!(headers(&[(&name(MAX_NAME_BYTES), "")]).is_ok());
+        assert!(headers(&[(&name(MAX_NAME_BYTES + 1), "")]).is_err());
         let names: Vec<_> = (0..=MAX_HEADERS).map(|n| format!("x-{n}")).collect();
         let many: Vec<_> = names.iter().map(|name| (name.as_str(), "1")).collect();
         assert!(headers(&many[1..]).is_ok());
@@ -264,7 +367,7 @@ mod tests {
     #[test]
     fn debug_and_errors_show_no_value() {
         let set = headers(&[("authorization", "Bearer canary")]).unwrap();
-        let refused = headers(&[("x", "canary\n")]).unwrap_err();
+        let refused = headers(&[("x-a", "canary\n")]).unwrap_err();
         let shown = format!("{set:?} {refused} {refused:?}");
         assert!(
             shown.contains("authorization") && !shown.contains("canary"),
@@ -276,11 +379,13 @@ mod tests {
         /// Whatever they are, what passes can neither end its line nor be one of
         /// ours, and comes back from its text as it was.
         #[test]
-        fn any_headers_pass_or_not(all in prop::collection::vec((".{0,12}", ".{0,12}"), 0..4)) {
+        fn any_headers_pass_or_not(
+            all in prop::collection::vec(("(x-|webhook-|sec-|.?)[ -~]{0,12}(-key|-id|.?)", ".{0,12}"), 0..4),
+        ) {
             let owned = all.into_iter().map(|(name, value)| (name, value.into()));
             if let Ok(set) = CustomHeaders::new(owned) {
                 for (name, value) in set.iter() {
-                    prop_assert!(!name.is_empty() && !RESERVED.contains(&name));
+                    prop_assert!(is_allowed(name) && !is_reserved(name));
                     prop_assert!(!name.contains([':', '\r', '\n', ' ']));
                     prop_assert!(!value.contains(['\r', '\n', '\0']));
                 }

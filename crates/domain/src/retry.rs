@@ -176,6 +176,13 @@ impl RetrySettings {
         AfterFailure::RetryAfter(self.delay(tries, jitter.clamp(0.0, 1.0)))
     }
 
+    /// The delay of the last retry, for what is tried once more after all.
+    #[must_use]
+    pub fn last_delay(&self, jitter: f64) -> Duration {
+        let last = self.max_tries().saturating_sub(1).max(1);
+        self.delay(last, jitter.clamp(0.0, 1.0))
+    }
+
     fn is_final(&self, status: u16) -> bool {
         let listed = self.final_statuses.as_deref();
         listed.unwrap_or(&FINAL_STATUSES).contains(&status)

@@ -2,7 +2,8 @@
 //! effective `max_in_flight`, found from how the receiver answers.
 //!
 //! The law is multiplicative decrease and additive increase, with a memory. A
-//! 429 or a 503 says that the rate was too much: the rate is cut at once, and
+//! 429 says that the rate was too much, and so do 503s that are more than the
+//! noise of a receiver that fails now and then: the rate is cut at once, and
 //! what was too much is remembered. Every clean second raises it: quickly while
 //! it is far from what was too much, by a thousandth of that near to it, so that
 //! the receiver is seldom asked for more than it takes, and is soon asked for
@@ -16,6 +17,7 @@
 //! Pure. Nothing here raises a limit: what comes out is at most what is
 //! configured ([`Policy::slowed`]).
 
+mod noise;
 mod pace;
 mod watch;
 mod words;
@@ -28,6 +30,7 @@ pub use pace::{Effective, Pace};
 pub use watch::{Answer, Sample};
 pub use words::{Reason, SmartDelivery};
 
+use noise::Noise;
 use watch::Watch;
 
 use crate::policy::{Policy, Rate};
@@ -133,6 +136,9 @@ pub struct Smart {
     /// time before it began.
     fresh_from: Timestamp,
     watch: Watch,
+    /// What 503s are judged by.
+    #[serde(default)]
+    noise: Noise,
     /// The rate at which it was too much, and when.
     too_much: Option<(f64, Timestamp)>,
     /// The best latency, in microseconds.
@@ -165,6 +171,7 @@ impl Smart {
             ceiling: *ceiling,
             fresh_from: begun_at,
             watch: Watch::from(begun_at),
+            noise: Noise::default(),
             too_much: None,
             best: None,
             was_slow: None,
@@ -196,7 +203,9 @@ impl Smart {
         let fresh: Vec<Sample> = samples.iter().filter(fresh).copied().collect();
         let idle = WATCH + Duration::from_secs_f64(2.0 / self.per_second.max(SLOWEST));
         self.watch.count(&fresh, idle);
-        if fresh.iter().any(|one| one.answer == Answer::Refused) {
+        self.noise.count(&fresh, now);
+        let is_refused = fresh.iter().any(|one| one.answer == Answer::Refused);
+        if is_refused || self.watch.is_overloaded() || self.noise.is_overload() {
             self.refused(ceiling, now);
             self.settle(now, held_until);
         } else if self.has_watched(now) {
@@ -239,6 +248,7 @@ impl Smart {
         let settled = now + SETTLE;
         self.fresh_from = held_until.map_or(settled, |until| until.max(settled));
         self.watch = Watch::from(self.fresh_from);
+        self.noise = Noise::default();
     }
 
     /// It was too much.
@@ -302,7 +312,7 @@ impl Smart {
     fn raise(&mut self, ceiling: &Ceiling, latency: f64, now: Timestamp) {
         let seconds = self.watch.seconds(now).min(LONGEST_RAISE);
         let asked = self.watch.rate(now);
-        if asked >= self.per_second * USED {
+        if asked >= self.per_second * USED && !self.noise.is_suspicious() {
             self.raise_rate(seconds, now);
             self.reason = Reason::Raising;
         }

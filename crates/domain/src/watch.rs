@@ -4,7 +4,9 @@
 //! A look at a destination is a [`Sight`]; what is remembered from look to
 //! look is a [`Watch`], and one that is well has none. An alert is raised once
 //! and ended once: a backlog at its threshold, and at half of it; a shortfall
-//! when every look for so long has found one, and when a look finds none.
+//! when every look for so long has found one and something has waited for as
+//! long, and when a look finds none. Where nothing waits for long, nothing is
+//! short: at a busy destination there is always something that is due.
 //! Dead letters are told of in numbers, one piece of news in an interval.
 
 mod shortfall;
@@ -89,6 +91,13 @@ pub struct Sight {
     pub shortfall: Option<Shortfall>,
 }
 
+impl Sight {
+    /// For how long the first of what is due has waited.
+    fn waited(&self, now: Timestamp) -> Duration {
+        self.oldest.map_or(Duration::ZERO, |since| now.since(since))
+    }
+}
+
 /// Something that operators must know.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct News {
@@ -118,11 +127,19 @@ impl Watch {
         }
     }
 
-    /// What a look comes to.
-    pub fn look(&mut self, settings: &AlertSettings, sight: &Sight, now: Timestamp) -> Vec<News> {
+    /// What a look comes to. What has waited for less than `patience` is no
+    /// shortfall.
+    pub fn look(
+        &mut self,
+        settings: &AlertSettings,
+        sight: &Sight,
+        (patience, now): (Duration, Timestamp),
+    ) -> Vec<News> {
         let mut news = Vec::new();
         news.extend(self.look_at_backlog(settings, sight, now));
-        news.extend(self.look_at_shortfall(settings, sight.shortfall, now));
+        let patience = patience.min(settings.under_delivery);
+        let found = sight.shortfall.filter(|_| sight.waited(now) >= patience);
+        news.extend(self.look_at_shortfall(settings, (found, sight.waited(now)), now));
         news
     }
 
@@ -155,7 +172,7 @@ impl Watch {
     fn look_at_shortfall(
         &mut self,
         settings: &AlertSettings,
-        found: Option<Shortfall>,
+        (found, waited): (Option<Shortfall>, Duration),
         now: Timestamp,
     ) -> Option<News> {
         let found = found.filter(|_| !settings.under_delivery.is_zero());
@@ -172,7 +189,7 @@ impl Watch {
             before.filter(|short| short.told || now.since(short.seen_at) <= LONGEST_BLINK);
         let since = watched.map_or(now, |short| short.since);
         let known = watched.is_some_and(|short| short.told);
-        let told = known || now.since(since) >= settings.under_delivery;
+        let told = known || now.since(since).min(waited) >= settings.under_delivery;
         self.short = Some(Short {
             since,
             seen_at: now,

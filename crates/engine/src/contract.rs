@@ -11,6 +11,8 @@
 pub mod backlog;
 pub mod operations;
 pub mod queue;
+pub mod retention;
 pub mod schedule;
+pub mod stalled;
 pub mod store;
 pub mod tenants;

@@ -14,6 +14,7 @@
 //! - [`backpressure`]: what is accepted, or refused for a backlog.
 //! - [`relay`]: rows that users wrote become events.
 //! - [`notifier`]: what operators must know reaches them.
+//! - [`retention`]: what is over and old goes, in small steps.
 //! - [`sealing`] and [`resealing`]: secrets, closed and opened, and brought
 //!   under another key while all runs.
 //!
@@ -33,6 +34,7 @@ pub mod reaper;
 pub mod relay;
 pub mod replay;
 pub mod resealing;
+pub mod retention;
 pub mod scheduler;
 pub mod sealing;
 pub mod store_clock;

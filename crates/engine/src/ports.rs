@@ -4,7 +4,7 @@
 //! [`DeliveryQueue`], [`Sender`]); [`Catalog`] is the same store as seen by
 //! the people who own destinations and read ledgers, [`Backlog`] as seen by
 //! those who look after what waits and what died there, [`Replays`] is what
-//! brings dead letters back, [`Backpressure`] counts what waits for whoever
+//! brings dead letters back, [`Retain`] forgets what is over, [`Backpressure`] counts what waits for whoever
 //! has to say no, [`Keys`] and [`Tenants`] are for authentication and
 //! for who administers the installation, [`Outbox`] is where users write events
 //! into it themselves, [`Operations`] and [`OperationsBook`] are where operators
@@ -27,6 +27,7 @@ mod operations;
 mod outbox;
 mod queue;
 mod replays;
+mod retain;
 mod schedule;
 mod secrets;
 mod sender;
@@ -46,6 +47,7 @@ pub use operations::*;
 pub use outbox::*;
 pub use queue::*;
 pub use replays::*;
+pub use retain::*;
 pub use schedule::*;
 pub use secrets::*;
 pub use sender::*;

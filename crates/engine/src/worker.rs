@@ -11,6 +11,7 @@
 //! by the places. Destinations that hang share half of the places, so that
 //! they cannot have all (`places`, `standing`).
 
+mod batch;
 mod bench;
 mod claims;
 mod deliver;
@@ -21,6 +22,7 @@ mod places;
 mod promptness;
 mod receiving;
 mod records;
+mod room;
 mod standing;
 mod targets;
 mod tries;
@@ -41,7 +43,7 @@ use crate::store_clock::{SharedClock, Suspended, never_suspended};
 use crate::warm::warm_worker;
 pub use promptness::AT_MOST as MAX_CLAIM_TO_SEND;
 
-use claims::Claims;
+use claims::{Claims, Kind};
 use deliver::Deliverer;
 use hand::Hand;
 use identity::Identity;
@@ -49,6 +51,7 @@ use places::Places;
 use promptness::Promptness;
 use receiving::Receiving;
 use records::Records;
+use room::BatchRoom;
 use targets::Targets;
 use turned_away::TurnedAway;
 
@@ -159,34 +162,12 @@ impl Worker {
         // Not before it is introduced: a run that finds no worker looks again
         // after a second.
         warm_worker(self.store.as_ref(), identity.current()).await;
-        let claims = Claims::spawn(
+        let deliverer = self.deliverer(
             &mut statements,
-            (Arc::clone(&self.store), Arc::clone(&self.schedule)),
-            Arc::clone(&clock),
-            Arc::clone(&identity),
+            (clock, &identity),
+            (places, rng),
+            &shutdown,
         );
-        let (store, schedule) = (Arc::clone(&self.store), Arc::clone(&self.schedule));
-        let records = Records::spawn(&mut statements, store, schedule, places);
-        let places = Arc::new(Places::new(places, receiving::prefetch(places)));
-        let turned_away = TurnedAway::spawn(
-            &mut statements,
-            (Arc::clone(&self.store), Arc::clone(&self.schedule)),
-            Arc::clone(&places),
-        );
-        let deliverer = Deliverer {
-            store: Arc::clone(&self.store),
-            schedule: Arc::clone(&self.schedule),
-            sender: Arc::clone(&self.sender),
-            clock,
-            claims,
-            records,
-            turned_away,
-            places,
-            rng,
-            promptness: Promptness::new(),
-            request_timeout: self.options.request_timeout,
-            shutdown: shutdown.clone(),
-        };
         let receiving = self.receiving(deliverer, given_up);
         let end = tokio::select! {
             biased;
@@ -209,6 +190,52 @@ impl Worker {
             identity.retire().await;
         };
         let _ = timeout(RETIRING, retired).await;
+    }
+
+    /// What deliveries share; its statements end when it is dropped and all is
+    /// recorded.
+    fn deliverer(
+        &self,
+        statements: &mut JoinSet<()>,
+        (clock, identity): (Arc<SharedClock>, &Arc<Identity>),
+        (places, rng): (u32, Arc<Mutex<StdRng>>),
+        shutdown: &CancellationToken,
+    ) -> Deliverer {
+        // Large batches do not hold up the starts of others.
+        let [claims, batch_claims] = [Kind::Starts, Kind::Batches].map(|kind| {
+            Claims::spawn(
+                statements,
+                (Arc::clone(&self.store), Arc::clone(&self.schedule)),
+                Arc::clone(&clock),
+                Arc::clone(identity),
+                kind,
+            )
+        });
+        let (store, schedule) = (Arc::clone(&self.store), Arc::clone(&self.schedule));
+        let records = Records::spawn(statements, store, schedule, places);
+        let places = Arc::new(Places::new(places, receiving::prefetch(places)));
+        let turned_away = TurnedAway::spawn(
+            statements,
+            (Arc::clone(&self.store), Arc::clone(&self.schedule)),
+            Arc::clone(&places),
+        );
+        Deliverer {
+            store: Arc::clone(&self.store),
+            schedule: Arc::clone(&self.schedule),
+            sender: Arc::clone(&self.sender),
+            clock,
+            claims,
+            batch_claims,
+            records,
+            turned_away,
+            places,
+            batch_room: BatchRoom::new(),
+            rng,
+            promptness: Promptness::new(),
+            batch_promptness: Promptness::new(),
+            request_timeout: self.options.request_timeout,
+            shutdown: shutdown.clone(),
+        }
     }
 
     fn receiving(&self, deliverer: Deliverer, given_up: CancellationToken) -> Receiving {

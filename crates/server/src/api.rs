@@ -27,6 +27,7 @@ use crate::health;
 use crate::service::{Service, Tenancy};
 
 pub mod attempts;
+pub mod batches;
 pub mod body;
 pub mod bulk;
 mod caller;
@@ -134,6 +135,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(smart_delivery::show, smart_delivery::change))
         .routes(routes!(attempts::list))
         .routes(routes!(retries::show, retries::set))
+        .routes(routes!(batches::show, batches::set))
         .routes(routes!(cancel::backlog))
         .routes(routes!(cancel::attempt))
         .routes(routes!(dead_letters::list))
@@ -160,6 +162,7 @@ fn routes() -> OpenApiRouter<App> {
 pub fn openapi() -> OpenApi {
     let mut document = Document::openapi();
     document.merge(routes().into_openapi());
+    rate::describe(&mut document);
     document.merge(health::routes().into_openapi());
     document
 }

@@ -24,8 +24,16 @@ use crate::api_key;
 /// How long a whole request may take: a little more than the server gives it.
 const TIMEOUT: Duration = Duration::from_secs(35);
 
+/// How long a bulk body may take: the API reads it as fast as its tenant may
+/// send, and each of its commits waits up to a minute for that.
+const BULK_TIMEOUT: Duration = Duration::from_secs(200);
+
 /// The largest answer that is read: a full page of attempts with their bodies.
 const MAX_ANSWER_BYTES: usize = 64 * 1024 * 1024;
+
+const JSON: &str = "application/json";
+
+const NDJSON: &str = "application/x-ndjson";
 
 /// The key that `paceline serve` made at its first start here.
 const LOCAL_KEY_FILE: &str = "paceline.db.key";
@@ -88,6 +96,11 @@ impl Client {
         })
     }
 
+    /// POSTs NDJSON and gets NDJSON.
+    pub async fn post_lines(&self, path: &str, lines: Bytes) -> anyhow::Result<Bytes> {
+        self.request_of((Method::POST, NDJSON), path, lines).await
+    }
+
     /// GETs JSON.
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<T> {
         let answer = self.request(Method::GET, path, Bytes::new()).await?;
@@ -121,10 +134,23 @@ impl Client {
     }
 
     async fn request(&self, method: Method, path: &str, body: Bytes) -> anyhow::Result<Bytes> {
-        let exchange = self.exchange(method, path, body);
-        let (status, answer) = tokio::time::timeout(TIMEOUT, exchange)
+        self.request_of((method, JSON), path, body).await
+    }
+
+    async fn request_of(
+        &self,
+        what: (Method, &'static str),
+        path: &str,
+        body: Bytes,
+    ) -> anyhow::Result<Bytes> {
+        let patience = match what.1 {
+            NDJSON => BULK_TIMEOUT,
+            _ => TIMEOUT,
+        };
+        let exchange = self.exchange(what, path, body);
+        let (status, answer) = tokio::time::timeout(patience, exchange)
             .await
-            .with_context(|| format!("no answer from {} within {TIMEOUT:?}", self.url))??;
+            .with_context(|| format!("no answer from {} within {patience:?}", self.url))??;
         if status.is_success() {
             return Ok(answer);
         }
@@ -133,7 +159,7 @@ impl Client {
 
     async fn exchange(
         &self,
-        method: Method,
+        (method, content_type): (Method, &'static str),
         path: &str,
         body: Bytes,
     ) -> anyhow::Result<(StatusCode, Bytes)> {
@@ -154,7 +180,7 @@ impl Client {
                 header::AUTHORIZATION,
                 format!("Bearer {}", self.key.expose_secret()),
             )
-            .header(header::CONTENT_TYPE, "application/json")
+            .header(header::CONTENT_TYPE, content_type)
             .body(Full::new(body))
             .context("--api-key (PACELINE_API_KEY) or --url cannot be sent as they are")?;
         let exchange = async {

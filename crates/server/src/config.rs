@@ -18,10 +18,12 @@ use domain::ingest_limit::IngestLimit;
 use engine::ports::MAX_REQUEST_TIMEOUT;
 use secrecy::SecretString;
 
+pub mod keep;
 pub mod places;
 pub mod secret_url;
 pub mod unknown;
 
+pub use keep::KeepConfig;
 pub use places::{Database, QueuePlace, SchedulePlace, require_shared};
 pub use secret_url::SecretUrl;
 

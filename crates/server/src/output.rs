@@ -27,6 +27,12 @@ pub fn json(value: &impl Serialize) -> anyhow::Result<()> {
     line(&serde_json::to_string_pretty(value).context("print as JSON")?)
 }
 
+/// What a cell says of something that may not be there.
+#[must_use]
+pub fn or_dash(value: Option<impl ToString>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| value.to_string())
+}
+
 /// A table with a header; no lines, so that it can be cut and pasted.
 #[must_use]
 pub fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> Table {

@@ -12,7 +12,7 @@ use adapters::sqlite::{SqliteStore, system_clock};
 use anyhow::Context;
 use engine::ports::{
     Backlog, Backpressure, Catalog, DeliveryQueue, Keys, Operations, OperationsBook, Outbox,
-    Replays, Schedule, SecretStore, Sender, Store, StoreError, Tenants,
+    Replays, Retain, Schedule, SecretStore, Sender, Store, StoreError, Tenants,
 };
 
 use crate::config::{
@@ -31,6 +31,7 @@ pub struct Parts {
     pub backlog: Arc<dyn Backlog>,
     pub backpressure: Arc<dyn Backpressure>,
     pub replays: Arc<dyn Replays>,
+    pub retain: Arc<dyn Retain>,
     pub keys: Arc<dyn Keys>,
     pub tenants: Arc<dyn Tenants>,
     pub operations: Arc<dyn Operations>,
@@ -63,6 +64,7 @@ impl Parts {
             backlog: stored.backlog,
             backpressure: stored.backpressure,
             replays: stored.replays,
+            retain: stored.retain,
             keys: stored.keys,
             tenants: stored.tenants,
             operations: stored.operations,
@@ -83,6 +85,7 @@ pub struct Stored {
     pub backlog: Arc<dyn Backlog>,
     pub backpressure: Arc<dyn Backpressure>,
     pub replays: Arc<dyn Replays>,
+    pub retain: Arc<dyn Retain>,
     pub keys: Arc<dyn Keys>,
     pub tenants: Arc<dyn Tenants>,
     pub operations: Arc<dyn Operations>,
@@ -150,7 +153,7 @@ async fn connect_postgres(config: &StoreConfig) -> Result<PostgresStore, StoreEr
 /// One store behind each of its ports.
 fn all_of<S>(opened: Result<S, StoreError>, url: &SecretUrl) -> anyhow::Result<Stored>
 where
-    S: Store + Catalog + Backlog + Backpressure + Replays + Keys + Tenants + SecretStore,
+    S: Store + Catalog + Backlog + Backpressure + Replays + Retain + Keys + Tenants + SecretStore,
     S: Operations + OperationsBook + 'static,
 {
     let store = Arc::new(opened.with_context(|| format!("open the store at {url}"))?);
@@ -160,6 +163,7 @@ where
         backlog: Arc::clone(&store) as Arc<dyn Backlog>,
         backpressure: Arc::clone(&store) as Arc<dyn Backpressure>,
         replays: Arc::clone(&store) as Arc<dyn Replays>,
+        retain: Arc::clone(&store) as Arc<dyn Retain>,
         keys: Arc::clone(&store) as Arc<dyn Keys>,
         tenants: Arc::clone(&store) as Arc<dyn Tenants>,
         operations: Arc::clone(&store) as Arc<dyn Operations>,

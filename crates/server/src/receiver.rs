@@ -19,6 +19,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Path, Request, State};
+use axum::response::{AppendHeaders, IntoResponse, Response};
 use axum::routing::post;
 use axum::serve::ListenerExt;
 use http::{HeaderMap, StatusCode};
@@ -84,9 +85,36 @@ pub struct Observed<'a> {
     pub body: &'a [u8],
 }
 
+/// What an observer wants to be answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Told {
+    /// The HTTP status.
+    pub status: StatusCode,
+    /// `Retry-After`, in seconds.
+    pub retry_after: Option<u32>,
+}
+
+impl From<StatusCode> for Told {
+    fn from(status: StatusCode) -> Self {
+        Self {
+            status,
+            retry_after: None,
+        }
+    }
+}
+
+impl IntoResponse for Told {
+    fn into_response(self) -> Response {
+        let retry_after = self
+            .retry_after
+            .map(|seconds| ("retry-after", seconds.to_string()));
+        (self.status, AppendHeaders(retry_after)).into_response()
+    }
+}
+
 /// Is shown every whole request before it is answered, and may say what the
 /// answer is; `None` leaves it to the destination's behaviour.
-pub type Observer = dyn Fn(Observed<'_>) -> Option<StatusCode> + Send + Sync;
+pub type Observer = dyn Fn(Observed<'_>) -> Option<Told> + Send + Sync;
 
 /// Everything that arrived, as of one moment.
 #[derive(Debug, Clone, Default)]
@@ -255,7 +283,7 @@ async fn receive(
     State(shared): State<Arc<Shared>>,
     Path(destination): Path<u32>,
     request: Request,
-) -> StatusCode {
+) -> Told {
     let at = Instant::now();
     let (head, body) = request.into_parts();
     let event = head
@@ -277,7 +305,7 @@ async fn receive(
         }),
     };
     let Some(body_bytes) = body_bytes else {
-        return StatusCode::BAD_REQUEST; // the sender went away in the middle
+        return StatusCode::BAD_REQUEST.into(); // the sender went away in the middle
     };
     let at_us = at.saturating_duration_since(shared.started_at).as_micros();
     shared.note(Arrival {
@@ -286,14 +314,15 @@ async fn receive(
         at_us: u64::try_from(at_us).unwrap_or(u64::MAX),
         body_bytes,
     });
-    if let Some(status) = told {
-        return status;
+    if let Some(told) = told {
+        return told;
     }
-    tokio::select! {
+    let status = tokio::select! {
         biased;
         status = shared.answer(destination, at) => status,
         () = shared.stopping.cancelled() => StatusCode::SERVICE_UNAVAILABLE,
-    }
+    };
+    status.into()
 }
 
 /// Counted piece by piece, for a payload is nothing that we need.
@@ -418,12 +447,30 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn an_observer_may_ask_for_time() {
+        let asks = |_: Observed<'_>| {
+            Some(Told {
+                status: StatusCode::TOO_MANY_REQUESTS,
+                retry_after: Some(7),
+            })
+        };
+        let receiver = Receiver::start_observed(Behaviour::ACCEPT, 10, Some(Box::new(asks)))
+            .await
+            .unwrap();
+        let mut response = String::new();
+        let mut stream = post(&receiver, "/r/0", Uuid::nil()).await;
+        stream.read_to_string(&mut response).await.unwrap();
+        assert!(response.starts_with("HTTP/1.1 429"), "{response}");
+        assert!(response.contains("retry-after: 7\r\n"), "{response}");
+    }
+
+    #[tokio::test]
     async fn shows_whole_requests_to_an_observer_that_may_answer() {
         let (tell, mut told) = tokio::sync::mpsc::channel(4);
         let observer = move |seen: Observed<'_>| {
             let line = (seen.destination, seen.headers.len(), seen.body.to_vec());
             tell.try_send(line).unwrap();
-            (seen.destination == 1).then_some(StatusCode::IM_A_TEAPOT)
+            (seen.destination == 1).then_some(StatusCode::IM_A_TEAPOT.into())
         };
         let receiver = Receiver::start_observed(Behaviour::ACCEPT, 10, Some(Box::new(observer)))
             .await

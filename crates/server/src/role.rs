@@ -3,7 +3,7 @@
 //! | loop | serve | api | scheduler | worker |
 //! |---|---|---|---|---|
 //! | API, ingest and backpressure | ✓ | ✓ | | |
-//! | scheduler, reaper, sweep | ✓ | | ✓ | |
+//! | scheduler, reaper, sweep, replay, retention | ✓ | | ✓ | |
 //! | notifier | ✓ | | ✓ | |
 //! | relay, where there is an outbox | ✓ | ✓ | ✓ | |
 //! | worker | ✓ | | | ✓ |
@@ -26,11 +26,12 @@ use domain::ingest_limit::IngestLimit;
 use engine::backpressure::{BackpressureLoop, Pressure};
 use engine::ingest::{Ingest, IngestLoop, IngestOptions};
 use engine::notifier::{Notifier, NotifierOptions};
-use engine::ports::{NoVault, Vault};
+use engine::ports::{NoVault, RetainRules, Vault};
 use engine::reaper::{Reaper, ReaperOptions};
 use engine::relay::{Relay, RelayOptions};
 use engine::replay::{ReplayLoop, ReplayOptions};
 use engine::resealing::Resealing;
+use engine::retention::{RetentionLoop, RetentionOptions};
 use engine::scheduler::{Scheduler, SchedulerOptions};
 use engine::sweep::{SweepLoop, SweepOptions};
 use engine::worker::{Worker, WorkerOptions};
@@ -45,7 +46,7 @@ use crate::access::Gate;
 use crate::api::{self, App};
 use crate::api_key;
 use crate::config::{
-    ApiConfig, IngestConfig, ListenConfig, QueueConfig, RequestConfig, ScheduleConfig,
+    ApiConfig, IngestConfig, KeepConfig, ListenConfig, QueueConfig, RequestConfig, ScheduleConfig,
     SecretKeysConfig, ShutdownConfig, StoreConfig, TargetConfig, WorkerConfig, require_shared,
 };
 use crate::edge::{self, Mint};
@@ -105,6 +106,8 @@ pub struct RoleConfig {
     /// `None` for a role without a worker.
     pub worker: Option<WorkerConfig>,
     pub request: RequestConfig,
+    /// `None` for a role that does not schedule.
+    pub keep: Option<KeepConfig>,
     pub shutdown: ShutdownConfig,
 }
 
@@ -258,6 +261,8 @@ impl Running {
             let replay = ReplayLoop::new(replays, schedule, ReplayOptions::default());
             loops.spawn("replay", replay.run(self.shutdown.clone()));
 
+            self.spawn_retention(loops);
+
             let (_, schedule) = parts();
             let operations = Arc::clone(&self.parts.operations);
             let notifier = Notifier::new(operations, schedule, NotifierOptions::default());
@@ -283,6 +288,19 @@ impl Running {
             }
             loops.spawn("worker", worker.run(self.shutdown.clone()));
         }
+    }
+
+    fn spawn_retention(&self, loops: &mut Loops) {
+        let keep = self.config.keep.map(|keep| keep.retention());
+        let options = RetentionOptions {
+            rules: RetainRules {
+                keep: keep.unwrap_or_default(),
+                ..RetainRules::default()
+            },
+            ..RetentionOptions::default()
+        };
+        let retention = RetentionLoop::new(Arc::clone(&self.parts.retain), options);
+        loops.spawn("retention", retention.run(self.shutdown.clone()));
     }
 
     /// Where secrets are made: there are few of these processes, and they have

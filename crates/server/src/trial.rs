@@ -107,7 +107,7 @@ impl Trial {
                 event_types: Vec::new(),
                 limits: plan.limits,
             };
-            let (secret, sealed) = new_secret(vault, &mint, new.id);
+            let (secret, sealed) = new_secret(vault, &mint, (DEFAULT_TENANT, new.id));
             keys.push(Key {
                 secret,
                 expires_at: None,
@@ -181,8 +181,9 @@ impl Trial {
         Ok(self.catalog.backlogs(&ids, u32::MAX >> 1).await?)
     }
 
-    /// Waits until every event has arrived and nothing waits; returns how many
-    /// attempts still wait when `patience` is over.
+    /// Waits until every event has arrived, nothing waits and every outcome is
+    /// recorded; returns how many attempts still wait to be sent when `patience`
+    /// is over.
     pub async fn drain(&self, patience: Duration) -> anyhow::Result<u64> {
         let events: u64 = self
             .placed
@@ -191,13 +192,15 @@ impl Trial {
             .sum();
         let began = Instant::now();
         loop {
+            // What is recorded between the two looks may wait again.
+            let before = self.store.fleet().await?;
             let left: u64 = self.backlogs().await?.into_iter().map(u64::from).sum();
-            let in_queue = self.store.fleet().await?.outstanding;
-            let all = left == 0 && in_queue == 0 && self.receiver.total() >= events;
-            if all || began.elapsed() > patience {
-                // The last outcomes are being recorded.
-                tokio::time::sleep(Duration::from_millis(300)).await;
-                return Ok(left + u64::from(in_queue));
+            let fleet = self.store.fleet().await?;
+            let in_queue = u64::from(fleet.outstanding);
+            let recorded = before.loads.is_empty() && fleet.loads.is_empty();
+            let sent = left == 0 && in_queue == 0 && self.receiver.total() >= events;
+            if (sent && recorded) || began.elapsed() > patience {
+                return Ok(left + in_queue);
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
@@ -205,31 +208,12 @@ impl Trial {
 
     /// What was in force at one destination, and when.
     pub async fn history(&self, id: DestinationId) -> anyhow::Result<Vec<InForce>> {
-        let history = self.catalog.limit_history(id).await?;
-        Ok((history.iter())
-            .map(|entry| InForce::new(entry.in_force_from, &entry.effective, entry.state))
-            .collect())
+        history(self.catalog.as_ref(), id).await
     }
 
     /// One destination's ledger, up to `until`.
     pub async fn ledger(&self, id: DestinationId, until: Timestamp) -> anyhow::Result<Ledger> {
-        let mut rows: Vec<LedgerRow> = Vec::new();
-        loop {
-            let after = rows.last().map(|row| engine::ports::LedgerPosition {
-                started_at: row.started_at,
-                attempt: row.attempt,
-            });
-            let page = (self.catalog)
-                .ledger(id, self.began, until, after, LEDGER_PAGE)
-                .await?;
-            let last = page.len() < LEDGER_PAGE as usize;
-            rows.extend(page);
-            if last {
-                break;
-            }
-        }
-        let history = self.history(id).await?;
-        Ok(Ledger { history, rows })
+        Ledger::read(self.catalog.as_ref(), id, (self.began, until)).await
     }
 
     /// Judges every destination's ledger and what the receivers saw, up to
@@ -255,6 +239,39 @@ impl Trial {
             bad_signatures: self.signatures.bad(),
         })
     }
+}
+
+impl Ledger {
+    /// Reads one destination's, page by page, between two instants of the
+    /// store's clock.
+    pub async fn read(
+        catalog: &dyn Catalog,
+        id: DestinationId,
+        (since, until): (Timestamp, Timestamp),
+    ) -> anyhow::Result<Self> {
+        let mut rows: Vec<LedgerRow> = Vec::new();
+        loop {
+            let after = rows.last().map(|row| engine::ports::LedgerPosition {
+                started_at: row.started_at,
+                attempt: row.attempt,
+            });
+            let page = catalog.ledger(id, since, until, after, LEDGER_PAGE).await?;
+            let last = page.len() < LEDGER_PAGE as usize;
+            rows.extend(page);
+            if last {
+                break;
+            }
+        }
+        let history = history(catalog, id).await?;
+        Ok(Self { history, rows })
+    }
+}
+
+async fn history(catalog: &dyn Catalog, id: DestinationId) -> anyhow::Result<Vec<InForce>> {
+    let history = catalog.limit_history(id).await?;
+    Ok((history.iter())
+        .map(|entry| InForce::new(entry.in_force_from, &entry.effective, entry.state))
+        .collect())
 }
 
 async fn accept(ingest: &Ingest, events: Vec<NewEvent>) -> anyhow::Result<()> {

@@ -39,8 +39,14 @@ async fn every_event_is_delivered_once_and_no_window_is_over() {
     for one in &verdict.destinations {
         assert_eq!(one.early_starts, 0, "{one:?}");
         assert_eq!(one.events_arrived, one.events, "{one:?}");
-        assert_eq!(one.arrivals, one.events + one.unknown, "{one:?}");
-        assert_eq!(one.succeeded + one.unknown, one.starts, "{one:?}");
+        // A machine that stalls lets a start come too late to be sent.
+        assert!(one.succeeded >= one.events, "{one:?}");
+        assert_eq!(
+            one.succeeded + one.unknown + one.not_sent,
+            one.starts,
+            "{one:?}"
+        );
+        assert!(one.arrivals <= one.succeeded + one.unknown, "{one:?}");
     }
     stage.strike().await.unwrap();
 }

@@ -65,6 +65,8 @@ impl Deaths {
 /// The gate of one life of one process.
 pub(crate) struct Gate {
     pub(crate) process: Process,
+    /// Of the process.
+    pub(crate) life: u64,
     pub(crate) around: Surroundings,
     dice: Dice,
     calls: [AtomicU64; SITES],
@@ -91,6 +93,7 @@ impl Gate {
         };
         Self {
             process,
+            life,
             around,
             dice: dice.of(number).of(life),
             calls: std::array::from_fn(|_| AtomicU64::new(0)),

@@ -15,6 +15,8 @@
 //! | [`nobody_is_delayed`] | at rest, where nothing failed |
 //! | [`first_attempts_are_admitted_in_order`] | at every admission |
 //! | [`a_permit_starts_once_and_in_time`] | at every start |
+//! | [`what_is_carried_starts_once`] | at every start of a batch |
+//! | [`a_batch_keeps_to_its_size`] | at every start of a batch |
 //! | [`a_start_is_sent_once_and_at_once`] | at every request |
 //! | [`every_request_is_signed`] | at every request |
 //! | [`a_lease_is_exclusive`] | at every take |
@@ -23,16 +25,36 @@
 //! | [`all_is_drained`] | after the last fault |
 //! | [`both_get_their_turn`] | at every admission |
 //! | [`a_dead_letter_is_replayed_once`] | at rest |
+//! | [`a_backlog_is_bounded`] | at every event that is let in |
+//! | [`what_is_short_again_is_taken`] | at every refusal |
+//! | [`what_is_refused_is_not_stored`] | at rest |
+//! | [`every_client_is_answered`] | after the last fault |
+//! | [`what_is_recorded_is_what_was_answered`] | at rest |
+//! | [`news_are_told_once`] | at rest |
+//! | [`an_alert_is_raised_and_ended_in_turn`] | at rest |
+//! | [`every_alert_ends`] | after the last fault |
+
+mod ingest;
+mod news;
 
 use std::fmt;
 use std::time::Duration;
 
 use domain::attempt::AttemptState;
+use domain::batch::BatchRules;
 use domain::compliance::{InForce, Share, Start, ideal_starts, judge};
 use domain::ids::{AttemptId, EventId};
 use domain::permit::Permit;
 use domain::time::Timestamp;
 use engine::worker::MAX_CLAIM_TO_SEND;
+
+pub use ingest::{
+    LetIn, a_backlog_is_bounded, every_client_is_answered, what_is_refused_is_not_stored,
+    what_is_short_again_is_taken,
+};
+pub use news::{
+    Unsettled, an_alert_is_raised_and_ended_in_turn, every_alert_ends, news_are_told_once,
+};
 
 /// A promise that was broken, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,6 +99,14 @@ pub fn nothing_is_lost(event: impl fmt::Display, accepted: Accepted) -> Promise 
     let ended = accepted.was_taken || accepted.is_dead_letter || accepted.is_cancelled;
     keep("nothing_is_lost", ended, || {
         format!("{event} was accepted, and is neither delivered nor a dead letter nor cancelled")
+    })
+}
+
+/// However old an event is: as long as it is to be delivered, or can be
+/// replayed, it is there.
+pub fn what_is_to_be_sent_has_its_event(orphan: Option<AttemptId>) -> Promise {
+    keep("what_is_to_be_sent_has_its_event", orphan.is_none(), || {
+        format!("attempt {orphan:?} has lost its event")
     })
 }
 
@@ -183,6 +213,34 @@ pub fn a_permit_starts_once_and_in_time(
     })
 }
 
+/// An attempt that another one's request carries has no permit, and starts with
+/// it: once, as with a permit of its own.
+pub fn what_is_carried_starts_once(attempt: AttemptId, has_started: bool) -> Promise {
+    keep("what_is_carried_starts_once", !has_started, || {
+        format!("attempt {attempt} was carried after it had started")
+    })
+}
+
+/// "Up to N events or B bytes": but for one that is larger, and goes alone.
+pub fn a_batch_keeps_to_its_size(
+    leader: AttemptId,
+    payloads: &[usize],
+    rules: &BatchRules,
+) -> Promise {
+    let bytes: usize = payloads.iter().sum();
+    let fits = payloads.len() <= rules.max_events as usize && bytes <= rules.max_bytes as usize;
+    keep(
+        "a_batch_keeps_to_its_size",
+        fits || payloads.len() == 1,
+        || {
+            format!(
+                "attempt {leader} carries {} events of {bytes} bytes: {rules:?}",
+                payloads.len()
+            )
+        },
+    )
+}
+
 /// What is known of a start when its request goes out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sending {
@@ -277,6 +335,25 @@ pub fn a_dead_letter_is_replayed_once(
     let kept = replayed == made && made.windows(2).all(|two| two[0] != two[1]);
     keep("a_dead_letter_is_replayed_once", kept, || {
         format!("replayed {replayed:?}, and made {made:?}")
+    })
+}
+
+/// "An outcome for each event where the receiver answers 207 with one": as if
+/// each had been alone, and what nothing is said of was taken.
+pub fn what_is_recorded_is_what_was_answered(
+    attempt: AttemptId,
+    answered: Option<u16>,
+    (state, status): (AttemptState, Option<u16>),
+) -> Promise {
+    let status_of = answered.unwrap_or(207);
+    let expected = match (200..300).contains(&status_of) {
+        true => AttemptState::Succeeded,
+        false => AttemptState::Failed,
+    };
+    // Whose worker never recorded it was given up.
+    let kept = state == AttemptState::Unknown || (state, status) == (expected, Some(status_of));
+    keep("what_is_recorded_is_what_was_answered", kept, || {
+        format!("attempt {attempt} was answered {answered:?}, and is {state:?} with {status:?}")
     })
 }
 

@@ -17,6 +17,7 @@ pub mod counts;
 pub mod dice;
 mod faulty;
 mod gate;
+mod intake;
 pub mod invariants;
 pub mod model;
 mod process;

@@ -4,9 +4,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use domain::backpressure::{BacklogBounds, CountPace};
+use domain::retention::Retention;
+use engine::backpressure::{BackpressureLoop, Pressure};
 use engine::ingest::{Ingest, IngestOptions};
+use engine::notifier::{Notifier, NotifierOptions};
+use engine::ports::RetainRules;
 use engine::reaper::{Reaper, ReaperOptions};
 use engine::replay::{ReplayLoop, ReplayOptions};
+use engine::retention::{RetentionLoop, RetentionOptions};
 use engine::scheduler::{Scheduler, SchedulerOptions};
 use engine::sweep::{SweepLoop, SweepOptions};
 use engine::worker::{Worker, WorkerOptions};
@@ -14,8 +20,9 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::dice::Dice;
-use crate::faulty::{Behaviours, FaultyQueue, FaultySchedule, FaultySender, FaultyStore};
+use crate::faulty::{Behaviours, FaultyQueue, FaultySchedule, FaultySender, FaultyStore, pending};
 use crate::gate::Gate;
+use crate::intake::{Bounded, Intake};
 use crate::model::{ModelQueue, ModelSchedule, ModelSender, ModelStore};
 use crate::scenario::Process;
 use crate::signing::PlainVault;
@@ -55,13 +62,19 @@ pub(crate) struct Parts {
     pub(crate) behaviours: Behaviours,
     pub(crate) witness: Witness,
     pub(crate) around: Surroundings,
+    /// How long things are kept, if anything is ever deleted.
+    pub(crate) keep: Option<Retention>,
+    /// How long backlogs may become, if they are bounded.
+    pub(crate) bounds: Option<BacklogBounds>,
+    /// Whether somebody is told of what operators must know.
+    pub(crate) tells: bool,
 }
 
 /// One life of a process. Dropping it is a crash.
 pub(crate) struct Running {
     pub(crate) gate: Arc<Gate>,
     /// Where clients hand events in, if it is the API.
-    pub(crate) front: Option<Ingest>,
+    pub(crate) front: Option<Intake>,
     shutdown: CancellationToken,
     tasks: JoinSet<()>,
 }
@@ -78,8 +91,16 @@ impl Running {
         };
         let ports = Ports::new(&gate, parts);
         match process {
-            Process::Api => running.begin_api(ports),
-            Process::Scheduler(_) => running.begin_scheduler(ports),
+            Process::Api => running.begin_api(ports, life, parts),
+            Process::Scheduler(_) => {
+                if let Some(keep) = parts.keep {
+                    running.begin_retention(&ports, keep);
+                }
+                if parts.tells {
+                    running.begin_notifier(&ports);
+                }
+                running.begin_scheduler(ports);
+            }
             Process::Worker(_) => {
                 let seed = gate.roll(crate::site::Site::Heartbeat).seed();
                 running.begin_worker(ports, seed);
@@ -88,10 +109,23 @@ impl Running {
         running
     }
 
-    fn begin_api(&mut self, ports: Ports) {
-        let (front, back) = Ingest::new(ports.store, ports.schedule, IngestOptions::default());
-        self.front = Some(front);
+    fn begin_api(&mut self, ports: Ports, life: u64, parts: &Parts) {
+        let store = Arc::clone(&ports.store);
+        let (ingest, back) = Ingest::new(ports.store, ports.schedule, IngestOptions::default());
         self.tasks.spawn(back.run(self.shutdown.clone()));
+        (parts.witness).api_began(life, parts.bounds, pending(&parts.store));
+        let bounded = parts.bounds.map(|bounds| Bounded {
+            pressure: Arc::new(Pressure::new(bounds)),
+            store,
+            life,
+        });
+        if let Some(bounded) = &bounded {
+            let pressure = Arc::clone(&bounded.pressure);
+            let counts = bounded.store.clone();
+            let counting = BackpressureLoop::new(counts, pressure, CountPace::default());
+            self.tasks.spawn(counting.run(self.shutdown.clone()));
+        }
+        self.front = Some(Intake { ingest, bounded });
     }
 
     fn begin_scheduler(&mut self, ports: Ports) {
@@ -116,6 +150,29 @@ impl Running {
         let (store, schedule) = both();
         let replay = ReplayLoop::new(store, schedule, ReplayOptions::default());
         self.tasks.spawn(replay.run(self.shutdown.clone()));
+    }
+
+    /// Beside a scheduler, as everywhere.
+    fn begin_notifier(&mut self, ports: &Ports) {
+        let (store, schedule) = (ports.store.clone(), ports.schedule.clone());
+        let notifier = Notifier::new(store, schedule, NotifierOptions::default());
+        self.tasks.spawn(notifier.run(self.shutdown.clone()));
+    }
+
+    /// Beside a scheduler, in small steps and often.
+    fn begin_retention(&mut self, ports: &Ports, keep: Retention) {
+        let options = RetentionOptions {
+            rules: RetainRules {
+                keep,
+                limit: 20,
+                rest: Duration::from_secs(1),
+                again: Duration::from_secs(10),
+                ..RetainRules::default()
+            },
+            ..RetentionOptions::default()
+        };
+        let retention = RetentionLoop::new(ports.store.clone(), options);
+        self.tasks.spawn(retention.run(self.shutdown.clone()));
     }
 
     fn begin_worker(&mut self, ports: Ports, seed: u64) {

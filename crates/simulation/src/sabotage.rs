@@ -30,6 +30,19 @@ pub enum Sabotage {
     LiftsLimits,
     /// A hold is forgotten as soon as it began: `nothing_starts_during_a_hold`.
     ForgetsHolds,
+    /// What was counted is not told: `a_backlog_is_bounded`.
+    ForgetsCounts,
+    /// What refuses once does so for ever: `what_is_short_again_is_taken`.
+    RefusesForEver,
+    /// What is refused is written all the same: `what_is_refused_is_not_stored`.
+    TakesRefused,
+    /// A relay that was done is done again: `news_are_told_once`.
+    TellsTwice,
+    /// The watch looks no more once an alert is raised: `every_alert_ends`.
+    NeverEndsAlerts,
+    /// Of a batch that is answered in parts all is recorded as a success:
+    /// `what_is_recorded_is_what_was_answered`.
+    ForgetsParts,
     /// Destinations are created without their secrets:
     /// `every_request_is_signed`.
     ForgetsSecrets,
@@ -37,7 +50,7 @@ pub enum Sabotage {
 
 impl Sabotage {
     /// Each with the promise that it breaks.
-    pub const ALL: [(Self, &'static str); 11] = [
+    pub const ALL: [(Self, &'static str); 17] = [
         (Self::ForgetsEvents, "nothing_is_lost"),
         (Self::ForgetsKeys, "a_repeated_request_is_one_event"),
         (Self::StartsTwice, "a_permit_starts_once_and_in_time"),
@@ -48,6 +61,12 @@ impl Sabotage {
         (Self::SendsLate, "a_start_is_sent_once_and_at_once"),
         (Self::LiftsLimits, "no_window_is_over"),
         (Self::ForgetsHolds, "nothing_starts_during_a_hold"),
+        (Self::ForgetsCounts, "a_backlog_is_bounded"),
+        (Self::RefusesForEver, "what_is_short_again_is_taken"),
+        (Self::TakesRefused, "what_is_refused_is_not_stored"),
+        (Self::TellsTwice, "news_are_told_once"),
+        (Self::NeverEndsAlerts, "every_alert_ends"),
+        (Self::ForgetsParts, "what_is_recorded_is_what_was_answered"),
         (Self::ForgetsSecrets, "every_request_is_signed"),
     ];
 }

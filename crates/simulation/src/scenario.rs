@@ -8,9 +8,14 @@
 mod draw;
 mod written;
 
+use std::num::NonZeroU64;
+use std::time::Duration;
+
+use domain::backpressure::BacklogBounds;
 use domain::destination::DestinationState;
 use domain::limit::Shape;
 use domain::policy::LimitSettings;
+use domain::retention::{Kept, Retention};
 use domain::smart::SmartDelivery;
 
 use crate::model::Condition;
@@ -96,6 +101,17 @@ pub enum What {
         /// To what.
         to: SmartDelivery,
     },
+    /// The owner sets how many events share a request.
+    Batches {
+        /// Whose.
+        destination: usize,
+        /// At most so many; 0 for one event a request.
+        max_events: u32,
+        /// Bytes of their payloads.
+        max_bytes: u32,
+        /// How long an event waits for others.
+        max_wait_ms: u32,
+    },
     /// The owner deletes.
     Delete {
         /// Whom.
@@ -119,6 +135,29 @@ pub enum What {
         destination: usize,
         /// Which part of the limit it may use.
         share_percent: u32,
+    },
+    /// The operator has set how long things are kept, from the beginning to the
+    /// end; 0 is for ever. Without it, nothing is deleted.
+    Keep {
+        /// Events with their payloads.
+        payloads_ms: u64,
+        /// Attempts.
+        ledger_ms: u64,
+        /// Dead letters.
+        dead_letters_ms: u64,
+    },
+    /// The owner registers a destination for what operators must know of all.
+    /// Notifiers run where somebody is told, from the beginning to the end.
+    Told {
+        /// Who is told.
+        destination: usize,
+    },
+    /// The operator has bounded backlogs, from the beginning to the end.
+    Bound {
+        /// Of each destination.
+        destination_most: u32,
+        /// Of all of the tenant.
+        tenant_most: u32,
     },
     /// Somebody's open transaction holds the destination's rows.
     Lock {
@@ -252,6 +291,8 @@ pub enum Behaviour {
         /// So much.
         per_second: u32,
     },
+    /// Answers 207 to a batch: some of its events are taken, and some are not.
+    AnswersInParts,
     /// Takes the events one after the other, however many wait.
     Queues {
         /// So many.
@@ -318,6 +359,51 @@ impl Scenario {
     #[must_use]
     pub fn from_seed(seed: u64) -> Self {
         draw::scenario(seed)
+    }
+
+    /// How long things are kept, if anything is ever deleted.
+    #[must_use]
+    pub fn keep(&self) -> Option<Retention> {
+        let kept = |millis| match millis {
+            0 => Kept::Forever,
+            millis => Kept::For(Duration::from_millis(millis)),
+        };
+        (self.operations.iter()).find_map(|operation| match operation.what {
+            What::Keep {
+                payloads_ms,
+                ledger_ms,
+                dead_letters_ms,
+            } => Some(Retention {
+                payloads: kept(payloads_ms),
+                ledger: kept(ledger_ms),
+                dead_letters: kept(dead_letters_ms),
+            }),
+            _ => None,
+        })
+    }
+
+    /// How long backlogs may become, if they are bounded.
+    #[must_use]
+    pub fn bounds(&self) -> Option<BacklogBounds> {
+        let bound = |most: u32| NonZeroU64::new(most.into()).unwrap_or(NonZeroU64::MIN);
+        (self.operations.iter()).find_map(|operation| match operation.what {
+            What::Bound {
+                destination_most,
+                tenant_most,
+            } => Some(BacklogBounds {
+                destination: bound(destination_most),
+                tenant: bound(tenant_most),
+                ..BacklogBounds::default()
+            }),
+            _ => None,
+        })
+    }
+
+    /// Whether somebody is told of what operators must know.
+    #[must_use]
+    pub fn tells(&self) -> bool {
+        let mut operations = self.operations.iter();
+        operations.any(|operation| matches!(operation.what, What::Told { .. }))
     }
 
     /// The same with these operations only.

@@ -58,7 +58,7 @@ pub(crate) fn is_signed(of: DestinationId, request: &Request) -> bool {
     };
     let expected = Signer::new(vec![key]).sign(
         Timestamp::MIN,
-        &request.event.to_string(),
+        &(request.batch.clone()).unwrap_or_else(|| request.event.to_string()),
         request.sent_at_seconds,
         &request.payload,
     );

@@ -51,10 +51,22 @@ pub enum Site {
     Prepare,
     /// `Prepared::send`
     Send,
+    /// `Retain::retain`
+    Retain,
+    /// `Backpressure::standings`
+    Standings,
+    /// `Backpressure::repeated`
+    Repeated,
+    /// `Operations::watch`
+    Watch,
+    /// `Operations::relay_operational_events`
+    RelayNews,
+    /// `Operations::trim_operational_events`
+    TrimNews,
 }
 
 /// How many sites there are.
-pub(crate) const SITES: usize = Site::Send as usize + 1;
+pub(crate) const SITES: usize = Site::TrimNews as usize + 1;
 
 impl Site {
     /// The calls that a process makes.
@@ -110,9 +122,14 @@ impl Site {
             Self::Reap
                 | Self::Sweep
                 | Self::AdvanceReplays
+                | Self::Retain
                 | Self::Life
                 | Self::Heartbeat
                 | Self::Fleet
+                | Self::Standings
+                | Self::Watch
+                | Self::RelayNews
+                | Self::TrimNews
         )
     }
 }

@@ -5,6 +5,7 @@
 //! at once by the [`invariants`]. It keeps its own record of what started
 //! when, and does not ask the store about it.
 
+mod backlogs;
 mod seen;
 
 use std::collections::BTreeMap;
@@ -22,6 +23,7 @@ use tokio::time::Instant;
 
 use crate::counts::Counts;
 use crate::invariants::{self, Broken, Delivered, Promise, Sending};
+pub(crate) use backlogs::Pending;
 use seen::{Lease, Seen, longest};
 
 /// Sees everything. Clones share what was seen.
@@ -117,7 +119,13 @@ impl Witness {
                 .entry(permit.destination)
                 .or_insert(start.started_at);
             *first = start.started_at.min(*first);
-            if let Some(of) = seen.events.get_mut(&(permit.destination, start.event)) {
+            let once = seen.note_members(permit.attempt, &start.members, started_then);
+            self.judge(&mut seen, once);
+            let members = start.members.iter().map(|member| member.event);
+            for event in members.chain([start.event]) {
+                let Some(of) = seen.events.get_mut(&(permit.destination, event)) else {
+                    continue;
+                };
                 for delivered in &mut of.delivered {
                     let state = state(delivered.attempt);
                     delivered.was_unknown |= state == Some(AttemptState::Unknown);
@@ -148,6 +156,38 @@ impl Witness {
         };
         let judged = invariants::a_start_is_sent_once_and_at_once(attempt, sending);
         self.judge(&mut seen, judged);
+    }
+
+    /// What the request of this attempt carries: events and their attempts.
+    pub(crate) fn carried_by(&self, attempt: AttemptId) -> Vec<(EventId, AttemptId)> {
+        let seen = self.seen();
+        let of = seen.attempts.get(&attempt);
+        of.map(|of| of.carries.clone()).unwrap_or_default()
+    }
+
+    /// A receiver answered for this attempt by itself, or said nothing of it.
+    pub(crate) fn answered(&self, attempt: AttemptId, status: Option<u16>) {
+        self.seen().answered.insert(attempt, status);
+    }
+
+    /// All that receivers answered so.
+    pub(crate) fn all_answered(&self) -> Vec<(AttemptId, Option<u16>)> {
+        let seen = self.seen();
+        let answered = seen.answered.iter();
+        answered
+            .map(|(attempt, status)| (*attempt, *status))
+            .collect()
+    }
+
+    /// News were relayed, and these were to be told of them.
+    pub(crate) fn told(&self, news: i64, to: Vec<DestinationId>) {
+        let mut seen = self.seen();
+        seen.told.extend(to.into_iter().map(|to| (news, to)));
+    }
+
+    /// Whether it was to be told of them.
+    pub(crate) fn was_told(&self, news: i64, to: DestinationId) -> bool {
+        self.seen().told.contains(&(news, to))
     }
 
     /// A receiver took an event.

@@ -1,6 +1,7 @@
 //! A world: the parts, the processes, and the operations as they come.
 
 mod clients;
+mod news;
 mod operate;
 mod owners;
 mod rest;
@@ -11,7 +12,6 @@ use std::time::Duration;
 
 use domain::ids::{DestinationId, ReplayId};
 use domain::time::Timestamp;
-use engine::ingest::Ingest;
 use engine::ports::{DEFAULT_TENANT, MAX_HEAD_START, NewDestination, SecretStore};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
@@ -21,6 +21,7 @@ use crate::counts::Counts;
 use crate::dice::Dice;
 use crate::faulty::{Behaviours, Takings, WatchedReceivers, fates};
 use crate::gate::Deaths;
+use crate::intake::Intake;
 use crate::invariants::Broken;
 use crate::model::{ModelQueue, ModelSchedule, ModelSender, ModelStore};
 use crate::process::{Parts, Running};
@@ -114,7 +115,7 @@ struct World<'a> {
 }
 
 /// Where clients hand events in, while there is an API.
-type Front = Mutex<Option<Ingest>>;
+type Front = Mutex<Option<Intake>>;
 
 /// A process, and how often it was started.
 struct Lives {
@@ -145,6 +146,7 @@ impl<'a> World<'a> {
             counts,
             dice: dice.of(RECEIVERS),
             takings: Takings::default(),
+            body: bytes::Bytes::new(),
         };
         let parts = Parts {
             store: Arc::new(ModelStore::new(BEGAN).with_head_start(MAX_HEAD_START)),
@@ -154,6 +156,9 @@ impl<'a> World<'a> {
             behaviours,
             witness,
             around,
+            keep: scenario.keep(),
+            bounds: scenario.bounds(),
+            tells: scenario.tells(),
         };
         (parts.queue).decide_by(fates(parts.around.clone(), dice.of(QUEUE)));
         let world = Self {
@@ -191,6 +196,7 @@ impl<'a> World<'a> {
                 world.lift_limits(new.id).await;
             }
         }
+        world.arrange_alerts().await;
         world
     }
 

@@ -33,6 +33,7 @@ fn request(attempt: i64) -> Request {
     Request {
         attempt: AttemptId(attempt),
         event: EventId(Uuid::from_u128(0xe)),
+        batch: None,
         try_number: 1,
         sent_at_seconds: 0,
         content_type: "text/plain".to_owned(),
@@ -51,6 +52,7 @@ async fn exchange(sender: &ModelSender) -> (Result<Response, SendError>, Duratio
         epoch: Epoch(0),
         url: "https://receiver.example/".to_owned(),
         timeout: MAX_REQUEST_TIMEOUT,
+        batches: false,
         secrets: Vec::new(),
     };
     let answer = match sender.prepare(&target).await {

@@ -109,6 +109,7 @@ async fn finish(store: &ModelStore, permit: &Permit, next: NextTry) {
         response_body: Bytes::new(),
         next,
         signal: domain::health::Signal::default(),
+        speaks: engine::ports::Speaks::ForRequest,
     };
     store.record_outcomes(WORKER, &[outcome]).await.unwrap();
 }

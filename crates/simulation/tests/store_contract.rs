@@ -7,19 +7,62 @@ use std::sync::Arc;
 
 use domain::time::Timestamp;
 use engine::contract::backlog::BacklogWorld;
+use engine::contract::operations::{Dialect, OperationsWorld};
+use engine::contract::retention::RetentionWorld;
 use engine::contract::store::World;
+use engine::contract::tenants::BackpressureWorld;
 use engine::ports::MAX_HEAD_START;
 use simulation::model::ModelStore;
 use support::sql::Shell;
 
+const BEGAN: Timestamp = Timestamp::from_millis(1_795_000_000_000);
+
 async fn world() -> Box<BacklogWorld> {
     tokio::time::pause();
-    let store = ModelStore::new(Timestamp::from_millis(1_795_000_000_000));
-    let store = Arc::new(store.with_head_start(MAX_HEAD_START));
+    let store = Arc::new(ModelStore::new(BEGAN).with_head_start(MAX_HEAD_START));
+    Box::new(world_of(&store))
+}
+
+fn world_of(store: &Arc<ModelStore>) -> BacklogWorld {
     let door = Arc::new(Shell::new(store.clone()));
     let world = World::new(store.clone(), door);
-    Box::new(BacklogWorld::new(world, store.clone(), store))
+    BacklogWorld::new(world, store.clone(), store.clone())
+}
+
+async fn retention_world() -> Box<RetentionWorld> {
+    tokio::time::pause();
+    let store = Arc::new(ModelStore::new(BEGAN).with_head_start(MAX_HEAD_START));
+    Box::new(RetentionWorld::new(world_of(&store), store))
+}
+
+async fn operations_world() -> Box<OperationsWorld> {
+    tokio::time::pause();
+    let store = Arc::new(ModelStore::new(BEGAN).with_head_start(MAX_HEAD_START));
+    let door = Arc::new(Shell::new(store.clone()));
+    let world = World::new(store.clone(), door);
+    // No test of whole steps asks for a trigger, of whatever dialect.
+    let dialect = Dialect::Sqlite;
+    Box::new(OperationsWorld::new(world, store.clone(), store, dialect))
+}
+
+async fn backpressure_world() -> Box<BackpressureWorld> {
+    tokio::time::pause();
+    let store = Arc::new(ModelStore::new(BEGAN).with_head_start(MAX_HEAD_START));
+    let door = Arc::new(Shell::new(store.clone()));
+    Box::new(BackpressureWorld::new(
+        World::new(store.clone(), door),
+        store,
+    ))
 }
 
 engine::store_contract!(super::world);
+engine::backpressure_contract!(super::backpressure_world);
 engine::backlog_contract!(super::world);
+
+mod operations {
+    engine::operations_contract!(crate::operations_world, in whole steps);
+}
+
+mod retention {
+    engine::retention_contract!(crate::retention_world);
+}

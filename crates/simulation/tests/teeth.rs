@@ -71,6 +71,32 @@ fn showing(sabotage: Sabotage) -> Scenario {
                 lasts_ms: 30_000,
             }],
         ),
+        Sabotage::ForgetsCounts | Sabotage::RefusesForEver | Sabotage::TakesRefused => scenario(
+            Mood::Stormy,
+            vec![What::Bound {
+                destination_most: 40,
+                tenant_most: 1_000,
+            }],
+        ),
+        Sabotage::TellsTwice | Sabotage::NeverEndsAlerts => {
+            scenario(Mood::Stormy, vec![What::Told { destination: 0 }])
+        }
+        Sabotage::ForgetsParts => scenario(
+            Mood::Stormy,
+            vec![
+                What::Batches {
+                    destination: 1,
+                    max_events: 10,
+                    max_bytes: 10_000,
+                    max_wait_ms: 1_000,
+                },
+                What::Receiver {
+                    destination: 1,
+                    behaviour: Behaviour::AnswersInParts,
+                    lasts_ms: 20_000,
+                },
+            ],
+        ),
         _ => scenario(Mood::Calm, Vec::new()),
     }
 }

@@ -1,7 +1,7 @@
 //! The client: posts events to the API, through its proxies, and logs what it
 //! was told.
 //!
-//! What was answered 503, or not at all, it posts again, as a client should,
+//! What was answered 429 or 503, or not at all, it posts again, as a client should,
 //! with the same idempotency keys. It may have been accepted all the same, and
 //! by another process; the judge allows one event for each payload.
 
@@ -15,7 +15,7 @@ use hyper::body::Bytes;
 use hyper::client::conn::http1::SendRequest;
 use hyper_util::rt::TokioIo;
 use rand::rngs::StdRng;
-use rand::seq::SliceRandom;
+use rand::seq::{IndexedRandom, SliceRandom};
 use rand::{RngExt, SeedableRng};
 use serde::Deserialize;
 use tokio::net::TcpStream;
@@ -24,7 +24,7 @@ use uuid::Uuid;
 
 use super::log::{Appender, Post, Said, fingerprint};
 
-/// The key that the API is started with.
+/// The key that the API is started with: the default tenant's.
 pub(crate) const KEY: &str = "chaos";
 
 /// The most events in one request.
@@ -33,14 +33,18 @@ const BATCH: usize = 20;
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Which part of the events is posted at once, so that there is a backlog.
-const AT_ONCE: f64 = 0.1;
+/// Each client posts so many events with its key to destinations of others.
+const INTRUSIONS: u64 = 10;
+
+/// The numbers of those begin here; the other events' are below.
+const INTRUDING: u64 = 1_000_000_000;
 
 /// An event to be posted.
 struct Draft {
     number: u64,
     destination: u32,
     payload: String,
+    intruding: bool,
 }
 
 /// One client; several share the log.
@@ -48,6 +52,8 @@ pub(crate) struct Client {
     /// The API's processes, tried in turn.
     pub(crate) apis: Vec<SocketAddr>,
     pub(crate) destinations: Vec<Uuid>,
+    /// Of its tenant.
+    pub(crate) key: String,
     pub(crate) log: Arc<Appender>,
 }
 
@@ -55,8 +61,13 @@ pub(crate) struct Client {
 pub(crate) struct Load {
     pub(crate) seed: u64,
     pub(crate) shares: Vec<u64>,
+    /// Each destination's, and the one whose events these are.
+    pub(crate) tenants: Vec<usize>,
+    pub(crate) tenant: usize,
     pub(crate) length: Duration,
-    /// Numbers its events, and which of how many clients it is.
+    /// Which part of them is posted at once.
+    pub(crate) at_once: f64,
+    /// Numbers its events, and which of how many clients of its tenant it is.
     pub(crate) client: (u64, u64),
 }
 
@@ -73,13 +84,14 @@ struct Verdict {
 impl Client {
     /// Posts them all, spread over the time.
     pub(crate) async fn post(self, load: Load) -> anyhow::Result<()> {
-        let mut random = StdRng::seed_from_u64(load.seed ^ load.client.0);
+        let mut random =
+            StdRng::seed_from_u64(load.seed ^ load.client.0 ^ (load.tenant as u64) << 32);
         let drafts = drafts(&load, &mut random);
         let (began, total) = (Instant::now(), drafts.len() as f64);
         let mut connection: Option<SendRequest<Full<Bytes>>> = None;
         let (mut posted, mut turn) = (0_usize, load.client.0 as usize);
         for batch in drafts.chunks(BATCH) {
-            let due = (posted as f64 / total - AT_ONCE).max(0.0) / (1.0 - AT_ONCE);
+            let due = (posted as f64 / total - load.at_once).max(0.0) / (1.0 - load.at_once);
             sleep_until(began + load.length.mul_f64(due)).await;
             posted += batch.len();
             loop {
@@ -131,7 +143,7 @@ impl Client {
             .method("POST")
             .uri("/v1/events/batch")
             .header("host", "api")
-            .header("authorization", format!("Bearer {KEY}"))
+            .header("authorization", format!("Bearer {}", self.key))
             .header("content-type", "application/json")
             .body(Full::new(self.body(batch)))?;
         let response = connection.send_request(request).await?;
@@ -160,6 +172,7 @@ impl Client {
                 destination: draft.destination,
                 body: fingerprint(draft.payload.as_bytes()),
                 said: said(place),
+                intruding: draft.intruding,
             })
             .collect();
         self.log.append_all(&lines)
@@ -179,31 +192,49 @@ impl Client {
     }
 }
 
-/// This client's part of all events, in a random order.
+/// This client's part of its tenant's events and some that are not for it to post,
+/// in a random order.
 fn drafts(load: &Load, random: &mut StdRng) -> Vec<Draft> {
     let (client, clients) = load.client;
     let mut drafts = Vec::new();
     let mut number = 0;
-    for (destination, share) in (0_u32..).zip(&load.shares) {
+    for ((destination, share), tenant) in (0_u32..).zip(&load.shares).zip(&load.tenants) {
         for _ in 0..*share {
             number += 1;
-            if number % clients == client {
-                let payload = payload(number, random);
-                drafts.push(Draft {
-                    number,
-                    destination,
-                    payload,
-                });
+            if number % clients == client && *tenant == load.tenant {
+                drafts.push(Draft::new((number, destination), false, random));
             }
+        }
+    }
+    let others: Vec<u32> = (0_u32..)
+        .zip(&load.tenants)
+        .filter(|(_, tenant)| **tenant != load.tenant)
+        .map(|(destination, _)| destination)
+        .collect();
+    let first = INTRUDING + (load.tenant as u64 * clients + client) * INTRUSIONS;
+    for number in first..first + INTRUSIONS {
+        if let Some(destination) = others.choose(random) {
+            drafts.push(Draft::new((number, *destination), true, random));
         }
     }
     drafts.shuffle(random);
     drafts
 }
 
+impl Draft {
+    fn new((number, destination): (u64, u32), intruding: bool, random: &mut StdRng) -> Self {
+        Self {
+            number,
+            destination,
+            payload: payload(number, random),
+            intruding,
+        }
+    }
+}
+
 /// JSON whose bytes any reading and writing again would change: spaces, an
 /// order of keys, digits, and letters of several bytes.
-fn payload(number: u64, random: &mut StdRng) -> String {
+pub(super) fn payload(number: u64, random: &mut StdRng) -> String {
     let padding: String = (0..random.random_range(0..600))
         .map(|_| ['a', ' ', 'é', '→', '0', '𝄞'][random.random_range(0..6)])
         .collect();
@@ -218,11 +249,15 @@ mod tests {
     fn clients_share_the_events_and_every_payload_is_json_of_its_own() {
         let mut numbers = Vec::new();
         let mut bodies = Vec::new();
-        for client in 0..3 {
+        let mut intruding = Vec::new();
+        for (client, tenant) in [(0, 0), (1, 0), (2, 0), (0, 1), (1, 1), (2, 1)] {
             let load = Load {
                 seed: 1,
                 shares: vec![10, 0, 7],
+                tenants: vec![0, 0, 1],
+                tenant,
                 length: Duration::ZERO,
+                at_once: 0.1,
                 client: (client, 3),
             };
             for draft in drafts(&load, &mut StdRng::seed_from_u64(client)) {
@@ -232,7 +267,12 @@ mod tests {
                     draft.payload,
                     "would not survive a parser"
                 );
-                numbers.push((draft.number, draft.destination));
+                let own = load.tenants[draft.destination as usize] == tenant;
+                assert_eq!(own, !draft.intruding);
+                match draft.intruding {
+                    true => intruding.push(draft.number),
+                    false => numbers.push((draft.number, draft.destination)),
+                }
                 bodies.push(draft.payload);
             }
         }
@@ -242,8 +282,11 @@ mod tests {
             .map(|number| (number, destination(number)))
             .collect();
         assert_eq!(numbers, expected);
+        intruding.sort_unstable();
+        intruding.dedup();
+        assert_eq!(intruding.len(), 60);
         bodies.sort_unstable();
         bodies.dedup();
-        assert_eq!(bodies.len(), 17);
+        assert_eq!(bodies.len(), 17 + 60);
     }
 }

@@ -28,6 +28,10 @@ pub(crate) enum CrashPoint {
     MidPublish,
     /// Scheduler, between S2 and S3: all are published, the jobs not finished.
     AfterPublish,
+    /// Scheduler: the watch has told of something, and nothing is relayed.
+    AfterWatch,
+    /// Scheduler: news are events, and nobody is woken.
+    AfterRelay,
     /// Worker, in W0: permits are in hand.
     AfterReceive,
     /// Worker, between W1 and W2: starts are recorded, nothing is acknowledged
@@ -44,13 +48,15 @@ pub(crate) enum CrashPoint {
 }
 
 impl CrashPoint {
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 14] = [
         Self::BeforeAccept,
         Self::AfterAccept,
         Self::AfterTake,
         Self::AfterAdmit,
         Self::MidPublish,
         Self::AfterPublish,
+        Self::AfterWatch,
+        Self::AfterRelay,
         Self::AfterReceive,
         Self::AfterClaim,
         Self::AfterSettle,
@@ -69,9 +75,12 @@ impl CrashPoint {
     const fn role(self) -> &'static str {
         match self {
             Self::BeforeAccept | Self::AfterAccept => "api",
-            Self::AfterTake | Self::AfterAdmit | Self::MidPublish | Self::AfterPublish => {
-                "scheduler"
-            }
+            Self::AfterTake
+            | Self::AfterAdmit
+            | Self::MidPublish
+            | Self::AfterPublish
+            | Self::AfterWatch
+            | Self::AfterRelay => "scheduler",
             Self::AfterReceive
             | Self::AfterClaim
             | Self::AfterSettle
@@ -90,6 +99,8 @@ impl CrashPoint {
             Self::AfterAdmit => "after-admit",
             Self::MidPublish => "mid-publish",
             Self::AfterPublish => "after-publish",
+            Self::AfterWatch => "after-watch",
+            Self::AfterRelay => "after-relay",
             Self::AfterReceive => "after-receive",
             Self::AfterClaim => "after-claim",
             Self::AfterSettle => "after-settle",

@@ -35,10 +35,11 @@ pub(super) enum Group {
     Pause,
     Delete,
     Afterlife,
+    Secret,
 }
 
 /// A deck of them.
-pub(super) const GROUPS: [Group; 24] = [
+pub(super) const GROUPS: [Group; 25] = [
     Group::Kill,
     Group::Kill,
     Group::Freeze,
@@ -63,6 +64,7 @@ pub(super) const GROUPS: [Group; 24] = [
     Group::Delete,
     Group::Afterlife,
     Group::Afterlife,
+    Group::Secret,
 ];
 
 impl Group {
@@ -120,6 +122,12 @@ impl Group {
             }
             Self::Pause => Fault::Pause(one_of(random, &cast.changed), millis(random, 500, 8_000)),
             Self::Delete => Fault::Delete(one_of(random, &cast.deleted)),
+            Self::Secret => {
+                // Mostly long enough to be seen.
+                let overlap = [0, 5_000, 20_000].choose(random).copied();
+                let overlap = Duration::from_millis(overlap.unwrap_or(0));
+                Fault::Rotate(one_of(random, &cast.rotated), overlap)
+            }
             // Mostly what makes dead letters, and what brings them back.
             Self::Afterlife => {
                 let changed = one_of(random, &cast.changed);
@@ -149,7 +157,13 @@ fn one_of(random: &mut StdRng, numbers: &[u32]) -> u32 {
 fn crash(random: &mut StdRng, role: &str) -> Fault {
     let points: Vec<_> = CrashPoint::of(role).collect();
     let point = points.choose(random).copied().unwrap_or(CrashPoint::ALL[0]);
-    Fault::Crash(slot_of(random, role), point, random.random_range(1..=20))
+    let times = random.random_range(1..=20);
+    // News are rare beside all that a scheduler does.
+    let times = match point {
+        CrashPoint::AfterWatch | CrashPoint::AfterRelay => 1,
+        _ => times,
+    };
+    Fault::Crash(slot_of(random, role), point, times)
 }
 
 fn server_link(random: &mut StdRng, server: Server) -> Fault {

@@ -131,6 +131,9 @@ pub(crate) enum Fault {
     Age(u32, Duration),
     /// All dead letters of all destinations are replayed.
     Replay,
+    /// A destination gets another secret; the one before signs beside it for this
+    /// long.
+    Rotate(u32, Duration),
 }
 
 impl Fault {
@@ -161,6 +164,7 @@ impl Fault {
             Self::Cancel(_) => "cancel-backlog".to_owned(),
             Self::Age(..) => "short-age".to_owned(),
             Self::Replay => "replay".to_owned(),
+            Self::Rotate(..) => "rotate-secret".to_owned(),
         }
     }
 }
@@ -171,7 +175,7 @@ pub(crate) fn is_kill(kind: &str) -> bool {
 }
 
 /// Every kind there is. A test compares this with what plans are made of.
-pub(crate) const KINDS: [&str; 68] = [
+pub(crate) const KINDS: [&str; 71] = [
     "api-link-blackhole",
     "api-link-cut",
     "api-link-latency",
@@ -187,9 +191,11 @@ pub(crate) const KINDS: [&str; 68] = [
     "crash-after-publish",
     "crash-after-receive",
     "crash-after-record",
+    "crash-after-relay",
     "crash-after-send",
     "crash-after-settle",
     "crash-after-take",
+    "crash-after-watch",
     "crash-before-accept",
     "crash-before-record",
     "crash-mid-publish",
@@ -236,6 +242,7 @@ pub(crate) const KINDS: [&str; 68] = [
     "redis-link-reset",
     "redis-link-throttle",
     "replay",
+    "rotate-secret",
     "short-age",
     "terminate-api",
     "terminate-scheduler",

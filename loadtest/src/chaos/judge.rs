@@ -18,29 +18,48 @@
 //! - `left`: an attempt without an end after all was drained;
 //! - `starved`: a destination had due work and was not served for too long
 //!   while others were;
-//! - `signature`: a request without a signature, or whose signature does not
-//!   verify.
+//! - `told`: news that did not become exactly one event for each that is told of
+//!   them, or that did not arrive; a dead letter or a disabling that is in no news,
+//!   or an alert that is raised or ended twice, or is not ended;
+//! - `strayed`: an event at a destination that it was not posted for, or of a tenant
+//!   whose key posted it; or one of a transaction that was rolled back;
+//! - `held`: a start while its destination was held, two probes at a time, or a
+//!   destination that never came back and is not disabled;
+//! - `smart`: an effective limit above the configured one;
+//! - `signature`: a request without a signature, whose signature does not verify, or
+//!   that is not signed by just the secrets that were in force at its start.
 
 mod agreement;
+mod astray;
 mod extras;
+mod figures;
+mod holds;
 mod loss;
+mod news;
 mod replays;
+mod secrets;
+mod smart;
 mod starvation;
 mod timeline;
 mod windows;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
+use figures::Figures;
 use serde::Serialize;
+use timeline::Timeline;
 use uuid::Uuid;
 
-use super::log::{Change, ClockSample, Folder, Happening, Post, Receipt, Row, Run, Said, Send};
+use super::log::{
+    Change, ClockSample, Folder, Happened, Happening, Hold, KnownSecret, News, Note, Post, Receipt,
+    Row, Run, Said, SecretNote, Send, SmartLimit,
+};
 
 /// The most findings of one rule that are described; all are counted.
 const DESCRIBED: usize = 10;
 
 /// Every rule, so that a summary can say that nothing was found.
-pub(crate) const RULES: [&str; 10] = [
+pub(crate) const RULES: [&str; 14] = [
     "lost",
     "extra",
     "replayed",
@@ -50,6 +69,10 @@ pub(crate) const RULES: [&str; 10] = [
     "ledger",
     "left",
     "starved",
+    "told",
+    "strayed",
+    "held",
+    "smart",
     "signature",
 ];
 
@@ -64,6 +87,13 @@ pub(crate) struct Evidence {
     pub(crate) changes: Vec<Change>,
     pub(crate) clock: Vec<ClockSample>,
     pub(crate) happenings: Vec<Happening>,
+    pub(crate) news: Vec<News>,
+    pub(crate) notes: Vec<Note>,
+    pub(crate) happened: Vec<Happened>,
+    pub(crate) holds: Vec<Hold>,
+    pub(crate) smart: Vec<SmartLimit>,
+    pub(crate) secrets: Vec<SecretNote>,
+    pub(crate) known: Vec<KnownSecret>,
 }
 
 impl Evidence {
@@ -78,6 +108,13 @@ impl Evidence {
             changes: folder.read(Folder::CHANGES)?,
             clock: folder.read(Folder::CLOCK)?,
             happenings: folder.read(Folder::HAPPENINGS)?,
+            news: folder.read(Folder::NEWS)?,
+            notes: folder.read(Folder::NOTES)?,
+            happened: folder.read(Folder::HAPPENED)?,
+            holds: folder.read(Folder::HOLDS)?,
+            smart: folder.read(Folder::SMART)?,
+            secrets: folder.read(Folder::SECRETS)?,
+            known: folder.read(Folder::KNOWN)?,
         })
     }
 }
@@ -90,37 +127,6 @@ pub(crate) struct Judgement {
     /// The first of each.
     pub(crate) findings: Vec<String>,
     pub(crate) figures: Figures,
-}
-
-/// What a run amounted to.
-#[derive(Debug, Clone, Default, Serialize)]
-pub(crate) struct Figures {
-    /// Events that the client was answered 202 for.
-    pub(crate) accepted: u64,
-    /// Posts without an answer, or that were answered 503.
-    pub(crate) in_doubt: u64,
-    /// Requests that arrived.
-    pub(crate) receipts: u64,
-    /// Requests beyond one per event.
-    pub(crate) extra_receipts: u64,
-    /// Attempts by their state at the end.
-    pub(crate) attempts: BTreeMap<String, u64>,
-    /// Attempts that were ever `unknown`.
-    pub(crate) were_unknown: u64,
-    pub(crate) dead_letters: u64,
-    /// Attempts that replays have made.
-    pub(crate) replayed: u64,
-    /// The fullest share of a one-second limit in any second of the ledger.
-    pub(crate) fullest_window_percent: u64,
-    /// Requests at destinations without a proxy that arrived while this
-    /// process was not itself late: by these receivers' windows were judged.
-    pub(crate) timely_receipts_percent: usize,
-    /// The longest that a destination waited while others were served.
-    pub(crate) longest_wait_seconds: u64,
-    /// Requests that carried a signature.
-    pub(crate) signed: u64,
-    /// Those whose signature verified.
-    pub(crate) verified: u64,
 }
 
 impl Judgement {
@@ -148,6 +154,8 @@ struct Case<'a> {
     sends: HashMap<(Uuid, u32), Vec<i64>>,
     /// Accepted events and the posts that they were.
     accepted: HashMap<Uuid, &'a Post>,
+    /// Events that news became.
+    notes: HashMap<Uuid, &'a Note>,
 }
 
 impl<'a> Case<'a> {
@@ -158,6 +166,7 @@ impl<'a> Case<'a> {
             receipts: HashMap::new(),
             sends: HashMap::new(),
             accepted: HashMap::new(),
+            notes: HashMap::new(),
         };
         for row in &evidence.rows {
             case.rows.entry(row.event).or_default().push(row);
@@ -179,6 +188,18 @@ impl<'a> Case<'a> {
                 case.accepted.insert(event, post);
             }
         }
+        // The client's own events at these destinations are no news, though their
+        // answer may have been lost.
+        let posted: HashSet<&str> = evidence
+            .posts
+            .iter()
+            .map(|post| post.body.as_str())
+            .collect();
+        let notes = evidence
+            .notes
+            .iter()
+            .filter(|note| !posted.contains(note.body.as_str()));
+        case.notes = notes.map(|note| (note.event, note)).collect();
         case
     }
 
@@ -194,37 +215,21 @@ impl<'a> Case<'a> {
 /// Judges a run by all rules.
 pub(crate) fn judge(evidence: &Evidence) -> Judgement {
     let case = Case::new(evidence);
+    let timeline = Timeline::new(evidence);
     let mut judgement = Judgement::default();
-    count(&case, &mut judgement.figures);
+    judgement.figures.count(&case);
     loss::judge(&case, &mut judgement);
     extras::judge(&case, &mut judgement);
     replays::judge(&case, &mut judgement);
+    news::judge(&case, &mut judgement);
     agreement::judge(&case, &mut judgement);
-    windows::judge(&case, &mut judgement);
+    astray::judge(&case, &mut judgement);
+    holds::judge(&case, &timeline, &mut judgement);
+    smart::judge(&case, &mut judgement);
+    secrets::judge(&case, &timeline, &mut judgement);
+    windows::judge(&case, &timeline, &mut judgement);
     starvation::judge(&case, &mut judgement);
     judgement
-}
-
-fn count(case: &Case<'_>, figures: &mut Figures) {
-    let evidence = case.evidence;
-    figures.accepted = case.accepted.len() as u64;
-    let posts = evidence.posts.iter();
-    let answered = posts
-        .clone()
-        .filter(|post| post.said != Said::Posted)
-        .count();
-    figures.in_doubt = (posts.len() - 2 * answered) as u64;
-    figures.receipts = evidence.receipts.len() as u64;
-    figures.extra_receipts = figures.receipts.saturating_sub(case.receipts.len() as u64);
-    for row in &evidence.rows {
-        *figures
-            .attempts
-            .entry(row.state.as_str().to_owned())
-            .or_default() += 1;
-        figures.were_unknown += u64::from(row.was_unknown);
-        figures.dead_letters += u64::from(row.dead_letter);
-        figures.replayed += u64::from(row.is_replay);
-    }
 }
 
 #[cfg(test)]

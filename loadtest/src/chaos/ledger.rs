@@ -45,7 +45,7 @@ const HURRY: &str = "
 ";
 
 /// Between two questions.
-const TICK: Duration = Duration::from_millis(250);
+pub(crate) const TICK: Duration = Duration::from_millis(250);
 
 /// Asks the store for its time, now and again, until told to stop.
 pub(crate) async fn sample_clock(
@@ -82,11 +82,29 @@ pub(crate) async fn sample_clock(
 /// How many times its patience draining may take, as long as it gets on.
 const PATIENCES: u32 = 5;
 
-/// What is under way, and what replays have yet to move: while they go on, as
-/// many attempts begin as end.
+/// What is under way and what is to come of the outbox, what operators are to be told of or have not been told to be
+/// over, and what replays have yet to move: while they go on, as many attempts begin
+/// as end. A destination whose receiver does not come back is waited for until it is
+/// disabled; what waits at it then stays.
 const LEFT: &str = "
     select (
-        select count(*) from attempts where state in ('waiting', 'admitted', 'started')
+        select count(*) from attempts a
+        join destinations d on d.id = a.destination_id
+        where a.state in ('waiting', 'admitted', 'started')
+            and not (
+                a.state = 'waiting' and d.state = 'disabled'
+                and d.id in (select destination_id from chaos_doomed)
+            )
+    ) + (
+        select count(*) from outbox
+    ) + (
+        select count(*) from operational_events where relayed_at is null
+    ) + (
+        select count(*) from watches where backlog_high_since is not null or short_told
+    ) + (
+        select count(*) from destinations
+        where state = 'disabled' and deleted_at is null
+            and id not in (select destination_id from chaos_doomed)
     ) + (
         select coalesce(sum(1 + greatest(total - done, 0)), 0)::bigint
         from replays where state = 'running'
@@ -137,6 +155,7 @@ struct LedgerRow {
     was_unknown: bool,
     is_replayed: bool,
     is_replay: bool,
+    carried_by: Option<i64>,
 }
 
 impl LedgerRow {
@@ -155,6 +174,7 @@ impl LedgerRow {
             was_unknown: self.was_unknown,
             is_replayed: self.is_replayed,
             is_replay: self.is_replay,
+            carried_by: self.carried_by,
         })
     }
 }
@@ -172,7 +192,8 @@ pub(crate) async fn export(
             micros(coalesce(a.due_at, a.created_at)) as due_at, micros(a.created_at) as created_at,
             micros(a.started_at) as started_at, micros(a.finished_at) as finished_at,
             a.id in (select attempt_id from chaos_unknown) as was_unknown,
-            a.replayed_at is not null as is_replayed, a.replay_id is not null as is_replay
+            a.replayed_at is not null as is_replayed, a.replay_id is not null as is_replay,
+            a.carried_by
         from attempts a
         order by a.id",
     )

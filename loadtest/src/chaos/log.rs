@@ -6,20 +6,24 @@
 //! microseconds of `CLOCK_BOOTTIME`, which all processes of a machine share
 //! and nobody sets.
 
+mod store;
+
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::Context;
-use domain::attempt::AttemptState;
-use domain::destination::DestinationState;
-use domain::policy::LimitSettings;
+use engine::ports::DEFAULT_TENANT;
 use rustix::time::{ClockId, clock_gettime};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
+
+pub(crate) use store::{
+    Change, Happened, Hold, KnownSecret, News, Note, Row, SecretNote, SmartLimit,
+};
 
 /// Microseconds since the machine started.
 pub(crate) fn boottime_us() -> i64 {
@@ -56,6 +60,29 @@ pub(crate) struct Tried {
     /// Its requests go through a proxy that delays them: when they arrive says
     /// nothing about when they were sent.
     pub(crate) proxied: bool,
+    /// What it is told of, if it is an operational destination.
+    #[serde(default)]
+    pub(crate) told: Option<Telling>,
+    /// Whose it is.
+    #[serde(default = "default_tenant")]
+    pub(crate) tenant: Uuid,
+    /// Its receiver does not come back: it ends disabled, with its backlog.
+    #[serde(default)]
+    pub(crate) doomed: bool,
+}
+
+/// Of earlier runs, which had no other.
+const fn default_tenant() -> Uuid {
+    DEFAULT_TENANT.0
+}
+
+/// What an operational destination is told of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Telling {
+    /// Of everybody's destinations, not only its tenant's.
+    pub(crate) installation: bool,
+    /// Of these types; none is all.
+    pub(crate) event_types: Vec<String>,
 }
 
 /// The client: one event that it posted, or what it was answered.
@@ -66,6 +93,9 @@ pub(crate) struct Post {
     pub(crate) destination: u32,
     pub(crate) body: String,
     pub(crate) said: Said,
+    /// With the key of a tenant that the destination is not of.
+    #[serde(default)]
+    pub(crate) intruding: bool,
 }
 
 /// What the client knows of an event.
@@ -78,18 +108,27 @@ pub(crate) enum Said {
     Accepted(Uuid),
     /// The API answered that it did not take it.
     Refused,
+    /// Inserted into the outbox with this id, by a transaction that was rolled
+    /// back.
+    RolledBack(Uuid),
 }
 
-/// A worker: a request that it is about to send.
+/// A worker: an event that it is about to send. Those of a batch are one
+/// request, that of the first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Send {
+    /// Of a batch, its leader.
     pub(crate) attempt: i64,
     pub(crate) event: Uuid,
     pub(crate) try_number: u32,
     pub(crate) at_us: i64,
+    /// Another event's line is that of the request.
+    #[serde(default)]
+    pub(crate) carried: bool,
 }
 
-/// A receiver: a request that arrived whole.
+/// A receiver: an event that arrived whole, in a request of its own or in a
+/// batch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Receipt {
     pub(crate) destination: u32,
@@ -99,42 +138,17 @@ pub(crate) struct Receipt {
     pub(crate) timestamp: Option<i64>,
     /// `webhook-signature`, as it stands.
     pub(crate) signature: Option<String>,
-    /// Whether it verified, by the official library and the destination's
-    /// secret.
+    /// Whether every signature of it verified, by the official library and a
+    /// secret that the destination had or was about to have.
     pub(crate) verified: bool,
+    /// Those secrets, as the receivers call them: see [`KnownSecret`].
+    #[serde(default)]
+    pub(crate) signed_by: Vec<Uuid>,
     pub(crate) body: String,
     pub(crate) at_us: i64,
-}
-
-/// The store, at the end: one attempt. Times are the store's, in microseconds.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Row {
-    pub(crate) attempt: i64,
-    pub(crate) event: Uuid,
-    pub(crate) destination: Uuid,
-    pub(crate) try_number: u32,
-    pub(crate) state: AttemptState,
-    pub(crate) dead_letter: bool,
-    pub(crate) due_at: i64,
-    pub(crate) created_at: i64,
-    pub(crate) started_at: Option<i64>,
-    pub(crate) finished_at: Option<i64>,
-    /// Whether it was ever `unknown`, by a trigger of the run's own: a late
-    /// outcome overwrites the state.
-    pub(crate) was_unknown: bool,
-    /// A dead letter that was replayed.
-    pub(crate) is_replayed: bool,
-    /// A replay made it.
-    pub(crate) is_replay: bool,
-}
-
-/// The store, at the end: what was in force from when on.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Change {
-    pub(crate) destination: Uuid,
-    pub(crate) from: i64,
-    pub(crate) effective: LimitSettings,
-    pub(crate) state: DestinationState,
+    /// Another event's line is that of the request.
+    #[serde(default)]
+    pub(crate) carried: bool,
 }
 
 /// The store's clock, asked between two instants.
@@ -170,6 +184,13 @@ impl Folder {
     pub(crate) const RECEIPTS: &str = "receipts.jsonl";
     pub(crate) const LEDGER: &str = "ledger.jsonl";
     pub(crate) const CHANGES: &str = "changes.jsonl";
+    pub(crate) const NEWS: &str = "news.jsonl";
+    pub(crate) const NOTES: &str = "notes.jsonl";
+    pub(crate) const HAPPENED: &str = "happened.jsonl";
+    pub(crate) const HOLDS: &str = "holds.jsonl";
+    pub(crate) const SMART: &str = "smart.jsonl";
+    pub(crate) const SECRETS: &str = "secrets.jsonl";
+    pub(crate) const KNOWN: &str = "known.jsonl";
     pub(crate) const CLOCK: &str = "clock.jsonl";
     pub(crate) const HAPPENINGS: &str = "happenings.jsonl";
     pub(crate) const RUN: &str = "run.json";
@@ -257,6 +278,7 @@ mod tests {
             destination: 3,
             body: fingerprint(b"hello"),
             said,
+            intruding: false,
         };
         let lines = [
             post(1, Said::Posted),

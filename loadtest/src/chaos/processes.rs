@@ -101,6 +101,12 @@ impl Processes {
             .with_context(|| format!("no slot {slot}"))
     }
 
+    /// Where clients reach the API.
+    pub(crate) fn apis(&self) -> Vec<SocketAddr> {
+        let fronts = self.places.iter().filter_map(|place| place.front.as_ref());
+        fronts.map(Proxy::address).collect()
+    }
+
     /// Lets all of them drain, and waits.
     pub(crate) async fn stop(mut self) -> anyhow::Result<()> {
         self.stop.cancel();

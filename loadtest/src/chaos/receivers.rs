@@ -2,58 +2,80 @@
 //! whole request before it answers.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use anyhow::Context;
-use domain::signature::SigningSecret;
 use http::HeaderMap;
 use server::receiver::{Behaviour, Observed, Receiver};
-use standardwebhooks::Webhook;
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use super::batch;
 use super::log::{Appender, Receipt, boottime_us, fingerprint};
-use super::world::Destination;
+use super::secrets::Secrets;
+use super::world::{Destination, part};
 
 /// Arrivals that the receiver itself keeps: the log has them all.
 const KEPT: usize = 0;
 
+/// The storm: when it began, once it has, and how long it is.
+pub(crate) struct Storm {
+    pub(crate) began: OnceLock<Instant>,
+    pub(crate) length: Duration,
+}
+
 /// Starts the receivers of these destinations, by their numbers.
 pub(crate) async fn start(
     destinations: &[Destination],
-    secrets: &[SigningSecret],
+    secrets: Arc<Secrets>,
+    storm: Arc<Storm>,
     log: Appender,
 ) -> anyhow::Result<Receiver> {
-    let verifiers = (secrets.iter())
-        .map(|secret| Webhook::new(&secret.expose()).context("the official library"))
-        .collect::<anyhow::Result<Vec<_>>>()?;
     let manners: Vec<_> = destinations.iter().map(|one| one.manners).collect();
     let requests: Vec<_> = manners.iter().map(|_| AtomicU64::new(0)).collect();
     let observer = move |seen: Observed<'_>| {
-        if let Err(error) = log.append(&receipt(&seen, &verifiers)) {
+        if let Err(error) = log.append_all(&receipts(&seen, &secrets)) {
             // A receipt that is not in the log was not received.
             complain(&error);
-            return Some(http::StatusCode::INTERNAL_SERVER_ERROR);
+            return Some(http::StatusCode::INTERNAL_SERVER_ERROR.into());
         }
         let number = seen.destination as usize;
         let request = requests.get(number)?.fetch_add(1, Ordering::Relaxed) + 1;
-        manners.get(number)?.answer(request)
+        let passed = storm.began.get().map(Instant::elapsed);
+        manners
+            .get(number)?
+            .answer(request, part(passed, storm.length))
     };
-    Receiver::start_observed(Behaviour::ACCEPT, KEPT, Some(Box::new(observer)))
+    let receiver = Receiver::start_observed(Behaviour::ACCEPT, KEPT, Some(Box::new(observer)))
         .await
-        .context("start the receivers")
+        .context("start the receivers")?;
+    for (number, one) in (0..).zip(destinations) {
+        receiver.set_behaviour(number, one.manners.behaviour());
+    }
+    Ok(receiver)
 }
 
-fn receipt(seen: &Observed<'_>, verifiers: &[Webhook]) -> Receipt {
-    let verifier = verifiers.get(seen.destination as usize);
-    // Signed by the library, and compared: its `verify` refuses timestamps of
-    // another time, and these are the store's, whose clock this run steps.
-    let expected = || {
-        let id = text(seen.headers, "webhook-id")?;
-        let timestamp = text(seen.headers, "webhook-timestamp")?.parse().ok()?;
-        verifier?.sign(id, timestamp, seen.body).ok()
+/// One for each event of the request.
+fn receipts(seen: &Observed<'_>, secrets: &Secrets) -> Vec<Receipt> {
+    let of_request = receipt(seen, secrets);
+    let id = text(seen.headers, "webhook-id").unwrap_or_default();
+    let Some(items) = batch::items(id, seen.body) else {
+        return vec![of_request];
     };
-    let verified = expected()
-        .is_some_and(|expected| text(seen.headers, "webhook-signature") == Some(&expected));
+    (items.iter().enumerate())
+        .map(|(place, item)| Receipt {
+            event: Some(item.id),
+            try_number: Some(item.try_number),
+            body: fingerprint(item.data.get().as_bytes()),
+            carried: place > 0,
+            ..of_request.clone()
+        })
+        .collect()
+}
+
+fn receipt(seen: &Observed<'_>, secrets: &Secrets) -> Receipt {
+    let signatures = secrets.signatures(seen.destination, seen.headers, seen.body);
     let since = i64::try_from(
         Instant::now()
             .saturating_duration_since(seen.at)
@@ -65,9 +87,11 @@ fn receipt(seen: &Observed<'_>, verifiers: &[Webhook]) -> Receipt {
         try_number: text(seen.headers, "paceline-try").and_then(|word| word.parse().ok()),
         timestamp: text(seen.headers, "webhook-timestamp").and_then(|word| word.parse().ok()),
         signature: text(seen.headers, "webhook-signature").map(str::to_owned),
-        verified,
+        verified: signatures.wrong == 0 && !signatures.by.is_empty(),
+        signed_by: signatures.by,
         body: fingerprint(seen.body),
         at_us: boottime_us() - since.unwrap_or(0),
+        carried: false,
     }
 }
 

@@ -13,7 +13,9 @@ use server::role::{self, Role, RoleConfig};
 
 use super::crash::{Trap, VARIABLE};
 use super::log::{Appender, Folder};
-use super::wrapped::{LoggedSender, TrappedQueue, TrappedSchedule, TrappedStore};
+use super::wrapped::{
+    LoggedSender, TrappedOperations, TrappedQueue, TrappedSchedule, TrappedStore,
+};
 
 /// The variable that names the folder of the logs.
 pub(crate) const LOGS: &str = "CHAOS_LOGS";
@@ -54,6 +56,7 @@ fn wrapped(parts: Parts, log: Arc<Appender>, trap: Option<Trap>) -> Parts {
     };
     Parts {
         sender,
+        operations: Arc::new(TrappedOperations(parts.operations, trap.clone())),
         store: Arc::new(TrappedStore(parts.store, trap.clone())),
         schedule: Arc::new(TrappedSchedule(parts.schedule, trap.clone())),
         queue: (parts.queue).map(|queue| Arc::new(TrappedQueue(queue, trap)) as _),

@@ -1,43 +1,38 @@
 //! One run from the first server to the last log line.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use adapters::key_ring::KeyRing;
 use anyhow::Context;
-use domain::ids::DestinationId;
-use domain::signature::SigningSecret;
-use engine::ports::{
-    Backlog, BreakerChange, Catalog, DEFAULT_TENANT, NewDestination, NewSecret, RetryRules,
-    SecretStore,
-};
+use domain::ids::{DestinationId, TenantId};
+use engine::ports::Catalog;
 use server::config::StoreConfig;
-use server::edge::Mint;
-use server::receiver::Receiver;
-use server::trial::new_secret;
+use server::parts::Stored;
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
-use zeroize::Zeroizing;
 
 use super::abilities::Abilities;
 use super::client::{Client, Load};
 use super::diary::Diary;
 use super::fault::Server;
 use super::log::{Folder, Run, Tried, boottime_us};
+use super::outbox::Program;
 use super::plan::Planned;
 use super::processes::Processes;
-use super::proxy::Proxy;
+use super::receivers::Storm;
+use super::secrets::Secrets;
 use super::servers::PrivateServers;
-use super::storm::{self, Scene};
-use super::world::{Destination, destinations, shares};
-use super::{ledger, receivers};
+use super::setting::{Site, Tenant};
+use super::storm::{self, Scene, Target};
+use super::world::{AT_ONCE, Destination, Manners, destinations, shares};
+use super::{health, ledger, news, receivers, setting};
 
-/// Clients that post at the same time.
-const CLIENTS: u64 = 4;
+/// Clients of each tenant that post at the same time.
+const CLIENTS: u64 = 2;
 
 /// How long clients may go on after the storm.
 const LAST_POSTS: Duration = Duration::from_secs(60);
@@ -71,50 +66,57 @@ impl Stage {
         make_passable(home.path())?;
         let servers = PrivateServers::start(home.path().join("servers"), abilities).await?;
         let diary = Arc::new(Diary::open(&self.folder)?);
-        let store = StoreConfig {
-            database_url: servers.url(Server::Postgres)?.parse()?,
-            database_connections: 4,
-        };
-        server::parts::migrate(&store).await?;
-        servers.sql(ledger::REMEMBER_UNKNOWN).await?;
-        let stored = server::parts::open_to_read(&store).await?;
-        let (catalog, backlog) = (stored.catalog, stored.backlog);
-
+        let stored = open_store(&servers).await?;
         let planned = destinations(self.scale);
         let log = self.folder.appender(Folder::RECEIPTS)?;
-        let secrets = server::parts::open_secrets(&store).await?;
-        let signed = signed(&planned)?;
-        let receiver = receivers::start(&planned, &signed.secrets, log).await?;
-        let (tried, receiver_links) = create(
-            &planned,
-            &signed.new,
-            &receiver,
-            (&*catalog, &*backlog, &*secrets),
-        )
-        .await?;
+        let (secrets, key) = Secrets::new(planned.len(), self.folder.appender(Folder::KNOWN)?)?;
+        let secrets = Arc::new(secrets);
+        let when = Arc::new(Storm {
+            began: OnceLock::new(),
+            length: self.length,
+        });
+        let receiver =
+            receivers::start(&planned, Arc::clone(&secrets), Arc::clone(&when), log).await?;
+        let tenants = setting::tenants(&stored).await?;
+        let site = Site {
+            stored: &stored,
+            tenants: &tenants,
+            secrets: &secrets,
+            receiver: &receiver,
+        };
+        let (tried, receiver_links) = site.create(&planned).await?;
+        health::doom(&servers, &tried).await?;
         let program = std::env::current_exe().context("find this program")?;
         let logs = std::path::absolute(&self.folder.0)?;
-        let processes = Processes::start(&program, &logs, &servers, &signed.key, &diary).await?;
-        let limits = planned.iter().map(|one| one.limits.per_second);
+        let processes = Processes::start(&program, &logs, &servers, &key, &diary).await?;
         let scene = Arc::new(Scene {
             servers,
             processes,
             receiver_links,
-            destinations: tried.iter().map(|one| one.id).zip(limits).collect(),
-            catalog,
-            backlog,
+            destinations: targets(&planned, &tried),
+            tenants: tenants.clone(),
+            secrets,
+            secret_store: stored.secrets,
+            catalog: stored.catalog,
+            backlog: stored.backlog,
             diary,
             turns: [(); 3].map(|()| Mutex::new(())),
             clock_ahead_ms: AtomicI64::new(0),
             replays: AtomicU64::new(0),
         });
-        let ended = self.storm(&scene, plan, &planned, &tried).await;
+        let cast = Cast {
+            planned: &planned,
+            tried: &tried,
+            tenants: &tenants,
+            when: &when,
+        };
+        let ended = self.storm(&scene, plan, &cast).await;
         let scene = Arc::into_inner(scene).context("somebody still holds the scene")?;
         let stopped = scene.processes.stop().await;
         let exported = match ended.as_ref().and(stopped.as_ref()) {
             Ok(()) => {
-                let catalog = scene.catalog.as_ref();
-                ledger::export(&scene.servers, catalog, &tried, &self.folder).await
+                let from = (&scene.servers, &*scene.catalog);
+                self.export(from, &tried).await
             }
             Err(_) => Ok(()),
         };
@@ -123,18 +125,29 @@ impl Stage {
         ended.and(stopped).and(exported).and(removed)
     }
 
+    async fn export(
+        &self,
+        (servers, catalog): (&PrivateServers, &dyn Catalog),
+        tried: &[Tried],
+    ) -> anyhow::Result<()> {
+        let folder = &self.folder;
+        ledger::export(servers, catalog, tried, folder).await?;
+        news::export(servers, tried, folder).await?;
+        health::export(servers, folder).await
+    }
+
     async fn storm(
         &self,
         scene: &Arc<Scene>,
         plan: &[Planned],
-        planned: &[Destination],
-        tried: &[Tried],
+        cast: &Cast<'_>,
     ) -> anyhow::Result<()> {
         let stop = CancellationToken::new();
         let _stop = stop.clone().drop_guard();
         let watched = self.watch(scene, &stop);
         let began_us = boottime_us();
-        let clients = self.post(scene, planned, tried)?;
+        let clients = self.post(scene, cast)?;
+        cast.when.began.get_or_init(Instant::now);
         scene
             .diary
             .note("begun", "", &format!("{} faults planned", plan.len()))?;
@@ -148,17 +161,20 @@ impl Stage {
         scene.heal().await?;
         let run = Run {
             seed: self.seed,
-            destinations: tried.to_vec(),
+            destinations: cast.tried.to_vec(),
             planned: plan.len(),
             storm_us: (began_us, boottime_us()),
         };
         let path = self.folder.0.join(Folder::RUN);
         tokio::fs::write(path, serde_json::to_vec_pretty(&run)?).await?;
-        let left = ledger::drain(&scene.servers, self.drain, &self.shutdown).await?;
+        let drain = || ledger::drain(&scene.servers, self.drain, &self.shutdown);
+        drain().await?;
+        news::end_watch(&scene.servers).await?;
+        let left = drain().await?;
         scene.diary.note(
             "drained",
             "",
-            &format!("{left} attempts and dead letters left"),
+            &format!("{left} attempts, replays and news left"),
         )?;
         stop.cancel();
         joined(watched).await
@@ -170,6 +186,8 @@ impl Stage {
         let (watching, folder, stopped) = (Arc::clone(scene), self.folder.clone(), stop.clone());
         watched
             .spawn(async move { ledger::sample_clock(&watching.servers, &folder, stopped).await });
+        let (owner, stopped) = (Arc::clone(scene), stop.clone());
+        watched.spawn(async move { news::resume(&owner.servers, stopped).await });
         let (diary, stop) = (Arc::clone(&scene.diary), stop.clone());
         watched.spawn(async move {
             while !stop.is_cancelled() {
@@ -185,35 +203,88 @@ impl Stage {
         watched
     }
 
+    /// So many clients of each tenant, and a program with an outbox.
     fn post(
         &self,
-        scene: &Scene,
-        planned: &[Destination],
-        tried: &[Tried],
+        scene: &Arc<Scene>,
+        cast: &Cast<'_>,
     ) -> anyhow::Result<JoinSet<anyhow::Result<()>>> {
         let log = Arc::new(self.folder.appender(Folder::CLIENT)?);
-        let fronts = scene
-            .processes
-            .places
-            .iter()
-            .filter_map(|place| place.front.as_ref());
-        let apis: Vec<_> = fronts.map(Proxy::address).collect();
+        let apis = scene.processes.apis();
         let mut clients = JoinSet::new();
-        for number in 0..CLIENTS {
-            let client = Client {
-                apis: apis.clone(),
-                destinations: tried.iter().map(|one| one.id).collect(),
-                log: Arc::clone(&log),
-            };
-            clients.spawn(client.post(Load {
-                seed: self.seed,
-                shares: shares(planned, self.events),
-                length: self.length,
-                client: (number, CLIENTS),
-            }));
+        for (tenant, one) in cast.tenants.iter().enumerate() {
+            for number in 0..CLIENTS {
+                let client = Client {
+                    apis: apis.clone(),
+                    destinations: cast.tried.iter().map(|one| one.id).collect(),
+                    key: one.key.clone(),
+                    log: Arc::clone(&log),
+                };
+                clients.spawn(client.post(Load {
+                    seed: self.seed,
+                    shares: shares(cast.planned, self.events),
+                    tenants: cast.planned.iter().map(|one| one.tenant).collect(),
+                    tenant,
+                    length: self.length,
+                    at_once: AT_ONCE[tenant],
+                    client: (number, CLIENTS),
+                }));
+            }
         }
+        let program = Program {
+            seed: self.seed,
+            events: self.events,
+            length: self.length,
+            destinations: cast.steady(),
+            log,
+        };
+        let scene = Arc::clone(scene);
+        clients.spawn(async move { program.run(&scene.servers).await });
         Ok(clients)
     }
+}
+
+/// Who takes part.
+struct Cast<'a> {
+    planned: &'a [Destination],
+    tried: &'a [Tried],
+    tenants: &'a [Tenant],
+    when: &'a Storm,
+}
+
+impl Cast<'_> {
+    /// Those that are never deleted or disabled, so that no row of an outbox is
+    /// refused.
+    fn steady(&self) -> Vec<(u32, Tried)> {
+        let all = (0_u32..).zip(self.planned).zip(self.tried);
+        all.filter(|((_, planned), tried)| {
+            planned.manners == Manners::Polite && !planned.mortal && tried.told.is_none()
+        })
+        .map(|((number, _), tried)| (number, tried.clone()))
+        .collect()
+    }
+}
+
+/// The store, with what the run remembers beside it.
+async fn open_store(servers: &PrivateServers) -> anyhow::Result<Stored> {
+    let store = StoreConfig {
+        database_url: servers.url(Server::Postgres)?.parse()?,
+        database_connections: 4,
+    };
+    server::parts::migrate(&store).await?;
+    servers.sql(ledger::REMEMBER_UNKNOWN).await?;
+    servers.sql(news::REMEMBER_NEWS).await?;
+    servers.sql(health::REMEMBER_HEALTH).await?;
+    server::parts::open_to_read(&store).await
+}
+
+fn targets(planned: &[Destination], tried: &[Tried]) -> Vec<Target> {
+    let target = |(planned, tried): (&Destination, &Tried)| Target {
+        tenant: TenantId(tried.tenant),
+        id: DestinationId(tried.id),
+        limit: planned.limits.per_second,
+    };
+    planned.iter().zip(tried).map(target).collect()
 }
 
 /// Waits for all; the first error ends the others.
@@ -228,75 +299,4 @@ fn make_passable(folder: &Path) -> anyhow::Result<()> {
     use std::os::unix::fs::PermissionsExt;
     let passable = std::fs::Permissions::from_mode(0o711);
     std::fs::set_permissions(folder, passable).context("open the folder to Postgres")
-}
-
-/// What the destinations sign with.
-struct Signed {
-    /// What the processes seal and open with.
-    key: Zeroizing<String>,
-    /// Each destination's secret.
-    secrets: Vec<SigningSecret>,
-    /// The same, sealed, with the destination's id.
-    new: Vec<NewSecret>,
-}
-
-fn signed(planned: &[Destination]) -> anyhow::Result<Signed> {
-    let mint = Mint::from_system()?;
-    let key = server::secret_keys::new_key(&mint);
-    let vault = KeyRing::parse(&key)?;
-    let new = planned.iter().map(|_| {
-        let id = DestinationId(mint.uuid());
-        new_secret(&vault, &mint, id)
-    });
-    let (secrets, new) = new.unzip();
-    Ok(Signed { key, secrets, new })
-}
-
-/// Creates the destinations, and the proxies before some of them.
-async fn create(
-    planned: &[Destination],
-    signed: &[NewSecret],
-    receiver: &Receiver,
-    (catalog, backlog, secrets): (&dyn Catalog, &dyn Backlog, &dyn SecretStore),
-) -> anyhow::Result<(Vec<Tried>, Vec<Option<Proxy>>)> {
-    let (mut tried, mut links) = (Vec::new(), Vec::new());
-    for (number, (one, secret)) in (0_u32..).zip(planned.iter().zip(signed)) {
-        let link = match one.proxied {
-            true => Some(Proxy::start(receiver.address()).await?),
-            false => None,
-        };
-        let address = link.as_ref().map_or(receiver.address(), Proxy::address);
-        let new = NewDestination {
-            id: secret.place.destination,
-            name: one.name.clone(),
-            url: format!("http://{address}/r/{number}"),
-            event_types: Vec::new(),
-            limits: one.limits,
-        };
-        let secret = std::slice::from_ref(secret);
-        let created = secrets
-            .create_destination_with(DEFAULT_TENANT, &new, secret)
-            .await?;
-        // Links that break would open it, and the judge counts starts: the
-        // simulation has breakers.
-        let never = BreakerChange {
-            failures: Some(Some(0)),
-            ..BreakerChange::default()
-        };
-        (catalog.change_breaker(DEFAULT_TENANT, created.id, &never)).await?;
-        if let Some(policy) = one.manners.retries() {
-            let rules = RetryRules {
-                policy,
-                max_age: None,
-            };
-            (backlog.set_retry_rules(DEFAULT_TENANT, created.id, &rules)).await?;
-        }
-        tried.push(Tried {
-            id: created.id.0,
-            name: one.name.clone(),
-            proxied: one.proxied,
-        });
-        links.push(link);
-    }
-    Ok((tried, links))
 }

@@ -1,21 +1,18 @@
 //! Does the faults of a plan, each at its time, and heals what they did.
 
+mod owner;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::time::Duration;
 
 use adapters::shell::{self, QueueCommand};
 use anyhow::Context;
-use domain::ids::{DestinationId, ReplayId};
-use engine::ports::{
-    Backlog, CancelFrom, CancelStep, Catalog, CatalogError, DEFAULT_TENANT, DeadLetterFilter,
-    NewReplay, Which,
-};
+use domain::ids::{DestinationId, TenantId};
+use engine::ports::{Backlog, Catalog, SecretStore};
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
-use uuid::Uuid;
 
 use super::diary::Diary;
 use super::fault::{Fault, Server, Slot, Trouble};
@@ -23,22 +20,12 @@ use super::keeper::Order;
 use super::plan::Planned;
 use super::processes::Processes;
 use super::proxy::{Link, Proxy};
+use super::secrets::Secrets;
 use super::servers::PrivateServers;
+use super::setting::Tenant;
 
 /// The delivery queue's name, as the roles have it by default.
 const QUEUE: &str = "paceline.deliveries";
-
-/// Rows that one step of cancelling looks at: few, so that there are many steps.
-const CANCEL_STEP: u32 = 20;
-
-/// Destinations that one step of replaying looks at.
-const REPLAYS_AT_ONCE: u32 = 20;
-
-/// Before a store that is away is asked again.
-const AWAY: Duration = Duration::from_millis(200);
-
-/// How old events may become while they may not become old: less than many wait.
-const SHORT_AGE_MS: &str = "1500";
 
 /// All that faults are done to.
 pub(crate) struct Scene {
@@ -46,8 +33,11 @@ pub(crate) struct Scene {
     pub(crate) processes: Processes,
     /// By the numbers of the destinations; only some have one.
     pub(crate) receiver_links: Vec<Option<Proxy>>,
-    /// By their numbers: ids and limits per second.
-    pub(crate) destinations: Vec<(Uuid, Option<u32>)>,
+    /// By their numbers.
+    pub(crate) destinations: Vec<Target>,
+    pub(crate) tenants: Vec<Tenant>,
+    pub(crate) secrets: Arc<Secrets>,
+    pub(crate) secret_store: Arc<dyn SecretStore>,
     pub(crate) catalog: Arc<dyn Catalog>,
     pub(crate) backlog: Arc<dyn Backlog>,
     pub(crate) diary: Arc<Diary>,
@@ -56,6 +46,15 @@ pub(crate) struct Scene {
     pub(crate) clock_ahead_ms: AtomicI64,
     /// So far.
     pub(crate) replays: AtomicU64,
+}
+
+/// A destination, as faults see it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Target {
+    pub(crate) tenant: TenantId,
+    pub(crate) id: DestinationId,
+    /// Its limit per second as it is at first.
+    pub(crate) limit: Option<u32>,
 }
 
 /// Does them all; returns when each is over. Cancelling leaves out the rest.
@@ -143,6 +142,7 @@ impl Scene {
             Fault::Cancel(number) => self.cancel(fault, number).await,
             Fault::Age(number, length) => self.shorten_age(fault, number, length).await,
             Fault::Replay => self.replay(fault).await,
+            Fault::Rotate(number, overlap) => self.rotate(fault, number, overlap).await,
         }
     }
 
@@ -207,119 +207,9 @@ impl Scene {
         self.servers.set_clock(ahead)
     }
 
-    fn destination(&self, number: u32) -> anyhow::Result<(Uuid, Option<u32>)> {
+    fn destination(&self, number: u32) -> anyhow::Result<Target> {
         let found = self.destinations.get(number as usize).copied();
         found.with_context(|| format!("no destination {number}"))
-    }
-
-    async fn change_limit(&self, fault: Fault, number: u32, percent: u32) -> anyhow::Result<()> {
-        let (id, limit) = self.destination(number)?;
-        let limit = limit.context("no limit per second")? * percent / 100;
-        self.begun(fault)?;
-        self.set_limit(id, limit.max(1)).await
-    }
-
-    async fn set_limit(&self, id: Uuid, limit: u32) -> anyhow::Result<()> {
-        let sql = format!("update destinations set limit_per_second = {limit} where id = '{id}'");
-        self.servers.sql(&sql).await
-    }
-
-    async fn pause(&self, fault: Fault, number: u32, length: Duration) -> anyhow::Result<()> {
-        let (id, _) = self.destination(number)?;
-        let state = |state| format!("update destinations set state = '{state}' where id = '{id}'");
-        self.begun(fault)?;
-        self.servers.sql(&state("paused")).await?;
-        sleep(length).await;
-        self.servers.sql(&state("active")).await
-    }
-
-    async fn delete(&self, fault: Fault, number: u32) -> anyhow::Result<()> {
-        let (id, _) = self.destination(number)?;
-        self.begun(fault)?;
-        loop {
-            let deleted = self
-                .catalog
-                .delete_destination(DEFAULT_TENANT, DestinationId(id))
-                .await;
-            match deleted {
-                Ok(()) | Err(CatalogError::NotFound(_)) => return Ok(()),
-                Err(_away) => sleep(AWAY).await,
-            }
-        }
-    }
-
-    async fn cancel(&self, fault: Fault, number: u32) -> anyhow::Result<()> {
-        let (id, _) = self.destination(number)?;
-        let mut step = CancelStep {
-            destination: DestinationId(id),
-            event_type: None,
-            accepted_before: None,
-            from: CancelFrom::BEGIN,
-            limit: CANCEL_STEP,
-        };
-        self.begun(fault)?;
-        loop {
-            match self.backlog.cancel_step(DEFAULT_TENANT, &step).await {
-                Ok(done) => {
-                    step.accepted_before = Some(done.accepted_before);
-                    let Some(next) = done.next else {
-                        return Ok(());
-                    };
-                    step.from = next;
-                }
-                Err(CatalogError::NotFound(_)) => return Ok(()),
-                Err(_away) => sleep(AWAY).await,
-            }
-        }
-    }
-
-    async fn shorten_age(&self, fault: Fault, number: u32, length: Duration) -> anyhow::Result<()> {
-        let (id, _) = self.destination(number)?;
-        let age =
-            |age: &str| format!("update destinations set max_age_ms = {age} where id = '{id}'");
-        self.begun(fault)?;
-        self.servers.sql(&age(SHORT_AGE_MS)).await?;
-        sleep(length).await;
-        self.servers.sql(&age("null")).await
-    }
-
-    async fn replay(&self, fault: Fault) -> anyhow::Result<()> {
-        self.begun(fault)?;
-        let (any, mut after) = (DeadLetterFilter::default(), None);
-        loop {
-            let page = self.backlog.destinations_with_dead_letters(
-                DEFAULT_TENANT,
-                &any,
-                after,
-                REPLAYS_AT_ONCE,
-            );
-            let Ok(page) = page.await else {
-                sleep(AWAY).await;
-                continue;
-            };
-            for destination in page.destinations {
-                self.replay_one(destination).await;
-            }
-            after = page.next;
-            if after.is_none() {
-                return Ok(());
-            }
-        }
-    }
-
-    async fn replay_one(&self, destination: DestinationId) {
-        let number = self.replays.fetch_add(1, Ordering::Relaxed) + 1;
-        let new = NewReplay {
-            id: ReplayId(Uuid::from_u128(u128::from(number))),
-            which: Which::Matching(destination, DeadLetterFilter::default()),
-            share: 1.0,
-        };
-        // That it is there already says that the answer was lost.
-        while let Err(CatalogError::Store(_)) =
-            self.backlog.create_replay(DEFAULT_TENANT, &new).await
-        {
-            sleep(AWAY).await;
-        }
     }
 
     /// All links pass, all servers run, limits are what they were.
@@ -335,9 +225,9 @@ impl Scene {
         for server in Server::ALL {
             self.servers.restart(server).await?;
         }
-        for (id, limit) in &self.destinations {
-            if let Some(limit) = limit {
-                self.set_limit(*id, *limit).await?;
+        for one in &self.destinations {
+            if let Some(limit) = one.limit {
+                self.set_limit(one.id, limit).await?;
             }
         }
         let any_age = "update destinations set max_age_ms = null where max_age_ms is not null";

@@ -1,15 +1,35 @@
 //! The destinations of a run, and which faults may befall which of them.
 
-use domain::limit::Shape;
 use domain::policy::LimitSettings;
-use domain::retry::{DEFAULT_MAX_TRIES, RetrySettings};
-use http::StatusCode;
+use engine::ports::Registration;
 use server::trial::per_second;
+
+mod kinds;
+mod manners;
+
+use kinds::{shaped, told};
+pub(crate) use manners::{Manners, part};
+
+/// The tenants of a run, by the names that people know: the default one, one with
+/// little to send, and one with much.
+pub(crate) const TENANTS: [&str; 3] = ["default", "quiet", "noisy"];
+
+const QUIET: usize = 1;
+const NOISY: usize = 2;
+
+/// Which part of each tenant's events is posted at once, so that there is a
+/// backlog.
+pub(crate) const AT_ONCE: [f64; 3] = [0.1, 0.1, 0.5];
+
+/// The tier of the tenants that are not the default one.
+pub(crate) const TIER: &str = "standard";
 
 /// One destination to be.
 #[derive(Debug, Clone)]
 pub(crate) struct Destination {
     pub(crate) name: String,
+    /// Whose: an index of [`TENANTS`].
+    pub(crate) tenant: usize,
     pub(crate) limits: LimitSettings,
     /// Starts a second that its limits allow in the long run: its share of the
     /// events.
@@ -17,45 +37,17 @@ pub(crate) struct Destination {
     pub(crate) manners: Manners,
     /// Behind a proxy of its own.
     pub(crate) proxied: bool,
+    /// How many events one request has at most; 1 is no batches.
+    pub(crate) batch: u32,
     /// Whether a fault may delete it.
     pub(crate) mortal: bool,
     /// Whether faults may change its limits, cancel its backlog and let its
     /// events grow old.
     pub(crate) changeable: bool,
-}
-
-/// How a destination answers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Manners {
-    /// 204 at once.
-    Polite,
-    /// Every so many requests one 503.
-    Flaky(u64),
-    /// 500 always, with its breaker off: its events end as dead letters, and soon,
-    /// so that there is something to replay.
-    Broken,
-}
-
-impl Manners {
-    /// What is tried again and when, where it is not the usual.
-    pub(crate) fn retries(self) -> Option<RetrySettings> {
-        (self == Self::Broken).then(|| RetrySettings {
-            max_tries: Some(DEFAULT_MAX_TRIES),
-            delays_ms: Some(vec![200]),
-            ..RetrySettings::default()
-        })
-    }
-
-    /// What it answers to its request of this number; `None` is its usual.
-    pub(crate) fn answer(self, request: u64) -> Option<StatusCode> {
-        match self {
-            Self::Polite => None,
-            Self::Flaky(every) => request
-                .is_multiple_of(every)
-                .then_some(StatusCode::SERVICE_UNAVAILABLE),
-            Self::Broken => Some(StatusCode::INTERNAL_SERVER_ERROR),
-        }
-    }
+    /// Whether faults may rotate its secret.
+    pub(crate) rotates: bool,
+    /// What it is told of, where it is an operational destination.
+    pub(crate) told: Option<Registration>,
 }
 
 /// Destinations by number, for faults.
@@ -64,6 +56,7 @@ pub(crate) struct Cast {
     pub(crate) proxied: Vec<u32>,
     pub(crate) changed: Vec<u32>,
     pub(crate) deleted: Vec<u32>,
+    pub(crate) rotated: Vec<u32>,
 }
 
 impl Cast {
@@ -81,86 +74,142 @@ impl Cast {
             proxied: numbers(|one| one.proxied),
             changed: numbers(|one| one.changeable),
             deleted: numbers(|one| one.mortal),
+            rotated: numbers(|one| one.rotates),
         }
     }
 }
 
-/// All of them: about 500 starts a second times `scale`.
+/// All of them: about 700 starts a second times `scale`.
 pub(crate) fn destinations(scale: u32) -> Vec<Destination> {
-    let plain = |name: &str, limit: u32| Destination {
-        name: name.to_owned(),
-        limits: per_second(limit * scale),
-        weight: f64::from(limit * scale),
-        manners: Manners::Polite,
-        proxied: false,
-        mortal: false,
-        changeable: false,
-    };
     let many = |count: u32, limit: u32| (0..count).map(move |n| (format!("{limit}/s {n}"), limit));
     let mut all: Vec<Destination> = (many(6, 5).chain(many(4, 10)).chain(many(3, 40)))
-        .map(|(name, limit)| plain(&name, limit))
+        .map(|(name, limit)| plain(scale, &name, limit))
         .collect();
-    all.push(plain("100/s", 100));
+    for one in all.iter_mut().step_by(4) {
+        one.rotates = true;
+    }
+    all.push(plain(scale, "100/s", 100));
     all.extend((0..4).map(|n| Destination {
         changeable: true,
-        ..plain(&format!("changing {n}"), 15)
+        ..plain(scale, &format!("changing {n}"), 15)
     }));
     all.extend((0..4).map(|n| Destination {
         proxied: true,
-        ..plain(&format!("behind a proxy {n}"), 20)
+        ..plain(scale, &format!("behind a proxy {n}"), 20)
     }));
     all.extend((0..2).map(|n| Destination {
         mortal: true,
-        ..plain(&format!("to be deleted {n}"), 5)
+        ..plain(scale, &format!("to be deleted {n}"), 5)
     }));
-    all.push(Destination {
-        manners: Manners::Flaky(7),
-        ..plain("flaky", 10)
-    });
-    all.push(Destination {
-        manners: Manners::Broken,
-        // A handful of events, however long the run: each is tried eight times.
-        weight: 0.2,
-        ..plain("broken", 10)
-    });
+    all.extend(
+        [
+            ("in batches", Manners::Polite),
+            ("in batches, flaky", Manners::Flaky(7)),
+        ]
+        .map(|(name, manners)| batched(scale, name, manners)),
+    );
     all.extend(shaped(scale).map(|(name, limits, rate)| Destination {
         limits,
         weight: rate * f64::from(scale),
-        ..plain(name, 1)
+        ..plain(scale, name, 1)
+    }));
+    all.extend(mannered(scale));
+    all.extend(of_others(scale));
+    all.extend(told().map(|(name, tenant, manners, told)| Destination {
+        tenant,
+        manners,
+        weight: 0.0,
+        told: Some(told),
+        ..plain(scale, name, 20)
     }));
     all
 }
 
-/// Other periods and shapes, with what they allow a second.
-fn shaped(scale: u32) -> impl Iterator<Item = (&'static str, LimitSettings, f64)> {
-    let minute = |limit: u32| LimitSettings {
-        per_minute: Some(limit * scale),
-        ..LimitSettings::default()
-    };
-    let shape = |shape, burst| LimitSettings {
-        shape: Some(shape),
-        burst,
-        ..per_second(10 * scale)
-    };
+/// One of the default tenant, polite and left alone.
+fn plain(scale: u32, name: &str, limit: u32) -> Destination {
+    Destination {
+        name: name.to_owned(),
+        tenant: 0,
+        limits: per_second(limit * scale),
+        weight: f64::from(limit * scale),
+        manners: Manners::Polite,
+        proxied: false,
+        batch: 1,
+        mortal: false,
+        changeable: false,
+        rotates: false,
+        told: None,
+    }
+}
+
+fn batched(scale: u32, name: &str, manners: Manners) -> Destination {
+    Destination {
+        manners,
+        batch: 8,
+        // More events than requests that its limit allows.
+        weight: f64::from(15 * scale),
+        ..plain(scale, name, 5)
+    }
+}
+
+/// Those that do not take everything, with their limits and less than these allow.
+fn mannered(scale: u32) -> impl Iterator<Item = Destination> {
+    let scaled = |rate: u32| f64::from(rate * scale);
     [
-        ("300/min", minute(300), 5.0),
-        (
-            "10/s and 400/min",
-            LimitSettings {
-                per_second: Some(10 * scale),
-                ..minute(400)
-            },
-            6.0,
-        ),
-        ("token bucket", shape(Shape::TokenBucket, Some(50)), 10.0),
-        ("leaky bucket", shape(Shape::LeakyBucket, Some(1)), 10.0),
-        (
-            "window with burst",
-            shape(Shape::SlidingWindow, Some(3)),
-            9.0,
-        ),
+        ("flaky", Manners::Flaky(7), 10, scaled(10)),
+        // A handful of events, however long the run: each is tried eight times.
+        ("broken", Manners::Broken, 10, 0.2),
+        // It stands still for a second or two each time.
+        ("leaving", Manners::Leaving(40), 10, scaled(4)),
+        ("ill for a while", Manners::Ill, 10, scaled(3)),
+        ("not coming back", Manners::Dying(10), 10, 6.0),
+        ("asking for time", Manners::Asking(10), 15, scaled(5)),
+        ("taking less", Manners::Capable(4 * scale), 30, scaled(15)),
     ]
     .into_iter()
+    .map(move |(name, manners, limit, weight)| Destination {
+        manners,
+        weight,
+        ..plain(scale, name, limit)
+    })
+}
+
+/// Those of the other tenants. The noisy one hands in more than anybody else, much
+/// of it at once.
+fn of_others(scale: u32) -> Vec<Destination> {
+    let noisy = (0..3).map(|n| Destination {
+        weight: f64::from(120 * scale),
+        rotates: n == 0,
+        ..plain(scale, &format!("noisy {n}"), 60)
+    });
+    let by_tier = Destination {
+        limits: LimitSettings::default(),
+        weight: 8.0,
+        ..plain(scale, "noisy, by its tier", 1)
+    };
+    let noisy = noisy.chain([by_tier]).map(|one| (NOISY, one));
+    let quiet = [
+        Destination {
+            rotates: true,
+            ..plain(scale, "quiet", 5)
+        },
+        Destination {
+            changeable: true,
+            ..plain(scale, "quiet, changing", 15)
+        },
+        Destination {
+            proxied: true,
+            ..plain(scale, "quiet, behind a proxy", 20)
+        },
+        Destination {
+            mortal: true,
+            ..plain(scale, "quiet, to be deleted", 5)
+        },
+        batched(scale, "quiet, in batches", Manners::Flaky(7)),
+    ];
+    (quiet.map(|one| (QUIET, one)).into_iter().chain(noisy))
+        .map(|(tenant, one)| Destination { tenant, ..one })
+        .collect()
 }
 
 /// So many events each, by weight: at least one, together about `events`.
@@ -197,15 +246,21 @@ mod tests {
             one.limits.validate().unwrap();
         }
         let cast = Cast::new(1);
-        let groups = [&cast.proxied, &cast.changed, &cast.deleted];
-        assert_eq!(groups.map(Vec::len), [4, 4, 2]);
+        let groups = [&cast.proxied, &cast.changed, &cast.deleted, &cast.rotated];
+        assert_eq!(groups.map(Vec::len), [5, 5, 3, 6]);
     }
 
     #[test]
-    fn a_flaky_destination_fails_now_and_then() {
-        let answers: Vec<_> = (1..=7)
-            .map(|n| Manners::Flaky(7).answer(n).is_some())
-            .collect();
-        assert_eq!(answers, [false, false, false, false, false, false, true]);
+    fn one_tenant_is_much_noisier_than_another() {
+        let destinations = destinations(1);
+        let shares = shares(&destinations, 50_000);
+        let of = |tenant| -> u64 {
+            let own = destinations.iter().zip(&shares);
+            own.filter(|(one, _)| one.tenant == tenant)
+                .map(|(_, share)| share)
+                .sum()
+        };
+        assert!(of(NOISY) > 5 * of(QUIET), "{} {}", of(NOISY), of(QUIET));
+        assert!(of(QUIET) > 1_000);
     }
 }

@@ -1,6 +1,8 @@
 //! The ports of a role under trial: each call goes to the real part, past the
 //! crash points, and a send is logged before its first byte.
 
+mod notifier;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +17,9 @@ use engine::ports::{
     Settlement, Store, StoreError, Subscription, Sweep, SweepPage, Taken, Target, Wake,
 };
 
+pub(crate) use notifier::TrappedOperations;
+
+use super::batch;
 use super::crash::{CrashPoint, Trap};
 use super::log::{Appender, Send, boottime_us};
 
@@ -54,6 +59,18 @@ impl Store for TrappedStore {
         permits: &[Permit],
     ) -> Result<Claims, StoreError> {
         let claims = self.0.claim_starts(worker, permits).await?;
+        if (claims.answers.iter()).any(|answer| matches!(answer, ClaimAnswer::Started(_))) {
+            self.1.at(CrashPoint::AfterClaim);
+        }
+        Ok(claims)
+    }
+
+    async fn claim_batches(
+        &self,
+        worker: WorkerId,
+        permits: &[Permit],
+    ) -> Result<Claims, StoreError> {
+        let claims = self.0.claim_batches(worker, permits).await?;
         if (claims.answers.iter()).any(|answer| matches!(answer, ClaimAnswer::Started(_))) {
             self.1.at(CrashPoint::AfterClaim);
         }
@@ -217,18 +234,38 @@ struct LoggedRequest {
 #[async_trait]
 impl Prepared for LoggedRequest {
     async fn send(self: Box<Self>, request: Request) -> Result<Response, SendError> {
-        let line = Send {
-            attempt: request.attempt.0,
-            event: request.event.0,
-            try_number: request.try_number,
-            at_us: boottime_us(),
-        };
         // A send that cannot be logged could not be judged: it is not made.
-        (self.log.append(&line)).map_err(|error| SendError::Refused(format!("{error:#}")))?;
+        (self.log.append_all(&lines(&request)))
+            .map_err(|error| SendError::Refused(format!("{error:#}")))?;
         let response = self.prepared.send(request).await?;
         if let Some(trap) = &self.trap {
             trap.at(CrashPoint::AfterSend);
         }
         Ok(response)
     }
+}
+
+/// One for each event of the request.
+fn lines(request: &Request) -> Vec<Send> {
+    let at_us = boottime_us();
+    let attempt = request.attempt.0;
+    let batch = request.batch.as_deref();
+    let Some(items) = batch.and_then(|id| batch::items(id, &request.payload)) else {
+        return vec![Send {
+            attempt,
+            event: request.event.0,
+            try_number: request.try_number,
+            at_us,
+            carried: false,
+        }];
+    };
+    (items.iter().enumerate())
+        .map(|(place, item)| Send {
+            attempt,
+            event: item.id,
+            try_number: item.try_number,
+            at_us,
+            carried: place > 0,
+        })
+        .collect()
 }

@@ -183,6 +183,8 @@ pub(super) const ROWS: [Row; 20] = [
             Test("a_watch_that_stops_between_its_steps_has_told_nothing"),
             Test("notifiers_that_are_killed_lose_and_repeat_nothing"),
             Test("a_real_receiver_is_told_once_and_signed_although_the_process_was_killed"),
+            Chaos("crash-after-watch"),
+            Chaos("crash-after-relay"),
         ],
     },
     Row {

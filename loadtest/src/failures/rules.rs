@@ -1,9 +1,9 @@
 //! Changes by people, receivers that misbehave, and input that makes no sense.
 
-use super::By::{Chaos, Nothing, Test};
+use super::By::{Cast, Chaos, Nothing, Test};
 use super::Row;
 
-pub(super) const ROWS: [Row; 17] = [
+pub(super) const ROWS: [Row; 20] = [
     Row {
         fault: "A limit is lowered while permits are out",
         mechanism: "the change locks the destination and moves its permits back before it enters history",
@@ -71,6 +71,7 @@ pub(super) const ROWS: [Row; 17] = [
             Test("a_receiver_that_asks_is_left_alone"),
             Test("a_429_holds_and_costs_no_try"),
             Test("a_receiver_that_asks_is_left_alone_and_its_backlog_drains"),
+            Cast("asking for time"),
         ],
     },
     Row {
@@ -81,6 +82,7 @@ pub(super) const ROWS: [Row; 17] = [
         exercised: &[
             Test("a_hidden_capacity_is_found_within_a_minute_and_seldom_exceeded_after_it"),
             Test("the_configured_windows_hold_beside_it"),
+            Cast("taking less"),
         ],
     },
     Row {
@@ -92,6 +94,8 @@ pub(super) const ROWS: [Row; 17] = [
             Test("failures_in_a_row_open_the_breaker"),
             Test("a_half_open_breaker_admits_one_probe"),
             Test("a_receiver_that_fails_for_long_is_probed_and_comes_back"),
+            Cast("ill for a while"),
+            Cast("not coming back"),
         ],
     },
     Row {
@@ -118,6 +122,43 @@ pub(super) const ROWS: [Row; 17] = [
             Chaos("cancel-backlog"),
             Chaos("short-age"),
             Chaos("replay"),
+        ],
+    },
+    Row {
+        fault: "A secret is rotated while requests are under way",
+        mechanism: "the change revokes permits as a change of the URL does, and workers read the secrets \
+            before the next start; what has ended by a start's time does not sign it",
+        residue: "none",
+        exercised: &[
+            Test("a_rotation_overlaps_and_ends"),
+            Test("a_change_of_secrets_revokes"),
+            Test("each_request_is_signed_by_the_secrets_in_force_and_by_no_other"),
+            Chaos("rotate-secret"),
+        ],
+    },
+    Row {
+        fault: "A tenant hands in far more than the others, or names another's destination",
+        mechanism: "places are shared between tenants first; each statement asks for the tenant, and what \
+            is another's is answered as if it did not exist",
+        residue: "others wait for their turn",
+        exercised: &[
+            Test("a_small_tenant_has_its_share_beside_a_greedy_one"),
+            Test("another_tenants_key_reaches_nothing"),
+            Test("an_event_that_reached_another_tenants_destination_is_found"),
+            Cast("noisy 0"),
+            Cast("quiet"),
+        ],
+    },
+    Row {
+        fault: "A transaction with rows of the outbox is rolled back, or its end is not known",
+        mechanism: "a row is an event when its transaction has committed; one that is inserted again with \
+            its event id is the same event",
+        residue: "none",
+        exercised: &[
+            Test("a_row_is_an_event_when_its_transaction_commits_and_not_before"),
+            Test("an_id_that_is_there_already_is_no_second_event"),
+            Test("relays_that_are_killed_lose_and_repeat_nothing"),
+            Test("an_event_that_was_rolled_back_and_is_there_is_found"),
         ],
     },
     Row {

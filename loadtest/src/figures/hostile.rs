@@ -1,5 +1,6 @@
 //! Healthy destinations beside thousands of hostile ones: receivers that never
-//! answer, that drip one byte a second, and that send a gibibyte.
+//! answer, that drip one byte a second, and that send a gibibyte. And beside a
+//! single slow one with a long backlog.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,6 +27,12 @@ const HEALTHY: u32 = 10;
 /// Events that wait at each hostile destination: more than can be tried.
 const BACKLOG: u32 = 10;
 
+/// What the single slow one takes for a request, what is allowed to it, and how
+/// many events wait there.
+const SLOW: Duration = Duration::from_secs(5);
+const SLOW_LIMIT: u32 = 1_000;
+const BEHIND_SLOW: u32 = 2_500;
+
 /// Requests before the measured ones, without and with the hostile ones. The
 /// first seconds beside them are measured: that is when nobody knows them.
 const WARM_UP: u32 = 50;
@@ -42,12 +49,8 @@ pub(super) async fn measure(
     requests: u32,
     destinations: u32,
 ) -> anyhow::Result<Vec<Figure>> {
-    let plans = (0..HEALTHY).map(|number| Plan {
-        events: requests + WARM_UP,
-        ..Plan::flooded(&format!("healthy {number}"), per_second(1_000), 0, 0)
-    });
     context
-        .staged((1, 1), plans.collect(), async |stage| {
+        .staged((1, 1), healthy(requests), async |stage| {
             let hostile = Hostile::listen().await?;
             create(stage, hostile.address, destinations).await?;
             let program = context.program.clone();
@@ -62,7 +65,7 @@ pub(super) async fn measure(
                 .find(|child| child.role == "worker");
             let worker = worker.and_then(|child| child.id()).context("no worker")?;
             let memory = Memory::watch(worker);
-            flood(stage).await?;
+            flood(stage, BACKLOG).await?;
             let with = latencies(stage, &mut client, requests).await?;
             let tried = hostile.tried.load(Ordering::Relaxed);
             // Or nothing was measured.
@@ -73,6 +76,50 @@ pub(super) async fn measure(
             Ok(figures(destinations, (&without, &with), &memory.samples()?))
         })
         .await
+}
+
+/// One destination that takes five seconds for each request, with thousands
+/// behind it, beside healthy ones, on one worker.
+pub(super) async fn beside_a_slow_one(
+    context: &Context,
+    requests: u32,
+) -> anyhow::Result<Vec<Figure>> {
+    let (without, with) = context
+        .staged((1, 1), healthy(requests), async |stage| {
+            let hostile = Hostile::listen().await?;
+            let slow = format!(
+                "select gen_random_uuid(), '{}', 'hostile', 'http://{}/slow', {SLOW_LIMIT}",
+                DEFAULT_TENANT.0, hostile.address
+            );
+            insert(stage, &slow).await?;
+            let program = context.program.clone();
+            let api = Api::start("api", program, &stage.shared, &free_address()?)?;
+            let mut client = Client::dial(&api.address).await?;
+            latencies(stage, &mut client, WARM_UP).await?;
+            let without = latencies(stage, &mut client, requests).await?;
+            flood(stage, BEHIND_SLOW).await?;
+            let with = latencies(stage, &mut client, requests).await?;
+            let tried = hostile.tried.load(Ordering::Relaxed);
+            anyhow::ensure!(tried >= 10, "only {tried} requests went to the slow one");
+            Ok((without, with))
+        })
+        .await?;
+    let beside = format!("healthy 2xx to first byte, beside one that takes {SLOW:?}");
+    let ratio = percentile(&with, 99) / percentile(&without, 99);
+    Ok(vec![
+        Figure::noted(format!("{beside}, p50"), percentile(&with, 50), "ms"),
+        Figure::noted(format!("{beside}, p99"), percentile(&with, 99), "ms"),
+        Figure::at_most(format!("{beside}, p99"), ratio, 1.2, "× without"),
+    ])
+}
+
+/// Events go to them one by one; the receiver keeps as many arrivals.
+fn healthy(requests: u32) -> Vec<Plan> {
+    let plan = |number| Plan {
+        events: requests + WARM_UP,
+        ..Plan::flooded(&format!("healthy {number}"), per_second(1_000), 0, 0)
+    };
+    (0..HEALTHY).map(plan).collect()
 }
 
 fn figures(destinations: u32, (without, with): (&[f64], &[f64]), memory: &[f64]) -> Vec<Figure> {
@@ -99,29 +146,34 @@ fn figures(destinations: u32, (without, with): (&[f64], &[f64]), memory: &[f64])
 /// Creates them without work.
 async fn create(stage: &Distributed, at: SocketAddr, destinations: u32) -> anyhow::Result<()> {
     let tenant = DEFAULT_TENANT.0;
-    let sql = format!(
-        "insert into destinations (id, tenant_id, name, url, limit_per_second)
-         select gen_random_uuid(), '{tenant}', 'hostile',
+    let rows = format!(
+        "select gen_random_uuid(), '{tenant}', 'hostile',
              'http://{at}/' || (array['never', 'drip', 'flood'])[1 + number % 3], 1
          from generate_series(1, {destinations}) as number"
     );
+    insert(stage, &rows).await
+}
+
+async fn insert(stage: &Distributed, rows: &str) -> anyhow::Result<()> {
+    let sql =
+        format!("insert into destinations (id, tenant_id, name, url, limit_per_second) {rows}");
     Ok(shell::psql(&stage.shared.database_url, &sql).await?)
 }
 
 /// Gives each of them a backlog. The sweep finds it.
-async fn flood(stage: &Distributed) -> anyhow::Result<()> {
+async fn flood(stage: &Distributed, backlog: u32) -> anyhow::Result<()> {
     let url = &stage.shared.database_url;
     let tenant = DEFAULT_TENANT.0;
-    // Without triggers: the foreign keys hold by construction.
     let sql = format!(
-        "set session_replication_role = replica;
-         with hostile as (
-             select d.id as destination, gen_random_uuid() as event
-             from destinations d, generate_series(1, {BACKLOG})
+        "with hostile as (
+             select d.id as destination, new_event_id() as event
+             from destinations d, generate_series(1, {backlog})
              where d.name = 'hostile'
          ), sent as (
-             insert into events (id, tenant_id, content_type, payload, created_at)
-             select event, '{tenant}', 'application/json', '{{}}', clock_timestamp() from hostile
+             insert into events (id, tenant_id, content_type, payload, created_at, day)
+             select event, '{tenant}', 'application/json', '{{}}', clock_timestamp(),
+                 event_day(event)
+             from hostile
          )
          insert into attempts (event_id, destination_id, tenant_id)
          select event, destination, '{tenant}' from hostile"
@@ -247,6 +299,13 @@ async fn annoy(mut stream: TcpStream) {
     if path.starts_with("POST /never") {
         // Until it hangs up.
         while !matches!(stream.read(&mut request).await, Ok(0) | Err(_)) {}
+        return;
+    }
+    if path.starts_with("POST /slow") {
+        sleep(SLOW).await;
+        let taken = "HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n";
+        // Whoever has hung up needs no answer.
+        let _ = stream.write_all(taken.as_bytes()).await;
         return;
     }
     if stream.write_all(head.as_bytes()).await.is_err() {

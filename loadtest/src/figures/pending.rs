@@ -36,15 +36,12 @@ pub(super) async fn insert(stage: &Distributed, rows: u64) -> anyhow::Result<()>
     let tenant = DEFAULT_TENANT.0;
     for placed in others {
         let destination = placed.id;
-        // Without triggers: the foreign keys hold by construction, and checking
-        // them would take longer than the rest.
         let sql = format!(
-            "set session_replication_role = replica;
-             with sent as (
-                 insert into events (id, tenant_id, content_type, payload, created_at)
-                 select gen_random_uuid(), '{tenant}', 'application/json', '{{}}',
-                     clock_timestamp()
-                 from generate_series(1, {each})
+            "with sent as (
+                 insert into events (id, tenant_id, content_type, payload, created_at, day)
+                 select n.id, '{tenant}', 'application/json', '{{}}', clock_timestamp(),
+                     event_day(n.id)
+                 from (select new_event_id() as id from generate_series(1, {each})) n
                  returning id
              )
              insert into attempts (event_id, destination_id, tenant_id)

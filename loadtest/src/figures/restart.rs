@@ -9,8 +9,8 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use super::figure::Figure;
-use super::servers::PrivateServers;
 use super::stage::{Context, until};
+use crate::servers::PrivateServers;
 
 /// How long a server stays away: longer than what is in hand lasts.
 const AWAY: Duration = Duration::from_secs(4);

@@ -37,7 +37,7 @@ impl Context {
 
 /// A free address of the loopback. Somebody may take it before it is used: then
 /// the figure fails to be measured.
-pub(super) fn free_address() -> anyhow::Result<String> {
+pub(crate) fn free_address() -> anyhow::Result<String> {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").context("find a free port")?;
     Ok(listener.local_addr()?.to_string())
 }

@@ -8,7 +8,9 @@ use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use domain::header::CustomHeaders;
 use domain::signals::RawSignals;
-use engine::ports::{Prepared, READ_BODY_BYTES, Request, Response, STORED_BODY_BYTES, SendError};
+use engine::ports::{
+    BATCH_BODY_BYTES, Prepared, READ_BODY_BYTES, Request, Response, STORED_BODY_BYTES, SendError,
+};
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Version};
 use http_body_util::Full;
@@ -83,6 +85,7 @@ impl Prepared for Exchange {
     async fn send(mut self: Box<Self>, request: Request) -> Result<Response, SendError> {
         let started_at = Instant::now();
         let limit = request.timeout;
+        let caps = caps(&request);
         let outgoing = outgoing(&self.endpoint, request)?;
         let Some(mut connection) = self.unused.take() else {
             return Err(SendError::Exchange("the connection was used".to_owned()));
@@ -91,7 +94,7 @@ impl Prepared for Exchange {
         // it the socket is closed.
         let meter = connection.meter();
         let deadline = started_at + limit;
-        let answer = progressing(&meter, deadline, exchange(&mut connection, outgoing))
+        let answer = progressing(&meter, deadline, exchange(&mut connection, outgoing, caps))
             .await
             .map_err(|stopped| match stopped {
                 Stopped::Deadline => SendError::TimedOut(limit),
@@ -158,7 +161,10 @@ fn outgoing(
     endpoint: &Endpoint,
     request: Request,
 ) -> Result<http::Request<Full<Bytes>>, SendError> {
-    let event = HeaderValue::from_str(&request.event.to_string());
+    let id = match &request.batch {
+        Some(batch) => HeaderValue::from_str(batch),
+        None => HeaderValue::from_str(&request.event.to_string()),
+    };
     let content_type = HeaderValue::from_str(&request.content_type);
     let mut outgoing = http::Request::new(Full::new(request.payload.clone()));
     *outgoing.method_mut() = Method::POST;
@@ -178,7 +184,7 @@ fn outgoing(
     );
     headers.insert(header::USER_AGENT, HeaderValue::from_static(USER_AGENT));
     // The signature covers these two and the payload.
-    headers.insert(WEBHOOK_ID, event.map_err(|_invalid| bad("event id"))?);
+    headers.insert(WEBHOOK_ID, id.map_err(|_invalid| bad("event id"))?);
     headers.insert(
         WEBHOOK_TIMESTAMP,
         HeaderValue::from(request.sent_at_seconds),
@@ -214,10 +220,11 @@ fn bad(what: &str) -> SendError {
 async fn exchange(
     connection: &mut Connection,
     outgoing: http::Request<Full<Bytes>>,
+    caps: Caps,
 ) -> Result<Answer, SendError> {
     let response = connection.send(outgoing).await.map_err(broken)?;
     let (head, body) = response.into_parts();
-    let (body, whole) = read(connection, body).await?;
+    let (body, whole) = read(connection, body, caps).await?;
     Ok(Answer {
         status: head.status.as_u16(),
         headers: head.headers,
@@ -226,19 +233,44 @@ async fn exchange(
     })
 }
 
-/// Reads up to [`READ_BODY_BYTES`], keeps up to [`STORED_BODY_BYTES`], and says
-/// whether that was all there is.
-async fn read(connection: &mut Connection, mut body: Incoming) -> Result<(Bytes, bool), SendError> {
+/// How much of the response's body is read and kept: of a batch's all that is read, for
+/// it may say what became of each event.
+const fn caps(request: &Request) -> Caps {
+    match request.batch {
+        Some(_) => Caps {
+            read: BATCH_BODY_BYTES,
+            kept: BATCH_BODY_BYTES,
+        },
+        None => Caps {
+            read: READ_BODY_BYTES,
+            kept: STORED_BODY_BYTES,
+        },
+    }
+}
+
+/// Bytes of a response's body.
+#[derive(Clone, Copy)]
+struct Caps {
+    read: usize,
+    kept: usize,
+}
+
+/// Reads and keeps within the caps, and says whether that was all there is.
+async fn read(
+    connection: &mut Connection,
+    mut body: Incoming,
+    caps: Caps,
+) -> Result<(Bytes, bool), SendError> {
     let mut stored = BytesMut::new();
     let mut bytes_read = 0;
-    while bytes_read < READ_BODY_BYTES {
+    while bytes_read < caps.read {
         let Some(frame) = connection.next_frame(&mut body).await else {
             return Ok((stored.freeze(), true));
         };
         // Trailers are not data and not wanted.
         if let Ok(data) = frame.map_err(broken)?.into_data() {
             bytes_read += data.len();
-            let room = STORED_BODY_BYTES - stored.len();
+            let room = caps.kept - stored.len();
             stored.extend_from_slice(&data[..data.len().min(room)]);
         }
     }

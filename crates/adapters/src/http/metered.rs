@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use engine::ports::READ_BODY_BYTES;
+use engine::ports::{BATCH_BODY_BYTES, READ_BODY_BYTES};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
@@ -21,7 +21,10 @@ use super::connection::Stream;
 /// The most bytes that are read for one response, heads and chunk sizes
 /// included. A body up to its cap fits even in chunks of one byte, which take
 /// six each.
+/// A batch's answer fits unless it comes in chunks of a few bytes.
 pub(super) const MAX_RESPONSE_BYTES: usize = 8 * READ_BODY_BYTES;
+
+const _: () = assert!(MAX_RESPONSE_BYTES >= 2 * BATCH_BODY_BYTES);
 
 /// How long a response may take from its first byte on, however slow it is.
 pub(super) const SLOW_START: Duration = Duration::from_secs(5);

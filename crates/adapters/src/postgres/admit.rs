@@ -15,7 +15,7 @@ use engine::ports::{Admitted, Given, Run, RunResult};
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
-use super::destinations::{Found, lock, read_destinations};
+use super::destinations::{Found, Known, lock, read_destinations};
 use super::failure::Failure;
 use super::mark::{fold_starts, mark_admitted, remember};
 use super::usage::{self, Question, Reading, Waiting};
@@ -37,8 +37,9 @@ pub(super) async fn admit(pool: &PgPool, runs: &[Run], room: &Room) -> Result<Ad
     let ids: Vec<Uuid> = runs.iter().map(|run| run.destination.0).collect();
     let mut transaction = pool.begin_with(BEGIN).await?;
     let locked = lock(&mut transaction, &ids).await?;
-    let (now, found) = read_destinations(&mut transaction, &ids).await?;
-    let mut plans = plans(&mut transaction, runs, &locked, &found, now).await?;
+    let known = read_destinations(&mut transaction, &ids).await?;
+    let mut plans = plans(&mut transaction, runs, &locked, &known).await?;
+    let Known { now, found, .. } = known;
     decide_all(&mut plans, room, now);
     let marked = mark_admitted(&mut transaction, &plans, now).await?;
     remember(&mut transaction, &plans, &marked, now).await?;
@@ -84,13 +85,12 @@ async fn plans(
     connection: &mut PgConnection,
     runs: &[Run],
     locked: &HashSet<Uuid>,
-    found: &HashMap<DestinationId, Found>,
-    now: Timestamp,
+    known: &Known,
 ) -> Result<Vec<Plan>, Failure> {
     let mut once = HashSet::new();
     let ours: Vec<(&Run, Found)> = (runs.iter())
         .filter(|run| locked.contains(&run.destination.0) && once.insert(run.destination))
-        .filter_map(|run| Some((run, found.get(&run.destination)?.clone())))
+        .filter_map(|run| Some((run, known.found.get(&run.destination)?.clone())))
         .filter(|(_, destination)| !destination.deleted)
         .collect();
     let questions: Vec<Question<'_>> = (ours.iter())
@@ -103,9 +103,11 @@ async fn plans(
             recount: ours.1.recount,
             held_until: ours.1.held_until,
             probing: ours.1.probing,
+            batch: ours.1.batch,
         })
         .collect();
-    let mut readings = usage::read(connection, &questions, now).await?;
+    let asked_at = (known.now, known.horizon);
+    let mut readings = usage::read(connection, &questions, asked_at).await?;
     Ok((ours.into_iter())
         .filter_map(|(run, destination)| {
             let reading = readings.remove(&destination.id)?;
@@ -114,7 +116,7 @@ async fn plans(
                 &reading.usage,
                 &reading.backlog,
                 0,
-                now,
+                known.now,
             );
             Some(Plan {
                 destination,
@@ -176,7 +178,11 @@ impl Plan {
     }
 
     /// The cursor after this run: past the first attempts that were admitted,
-    /// none of them left out, as long as they are old enough.
+    /// none of them left out, as long as they are old enough. One that waits to
+    /// be carried stops it; once it has started it is no first attempt that waits.
+    /// Where some leader is always out, what waits for it is always in front of
+    /// all that this run admits: the cursor comes up to it nevertheless, past
+    /// what has started.
     pub(super) fn cursor(&self, marked: &HashSet<AttemptId>, now: Timestamp) -> i64 {
         let mut firsts: Vec<&Waiting> = self
             .reading
@@ -185,11 +191,19 @@ impl Plan {
             .filter(|waiting| waiting.first)
             .collect();
         firsts.sort_unstable_by_key(|waiting| waiting.attempt);
+        let left = self.reading.first_left;
         let passed = firsts.into_iter().take_while(|waiting| {
-            marked.contains(&waiting.attempt) && now.micros_since(waiting.since) > CURSOR_AGE_MICROS
+            left.is_none_or(|left| waiting.attempt < left)
+                && marked.contains(&waiting.attempt)
+                && now.micros_since(waiting.since) > CURSOR_AGE_MICROS
         });
         let last = passed.last().map(|waiting| waiting.attempt.0);
-        last.unwrap_or(self.destination.first_after)
+        let first = self.reading.first_waiting;
+        let up_to = first.filter(|(_, since)| now.micros_since(*since) > CURSOR_AGE_MICROS);
+        let first_after = self.destination.first_after;
+        last.into_iter()
+            .chain(up_to.map(|(first, _)| first.0 - 1))
+            .fold(first_after, i64::max)
     }
 
     /// What `pacing.next_look_at` says to the sweep.

@@ -2,15 +2,16 @@
 //! file.
 
 use async_trait::async_trait;
+use domain::batch::BatchSettings;
 use domain::ids::{AttemptId, DestinationId, ReplayId, TenantId};
 use engine::ports::{
     Advanced, Backlog, CancelStep, CancelledOne, CancelledStep, CatalogError, DeadLetter,
     DeadLetterFilter, DeadLetterPage, DeadLetterPosition, DestinationPage, NewReplay, Replay,
-    ReplayProgress, Replays, RetryRules, StoreError,
+    ReplayProgress, Replays, Retain, RetainRules, Retained, RetryRules, StoreError,
 };
 
 use super::failure::retried;
-use super::{PostgresStore, cancel, dead_letters, replays, rules};
+use super::{PostgresStore, cancel, dead_letters, replays, retain, rules};
 
 #[async_trait]
 impl Backlog for PostgresStore {
@@ -29,6 +30,23 @@ impl Backlog for PostgresStore {
         rules: &RetryRules,
     ) -> Result<(), CatalogError> {
         Ok(retried(|| rules::set(&self.pool, tenant, destination, rules)).await?)
+    }
+
+    async fn batch_settings(
+        &self,
+        tenant: TenantId,
+        destination: DestinationId,
+    ) -> Result<BatchSettings, CatalogError> {
+        Ok(retried(|| rules::batches(&self.pool, tenant, destination)).await?)
+    }
+
+    async fn set_batch_settings(
+        &self,
+        tenant: TenantId,
+        destination: DestinationId,
+        settings: &BatchSettings,
+    ) -> Result<(), CatalogError> {
+        Ok(retried(|| rules::set_batches(&self.pool, tenant, destination, settings)).await?)
     }
 
     async fn cancel_attempt(
@@ -106,5 +124,12 @@ impl Backlog for PostgresStore {
 impl Replays for PostgresStore {
     async fn advance_replays(&self, limit: u32) -> Result<Advanced, StoreError> {
         Ok(retried(|| replays::advance(&self.pool, limit)).await?)
+    }
+}
+
+#[async_trait]
+impl Retain for PostgresStore {
+    async fn retain(&self, rules: &RetainRules) -> Result<Retained, StoreError> {
+        Ok(retried(|| retain::retain(&self.pool, rules)).await?)
     }
 }

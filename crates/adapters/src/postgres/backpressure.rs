@@ -49,23 +49,25 @@ async fn standings(
     pace: Option<&CountPace>,
 ) -> Result<Counted, Failure> {
     let mut transaction = pool.begin().await?;
-    let (now, last, before) = read(&mut transaction).await?;
+    let (began, last, before) = read(&mut transaction).await?;
     let usual = CountPace::default();
     let known = Counted {
         standings: before,
-        age: now.since(last.at),
+        age: began.since(last.at),
         wait: pace.unwrap_or(&usual).wait(last.took),
     };
-    let due = pace.filter(|pace| pace.is_due(&last, now));
-    let (Some(pace), true) = (due, take_turn(&mut transaction, &last).await?) else {
+    let Some(pace) = pace.filter(|pace| pace.is_due(&last, began)) else {
         transaction.commit().await?;
         return Ok(known);
     };
+    if !take_turn(&mut transaction, &last).await? {
+        transaction.commit().await?;
+        return Ok(known);
+    }
     // Longer than a step of an event's way may take: it holds nothing up.
     sqlx::query("set local statement_timeout = '60s'")
         .execute(&mut *transaction)
         .await?;
-    let began = clock(&mut transaction).await?;
     let mut counts = count(&mut transaction, bounds).await?;
     let before = &known.standings[..];
     let now = limit(&mut transaction, &mut counts, (before, passed, bounds)).await?;
@@ -101,13 +103,6 @@ async fn take_turn(connection: &mut PgConnection, last: &LastCount) -> Result<bo
     .fetch_optional(connection)
     .await?;
     Ok(turn.is_some())
-}
-
-async fn clock(connection: &mut PgConnection) -> Result<Timestamp, Failure> {
-    let now: i64 = sqlx::query_scalar("select micros(clock_timestamp())")
-        .fetch_one(connection)
-        .await?;
-    Ok(Timestamp::from_micros(now))
 }
 
 #[derive(sqlx::FromRow)]
@@ -247,14 +242,14 @@ async fn limit(
         _ => None,
     };
     let ids: Vec<Uuid> = counts.iter().filter_map(id).collect();
-    let (now, found) = read_destinations(connection, &ids).await?;
+    let known = read_destinations(connection, &ids).await?;
     for count in counts {
         if let Backlogged::Destination(_, id) = count.whose {
-            let found = found.get(&id);
+            let found = known.found.get(&id);
             count.limit_per_second = found.and_then(|found| found.policy.starts_per_second());
         }
     }
-    Ok(now)
+    Ok(known.now)
 }
 
 async fn write(

@@ -143,7 +143,11 @@ fn statement(candidates: &str) -> String {
         locked as materialized (
             select a.id
             from candidates c
-            join events e on e.id = c.event_id
+            cross join lateral (
+                select e.created_at, e.event_type from events e
+                where e.id = c.event_id and e.day = event_day(c.event_id)
+                limit 1
+            ) e
             join attempts a on a.id = c.id
             where a.state || '' in ('waiting', 'admitted')
                 and e.created_at < from_micros(coalesce($5, (select now from clock)))

@@ -2,21 +2,23 @@
 
 use std::collections::HashSet;
 use std::collections::hash_map::{Entry, HashMap};
+use std::time::Duration;
 
 use bytes::Bytes;
-use domain::ids::{DestinationId, Epoch, EventId, WorkerId};
+use domain::ids::{AttemptId, DestinationId, Epoch, EventId, PermitNumber, WorkerId};
 use domain::permit::Permit;
 use domain::time::{Timestamp, micros};
 use engine::ports::{
-    ClaimAnswer, Claims, HEARTBEAT_TIMEOUT, MAX_HEAD_START, MAX_REQUEST_TIMEOUT, Start, Target,
-    Wake, Wakes,
+    ClaimAnswer, Claims, HEARTBEAT_TIMEOUT, MAX_HEAD_START, MAX_REQUEST_TIMEOUT, Member, Outcome,
+    Start, Target, Wake, Wakes,
 };
-use sqlx::PgPool;
+use sqlx::{PgExecutor, PgPool};
 use uuid::Uuid;
 
 use super::failure::Failure;
 use super::rows::{count, keys};
-use super::secrets;
+use super::{record, secrets};
+use crate::lost::no_event;
 use crate::stored_policy;
 
 /// Where these destinations' requests go now.
@@ -25,20 +27,21 @@ pub(super) async fn targets(
     destinations: &[DestinationId],
 ) -> Result<Vec<Target>, Failure> {
     let ids: Vec<Uuid> = destinations.iter().map(|id| id.0).collect();
-    let rows: Vec<(Uuid, i64, String)> = sqlx::query_as(
+    let rows: Vec<(Uuid, i64, String, bool)> = sqlx::query_as(
         "-- targets
-        select d.id, d.epoch, d.url from destinations d
+        select d.id, d.epoch, d.url, d.batch_max_events is not null from destinations d
         where d.id = any ($1) and d.deleted_at is null",
     )
     .bind(ids)
     .fetch_all(pool)
     .await?;
     let mut targets: Vec<_> = (rows.into_iter())
-        .map(|(id, epoch, url)| Target {
+        .map(|(id, epoch, url, batches)| Target {
             destination: DestinationId(id),
             epoch: Epoch(epoch),
             url,
             timeout: MAX_REQUEST_TIMEOUT,
+            batches,
             secrets: Vec::new(),
         })
         .collect();
@@ -48,7 +51,7 @@ pub(super) async fn targets(
 
 /// A row that carries the permit's number, as it was locked.
 #[derive(sqlx::FromRow)]
-struct Claimed {
+pub(super) struct Claimed {
     now: i64,
     id: Option<i64>,
     number: Option<i64>,
@@ -61,6 +64,9 @@ struct Claimed {
     retry_policy: Option<String>,
     content_type: Option<String>,
     payload: Option<Vec<u8>>,
+    event_type: Option<String>,
+    accepted_at: Option<i64>,
+    worker_id: Uuid,
 }
 
 /// One statement. Rows are locked, skipping those that somebody holds: a
@@ -77,6 +83,10 @@ struct Claimed {
 /// `state || ''`, here and below: with `state` alone the planner may read all
 /// that is admitted for each permit, by the partial index that its statistics
 /// say is empty, instead of one row by its key.
+///
+/// `limit 1` around an event, here and elsewhere: so it is looked up by its key
+/// in the one partition of its day. As a plain join the planner may read the
+/// whole index of a day that its statistics say is empty.
 const CLAIM: &str = "-- claim_starts
     with clock as materialized (select clock_timestamp() as now),
     locked as materialized (
@@ -124,10 +134,15 @@ const CLAIM: &str = "-- claim_starts
     )
     select micros(clock.now) as now, l.id, l.permit as number, l.destination_id, l.answer,
         micros(l.not_before) as not_before, l.event_id, l.try_number, l.tries_before,
-        l.retry_policy::text as retry_policy, e.content_type, e.payload
+        l.retry_policy::text as retry_policy, e.content_type, e.payload, e.event_type,
+        micros(e.created_at) as accepted_at, $1::uuid as worker_id
     from clock
     left join locked l on true
-    left join events e on e.id = l.event_id and l.answer = 'started'";
+    left join lateral (
+        select e.content_type, e.payload, e.event_type, e.created_at from events e
+        where e.id = l.event_id and e.day = event_day(l.event_id)
+        limit 1
+    ) e on l.answer = 'started'";
 
 /// Claims starts; the answers are in the order of the permits.
 pub(super) async fn claim_starts(
@@ -135,7 +150,17 @@ pub(super) async fn claim_starts(
     worker: WorkerId,
     permits: &[Permit],
 ) -> Result<Claims, Failure> {
-    let rows: Vec<Claimed> = sqlx::query_as(CLAIM)
+    let rows = claim_on(pool, worker, permits).await?;
+    answered(pool, permits, rows).await
+}
+
+/// The statement.
+pub(super) async fn claim_on(
+    executor: impl PgExecutor<'_>,
+    worker: WorkerId,
+    permits: &[Permit],
+) -> Result<Vec<Claimed>, Failure> {
+    Ok(sqlx::query_as(CLAIM)
         .bind(worker.0)
         .bind(
             permits
@@ -157,9 +182,19 @@ pub(super) async fn claim_starts(
         )
         .bind(micros(HEARTBEAT_TIMEOUT))
         .bind(micros(MAX_HEAD_START))
-        .fetch_all(pool)
-        .await?;
+        .fetch_all(executor)
+        .await?)
+}
+
+/// What the rows come to, once they are committed.
+pub(super) async fn answered(
+    pool: &PgPool,
+    permits: &[Permit],
+    rows: Vec<Claimed>,
+) -> Result<Claims, Failure> {
     let now = Timestamp::from_micros(rows.first().map_or(0, |row| row.now));
+    let (lost, rows): (Vec<Claimed>, Vec<Claimed>) = rows.into_iter().partition(Claimed::is_lost);
+    end_lost(pool, &lost).await;
     let mut wakes = Wakes::default();
     let mut answers: HashMap<(i64, i64), ClaimAnswer> = HashMap::new();
     for row in rows {
@@ -189,6 +224,7 @@ pub(super) async fn claim_starts(
         now,
         answers: permits.iter().map(answer).collect(),
         wakes: wakes.into_vec(),
+        composed_for: Duration::ZERO,
     })
 }
 
@@ -196,7 +232,58 @@ fn key(permit: &Permit) -> (i64, i64) {
     (permit.attempt.0, permit.number.0)
 }
 
+/// Ends starts that have nothing to send, each as what was not sent.
+/// They are refused whatever becomes of this; if it fails, the reaper ends them,
+/// as what nobody knows.
+async fn end_lost(pool: &PgPool, lost: &[Claimed]) {
+    let Some(first) = lost.first() else {
+        return;
+    };
+    let outcomes: Vec<Outcome> = lost.iter().filter_map(Claimed::not_sent).collect();
+    let attempts: Vec<AttemptId> = outcomes.iter().map(|outcome| outcome.attempt).collect();
+    tracing::error!(?attempts, "attempts whose events are gone are not sent");
+    let recorded = record::record_outcomes(pool, WorkerId(first.worker_id), &outcomes).await;
+    if recorded.is_err() {
+        tracing::warn!(?attempts, "what was not sent is not recorded");
+    }
+}
+
 impl Claimed {
+    /// Whether it has started, and its event is not there. Nothing deletes one
+    /// that is needed; if somebody has, an empty request would be the worst of it.
+    fn is_lost(&self) -> bool {
+        self.answer.as_deref() == Some("started") && self.payload.is_none()
+    }
+
+    fn not_sent(&self) -> Option<Outcome> {
+        Some(no_event(
+            AttemptId(self.id?),
+            PermitNumber(self.number?),
+            DestinationId(self.destination_id?),
+        ))
+    }
+
+    /// Whether this is that attempt's, and it has started.
+    pub(super) fn has_started(&self, attempt: i64) -> bool {
+        self.id == Some(attempt) && self.answer.as_deref() == Some("started")
+    }
+
+    /// It as the leader of its batch, if it has started.
+    pub(super) fn leader(&self) -> Option<(i64, Member)> {
+        let id = self.id.filter(|id| self.has_started(*id))?;
+        let member = Member {
+            attempt: AttemptId(id),
+            event: EventId(self.event_id?),
+            try_number: count(i64::from(self.try_number?)),
+            tries_before: count(i64::from(self.tries_before?)),
+            event_type: self.event_type.clone(),
+            content_type: self.content_type.clone()?,
+            payload: Bytes::from(self.payload.clone()?),
+            accepted_at: Timestamp::from_micros(self.accepted_at?),
+        };
+        Some((id, member))
+    }
+
     fn into_answer(self, now: Timestamp) -> ClaimAnswer {
         let not_before = Timestamp::from_micros(self.not_before.unwrap_or(0));
         match (self.answer.as_deref(), self.event_id) {
@@ -208,6 +295,7 @@ impl Claimed {
                 retry: stored_policy::for_start(self.retry_policy.as_deref()),
                 content_type: self.content_type.unwrap_or_default(),
                 payload: Bytes::from(self.payload.unwrap_or_default()),
+                members: Vec::new(),
             }),
             (Some("early"), _) => ClaimAnswer::Early(not_before.since(now)),
             _ => ClaimAnswer::Refused,

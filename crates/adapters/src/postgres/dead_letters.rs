@@ -41,6 +41,10 @@ const COLUMNS: &str = "a.id, a.event_id, a.destination_id, a.try_number, a.state
     micros(coalesce(a.finished_at, a.started_at)) as died_at,
     micros(a.replayed_at) as replayed_at";
 
+/// Its event, in the one partition of its day.
+const EVENT: &str = "select e.event_type from events e
+    where e.id = a.event_id and e.day = event_day(a.event_id) limit 1";
+
 /// The rows that a page may look at, by one of the two indexes: `$2` is the
 /// destination, if there is one.
 fn examined(filter: &DeadLetterFilter) -> String {
@@ -108,7 +112,7 @@ pub(super) async fn page(
         select {COLUMNS}
         from examined x
         join attempts a on a.id = x.id
-        join events e on e.id = a.event_id
+        left join lateral ({EVENT}) e on true
         where ($8::integer is null or a.status = $8) and ($9::text is null or e.event_type = $9)
         order by x.died desc, x.id desc
         limit $10"
@@ -178,7 +182,7 @@ pub(super) async fn one(
     let sql = format!(
         "-- dead_letter
         select {COLUMNS}
-        from attempts a join events e on e.id = a.event_id
+        from attempts a left join lateral ({EVENT}) e on true
         where a.id = $1 and a.tenant_id::text = $2 and a.dead_letter"
     );
     let row: Option<Row> = sqlx::query_as(AssertSqlSafe(sql))
@@ -210,7 +214,11 @@ const DESTINATIONS: &str = "-- destinations_with_dead_letters
                 order by coalesce(a.finished_at, a.started_at), a.id + 0
                 limit $8
             ) examined
-            join events e on e.id = examined.event_id
+            cross join lateral (
+                select e.event_type from events e
+                where e.id = examined.event_id and e.day = event_day(examined.event_id)
+                limit 1
+            ) e
             where ($5::integer is null or examined.status = $5)
                 and ($6::text is null or e.event_type = $6)
         )

@@ -3,7 +3,8 @@
 use std::collections::{HashMap, HashSet};
 
 use domain::admission::Meter;
-use domain::ids::{DestinationId, Epoch, TenantId};
+use domain::batch::BatchRules;
+use domain::ids::{AttemptId, DestinationId, Epoch, TenantId};
 use domain::policy::{Policy, Rate};
 use domain::smart::Effective;
 use domain::time::Timestamp;
@@ -11,7 +12,7 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::failure::Failure;
-use super::rows::{LimitColumns, count, time};
+use super::rows::{LimitColumns, batch_settings, count, time};
 
 /// Locks the rows that nobody else holds. `for no key update`, because
 /// attempts' foreign keys hold `for key share` while an ingest is open, and
@@ -51,11 +52,24 @@ pub(super) struct Found {
     pub(super) held_until: Option<Timestamp>,
     /// The breaker is open.
     pub(super) probing: bool,
+    /// Its requests are batches.
+    pub(super) batch: Option<BatchRules>,
+}
+
+/// What is known before anything is counted.
+pub(super) struct Known {
+    /// The clock.
+    pub(super) now: Timestamp,
+    /// No attempt with a smaller id waits, is under way or counts.
+    pub(super) horizon: AttemptId,
+    /// The destinations that are there.
+    pub(super) found: HashMap<DestinationId, Found>,
 }
 
 #[derive(sqlx::FromRow)]
 struct DestinationRow {
     now: i64,
+    horizon: i64,
     id: Option<Uuid>,
     tenant_id: Option<Uuid>,
     tenant_max_in_flight: Option<i32>,
@@ -78,17 +92,18 @@ struct DestinationRow {
     probing: bool,
     smart_per_second: Option<f64>,
     smart_max_in_flight: Option<i32>,
+    batch: Vec<Option<i32>>,
 }
 
-/// The destinations that are there, locked or not, and the clock.
+/// The destinations that are there, locked or not.
 pub(super) async fn read_destinations(
     connection: &mut PgConnection,
     ids: &[Uuid],
-) -> Result<(Timestamp, HashMap<DestinationId, Found>), Failure> {
+) -> Result<Known, Failure> {
     let rows: Vec<DestinationRow> = sqlx::query_as(
         "-- admit: read_destinations
         with clock as materialized (select micros(clock_timestamp()) as now)
-        select clock.now, d.id, d.tenant_id,
+        select clock.now, (select o.attempt_id from attempts_horizon o) as horizon, d.id, d.tenant_id,
             coalesce(n.max_in_flight, t.tenant_max_in_flight) as tenant_max_in_flight, d.state, d.deleted_at is not null as deleted, d.epoch,
             array[
                 d.limit_per_second, d.limit_per_minute, d.limit_per_hour, d.limit_per_day,
@@ -107,7 +122,8 @@ pub(super) async fn read_destinations(
             coalesce(p.first_after, 0) as first_after,
             micros(greatest(p.held_until, h.held_until)) as held_until,
             h.opened_at is not null as probing,
-            s.per_second as smart_per_second, s.max_in_flight as smart_max_in_flight
+            s.per_second as smart_per_second, s.max_in_flight as smart_max_in_flight,
+            array[d.batch_max_events, d.batch_max_bytes, d.batch_max_wait_ms] as batch
         from clock
         left join destinations d on d.id = any ($1)
         left join tenants n on n.id = d.tenant_id
@@ -119,12 +135,16 @@ pub(super) async fn read_destinations(
     .bind(ids)
     .fetch_all(connection)
     .await?;
-    let now = Timestamp::from_micros(rows.first().map_or(0, |row| row.now));
+    let (now, horizon) = rows.first().map_or((0, 0), |row| (row.now, row.horizon));
     let found = (rows.into_iter())
         .filter_map(|row| row.id.map(|id| found(id, &row)))
         .map(|found| found.map(|found| (found.id, found)))
         .collect::<Result<_, _>>()?;
-    Ok((now, found))
+    Ok(Known {
+        now: Timestamp::from_micros(now),
+        horizon: AttemptId(horizon),
+        found,
+    })
 }
 
 fn found(id: Uuid, row: &DestinationRow) -> Result<Found, Failure> {
@@ -172,5 +192,6 @@ fn found(id: Uuid, row: &DestinationRow) -> Result<Found, Failure> {
         first_after: row.first_after,
         held_until: time(row.held_until),
         probing: row.probing,
+        batch: batch_settings(&row.batch).rules(),
     })
 }

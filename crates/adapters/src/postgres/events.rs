@@ -59,7 +59,7 @@ pub(super) async fn event(
     let found: Option<(Option<String>, String, i32, i64)> = sqlx::query_as(
         "-- event
         select e.event_type, e.content_type, octet_length(e.payload), micros(e.created_at)
-        from events e where e.id = $1 and e.tenant_id = $2",
+        from events e where e.id = $1 and e.day = event_day($1) and e.tenant_id = $2",
     )
     .bind(id.0)
     .bind(tenant.0)

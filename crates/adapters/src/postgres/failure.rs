@@ -1,5 +1,6 @@
 //! What can go wrong, what is tried again, and what callers are told.
 
+use std::borrow::Cow;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::time::Duration;
@@ -33,13 +34,22 @@ impl From<sqlx::Error> for Failure {
 }
 
 impl Failure {
+    /// A lock was not to be had in time.
+    pub(super) fn is_lock_timeout(&self) -> bool {
+        self.code().as_deref() == Some("55P03")
+    }
+
+    fn code(&self) -> Option<Cow<'_, str>> {
+        match self {
+            Self::Database(sqlx::Error::Database(error)) => error.code(),
+            _ => None,
+        }
+    }
+
     /// A serialization failure, a deadlock or a lock timeout: the server has
     /// rolled back, and the same again may well succeed.
     fn is_conflict(&self) -> bool {
-        let Self::Database(sqlx::Error::Database(error)) = self else {
-            return false;
-        };
-        matches!(error.code().as_deref(), Some("40001" | "40P01" | "55P03"))
+        matches!(self.code().as_deref(), Some("40001" | "40P01" | "55P03"))
     }
 }
 

@@ -51,7 +51,8 @@ pub(super) async fn fleet(reader: impl PgExecutor<'_>) -> Result<Fleet, Failure>
                     from attempts a where a.state = 'admitted' group by a.tenant_id
                     union all
                     select a.tenant_id, 0, count(*)
-                    from attempts a where a.state = 'started' group by a.tenant_id
+                    from attempts a
+                    where a.state = 'started' and a.carried_by is null group by a.tenant_id
                 ) b
                 group by b.tenant_id
             ) l

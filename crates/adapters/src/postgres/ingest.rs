@@ -175,12 +175,13 @@ async fn insert_events(
     Ok(sqlx::query_as(
         "-- accept_events: insert_events
         with clock as materialized (select clock_timestamp() as now)
-        insert into events (id, tenant_id, event_type, content_type, payload, created_at)
-        select n.id, n.tenant_id, n.event_type, n.content_type, n.payload, clock.now
+        insert into events (id, tenant_id, event_type, content_type, payload, created_at, day)
+        select n.id, n.tenant_id, n.event_type, n.content_type, n.payload, clock.now,
+            event_day(n.id)
         from unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::bytea[])
             as n (id, tenant_id, event_type, content_type, payload)
         cross join clock
-        on conflict (id) do nothing
+        on conflict (id, day) do nothing
         returning id, micros(created_at)",
     )
     .bind(columns.ids)
@@ -218,13 +219,14 @@ async fn insert_keyed_events(
             where k.expires_at <= (select now from clock)
             returning k.event_id
         )
-        insert into events (id, tenant_id, event_type, content_type, payload, created_at)
-        select n.id, n.tenant_id, n.event_type, n.content_type, n.payload, clock.now
+        insert into events (id, tenant_id, event_type, content_type, payload, created_at, day)
+        select n.id, n.tenant_id, n.event_type, n.content_type, n.payload, clock.now,
+            event_day(n.id)
         from unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::bytea[], $11::boolean[])
             as n (id, tenant_id, event_type, content_type, payload, keyed)
         cross join clock
         where not n.keyed or n.id in (select event_id from taken)
-        on conflict (id) do nothing
+        on conflict (id, day) do nothing
         returning id, micros(created_at)",
     )
     .bind(columns.ids)
@@ -301,20 +303,24 @@ async fn insert_attempts<'a>(
     created_at: i64,
 ) -> Result<(), Failure> {
     let (mut ids, mut destinations, mut tenants) = (vec![], vec![], vec![]);
+    let mut bytes: Vec<i32> = vec![];
     for (event, audience) in fresh {
         for destination in audience {
             ids.push(event.id.0);
+            bytes.push(i32::try_from(event.payload.len()).unwrap_or(i32::MAX));
             destinations.push(destination.0);
             tenants.push(event.tenant.0);
         }
     }
     sqlx::query(
         "-- accept_events: insert_attempts
-        insert into attempts (event_id, destination_id, tenant_id, created_at, expires_at)
+        insert into attempts (
+            event_id, destination_id, tenant_id, created_at, expires_at, payload_bytes
+        )
         select n.event_id, n.destination_id, n.tenant_id, from_micros($4),
-            from_micros($4) + d.max_age_ms * interval '1 millisecond'
-        from unnest($1::uuid[], $2::uuid[], $3::uuid[])
-            with ordinality as n (event_id, destination_id, tenant_id, position)
+            from_micros($4) + d.max_age_ms * interval '1 millisecond', n.payload_bytes
+        from unnest($1::uuid[], $2::uuid[], $3::uuid[], $5::integer[])
+            with ordinality as n (event_id, destination_id, tenant_id, payload_bytes, position)
         join destinations d on d.id = n.destination_id
         order by n.position",
     )
@@ -322,6 +328,7 @@ async fn insert_attempts<'a>(
     .bind(destinations)
     .bind(tenants)
     .bind(created_at)
+    .bind(bytes)
     .execute(connection)
     .await?;
     Ok(())
@@ -430,7 +437,12 @@ pub(super) async fn went_to(
             select a.destination_id from attempts a
             where a.event_id = e.id group by a.destination_id order by min(a.id)
         )
-        from events e where e.id = any ($1)",
+        from unnest($1::uuid[]) as n (id)
+        cross join lateral (
+            select e.id, e.tenant_id from events e
+            where e.id = n.id and e.day = event_day(n.id)
+            limit 1
+        ) e",
     )
     .bind(events)
     .fetch_all(connection)

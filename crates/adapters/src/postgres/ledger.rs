@@ -73,7 +73,7 @@ async fn started(pool: &PgPool, page: Page) -> Result<Vec<Row>, Failure> {
             (
                 select a.id, a.due_at, a.created_at, a.started_at, a.finished_at, a.state
                 from attempts a
-                where a.destination_id = $1 and not a.folded
+                where a.destination_id = $1 and not a.folded and a.carried_by is null
                     and (a.started_at, a.id) > (from_micros($2), $3)
                     and a.started_at < from_micros($4)
                 order by a.started_at, a.id
@@ -83,7 +83,7 @@ async fn started(pool: &PgPool, page: Page) -> Result<Vec<Row>, Failure> {
             (
                 select a.id, a.due_at, a.created_at, a.started_at, a.finished_at, a.state
                 from attempts a
-                where a.destination_id = $1 and a.folded
+                where a.destination_id = $1 and a.folded and a.carried_by is null
                     and (a.started_at, a.id) > (from_micros($2), $3)
                     and a.started_at < from_micros($4)
                 order by a.started_at, a.id

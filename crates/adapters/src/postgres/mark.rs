@@ -132,11 +132,13 @@ pub(super) async fn fold_starts(
     let rows: Vec<(Uuid, i64)> = sqlx::query_as(
         "-- admit: fold_starts
         with final as materialized (
-            select a.id from attempts a
-            where a.id = any ($1) and not a.folded and a.started_at is not null
+            select a.id
+            from unnest($1::bigint[]) as n (id)
+            join attempts a on a.id = n.id
+            where not a.folded and a.started_at is not null and a.carried_by is null
                 and a.state <> 'started'
             order by a.id
-            for update skip locked
+            for update of a skip locked
         )
         update attempts a set folded = true
         from final f

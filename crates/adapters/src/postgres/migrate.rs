@@ -5,6 +5,7 @@ use engine::ports::StoreError;
 use sqlx::PgPool;
 use sqlx::migrate::Migrator;
 
+use super::days;
 use super::failure::in_words;
 
 static MIGRATOR: Migrator = sqlx::migrate!("../../migrations/postgres");
@@ -25,8 +26,14 @@ pub(super) async fn migrate(pool: &PgPool) -> Result<(), StoreError> {
     .await
     .map_err(unavailable)?;
     let migrated = MIGRATOR.run(&mut *connection).await;
+    let made = match &migrated {
+        Ok(()) => days::make(&mut connection).await,
+        Err(_) => Ok(0),
+    };
     connection.close().await.map_err(unavailable)?;
-    migrated.map_err(|error| StoreError::Unavailable(format!("migrate: {error}")))
+    migrated.map_err(|error| StoreError::Unavailable(format!("migrate: {error}")))?;
+    made.map_err(unavailable)?;
+    Ok(())
 }
 
 /// The newest version that this binary knows.
@@ -57,9 +64,13 @@ pub(super) async fn ready(pool: &PgPool) -> Result<(), CatalogError> {
         }
     };
     let needed = needed();
-    if found == needed {
-        Ok(())
-    } else {
-        Err(CatalogError::Schema { found, needed })
+    if found != needed {
+        return Err(CatalogError::Schema { found, needed });
+    }
+    let unavailable = |problem| CatalogError::Store(StoreError::Unavailable(problem));
+    match days::has_today(pool).await {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(unavailable("no partitions for today".to_owned())),
+        Err(error) => Err(unavailable(in_words(&error))),
     }
 }

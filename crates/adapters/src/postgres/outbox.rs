@@ -4,6 +4,8 @@
 //! does, and deletes them: a relay that dies in the middle has done nothing.
 //! Payloads that are too large are never read.
 
+use std::collections::HashSet;
+
 use domain::event::{MAX_PAYLOAD_BYTES, NewEvent};
 use domain::ids::{DestinationId, EventId, TenantId};
 use domain::outbox::{OutboxRow, accepted_or_why};
@@ -11,8 +13,13 @@ use engine::ports::{Acceptance, DEFAULT_TENANT, Lane, Relayed};
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
+use super::days::DAYS_AHEAD;
 use super::failure::Failure;
 use super::ingest;
+
+/// Why a row is refused whose id is of a day that has no partition.
+const NO_DAY: &str = "event_id: of version 7, and its time is older than the events that are \
+    kept, or in the future";
 
 /// The most payload bytes that one step takes.
 const MAX_BYTES: i64 = 16 * 1024 * 1024;
@@ -39,6 +46,14 @@ pub(super) async fn relay(pool: &PgPool, after: Lane, limit: u32) -> Result<Rela
             Err(reason) => rejected.push((position, reason)),
         }
     }
+    let nowhere = without_a_day(&mut transaction, &events).await?;
+    events.retain(|(position, event)| {
+        let has_day = !nowhere.contains(&event.id.0);
+        if !has_day {
+            rejected.push((*position, NO_DAY.to_owned()));
+        }
+        has_day
+    });
     let (of_events, events): (Vec<i64>, Vec<NewEvent>) = events.into_iter().unzip();
     let answers = ingest::accept_within(&mut transaction, &events).await?;
     for (position, answer) in of_events.into_iter().zip(answers) {
@@ -66,6 +81,33 @@ pub(super) async fn relay(pool: &PgPool, after: Lane, limit: u32) -> Result<Rela
     relayed.destinations.sort_unstable();
     relayed.destinations.dedup();
     Ok(relayed)
+}
+
+/// Those of these ids whose day has no partition, after making those that are
+/// missing between others: while nobody was there, nobody made any. What is
+/// older than every day that is kept, or newer than those made ahead, is
+/// refused: an old event may have been delivered and dropped.
+async fn without_a_day(
+    connection: &mut PgConnection,
+    events: &[(i64, NewEvent)],
+) -> Result<HashSet<Uuid>, Failure> {
+    let ids: Vec<Uuid> = events.iter().map(|(_, event)| event.id.0).collect();
+    let nowhere: Vec<Uuid> = sqlx::query_scalar(
+        "-- relay: without_a_day
+        with days as materialized (
+            select distinct event_day(n.id) as day from unnest($1::uuid[]) as n (id)
+        ),
+        missing as materialized (
+            select d.day from days d where not ensure_event_day(d.day, $2)
+        )
+        select n.id from unnest($1::uuid[]) as n (id)
+        where event_day(n.id) in (select m.day from missing m)",
+    )
+    .bind(ids)
+    .bind(DAYS_AHEAD)
+    .fetch_all(connection)
+    .await?;
+    Ok(nowhere.into_iter().collect())
 }
 
 /// The next lane with rows that nobody holds, after the last one, so that none
@@ -149,7 +191,7 @@ impl Row {
 async fn read(connection: &mut PgConnection, positions: &[i64]) -> Result<Vec<Row>, Failure> {
     Ok(sqlx::query_as(
         "-- relay: read
-        select o.position, coalesce(o.event_id, gen_random_uuid()) as event_id, o.tenant_id,
+        select o.position, coalesce(o.event_id, new_event_id()) as event_id, o.tenant_id,
             o.destination_id, o.event_type, o.content_type,
             case when l.length <= $2 then coalesce(o.payload_bytes, convert_to(o.payload, 'UTF8'))
             end as payload,

@@ -52,7 +52,7 @@ async fn expire_permits(
         with clock as materialized (select clock_timestamp() as now),
         locked as materialized (
             select a.id from attempts a
-            where a.state = 'admitted'
+            where a.state = 'admitted' and a.id >= (select o.attempt_id from attempts_horizon o)
                 and a.deadline < (select now from clock) - $1::bigint * interval '1 microsecond'
             order by a.deadline
             limit $2
@@ -86,26 +86,32 @@ struct GivenUp {
     try_number: i32,
     tries_before: i32,
     expires_at: Option<i64>,
+    payload_bytes: i32,
+    batch_limit: Option<i32>,
     is_last: bool,
+    is_split: bool,
     started_at: i64,
     to_fold: bool,
     destination_is_gone: bool,
 }
 
-/// Starts whose workers are gone, or that are too old, become unknown.
-async fn give_up_starts(
+/// Starts whose workers are gone, or that are too old, become unknown: in the
+/// order in which they started.
+async fn mark_unknown(
     connection: &mut PgConnection,
     rules: &ReapRules,
     limit: u32,
-    wakes: &mut Wakes,
-) -> Result<u32, Failure> {
+) -> Result<Vec<GivenUp>, Failure> {
     let mut rows: Vec<GivenUp> = sqlx::query_as(
         "-- reap: give_up_starts
         with clock as materialized (select clock_timestamp() as now),
         locked as materialized (
             select a.id, a.coarse and not a.folded as to_fold,
                 a.try_number - a.tries_before >= coalesce(
-                    (d.retry_policy ->> 'max_tries')::integer, $4) as is_last,
+                    (d.retry_policy ->> 'max_tries')::integer, $4) as is_used_up,
+                -- It was not alone.
+                (a.carried_by is not null or a.batch_size is not null)
+                    and a.batch_limit is distinct from 1 as is_batch,
                 d.deleted_at is not null as destination_is_gone,
                 w.id is null
                     or w.seen_at < (select now from clock) - $2::bigint * interval '1 microsecond'
@@ -113,7 +119,7 @@ async fn give_up_starts(
             from attempts a
             join destinations d on d.id = a.destination_id
             left join workers w on w.id = a.worker_id
-            where a.state = 'started'
+            where a.state = 'started' and a.id >= (select o.attempt_id from attempts_horizon o)
                 and (
                     a.started_at < (select now from clock) - $1::bigint * interval '1 microsecond'
                     or w.id is null
@@ -124,13 +130,16 @@ async fn give_up_starts(
             for update of a skip locked
         )
         update attempts a
-        set state = 'unknown', folded = a.folded or a.coarse, dead_letter = l.is_last,
+        set state = 'unknown', folded = a.folded or a.coarse,
+            dead_letter = l.is_used_up and not l.is_batch,
             error = case when l.worker_is_gone then $5 else $6 end
         from locked l
         where a.id = l.id
         returning (select micros(now) from clock) as now, a.id, a.event_id, a.destination_id,
             a.tenant_id, a.try_number, a.tries_before, micros(a.expires_at) as expires_at,
-            l.is_last, micros(a.started_at) as started_at, l.to_fold, l.destination_is_gone",
+            a.payload_bytes, a.batch_limit, l.is_used_up and not l.is_batch as is_last,
+            l.is_used_up and l.is_batch as is_split,
+            micros(a.started_at) as started_at, l.to_fold, l.destination_is_gone",
     )
     .bind(micros(rules.start_timeout))
     .bind(micros(rules.heartbeat_timeout))
@@ -138,19 +147,36 @@ async fn give_up_starts(
     .bind(integer(DEFAULT_MAX_TRIES))
     .bind(WORKER_IS_GONE)
     .bind(NO_OUTCOME_IN_TIME)
-    .fetch_all(&mut *connection)
+    .fetch_all(connection)
     .await?;
     // An update returns its rows in any order.
     rows.sort_unstable_by_key(|row| (row.started_at, row.id));
+    Ok(rows)
+}
+
+/// Each of them is followed by a retry, if there may be one.
+async fn give_up_starts(
+    connection: &mut PgConnection,
+    rules: &ReapRules,
+    limit: u32,
+    wakes: &mut Wakes,
+) -> Result<u32, Failure> {
+    let rows = mark_unknown(connection, rules, limit).await?;
     let retried = (rows.iter()).filter(|row| !row.is_last && !row.destination_is_gone);
     let retries: Vec<Retry> = retried
         .map(|row| Retry {
             event: row.event_id,
             destination: row.destination_id,
             tenant: row.tenant_id,
-            try_number: row.try_number.saturating_add(1),
+            // What is used up gets another one, alone, before it is given up.
+            try_number: row.try_number.saturating_add(i32::from(!row.is_split)),
             tries_before: row.tries_before,
             expires_at: row.expires_at,
+            payload_bytes: row.payload_bytes,
+            batch_limit: match row.is_split {
+                true => Some(1),
+                false => row.batch_limit,
+            },
             due_at: row.now,
             created_at: row.now,
         })
@@ -178,12 +204,14 @@ async fn cancel_deleted(connection: &mut PgConnection, limit: u32) -> Result<u32
                 (
                     select a.id from attempts a
                     where a.destination_id = d.id and a.state = 'waiting' and a.due_at is null
+                        and a.id >= (select o.attempt_id from attempts_horizon o)
                     order by a.id + 0 limit $1
                 )
                 union all
                 (
                     select a.id from attempts a
                     where a.destination_id = d.id and a.state = 'waiting' and a.due_at is not null
+                        and a.id >= (select o.attempt_id from attempts_horizon o)
                     order by a.due_at limit $1
                 )
             ) b

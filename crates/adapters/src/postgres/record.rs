@@ -102,6 +102,8 @@ struct Started {
     try_number: i32,
     tries_before: i32,
     expires_at: Option<i64>,
+    payload_bytes: i32,
+    batch_limit: Option<i32>,
     was_unknown: bool,
     to_fold: bool,
     crowded: bool,
@@ -123,6 +125,7 @@ async fn lock(
         with clock as materialized (select micros(clock_timestamp()) as now)
         select (select now from clock) as now, a.id, a.event_id, a.destination_id, a.tenant_id,
             a.try_number, a.tries_before, micros(a.expires_at) as expires_at,
+            a.payload_bytes, a.batch_limit,
             a.state = 'unknown' as was_unknown, a.coarse and not a.folded as to_fold,
             a.crowded, micros(a.started_at) as started_at,
             h.destination_id is not null as remembered, s.destination_id is not null as smart
@@ -149,6 +152,8 @@ pub(super) struct Retry {
     pub(super) try_number: i32,
     pub(super) tries_before: i32,
     pub(super) expires_at: Option<i64>,
+    pub(super) payload_bytes: i32,
+    pub(super) batch_limit: Option<i32>,
     pub(super) due_at: i64,
     pub(super) created_at: i64,
 }
@@ -204,6 +209,7 @@ impl Steps {
             return;
         };
         self.wakes.after(destination, due_at.since(now));
+        let limit = outcome.next_limit(row.batch_limit.map(|limit| count(i64::from(limit))));
         self.retries.push(Retry {
             event: row.event_id,
             destination: row.destination_id,
@@ -211,6 +217,8 @@ impl Steps {
             try_number: integer(try_number),
             tries_before: row.tries_before,
             expires_at: row.expires_at,
+            payload_bytes: row.payload_bytes,
+            batch_limit: limit.map(integer),
             due_at: due_at.as_micros(),
             created_at: finished_at.as_micros(),
         });
@@ -262,16 +270,17 @@ pub(super) async fn insert_retries(
         "-- insert_retries
         insert into attempts (
             event_id, destination_id, tenant_id, try_number, due_at, created_at, tries_before,
-            expires_at
+            expires_at, payload_bytes, batch_limit
         )
         select n.event_id, n.destination_id, n.tenant_id, n.try_number, from_micros(n.due_at),
-            from_micros(n.created_at), n.tries_before, from_micros(n.expires_at)
+            from_micros(n.created_at), n.tries_before, from_micros(n.expires_at),
+            n.payload_bytes, n.batch_limit
         from unnest(
             $1::uuid[], $2::uuid[], $3::uuid[], $4::integer[], $5::bigint[], $6::bigint[],
-            $7::integer[], $8::bigint[]
+            $7::integer[], $8::bigint[], $9::integer[], $10::integer[]
         ) as n (
             event_id, destination_id, tenant_id, try_number, due_at, created_at, tries_before,
-            expires_at
+            expires_at, payload_bytes, batch_limit
         )",
     )
     .bind(retries.iter().map(|retry| retry.event).collect::<Vec<_>>())
@@ -305,6 +314,18 @@ pub(super) async fn insert_retries(
         retries
             .iter()
             .map(|retry| retry.expires_at)
+            .collect::<Vec<_>>(),
+    )
+    .bind(
+        retries
+            .iter()
+            .map(|retry| retry.payload_bytes)
+            .collect::<Vec<_>>(),
+    )
+    .bind(
+        retries
+            .iter()
+            .map(|retry| retry.batch_limit)
             .collect::<Vec<_>>(),
     )
     .execute(connection)

@@ -16,7 +16,7 @@ use engine::ports::{Advanced, MAX_COUNTED, NewReplay, Replay, ReplayProgress, Wa
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
-use super::destinations::read_destinations;
+use super::destinations::{Known, read_destinations};
 use super::failure::Failure;
 use super::rows::{count, time, word};
 
@@ -47,7 +47,11 @@ const CREATE: &str = "-- create_replay
             (
                 select count(*) from (
                     select from attempts a
-                    join events e on e.id = a.event_id
+                    cross join lateral (
+                        select e.event_type from events e
+                        where e.id = a.event_id and e.day = event_day(a.event_id)
+                        limit 1
+                    ) e
                     where a.destination_id = w.destination_id
                         and a.dead_letter and a.replayed_at is null
                         and coalesce(a.finished_at, a.started_at)
@@ -232,7 +236,7 @@ pub(super) async fn advance(pool: &PgPool, limit: u32) -> Result<Advanced, Failu
     let mut ids: Vec<Uuid> = running.iter().map(|replay| replay.destination_id).collect();
     ids.sort_unstable();
     ids.dedup();
-    let (now, found) = read_destinations(&mut transaction, &ids).await?;
+    let Known { now, found, .. } = read_destinations(&mut transaction, &ids).await?;
     let waiting = waiting(&mut transaction, &running).await?;
     let mut wakes = Wakes::default();
     let mut advanced = Advanced::default();

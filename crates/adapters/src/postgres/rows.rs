@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::str::FromStr;
 
+use domain::batch::BatchSettings;
 use domain::ids::{AttemptId, PermitNumber};
 use domain::policy::LimitSettings;
 use domain::time::Timestamp;
@@ -76,6 +77,19 @@ impl LimitColumns<'_> {
             max_in_flight: number(5),
             safety_margin: self.safety_margin,
         })
+    }
+}
+
+/// The columns of batches: `array[events, bytes, wait in ms]`.
+pub(super) fn batch_settings(columns: &[Option<i32>]) -> BatchSettings {
+    let number = |index: usize| {
+        let number = columns.get(index).copied().flatten();
+        number.map(|number| count(i64::from(number)))
+    };
+    BatchSettings {
+        max_events: number(0),
+        max_bytes: number(1),
+        max_wait_ms: number(2),
     }
 }
 

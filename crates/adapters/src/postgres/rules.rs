@@ -1,13 +1,16 @@
-//! Retry rules, as their owner sees and changes them.
+//! Retry rules and batches, as their owner sees and changes them.
 
 use std::time::Duration;
 
+use domain::batch::BatchSettings;
 use domain::ids::{DestinationId, TenantId};
+use domain::policy::InvalidSettings;
 use domain::retry::RetrySettings;
 use engine::ports::{RetryRules, StoreError};
 use sqlx::PgPool;
 
 use super::failure::Failure;
+use super::rows::{batch_settings, integer};
 use crate::stored_policy;
 
 /// What a destination's row says.
@@ -50,19 +53,78 @@ pub(super) async fn set(
 ) -> Result<(), Failure> {
     RetrySettings::validate(&rules.policy).map_err(Failure::Invalid)?;
     let max_age_ms = rules.max_age.map(|age| age.as_millis());
-    let changed = sqlx::query(
+    let mut transaction = pool.begin().await?;
+    let changed: Option<Vec<Option<i32>>> = sqlx::query_scalar(
         "-- set_retry_rules
         update destinations d set retry_policy = $3::text::jsonb, max_age_ms = $4
-        where d.id = $1 and d.tenant_id = $2 and d.deleted_at is null",
+        where d.id = $1 and d.tenant_id = $2 and d.deleted_at is null
+        returning array[d.batch_max_events, d.batch_max_bytes, d.batch_max_wait_ms]",
     )
     .bind(destination.0)
     .bind(tenant.0)
     .bind(stored_policy::written(&rules.policy))
     .bind(max_age_ms.map(|age| i64::try_from(age).unwrap_or(i64::MAX)))
-    .execute(pool)
+    .fetch_optional(&mut *transaction)
     .await?;
-    match changed.rows_affected() {
-        0 => Err(Failure::NotFound("destination")),
-        _ => Ok(()),
+    let batches = changed.ok_or(Failure::NotFound("destination"))?;
+    if batch_settings(&batches).validate(rules.max_age).is_err() {
+        return Err(Failure::Invalid(InvalidSettings {
+            field: "max_age_ms",
+            problem: "must be more than the batches' max_wait_ms".to_owned(),
+        }));
     }
+    Ok(transaction.commit().await?)
+}
+
+/// What a destination's row says of batches.
+pub(super) async fn batches(
+    pool: &PgPool,
+    tenant: TenantId,
+    destination: DestinationId,
+) -> Result<BatchSettings, Failure> {
+    let row: Option<Vec<Option<i32>>> = sqlx::query_scalar(
+        "-- batch_settings
+        select array[d.batch_max_events, d.batch_max_bytes, d.batch_max_wait_ms]
+        from destinations d
+        where d.id = $1 and d.tenant_id = $2 and d.deleted_at is null",
+    )
+    .bind(destination.0)
+    .bind(tenant.0)
+    .fetch_optional(pool)
+    .await?;
+    Ok(batch_settings(
+        &row.ok_or(Failure::NotFound("destination"))?,
+    ))
+}
+
+/// Writes it. On or off is another epoch: workers read the target again, and
+/// the trigger revokes what is out.
+pub(super) async fn set_batches(
+    pool: &PgPool,
+    tenant: TenantId,
+    destination: DestinationId,
+    settings: &BatchSettings,
+) -> Result<(), Failure> {
+    settings.validate(None).map_err(Failure::Invalid)?;
+    let mut transaction = pool.begin().await?;
+    let changed: Option<Option<i64>> = sqlx::query_scalar(
+        "-- set_batch_settings
+        update destinations d
+        set batch_max_events = $3, batch_max_bytes = $4, batch_max_wait_ms = $5,
+            epoch = d.epoch + case
+                when (d.batch_max_events is null) = ($3::integer is null) then 0 else 1 end
+        where d.id = $1 and d.tenant_id = $2 and d.deleted_at is null
+        returning d.max_age_ms",
+    )
+    .bind(destination.0)
+    .bind(tenant.0)
+    .bind(settings.max_events.map(integer))
+    .bind(settings.max_bytes.map(integer))
+    .bind(settings.max_wait_ms.map(integer))
+    .fetch_optional(&mut *transaction)
+    .await?;
+    let max_age_ms = changed.ok_or(Failure::NotFound("destination"))?;
+    let max_age = max_age_ms.map(|age| Duration::from_millis(age.unsigned_abs()));
+    settings.validate(max_age).map_err(Failure::Invalid)?;
+    Ok(transaction.commit().await?)
 }

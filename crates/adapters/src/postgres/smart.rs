@@ -2,8 +2,10 @@
 //! them, and what people see of it; see [`engine::ports::SmartBook`].
 //!
 //! Only destinations with smart delivery come here, each once a batch. Their
-//! rows are locked after destinations and health, in id order, as by the
-//! triggers.
+//! rows are locked after destinations and health. A user's transaction may hold
+//! one for as long as it likes, by a change of the URL; outcomes do not wait for
+//! it. What they say of how much the receiver takes is lost then, and what the
+//! next ones say is not.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,7 +16,7 @@ use domain::policy::Policy;
 use domain::smart::{Ceiling, Effective, Sample, SmartDelivery, Verdict};
 use domain::time::Timestamp;
 use engine::ports::{CatalogError, SMART_HISTORY_DAYS, SmartBook, SmartChange, SmartView};
-use sqlx::{PgConnection, PgPool};
+use sqlx::{Connection, PgConnection, PgPool};
 use uuid::Uuid;
 
 use super::PostgresStore;
@@ -80,7 +82,7 @@ pub(super) async fn judge(
         return Ok(());
     }
     let ids: Vec<Uuid> = samples.keys().copied().collect();
-    lock(connection, &ids).await?;
+    let ids = lock(connection, &ids).await?;
     let mut judged = Vec::new();
     for row in read(connection, &ids).await? {
         let Some(ceiling) = Ceiling::of(&row.policy()?) else {
@@ -103,19 +105,59 @@ pub(super) async fn judge(
     note(connection, &judged).await
 }
 
-/// So that of two batches one counts after the other.
-async fn lock(connection: &mut PgConnection, ids: &[Uuid]) -> Result<(), Failure> {
-    sqlx::query(
+/// So that of two batches one counts after the other. Which of the rows are ours
+/// now: most of the time all, at once.
+async fn lock(connection: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<Uuid>, Failure> {
+    let mut locked: Vec<Uuid> = sqlx::query_scalar(
         "-- record_outcomes: lock_smart
+        select s.destination_id from smart_limits s
+        where s.destination_id = any ($1)
+        order by s.destination_id
+        for update skip locked",
+    )
+    .bind(ids)
+    .fetch_all(&mut *connection)
+    .await?;
+    let is_left = |id: &&Uuid| locked.binary_search(id).is_err();
+    let left: Vec<Uuid> = ids.iter().filter(is_left).copied().collect();
+    if !left.is_empty() {
+        locked.extend(lock_soon(connection, &left).await?);
+    }
+    Ok(locked)
+}
+
+/// Waits for other batches, not for a transaction that stays open. Two that
+/// wait for each other give up as well: these rows are not locked in one order
+/// with the first ones.
+async fn lock_soon(connection: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<Uuid>, Failure> {
+    let mut waiting = connection.begin().await?;
+    sqlx::query("-- record_outcomes: wait_a_little\nset local lock_timeout = '50ms'")
+        .execute(&mut *waiting)
+        .await?;
+    let locked: Result<Vec<Uuid>, sqlx::Error> = sqlx::query_scalar(
+        "-- record_outcomes: lock_smart_soon
         select s.destination_id from smart_limits s
         where s.destination_id = any ($1)
         order by s.destination_id
         for update",
     )
     .bind(ids)
-    .execute(connection)
-    .await?;
-    Ok(())
+    .fetch_all(&mut *waiting)
+    .await;
+    match locked.map_err(Failure::from) {
+        Ok(locked) => {
+            sqlx::query("-- record_outcomes: wait_as_ever\nset local lock_timeout to default")
+                .execute(&mut *waiting)
+                .await?;
+            waiting.commit().await?;
+            Ok(locked)
+        }
+        Err(failure) if failure.is_lock_timeout() => {
+            waiting.rollback().await?;
+            Ok(Vec::new())
+        }
+        Err(failure) => Err(failure),
+    }
 }
 
 async fn read(connection: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<Row>, Failure> {

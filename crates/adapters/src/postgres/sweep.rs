@@ -23,16 +23,19 @@ const WALK: &str = "-- sweep
                 (
                     select a.destination_id from attempts a
                     where a.state = 'waiting' and a.due_at is null and a.destination_id > w.id
+                        and a.id >= (select o.attempt_id from attempts_horizon o)
                     order by a.destination_id limit 1
                 ),
                 (
                     select a.destination_id from attempts a
                     where a.state = 'waiting' and a.due_at is not null and a.destination_id > w.id
+                        and a.id >= (select o.attempt_id from attempts_horizon o)
                     order by a.destination_id limit 1
                 ),
                 case when $3 then (
                     select a.destination_id from attempts a
                     where a.state = 'admitted' and a.destination_id > w.id
+                        and a.id >= (select o.attempt_id from attempts_horizon o)
                     order by a.destination_id limit 1
                 ) end
             ),
@@ -47,15 +50,19 @@ const WALK: &str = "-- sweep
         coalesce((
             select true from attempts a
             where a.destination_id = w.id and a.state = 'waiting' and a.due_at is null
+                and a.id >= (select o.attempt_id from attempts_horizon o)
             order by a.id + 0 limit 1
         ), false) as has_first,
         (
             select micros(a.due_at) from attempts a
             where a.destination_id = w.id and a.state = 'waiting' and a.due_at is not null
+                and a.id >= (select o.attempt_id from attempts_horizon o)
             order by a.due_at limit 1
         ) as due_at,
         $3 and exists (
-            select from attempts a where a.destination_id = w.id and a.state = 'admitted'
+            select from attempts a
+            where a.destination_id = w.id and a.state = 'admitted'
+                and a.id >= (select o.attempt_id from attempts_horizon o)
         ) as has_permits
     from walk w
     cross join clock

@@ -8,6 +8,7 @@ use domain::admission::{
     Backlog, Bucket, CoarseStarts, LOOK_AFTER_EXPIRED, Meter, Outstanding, Usage, newest_starts,
     read_ahead,
 };
+use domain::batch::{self, BatchRules, Leader, Lines, openings};
 use domain::ids::{AttemptId, DestinationId, Epoch, PermitNumber};
 use domain::limit::{Limit, Period};
 use domain::permit::Permit;
@@ -39,6 +40,7 @@ pub(super) struct Question<'a> {
     pub(super) recount: bool,
     pub(super) held_until: Option<Timestamp>,
     pub(super) probing: bool,
+    pub(super) batch: Option<BatchRules>,
 }
 
 /// What was read for one destination.
@@ -48,8 +50,13 @@ pub(super) struct Reading {
     /// Permits that may still start, in slot order.
     pub(super) outstanding: Vec<Permit>,
     /// What waits and is due, in the order to be admitted, as many as
-    /// `backlog.due`.
+    /// `backlog.due`; where requests are batches, what opens them.
     pub(super) waiting: Vec<Waiting>,
+    /// The earliest first attempt that waits for a batch: the cursor stops there.
+    pub(super) first_left: Option<AttemptId>,
+    /// The earliest first attempt that waits at all, and since when: where
+    /// requests are batches, the cursor comes up to it.
+    pub(super) first_waiting: Option<(AttemptId, Timestamp)>,
     /// Final starts that are in no bucket, to be folded now.
     pub(super) to_fold: Vec<AttemptId>,
 }
@@ -74,6 +81,9 @@ struct Row {
     permit_epochs: Vec<i64>,
     not_befores: Vec<i64>,
     deadlines: Vec<i64>,
+    permit_firsts: Vec<bool>,
+    permit_bytes: Vec<i32>,
+    permit_limits: Vec<Option<i32>>,
     in_flight: i64,
     starts: Vec<i64>,
     bucket_periods: Vec<String>,
@@ -85,22 +95,26 @@ struct Row {
     first_ids: Vec<i64>,
     first_since: Vec<i64>,
     first_expired: Vec<bool>,
+    first_bytes: Vec<i32>,
     due_ids: Vec<i64>,
     due_since: Vec<i64>,
     due_expired: Vec<bool>,
+    due_bytes: Vec<i32>,
+    due_limits: Vec<Option<i32>>,
     next_due: Option<i64>,
 }
 
-/// Reads them all. `now` is the store's clock, read after the locks.
+/// Reads them all. `now` is the store's clock, read after the locks; all that
+/// counts or waits has an id of `horizon` or above.
 pub(super) async fn read(
     connection: &mut PgConnection,
     questions: &[Question<'_>],
-    now: Timestamp,
+    (now, horizon): (Timestamp, AttemptId),
 ) -> Result<HashMap<DestinationId, Reading>, Failure> {
     let scopes: Vec<Scope> = (questions.iter())
-        .map(|question| Scope::of(question.policy, question.recount, now))
+        .map(|question| Scope::of(question, now))
         .collect();
-    let rows = fetch(connection, questions, &scopes, now).await?;
+    let rows = fetch(connection, questions, &scopes, (now, horizon)).await?;
     let mut rows: HashMap<Uuid, Row> = rows.into_iter().map(|row| (row.id, row)).collect();
     let asked = questions.iter().zip(&scopes);
     Ok(asked
@@ -117,18 +131,23 @@ struct Scope {
     exact_max: i32,
     exact_since: i64,
     ahead: i32,
+    /// Permits that one run may give.
+    most: u32,
     /// From when on buckets count, by period, where its limit is coarse.
     coarse_since: [Option<i64>; 4],
 }
 
 impl Scope {
-    fn of(policy: &Policy, recount: bool, now: Timestamp) -> Self {
+    fn of(question: &Question<'_>, now: Timestamp) -> Self {
+        let (policy, recount) = (question.policy, question.recount);
         let windows: &[Limit] = match &policy.rate {
             Rate::Limited(limited) => &limited.windows,
             Rate::Paused | Rate::Unlimited => &[],
         };
         let since = |limit: &Limit| (now - policy.stretched(limit.period)).as_micros();
         let exact = newest_starts(policy, recount);
+        let most = read_ahead(policy);
+        let ahead = question.batch.map_or(most, |rules| rules.read_ahead(most));
         let coarse = |period: Period| {
             let of_period = |limit: &&Limit| limit.period == period && limit.is_coarse();
             windows.iter().find(of_period).map(since)
@@ -136,7 +155,8 @@ impl Scope {
         Self {
             exact_max: integer(exact.map_or(0, |newest| newest.count)),
             exact_since: (now - exact.map_or(Duration::ZERO, |newest| newest.period)).as_micros(),
-            ahead: integer(read_ahead(policy)),
+            ahead: integer(ahead),
+            most,
             coarse_since: Period::ALL.map(coarse),
         }
     }
@@ -147,17 +167,19 @@ impl Scope {
 }
 
 /// One row per destination; each list is bounded by the limits, none by the
-/// backlog.
+/// backlog. No day before the horizon is asked for any.
 const USAGE: &str = "-- admit: usage
     select r.id,
         o.permit_attempts, o.permit_numbers, o.permit_epochs, o.not_befores, o.deadlines,
+        o.permit_firsts, o.permit_bytes, o.permit_limits,
         f.in_flight, s.starts,
         b.bucket_periods, b.bucket_ends, b.bucket_starts,
         u.unfolded_ids, u.unfolded_starts, u.unfolded_final,
-        w.first_ids, w.first_since, w.first_expired, d.due_ids, d.due_since, d.due_expired,
+        w.first_ids, w.first_since, w.first_expired, w.first_bytes,
+        d.due_ids, d.due_since, d.due_expired, d.due_bytes, d.due_limits,
         (
             select micros(a.due_at) from attempts a
-            where a.destination_id = r.id and a.state = 'waiting'
+            where a.destination_id = r.id and a.state = 'waiting' and a.id >= $13
                 and a.due_at > from_micros($10)
             order by a.due_at limit 1
         ) as next_due
@@ -176,13 +198,20 @@ const USAGE: &str = "-- admit: usage
             coalesce(array_agg(micros(a.not_before) order by a.not_before, a.permit), '{}')
                 as not_befores,
             coalesce(array_agg(micros(a.deadline) order by a.not_before, a.permit), '{}')
-                as deadlines
+                as deadlines,
+            coalesce(array_agg(a.due_at is null order by a.not_before, a.permit), '{}')
+                as permit_firsts,
+            coalesce(array_agg(a.payload_bytes order by a.not_before, a.permit), '{}')
+                as permit_bytes,
+            coalesce(array_agg(a.batch_limit order by a.not_before, a.permit), '{}')
+                as permit_limits
         from attempts a
-        where a.destination_id = r.id and a.state = 'admitted'
+        where a.destination_id = r.id and a.state = 'admitted' and a.id >= $13
     ) o
     cross join lateral (
         select count(*) as in_flight from attempts a
-        where a.destination_id = r.id and a.state = 'started'
+        where a.destination_id = r.id and a.state = 'started' and a.carried_by is null
+            and a.id >= $13
     ) f
     cross join lateral (
         select coalesce(array_agg(micros(x.started_at)), '{}') as starts
@@ -190,15 +219,15 @@ const USAGE: &str = "-- admit: usage
             select y.started_at from (
                 (
                     select a.started_at from attempts a
-                    where a.destination_id = r.id and not a.folded
-                        and a.started_at > from_micros(r.exact_since)
+                    where a.destination_id = r.id and not a.folded and a.carried_by is null
+                        and a.started_at > from_micros(r.exact_since) and a.id >= $13
                     order by a.started_at desc limit r.exact_max
                 )
                 union all
                 (
                     select a.started_at from attempts a
-                    where a.destination_id = r.id and a.folded
-                        and a.started_at > from_micros(r.exact_since)
+                    where a.destination_id = r.id and a.folded and a.carried_by is null
+                        and a.started_at > from_micros(r.exact_since) and a.id >= $13
                     order by a.started_at desc limit r.exact_max
                 )
             ) y
@@ -229,8 +258,8 @@ const USAGE: &str = "-- admit: usage
             coalesce(array_agg(x.state <> 'started'), '{}') as unfolded_final
         from (
             select a.id, a.started_at, a.state from attempts a
-            where a.destination_id = r.id and not a.folded
-                and a.started_at > from_micros(r.coarse_since)
+            where a.destination_id = r.id and not a.folded and a.carried_by is null
+                and a.started_at > from_micros(r.coarse_since) and a.id >= $13
             order by a.started_at
             limit case when r.coarse_since is null then 0 else f.in_flight + $12 + 1 end
         ) x
@@ -240,11 +269,12 @@ const USAGE: &str = "-- admit: usage
             coalesce(array_agg(x.id), '{}') as first_ids,
             coalesce(array_agg(micros(x.created_at)), '{}') as first_since,
             coalesce(array_agg(coalesce(x.expires_at <= from_micros($10), false)), '{}')
-                as first_expired
+                as first_expired,
+            coalesce(array_agg(x.payload_bytes), '{}') as first_bytes
         from (
-            select a.id, a.created_at, a.expires_at from attempts a
+            select a.id, a.created_at, a.expires_at, a.payload_bytes from attempts a
             where a.destination_id = r.id and a.state = 'waiting' and a.due_at is null
-                and a.id + 0 > r.first_after
+                and a.id + 0 > r.first_after and a.id >= $13
             order by a.id + 0 limit r.ahead
         ) x
     ) w
@@ -253,11 +283,13 @@ const USAGE: &str = "-- admit: usage
             coalesce(array_agg(x.id), '{}') as due_ids,
             coalesce(array_agg(micros(x.due_at)), '{}') as due_since,
             coalesce(array_agg(coalesce(x.expires_at <= from_micros($10), false)), '{}')
-                as due_expired
+                as due_expired,
+            coalesce(array_agg(x.payload_bytes), '{}') as due_bytes,
+            coalesce(array_agg(x.batch_limit), '{}') as due_limits
         from (
-            select a.id, a.due_at, a.expires_at from attempts a
+            select a.id, a.due_at, a.expires_at, a.payload_bytes, a.batch_limit from attempts a
             where a.destination_id = r.id and a.state = 'waiting'
-                and a.due_at <= from_micros($10)
+                and a.due_at <= from_micros($10) and a.id >= $13
             order by a.due_at, a.id limit r.ahead
         ) x
     ) d";
@@ -266,7 +298,7 @@ async fn fetch(
     connection: &mut PgConnection,
     questions: &[Question<'_>],
     scopes: &[Scope],
-    now: Timestamp,
+    (now, horizon): (Timestamp, AttemptId),
 ) -> Result<Vec<Row>, Failure> {
     let coarse = |period: usize| -> Vec<Option<i64>> {
         scopes
@@ -302,13 +334,17 @@ async fn fetch(
         .bind(now.as_micros())
         .bind(scopes.iter().map(Scope::coarse_since).collect::<Vec<_>>())
         .bind(i64::try_from(MAX_UNFOLDED).unwrap_or(i64::MAX))
+        .bind(horizon.0)
         .fetch_all(connection)
         .await?)
 }
 
 fn reading(row: Row, question: &Question<'_>, scope: &Scope, now: Timestamp) -> Reading {
     let outstanding = permits(&row, question.destination);
-    let waiting = merged(&row, question.number, scope.ahead);
+    let due = match &question.batch {
+        Some(rules) => batched(&row, rules, (question.number, scope), now),
+        None => Due::of(merged(&row, question.number, scope.ahead)),
+    };
     let expired = row.first_expired.iter().chain(&row.due_expired);
     let reaped_by = (expired.clone().any(|expired| *expired)).then(|| now + LOOK_AFTER_EXPIRED);
     let finals = row
@@ -344,14 +380,19 @@ fn reading(row: Row, question: &Question<'_>, scope: &Scope, now: Timestamp) -> 
         probing: question.probing,
     };
     let backlog = Backlog {
-        due: u32::try_from(waiting.len()).unwrap_or(u32::MAX),
-        next_due: time(row.next_due).into_iter().chain(reaped_by).min(),
+        due: u32::try_from(due.waiting.len()).unwrap_or(u32::MAX),
+        next_due: (time(row.next_due).into_iter())
+            .chain(reaped_by)
+            .chain(due.next_due)
+            .min(),
     };
     Reading {
         usage,
         backlog,
         outstanding,
-        waiting,
+        waiting: due.waiting,
+        first_left: due.first_left,
+        first_waiting: due.first_waiting,
         to_fold,
     }
 }
@@ -375,29 +416,134 @@ fn permits(row: &Row, destination: DestinationId) -> Vec<Permit> {
         .collect()
 }
 
+/// What a run may admit.
+struct Due {
+    waiting: Vec<Waiting>,
+    first_left: Option<AttemptId>,
+    first_waiting: Option<(AttemptId, Timestamp)>,
+    /// When the next batch is due.
+    next_due: Option<Timestamp>,
+}
+
+impl Due {
+    const fn of(waiting: Vec<Waiting>) -> Self {
+        Self {
+            waiting,
+            first_left: None,
+            first_waiting: None,
+            next_due: None,
+        }
+    }
+}
+
 /// First attempts and due ones in turn, without those that are too old. First
 /// attempts stay in the order of their ids whatever their times say (two
 /// ingests at once may disagree): what is cut off here comes after all that is
 /// kept, so the cursor, which knows ids, cannot pass it.
 fn merged(row: &Row, number: i64, ahead: i32) -> Vec<Waiting> {
-    let list = |ids: &[i64], since: &[i64], expired: &[bool], first| -> Vec<Waiting> {
-        let waiting = |(id, since): (&i64, &i64)| Waiting {
-            attempt: AttemptId(*id),
-            since: Timestamp::from_micros(*since),
-            first,
-        };
-        let fresh = ids.iter().zip(since).zip(expired);
-        let fresh = fresh.filter(|(_, expired)| !**expired);
-        fresh.map(|(row, _)| waiting(row)).collect()
-    };
-    let mut firsts = list(&row.first_ids, &row.first_since, &row.first_expired, true);
-    let mut latest = Timestamp::MIN;
-    for first in &mut firsts {
-        latest = latest.max(first.since);
-        first.since = latest;
-    }
-    let due = list(&row.due_ids, &row.due_since, &row.due_expired, false);
+    let waiting = |list: Vec<Fresh>| list.into_iter().map(|fresh| fresh.waiting).collect();
+    let (firsts, due) = (waiting(firsts(row)), waiting(due(row)));
     in_turn(firsts, due, number, usize::try_from(ahead).unwrap_or(0))
+}
+
+/// One that is not too old, and what batches go by.
+struct Fresh {
+    waiting: Waiting,
+    bytes: u32,
+    limit: Option<u32>,
+}
+
+impl Fresh {
+    const fn in_line(&self) -> batch::Waiting {
+        batch::Waiting {
+            since: self.waiting.since,
+            bytes: self.bytes,
+            limit: self.limit,
+        }
+    }
+}
+
+fn firsts(row: &Row) -> Vec<Fresh> {
+    let rows = (row.first_ids.iter().zip(&row.first_since))
+        .zip(row.first_expired.iter().zip(&row.first_bytes));
+    let mut latest = Timestamp::MIN;
+    rows.filter(|(_, (expired, _))| !**expired)
+        .map(|((id, since), (_, bytes))| {
+            latest = latest.max(Timestamp::from_micros(*since));
+            Fresh {
+                waiting: Waiting {
+                    attempt: AttemptId(*id),
+                    since: latest,
+                    first: true,
+                },
+                bytes: count(i64::from(*bytes)),
+                limit: None,
+            }
+        })
+        .collect()
+}
+
+fn due(row: &Row) -> Vec<Fresh> {
+    let rows = (row.due_ids.iter().zip(&row.due_since))
+        .zip(row.due_expired.iter().zip(&row.due_bytes))
+        .zip(&row.due_limits);
+    rows.filter(|((_, (expired, _)), _)| !**expired)
+        .map(|(((id, since), (_, bytes)), limit)| Fresh {
+            waiting: Waiting {
+                attempt: AttemptId(*id),
+                since: Timestamp::from_micros(*since),
+                first: false,
+            },
+            bytes: count(i64::from(*bytes)),
+            limit: limit.map(|limit| count(i64::from(limit))),
+        })
+        .collect()
+}
+
+/// What opens batches that are due.
+fn batched(row: &Row, rules: &BatchRules, (number, scope): (i64, &Scope), now: Timestamp) -> Due {
+    let (firsts, due) = (firsts(row), due(row));
+    let in_line = |list: &[Fresh]| list.iter().map(Fresh::in_line).collect();
+    let ahead = usize::try_from(scope.ahead).unwrap_or(0);
+    let lines = Lines {
+        firsts: in_line(&firsts),
+        due: in_line(&due),
+        promised: promised(row, now),
+        cut: row.first_ids.len() >= ahead || row.due_ids.len() >= ahead,
+    };
+    let openings = openings(rules, &lines, (number, scope.most), now);
+    let opens = |place| openings.leaders.contains(&Leader::First(place));
+    let left = firsts.iter().enumerate().find(|(place, _)| !opens(*place));
+    let leader = |leader: &Leader| match leader {
+        Leader::First(place) => firsts[*place].waiting,
+        Leader::Due(place) => due[*place].waiting,
+    };
+    Due {
+        first_left: left.map(|(_, fresh)| fresh.waiting.attempt),
+        // Also one that is too old: until it has been reaped, it waits.
+        first_waiting: (row.first_ids.iter().zip(&row.first_since).next())
+            .map(|(id, since)| (AttemptId(*id), Timestamp::from_micros(*since))),
+        waiting: openings.leaders.iter().map(leader).collect(),
+        next_due: openings.next_due,
+    }
+}
+
+/// The permits that may still start, as leaders.
+fn promised(row: &Row, now: Timestamp) -> Vec<(bool, batch::Waiting)> {
+    let permits = (row.permit_firsts.iter().zip(&row.not_befores))
+        .zip(row.permit_bytes.iter().zip(&row.permit_limits))
+        .zip(&row.deadlines)
+        .filter(|(_, deadline)| **deadline >= now.as_micros())
+        .map(|(permit, _)| permit);
+    let leader = |((first, not_before), (bytes, limit)): ((&bool, &i64), (&i32, &Option<i32>))| {
+        let waiting = batch::Waiting {
+            since: Timestamp::from_micros(*not_before),
+            bytes: count(i64::from(*bytes)),
+            limit: limit.map(|limit| count(i64::from(limit))),
+        };
+        (*first, waiting)
+    };
+    permits.map(leader).collect()
 }
 
 fn coarse_starts(row: &Row, scope: &Scope) -> Vec<CoarseStarts> {

@@ -15,7 +15,7 @@ use engine::ports::{Fleet, MAX_TALLIES, Told, WatchRules, Watched, around};
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
-use super::destinations::read_destinations;
+use super::destinations::{Known, read_destinations};
 use super::failure::Failure;
 use super::fleet::fleet;
 use super::rows::count;
@@ -150,7 +150,11 @@ async fn look(
         return Ok(Vec::new());
     }
     let ids: Vec<Uuid> = page.iter().map(|one| one.id).collect();
-    let (now, found) = read_destinations(connection, &ids).await?;
+    let Known {
+        now,
+        horizon,
+        found,
+    } = read_destinations(connection, &ids).await?;
     let living: Vec<_> = (found.values())
         .filter(|destination| !destination.deleted)
         .collect();
@@ -165,9 +169,10 @@ async fn look(
             recount: true,
             held_until: destination.held_until,
             probing: destination.probing,
+            batch: destination.batch,
         })
         .collect();
-    let readings = usage::read(connection, &questions, now).await?;
+    let readings = usage::read(connection, &questions, (now, horizon)).await?;
     let sight = |(one, backlog): (&Passed, &u32)| {
         let id = DestinationId(one.id);
         let reading = readings.get(&id).zip(found.get(&id));
@@ -177,7 +182,7 @@ async fn look(
                 &destination.policy,
                 &reading.usage,
                 &reading.backlog,
-                around(fleet, one.held_for, tenant),
+                around(fleet, (one.held_for, one.oldest), tenant),
                 now,
             )
         });

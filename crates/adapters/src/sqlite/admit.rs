@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use domain::admission::{
     Backlog, Decision, LOOK_AFTER_EXPIRED, Meter, Slot, Usage, admit, read_ahead,
 };
+use domain::batch::{self, BatchRules, Leader, Lines, openings};
 use domain::destination::DestinationState;
 use domain::ids::{AttemptId, DestinationId, Epoch, PermitNumber, TenantId};
 use domain::permit::Permit;
@@ -17,7 +18,7 @@ use engine::ports::{Admitted, Given, Run, RunResult};
 use rusqlite::Transaction;
 
 use super::fault::Fault;
-use super::rows::{all, execute, first, maybe_time, settings, time, word};
+use super::rows::{all, batch_settings, execute, first, maybe_time, settings, time, word};
 use super::usage::read_usage;
 
 const DESTINATION: &str = "
@@ -29,7 +30,8 @@ const DESTINATION: &str = "
         d.state, d.epoch, coalesce(p.last_permit, 0), coalesce(p.meter_missing_micro, 0),
         p.meter_as_of, nullif(max(coalesce(p.held_until, 0), coalesce(h.held_until, 0)), 0),
         d.epoch is not p.meter_epoch, h.opened_at is not null, s.per_second, s.max_in_flight,
-        n.id, coalesce(n.max_in_flight, t.tenant_max_in_flight)
+        n.id, coalesce(n.max_in_flight, t.tenant_max_in_flight),
+        d.batch_max_events, d.batch_max_bytes, d.batch_max_wait_ms
     from destinations d
     join tenants n on n.id = d.tenant_id
     join tiers t on t.name = n.tier
@@ -40,15 +42,24 @@ const DESTINATION: &str = "
 
 const FIRST_ATTEMPTS: &str = "
     -- admit: first attempts in creation order
-    select id, coalesce(expires_at <= ?3, 0) from attempts indexed by attempts_first
+    select id, coalesce(expires_at <= ?3, 0), created_at, payload_bytes, batch_limit
+    from attempts indexed by attempts_first
     where destination_id = ?1 and state = 'waiting' and due_at is null
     order by id limit ?2";
 
 const DUE: &str = "
     -- admit: retries and returned permits that are due
-    select id, coalesce(expires_at <= ?3, 0) from attempts indexed by attempts_due
+    select id, coalesce(expires_at <= ?3, 0), due_at, payload_bytes, batch_limit
+    from attempts indexed by attempts_due
     where destination_id = ?1 and state = 'waiting' and due_at is not null and due_at <= ?3
     order by due_at, id limit ?2";
+
+const PROMISED: &str = "
+    -- admit: permits that may still start, as leaders of their batches
+    select due_at is null, not_before, payload_bytes, batch_limit
+    from attempts indexed by attempts_admitted
+    where destination_id = ?1 and state = 'admitted' and deadline >= ?2
+    order by not_before, permit";
 
 const NEXT_DUE: &str = "
     -- admit: when the next of the others is due
@@ -186,13 +197,27 @@ impl Candidate {
             };
             let tenant: TenantId = word(row, 28, ("tenants", "id"))?;
             let tenant = (tenant, row.get(29)?);
-            Ok((policy, Epoch(row.get(19)?), row.get(20)?, usage, tenant))
+            let batch = batch_settings(row, 30)?.rules();
+            Ok((
+                policy,
+                Epoch(row.get(19)?),
+                row.get(20)?,
+                usage,
+                tenant,
+                batch,
+            ))
         })?;
-        let Some((policy, epoch, last_permit, mut usage, tenant)) = read else {
+        let Some((policy, epoch, last_permit, mut usage, tenant, batch)) = read else {
             return Ok(None);
         };
         read_usage(tx, now, &key, &policy, &mut usage)?;
-        let (due, backlog) = read_backlog(tx, now, &key, last_permit + 1, read_ahead(&policy))?;
+        let asked = Asked {
+            destination: &key,
+            number: last_permit + 1,
+            most: read_ahead(&policy),
+            batch,
+        };
+        let (due, backlog) = read_backlog(tx, now, &asked)?;
         let republished = match run.republish {
             true => republished(tx, now, run.destination, &key)?,
             false => Vec::new(),
@@ -330,35 +355,92 @@ fn mark_admitted(
     Ok(())
 }
 
-/// What is due and not too old, in the order in which it goes, up to `limit`.
+/// Whose backlog, and how much of it.
+struct Asked<'a> {
+    destination: &'a str,
+    /// Of the next permit.
+    number: i64,
+    /// Permits that one run may give.
+    most: u32,
+    batch: Option<BatchRules>,
+}
+
+/// What is due and not too old, in the order in which it goes: where requests
+/// are batches, what opens them.
 fn read_backlog(
     tx: &Transaction<'_>,
     now: Timestamp,
-    destination: &str,
-    number: i64,
-    limit: u32,
+    asked: &Asked<'_>,
 ) -> Result<(Vec<AttemptId>, Backlog), Fault> {
-    let mut some_expired = false;
+    let destination = asked.destination;
+    let limit = (asked.batch).map_or(asked.most, |rules| rules.read_ahead(asked.most));
+    let (mut some_expired, mut cut) = (false, false);
     let mut read = |sql| {
         let rows = all(tx, sql, (destination, limit, now.as_micros()), |row| {
-            Ok((AttemptId(row.get(0)?), row.get::<_, bool>(1)?))
+            let waiting = batch::Waiting {
+                since: time(row, 2)?,
+                bytes: row.get(3)?,
+                limit: row.get(4)?,
+            };
+            Ok((AttemptId(row.get(0)?), row.get::<_, bool>(1)?, waiting))
         })?;
-        some_expired |= rows.iter().any(|(_, expired)| *expired);
-        let fresh = rows.into_iter().filter(|(_, expired)| !expired);
-        Ok::<Vec<AttemptId>, Fault>(fresh.map(|(id, _)| id).collect())
+        cut |= rows.len() >= limit as usize;
+        some_expired |= rows.iter().any(|(_, expired, _)| *expired);
+        let fresh = rows.into_iter().filter(|(_, expired, _)| !expired);
+        Ok::<InLine, Fault>(fresh.map(|(id, _, waiting)| (id, waiting)).collect())
     };
     let (firsts, others) = (read(FIRST_ATTEMPTS)?, read(DUE)?);
-    let most = usize::try_from(limit).unwrap_or(usize::MAX);
-    let due = in_turn(firsts, others, number, most);
+    let (due, next_batch) = match asked.batch {
+        Some(rules) => batched(tx, now, asked, &rules, (firsts, others, cut))?,
+        None => {
+            let ids = |line: InLine| line.into_iter().map(|(id, _)| id).collect();
+            let most = usize::try_from(limit).unwrap_or(usize::MAX);
+            (in_turn(ids(firsts), ids(others), asked.number, most), None)
+        }
+    };
     let next_due = first(tx, NEXT_DUE, (destination, now.as_micros()), |row| {
         time(row, 0)
     })?;
     let reaped_by = some_expired.then(|| now + LOOK_AFTER_EXPIRED);
+    let next_due = next_due.into_iter().chain(reaped_by).chain(next_batch);
     let backlog = Backlog {
         due: u32::try_from(due.len()).unwrap_or(u32::MAX),
-        next_due: next_due.into_iter().chain(reaped_by).min(),
+        next_due: next_due.min(),
     };
     Ok((due, backlog))
+}
+
+type InLine = Vec<(AttemptId, batch::Waiting)>;
+
+/// What opens batches that are due, and when the next one is.
+fn batched(
+    tx: &Transaction<'_>,
+    now: Timestamp,
+    asked: &Asked<'_>,
+    rules: &BatchRules,
+    (firsts, others, cut): (InLine, InLine, bool),
+) -> Result<(Vec<AttemptId>, Option<Timestamp>), Fault> {
+    let waiting = |line: &InLine| line.iter().map(|(_, waiting)| *waiting).collect();
+    let lines = Lines {
+        firsts: waiting(&firsts),
+        due: waiting(&others),
+        promised: all(tx, PROMISED, (asked.destination, now.as_micros()), |row| {
+            let leader = batch::Waiting {
+                since: time(row, 1)?,
+                bytes: row.get(2)?,
+                limit: row.get(3)?,
+            };
+            Ok((row.get(0)?, leader))
+        })?,
+        cut,
+    };
+    let openings = openings(rules, &lines, (asked.number, asked.most), now);
+    let leader = |leader: &Leader| match leader {
+        Leader::First(place) => firsts[*place].0,
+        Leader::Due(place) => others[*place].0,
+    };
+    let leaders = openings.leaders.iter().map(leader).collect();
+    Ok((leaders, openings.next_due))
 }
 
 fn republished(

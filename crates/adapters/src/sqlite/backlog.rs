@@ -2,15 +2,16 @@
 //! the two threads.
 
 use async_trait::async_trait;
+use domain::batch::BatchSettings;
 use domain::ids::{AttemptId, DestinationId, ReplayId, TenantId};
 use engine::ports::{
     Advanced, Backlog, CancelStep, CancelledOne, CancelledStep, CatalogError, DeadLetter,
     DeadLetterFilter, DeadLetterPage, DeadLetterPosition, DestinationPage, NewReplay, Replay,
-    ReplayProgress, Replays, RetryRules, StoreError,
+    ReplayProgress, Replays, Retain, RetainRules, Retained, RetryRules, StoreError,
 };
 use rusqlite::Transaction;
 
-use super::{SqliteStore, cancel, dead_letters, replays, rules};
+use super::{SqliteStore, cancel, dead_letters, replays, retain, rules};
 
 #[async_trait]
 impl Backlog for SqliteStore {
@@ -32,6 +33,29 @@ impl Backlog for SqliteStore {
     ) -> Result<(), CatalogError> {
         let rules = rules.clone();
         let step = move |tx: &Transaction<'_>, _| rules::set(tx, tenant, destination, &rules);
+        Ok(self.write(step).await?)
+    }
+
+    async fn batch_settings(
+        &self,
+        tenant: TenantId,
+        destination: DestinationId,
+    ) -> Result<BatchSettings, CatalogError> {
+        Ok(self
+            .read(move |tx| rules::batches(tx, tenant, destination))
+            .await?)
+    }
+
+    async fn set_batch_settings(
+        &self,
+        tenant: TenantId,
+        destination: DestinationId,
+        settings: &BatchSettings,
+    ) -> Result<(), CatalogError> {
+        let settings = *settings;
+        let step = move |tx: &Transaction<'_>, now| {
+            rules::set_batches(tx, now, tenant, destination, &settings)
+        };
         Ok(self.write(step).await?)
     }
 
@@ -129,5 +153,15 @@ impl Replays for SqliteStore {
         Ok(self
             .write(move |tx, now| replays::advance(tx, now, limit))
             .await?)
+    }
+}
+
+#[async_trait]
+impl Retain for SqliteStore {
+    async fn retain(&self, rules: &RetainRules) -> Result<Retained, StoreError> {
+        let rules = *rules;
+        Ok(self
+            .write(move |tx, now| retain::retain(tx, now, &rules))
+            .await??)
     }
 }

@@ -165,8 +165,9 @@ fn counts() -> [&'static str; 4] {
         "-- standings: admitted
     select destination_id, count(*) from attempts indexed by attempts_admitted
     where state = 'admitted' group by destination_id",
+        // With what batches carry, which attempts_in_flight leaves out.
         "-- standings: started
-    select destination_id, count(*) from attempts indexed by attempts_in_flight
+    select destination_id, count(*) from attempts indexed by attempts_started
     where state = 'started' group by destination_id",
     ]
 }

@@ -24,6 +24,7 @@ const FINAL_ROWS: &str = "
     -- fold: starts that are final and in no bucket, the oldest first
     select id, started_at from attempts indexed by attempts_starts
     where destination_id = ?1 and folded = 0 and started_at > ?2 and state <> 'started'
+        and carried_by is null
     order by started_at limit ?3";
 
 const MARK_FOLDED: &str = "

@@ -1,18 +1,22 @@
 //! Claiming starts, and handing permits back.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use domain::destination::DestinationState;
 use domain::ids::{DestinationId, Epoch, EventId, WorkerId};
 use domain::permit::Permit;
 use domain::time::Timestamp;
 use engine::ports::{
-    ClaimAnswer, Claims, HEARTBEAT_TIMEOUT, MAX_REQUEST_TIMEOUT, Start, Target, Wake, Wakes,
+    ClaimAnswer, Claims, HEARTBEAT_TIMEOUT, MAX_REQUEST_TIMEOUT, Member, Start, Target, Wake, Wakes,
 };
 use rusqlite::Transaction;
 
 use super::fault::Fault;
+use super::record::record_outcomes;
 use super::rows::{execute, first, maybe_time, time, word};
 use super::secrets;
+use crate::lost::no_event;
 use crate::stored_policy;
 
 const ALIVE: &str = "
@@ -51,7 +55,11 @@ const RETURN: &str = "
 
 const TARGET: &str = "
     -- targets
-    select epoch, url from destinations where id = ?1 and deleted_at is null";
+    select epoch, url, batch_max_events is not null from destinations where id = ?1 and deleted_at is null";
+
+/// The statements of a claim, for the test of what they cost.
+#[cfg(test)]
+pub(super) const MEASURED: [&str; 4] = [ALIVE, ADMITTED, START, EVENT];
 
 /// Claims; see [`engine::ports::Store::claim_starts`].
 pub(super) fn claim_starts(
@@ -60,10 +68,21 @@ pub(super) fn claim_starts(
     worker: WorkerId,
     permits: &[Permit],
 ) -> Result<Claims, Fault> {
-    let worker = worker.to_string();
+    claim_with(tx, now, worker, permits, |_, _, _| Ok(Vec::new()))
+}
+
+/// The same, where each start carries what `carry` says: after it has started.
+pub(super) fn claim_with(
+    tx: &Transaction<'_>,
+    now: Timestamp,
+    worker: WorkerId,
+    permits: &[Permit],
+    carry: impl Fn(&Permit, &str, &Start) -> Result<Vec<Member>, Fault>,
+) -> Result<Claims, Fault> {
+    let (id, worker) = (worker, worker.to_string());
     let fresh = (now - HEARTBEAT_TIMEOUT).as_micros();
     let is_alive = first(tx, ALIVE, (&worker, fresh), |_| Ok(()))?.is_some();
-    let mut wakes = Wakes::default();
+    let (mut wakes, mut lost_wakes) = (Wakes::default(), Vec::new());
     let mut answers = Vec::with_capacity(permits.len());
     for permit in permits {
         answers.push(match Admitted::read(tx, permit)? {
@@ -75,13 +94,27 @@ pub(super) fn claim_starts(
                 ClaimAnswer::Refused
             }
             Some(row) if now < row.not_before => ClaimAnswer::Early(row.not_before.since(now)),
-            Some(row) => ClaimAnswer::Started(row.start(tx, now, &worker, permit)?),
+            Some(row) => match row.start(tx, now, &worker, permit)? {
+                Some(start) => {
+                    let members = carry(permit, &worker, &start)?;
+                    ClaimAnswer::Started(Start { members, ..start })
+                }
+                // Nothing to send. It has started, and ends at once.
+                None => {
+                    let lost = no_event(permit.attempt, permit.number, permit.destination);
+                    let recorded = record_outcomes(tx, now, id, &[lost])?;
+                    lost_wakes.extend(recorded.wakes);
+                    ClaimAnswer::Refused
+                }
+            },
         });
     }
     Ok(Claims {
         now,
         answers,
-        wakes: wakes.into_vec(),
+        wakes: [wakes.into_vec(), lost_wakes].concat(),
+        // The clock was read before.
+        composed_for: Duration::ZERO,
     })
 }
 
@@ -130,19 +163,19 @@ impl Admitted {
                 .is_some_and(|until| until > now.max(self.not_before))
     }
 
+    /// `None` if its event is not there.
     fn start(
         self,
         tx: &Transaction<'_>,
         now: Timestamp,
         worker: &str,
         permit: &Permit,
-    ) -> Result<Start, Fault> {
+    ) -> Result<Option<Start>, Fault> {
         execute(tx, START, (permit.attempt.0, now.as_micros(), worker))?;
         let event = first(tx, EVENT, [self.event.to_string()], |row| {
             Ok((row.get(0)?, Bytes::from(row.get::<_, Vec<u8>>(1)?)))
         })?;
-        let (content_type, payload) = event.ok_or(rusqlite::Error::QueryReturnedNoRows)?;
-        Ok(Start {
+        Ok(event.map(|(content_type, payload)| Start {
             started_at: now,
             event: self.event,
             try_number: self.try_number,
@@ -150,7 +183,8 @@ impl Admitted {
             retry: stored_policy::for_start(self.retry_policy.as_deref()),
             content_type,
             payload,
-        })
+            members: Vec::new(),
+        }))
     }
 }
 
@@ -196,6 +230,7 @@ pub(super) fn targets(
                 epoch: Epoch(row.get(0)?),
                 url: row.get(1)?,
                 timeout: MAX_REQUEST_TIMEOUT,
+                batches: row.get(2)?,
                 secrets: secrets::of_destination(tx, now, *destination)?,
             })
         })?;

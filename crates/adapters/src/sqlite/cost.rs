@@ -1,16 +1,18 @@
-//! What a run costs, in steps of SQLite's virtual machine: the same with a
+//! What a run and a claim cost, in steps of SQLite's virtual machine: the same with a
 //! thousand waiting attempts and with hundreds of thousands.
 
-use domain::ids::DestinationId;
+use domain::ids::{DestinationId, WorkerId};
 use domain::time::Timestamp;
-use engine::ports::{Run, RunResult, Sweep, WatchRules};
+use engine::ports::{ClaimAnswer, Heartbeat, Run, RunResult, Sweep, WatchRules};
 use rusqlite::{Connection, StatementStatus};
 use uuid::Uuid;
 
-use super::{admit, fleet, migrate, rows, sweep, usage, watch};
+use super::{admit, claim, fleet, migrate, rows, sweep, usage, watch};
 
 const ID: Uuid = Uuid::from_u128(0xd);
 const TENANT: Uuid = engine::ports::DEFAULT_TENANT.0;
+
+const EVENT: Uuid = Uuid::from_u128(0xe);
 
 const NOW: Timestamp = Timestamp::from_millis(1_795_000_000_000);
 
@@ -25,18 +27,18 @@ fn with_rows(size: u32) -> Connection {
         "insert into destinations (id, tenant_id, url, limit_per_second, limit_per_hour, alert_backlog)
         values ('{ID}', '{TENANT}', 'https://x.example/', 100, 5000, 300);
         insert into events (id, tenant_id, content_type, payload, created_at)
-        values ('e', '{TENANT}', 'text/plain', x'00', 0);
+        values ('{EVENT}', '{TENANT}', 'text/plain', x'00', 0);
         create temp table n (n integer primary key);
         insert into n
         with recursive n (n) as (values (1) union all select n + 1 from n where n < {size})
         select n from n;
         insert into attempts
             (event_id, destination_id, tenant_id, state, created_at, started_at, folded)
-        select 'e', '{ID}', '{TENANT}', 'succeeded', 0, {now} - 10000000 * n, 1 from n;
+        select '{EVENT}', '{ID}', '{TENANT}', 'succeeded', 0, {now} - 10000000 * n, 1 from n;
         insert into attempts (event_id, destination_id, tenant_id, state, due_at, created_at)
-        select 'e', '{ID}', '{TENANT}', 'waiting', null, {now} - n from n
-        union all select 'e', '{ID}', '{TENANT}', 'waiting', {now} - n, 0 from n
-        union all select 'e', '{ID}', '{TENANT}', 'waiting', {now} + n, 0 from n;"
+        select '{EVENT}', '{ID}', '{TENANT}', 'waiting', null, {now} - n from n
+        union all select '{EVENT}', '{ID}', '{TENANT}', 'waiting', {now} - n, 0 from n
+        union all select '{EVENT}', '{ID}', '{TENANT}', 'waiting', {now} + n, 0 from n;"
     );
     connection.execute_batch(&insert).unwrap();
     connection
@@ -52,9 +54,9 @@ fn steps(connection: &Connection, statements: &[&str]) -> i32 {
 
 const CUT: &str = "update destinations set limit_per_second = 1";
 
-/// The steps of one run, of one page of a sweep, of a change of limits that
-/// revokes, and of a look of the watch.
-fn cost(size: u32) -> [i32; 4] {
+/// The steps of one run, of a claim of its permits, of one page of a sweep, of a
+/// change of limits that revokes, and of a look of the watch.
+fn cost(size: u32) -> [i32; 5] {
     let mut connection = with_rows(size);
     let tx = connection.transaction().unwrap();
     let run = Run {
@@ -67,6 +69,13 @@ fn cost(size: u32) -> [i32; 4] {
     };
     // max_in_flight: 50.
     assert_eq!(permits.len(), 50);
+    let worker = WorkerId(ID);
+    let heartbeat = Heartbeat { worker, places: 50 };
+    fleet::heartbeat(&tx, NOW, &heartbeat).unwrap();
+    // Half of them: the cut has something to revoke.
+    let claims = claim::claim_starts(&tx, NOW, worker, &permits[..25]).unwrap();
+    let started = |answer: &ClaimAnswer| matches!(answer, ClaimAnswer::Started(_));
+    assert!(claims.answers.iter().all(started), "{:?}", claims.answers);
     fleet::fleet(&tx, NOW).unwrap();
     let page = Sweep {
         after: None,
@@ -83,8 +92,14 @@ fn cost(size: u32) -> [i32; 4] {
     assert_eq!((watched.looked, watched.news.len()), (1, 1));
     let admission = [&admit::MEASURED[..], &usage::MEASURED[..]].concat();
     rows::execute(&tx, CUT, []).unwrap();
-    [&admission[..], &sweep::MEASURED, &[CUT], &watch::MEASURED]
-        .map(|statements| steps(&tx, statements))
+    [
+        &admission[..],
+        &claim::MEASURED,
+        &sweep::MEASURED,
+        &[CUT],
+        &watch::MEASURED,
+    ]
+    .map(|statements| steps(&tx, statements))
 }
 
 #[test]
@@ -97,6 +112,6 @@ fn a_run_costs_the_same_whatever_waits() {
     );
     assert_eq!(
         small, large,
-        "steps of a run, of a sweep, of a cut, of a look"
+        "steps of a run, of a claim, of a sweep, of a cut, of a look"
     );
 }

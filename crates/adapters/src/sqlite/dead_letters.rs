@@ -17,7 +17,7 @@ const ONE: &str = "
     select a.id, a.event_id, a.destination_id, a.try_number, a.state, a.dead_letter, a.created_at,
         a.admitted_at, a.started_at, a.finished_at, a.status, a.error, a.response_body,
         e.event_type, coalesce(a.finished_at, a.started_at), a.replayed_at
-    from attempts a join events e on e.id = a.event_id
+    from attempts a left join events e on e.id = a.event_id
     where a.id = ?1 and a.tenant_id = ?2 and a.dead_letter = 1";
 
 const OF_DESTINATION: &str = "

@@ -29,7 +29,8 @@ const LOADS: &str = "
         from attempts indexed by attempts_admitted where state = 'admitted' group by tenant_id
         union all
         select tenant_id, 0, count(*)
-        from attempts indexed by attempts_in_flight where state = 'started' group by tenant_id
+        from attempts indexed by attempts_in_flight
+        where state = 'started' and carried_by is null group by tenant_id
     )
     group by tenant_id order by tenant_id";
 

@@ -43,8 +43,9 @@ const INSERT_EVENT: &str = "
 const INSERT_ATTEMPT: &str = "
     -- accept_events: its attempts
     insert into attempts
-        (event_id, destination_id, tenant_id, try_number, state, created_at, expires_at)
-    select ?1, ?2, ?3, 1, ?4, ?5, ?5 + max_age_ms * 1000 from destinations where id = ?2";
+        (event_id, destination_id, tenant_id, try_number, state, created_at, expires_at,
+        payload_bytes)
+    select ?1, ?2, ?3, 1, ?4, ?5, ?5 + max_age_ms * 1000, ?6 from destinations where id = ?2";
 
 /// Accepts a batch; see [`engine::ports::Store::accept_events`].
 pub(super) fn accept_events(
@@ -115,6 +116,7 @@ fn insert(
             &tenant,
             waiting,
             now.as_micros(),
+            i64::try_from(event.payload.len()).unwrap_or(i64::MAX),
         );
         execute(tx, INSERT_ATTEMPT, row)?;
     }

@@ -33,7 +33,7 @@ const STARTED: &str = "
             select id, coalesce(due_at, created_at), started_at, finished_at, state
             from attempts indexed by attempts_starts
             where destination_id = ?1 and folded = 0 and started_at >= ?2 and started_at < ?3
-                and (started_at, id) > (?4, ?5)
+                and (started_at, id) > (?4, ?5) and carried_by is null
             order by started_at, id limit ?6
         )
         union all
@@ -41,7 +41,7 @@ const STARTED: &str = "
             select id, coalesce(due_at, created_at), started_at, finished_at, state
             from attempts indexed by attempts_starts
             where destination_id = ?1 and folded = 1 and started_at >= ?2 and started_at < ?3
-                and (started_at, id) > (?4, ?5)
+                and (started_at, id) > (?4, ?5) and carried_by is null
             order by started_at, id limit ?6
         )
     )

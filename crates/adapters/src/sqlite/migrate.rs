@@ -19,6 +19,10 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../../../../migrations/sqlite/0013_smart.sql"),
     include_str!("../../../../migrations/sqlite/0014_notifications.sql"),
     include_str!("../../../../migrations/sqlite/0017_backpressure.sql"),
+    include_str!("../../../../migrations/sqlite/0018_batches.sql"),
+    include_str!("../../../../migrations/sqlite/0019_retention.sql"),
+    include_str!("../../../../migrations/sqlite/0020_partitions.sql"),
+    include_str!("../../../../migrations/sqlite/0021_horizon.sql"),
 ];
 
 /// The version that this binary needs.

@@ -15,7 +15,8 @@ use engine::ports::{
 use rusqlite::Transaction;
 
 use super::{
-    SqliteStore, admit, claim, destinations, fleet, ingest, ledger, migrate, reap, record, sweep,
+    SqliteStore, admit, batches, claim, destinations, fleet, ingest, ledger, migrate, reap, record,
+    sweep,
 };
 
 #[async_trait]
@@ -56,6 +57,17 @@ impl Store for SqliteStore {
         Ok(self
             .write(move |tx, _| claim::release_permits(tx, &permits))
             .await?)
+    }
+
+    async fn claim_batches(
+        &self,
+        worker: WorkerId,
+        permits: &[Permit],
+    ) -> Result<Claims, StoreError> {
+        let permits = permits.to_vec();
+        let step =
+            move |tx: &Transaction<'_>, now| batches::claim_batches(tx, now, worker, &permits);
+        Ok(self.write(step).await?)
     }
 
     async fn record_outcomes(

@@ -30,7 +30,9 @@ const GIVEN_UP: &str = "
     -- reap: starts that are too old, or whose worker is gone
     select a.id, a.started_at, a.coarse and not a.folded, a.try_number, a.event_id,
         a.destination_id, a.tenant_id, w.seen_at is null or w.seen_at < ?2, d.deleted_at is not null,
-        a.tries_before, a.expires_at, coalesce(json_extract(d.retry_policy, '$.max_tries'), ?4)
+        a.tries_before, a.expires_at, coalesce(json_extract(d.retry_policy, '$.max_tries'), ?4),
+        a.payload_bytes, a.batch_limit,
+        (a.carried_by is not null or a.batch_size is not null) and a.batch_limit is not 1
     from attempts a indexed by attempts_started
     join destinations d on d.id = a.destination_id
     left join workers w on w.id = a.worker_id
@@ -140,6 +142,8 @@ struct GivenUp {
     worker_gone: bool,
     destination_gone: bool,
     max_tries: u32,
+    /// It was not alone.
+    is_batch: bool,
 }
 
 fn give_up(
@@ -164,16 +168,21 @@ fn give_up(
                 tenant: row.get(6)?,
                 tries_before: row.get(9)?,
                 expires_at: row.get(10)?,
+                payload_bytes: row.get(12)?,
+                batch_limit: row.get(13)?,
             },
             worker_gone: row.get(7)?,
             destination_gone: row.get(8)?,
             max_tries: row.get(11)?,
+            is_batch: row.get(14)?,
         })
     })?;
     let mut buckets = Buckets::default();
     for start in &given_up {
         let tries = start.try_number.saturating_sub(start.event.tries_before);
-        let last = tries >= start.max_tries;
+        let used_up = tries >= start.max_tries;
+        // What is used up gets another one, alone, before it is given up.
+        let (last, split) = (used_up && !start.is_batch, used_up && start.is_batch);
         let error = match start.worker_gone {
             true => WORKER_IS_GONE,
             false => NO_OUTCOME_IN_TIME,
@@ -183,9 +192,11 @@ fn give_up(
             buckets.add(&start.event.destination, start.started_at);
         }
         if !last && !start.destination_gone {
-            start
-                .event
-                .add_try(tx, start.try_number.saturating_add(1), now, now)?;
+            let (next, limit) = match split {
+                true => (start.try_number, Some(1)),
+                false => (start.try_number.saturating_add(1), start.event.batch_limit),
+            };
+            start.event.add_try(tx, next, (now, now), limit)?;
         }
         wakes.now(parse(
             &start.event.destination,

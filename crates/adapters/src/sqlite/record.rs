@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use domain::attempt::{AttemptState, OutcomeKind};
-use domain::ids::WorkerId;
+use domain::ids::{AttemptId, WorkerId};
 use domain::time::Timestamp;
 use engine::ports::{NextTry, Outcome, Recorded, Wakes};
 use rusqlite::Transaction;
@@ -19,7 +19,8 @@ const STARTED: &str = "
     select state, started_at, coarse and not folded, crowded, try_number, event_id,
         destination_id, tenant_id, dead_letter, tries_before, expires_at,
         exists (select 1 from health h where h.destination_id = attempts.destination_id),
-        exists (select 1 from smart_limits s where s.destination_id = attempts.destination_id)
+        exists (select 1 from smart_limits s where s.destination_id = attempts.destination_id),
+        payload_bytes, batch_limit
     from attempts
     where id = ?1 and permit = ?2 and worker_id = ?3 and state in ('started', 'unknown')
         and destination_id = ?4";
@@ -35,15 +36,15 @@ const CANCEL_RETRY: &str = "
     -- record_outcomes: it was delivered after all
     update attempts indexed by attempts_of_event
     set state = 'cancelled', permit = null, epoch = null, not_before = null, deadline = null
-    where event_id = ?1 and destination_id = ?2 and try_number > ?3
+    where event_id = ?1 and destination_id = ?2 and id > ?3
         and state in ('waiting', 'admitted')";
 
 const INSERT_RETRY: &str = "
     -- the next try
     insert into attempts
         (event_id, destination_id, tenant_id, try_number, state, due_at, created_at,
-        tries_before, expires_at)
-    values (?1, ?2, ?3, ?4, 'waiting', ?5, ?6, ?7, ?8)";
+        tries_before, expires_at, payload_bytes, batch_limit)
+    values (?1, ?2, ?3, ?4, 'waiting', ?5, ?6, ?7, ?8, ?9, ?10)";
 
 /// Records; see [`engine::ports::Store::record_outcomes`]. Nobody else holds a
 /// row here, so nothing is ever skipped.
@@ -87,7 +88,7 @@ pub(super) fn record_outcomes(
     // At the end: also what the failure of such a retry has just added.
     for (outcome, row) in &ended {
         if row.state == AttemptState::Unknown && outcome.kind == OutcomeKind::Succeeded {
-            row.cancel_retry(tx)?;
+            row.cancel_retry(tx, outcome.attempt)?;
         }
     }
     buckets.write(tx)?;
@@ -133,6 +134,8 @@ pub(super) struct EventAt {
     pub(super) tenant: String,
     pub(super) tries_before: u32,
     pub(super) expires_at: Option<i64>,
+    pub(super) payload_bytes: i64,
+    pub(super) batch_limit: Option<u32>,
 }
 
 impl EventAt {
@@ -141,8 +144,8 @@ impl EventAt {
         &self,
         tx: &Transaction<'_>,
         try_number: u32,
-        due_at: Timestamp,
-        created_at: Timestamp,
+        (due_at, created_at): (Timestamp, Timestamp),
+        batch_limit: Option<u32>,
     ) -> Result<(), Fault> {
         let row = (
             &self.event,
@@ -153,6 +156,8 @@ impl EventAt {
             created_at.as_micros(),
             self.tries_before,
             self.expires_at,
+            self.payload_bytes,
+            batch_limit,
         );
         execute(tx, INSERT_RETRY, row)?;
         Ok(())
@@ -191,6 +196,8 @@ impl Started {
                     tenant: row.get(7)?,
                     tries_before: row.get(9)?,
                     expires_at: row.get(10)?,
+                    payload_bytes: row.get(13)?,
+                    batch_limit: row.get(14)?,
                 },
                 dead_letter: row.get(8)?,
                 remembered: row.get(11)?,
@@ -225,8 +232,8 @@ impl Started {
         Ok(())
     }
 
-    fn cancel_retry(&self, tx: &Transaction<'_>) -> Result<(), Fault> {
-        let key = (&self.event.event, &self.event.destination, self.try_number);
+    fn cancel_retry(&self, tx: &Transaction<'_>, attempt: AttemptId) -> Result<(), Fault> {
+        let key = (&self.event.event, &self.event.destination, attempt.0);
         execute(tx, CANCEL_RETRY, key)?;
         Ok(())
     }
@@ -245,7 +252,8 @@ impl Started {
             return Ok(None);
         };
         let finished_at = self.started_at + outcome.elapsed;
-        self.event.add_try(tx, try_number, due_at, finished_at)?;
+        let limit = outcome.next_limit(self.event.batch_limit);
+        (self.event).add_try(tx, try_number, (due_at, finished_at), limit)?;
         Ok(Some(due_at))
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::str::FromStr;
 
+use domain::batch::BatchSettings;
 use domain::limit::Shape;
 use domain::policy::LimitSettings;
 use domain::time::Timestamp;
@@ -66,6 +67,15 @@ pub(super) fn settings(row: &Row<'_>, first: usize) -> Result<LimitSettings, Fau
         shape: shape.transpose()?,
         max_in_flight: row.get(first + 7)?,
         safety_margin: row.get(first + 8)?,
+    })
+}
+
+/// The three columns of batches, the first of them at `first`.
+pub(super) fn batch_settings(row: &Row<'_>, first: usize) -> Result<BatchSettings, Fault> {
+    Ok(BatchSettings {
+        max_events: row.get(first)?,
+        max_bytes: row.get(first + 1)?,
+        max_wait_ms: row.get(first + 2)?,
     })
 }
 

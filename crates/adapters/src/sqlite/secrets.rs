@@ -37,7 +37,7 @@ const IS_THERE: &str = "
     select 1 from destinations where id = ?1 and tenant_id = ?2 and deleted_at is null";
 
 /// The triggers do the rest, as for a change of the URL.
-const BUMP_EPOCH: &str = "
+pub(super) const BUMP_EPOCH: &str = "
     -- change of secrets: epoch
     insert into limit_changes (destination_id, deleted_at, revokes) values (?1, null, 1)";
 

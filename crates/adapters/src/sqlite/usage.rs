@@ -29,12 +29,12 @@ const OUTSTANDING: &str = "
 const IN_FLIGHT: &str = "
     -- admit: attempts in flight
     select count(*) from attempts indexed by attempts_in_flight
-    where destination_id = ?1 and state = 'started'";
+    where destination_id = ?1 and state = 'started' and carried_by is null";
 
 const STARTS: &str = "
     -- admit: the newest starts
     select started_at from attempts indexed by attempts_starts
-    where destination_id = ?1 and folded = ?2 and started_at > ?3
+    where destination_id = ?1 and folded = ?2 and started_at > ?3 and carried_by is null
     order by started_at desc limit ?4";
 
 const BUCKETS: &str = "

@@ -214,7 +214,7 @@ fn look(
     }
     let reading = admit::reading(tx, now, passed.id)?;
     let shortfall = reading.and_then(|reading| {
-        let around = around(fleet, passed.held_for, reading.tenant);
+        let around = around(fleet, (passed.held_for, passed.oldest), reading.tenant);
         shortfall(
             &reading.policy,
             &reading.usage,

@@ -43,6 +43,7 @@ pub(crate) fn target(destination: u128, url: &str) -> Target {
         epoch: Epoch(0),
         url: url.to_owned(),
         timeout: PATIENT,
+        batches: false,
         secrets: Vec::new(),
     }
 }
@@ -51,6 +52,7 @@ pub(crate) fn request(payload: &'static [u8]) -> Request {
     Request {
         attempt: AttemptId(7),
         event: EventId(Uuid::from_u128(0xe)),
+        batch: None,
         try_number: 3,
         sent_at_seconds: 1_700_000_000,
         content_type: "application/json; charset=utf-8".to_owned(),

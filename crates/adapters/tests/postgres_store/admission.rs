@@ -107,7 +107,9 @@ async fn an_open_ingest_does_not_hide_its_destination() {
         insert_attempt(&database, &destination.to_string(), "0 s"),
     )
     .await;
-    // The foreign key's lock is there: a plain `for update` is shut out.
+    // Of a user's own table that refers to it. A plain `for update` is shut out.
+    let key = format!("select from destinations where id = '{destination}' for key share");
+    run(&mut ingest, key).await;
     let plain = format!(
         "select count(*) from (
             select id from destinations where id = '{destination}' for update skip locked
@@ -210,6 +212,39 @@ async fn the_cursor_loses_no_attempt_that_commits_late() {
     );
 }
 
+/// Some leader is out at every run of a destination that is busy, and what waits
+/// for it is in front of all that the run admits.
+#[tokio::test]
+async fn the_cursor_of_batches_comes_up_to_what_waits() {
+    let database = Database::create().await;
+    let destination = database.destination(per_second(100)).await;
+    database
+        .sql("update destinations set batch_max_events = 2, batch_max_wait_ms = 0")
+        .await;
+    let mut ingest = database.user().await;
+    for expected in [1, 1] {
+        for _ in 0..3 {
+            let insert = insert_attempt(&database, &destination.to_string(), "40 s");
+            run(&mut ingest, insert).await;
+        }
+        // The second of them has ended meanwhile, as what was carried does.
+        database
+            .sql(
+                "update attempts set state = 'cancelled' where id = (
+                    select min(id) from attempts where state = 'waiting' and id > (
+                        select min(id) from attempts where state = 'waiting'
+                    )
+                )",
+            )
+            .await;
+        assert_eq!(database.permits(destination).await.len(), expected);
+    }
+    let passed = database.number("select first_after from pacing").await;
+    let waiting = "select min(id) from attempts where state = 'waiting'";
+    let waiting = database.number(waiting).await;
+    assert_eq!(passed, waiting - 1, "past all that has ended");
+}
+
 /// Ten that have been due for so many minutes.
 fn insert_retries(destination: DestinationId, minutes: u32) -> String {
     format!(
@@ -224,8 +259,9 @@ fn insert_retries(destination: DestinationId, minutes: u32) -> String {
 fn insert_attempt(database: &Database, destination: &str, age: &str) -> String {
     let (event, tenant) = (database.id(), engine::ports::DEFAULT_TENANT);
     format!(
-        "insert into events (id, tenant_id, content_type, payload, created_at)
-            values ('{event}', '{tenant}', 'text/plain', 'x', clock_timestamp());
+        "insert into events (id, tenant_id, content_type, payload, created_at, day)
+            values ('{event}', '{tenant}', 'text/plain', 'x', clock_timestamp(),
+                event_day('{event}'));
         insert into attempts (event_id, destination_id, tenant_id, created_at)
             values ('{event}', '{destination}', '{tenant}', clock_timestamp() - interval '{age}')"
     )

@@ -97,9 +97,6 @@ async fn go_on(database: &Database) {
 #[tokio::test]
 async fn a_step_costs_the_same_whatever_the_ledger() {
     let database = Database::create().await;
-    database
-        .sql("alter table attempts set (autovacuum_enabled = off)")
-        .await;
     let of = database.destination(per_second(100)).await;
     database.accept(of, 1).await;
     attempts(&database, of, 26_000).await;

@@ -23,6 +23,7 @@ fn success(permit: &Permit) -> Outcome {
         response_body: Bytes::new(),
         next: NextTry::None,
         signal: domain::health::Signal::default(),
+        speaks: engine::ports::Speaks::ForRequest,
     }
 }
 

@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use domain::time::Timestamp;
 use engine::contract::backlog::BacklogWorld;
 use engine::contract::operations::{Dialect, OperationsWorld};
+use engine::contract::retention::RetentionWorld;
 use engine::contract::store::{Backdoor, World};
 use engine::contract::tenants::TenantWorld;
 use engine::ports::Store;
@@ -72,6 +73,29 @@ pub(crate) async fn world() -> Fresh {
     }
 }
 
+struct FreshRetention {
+    world: RetentionWorld,
+    _database: Database,
+}
+
+impl Deref for FreshRetention {
+    type Target = RetentionWorld;
+
+    fn deref(&self) -> &RetentionWorld {
+        &self.world
+    }
+}
+
+async fn retention_world() -> FreshRetention {
+    let database = Database::create().await;
+    let store = Arc::new(database.store.clone());
+    let world = BacklogWorld::new(world_of(&database), store.clone(), store.clone());
+    FreshRetention {
+        world: RetentionWorld::new(world, store),
+        _database: database,
+    }
+}
+
 struct FreshOperations {
     world: OperationsWorld,
     _database: Database,
@@ -117,6 +141,10 @@ async fn tenant_world() -> FreshTenants {
 }
 
 engine::store_contract!(crate::contract::world);
+
+mod retention {
+    engine::retention_contract!(crate::contract::retention_world);
+}
 
 mod operations {
     engine::operations_contract!(crate::contract::operations_world);

@@ -28,6 +28,16 @@ impl Database {
     /// Creates one. Fails where no server is given: a test that is skipped
     /// looks like one that passed.
     pub(crate) async fn create() -> Self {
+        let database = Self::empty().await;
+        database.store.migrate().await.unwrap();
+        // The ids of the contract's events are of that day.
+        let day = "select ensure_day('events', '2037-07-04')";
+        database.sql(day).await;
+        database
+    }
+
+    /// One with no schema.
+    pub(crate) async fn empty() -> Self {
         let server = std::env::var("PACELINE_TEST_DATABASE_URL")
             .expect("PACELINE_TEST_DATABASE_URL names the server to test on");
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -41,6 +51,13 @@ impl Database {
         )
         .await;
         run(&mut admin, format!("create database {name}")).await;
+        // Sessions add what they have counted when they like, so that one would be
+        // measured for another; and autovacuum, which goes by it, stays away.
+        run(
+            &mut admin,
+            format!("alter database {name} set track_counts = off"),
+        )
+        .await;
         let (before, _) = server.rsplit_once('/').expect("the URL ends in a database");
         let url = format!("{before}/{name}");
         let options = PostgresOptions {
@@ -48,13 +65,17 @@ impl Database {
             max_connections: 12,
         };
         let store = PostgresStore::connect(options).await.unwrap();
-        store.migrate().await.unwrap();
         Self {
             store,
             url,
             server,
             name,
         }
+    }
+
+    /// Whether it is the same one.
+    pub(crate) fn name_is(&self, other: &Self) -> bool {
+        self.name == other.name
     }
 
     /// A connection as a user's own tool has it, without our settings.
@@ -159,6 +180,18 @@ impl Database {
         }
     }
 
+    /// However slow the machine is: neither the permits that there are nor the
+    /// workers come too late.
+    pub(crate) async fn let_nothing_lapse(&self) {
+        self.sql(
+            "update attempts set deadline = deadline + interval '1 hour'
+            where state = 'admitted'",
+        )
+        .await;
+        self.sql("update workers set seen_at = clock_timestamp() + interval '1 hour'")
+            .await;
+    }
+
     /// One number that a query answers.
     pub(crate) async fn number(&self, sql: &str) -> i64 {
         let mut user = self.user().await;
@@ -166,8 +199,9 @@ impl Database {
         query.fetch_one(&mut user).await.unwrap()
     }
 
-    /// Pages of tables and indexes touched by this on a connection of its own.
-    /// Its counters are added to the statistics when it ends.
+    /// Pages of tables and indexes touched by this on a connection of its own,
+    /// the only one that counts. Its counters are added to the statistics when it
+    /// ends.
     pub(crate) async fn pages_of(&self, work: impl AsyncFn(PostgresStore)) -> i64 {
         let touched = "select sum(
                 heap_blks_read + heap_blks_hit + coalesce(idx_blks_read + idx_blks_hit, 0)
@@ -175,17 +209,10 @@ impl Database {
             from pg_statio_user_tables";
         let ours = "select count(*) from pg_stat_activity where application_name = 'paceline'
             and datname = current_database()";
-        // A user's connection that has just ended adds its pages, too: of an
-        // analyze, say. So does the server's own upkeep.
-        let users = "select count(*) from pg_stat_activity where application_name <> 'paceline'
-            and datname = current_database() and pid <> pg_backend_pid()";
-        while self.number(users).await > 0 {
-            tokio::task::yield_now().await;
-        }
         let others = self.number(ours).await;
         let before = self.number(touched).await;
         let options = PostgresOptions {
-            url: self.url.clone(),
+            url: format!("{}?options=-c%20track_counts%3Don", self.url),
             max_connections: 1,
         };
         let store = PostgresStore::connect(options).await.unwrap();

@@ -24,6 +24,7 @@ async fn a_claim_is_on_the_disk_and_so_is_its_admission() {
     for round in 0..20 {
         database.accept(destination, 1).await;
         let permits = database.permits(destination).await;
+        database.let_nothing_lapse().await;
         let admitted = position(&mut user, "pg_current_wal_insert_lsn").await;
         let claims = database.store.claim_starts(worker, &permits).await.unwrap();
         let flushed = position(&mut user, "pg_current_wal_flush_lsn").await;

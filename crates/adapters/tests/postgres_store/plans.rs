@@ -48,13 +48,41 @@ async fn backlog(database: &Database, destination: DestinationId, from: u32, to:
         .await;
 }
 
+/// A plan is kept by its connection: one that was made when the day was known to
+/// be empty serves when it is full.
+#[tokio::test]
+async fn a_plan_for_an_empty_day_serves_a_full_one() {
+    let database = Database::create().await;
+    let destination = database.destination(per_second(100)).await;
+    database.sql("vacuum analyze attempts").await;
+    let run = Run {
+        destination,
+        republish: false,
+    };
+    let room = domain::share::Room::of(u32::MAX);
+    let before_and_after = async |store: PostgresStore| {
+        store.admit(&[run], &room).await.unwrap();
+        let over = format!(
+            "insert into attempts
+                (event_id, destination_id, tenant_id, state, started_at, finished_at)
+            select gen_random_uuid(), '{destination}', '{DEFAULT_TENANT}', 'succeeded', at, at
+            from (select clock_timestamp() - interval '1 hour' as at) t,
+                generate_series(1, 200000)"
+        );
+        database.sql(&over).await;
+        for _ in 0..10 {
+            store.admit(&[run], &room).await.unwrap();
+        }
+    };
+    let pages = database.pages_of(before_and_after).await;
+    // With planning. Reading the day once by its key would be some thousands.
+    assert!((50..3_000).contains(&pages), "{pages}");
+}
+
 /// With the statistics of an empty table, and with true ones.
 #[tokio::test]
 async fn a_run_costs_the_same_whatever_the_backlog() {
     let database = Database::create().await;
-    database
-        .sql("alter table attempts set (autovacuum_enabled = off)")
-        .await;
     let destination = database.destination(per_second(100)).await;
     database.accept(destination, 1).await;
     backlog(&database, destination, 0, 1_000).await;
@@ -77,9 +105,6 @@ async fn a_run_costs_the_same_whatever_the_backlog() {
 #[tokio::test]
 async fn a_look_of_the_watch_costs_the_same_whatever_the_backlog() {
     let database = Database::create().await;
-    database
-        .sql("alter table attempts set (autovacuum_enabled = off)")
-        .await;
     let destination = database.destination(per_second(100)).await;
     database
         .sql("update destinations set alert_backlog = 300")
@@ -111,9 +136,6 @@ const NOW: CountPace = CountPace {
 #[tokio::test]
 async fn a_count_of_backlogs_reads_what_is_pending_alone() {
     let database = Database::create().await;
-    database
-        .sql("alter table attempts set (autovacuum_enabled = off)")
-        .await;
     let destination = database.destination(per_second(100)).await;
     database.accept(destination, 1).await;
     backlog(&database, destination, 0, 500).await;
@@ -140,6 +162,45 @@ async fn a_count_of_backlogs_reads_what_is_pending_alone() {
     finals(2_000).await;
     let small = pages().await;
     finals(100_000).await;
+    let large = pages().await;
+    database.sql("analyze").await;
+    let analyzed = pages().await;
+    let most = small + small / 2;
+    assert!(
+        large <= most && analyzed <= most,
+        "{small}, then {large}, analyzed {analyzed}"
+    );
+}
+
+/// However many events the requests in flight carry.
+#[tokio::test]
+async fn the_fleet_is_read_by_its_requests() {
+    let database = Database::create().await;
+    let destination = database.destination(per_second(100)).await;
+    database.accept(destination, 1).await;
+    let started = async |leader: &str, count: u32| {
+        let insert = format!(
+            "insert into attempts (
+                event_id, destination_id, tenant_id, state, started_at, carried_by
+            )
+            select e.id, '{destination}', '{DEFAULT_TENANT}', 'started', now(), {leader}
+            from (select id from events limit 1) e, generate_series(1, {count}) g"
+        );
+        database.sql(&insert).await;
+    };
+    let pages = async || {
+        let look = async |store: PostgresStore| {
+            for _ in 0..10 {
+                let fleet = store.fleet().await.unwrap();
+                assert_eq!(fleet.loads[0].in_flight, 200);
+            }
+        };
+        database.pages_of(look).await
+    };
+    started("null", 200).await;
+    started("1", 1_000).await;
+    let small = pages().await;
+    started("1", 100_000).await;
     let large = pages().await;
     database.sql("analyze").await;
     let analyzed = pages().await;

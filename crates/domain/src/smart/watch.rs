@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::noise;
 use crate::time::Timestamp;
 
 /// What an answer says about how much the receiver takes.
@@ -22,8 +23,10 @@ pub struct Sample {
 pub enum Answer {
     /// The receiver dealt with it.
     Taken,
-    /// 429 or 503.
+    /// 429: so many are too many.
     Refused,
+    /// 503: it is overloaded, or this one failed and others do not.
+    Unavailable,
 }
 
 impl Answer {
@@ -32,7 +35,8 @@ impl Answer {
     #[must_use]
     pub const fn of(status: Option<u16>) -> Option<Self> {
         match status {
-            Some(429 | 503) => Some(Self::Refused),
+            Some(429) => Some(Self::Refused),
+            Some(503) => Some(Self::Unavailable),
             Some(..500) => Some(Self::Taken),
             _ => None,
         }
@@ -44,6 +48,9 @@ impl Answer {
 pub(super) struct Watch {
     pub(super) since: Timestamp,
     pub(super) taken: u32,
+    /// So many were answered with 503 beside them.
+    #[serde(default)]
+    unavailable: u32,
     /// Of all of them together, in microseconds.
     latency: f64,
 }
@@ -53,6 +60,7 @@ impl Watch {
         Self {
             since,
             taken: 0,
+            unavailable: 0,
             latency: 0.0,
         }
     }
@@ -71,12 +79,21 @@ impl Watch {
         self.latency / f64::from(self.taken)
     }
 
+    /// Whether what was watched is more than noise.
+    pub(super) fn is_overloaded(&self) -> bool {
+        let asked = f64::from(self.taken) + f64::from(self.unavailable);
+        noise::is_overload_of_a_second(f64::from(self.unavailable), asked)
+    }
+
     /// Counts what was taken of these. What is longer than `idle` without a start
     /// was not watched: nothing was asked for.
     pub(super) fn count(&mut self, samples: &[Sample], idle: Duration) {
-        let taken = samples.iter().filter(|one| one.answer == Answer::Taken);
+        let of = |answer| samples.iter().filter(move |one| one.answer == answer);
+        let (taken, unavailable) = (of(Answer::Taken), of(Answer::Unavailable));
         let first = taken.clone().map(|one| one.started_at).min();
         let begun = first.filter(|first| self.taken == 0 && first.since(self.since) > idle);
+        let unavailable = u32::try_from(unavailable.count()).unwrap_or(u32::MAX);
+        self.unavailable = self.unavailable.saturating_add(unavailable);
         self.since = begun.unwrap_or(self.since);
         for one in taken {
             self.taken = self.taken.saturating_add(1);

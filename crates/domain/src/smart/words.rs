@@ -23,7 +23,7 @@ pub enum SmartDelivery {
 pub enum Reason {
     /// Nothing lowers it.
     Configured,
-    /// The receiver answered 429 or 503.
+    /// The receiver answered 429, or 503 too often.
     Refused,
     /// Its answers took too long.
     Slow,

@@ -5,14 +5,17 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::admission::{Backlog, CoarseStarts, Usage};
+use crate::admission::{Backlog, CoarseStarts, PROGRESS, SLACK, Usage};
 use crate::health::{HoldReason, UnknownWord};
-use crate::limit::Limit;
+use crate::limit::{EXACT_MAX, Limit};
 use crate::policy::{Limited, Pacing, Policy, Rate};
 use crate::time::Timestamp;
 
 /// Which part of a limit has to be used at least.
 const ENOUGH: f64 = 0.9;
+
+/// A bucket's use is judged over so long at least: fast ones start in batches.
+const SPAN: Duration = Duration::from_secs(10);
 
 /// Why a destination with a backlog gets less than its limit allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -97,6 +100,9 @@ pub struct Around {
     pub no_places: bool,
     /// Its tenant's `max_in_flight` are under way.
     pub tenant_is_full: bool,
+    /// Since when the first of what is due waits, if that is known: from then
+    /// on it had something to start all the time.
+    pub waits_since: Option<Timestamp>,
 }
 
 /// Why a destination gets less than its limit allows; `None` if it gets that,
@@ -104,8 +110,11 @@ pub struct Around {
 ///
 /// It gets what its limit allows if any of its limits is used to nine tenths:
 /// a limit of 100 an hour is used up when 100 have started within the last
-/// hour, however long ago. `usage` has to hold the starts that
-/// [`crate::admission::newest_starts`] names for a recount.
+/// hour, however long ago. A bucket is judged by what it gives since work
+/// began, not by a period in which there was nothing to do. `usage` has to hold the starts that
+/// [`crate::admission::newest_starts`] names for a recount. One that is
+/// unlimited gets it while anything is under way or has just started: how many
+/// permits are out at one instant says nothing.
 #[must_use]
 pub fn shortfall(
     policy: &Policy,
@@ -114,15 +123,16 @@ pub fn shortfall(
     around: Around,
     now: Timestamp,
 ) -> Option<Shortfall> {
+    let held = usage.held_until.is_some_and(|until| until > now);
+    let free = !held && !usage.probing;
     let enough = match &policy.rate {
         Rate::Paused => return None,
-        Rate::Unlimited => usage.in_flight + outstanding(usage) >= policy.max_in_flight,
-        Rate::Limited(limited) => is_used(policy, limited, usage, now),
+        Rate::Unlimited => is_full(policy, usage) || free && makes_progress(usage, now),
+        Rate::Limited(limited) => is_used(policy, limited, usage, (around.waits_since, now)),
     };
     if backlog.due == 0 || enough {
         return None;
     }
-    let held = usage.held_until.is_some_and(|until| until > now);
     Some(match around.held_for {
         Some(reason) if held => reason.into(),
         None if held => Shortfall::Asked,
@@ -140,9 +150,17 @@ pub fn shortfall(
             _ => Shortfall::Smart,
         },
         _ if outstanding(usage) > 0 => Shortfall::Unclaimed,
-        _ if usage.in_flight > 0 && policy.rate == Rate::Unlimited => return None,
         _ => Shortfall::Unscheduled,
     })
+}
+
+/// Whether as much is in flight as may be: permits that nobody claims are not.
+fn is_full(policy: &Policy, usage: &Usage) -> bool {
+    usage.in_flight > 0 && usage.in_flight + outstanding(usage) >= policy.max_in_flight
+}
+
+fn makes_progress(usage: &Usage, now: Timestamp) -> bool {
+    usage.in_flight > 0 || exact(usage, now - PROGRESS) > 0
 }
 
 /// Whether it goes at the pace of smart delivery: a window of it has started
@@ -159,7 +177,12 @@ fn outstanding(usage: &Usage) -> u32 {
 }
 
 /// Whether any of the limits is used.
-fn is_used(policy: &Policy, limited: &Limited, usage: &Usage, now: Timestamp) -> bool {
+fn is_used(
+    policy: &Policy,
+    limited: &Limited,
+    usage: &Usage,
+    (waits_since, now): (Option<Timestamp>, Timestamp),
+) -> bool {
     let window = |limit: &Limit| {
         let since = now - policy.stretched(limit.period);
         let started = match limit.is_coarse() {
@@ -170,7 +193,7 @@ fn is_used(policy: &Policy, limited: &Limited, usage: &Usage, now: Timestamp) ->
     };
     let paced = limited
         .pacing
-        .is_some_and(|pacing| is_paced(policy, pacing, usage, now));
+        .is_some_and(|pacing| is_paced(policy, pacing, usage, (waits_since, now)));
     paced || limited.windows.iter().any(window)
 }
 
@@ -197,16 +220,62 @@ fn coarse(usage: &Usage, limit: Limit, since: Timestamp) -> u32 {
     folded.saturating_add(u32::try_from(unfolded).unwrap_or(u32::MAX))
 }
 
-/// Whether a bucket's refill is used: over ten refills or a period, whichever
-/// is longer, but no further back than the starts that are known. What lies
-/// between two slots of a slow bucket is no shortfall.
-fn is_paced(policy: &Policy, pacing: Pacing, usage: &Usage, now: Timestamp) -> bool {
-    let period = policy.stretched(pacing.refill.period);
-    let refill = f64::from(pacing.refill.max.get());
-    let known = (f64::from(pacing.burst) + refill).min(f64::from(crate::limit::EXACT_MAX));
-    let of = |starts: f64| period.mul_f64(starts / refill);
-    let span = of(known.min(refill.max(10.0)));
-    let expected = span.as_secs_f64() / of(1.0).as_secs_f64().max(f64::MIN_POSITIVE);
-    let slot = of(1.0).min(Duration::from_secs(3_600));
-    f64::from(exact(usage, now - span - slot)) >= expected * ENOUGH
+/// Whether a bucket's refill is used: over ten refills or [`SPAN`], whichever
+/// is longer, but no further back than the starts that are known, and than work
+/// began. A bucket that has something to do all the time gives a token each
+/// refill, whatever was in it; before the first, there is nothing to judge.
+fn is_paced(
+    policy: &Policy,
+    pacing: Pacing,
+    usage: &Usage,
+    (waits_since, now): (Option<Timestamp>, Timestamp),
+) -> bool {
+    let bucket = Refills::of(policy, pacing);
+    let known = bucket.known(pacing);
+    let span = bucket.take(10).max(SPAN).min(known);
+    let held = usage.held_until.filter(|until| *until <= now);
+    let began = [waits_since, held, awoke(usage, (span, known), now)];
+    let began = began.into_iter().flatten().chain([now - span]).max();
+    let began = began.unwrap_or(now - span);
+    let due = bucket.within(now.since(began).saturating_sub(SLACK));
+    f64::from(exact(usage, began)) >= due * ENOUGH
+}
+
+/// The first start after a long silence: nobody knows what was due before it.
+/// `None` where the starts that are known do not say so.
+fn awoke(usage: &Usage, (span, known): (Duration, Duration), now: Timestamp) -> Option<Timestamp> {
+    let since = now - known;
+    let first = usage.starts.iter().filter(|start| **start > since).min()?;
+    (known >= span * 2 && *first > now - span).then_some(*first)
+}
+
+/// How fast a bucket fills up.
+struct Refills {
+    period: Duration,
+    max: f64,
+}
+
+impl Refills {
+    fn of(policy: &Policy, pacing: Pacing) -> Self {
+        Self {
+            period: policy.stretched(pacing.refill.period),
+            max: f64::from(pacing.refill.max.get()),
+        }
+    }
+
+    /// How long so many take.
+    fn take(&self, refills: u32) -> Duration {
+        self.period.mul_f64(f64::from(refills) / self.max)
+    }
+
+    /// How many whole ones come within so long.
+    fn within(&self, time: Duration) -> f64 {
+        (time.as_secs_f64() / self.period.as_secs_f64() * self.max).floor()
+    }
+
+    /// How far back the starts are known.
+    fn known(&self, pacing: Pacing) -> Duration {
+        let starts = pacing.burst.saturating_add(pacing.refill.max.get());
+        self.take(starts.min(EXACT_MAX))
+    }
 }

@@ -124,6 +124,42 @@ fn a_bucket_is_judged_by_its_refill() {
     );
 }
 
+/// One that works since a minute has not used an hour's worth.
+#[test]
+fn a_slow_bucket_is_judged_since_work_began() {
+    let leaky = LimitSettings {
+        shape: Some(Shape::LeakyBucket),
+        ..limits(None, Some(100))
+    }
+    .policy();
+    let slot = Duration::from_secs(36);
+    let since = |started: &Usage, ago: Duration| {
+        let around = Around {
+            waits_since: Some(NOW - ago),
+            ..Around::default()
+        };
+        shortfall(&leaky, started, &DUE, around, NOW)
+    };
+    assert_eq!(since(&starts(2, slot), MINUTE), None);
+    assert_eq!(since(&Usage::default(), slot / 2), None, "no token yet");
+    assert_eq!(
+        since(&Usage::default(), slot * 2),
+        Some(Shortfall::Unscheduled)
+    );
+    // What waits since long ago was held, or paused.
+    let held = Usage {
+        held_until: Some(NOW - MINUTE),
+        ..starts(2, slot)
+    };
+    assert_eq!(since(&held, 60 * MINUTE), None);
+    assert_eq!(since(&starts(2, slot), 60 * MINUTE), None, "after silence");
+    assert_eq!(since(&starts(100, slot), 60 * MINUTE), None);
+    assert_eq!(
+        since(&starts(50, slot * 2), 60 * MINUTE),
+        Some(Shortfall::Unscheduled)
+    );
+}
+
 #[test]
 fn a_shortfall_has_its_reason() {
     let policy = LimitSettings {
@@ -209,6 +245,61 @@ fn unlimited_is_short_when_it_stands_still() {
     );
 }
 
+/// Between two instants at which something is in flight, nothing may be.
+#[test]
+fn unlimited_is_not_short_while_it_drains() {
+    let policy = LimitSettings {
+        unlimited: true,
+        ..limits(None, None)
+    }
+    .policy();
+    let newest = crate::admission::newest_starts(&policy, true).unwrap();
+    let started = |ago| Usage {
+        starts: vec![NOW - Duration::from_secs(ago)],
+        ..Usage::default()
+    };
+    assert!(newest.count > 0 && newest.period > Duration::from_secs(1));
+    let outstanding = |count| {
+        let deadline = NOW + Duration::from_secs(2);
+        let not_before = NOW;
+        vec![
+            Outstanding {
+                not_before,
+                deadline
+            };
+            count
+        ]
+    };
+    for count in [0, 1, 20, 50] {
+        let drains = Usage {
+            outstanding: outstanding(count),
+            ..started(1)
+        };
+        assert_eq!(why(&policy, &drains), None, "{count} are out");
+        let places = Around {
+            no_places: true,
+            tenant_is_full: true,
+            ..Around::default()
+        };
+        assert_eq!(shortfall(&policy, &drains, &DUE, places, NOW), None);
+        // But nothing that is out is no progress.
+        let stands = Usage {
+            outstanding: outstanding(count),
+            ..started(60)
+        };
+        let stalled = match count {
+            0 => Shortfall::Unscheduled,
+            _ => Shortfall::Unclaimed,
+        };
+        assert_eq!(why(&policy, &stands), Some(stalled), "{count} are out");
+    }
+    let held = Usage {
+        held_until: Some(NOW + MINUTE),
+        ..started(1)
+    };
+    assert_eq!(why(&policy, &held), Some(Shortfall::Refused));
+}
+
 #[test]
 fn what_smart_delivery_has_lowered_is_its_doing() {
     let half = Effective {
@@ -253,8 +344,16 @@ fn seen(backlog: u32) -> Sight {
 fn short(reason: Shortfall) -> Sight {
     Sight {
         shortfall: Some(reason),
+        oldest: Some(NOW - MINUTE),
         ..Sight::default()
     }
+}
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A look in an ordinary round.
+fn look(watch: &mut Watch, settings: &AlertSettings, sight: &Sight, now: Timestamp) -> Vec<News> {
+    watch.look(settings, sight, (PATIENCE, now))
 }
 
 fn types(news: &[News]) -> Vec<OperationalType> {
@@ -269,17 +368,17 @@ fn a_backlog_is_high_at_the_threshold_and_normal_at_half_of_it() {
     };
     let mut watch = Watch::default();
     assert_eq!(watch.count_up_to(&settings), 100);
-    assert!(watch.look(&settings, &seen(99), NOW).is_empty());
-    let news = watch.look(&settings, &seen(100), NOW);
+    assert!(look(&mut watch, &settings, &seen(99), NOW).is_empty());
+    let news = look(&mut watch, &settings, &seen(100), NOW);
     assert_eq!(types(&news), [OperationalType::BacklogHigh]);
     assert_eq!(
         news[0].details,
         r#"{"backlog_at_least":100,"threshold":100,"oldest_since":"2023-11-14T22:12:20.000000Z"}"#
     );
     assert_eq!(watch.count_up_to(&settings), 51);
-    assert!(watch.look(&settings, &seen(51), NOW).is_empty());
+    assert!(look(&mut watch, &settings, &seen(51), NOW).is_empty());
     assert_eq!(
-        types(&watch.look(&settings, &seen(50), NOW)),
+        types(&look(&mut watch, &settings, &seen(50), NOW)),
         [OperationalType::BacklogNormal]
     );
     assert!(watch.is_well(MINUTE, NOW));
@@ -297,14 +396,14 @@ fn no_threshold_is_no_alert_and_ends_one() {
         backlog: 5_000,
         ..short(Shortfall::Places)
     };
-    assert!(watch.look(&never, &sight, NOW).is_empty());
+    assert!(look(&mut watch, &never, &sight, NOW).is_empty());
     let set = AlertSettings {
         backlog: 1,
         ..never
     };
-    assert_eq!(watch.look(&set, &sight, NOW).len(), 1);
+    assert_eq!(look(&mut watch, &set, &sight, NOW).len(), 1);
     assert_eq!(
-        types(&watch.look(&never, &sight, NOW)),
+        types(&look(&mut watch, &never, &sight, NOW)),
         [OperationalType::BacklogNormal]
     );
 }
@@ -314,28 +413,29 @@ fn a_shortfall_is_told_after_a_while_and_once() {
     let settings = AlertSettings::default();
     let mut watch = Watch::default();
     let at = |seconds| NOW + Duration::from_secs(seconds);
-    assert!(
-        watch
-            .look(&settings, &short(Shortfall::Places), at(0))
-            .is_empty()
+    assert!(look(&mut watch, &settings, &short(Shortfall::Places), at(0)).is_empty());
+    assert!(look(&mut watch, &settings, &short(Shortfall::Places), at(59)).is_empty());
+    let news = look(
+        &mut watch,
+        &settings,
+        &short(Shortfall::Concurrency),
+        at(60),
     );
-    assert!(
-        watch
-            .look(&settings, &short(Shortfall::Places), at(59))
-            .is_empty()
-    );
-    let news = watch.look(&settings, &short(Shortfall::Concurrency), at(60));
     assert_eq!(types(&news), [OperationalType::UnderDelivery]);
     assert_eq!(
         news[0].details,
         r#"{"reason":"concurrency","since":"2023-11-14T22:13:20.000000Z","seconds":60}"#
     );
     assert!(
-        watch
-            .look(&settings, &short(Shortfall::Concurrency), at(900))
-            .is_empty()
+        look(
+            &mut watch,
+            &settings,
+            &short(Shortfall::Concurrency),
+            at(900)
+        )
+        .is_empty()
     );
-    let ended = watch.look(&settings, &Sight::default(), at(901));
+    let ended = look(&mut watch, &settings, &Sight::default(), at(901));
     assert_eq!(types(&ended), [OperationalType::UnderDeliveryEnded]);
     assert!(watch.is_well(MINUTE, at(901)));
 }
@@ -345,27 +445,13 @@ fn one_that_recovers_in_time_is_not_told_of() {
     let settings = AlertSettings::default();
     let mut watch = Watch::default();
     let at = |seconds| NOW + Duration::from_secs(seconds);
-    assert!(
-        watch
-            .look(&settings, &short(Shortfall::Places), at(0))
-            .is_empty()
-    );
-    assert!(watch.look(&settings, &Sight::default(), at(50)).is_empty());
-    assert!(
-        watch
-            .look(&settings, &short(Shortfall::Places), at(61))
-            .is_empty()
-    );
+    assert!(look(&mut watch, &settings, &short(Shortfall::Places), at(0)).is_empty());
+    assert!(look(&mut watch, &settings, &Sight::default(), at(50)).is_empty());
+    assert!(look(&mut watch, &settings, &short(Shortfall::Places), at(61)).is_empty());
     // Nobody looked for an hour: what was in between is not known.
-    assert!(
-        watch
-            .look(&settings, &short(Shortfall::Places), at(3_700))
-            .is_empty()
-    );
+    assert!(look(&mut watch, &settings, &short(Shortfall::Places), at(3_700)).is_empty());
     assert_eq!(
-        watch
-            .look(&settings, &short(Shortfall::Places), at(3_760))
-            .len(),
+        look(&mut watch, &settings, &short(Shortfall::Places), at(3_760)).len(),
         1
     );
 }
@@ -393,12 +479,61 @@ fn dead_letters_are_counted_in_intervals() {
     assert!(watch.is_well(MINUTE, NOW + 2 * MINUTE));
 }
 
+/// It is remembered for something else, so every round looks at it: there is
+/// always something due at one that is busy, and never for long.
+#[test]
+fn one_that_keeps_up_is_not_short_because_it_is_looked_at() {
+    let settings = AlertSettings::default();
+    let mut watch = Watch {
+        dead_letters_told_at: Some(NOW),
+        ..Watch::default()
+    };
+    for seconds in (0..600).step_by(10) {
+        let now = NOW + Duration::from_secs(seconds);
+        let sight = Sight {
+            oldest: Some(now - Duration::from_secs(9)),
+            ..short(Shortfall::Unscheduled)
+        };
+        assert!(look(&mut watch, &settings, &sight, now).is_empty());
+        assert_eq!(watch.short, None);
+    }
+}
+
+#[test]
+fn a_shortfall_is_told_when_something_has_waited_as_long() {
+    let settings = AlertSettings::default();
+    let mut watch = Watch::default();
+    for seconds in (0..600).step_by(10) {
+        let now = NOW + Duration::from_secs(seconds);
+        let sight = Sight {
+            oldest: Some(now - Duration::from_secs(59)),
+            ..short(Shortfall::Places)
+        };
+        assert!(look(&mut watch, &settings, &sight, now).is_empty());
+    }
+    assert!(watch.short.is_some_and(|short| !short.told));
+    let now = NOW + Duration::from_secs(600);
+    let sight = Sight {
+        oldest: Some(now - MINUTE),
+        ..short(Shortfall::Places)
+    };
+    let news = look(&mut watch, &settings, &sight, now);
+    assert_eq!(types(&news), [OperationalType::UnderDelivery]);
+    // Nothing waits for long any more: it is over, whatever it gets.
+    let sight = Sight {
+        oldest: Some(now),
+        ..sight
+    };
+    let news = look(&mut watch, &settings, &sight, now);
+    assert_eq!(types(&news), [OperationalType::UnderDeliveryEnded]);
+}
+
 proptest! {
     /// Every alert that is raised ends before it is raised again, and one that
     /// is well for long enough has none.
     #[test]
     fn alerts_come_in_pairs(
-        looks in proptest::collection::vec((0_u32..200, proptest::option::of(0..Shortfall::ALL.len()), 1_u64..90), 1..60),
+        looks in proptest::collection::vec((0_u32..200, proptest::option::of(0..Shortfall::ALL.len()), 1_u64..90, 0_u64..120), 1..60),
     ) {
         let settings = AlertSettings { backlog: 100, ..AlertSettings::default() };
         let mut watch = Watch::default();
@@ -417,13 +552,14 @@ proptest! {
             }
             Ok(())
         };
-        for (backlog, reason, seconds) in looks {
+        for (backlog, reason, seconds, waited) in looks {
             now = now + Duration::from_secs(seconds);
             let counted = backlog.min(watch.count_up_to(&settings));
             let shortfall = reason.map(|index| Shortfall::ALL[index]);
-            check(watch.look(&settings, &Sight { backlog: counted, oldest: None, shortfall }, now))?;
+            let oldest = Some(now - Duration::from_secs(waited));
+            check(look(&mut watch, &settings, &Sight { backlog: counted, oldest, shortfall }, now))?;
         }
-        check(watch.look(&settings, &Sight::default(), now))?;
+        check(look(&mut watch, &settings, &Sight::default(), now))?;
         prop_assert!(raised.is_empty());
         prop_assert!(watch.is_well(MINUTE, now));
     }

@@ -8,11 +8,13 @@
 
 mod admission;
 mod backpressure;
+mod batch;
 mod brute;
 mod clock;
 mod compliance;
 mod full_use;
 mod ingest_limit;
+mod shortfall;
 mod smart;
 mod total;
 mod world;

@@ -14,9 +14,14 @@ fn ceiling() -> impl Strategy<Value = Ceiling> {
     })
 }
 
-/// How long ago they started, how long they took, whether they were taken.
-fn answers() -> impl Strategy<Value = Vec<(u64, u64, bool)>> {
-    prop::collection::vec((0..5_000_000_u64, 0..30_000_000_u64, any::<bool>()), 0..40)
+/// How long ago they started, how long they took, and what they were.
+fn answers() -> impl Strategy<Value = Vec<(u64, u64, Answer)>> {
+    let answer = prop_oneof![
+        Just(Answer::Taken),
+        Just(Answer::Refused),
+        Just(Answer::Unavailable),
+    ];
+    prop::collection::vec((0..5_000_000_u64, 0..30_000_000_u64, answer), 0..40)
 }
 
 proptest! {
@@ -35,10 +40,10 @@ proptest! {
         for (change, answers, passes) in steps {
             now = now + Duration::from_micros(passes);
             ceiling = change.unwrap_or(ceiling);
-            let sample = |(ago, took, is_taken): &(u64, u64, bool)| Sample {
+            let sample = |(ago, took, answer): &(u64, u64, Answer)| Sample {
                 started_at: now - Duration::from_micros(*ago),
                 latency: Duration::from_micros(*took),
-                answer: if *is_taken { Answer::Taken } else { Answer::Refused },
+                answer: *answer,
             };
             let samples: Vec<Sample> = answers.iter().map(sample).collect();
             smart = smart.observe(&ceiling, &samples, (now, None)).smart;

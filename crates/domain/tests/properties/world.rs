@@ -209,11 +209,16 @@ impl World {
 
     /// The usage, as little of it as a store may hand in.
     pub(crate) fn usage(&self) -> Usage {
+        self.usage_for(self.recount)
+    }
+
+    /// The same for whoever looks at what was used, as for a recount.
+    pub(crate) fn usage_for(&self, recount: bool) -> Usage {
         let windows = match &self.policy.rate {
             Rate::Limited(limited) => limited.windows.as_slice(),
             Rate::Paused | Rate::Unlimited => &[],
         };
-        let newest = newest_starts(&self.policy, self.recount);
+        let newest = newest_starts(&self.policy, recount);
         let (period, most) = newest.map_or((Duration::ZERO, 0), |newest| {
             (newest.period, newest.count as usize)
         });
@@ -248,7 +253,7 @@ impl World {
             coarse: coarse.collect(),
             incomplete: false,
             meter: self.meter,
-            recount: self.recount,
+            recount,
             held_until: self.held_until,
             probing: false,
         }
@@ -316,6 +321,12 @@ impl World {
             ),
         };
         self.schedule(at, event);
+    }
+
+    /// So many more wait, all of them due.
+    pub(crate) fn arrive(&mut self, count: u64) {
+        self.waiting += count;
+        self.wake(self.now);
     }
 
     /// The receiver asks for a hold.

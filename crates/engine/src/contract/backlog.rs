@@ -18,6 +18,7 @@ use crate::ports::{
     Replay, Replays, RetryRules, Which,
 };
 
+pub mod batches;
 pub mod cancel;
 pub mod dead_letters;
 pub mod expire;
@@ -158,6 +159,29 @@ macro_rules! backlog_contract {
             one_permit_a_run_goes_in_turn_as_well
             what_waits_alone_gets_all
         );
+        $crate::backlog_contract!(@module $world, batches:
+            settings_are_read_as_they_were_set
+            nonsense_is_refused_by_its_field
+            a_full_batch_is_one_start
+            a_member_is_its_event
+            a_batch_is_full_by_its_bytes
+            nobody_waits_for_longer_than_the_wait
+            a_limit_counts_batches
+            what_is_promised_is_not_admitted_again
+            what_was_due_before_its_leader_is_carried
+            what_is_too_old_is_not_carried
+            a_split_batch_comes_back_in_halves
+            each_event_has_its_own_outcome
+            a_revocation_returns_the_leader_alone
+            a_batch_starts_once
+            turning_it_on_or_off_revokes
+            a_lapsed_workers_batch_becomes_unknown
+            a_lost_batch_is_split_when_batches_are_off
+            a_halved_retry_is_the_next_try
+            a_late_success_of_a_batch_cancels_its_retries
+            a_failed_batch_is_one_failure
+            firsts_and_retries_open_batches_in_turn
+        );
         $crate::backlog_contract!(@module $world, rules:
             rules_are_read_as_they_were_set
             nonsense_is_refused_by_its_field
@@ -206,8 +230,11 @@ macro_rules! backlog_contract {
             $(
                 #[tokio::test]
                 async fn $test() {
-                    let world = $world().await;
-                    $crate::contract::backlog::$module::$test(&world).await;
+                    $crate::contract::stalled::made_again_if_stalled(async || {
+                        let world = $world().await;
+                        $crate::contract::backlog::$module::$test(&world).await;
+                    })
+                    .await;
                 }
             )+
         }

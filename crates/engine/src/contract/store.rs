@@ -147,6 +147,7 @@ macro_rules! store_contract {
             admission_plans_at_the_effective_limit
             it_begins_anew
             late_answers_of_another_receiver_say_nothing
+            a_503_alone_is_noise
             a_higher_configured_limit_is_followed
             the_configured_windows_hold_beside_it
             a_lower_configured_limit_holds
@@ -245,8 +246,11 @@ macro_rules! store_contract {
             $(
                 #[tokio::test]
                 async fn $test() {
-                    let world = $world().await;
-                    $crate::contract::store::$module::$test(&world).await;
+                    $crate::contract::stalled::made_again_if_stalled(async || {
+                        let world = $world().await;
+                        $crate::contract::store::$module::$test(&world).await;
+                    })
+                    .await;
                 }
             )+
         }

@@ -14,21 +14,52 @@ pub mod backpressure;
 pub mod keys;
 pub mod tiers;
 
-/// A fresh store, with the ports of this suite beside the others.
-pub struct TenantWorld {
+/// A fresh store, with what counts its backlogs beside the others.
+pub struct BackpressureWorld {
     world: World,
-    /// The same store.
-    pub keys: Arc<dyn Keys>,
-    /// The same store.
-    pub tenants: Arc<dyn Tenants>,
     /// The same store.
     pub backpressure: Arc<dyn Backpressure>,
 }
 
-impl Deref for TenantWorld {
+impl Deref for BackpressureWorld {
     type Target = World;
 
     fn deref(&self) -> &World {
+        &self.world
+    }
+}
+
+impl BackpressureWorld {
+    /// A world around a fresh, migrated store.
+    pub fn new(world: World, backpressure: Arc<dyn Backpressure>) -> Self {
+        Self {
+            world,
+            backpressure,
+        }
+    }
+
+    /// A new tenant, by SQL.
+    async fn another_tenant(&self) -> TenantId {
+        let id = TenantId(self.id());
+        let insert = format!("insert into tenants (id, name, tier) values ('{id}', 'new', 'free')");
+        self.sql(&insert).await;
+        id
+    }
+}
+
+/// A fresh store, with the ports of this suite beside the others.
+pub struct TenantWorld {
+    world: BackpressureWorld,
+    /// The same store.
+    pub keys: Arc<dyn Keys>,
+    /// The same store.
+    pub tenants: Arc<dyn Tenants>,
+}
+
+impl Deref for TenantWorld {
+    type Target = BackpressureWorld;
+
+    fn deref(&self) -> &BackpressureWorld {
         &self.world
     }
 }
@@ -37,10 +68,9 @@ impl TenantWorld {
     /// A world around a fresh, migrated store.
     pub fn new<S: Keys + Tenants + Backpressure + 'static>(world: World, store: Arc<S>) -> Self {
         Self {
-            world,
+            world: BackpressureWorld::new(world, store.clone()),
             keys: store.clone(),
-            tenants: store.clone(),
-            backpressure: store,
+            tenants: store,
         }
     }
 
@@ -109,17 +139,7 @@ macro_rules! tenant_contract {
             the_tiers_bound_in_flight_is_the_tenants_unless_it_has_its_own
             a_tenants_ingest_is_bounded_by_its_own_or_its_tiers
         );
-        $crate::tenant_contract!(@module $world, backpressure:
-            what_is_pending_is_counted
-            a_backlog_above_its_mark_refuses_until_below_the_low_one
-            refused_clients_are_told_when_it_has_drained
-            tenants_and_the_whole_are_bounded_too
-            what_is_short_is_not_told_of
-            what_was_seen_above_its_mark_refuses
-            a_count_is_not_repeated_before_its_time
-            a_destination_that_takes_nothing_is_not_told_of
-            a_repeated_request_is_known
-        );
+        $crate::backpressure_contract!($world);
     };
     (@module $world:path, $module:ident: $($test:ident)+) => {
         mod $module {
@@ -131,5 +151,24 @@ macro_rules! tenant_contract {
                 }
             )+
         }
+    };
+}
+
+/// The part of it that is about backlogs. `$world` returns what dereferences to
+/// a [`BackpressureWorld`].
+#[macro_export]
+macro_rules! backpressure_contract {
+    ($world:path) => {
+        $crate::tenant_contract!(@module $world, backpressure:
+            what_is_pending_is_counted
+            a_backlog_above_its_mark_refuses_until_below_the_low_one
+            refused_clients_are_told_when_it_has_drained
+            tenants_and_the_whole_are_bounded_too
+            what_is_short_is_not_told_of
+            what_was_seen_above_its_mark_refuses
+            a_count_is_not_repeated_before_its_time
+            a_destination_that_takes_nothing_is_not_told_of
+            a_repeated_request_is_known
+        );
     };
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use domain::attempt::AttemptState;
+use domain::batch::BatchSettings;
 use domain::ids::{AttemptId, DestinationId, ReplayId, TenantId};
 use domain::replay::ReplayState;
 use domain::retry::RetrySettings;
@@ -32,6 +33,24 @@ pub trait Backlog: Send + Sync {
         tenant: TenantId,
         destination: DestinationId,
         rules: &RetryRules,
+    ) -> Result<(), CatalogError>;
+
+    /// A destination's batches, as they are set.
+    async fn batch_settings(
+        &self,
+        tenant: TenantId,
+        destination: DestinationId,
+    ) -> Result<BatchSettings, CatalogError>;
+
+    /// Sets all of them. To turn batches on or off revokes, for it changes what
+    /// requests look like; a change of the numbers holds for every batch that is
+    /// composed from then on. Refused where events would be too old before
+    /// their batch is due, and so is [`Backlog::set_retry_rules`].
+    async fn set_batch_settings(
+        &self,
+        tenant: TenantId,
+        destination: DestinationId,
+        settings: &BatchSettings,
     ) -> Result<(), CatalogError>;
 
     /// Cancels one attempt that has not started; a permit that it has ends

@@ -8,7 +8,7 @@ pub use domain::operations::OperationalEvent;
 use domain::time::Timestamp;
 
 use super::catalog::CatalogError;
-use super::store::{NextTry, Outcome};
+use super::store::{NextTry, Outcome, Speaks};
 
 /// The part of [`super::Catalog`] that is about how destinations answer. The
 /// loops do not need it: outcomes write it and admission reads it, in the store.
@@ -129,10 +129,11 @@ impl HealthEvent {
 
 impl Outcome {
     /// What the destination's health makes of this outcome; `None` if nothing
-    /// was sent.
+    /// was sent, or another attempt speaks for the request.
     #[must_use]
     pub fn observation(&self, started_at: Timestamp) -> Option<Observation> {
-        let succeeded = match self.kind {
+        let (kind, status) = self.of_request()?;
+        let succeeded = match kind {
             OutcomeKind::Succeeded => true,
             OutcomeKind::Failed => false,
             OutcomeKind::NotSent => return None,
@@ -140,15 +141,36 @@ impl Outcome {
         Some(Observation {
             started_at,
             finished_at: started_at + self.elapsed,
-            answer: Answer::of(succeeded, self.status),
+            answer: Answer::of(succeeded, status),
             signal: self.signal,
         })
+    }
+
+    /// What became of the request; `None` if another attempt led it.
+    pub(super) fn of_request(&self) -> Option<(OutcomeKind, Option<u16>)> {
+        match self.speaks {
+            Speaks::ForRequest => Some((self.kind, self.status)),
+            Speaks::ForParts { taken: true } => Some((OutcomeKind::Succeeded, None)),
+            Speaks::ForParts { taken: false } => Some((OutcomeKind::Failed, None)),
+            Speaks::Carried | Speaks::Apart => None,
+        }
     }
 
     /// Whether a destination that is well stays as it is.
     #[must_use]
     pub fn is_unremarkable(&self) -> bool {
-        self.kind != OutcomeKind::Failed && self.signal.wait.is_none()
+        let failed = |(kind, _): (OutcomeKind, _)| kind == OutcomeKind::Failed;
+        !self.of_request().is_some_and(failed) && self.signal.wait.is_none()
+    }
+
+    /// The class that what follows this outcome comes back in, after one of
+    /// class `limit`.
+    #[must_use]
+    pub const fn next_limit(&self, limit: Option<u32>) -> Option<u32> {
+        match self.next {
+            NextTry::Split { limit, .. } | NextTry::RetryHalved { limit, .. } => Some(limit),
+            _ => limit,
+        }
     }
 
     /// The number of the try that follows try `try_number`, and when it is due;
@@ -165,9 +187,14 @@ impl Outcome {
         let delay = match self.next {
             NextTry::None | NextTry::DeadLetter => return None,
             NextTry::Again => return Some((try_number, now)),
-            NextTry::RetryAfter(delay) => delay,
+            NextTry::Split { delay, .. } => {
+                return Some((try_number, started_at + self.elapsed + delay));
+            }
+            NextTry::RetryAfter(delay) | NextTry::RetryHalved { delay, .. } => delay,
         };
-        let refused = Answer::of(false, self.status) == Answer::Refused;
+        // What one event was answered began no hold.
+        let of_all = matches!(self.speaks, Speaks::ForRequest | Speaks::Carried);
+        let refused = of_all && Answer::of(false, self.status) == Answer::Refused;
         let spared = health.filter(|health| refused && health.spares_tries());
         match spared.and_then(Health::held_until) {
             Some(until) => Some((try_number, until.max(now))),

@@ -222,7 +222,7 @@ pub fn alert_settings(backlog: Option<u32>, under_delivery_seconds: Option<u32>)
 #[must_use]
 pub fn around(
     fleet: &Fleet,
-    held_for: Option<HoldReason>,
+    (held_for, waits_since): (Option<HoldReason>, Option<Timestamp>),
     (tenant, most): (TenantId, Option<u32>),
 ) -> Around {
     let load = fleet.loads.iter().find(|load| load.tenant == tenant);
@@ -231,6 +231,7 @@ pub fn around(
         held_for,
         no_places: fleet.places <= fleet.outstanding,
         tenant_is_full: most.is_some_and(|most| under_way >= most),
+        waits_since,
     }
 }
 

@@ -49,6 +49,8 @@ pub struct Target {
     /// For everything from dialling to the last byte of the response: what
     /// [`Sender::prepare`] takes is taken off the request's timeout.
     pub timeout: Duration,
+    /// Its requests are batches: [`super::Store::claim_batches`] claims them.
+    pub batches: bool,
     /// What signs its requests, and the headers that it adds to them: sealed,
     /// the newest first.
     pub secrets: Vec<SealedSecret>,
@@ -57,10 +59,12 @@ pub struct Target {
 /// One request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// The attempt it is.
+    /// The attempt it is; of a batch, its leader.
     pub attempt: AttemptId,
     /// The event's id: the same on every try.
     pub event: EventId,
+    /// The batch's id, which goes for the event's: the same for the same events.
+    pub batch: Option<String>,
     /// Which try of the event at this destination: 1 is the first.
     pub try_number: u32,
     /// Seconds since the Unix epoch, for the timestamp header.
@@ -85,7 +89,8 @@ pub struct Response {
     pub status: u16,
     /// What it says about its limits.
     pub signals: RawSignals,
-    /// The first [`STORED_BODY_BYTES`] of the body.
+    /// The first [`STORED_BODY_BYTES`] of the body; of a batch's, the first
+    /// [`BATCH_BODY_BYTES`]: one of that length was cut.
     pub body: Bytes,
     /// From the first byte sent to the last byte read.
     pub elapsed: Duration,
@@ -98,6 +103,10 @@ pub const MAX_REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// How much of a response body is read before the connection is closed: a
 /// receiver must not be able to fill our memory.
 pub const READ_BODY_BYTES: usize = 64 * 1024;
+
+/// The same for the answer to a batch, which may say something of each event:
+/// 500 of them with 500 characters each.
+pub const BATCH_BODY_BYTES: usize = 256 * 1024;
 
 /// How much of a response body is kept for people to look at.
 pub const STORED_BODY_BYTES: usize = 16 * 1024;

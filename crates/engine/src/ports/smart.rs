@@ -73,10 +73,11 @@ impl Outcome {
     /// about how much the receiver takes.
     #[must_use]
     pub fn sample(&self, started_at: Timestamp) -> Option<Sample> {
-        let answer = match self.kind {
+        let (kind, status) = self.of_request()?;
+        let answer = match kind {
             OutcomeKind::NotSent => None,
             OutcomeKind::Succeeded => Some(Answer::Taken),
-            OutcomeKind::Failed => Answer::of(self.status),
+            OutcomeKind::Failed => Answer::of(status),
         };
         Some(Sample {
             started_at,

@@ -91,6 +91,23 @@ pub trait Store: Send + Sync {
         permits: &[Permit],
     ) -> Result<Claims, StoreError>;
 
+    /// The same where requests are batches: beside each permit's attempt, its
+    /// *leader*, the request carries what waits behind it, by the destination's
+    /// [`domain::batch`] rules, and [`Start::members`] has all of them. What is
+    /// carried becomes `started` in the same commit, under the leader's number
+    /// and at its time, but is no start: no limit counts it, and nothing of it
+    /// is in flight beside its leader. From then on it is recorded, given up and
+    /// tried again like any other row.
+    ///
+    /// A leader that may not start leaves the others waiting. Rows that
+    /// somebody holds are left out, and so is what is too old. At most
+    /// [`MAX_BATCHES`] permits.
+    async fn claim_batches(
+        &self,
+        worker: WorkerId,
+        permits: &[Permit],
+    ) -> Result<Claims, StoreError>;
+
     /// How long before its slot a permit may start: its start is then recorded
     /// *at* the slot, so that a claim which is asked for a little early uses
     /// the limit to the full. At most [`MAX_HEAD_START`]. Nothing may be sent
@@ -179,6 +196,10 @@ pub const NO_OUTCOME_IN_TIME: &str = "no outcome was recorded in time";
 /// The most rows in one statement. Above it, statements gain nothing and hold
 /// their locks for longer.
 pub const MAX_ROWS: usize = 1_000;
+
+/// The most permits of one [`Store::claim_batches`]: what is composed at once
+/// stays within so many times [`domain::batch::MAX_BYTES`].
+pub const MAX_BATCHES: usize = 16;
 
 /// The answer for one event.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -284,6 +305,9 @@ pub struct Claims {
     pub answers: Vec<ClaimAnswer>,
     /// Destinations whose rows went back to waiting.
     pub wakes: Vec<Wake>,
+    /// How long the call took before it read that clock, at least: of batches,
+    /// what they carry is read first. Measured by the caller's side.
+    pub composed_for: Duration,
 }
 
 /// What became of one claim.
@@ -316,6 +340,30 @@ pub struct Start {
     pub content_type: String,
     /// The payload, byte for byte.
     pub payload: Bytes,
+    /// All that the request carries, the leader first; empty where it is not a
+    /// batch.
+    pub members: Vec<Member>,
+}
+
+/// One event of a batch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Member {
+    /// The attempt.
+    pub attempt: AttemptId,
+    /// The event.
+    pub event: EventId,
+    /// Which try this is: 1 is the first.
+    pub try_number: u32,
+    /// Tries before the event's last replay.
+    pub tries_before: u32,
+    /// The event's type.
+    pub event_type: Option<String>,
+    /// The payload's media type.
+    pub content_type: String,
+    /// The payload, byte for byte.
+    pub payload: Bytes,
+    /// When the event was accepted.
+    pub accepted_at: Timestamp,
 }
 
 /// What became of one start.
@@ -342,6 +390,27 @@ pub struct Outcome {
     pub next: NextTry,
     /// What the receiver asked for.
     pub signal: Signal,
+    /// What it says of the request.
+    pub speaks: Speaks,
+}
+
+/// What an outcome says of the request that it is of. Health and smart delivery
+/// judge requests, and a batch is one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Speaks {
+    /// All: the request was answered as the attempt was.
+    #[default]
+    ForRequest,
+    /// It was answered event by event, and the attempt led it: it counts as
+    /// well answered if anything was taken, and else as not.
+    ForParts {
+        /// Whether anything was.
+        taken: bool,
+    },
+    /// Nothing: another attempt led it, and was answered the same.
+    Carried,
+    /// Nothing: another attempt led it, and it was answered by itself.
+    Apart,
 }
 
 /// What follows an outcome.
@@ -353,6 +422,22 @@ pub enum NextTry {
     RetryAfter(Duration),
     /// A new attempt with the *same* try number, due now: nothing was sent.
     Again,
+    /// A new attempt with the next try number, due this long after the end, in a
+    /// batch of at most so many.
+    RetryHalved {
+        /// The class that it comes back in.
+        limit: u32,
+        /// How long after the end.
+        delay: Duration,
+    },
+    /// A new attempt with the *same* try number, due this long after the end,
+    /// in a batch of at most so many: the one in which it failed is split.
+    Split {
+        /// The class that it comes back in.
+        limit: u32,
+        /// How long after the end.
+        delay: Duration,
+    },
     /// Nothing: the tries are used up, or the answer is final.
     DeadLetter,
 }

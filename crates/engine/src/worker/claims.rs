@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::ports::{ClaimAnswer, MAX_HEAD_START, MAX_ROWS, Schedule, Store};
+use crate::ports::{ClaimAnswer, MAX_BATCHES, MAX_HEAD_START, MAX_ROWS, Schedule, Store};
 use crate::store_clock::SharedClock;
 use crate::wake::wake_freed;
 use crate::worker::identity::Identity;
@@ -20,6 +20,44 @@ use crate::worker::identity::Identity;
 pub(super) struct Claims {
     requests: mpsc::Sender<Request>,
 }
+
+/// What is claimed together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Requests of one event.
+    Starts,
+    /// Batches.
+    Batches,
+}
+
+impl Kind {
+    /// Permits in the first statement.
+    const fn first(self) -> usize {
+        match self {
+            Self::Starts => MAX_ROWS,
+            Self::Batches => FIRST_BATCHES,
+        }
+    }
+
+    /// Permits in one statement.
+    const fn most(self) -> usize {
+        match self {
+            Self::Starts => MAX_ROWS,
+            Self::Batches => MAX_BATCHES,
+        }
+    }
+}
+
+/// Batches of the first statement: nobody knows yet how long they take.
+const FIRST_BATCHES: usize = 2;
+
+/// What claiming batches may take before fewer of them are claimed together: the
+/// least that a worker may take to its first byte is twice this, and what is late
+/// is not sent.
+const SLOW: Duration = Duration::from_millis(50);
+
+/// What it may take for more of them to be claimed together.
+const FAST: Duration = Duration::from_millis(20);
 
 struct Request {
     permit: Permit,
@@ -32,7 +70,8 @@ pub(super) struct Claimed {
     pub(super) answer: ClaimAnswer,
     /// Under which identity it was asked.
     pub(super) worker: WorkerId,
-    /// Before the statement was sent: no start is recorded earlier.
+    /// Before the statement that reads the clock was sent: no start is recorded
+    /// earlier.
     pub(super) asked_at: Instant,
     /// How long after its claim the recorded start is.
     pub(super) ahead: Duration,
@@ -44,6 +83,9 @@ struct Loop {
     clock: Arc<SharedClock>,
     identity: Arc<Identity>,
     requests: mpsc::Receiver<Request>,
+    kind: Kind,
+    /// Permits in the next statement, at most.
+    most: usize,
 }
 
 impl Claims {
@@ -53,6 +95,7 @@ impl Claims {
         (store, schedule): (Arc<dyn Store>, Arc<dyn Schedule>),
         clock: Arc<SharedClock>,
         identity: Arc<Identity>,
+        kind: Kind,
     ) -> Self {
         let (sender, requests) = mpsc::channel(MAX_ROWS);
         let back = Loop {
@@ -61,6 +104,8 @@ impl Claims {
             clock,
             identity,
             requests,
+            kind,
+            most: kind.first(),
         };
         tasks.spawn(back.run());
         Self { requests: sender }
@@ -78,21 +123,27 @@ impl Claims {
 impl Loop {
     async fn run(mut self) {
         let mut batch = Vec::new();
-        while self.requests.recv_many(&mut batch, MAX_ROWS).await > 0 {
+        while self.requests.recv_many(&mut batch, self.most).await > 0 {
             self.tick(std::mem::take(&mut batch)).await;
         }
     }
 
     /// One statement.
-    async fn tick(&self, batch: Vec<Request>) {
+    async fn tick(&mut self, batch: Vec<Request>) {
         let permits: Vec<_> = batch.iter().map(|request| request.permit).collect();
         let worker = self.identity.current();
         let asked_at = Instant::now();
         metrics::histogram!("paceline_claim_batch_permits").record(permits.len() as f64);
-        let claimed = self.store.claim_starts(worker, &permits).await;
+        let claimed = match self.kind {
+            Kind::Starts => self.store.claim_starts(worker, &permits).await,
+            Kind::Batches => self.store.claim_batches(worker, &permits).await,
+        };
+        self.adapt(asked_at.elapsed());
         metrics::histogram!("paceline_claim_seconds").record(asked_at.elapsed());
         match claimed {
             Ok(claims) => {
+                // Composing comes before the statement that reads the clock.
+                let asked_at = asked_at + claims.composed_for;
                 note_lateness(&permits, &claims.answers);
                 if let Some(step) = self.clock.sample(asked_at, claims.now) {
                     self.identity.clock_stepped(step);
@@ -113,6 +164,18 @@ impl Loop {
                 tracing::warn!(%error, permits = permits.len(), "starts not claimed");
             }
         }
+    }
+}
+
+impl Loop {
+    /// Fewer batches together where composing them is slow.
+    fn adapt(&mut self, took: Duration) {
+        self.most = match self.kind {
+            Kind::Starts => self.kind.most(),
+            Kind::Batches if took > SLOW => (self.most / 2).max(1),
+            Kind::Batches if took < FAST => (self.most * 2).min(self.kind.most()),
+            Kind::Batches => self.most,
+        };
     }
 }
 

@@ -20,17 +20,19 @@ use tokio_util::sync::CancellationToken;
 
 use crate::backoff::Backoff;
 use crate::ports::{
-    ClaimAnswer, NextTry, Outcome, Prepared, Request, Response, Schedule, SendError, Sender, Start,
-    Store, Target,
+    ClaimAnswer, NextTry, Outcome, Prepared, Request, Response, Schedule, SendError, Sender,
+    Speaks, Start, Store, Target,
 };
 use crate::store_clock::SharedClock;
 use crate::wake::wake_freed;
+use crate::worker::batch::{self, Batch};
 use crate::worker::claims::{Claimed, Claims};
 use crate::worker::hand::InHand;
 use crate::worker::heard::heard;
 use crate::worker::places::{Asking, NoPlace, Place, Places};
 use crate::worker::promptness::Promptness;
 use crate::worker::records::Records;
+use crate::worker::room::{BatchRoom, Room};
 use crate::worker::standing::Standing;
 use crate::worker::targets::Addressee;
 use crate::worker::tries::Tries;
@@ -62,11 +64,17 @@ pub(super) struct Deliverer {
     pub(super) sender: Arc<dyn Sender>,
     pub(super) clock: Arc<SharedClock>,
     pub(super) claims: Claims,
+    /// Of those whose requests are batches.
+    pub(super) batch_claims: Claims,
     pub(super) records: Records,
     pub(super) turned_away: TurnedAway,
     pub(super) places: Arc<Places>,
+    /// For batches, beside a place.
+    pub(super) batch_room: BatchRoom,
     pub(super) rng: Arc<Mutex<StdRng>>,
     pub(super) promptness: Promptness,
+    /// Of batches: what takes longer to claim is no measure for the others.
+    pub(super) batch_promptness: Promptness,
     pub(super) request_timeout: Duration,
     pub(super) shutdown: CancellationToken,
 }
@@ -91,6 +99,8 @@ struct Started {
     connection: Connection,
     /// Held until the outcome is there.
     place: Place,
+    /// Of a batch: until its outcomes are handed in.
+    room: Option<Room>,
 }
 
 impl Deliverer {
@@ -108,7 +118,7 @@ impl Deliverer {
             () = self.shutdown.cancelled() => return,
             ready = self.get_ready(&in_hand, &addressee.target) => ready,
         };
-        let (connection, place) = match ready {
+        let (connection, place, mut room) = match ready {
             Ok(ready) => ready,
             Err(NoPlace::TooLate) => {
                 self.release(&[permit]).await;
@@ -117,12 +127,19 @@ impl Deliverer {
             }
             Err(NoPlace::TurnedAway) => return self.turned_away.send(in_hand).await,
         };
-        let claimed = self.claim(permit).await;
+        let claims = match addressee.target.batches {
+            true => &self.batch_claims,
+            false => &self.claims,
+        };
+        let claimed = self.claim(claims, permit).await;
         let answered_at = Instant::now();
         in_hand.known();
         let Some((start, claimed)) = claimed else {
             return;
         };
+        if let Some(room) = &mut room {
+            room.keep(&start);
+        }
         // Whenever the store read its clock, that was before it answered.
         let sent_from = answered_at + claimed.ahead;
         if !claimed.ahead.is_zero() {
@@ -137,6 +154,7 @@ impl Deliverer {
             sent_from,
             connection,
             place,
+            room,
         };
         self.send(started, &addressee).await;
     }
@@ -149,8 +167,8 @@ impl Deliverer {
         }
     }
 
-    /// Makes the connection ready, waits for the slot and for a place. Not if
-    /// there will be no slot, or no place.
+    /// Makes the connection ready, waits for the slot, for a place and, for a
+    /// batch, before that for room. Not if there will be none of them.
     ///
     /// A destination that hangs takes its place first, so that no more of them
     /// connect than have places.
@@ -158,7 +176,7 @@ impl Deliverer {
         &self,
         in_hand: &InHand,
         target: &Target,
-    ) -> Result<(Connection, Place), NoPlace> {
+    ) -> Result<(Connection, Place, Option<Room>), NoPlace> {
         let permit = &in_hand.permit;
         let time_left = self.clock.until(permit.not_before);
         metrics::histogram!("paceline_permit_ahead_seconds").record(time_left);
@@ -177,6 +195,11 @@ impl Deliverer {
         let connection = self.connect(permit, target, asking).await?;
         let asked_for_at = permit.not_before - self.head_start();
         self.clock.reach(asked_for_at).await;
+        // A place is not kept for what has no room.
+        let room = match target.batches {
+            true => Some(self.room(permit, asking).await?),
+            false => None,
+        };
         let place = match place {
             Some(place) => place,
             None => {
@@ -189,7 +212,14 @@ impl Deliverer {
                 })?
             }
         };
-        Ok((connection, place))
+        Ok((connection, place, room))
+    }
+
+    /// Room for a batch; who waits for it needs a seat.
+    async fn room(&self, permit: &Permit, asking: Asking) -> Result<Room, NoPlace> {
+        let in_time = self.clock.until(permit.deadline).max(CLAIM_TIME);
+        let _seat = self.places.sit(asking)?;
+        self.batch_room.in_time(asking.standing, in_time).await
     }
 
     /// A connection, or why there is none. Only a destination that is known to
@@ -229,11 +259,11 @@ impl Deliverer {
 
     /// Claims the start, asking again while it is early or its row is locked.
     /// `None` when there is nothing to send.
-    async fn claim(&self, permit: Permit) -> Option<(Start, Claimed)> {
+    async fn claim(&self, claims: &Claims, permit: Permit) -> Option<(Start, Claimed)> {
         let mut again = Backoff::new(CLAIM_BACKOFF.0, CLAIM_BACKOFF.1);
         let overdue = Instant::now() + self.clock.until(permit.deadline) + CLAIM_TIME;
         loop {
-            let mut claimed = self.claims.claim(permit).await?;
+            let mut claimed = claims.claim(permit).await?;
             let answer = std::mem::replace(&mut claimed.answer, ClaimAnswer::Refused);
             let left = overdue.saturating_duration_since(Instant::now());
             let pause = match answer {
@@ -260,12 +290,18 @@ impl Deliverer {
     /// Sends at once, or not at all if too long has passed since before the
     /// claim: the start is recorded, and the wire must not lag behind it.
     async fn send(&self, mut started: Started, addressee: &Addressee) {
-        let bound = self.promptness.bound(started.took);
+        let batch =
+            (!started.start.members.is_empty()).then(|| Batch::of(started.permit, &started.start));
+        let bound = match &batch {
+            Some(_) => self.batch_promptness.bound(started.took),
+            None => self.promptness.bound(started.took),
+        };
         let late = started.not_after.elapsed();
         let (permit, worker, sent_from) = (started.permit, started.worker, started.sent_from);
         let tries = Tries::of(&started.start);
         let started_at = started.start.started_at;
         let dialling = started.connection.took;
+        let _room = started.room;
         let result = if late > bound {
             Err(NotDone::Late(late))
         } else {
@@ -274,7 +310,10 @@ impl Deliverer {
                     let left = self
                         .timeout(&addressee.target)
                         .saturating_sub(started.connection.took);
-                    let request = request(permit, started.start, addressee, left);
+                    let request = match &batch {
+                        Some(_) => batch::request(permit, started.start, addressee, left),
+                        None => request(permit, started.start, addressee, left),
+                    };
                     caught(connection.send(request))
                         .await
                         .map_err(NotDone::Send)
@@ -289,14 +328,21 @@ impl Deliverer {
         }
         let dice = || self.random();
         let signal = heard(result.as_ref().ok(), started_at + elapsed, dice);
-        let outcome = self.outcome(permit, &tries, elapsed, result);
-        let outcome = Outcome { signal, ..outcome };
-        metrics::counter!(
-            "paceline_attempts_total",
-            "outcome" => outcome.kind.state().as_str()
-        )
-        .increment(1);
-        self.records.record(worker, outcome).await;
+        let mut outcomes = match batch {
+            Some(batch) => batch.outcomes(result, elapsed, self.random()),
+            None => vec![self.outcome(permit, &tries, elapsed, result)],
+        };
+        if let Some(first) = outcomes.first_mut() {
+            first.signal = signal;
+        }
+        for outcome in &outcomes {
+            metrics::counter!(
+                "paceline_attempts_total",
+                "outcome" => outcome.kind.state().as_str()
+            )
+            .increment(1);
+        }
+        self.records.record(worker, outcomes).await;
     }
 
     fn timeout(&self, target: &Target) -> Duration {
@@ -321,6 +367,7 @@ impl Deliverer {
             response_body: Bytes::new(),
             next: NextTry::None,
             signal: Signal::default(),
+            speaks: Speaks::ForRequest,
         };
         match result {
             Ok(response) if (200..300).contains(&response.status) => Outcome {
@@ -387,6 +434,7 @@ fn request(permit: Permit, start: Start, addressee: &Addressee, timeout: Duratio
     Request {
         attempt: permit.attempt,
         event: start.event,
+        batch: None,
         try_number: start.try_number,
         sent_at_seconds,
         signature,
@@ -408,7 +456,7 @@ async fn caught<T>(doing: impl Future<Output = Result<T, SendError>>) -> Result<
 }
 
 /// Why there is no response.
-enum NotDone {
+pub(super) enum NotDone {
     /// Too late to be sent.
     Late(Duration),
     /// Sending failed.

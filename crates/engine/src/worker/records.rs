@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use domain::batch::MAX_EVENTS;
 use domain::ids::WorkerId;
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -16,16 +17,33 @@ use crate::wake::wake_all;
 /// Hands in outcomes. Clones share the commit.
 #[derive(Clone)]
 pub(super) struct Records {
-    outcomes: mpsc::Sender<Handed>,
+    outcomes: mpsc::Sender<Together>,
+    /// What the channel holds is bounded by outcomes, not by messages.
+    room: Arc<Semaphore>,
 }
 
 /// An outcome, and the identity that its start was claimed under.
 type Handed = (WorkerId, Outcome);
 
+/// The outcomes of one request: of a batch, those of all its events. They are
+/// recorded in one commit, so that what comes back comes back together.
+struct Together {
+    worker: WorkerId,
+    outcomes: Vec<Outcome>,
+    _room: OwnedSemaphorePermit,
+}
+
+const _: () = assert!(
+    MAX_EVENTS as usize <= MAX_ROWS,
+    "a batch fits into one commit"
+);
+
 struct Loop {
     store: Arc<dyn Store>,
     schedule: Arc<dyn Schedule>,
-    outcomes: mpsc::Receiver<Handed>,
+    outcomes: mpsc::Receiver<Together>,
+    /// What was taken and does not fit into the commit before it.
+    next: Option<Together>,
     failures: Backoff,
     /// Outcomes whose rows somebody else had locked. They wait by themselves,
     /// so that one row that stays locked does not hold up all the others.
@@ -36,7 +54,8 @@ struct Loop {
 
 impl Records {
     /// Starts the loop; it ends when the last clone is dropped and all is
-    /// recorded. As many outcomes as `places` may wait; then senders wait too.
+    /// recorded. As many outcomes as `places`, or as fit into one commit, may
+    /// wait; then senders wait too.
     pub(super) fn spawn(
         tasks: &mut JoinSet<()>,
         store: Arc<dyn Store>,
@@ -48,19 +67,35 @@ impl Records {
             store,
             schedule,
             outcomes,
+            next: None,
             failures: Backoff::new(Duration::from_millis(10), Duration::from_secs(1)),
             locked: Vec::new(),
             locked_until: Instant::now(),
             locks: Backoff::new(Duration::from_millis(10), Duration::from_secs(1)),
         };
         tasks.spawn(back.run());
-        Self { outcomes: sender }
+        let room = (places as usize).max(MAX_ROWS);
+        Self {
+            outcomes: sender,
+            room: Arc::new(Semaphore::new(room)),
+        }
     }
 
-    /// Hands in one outcome; it will be recorded unless the process dies.
-    pub(super) async fn record(&self, worker: WorkerId, outcome: Outcome) {
+    /// Hands in the outcomes of one request; they will be recorded unless the
+    /// process dies.
+    pub(super) async fn record(&self, worker: WorkerId, outcomes: Vec<Outcome>) {
+        let weight = u32::try_from(outcomes.len()).unwrap_or(MAX_EVENTS);
+        let room = Arc::clone(&self.room).acquire_many_owned(weight).await;
+        let Ok(room) = room else {
+            return;
+        };
+        let together = Together {
+            worker,
+            outcomes,
+            _room: room,
+        };
         // The loop outlives every sender.
-        let _ = self.outcomes.send((worker, outcome)).await;
+        let _ = self.outcomes.send(together).await;
     }
 }
 
@@ -75,8 +110,9 @@ impl Loop {
                 () = sleep_until(self.locked_until), if !self.locked.is_empty() => {
                     batch = std::mem::take(&mut self.locked);
                 }
-                taken = self.outcomes.recv_many(&mut batch, room), if open && room > 0 => {
-                    open = taken > 0;
+                taken = next(&mut self.next, &mut self.outcomes), if open && room > 0 => {
+                    open = taken.is_some();
+                    self.fill(&mut batch, taken, room);
                 }
                 else => return,
             }
@@ -88,6 +124,20 @@ impl Loop {
                     sleep(self.failures.failed()).await;
                 }
             }
+        }
+    }
+
+    /// What was taken, and what else is there and fits.
+    fn fill(&mut self, batch: &mut Vec<Handed>, mut taken: Option<Together>, room: usize) {
+        while let Some(together) = taken {
+            // The first goes in any case: it waits for nobody.
+            if !batch.is_empty() && batch.len() + together.outcomes.len() > room {
+                self.next = Some(together);
+                return;
+            }
+            let worker = together.worker;
+            batch.extend(together.outcomes.into_iter().map(|one| (worker, one)));
+            taken = self.outcomes.try_recv().ok();
         }
     }
 
@@ -132,6 +182,17 @@ impl Loop {
             (true, _) => {}
         }
         again
+    }
+}
+
+/// What was left over, or else what comes. Nothing is lost if it is dropped.
+async fn next(
+    left: &mut Option<Together>,
+    outcomes: &mut mpsc::Receiver<Together>,
+) -> Option<Together> {
+    match left.take() {
+        Some(left) => Some(left),
+        None => outcomes.recv().await,
     }
 }
 

@@ -77,7 +77,8 @@ pub(super) const MUTANTS: [Mutant; 18] = [
                             tries_before: 0,\n                    \
                             retry: Default::default(),\n                    \
                             content_type: String::new(),\n                    \
-                            payload: bytes::Bytes::new(),\n                \
+                            payload: bytes::Bytes::new(),\n                    \
+                            members: Vec::new(),\n                \
                         };\n                \
                         let answer = ClaimAnswer::Started(start);\n                \
                         let _ = request.answer.send(Claimed { answer, worker, asked_at, ahead: Duration::ZERO });\n            \

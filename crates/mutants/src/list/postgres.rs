@@ -7,7 +7,7 @@ const ADMIT: &str = "crates/adapters/src/postgres/admit.rs";
 const CLAIM: &str = "crates/adapters/src/postgres/claim.rs";
 const DESTINATIONS: &str = "crates/adapters/src/postgres/destinations.rs";
 const MIGRATION: &str = "migrations/postgres/0001_init.sql";
-const HEAD_START: &str = "migrations/postgres/0012_head_start.sql";
+const NOTE_CHANGE: &str = "migrations/postgres/0018_batches.sql";
 const REAP: &str = "crates/adapters/src/postgres/reap.rs";
 const RECORD: &str = "crates/adapters/src/postgres/record.rs";
 const USAGE: &str = "crates/adapters/src/postgres/usage.rs";
@@ -30,17 +30,17 @@ pub(super) const MUTANTS: [Mutant; 26] = [
         file: ADMIT,
         change: Rewrite {
             right: "let locked = lock(&mut transaction, &ids).await?;\n    \
-                let (now, found) = read_destinations(&mut transaction, &ids).await?;\n    \
-                let mut plans = plans(&mut transaction, runs, &locked, &found, now).await?;",
+                let known = read_destinations(&mut transaction, &ids).await?;\n    \
+                let mut plans = plans(&mut transaction, runs, &locked, &known).await?;",
             with: "let mut stale = None;\n    \
                 if ON {\n        \
                     let all: HashSet<Uuid> = ids.iter().copied().collect();\n        \
-                    let (now, found) = read_destinations(&mut transaction, &ids).await?;\n        \
-                    stale = Some(plans(&mut transaction, runs, &all, &found, now).await?);\n    \
+                    let known = read_destinations(&mut transaction, &ids).await?;\n        \
+                    stale = Some(plans(&mut transaction, runs, &all, &known).await?);\n    \
                 }\n    \
                 let locked = lock(&mut transaction, &ids).await?;\n    \
-                let (now, found) = read_destinations(&mut transaction, &ids).await?;\n    \
-                let mut plans = plans(&mut transaction, runs, &locked, &found, now).await?;\n    \
+                let known = read_destinations(&mut transaction, &ids).await?;\n    \
+                let mut plans = plans(&mut transaction, runs, &locked, &known).await?;\n    \
                 if let Some(mut stale) = stale {\n        \
                     stale.retain(|plan| locked.contains(&plan.destination.id.0));\n        \
                     for (plan, stale) in plans.iter_mut().zip(stale) {\n            \
@@ -126,7 +126,7 @@ pub(super) const MUTANTS: [Mutant; 26] = [
     Mutant {
         name: "postgres-cut-before-the-head-start",
         wrong: "A cut is dated before starts that were dated ahead.",
-        file: HEAD_START,
+        file: NOTE_CHANGE,
         change: Text {
             right: "if ahead > interval '0' then",
             wrong: "if false then",
@@ -193,18 +193,21 @@ pub(super) const MUTANTS: [Mutant; 26] = [
             it started.",
         file: REAP,
         change: Text {
-            right: "set state = 'unknown', folded = a.folded or a.coarse, \
-                dead_letter = l.is_last,\n            \
+            right: "set state = 'unknown', folded = a.folded or a.coarse,\n            \
+                dead_letter = l.is_used_up and not l.is_batch,\n            \
                 error = case when l.worker_is_gone then $5 else $6 end\n        \
                 from locked l\n        where a.id = l.id\n        \
                 returning (select micros(now) from clock) as now, a.id, a.event_id, a.destination_id,\n            \
                 a.tenant_id, a.try_number, a.tries_before, micros(a.expires_at) as expires_at,\n            \
-                l.is_last, micros(a.started_at) as started_at,",
+                a.payload_bytes, a.batch_limit, l.is_used_up and not l.is_batch as is_last,\n            \
+                l.is_used_up and l.is_batch as is_split,\n            \
+                micros(a.started_at) as started_at,",
             wrong: "set state = 'waiting', started_at = null\n        \
                 from locked l\n        where a.id = l.id and $5 <> $6\n        \
                 returning (select micros(now) from clock) as now, a.id, a.event_id, a.destination_id,\n            \
                 a.tenant_id, a.try_number, a.tries_before, micros(a.expires_at) as expires_at,\n            \
-                true as is_last, 0::bigint as started_at,",
+                a.payload_bytes, a.batch_limit, true as is_last, false as is_split,\n            \
+                0::bigint as started_at,",
         },
         killer: postgres("contract::reap::a_start_that_is_too_old_becomes_unknown"),
     },
@@ -286,7 +289,7 @@ pub(super) const MUTANTS: [Mutant; 26] = [
         name: "postgres-change-dated-by-its-begin",
         wrong: "History dates a change to `now()`, the begin of the user's transaction, and not \
             after the starts that it waited for.",
-        file: HEAD_START,
+        file: NOTE_CHANGE,
         change: Text {
             right: "select d.id, clock_timestamp(), r.limit_per_second",
             wrong: "select d.id, now(), r.limit_per_second",

@@ -34,8 +34,8 @@ pub struct EffectiveLimit {
     pub effective_per_second: Option<f64>,
     /// Queued and in flight. `null` is as configured.
     pub effective_max_in_flight: Option<u32>,
-    /// `configured` (nothing lowers it), `refused` (the receiver answered 429
-    /// or 503), `slow` (its answers took too long) or `raising`.
+    /// `configured` (nothing lowers it), `refused` (the receiver answered 429, or
+    /// 503 too often), `slow` (its answers took too long) or `raising`.
     #[schema(schema_with = reason)]
     pub reason: Reason,
 }

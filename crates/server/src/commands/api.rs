@@ -41,6 +41,7 @@ impl From<Args> for RoleConfig {
             target: args.target,
             worker: None,
             request: RequestConfig::default(),
+            keep: None,
             shutdown: args.shutdown,
         }
     }

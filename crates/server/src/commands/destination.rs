@@ -12,6 +12,7 @@ use crate::client::{Client, ClientConfig};
 use crate::output::{self, Format};
 
 mod backlog;
+mod batches;
 mod health;
 mod secret;
 pub(super) mod settings;
@@ -107,6 +108,8 @@ pub enum Command {
     },
     /// Show or set what is tried again, when, and how often.
     Retries(backlog::Retries),
+    /// Show or set how many events share a request.
+    Batches(batches::Batches),
     /// Cancel what waits there, or the part of it that matches.
     Cancel(backlog::Cancel),
 }
@@ -192,6 +195,7 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
             connection,
         } => smart::run(id, set, &connection).await?,
         Command::Retries(args) => backlog::retries(args).await?,
+        Command::Batches(args) => batches::batches(args).await?,
         Command::Cancel(args) => backlog::cancel(args).await?,
     }
     Ok(ExitCode::SUCCESS)

@@ -1,6 +1,7 @@
 //! `paceline event …`: events over the API.
 
 use std::io::Read;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -13,15 +14,28 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
+use super::attempt;
 use super::destination::Connection;
 use crate::api::events::{Accepted, Event};
 use crate::client::Client;
 use crate::output::{self, Format};
 
+mod import;
+
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Send an event to a destination, or to a type's subscribers.
     Send(Send),
+    /// Send events from a file, one JSON object on each line, as the API takes
+    /// them: `{"destination_id": …, "payload": …}`, or with a `type` for all who
+    /// subscribe to it. Ends with 1 if one of them was refused. To send a file
+    /// again that was sent in part, give each line an `idempotency_key`.
+    Import {
+        /// The file; `-` reads standard input.
+        file: PathBuf,
+        #[command(flatten)]
+        connection: Connection,
+    },
     /// Show an event and its attempts.
     Show {
         /// Its id.
@@ -79,6 +93,7 @@ struct Body<'a> {
 pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Send(send) => post(send).await?,
+        Command::Import { file, connection } => return import::run(&file, &connection).await,
         Command::Show { id, connection } => {
             let client = Client::new(&connection.client)?;
             let event: Event = client.get(&format!("/v1/events/{id}")).await?;
@@ -153,34 +168,5 @@ fn print(event: &Event) -> anyhow::Result<()> {
         event.content_type,
         event.created_at,
     ))?;
-    let rows = event.attempts.iter().map(|attempt| {
-        let word = |text: &Option<String>| text.clone().unwrap_or_default();
-        vec![
-            attempt.id.to_string(),
-            attempt.destination_id.to_string(),
-            attempt.try_number.to_string(),
-            attempt.state.as_str().to_owned(),
-            word(&attempt.started_at),
-            attempt
-                .delivery_latency_ms
-                .map(|ms| format!("{ms:.1}"))
-                .unwrap_or_default(),
-            attempt
-                .status
-                .map(|status| status.to_string())
-                .unwrap_or_default(),
-            word(&attempt.error),
-        ]
-    });
-    let header = [
-        "ATTEMPT",
-        "DESTINATION",
-        "TRY",
-        "STATE",
-        "STARTED AT",
-        "LATENCY MS",
-        "STATUS",
-        "ERROR",
-    ];
-    output::line(&output::table(&header, rows).to_string())
+    attempt::print(&event.attempts)
 }

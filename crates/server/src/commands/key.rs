@@ -99,15 +99,14 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
 fn table(keys: &[ApiKey]) -> String {
     let rows = keys.iter().map(|key| {
         let scopes: Vec<&str> = key.scopes.iter().map(|scope| scope.as_str()).collect();
-        let time = |time: &Option<String>| time.clone().unwrap_or_else(|| "-".to_owned());
         vec![
             key.id.clone(),
             key.name.clone(),
             scopes.join(","),
             key.created_at.clone(),
-            time(&key.expires_at),
-            time(&key.last_used_at),
-            time(&key.revoked_at),
+            output::or_dash(key.expires_at.as_ref()),
+            output::or_dash(key.last_used_at.as_ref()),
+            output::or_dash(key.revoked_at.as_ref()),
         ]
     });
     let header = [

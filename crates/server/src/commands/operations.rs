@@ -199,13 +199,12 @@ fn told(all: &[OperationalDestination]) -> String {
 
 fn table(alerts: &Alerts) -> String {
     let short = alerts.under_delivery.as_ref();
-    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     let row = vec![
         alerts.backlog.to_string(),
         format!("{}s", alerts.under_delivery_seconds),
-        or_dash(alerts.backlog_high_since.clone()),
-        or_dash(short.map(|short| short.since.clone())),
-        or_dash(short.map(|short| short.reason.as_str().to_owned())),
+        output::or_dash(alerts.backlog_high_since.as_ref()),
+        output::or_dash(short.map(|short| &short.since)),
+        output::or_dash(short.map(|short| short.reason.as_str())),
     ];
     let header = [
         "BACKLOG",

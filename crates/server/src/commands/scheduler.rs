@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use crate::config::{
-    ListenConfig, QueueConfig, RequestConfig, ScheduleConfig, ShutdownConfig, StoreConfig,
-    TargetConfig,
+    KeepConfig, ListenConfig, QueueConfig, RequestConfig, ScheduleConfig, ShutdownConfig,
+    StoreConfig, TargetConfig,
 };
 use crate::role::{self, Role, RoleConfig};
 
@@ -20,6 +20,8 @@ pub struct Args {
     pub listen: ListenConfig,
     #[command(flatten)]
     pub request: RequestConfig,
+    #[command(flatten)]
+    pub keep: KeepConfig,
     #[command(flatten)]
     pub shutdown: ShutdownConfig,
 }
@@ -37,6 +39,7 @@ impl From<Args> for RoleConfig {
             target: TargetConfig::default(),
             worker: None,
             request: args.request,
+            keep: Some(args.keep),
             shutdown: args.shutdown,
         }
     }

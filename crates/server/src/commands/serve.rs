@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use crate::config::{
-    ApiConfig, IngestConfig, ListenConfig, QueueConfig, RequestConfig, ScheduleConfig,
+    ApiConfig, IngestConfig, KeepConfig, ListenConfig, QueueConfig, RequestConfig, ScheduleConfig,
     SecretKeysConfig, ShutdownConfig, StoreConfig, TargetConfig, WorkerConfig,
 };
 use crate::role::{self, Role, RoleConfig};
@@ -31,6 +31,8 @@ pub struct Args {
     #[command(flatten)]
     pub request: RequestConfig,
     #[command(flatten)]
+    pub keep: KeepConfig,
+    #[command(flatten)]
     pub shutdown: ShutdownConfig,
 }
 
@@ -47,6 +49,7 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
         target: args.target,
         worker: Some(args.worker),
         request: args.request,
+        keep: Some(args.keep),
         shutdown: args.shutdown,
     };
     role::run(Role::Serve, config).await

@@ -152,15 +152,12 @@ fn print(tenants: &[Tenant], format: Format) -> anyhow::Result<()> {
         (Format::Json, all) => output::json(&all),
         (Format::Table, all) => {
             let rows = all.iter().map(|tenant| {
-                let number = |number: Option<u32>| {
-                    number.map_or_else(|| "-".to_owned(), |number| number.to_string())
-                };
                 vec![
                     tenant.id.to_string(),
                     tenant.name.clone(),
                     tenant.tier.clone(),
-                    number(tenant.effective_max_in_flight),
-                    number(tenant.effective_ingest_per_second),
+                    output::or_dash(tenant.effective_max_in_flight),
+                    output::or_dash(tenant.effective_ingest_per_second),
                 ]
             });
             let header = ["ID", "NAME", "TIER", "IN FLIGHT", "INGEST/S"];

@@ -98,14 +98,13 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
 }
 
 fn table(tiers: &[Tier]) -> String {
-    let number = |most: Option<u32>| most.map_or_else(|| "-".to_owned(), |most| most.to_string());
     let rows = tiers.iter().map(|tier| {
         vec![
             tier.name.clone(),
             phrase(&tier.limits, tier.shape.unwrap_or_default(), tier.burst),
-            number(tier.max_in_flight),
-            number(tier.tenant_max_in_flight),
-            number(tier.tenant_ingest_per_second),
+            output::or_dash(tier.max_in_flight),
+            output::or_dash(tier.tenant_max_in_flight),
+            output::or_dash(tier.tenant_ingest_per_second),
         ]
     });
     let header = [

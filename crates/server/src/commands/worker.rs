@@ -43,6 +43,7 @@ impl From<Args> for RoleConfig {
             target: args.target,
             worker: Some(args.worker),
             request: args.request,
+            keep: None,
             shutdown: args.shutdown,
         }
     }

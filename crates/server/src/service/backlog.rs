@@ -3,6 +3,7 @@
 use std::str::FromStr;
 use std::time::Duration;
 
+use domain::batch::BatchSettings;
 use domain::ids::{AttemptId, DestinationId};
 use domain::retry::{MAX_DELAY, RetrySettings};
 use domain::time::Timestamp;
@@ -100,6 +101,26 @@ impl Service {
             .set_retry_rules(self.tenant, id, &rules)
             .await?;
         Ok(rules)
+    }
+
+    pub async fn batches(&self, id: DestinationId) -> Result<BatchSettings, ServiceError> {
+        Ok(self.backlog().batch_settings(self.tenant, id).await?)
+    }
+
+    /// Sets all of its batches; what it answers is what holds.
+    pub async fn set_batches(
+        &self,
+        id: DestinationId,
+        settings: BatchSettings,
+    ) -> Result<BatchSettings, ServiceError> {
+        (settings.validate(None))
+            .map_err(|invalid| ServiceError::invalid(invalid.field, invalid.problem))?;
+        (self.backlog())
+            .set_batch_settings(self.tenant, id, &settings)
+            .await?;
+        // What waits may be due now.
+        self.wake_freed(&[Wake::now(id)]).await;
+        Ok(settings)
     }
 
     /// Cancels one attempt that has not started.

@@ -50,14 +50,14 @@ impl Intake {
         whose: Limited,
         events: Vec<NewEvent>,
     ) -> Result<Vec<Result<Acceptance, ServiceError>>, ServiceError> {
-        let mut answers = self.refused(&events).await?;
+        let answers = self.refused(&events).await?;
         let wanted: Vec<NewEvent> = (events.into_iter().zip(&answers))
             .filter(|(_, answer)| answer.is_none())
             .map(|(event, _)| event)
             .collect();
         let mut accepted = self.ingest(whose, wanted).await?.into_iter();
         let missing = || ServiceError::Internal("the store left an event unanswered".to_owned());
-        let answers = answers.drain(..).map(|answer| match answer {
+        let answers = answers.into_iter().map(|answer| match answer {
             Some(answer) => answer,
             None => accepted.next().ok_or_else(missing),
         });

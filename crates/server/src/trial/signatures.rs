@@ -3,10 +3,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use domain::ids::{DestinationId, SecretId};
+use domain::ids::{DestinationId, SecretId, TenantId};
 use domain::signature::{Key, SecretKind, Signer, SigningSecret};
 use domain::time::Timestamp;
-use engine::ports::{DEFAULT_TENANT, NewSecret, Place, SealedKind, Vault};
+use engine::ports::{NewSecret, Place, SealedKind, Vault};
 use engine::sealing::seal_secret;
 use http::HeaderMap;
 use zeroize::Zeroizing;
@@ -19,11 +19,11 @@ use crate::receiver::{Observed, Observer};
 pub fn new_secret(
     vault: &dyn Vault,
     mint: &Mint,
-    destination: DestinationId,
+    (tenant, destination): (TenantId, DestinationId),
 ) -> (SigningSecret, NewSecret) {
     let secret = SigningSecret::new(SecretKind::Hmac, &Zeroizing::new(mint.bytes()));
     let place = Place {
-        tenant: DEFAULT_TENANT,
+        tenant,
         destination,
         secret: SecretId(mint.uuid()),
         kind: SealedKind::Signs(SecretKind::Hmac),

@@ -60,6 +60,8 @@ pub struct DestinationVerdict {
     pub succeeded: u64,
     /// Attempts whose outcome is unknown.
     pub unknown: u64,
+    /// Attempts whose start came too late to be sent.
+    pub not_sent: u64,
     /// From creation to delivery, the median, in milliseconds.
     pub latency_p50_ms: u64,
     /// The same, the 99th percentile.
@@ -136,6 +138,7 @@ impl DestinationVerdict {
             events_arrived: events.len() as u64,
             succeeded: in_state(AttemptState::Succeeded),
             unknown: in_state(AttemptState::Unknown),
+            not_sent: in_state(AttemptState::NotSent),
             latency_p50_ms,
             latency_p99_ms,
         }

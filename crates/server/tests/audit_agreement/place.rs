@@ -157,9 +157,9 @@ impl Place {
 
     fn attempts(&self, ledger: &Ledger) -> String {
         let (event, destination) = (ledger.event, ledger.destination);
-        let (nothing, given) = match self.is_postgres() {
-            true => ("''", "overriding system value"),
-            false => ("x''", ""),
+        let (nothing, day, of_day) = match self.is_postgres() {
+            true => ("''", ", day", format!(", event_day('{event}')")),
+            false => ("x''", "", String::new()),
         };
         let rows = ledger.starts.iter().map(|(at, id)| {
             let (created, finished) = (self.time(at - 1), self.time(at + 1));
@@ -171,10 +171,10 @@ impl Place {
         });
         let rows: Vec<String> = rows.collect();
         format!(
-            "insert into events (id, tenant_id, content_type, payload, created_at)
-            values ('{event}', '{DEFAULT_TENANT}', 'text/plain', {nothing}, {});
+            "insert into events (id, tenant_id, content_type, payload, created_at{day})
+            values ('{event}', '{DEFAULT_TENANT}', 'text/plain', {nothing}, {}{of_day});
             insert into attempts (id, event_id, destination_id, tenant_id, state, created_at,
-                started_at, finished_at) {given} values {};",
+                started_at, finished_at) values {};",
             self.time(0),
             rows.join(",")
         )

@@ -78,6 +78,12 @@ pub(crate) const ROWS: &[Row] = &[
         Some(r#"{"max_tries": 7}"#),
         Reach::Named,
     ),
+    row("GET /v1/destinations/{id}/batches", None, Reach::Named),
+    row(
+        "PUT /v1/destinations/{id}/batches",
+        Some(r#"{"max_events": 7}"#),
+        Reach::Named,
+    ),
     row("GET /v1/dead-letters", None, Reach::Own),
     row("GET /v1/dead-letters/{id}", None, Reach::Named),
     row(

@@ -6,9 +6,10 @@ use std::collections::BTreeMap;
 pub(crate) const README: &str = include_str!("../../../../README.md");
 
 /// The documents, by name.
-pub(crate) const DOCUMENTS: [(&str, &str); 12] = [
+pub(crate) const DOCUMENTS: [(&str, &str); 14] = [
     ("README.md", README),
     ("audit.md", include_str!("../../../../docs/audit.md")),
+    ("batching.md", include_str!("../../../../docs/batching.md")),
     ("ingest.md", include_str!("../../../../docs/ingest.md")),
     ("limits.md", include_str!("../../../../docs/limits.md")),
     (
@@ -23,6 +24,10 @@ pub(crate) const DOCUMENTS: [(&str, &str); 12] = [
     (
         "receivers.md",
         include_str!("../../../../docs/receivers.md"),
+    ),
+    (
+        "retention.md",
+        include_str!("../../../../docs/retention.md"),
     ),
     ("retries.md", include_str!("../../../../docs/retries.md")),
     (

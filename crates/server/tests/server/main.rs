@@ -5,10 +5,12 @@
 
 mod api;
 mod backlog;
+mod batches;
 mod bulk;
 mod command_line;
 mod fuzz;
 mod health;
+mod imports;
 mod ingest;
 mod notified;
 mod openapi;

@@ -43,7 +43,7 @@ impl Place {
                 body: request.body.to_vec(),
             })
             .unwrap();
-            (request.destination == GONE).then_some(StatusCode::GONE)
+            (request.destination == GONE).then_some(StatusCode::GONE.into())
         };
         let receiver = Receiver::start_observed(Behaviour::ACCEPT, 10, Some(Box::new(observer)));
         Self {

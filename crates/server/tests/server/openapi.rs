@@ -43,6 +43,30 @@ async fn every_described_route_is_there() {
     }
 }
 
+/// Each is described once, and told by an answer.
+#[tokio::test]
+async fn answers_refer_to_the_headers_of_the_rate() {
+    let document = serde_json::to_value(server::api::openapi()).unwrap();
+    let headers = document["components"]["headers"].as_object().unwrap();
+    assert_eq!(headers.len(), 5);
+    let world = World::new();
+    let path = "/v1/destinations";
+    let answer = world.send(Method::GET, path, Body::empty()).await;
+    for (name, header) in headers {
+        assert!(answer.headers.contains_key(name.as_str()), "{name}");
+        assert!(header["description"].is_string(), "{header}");
+    }
+    let told = (answer.headers.keys()).filter(|name| name.as_str().contains("ratelimit"));
+    assert_eq!(told.count(), headers.len());
+    let answers = &document["paths"][path]["get"]["responses"];
+    for name in headers.keys() {
+        let reference = format!("#/components/headers/{name}");
+        assert_eq!(answers["200"]["headers"][name]["$ref"], reference);
+        assert!(answers["401"]["headers"].is_null());
+    }
+    assert!(document["paths"]["/readyz"]["get"]["responses"]["200"]["headers"].is_null());
+}
+
 #[tokio::test]
 async fn every_method_that_is_not_described_is_refused() {
     let world = World::new();

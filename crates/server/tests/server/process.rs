@@ -238,7 +238,23 @@ fn a_restart_finds_the_key_and_what_was_changed() {
     assert_eq!(again.stop(), Some(0));
 }
 
-/// Sends one request with the key that `serve` made, and returns the answer.
+/// Reads a page with the key that `serve` made.
+pub(crate) fn get_with_key(folder: &Path, port: u16, path: &str) -> Option<String> {
+    let key = fs::read_to_string(folder.join("paceline.db.key")).ok()?;
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
+    let key = key.trim();
+    write!(
+        stream,
+        "GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\
+         authorization: Bearer {key}\r\n\r\n"
+    )
+    .ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    Some(answer)
+}
+
+/// Sends one request with that key, and returns the answer.
 pub(crate) fn post(folder: &Path, port: u16, path: &str, body: &str) -> String {
     let key = fs::read_to_string(folder.join("paceline.db.key")).unwrap();
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();

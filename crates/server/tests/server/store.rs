@@ -287,6 +287,10 @@ impl Store for FakeStore {
         Ok(Claims::default())
     }
 
+    async fn claim_batches(&self, _: WorkerId, _: &[Permit]) -> Result<Claims, StoreError> {
+        Ok(Claims::default())
+    }
+
     async fn release_permits(&self, _: &[Permit]) -> Result<Vec<Wake>, StoreError> {
         Ok(Vec::new())
     }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use domain::ids::DestinationId;
 use engine::ports::{Prepared, Request, Response, SendError, Sender, Target};
 use engine::worker::MAX_CLAIM_TO_SEND;
@@ -63,6 +64,8 @@ pub(crate) struct WatchedReceivers {
     pub(crate) counts: Counts,
     pub(crate) dice: Dice,
     pub(crate) takings: Takings,
+    /// Of the answer to the request that began last.
+    pub(crate) body: Bytes,
 }
 
 /// What receivers have taken that take only so much. Clones share it.
@@ -137,6 +140,7 @@ impl Receivers for WatchedReceivers {
     fn react(&mut self, destination: DestinationId, request: &Request) -> Reaction {
         let signed = is_signed(destination, request);
         (self.witness).note(every_request_is_signed(request.attempt, signed));
+        self.body = Bytes::new();
         let dice = self.dice.of(request.attempt.0.unsigned_abs());
         let prompt = dice.up_to(PROMPT);
         let (counted, reaction) = match self.behaviours.of(destination) {
@@ -172,12 +176,19 @@ impl Receivers for WatchedReceivers {
                 let reaction = Reaction::answers(200, done_in + prompt / 4);
                 return self.take(destination, request, reaction);
             }
-            Some(Behaviour::Refuses) | None => {
+            Some(Behaviour::AnswersInParts) if request.batch.is_some() => {
+                return self.take_in_parts(destination, request, dice, prompt);
+            }
+            Some(Behaviour::Refuses | Behaviour::AnswersInParts) | None => {
                 return self.take(destination, request, Reaction::answers(200, prompt));
             }
         };
         self.counts.note(counted);
         reaction
+    }
+
+    fn body(&mut self) -> Bytes {
+        self.body.clone()
     }
 }
 
@@ -191,15 +202,50 @@ impl WatchedReceivers {
         }
     }
 
+    /// Says of each event of a batch what became of it, and nothing of some, which
+    /// it has taken.
+    fn take_in_parts(
+        &mut self,
+        destination: DestinationId,
+        request: &Request,
+        dice: Dice,
+        prompt: Duration,
+    ) -> Reaction {
+        let mut results = Vec::new();
+        for (event, attempt) in self.witness.carried_by(request.attempt) {
+            let status = match dice.of(attempt.0.unsigned_abs()).below(10) {
+                0..5 => Some(200),
+                5 => None,
+                6 | 7 => Some(503),
+                8 => Some(500),
+                _ => Some(422),
+            };
+            if status.is_none_or(|status| status == 200) {
+                self.witness.took(destination, event, attempt);
+            }
+            self.witness.answered(attempt, status);
+            let result = |status| format!(r#"{{"id":"{}","status":{status}}}"#, event.0);
+            results.extend(status.map(result));
+        }
+        self.counts.note("receiver answered in parts");
+        self.body = format!(r#"{{"results":[{}]}}"#, results.join(",")).into();
+        Reaction::answers(207, prompt)
+    }
+
     /// The receiver takes the event, whether or not its answer arrives.
     fn take(&self, destination: DestinationId, request: &Request, reaction: Reaction) -> Reaction {
-        let (event, attempt) = (request.event, request.attempt);
-        self.witness.took(destination, event, attempt);
         let arrives =
             matches!(reaction, Reaction::Answers { after, .. } if after <= request.timeout);
-        if !arrives {
-            self.counts.note("response lost");
-            self.witness.response_lost(destination, event, attempt);
+        let carried = match request.batch {
+            Some(_) => self.witness.carried_by(request.attempt),
+            None => vec![(request.event, request.attempt)],
+        };
+        for (event, attempt) in carried {
+            self.witness.took(destination, event, attempt);
+            if !arrives {
+                self.counts.note("response lost");
+                self.witness.response_lost(destination, event, attempt);
+            }
         }
         reaction
     }

@@ -1,7 +1,9 @@
 //! The store, which fails before or after the commit, commits late, takes its
 //! time, or finds rows locked.
 
+mod bounds;
 mod notes;
+mod notifier;
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,7 +18,8 @@ use domain::share::Room;
 use domain::time::Timestamp;
 use engine::ports::{
     Acceptance, Admitted, Advanced, Claims, Fleet, Heartbeat, Mark, NextTry, Outcome, ReapRules,
-    Reaped, Recorded, Replays, Run, Store, StoreError, Sweep, SweepPage, Target, Wake,
+    Reaped, Recorded, Replays, Retain, RetainRules, Retained, Run, Speaks, Store, StoreError,
+    Sweep, SweepPage, Target, Wake,
 };
 use tokio::time::sleep;
 
@@ -27,6 +30,7 @@ use crate::sabotage::Sabotage;
 use crate::scenario::Fault;
 use crate::site::Site;
 use crate::witness::Witness;
+pub(crate) use bounds::pending;
 
 /// Longer than a message takes to a worker: often the claim comes first, and
 /// its flush is the admission's too.
@@ -143,6 +147,50 @@ fn doubt(outcome: &mut Outcome) {
     }
 }
 
+/// An outcome that says of a part that it was taken like all the others.
+fn forget_part(outcome: &mut Outcome) {
+    if outcome.speaks == Speaks::Apart {
+        outcome.kind = OutcomeKind::Succeeded;
+        (outcome.status, outcome.next) = (Some(207), NextTry::None);
+    }
+}
+
+/// Which requests are claimed.
+#[derive(Clone, Copy)]
+enum Kind {
+    Starts,
+    Batches,
+}
+
+impl FaultyStore {
+    async fn claim(
+        &self,
+        worker: WorkerId,
+        permits: &[Permit],
+        kind: Kind,
+    ) -> Result<Claims, StoreError> {
+        let permits = permits.to_vec();
+        let claims = self.call(Site::ClaimStarts, |store, dice| async move {
+            let destinations: Vec<_> = permits.iter().map(|permit| permit.destination).collect();
+            let statement = async {
+                match kind {
+                    Kind::Starts => store.inner.claim_starts(worker, &permits).await,
+                    Kind::Batches => store.inner.claim_batches(worker, &permits).await,
+                }
+            };
+            let mut claims = store.beside_a_lock(dice, &destinations, statement).await?;
+            if store.gate.has(Sabotage::StartsTwice) {
+                store.start_again(&permits, &mut claims);
+            }
+            store.note_claims(&permits, &claims);
+            Ok(claims)
+        });
+        let mut claims = claims.await?;
+        claims.now = self.seen_by_pod(claims.now);
+        Ok(claims)
+    }
+}
+
 fn failed(how: &str) -> StoreError {
     StoreError::Unavailable(how.to_owned())
 }
@@ -158,7 +206,8 @@ impl Store for FaultyStore {
             events.iter_mut().for_each(|event| event.idempotency = None);
         }
         self.call(Site::AcceptEvents, |store, _| async move {
-            let answer = store.inner.accept_events(&events).await?;
+            let accepting = store.inner.accept_events(&events);
+            let answer = store.noting_what_comes(accepting).await?;
             let repeated = |answer: &&Acceptance| matches!(answer, Acceptance::Repeated { .. });
             let repeated = answer.iter().filter(repeated).count() as u64;
             (store.gate.around.counts).add("a repeated request was the same event", repeated);
@@ -200,20 +249,15 @@ impl Store for FaultyStore {
         worker: WorkerId,
         permits: &[Permit],
     ) -> Result<Claims, StoreError> {
-        let permits = permits.to_vec();
-        let claims = self.call(Site::ClaimStarts, |store, dice| async move {
-            let destinations: Vec<_> = permits.iter().map(|permit| permit.destination).collect();
-            let statement = store.inner.claim_starts(worker, &permits);
-            let mut claims = store.beside_a_lock(dice, &destinations, statement).await?;
-            if store.gate.has(Sabotage::StartsTwice) {
-                store.start_again(&permits, &mut claims);
-            }
-            store.note_claims(&permits, &claims);
-            Ok(claims)
-        });
-        let mut claims = claims.await?;
-        claims.now = self.seen_by_pod(claims.now);
-        Ok(claims)
+        self.claim(worker, permits, Kind::Starts).await
+    }
+
+    async fn claim_batches(
+        &self,
+        worker: WorkerId,
+        permits: &[Permit],
+    ) -> Result<Claims, StoreError> {
+        self.claim(worker, permits, Kind::Batches).await
     }
 
     fn head_start(&self) -> Duration {
@@ -241,6 +285,9 @@ impl Store for FaultyStore {
         let mut outcomes = outcomes.to_vec();
         if self.gate.has(Sabotage::DoubtsSuccess) {
             outcomes.iter_mut().for_each(doubt);
+        }
+        if self.gate.has(Sabotage::ForgetsParts) {
+            outcomes.iter_mut().for_each(forget_part);
         }
         self.call(Site::RecordOutcomes, |store, dice| async move {
             let destinations: Vec<_> = outcomes.iter().map(|one| one.destination).collect();
@@ -318,9 +365,23 @@ impl Store for FaultyStore {
 impl Replays for FaultyStore {
     async fn advance_replays(&self, limit: u32) -> Result<Advanced, StoreError> {
         self.call(Site::AdvanceReplays, |store, _| async move {
-            let advanced = store.inner.advance_replays(limit).await?;
+            let advancing = store.inner.advance_replays(limit);
+            let advanced = store.noting_what_comes(advancing).await?;
             store.note_advanced(&advanced);
             Ok(advanced)
+        })
+        .await
+    }
+}
+
+#[async_trait]
+impl Retain for FaultyStore {
+    async fn retain(&self, rules: &RetainRules) -> Result<Retained, StoreError> {
+        let rules = *rules;
+        self.call(Site::Retain, move |store, _| async move {
+            let retained = store.inner.retain(&rules).await?;
+            store.note_retained(&retained);
+            Ok(retained)
         })
         .await
     }

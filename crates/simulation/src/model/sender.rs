@@ -60,6 +60,11 @@ pub trait Receivers: Send {
 
     /// Somebody's request begins.
     fn react(&mut self, destination: DestinationId, request: &Request) -> Reaction;
+
+    /// The body of the answer to the request that began last.
+    fn body(&mut self) -> Bytes {
+        Bytes::new()
+    }
 }
 
 /// One request, as its receiver saw it.
@@ -166,9 +171,10 @@ struct Connection {
 
 impl Connection {
     /// Notes that the request has begun; what its receiver does.
-    fn begin(&self, request: &Request) -> Reaction {
+    fn begin(&self, request: &Request) -> (Reaction, Bytes) {
         let mut shared = lock(&self.shared);
         let reaction = shared.receivers.react(self.destination, request);
+        let body = shared.receivers.body();
         shared.log.push(Received {
             at: Instant::now(),
             destination: self.destination,
@@ -178,14 +184,14 @@ impl Connection {
             reaction,
         });
         *shared.under_way.entry(self.destination).or_default() += 1;
-        reaction
+        (reaction, body)
     }
 }
 
 #[async_trait]
 impl Prepared for Connection {
     async fn send(self: Box<Self>, request: Request) -> Result<Response, SendError> {
-        let reaction = self.begin(&request);
+        let (reaction, body) = self.begin(&request);
         let _under_way = UnderWay(&self);
         let (after, result) = match reaction {
             Reaction::Answers {
@@ -199,7 +205,7 @@ impl Prepared for Connection {
                         retry_after: retry_after.map(|seconds| seconds.to_string()),
                         ..RawSignals::default()
                     },
-                    body: Bytes::new(),
+                    body,
                     elapsed: after,
                 };
                 (after, Ok(response))

@@ -7,6 +7,7 @@
 
 mod admit;
 mod backlog;
+mod backpressure;
 mod cancel;
 mod catalog;
 mod change;
@@ -19,16 +20,19 @@ mod indexes;
 mod ingest;
 mod keys;
 mod ledger;
+mod operations;
 mod reading;
 mod reap;
 mod record;
 mod replays;
+mod retain;
 mod rows;
 mod secrets;
 mod smart;
 mod sweep;
 mod usage;
 mod view;
+mod watch;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -152,6 +156,34 @@ impl ModelStore {
         self.state().rows.held = held.into_iter().collect();
     }
 
+    /// As if so many of the destination's attempts had never been, the oldest
+    /// first: a user's own SQL.
+    pub fn delete_attempts(&self, destination: DestinationId, count: usize) {
+        self.step(|rows, _| {
+            let oldest = rows.ledger.attempts_of(destination).take(count);
+            let oldest: Vec<_> = oldest.map(|row| row.id).collect();
+            oldest.into_iter().for_each(|id| rows.ledger.remove(id));
+        });
+    }
+
+    /// As if somebody had written down that operators must know this.
+    pub fn raise(&self, of: (DestinationId, TenantId), event_type: &str, details: &str) {
+        self.step(|rows, now| {
+            rows.news.note(now, of, (event_type, details.to_owned()));
+        });
+    }
+
+    /// One destination's health becomes another one's; `None` is none.
+    pub fn copy_health(&self, from: Option<DestinationId>, to: DestinationId) {
+        self.step(|rows, _| {
+            let health = from.and_then(|from| rows.health.get(&from).copied());
+            match health {
+                Some(health) => rows.health.insert(to, health),
+                None => rows.health.remove(&to),
+            };
+        });
+    }
+
     /// One step of [`Store::reap`]: how many rows it moved, and whom to wake.
     pub fn reap_step(&self, step: ReapStep, rules: &ReapRules, limit: u32) -> (u32, Vec<Wake>) {
         self.step(|rows, now| {
@@ -271,6 +303,14 @@ impl Store for ModelStore {
         permits: &[Permit],
     ) -> Result<Claims, StoreError> {
         Ok(self.step(|rows, now| claim::claim_starts(rows, now, worker, permits)))
+    }
+
+    async fn claim_batches(
+        &self,
+        worker: WorkerId,
+        permits: &[Permit],
+    ) -> Result<Claims, StoreError> {
+        Ok(self.step(|rows, now| claim::claim_batches(rows, now, worker, permits)))
     }
 
     fn head_start(&self) -> Duration {

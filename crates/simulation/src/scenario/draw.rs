@@ -16,6 +16,16 @@ use limits::{NONE, enough_for};
 const SECOND: u64 = 1_000;
 /// Of the dice for smart delivery.
 const SMART: u64 = 0x5A17;
+/// Of the dice for batches.
+const BATCHES: u64 = 0xBA7C;
+/// Of the dice for receivers that answer event by event.
+const PARTS: u64 = 0x207;
+/// Of the dice for bounds of the backlog.
+const BOUNDS: u64 = 0xB0D5;
+/// Of the dice for operational destinations.
+const TOLD: u64 = 0x701D;
+/// Of the dice for retention.
+const KEEP: u64 = 0x4EE9;
 const MINUTE: u64 = 60 * SECOND;
 
 /// The scenario of a seed. One in four is calm, one in 32 long.
@@ -97,6 +107,11 @@ impl Draw<'_> {
             self.push(at, what);
         }
         self.smart_delivery(seed);
+        self.batches(seed, lasts_ms);
+        self.parts(seed, lasts_ms);
+        self.keep(seed);
+        self.bounds(seed, lasts_ms);
+        self.told(seed, lasts_ms);
         for _ in 0..self.rng.random_range(0..10) {
             let at = self.rng.random_range(0..lasts_ms);
             let what = self.afterlife();
@@ -128,6 +143,110 @@ impl Draw<'_> {
                 lasts_ms,
             };
             self.push(0, receiver);
+        }
+    }
+
+    /// Some destinations want batches, from the beginning or from some time on,
+    /// and some change their minds. With dice of its own, like the one above.
+    fn batches(&mut self, seed: u64, lasts_ms: u64) {
+        let mut rng = StdRng::seed_from_u64(seed ^ BATCHES);
+        for destination in 0..self.destinations {
+            if !rng.random_bool(0.25) {
+                continue;
+            }
+            for at in [0, rng.random_range(0..lasts_ms), lasts_ms / 2] {
+                let max_events = match at {
+                    0 => rng.random_range(2..30),
+                    _ if rng.random_bool(0.6) => continue,
+                    _ => rng.random_range(0..5),
+                };
+                let what = What::Batches {
+                    destination,
+                    max_events,
+                    max_bytes: rng.random_range(10..2_000),
+                    max_wait_ms: rng.random_range(0..3_000),
+                };
+                self.push(at, what);
+            }
+        }
+    }
+
+    /// Some that take batches answer event by event for a while. With dice of its
+    /// own: all other draws stay.
+    fn parts(&mut self, seed: u64, lasts_ms: u64) {
+        let mut rng = StdRng::seed_from_u64(seed ^ PARTS);
+        for destination in 0..self.destinations {
+            let of_it = |what: &What| matches!(what, What::Batches { destination: of, .. } if *of == destination);
+            if !self.operations.iter().any(|(_, what)| of_it(what)) || !rng.random_bool(0.6) {
+                continue;
+            }
+            let receiver = What::Receiver {
+                destination,
+                behaviour: Behaviour::AnswersInParts,
+                lasts_ms: rng.random_range(20..200) * SECOND,
+            };
+            self.push(rng.random_range(0..lasts_ms), receiver);
+        }
+    }
+
+    /// Some forget payloads while all goes on. With dice of its own: all other
+    /// draws stay.
+    fn keep(&mut self, seed: u64) {
+        let mut rng = StdRng::seed_from_u64(seed ^ KEEP);
+        if rng.random_bool(0.3) {
+            let keep = What::Keep {
+                payloads_ms: rng.random_range(1..60) * SECOND,
+                ledger_ms: 0,
+                dead_letters_ms: 0,
+            };
+            self.push(0, keep);
+        }
+    }
+
+    /// Some bound their backlogs, and the process that counts them dies. With
+    /// dice of its own: all other draws stay.
+    fn bounds(&mut self, seed: u64, lasts_ms: u64) {
+        let mut rng = StdRng::seed_from_u64(seed ^ BOUNDS);
+        if !rng.random_bool(0.3) {
+            return;
+        }
+        let bound = What::Bound {
+            destination_most: rng.random_range(20..200),
+            tenant_most: rng.random_range(50..600),
+        };
+        self.push(0, bound);
+        for _ in 0..rng.random_range(0..4) {
+            let site = [Site::Standings, Site::AcceptEvents][rng.random_range(0..2)];
+            let point = [Point::Before(site), Point::After(site)][rng.random_range(0..2)];
+            let kill = What::Kill {
+                process: Process::Api,
+                point,
+                down_ms: [0, 300, 3_000][rng.random_range(0..3)],
+            };
+            self.push(rng.random_range(0..lasts_ms), kill);
+        }
+    }
+
+    /// Some are told what operators must know, and the process that tells them
+    /// dies. With dice of its own: all other draws stay.
+    fn told(&mut self, seed: u64, lasts_ms: u64) {
+        let mut rng = StdRng::seed_from_u64(seed ^ TOLD);
+        if !rng.random_bool(0.3) {
+            return;
+        }
+        for _ in 0..rng.random_range(1..3) {
+            let destination = rng.random_range(0..self.destinations);
+            self.push(0, What::Told { destination });
+        }
+        for _ in 0..rng.random_range(0..5) {
+            let site = [Site::Watch, Site::RelayNews][rng.random_range(0..2)];
+            let point = [Point::Before(site), Point::After(site)][rng.random_range(0..2)];
+            let kill = What::Kill {
+                process: Process::Scheduler(rng.random_range(0..self.schedulers)),
+                point,
+                down_ms: [0, 300, 3_000][rng.random_range(0..3)],
+            };
+            self.push(rng.random_range(0..lasts_ms), kill);
         }
     }
 

@@ -1,6 +1,6 @@
 //! What a witness remembers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use domain::compliance::{InForce, Start};
@@ -9,8 +9,10 @@ use domain::limit::Period;
 use domain::permit::Permit;
 use domain::policy::Rate;
 use domain::time::Timestamp;
+use engine::ports::Member;
 use tokio::time::Instant;
 
+use super::backlogs::Backlogs;
 use super::named;
 use crate::invariants::{self, Broken, Delivered, Promise};
 
@@ -21,6 +23,11 @@ pub(super) struct Seen {
     pub(super) events: BTreeMap<(DestinationId, EventId), OfEvent>,
     pub(super) attempts: BTreeMap<AttemptId, OfAttempt>,
     pub(super) leases: BTreeMap<DestinationId, Lease>,
+    /// News, by number, and who was to be told of them when they were relayed.
+    pub(super) told: BTreeSet<(i64, DestinationId)>,
+    /// What a receiver answered for each attempt of a batch by itself.
+    pub(super) answered: BTreeMap<AttemptId, Option<u16>>,
+    pub(super) backlogs: Backlogs,
     pub(super) broken: Vec<Broken>,
     pub(super) starts: u64,
     /// The first attempt that was created after the store's clock was last set
@@ -52,6 +59,8 @@ pub(super) struct OfAttempt {
     pub(super) was_admitted: bool,
     pub(super) started: Option<Instant>,
     pub(super) was_sent: bool,
+    /// What its request carries, itself first, if that is a batch.
+    pub(super) carries: Vec<(EventId, AttemptId)>,
 }
 
 pub(super) struct Lease {
@@ -65,6 +74,28 @@ impl Seen {
         let of = self.destinations.entry(permit.destination).or_default();
         let place = of.starts.partition_point(|(other, _)| *other <= at);
         of.starts.insert(place, (at, permit.attempt));
+    }
+
+    /// What is carried starts with its leader, and once, like any other.
+    pub(super) fn note_members(
+        &mut self,
+        leader: AttemptId,
+        members: &[Member],
+        started: Instant,
+    ) -> Promise {
+        let mut judged = Ok(());
+        for member in members.iter().filter(|member| member.attempt != leader) {
+            let of = self.attempts.entry(member.attempt).or_default();
+            let has_started = of.started.replace(started).is_some();
+            judged = judged.and(invariants::what_is_carried_starts_once(
+                member.attempt,
+                has_started,
+            ));
+        }
+        let carries = members.iter().map(|member| (member.event, member.attempt));
+        let of = self.attempts.entry(leader).or_default();
+        of.carries = carries.collect();
+        judged
     }
 
     /// Judges the windows that the starts from `first` on are in: those that

@@ -11,10 +11,14 @@ use tokio::time::sleep;
 use uuid::Uuid;
 
 use super::{Front, World};
+use crate::intake::Answered;
 use crate::witness::Witness;
 
 /// Between two tries of a client whose request was not answered.
 const CLIENT_PAUSE: Duration = Duration::from_millis(400);
+
+/// How long a client that is refused waits at most, whatever it is told.
+pub(super) const CLIENT_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The last bits of an event's id: which try of its client made it.
 const TRIES_BITS: u32 = 32;
@@ -37,12 +41,8 @@ impl World<'_> {
             let mut next = 0;
             while next < events {
                 let end = events.min(next + at_once);
-                let request = |tried| {
-                    (next..end)
-                        .map(|n| event(operation, n, tried, to))
-                        .collect()
-                };
-                hand_in(&front, &witness, request).await;
+                let event = |n, tried| event(operation, n, tried, to);
+                hand_in(&front, &witness, (next..end).collect(), event).await;
                 next = end;
                 sleep(Duration::from_millis(every_ms)).await;
             }
@@ -70,26 +70,47 @@ fn event(operation: u32, number: u32, tried: u32, to: DestinationId) -> NewEvent
     }
 }
 
-/// One request, with the same keys until it is answered.
-async fn hand_in(front: &Front, witness: &Witness, request: impl Fn(u32) -> Vec<NewEvent>) {
+/// One request, with the same keys until all of it is answered. What is refused
+/// is handed in again, as late as the API asks for, or as the client can wait.
+async fn hand_in(
+    front: &Front,
+    witness: &Witness,
+    mut numbers: Vec<u32>,
+    event: impl Fn(u32, u32) -> NewEvent,
+) {
     for tried in 0.. {
-        let events = request(tried);
+        let events: Vec<_> = numbers.iter().map(|n| event(*n, tried)).collect();
         let api = front.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut pause = CLIENT_PAUSE;
         if let Some(api) = api
             && let Ok(answers) = api.accept(events.clone()).await
         {
-            for (event, answer) in events.iter().zip(answers) {
-                let id = match answer {
-                    Acceptance::Repeated { event, .. } => event,
-                    _ => event.id,
-                };
-                for destination in answer.destinations() {
-                    witness.accepted(*destination, id);
+            let mut refused = Vec::new();
+            for ((number, event), answer) in numbers.iter().zip(&events).zip(answers) {
+                match answer {
+                    Answered::Accepted(answer) => note(witness, event, &answer),
+                    Answered::Refused(after) => {
+                        refused.push(*number);
+                        pause = pause.max(after.min(CLIENT_PATIENCE));
+                    }
                 }
             }
+            numbers = refused;
+        }
+        if numbers.is_empty() {
             return;
         }
-        sleep(CLIENT_PAUSE).await;
+        sleep(pause).await;
+    }
+}
+
+fn note(witness: &Witness, event: &NewEvent, answer: &Acceptance) {
+    let id = match answer {
+        Acceptance::Repeated { event, .. } => *event,
+        _ => event.id,
+    };
+    for destination in answer.destinations() {
+        witness.accepted(*destination, id);
     }
 }
 

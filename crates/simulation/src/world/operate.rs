@@ -35,6 +35,7 @@ impl<'a> World<'a> {
                 destination: of,
                 to,
             } => self.turn_smart(destination(*of), *to).await,
+            what @ What::Batches { .. } => self.set_batches(what).await,
             What::Delete { destination: of } => self.delete(destination(*of)).await,
             What::Cancel { destination: of } => self.cancel(destination(*of)).await,
             What::Age {
@@ -47,6 +48,9 @@ impl<'a> World<'a> {
             } => {
                 self.replay(destination(*of), number, *share_percent).await;
             }
+            What::Told { destination: of } => self.tell(destination(*of)).await,
+            // It holds from the beginning.
+            What::Keep { .. } | What::Bound { .. } => {}
             What::WipeSchedule => self.wipe_schedule(),
             What::ScheduleClock { step_ms } => self.step_schedule_clock(*step_ms),
             What::WipeQueue => {

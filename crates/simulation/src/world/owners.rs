@@ -1,5 +1,6 @@
 //! What owners do: they change limits, pause, delete.
 
+use domain::batch::BatchSettings;
 use domain::destination::DestinationState;
 use domain::ids::{DestinationId, ReplayId};
 use domain::policy::{LimitSettings, Policy, Rate};
@@ -14,7 +15,7 @@ use engine::ports::{
 use uuid::Uuid;
 
 use super::{World, destination};
-use crate::scenario::spreads_otherwise;
+use crate::scenario::{What, spreads_otherwise};
 
 /// The tier of the default tenant.
 const TIER: &str = "standard";
@@ -107,6 +108,32 @@ impl World<'_> {
         if set.is_ok() && to == SmartDelivery::On {
             self.parts.around.counts.note("smart delivery turned on");
         }
+    }
+
+    pub(super) async fn set_batches(&self, to: &What) {
+        let What::Batches {
+            destination: of,
+            max_events,
+            max_bytes,
+            max_wait_ms,
+        } = to
+        else {
+            return;
+        };
+        let of = destination(*of);
+        let settings = BatchSettings {
+            max_events: (*max_events > 0).then_some(*max_events),
+            max_bytes: Some(*max_bytes),
+            max_wait_ms: Some(*max_wait_ms),
+        };
+        let store = &self.parts.store;
+        // It may have been deleted, or its events may not become so old.
+        let set = store.set_batch_settings(DEFAULT_TENANT, of, &settings);
+        let set = set.await;
+        if set.is_ok() {
+            self.parts.around.counts.note("batches set");
+        }
+        self.read_history(of);
     }
 
     pub(super) async fn delete(&mut self, of: DestinationId) {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use domain::admission::GRACE;
 use domain::attempt::AttemptState;
+use domain::backpressure::{BacklogBounds, high_mark, low_mark};
 use domain::clock::MAX_FREEZE;
 use domain::destination::DestinationState;
 use domain::health::FIRST_PROBE;
@@ -17,13 +18,14 @@ use domain::time::Timestamp;
 use engine::ports::{Catalog, DEFAULT_TENANT};
 use tokio::time::Instant;
 
-use super::clients::named_by_client;
+use super::clients::{CLIENT_PATIENCE, named_by_client};
 use super::owners::per_second;
 use super::{Action, BrokenPromise, World, destination};
 use crate::faulty::{LATEST_COMMIT, PROMPT};
-use crate::invariants::{self, Accepted, Left, Promise};
+use crate::invariants::{self, Accepted, Left, Promise, what_is_recorded_is_what_was_answered};
+use crate::model::Attempt;
 use crate::process::{GRACE as PROCESS_GRACE, REQUEST_TIMEOUT};
-use crate::scenario::{Mood, What};
+use crate::scenario::{Mood, Operation, What};
 use crate::witness::named;
 
 /// How often it is looked whether all is drained.
@@ -97,9 +99,16 @@ impl World<'_> {
     /// Waits until all is drained, and judges.
     pub(super) async fn rest(&mut self) {
         let began = Instant::now();
-        let bounds: Vec<_> = (self.living().into_iter())
+        let mut bounds: Vec<_> = (self.living().into_iter())
             .map(|of| (of, self.bound(of)))
             .collect();
+        if self.scenario.tells() {
+            // What is told of the last comes after it.
+            let longest = bounds.iter().map(|(_, bound)| *bound).max();
+            let until_told = longest.unwrap_or_default() + RECOVERY;
+            bounds.iter_mut().for_each(|(_, bound)| *bound = until_told);
+        }
+        let mut waited_at = began;
         loop {
             let mut left = 0;
             for (of, bound) in &bounds {
@@ -110,7 +119,17 @@ impl World<'_> {
                     .note(invariants::all_is_drained(of, of_one));
             }
             while self.clients.try_join_next().is_some() {}
-            if left == 0 && self.clients.is_empty() {
+            let longest = bounds.iter().map(|(_, bound)| *bound).max();
+            let judged = invariants::every_client_is_answered(
+                self.clients.len(),
+                (began.elapsed(), longest.unwrap_or_default() + RECOVERY),
+            );
+            self.parts.witness.note(judged);
+            if left > 0 {
+                waited_at = Instant::now();
+            }
+            let unsettled = self.unsettled(waited_at.elapsed());
+            if left == 0 && self.clients.is_empty() && unsettled == 0 {
                 break;
             }
             if let Err(BrokenPromise) = self.go_on_until(Instant::now() + LOOK).await {
@@ -123,7 +142,14 @@ impl World<'_> {
             let once = invariants::a_dead_letter_is_replayed_once(&replayed, &made);
             self.note(of, once);
         }
+        self.judge_parts();
         self.judge_events();
+        self.judge_news();
+        for event in self.parts.witness.all_refused() {
+            let is_stored = self.parts.store.read(|rows| rows.event(event).is_some());
+            let judged = invariants::what_is_refused_is_not_stored(event, is_stored);
+            self.parts.witness.note(judged);
+        }
     }
 
     fn living(&self) -> Vec<DestinationId> {
@@ -158,16 +184,6 @@ impl World<'_> {
     fn bound(&self, of: DestinationId) -> Duration {
         let store = &self.parts.store;
         let now = store.now();
-        let coming: u32 = (self.scenario.operations.iter())
-            .filter_map(|operation| match operation.what {
-                What::Arrivals {
-                    destination: to,
-                    events,
-                    ..
-                } if destination(to) == of => Some(events),
-                _ => None,
-            })
-            .sum();
         let retry = store.read(|rows| {
             (rows.attempts_of(of))
                 .filter(|row| !row.state.is_final())
@@ -176,11 +192,10 @@ impl World<'_> {
                 })
                 .max()
         });
-        let (history, _) = self.parts.witness.ledger(of);
-        let rate = history
-            .last()
-            .map_or(SLOWEST, |last| per_second(&last.policy));
-        let backlog = Duration::from_secs_f64(f64::from(coming) * 1.1 / rate.clamp(0.1, 1e6));
+        let backlog = match self.scenario.bounds() {
+            None => self.drains_within(of),
+            Some(bounds) => self.taken_and_drained_within(&bounds),
+        };
         let held_until = store.read(|rows| rows.held_until(of));
         let held = held_until.map_or(Duration::ZERO, |until| until.since(now));
         // What still fails while the faults end may open the breaker.
@@ -193,6 +208,44 @@ impl World<'_> {
             Duration::ZERO
         };
         RECOVERY + smart + backlog + retry.unwrap_or_default() + held.max(breaker)
+    }
+
+    /// Events that clients hand in for a destination.
+    fn coming(&self, of: DestinationId) -> u32 {
+        let coming = |operation: &Operation| match operation.what {
+            What::Arrivals {
+                destination: to,
+                events,
+                ..
+            } if destination(to) == of => Some(events),
+            _ => None,
+        };
+        let coming: u32 = self.scenario.operations.iter().filter_map(coming).sum();
+        coming.saturating_add(self.news_for(of))
+    }
+
+    /// How long its limits need for all that is handed in.
+    fn drains_within(&self, of: DestinationId) -> Duration {
+        let (history, _) = self.parts.witness.ledger(of);
+        let rate = history
+            .last()
+            .map_or(SLOWEST, |last| per_second(&last.policy));
+        Duration::from_secs_f64(f64::from(self.coming(of)) * 1.1 / rate.clamp(0.1, 1e6))
+    }
+
+    /// The same where clients are refused: each waits for the others' backlogs,
+    /// and each time that a backlog takes again it takes what is between its
+    /// marks at least.
+    fn taken_and_drained_within(&self, bounds: &BacklogBounds) -> Duration {
+        let most = bounds.destination.min(bounds.tenant).get();
+        let room = (high_mark(most) - low_mark(most)).max(1);
+        let all = self.living().into_iter();
+        all.map(|of| {
+            let times = u64::from(self.coming(of)) / room + 1;
+            let waited = CLIENT_PATIENCE + LOOK * 2;
+            self.drains_within(of) + waited * u32::try_from(times).unwrap_or(u32::MAX)
+        })
+        .sum()
     }
 
     /// Judges one destination over the whole run.
@@ -246,6 +299,19 @@ impl World<'_> {
         }
     }
 
+    /// Judges what was recorded of attempts that a receiver answered one by one;
+    /// of those that are there still.
+    fn judge_parts(&self) {
+        for (attempt, answered) in self.parts.witness.all_answered() {
+            let of = |row: &Attempt| (row.state, row.status);
+            let row = self.parts.store.read(|rows| rows.attempt(attempt).map(of));
+            if let Some(row) = row {
+                let judged = what_is_recorded_is_what_was_answered(attempt, answered, row);
+                self.parts.witness.note(judged);
+            }
+        }
+    }
+
     /// Judges how many events each of the clients' events became.
     fn judge_repeats(&self) {
         let mut events: BTreeMap<u128, u32> = BTreeMap::new();
@@ -284,14 +350,21 @@ impl World<'_> {
     /// Whether its owner has cancelled what waited, and the event's last attempt
     /// was among it.
     fn is_cancelled(&self, of: DestinationId, event: EventId) -> bool {
+        if !self.cancelled.contains(&of) {
+            return false;
+        }
         let last = self.parts.store.read(|rows| {
-            let attempts = rows.event(event).map(|event| &event.attempts);
-            let attempts = attempts.into_iter().flatten();
+            let Some(event) = rows.event(event) else {
+                // Its payload was forgotten: the ledger knows still.
+                let mut rows = rows.attempts_of(of);
+                return rows.rfind(|row| row.event == event).map(|row| row.state);
+            };
+            let attempts = event.attempts.iter();
             let mut rows = attempts.filter_map(|attempt| rows.attempt(*attempt));
             let last = rows.rfind(|row| row.destination == of);
             last.map(|row| row.state)
         });
-        self.cancelled.contains(&of) && last == Some(AttemptState::Cancelled)
+        last == Some(AttemptState::Cancelled)
     }
 
     fn note(&self, of: DestinationId, judged: Promise) {

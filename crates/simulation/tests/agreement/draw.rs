@@ -203,6 +203,7 @@ impl Pair {
             response_body: Bytes::from_static(if failed { b"" } else { b"ok" }),
             next,
             signal: domain::health::Signal::default(),
+            speaks: engine::ports::Speaks::ForRequest,
         }
     }
 

@@ -106,6 +106,14 @@ impl<D: Driver> Store for Faulty<D> {
         Ok(claims)
     }
 
+    async fn claim_batches(
+        &self,
+        worker: WorkerId,
+        permits: &[Permit],
+    ) -> Result<Claims, StoreError> {
+        self.inner.claim_batches(worker, permits).await
+    }
+
     async fn release_permits(&self, permits: &[Permit]) -> Result<Vec<Wake>, StoreError> {
         let wakes = self.inner.release_permits(permits).await?;
         Ok(match self.fault {

@@ -185,5 +185,6 @@ fn outcome(permit: &Permit, kind: usize) -> Outcome {
         response_body: Bytes::new(),
         next,
         signal: domain::health::Signal::default(),
+        speaks: engine::ports::Speaks::ForRequest,
     }
 }

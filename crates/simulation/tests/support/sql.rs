@@ -31,9 +31,11 @@ impl Shell {
         match update.table {
             "destinations" => {
                 let id = parsed(update.key)?;
-                let before = self.store.destination(DEFAULT_TENANT, id).await;
+                let tenant = self.store.read(|rows| rows.tenant_of(id));
+                let tenant = tenant.unwrap_or(DEFAULT_TENANT);
+                let before = self.store.destination(tenant, id).await;
                 let change = destination_change(update, before.map_err(refused)?.limits)?;
-                let changed = self.store.change_destination(DEFAULT_TENANT, id, &change);
+                let changed = self.store.change_destination(tenant, id, &change);
                 changed.await.map(drop).map_err(refused)
             }
             "tiers" => {
@@ -77,6 +79,12 @@ impl Backdoor for Shell {
             self.store.add_tenant(id, text(tier.trim_end_matches(')')));
             return Ok(());
         }
+        if let Some(answer) = self.of_operations(statement) {
+            return answer;
+        }
+        if statement.starts_with("delete from attempts") {
+            return self.delete(statement);
+        }
         let update = Update::parse(statement);
         let update = update.ok_or_else(|| format!("syntax error: {statement}"))?;
         self.run(&update).await
@@ -86,6 +94,53 @@ impl Backdoor for Shell {
         let now = self.store.fleet().await.map(|fleet| fleet.now);
         let now = now.expect("the model never fails");
         tokio::time::advance(at.since(now)).await;
+    }
+}
+
+impl Shell {
+    /// News that are written by hand, and health that is given or taken.
+    fn of_operations(&self, statement: &str) -> Option<Result<(), String>> {
+        let texts: Vec<&str> = statement.split('\'').skip(1).step_by(2).collect();
+        let run = || -> Result<(), String> {
+            match texts[..] {
+                [event_type, about, tenant, details, _]
+                    if statement.starts_with("insert into operational_events") =>
+                {
+                    let of = (parsed(about)?, parsed(tenant)?);
+                    self.store.raise(of, event_type, details);
+                }
+                [to, from] if statement.starts_with("insert into health") => {
+                    self.store.copy_health(Some(parsed(from)?), parsed(to)?);
+                }
+                [of] if statement.starts_with("delete from health") => {
+                    self.store.copy_health(None, parsed(of)?);
+                }
+                _ => return Err(format!("syntax error: {statement}")),
+            }
+            Ok(())
+        };
+        let known = [
+            "insert into operational_events",
+            "insert into health",
+            "delete from health",
+        ];
+        (known.iter().any(|words| statement.starts_with(words))).then(run)
+    }
+
+    /// `delete from attempts where id in (select … destination_id = 'ID' … limit N)`
+    fn delete(&self, statement: &str) -> Result<(), String> {
+        let syntax = || format!("syntax error: {statement}");
+        let (_, rest) = statement
+            .split_once("destination_id = ")
+            .ok_or_else(syntax)?;
+        let id = parsed(rest.split_whitespace().next().ok_or_else(syntax)?)?;
+        let (_, rest) = rest.split_once("limit ").ok_or_else(syntax)?;
+        let count = rest
+            .trim_matches(|c: char| !c.is_ascii_digit())
+            .parse::<usize>();
+        let count = count.map_err(|error| format!("{error}: {statement}"))?;
+        self.store.delete_attempts(id, count);
+        Ok(())
     }
 }
 

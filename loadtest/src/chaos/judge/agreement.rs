@@ -7,7 +7,7 @@ use domain::attempt::AttemptState;
 use uuid::Uuid;
 
 use super::{Case, Judgement};
-use crate::chaos::log::{Receipt, Row, Said};
+use crate::chaos::log::{Receipt, Row, Said, Send};
 
 /// Microseconds in a second.
 const SECOND: i64 = 1_000_000;
@@ -29,7 +29,10 @@ fn judge_sends(case: &Case<'_>, judgement: &mut Judgement) {
         .collect();
     let mut seen = HashSet::new();
     for send in &case.evidence.sends {
-        let row = rows.get(&send.attempt);
+        let row = match send.carried {
+            true => carried(case, send),
+            false => rows.get(&send.attempt),
+        };
         let agrees = row.is_some_and(|row| {
             row.event == send.event
                 && row.try_number == send.try_number
@@ -45,12 +48,19 @@ fn judge_sends(case: &Case<'_>, judgement: &mut Judgement) {
                 )
             });
         }
-        if !seen.insert(send.attempt) {
+        if !seen.insert((send.attempt, send.event)) {
             judgement.find("ledger", || {
                 format!("attempt {} was sent twice", send.attempt)
             });
         }
     }
+}
+
+/// The attempt that the one that was sent carried.
+fn carried<'a>(case: &'a Case<'_>, send: &Send) -> Option<&'a &'a Row> {
+    let rows = case.rows(send.event).iter();
+    rows.into_iter()
+        .find(|row| row.carried_by == Some(send.attempt))
 }
 
 /// Every success was sent and received.
@@ -86,6 +96,9 @@ fn judge_posts(case: &Case<'_>, judgement: &mut Judgement) {
         posted.insert(&post.body, 1);
     }
     for (event, receipts) in &case.receipts {
+        if case.notes.contains_key(event) {
+            continue;
+        }
         let Some(body) = receipts.first().map(|receipt| receipt.body.as_str()) else {
             continue;
         };
@@ -145,10 +158,11 @@ fn judge_receipt(
         });
         return;
     };
-    let posted = match case.accepted.get(&event) {
-        Some(post) => post.body == receipt.body,
+    let posted = match (case.accepted.get(&event), case.notes.get(&event)) {
+        (Some(post), _) => post.body == receipt.body,
+        (None, Some(note)) => note.body == receipt.body,
         // Accepted, and the answer was lost: then it is one of the others.
-        None => bodies.posted.contains(receipt.body.as_str()),
+        (None, None) => bodies.posted.contains(receipt.body.as_str()),
     };
     let first = case.receipts(event).first().map(|first| &first.body);
     if !posted || first != Some(&receipt.body) {

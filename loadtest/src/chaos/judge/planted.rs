@@ -1,6 +1,12 @@
 //! The judge, judged: a run in which all is well passes, and each lie that is
 //! planted in its logs is found by the rule that is meant to find it.
 
+mod batches;
+mod health;
+mod news;
+mod secrets;
+mod tenants;
+
 use domain::attempt::AttemptState;
 use domain::destination::DestinationState;
 use server::trial::per_second;
@@ -48,6 +54,9 @@ fn destination(number: u64) -> Tried {
         id: id(9_000 + number),
         name: format!("destination {number}"),
         proxied: false,
+        told: None,
+        tenant: id(1),
+        doomed: false,
     }
 }
 
@@ -77,6 +86,7 @@ fn deliver(evidence: &mut Evidence, number: u64, destination: u32, at: i64) {
             destination,
             body: body.clone(),
             said,
+            intruding: false,
         });
     }
     request(evidence, number, destination, 1, at);
@@ -99,12 +109,14 @@ fn request(evidence: &mut Evidence, number: u64, destination: u32, try_number: u
         was_unknown: false,
         is_replayed: false,
         is_replay: false,
+        carried_by: None,
     });
     evidence.sends.push(Send {
         attempt,
         event: id(number),
         try_number,
         at_us: at + 1_000,
+        carried: false,
     });
     evidence.receipts.push(Receipt {
         destination,
@@ -113,8 +125,10 @@ fn request(evidence: &mut Evidence, number: u64, destination: u32, try_number: u
         timestamp: Some((at + AHEAD) / SECOND),
         signature: Some("v1,abc".to_owned()),
         verified: true,
+        signed_by: Vec::new(),
         body: fingerprint(&number.to_le_bytes()),
         at_us: at + 2_000,
+        carried: false,
     });
 }
 
@@ -481,6 +495,7 @@ fn an_event_that_nobody_posted_and_one_that_became_two_are_found() {
                     destination: 3,
                     body: body.clone(),
                     said: Said::Posted,
+                    intruding: false,
                 });
             }
         })
@@ -489,18 +504,21 @@ fn an_event_that_nobody_posted_and_one_that_became_two_are_found() {
     assert_eq!(copied(2), ["ledger"], "it had a key");
 }
 
+/// One more attempt, at the destination of that row: it waits.
+fn another_waits(evidence: &mut Evidence, row: usize) {
+    let row = evidence.rows[row].clone();
+    evidence.rows.push(Row {
+        attempt: 1_000,
+        event: id(1_000),
+        state: AttemptState::Waiting,
+        started_at: None,
+        ..row
+    });
+}
+
 #[test]
 fn an_attempt_without_an_end_is_found() {
-    let left = broken(|evidence| {
-        let row = evidence.rows[7].clone();
-        evidence.rows.push(Row {
-            attempt: 1_000,
-            event: id(1_000),
-            state: AttemptState::Waiting,
-            started_at: None,
-            ..row
-        });
-    });
+    let left = broken(|evidence| another_waits(evidence, 7));
     assert_eq!(left, ["left"]);
 }
 

@@ -10,7 +10,7 @@ use domain::destination::DestinationState;
 use domain::limit::Period;
 use uuid::Uuid;
 
-use super::{Case, Judgement};
+use super::{Case, Judgement, holds};
 use crate::chaos::log::Row;
 
 /// Beside the longest period of its limits: a request that hangs (15 s), the
@@ -101,7 +101,7 @@ fn longest_wait(
     worst
 }
 
-/// Seconds in which it was paused, and one more each way.
+/// Seconds in which it was paused or held, and one more each way.
 fn pauses(case: &Case<'_>, destination: Uuid) -> Vec<(i64, i64)> {
     let mut changes: Vec<_> = (case.evidence.changes.iter())
         .filter(|change| change.destination == destination)
@@ -118,6 +118,7 @@ fn pauses(case: &Case<'_>, destination: Uuid) -> Vec<(i64, i64)> {
             let until = end.div_euclid(SECOND).saturating_add(2);
             (change.from.div_euclid(SECOND), until)
         })
+        .chain(holds::quiet(case, destination))
         .collect()
 }
 

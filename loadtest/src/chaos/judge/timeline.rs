@@ -9,6 +9,10 @@
 
 use super::Evidence;
 
+/// How far a step of the store's clock may be from when it was noted, and how
+/// much longer a statement may take than between two readings of a clock.
+const BESIDE: i64 = 1_000_000;
+
 /// Steps, and what the clocks differ by without them.
 pub(super) struct Timeline {
     /// Store minus shared, in microseconds, before any step.
@@ -56,6 +60,17 @@ impl Timeline {
     /// The wire's clock at a time of the shared one.
     pub(super) fn wire(&self, shared: i64) -> i64 {
         shared + self.before(shared).map(|(_, by)| by.max(0)).sum::<i64>()
+    }
+
+    /// Whether the store's clock said so twice, or nearly: what happened first is
+    /// not to be told from it.
+    pub(super) fn was_twice(&self, store: i64) -> bool {
+        let mut before = self.base;
+        self.steps.iter().any(|(at, by)| {
+            let (first, last) = (at + before + by, at + before);
+            before += by;
+            *by < 0 && (first - BESIDE..=last + BESIDE).contains(&store)
+        })
     }
 
     /// The shared clock when the store's said `store`; the latest such time if
@@ -122,5 +137,8 @@ mod tests {
         assert_eq!(timeline.shared(1_160), 130);
         // Passed twice, at 190 and at 240.
         assert_eq!(timeline.shared(1_220), 240);
+        let around = [-9, -1, 1, 9].map(|away| timeline.was_twice(1_220 + away * BESIDE));
+        assert_eq!(around, [false, true, true, false]);
+        assert!(timeline.was_twice(1_220));
     }
 }

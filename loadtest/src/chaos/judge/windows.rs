@@ -16,6 +16,8 @@
 //! that worker goes on, even after its own retry; and destinations behind a
 //! proxy are judged at the worker only.
 //!
+//! A batch is one start, that of its first event; the others are carried.
+//!
 //! Shorter windows are judged by stretching time: in units of which P of them
 //! are as long as the shorter window, it is a window of P.
 
@@ -44,9 +46,8 @@ struct Destination<'a> {
     changes: Vec<&'a Change>,
 }
 
-pub(super) fn judge(case: &Case<'_>, judgement: &mut Judgement) {
+pub(super) fn judge(case: &Case<'_>, timeline: &Timeline, judgement: &mut Judgement) {
     let evidence = case.evidence;
-    let timeline = Timeline::new(evidence);
     let delta = i64::try_from(MAX_CLAIM_TO_SEND.as_micros()).unwrap_or(i64::MAX);
     let delays = Delays::new(case);
     let (mut timely, mut all) = (0, 0);
@@ -65,20 +66,20 @@ pub(super) fn judge(case: &Case<'_>, judgement: &mut Judgement) {
         };
         destination.judge_ledger(case, judgement);
         let mut sends: Vec<i64> = (evidence.sends.iter())
-            .filter(|send| of_attempt.get(&send.attempt) == Some(&tried.id))
+            .filter(|send| of_attempt.get(&send.attempt) == Some(&tried.id) && !send.carried)
             .map(|send| timeline.wire(send.at_us))
             .collect();
-        destination.judge_wire(("sent", delta), &mut sends, &timeline, judgement);
+        destination.judge_wire(("sent", delta), &mut sends, timeline, judgement);
         if !tried.proxied {
             let mut receipts: Vec<i64> = (evidence.receipts.iter())
-                .filter(|receipt| receipt.destination == number)
+                .filter(|receipt| receipt.destination == number && !receipt.carried)
                 .inspect(|_| all += 1)
                 .filter(|receipt| !delays.hold(case, receipt))
                 .map(|receipt| timeline.wire(receipt.at_us))
                 .collect();
             timely += receipts.len();
             let later = delta + LOOPBACK;
-            destination.judge_wire(("received", later), &mut receipts, &timeline, judgement);
+            destination.judge_wire(("received", later), &mut receipts, timeline, judgement);
         }
     }
     judgement.figures.timely_receipts_percent = (timely * 100).checked_div(all).unwrap_or(100);
@@ -137,7 +138,7 @@ impl Delays {
 impl Destination<'_> {
     fn judge_ledger(&self, case: &Case<'_>, judgement: &mut Judgement) {
         let mut starts: Vec<Start> = (case.evidence.rows.iter())
-            .filter(|row| row.destination == self.id)
+            .filter(|row| row.destination == self.id && row.carried_by.is_none())
             .filter_map(|row| {
                 Some((
                     Timestamp::from_micros(row.started_at?),

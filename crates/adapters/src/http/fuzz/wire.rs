@@ -130,6 +130,7 @@ pub(in super::super) async fn send(exchange: Box<Exchange>) -> Result<Response, 
     let request = Request {
         attempt: AttemptId(7),
         event: EventId(Uuid::from_u128(0xe)),
+        batch: None,
         try_number: 3,
         sent_at_seconds: 1_700_000_000,
         content_type: "application/json".to_owned(),

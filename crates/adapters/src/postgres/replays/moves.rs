@@ -43,7 +43,11 @@ const MOVE: &str = "-- advance_replays: move
     picked as materialized (
         select x.id, x.died
         from examined x
-        join events e on e.id = x.event_id
+        cross join lateral (
+            select e.event_type from events e
+            where e.id = x.event_id and e.day = event_day(x.event_id)
+            limit 1
+        ) e
         where ($6::bigint is null or x.id = $6)
             and ($7::integer is null or x.status = $7)
             and ($10::text is null or e.event_type = $10)
@@ -61,16 +65,16 @@ const MOVE: &str = "-- advance_replays: move
         update attempts a set replayed_at = from_micros($11)
         from locked l
         where a.id = l.id
-        returning a.event_id, a.destination_id, a.tenant_id, a.try_number
+        returning a.event_id, a.destination_id, a.tenant_id, a.try_number, a.payload_bytes
     ),
     added as (
         insert into attempts (
             event_id, destination_id, tenant_id, try_number, tries_before, due_at, created_at,
-            replay_id, expires_at
+            replay_id, expires_at, payload_bytes
         )
         select m.event_id, m.destination_id, m.tenant_id, m.try_number + 1, m.try_number,
             from_micros($11), from_micros($11), $12,
-            from_micros($11) + d.max_age_ms * interval '1 millisecond'
+            from_micros($11) + d.max_age_ms * interval '1 millisecond', m.payload_bytes
         from marked m join destinations d on d.id = m.destination_id
         returning 1
     )

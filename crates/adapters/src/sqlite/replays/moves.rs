@@ -40,10 +40,10 @@ const ADD: &str = "
     -- advance_replays: its next try
     insert into attempts (
         event_id, destination_id, tenant_id, try_number, tries_before, state, due_at, created_at,
-        replay_id, expires_at
+        replay_id, expires_at, payload_bytes
     )
     select event_id, destination_id, tenant_id, try_number + 1, try_number, 'waiting', ?2, ?2,
-        ?3, ?2 + ?4 * 1000
+        ?3, ?2 + ?4 * 1000, payload_bytes
     from attempts where id = ?1";
 
 const REMEMBER: &str = "

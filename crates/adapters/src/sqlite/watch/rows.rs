@@ -105,7 +105,7 @@ impl Passed {
 
     /// What this look comes to.
     pub(super) fn judge(&mut self, sight: &Sight, rules: &WatchRules, now: Timestamp) -> Vec<Told> {
-        let mut news = self.watch.look(&self.settings, sight, now);
+        let mut news = (self.watch).look(&self.settings, sight, (rules.patience, now));
         news.extend(self.watch.tell_dead_letters(rules.dead_letters_every, now));
         let told = |news| Told {
             destination: self.id,

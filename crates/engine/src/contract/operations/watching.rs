@@ -105,6 +105,48 @@ pub async fn one_that_gets_less_than_its_limit_is_told_of_with_the_reason(world:
     assert_eq!(news(world).await, [OperationalType::UnderDeliveryEnded]);
 }
 
+/// It is looked at because of its dead letters, and what is due has only come.
+pub async fn what_has_not_waited_is_not_short(world: &OperationsWorld) {
+    let destination = world.destination().per_minute(10).create().await;
+    set(world, destination, 0, 60).await;
+    world.accept(destination, 3).await;
+    end(world, destination, 400, NextTry::DeadLetter).await;
+    assert_eq!(news(world).await, [OperationalType::DeadLetters]);
+    world.accept(destination, 5).await;
+    let patient = WatchRules {
+        patience: Duration::from_secs(10),
+        ..RULES
+    };
+    assert_eq!(watch(world, &patient).await.looked, 1);
+    let view = book(world).alerts(DEFAULT_TENANT, destination).await;
+    assert_eq!(view.unwrap().watch.short, None);
+    assert_eq!(news(world).await, []);
+    let view = book(world).alerts(DEFAULT_TENANT, destination).await;
+    assert!(view.unwrap().watch.short.is_some(), "but for that");
+}
+
+/// A look may fall between two batches, when nothing is out or in flight.
+pub async fn one_that_is_unlimited_and_drains_is_not_short(world: &OperationsWorld) {
+    let destination = world.destination().unlimited().create().await;
+    set(world, destination, 0, 60).await;
+    world.accept(destination, 60).await;
+    assert_eq!(news(world).await, []);
+    let stands = book(world).alerts(DEFAULT_TENANT, destination).await;
+    assert!(stands.unwrap().watch.short.is_some());
+    let worker = world.worker().await;
+    let permits = world.admit(destination).await;
+    assert!(permits.len() < 60, "some still wait");
+    world.start(worker, &permits).await;
+    let outcomes: Vec<_> = (permits.iter())
+        .map(|permit| world.outcome(permit, OutcomeKind::Succeeded, NextTry::None))
+        .collect();
+    let recorded = world.store.record_outcomes(worker, &outcomes).await;
+    assert_eq!(recorded.unwrap().skipped, []);
+    assert_eq!(news(world).await, []);
+    let drains = book(world).alerts(DEFAULT_TENANT, destination).await;
+    assert_eq!(drains.unwrap().watch.short, None);
+}
+
 /// As if the receiver had asked for a long hold, just now.
 async fn hold(world: &OperationsWorld, destination: DestinationId) {
     let worker = world.worker().await;

@@ -116,5 +116,5 @@ pub async fn backlogs_are_counted_up_to_the_cap(world: &World) {
         world.catalog.backlogs(&[many, none], 5).await.unwrap(),
         [5, 0]
     );
-    assert_eq!(world.catalog.backlogs(&[], 5).await.unwrap(), []);
+    assert!(world.catalog.backlogs(&[], 5).await.unwrap().is_empty());
 }

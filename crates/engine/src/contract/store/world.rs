@@ -19,10 +19,11 @@ use domain::share::Room;
 use domain::time::Timestamp;
 use uuid::Uuid;
 
+use crate::contract::stalled::stalled;
 use crate::ports::{
     Acceptance, AttemptView, Catalog, ClaimAnswer, Claims, DEFAULT_TENANT, HealthBook, Heartbeat,
-    LedgerRow, NewDestination, NextTry, Outcome, Recorded, Run, RunResult, SecretStore, Start,
-    Store,
+    LedgerRow, NewDestination, NextTry, Outcome, Recorded, Run, RunResult, SecretStore, Speaks,
+    Start, Store,
 };
 
 /// What a test may do to a store beside its ports.
@@ -213,9 +214,11 @@ impl World {
         for together in permits.chunk_by(|a, b| a.not_before == b.not_before) {
             self.pass_until(together[0].not_before).await;
             self.beat(worker).await;
-            for answer in self.claim(worker, together).await.answers {
+            let claims = self.claim(worker, together).await;
+            for (permit, answer) in together.iter().zip(claims.answers) {
                 match answer {
                     ClaimAnswer::Started(start) => starts.push(start),
+                    ClaimAnswer::Refused if claims.now > permit.deadline => stalled(),
                     other => panic!("expected a start, got {other:?}"),
                 }
             }
@@ -237,6 +240,7 @@ impl World {
             response_body: Bytes::from_static(b"ok"),
             next,
             signal: Signal::default(),
+            speaks: Speaks::ForRequest,
         }
     }
 

@@ -8,7 +8,7 @@ use domain::backpressure::{BacklogBounds, Backlogged, CountPace, MAX_RETRY_AFTER
 use domain::event::{Audience, Idempotency, NewEvent};
 use domain::ids::{DestinationId, EventId, TenantId};
 
-use super::TenantWorld;
+use super::BackpressureWorld;
 use crate::ports::{Acceptance, Counted, DEFAULT_TENANT};
 
 fn bounds(destination: u64, tenant: u64, all: u64) -> BacklogBounds {
@@ -32,12 +32,12 @@ const NOW: CountPace = CountPace {
     at_most: Duration::ZERO,
 };
 
-async fn counted(world: &TenantWorld, bounds: &BacklogBounds) -> Vec<Standing> {
+async fn counted(world: &BackpressureWorld, bounds: &BacklogBounds) -> Vec<Standing> {
     let counted = world.backpressure.standings(bounds, &[], Some(&NOW));
     counted.await.unwrap().standings
 }
 
-async fn pending(world: &TenantWorld) -> u64 {
+async fn pending(world: &BackpressureWorld) -> u64 {
     let standings = counted(world, &wide()).await;
     assert_eq!(standings[0].whose, Backlogged::All);
     standings[0].pending
@@ -58,7 +58,7 @@ fn backlog(destination: DestinationId) -> Backlogged {
 }
 
 /// As if so many of its attempts had been delivered.
-async fn drain(world: &TenantWorld, destination: DestinationId, attempts: u32) {
+async fn drain(world: &BackpressureWorld, destination: DestinationId, attempts: u32) {
     let delete = format!(
         "delete from attempts where id in (
             select id from attempts where destination_id = '{destination}' order by id
@@ -69,7 +69,7 @@ async fn drain(world: &TenantWorld, destination: DestinationId, attempts: u32) {
 }
 
 /// What waits, has a permit or has started; not what is done.
-pub async fn what_is_pending_is_counted(world: &TenantWorld) {
+pub async fn what_is_pending_is_counted(world: &BackpressureWorld) {
     assert_eq!(pending(world).await, 0);
     let destination = world.destination().per_second(3).create().await;
     let other = world.destination().per_second(3).create().await;
@@ -88,7 +88,7 @@ pub async fn what_is_pending_is_counted(world: &TenantWorld) {
 }
 
 /// Above 80 per cent of the bound, until below 50.
-pub async fn a_backlog_above_its_mark_refuses_until_below_the_low_one(world: &TenantWorld) {
+pub async fn a_backlog_above_its_mark_refuses_until_below_the_low_one(world: &BackpressureWorld) {
     let destination = world.destination().per_second(2).create().await;
     let bounds = bounds(10, 1_000, 1_000);
     world.accept(destination, 8).await;
@@ -107,7 +107,7 @@ pub async fn a_backlog_above_its_mark_refuses_until_below_the_low_one(world: &Te
 }
 
 /// By the limit in force; a paused one does not drain.
-pub async fn refused_clients_are_told_when_it_has_drained(world: &TenantWorld) {
+pub async fn refused_clients_are_told_when_it_has_drained(world: &BackpressureWorld) {
     let destination = world.destination().per_second(2).create().await;
     world.accept(destination, 11).await;
     let bounds = bounds(10, 1_000, 1_000);
@@ -132,8 +132,8 @@ pub async fn refused_clients_are_told_when_it_has_drained(world: &TenantWorld) {
 }
 
 /// Each by its own bound.
-pub async fn tenants_and_the_whole_are_bounded_too(world: &TenantWorld) {
-    let other = world.tenant("free").await.id;
+pub async fn tenants_and_the_whole_are_bounded_too(world: &BackpressureWorld) {
+    let other = world.another_tenant().await;
     let two = [
         world.destination().per_second(2).create().await,
         world.destination().per_second(2).create().await,
@@ -156,7 +156,7 @@ pub async fn tenants_and_the_whole_are_bounded_too(world: &TenantWorld) {
 }
 
 /// Below a tenth of its bound.
-pub async fn what_is_short_is_not_told_of(world: &TenantWorld) {
+pub async fn what_is_short_is_not_told_of(world: &BackpressureWorld) {
     let long = world.destination().per_second(2).create().await;
     let short = world.destination().per_second(2).create().await;
     world.accept(long, 4).await;
@@ -171,7 +171,7 @@ pub async fn what_is_short_is_not_told_of(world: &TenantWorld) {
 }
 
 /// Though by the time of the count it is between the marks.
-pub async fn what_was_seen_above_its_mark_refuses(world: &TenantWorld) {
+pub async fn what_was_seen_above_its_mark_refuses(world: &BackpressureWorld) {
     let destination = world.destination().per_second(2).create().await;
     world.accept(destination, 6).await;
     let bounds = bounds(10, 1_000, 1_000);
@@ -183,7 +183,7 @@ pub async fn what_was_seen_above_its_mark_refuses(world: &TenantWorld) {
 }
 
 /// Every process asks; one of them counts. The others are told how old it is.
-pub async fn a_count_is_not_repeated_before_its_time(world: &TenantWorld) {
+pub async fn a_count_is_not_repeated_before_its_time(world: &BackpressureWorld) {
     let destination = world.destination().per_second(2).create().await;
     world.accept(destination, 2).await;
     let first = counted(world, &wide()).await;
@@ -212,8 +212,8 @@ pub async fn a_count_is_not_repeated_before_its_time(world: &TenantWorld) {
 }
 
 /// Which it would not take anyhow, and says why.
-pub async fn a_destination_that_takes_nothing_is_not_told_of(world: &TenantWorld) {
-    let other = world.tenant("free").await.id;
+pub async fn a_destination_that_takes_nothing_is_not_told_of(world: &BackpressureWorld) {
+    let other = world.another_tenant().await;
     let disabled = world.destination().per_second(2).create_for(other).await;
     world.accept_for(other, disabled, 9).await;
     let bounds = bounds(10, 1_000, 1_000);
@@ -227,7 +227,7 @@ pub async fn a_destination_that_takes_nothing_is_not_told_of(world: &TenantWorld
 
 /// And accepts nothing: a client that repeats a request is answered although
 /// its destination takes no more.
-pub async fn a_repeated_request_is_known(world: &TenantWorld) {
+pub async fn a_repeated_request_is_known(world: &BackpressureWorld) {
     let destination = world.destination().per_second(2).create().await;
     let event = |key: Option<&str>, tenant: TenantId, digest| NewEvent {
         id: EventId(world.id()),
@@ -248,7 +248,7 @@ pub async fn a_repeated_request_is_known(world: &TenantWorld) {
         .accept_events(std::slice::from_ref(&first))
         .await;
     assert_eq!(accepted.unwrap(), [Acceptance::Accepted(vec![destination])]);
-    let other = world.tenant("free").await.id;
+    let other = world.another_tenant().await;
     let asked = [
         event(Some("order-1"), DEFAULT_TENANT, [1; 32]),
         event(Some("order-1"), DEFAULT_TENANT, [2; 32]),

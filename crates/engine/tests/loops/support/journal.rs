@@ -25,6 +25,7 @@ pub(crate) enum Event {
     Targets(Vec<DestinationId>),
     Prepare(DestinationId),
     Claim(WorkerId, Vec<Permit>),
+    ClaimBatches(WorkerId, Vec<Permit>),
     Send(Request),
     Record(WorkerId, Vec<Outcome>),
     Heartbeat(Heartbeat),

@@ -2,6 +2,7 @@
 //! permit number starts once.
 
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -9,15 +10,15 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use domain::admission::Look;
 use domain::event::NewEvent;
-use domain::ids::{DestinationId, Epoch, EventId, PermitNumber, TenantId, WorkerId};
+use domain::ids::{AttemptId, DestinationId, Epoch, EventId, PermitNumber, TenantId, WorkerId};
 use domain::permit::Permit;
 use domain::retry::RetrySettings;
 use domain::share::Room;
 use domain::time::Timestamp;
 use engine::ports::{
-    Acceptance, Admitted, ClaimAnswer, Claims, Fleet, Given, Heartbeat, Mark, Outcome, ReapRules,
-    Reaped, Recorded, Run, RunResult, SealedSecret, Start, Store, StoreError, Sweep, SweepPage,
-    Target, Wake,
+    Acceptance, Admitted, ClaimAnswer, Claims, Fleet, Given, Heartbeat, Mark, Member, Outcome,
+    ReapRules, Reaped, Recorded, Run, RunResult, SealedSecret, Start, Store, StoreError, Sweep,
+    SweepPage, Target, Wake,
 };
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -36,6 +37,8 @@ pub(crate) struct FakeStore {
     stepped: Mutex<Duration>,
     started: Mutex<HashSet<PermitNumber>>,
     head_start: Mutex<Duration>,
+    /// So many events in each request; 0 for no batches.
+    pub(crate) batches: AtomicUsize,
     pub(crate) admit: Script<(Vec<Run>, u32), Answer<Vec<RunResult>>>,
     pub(crate) fleet: Script<(), Answer<Fleet>>,
     pub(crate) targets: Script<(), Answer<Epoch>>,
@@ -72,6 +75,7 @@ impl FakeStore {
             stepped: Mutex::default(),
             started: Mutex::default(),
             head_start: Mutex::default(),
+            batches: AtomicUsize::default(),
             admit: Script::new(|(runs, _): (Vec<Run>, u32)| {
                 Ok(vec![decided(&[], Look::Idle); runs.len()])
             }),
@@ -118,7 +122,23 @@ impl FakeStore {
             retry: RetrySettings::default(),
             content_type: "application/json".to_owned(),
             payload: Bytes::from_static(b"{}"),
+            members: Vec::new(),
         })
+    }
+}
+
+/// The events of a batch: the leader's, and those of attempts after it.
+pub(crate) fn member(permit: &Permit, place: usize) -> Member {
+    let attempt = AttemptId(permit.attempt.0 + i64::try_from(place).unwrap());
+    Member {
+        attempt,
+        event: EventId(Uuid::from_u128(attempt.0.unsigned_abs().into())),
+        try_number: 1,
+        tries_before: 0,
+        event_type: None,
+        content_type: "application/json".to_owned(),
+        payload: Bytes::from_static(b"{}"),
+        accepted_at: T0,
     }
 }
 
@@ -144,6 +164,7 @@ pub(crate) fn started(try_number: u32) -> ClaimAnswer {
         retry: RetrySettings::default(),
         content_type: "application/json".to_owned(),
         payload: Bytes::from_static(b"{}"),
+        members: Vec::new(),
     })
 }
 
@@ -205,9 +226,30 @@ impl Store for FakeStore {
             epoch,
             url: "https://example.com/".to_owned(),
             timeout: Duration::from_secs(15),
+            batches: self.batches.load(Ordering::SeqCst) > 0,
             secrets: self.secrets.lock().unwrap().clone(),
         };
         Ok(destinations.iter().map(target).collect())
+    }
+
+    async fn claim_batches(&self, worker: WorkerId, permits: &[Permit]) -> Answer<Claims> {
+        self.journal
+            .note(Event::ClaimBatches(worker, permits.to_vec()));
+        let now = self.now();
+        let size = self.batches.load(Ordering::SeqCst);
+        let answers = permits.iter().map(|permit| {
+            let mut answer = self.start(permit, now);
+            if let ClaimAnswer::Started(start) = &mut answer {
+                start.members = (0..size).map(|place| member(permit, place)).collect();
+            }
+            answer
+        });
+        Ok(Claims {
+            now,
+            answers: answers.collect(),
+            wakes: Vec::new(),
+            composed_for: Duration::ZERO,
+        })
     }
 
     async fn claim_starts(&self, worker: WorkerId, permits: &[Permit]) -> Answer<Claims> {
@@ -226,6 +268,7 @@ impl Store for FakeStore {
             now,
             answers,
             wakes,
+            composed_for: Duration::ZERO,
         })
     }
 

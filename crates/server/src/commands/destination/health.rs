@@ -39,16 +39,15 @@ pub(super) fn print(health: &Health, format: Format) -> anyhow::Result<()> {
     if format == Format::Json {
         return output::json(health);
     }
-    let word = |reason: Option<&'static str>| reason.unwrap_or("-").to_owned();
     let hold = health.hold.as_ref();
     let row = vec![
         health.state.as_str().to_owned(),
-        word(health.disabled_for.map(|reason| reason.as_str())),
+        output::or_dash(health.disabled_for.map(|reason| reason.as_str())),
         health.breaker.state.as_str().to_owned(),
         health.breaker.failures.to_string(),
         health.breaker.failed_probes.to_string(),
-        hold.map_or("-".to_owned(), |hold| hold.until.clone()),
-        word(hold.map(|hold| hold.reason.as_str())),
+        output::or_dash(hold.map(|hold| &hold.until)),
+        output::or_dash(hold.map(|hold| hold.reason.as_str())),
     ];
     let header = [
         "STATE",

@@ -8,7 +8,8 @@ use domain::retry::RetrySettings;
 use domain::smart::Effective;
 use domain::time::Timestamp;
 use engine::ports::{
-    Advanced, ClaimAnswer, Claims, HealthEvent, Outcome, Reaped, Recorded, Run, RunResult, Start,
+    Advanced, ClaimAnswer, Claims, HealthEvent, Outcome, Reaped, Recorded, Retained, Run,
+    RunResult, Start, Walk,
 };
 
 use super::{FaultyStore, short};
@@ -36,6 +37,21 @@ impl FaultyStore {
             };
             self.inner.read(of) == Some(attempt)
         };
+        // A leader's permit may end unused while what it would have carried goes
+        // with another, or leads itself: their order is kept where each has a
+        // permit of its own.
+        if self
+            .inner
+            .read(|rows| rows.batches(run.destination))
+            .is_some()
+        {
+            self.gate.around.counts.note("a run of batches");
+            self.witness.admitted(permits, |_| false);
+            let attempts: Vec<_> = permits.iter().map(|permit| permit.attempt.0).collect();
+            let line = format_args!("{destination} {attempts:?} {look:?} {blocked:?}");
+            self.line(Site::Admit, line);
+            return;
+        }
         self.witness.admitted(permits, first);
         if self.inner.read(|rows| rows.both_wait(run.destination, now)) {
             self.gate
@@ -68,6 +84,7 @@ impl FaultyStore {
             .collect();
         self.witness.claimed(&own, claims, state);
         self.note_probes(permits, claims);
+        self.note_batches(permits, claims);
         for (permit, answer) in permits.iter().zip(&claims.answers) {
             let answer = match answer {
                 ClaimAnswer::Started(_) => "started",
@@ -80,6 +97,29 @@ impl FaultyStore {
                 Site::ClaimStarts,
                 format_args!("{destination} {attempt} {answer}"),
             );
+        }
+    }
+
+    /// How large they are, by the rules that they were composed by.
+    fn note_batches(&self, permits: &[Permit], claims: &Claims) {
+        for (permit, answer) in permits.iter().zip(&claims.answers) {
+            let ClaimAnswer::Started(start) = answer else {
+                continue;
+            };
+            let rules = self.inner.read(|rows| rows.batches(permit.destination));
+            if let (Some(rules), [_, ..]) = (rules, &start.members[..]) {
+                let members = start.members.iter();
+                let payloads: Vec<_> = members.map(|member| member.payload.len()).collect();
+                self.gate.around.counts.note(match payloads.len() {
+                    1 => "a batch of one started",
+                    _ => "a batch of several started",
+                });
+                self.witness.note(invariants::a_batch_keeps_to_its_size(
+                    permit.attempt,
+                    &payloads,
+                    &rules,
+                ));
+            }
         }
     }
 
@@ -160,6 +200,26 @@ impl FaultyStore {
         }
     }
 
+    pub(super) fn note_retained(&self, retained: &Retained) {
+        let Some(walk) = retained.walk.filter(|_| retained.removed > 0) else {
+            return;
+        };
+        let counts = &self.gate.around.counts;
+        let what = match walk {
+            Walk::Attempts => "attempt forgotten",
+            Walk::DeadLetters => "dead letter forgotten",
+            Walk::Events => "event forgotten",
+            Walk::Days | Walk::LimitHistory | Walk::Records => "record forgotten",
+        };
+        counts.add(what, u64::from(retained.removed));
+        self.line(
+            Site::Retain,
+            format_args!("{} of {}", retained.removed, walk.as_str()),
+        );
+        let orphan = self.inner.read(Rows::orphan);
+        (self.witness).note(invariants::what_is_to_be_sent_has_its_event(orphan));
+    }
+
     pub(super) fn note_outcomes(&self, outcomes: &[Outcome]) {
         for outcome in outcomes {
             let (attempt, kind, status) = (outcome.attempt, outcome.kind, outcome.status);
@@ -198,6 +258,7 @@ impl FaultyStore {
                     retry: RetrySettings::default(),
                     content_type: event.content_type.clone(),
                     payload: event.payload.clone(),
+                    members: Vec::new(),
                 })
             });
             if let (ClaimAnswer::Refused, Some(again)) = (&*answer, again) {

@@ -4,17 +4,17 @@ use std::collections::BTreeSet;
 
 use domain::admission::{Backlog, Decision, LOOK_AFTER_EXPIRED, Slot, Usage, admit, read_ahead};
 use domain::attempt::AttemptState;
-use domain::destination::DestinationState;
+use domain::batch::{self, BatchRules, Leader, Lines, openings};
 use domain::ids::{AttemptId, DestinationId, Epoch, PermitNumber, TenantId};
 use domain::permit::Permit;
-use domain::policy::{Policy, Rate};
+use domain::policy::Policy;
 use domain::share::{Ask, Room, share_between_tenants};
 use domain::time::Timestamp;
 use domain::turns::in_turn;
 use engine::ports::{Admitted, Given, Run, RunResult};
 use uuid::Uuid;
 
-use super::rows::{Rows, Unflushed};
+use super::rows::{Attempt, Rows, Unflushed};
 use super::usage::read_usage;
 
 /// Decides and marks; see [`engine::ports::Store::admit`].
@@ -108,11 +108,9 @@ impl Candidate {
         let Some(row) = rows.living(destination) else {
             return Read::Gone;
         };
-        let mut policy = (rows.effective(row).policy()).slowed(rows.lowered(destination));
-        if row.state != DestinationState::Active {
-            policy.rate = Rate::Paused;
-        }
+        let policy = rows.policy_of(destination, row);
         let (epoch, tenant, number) = (row.epoch, row.tenant, row.pacing.last_permit + 1);
+        let batches = row.batches.rules();
         let remembered = Usage {
             meter: row.pacing.meter,
             recount: row.pacing.meter_epoch != Some(row.epoch),
@@ -121,7 +119,11 @@ impl Candidate {
             ..Usage::default()
         };
         let usage = read_usage(rows, now, destination, &policy, remembered);
-        let (due, backlog) = read_backlog(rows, now, destination, read_ahead(&policy), number);
+        let most = read_ahead(&policy);
+        let (due, backlog) = match batches {
+            Some(rules) => batched(rows, now, destination, &rules, (number, most)),
+            None => read_backlog(rows, now, destination, most, number),
+        };
         let republished = match run.republish {
             true => (rows.ledger.permits_of(destination))
                 .filter(|permit| permit.deadline > now)
@@ -203,6 +205,32 @@ impl Candidate {
     }
 }
 
+/// What the watch reads of a destination: what a run does, and the starts that a
+/// bucket is judged by.
+pub(super) fn reading(
+    rows: &mut Rows,
+    now: Timestamp,
+    id: DestinationId,
+) -> Option<(Policy, Usage, Backlog)> {
+    let row = rows.living(id)?;
+    let policy = rows.policy_of(id, row);
+    let (number, batches) = (row.pacing.last_permit + 1, row.batches.rules());
+    let remembered = Usage {
+        meter: row.pacing.meter,
+        recount: true,
+        held_until: rows.held_until(id),
+        probing: rows.is_probing(id),
+        ..Usage::default()
+    };
+    let usage = read_usage(rows, now, id, &policy, remembered);
+    let most = read_ahead(&policy);
+    let (_, backlog) = match batches {
+        Some(rules) => batched(rows, now, id, &rules, (number, most)),
+        None => read_backlog(rows, now, id, most, number),
+    };
+    Some((policy, usage, backlog))
+}
+
 /// What is due and not too old, in the order in which it goes, up to `limit`.
 fn read_backlog(
     rows: &Rows,
@@ -234,6 +262,70 @@ fn read_backlog(
         next_due: next_due.into_iter().chain(reaped_by).min(),
     };
     (due, backlog)
+}
+
+/// What opens batches that are due.
+fn batched(
+    rows: &Rows,
+    now: Timestamp,
+    destination: DestinationId,
+    rules: &BatchRules,
+    (number, most): (i64, u32),
+) -> (Vec<AttemptId>, Backlog) {
+    let Some(indexes) = rows.ledger.indexes(destination) else {
+        return (Vec::new(), Backlog::default());
+    };
+    let limit = rules.read_ahead(most) as usize;
+    let firsts: Vec<_> = indexes.first.iter().copied().take(limit).collect();
+    let others = indexes.due.range(..=(now, AttemptId(i64::MAX)));
+    let others: Vec<_> = others.map(|(_, id)| *id).take(limit).collect();
+    let fresh = |ids: &[AttemptId]| -> Vec<&Attempt> {
+        let rows = ids.iter().filter_map(|id| rows.ledger.get(*id));
+        rows.filter(|row| row.expires_at.is_none_or(|at| at > now))
+            .collect()
+    };
+    let (cut, read) = (
+        firsts.len() >= limit || others.len() >= limit,
+        firsts.len() + others.len(),
+    );
+    let (firsts, others) = (fresh(&firsts), fresh(&others));
+    let some_expired = firsts.len() + others.len() < read;
+    let lines = Lines {
+        firsts: firsts.iter().map(|row| in_line(row)).collect(),
+        due: others.iter().map(|row| in_line(row)).collect(),
+        promised: (rows.ledger.permits_of(destination))
+            .filter(|permit| permit.deadline >= now)
+            .filter_map(|permit| rows.ledger.get(permit.attempt))
+            .map(|row| (row.due_at.is_none(), in_line(row)))
+            .collect(),
+        cut,
+    };
+    let openings = openings(rules, &lines, (number, most), now);
+    let leader = |leader: &Leader| match leader {
+        Leader::First(place) => firsts[*place].id,
+        Leader::Due(place) => others[*place].id,
+    };
+    let due: Vec<_> = openings.leaders.iter().map(leader).collect();
+    let after_now = (now, AttemptId(i64::MAX));
+    let next_due = indexes.due.range(after_now..).next().map(|(at, _)| *at);
+    let reaped_by = some_expired.then(|| now + LOOK_AFTER_EXPIRED);
+    let next_due = next_due
+        .into_iter()
+        .chain(reaped_by)
+        .chain(openings.next_due);
+    let backlog = Backlog {
+        due: u32::try_from(due.len()).unwrap_or(u32::MAX),
+        next_due: next_due.min(),
+    };
+    (due, backlog)
+}
+
+fn in_line(row: &Attempt) -> batch::Waiting {
+    batch::Waiting {
+        since: row.waits_since(),
+        bytes: row.payload_bytes,
+        limit: row.batch_limit,
+    }
 }
 
 /// The admissions that no later commit has flushed never were. How many rows

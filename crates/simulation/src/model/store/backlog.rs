@@ -1,6 +1,7 @@
 //! What waits and what died, as those see it who look after it.
 
 use async_trait::async_trait;
+use domain::batch::BatchSettings;
 use domain::ids::{AttemptId, DestinationId, ReplayId, TenantId};
 use engine::ports::{
     Advanced, Backlog, CancelStep, CancelledOne, CancelledStep, CatalogError, DeadLetter,
@@ -9,7 +10,7 @@ use engine::ports::{
 };
 
 use super::rows::{DestinationRow, Rows};
-use super::{ModelStore, cancel, dead_letters, replays};
+use super::{ModelStore, cancel, change, dead_letters, replays};
 
 #[async_trait]
 impl Backlog for ModelStore {
@@ -43,13 +44,34 @@ impl Backlog for ModelStore {
             return Err(invalid("max_age_ms", "must be at least 1".to_owned()));
         }
         self.step(|rows, _| {
-            own(rows, tenant, destination)?;
+            let batches = own(rows, tenant, destination)?.batches;
+            if batches.validate(rules.max_age).is_err() {
+                let problem = "must be more than the batches' max_wait_ms";
+                return Err(invalid("max_age_ms", problem.to_owned()));
+            }
             if let Some(row) = rows.destinations.get_mut(&destination) {
                 row.retry = rules.policy.clone();
                 row.max_age = rules.max_age;
             }
             Ok(())
         })
+    }
+
+    async fn batch_settings(
+        &self,
+        tenant: TenantId,
+        destination: DestinationId,
+    ) -> Result<BatchSettings, CatalogError> {
+        self.read(|rows| Ok(own(rows, tenant, destination)?.batches))
+    }
+
+    async fn set_batch_settings(
+        &self,
+        tenant: TenantId,
+        destination: DestinationId,
+        settings: &BatchSettings,
+    ) -> Result<(), CatalogError> {
+        self.change(|rows, now| change::set_batches(rows, now, tenant, destination, settings))
     }
 
     async fn cancel_attempt(

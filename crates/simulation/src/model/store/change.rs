@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use domain::batch::BatchSettings;
 use domain::destination::DestinationState;
 use domain::ids::{DestinationId, Epoch, TenantId};
 use domain::limit::Shape;
@@ -9,7 +10,7 @@ use domain::policy::LimitSettings;
 use domain::time::Timestamp;
 use engine::ports::{CatalogError, LimitHistory};
 
-use super::rows::{Attempt, Rows};
+use super::rows::{Attempt, DestinationRow, Rows};
 
 /// Refuses what the constraints refuse.
 pub(super) fn check(limits: &LimitSettings) -> Result<(), CatalogError> {
@@ -96,6 +97,29 @@ fn revoke(rows: &mut Rows, now: Timestamp, id: DestinationId) {
                 false => row.wait_again(),
             });
     }
+}
+
+/// Sets what requests look like; see [`engine::ports::Backlog::set_batch_settings`].
+pub(super) fn set_batches(
+    rows: &mut Rows,
+    now: Timestamp,
+    tenant: TenantId,
+    id: DestinationId,
+    settings: &BatchSettings,
+) -> Result<(), CatalogError> {
+    let living = |row: &&mut DestinationRow| row.tenant == tenant && row.deleted_at.is_none();
+    let row = rows.destinations.get_mut(&id).filter(living);
+    let row = row.ok_or(CatalogError::NotFound("destination"))?;
+    let valid = settings.validate(row.max_age);
+    valid.map_err(|invalid| CatalogError::Invalid {
+        field: invalid.field.to_owned(),
+        problem: invalid.problem,
+    })?;
+    let before = std::mem::replace(&mut row.batches, *settings);
+    if before.max_events.is_some() != settings.max_events.is_some() {
+        carry_out(rows, now, id, Besides::Revokes);
+    }
+    Ok(())
 }
 
 /// Whether not everything that was allowed is allowed still: the view

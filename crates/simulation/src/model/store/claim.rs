@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use domain::attempt::AttemptState;
+use domain::batch::{Line, Room};
 use domain::destination::DestinationState;
-use domain::ids::{DestinationId, WorkerId};
+use domain::ids::{AttemptId, DestinationId, WorkerId};
 use domain::permit::Permit;
 use domain::time::Timestamp;
-use engine::ports::{ClaimAnswer, Claims, Start, Target, Wake, Wakes};
+use engine::ports::{ClaimAnswer, Claims, Member, Start, Target, Wake, Wakes};
 
 use super::fleet::is_alive;
 use super::rows::{Attempt, Rows};
@@ -19,6 +20,98 @@ pub(super) fn claim_starts(
     now: Timestamp,
     worker: WorkerId,
     permits: &[Permit],
+) -> Claims {
+    claim_with(rows, now, worker, permits, |_, _| Vec::new())
+}
+
+/// Claims batches; see [`engine::ports::Store::claim_batches`].
+pub(super) fn claim_batches(
+    rows: &mut Rows,
+    now: Timestamp,
+    worker: WorkerId,
+    permits: &[Permit],
+) -> Claims {
+    claim_with(rows, now, worker, permits, |rows, permit| {
+        let leader = member(rows, permit.attempt);
+        let carried = to_carry(rows, now, permit);
+        let started = rows.ledger.get(permit.attempt).cloned();
+        for (id, leader) in carried.iter().zip(started.iter().cycle()) {
+            rows.ledger.change(now, *id, |row| {
+                row.state = AttemptState::Started;
+                row.worker = leader.worker;
+                row.permit = leader.permit.map(|own| Permit {
+                    attempt: *id,
+                    ..own
+                });
+                row.started_at = leader.started_at;
+                row.carried_by = Some(leader.id);
+                row.coarse = false;
+                row.crowded = false;
+            });
+        }
+        if !carried.is_empty() {
+            let events = u32::try_from(carried.len() + 1).ok();
+            rows.ledger
+                .change(now, permit.attempt, |row| row.batch_size = events);
+        }
+        let carried = carried.iter().filter_map(|id| member(rows, *id));
+        leader.into_iter().chain(carried).collect()
+    })
+}
+
+/// What a leader's batch holds beside it.
+fn to_carry(rows: &Rows, now: Timestamp, permit: &Permit) -> Vec<AttemptId> {
+    let destination = permit.destination;
+    let rules = (rows.living(destination)).and_then(|row| row.batches.rules());
+    let found = rows.ledger.get(permit.attempt).zip(rules);
+    let Some(((leader, rules), indexes)) = found.zip(rows.ledger.indexes(destination)) else {
+        return Vec::new();
+    };
+    let mut room = Room::beside(&rules, leader.batch_limit, leader.payload_bytes);
+    let mut carried = Vec::new();
+    let due = indexes.due.range(..=(now, AttemptId(i64::MAX)));
+    let due: Vec<_> = due.map(|(_, id)| *id).collect();
+    for line in Line::of(leader.due_at.is_none(), leader.batch_limit) {
+        let (ids, class) = match line {
+            Some(Line::Firsts) => (indexes.first.iter().copied().collect(), None),
+            Some(Line::Due) => (due.clone(), None),
+            Some(Line::Class(limit)) => (due.clone(), Some(limit)),
+            None => break,
+        };
+        let takes = |row: &&Attempt| {
+            row.batch_limit == class
+                && row.expires_at.is_none_or(|at| at > now)
+                && !rows.held.contains(&row.id)
+        };
+        let next = (ids.into_iter()).filter_map(|id| rows.ledger.get(id));
+        let next = next.filter(takes).take(room.events() as usize);
+        let fits = next.take_while(|row| room.take(row.payload_bytes));
+        carried.extend(fits.map(|row| row.id));
+    }
+    carried
+}
+
+fn member(rows: &Rows, attempt: AttemptId) -> Option<Member> {
+    let row = rows.ledger.get(attempt)?;
+    let event = rows.events.get(&row.event)?;
+    Some(Member {
+        attempt,
+        event: row.event,
+        try_number: row.try_number,
+        tries_before: row.tries_before,
+        event_type: event.event_type.clone(),
+        content_type: event.content_type.clone(),
+        payload: event.payload.clone(),
+        accepted_at: event.created_at,
+    })
+}
+
+fn claim_with(
+    rows: &mut Rows,
+    now: Timestamp,
+    worker: WorkerId,
+    permits: &[Permit],
+    carry: impl Fn(&mut Rows, &Permit) -> Vec<Member>,
 ) -> Claims {
     let is_alive = is_alive(rows, now, worker);
     let mut wakes = Wakes::default();
@@ -40,13 +133,20 @@ pub(super) fn claim_starts(
         if now + rows.head_start < own.not_before {
             return ClaimAnswer::Early(own.not_before.since(now));
         }
-        start(rows, now, worker, permit).map_or(ClaimAnswer::Refused, ClaimAnswer::Started)
+        let started = start(rows, now, worker, permit);
+        started.map_or(ClaimAnswer::Refused, |start| {
+            ClaimAnswer::Started(Start {
+                members: carry(rows, permit),
+                ..start
+            })
+        })
     };
     let answers = permits.iter().map(&mut claim).collect();
     Claims {
         now,
         answers,
         wakes: wakes.into_vec(),
+        composed_for: Duration::ZERO,
     }
 }
 
@@ -98,6 +198,7 @@ fn start(rows: &mut Rows, now: Timestamp, worker: WorkerId, permit: &Permit) -> 
         retry,
         content_type: event.content_type.clone(),
         payload: event.payload.clone(),
+        members: Vec::new(),
     })
 }
 
@@ -141,6 +242,7 @@ pub(super) fn targets(
             epoch: row.epoch,
             url: row.url.clone(),
             timeout,
+            batches: row.batches.rules().is_some(),
             secrets: secrets::of_destination(rows, now, *destination),
         })
     };

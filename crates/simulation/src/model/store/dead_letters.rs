@@ -77,7 +77,7 @@ pub(super) fn one(
 fn shown(rows: &Rows, row: &Attempt) -> Option<DeadLetter> {
     Some(DeadLetter {
         attempt: view(row),
-        event_type: rows.events.get(&row.event)?.event_type.clone(),
+        event_type: (rows.events.get(&row.event)).and_then(|event| event.event_type.clone()),
         died_at: row.died_at()?,
         replayed_at: row.replayed_at,
     })

@@ -3,6 +3,7 @@
 use std::collections::btree_map::Entry;
 use std::ops::Bound;
 
+use domain::batch::BatchSettings;
 use domain::destination::DestinationState;
 use domain::ids::{DestinationId, Epoch, TenantId};
 use domain::retry::RetrySettings;
@@ -48,6 +49,7 @@ pub(super) fn create(
         pacing: Pacing::default(),
         retry: RetrySettings::default(),
         max_age: None,
+        batches: BatchSettings::default(),
     });
     write_history(rows, now, new.id);
     read(rows, tenant, new.id)
@@ -152,6 +154,7 @@ pub(super) fn delete(
 ) -> Result<(), CatalogError> {
     own(rows, tenant, id)?.deleted_at = Some(now);
     health::forget(rows, id);
+    rows.news.forget(id);
     smart::begin_anew(rows, now, id);
     secrets::forget(rows, id);
     carry_out(rows, now, id, Besides::Revokes);

@@ -91,15 +91,9 @@ fn judge_one(
             destination: id,
             what,
         });
-        let event = OperationalEvent {
-            id: i64::try_from(rows.operational_events.len()).unwrap_or(i64::MAX) + 1,
-            created_at: now,
-            event_type: what.as_str().to_owned(),
-            destination: id,
-            tenant: tenant.unwrap_or(engine::ports::DEFAULT_TENANT),
-            details: what.details(&verdict.health),
-        };
-        rows.operational_events.push(event);
+        let tenant = tenant.unwrap_or(engine::ports::DEFAULT_TENANT);
+        let news = (what.as_str(), what.details(&verdict.health));
+        rows.news.note(now, (id, tenant), news);
     }
     if verdict.disable.is_some() {
         if let Some(row) = rows.destinations.get_mut(&id) {
@@ -200,7 +194,7 @@ impl HealthBook for ModelStore {
     ) -> Result<Vec<OperationalEvent>, CatalogError> {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let events = |rows: &Rows| -> Vec<OperationalEvent> {
-            let later = rows.operational_events.iter().filter(|one| one.id > after);
+            let later = rows.news.events.iter().filter(|one| one.id > after);
             later.take(limit).cloned().collect()
         };
         Ok(self.read(events))

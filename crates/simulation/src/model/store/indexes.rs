@@ -22,6 +22,8 @@ pub(super) struct Indexes {
     pub(super) admitted: BTreeSet<(Timestamp, PermitNumber, AttemptId)>,
     /// Dead letters that were not replayed, by when they died.
     pub(super) dead: BTreeSet<(Timestamp, AttemptId)>,
+    /// What has started, carried or not.
+    pub(super) started: BTreeSet<AttemptId>,
     pub(super) in_flight: u32,
     /// What is in no bucket, and what is in one.
     starts: [BTreeSet<(Timestamp, AttemptId)>; 2],
@@ -50,6 +52,12 @@ impl Indexes {
         }
     }
 
+    /// What waits, is admitted or has started.
+    pub(super) fn pending(&self) -> u64 {
+        let waiting = self.first.len() + self.due.len();
+        (waiting + self.admitted.len() + self.started.len()) as u64
+    }
+
     /// Whether something waits or is admitted.
     pub(super) fn has_work(&self) -> bool {
         !(self.first.is_empty() && self.due.is_empty() && self.admitted.is_empty())
@@ -64,16 +72,22 @@ impl Indexes {
                 let key = (permit.not_before, permit.number, row.id);
                 how.apply(&mut self.admitted, key);
             }
-            (AttemptState::Started, ..) => match how {
-                Put::In => self.in_flight += 1,
-                Put::Out => self.in_flight -= 1,
-            },
+            (AttemptState::Started, ..) => {
+                how.apply(&mut self.started, row.id);
+                match how {
+                    // One that is carried is no start.
+                    _ if row.carried_by.is_some() => {}
+                    Put::In => self.in_flight += 1,
+                    Put::Out => self.in_flight -= 1,
+                }
+            }
             _ => {}
         }
         if let Some(died_at) = row.died_at().filter(|_| row.is_open_dead_letter()) {
             how.apply(&mut self.dead, (died_at, row.id));
         }
-        if let Some(started_at) = row.started_at {
+        // One that is carried is no start.
+        if let Some(started_at) = row.started_at.filter(|_| row.carried_by.is_none()) {
             let starts = &mut self.starts[usize::from(row.folded)];
             how.apply(starts, (started_at, row.id));
         }

@@ -38,7 +38,7 @@ pub(super) fn accept_events(
 }
 
 /// The answer for a key that is known and has not expired.
-fn known_key(rows: &Rows, now: Timestamp, event: &NewEvent) -> Option<Acceptance> {
+pub(super) fn known_key(rows: &Rows, now: Timestamp, event: &NewEvent) -> Option<Acceptance> {
     let asked = event.idempotency.as_ref()?;
     let known = rows.keys.get(&(event.tenant, asked.key.clone()))?;
     if known.expires_at <= now {
@@ -109,6 +109,7 @@ fn insert(rows: &mut Rows, now: Timestamp, event: &NewEvent, to: &[DestinationId
         let max_age = row.and_then(|row| row.max_age);
         let attempt = Attempt {
             expires_at: max_age.map(|age| now + age),
+            payload_bytes: u32::try_from(event.payload.len()).unwrap_or(u32::MAX),
             ..Attempt::waiting(event.id, *destination, now)
         };
         rows.ledger.insert(now, attempt)

@@ -2,6 +2,7 @@
 //! [`Ledger::change`], so that an index always says what the rows say.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 use domain::attempt::AttemptState;
 use domain::ids::{AttemptId, DestinationId};
@@ -38,6 +39,8 @@ pub(super) struct Ledger {
     pub(super) expiring: BTreeSet<(Timestamp, AttemptId)>,
     /// Destinations where something waits or is admitted.
     pub(super) busy: BTreeSet<DestinationId>,
+    /// Dead letters that nobody has counted yet.
+    pub(super) tallies: BTreeMap<DestinationId, u64>,
     last_id: i64,
     transitions: Option<Vec<Transition>>,
 }
@@ -58,6 +61,12 @@ impl Ledger {
 
     pub(super) fn attempts(&self) -> impl DoubleEndedIterator<Item = &Attempt> {
         self.attempts.values()
+    }
+
+    /// Attempts after this one, in creation order.
+    pub(super) fn after(&self, after: AttemptId) -> impl Iterator<Item = &Attempt> {
+        let after = (Bound::Excluded(after), Bound::Unbounded);
+        self.attempts.range(after).map(|(_, row)| row)
     }
 
     pub(super) fn indexes(&self, destination: DestinationId) -> Option<&Indexes> {
@@ -146,9 +155,12 @@ impl Ledger {
             return;
         };
         self.put(&row, Put::Out);
-        let from = row.state;
+        let (from, was_dead) = (row.state, row.dead_letter);
         change(&mut row);
         self.put(&row, Put::In);
+        if row.dead_letter && !was_dead {
+            *self.tallies.entry(row.destination).or_default() += 1;
+        }
         if row.state != from {
             self.note(&row, Some(from), at);
         }

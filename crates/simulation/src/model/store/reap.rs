@@ -153,7 +153,11 @@ fn give_up(
 fn mark_unknown(rows: &mut Rows, now: Timestamp, started: &Attempt, error: &str) {
     let policy = rows.destinations.get(&started.destination);
     let max_tries = policy.map_or(DEFAULT_MAX_TRIES, |row| row.retry.max_tries());
-    let last = started.try_number.saturating_sub(started.tries_before) >= max_tries;
+    let used_up = started.try_number.saturating_sub(started.tries_before) >= max_tries;
+    // It was not alone: it gets another one, alone.
+    let of_batch = started.carried_by.is_some() || started.batch_size.is_some();
+    let split = used_up && of_batch && started.batch_limit != Some(1);
+    let last = used_up && !split;
     rows.ledger.change(now, started.id, |row| {
         row.state = AttemptState::Unknown;
         row.error = Some(error.to_owned());
@@ -165,10 +169,15 @@ fn mark_unknown(rows: &mut Rows, now: Timestamp, started: &Attempt, error: &str)
     }
     if !last && rows.living(started.destination).is_some() {
         let retry = Attempt {
-            try_number: started.try_number.saturating_add(1),
+            try_number: started.try_number.saturating_add(u32::from(!split)),
             due_at: Some(now),
             tries_before: started.tries_before,
             expires_at: started.expires_at,
+            payload_bytes: started.payload_bytes,
+            batch_limit: match split {
+                true => Some(1),
+                false => started.batch_limit,
+            },
             ..Attempt::waiting(started.event, started.destination, now)
         };
         add_try(rows, now, retry);

@@ -109,7 +109,7 @@ fn cancel_retry(rows: &mut Rows, now: Timestamp, started: &Attempt) {
     let is_retry = |id: &&AttemptId| {
         rows.ledger.get(**id).is_some_and(|row| {
             row.destination == started.destination
-                && row.try_number > started.try_number
+                && row.id > started.id
                 && !rows.held.contains(*id)
                 && matches!(row.state, AttemptState::Waiting | AttemptState::Admitted)
         })
@@ -137,6 +137,8 @@ fn add_next_try(
         due_at: Some(due_at),
         tries_before: started.tries_before,
         expires_at: started.expires_at,
+        payload_bytes: started.payload_bytes,
+        batch_limit: outcome.next_limit(started.batch_limit),
         ..Attempt::waiting(started.event, started.destination, finished_at)
     };
     add_try(rows, now, next);

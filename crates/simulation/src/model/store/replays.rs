@@ -35,6 +35,13 @@ pub(super) struct ReplayRow {
     finished_at: Option<Timestamp>,
 }
 
+impl ReplayRow {
+    /// When it was over.
+    pub(super) fn finished_at(&self) -> Option<Timestamp> {
+        self.finished_at
+    }
+}
+
 /// Begins one; see [`engine::ports::Backlog::create_replay`].
 pub(super) fn create(
     rows: &mut Rows,
@@ -96,6 +103,19 @@ fn left<'a>(
             let wanted = replay.one.is_none_or(|one| one == *id);
             Some((*died, *id, wanted && matches(rows, row, &replay.filter)))
         })
+}
+
+/// Whether a replay that runs may still come to this dead letter.
+pub(super) fn awaits(rows: &Rows, died: Timestamp, id: AttemptId) -> bool {
+    let of = rows.ledger.get(id).map(|row| row.destination);
+    rows.replays.values().any(|replay| {
+        let filter = &replay.filter;
+        replay.state == ReplayState::Running
+            && Some(replay.destination) == of
+            && replay.one.is_none_or(|one| one == id)
+            && filter.died_from.is_none_or(|from| died >= from)
+            && filter.died_before.is_none_or(|before| died < before)
+    })
 }
 
 /// Reads one; see [`engine::ports::Backlog::replay`].
@@ -260,6 +280,7 @@ fn put_back(rows: &mut Rows, now: Timestamp, id: ReplayId, dead: AttemptId) {
         due_at: Some(now),
         replay: Some(id.0),
         expires_at: max_age.map(|age| now + age),
+        payload_bytes: old.payload_bytes,
         ..Attempt::waiting(old.event, old.destination, now)
     };
     add_try(rows, now, next);

@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use domain::admission::Meter;
 use domain::attempt::AttemptState;
+use domain::batch::BatchSettings;
 use domain::destination::DestinationState;
 use domain::health::Health;
 use domain::ids::{
@@ -16,14 +17,15 @@ use domain::permit::Permit;
 use domain::policy::LimitSettings;
 use domain::retry::RetrySettings;
 use domain::time::Timestamp;
-use engine::ports::{
-    BreakerChange, DEFAULT_TENANT, LimitHistory, OperationalEvent, SealedSecret, SmartChange,
-};
+use engine::ports::{BreakerChange, DEFAULT_TENANT, LimitHistory, SealedSecret, SmartChange};
 use uuid::Uuid;
 
+use super::backpressure::Standings;
 use super::keys::Keys;
 use super::ledger::Ledger;
+use super::operations::News;
 use super::replays::ReplayRow;
+use super::retain::Walks;
 use super::smart::SmartRow;
 
 /// An attempt's row.
@@ -76,6 +78,14 @@ pub struct Attempt {
     pub replay: Option<Uuid>,
     /// When it was replayed, as a dead letter.
     pub replayed_at: Option<Timestamp>,
+    /// Of its event's payload.
+    pub payload_bytes: u32,
+    /// The attempt in whose request it was sent.
+    pub carried_by: Option<AttemptId>,
+    /// It was not alone: how many events were in the request that it led.
+    pub batch_size: Option<u32>,
+    /// The largest batch that it may be in.
+    pub batch_limit: Option<u32>,
 }
 
 impl Attempt {
@@ -105,6 +115,10 @@ impl Attempt {
             expires_at: None,
             replay: None,
             replayed_at: None,
+            payload_bytes: 0,
+            carried_by: None,
+            batch_size: None,
+            batch_limit: None,
         }
     }
 
@@ -190,6 +204,7 @@ pub(super) struct DestinationRow {
     pub(super) pacing: Pacing,
     pub(super) retry: RetrySettings,
     pub(super) max_age: Option<Duration>,
+    pub(super) batches: BatchSettings,
 }
 
 /// What admission remembers of a destination.
@@ -244,12 +259,16 @@ pub struct Rows {
     /// What their effective limits were, in order.
     pub(super) smart_history: BTreeMap<DestinationId, Vec<SmartChange>>,
     /// What operators must know.
-    pub(super) operational_events: Vec<OperationalEvent>,
+    pub(super) news: News,
     /// Entries of limit history so far.
     pub(super) last_history: i64,
     /// Destinations that somebody's transaction holds.
     pub(super) locked: BTreeSet<DestinationId>,
     pub(super) replays: BTreeMap<ReplayId, ReplayRow>,
+    /// Where backlogs stood when they were last counted.
+    pub(super) standings: Standings,
+    /// How far retention has come.
+    pub(super) walks: Walks,
     /// See [`engine::ports::Store::head_start`].
     pub(super) head_start: Duration,
     /// What admissions that are not on the disk yet have changed, in order.
@@ -294,11 +313,13 @@ impl Default for Rows {
             last_history: 0,
             locked: BTreeSet::new(),
             replays: BTreeMap::new(),
+            standings: Standings::default(),
+            walks: Walks::default(),
             health: BTreeMap::new(),
             breakers: BTreeMap::new(),
             smart: BTreeMap::new(),
             smart_history: BTreeMap::new(),
-            operational_events: Vec::new(),
+            news: News::default(),
             head_start: Duration::ZERO,
             unflushed: Vec::new(),
             held: BTreeSet::new(),

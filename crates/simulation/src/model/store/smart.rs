@@ -3,14 +3,16 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
+use domain::destination::DestinationState;
 use domain::ids::{DestinationId, TenantId};
+use domain::policy::{Policy, Rate};
 use domain::smart::{Ceiling, Effective, Reason, Sample, Smart, SmartDelivery};
 use domain::time::Timestamp;
 use engine::ports::{CatalogError, Outcome, SmartBook, SmartChange, SmartView};
 
 use super::ModelStore;
 use super::health::own;
-use super::rows::{Attempt, Rows};
+use super::rows::{Attempt, DestinationRow, Rows};
 
 /// A destination with smart delivery.
 #[derive(Debug, Clone, Copy)]
@@ -36,6 +38,16 @@ impl Rows {
     #[must_use]
     pub fn lowered(&self, id: DestinationId) -> Effective {
         (self.smart.get(&id)).map_or_else(Effective::default, |row| row.effective)
+    }
+
+    /// What a run goes by: the limits in force, and as slow as smart delivery
+    /// has made them.
+    pub(super) fn policy_of(&self, id: DestinationId, row: &DestinationRow) -> Policy {
+        let mut policy = self.effective(row).policy().slowed(self.lowered(id));
+        if row.state != DestinationState::Active {
+            policy.rate = Rate::Paused;
+        }
+        policy
     }
 }
 

@@ -1,5 +1,6 @@
 //! What may be read of the rows: by the steps, and by invariants.
 
+use domain::batch::BatchRules;
 use domain::compliance::InForce;
 use domain::ids::{AttemptId, DestinationId, EventId, TenantId};
 use domain::permit::Permit;
@@ -19,6 +20,16 @@ impl Rows {
     #[must_use]
     pub fn attempt(&self, id: AttemptId) -> Option<&Attempt> {
         self.ledger.get(id)
+    }
+
+    /// An attempt that is not over, or a dead letter that can be replayed, and
+    /// whose event is not there.
+    #[must_use]
+    pub fn orphan(&self) -> Option<AttemptId> {
+        let mut needing = (self.ledger.attempts())
+            .filter(|row| !row.state.is_final() || row.is_open_dead_letter());
+        let orphan = needing.find(|row| !self.events.contains_key(&row.event));
+        orphan.map(|row| row.id)
     }
 
     /// A destination's attempts, in creation order.
@@ -98,6 +109,12 @@ impl Rows {
         history
     }
 
+    /// What its requests are batches by; `None` if they are not.
+    #[must_use]
+    pub fn batches(&self, id: DestinationId) -> Option<BatchRules> {
+        self.destinations.get(&id)?.batches.rules()
+    }
+
     /// Whether a run at `now` has left both first attempts and others that it
     /// could have admitted, and nothing that is too old stood before them.
     #[must_use]
@@ -148,7 +165,8 @@ impl Rows {
     }
 
     /// Whose a destination is, deleted or not.
-    pub(super) fn tenant_of(&self, id: DestinationId) -> Option<TenantId> {
+    #[must_use]
+    pub fn tenant_of(&self, id: DestinationId) -> Option<TenantId> {
         self.destinations.get(&id).map(|row| row.tenant)
     }
 

@@ -1,4 +1,4 @@
-//! Servers of a figure's own, which it may kill: started by `scripts/servers`
+//! Servers of a run's own, which it may kill: started by `scripts/servers`
 //! in a temporary folder.
 
 use std::net::SocketAddr;
@@ -10,13 +10,13 @@ use tokio::process::Command;
 
 /// Running servers. They are gone after [`PrivateServers::remove`]; a folder
 /// that is dropped without it is left to the system's cleaning.
-pub(super) struct PrivateServers {
+pub(crate) struct PrivateServers {
     folder: tempfile::TempDir,
 }
 
 impl PrivateServers {
     /// Starts all three.
-    pub(super) async fn start() -> anyhow::Result<Self> {
+    pub(crate) async fn start() -> anyhow::Result<Self> {
         let folder = tempfile::tempdir().context("make a folder for the servers")?;
         let private = Self { folder };
         if let Err(error) = private.script("start", &[]).await {
@@ -27,7 +27,7 @@ impl PrivateServers {
     }
 
     /// Their URLs.
-    pub(super) fn servers(&self) -> anyhow::Result<Servers> {
+    pub(crate) fn servers(&self) -> anyhow::Result<Servers> {
         Ok(Servers {
             database: self.url("postgres")?,
             schedule: self.url("redis")?,
@@ -36,22 +36,28 @@ impl PrivateServers {
     }
 
     /// `kill -9`.
-    pub(super) async fn kill(&self, name: &str) -> anyhow::Result<()> {
+    pub(crate) async fn kill(&self, name: &str) -> anyhow::Result<()> {
         self.script("kill", &[name]).await
     }
 
     /// Starts a killed one again, on the same port.
-    pub(super) async fn start_again(&self, name: &str) -> anyhow::Result<()> {
+    pub(crate) async fn start_again(&self, name: &str) -> anyhow::Result<()> {
         self.script("start", &[name]).await
     }
 
+    /// Stops one in order and starts it again.
+    pub(crate) async fn restart(&self, name: &str) -> anyhow::Result<()> {
+        self.script("stop", &[name]).await?;
+        self.start_again(name).await
+    }
+
     /// Stops all and takes them away.
-    pub(super) async fn remove(self) -> anyhow::Result<()> {
+    pub(crate) async fn remove(self) -> anyhow::Result<()> {
         self.script("remove", &[]).await
     }
 
     /// The URL of one.
-    pub(super) fn url(&self, name: &str) -> anyhow::Result<String> {
+    pub(crate) fn url(&self, name: &str) -> anyhow::Result<String> {
         let variable = match name {
             "postgres" => "DATABASE_URL=",
             "redis" => "REDIS_URL=",
@@ -66,7 +72,7 @@ impl PrivateServers {
     }
 
     /// Where one listens.
-    pub(super) fn address(&self, name: &str) -> anyhow::Result<SocketAddr> {
+    pub(crate) fn address(&self, name: &str) -> anyhow::Result<SocketAddr> {
         let url = self.url(name)?;
         let after_host = url.rsplit(':').next().context("a URL has no port")?;
         let digits: String = after_host

@@ -1,0 +1,135 @@
+//! Starts that are batches: what waits behind each leader starts with it, in
+//! the transaction that claims.
+
+use bytes::Bytes;
+use domain::batch::{BatchRules, Line, Room};
+use domain::ids::{AttemptId, WorkerId};
+use domain::permit::Permit;
+use domain::time::Timestamp;
+use engine::ports::{Claims, Member, Start};
+use rusqlite::{Row, Transaction};
+
+use super::claim::claim_with;
+use super::fault::Fault;
+use super::rows::{all, batch_settings, execute, first, time, word};
+
+const LEADER: &str = "
+    -- claim_batches: the leader, and its destination's rules
+    select d.batch_max_events, d.batch_max_bytes, d.batch_max_wait_ms,
+        a.due_at is null, a.batch_limit, length(e.payload)
+    from attempts a
+    join destinations d on d.id = a.destination_id
+    join events e on e.id = a.event_id
+    where a.id = ?1";
+
+const FIRSTS: &str = "
+    -- claim_batches: first attempts
+    select a.id, length(e.payload) from attempts a indexed by attempts_first
+    join events e on e.id = a.event_id
+    where a.destination_id = ?1 and a.state = 'waiting' and a.due_at is null
+        and (a.expires_at is null or a.expires_at > ?2) and ?4 is null
+    order by a.id limit ?3";
+
+const DUE: &str = "
+    -- claim_batches: what is due, of one class
+    select a.id, length(e.payload) from attempts a indexed by attempts_due
+    join events e on e.id = a.event_id
+    where a.destination_id = ?1 and a.state = 'waiting' and a.due_at is not null
+        and a.due_at <= ?2 and a.batch_limit is ?4
+        and (a.expires_at is null or a.expires_at > ?2)
+    order by a.due_at, a.id limit ?3";
+
+const CARRY: &str = "
+    -- claim_batches: it starts with its leader
+    update attempts
+    set (state, worker_id, permit, epoch, started_at, carried_by, coarse, crowded) = (
+        select 'started', l.worker_id, l.permit, l.epoch, l.started_at, l.id, 0, 0
+        from attempts l where l.id = ?2
+    )
+    where id = ?1 and state = 'waiting'";
+
+const LEADS: &str = "
+    -- claim_batches: how many its request has
+    update attempts set batch_size = ?2 where id = ?1";
+
+const MEMBER: &str = "
+    -- claim_batches: what is sent of it
+    select a.id, a.event_id, a.try_number, a.tries_before, e.event_type, e.content_type,
+        e.payload, e.created_at
+    from attempts a join events e on e.id = a.event_id
+    where a.id = ?1";
+
+/// Claims; see [`engine::ports::Store::claim_batches`].
+pub(super) fn claim_batches(
+    tx: &Transaction<'_>,
+    now: Timestamp,
+    worker: WorkerId,
+    permits: &[Permit],
+) -> Result<Claims, Fault> {
+    claim_with(tx, now, worker, permits, |permit, _, _: &Start| {
+        let mut members = vec![read_member(tx, permit.attempt)?];
+        for carried in to_carry(tx, now, permit)? {
+            execute(tx, CARRY, (carried.0, permit.attempt.0))?;
+            members.push(read_member(tx, carried)?);
+        }
+        let events = u32::try_from(members.len()).unwrap_or(u32::MAX);
+        if events > 1 {
+            execute(tx, LEADS, (permit.attempt.0, events))?;
+        }
+        Ok(members)
+    })
+}
+
+/// What a leader's batch holds beside it.
+fn to_carry(
+    tx: &Transaction<'_>,
+    now: Timestamp,
+    permit: &Permit,
+) -> Result<Vec<AttemptId>, Fault> {
+    let leader = first(tx, LEADER, [permit.attempt.0], |row| {
+        let rules: Option<BatchRules> = batch_settings(row, 0)?.rules();
+        let limit: Option<u32> = row.get(4)?;
+        Ok((rules, row.get::<_, bool>(3)?, limit, row.get::<_, u32>(5)?))
+    })?;
+    let Some((Some(rules), is_first, limit, bytes)) = leader else {
+        return Ok(Vec::new());
+    };
+    let mut room = Room::beside(&rules, limit, bytes);
+    let mut carried = Vec::new();
+    for line in Line::of(is_first, limit).into_iter().flatten() {
+        if room.events() == 0 {
+            break;
+        }
+        let (sql, class) = match line {
+            Line::Firsts => (FIRSTS, None),
+            Line::Due => (DUE, None),
+            Line::Class(limit) => (DUE, Some(limit)),
+        };
+        let key = permit.destination.to_string();
+        let params = (key, now.as_micros(), room.events(), class);
+        let next = all(tx, sql, params, |row| {
+            Ok((AttemptId(row.get(0)?), row.get::<_, u32>(1)?))
+        })?;
+        let fits = next.into_iter().take_while(|(_, bytes)| room.take(*bytes));
+        carried.extend(fits.map(|(id, _)| id));
+    }
+    Ok(carried)
+}
+
+fn read_member(tx: &Transaction<'_>, attempt: AttemptId) -> Result<Member, Fault> {
+    let member = first(tx, MEMBER, [attempt.0], member)?;
+    Ok(member.ok_or(rusqlite::Error::QueryReturnedNoRows)?)
+}
+
+fn member(row: &Row<'_>) -> Result<Member, Fault> {
+    Ok(Member {
+        attempt: AttemptId(row.get(0)?),
+        event: word(row, 1, ("attempts", "event_id"))?,
+        try_number: row.get(2)?,
+        tries_before: row.get(3)?,
+        event_type: row.get(4)?,
+        content_type: row.get(5)?,
+        payload: Bytes::from(row.get::<_, Vec<u8>>(6)?),
+        accepted_at: time(row, 7)?,
+    })
+}

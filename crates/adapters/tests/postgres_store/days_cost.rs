@@ -1,0 +1,153 @@
+//! What days cost those who read and write: in pages.
+
+use std::time::Duration;
+
+use adapters::postgres::PostgresStore;
+use domain::ids::DestinationId;
+use domain::permit::Permit;
+use domain::share::Room;
+use engine::ports::{ClaimAnswer, Run, Store, Sweep};
+
+use crate::database::{Database, per_second};
+use crate::days::{SUCCEEDED, old, running_for};
+use crate::horizon::raise;
+
+/// Pages touched by thirty claims, without what planning the statement touches:
+/// it looks at every index of every day, once in a connection.
+async fn pages_of_claims(database: &Database, to: DestinationId) -> i64 {
+    let worker = database.worker().await;
+    database.accept(to, 50).await;
+    database.sql("vacuum analyze attempts, events").await;
+    let permits = database.permits(to).await;
+    database.let_nothing_lapse().await;
+    let (ten, forty) = permits.split_at(10);
+    assert_eq!(forty.len(), 40);
+    let pages = async |permits: &[Permit]| {
+        let claims = async |store: PostgresStore| {
+            for permit in permits {
+                let claims = store.claim_starts(worker, &[*permit]).await.unwrap();
+                assert!(matches!(claims.answers[0], ClaimAnswer::Started(_)));
+            }
+        };
+        database.pages_of(claims).await
+    };
+    let planned = pages(ten).await;
+    pages(forty).await - planned
+}
+
+/// A week's days, full, beside the one that is claimed from.
+#[tokio::test]
+async fn a_claim_costs_the_same_whatever_the_days_before() {
+    let empty = running_for(1).await;
+    let full = running_for(38).await;
+    let mut pages = Vec::new();
+    for database in [&empty, &full] {
+        let to = database.destination(per_second(100)).await;
+        if database.name_is(&full) {
+            for days in 1..=7 {
+                old(database, to, days, 20_000, SUCCEEDED).await;
+            }
+        }
+        pages.push(pages_of_claims(database, to).await);
+    }
+    let (none, week) = (pages[0], pages[1]);
+    assert!(none > 50, "the counters count: {none}");
+    assert!(week <= none + none / 4, "{none} pages, after a week {week}");
+}
+
+/// Pages touched by ten runs that find nothing new, without planning.
+async fn pages_of_runs(database: &Database, to: DestinationId) -> i64 {
+    database.sql("vacuum analyze attempts, events").await;
+    let runs = async |count: u32| {
+        let runs = async |store: PostgresStore| {
+            for _ in 0..count {
+                let run = Run {
+                    destination: to,
+                    republish: false,
+                };
+                store.admit(&[run], &Room::of(u32::MAX)).await.unwrap();
+            }
+        };
+        database.pages_of(runs).await
+    };
+    let planned = runs(10).await;
+    runs(20).await - planned
+}
+
+/// Pages touched by twenty sweeps of everything, without planning.
+async fn pages_of_sweeps(database: &Database) -> i64 {
+    let sweeps = async |count: u32| {
+        let sweeps = async |store: PostgresStore| {
+            for _ in 0..count {
+                store.sweep(&EVERYTHING).await.unwrap();
+            }
+        };
+        database.pages_of(sweeps).await
+    };
+    let planned = sweeps(10).await;
+    sweeps(30).await - planned
+}
+
+const EVERYTHING: Sweep = Sweep {
+    after: None,
+    limit: 100,
+    everything: true,
+    overdue: Duration::ZERO,
+};
+
+/// Neither a run nor a sweep asks days that are below the horizon.
+#[tokio::test]
+async fn admission_costs_the_same_whatever_the_days_before() {
+    let few = running_for(1).await;
+    let full = running_for(38).await;
+    let mut pages = Vec::new();
+    for database in [&few, &full] {
+        let to = database.destination(per_second(100)).await;
+        if database.name_is(&full) {
+            for days in 4..=11 {
+                old(database, to, days, 10_000, SUCCEEDED).await;
+            }
+        }
+        raise(database).await;
+        database.accept(to, 50).await;
+        database.permits(to).await;
+        pages.push((
+            pages_of_runs(database, to).await,
+            pages_of_sweeps(database).await,
+        ));
+    }
+    let (few, full) = (pages[0], pages[1]);
+    // Three days more, which may count: a page or two for each list.
+    assert!(few.0 > 50, "the counters count: {few:?}");
+    assert!(full.0 <= few.0 + 10 * 3 * 16, "{few:?}, then {full:?}");
+    assert!(few.1 > 20, "the counters count: {few:?}");
+    assert!(full.1 <= few.1 + 20 * 3 * 16, "{few:?}, then {full:?}");
+}
+
+/// Where rows have a day, they are found in it, whatever the statistics say.
+#[tokio::test]
+async fn an_event_is_looked_up_in_its_day() {
+    let database = running_for(8).await;
+    let to = database.destination(per_second(100)).await;
+    old(&database, to, 3, 2_000, SUCCEEDED).await;
+    database.sql("vacuum analyze").await;
+    let mut user = database.user().await;
+    let plan: Vec<String> = sqlx::query_scalar(sqlx::AssertSqlSafe(
+        "explain (analyze, costs off, timing off)
+        select e.payload
+        from (select a.event_id from attempts a order by a.id limit 5) l
+        cross join lateral (
+            select e.payload from events e
+            where e.id = l.event_id and e.day = event_day(l.event_id)
+            limit 1
+        ) e"
+        .to_owned(),
+    ))
+    .fetch_all(&mut user)
+    .await
+    .unwrap();
+    let executed: Vec<&String> = (plan.iter())
+        .filter(|line| line.contains(" events_") && !line.contains("never executed"))
+        .collect();
+    assert_eq!(executed.len(), 1, "{plan:#?}");
+}

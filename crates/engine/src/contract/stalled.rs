@@ -1,0 +1,57 @@
+//! Tests that go by a real clock, on a machine that may stand still.
+//!
+//! A permit lives for two seconds after its slot. A test whose machine stood still
+//! for longer, between admission and claim, says nothing about the store: it is
+//! made again, from the beginning and with a store of its own.
+
+use std::panic::{AssertUnwindSafe, panic_any, resume_unwind};
+
+use futures_util::FutureExt;
+
+/// So often a test is made before it fails for that reason alone.
+const TRIES: u32 = 5;
+
+/// What a test panics with that came too late.
+struct Stalled;
+
+/// Ends a test that is to be made again.
+pub(super) fn stalled() -> ! {
+    panic_any(Stalled)
+}
+
+/// Makes a test, and again if its machine stood still.
+pub async fn made_again_if_stalled(test: impl AsyncFn()) {
+    for _ in 0..TRIES {
+        match AssertUnwindSafe(test()).catch_unwind().await {
+            Ok(()) => return,
+            Err(why) if why.is::<Stalled>() => {}
+            Err(why) => resume_unwind(why),
+        }
+    }
+    panic!("{TRIES} times the machine stood still for longer than a permit lives");
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_test_that_came_too_late_is_made_again() {
+        let made = AtomicU32::new(0);
+        made_again_if_stalled(async || {
+            if made.fetch_add(1, Ordering::Relaxed) < 2 {
+                stalled();
+            }
+        })
+        .await;
+        assert_eq!(made.into_inner(), 3);
+    }
+
+    #[tokio::test]
+    #[should_panic(expected = "as it is")]
+    async fn one_that_fails_fails() {
+        made_again_if_stalled(async || panic!("as it is")).await;
+    }
+}

@@ -1,0 +1,114 @@
+//! What operators must know, on its way.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use domain::event::{Audience, DEFAULT_CONTENT_TYPE, NewEvent};
+use domain::ids::{DestinationId, EventId};
+use domain::operations::{OperationalEvent, payload};
+use engine::ports::{
+    DEFAULT_TENANT, Operations, RelayedOperations, Store, StoreError, WatchRules, Watched,
+};
+use uuid::Uuid;
+
+use super::{FaultyStore, short};
+use crate::model::Rows;
+use crate::sabotage::Sabotage;
+use crate::site::Site;
+
+/// Who is to be told of this as things stand: all that take events, but news
+/// about one of them only those that were registered before it.
+fn expected(rows: &Rows, news: &OperationalEvent) -> Vec<DestinationId> {
+    let told = rows.told();
+    let about = told
+        .iter()
+        .position(|one| one.destination == news.destination);
+    let before = &told[..about.unwrap_or(told.len())];
+    let takes = before.iter().filter(|one| rows.takes(one.destination));
+    takes.map(|one| one.destination).collect()
+}
+
+/// The event that a relay makes, under an id that none makes.
+fn again(news: &OperationalEvent, to: DestinationId) -> NewEvent {
+    let number = u128::from(news.id.unsigned_abs());
+    NewEvent {
+        id: EventId(Uuid::from_u128(0xF << 124 | number << 64 | short(to) << 32)),
+        tenant: DEFAULT_TENANT,
+        audience: Audience::Destination(to),
+        event_type: None,
+        content_type: DEFAULT_CONTENT_TYPE.to_owned(),
+        payload: payload(news).into(),
+        idempotency: None,
+    }
+}
+
+impl FaultyStore {
+    async fn relay(&self, limit: u32) -> Result<RelayedOperations, StoreError> {
+        let all = |rows: &Rows| -> Vec<_> {
+            let news = rows.news_to_relay();
+            news.map(|one| (one.clone(), expected(rows, one))).collect()
+        };
+        let before = self.inner.read(all);
+        let relaying = self.inner.relay_operational_events(limit);
+        let relayed = self.noting_what_comes(relaying).await?;
+        let counts = &self.gate.around.counts;
+        for (news, to) in before.into_iter().take(relayed.relayed as usize) {
+            counts.note("news relayed");
+            counts.add("operational event told", to.len() as u64);
+            if self.gate.has(Sabotage::TellsTwice) {
+                let events: Vec<_> = to.iter().map(|to| again(&news, *to)).collect();
+                self.inner.accept_events(&events).await?;
+            }
+            let (about, told) = (short(news.destination), to.len());
+            let line = format_args!("{} of {about} to {told}", news.event_type);
+            self.line(Site::RelayNews, line);
+            self.witness.told(news.id, to);
+        }
+        Ok(relayed)
+    }
+
+    async fn look(&self, rules: &WatchRules) -> Result<Watched, StoreError> {
+        let stands = |rows: &Rows| rows.destinations_with_alerts().next().is_some();
+        if self.gate.has(Sabotage::NeverEndsAlerts) && self.inner.read(stands) {
+            return Ok(Watched::default());
+        }
+        let watched = self.inner.watch(rules).await?;
+        for told in &watched.news {
+            let what = match told.news.event_type.is_good() {
+                true => "alert ended",
+                false => "alert raised",
+            };
+            self.gate.around.counts.note(what);
+            let about = short(told.destination);
+            let line = format_args!("{about} {}", told.news.event_type.as_str());
+            self.line(Site::Watch, line);
+        }
+        Ok(watched)
+    }
+}
+
+#[async_trait]
+impl Operations for FaultyStore {
+    async fn relay_operational_events(&self, limit: u32) -> Result<RelayedOperations, StoreError> {
+        self.call(Site::RelayNews, |store, _| async move {
+            store.relay(limit).await
+        })
+        .await
+    }
+
+    async fn watch(&self, rules: &WatchRules) -> Result<Watched, StoreError> {
+        let rules = *rules;
+        self.call(
+            Site::Watch,
+            |store, _| async move { store.look(&rules).await },
+        )
+        .await
+    }
+
+    async fn trim_operational_events(&self, kept: Duration, limit: u32) -> Result<u32, StoreError> {
+        self.call(Site::TrimNews, |store, _| async move {
+            store.inner.trim_operational_events(kept, limit).await
+        })
+        .await
+    }
+}

@@ -1,0 +1,299 @@
+//! From what was seen to the report: a pure function.
+
+mod seconds;
+
+use std::collections::BTreeMap;
+
+use super::arrivals::Arrival;
+use super::client::Sent;
+use super::database::Done;
+use super::judging::Verdict;
+use super::metrics::per_mille;
+use super::processes::Used;
+use super::report::{Ended, FORMAT, Process, Report};
+use super::settings::Settings;
+
+/// Everything that was seen.
+pub(crate) struct Evidence {
+    pub(crate) system: String,
+    pub(crate) machine: String,
+    pub(crate) began_at_unix_ms: i64,
+    pub(crate) settings: Settings,
+    pub(crate) ended: Ended,
+    /// The first event was due, and the last was sent, since the machine
+    /// started.
+    pub(crate) load_us: (i64, i64),
+    /// When what was held was let go.
+    pub(crate) released_us: Option<i64>,
+    /// Every event that was due.
+    pub(crate) sent: Vec<Sent>,
+    pub(crate) refused: u64,
+    /// In the order of their times.
+    pub(crate) arrivals: Vec<Arrival>,
+    pub(crate) verdict: Verdict,
+    /// Attempts that still wait; `None` without the database.
+    pub(crate) pending: Option<u64>,
+    /// What each process used meanwhile, and its peak.
+    pub(crate) used: BTreeMap<String, Used>,
+    /// From the first event until it was looked at.
+    pub(crate) watched_seconds: f64,
+    pub(crate) database: Option<Done>,
+    pub(crate) notes: Vec<String>,
+}
+
+/// When each event arrived first, if it did; and how often any arrived again.
+struct Deliveries {
+    first_us: Vec<Option<i64>>,
+    count: u64,
+    duplicates: u64,
+}
+
+/// The report.
+pub(crate) fn report(evidence: Evidence) -> Report {
+    let deliveries = deliveries(&evidence);
+    let mut metrics = BTreeMap::new();
+    counts(&evidence, &deliveries, &mut metrics);
+    rates(&evidence, &deliveries, &mut metrics);
+    latencies(&evidence, &deliveries, &mut metrics);
+    costs(&evidence, deliveries.count, &mut metrics);
+    let processes = processes(&evidence, deliveries.count);
+    for process in &processes {
+        let name = &process.name;
+        metrics.insert(
+            format!("cpu_us_per_delivery.{name}"),
+            process.cpu_us_per_delivery,
+        );
+        metrics.insert(format!("peak_rss_mib.{name}"), process.peak_rss_mib);
+    }
+    Report {
+        format: FORMAT,
+        system: evidence.system.clone(),
+        machine: evidence.machine.clone(),
+        began_at_unix_ms: evidence.began_at_unix_ms,
+        settings: evidence.settings.clone(),
+        ended: evidence.ended,
+        load_seconds: load_seconds(&evidence),
+        seconds: seconds::seconds(&evidence, &deliveries),
+        metrics,
+        processes,
+        judged: evidence.verdict.judged,
+        destinations: evidence.verdict.worst,
+        statements: evidence
+            .database
+            .map(|done| done.longest)
+            .unwrap_or_default(),
+        notes: evidence.notes,
+    }
+}
+
+fn deliveries(evidence: &Evidence) -> Deliveries {
+    let mut first_us = vec![None; evidence.sent.len()];
+    let (mut count, mut duplicates) = (0, 0);
+    for arrival in evidence
+        .arrivals
+        .iter()
+        .filter(|arrival| arrival.is_taken())
+    {
+        // An event that is not ours is somebody else's.
+        let Some(first) = first_us.get_mut(arrival.event as usize) else {
+            continue;
+        };
+        match first {
+            Some(_) => duplicates += 1,
+            None => {
+                *first = Some(arrival.at_us);
+                count += 1;
+            }
+        }
+    }
+    Deliveries {
+        first_us,
+        count,
+        duplicates,
+    }
+}
+
+type Metrics = BTreeMap<String, f64>;
+
+fn set(metrics: &mut Metrics, name: &str, value: f64) {
+    metrics.insert(name.to_owned(), value);
+}
+
+fn load_seconds(evidence: &Evidence) -> f64 {
+    ((evidence.load_us.1 - evidence.load_us.0) as f64 / 1_000_000.0).max(0.001)
+}
+
+fn counts(evidence: &Evidence, deliveries: &Deliveries, metrics: &mut Metrics) {
+    let offered = evidence.sent.len() as u64;
+    let accepted = evidence
+        .sent
+        .iter()
+        .filter(|sent| sent.accepted_us > 0)
+        .count() as u64;
+    let both = evidence.sent.iter().zip(&deliveries.first_us);
+    let undelivered = both
+        .filter(|(sent, first)| sent.accepted_us > 0 && first.is_none())
+        .count() as u64;
+    let mut count = |name, value: u64| set(metrics, name, value as f64);
+    count("offered", offered);
+    count("accepted", accepted);
+    count("refused", evidence.refused);
+    count(
+        "unanswered",
+        offered.saturating_sub(accepted + evidence.refused),
+    );
+    count("delivered", deliveries.count);
+    count("duplicates", deliveries.duplicates);
+    count("undelivered", undelivered);
+    count("requests", evidence.arrivals.len() as u64);
+    if let Some(pending) = evidence.pending.or((undelivered == 0).then_some(0)) {
+        count("lost", undelivered.saturating_sub(pending));
+    }
+    if let Some(early) = evidence.verdict.early_starts {
+        count("early_starts", early);
+    }
+    if let Some(share) = evidence.verdict.least_share_percent {
+        count("least_share_percent", share);
+    }
+}
+
+fn rates(evidence: &Evidence, deliveries: &Deliveries, metrics: &mut Metrics) {
+    let (began_us, ended_us) = evidence.load_us;
+    let length = load_seconds(evidence);
+    let within = |at_us: i64| at_us > 0 && at_us <= ended_us;
+    let accepted = evidence.sent.iter().filter(|sent| within(sent.accepted_us));
+    let firsts = || deliveries.first_us.iter().flatten().copied();
+    set(
+        metrics,
+        "offered_per_second",
+        evidence.sent.len() as f64 / length,
+    );
+    set(
+        metrics,
+        "accepted_per_second",
+        accepted.count() as f64 / length,
+    );
+    let delivered = firsts().filter(|at_us| within(*at_us)).count();
+    set(metrics, "delivered_per_second", delivered as f64 / length);
+    if let Some(last_us) = firsts().max() {
+        let overall = ((last_us - began_us) as f64 / 1_000_000.0).max(0.001);
+        set(
+            metrics,
+            "overall_per_second",
+            deliveries.count as f64 / overall,
+        );
+        let drained = (last_us - ended_us).max(0) as f64 / 1_000_000.0;
+        set(metrics, "drain_seconds", drained);
+        if let Some(released_us) = evidence.released_us {
+            let length = ((last_us - released_us) as f64 / 1_000_000.0).max(0.001);
+            let drained = deliveries.count as f64 / length;
+            set(metrics, "drained_per_second", drained);
+        }
+    }
+}
+
+fn between(from_us: i64, to_us: i64) -> u64 {
+    u64::try_from(to_us - from_us).unwrap_or(0)
+}
+
+/// The percentile of these, in milliseconds.
+fn ms(sorted: &[u64], of: u64) -> f64 {
+    per_mille(sorted, of) as f64 / 1_000.0
+}
+
+fn sorted(values: impl Iterator<Item = u64>) -> Vec<u64> {
+    let mut values: Vec<_> = values.collect();
+    values.sort_unstable();
+    values
+}
+
+fn latencies(evidence: &Evidence, deliveries: &Deliveries, metrics: &mut Metrics) {
+    let of_tenant = |wanted: Option<u16>| {
+        let both = evidence.sent.iter().zip(&deliveries.first_us);
+        let wait = |(sent, first): (&Sent, &Option<i64>)| {
+            let tenant = evidence.settings.tenant_of(sent.destination);
+            let asked = sent.accepted_us > 0 && wanted.is_none_or(|wanted| wanted == tenant);
+            // An answer may be read after the delivery has begun.
+            asked.then_some(between(sent.accepted_us, (*first)?))
+        };
+        sorted(both.filter_map(wait))
+    };
+    let waits = of_tenant(None);
+    if !waits.is_empty() {
+        for (name, of) in [
+            ("p50_ms", 500),
+            ("p90_ms", 900),
+            ("p99_ms", 990),
+            ("p999_ms", 999),
+            ("max_ms", 1_000),
+        ] {
+            set(metrics, name, ms(&waits, of));
+        }
+    }
+    if evidence.settings.tenants() > 1 {
+        set(metrics, "noisy_p99_ms", ms(&of_tenant(Some(0)), 990));
+        set(metrics, "quiet_p99_ms", ms(&of_tenant(Some(1)), 990));
+    }
+    let accepted = evidence.sent.iter().filter(|sent| sent.accepted_us > 0);
+    let ingest = sorted(accepted.map(|sent| between(sent.sent_us, sent.accepted_us)));
+    let were_sent = evidence.sent.iter().filter(|sent| sent.sent_us > 0);
+    let late = sorted(were_sent.map(|sent| between(sent.due_us, sent.sent_us)));
+    if !ingest.is_empty() {
+        set(metrics, "ingest_p50_ms", ms(&ingest, 500));
+        set(metrics, "ingest_p99_ms", ms(&ingest, 990));
+    }
+    if !late.is_empty() {
+        set(metrics, "client_late_p99_ms", ms(&late, 990));
+    }
+    let starts = sorted(evidence.verdict.waits_us.iter().copied());
+    if !starts.is_empty() {
+        set(metrics, "start_p50_ms", ms(&starts, 500));
+        set(metrics, "start_p99_ms", ms(&starts, 990));
+    }
+}
+
+fn costs(evidence: &Evidence, delivered: u64, metrics: &mut Metrics) {
+    let cpu: f64 = evidence.used.values().map(|used| used.cpu_seconds()).sum();
+    set(
+        metrics,
+        "cpu_cores",
+        cpu / evidence.watched_seconds.max(0.001),
+    );
+    if delivered == 0 {
+        return;
+    }
+    let each = |value: f64| value / delivered as f64;
+    set(metrics, "cpu_us_per_delivery", each(cpu * 1_000_000.0));
+    let Some(done) = &evidence.database else {
+        return;
+    };
+    set(
+        metrics,
+        "wal_bytes_per_delivery",
+        each(done.wal_bytes as f64),
+    );
+    set(
+        metrics,
+        "transactions_per_delivery",
+        each(done.transactions as f64),
+    );
+    if let Some(calls) = done.calls {
+        set(metrics, "statements_per_delivery", each(calls as f64));
+    }
+}
+
+fn processes(evidence: &Evidence, delivered: u64) -> Vec<Process> {
+    let process = |(name, used): (&String, &Used)| Process {
+        name: name.clone(),
+        cpu_seconds: used.cpu_seconds(),
+        in_kernel_percent: used.system_seconds * 100.0 / used.cpu_seconds().max(0.01),
+        cpu_us_per_delivery: used.cpu_seconds() * 1_000_000.0 / delivered.max(1) as f64,
+        peak_rss_mib: used.resident_mib,
+    };
+    let mut processes: Vec<_> = evidence.used.iter().map(process).collect();
+    processes.sort_by(|one, other| other.cpu_seconds.total_cmp(&one.cpu_seconds));
+    processes
+}
+
+#[cfg(test)]
+pub(super) mod tests;

@@ -1,0 +1,171 @@
+//! Thresholds: `NAME OP NUMBER`, such as `p99_ms<10`, over a report's figures.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::metrics::{is_known, names};
+use super::report::{Report, number};
+
+/// One threshold.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Threshold {
+    name: String,
+    operator: Operator,
+    bound: f64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Operator {
+    AtMost,
+    AtLeast,
+    Below,
+    Above,
+    Equal,
+}
+
+/// As they are written, those of two characters first.
+const OPERATORS: [(&str, Operator); 5] = [
+    ("<=", Operator::AtMost),
+    (">=", Operator::AtLeast),
+    ("==", Operator::Equal),
+    ("<", Operator::Below),
+    (">", Operator::Above),
+];
+
+impl FromStr for Threshold {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let split = OPERATORS.iter().find_map(|(written, operator)| {
+            let (name, bound) = text.split_once(written)?;
+            Some((name.trim(), *operator, bound.trim()))
+        });
+        let expected = || format!("{text}: expected a name, one of <= >= == < >, and a number");
+        let (name, operator, bound) = split.ok_or_else(expected)?;
+        if !is_known(name) {
+            return Err(format!(
+                "no figure is called {name:?}; there are {}",
+                names()
+            ));
+        }
+        let bound: f64 = bound.parse().or(Err(expected()))?;
+        if !bound.is_finite() {
+            return Err(expected());
+        }
+        Ok(Self {
+            name: name.to_owned(),
+            operator,
+            bound,
+        })
+    }
+}
+
+impl fmt::Display for Threshold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let written = OPERATORS
+            .iter()
+            .find(|(_, operator)| *operator == self.operator);
+        let written = written.map_or("", |(written, _)| written);
+        write!(f, "{} {written} {}", self.name, self.bound)
+    }
+}
+
+impl Threshold {
+    fn holds(&self, value: f64) -> bool {
+        match self.operator {
+            Operator::AtMost => value <= self.bound,
+            Operator::AtLeast => value >= self.bound,
+            Operator::Below => value < self.bound,
+            Operator::Above => value > self.bound,
+            Operator::Equal => (value - self.bound).abs() < f64::EPSILON,
+        }
+    }
+}
+
+/// A line for each threshold that does not hold. One whose figure was not
+/// measured does not hold.
+pub(crate) fn crossed(thresholds: &[Threshold], report: &Report) -> Vec<String> {
+    let line = |threshold: &Threshold| match report.metric(&threshold.name) {
+        Some(value) if threshold.holds(value) => None,
+        Some(value) => Some(format!("crossed: {threshold}: it is {}", number(value))),
+        None => Some(format!("crossed: {threshold}: it was not measured")),
+    };
+    thresholds.iter().filter_map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::gathering;
+    use super::super::gathering::tests::evidence;
+    use super::*;
+
+    #[test]
+    fn each_operator_holds_on_its_side() {
+        let holds = |text: &str, value| text.parse::<Threshold>().unwrap().holds(value);
+        assert_eq!(
+            [holds("p99_ms<10", 9.9), holds("p99_ms<10", 10.0)],
+            [true, false]
+        );
+        assert_eq!(
+            [holds("p99_ms <= 10", 10.0), holds("p99_ms<=10", 10.1)],
+            [true, false]
+        );
+        assert_eq!(
+            [holds("p99_ms>1", 1.0), holds("p99_ms>1", 1.1)],
+            [false, true]
+        );
+        assert_eq!(
+            [holds("p99_ms>=1", 1.0), holds("p99_ms>=1", 0.9)],
+            [true, false]
+        );
+        assert_eq!(
+            [holds("lost==0", 0.0), holds("lost==0", 1.0)],
+            [true, false]
+        );
+        assert!(!holds("p99_ms<10", f64::NAN));
+    }
+
+    #[test]
+    fn what_cannot_be_judged_is_refused() {
+        let error = "p98_ms<10".parse::<Threshold>().unwrap_err();
+        assert!(
+            error.contains("p99_ms") && error.contains("peak_rss_mib.PROCESS"),
+            "{error}"
+        );
+        for text in [
+            "",
+            "p99_ms",
+            "p99_ms<",
+            "p99_ms<x",
+            "p99_ms=10",
+            "<10",
+            "p99_ms<inf",
+        ] {
+            assert!(text.parse::<Threshold>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_line_for_each_that_is_crossed_or_was_not_measured() {
+        let report = gathering::report(evidence());
+        let thresholds = [
+            "lost==0",
+            "delivered>=2",
+            "quiet_p99_ms<5",
+            "cpu_us_per_delivery.serve<130",
+        ];
+        let thresholds: Vec<Threshold> = thresholds
+            .iter()
+            .map(|text| text.parse().unwrap())
+            .collect();
+        let lines = crossed(&thresholds, &report);
+        assert_eq!(
+            lines,
+            [
+                "crossed: lost == 0: it is 1",
+                "crossed: quiet_p99_ms < 5: it was not measured",
+                "crossed: cpu_us_per_delivery.serve < 130: it is 150,000",
+            ]
+        );
+    }
+}
