@@ -360,6 +360,12 @@ async fn a_memory_alarm_and_a_crash_are_survived() {
         0
     );
 
+    let written = async {
+        while !broker.has_written(&own.name) {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(PATIENCE, written).await.expect("never written");
     tokio::task::block_in_place(|| broker.kill());
     let error = timeout(PATIENCE, subscription.receive(1)).await.unwrap();
     assert!(

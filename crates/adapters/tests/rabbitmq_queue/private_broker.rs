@@ -22,6 +22,19 @@ impl PrivateBroker {
         self.servers("kill", &["rabbitmq"]);
     }
 
+    /// Whether the broker has written down that there is this queue. It does so
+    /// some seconds after it has confirmed that it was declared; one that is
+    /// killed before comes back with a queue that never has a leader.
+    pub(crate) fn has_written(&self, queue: &str) -> bool {
+        let node = self.value("RABBITMQ_NODENAME");
+        let names = format!("servers/rabbitmq/mnesia/{node}/quorum/{node}/names.dets");
+        let written = std::fs::read(self.folder.path().join(names)).unwrap_or_default();
+        let is_its = |rest: &[u8]| {
+            rest.starts_with(queue.as_bytes()) && !rest[queue.len()..].starts_with(b".dead")
+        };
+        (0..written.len()).any(|at| is_its(&written[at..]))
+    }
+
     pub(crate) fn start_again(&self) {
         self.servers("start", &["rabbitmq"]);
     }
