@@ -75,6 +75,7 @@ const EVENTS: admission::Bounds = admission::Bounds {
     copies: 1,
     limits: &[2],
     changes: 0,
+    runs: 1,
 };
 
 const ADMISSION: &[Entry<admission::Bounds>] = &[
@@ -86,6 +87,7 @@ const ADMISSION: &[Entry<admission::Bounds>] = &[
             events: 2,
             limits: &[2, 1, 0],
             changes: 2,
+            runs: 2,
             ..EVENTS
         },
     ),
@@ -118,6 +120,7 @@ const ADMISSION: &[Entry<admission::Bounds>] = &[
             events: 2,
             permits: 2,
             limits: &[1],
+            runs: 2,
             ..EVENTS
         },
     ),

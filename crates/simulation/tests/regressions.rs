@@ -124,3 +124,28 @@ fn a_request_may_arrive_after_its_own_retry() {
         lasts_ms: 393_743,
     });
 }
+
+/// Seed 903. A client was refused while a paused destination's backlog was full,
+/// and both destinations were deleted: what it still had to hand in took its
+/// time.
+#[test]
+#[rustfmt::skip]
+fn a_client_that_was_refused_goes_on_at_its_own_pace() {
+    keeps_every_promise(&Scenario {
+        seed: 903,
+        mood: Mood::Stormy,
+        destinations: vec![
+            LimitSettings { per_second: Some(0), ..LimitSettings::default() },
+            LimitSettings { per_second: Some(2), burst: Some(3), shape: Some(Shape::TokenBucket), ..LimitSettings::default() },
+        ],
+        schedulers: 1,
+        workers: 3,
+        operations: vec![
+            Operation { number: 0, at_ms: 0, what: What::Arrivals { destination: 0, events: 244, every_ms: 1108 } },
+            Operation { number: 4, at_ms: 0, what: What::Bound { destination_most: 134, tenant_most: 117 } },
+            Operation { number: 19, at_ms: 96_473, what: What::Delete { destination: 1 } },
+            Operation { number: 40, at_ms: 254_010, what: What::Delete { destination: 0 } },
+        ],
+        lasts_ms: 254_011,
+    });
+}

@@ -1,10 +1,10 @@
 //! Accepting events.
 //!
-//! First who gets them (reads), then one transaction that inserts the events
-//! that are new and, for those, their attempts. Between the two a destination
-//! may be disabled or deleted: its attempts then wait, or are cancelled by the
-//! reaper. Destinations' rows are only locked by the foreign key, which does
-//! not hide them from admission.
+//! One statement looks where events go, inserts those that are new and, for
+//! those, their attempts. Before it only what it has to be told is read: what
+//! keys stand for, and who subscribes. A destination that is disabled or deleted
+//! in between gets its attempts nevertheless: they wait, or are cancelled by the
+//! reaper. Destinations' rows are not locked.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,7 +12,7 @@ use domain::event::{Audience, NewEvent};
 use domain::ids::DestinationId;
 use domain::time::micros;
 use engine::ports::{Acceptance, StoreError};
-use sqlx::{Connection, PgConnection, PgPool};
+use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use super::failure::Failure;
@@ -24,90 +24,129 @@ pub(super) async fn accept_events(
     events: &[NewEvent],
 ) -> Result<Vec<Acceptance>, Failure> {
     let mut connection = pool.acquire().await?;
-    let mut batch = Batch::resolve(&mut connection, events).await?;
-    if batch.has_work() {
-        let mut transaction = connection.begin().await?;
-        batch.write(&mut transaction).await?;
-        transaction.commit().await?;
-    }
-    batch.settle(&mut connection).await?;
-    Ok(batch.answers)
+    accept_within(&mut connection, events).await
 }
 
-/// The same as part of a transaction that is open: for a caller that writes
-/// more with it. The answers are true if that commits.
+/// The same on a connection, which may have a transaction open, for a caller
+/// that writes more with it: the answers are true if that commits.
 pub(super) async fn accept_within(
-    transaction: &mut PgConnection,
+    connection: &mut PgConnection,
     events: &[NewEvent],
 ) -> Result<Vec<Acceptance>, Failure> {
-    let mut batch = Batch::resolve(transaction, events).await?;
-    if batch.has_work() {
-        batch.write(transaction).await?;
+    let mut batch = Batch::of(connection, events).await?;
+    loop {
+        let offered = batch.to_offer();
+        if offered.is_empty() {
+            break;
+        }
+        let written = batch.write(connection, &offered).await?;
+        batch.note(&offered, &written);
     }
-    batch.settle(transaction).await?;
+    batch.settle(connection).await?;
     Ok(batch.answers)
 }
 
 /// A batch on its way in.
 struct Batch<'a> {
     events: &'a [NewEvent],
+    /// Until it was offered, as if nothing stood in its way.
     answers: Vec<Acceptance>,
-    /// The places of those that are to be written: of several with one id or
-    /// one key the first. In order.
-    wanted: Vec<usize>,
-    /// The ids that were written.
-    new: HashSet<Uuid>,
+    /// Whether each is to be written no more: it was offered, or its key was
+    /// known.
+    offered: Vec<bool>,
+    /// Whether each was written.
+    written: Vec<bool>,
+}
+
+/// What became of one that was offered.
+#[derive(sqlx::FromRow)]
+struct Written {
+    /// Its destination's, if it names one that is there.
+    state: Option<String>,
+    is_written: bool,
 }
 
 impl<'a> Batch<'a> {
-    /// What each is to be answered, if nobody else comes first.
-    async fn resolve(
-        connection: &mut PgConnection,
-        events: &'a [NewEvent],
-    ) -> Result<Self, Failure> {
+    /// Before anything is written.
+    async fn of(connection: &mut PgConnection, events: &'a [NewEvent]) -> Result<Self, Failure> {
         let known = keys::known(connection, events.iter()).await?;
         let mut known = keys::answer(connection, events, &known).await?;
-        let mut answers = resolve_audiences(connection, events).await?;
-        let mut wanted = Vec::new();
-        let (mut ids, mut taken) = (HashSet::new(), HashSet::new());
-        for (place, event) in events.iter().enumerate() {
-            if let Some(answer) = known.remove(&place) {
-                answers[place] = answer;
-            } else if matches!(answers[place], Acceptance::Accepted(_)) {
-                let key = event.idempotency.as_ref();
-                let first_of_key = key.is_none_or(|asked| taken.insert((event.tenant, &asked.key)));
-                if first_of_key && ids.insert(event.id) {
-                    wanted.push(place);
-                }
+        let mut answers = audiences(connection, events).await?;
+        let mut offered = vec![false; events.len()];
+        for (place, answer) in answers.iter_mut().enumerate() {
+            if let Some(known) = known.remove(&place) {
+                (*answer, offered[place]) = (known, true);
             }
         }
         Ok(Self {
             events,
             answers,
-            wanted,
-            new: HashSet::new(),
+            offered,
+            written: vec![false; events.len()],
         })
     }
 
-    fn has_work(&self) -> bool {
-        !self.wanted.is_empty()
+    /// The places of those that are to be written next: of several with one id
+    /// or one key the first. Where that is refused, the next has its turn.
+    fn to_offer(&self) -> Vec<usize> {
+        let (mut ids, mut taken) = (HashSet::new(), HashSet::new());
+        let accepted = |at: &usize| matches!(self.answers[*at], Acceptance::Accepted(_));
+        let first = |at: &usize| {
+            let event = &self.events[*at];
+            let key = event.idempotency.as_ref();
+            let first_of_key = key.is_none_or(|asked| taken.insert((event.tenant, &asked.key)));
+            first_of_key && ids.insert(event.id)
+        };
+        (0..self.events.len())
+            .filter(accepted)
+            .filter(first)
+            .filter(|at| !self.offered[*at])
+            .collect()
     }
 
-    /// Writes what is new. In one transaction.
-    async fn write(&mut self, connection: &mut PgConnection) -> Result<(), Failure> {
-        let wanted: Vec<&NewEvent> = self.wanted.iter().map(|at| &self.events[*at]).collect();
-        let inserted = match wanted.iter().any(|event| event.idempotency.is_some()) {
-            true => insert_keyed_events(connection, &wanted).await?,
-            false => insert_events(connection, &wanted).await?,
-        };
-        self.new = inserted.iter().map(|(id, _)| *id).collect();
-        if let Some((_, created_at)) = inserted.first() {
-            let fresh = (self.wanted.iter())
-                .map(|at| (&self.events[*at], self.answers[*at].destinations()))
-                .filter(|(event, _)| self.new.contains(&event.id.0));
-            insert_attempts(connection, fresh, *created_at).await?;
+    /// Writes what is new.
+    async fn write(
+        &self,
+        connection: &mut PgConnection,
+        offered: &[usize],
+    ) -> Result<Vec<Written>, Failure> {
+        let events: Vec<&NewEvent> = offered.iter().map(|at| &self.events[*at]).collect();
+        let columns = Columns::of(&events);
+        let keys = Keys::of(&events);
+        let audiences = offered.iter().map(|at| self.answers[*at].destinations());
+        let pairs = Pairs::of(events.iter().copied().zip(audiences));
+        Ok(sqlx::query_as(WRITE)
+            .bind(columns.ids)
+            .bind(columns.tenants)
+            .bind(columns.types)
+            .bind(columns.content_types)
+            .bind(columns.payloads)
+            .bind(columns.named)
+            .bind(keys.tenants)
+            .bind(keys.keys)
+            .bind(keys.digests)
+            .bind(keys.events)
+            .bind(keys.kept_for)
+            .bind(pairs.events)
+            .bind(pairs.destinations)
+            .bind(pairs.tenants)
+            .bind(pairs.bytes)
+            .fetch_all(connection)
+            .await?)
+    }
+
+    fn note(&mut self, offered: &[usize], written: &[Written]) {
+        for (at, written) in offered.iter().zip(written) {
+            self.offered[*at] = true;
+            self.written[*at] = written.is_written;
+            if let Audience::Destination(_) = self.events[*at].audience {
+                match written.state.as_deref() {
+                    None => self.answers[*at] = Acceptance::UnknownDestination,
+                    Some("disabled") => self.answers[*at] = Acceptance::DisabledDestination,
+                    Some(_) => {}
+                }
+            }
         }
-        Ok(())
     }
 
     /// Answers what was not written after all: ids and keys that were there
@@ -115,7 +154,7 @@ impl<'a> Batch<'a> {
     /// tenant an id says nothing. Reads what is committed.
     async fn settle(&mut self, connection: &mut PgConnection) -> Result<(), Failure> {
         let mut open: Vec<usize> = (0..self.events.len())
-            .filter(|at| !self.is_by_key(*at) && !self.was_written(*at))
+            .filter(|at| !self.is_by_key(*at) && !self.written[*at])
             .collect();
         if open.is_empty() {
             return Ok(());
@@ -160,89 +199,71 @@ impl<'a> Batch<'a> {
             Acceptance::Repeated { .. } | Acceptance::KeyReused
         )
     }
-
-    fn was_written(&self, at: usize) -> bool {
-        self.wanted.binary_search(&at).is_ok() && self.new.contains(&self.events[at].id.0)
-    }
 }
 
-/// Inserts the events that are not there yet: their ids and the time.
-async fn insert_events(
-    connection: &mut PgConnection,
-    events: &[&NewEvent],
-) -> Result<Vec<(Uuid, i64)>, Failure> {
-    let columns = Columns::of(events);
-    Ok(sqlx::query_as(
-        "-- accept_events: insert_events
-        with clock as materialized (select clock_timestamp() as now)
+/// Events that name a destination are taken if it is there and not disabled;
+/// those whose key a request that came first has taken are left out, and so are
+/// those whose id is there. Keys are taken in order, so that batches that share
+/// several wait for each other and not in a circle. One waiting attempt is
+/// inserted for each event and destination, in the order of the events: ids are
+/// in creation order.
+///
+/// `(… in (select …)) is true`: hashed once, whatever the planner thinks of how
+/// many there are.
+const WRITE: &str = "-- accept_events: write
+    with clock as materialized (select clock_timestamp() as now),
+    offered as materialized (
+        select n.id, n.position, d.state,
+            n.named is null or coalesce(d.state <> 'disabled', false) as is_taken
+        from unnest($1::uuid[], $2::uuid[], $6::uuid[])
+            with ordinality as n (id, tenant_id, named, position)
+        left join destinations d on d.id = n.named and d.tenant_id = n.tenant_id
+            and d.deleted_at is null
+    ),
+    keys as (
+        insert into idempotency_keys as k (tenant_id, key, digest, event_id, expires_at)
+        select n.tenant_id, n.key, n.digest, n.event_id,
+            clock.now + n.kept_for * interval '1 microsecond'
+        from unnest($7::uuid[], $8::text[], $9::bytea[], $10::uuid[], $11::bigint[])
+            as n (tenant_id, key, digest, event_id, kept_for)
+        cross join clock
+        where (n.event_id in (select o.id from offered o where o.is_taken)) is true
+        order by n.tenant_id, n.key
+        on conflict (tenant_id, key) do update
+        set digest = excluded.digest, event_id = excluded.event_id,
+            expires_at = excluded.expires_at
+        where k.expires_at <= (select now from clock)
+        returning k.event_id
+    ),
+    written as (
         insert into events (id, tenant_id, event_type, content_type, payload, created_at, day)
         select n.id, n.tenant_id, n.event_type, n.content_type, n.payload, clock.now,
             event_day(n.id)
         from unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::bytea[])
             as n (id, tenant_id, event_type, content_type, payload)
         cross join clock
+        where (n.id in (select o.id from offered o where o.is_taken)) is true
+            and ((n.id in (select unnest($10::uuid[]))) is not true
+                or n.id in (select k.event_id from keys k))
         on conflict (id, day) do nothing
-        returning id, micros(created_at)",
-    )
-    .bind(columns.ids)
-    .bind(columns.tenants)
-    .bind(columns.types)
-    .bind(columns.content_types)
-    .bind(columns.payloads)
-    .fetch_all(connection)
-    .await?)
-}
-
-/// The same where some have keys: those whose key is taken, by a request that
-/// came first, are left out. Keys are taken in order, so that batches that
-/// share several wait for each other and not in a circle.
-async fn insert_keyed_events(
-    connection: &mut PgConnection,
-    events: &[&NewEvent],
-) -> Result<Vec<(Uuid, i64)>, Failure> {
-    let columns = Columns::of(events);
-    let keys = Keys::of(events);
-    Ok(sqlx::query_as(
-        "-- accept_events: insert_keyed_events
-        with clock as materialized (select clock_timestamp() as now),
-        taken as (
-            insert into idempotency_keys as k (tenant_id, key, digest, event_id, expires_at)
-            select n.tenant_id, n.key, n.digest, n.event_id,
-                clock.now + n.kept_for * interval '1 microsecond'
-            from unnest($6::uuid[], $7::text[], $8::bytea[], $9::uuid[], $10::bigint[])
-                as n (tenant_id, key, digest, event_id, kept_for)
-            cross join clock
-            order by n.tenant_id, n.key
-            on conflict (tenant_id, key) do update
-            set digest = excluded.digest, event_id = excluded.event_id,
-                expires_at = excluded.expires_at
-            where k.expires_at <= (select now from clock)
-            returning k.event_id
+        returning id
+    ),
+    attempted as (
+        insert into attempts (
+            event_id, destination_id, tenant_id, created_at, expires_at, payload_bytes
         )
-        insert into events (id, tenant_id, event_type, content_type, payload, created_at, day)
-        select n.id, n.tenant_id, n.event_type, n.content_type, n.payload, clock.now,
-            event_day(n.id)
-        from unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::bytea[], $11::boolean[])
-            as n (id, tenant_id, event_type, content_type, payload, keyed)
+        select n.event_id, n.destination_id, n.tenant_id, clock.now,
+            clock.now + d.max_age_ms * interval '1 millisecond', n.payload_bytes
+        from unnest($12::uuid[], $13::uuid[], $14::uuid[], $15::integer[])
+            with ordinality as n (event_id, destination_id, tenant_id, payload_bytes, position)
+        join destinations d on d.id = n.destination_id
         cross join clock
-        where not n.keyed or n.id in (select event_id from taken)
-        on conflict (id, day) do nothing
-        returning id, micros(created_at)",
+        where (n.event_id in (select w.id from written w)) is true
+        order by n.position
     )
-    .bind(columns.ids)
-    .bind(columns.tenants)
-    .bind(columns.types)
-    .bind(columns.content_types)
-    .bind(columns.payloads)
-    .bind(keys.tenants)
-    .bind(keys.keys)
-    .bind(keys.digests)
-    .bind(keys.events)
-    .bind(keys.kept_for)
-    .bind(keys.of_all)
-    .fetch_all(connection)
-    .await?)
-}
+    select o.state, (o.id in (select w.id from written w)) is true as is_written
+    from offered o
+    order by o.position";
 
 /// Events, column by column.
 struct Columns<'a> {
@@ -251,6 +272,8 @@ struct Columns<'a> {
     types: Vec<Option<&'a str>>,
     content_types: Vec<&'a str>,
     payloads: Vec<&'a [u8]>,
+    /// The destination that it names, if it does.
+    named: Vec<Option<Uuid>>,
 }
 
 impl<'a> Columns<'a> {
@@ -262,6 +285,7 @@ impl<'a> Columns<'a> {
             types: events().map(|event| event.event_type.as_deref()).collect(),
             content_types: events().map(|event| event.content_type.as_str()).collect(),
             payloads: events().map(|event| event.payload.as_ref()).collect(),
+            named: events().map(named).collect(),
         }
     }
 }
@@ -274,15 +298,12 @@ struct Keys<'a> {
     digests: Vec<&'a [u8]>,
     events: Vec<Uuid>,
     kept_for: Vec<i64>,
-    /// Of each event, with a key or without: whether it has one.
-    of_all: Vec<bool>,
 }
 
 impl<'a> Keys<'a> {
     fn of(events: &[&'a NewEvent]) -> Self {
         let mut keys = Self::default();
         for event in events {
-            keys.of_all.push(event.idempotency.is_some());
             if let Some(asked) = &event.idempotency {
                 keys.tenants.push(event.tenant.0);
                 keys.keys.push(asked.key.as_str());
@@ -295,100 +316,58 @@ impl<'a> Keys<'a> {
     }
 }
 
-/// Inserts one waiting attempt for each event and destination, in the order of
-/// the events: ids are in creation order.
-async fn insert_attempts<'a>(
-    connection: &mut PgConnection,
-    fresh: impl Iterator<Item = (&'a NewEvent, &'a [DestinationId])>,
-    created_at: i64,
-) -> Result<(), Failure> {
-    let (mut ids, mut destinations, mut tenants) = (vec![], vec![], vec![]);
-    let mut bytes: Vec<i32> = vec![];
-    for (event, audience) in fresh {
-        for destination in audience {
-            ids.push(event.id.0);
-            bytes.push(i32::try_from(event.payload.len()).unwrap_or(i32::MAX));
-            destinations.push(destination.0);
-            tenants.push(event.tenant.0);
-        }
-    }
-    sqlx::query(
-        "-- accept_events: insert_attempts
-        insert into attempts (
-            event_id, destination_id, tenant_id, created_at, expires_at, payload_bytes
-        )
-        select n.event_id, n.destination_id, n.tenant_id, from_micros($4),
-            from_micros($4) + d.max_age_ms * interval '1 millisecond', n.payload_bytes
-        from unnest($1::uuid[], $2::uuid[], $3::uuid[], $5::integer[])
-            with ordinality as n (event_id, destination_id, tenant_id, payload_bytes, position)
-        join destinations d on d.id = n.destination_id
-        order by n.position",
-    )
-    .bind(ids)
-    .bind(destinations)
-    .bind(tenants)
-    .bind(created_at)
-    .bind(bytes)
-    .execute(connection)
-    .await?;
-    Ok(())
+/// Events and the destinations that they go to, column by column.
+#[derive(Default)]
+struct Pairs {
+    events: Vec<Uuid>,
+    destinations: Vec<Uuid>,
+    tenants: Vec<Uuid>,
+    bytes: Vec<i32>,
 }
 
-/// Who gets each event, or why nobody does.
-async fn resolve_audiences(
+impl Pairs {
+    fn of<'a>(events: impl Iterator<Item = (&'a NewEvent, &'a [DestinationId])>) -> Self {
+        let mut pairs = Self::default();
+        for (event, audience) in events {
+            for destination in audience {
+                pairs.events.push(event.id.0);
+                pairs.destinations.push(destination.0);
+                pairs.tenants.push(event.tenant.0);
+                let bytes = i32::try_from(event.payload.len()).unwrap_or(i32::MAX);
+                pairs.bytes.push(bytes);
+            }
+        }
+        pairs
+    }
+}
+
+fn named(event: &&NewEvent) -> Option<Uuid> {
+    match event.audience {
+        Audience::Destination(id) => Some(id.0),
+        Audience::Subscribers => None,
+    }
+}
+
+/// Who gets each event, if those that it names are there.
+async fn audiences(
     connection: &mut PgConnection,
     events: &[NewEvent],
 ) -> Result<Vec<Acceptance>, Failure> {
-    let (mut named, mut types) = (HashSet::new(), HashSet::new());
-    for event in events {
-        match event.audience {
-            Audience::Destination(id) => {
-                named.insert((event.tenant.0, id.0));
-            }
-            Audience::Subscribers => {
-                types.insert((event.tenant.0, event.event_type.as_deref().unwrap_or("")));
-            }
-        }
-    }
-    let states = states_of(connection, &named).await?;
+    let types = (events.iter())
+        .filter(|event| matches!(event.audience, Audience::Subscribers))
+        .map(|event| (event.tenant.0, event.event_type.as_deref().unwrap_or("")))
+        .collect();
     let subscribers = subscribers_of(connection, &types).await?;
-    let answer = |event: &NewEvent| match event.audience {
-        Audience::Destination(id) => match states.get(&(event.tenant.0, id.0)) {
-            None => Acceptance::UnknownDestination,
-            Some(state) if state == "disabled" => Acceptance::DisabledDestination,
-            Some(_) => Acceptance::Accepted(vec![id]),
-        },
+    let audience = |event: &NewEvent| match event.audience {
+        Audience::Destination(id) => vec![id],
         Audience::Subscribers => {
             let event_type = event.event_type.clone().unwrap_or_default();
             let found = subscribers.get(&(event.tenant.0, event_type));
-            Acceptance::Accepted(found.cloned().unwrap_or_default())
+            found.cloned().unwrap_or_default()
         }
     };
-    Ok(events.iter().map(answer).collect())
-}
-
-/// The states of those of these destinations that are there.
-async fn states_of(
-    connection: &mut PgConnection,
-    named: &HashSet<(Uuid, Uuid)>,
-) -> Result<HashMap<(Uuid, Uuid), String>, Failure> {
-    if named.is_empty() {
-        return Ok(HashMap::new());
-    }
-    let (tenants, ids): (Vec<Uuid>, Vec<Uuid>) = named.iter().copied().unzip();
-    let rows: Vec<(Uuid, Uuid, String)> = sqlx::query_as(
-        "-- accept_events: states_of
-        select d.tenant_id, d.id, d.state
-        from unnest($1::uuid[], $2::uuid[]) as n (tenant_id, id)
-        join destinations d on d.id = n.id and d.tenant_id = n.tenant_id
-        where d.deleted_at is null",
-    )
-    .bind(tenants)
-    .bind(ids)
-    .fetch_all(&mut *connection)
-    .await?;
-    Ok((rows.into_iter())
-        .map(|(tenant, id, state)| ((tenant, id), state))
+    Ok((events.iter().map(audience))
+        .map(Acceptance::Accepted)
         .collect())
 }
 

@@ -1,18 +1,20 @@
 //! Outcomes: what became of starts, the retries that follow, and the starts
-//! that coarse limits count, in one commit.
+//! that coarse limits count.
 //!
-//! The lock and what is decided by it are two statements: a row that the
-//! reaper has just made `unknown` has a retry that the snapshot of the locking
-//! statement does not see.
+//! What nothing follows from, a success of a destination that is well, is
+//! recorded by one statement. For all else the lock and what is decided by it are
+//! two statements, and all of it is one commit: a row that the reaper has just
+//! made `unknown` has a retry that the snapshot of the locking statement does not
+//! see.
 
 use std::collections::{HashMap, HashSet};
 
 use domain::attempt::OutcomeKind;
 use domain::health::Health;
 use domain::ids::{AttemptId, DestinationId, WorkerId};
-use domain::time::Timestamp;
+use domain::time::{Timestamp, micros};
 use engine::ports::{NextTry, Outcome, Recorded, Wakes};
-use sqlx::{PgConnection, PgPool};
+use sqlx::{Connection, PgConnection, PgPool};
 use uuid::Uuid;
 
 use super::failure::Failure;
@@ -27,8 +29,18 @@ pub(super) async fn record_outcomes(
     worker: WorkerId,
     outcomes: &[Outcome],
 ) -> Result<Recorded, Failure> {
-    let mut transaction = pool.begin().await?;
-    let locked = lock(&mut transaction, worker, outcomes).await?;
+    let mut connection = pool.acquire().await?;
+    let plain = record_plain(&mut connection, worker, outcomes).await?;
+    let left = |outcome: &&Outcome| !plain.recorded.contains(&outcome.attempt);
+    let outcomes: Vec<&Outcome> = outcomes.iter().filter(left).collect();
+    if outcomes.is_empty() && !plain.recorded.is_empty() {
+        return Ok(Recorded {
+            wakes: plain.wakes.into_vec(),
+            ..Recorded::default()
+        });
+    }
+    let mut transaction = connection.begin().await?;
+    let locked = lock(&mut transaction, worker, &outcomes).await?;
     let mut steps = Steps::default();
     let mut rows: HashMap<i64, Started> = (locked.into_iter()).map(|row| (row.id, row)).collect();
     let mut missing = Vec::new();
@@ -55,13 +67,98 @@ pub(super) async fn record_outcomes(
     cancel_retries(&mut transaction, &steps.cancelled).await?;
     fold::add_starts(&mut transaction, steps.folds, fold::shard(Some(worker.0))).await?;
     transaction.commit().await?;
+    drop(connection);
     let mut wakes = steps.wakes.into_vec();
+    wakes.extend(plain.wakes.into_vec());
     wakes.extend(returned);
     Ok(Recorded {
         skipped: still_open(pool, worker, &missing).await?,
         wakes,
         health: judged.changes,
     })
+}
+
+/// What was recorded by one statement.
+struct Plain {
+    recorded: HashSet<AttemptId>,
+    wakes: Wakes,
+}
+
+/// `state || ''`: see the claim.
+const RECORD_PLAIN: &str = "-- record_outcomes: record_plain
+    with locked as materialized (
+        select a.id, n.state, n.elapsed, n.status, n.error, n.response_body
+        from unnest(
+            $2::bigint[], $3::bigint[], $4::text[], $5::bigint[], $6::integer[], $7::text[],
+            $8::bytea[]
+        ) as n (id, number, state, elapsed, status, error, response_body)
+        join attempts a on a.id = n.id and a.permit = n.number
+        left join health h on h.destination_id = a.destination_id
+        left join smart_limits s on s.destination_id = a.destination_id
+        where a.worker_id = $1 and a.state || '' = 'started' and (a.folded or not a.coarse)
+            and h.destination_id is null and s.destination_id is null
+        order by a.id
+        for update of a skip locked
+    )
+    update attempts a
+    set state = l.state, finished_at = a.started_at + l.elapsed * interval '1 microsecond',
+        status = l.status, error = l.error, response_body = l.response_body
+    from locked l
+    where a.id = l.id
+    returning a.id, a.destination_id, a.crowded";
+
+/// Records the outcomes from which nothing follows: no retry, nothing that a
+/// coarse limit counts, nothing to be remembered of the destination. One with
+/// any answer in the batch that matters is left out whole: its answers are
+/// judged in their order.
+async fn record_plain(
+    connection: &mut PgConnection,
+    worker: WorkerId,
+    outcomes: &[Outcome],
+) -> Result<Plain, Failure> {
+    let eventful: HashSet<DestinationId> = (outcomes.iter())
+        .filter(|outcome| !outcome.is_unremarkable())
+        .map(|outcome| outcome.destination)
+        .collect();
+    let plain: Vec<&Outcome> = (outcomes.iter())
+        .filter(|outcome| outcome.next == NextTry::None && !eventful.contains(&outcome.destination))
+        .collect();
+    let mut done = Plain {
+        recorded: HashSet::new(),
+        wakes: Wakes::default(),
+    };
+    if plain.is_empty() && !outcomes.is_empty() {
+        return Ok(done);
+    }
+    let (ids, numbers) = keys(plain.iter().map(|one| (one.attempt, one.number)));
+    let rows: Vec<(i64, Uuid, bool)> = sqlx::query_as(RECORD_PLAIN)
+        .bind(worker.0)
+        .bind(ids)
+        .bind(numbers)
+        .bind(of(&plain, |one| one.kind.state().as_str()))
+        .bind(of(&plain, |one| micros(one.elapsed)))
+        .bind(of(&plain, |one| one.status.map(i32::from)))
+        .bind(of(&plain, |one| one.error.as_deref()))
+        .bind(of(&plain, |one| body(one)))
+        .fetch_all(connection)
+        .await?;
+    for (id, destination, crowded) in rows {
+        done.recorded.insert(AttemptId(id));
+        if crowded {
+            done.wakes.now(DestinationId(destination));
+        }
+    }
+    Ok(done)
+}
+
+/// The beginning of the response, if there is any.
+fn body(outcome: &Outcome) -> Option<&[u8]> {
+    (!outcome.response_body.is_empty()).then_some(&outcome.response_body[..])
+}
+
+/// A column of all.
+fn of<'a, T>(outcomes: &[&'a Outcome], column: impl Fn(&'a Outcome) -> T) -> Vec<T> {
+    outcomes.iter().map(|outcome| column(outcome)).collect()
 }
 
 /// The answers that may matter: of destinations that did not just succeed, or
@@ -117,7 +214,7 @@ struct Started {
 async fn lock(
     connection: &mut PgConnection,
     worker: WorkerId,
-    outcomes: &[Outcome],
+    outcomes: &[&Outcome],
 ) -> Result<Vec<Started>, Failure> {
     let (ids, numbers) = keys(outcomes.iter().map(|one| (one.attempt, one.number)));
     Ok(sqlx::query_as(
@@ -185,8 +282,7 @@ impl Steps {
         self.finished.push(finished_at.as_micros());
         self.statuses.push(outcome.status.map(i32::from));
         self.errors.push(outcome.error.clone());
-        let body = outcome.response_body.to_vec();
-        self.bodies.push((!body.is_empty()).then_some(body));
+        self.bodies.push(body(outcome).map(<[u8]>::to_vec));
         self.dead_letters.push(outcome.next == NextTry::DeadLetter);
         if row.to_fold {
             self.folds.push((destination, started_at));

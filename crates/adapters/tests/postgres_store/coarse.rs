@@ -33,6 +33,36 @@ const WRONG_BUCKETS: &str =
     where (select coalesce(sum(b.starts), 0) from start_buckets b where b.period = p.period)
         <> (select count(*) from attempts where folded)";
 
+/// Not by a later run, which has to go through what is in no bucket.
+#[tokio::test]
+async fn a_success_is_folded_with_its_outcome() {
+    let database = Database::create().await;
+    let worker = database.worker().await;
+    let limits = LimitSettings {
+        per_minute: Some(6_000),
+        ..LimitSettings::default()
+    };
+    let destination = database.destination(limits).await;
+    database.accept(destination, 5).await;
+    let permits = database.permits(destination).await;
+    let claims = database.store.claim_starts(worker, &permits).await.unwrap();
+    let outcomes: Vec<Outcome> = (permits.iter().zip(&claims.answers))
+        .filter(|(_, answer)| matches!(answer, ClaimAnswer::Started(_)))
+        .map(|(permit, _)| success(permit))
+        .collect();
+    assert!(!outcomes.is_empty());
+    database
+        .store
+        .record_outcomes(worker, &outcomes)
+        .await
+        .unwrap();
+    let folded = database
+        .number("select count(*) from attempts where folded")
+        .await;
+    assert_eq!(folded, i64::try_from(outcomes.len()).unwrap());
+    assert_eq!(database.number(WRONG_BUCKETS).await, 0);
+}
+
 /// Outcomes sent twice, by tasks that meet, while schedulers run and the
 /// reaper gives starts up.
 #[tokio::test(flavor = "multi_thread")]

@@ -9,6 +9,8 @@ pub(super) const MAX_ROWS: usize = 4;
 pub(super) const MAX_PERMITS: usize = 2;
 /// The largest limit.
 pub(super) const MAX_LIMIT: usize = 2;
+/// The most runs at a time.
+pub(super) const MAX_RUNS: usize = 2;
 
 /// The store, the queue, the workers, and what an observer has seen.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -17,11 +19,10 @@ pub struct State {
     pub rows: [Row; MAX_ROWS],
     /// The limit as committed; 0 pauses.
     pub limit: u8,
-    /// Who holds the destination's row.
-    pub lock: Lock,
-    /// A second scheduler that has read what it decides from and waits for
-    /// the lock. Only a mutation lets anybody do that.
-    pub behind: Option<Picks>,
+    /// The change that holds the destination's row.
+    pub change: Option<Change>,
+    /// What runs have decided that have not marked it yet; the empty one last.
+    pub decided: [Option<Picks>; MAX_RUNS],
     /// How often limits may still change.
     pub changes_left: u8,
     /// The observer's: starts in each of the last P ticks, this one first.
@@ -95,23 +96,14 @@ pub struct Copies {
     pub held: u8,
 }
 
-/// Who holds the destination's row, and how far the transaction has come.
+/// A change of the limit, and how far its transaction has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Lock {
-    /// Nobody.
-    Free,
-    /// A scheduler that has not read yet.
-    Locked,
-    /// A scheduler that has read and decided.
-    Decided(Picks),
-    /// A change of the limit.
-    Changing {
-        /// The limit to be.
-        to: u8,
-        /// It has locked the admitted rows and then read the clock: the new
-        /// limit is in force.
-        in_force: bool,
-    },
+pub struct Change {
+    /// The limit to be.
+    pub to: u8,
+    /// It has locked the admitted rows and then read the clock: the new limit
+    /// is in force.
+    pub in_force: bool,
 }
 
 /// What a run has decided: which row gets which deadline.
@@ -128,8 +120,8 @@ impl State {
         Self {
             rows,
             limit,
-            lock: Lock::Free,
-            behind: None,
+            change: None,
+            decided: [None; MAX_RUNS],
             changes_left: bounds.changes,
             starts: [0; PERIOD as usize],
             bounds: [limit; PERIOD as usize],
@@ -139,16 +131,30 @@ impl State {
 
     /// The limit that starts are judged by from now on.
     pub(super) fn in_force(&self) -> u8 {
-        match self.lock {
-            Lock::Changing { to, in_force: true } => to,
-            _ => self.limit,
-        }
+        self.change
+            .filter(|change| change.in_force)
+            .map_or(self.limit, |change| change.to)
     }
 
     /// Whether a change holds the admitted rows: claims and the reaper skip
     /// them.
     pub(super) fn rows_are_held(&self) -> bool {
-        matches!(self.lock, Lock::Changing { in_force: true, .. })
+        self.change.is_some_and(|change| change.in_force)
+    }
+
+    /// A run has decided. Which of the runs it was is nobody's concern.
+    pub(super) fn decide(&mut self, picks: Picks) {
+        if let Some(free) = self.decided.iter_mut().find(|run| run.is_none()) {
+            *free = Some(picks);
+        }
+        self.decided.sort_unstable_by(|a, b| b.cmp(a));
+    }
+
+    /// A run has marked what it decided, or died.
+    pub(super) fn take(&mut self, run: usize) -> Option<Picks> {
+        let picks = self.decided[run].take();
+        self.decided.sort_unstable_by(|a, b| b.cmp(a));
+        picks
     }
 
     /// Starts in the window that ends now.

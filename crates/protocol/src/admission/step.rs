@@ -1,7 +1,7 @@
 //! What each step does.
 
 use super::action::{Action, Permit};
-use super::state::{Copies, Lock, Stage, State};
+use super::state::{Change, Copies, Stage, State};
 use super::store::Answer;
 use super::{Admission, GRACE, LEAD, Mutation, PERIOD};
 
@@ -9,37 +9,29 @@ impl Admission {
     pub(super) fn step(&self, state: &mut State, action: Action) {
         match action {
             Action::Tick => self.tick(state),
-            Action::Lock => state.lock = state.behind.take().map_or(Lock::Locked, Lock::Decided),
             Action::Decide => {
                 let picks = self.picks(state);
-                let nothing = picks.iter().all(Option::is_none);
-                state.lock = if nothing {
-                    Lock::Free
-                } else {
-                    Lock::Decided(picks)
-                };
+                if picks.iter().any(Option::is_some) {
+                    state.decide(picks);
+                }
             }
-            Action::Commit => {
-                if let Lock::Decided(picks) = state.lock {
+            Action::Mark(run) => {
+                if let Some(picks) = state.take(run) {
                     self.mark_admitted(state, picks);
                 }
-                state.lock = Lock::Free;
             }
-            Action::RollBack => state.lock = Lock::Free,
-            Action::DecideBehind => state.behind = Some(self.picks(state)),
+            Action::Forget(run) => drop(state.take(run)),
             Action::Change { to } => {
-                state.lock = Lock::Changing {
-                    to,
-                    in_force: false,
-                }
+                let in_force = false;
+                state.change = Some(Change { to, in_force });
             }
             Action::ChangeInForce => {
-                if let Lock::Changing { to, .. } = state.lock {
-                    self.change_in_force(state, to);
+                if let Some(change) = &mut state.change {
+                    change.in_force = true;
                 }
             }
             Action::ChangeCommitted => {
-                if let Lock::Changing { to, .. } = state.lock {
+                if let Some(Change { to, .. }) = state.change.take() {
                     state.changes_left -= 1;
                     self.commit_change(state, to);
                 }
@@ -59,8 +51,8 @@ impl Admission {
     }
 
     fn judged_limit(&self, state: &State) -> u8 {
-        match state.lock {
-            Lock::Changing { to, .. } if self.mutated(Mutation::HistoryTooEarly) => to,
+        match state.change {
+            Some(Change { to, .. }) if self.mutated(Mutation::HistoryTooEarly) => to,
             _ => state.in_force(),
         }
     }
@@ -79,15 +71,10 @@ impl Admission {
                 *deadline = nearer(*deadline);
             }
         }
-        let picks = match &mut state.lock {
-            Lock::Decided(picks) => Some(picks),
-            _ => None,
-        };
-        for picks in picks.into_iter().chain(&mut state.behind) {
-            for (_, deadline) in picks.iter_mut().flatten() {
-                *deadline = nearer(*deadline);
-            }
+        for (_, deadline) in state.decided.iter_mut().flatten().flatten().flatten() {
+            *deadline = nearer(*deadline);
         }
+        state.decided.sort_unstable_by(|a, b| b.cmp(a));
     }
 
     fn outcome(&self, state: &mut State, index: usize, action: Action) {

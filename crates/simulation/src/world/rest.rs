@@ -120,9 +120,10 @@ impl World<'_> {
             }
             while self.clients.try_join_next().is_some() {}
             let longest = bounds.iter().map(|(_, bound)| *bound).max();
+            let answered = longest.unwrap_or_default() + RECOVERY + self.handing_in();
             let judged = invariants::every_client_is_answered(
                 self.clients.len(),
-                (began.elapsed(), longest.unwrap_or_default() + RECOVERY),
+                (began.elapsed(), answered),
             );
             self.parts.witness.note(judged);
             if left > 0 {
@@ -240,12 +241,30 @@ impl World<'_> {
         let most = bounds.destination.min(bounds.tenant).get();
         let room = (high_mark(most) - low_mark(most)).max(1);
         let all = self.living().into_iter();
-        all.map(|of| {
-            let times = u64::from(self.coming(of)) / room + 1;
-            let waited = CLIENT_PATIENCE + LOOK * 2;
-            self.drains_within(of) + waited * u32::try_from(times).unwrap_or(u32::MAX)
-        })
-        .sum()
+        let taken: Duration = all
+            .map(|of| {
+                let times = u64::from(self.coming(of)) / room + 1;
+                let waited = CLIENT_PATIENCE + LOOK * 2;
+                self.drains_within(of) + waited * u32::try_from(times).unwrap_or(u32::MAX)
+            })
+            .sum();
+        taken + self.handing_in()
+    }
+
+    /// How long a client that was refused until now still takes for the rest: it
+    /// goes on at its own pace, also where its destination is gone.
+    fn handing_in(&self) -> Duration {
+        let paced = |operation: &Operation| match operation.what {
+            What::Arrivals {
+                events, every_ms, ..
+            } => Some(Duration::from_millis(every_ms) * events),
+            _ => None,
+        };
+        let bounded = self.scenario.bounds().is_some();
+        (self.scenario.operations.iter().filter(|_| bounded))
+            .filter_map(paced)
+            .max()
+            .unwrap_or_default()
     }
 
     /// Judges one destination over the whole run.

@@ -80,13 +80,26 @@ pub async fn an_early_claim_is_told_how_long_to_wait(world: &World) {
 pub async fn a_slot_within_the_head_start_is_its_start(world: &World) {
     let spaced = world.destination().per_second(200);
     let destination = spaced.shape(Shape::LeakyBucket).create().await;
-    world.accept(destination, 20).await;
     let worker = world.worker().await;
+    // Until a claim has come in time for one: a busy machine may be late.
+    let mut ahead = 0;
+    for _ in 0..50 {
+        world.accept(destination, 20).await;
+        ahead += starts_ahead(world, destination, worker).await;
+        if ahead > 0 {
+            return;
+        }
+    }
+    panic!("no claim came before its slot");
+}
+
+/// Claims what a run admits; how many starts lay ahead.
+async fn starts_ahead(world: &World, destination: DestinationId, worker: WorkerId) -> usize {
     let permits = world.admit(destination).await;
-    assert!(permits.len() > 5, "{permits:?}");
     let claims = world.claim(worker, &permits).await;
     let until = claims.now + world.store.head_start();
     let attempts = world.attempts(destination).await;
+    let mut ahead = 0;
     for (permit, answer) in permits.iter().zip(&claims.answers) {
         if permit.not_before > until {
             let wait = permit.not_before.since(claims.now);
@@ -94,15 +107,16 @@ pub async fn a_slot_within_the_head_start_is_its_start(world: &World) {
             continue;
         }
         let ClaimAnswer::Started(start) = answer else {
-            panic!("expected a start of {permit:?}, got {answer:?}")
+            // Planned for long ago.
+            assert!(permit.deadline < claims.now, "{permit:?}: {answer:?}");
+            continue;
         };
         assert_eq!(start.started_at, claims.now.max(permit.not_before));
-        let row = attempts
-            .iter()
-            .find(|row| row.id == permit.attempt)
-            .unwrap();
-        assert_eq!(row.started_at, Some(start.started_at));
+        let row = attempts.iter().find(|row| row.id == permit.attempt);
+        assert_eq!(row.unwrap().started_at, Some(start.started_at));
+        ahead += usize::from(permit.not_before > claims.now);
     }
+    ahead
 }
 
 /// A permit that is delivered twice starts once.
