@@ -231,10 +231,11 @@ struct Watch<'a> {
 impl Watch<'_> {
     fn see(&self, verdict: &mut Verdict, one: &Observation) {
         let health = &mut verdict.health;
-        // What started before the last hold began is of the burst that it ended.
-        let fresh = (health.hold).is_none_or(|hold| one.started_at >= hold.since);
+        // What started before the last hold was over is of the burst that it ended:
+        // nothing starts within a hold but what was claimed while it was written.
+        let fresh = (health.hold).is_none_or(|hold| one.started_at >= hold.until);
         match one.answer {
-            Answer::Succeeded => self.succeeded(verdict, one, fresh),
+            Answer::Succeeded => self.succeeded(verdict, one),
             Answer::Gone => verdict.disable = Some(DisableReason::Gone),
             Answer::Failed => self.failed(verdict, one, fresh),
             Answer::Refused if fresh => health.refusals = health.refusals.saturating_add(1),
@@ -252,9 +253,10 @@ impl Watch<'_> {
         }
     }
 
-    fn succeeded(&self, verdict: &mut Verdict, one: &Observation, fresh: bool) {
+    fn succeeded(&self, verdict: &mut Verdict, one: &Observation) {
         let health = &mut verdict.health;
-        if fresh {
+        // It may be of the burst that the last hold ended, not of one before.
+        if (health.hold).is_none_or(|hold| one.started_at >= hold.since) {
             health.refusals = 0;
         }
         match health.opened_at {

@@ -223,6 +223,28 @@ fn a_burst_of_429s_is_one_refusal_and_the_next_hold_is_longer() {
     );
 }
 
+/// Claims go on until the hold is committed, and it begins when it was decided.
+#[test]
+fn what_starts_while_a_hold_is_written_is_of_its_burst() {
+    let first = seen(Health::default(), one(Answer::Refused, 100)).health;
+    let after = |millis| at(100) + Duration::from_millis(millis);
+    let late = |millis| Observation {
+        started_at: after(millis),
+        finished_at: after(millis),
+        ..one(Answer::Refused, 0)
+    };
+    let burst: Vec<_> = (1..50).map(late).collect();
+    let held = first.observe(&SETTINGS, &burst, after(60)).health;
+    assert_eq!((held.refusals, held.hold), (first.refusals, first.hold));
+    // The same of failures while a breaker opens: they are no probes.
+    let failed = Observation {
+        answer: Answer::Failed,
+        ..late(10)
+    };
+    let opened = open();
+    assert_eq!(seen(opened, failed).health, opened);
+}
+
 #[test]
 fn refusals_cost_a_try_when_nothing_else_comes_for_long() {
     let mut health = Health::default();
