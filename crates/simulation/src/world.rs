@@ -106,6 +106,7 @@ struct World<'a> {
     actions: u64,
     front: Arc<Front>,
     clients: JoinSet<()>,
+    handing: Arc<Handing>,
     deleted: Vec<DestinationId>,
     /// Where owners have cancelled what waited.
     cancelled: BTreeSet<DestinationId>,
@@ -116,6 +117,10 @@ struct World<'a> {
 
 /// Where clients hand events in, while there is an API.
 type Front = Mutex<Option<Intake>>;
+
+/// How long each client still takes for what it has not handed in, by the number of
+/// its operation.
+type Handing = Mutex<BTreeMap<u32, Duration>>;
 
 /// A process, and how often it was started.
 struct Lives {
@@ -171,6 +176,7 @@ impl<'a> World<'a> {
             actions: 0,
             front: Arc::default(),
             clients: JoinSet::new(),
+            handing: Arc::default(),
             deleted: Vec::new(),
             cancelled: BTreeSet::new(),
             replays: Vec::new(),

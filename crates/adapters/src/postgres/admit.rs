@@ -4,8 +4,10 @@
 //! think. The last one locks the destinations and writes only for those of
 //! which nobody has admitted anything since the first one read, and whose
 //! limits are those that it read: so it is as if reading, deciding and marking
-//! had been one step. What else may happen in between (claims, outcomes, permits
-//! that are handed back) only makes room.
+//! had been one step. Of the limits, what else may happen in between (claims,
+//! outcomes, permits that are handed back) only makes room. A hold, a breaker or
+//! a slower pace that begins in between is not seen: claims ask for holds, and the
+//! next run for the rest.
 
 use std::collections::{HashMap, HashSet};
 
@@ -37,9 +39,10 @@ pub(super) async fn admit(pool: &PgPool, runs: &[Run], room: &Room) -> Result<Ad
     let mut plans = plans(&mut connection, runs, &known).await?;
     let Known { now, found, .. } = known;
     decide_all(&mut plans, room, now);
+    // Before the marks: what was marked has to be published, whatever fails.
+    fold_starts(&mut connection, &plans).await?;
     let marked = mark(&mut connection, &plans, now).await?;
     plans.retain(|plan| marked.destinations.contains(&plan.destination.id));
-    fold_starts(&mut connection, &plans).await?;
 
     let of_tenant = |plan: &Plan| (plan.destination.tenant, plan.given());
     let given = Given::by_tenant(plans.iter().map(of_tenant));

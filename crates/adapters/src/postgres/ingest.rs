@@ -9,7 +9,7 @@
 use std::collections::{HashMap, HashSet};
 
 use domain::event::{Audience, NewEvent};
-use domain::ids::DestinationId;
+use domain::ids::{DestinationId, TenantId};
 use domain::time::micros;
 use engine::ports::{Acceptance, StoreError};
 use sqlx::{PgConnection, PgPool};
@@ -93,9 +93,13 @@ impl<'a> Batch<'a> {
         let accepted = |at: &usize| matches!(self.answers[*at], Acceptance::Accepted(_));
         let first = |at: &usize| {
             let event = &self.events[*at];
-            let key = event.idempotency.as_ref();
-            let first_of_key = key.is_none_or(|asked| taken.insert((event.tenant, &asked.key)));
-            first_of_key && ids.insert(event.id)
+            let key = (event.idempotency.as_ref()).map(|asked| (event.tenant, &asked.key));
+            if ids.contains(&event.id) || key.is_some_and(|key| taken.contains(&key)) {
+                return false;
+            }
+            ids.insert(event.id);
+            taken.extend(key);
+            true
         };
         (0..self.events.len())
             .filter(accepted)
@@ -135,17 +139,37 @@ impl<'a> Batch<'a> {
             .await?)
     }
 
+    /// Where one was refused, all are that name the same destination: or a batch
+    /// of events with one key would take a turn for each.
     fn note(&mut self, offered: &[usize], written: &[Written]) {
+        let mut refused = HashMap::new();
         for (at, written) in offered.iter().zip(written) {
             self.offered[*at] = true;
             self.written[*at] = written.is_written;
-            if let Audience::Destination(_) = self.events[*at].audience {
-                match written.state.as_deref() {
-                    None => self.answers[*at] = Acceptance::UnknownDestination,
-                    Some("disabled") => self.answers[*at] = Acceptance::DisabledDestination,
-                    Some(_) => {}
-                }
+            let Some(named) = self.named(*at) else {
+                continue;
+            };
+            match written.state.as_deref() {
+                None => refused.insert(named, Acceptance::UnknownDestination),
+                Some("disabled") => refused.insert(named, Acceptance::DisabledDestination),
+                Some(_) => None,
+            };
+        }
+        for at in 0..self.events.len() {
+            let refusal = self.named(at).and_then(|named| refused.get(&named));
+            let accepted = matches!(self.answers[at], Acceptance::Accepted(_));
+            if let (Some(refusal), true, false) = (refusal, accepted, self.written[at]) {
+                self.answers[at] = refusal.clone();
             }
+        }
+    }
+
+    /// The destination that it names, and whose it has to be.
+    fn named(&self, at: usize) -> Option<(TenantId, DestinationId)> {
+        let event = &self.events[at];
+        match event.audience {
+            Audience::Destination(id) => Some((event.tenant, id)),
+            Audience::Subscribers => None,
         }
     }
 
@@ -205,8 +229,7 @@ impl<'a> Batch<'a> {
 /// those whose key a request that came first has taken are left out, and so are
 /// those whose id is there. Keys are taken in order, so that batches that share
 /// several wait for each other and not in a circle. One waiting attempt is
-/// inserted for each event and destination, in the order of the events: ids are
-/// in creation order.
+/// inserted for each event and destination, in the order of the events.
 ///
 /// `(… in (select …)) is true`: hashed once, whatever the planner thinks of how
 /// many there are.
@@ -245,6 +268,7 @@ const WRITE: &str = "-- accept_events: write
         where (n.id in (select o.id from offered o where o.is_taken)) is true
             and ((n.id in (select unnest($10::uuid[]))) is not true
                 or n.id in (select k.event_id from keys k))
+        order by n.id
         on conflict (id, day) do nothing
         returning id
     ),

@@ -13,8 +13,8 @@ use domain::attempt::OutcomeKind;
 use domain::health::Health;
 use domain::ids::{AttemptId, DestinationId, WorkerId};
 use domain::time::{Timestamp, micros};
-use engine::ports::{NextTry, Outcome, Recorded, Wakes};
-use sqlx::{Connection, PgConnection, PgPool};
+use engine::ports::{NextTry, Outcome, Recorded, StoreError, Wakes};
+use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use super::failure::Failure;
@@ -29,24 +29,43 @@ pub(super) async fn record_outcomes(
     worker: WorkerId,
     outcomes: &[Outcome],
 ) -> Result<Recorded, Failure> {
-    let mut connection = pool.acquire().await?;
-    let plain = record_plain(&mut connection, worker, outcomes).await?;
-    let left = |outcome: &&Outcome| !plain.recorded.contains(&outcome.attempt);
-    let outcomes: Vec<&Outcome> = outcomes.iter().filter(left).collect();
-    if outcomes.is_empty() && !plain.recorded.is_empty() {
-        return Ok(Recorded {
-            wakes: plain.wakes.into_vec(),
-            ..Recorded::default()
-        });
-    }
-    let mut transaction = connection.begin().await?;
-    let locked = lock(&mut transaction, worker, &outcomes).await?;
+    let plain = record_plain(pool, worker, outcomes).await?;
+    let is_left = |outcome: &&Outcome| !plain.recorded.contains(&outcome.attempt);
+    let left: Vec<&Outcome> = outcomes.iter().filter(is_left).collect();
+    let rest = match left.is_empty() && !outcomes.is_empty() {
+        true => Ok(Recorded::default()),
+        false => record_rest(pool, worker, &left).await,
+    };
+    let mut recorded = match rest {
+        // What was recorded is not asked for again, so its wakes are told now.
+        Err(failure) if !plain.recorded.is_empty() => {
+            let error = StoreError::from(failure);
+            tracing::warn!(%error, outcomes = left.len(), "not recorded yet");
+            Recorded {
+                skipped: left.iter().map(|outcome| outcome.attempt).collect(),
+                ..Recorded::default()
+            }
+        }
+        rest => rest?,
+    };
+    recorded.wakes.extend(plain.wakes.into_vec());
+    Ok(recorded)
+}
+
+/// Records what something may follow from.
+async fn record_rest(
+    pool: &PgPool,
+    worker: WorkerId,
+    outcomes: &[&Outcome],
+) -> Result<Recorded, Failure> {
+    let mut transaction = pool.begin().await?;
+    let locked = lock(&mut transaction, worker, outcomes).await?;
     let mut steps = Steps::default();
     let mut rows: HashMap<i64, Started> = (locked.into_iter()).map(|row| (row.id, row)).collect();
     let mut missing = Vec::new();
     let mut done = HashSet::new();
     let mut ended = Vec::new();
-    for outcome in outcomes {
+    for outcome in outcomes.iter().copied() {
         match rows.remove(&outcome.attempt.0) {
             Some(row) => {
                 done.insert(outcome.attempt);
@@ -67,9 +86,7 @@ pub(super) async fn record_outcomes(
     cancel_retries(&mut transaction, &steps.cancelled).await?;
     fold::add_starts(&mut transaction, steps.folds, fold::shard(Some(worker.0))).await?;
     transaction.commit().await?;
-    drop(connection);
     let mut wakes = steps.wakes.into_vec();
-    wakes.extend(plain.wakes.into_vec());
     wakes.extend(returned);
     Ok(Recorded {
         skipped: still_open(pool, worker, &missing).await?,
@@ -112,7 +129,7 @@ const RECORD_PLAIN: &str = "-- record_outcomes: record_plain
 /// any answer in the batch that matters is left out whole: its answers are
 /// judged in their order.
 async fn record_plain(
-    connection: &mut PgConnection,
+    pool: &PgPool,
     worker: WorkerId,
     outcomes: &[Outcome],
 ) -> Result<Plain, Failure> {
@@ -140,7 +157,7 @@ async fn record_plain(
         .bind(of(&plain, |one| one.status.map(i32::from)))
         .bind(of(&plain, |one| one.error.as_deref()))
         .bind(of(&plain, |one| body(one)))
-        .fetch_all(connection)
+        .fetch_all(pool)
         .await?;
     for (id, destination, crowded) in rows {
         done.recorded.insert(AttemptId(id));

@@ -79,7 +79,7 @@ async fn a_count_in_the_statement_that_locks_is_stale_and_ours_is_not() {
     assert_eq!(
         naive.await.unwrap(),
         0,
-        "the trap that our two statements avoid"
+        "the trap that our statements avoid"
     );
     let RunResult::Decided { permits, .. } = database.run(destination).await else {
         panic!("nobody holds the row any more")
@@ -140,17 +140,17 @@ async fn a_run_that_another_overtook_marks_nothing() {
     assert_eq!(database.permits(destination).await, []);
 }
 
-/// Two of the first runs of a destination read that there were none.
+/// Two first runs of a destination read that there were none.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_first_run_that_another_overtook_marks_nothing() {
     let database = Database::create().await;
     let destination = database.destination(per_second(10)).await;
     database.accept(destination, 40).await;
     let other = format!(
-        "{}; update pacing set last_permit = 10 where destination_id = '{destination}'",
+        "insert into pacing (destination_id, last_permit) values ('{destination}', 10); {}",
         admit_ten(destination)
     );
-    overtaken_by(&database, destination, other).await;
+    stopped_at("pacing", &database, destination, other).await;
     let admitted = "select count(*) from attempts where state = 'admitted'";
     assert_eq!(database.number(admitted).await, 10, "the other's");
 }
@@ -184,7 +184,10 @@ fn admit_ten(destination: DestinationId) -> String {
     format!(
         "update attempts set state = 'admitted', permit = id, epoch = 0,
             not_before = clock_timestamp(), deadline = clock_timestamp() + interval '1 minute'
-        where id in (select id from attempts where destination_id = '{destination}' limit 10)"
+        where id in (
+            select id from attempts where destination_id = '{destination}'
+            order by id desc limit 10
+        )"
     )
 }
 

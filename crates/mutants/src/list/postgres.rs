@@ -12,7 +12,7 @@ const REAP: &str = "crates/adapters/src/postgres/reap.rs";
 const RECORD: &str = "crates/adapters/src/postgres/record.rs";
 const USAGE: &str = "crates/adapters/src/postgres/usage.rs";
 
-pub(super) const MUTANTS: [Mutant; 31] = [
+pub(super) const MUTANTS: [Mutant; 33] = [
     Mutant {
         name: "postgres-claim-ignores-holds",
         wrong: "A claim takes no notice of a hold: a permit from before it starts within it.",
@@ -54,6 +54,29 @@ pub(super) const MUTANTS: [Mutant; 31] = [
             wrong: "",
         },
         killer: postgres("admission::a_held_destination_is_skipped_and_the_others_are_not"),
+    },
+    Mutant {
+        name: "postgres-locks-the-destination-alone",
+        wrong: "Admission locks the destination and not what is remembered of it: the version \
+            is that of its snapshot, from before the lock.",
+        file: MARK,
+        change: Text {
+            right: "for no key update of d, p skip locked",
+            wrong: "for no key update of d skip locked",
+        },
+        killer: postgres("admission::schedulers_that_meet_never_exceed_the_limit"),
+    },
+    Mutant {
+        name: "postgres-first-run-takes-anothers-version",
+        wrong: "A first run that came second goes by what was there before the first.",
+        file: "crates/adapters/src/postgres/destinations.rs",
+        change: Text {
+            right: "on conflict (destination_id) do nothing\n        \
+                returning destination_id, xmin::text",
+            wrong: "on conflict (destination_id) do update set destination_id = \
+                excluded.destination_id\n        returning destination_id, xmin::text",
+        },
+        killer: postgres("admission::a_first_run_that_another_overtook_marks_nothing"),
     },
     Mutant {
         name: "postgres-ingest-hides-the-destination",

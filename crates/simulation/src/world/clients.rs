@@ -37,15 +37,23 @@ impl World<'_> {
     ) {
         let (front, witness) = (Arc::clone(&self.front), self.parts.witness.clone());
         let at_once = if every_ms == 0 { REQUEST_EVENTS } else { 1 };
+        let handing = Arc::clone(&self.handing);
+        let note_left = move |left: u32| {
+            let left = Duration::from_millis(every_ms) * left;
+            let mut handing = handing.lock().unwrap_or_else(PoisonError::into_inner);
+            handing.insert(operation, left);
+        };
         self.clients.spawn(async move {
             let mut next = 0;
             while next < events {
+                note_left(events - next);
                 let end = events.min(next + at_once);
                 let event = |n, tried| event(operation, n, tried, to);
                 hand_in(&front, &witness, (next..end).collect(), event).await;
                 next = end;
                 sleep(Duration::from_millis(every_ms)).await;
             }
+            note_left(0);
         });
     }
 }

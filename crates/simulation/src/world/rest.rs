@@ -2,6 +2,7 @@
 //! is judged.
 
 use std::collections::BTreeMap;
+use std::sync::PoisonError;
 use std::time::Duration;
 
 use domain::admission::GRACE;
@@ -98,7 +99,7 @@ impl World<'_> {
 
     /// Waits until all is drained, and judges.
     pub(super) async fn rest(&mut self) {
-        let began = Instant::now();
+        let (began, handing_in) = (Instant::now(), self.handing_in());
         let mut bounds: Vec<_> = (self.living().into_iter())
             .map(|of| (of, self.bound(of)))
             .collect();
@@ -120,10 +121,9 @@ impl World<'_> {
             }
             while self.clients.try_join_next().is_some() {}
             let longest = bounds.iter().map(|(_, bound)| *bound).max();
-            let answered = longest.unwrap_or_default() + RECOVERY + self.handing_in();
             let judged = invariants::every_client_is_answered(
                 self.clients.len(),
-                (began.elapsed(), answered),
+                (began.elapsed(), longest.unwrap_or(handing_in) + RECOVERY),
             );
             self.parts.witness.note(judged);
             if left > 0 {
@@ -251,20 +251,11 @@ impl World<'_> {
         taken + self.handing_in()
     }
 
-    /// How long a client that was refused until now still takes for the rest: it
-    /// goes on at its own pace, also where its destination is gone.
+    /// How long the slowest client still takes for the rest, at its own pace, once
+    /// it is no longer refused; also where its destination is gone.
     fn handing_in(&self) -> Duration {
-        let paced = |operation: &Operation| match operation.what {
-            What::Arrivals {
-                events, every_ms, ..
-            } => Some(Duration::from_millis(every_ms) * events),
-            _ => None,
-        };
-        let bounded = self.scenario.bounds().is_some();
-        (self.scenario.operations.iter().filter(|_| bounded))
-            .filter_map(paced)
-            .max()
-            .unwrap_or_default()
+        let left = self.handing.lock().unwrap_or_else(PoisonError::into_inner);
+        left.values().copied().max().unwrap_or_default()
     }
 
     /// Judges one destination over the whole run.
