@@ -15,10 +15,11 @@
 //! to hang at the same moment, before anybody knows, each has something in
 //! flight, so what is set aside stays free for the others.
 //!
-//! The hand is small, so those that are not known to answer do not fill it by
-//! waiting: they need a seat on a bench, or are turned away. Those that answer
-//! wait in line: places come free all the time, and admission has shared them
-//! fairly. Were they turned away, they would draw lots for what was theirs.
+//! The hand is small, so nobody fills it by waiting: whoever keeps it waiting
+//! needs a seat on a bench, or is turned away; half of the seats are for those
+//! that answer. One that answers and has nothing in flight waits in line, without
+//! a seat: where thousands of others answer, too, it would have to draw lots with
+//! them, again and again.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -86,7 +87,7 @@ impl Places {
             aside: semaphore(places / 4),
             doubtful: semaphore(places - places / 4),
             hung: semaphore(places / 2),
-            benches: [(); 3].map(|()| Bench::new(usize::from(hand) / 4)),
+            benches: [2, 4, 4].map(|part| Bench::new(usize::from(hand) / part)),
             records: Mutex::default(),
         }
     }
@@ -123,14 +124,15 @@ impl Places {
             true => None,
             false => Some(self.wait(&self.doubtful, asking, deadline).await?),
         };
-        let aside = || match answers && self.is_alone(asking.destination) {
+        let is_alone = answers && self.is_alone(asking.destination);
+        let aside = || match is_alone {
             true => Arc::clone(&self.aside).try_acquire_owned().ok(),
             false => None,
         };
         let at_once = Arc::clone(&self.all).try_acquire_owned().ok();
         let all = match at_once.or_else(aside) {
             Some(place) => place,
-            None if answers => in_line(&self.all, deadline).await?,
+            None if is_alone => in_line(&self.all, deadline).await?,
             None => self.wait(&self.all, asking, deadline).await?,
         };
         Ok(self.place(asking.destination, all, doubtful, None))
@@ -325,13 +327,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_answers_waits_in_line() {
+    async fn who_answers_and_has_nothing_in_flight_waits_in_line() {
         let places = Arc::new(Places::new(32, 8));
         let mut crowd = taken(&places, Standing::Prompt, 40).await;
         assert_eq!(crowd.len(), 40, "all, and what is set aside");
         let waits = |number| places.in_time(asking(number, Standing::Prompt), SECOND);
-        // More than there are seats, also of one that has something in flight.
-        let waiting = (100..108).chain([0, 0]).map(waits);
+        // More than there are seats.
+        let waiting = (100..110).map(waits);
         let (line, ()) = tokio::join!(futures_util::future::join_all(waiting), async {
             tokio::time::sleep(SECOND / 2).await;
             crowd.truncate(20);
