@@ -16,10 +16,7 @@
 //! flight, so what is set aside stays free for the others.
 //!
 //! The hand is small, so nobody fills it by waiting: whoever keeps it waiting
-//! needs a seat on a bench, or is turned away; half of the seats are for those
-//! that answer. One that answers and has nothing in flight waits in line, without
-//! a seat: where thousands of others answer, too, it would have to draw lots with
-//! them, again and again.
+//! needs a seat on a bench, or is turned away.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -87,7 +84,7 @@ impl Places {
             aside: semaphore(places / 4),
             doubtful: semaphore(places - places / 4),
             hung: semaphore(places / 2),
-            benches: [2, 4, 4].map(|part| Bench::new(usize::from(hand) / part)),
+            benches: [(); 3].map(|()| Bench::new(usize::from(hand) / 4)),
             records: Mutex::default(),
         }
     }
@@ -124,15 +121,16 @@ impl Places {
             true => None,
             false => Some(self.wait(&self.doubtful, asking, deadline).await?),
         };
-        let is_alone = answers && self.is_alone(asking.destination);
-        let aside = || match is_alone {
+        let aside = || match answers && self.is_alone(asking.destination) {
             true => Arc::clone(&self.aside).try_acquire_owned().ok(),
             false => None,
         };
-        let at_once = Arc::clone(&self.all).try_acquire_owned().ok();
-        let all = match at_once.or_else(aside) {
+        let all = match Arc::clone(&self.all)
+            .try_acquire_owned()
+            .ok()
+            .or_else(aside)
+        {
             Some(place) => place,
-            None if is_alone => in_line(&self.all, deadline).await?,
             None => self.wait(&self.all, asking, deadline).await?,
         };
         Ok(self.place(asking.destination, all, doubtful, None))
@@ -149,7 +147,8 @@ impl Places {
             return Ok(place);
         }
         let _seat = self.sit(asking)?;
-        in_line(places, deadline).await
+        let place = timeout_at(deadline, Arc::clone(places).acquire_owned()).await;
+        place.ok().and_then(Result::ok).ok_or(NoPlace::TooLate)
     }
 
     /// Whether it has nothing in flight here.
@@ -198,15 +197,6 @@ impl Places {
     fn records(&self) -> MutexGuard<'_, HashMap<DestinationId, Record>> {
         self.records.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// One of these, first come, first served.
-async fn in_line(
-    places: &Arc<Semaphore>,
-    deadline: Instant,
-) -> Result<OwnedSemaphorePermit, NoPlace> {
-    let place = timeout_at(deadline, Arc::clone(places).acquire_owned()).await;
-    place.ok().and_then(Result::ok).ok_or(NoPlace::TooLate)
 }
 
 fn record(
@@ -324,21 +314,6 @@ mod tests {
         assert!(first.is_ok() && second.is_ok());
         assert!(third.is_err(), "two seats in a hand of eight");
         assert_eq!(began.elapsed(), SECOND / 2);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn who_answers_and_has_nothing_in_flight_waits_in_line() {
-        let places = Arc::new(Places::new(32, 8));
-        let mut crowd = taken(&places, Standing::Prompt, 40).await;
-        assert_eq!(crowd.len(), 40, "all, and what is set aside");
-        let waits = |number| places.in_time(asking(number, Standing::Prompt), SECOND);
-        // More than there are seats.
-        let waiting = (100..110).map(waits);
-        let (line, ()) = tokio::join!(futures_util::future::join_all(waiting), async {
-            tokio::time::sleep(SECOND / 2).await;
-            crowd.truncate(20);
-        });
-        assert!(line.iter().all(Result::is_ok));
     }
 
     #[tokio::test(start_paused = true)]
