@@ -47,6 +47,10 @@ const SHORT: &str = "
     where short_told = 1 and short_for is not null
     group by short_for";
 
+/// The statements of a page, for the test of what they cost.
+#[cfg(test)]
+pub(super) const MEASURED: [&str; 3] = [OLDEST, COUNT_FIRST, COUNT_DUE];
+
 #[async_trait]
 impl Survey for SqliteStore {
     async fn survey_backlogs(
@@ -78,7 +82,7 @@ impl Survey for SqliteStore {
     }
 }
 
-fn backlogs(
+pub(super) fn backlogs(
     tx: &Transaction<'_>,
     now: Timestamp,
     after: Option<DestinationId>,
