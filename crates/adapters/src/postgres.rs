@@ -69,6 +69,7 @@ mod rules;
 mod secret_store;
 mod secrets;
 mod smart;
+mod survey;
 mod sweep;
 mod tenants;
 mod usage;

@@ -46,6 +46,7 @@ mod rules;
 mod secret_store;
 mod secrets;
 mod smart;
+mod survey;
 mod sweep;
 mod tenants;
 mod thread;

@@ -14,6 +14,7 @@ use engine::contract::backlog::BacklogWorld;
 use engine::contract::operations::{Dialect, OperationsWorld};
 use engine::contract::retention::RetentionWorld;
 use engine::contract::store::{Backdoor, World};
+use engine::contract::survey::SurveyWorld;
 use engine::contract::tenants::TenantWorld;
 use rusqlite::{Connection, TransactionBehavior};
 
@@ -131,6 +132,30 @@ async fn operations_world() -> OperationsInDirectory {
     }
 }
 
+/// The same, and the port of the survey.
+struct SurveyInDirectory {
+    world: SurveyWorld,
+    _directory: tempfile::TempDir,
+}
+
+impl Deref for SurveyInDirectory {
+    type Target = SurveyWorld;
+
+    fn deref(&self) -> &SurveyWorld {
+        &self.world
+    }
+}
+
+async fn survey_world() -> SurveyInDirectory {
+    let (store, door, directory) = opened();
+    let world = World::new(store.clone(), door);
+    let world = OperationsWorld::new(world, store.clone(), store.clone(), Dialect::Sqlite);
+    SurveyInDirectory {
+        world: SurveyWorld::new(world, store),
+        _directory: directory,
+    }
+}
+
 /// The same, with the ports of tenants and keys.
 struct TenantsInDirectory {
     world: TenantWorld,
@@ -175,6 +200,10 @@ mod retention {
     engine::retention_contract!(crate::retention_world);
 }
 
+mod survey {
+    engine::survey_contract!(crate::survey_world);
+}
+
 mod operations {
     engine::operations_contract!(crate::operations_world);
 }
@@ -184,4 +213,33 @@ async fn an_old_epoch_is_no_proof_that_a_permit_is_gone() {
     let world = world().await;
     engine::contract::store::admission::an_old_epoch_is_no_proof_that_a_permit_is_gone(&world)
         .await;
+}
+
+/// A survey judges ledgers as the audit does: a ledger that says that a limit
+/// was broken, which no store writes by itself, is found.
+#[tokio::test]
+async fn a_survey_finds_starts_that_came_too_early() {
+    let world = survey_world().await;
+    let destination = world.destination().per_second(2).create().await;
+    world.accept(destination, 5).await;
+    let worker = world.worker().await;
+    let first = world.admit(destination).await;
+    world.start(worker, &first).await;
+    let mut survey = world.survey_loop(1, destination);
+    let (kept, _) = world.round(&mut survey).await;
+    assert_eq!(kept.shown[0].early_starts, 0);
+    world.pass(std::time::Duration::from_secs(3)).await;
+    let second = world.admit(destination).await;
+    world.start(worker, &second).await;
+    let all_at_once = format!(
+        "update attempts set started_at = (
+            select min(started_at) from attempts where destination_id = '{destination}'
+        )
+        where destination_id = '{destination}' and started_at is not null"
+    );
+    world.sql(&all_at_once).await;
+    let (broken, _) = world.round(&mut survey).await;
+    let started = first.len() + second.len();
+    assert!(started > 2, "{started}");
+    assert_eq!(broken.shown[0].early_starts, started as u64 - 2);
 }

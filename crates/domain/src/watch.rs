@@ -10,10 +10,12 @@
 //! Dead letters are told of in numbers, one piece of news in an interval.
 
 mod shortfall;
+mod tokens;
 
 use std::time::Duration;
 
 pub use shortfall::{Around, Shortfall, shortfall};
+pub use tokens::tokens;
 
 use crate::operations::{OperationalType, rfc3339};
 use crate::time::Timestamp;

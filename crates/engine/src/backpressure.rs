@@ -274,7 +274,13 @@ impl BackpressureLoop {
         let passed = self.pressure.begin();
         let asked = self.store.standings(&self.pressure.bounds, &passed, pace);
         match asked.await {
-            Ok(counted) => self.pressure.learn(counted),
+            Ok(counted) => {
+                // The whole comes first.
+                if let Some(whole) = counted.standings.first() {
+                    metrics::gauge!("paceline_pending_attempts").set(whole.pending as f64);
+                }
+                self.pressure.learn(counted);
+            }
             Err(error) => tracing::warn!(%error, "backlogs could not be counted"),
         }
     }

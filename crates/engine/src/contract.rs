@@ -15,4 +15,5 @@ pub mod retention;
 pub mod schedule;
 pub mod stalled;
 pub mod store;
+pub mod survey;
 pub mod tenants;

@@ -14,6 +14,7 @@
 //! - [`backpressure`]: what is accepted, or refused for a backlog.
 //! - [`relay`]: rows that users wrote become events.
 //! - [`notifier`]: what operators must know reaches them.
+//! - [`survey`]: what metrics say of the store, sampled.
 //! - [`retention`]: what is over and old goes, in small steps.
 //! - [`sealing`] and [`resealing`]: secrets, closed and opened, and brought
 //!   under another key while all runs.
@@ -38,6 +39,7 @@ pub mod retention;
 pub mod scheduler;
 pub mod sealing;
 pub mod store_clock;
+pub mod survey;
 pub mod sweep;
 mod wake;
 mod warm;

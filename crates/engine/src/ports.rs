@@ -8,7 +8,7 @@
 //! has to say no, [`Keys`] and [`Tenants`] are for authentication and
 //! for who administers the installation, [`Outbox`] is where users write events
 //! into it themselves, [`Operations`] and [`OperationsBook`] are where operators
-//! learn what they must know, and [`SecretStore`] as seen by those who sign; a
+//! learn what they must know, [`Survey`] is what metrics are sampled from, and [`SecretStore`] as seen by those who sign; a
 //! [`Vault`] closes and opens what that keeps. Each method is one
 //! atomic business step over a batch, named for its caller. Its documentation
 //! says the effect, what a retry does, and what a crash half-way leaves.
@@ -33,6 +33,7 @@ mod secrets;
 mod sender;
 mod smart;
 mod store;
+mod survey;
 mod tenants;
 mod vault;
 mod wakes;
@@ -53,6 +54,7 @@ pub use secrets::*;
 pub use sender::*;
 pub use smart::*;
 pub use store::*;
+pub use survey::*;
 pub use tenants::*;
 pub use vault::*;
 pub use wakes::*;

@@ -128,6 +128,7 @@ fn report(reaped: &Reaped) {
     metrics::counter!("paceline_permits_expired_total").increment(reaped.expired_permits.into());
     metrics::counter!("paceline_starts_unknown_total").increment(reaped.unknown_starts.into());
     metrics::counter!("paceline_attempts_expired_total").increment(reaped.expired.into());
+    metrics::counter!("paceline_dead_letters_total").increment(reaped.expired.into());
     if reaped.unknown_starts > 0 {
         tracing::warn!(
             starts = reaped.unknown_starts,

@@ -11,6 +11,7 @@
 //!   time, and the reaper takes the rest back;
 //! - after *publish*: the next run finds the permits outstanding.
 
+mod delayed;
 mod fleet;
 mod looks;
 
@@ -33,6 +34,7 @@ use crate::ports::{
 use crate::store_clock::{SharedClock, Suspended};
 use crate::wake::wake_freed;
 use crate::warm::warm_scheduler;
+use delayed::Delayed;
 use fleet::Places;
 use looks::Looks;
 
@@ -93,6 +95,7 @@ pub struct Scheduler {
     clock: SharedClock,
     frozen_until: Option<Instant>,
     skipped: HashMap<DestinationId, Backoff>,
+    delayed: Delayed,
     failures: Backoff,
     /// Where the search for work in the store goes on while the schedule is
     /// away.
@@ -117,6 +120,7 @@ impl Scheduler {
             clock: SharedClock::new(),
             frozen_until: None,
             skipped: HashMap::new(),
+            delayed: Delayed::default(),
             failures: Backoff::new(FAILURE_BACKOFF.0, FAILURE_BACKOFF.1),
             cursor: None,
         }
@@ -222,6 +226,7 @@ impl Scheduler {
             }
         };
         self.places.used(&admitted.given);
+        self.delayed.note(runs, &admitted);
         metrics::histogram!("paceline_admit_seconds").record(before.elapsed());
         if let Some(step) = self.clock.sample(before, admitted.now) {
             self.stepped(step);

@@ -21,11 +21,13 @@ use secrecy::SecretString;
 pub mod keep;
 pub mod places;
 pub mod secret_url;
+pub mod shown;
 pub mod unknown;
 
 pub use keep::KeepConfig;
 pub use places::{Database, QueuePlace, SchedulePlace, require_shared};
 pub use secret_url::SecretUrl;
+pub use shown::ShownConfig;
 
 /// A flag or variable that cannot be obeyed, by both its names.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -14,6 +14,7 @@ use axum::{Json, Router};
 use engine::ports::{Catalog, DeliveryQueue, Schedule};
 use http::{StatusCode, header};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use metrics_util::MetricKindMask;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 use utoipa::ToSchema;
@@ -31,6 +32,25 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const LATENCY_BUCKETS: [f64; 16] = [
     0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0,
 ];
+
+/// From a hundredth of a second to a day: how long what is due waits for a
+/// limit.
+const LAG_BUCKETS: [f64; 14] = [
+    0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3_600.0, 14_400.0, 86_400.0,
+];
+
+/// How many rows, permits or events go together.
+const BATCH_BUCKETS: [f64; 11] = [
+    1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0,
+];
+
+/// How often the parts are asked for `/metrics`.
+const UPKEEP: Duration = Duration::from_secs(5);
+
+/// A gauge that nobody has set for so long is not exported any more: its
+/// destination is not shown, or whoever knew it has stopped. Longer than a
+/// round of the survey where very many destinations have a backlog.
+const GAUGES_LAST: Duration = Duration::from_secs(120);
 
 /// What the three routes look at.
 #[derive(Clone)]
@@ -189,17 +209,52 @@ pub fn install_metrics() -> anyhow::Result<PrometheusHandle> {
     PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &LATENCY_BUCKETS)
         .context("set the buckets of latencies")?
+        .set_buckets_for_metric(
+            Matcher::Full("paceline_limiter_lag_seconds".to_owned()),
+            &LAG_BUCKETS,
+        )
+        .context("set the buckets of lags")?
+        .set_buckets_for_metric(Matcher::Suffix("_permits".to_owned()), &BATCH_BUCKETS)
+        .context("set the buckets of batches of permits")?
+        .set_buckets_for_metric(Matcher::Suffix("_events".to_owned()), &BATCH_BUCKETS)
+        .context("set the buckets of batches of events")?
+        .idle_timeout(MetricKindMask::GAUGE, Some(GAUGES_LAST))
         .install_recorder()
         .context("install the metrics")
 }
 
-/// Keeps the histograms' memory bounded where nobody scrapes.
+/// Keeps the histograms' memory bounded where nobody scrapes, and says how the
+/// parts are.
 pub async fn upkeep(health: Health, shutdown: CancellationToken) {
     loop {
         tokio::select! {
             biased;
             () = shutdown.cancelled() => return,
-            () = tokio::time::sleep(Duration::from_secs(5)) => health.metrics.run_upkeep(),
+            () = health.measure() => {}
+        }
+        tokio::select! {
+            biased;
+            () = shutdown.cancelled() => return,
+            () = tokio::time::sleep(UPKEEP) => health.metrics.run_upkeep(),
+        }
+    }
+}
+
+impl Health {
+    /// Sets the gauges of the process and of its parts.
+    async fn measure(&self) {
+        let (version, role) = (env!("CARGO_PKG_VERSION"), self.role.as_str());
+        metrics::gauge!("paceline_build_info", "version" => version, "role" => role).set(1);
+        let readiness = self.readiness().await;
+        let parts = [
+            ("store", Some(&readiness.store)),
+            ("schedule", Some(&readiness.schedule)),
+            ("queue", readiness.queue.as_ref()),
+        ];
+        for (name, part) in parts {
+            if let Some(part) = part {
+                metrics::gauge!("paceline_part_up", "part" => name).set(u32::from(part.ready));
+            }
         }
     }
 }

@@ -16,6 +16,7 @@ pub mod client;
 pub mod commands;
 pub mod config;
 pub mod edge;
+pub mod exported;
 pub mod health;
 pub mod hidden;
 pub mod logging;

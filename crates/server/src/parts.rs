@@ -12,7 +12,7 @@ use adapters::sqlite::{SqliteStore, system_clock};
 use anyhow::Context;
 use engine::ports::{
     Backlog, Backpressure, Catalog, DeliveryQueue, Keys, Operations, OperationsBook, Outbox,
-    Replays, Retain, Schedule, SecretStore, Sender, Store, StoreError, Tenants,
+    Replays, Retain, Schedule, SecretStore, Sender, Store, StoreError, Survey, Tenants,
 };
 
 use crate::config::{
@@ -36,6 +36,7 @@ pub struct Parts {
     pub tenants: Arc<dyn Tenants>,
     pub operations: Arc<dyn Operations>,
     pub operations_book: Arc<dyn OperationsBook>,
+    pub survey: Arc<dyn Survey>,
     pub secrets: Arc<dyn SecretStore>,
     /// `None` where users cannot write into the store.
     pub outbox: Option<Arc<dyn Outbox>>,
@@ -69,6 +70,7 @@ impl Parts {
             tenants: stored.tenants,
             operations: stored.operations,
             operations_book: stored.operations_book,
+            survey: stored.survey,
             secrets: stored.secrets,
             outbox: stored.outbox,
             schedule: connect_schedule(schedule).await?,
@@ -90,6 +92,7 @@ pub struct Stored {
     pub tenants: Arc<dyn Tenants>,
     pub operations: Arc<dyn Operations>,
     pub operations_book: Arc<dyn OperationsBook>,
+    pub survey: Arc<dyn Survey>,
     pub secrets: Arc<dyn SecretStore>,
     /// `None` where users cannot write into the store.
     pub outbox: Option<Arc<dyn Outbox>>,
@@ -154,7 +157,7 @@ async fn connect_postgres(config: &StoreConfig) -> Result<PostgresStore, StoreEr
 fn all_of<S>(opened: Result<S, StoreError>, url: &SecretUrl) -> anyhow::Result<Stored>
 where
     S: Store + Catalog + Backlog + Backpressure + Replays + Retain + Keys + Tenants + SecretStore,
-    S: Operations + OperationsBook + 'static,
+    S: Operations + OperationsBook + Survey + 'static,
 {
     let store = Arc::new(opened.with_context(|| format!("open the store at {url}"))?);
     Ok(Stored {
@@ -168,6 +171,7 @@ where
         tenants: Arc::clone(&store) as Arc<dyn Tenants>,
         operations: Arc::clone(&store) as Arc<dyn Operations>,
         operations_book: Arc::clone(&store) as Arc<dyn OperationsBook>,
+        survey: Arc::clone(&store) as Arc<dyn Survey>,
         secrets: store as Arc<dyn SecretStore>,
         outbox: None,
     })

@@ -4,7 +4,7 @@
 //! |---|---|---|---|---|
 //! | API, ingest and backpressure | ✓ | ✓ | | |
 //! | scheduler, reaper, sweep, replay, retention | ✓ | | ✓ | |
-//! | notifier | ✓ | | ✓ | |
+//! | notifier, survey | ✓ | | ✓ | |
 //! | relay, where there is an outbox | ✓ | ✓ | ✓ | |
 //! | worker | ✓ | | | ✓ |
 //! | resealing | ✓ | ✓ | | |
@@ -33,6 +33,7 @@ use engine::replay::{ReplayLoop, ReplayOptions};
 use engine::resealing::Resealing;
 use engine::retention::{RetentionLoop, RetentionOptions};
 use engine::scheduler::{Scheduler, SchedulerOptions};
+use engine::survey::{SurveyLoop, SurveyOptions};
 use engine::sweep::{SweepLoop, SweepOptions};
 use engine::worker::{Worker, WorkerOptions};
 use rand::SeedableRng;
@@ -47,9 +48,11 @@ use crate::api::{self, App};
 use crate::api_key;
 use crate::config::{
     ApiConfig, IngestConfig, KeepConfig, ListenConfig, QueueConfig, RequestConfig, ScheduleConfig,
-    SecretKeysConfig, ShutdownConfig, StoreConfig, TargetConfig, WorkerConfig, require_shared,
+    SecretKeysConfig, ShownConfig, ShutdownConfig, StoreConfig, TargetConfig, WorkerConfig,
+    require_shared,
 };
 use crate::edge::{self, Mint};
+use crate::exported;
 use crate::health::{self, Health};
 use crate::parts::Parts;
 use crate::secret_keys;
@@ -108,6 +111,8 @@ pub struct RoleConfig {
     pub request: RequestConfig,
     /// `None` for a role that does not schedule.
     pub keep: Option<KeepConfig>,
+    /// The same.
+    pub shown: Option<ShownConfig>,
     pub shutdown: ShutdownConfig,
 }
 
@@ -152,6 +157,7 @@ pub async fn run_with(
         None => None,
     };
     let metrics = health::install_metrics()?;
+    exported::describe(role);
     let queue = config.queue.as_ref();
     let parts = Parts::connect(&config.store, &config.schedule, queue, &config.target).await?;
     let parts = wrap(parts);
@@ -262,6 +268,7 @@ impl Running {
             loops.spawn("replay", replay.run(self.shutdown.clone()));
 
             self.spawn_retention(loops);
+            self.spawn_survey(loops);
 
             let (_, schedule) = parts();
             let operations = Arc::clone(&self.parts.operations);
@@ -301,6 +308,17 @@ impl Running {
         };
         let retention = RetentionLoop::new(Arc::clone(&self.parts.retain), options);
         loops.spawn("retention", retention.run(self.shutdown.clone()));
+    }
+
+    fn spawn_survey(&self, loops: &mut Loops) {
+        let shown = self.config.shown.as_ref();
+        let survey = SurveyLoop::new(
+            Arc::clone(&self.parts.survey),
+            Arc::clone(&self.parts.store),
+            Arc::clone(&self.parts.catalog),
+            shown.map_or_else(SurveyOptions::default, ShownConfig::options),
+        );
+        loops.spawn("survey", survey.run(self.shutdown.clone()));
     }
 
     /// Where secrets are made: there are few of these processes, and they have

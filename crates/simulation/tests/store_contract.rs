@@ -10,6 +10,7 @@ use engine::contract::backlog::BacklogWorld;
 use engine::contract::operations::{Dialect, OperationsWorld};
 use engine::contract::retention::RetentionWorld;
 use engine::contract::store::World;
+use engine::contract::survey::SurveyWorld;
 use engine::contract::tenants::BackpressureWorld;
 use engine::ports::MAX_HEAD_START;
 use simulation::model::ModelStore;
@@ -55,9 +56,22 @@ async fn backpressure_world() -> Box<BackpressureWorld> {
     ))
 }
 
+async fn survey_world() -> Box<SurveyWorld> {
+    tokio::time::pause();
+    let store = Arc::new(ModelStore::new(BEGAN).with_head_start(MAX_HEAD_START));
+    let door = Arc::new(Shell::new(store.clone()));
+    let world = World::new(store.clone(), door);
+    let world = OperationsWorld::new(world, store.clone(), store.clone(), Dialect::Sqlite);
+    Box::new(SurveyWorld::new(world, store))
+}
+
 engine::store_contract!(super::world);
 engine::backpressure_contract!(super::backpressure_world);
 engine::backlog_contract!(super::world);
+
+mod survey {
+    engine::survey_contract!(crate::survey_world);
+}
 
 mod operations {
     engine::operations_contract!(crate::operations_world, in whole steps);

@@ -3,11 +3,11 @@
 
 use domain::ids::{DestinationId, WorkerId};
 use domain::time::Timestamp;
-use engine::ports::{ClaimAnswer, Heartbeat, Run, RunResult, Sweep, WatchRules};
+use engine::ports::{ClaimAnswer, Heartbeat, Run, RunResult, SurveyRules, Sweep, WatchRules};
 use rusqlite::{Connection, StatementStatus};
 use uuid::Uuid;
 
-use super::{admit, claim, fleet, migrate, rows, sweep, usage, watch};
+use super::{admit, claim, fleet, migrate, rows, survey, sweep, usage, watch};
 
 const ID: Uuid = Uuid::from_u128(0xd);
 const TENANT: Uuid = engine::ports::DEFAULT_TENANT.0;
@@ -55,8 +55,9 @@ fn steps(connection: &Connection, statements: &[&str]) -> i32 {
 const CUT: &str = "update destinations set limit_per_second = 1";
 
 /// The steps of one run, of a claim of its permits, of one page of a sweep, of a
-/// change of limits that revokes, and of a look of the watch.
-fn cost(size: u32) -> [i32; 5] {
+/// change of limits that revokes, of a look of the watch, and of a page of a
+/// survey.
+fn cost(size: u32) -> [i32; 6] {
     let mut connection = with_rows(size);
     let tx = connection.transaction().unwrap();
     let run = Run {
@@ -90,6 +91,9 @@ fn cost(size: u32) -> [i32; 5] {
     };
     let watched = watch::step(&tx, NOW, &rules).unwrap();
     assert_eq!((watched.looked, watched.news.len()), (1, 1));
+    let far = SurveyRules { page: 10, far: 300 };
+    let page = survey::backlogs(&tx, NOW, None, &far).unwrap();
+    assert_eq!(page.backlogs[0].waiting(), 600);
     let admission = [&admit::MEASURED[..], &usage::MEASURED[..]].concat();
     rows::execute(&tx, CUT, []).unwrap();
     [
@@ -98,6 +102,7 @@ fn cost(size: u32) -> [i32; 5] {
         &sweep::MEASURED,
         &[CUT],
         &watch::MEASURED,
+        &survey::MEASURED,
     ]
     .map(|statements| steps(&tx, statements))
 }
@@ -112,6 +117,6 @@ fn a_run_costs_the_same_whatever_waits() {
     );
     assert_eq!(
         small, large,
-        "steps of a run, of a claim, of a sweep, of a cut, of a look"
+        "steps of a run, of a claim, of a sweep, of a cut, of a look, of a survey"
     );
 }

@@ -54,14 +54,14 @@ const NEXT_WATCH: &str = "
     select destination_id from watches where destination_id > ?1
     order by destination_id limit 1";
 
-const COUNT_FIRST: &str = "
+pub(super) const COUNT_FIRST: &str = "
     -- watch: the backlog, counted so far: first attempts
     select count(*) from (
         select 1 from attempts indexed by attempts_first
         where destination_id = ?1 and state = 'waiting' and due_at is null limit ?2
     )";
 
-const COUNT_DUE: &str = "
+pub(super) const COUNT_DUE: &str = "
     -- watch: the backlog, counted so far: the others
     select count(*) from (
         select 1 from attempts indexed by attempts_due

@@ -11,6 +11,7 @@ use engine::contract::backlog::BacklogWorld;
 use engine::contract::operations::{Dialect, OperationsWorld};
 use engine::contract::retention::RetentionWorld;
 use engine::contract::store::{Backdoor, World};
+use engine::contract::survey::SurveyWorld;
 use engine::contract::tenants::TenantWorld;
 use engine::ports::Store;
 use sqlx::{Connection, PgConnection};
@@ -118,6 +119,28 @@ async fn operations_world() -> FreshOperations {
     }
 }
 
+struct FreshSurvey {
+    world: SurveyWorld,
+    _database: Database,
+}
+
+impl Deref for FreshSurvey {
+    type Target = SurveyWorld;
+
+    fn deref(&self) -> &SurveyWorld {
+        &self.world
+    }
+}
+
+async fn survey_world() -> FreshSurvey {
+    let FreshOperations { world, _database } = operations_world().await;
+    let store = Arc::new(_database.store.clone());
+    FreshSurvey {
+        world: SurveyWorld::new(world, store),
+        _database,
+    }
+}
+
 struct FreshTenants {
     world: TenantWorld,
     _database: Database,
@@ -144,6 +167,10 @@ engine::store_contract!(crate::contract::world);
 
 mod retention {
     engine::retention_contract!(crate::contract::retention_world);
+}
+
+mod survey {
+    engine::survey_contract!(crate::contract::survey_world);
 }
 
 mod operations {

@@ -5,7 +5,9 @@ use std::time::Duration;
 use adapters::postgres::PostgresStore;
 use domain::backpressure::{BacklogBounds, CountPace};
 use domain::ids::DestinationId;
-use engine::ports::{Backpressure, DEFAULT_TENANT, Operations, Run, Store, WatchRules};
+use engine::ports::{
+    Backpressure, DEFAULT_TENANT, Operations, Run, Store, Survey, SurveyRules, WatchRules,
+};
 
 use crate::database::{Database, per_second};
 
@@ -117,6 +119,49 @@ async fn a_look_of_the_watch_costs_the_same_whatever_the_backlog() {
     let large = pages_of_ten_looks(&database).await;
     database.sql("analyze").await;
     let analyzed = pages_of_ten_looks(&database).await;
+    assert!(small > 50, "the counters count: {small}");
+    let most = small + small / 2;
+    assert!(
+        large <= most && analyzed <= most,
+        "{small}, then {large}, analyzed {analyzed}"
+    );
+}
+
+async fn pages_of_ten_surveys(database: &Database, destination: DestinationId) -> i64 {
+    let rules = SurveyRules { page: 10, far: 100 };
+    let ten_surveys = async |store: PostgresStore| {
+        for _ in 0..10 {
+            let page = store.survey_backlogs(None, &rules).await.unwrap();
+            assert_eq!((page.backlogs[0].waiting(), page.next), (200, None));
+            let standings = store.survey_standings(&[destination]).await.unwrap();
+            assert_eq!(standings.len(), 1);
+        }
+    };
+    database.pages_of(ten_surveys).await
+}
+
+/// Two hundred thousand wait, as many are over, and a survey counts up to its
+/// cap.
+#[tokio::test]
+async fn a_survey_costs_the_same_whatever_the_backlog() {
+    let database = Database::create().await;
+    let destination = database.destination(per_second(100)).await;
+    database.accept(destination, 1).await;
+    backlog(&database, destination, 0, 1_000).await;
+    pages_of_ten_surveys(&database, destination).await;
+    let small = pages_of_ten_surveys(&database, destination).await;
+    backlog(&database, destination, 1_000, 200_000).await;
+    let over = format!(
+        "insert into attempts
+            (event_id, destination_id, tenant_id, state, started_at, finished_at)
+        select e.id, '{destination}', '{DEFAULT_TENANT}', 'succeeded', at, at
+        from (select id from events limit 1) e,
+            (select clock_timestamp() - interval '1 hour' as at) t, generate_series(1, 200000)"
+    );
+    database.sql(&over).await;
+    let large = pages_of_ten_surveys(&database, destination).await;
+    database.sql("analyze").await;
+    let analyzed = pages_of_ten_surveys(&database, destination).await;
     assert!(small > 50, "the counters count: {small}");
     let most = small + small / 2;
     assert!(

@@ -84,7 +84,7 @@ impl Meter {
     }
 
     /// The level at `at`, refilled at L per `period_micros`.
-    pub(super) fn refilled(self, pacing: Pacing, period_micros: i64, at: Timestamp) -> Self {
+    pub(crate) fn refilled(self, pacing: Pacing, period_micros: i64, at: Timestamp) -> Self {
         if at <= self.as_of {
             return self;
         }

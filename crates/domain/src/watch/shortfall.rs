@@ -172,7 +172,7 @@ fn is_as_fast_as_smart(policy: &Policy, usage: &Usage, now: Timestamp) -> bool {
     })
 }
 
-fn outstanding(usage: &Usage) -> u32 {
+pub(super) fn outstanding(usage: &Usage) -> u32 {
     u32::try_from(usage.outstanding.len()).unwrap_or(u32::MAX)
 }
 
@@ -197,12 +197,12 @@ fn is_used(
     paced || limited.windows.iter().any(window)
 }
 
-fn exact(usage: &Usage, since: Timestamp) -> u32 {
+pub(super) fn exact(usage: &Usage, since: Timestamp) -> u32 {
     let started = usage.starts.iter().filter(|start| **start > since).count();
     u32::try_from(started).unwrap_or(u32::MAX)
 }
 
-fn coarse(usage: &Usage, limit: Limit, since: Timestamp) -> u32 {
+pub(super) fn coarse(usage: &Usage, limit: Limit, since: Timestamp) -> u32 {
     let of_period = |one: &&CoarseStarts| one.period == limit.period;
     let Some(counted) = usage.coarse.iter().find(of_period) else {
         return 0;

@@ -193,6 +193,7 @@ fn note_lateness(permits: &[Permit], answers: &[ClaimAnswer]) {
         if let ClaimAnswer::Started(start) = answer {
             let late = start.started_at.since(permit.not_before);
             metrics::histogram!("paceline_start_late_seconds").record(late);
+            metrics::counter!("paceline_starts_total").increment(1);
         }
     }
 }

@@ -325,6 +325,10 @@ impl Deliverer {
         if !matches!(result, Err(NotDone::Late(_))) {
             let timed_out = matches!(result, Err(NotDone::Send(SendError::TimedOut(_))));
             started.place.held(dialling + elapsed, timed_out);
+            note_response(
+                result.as_ref().ok().map(|response| response.status),
+                elapsed,
+            );
         }
         let dice = || self.random();
         let signal = heard(result.as_ref().ok(), started_at + elapsed, dice);
@@ -341,6 +345,9 @@ impl Deliverer {
                 "outcome" => outcome.kind.state().as_str()
             )
             .increment(1);
+            if outcome.next == NextTry::DeadLetter {
+                metrics::counter!("paceline_dead_letters_total").increment(1);
+            }
         }
         self.records.record(worker, outcomes).await;
     }
@@ -453,6 +460,21 @@ async fn caught<T>(doing: impl Future<Output = Result<T, SendError>>) -> Result<
         tracing::error!("the sender panicked");
         Err(SendError::Exchange("the sender panicked".to_owned()))
     })
+}
+
+/// One request that was sent: how it was answered, and when.
+fn note_response(status: Option<u16>, elapsed: Duration) {
+    let class = match status {
+        None => "none",
+        Some(429) => "429",
+        Some(200..300) => "2xx",
+        Some(300..400) => "3xx",
+        Some(400..500) => "4xx",
+        Some(500..600) => "5xx",
+        Some(_) => "other",
+    };
+    metrics::counter!("paceline_responses_total", "class" => class).increment(1);
+    metrics::histogram!("paceline_delivery_seconds").record(elapsed);
 }
 
 /// Why there is no response.

@@ -42,6 +42,7 @@ impl From<Args> for RoleConfig {
             worker: None,
             request: RequestConfig::default(),
             keep: None,
+            shown: None,
             shutdown: args.shutdown,
         }
     }

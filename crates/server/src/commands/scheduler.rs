@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use crate::config::{
-    KeepConfig, ListenConfig, QueueConfig, RequestConfig, ScheduleConfig, ShutdownConfig,
-    StoreConfig, TargetConfig,
+    KeepConfig, ListenConfig, QueueConfig, RequestConfig, ScheduleConfig, ShownConfig,
+    ShutdownConfig, StoreConfig, TargetConfig,
 };
 use crate::role::{self, Role, RoleConfig};
 
@@ -23,6 +23,8 @@ pub struct Args {
     #[command(flatten)]
     pub keep: KeepConfig,
     #[command(flatten)]
+    pub shown: ShownConfig,
+    #[command(flatten)]
     pub shutdown: ShutdownConfig,
 }
 
@@ -40,6 +42,7 @@ impl From<Args> for RoleConfig {
             worker: None,
             request: args.request,
             keep: Some(args.keep),
+            shown: Some(args.shown),
             shutdown: args.shutdown,
         }
     }

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use crate::config::{
     ApiConfig, IngestConfig, KeepConfig, ListenConfig, QueueConfig, RequestConfig, ScheduleConfig,
-    SecretKeysConfig, ShutdownConfig, StoreConfig, TargetConfig, WorkerConfig,
+    SecretKeysConfig, ShownConfig, ShutdownConfig, StoreConfig, TargetConfig, WorkerConfig,
 };
 use crate::role::{self, Role, RoleConfig};
 
@@ -33,6 +33,8 @@ pub struct Args {
     #[command(flatten)]
     pub keep: KeepConfig,
     #[command(flatten)]
+    pub shown: ShownConfig,
+    #[command(flatten)]
     pub shutdown: ShutdownConfig,
 }
 
@@ -50,6 +52,7 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
         worker: Some(args.worker),
         request: args.request,
         keep: Some(args.keep),
+        shown: Some(args.shown),
         shutdown: args.shutdown,
     };
     role::run(Role::Serve, config).await

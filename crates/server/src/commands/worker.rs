@@ -44,6 +44,7 @@ impl From<Args> for RoleConfig {
             worker: Some(args.worker),
             request: args.request,
             keep: None,
+            shown: None,
             shutdown: args.shutdown,
         }
     }

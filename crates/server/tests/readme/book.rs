@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 pub(crate) const README: &str = include_str!("../../../../README.md");
 
 /// The documents, by name.
-pub(crate) const DOCUMENTS: [(&str, &str); 14] = [
+pub(crate) const DOCUMENTS: [(&str, &str); 15] = [
     ("README.md", README),
     ("audit.md", include_str!("../../../../docs/audit.md")),
     ("batching.md", include_str!("../../../../docs/batching.md")),
@@ -30,6 +30,7 @@ pub(crate) const DOCUMENTS: [(&str, &str); 14] = [
         include_str!("../../../../docs/retention.md"),
     ),
     ("retries.md", include_str!("../../../../docs/retries.md")),
+    ("runbook.md", include_str!("../../../../docs/runbook.md")),
     (
         "signatures.md",
         include_str!("../../../../docs/signatures.md"),

@@ -12,6 +12,7 @@ mod fuzz;
 mod health;
 mod imports;
 mod ingest;
+mod monitoring;
 mod notified;
 mod openapi;
 mod operations;

@@ -29,6 +29,7 @@ mod retain;
 mod rows;
 mod secrets;
 mod smart;
+mod survey;
 mod sweep;
 mod usage;
 mod view;

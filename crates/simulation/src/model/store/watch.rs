@@ -68,7 +68,7 @@ fn round(rows: &Rows, after: Option<DestinationId>) -> BTreeSet<DestinationId> {
 }
 
 /// Since when the first of what is due waits.
-fn oldest(rows: &Rows, id: DestinationId, now: Timestamp) -> Option<Timestamp> {
+pub(super) fn oldest(rows: &Rows, id: DestinationId, now: Timestamp) -> Option<Timestamp> {
     let indexes = rows.ledger.indexes(id)?;
     let first = indexes.first.first().and_then(|id| rows.ledger.get(*id));
     let due = indexes.due.first().map(|(at, _)| *at);

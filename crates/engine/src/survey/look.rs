@@ -1,0 +1,143 @@
+//! The end of a round: a closer look at the destinations that are shown.
+
+use std::time::Duration;
+
+use domain::compliance::{InForce, Start, judge};
+use domain::ids::DestinationId;
+use domain::time::Timestamp;
+use domain::watch::{shortfall, tokens};
+
+use super::round::Round;
+use super::{NotSurveyed, Picture, Shown, SurveyLoop};
+use crate::ports::{Fleet, LedgerPosition, LedgerRow, MAX_SURVEYED, Surveyed, around};
+
+/// Starts of one destination that are judged in a round, about.
+const JUDGED: f64 = 1_000.0;
+
+/// They are judged over so long at least and at most: more than two rounds, and
+/// the longest period with an hour to spare.
+const SPAN_SECONDS: (f64, f64) = (30.0, 90_000.0);
+
+/// Rows of a ledger that are read at once.
+const PAGE: u32 = 1_000;
+
+/// Pages of one ledger in a round, at most.
+const PAGES: u32 = 5;
+
+impl SurveyLoop {
+    pub(super) async fn look(&self, round: &Round) -> Result<Picture, NotSurveyed> {
+        let fleet = self.store.fleet().await?;
+        let troubles = self.survey.survey_troubles().await?;
+        let mut ids = round.shown(&self.options.asked);
+        ids.truncate(MAX_SURVEYED);
+        let surveyed = match ids.is_empty() {
+            true => Vec::new(),
+            false => self.survey.survey_standings(&ids).await?,
+        };
+        let ids: Vec<_> = surveyed.iter().map(|one| one.destination).collect();
+        let counted = self.catalog.backlogs(&ids, self.options.counted).await?;
+        let oldest = round.oldest();
+        let mut shown = Vec::new();
+        for (one, backlog) in surveyed.iter().zip(counted) {
+            let oldest = oldest.get(&one.destination).copied().flatten();
+            shown.push(self.show(one, (backlog, oldest), &fleet).await?);
+        }
+        Ok(Picture {
+            now: fleet.now,
+            troubles,
+            destinations: round.destinations,
+            backlog: round.backlog,
+            others: round.others,
+            oldest: waited(round.oldest, fleet.now),
+            shown,
+            fleet,
+        })
+    }
+
+    async fn show(
+        &self,
+        one: &Surveyed,
+        (backlog, oldest): (u32, Option<Timestamp>),
+        fleet: &Fleet,
+    ) -> Result<Shown, NotSurveyed> {
+        let now = fleet.now;
+        let history = self.catalog.limit_history(one.destination).await?;
+        let configured = history.last().map(|entry| entry.effective.policy());
+        let configured = configured.and_then(|policy| policy.starts_per_second());
+        let in_force: Vec<InForce> = (history.iter())
+            .map(|entry| InForce::new(entry.in_force_from, &entry.effective, entry.state))
+            .collect();
+        let rows = self.recent(one.destination, configured, now).await?;
+        let starts: Vec<Start> = (rows.iter())
+            .filter_map(|row| Some((row.started_at?, row.attempt)))
+            .collect();
+        let verdict = judge(&in_force, &starts);
+        let early = (verdict.limits.iter().map(|limit| &limit.violations))
+            .chain(&verdict.bucket)
+            .chain([&verdict.pause]);
+        let around = around(
+            fleet,
+            (one.held_for, oldest),
+            (one.tenant, one.tenant_max_in_flight),
+        );
+        Ok(Shown {
+            destination: one.destination,
+            tenant: one.tenant,
+            backlog,
+            oldest: waited(oldest, now),
+            in_flight: one.usage.in_flight,
+            configured,
+            effective: one.policy.starts_per_second(),
+            tokens: tokens(&one.policy, &one.usage, now),
+            breaker_open: one.usage.probing,
+            shortfall: shortfall(&one.policy, &one.usage, &one.backlog, around, now),
+            early_starts: early.map(|violations| violations.early_starts).sum(),
+            lags: self.lags(&rows),
+        })
+    }
+
+    /// The newest rows of a ledger that have started: about [`JUDGED`] at the
+    /// limit's rate. What is left out makes a window emptier, never fuller.
+    async fn recent(
+        &self,
+        destination: DestinationId,
+        per_second: Option<f64>,
+        until: Timestamp,
+    ) -> Result<Vec<LedgerRow>, NotSurveyed> {
+        let rate = per_second.unwrap_or(f64::MAX).max(f64::MIN_POSITIVE);
+        let span = (JUDGED / rate).clamp(SPAN_SECONDS.0, SPAN_SECONDS.1);
+        let since = until - Duration::from_secs_f64(span);
+        let mut rows: Vec<LedgerRow> = Vec::new();
+        let mut after = None;
+        for _ in 0..PAGES {
+            let page = self.catalog.ledger(destination, since, until, after, PAGE);
+            let page = page.await?;
+            let full = page.len() >= PAGE as usize;
+            after = page.last().map(|last| LedgerPosition {
+                started_at: last.started_at,
+                attempt: last.attempt,
+            });
+            rows.extend(page.into_iter().filter(|row| row.started_at.is_some()));
+            if !full || after.is_none_or(|last| last.started_at.is_none()) {
+                break;
+            }
+        }
+        Ok(rows)
+    }
+
+    /// How long what started since the last round had been due.
+    fn lags(&self, rows: &[LedgerRow]) -> Vec<Duration> {
+        let Some(last) = self.last else {
+            return Vec::new();
+        };
+        (rows.iter())
+            .filter_map(|row| Some((row.due_at, row.started_at?)))
+            .filter(|(_, started_at)| *started_at >= last)
+            .map(|(due_at, started_at)| started_at.since(due_at))
+            .collect()
+    }
+}
+
+fn waited(oldest: Option<Timestamp>, now: Timestamp) -> Duration {
+    oldest.map_or(Duration::ZERO, |since| now.since(since))
+}
