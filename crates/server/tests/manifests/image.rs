@@ -4,13 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use clap::{CommandFactory, Parser};
+use clap::CommandFactory;
 use serde_json::Value;
 use server::cli::{Cli, Command, parse};
 use server::config::unknown;
 
 use super::built::{BUILDS, documents, list, read, repository, text};
-use super::settings::{as_flags, check};
+use super::settings::{as_flags, check, command};
 
 /// The instructions of the Dockerfile, with continued lines joined.
 fn instructions() -> Vec<(String, Vec<String>)> {
@@ -28,10 +28,9 @@ fn instructions() -> Vec<(String, Vec<String>)> {
 
 /// What an exec form runs.
 fn exec(instruction: &str) -> Vec<String> {
-    let found = instructions()
-        .into_iter()
-        .filter(|(word, _)| word == instruction);
-    let (_, words) = found.last().expect("it is there");
+    let mut all = instructions().into_iter();
+    let found = all.rfind(|(word, _)| word == instruction);
+    let (_, words) = found.expect("it is there");
     serde_json::from_str(&words.join(" ")).expect("exec form: there is no shell")
 }
 
@@ -150,7 +149,7 @@ fn compose_runs_every_role_with_settings_that_it_takes() {
         check(role, &arguments);
         let waits = text(&service["stop_grace_period"]).trim_end_matches('s');
         let waits = Duration::from_secs(waits.parse().expect("seconds"));
-        if let Command::Worker(args) = Cli::parse_from(&arguments).command {
+        if let Command::Worker(args) = command(&arguments) {
             assert!(waits > args.shutdown.shutdown_grace);
         }
         for (_, url) in environment
@@ -202,9 +201,9 @@ fn the_walk_has_ten_commands_that_can_be_given() {
         if let Some(target) = words.iter().find_map(|word| word.strip_prefix("deploy/")) {
             assert!(dev.find("Deployment", target).is_some(), "{line}");
         }
-        if let Some((_, command)) = line.split_once("-- paceline ") {
+        if let Some((_, words)) = line.split_once("-- paceline ") {
             ours += 1;
-            let quoted: Vec<&str> = command.split('\'').collect();
+            let quoted: Vec<&str> = words.split('\'').collect();
             let mut arguments = vec!["paceline".to_owned()];
             for (number, part) in quoted.iter().enumerate() {
                 match number % 2 {

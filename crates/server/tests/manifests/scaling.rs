@@ -1,13 +1,14 @@
 //! Workers are scaled by one autoscaler, on what can be delivered.
 
-use clap::Parser;
 use domain::permit::MAX_GROUP;
+use engine::ports::Fleet;
 use engine::scheduler::SchedulerOptions;
 use serde_json::Value;
-use server::cli::{Cli, Command};
+use server::cli::Command;
+use server::work::{self, Work};
 
 use super::built::{BUILDS, Build, documents, list, name, read, text};
-use super::settings::arguments;
+use super::settings::{arguments, command};
 
 /// What an autoscaler scales, and its bounds.
 fn autoscalers(build: &Build) -> Vec<(&Value, u64, u64)> {
@@ -58,7 +59,7 @@ fn what_is_autoscaled_is_there_and_has_no_replicas_of_its_own() {
 fn the_target_is_reached_by_work_and_not_by_prefetch() {
     let [dev, prod, keda] = &*BUILDS;
     let worker = arguments(dev, &dev.pod("worker").expect("there are workers"));
-    let Command::Worker(worker) = Cli::parse_from(worker).command else {
+    let Command::Worker(worker) = command(&worker) else {
         panic!("it is a worker")
     };
     let places = u64::from(worker.worker.worker_places);
@@ -93,11 +94,11 @@ fn queue_trigger(build: &Build) -> &Value {
 fn the_queue_that_is_measured_is_the_one_that_is_used() {
     let [dev, prod, keda] = &*BUILDS;
     let worker = arguments(dev, &dev.pod("worker").expect("there are workers"));
-    let Command::Worker(worker) = Cli::parse_from(worker).command else {
+    let Command::Worker(worker) = command(&worker) else {
         panic!("it is a worker")
     };
     let queue = worker.queue.queue_name;
-    let default = Cli::parse_from(["paceline", "worker"]).command;
+    let default = command(&["paceline".to_owned(), "worker".to_owned()]);
     assert!(matches!(default, Command::Worker(default) if default.queue.queue_name == queue));
 
     let trigger = &queue_trigger(keda)["metadata"];
@@ -117,6 +118,42 @@ fn the_queue_that_is_measured_is_the_one_that_is_used() {
         .expect("the rule is there");
     let rules = documents(text(&rules["data"]["rules.yaml"]));
     assert_eq!(rules[0]["externalRules"][0]["name"]["as"], metric["name"]);
+}
+
+/// KEDA finds the number where it is, and wants workers before all places are
+/// taken.
+#[test]
+fn keda_asks_a_scheduler_for_work() {
+    let [dev, _, keda] = &*BUILDS;
+    let scaler = keda.find("ScaledObject", "worker").expect("it is there");
+    let mut triggers = list(&scaler["spec"]["triggers"]).iter();
+    let trigger = triggers.find(|trigger| trigger["type"] == "metrics-api");
+    let asked = &trigger.expect("it asks for work")["metadata"];
+    let url = url::Url::parse(text(&asked["url"])).expect("a URL");
+    assert_eq!(url.path(), work::PATH);
+    let host = url.host_str().expect("it has a host");
+    let name = host
+        .strip_suffix(".paceline.svc.cluster.local")
+        .expect("of the cluster");
+    assert_eq!(name, "scheduler", "no other role answers");
+    let service = keda.find("Service", name).expect("it is there");
+    assert_eq!(
+        service["spec"]["ports"][0]["port"],
+        url.port().expect("a port")
+    );
+    let answer = serde_json::to_value(Work::from(&Fleet::default())).expect("it is JSON");
+    assert_eq!(answer[text(&asked["valueLocation"])], 0);
+
+    let worker = arguments(dev, &dev.pod("worker").expect("there are workers"));
+    let Command::Worker(worker) = command(&worker) else {
+        panic!("it is a worker")
+    };
+    let target: u32 = text(&asked["targetValue"]).parse().expect("a number");
+    let places = worker.worker.worker_places;
+    assert!(
+        places / 2 < target && target < places,
+        "{target} of {places}"
+    );
 }
 
 /// The two autoscalers behave alike.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use clap::{CommandFactory, Parser};
+use clap::CommandFactory;
 use serde_json::Value;
 use server::cli::{Cli, Command, parse};
 use server::config::{require_shared, unknown};
@@ -126,6 +126,13 @@ pub(crate) fn as_flags(command: &[&str], environment: &BTreeMap<String, String>)
         .collect()
 }
 
+/// What the program makes of them.
+pub(crate) fn command(arguments: &[String]) -> Command {
+    parse(arguments)
+        .unwrap_or_else(|refused| panic!("{refused}"))
+        .command
+}
+
 #[test]
 fn the_program_takes_every_setting() {
     for build in &*BUILDS {
@@ -143,7 +150,7 @@ fn the_program_takes_every_setting() {
 
 /// What a role refuses before it dials anything.
 pub(crate) fn check(role: &str, arguments: &[String]) {
-    let (role, config) = match Cli::parse_from(arguments).command {
+    let (role, config) = match command(arguments) {
         Command::Api(args) => (Role::Api, RoleConfig::from(args)),
         Command::Scheduler(args) => (Role::Scheduler, RoleConfig::from(args)),
         Command::Worker(args) => (Role::Worker, RoleConfig::from(args)),
@@ -220,7 +227,7 @@ fn the_kubelet_waits_for_what_has_started() {
             if role == "migrate" {
                 continue;
             }
-            let shutdown = match Cli::parse_from(arguments(build, &pod)).command {
+            let shutdown = match command(&arguments(build, &pod)) {
                 Command::Api(args) => args.shutdown.shutdown_grace,
                 Command::Scheduler(args) => args.shutdown.shutdown_grace,
                 Command::Worker(args) => {
