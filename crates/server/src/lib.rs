@@ -29,3 +29,4 @@ pub mod secret_keys;
 pub mod service;
 pub mod signals;
 pub mod trial;
+pub mod work;

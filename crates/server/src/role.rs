@@ -9,6 +9,7 @@
 //! | worker | ✓ | | | ✓ |
 //! | resealing | ✓ | ✓ | | |
 //! | `/livez`, `/readyz`, `/metrics` | ✓ | ✓ | ✓ | ✓ |
+//! | `/work` | | | ✓ | |
 //!
 //! Every instance of a role runs all of its loops; none needs a leader.
 //!
@@ -59,7 +60,7 @@ use crate::secret_keys;
 use crate::service::rate::IngestRates;
 use crate::service::secrets::Signing;
 use crate::service::{Books, Intake, Service, Tenancy};
-use crate::signals;
+use crate::{signals, work};
 
 /// What a process does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -217,7 +218,10 @@ impl Running {
                 None
             }
             None => {
-                let router = health::router(self.health.clone());
+                let mut router = health::router(self.health.clone());
+                if self.role.schedules() {
+                    router = router.merge(work::router(Arc::clone(&self.parts.store)));
+                }
                 Some(tokio::spawn(serve_http(listener, router, drained.clone())))
             }
         };

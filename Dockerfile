@@ -1,0 +1,47 @@
+# One image, one binary, every role: `docker build -t paceline:0.1.0 .`
+#
+# The bases are pinned by tag. For a release, pin them by digest as well
+# (`--build-arg RUNTIME=gcr.io/distroless/cc-debian12:nonroot@sha256:…`): a digest can
+# only be taken from the registry on the day.
+ARG RUST=rust:1.95-slim-bookworm
+ARG RUNTIME=gcr.io/distroless/cc-debian12:nonroot
+
+FROM ${RUST} AS chef
+WORKDIR /paceline
+RUN cargo install --locked --version 0.1.78 cargo-chef
+
+FROM chef AS plan
+COPY Cargo.toml Cargo.lock ./
+COPY crates crates
+COPY loadtest loadtest
+RUN cargo chef prepare --recipe-path recipe.json
+
+# The dependencies are a layer of their own: it is built again when Cargo.lock changes,
+# and not with every change of ours.
+FROM chef AS build
+COPY --from=plan /paceline/recipe.json recipe.json
+RUN cargo chef cook --profile dist --locked --package server --recipe-path recipe.json
+COPY Cargo.toml Cargo.lock ./
+COPY crates crates
+COPY loadtest loadtest
+COPY migrations migrations
+RUN cargo build --profile dist --locked --package server --bin paceline
+
+# glibc, libgcc and the roots of TLS; no shell, no package manager, not root.
+FROM ${RUNTIME}
+ARG VERSION=0.1.0
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title="Paceline" \
+      org.opencontainers.image.description="Delivers webhooks to every destination at exactly the rate it allows" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}"
+COPY --from=build /paceline/target/dist/paceline /usr/local/bin/paceline
+COPY LICENSE /usr/share/doc/paceline/LICENSE
+USER 65532:65532
+EXPOSE 8080
+STOPSIGNAL SIGTERM
+# Without a shell there is nobody to ask /livez from inside: the orchestrator does.
+HEALTHCHECK NONE
+ENTRYPOINT ["/usr/local/bin/paceline"]
+CMD ["--help"]

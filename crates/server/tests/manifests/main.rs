@@ -1,0 +1,19 @@
+//! What Paceline is deployed with fits together: the manifests as kustomize
+//! builds them, compose.yaml, the Dockerfile, and the pages that describe them.
+//!
+//! Whether each object is one that Kubernetes knows is checked by
+//! `scripts/manifests` against its schemas, and here against its types.
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod built;
+mod image;
+mod network;
+mod pods;
+mod scaling;
+mod settings;
+mod types;
+mod workloads;

@@ -1,0 +1,99 @@
+//! The pods that a build's Deployments and Jobs make.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::built::{Build, labels, list, name, text};
+
+/// One pod of a template.
+#[derive(Clone)]
+pub(crate) struct Pod<'a> {
+    /// The Deployment or Job.
+    pub(crate) owner: &'a Value,
+    pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) spec: &'a Value,
+}
+
+/// What every pod of ours is named by.
+pub(crate) const ROLES: [&str; 4] = ["api", "scheduler", "worker", "migrate"];
+
+impl Build {
+    pub(crate) fn pods(&self) -> Vec<Pod<'_>> {
+        let owners = self.of_kind("Deployment").chain(self.of_kind("Job"));
+        owners
+            .map(|owner| Pod {
+                owner,
+                labels: labels(&owner["spec"]["template"]["metadata"]["labels"]),
+                spec: &owner["spec"]["template"]["spec"],
+            })
+            .collect()
+    }
+
+    /// The pod of this role, or of the server of this name.
+    pub(crate) fn pod(&self, of: &str) -> Option<Pod<'_>> {
+        let mut pods = self
+            .pods()
+            .into_iter()
+            .filter(|pod| pod.role() == Some(of) || pod.app() == of);
+        let found = pods.next();
+        assert!(pods.next().is_none(), "{}: {of} is one pod", self.name);
+        found
+    }
+
+    /// The pods that run the program.
+    pub(crate) fn roles(&self) -> Vec<(&'static str, Pod<'_>)> {
+        let roles = ROLES.map(|role| (role, self.pod(role).expect("each role has a pod")));
+        let ours = self
+            .pods()
+            .iter()
+            .filter(|pod| pod.app() == "paceline")
+            .count();
+        assert_eq!(ours, roles.len(), "{} has pods of no role", self.name);
+        roles.into()
+    }
+}
+
+impl Pod<'_> {
+    pub(crate) fn name(&self) -> &str {
+        name(self.owner)
+    }
+
+    pub(crate) fn app(&self) -> &str {
+        &self.labels["app.kubernetes.io/name"]
+    }
+
+    pub(crate) fn role(&self) -> Option<&str> {
+        self.labels
+            .get("app.kubernetes.io/component")
+            .map(String::as_str)
+    }
+
+    /// Its one container.
+    pub(crate) fn container(&self) -> &Value {
+        let containers = list(&self.spec["containers"]);
+        assert_eq!(containers.len(), 1, "{} has one container", self.name());
+        assert!(self.spec["initContainers"].is_null(), "{}", self.name());
+        &containers[0]
+    }
+
+    pub(crate) fn arguments(&self) -> Vec<&str> {
+        list(&self.container()["args"]).iter().map(text).collect()
+    }
+
+    /// The number of a port, which is given by name or number.
+    pub(crate) fn port(&self, port: &Value) -> Option<u64> {
+        let ports = list(&self.container()["ports"]);
+        match port.as_u64() {
+            Some(number) => Some(number),
+            None => (ports.iter().find(|one| one["name"] == *port))
+                .and_then(|one| one["containerPort"].as_u64()),
+        }
+    }
+
+    pub(crate) fn listens(&self, number: u64) -> bool {
+        list(&self.container()["ports"])
+            .iter()
+            .any(|port| port["containerPort"] == number)
+    }
+}

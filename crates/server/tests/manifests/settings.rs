@@ -1,0 +1,260 @@
+//! The settings and secrets of each pod are there, and the program takes them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use clap::CommandFactory;
+use serde_json::Value;
+use server::cli::{Cli, Command, parse};
+use server::config::{require_shared, unknown};
+use server::edge::Mint;
+use server::role::{Role, RoleConfig};
+use server::{api_key, secret_keys};
+
+use super::built::{BUILDS, Build, list, read, text};
+use super::pods::Pod;
+
+/// What a kubelet puts in.
+const POD_IP: &str = "10.1.2.3";
+
+/// The rows of the README's table of keys: the key, and whose it is.
+fn supplied() -> BTreeMap<String, BTreeSet<String>> {
+    let page = read("k8s/README.md");
+    let table = page
+        .split("| key | of roles |")
+        .nth(1)
+        .expect("the table is there");
+    let rows = table
+        .lines()
+        .skip(2)
+        .take_while(|line| line.starts_with('|'));
+    rows.map(|row| {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let roles = cells[2].split(", ").map(str::to_owned).collect();
+        (cells[1].trim_matches('`').to_owned(), roles)
+    })
+    .collect()
+}
+
+/// A secret of the build; where the user supplies it, one that would do.
+fn secret(build: &Build, named: &str, key: &str) -> String {
+    if let Some(secret) = build.find("Secret", named) {
+        let encoded = text(&secret["data"][key]);
+        let decoded = STANDARD.decode(encoded).expect("secrets are base64");
+        return String::from_utf8(decoded).expect("of text");
+    }
+    assert_eq!((build.name.starts_with("prod"), named), (true, "paceline"));
+    assert!(supplied().contains_key(key), "{key} is in the table");
+    match key {
+        "database-url" => "postgres://user:password@host:5432/paceline".to_owned(),
+        "schedule-url" => "rediss://user:password@host:6379/".to_owned(),
+        "queue-url" => "amqps://user:password@host:5671/%2f".to_owned(),
+        "api-key" => "0123456789abcdef".to_owned(),
+        "secret-keys" => format!("one:{}", STANDARD.encode([7; 32])),
+        other => panic!("{other} is of no use to the program"),
+    }
+}
+
+/// The container's environment, as the kubelet would make it.
+pub(crate) fn environment(build: &Build, pod: &Pod<'_>) -> BTreeMap<String, String> {
+    let mut environment = BTreeMap::new();
+    for from in list(&pod.container()["envFrom"]) {
+        let named = text(&from["configMapRef"]["name"]);
+        let map = build
+            .find("ConfigMap", named)
+            .expect("the ConfigMap is there");
+        for (key, value) in map["data"].as_object().expect("it has data") {
+            environment.insert(key.clone(), text(value).to_owned());
+        }
+    }
+    for variable in list(&pod.container()["env"]) {
+        let from = &variable["valueFrom"];
+        let value = if let Some(value) = variable["value"].as_str() {
+            // What was set before it, as Kubernetes has it.
+            environment
+                .iter()
+                .fold(value.to_owned(), |value, (name, set)| {
+                    value.replace(&format!("$({name})"), set)
+                })
+        } else if from["fieldRef"]["fieldPath"] == "status.podIP" {
+            POD_IP.to_owned()
+        } else {
+            let (named, key) = (&from["secretKeyRef"]["name"], &from["secretKeyRef"]["key"]);
+            secret(build, text(named), text(key))
+        };
+        assert!(
+            !value.contains("$("),
+            "{value} names what is not set before it"
+        );
+        let before = environment.insert(text(&variable["name"]).to_owned(), value);
+        assert_eq!(before, None, "{} is set once", variable["name"]);
+    }
+    environment
+}
+
+/// The program's arguments, with each variable as the flag that it stands for.
+pub(crate) fn arguments(build: &Build, pod: &Pod<'_>) -> Vec<String> {
+    as_flags(&pod.arguments(), &environment(build, pod))
+}
+
+pub(crate) fn as_flags(command: &[&str], environment: &BTreeMap<String, String>) -> Vec<String> {
+    let cli = Cli::command();
+    let role = cli
+        .find_subcommand(command[0])
+        .expect("there is such a command");
+    // The flags of logging are those of every command.
+    let own = unknown::arguments(role).into_iter();
+    let all = cli.get_arguments().filter_map(|argument| {
+        let flag = argument.get_long()?.to_owned();
+        let variable = argument.get_env()?.to_str()?.to_owned();
+        Some(unknown::Argument { flag, variable })
+    });
+    let known = own.chain(all);
+    let flags = known.filter_map(|argument| {
+        let value = environment.get(&argument.variable)?;
+        Some(format!("--{}={value}", argument.flag))
+    });
+    let words = command.iter().map(|word| (*word).to_owned());
+    let mut flags: Vec<String> = flags.collect();
+    flags.sort();
+    flags.dedup();
+    std::iter::once("paceline".to_owned())
+        .chain(words)
+        .chain(flags)
+        .collect()
+}
+
+/// What the program makes of them.
+pub(crate) fn command(arguments: &[String]) -> Command {
+    parse(arguments)
+        .unwrap_or_else(|refused| panic!("{refused}"))
+        .command
+}
+
+#[test]
+fn the_program_takes_every_setting() {
+    for build in &*BUILDS {
+        for (role, pod) in build.roles() {
+            let environment = environment(build, &pod);
+            let names = environment.keys().cloned();
+            unknown::refuse_unknown(&Cli::command(), names).expect("no variable is misspelt");
+            let arguments = arguments(build, &pod);
+            parse(&arguments).unwrap_or_else(|refused| panic!("{} {role}: {refused}", build.name));
+            assert_eq!(pod.arguments(), [role]);
+            check(role, &arguments);
+        }
+    }
+}
+
+/// What a role refuses before it dials anything.
+pub(crate) fn check(role: &str, arguments: &[String]) {
+    let (role, config) = match command(arguments) {
+        Command::Api(args) => (Role::Api, RoleConfig::from(args)),
+        Command::Scheduler(args) => (Role::Scheduler, RoleConfig::from(args)),
+        Command::Worker(args) => (Role::Worker, RoleConfig::from(args)),
+        Command::Migrate(args) => {
+            let place = args.store.place().expect("the store has a place");
+            assert!(matches!(place, server::config::Database::Postgres(_)));
+            return;
+        }
+        other => panic!("{role} is no role: {other:?}"),
+    };
+    let queue = config.queue.as_ref();
+    require_shared(role.as_str(), &config.store, &config.schedule, queue)
+        .expect("servers are shared");
+    let mint = Mint::from_system().expect("there is randomness");
+    if let Some(api) = &config.api {
+        api_key::resolve(role, api, &config.listen, &config.store, &mint).expect("the key will do");
+    }
+    if let Some(keys) = &config.secret_keys {
+        secret_keys::resolve(false, keys, &config.store, &mint).expect("the keys will do");
+    }
+    assert!(
+        !config.listen.listen.ip().is_loopback(),
+        "probes come from elsewhere"
+    );
+    assert_eq!(config.listen.listen.port(), 8080);
+}
+
+#[test]
+fn the_table_of_keys_is_what_the_pods_take() {
+    for build in &*BUILDS {
+        let mut taken: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for (role, pod) in build.roles() {
+            for variable in list(&pod.container()["env"]) {
+                if let Some(key) = variable["valueFrom"]["secretKeyRef"]["key"].as_str() {
+                    taken
+                        .entry(key.to_owned())
+                        .or_default()
+                        .insert(role.to_owned());
+                }
+            }
+        }
+        let mut supplied = supplied();
+        let for_keda = supplied.remove("queue-management-url");
+        assert_eq!(for_keda, Some(BTreeSet::from(["KEDA alone".to_owned()])));
+        assert_eq!(taken, supplied, "{}", build.name);
+    }
+}
+
+/// A receiver without a certificate, at an address of the cluster, is for dev.
+#[test]
+fn only_dev_opens_what_is_not_public() {
+    for build in &*BUILDS {
+        for role in ["api", "worker"] {
+            let pod = build.pod(role).expect("it is there");
+            let open = environment(build, &pod)
+                .into_keys()
+                .filter(|name| name.starts_with("PACELINE_ALLOW"));
+            let expected: &[&str] = match build.name {
+                "dev" => &["PACELINE_ALLOW_HTTP", "PACELINE_ALLOW_NETWORKS"],
+                _ => &[],
+            };
+            assert!(open.eq(expected.iter().copied()), "{} {role}", build.name);
+        }
+    }
+}
+
+/// What is kept for recording, once the last request has ended.
+const FLUSH: Duration = Duration::from_secs(5);
+
+#[test]
+fn the_kubelet_waits_for_what_has_started() {
+    for build in &*BUILDS {
+        for (role, pod) in build.roles() {
+            if role == "migrate" {
+                continue;
+            }
+            let shutdown = match command(&arguments(build, &pod)) {
+                Command::Api(args) => args.shutdown.shutdown_grace,
+                Command::Scheduler(args) => args.shutdown.shutdown_grace,
+                Command::Worker(args) => {
+                    let longest = args.request.request_timeout;
+                    assert!(
+                        args.shutdown.shutdown_grace >= longest + FLUSH,
+                        "an attempt may end"
+                    );
+                    args.shutdown.shutdown_grace
+                }
+                other => panic!("{other:?}"),
+            };
+            let hook = &pod.container()["lifecycle"]["preStop"];
+            let before = seconds(&hook["sleep"]["seconds"]);
+            assert_eq!(
+                hook.is_null(),
+                before.is_zero(),
+                "{role}: the image has no shell"
+            );
+            let waits = seconds(&pod.spec["terminationGracePeriodSeconds"]);
+            assert!(waits >= before + shutdown + FLUSH, "{} {role}", build.name);
+            // Who is behind a Service is still sent requests for a while.
+            assert_eq!(role == "api", !before.is_zero(), "{role}");
+        }
+    }
+}
+
+fn seconds(value: &Value) -> Duration {
+    Duration::from_secs(value.as_u64().unwrap_or(0))
+}
