@@ -20,7 +20,7 @@ use engine::ports::{Admitted, Given, Run, RunResult};
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
-use super::destinations::{Found, Known, read_destinations};
+use super::destinations::{Found, Known, read_destinations, remember_new};
 use super::failure::Failure;
 use super::mark::{fold_starts, mark};
 use super::usage::{self, Question, Reading, Waiting};
@@ -35,7 +35,8 @@ const CURSOR_AGE_MICROS: i64 = 30_000_000;
 pub(super) async fn admit(pool: &PgPool, runs: &[Run], room: &Room) -> Result<Admitted, Failure> {
     let mut connection = pool.acquire().await?;
     let ids: Vec<Uuid> = runs.iter().map(|run| run.destination.0).collect();
-    let known = read_destinations(&mut connection, &ids).await?;
+    let mut known = read_destinations(&mut connection, &ids).await?;
+    remember_new(&mut connection, &mut known).await?;
     let mut plans = plans(&mut connection, runs, &known).await?;
     let Known { now, found, .. } = known;
     decide_all(&mut plans, room, now);

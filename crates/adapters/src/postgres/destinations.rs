@@ -120,11 +120,10 @@ pub(super) async fn read_destinations(
     .fetch_all(&mut *connection)
     .await?;
     let (now, horizon) = rows.first().map_or((0, 0), |row| (row.now, row.horizon));
-    let mut found: HashMap<_, _> = (rows.into_iter())
+    let found = (rows.into_iter())
         .filter_map(|row| row.id.map(|id| found(id, &row)))
         .map(|found| found.map(|found| (found.id, found)))
         .collect::<Result<_, _>>()?;
-    remember_new(connection, &mut found).await?;
     Ok(Known {
         now: Timestamp::from_micros(now),
         horizon: AttemptId(horizon),
@@ -134,11 +133,11 @@ pub(super) async fn read_destinations(
 
 /// Gives those that were never run something to remember. Of two that do so at
 /// once, one gets the version; the other looks again.
-async fn remember_new(
+pub(super) async fn remember_new(
     connection: &mut PgConnection,
-    found: &mut HashMap<DestinationId, Found>,
+    known: &mut Known,
 ) -> Result<(), Failure> {
-    let new: Vec<Uuid> = (found.values())
+    let new: Vec<Uuid> = (known.found.values())
         .filter(|found| found.version.is_none() && !found.deleted)
         .map(|found| found.id.0)
         .collect();
@@ -157,7 +156,7 @@ async fn remember_new(
     .fetch_all(connection)
     .await?;
     for (id, version) in inserted {
-        if let Some(found) = found.get_mut(&DestinationId(id)) {
+        if let Some(found) = known.found.get_mut(&DestinationId(id)) {
             found.version = Some(version);
         }
     }

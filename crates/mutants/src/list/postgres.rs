@@ -12,7 +12,7 @@ const REAP: &str = "crates/adapters/src/postgres/reap.rs";
 const RECORD: &str = "crates/adapters/src/postgres/record.rs";
 const USAGE: &str = "crates/adapters/src/postgres/usage.rs";
 
-pub(super) const MUTANTS: [Mutant; 33] = [
+pub(super) const MUTANTS: [Mutant; 32] = [
     Mutant {
         name: "postgres-claim-ignores-holds",
         wrong: "A claim takes no notice of a hold: a permit from before it starts within it.",
@@ -32,7 +32,7 @@ pub(super) const MUTANTS: [Mutant; 33] = [
             right: "and p.xmin = n.version::xid",
             wrong: "",
         },
-        killer: postgres("admission::schedulers_that_meet_never_exceed_the_limit"),
+        killer: postgres("admission::a_run_that_another_overtook_marks_nothing"),
     },
     Mutant {
         name: "postgres-admits-by-old-limits",
@@ -54,17 +54,6 @@ pub(super) const MUTANTS: [Mutant; 33] = [
             wrong: "",
         },
         killer: postgres("admission::a_held_destination_is_skipped_and_the_others_are_not"),
-    },
-    Mutant {
-        name: "postgres-locks-the-destination-alone",
-        wrong: "Admission locks the destination and not what is remembered of it: the version \
-            is that of its snapshot, from before the lock.",
-        file: MARK,
-        change: Text {
-            right: "for no key update of d, p skip locked",
-            wrong: "for no key update of d skip locked",
-        },
-        killer: postgres("admission::schedulers_that_meet_never_exceed_the_limit"),
     },
     Mutant {
         name: "postgres-first-run-takes-anothers-version",
