@@ -1,8 +1,8 @@
 //! Outcomes: what became of starts, the retries that follow, and the starts
 //! that coarse limits count.
 //!
-//! What nothing follows from, a success of a destination that is well, is
-//! recorded by one statement. For all else the lock and what is decided by it are
+//! Where nothing follows from any of them, successes of destinations that are
+//! well, they are recorded by one statement. For all else the lock and what is decided by it are
 //! two statements, and all of it is one commit: a row that the reaper has just
 //! made `unknown` has a retry that the snapshot of the locking statement does not
 //! see.
@@ -13,7 +13,7 @@ use domain::attempt::OutcomeKind;
 use domain::health::Health;
 use domain::ids::{AttemptId, DestinationId, WorkerId};
 use domain::time::{Timestamp, micros};
-use engine::ports::{NextTry, Outcome, Recorded, StoreError, Wakes};
+use engine::ports::{NextTry, Outcome, Recorded, Wakes};
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
@@ -29,34 +29,20 @@ pub(super) async fn record_outcomes(
     worker: WorkerId,
     outcomes: &[Outcome],
 ) -> Result<Recorded, Failure> {
-    let plain = record_plain(pool, worker, outcomes).await?;
-    let is_left = |outcome: &&Outcome| !plain.recorded.contains(&outcome.attempt);
-    let left: Vec<&Outcome> = outcomes.iter().filter(is_left).collect();
-    let rest = match left.is_empty() && !outcomes.is_empty() {
-        true => Ok(Recorded::default()),
-        false => record_rest(pool, worker, &left).await,
-    };
-    let mut recorded = match rest {
-        // What was recorded is not asked for again, so its wakes are told now.
-        Err(failure) if !plain.recorded.is_empty() => {
-            let error = StoreError::from(failure);
-            tracing::warn!(%error, outcomes = left.len(), "not recorded yet");
-            Recorded {
-                skipped: left.iter().map(|outcome| outcome.attempt).collect(),
-                ..Recorded::default()
-            }
-        }
-        rest => rest?,
-    };
-    recorded.wakes.extend(plain.wakes.into_vec());
-    Ok(recorded)
+    if let Some(wakes) = record_plain(pool, worker, outcomes).await? {
+        return Ok(Recorded {
+            wakes: wakes.into_vec(),
+            ..Recorded::default()
+        });
+    }
+    record_any(pool, worker, outcomes).await
 }
 
-/// Records what something may follow from.
-async fn record_rest(
+/// Records outcomes from which something may follow.
+async fn record_any(
     pool: &PgPool,
     worker: WorkerId,
-    outcomes: &[&Outcome],
+    outcomes: &[Outcome],
 ) -> Result<Recorded, Failure> {
     let mut transaction = pool.begin().await?;
     let locked = lock(&mut transaction, worker, outcomes).await?;
@@ -65,7 +51,7 @@ async fn record_rest(
     let mut missing = Vec::new();
     let mut done = HashSet::new();
     let mut ended = Vec::new();
-    for outcome in outcomes.iter().copied() {
+    for outcome in outcomes {
         match rows.remove(&outcome.attempt.0) {
             Some(row) => {
                 done.insert(outcome.attempt);
@@ -95,12 +81,6 @@ async fn record_rest(
     })
 }
 
-/// What was recorded by one statement.
-struct Plain {
-    recorded: HashSet<AttemptId>,
-    wakes: Wakes,
-}
-
 /// `state || ''`: see the claim.
 const RECORD_PLAIN: &str = "-- record_outcomes: record_plain
     with locked as materialized (
@@ -121,34 +101,29 @@ const RECORD_PLAIN: &str = "-- record_outcomes: record_plain
     set state = l.state, finished_at = a.started_at + l.elapsed * interval '1 microsecond',
         status = l.status, error = l.error, response_body = l.response_body
     from locked l
-    where a.id = l.id
-    returning a.id, a.destination_id, a.crowded";
+    where a.id = l.id and (select count(*) from locked) = cardinality($2)
+    returning a.destination_id, a.crowded";
 
-/// Records the outcomes from which nothing follows: no retry, nothing that a
-/// coarse limit counts, nothing to be remembered of the destination. One with
-/// any answer in the batch that matters is left out whole: its answers are
-/// judged in their order.
+/// Records outcomes from which nothing follows: no retry, nothing that a coarse
+/// limit counts, nothing to be remembered of a destination. All of them or none,
+/// so that a batch is one step whatever is in it. Whom to wake; `None` if they are
+/// not all of this kind.
 async fn record_plain(
     pool: &PgPool,
     worker: WorkerId,
     outcomes: &[Outcome],
-) -> Result<Plain, Failure> {
-    let eventful: HashSet<DestinationId> = (outcomes.iter())
-        .filter(|outcome| !outcome.is_unremarkable())
-        .map(|outcome| outcome.destination)
-        .collect();
-    let plain: Vec<&Outcome> = (outcomes.iter())
-        .filter(|outcome| outcome.next == NextTry::None && !eventful.contains(&outcome.destination))
-        .collect();
-    let mut done = Plain {
-        recorded: HashSet::new(),
-        wakes: Wakes::default(),
-    };
-    if plain.is_empty() && !outcomes.is_empty() {
-        return Ok(done);
+) -> Result<Option<Wakes>, Failure> {
+    let is_plain = |outcome: &Outcome| outcome.is_unremarkable() && outcome.next == NextTry::None;
+    if !outcomes.iter().all(is_plain) {
+        return Ok(None);
     }
+    // Of several for one attempt the first counts.
+    let mut known = HashSet::new();
+    let plain: Vec<&Outcome> = (outcomes.iter())
+        .filter(|outcome| known.insert(outcome.attempt))
+        .collect();
     let (ids, numbers) = keys(plain.iter().map(|one| (one.attempt, one.number)));
-    let rows: Vec<(i64, Uuid, bool)> = sqlx::query_as(RECORD_PLAIN)
+    let rows: Vec<(Uuid, bool)> = sqlx::query_as(RECORD_PLAIN)
         .bind(worker.0)
         .bind(ids)
         .bind(numbers)
@@ -159,13 +134,14 @@ async fn record_plain(
         .bind(of(&plain, |one| body(one)))
         .fetch_all(pool)
         .await?;
-    for (id, destination, crowded) in rows {
-        done.recorded.insert(AttemptId(id));
-        if crowded {
-            done.wakes.now(DestinationId(destination));
-        }
+    if rows.is_empty() {
+        return Ok(None);
     }
-    Ok(done)
+    let mut wakes = Wakes::default();
+    for (destination, _) in rows.into_iter().filter(|(_, is_crowded)| *is_crowded) {
+        wakes.now(DestinationId(destination));
+    }
+    Ok(Some(wakes))
 }
 
 /// The beginning of the response, if there is any.
@@ -231,7 +207,7 @@ struct Started {
 async fn lock(
     connection: &mut PgConnection,
     worker: WorkerId,
-    outcomes: &[&Outcome],
+    outcomes: &[Outcome],
 ) -> Result<Vec<Started>, Failure> {
     let (ids, numbers) = keys(outcomes.iter().map(|one| (one.attempt, one.number)));
     Ok(sqlx::query_as(
