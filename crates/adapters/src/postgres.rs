@@ -2,9 +2,9 @@
 //!
 //! Owns: every statement, their plans, and what is retried. Promises what
 //! `engine::ports` says of [`Store`] and [`Catalog`]; isolation is read
-//! committed throughout, and a decision is written down only if what it was made
-//! on is locked and as it was read. Refuses to wait: on the hot path rows that
-//! somebody holds are skipped and reported.
+//! committed throughout, and every decision is made on rows that a later
+//! statement read after they were locked. Refuses to wait: on the hot path
+//! rows that somebody holds are skipped and reported.
 //!
 //! Limits are changed by anyone's SQL; what makes that safe is in the
 //! migration's triggers and not here.

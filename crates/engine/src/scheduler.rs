@@ -2,7 +2,7 @@
 //!
 //! One run looks at a batch of due destinations. Taking pushes their jobs
 //! forward, so that the next run is scheduled before this one does anything;
-//! admission is one step of the store; permits are published in one
+//! admission is one transaction of the store; permits are published in one
 //! confirmed batch; finishing sets when to look next. A crash between any two
 //! of them delays, and neither loses nor hurries anything:
 //!
@@ -214,7 +214,7 @@ impl Scheduler {
         self.queue.health().map_err(|error| error.to_string())
     }
 
-    /// Admits the runs. `None` if the store could not say
+    /// Admits the runs in one transaction. `None` if the store could not say
     /// what was admitted.
     async fn admit(&mut self, runs: &[Run]) -> Option<Admitted> {
         let before = Instant::now();
@@ -333,8 +333,8 @@ impl Scheduler {
     }
 
     /// The schedule is away: finds destinations with due work in the store, a
-    /// page at a time, and runs them without leases. That a run marks nothing when
-    /// another came first is all the exclusion that the limits need.
+    /// page at a time, and runs them without leases. The row locks are all the
+    /// exclusion that the limits need.
     async fn look_in_store(&mut self) -> Duration {
         let sweep = Sweep {
             after: self.cursor,

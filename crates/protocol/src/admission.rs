@@ -5,8 +5,8 @@
 //! |---|---|
 //! | `domain::admission::admit` | the same function, called with times that are whole ticks |
 //! | P, `GRACE`, the lead | the shipped constants, in ticks of 200 ms: 5, 10 and 1 |
-//! | `Store::admit`: read and decide, then mark, if nobody has admitted or lowered the limit since | [`Action::Decide`], [`Action::Mark`]; anything may come between the two |
-//! | several schedulers | up to two that have decided, and whoever has marked and not published yet |
+//! | `Store::admit`: lock the destination's row, then read, then mark and commit | [`Action::Lock`], [`Action::Decide`], [`Action::Commit`]; time, claims and the reaper may come between any two |
+//! | several schedulers | whoever holds the lock, and whoever has committed and not published yet |
 //! | the queue | a bag: every copy may be lost, doubled, and overtaken for ever |
 //! | several workers | each copy that is out of the queue is in the hands of one, which may die at any step |
 //! | `claim_starts`: a compare-and-set that skips locked rows and reads the clock once | [`Action::Claim`] judges and locks, [`Action::Start`] commits, any time later |
@@ -78,8 +78,6 @@ pub struct Bounds {
     pub limits: &'static [u8],
     /// How often it may be changed.
     pub changes: u8,
-    /// Runs at a time, up to two.
-    pub runs: usize,
 }
 
 impl Bounds {

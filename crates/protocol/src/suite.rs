@@ -75,7 +75,6 @@ const EVENTS: admission::Bounds = admission::Bounds {
     copies: 1,
     limits: &[2],
     changes: 0,
-    runs: 1,
 };
 
 const ADMISSION: &[Entry<admission::Bounds>] = &[
@@ -87,7 +86,6 @@ const ADMISSION: &[Entry<admission::Bounds>] = &[
             events: 2,
             limits: &[2, 1, 0],
             changes: 2,
-            runs: 2,
             ..EVENTS
         },
     ),
@@ -120,7 +118,6 @@ const ADMISSION: &[Entry<admission::Bounds>] = &[
             events: 2,
             permits: 2,
             limits: &[1],
-            runs: 2,
             ..EVENTS
         },
     ),

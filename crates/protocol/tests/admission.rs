@@ -18,7 +18,6 @@ const TWO_EVENTS: Bounds = Bounds {
     copies: 1,
     limits: &[1],
     changes: 0,
-    runs: 2,
 };
 
 /// The smallest bounds in which a mutation shows.
@@ -35,7 +34,7 @@ fn bounds_of(mutation: Mutation) -> Bounds {
             permits: 2,
             ..TWO_EVENTS
         },
-        Mutation::NoRevocation | Mutation::HistoryTooEarly | Mutation::StaleLimits => Bounds {
+        Mutation::NoRevocation | Mutation::HistoryTooEarly => Bounds {
             limits: &[2, 1],
             changes: 1,
             ..TWO_EVENTS

@@ -1,13 +1,8 @@
-//! Scheduler runs: read, then decide, then mark what nobody has changed.
+//! Scheduler runs: lock, then read, then decide, then mark.
 //!
-//! Three statements, and no transaction over them: nothing is locked while we
-//! think. The last one locks the destinations and writes only for those of
-//! which nobody has admitted anything since the first one read, and whose
-//! limits are those that it read: so it is as if reading, deciding and marking
-//! had been one step. Of the limits, what else may happen in between (claims,
-//! outcomes, permits that are handed back) only makes room. A hold, a breaker or
-//! a slower pace that begins in between is not seen: claims ask for holds, and the
-//! next run for the rest.
+//! The lock and the reading are two statements. In one, the reading would be
+//! of the snapshot from before the lock, and two schedulers that met would
+//! both admit the same free places.
 
 use std::collections::{HashMap, HashSet};
 
@@ -20,9 +15,9 @@ use engine::ports::{Admitted, Given, Run, RunResult};
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
-use super::destinations::{Found, Known, read_destinations, remember_new};
+use super::destinations::{Found, Known, lock, read_destinations};
 use super::failure::Failure;
-use super::mark::{fold_starts, mark};
+use super::mark::{fold_starts, mark_admitted, remember};
 use super::usage::{self, Question, Reading, Waiting};
 
 /// How old a first attempt has to be for the cursor to pass it. Ids are given
@@ -31,28 +26,37 @@ use super::usage::{self, Question, Reading, Waiting};
 /// (`statement_timeout`, `idle_in_transaction_session_timeout`).
 const CURSOR_AGE_MICROS: i64 = 30_000_000;
 
+/// An admission does not wait for the disk. A server that crashes may forget
+/// it, with its permits still on their way: their rows wait again, so the claim
+/// refuses them. And a claim does wait: in the order of the log its admission
+/// comes first, so what has started keeps its permit, its meter and its cursor.
+const BEGIN: &str = "begin; set local synchronous_commit = off";
+
 /// One batch of runs.
 pub(super) async fn admit(pool: &PgPool, runs: &[Run], room: &Room) -> Result<Admitted, Failure> {
-    let mut connection = pool.acquire().await?;
     let ids: Vec<Uuid> = runs.iter().map(|run| run.destination.0).collect();
-    let mut known = read_destinations(&mut connection, &ids).await?;
-    remember_new(&mut connection, &mut known).await?;
-    let mut plans = plans(&mut connection, runs, &known).await?;
+    let mut transaction = pool.begin_with(BEGIN).await?;
+    let locked = lock(&mut transaction, &ids).await?;
+    let known = read_destinations(&mut transaction, &ids).await?;
+    let mut plans = plans(&mut transaction, runs, &locked, &known).await?;
     let Known { now, found, .. } = known;
     decide_all(&mut plans, room, now);
-    // Before the marks: what was marked has to be published, whatever fails.
-    fold_starts(&mut connection, &plans).await?;
-    let marked = mark(&mut connection, &plans, now).await?;
-    plans.retain(|plan| marked.destinations.contains(&plan.destination.id));
+    let marked = mark_admitted(&mut transaction, &plans, now).await?;
+    remember(&mut transaction, &plans, &marked, now).await?;
+    fold_starts(&mut transaction, &plans).await?;
+    transaction.commit().await?;
 
     let of_tenant = |plan: &Plan| (plan.destination.tenant, plan.given());
     let given = Given::by_tenant(plans.iter().map(of_tenant));
     let mut decided: HashMap<DestinationId, RunResult> = (plans.into_iter())
-        .map(|plan| (plan.destination.id, plan.result(&marked.attempts, now)))
+        .map(|plan| (plan.destination.id, plan.result(&marked, now)))
         .collect();
     let result = |run: &Run| match decided.remove(&run.destination) {
         Some(result) => result,
-        None => gone_or_skipped(&found, run),
+        // Somebody else's lock, or the same destination twice in one batch.
+        None if locked.contains(&run.destination.0) => gone_or_skipped(&found, run),
+        None if found.contains_key(&run.destination) => RunResult::Skipped,
+        None => RunResult::Gone,
     };
     Ok(Admitted {
         now,
@@ -63,9 +67,8 @@ pub(super) async fn admit(pool: &PgPool, runs: &[Run], room: &Room) -> Result<Ad
 
 fn gone_or_skipped(found: &HashMap<DestinationId, Found>, run: &Run) -> RunResult {
     match found.get(&run.destination) {
-        // Somebody else's, or the same destination twice in one batch.
-        Some(destination) if !destination.deleted => RunResult::Skipped,
-        _ => RunResult::Gone,
+        Some(destination) if destination.deleted => RunResult::Gone,
+        _ => RunResult::Skipped,
     }
 }
 
@@ -77,15 +80,16 @@ pub(super) struct Plan {
     pub(super) decision: Decision,
 }
 
-/// The plans of those that are there, with nothing decided yet.
+/// The plans of those that are locked and there, with nothing decided yet.
 async fn plans(
     connection: &mut PgConnection,
     runs: &[Run],
+    locked: &HashSet<Uuid>,
     known: &Known,
 ) -> Result<Vec<Plan>, Failure> {
     let mut once = HashSet::new();
     let ours: Vec<(&Run, Found)> = (runs.iter())
-        .filter(|run| once.insert(run.destination))
+        .filter(|run| locked.contains(&run.destination.0) && once.insert(run.destination))
         .filter_map(|run| Some((run, known.found.get(&run.destination)?.clone())))
         .filter(|(_, destination)| !destination.deleted)
         .collect();
@@ -173,13 +177,13 @@ impl Plan {
         })
     }
 
-    /// The cursor after this run if all are marked: past the first attempts that
-    /// were admitted, none of them left out, as long as they are old enough. One that waits to
+    /// The cursor after this run: past the first attempts that were admitted,
+    /// none of them left out, as long as they are old enough. One that waits to
     /// be carried stops it; once it has started it is no first attempt that waits.
     /// Where some leader is always out, what waits for it is always in front of
     /// all that this run admits: the cursor comes up to it nevertheless, past
     /// what has started.
-    pub(super) fn cursor(&self, now: Timestamp) -> i64 {
+    pub(super) fn cursor(&self, marked: &HashSet<AttemptId>, now: Timestamp) -> i64 {
         let mut firsts: Vec<&Waiting> = self
             .reading
             .waiting
@@ -188,10 +192,9 @@ impl Plan {
             .collect();
         firsts.sort_unstable_by_key(|waiting| waiting.attempt);
         let left = self.reading.first_left;
-        let picked: HashSet<AttemptId> = self.picks().map(|(one, _)| one.attempt).collect();
         let passed = firsts.into_iter().take_while(|waiting| {
             left.is_none_or(|left| waiting.attempt < left)
-                && picked.contains(&waiting.attempt)
+                && marked.contains(&waiting.attempt)
                 && now.micros_since(waiting.since) > CURSOR_AGE_MICROS
         });
         let last = passed.last().map(|waiting| waiting.attempt.0);

@@ -1,6 +1,6 @@
-//! Destinations under admission, as they are read.
+//! Destinations under admission: locked, and then read.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use domain::admission::Meter;
 use domain::batch::BatchRules;
@@ -14,6 +14,26 @@ use uuid::Uuid;
 use super::failure::Failure;
 use super::rows::{LimitColumns, batch_settings, count, time};
 
+/// Locks the rows that nobody else holds. `for no key update`, because
+/// attempts' foreign keys hold `for key share` while an ingest is open, and
+/// that must not hide the destination.
+pub(super) async fn lock(
+    connection: &mut PgConnection,
+    ids: &[Uuid],
+) -> Result<HashSet<Uuid>, Failure> {
+    let locked: Vec<Uuid> = sqlx::query_scalar(
+        "-- admit: lock
+        select d.id from destinations d
+        where d.id = any ($1)
+        order by d.id
+        for no key update skip locked",
+    )
+    .bind(ids)
+    .fetch_all(connection)
+    .await?;
+    Ok(locked.into_iter().collect())
+}
+
 /// A destination's row, its tier's and its pacing's, as of now.
 #[derive(Clone)]
 pub(super) struct Found {
@@ -24,9 +44,6 @@ pub(super) struct Found {
     pub(super) deleted: bool,
     pub(super) epoch: Epoch,
     pub(super) policy: Policy,
-    /// Which version of what admission remembers this is: every run, and
-    /// whatever else writes there, makes another.
-    pub(super) version: Option<String>,
     pub(super) last_permit: i64,
     pub(super) meter: Meter,
     /// The meter is of another epoch.
@@ -66,7 +83,6 @@ struct DestinationRow {
     tier_numbers: Vec<Option<i32>>,
     tier_unlimited: Option<bool>,
     tier_shape: Option<String>,
-    version: Option<String>,
     last_permit: i64,
     missing_micro: i64,
     meter_as_of: Option<i64>,
@@ -99,7 +115,7 @@ pub(super) async fn read_destinations(
                 t.burst, t.max_in_flight
             ] as tier_numbers,
             t.unlimited as tier_unlimited, t.shape as tier_shape,
-            p.xmin::text as version, coalesce(p.last_permit, 0) as last_permit,
+            coalesce(p.last_permit, 0) as last_permit,
             coalesce(p.meter_missing_micro, 0) as missing_micro,
             micros(p.meter_as_of) as meter_as_of,
             p.meter_epoch is distinct from d.epoch as recount,
@@ -117,7 +133,7 @@ pub(super) async fn read_destinations(
         left join smart_limits s on s.destination_id = d.id",
     )
     .bind(ids)
-    .fetch_all(&mut *connection)
+    .fetch_all(connection)
     .await?;
     let (now, horizon) = rows.first().map_or((0, 0), |row| (row.now, row.horizon));
     let found = (rows.into_iter())
@@ -129,38 +145,6 @@ pub(super) async fn read_destinations(
         horizon: AttemptId(horizon),
         found,
     })
-}
-
-/// Gives those that were never run something to remember. Of two that do so at
-/// once, one gets the version; the other looks again.
-pub(super) async fn remember_new(
-    connection: &mut PgConnection,
-    known: &mut Known,
-) -> Result<(), Failure> {
-    let new: Vec<Uuid> = (known.found.values())
-        .filter(|found| found.version.is_none() && !found.deleted)
-        .map(|found| found.id.0)
-        .collect();
-    if new.is_empty() {
-        return Ok(());
-    }
-    let inserted: Vec<(Uuid, String)> = sqlx::query_as(
-        "-- admit: remember_new
-        insert into pacing (destination_id)
-        select n.id from unnest($1::uuid[]) as n (id)
-        order by n.id
-        on conflict (destination_id) do nothing
-        returning destination_id, xmin::text",
-    )
-    .bind(new)
-    .fetch_all(connection)
-    .await?;
-    for (id, version) in inserted {
-        if let Some(found) = known.found.get_mut(&DestinationId(id)) {
-            found.version = Some(version);
-        }
-    }
-    Ok(())
 }
 
 fn found(id: Uuid, row: &DestinationRow) -> Result<Found, Failure> {
@@ -197,7 +181,6 @@ fn found(id: Uuid, row: &DestinationRow) -> Result<Found, Failure> {
         deleted: row.deleted,
         epoch: Epoch(row.epoch.unwrap_or_default()),
         policy,
-        version: row.version.clone(),
         last_permit: row.last_permit,
         meter: Meter {
             missing_micro: row.missing_micro,

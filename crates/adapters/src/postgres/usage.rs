@@ -104,7 +104,7 @@ struct Row {
     next_due: Option<i64>,
 }
 
-/// Reads them all. `now` is the store's clock, read with the limits; all that
+/// Reads them all. `now` is the store's clock, read after the locks; all that
 /// counts or waits has an id of `horizon` or above.
 pub(super) async fn read(
     connection: &mut PgConnection,

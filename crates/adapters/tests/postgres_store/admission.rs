@@ -40,7 +40,7 @@ async fn schedulers_that_meet_never_exceed_the_limit() {
 }
 
 /// Two schedulers that admit in one statement, with the lock in a CTE, both
-/// count what was there before the other; ours marks nothing then.
+/// count what was there before the other; ours reads after its lock.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_count_in_the_statement_that_locks_is_stale_and_ours_is_not() {
     let database = Database::create().await;
@@ -50,7 +50,15 @@ async fn a_count_in_the_statement_that_locks_is_stale_and_ours_is_not() {
     let mut other = other.begin().await.unwrap();
     let lock = format!("select from destinations where id = '{destination}' for no key update");
     run(&mut other, lock).await;
-    run(&mut other, admit_ten(destination)).await;
+    run(
+        &mut other,
+        format!(
+            "update attempts set state = 'admitted', permit = id, epoch = 0,
+                not_before = clock_timestamp(), deadline = clock_timestamp() + interval '1 minute'
+            where id in (select id from attempts where destination_id = '{destination}' limit 10)"
+        ),
+    )
+    .await;
     assert!(matches!(
         database.run(destination).await,
         RunResult::Skipped
@@ -79,116 +87,12 @@ async fn a_count_in_the_statement_that_locks_is_stale_and_ours_is_not() {
     assert_eq!(
         naive.await.unwrap(),
         0,
-        "the trap that our statements avoid"
+        "the trap that our two statements avoid"
     );
     let RunResult::Decided { permits, .. } = database.run(destination).await else {
         panic!("nobody holds the row any more")
     };
     assert_eq!(permits, [], "the other's ten fill the window");
-}
-
-/// A run that has read and not marked, until `meanwhile` is committed.
-async fn overtaken_by(database: &Database, destination: DestinationId, meanwhile: String) {
-    stopped_at("destinations", database, destination, meanwhile).await;
-}
-
-/// A run that has read and waits for this table, until `meanwhile` is committed.
-async fn stopped_at(
-    table: &str,
-    database: &Database,
-    destination: DestinationId,
-    meanwhile: String,
-) {
-    let mut other = database.user().await;
-    let mut other = other.begin().await.unwrap();
-    // Reading goes on, locking and writing wait.
-    let lock = format!("lock table {table} in exclusive mode");
-    run(&mut other, lock).await;
-    let store = database.store.clone();
-    let overtaken = tokio::spawn(async move {
-        let run = Run {
-            destination,
-            republish: false,
-        };
-        let room = domain::share::Room::of(100);
-        store.admit(&[run], &room).await.unwrap()
-    });
-    database.until_somebody_waits().await;
-    run(&mut other, meanwhile).await;
-    other.commit().await.unwrap();
-    let overtaken = overtaken.await.unwrap();
-    assert!(matches!(overtaken.results[..], [RunResult::Skipped]));
-    assert!(overtaken.given.is_empty(), "places that nobody was given");
-}
-
-/// Whoever reads first and locks second has to find out.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_run_that_another_overtook_marks_nothing() {
-    let database = Database::create().await;
-    let destination = database.destination(per_second(10)).await;
-    database.accept(destination, 40).await;
-    database
-        .sql("insert into pacing (destination_id) select id from destinations")
-        .await;
-    let other = format!(
-        "{}; update pacing set last_permit = 10 where destination_id = '{destination}'",
-        admit_ten(destination)
-    );
-    overtaken_by(&database, destination, other).await;
-    let admitted = "select count(*) from attempts where state = 'admitted'";
-    assert_eq!(database.number(admitted).await, 10, "the other's");
-    assert_eq!(database.permits(destination).await, []);
-}
-
-/// Two first runs of a destination read that there were none.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_first_run_that_another_overtook_marks_nothing() {
-    let database = Database::create().await;
-    let destination = database.destination(per_second(10)).await;
-    database.accept(destination, 40).await;
-    let other = format!(
-        "insert into pacing (destination_id, last_permit) values ('{destination}', 10); {}",
-        admit_ten(destination)
-    );
-    stopped_at("pacing", &database, destination, other).await;
-    let admitted = "select count(*) from attempts where state = 'admitted'";
-    assert_eq!(database.number(admitted).await, 10, "the other's");
-}
-
-/// By the limits that it has read it would admit ten.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_run_that_a_cut_overtook_marks_nothing() {
-    let database = Database::create().await;
-    let destination = database.destination(per_second(10)).await;
-    database.accept(destination, 40).await;
-    let cut = "update destinations set limit_per_second = 1";
-    overtaken_by(&database, destination, cut.to_owned()).await;
-    let admitted = "select count(*) from attempts where state = 'admitted'";
-    assert_eq!(database.number(admitted).await, 0);
-    assert_eq!(database.permits(destination).await.len(), 1);
-}
-
-/// Nothing was remembered that the cut could have changed.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_first_run_that_a_cut_overtook_marks_nothing() {
-    let database = Database::create().await;
-    let destination = database.destination(per_second(10)).await;
-    database.accept(destination, 40).await;
-    let cut = "update destinations set limit_per_second = 1";
-    stopped_at("pacing", &database, destination, cut.to_owned()).await;
-    assert_eq!(database.permits(destination).await.len(), 1);
-}
-
-/// As if another scheduler had done it.
-fn admit_ten(destination: DestinationId) -> String {
-    format!(
-        "update attempts set state = 'admitted', permit = id, epoch = 0,
-            not_before = clock_timestamp(), deadline = clock_timestamp() + interval '1 minute'
-        where id in (
-            select id from attempts where destination_id = '{destination}'
-            order by id desc limit 10
-        )"
-    )
 }
 
 #[tokio::test]
@@ -215,6 +119,37 @@ async fn an_open_ingest_does_not_hide_its_destination() {
     assert_eq!(database.permits(destination).await.len(), 1);
     ingest.commit().await.unwrap();
     assert_eq!(database.permits(destination).await.len(), 1);
+}
+
+/// The time that a run plans by is read after its lock: others may have started
+/// since its transaction began.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_waited_has_the_time_after_its_wait() {
+    let database = Database::create().await;
+    let destination = database.destination(per_second(10)).await;
+    let mut other = database.user().await;
+    let mut other = other.begin().await.unwrap();
+    run(
+        &mut other,
+        "lock table destinations in exclusive mode".to_owned(),
+    )
+    .await;
+    let store = database.store.clone();
+    let waiting = tokio::spawn(async move {
+        let run = Run {
+            destination,
+            republish: false,
+        };
+        store
+            .admit(&[run], &domain::share::Room::of(100))
+            .await
+            .unwrap()
+            .now
+    });
+    database.until_somebody_waits().await;
+    let held_until = database.number("select micros(clock_timestamp())").await;
+    other.commit().await.unwrap();
+    assert!(waiting.await.unwrap().as_micros() >= held_until);
 }
 
 #[tokio::test]
@@ -275,25 +210,6 @@ async fn the_cursor_loses_no_attempt_that_commits_late() {
         passed,
         database.number("select max(id) from attempts").await
     );
-}
-
-/// What somebody holds is not marked, and is not passed either.
-#[tokio::test]
-async fn the_cursor_does_not_pass_what_could_not_be_marked() {
-    let database = Database::create().await;
-    let destination = database.destination(per_second(100)).await;
-    let mut ingest = database.user().await;
-    for _ in 0..3 {
-        let insert = insert_attempt(&database, &destination.to_string(), "40 s");
-        run(&mut ingest, insert).await;
-    }
-    let mut holder = ingest.begin().await.unwrap();
-    let second = "select from attempts
-        where id = (select id from attempts order by id offset 1 limit 1) for update";
-    run(&mut holder, second.to_owned()).await;
-    assert_eq!(database.permits(destination).await.len(), 2);
-    holder.rollback().await.unwrap();
-    assert_eq!(database.permits(destination).await.len(), 1, "the second");
 }
 
 /// Some leader is out at every run of a destination that is busy, and what waits

@@ -19,20 +19,20 @@ use super::health::HealthChange;
 use super::schedule::Wake;
 use super::sender::Target;
 
-/// The store, as the loops see it. Every method is one batch; of each event,
-/// destination and attempt in it, a crash half-way leaves all or nothing.
+/// The store, as the loops see it. Every method is one batch and one atomic
+/// step: a crash half-way leaves all of it or nothing.
 ///
-/// All times are of the store's own clock. Where the store is a database,
-/// isolation is read committed, and what a decision was made on is locked and
-/// compared when it is written down. Contention is an answer
-/// ([`RunResult::Skipped`], [`ClaimAnswer::Skipped`]), not an error.
+/// All times are of the store's own clock, read after the locks that the step
+/// takes; where the store is a database, isolation is read committed and every
+/// decision is made on rows read *after* they were locked. Contention is an
+/// answer ([`RunResult::Skipped`], [`ClaimAnswer::Skipped`]), not an error.
 ///
 /// An empty batch touches nothing, but is asked all the same and answers the
 /// time: that makes a new process's connections and statements ready.
 #[async_trait]
 pub trait Store: Send + Sync {
     /// Accepts events: each with one waiting attempt per destination of its
-    /// audience, in one commit. When this returns `Ok`, every
+    /// audience, all in one commit. When this returns `Ok`, every
     /// [`Acceptance::Accepted`] is durable. One event's refusal does not touch
     /// the others. The answers are in the order of `events`.
     ///
@@ -50,11 +50,10 @@ pub trait Store: Send + Sync {
     /// no key. Expired keys are free; [`Store::reap`] deletes them.
     async fn accept_events(&self, events: &[NewEvent]) -> Result<Vec<Acceptance>, StoreError>;
 
-    /// One scheduler run for many destinations: reads the limits as they are now
-    /// and the usage in one statement, decides by `domain::admission::admit`, and
-    /// marks the chosen attempts `admitted` with number, epoch, slot and deadline;
-    /// of a destination that somebody holds, or for which somebody has admitted
-    /// meanwhile, nothing.
+    /// One scheduler run for many destinations: locks each row (skipping those
+    /// that somebody holds), reads the limits as they are now and the usage in
+    /// one statement, decides by `domain::admission::admit`, and marks the
+    /// chosen attempts `admitted` with number, epoch, slot and deadline.
     ///
     /// `room` bounds the permits of all of them together, shared max-min
     /// fairly between tenants and then between a tenant's destinations
@@ -124,7 +123,7 @@ pub trait Store: Send + Sync {
 
     /// Records outcomes of starts that this worker claimed, adds the retries,
     /// folds coarse starts, and carries out what `domain::health` makes of the
-    /// answers, in one commit for each destination: a hold is in force from then on, and permits
+    /// answers, in one commit: a hold is in force from then on, and permits
     /// that are out wait again; a destination that is given up is disabled. A
     /// success of a destination that is well writes nothing of this.
     ///
@@ -248,7 +247,7 @@ pub struct Run {
 /// What [`Store::admit`] did.
 #[derive(Debug, Clone, Default)]
 pub struct Admitted {
-    /// The store's clock, read with the limits.
+    /// The store's clock, read after the locks.
     pub now: Timestamp,
     /// One result per run, in the order of the runs.
     pub results: Vec<RunResult>,

@@ -5,14 +5,14 @@ use crate::mutant::{Mutant, postgres};
 
 const ADMIT: &str = "crates/adapters/src/postgres/admit.rs";
 const CLAIM: &str = "crates/adapters/src/postgres/claim.rs";
-const MARK: &str = "crates/adapters/src/postgres/mark.rs";
+const DESTINATIONS: &str = "crates/adapters/src/postgres/destinations.rs";
 const MIGRATION: &str = "migrations/postgres/0001_init.sql";
 const NOTE_CHANGE: &str = "migrations/postgres/0018_batches.sql";
 const REAP: &str = "crates/adapters/src/postgres/reap.rs";
 const RECORD: &str = "crates/adapters/src/postgres/record.rs";
 const USAGE: &str = "crates/adapters/src/postgres/usage.rs";
 
-pub(super) const MUTANTS: [Mutant; 32] = [
+pub(super) const MUTANTS: [Mutant; 30] = [
     Mutant {
         name: "postgres-claim-ignores-holds",
         wrong: "A claim takes no notice of a hold: a permit from before it starts within it.",
@@ -25,69 +25,60 @@ pub(super) const MUTANTS: [Mutant; 32] = [
     },
     Mutant {
         name: "postgres-stale-snapshot",
-        wrong: "Admission does not ask whether somebody else has admitted since it read: \
-            schedulers that meet count what was there before the other.",
-        file: MARK,
-        change: Text {
-            right: "and p.xmin = n.version::xid",
-            wrong: "",
+        wrong: "Admission reads what is used before it locks: schedulers that meet count what \
+            was there before the other.",
+        file: ADMIT,
+        change: Rewrite {
+            right: "let locked = lock(&mut transaction, &ids).await?;\n    \
+                let known = read_destinations(&mut transaction, &ids).await?;\n    \
+                let mut plans = plans(&mut transaction, runs, &locked, &known).await?;",
+            with: "let mut stale = None;\n    \
+                if ON {\n        \
+                    let all: HashSet<Uuid> = ids.iter().copied().collect();\n        \
+                    let known = read_destinations(&mut transaction, &ids).await?;\n        \
+                    stale = Some(plans(&mut transaction, runs, &all, &known).await?);\n    \
+                }\n    \
+                let locked = lock(&mut transaction, &ids).await?;\n    \
+                let known = read_destinations(&mut transaction, &ids).await?;\n    \
+                let mut plans = plans(&mut transaction, runs, &locked, &known).await?;\n    \
+                if let Some(mut stale) = stale {\n        \
+                    stale.retain(|plan| locked.contains(&plan.destination.id.0));\n        \
+                    for (plan, stale) in plans.iter_mut().zip(stale) {\n            \
+                        plan.reading.usage = stale.reading.usage;\n        \
+                    }\n    \
+                }",
         },
-        killer: postgres("admission::a_run_that_another_overtook_marks_nothing"),
-    },
-    Mutant {
-        name: "postgres-admits-by-old-limits",
-        wrong: "Admission does not ask whether the limits have changed since it read them: the \
-            first run of a destination goes by those from before.",
-        file: MARK,
-        change: Text {
-            right: "and d.epoch = n.meter_epoch",
-            wrong: "",
-        },
-        killer: postgres("admission::a_first_run_that_a_cut_overtook_marks_nothing"),
+        killer: postgres("admission::schedulers_that_meet_never_exceed_the_limit"),
     },
     Mutant {
         name: "postgres-no-lock",
         wrong: "Admission does not lock the destination.",
-        file: MARK,
+        file: DESTINATIONS,
         change: Text {
-            right: "for no key update of d, p skip locked",
+            right: "for no key update skip locked",
             wrong: "",
         },
         killer: postgres("admission::a_held_destination_is_skipped_and_the_others_are_not"),
     },
     Mutant {
-        name: "postgres-first-run-takes-anothers-version",
-        wrong: "A first run that came second goes by what was there before the first.",
-        file: "crates/adapters/src/postgres/destinations.rs",
-        change: Text {
-            right: "on conflict (destination_id) do nothing\n        \
-                returning destination_id, xmin::text",
-            wrong: "on conflict (destination_id) do update set destination_id = \
-                excluded.destination_id\n        returning destination_id, xmin::text",
-        },
-        killer: postgres("admission::a_first_run_that_another_overtook_marks_nothing"),
-    },
-    Mutant {
         name: "postgres-ingest-hides-the-destination",
-        wrong: "Admission takes a plain `for update` lock, which whatever refers to the \
-            destination shuts out while its transaction is open.",
-        file: MARK,
+        wrong: "Admission takes a plain `for update` lock, which every open ingest shuts out.",
+        file: DESTINATIONS,
         change: Text {
-            right: "for no key update of d, p skip locked",
-            wrong: "for update of d, p skip locked",
+            right: "for no key update skip locked",
+            wrong: "for update skip locked",
         },
         killer: postgres("admission::an_open_ingest_does_not_hide_its_destination"),
     },
     Mutant {
-        name: "postgres-cursor-passes-what-is-held",
-        wrong: "The cursor of first attempts passes one that somebody held, and that was not \
-            admitted.",
-        file: MARK,
+        name: "postgres-admits-by-its-begin",
+        wrong: "Admission takes `now()`, the transaction's begin, for the time after the lock.",
+        file: DESTINATIONS,
         change: Text {
-            right: "case when coalesce(c.marked, 0) = o.given then o.first_after",
-            wrong: "case when coalesce(c.marked, 0) <= o.given then o.first_after",
+            right: "(select micros(clock_timestamp()) as now)",
+            wrong: "(select micros(now()) as now)",
         },
-        killer: postgres("admission::the_cursor_does_not_pass_what_could_not_be_marked"),
+        killer: postgres("admission::a_run_that_waited_has_the_time_after_its_wait"),
     },
     Mutant {
         name: "postgres-repeated-event-goes-again",

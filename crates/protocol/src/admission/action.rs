@@ -1,20 +1,24 @@
 //! What can happen next.
 
-use super::Admission;
-use super::state::{Change, Stage, State};
+use super::state::{Lock, Stage, State};
 use super::store::{Answer, is_raise};
+use super::{Admission, Mutation};
 
 /// One step of somebody, or of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     /// A tick passes.
     Tick,
-    /// A run reads limits and usage, and decides.
+    /// A scheduler locks the destination's row.
+    Lock,
+    /// It reads limits and usage, and decides.
     Decide,
-    /// It marks what it picked.
-    Mark(usize),
-    /// It dies, or finds the destination held.
-    Forget(usize),
+    /// It marks what it picked, and commits.
+    Commit,
+    /// It dies, or its transaction ends without effect.
+    RollBack,
+    /// A second scheduler reads, and waits for the lock (a mutation's).
+    DecideBehind,
     /// A permit's message is published.
     Publish(Permit),
     /// Its scheduler dies before publishing it.
@@ -83,41 +87,38 @@ impl Admission {
     }
 
     fn enabled_for_schedulers(&self, state: &State, actions: &mut Vec<Action>) {
-        let runs = state.decided.iter().flatten().count();
-        if runs < self.bounds.runs && self.may_admit(state) {
-            actions.push(Action::Decide);
+        let work = self.eligible(state).next().is_some();
+        match state.lock {
+            Lock::Free if state.behind.is_some() => actions.push(Action::Lock),
+            Lock::Free if work && state.limit > 0 => actions.push(Action::Lock),
+            Lock::Locked => actions.extend([Action::Decide, Action::RollBack]),
+            Lock::Decided(_) => actions.extend([Action::Commit, Action::RollBack]),
+            Lock::Free | Lock::Changing { .. } => {}
         }
-        for run in 0..runs {
-            actions.push(Action::Forget(run));
-            if state.change.is_none() {
-                actions.push(Action::Mark(run));
-            }
+        let stale = self.mutated(Mutation::StaleSnapshot);
+        if stale && state.lock != Lock::Free && state.behind.is_none() && work {
+            actions.push(Action::DecideBehind);
         }
-    }
-
-    /// Whether a run would have something to decide.
-    pub(super) fn may_admit(&self, state: &State) -> bool {
-        state.limit > 0 && self.eligible(state).next().is_some()
     }
 
     fn enabled_for_changes(&self, state: &State, actions: &mut Vec<Action>) {
-        match state.change {
-            None if state.changes_left > 0 => {
+        match state.lock {
+            Lock::Free if state.changes_left > 0 => {
                 let others = self.bounds.limits.iter().filter(|to| **to != state.limit);
                 actions.extend(others.map(|to| Action::Change { to: *to }));
             }
-            Some(Change {
+            Lock::Changing {
                 to,
                 in_force: false,
-            }) => {
+            } => {
                 // Taking the rows back waits for the claims that hold some.
                 let open_claim = self.rows(state).any(|row| row.is_claiming());
                 if is_raise(state.limit, to) || !open_claim {
                     actions.push(Action::ChangeInForce);
                 }
             }
-            Some(Change { in_force: true, .. }) => actions.push(Action::ChangeCommitted),
-            None => {}
+            Lock::Changing { in_force: true, .. } => actions.push(Action::ChangeCommitted),
+            _ => {}
         }
     }
 

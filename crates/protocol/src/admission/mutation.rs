@@ -4,10 +4,8 @@
 /// what it breaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Mutation {
-    /// A run marks although another has admitted since it read.
+    /// A scheduler reads before it has the lock, and decides from that.
     StaleSnapshot,
-    /// A run marks although the limit was lowered since it read it.
-    StaleLimits,
     /// A permit counts at its slot and not at its deadline.
     CountedAtSlot,
     /// A permit counts for a tick longer than it can start: safe, and slow.
@@ -44,9 +42,8 @@ pub enum Mutation {
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 16] = [
         Self::StaleSnapshot,
-        Self::StaleLimits,
         Self::CountedAtSlot,
         Self::CountedTooLong,
         Self::OutstandingIgnored,

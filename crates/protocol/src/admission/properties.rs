@@ -3,7 +3,7 @@
 
 use stateright::Property;
 
-use super::state::{Row, Stage, State};
+use super::state::{Lock, Row, Stage, State};
 use super::store::Answer;
 use super::{Admission, GRACE, NOTHING_LOST, PERIOD, RULE_OBEYED, RULE_USED_UP, WINDOWS_KEPT};
 
@@ -17,10 +17,10 @@ pub(super) fn all() -> Vec<Property<Admission>> {
         }),
         Property::always(NOTHING_LOST, nothing_lost),
         Property::always(RULE_OBEYED, |model, state: &State| {
-            !model.may_admit(state) || rule(model, state).is_none_or(|rule| rule.obeyed)
+            state.lock != Lock::Locked || rule(model, state).is_none_or(|rule| rule.obeyed)
         }),
         Property::always(RULE_USED_UP, |model, state: &State| {
-            !model.may_admit(state) || rule(model, state).is_none_or(|rule| rule.used_up)
+            state.lock != Lock::Locked || rule(model, state).is_none_or(|rule| rule.used_up)
         }),
     ];
     all.extend(sometimes_in_limits());
@@ -66,15 +66,13 @@ fn sometimes_in_limits() -> Vec<Property<Admission>> {
             },
         ),
         Property::sometimes("a change waits for an open claim", |_, state: &State| {
-            state.change.is_some_and(|change| !change.in_force)
-                && state.rows.iter().any(Row::is_claiming)
-        }),
-        Property::sometimes(
-            "a change meets a run that has decided",
-            |_, state: &State| state.change.is_some() && state.decided[0].is_some(),
-        ),
-        Property::sometimes("two runs have decided", |_, state: &State| {
-            state.decided.iter().all(Option::is_some)
+            matches!(
+                state.lock,
+                Lock::Changing {
+                    in_force: false,
+                    ..
+                }
+            ) && state.rows.iter().any(Row::is_claiming)
         }),
     ]
 }
@@ -129,7 +127,7 @@ fn sometimes_in_messages() -> Vec<Property<Admission>> {
         Property::sometimes(
             "one scheduler decides while another has yet to publish",
             |_, state: &State| {
-                state.decided[0].is_some()
+                matches!(state.lock, Lock::Decided(_))
                     && (state.rows.iter()).any(|row| row.messages.iter().any(|one| one.unpublished))
             },
         ),

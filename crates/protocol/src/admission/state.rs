@@ -9,8 +9,6 @@ pub(super) const MAX_ROWS: usize = 4;
 pub(super) const MAX_PERMITS: usize = 2;
 /// The largest limit.
 pub(super) const MAX_LIMIT: usize = 2;
-/// The most runs at a time.
-pub(super) const MAX_RUNS: usize = 2;
 
 /// The store, the queue, the workers, and what an observer has seen.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -19,10 +17,11 @@ pub struct State {
     pub rows: [Row; MAX_ROWS],
     /// The limit as committed; 0 pauses.
     pub limit: u8,
-    /// The change that holds the destination's row.
-    pub change: Option<Change>,
-    /// What runs have decided that have not marked it yet; the empty one last.
-    pub decided: [Option<Picks>; MAX_RUNS],
+    /// Who holds the destination's row.
+    pub lock: Lock,
+    /// A second scheduler that has read what it decides from and waits for
+    /// the lock. Only a mutation lets anybody do that.
+    pub behind: Option<Picks>,
     /// How often limits may still change.
     pub changes_left: u8,
     /// The observer's: starts in each of the last P ticks, this one first.
@@ -96,14 +95,23 @@ pub struct Copies {
     pub held: u8,
 }
 
-/// A change of the limit, and how far its transaction has come.
+/// Who holds the destination's row, and how far the transaction has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Change {
-    /// The limit to be.
-    pub to: u8,
-    /// It has locked the admitted rows and then read the clock: the new limit
-    /// is in force.
-    pub in_force: bool,
+pub enum Lock {
+    /// Nobody.
+    Free,
+    /// A scheduler that has not read yet.
+    Locked,
+    /// A scheduler that has read and decided.
+    Decided(Picks),
+    /// A change of the limit.
+    Changing {
+        /// The limit to be.
+        to: u8,
+        /// It has locked the admitted rows and then read the clock: the new
+        /// limit is in force.
+        in_force: bool,
+    },
 }
 
 /// What a run has decided: which row gets which deadline.
@@ -120,8 +128,8 @@ impl State {
         Self {
             rows,
             limit,
-            change: None,
-            decided: [None; MAX_RUNS],
+            lock: Lock::Free,
+            behind: None,
             changes_left: bounds.changes,
             starts: [0; PERIOD as usize],
             bounds: [limit; PERIOD as usize],
@@ -131,30 +139,16 @@ impl State {
 
     /// The limit that starts are judged by from now on.
     pub(super) fn in_force(&self) -> u8 {
-        self.change
-            .filter(|change| change.in_force)
-            .map_or(self.limit, |change| change.to)
+        match self.lock {
+            Lock::Changing { to, in_force: true } => to,
+            _ => self.limit,
+        }
     }
 
     /// Whether a change holds the admitted rows: claims and the reaper skip
     /// them.
     pub(super) fn rows_are_held(&self) -> bool {
-        self.change.is_some_and(|change| change.in_force)
-    }
-
-    /// A run has decided. Which of the runs it was is nobody's concern.
-    pub(super) fn decide(&mut self, picks: Picks) {
-        if let Some(free) = self.decided.iter_mut().find(|run| run.is_none()) {
-            *free = Some(picks);
-        }
-        self.decided.sort_unstable_by(|a, b| b.cmp(a));
-    }
-
-    /// A run has marked what it decided, or died.
-    pub(super) fn take(&mut self, run: usize) -> Option<Picks> {
-        let picks = self.decided[run].take();
-        self.decided.sort_unstable_by(|a, b| b.cmp(a));
-        picks
+        matches!(self.lock, Lock::Changing { in_force: true, .. })
     }
 
     /// Starts in the window that ends now.

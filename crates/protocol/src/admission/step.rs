@@ -1,7 +1,7 @@
 //! What each step does.
 
 use super::action::{Action, Permit};
-use super::state::{Change, Copies, Stage, State};
+use super::state::{Copies, Lock, Stage, State};
 use super::store::Answer;
 use super::{Admission, GRACE, LEAD, Mutation, PERIOD};
 
@@ -9,29 +9,37 @@ impl Admission {
     pub(super) fn step(&self, state: &mut State, action: Action) {
         match action {
             Action::Tick => self.tick(state),
+            Action::Lock => state.lock = state.behind.take().map_or(Lock::Locked, Lock::Decided),
             Action::Decide => {
                 let picks = self.picks(state);
-                if picks.iter().any(Option::is_some) {
-                    state.decide(picks);
-                }
+                let nothing = picks.iter().all(Option::is_none);
+                state.lock = if nothing {
+                    Lock::Free
+                } else {
+                    Lock::Decided(picks)
+                };
             }
-            Action::Mark(run) => {
-                if let Some(picks) = state.take(run) {
+            Action::Commit => {
+                if let Lock::Decided(picks) = state.lock {
                     self.mark_admitted(state, picks);
                 }
+                state.lock = Lock::Free;
             }
-            Action::Forget(run) => drop(state.take(run)),
+            Action::RollBack => state.lock = Lock::Free,
+            Action::DecideBehind => state.behind = Some(self.picks(state)),
             Action::Change { to } => {
-                let in_force = false;
-                state.change = Some(Change { to, in_force });
+                state.lock = Lock::Changing {
+                    to,
+                    in_force: false,
+                }
             }
             Action::ChangeInForce => {
-                if let Some(change) = &mut state.change {
-                    change.in_force = true;
+                if let Lock::Changing { to, .. } = state.lock {
+                    self.change_in_force(state, to);
                 }
             }
             Action::ChangeCommitted => {
-                if let Some(Change { to, .. }) = state.change.take() {
+                if let Lock::Changing { to, .. } = state.lock {
                     state.changes_left -= 1;
                     self.commit_change(state, to);
                 }
@@ -51,8 +59,8 @@ impl Admission {
     }
 
     fn judged_limit(&self, state: &State) -> u8 {
-        match state.change {
-            Some(Change { to, .. }) if self.mutated(Mutation::HistoryTooEarly) => to,
+        match state.lock {
+            Lock::Changing { to, .. } if self.mutated(Mutation::HistoryTooEarly) => to,
             _ => state.in_force(),
         }
     }
@@ -71,10 +79,15 @@ impl Admission {
                 *deadline = nearer(*deadline);
             }
         }
-        for (_, deadline) in state.decided.iter_mut().flatten().flatten().flatten() {
-            *deadline = nearer(*deadline);
+        let picks = match &mut state.lock {
+            Lock::Decided(picks) => Some(picks),
+            _ => None,
+        };
+        for picks in picks.into_iter().chain(&mut state.behind) {
+            for (_, deadline) in picks.iter_mut().flatten() {
+                *deadline = nearer(*deadline);
+            }
         }
-        state.decided.sort_unstable_by(|a, b| b.cmp(a));
     }
 
     fn outcome(&self, state: &mut State, index: usize, action: Action) {

@@ -5,7 +5,7 @@ use domain::admission::{Backlog, Decision, Outstanding, Slot, Usage, admit};
 use domain::policy::{LimitSettings, Policy};
 use domain::time::Timestamp;
 
-use super::state::{Picks, Row, Stage, State};
+use super::state::{Lock, Picks, Row, Stage, State};
 use super::{Admission, GRACE, Mutation, TICK};
 
 /// What a claim is answered.
@@ -106,12 +106,8 @@ impl Admission {
         decision.slots.iter().map(of)
     }
 
-    /// Marks what was picked and still waits. Other runs that have read before
-    /// find that somebody has admitted since, and mark nothing.
+    /// Marks what was picked and still waits.
     pub(super) fn mark_admitted(&self, state: &mut State, picks: Picks) {
-        if !self.mutated(Mutation::StaleSnapshot) {
-            state.decided = Default::default();
-        }
         for (index, deadline) in picks.into_iter().flatten() {
             let row = &mut state.rows[usize::from(index)];
             if row.stage == Stage::Waiting {
@@ -197,8 +193,13 @@ impl Admission {
         }
     }
 
-    /// The change commits: all but a raise takes the permits back, and what was
-    /// decided by the limit from before.
+    /// The change has the destination's row, has locked the admitted rows, and
+    /// reads the clock.
+    pub(super) fn change_in_force(&self, state: &mut State, to: u8) {
+        state.lock = Lock::Changing { to, in_force: true };
+    }
+
+    /// The change commits: all but a raise takes the permits back.
     pub(super) fn commit_change(&self, state: &mut State, to: u8) {
         let raise = is_raise(state.limit, to);
         if !raise && !self.mutated(Mutation::NoRevocation) {
@@ -208,10 +209,8 @@ impl Admission {
                 }
             }
         }
-        if !raise && !self.mutated(Mutation::StaleLimits) {
-            state.decided = Default::default();
-        }
         state.limit = to;
+        state.lock = Lock::Free;
     }
 
     pub(super) fn rows<'a>(&self, state: &'a State) -> impl Iterator<Item = &'a Row> + use<'a> {
