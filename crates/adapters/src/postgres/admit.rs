@@ -94,17 +94,7 @@ async fn plans(
         .filter(|(_, destination)| !destination.deleted)
         .collect();
     let questions: Vec<Question<'_>> = (ours.iter())
-        .map(|ours| Question {
-            destination: ours.1.id,
-            policy: &ours.1.policy,
-            first_after: ours.1.first_after,
-            number: ours.1.last_permit + 1,
-            meter: ours.1.meter,
-            recount: ours.1.recount,
-            held_until: ours.1.held_until,
-            probing: ours.1.probing,
-            batch: ours.1.batch,
-        })
+        .map(|(_, destination)| Question::of(destination))
         .collect();
     let asked_at = (known.now, known.horizon);
     let mut readings = usage::read(connection, &questions, asked_at).await?;

@@ -2,10 +2,10 @@
 //! that coarse limits count.
 //!
 //! Where nothing follows from any of them, successes of destinations that are
-//! well, they are recorded by one statement. For all else the lock and what is decided by it are
-//! two statements, and all of it is one commit: a row that the reaper has just
-//! made `unknown` has a retry that the snapshot of the locking statement does not
-//! see.
+//! well, they are recorded by one statement. For all else the lock and what is
+//! decided by it are two statements, and all of it is one commit: a row that the
+//! reaper has just made `unknown` has a retry that the snapshot of the locking
+//! statement does not see.
 
 use std::collections::{HashMap, HashSet};
 

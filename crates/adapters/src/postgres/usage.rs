@@ -18,6 +18,7 @@ use domain::turns::in_turn;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
+use super::destinations::Found;
 use super::failure::Failure;
 use super::rows::{count, integer, time};
 
@@ -41,6 +42,23 @@ pub(super) struct Question<'a> {
     pub(super) held_until: Option<Timestamp>,
     pub(super) probing: bool,
     pub(super) batch: Option<BatchRules>,
+}
+
+impl<'a> Question<'a> {
+    /// For what admits at this destination.
+    pub(super) fn of(destination: &'a Found) -> Self {
+        Self {
+            destination: destination.id,
+            policy: &destination.policy,
+            first_after: destination.first_after,
+            number: destination.last_permit + 1,
+            meter: destination.meter,
+            recount: destination.recount,
+            held_until: destination.held_until,
+            probing: destination.probing,
+            batch: destination.batch,
+        }
+    }
 }
 
 /// What was read for one destination.

@@ -160,16 +160,9 @@ async fn look(
         .collect();
     let questions: Vec<Question<'_>> = (living.iter())
         .map(|destination| Question {
-            destination: destination.id,
-            policy: &destination.policy,
-            first_after: destination.first_after,
-            number: destination.last_permit + 1,
-            meter: destination.meter,
             // The starts that a bucket is judged by.
             recount: true,
-            held_until: destination.held_until,
-            probing: destination.probing,
-            batch: destination.batch,
+            ..Question::of(destination)
         })
         .collect();
     let readings = usage::read(connection, &questions, (now, horizon)).await?;
