@@ -15,7 +15,10 @@
 //! to hang at the same moment, before anybody knows, each has something in
 //! flight, so what is set aside stays free for the others.
 //!
-//! The hand is small, so nobody fills it by waiting: whoever keeps it waiting
+//! The hand is small, so nobody fills it by waiting. Who answers may stand in
+//! line for a place while the line moves: they are served in the order in which
+//! their permits were published, so tenants get what those were shared by.
+//! Whoever else keeps the hand waiting, or stands in a line that does not move,
 //! needs a seat on a bench, or is turned away.
 
 use std::collections::HashMap;
@@ -34,8 +37,14 @@ use crate::ports::DeliveryTag;
 /// are forgotten, which costs them nothing but being new. About 100 bytes each.
 const MOST: usize = 50_000;
 
+/// How long a line may stand still, and how long anybody stands in it. The hand
+/// is held up for as long at most when many begin to hang at once.
+const LINE: Duration = Duration::from_millis(250);
+
 pub(super) struct Places {
     all: Arc<Semaphore>,
+    /// When one of these was last let go by an attempt that was sent.
+    moved_at: Mutex<Option<Instant>>,
     /// For those that answer and have nothing in flight here.
     aside: Arc<Semaphore>,
     /// For those that are not known to answer.
@@ -52,6 +61,8 @@ pub(super) struct Place {
     destination: DestinationId,
     /// What the attempt did with it, if it did anything.
     held: Option<Held>,
+    /// It is one of those that a line forms for.
+    in_line_for: bool,
     _all: OwnedSemaphorePermit,
     _doubtful: Option<OwnedSemaphorePermit>,
     _hung: Option<OwnedSemaphorePermit>,
@@ -81,6 +92,7 @@ impl Places {
         let semaphore = |size: u32| Arc::new(Semaphore::new(size.max(1) as usize));
         Self {
             all: semaphore(places),
+            moved_at: Mutex::default(),
             aside: semaphore(places / 4),
             doubtful: semaphore(places - places / 4),
             hung: semaphore(places / 2),
@@ -125,15 +137,30 @@ impl Places {
             true => Arc::clone(&self.aside).try_acquire_owned().ok(),
             false => None,
         };
-        let all = match Arc::clone(&self.all)
-            .try_acquire_owned()
-            .ok()
-            .or_else(aside)
-        {
+        if let Ok(all) = Arc::clone(&self.all).try_acquire_owned() {
+            return Ok(self.place(asking.destination, all, doubtful, None));
+        }
+        if let Some(set_aside) = aside() {
+            let mut place = self.place(asking.destination, set_aside, doubtful, None);
+            place.in_line_for = false;
+            return Ok(place);
+        }
+        let all = match self.in_line(asking.standing, deadline).await {
             Some(place) => place,
             None => self.wait(&self.all, asking, deadline).await?,
         };
         Ok(self.place(asking.destination, all, doubtful, None))
+    }
+
+    /// A place from the line, for one that answers, if the line moves.
+    async fn in_line(&self, standing: Standing, deadline: Instant) -> Option<OwnedSemaphorePermit> {
+        let moved_at = (*self.moved_at()).filter(|_| standing == Standing::Prompt)?;
+        let now = Instant::now();
+        if now.duration_since(moved_at) >= LINE {
+            return None;
+        }
+        let place = Arc::clone(&self.all).acquire_owned();
+        timeout_at(deadline.min(now + LINE), place).await.ok()?.ok()
     }
 
     /// One of these: at once, or from the bench.
@@ -188,10 +215,15 @@ impl Places {
             places: Arc::clone(self),
             destination,
             held: None,
+            in_line_for: true,
             _all: all,
             _doubtful: doubtful,
             _hung: hung,
         }
+    }
+
+    fn moved_at(&self) -> MutexGuard<'_, Option<Instant>> {
+        (self.moved_at.lock()).unwrap_or_else(PoisonError::into_inner)
     }
 
     fn records(&self) -> MutexGuard<'_, HashMap<DestinationId, Record>> {
@@ -227,6 +259,10 @@ impl Drop for Place {
         let now = Instant::now();
         if let Some(record) = self.places.records().get_mut(&self.destination) {
             record.let_go(self.held, now);
+        }
+        // A place that a timeout took away is no sign that the line moves.
+        if self.in_line_for && self.held.is_some_and(|held| !held.timed_out) {
+            *self.places.moved_at() = Some(now);
         }
     }
 }
