@@ -21,8 +21,8 @@ use domain::time::Timestamp;
 use engine::ports::Target;
 use engine::ports::Wake;
 use engine::ports::{
-    Acceptance, Admitted, Claims, Fleet, Heartbeat, MAX_HEAD_START, Mark, Outcome, ReapRules,
-    Reaped, Recorded, Run, Store, StoreError, Sweep, SweepPage,
+    Acceptance, Admitted, Claims, Deferral, Fleet, Heartbeat, MAX_HEAD_START, Mark, Outcome,
+    ReapRules, Reaped, Recorded, Run, Store, StoreError, Sweep, SweepPage,
 };
 use engine::ports::{
     AttemptView, Catalog, CatalogError, Destination, DestinationChange, EventSummary,
@@ -155,6 +155,10 @@ impl Store for PostgresStore {
 
     async fn release_permits(&self, permits: &[Permit]) -> Result<Vec<Wake>, StoreError> {
         Ok(retried(|| claim::release_permits(&self.pool, permits)).await?)
+    }
+
+    async fn defer(&self, deferrals: &[Deferral]) -> Result<(), StoreError> {
+        Ok(retried(|| claim::defer(&self.pool, deferrals)).await?)
     }
 
     async fn record_outcomes(

@@ -15,6 +15,8 @@ pub enum Site {
     ClaimStarts,
     /// `Store::release_permits`
     ReleasePermits,
+    /// `Store::defer`
+    Defer,
     /// `Store::record_outcomes`
     RecordOutcomes,
     /// `Store::reap`
@@ -100,6 +102,7 @@ impl Site {
                 Self::Send,
                 Self::RecordOutcomes,
                 Self::Wake,
+                Self::Defer,
                 Self::ReleasePermits,
             ],
         }

@@ -11,10 +11,10 @@ use domain::event::NewEvent;
 use domain::ids::{DestinationId, WorkerId};
 use domain::permit::{Permit, PermitGroup};
 use engine::ports::{
-    Acceptance, Admitted, ClaimAnswer, Claims, Delivery, DeliveryQueue, DeliveryTag, Finish, Fleet,
-    Heartbeat, Mark, Outcome, Prepared, Published, QueueError, ReapRules, Reaped, Recorded,
-    Request, Response, Run, RunResult, Schedule, ScheduleError, ScheduleLife, SendError, Sender,
-    Settlement, Store, StoreError, Subscription, Sweep, SweepPage, Taken, Target, Wake,
+    Acceptance, Admitted, ClaimAnswer, Claims, Deferral, Delivery, DeliveryQueue, DeliveryTag,
+    Finish, Fleet, Heartbeat, Mark, Outcome, Prepared, Published, QueueError, ReapRules, Reaped,
+    Recorded, Request, Response, Run, RunResult, Schedule, ScheduleError, ScheduleLife, SendError,
+    Sender, Settlement, Store, StoreError, Subscription, Sweep, SweepPage, Taken, Target, Wake,
 };
 
 pub(crate) use notifier::TrappedOperations;
@@ -83,6 +83,10 @@ impl Store for TrappedStore {
 
     async fn release_permits(&self, permits: &[Permit]) -> Result<Vec<Wake>, StoreError> {
         self.0.release_permits(permits).await
+    }
+
+    async fn defer(&self, deferrals: &[Deferral]) -> Result<(), StoreError> {
+        self.0.defer(deferrals).await
     }
 
     async fn record_outcomes(

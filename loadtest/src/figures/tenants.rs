@@ -43,6 +43,11 @@ const FLOOD: u32 = 3_000;
 const SHARED_FOR: Duration = Duration::from_secs(15);
 const SETTLED: Duration = Duration::from_secs(3);
 
+/// Of each destination, queued and in flight: so much that it never binds. With
+/// the default of 50, a destination alone would start 70 of the 256 a second that
+/// the places allow, however they are shared.
+const MAX_IN_FLIGHT: u32 = 1_000;
+
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Alone, and then beside the greedy tenant.
@@ -222,7 +227,11 @@ async fn destination(
         after: ANSWER,
     };
     receiver.set_behaviour(number, slow);
-    let body: Value = json!({"url": receiver.url(number), "unlimited": true});
+    let body: Value = json!({
+        "url": receiver.url(number),
+        "unlimited": true,
+        "max_in_flight": MAX_IN_FLIGHT,
+    });
     let created = client
         .ask("POST", "/v1/destinations", &body.to_string())
         .await?;

@@ -9,8 +9,8 @@ use domain::ids::{AttemptId, DestinationId, Epoch, EventId, PermitNumber, Worker
 use domain::permit::Permit;
 use domain::time::{Timestamp, micros};
 use engine::ports::{
-    ClaimAnswer, Claims, HEARTBEAT_TIMEOUT, MAX_HEAD_START, MAX_REQUEST_TIMEOUT, Member, Outcome,
-    Start, Target, Wake, Wakes,
+    ClaimAnswer, Claims, Deferral, HEARTBEAT_TIMEOUT, MAX_HEAD_START, MAX_REQUEST_TIMEOUT, Member,
+    Outcome, Start, Target, Wake, Wakes,
 };
 use sqlx::{PgExecutor, PgPool};
 use uuid::Uuid;
@@ -325,6 +325,31 @@ async fn still_admitted(
     .fetch_all(pool)
     .await?;
     Ok(rows.into_iter().collect())
+}
+
+/// Admits nothing for a while; see [`engine::ports::Store::defer`]. Waits for no
+/// run that has the row.
+pub(super) async fn defer(pool: &PgPool, deferrals: &[Deferral]) -> Result<(), Failure> {
+    let destinations: Vec<Uuid> = deferrals.iter().map(|one| one.destination.0).collect();
+    let lasts: Vec<i64> = deferrals.iter().map(|one| micros(one.lasts)).collect();
+    sqlx::query(
+        "-- defer
+        with locked as materialized (
+            select p.destination_id, n.lasts
+            from unnest($1::uuid[], $2::bigint[]) as n (id, lasts)
+            join pacing p on p.destination_id = n.id
+            for update of p skip locked
+        )
+        update pacing p
+        set deferred_until = clock_timestamp() + l.lasts * interval '1 microsecond'
+        from locked l
+        where p.destination_id = l.destination_id",
+    )
+    .bind(destinations)
+    .bind(lasts)
+    .execute(pool)
+    .await?;
+    Ok(())
 }
 
 /// Hands back permits unused. One whose row is held is left: it is being

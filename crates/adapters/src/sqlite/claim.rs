@@ -8,7 +8,8 @@ use domain::ids::{DestinationId, Epoch, EventId, WorkerId};
 use domain::permit::Permit;
 use domain::time::Timestamp;
 use engine::ports::{
-    ClaimAnswer, Claims, HEARTBEAT_TIMEOUT, MAX_REQUEST_TIMEOUT, Member, Start, Target, Wake, Wakes,
+    ClaimAnswer, Claims, Deferral, HEARTBEAT_TIMEOUT, MAX_REQUEST_TIMEOUT, Member, Start, Target,
+    Wake, Wakes,
 };
 use rusqlite::Transaction;
 
@@ -18,6 +19,10 @@ use super::rows::{execute, first, maybe_time, time, word};
 use super::secrets;
 use crate::lost::no_event;
 use crate::stored_policy;
+
+const DEFER: &str = "
+    -- defer: no place for it
+    update pacing set deferred_until = ?2 where destination_id = ?1";
 
 const ALIVE: &str = "
     -- claim_starts: does the worker live
@@ -214,6 +219,23 @@ pub(super) fn release_permits(
         }
     }
     Ok(wakes.into_vec())
+}
+
+/// Admits nothing for a while; see [`engine::ports::Store::defer`].
+pub(super) fn defer(
+    tx: &Transaction<'_>,
+    now: Timestamp,
+    deferrals: &[Deferral],
+) -> Result<(), Fault> {
+    for deferral in deferrals {
+        let until = now + deferral.lasts;
+        execute(
+            tx,
+            DEFER,
+            (deferral.destination.to_string(), until.as_micros()),
+        )?;
+    }
+    Ok(())
 }
 
 /// Reads targets; see [`engine::ports::Store::targets`].

@@ -7,7 +7,7 @@ use domain::permit::Permit;
 use domain::share::Room;
 use domain::time::Timestamp;
 use engine::ports::{
-    Acceptance, Admitted, AttemptView, Catalog, CatalogError, Claims, Destination,
+    Acceptance, Admitted, AttemptView, Catalog, CatalogError, Claims, Deferral, Destination,
     DestinationChange, EventSummary, Fleet, Heartbeat, LedgerPosition, LedgerRow, LimitHistory,
     Mark, NewDestination, Outcome, ReapRules, Reaped, Recorded, Run, Store, StoreError, Sweep,
     SweepPage, Target, Wake,
@@ -56,6 +56,13 @@ impl Store for SqliteStore {
         let permits = permits.to_vec();
         Ok(self
             .write(move |tx, _| claim::release_permits(tx, &permits))
+            .await?)
+    }
+
+    async fn defer(&self, deferrals: &[Deferral]) -> Result<(), StoreError> {
+        let deferrals = deferrals.to_vec();
+        Ok(self
+            .write(move |tx, now| claim::defer(tx, now, &deferrals))
             .await?)
     }
 

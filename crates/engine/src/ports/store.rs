@@ -121,6 +121,13 @@ pub trait Store: Send + Sync {
     /// given numbers wait again. Idempotent. Returns whom to wake.
     async fn release_permits(&self, permits: &[Permit]) -> Result<Vec<Wake>, StoreError>;
 
+    /// Admits nothing of these destinations for so long: a worker has no place
+    /// for them. It binds admission alone; a permit that is out may start. Of
+    /// two, the one that was written last holds. One whose row is locked is left
+    /// out, and is then admitted sooner, which costs a permit. Idempotent but
+    /// for the time that passes.
+    async fn defer(&self, deferrals: &[Deferral]) -> Result<(), StoreError>;
+
     /// Records outcomes of starts that this worker claimed, adds the retries,
     /// folds coarse starts, and carries out what `domain::health` makes of the
     /// answers, in one commit: a hold is in force from then on, and permits
@@ -440,6 +447,15 @@ pub enum NextTry {
     },
     /// Nothing: the tries are used up, or the answer is final.
     DeadLetter,
+}
+
+/// Nothing is to be admitted of a destination for a while.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Deferral {
+    /// Whose permits found no place.
+    pub destination: DestinationId,
+    /// From now on, by the store's clock.
+    pub lasts: Duration,
 }
 
 /// What [`Store::record_outcomes`] did.

@@ -30,7 +30,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
 use super::bench::{Bench, Seat};
-use super::standing::{Held, Record, Standing};
+use super::standing::{Held, Pause, Record, Standing};
 use crate::ports::DeliveryTag;
 
 /// Destinations that are remembered; beyond it those that are idle and answer
@@ -196,7 +196,7 @@ impl Places {
     }
 
     /// When to look again at one that was turned away.
-    pub(super) fn pause(&self, destination: DestinationId) -> Duration {
+    pub(super) fn pause(&self, destination: DestinationId) -> Pause {
         let now = Instant::now();
         let mut records = self.records();
         record(&mut records, destination, now).turned_away(now)
@@ -334,6 +334,42 @@ mod tests {
             few.extend(place.ok());
         }
         assert_eq!(few.len(), 8);
+    }
+
+    /// A quarter of the seats would do for two of them.
+    #[tokio::test(start_paused = true)]
+    async fn who_answers_stands_in_line_while_it_moves() {
+        let places = Arc::new(Places::new(32, 8));
+        let mut crowd = taken(&places, Standing::Prompt, 40).await;
+        assert_eq!(crowd.len(), 40);
+        // Of the 32 that a line forms for.
+        let mut first = crowd.remove(0);
+        first.held(SECOND, false);
+        drop(first);
+        crowd.extend(places.in_time(asking(0, Standing::Prompt), SECOND).await);
+        let crowd = Mutex::new(crowd);
+        let waits = async |number| {
+            let place = places.in_time(asking(number, Standing::Prompt), SECOND);
+            place.await.map(|place| crowd.lock().unwrap().push(place))
+        };
+        // Each has something in flight, so none is set aside for them.
+        let (one, two, three, four, ()) =
+            tokio::join!(waits(1), waits(2), waits(3), waits(4), async {
+                for _ in 0..4 {
+                    tokio::time::sleep(LINE / 8).await;
+                    let mut place = crowd.lock().unwrap().remove(0);
+                    place.held(SECOND, false);
+                }
+            });
+        assert!([one, two, three, four].iter().all(Result::is_ok));
+        // It stands still: from now on, who waits needs a seat.
+        tokio::time::sleep(LINE).await;
+        let began = Instant::now();
+        let (five, six, seven) = tokio::join!(waits(5), waits(6), waits(7));
+        assert_eq!(five, Err(NoPlace::TooLate));
+        assert_eq!(six, Err(NoPlace::TooLate));
+        assert_eq!(seven, Err(NoPlace::TurnedAway));
+        assert_eq!(began.elapsed(), SECOND);
     }
 
     #[tokio::test(start_paused = true)]

@@ -88,13 +88,19 @@ impl Record {
 
     /// There was no place for it. Returns when to look again: later each time
     /// unless it answers, since each look costs those who do have a place.
-    pub(super) fn turned_away(&mut self, now: Instant) -> Duration {
+    pub(super) fn turned_away(&mut self, now: Instant) -> Pause {
         if self.standing(now) == Standing::Prompt {
-            return PAUSE_OF_PROMPT;
+            return Pause {
+                lasts: PAUSE_OF_PROMPT,
+                defers: false,
+            };
         }
         let doubled = PAUSE.0 * 2_u32.pow(self.turned_away.min(4));
         self.turned_away = self.turned_away.saturating_add(1);
-        doubled.min(PAUSE.1)
+        Pause {
+            lasts: doubled.min(PAUSE.1),
+            defers: true,
+        }
     }
 
     /// Nothing of it is in flight.
@@ -106,6 +112,14 @@ impl Record {
     pub(super) fn is_idle(&self) -> bool {
         self.is_alone() && self.hung != Some(true)
     }
+}
+
+/// When to look again at one that got no place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Pause {
+    pub(super) lasts: Duration,
+    /// And nothing is admitted of it before.
+    pub(super) defers: bool,
 }
 
 /// How a place was used.
@@ -178,11 +192,15 @@ mod tests {
     fn who_is_turned_away_comes_back_later_each_time() {
         let now = Instant::now();
         let mut record = Record::new(now);
-        let pauses: Vec<_> = (0..7).map(|_| record.turned_away(now).as_secs()).collect();
+        let pauses: Vec<_> = (0..7)
+            .map(|_| record.turned_away(now).lasts.as_secs())
+            .collect();
         assert_eq!(pauses, [1, 2, 4, 8, 15, 15, 15]);
         record.took(now);
-        assert_eq!(record.turned_away(now), seconds(1));
+        let again = record.turned_away(now);
+        assert_eq!((again.lasts, again.defers), (seconds(1), true));
         record.let_go(SOON, now);
-        assert_eq!(record.turned_away(now), PAUSE_OF_PROMPT);
+        let prompt = record.turned_away(now);
+        assert_eq!((prompt.lasts, prompt.defers), (PAUSE_OF_PROMPT, false));
     }
 }

@@ -1,17 +1,26 @@
 //! Permits that get no place go back to the store, many in one statement, and
 //! their destinations are looked at again later, not at once: a permit that is
 //! admitted again only to be turned away again costs those who have places.
+//!
+//! Of a destination that is not known to answer the store admits nothing
+//! meanwhile. A later wake alone would not do: a run that is due sooner finds
+//! its limit free, and thousands that hang, each looked at every second, would
+//! keep schedulers and workers from all others.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
+use domain::ids::DestinationId;
+use domain::permit::Permit;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use crate::ports::{MAX_ROWS, Schedule, Store, Wake};
+use crate::ports::{Deferral, MAX_ROWS, Schedule, Store, Wake};
 use crate::wake::wake_all;
 use crate::worker::hand::InHand;
 use crate::worker::places::Places;
+use crate::worker::standing::Pause;
 
 /// Takes them. Clones share the statement.
 #[derive(Clone)]
@@ -60,31 +69,61 @@ impl Loop {
         }
     }
 
-    /// One statement.
+    /// Two statements at most.
     async fn tick(&self, batch: Vec<InHand>) {
         let permits: Vec<_> = batch.iter().map(|in_hand| in_hand.permit).collect();
+        let pauses = self.pauses(&permits);
+        // Before the permits are back, or they would be admitted again at once.
+        self.defer(&pauses).await;
         match self.store.release_permits(&permits).await {
-            Ok(wakes) => {
-                let later = self.later(&wakes);
-                wake_all(self.schedule.as_ref(), &later).await;
-            }
+            Ok(wakes) => wake_all(self.schedule.as_ref(), &later(&wakes, &pauses)).await,
             Err(error) => tracing::debug!(%error, "permits left to expire"),
         }
         batch.into_iter().for_each(InHand::known);
     }
 
-    /// One wake for each destination, after its pause.
-    fn later(&self, wakes: &[Wake]) -> Vec<Wake> {
-        let by_destination: BTreeMap<_, _> = (wakes.iter())
-            .map(|wake| (wake.destination, *wake))
+    /// When to look at each destination again.
+    fn pauses(&self, permits: &[Permit]) -> BTreeMap<DestinationId, Pause> {
+        let destinations: BTreeSet<_> = permits.iter().map(|permit| permit.destination).collect();
+        (destinations.into_iter())
+            .map(|destination| (destination, self.places.pause(destination)))
+            .collect()
+    }
+
+    /// A failure costs what a permit costs that is turned away again.
+    async fn defer(&self, pauses: &BTreeMap<DestinationId, Pause>) {
+        let deferrals: Vec<_> = (pauses.iter())
+            .filter(|(_, pause)| pause.defers)
+            .map(|(destination, pause)| Deferral {
+                destination: *destination,
+                lasts: pause.lasts,
+            })
             .collect();
-        (by_destination.into_values())
-            .map(|wake| Wake {
-                after: wake.after.max(self.places.pause(wake.destination)),
+        if deferrals.is_empty() {
+            return;
+        }
+        if let Err(error) = self.store.defer(&deferrals).await {
+            tracing::debug!(%error, "not deferred");
+        }
+    }
+}
+
+/// One wake for each destination, after its pause.
+fn later(wakes: &[Wake], pauses: &BTreeMap<DestinationId, Pause>) -> Vec<Wake> {
+    let by_destination: BTreeMap<_, _> = (wakes.iter())
+        .map(|wake| (wake.destination, *wake))
+        .collect();
+    (by_destination.into_values())
+        .map(|wake| {
+            let pause = pauses.get(&wake.destination);
+            Wake {
+                after: wake
+                    .after
+                    .max(pause.map_or(Duration::ZERO, |pause| pause.lasts)),
                 // They are counted no more: what blocked it may be gone.
                 clear_floor: true,
                 ..wake
-            })
-            .collect()
-    }
+            }
+        })
+        .collect()
 }

@@ -92,4 +92,13 @@ async fn who_is_turned_away_waits_again_in_the_store() {
             .all(|wake| wake.after >= Duration::from_secs(1)),
         "{woken:?}"
     );
+    // And nothing is admitted of them until then.
+    let deferred = world.journal.deferred();
+    assert_eq!(deferred.len(), 52);
+    assert!(
+        deferred
+            .iter()
+            .all(|deferral| deferral.lasts >= Duration::from_secs(1)),
+        "{deferred:?}"
+    );
 }

@@ -16,12 +16,12 @@ use domain::share::Room;
 use domain::smart::{Reason, SmartDelivery};
 use domain::time::Timestamp;
 use engine::ports::{
-    Acceptance, Admitted, AttemptView, BreakerChange, Catalog, CatalogError, Claims, Destination,
-    DestinationChange, EventSummary, Fleet, HeadersChange, HealthBook, HealthView, Heartbeat,
-    LedgerPosition, LedgerRow, LimitHistory, Mark, NewDestination, NewSecret, OperationalEvent,
-    Outcome, ReapRules, Reaped, Recorded, Resealed, Run, SealedKind, SealedSecret, Secret,
-    SecretStore, SmartBook, SmartChange, SmartView, Store, StoreError, Sweep, SweepPage, Target,
-    Wake,
+    Acceptance, Admitted, AttemptView, BreakerChange, Catalog, CatalogError, Claims, Deferral,
+    Destination, DestinationChange, EventSummary, Fleet, HeadersChange, HealthBook, HealthView,
+    Heartbeat, LedgerPosition, LedgerRow, LimitHistory, Mark, NewDestination, NewSecret,
+    OperationalEvent, Outcome, ReapRules, Reaped, Recorded, Resealed, Run, SealedKind,
+    SealedSecret, Secret, SecretStore, SmartBook, SmartChange, SmartView, Store, StoreError, Sweep,
+    SweepPage, Target, Wake,
 };
 
 use crate::world::NOON;
@@ -293,6 +293,10 @@ impl Store for FakeStore {
 
     async fn release_permits(&self, _: &[Permit]) -> Result<Vec<Wake>, StoreError> {
         Ok(Vec::new())
+    }
+
+    async fn defer(&self, _: &[Deferral]) -> Result<(), StoreError> {
+        Ok(())
     }
 
     async fn record_outcomes(&self, _: WorkerId, _: &[Outcome]) -> Result<Recorded, StoreError> {

@@ -17,9 +17,9 @@ use domain::permit::Permit;
 use domain::share::Room;
 use domain::time::Timestamp;
 use engine::ports::{
-    Acceptance, Admitted, Advanced, Claims, Fleet, Heartbeat, Mark, NextTry, Outcome, ReapRules,
-    Reaped, Recorded, Replays, Retain, RetainRules, Retained, Run, Speaks, Store, StoreError,
-    Sweep, SweepPage, Target, Wake,
+    Acceptance, Admitted, Advanced, Claims, Deferral, Fleet, Heartbeat, Mark, NextTry, Outcome,
+    ReapRules, Reaped, Recorded, Replays, Retain, RetainRules, Retained, Run, Speaks, Store,
+    StoreError, Sweep, SweepPage, Target, Wake,
 };
 use tokio::time::sleep;
 
@@ -273,6 +273,21 @@ impl Store for FaultyStore {
                 format_args!("{} permits", permits.len()),
             );
             Ok(wakes)
+        })
+        .await
+    }
+
+    async fn defer(&self, deferrals: &[Deferral]) -> Result<(), StoreError> {
+        let deferrals = deferrals.to_vec();
+        self.call(Site::Defer, |store, _| async move {
+            store.inner.defer(&deferrals).await?;
+            let counts = &store.gate.around.counts;
+            counts.add("destination deferred", deferrals.len() as u64);
+            store.line(
+                Site::Defer,
+                format_args!("{} destinations", deferrals.len()),
+            );
+            Ok(())
         })
         .await
     }

@@ -46,8 +46,8 @@ use domain::policy::LimitSettings;
 use domain::share::Room;
 use domain::time::Timestamp;
 use engine::ports::{
-    Acceptance, Admitted, CatalogError, Claims, Fleet, Heartbeat, Mark, Outcome, ReapRules, Reaped,
-    Recorded, Run, Store, StoreError, Sweep, SweepPage, Target, Wake, Wakes,
+    Acceptance, Admitted, CatalogError, Claims, Deferral, Fleet, Heartbeat, Mark, Outcome,
+    ReapRules, Reaped, Recorded, Run, Store, StoreError, Sweep, SweepPage, Target, Wake, Wakes,
 };
 use tokio::sync::Notify;
 
@@ -320,6 +320,11 @@ impl Store for ModelStore {
 
     async fn release_permits(&self, permits: &[Permit]) -> Result<Vec<Wake>, StoreError> {
         Ok(self.step(|rows, now| claim::release_permits(rows, now, permits)))
+    }
+
+    async fn defer(&self, deferrals: &[Deferral]) -> Result<(), StoreError> {
+        self.step(|rows, now| claim::defer(rows, now, deferrals));
+        Ok(())
     }
 
     async fn record_outcomes(

@@ -12,10 +12,10 @@ use domain::smart::SmartDelivery;
 use domain::time::Timestamp;
 use engine::ports::{
     Acceptance, Admitted, AttemptView, BreakerChange, Catalog, CatalogError, ClaimAnswer, Claims,
-    Destination, DestinationChange, EventSummary, Fleet, HealthBook, HealthView, Heartbeat,
-    LedgerPosition, LedgerRow, LimitHistory, Mark, NewDestination, OperationalEvent, Outcome,
-    ReapRules, Reaped, Recorded, Run, SmartBook, SmartChange, SmartView, Start, Store, StoreError,
-    Sweep, SweepPage, Target, Wake,
+    Deferral, Destination, DestinationChange, EventSummary, Fleet, HealthBook, HealthView,
+    Heartbeat, LedgerPosition, LedgerRow, LimitHistory, Mark, NewDestination, OperationalEvent,
+    Outcome, ReapRules, Reaped, Recorded, Run, SmartBook, SmartChange, SmartView, Start, Store,
+    StoreError, Sweep, SweepPage, Target, Wake,
 };
 
 use super::calls::Driver;
@@ -120,6 +120,10 @@ impl<D: Driver> Store for Faulty<D> {
             Fault::LosesWakes => Vec::new(),
             _ => wakes,
         })
+    }
+
+    async fn defer(&self, deferrals: &[Deferral]) -> Result<(), StoreError> {
+        self.inner.defer(deferrals).await
     }
 
     async fn record_outcomes(

@@ -10,7 +10,7 @@ use domain::limit::Shape;
 use domain::permit::Permit;
 
 use super::World;
-use crate::ports::{ClaimAnswer, DEFAULT_TENANT, HEARTBEAT_TIMEOUT, Heartbeat, Wake};
+use crate::ports::{ClaimAnswer, DEFAULT_TENANT, Deferral, HEARTBEAT_TIMEOUT, Heartbeat, Wake};
 
 /// One destination with one permit, and a live worker.
 async fn one_permit(world: &World) -> (WorkerId, DestinationId, Permit) {
@@ -337,6 +337,32 @@ pub async fn releasing_is_idempotent_and_by_number(world: &World) {
     world.start(worker, &again).await;
     assert_eq!(world.store.release_permits(&again).await.unwrap(), []);
     assert_eq!(world.states(destination).await, [AttemptState::Started]);
+}
+
+/// Admission leaves it alone; what has a permit may start, and the last word
+/// holds.
+pub async fn a_deferred_destination_is_not_admitted(world: &World) {
+    let (worker, destination, permit) = one_permit(world).await;
+    world.accept(destination, 1).await;
+    let other = world.destination().per_second(5).create().await;
+    world.accept(other, 1).await;
+    defer(world, destination, Duration::from_secs(3_600)).await;
+    assert_eq!(world.admit(destination).await, []);
+    assert_eq!(
+        world.admit(other).await.len(),
+        1,
+        "it is nobody else's affair"
+    );
+    let answers = world.claim(worker, &[permit]).await.answers;
+    assert!(matches!(answers[0], ClaimAnswer::Started(_)), "{answers:?}");
+    defer(world, destination, Duration::ZERO).await;
+    assert_eq!(world.admit(destination).await.len(), 1);
+    assert!(world.store.defer(&[]).await.is_ok());
+}
+
+async fn defer(world: &World, destination: DestinationId, lasts: Duration) {
+    let deferral = Deferral { destination, lasts };
+    world.store.defer(&[deferral]).await.unwrap();
 }
 
 /// URL and epoch together; what is gone is left out.

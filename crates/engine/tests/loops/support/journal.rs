@@ -6,7 +6,8 @@ use std::time::Duration;
 use domain::ids::{AttemptId, DestinationId, WorkerId};
 use domain::permit::{Permit, PermitGroup};
 use engine::ports::{
-    DeliveryTag, Finish, Heartbeat, Mark, Outcome, ReapRules, Request, Run, Settlement, Sweep, Wake,
+    Deferral, DeliveryTag, Finish, Heartbeat, Mark, Outcome, ReapRules, Request, Run, Settlement,
+    Sweep, Wake,
 };
 use tokio::time::Instant;
 
@@ -19,6 +20,7 @@ pub(crate) enum Event {
     Fleet,
     Admit(Vec<Run>, u32),
     Publish(Vec<PermitGroup>),
+    Defer(Vec<Deferral>),
     Release(Vec<Permit>),
     Finish(Vec<Finish>),
     Wake(Vec<Wake>),
@@ -122,6 +124,15 @@ impl Journal {
             Event::Settle(tag, settlement) => Some((tag, settlement)),
             _ => None,
         })
+    }
+
+    /// Whom nothing is admitted of for a while.
+    pub(crate) fn deferred(&self) -> Vec<Deferral> {
+        let deferred = self.pick(|event| match event {
+            Event::Defer(deferrals) => Some(deferrals),
+            _ => None,
+        });
+        deferred.into_iter().flatten().collect()
     }
 
     /// The permits that were released.

@@ -16,9 +16,9 @@ use domain::retry::RetrySettings;
 use domain::share::Room;
 use domain::time::Timestamp;
 use engine::ports::{
-    Acceptance, Admitted, ClaimAnswer, Claims, Fleet, Given, Heartbeat, Mark, Member, Outcome,
-    ReapRules, Reaped, Recorded, Run, RunResult, SealedSecret, Start, Store, StoreError, Sweep,
-    SweepPage, Target, Wake,
+    Acceptance, Admitted, ClaimAnswer, Claims, Deferral, Fleet, Given, Heartbeat, Mark, Member,
+    Outcome, ReapRules, Reaped, Recorded, Run, RunResult, SealedSecret, Start, Store, StoreError,
+    Sweep, SweepPage, Target, Wake,
 };
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -279,6 +279,11 @@ impl Store for FakeStore {
     async fn release_permits(&self, permits: &[Permit]) -> Answer<Vec<Wake>> {
         self.journal.note(Event::Release(permits.to_vec()));
         self.release.ask(permits.to_vec()).await
+    }
+
+    async fn defer(&self, deferrals: &[Deferral]) -> Answer<()> {
+        self.journal.note(Event::Defer(deferrals.to_vec()));
+        Ok(())
     }
 
     async fn record_outcomes(&self, worker: WorkerId, outcomes: &[Outcome]) -> Answer<Recorded> {

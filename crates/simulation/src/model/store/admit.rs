@@ -114,7 +114,7 @@ impl Candidate {
         let remembered = Usage {
             meter: row.pacing.meter,
             recount: row.pacing.meter_epoch != Some(row.epoch),
-            held_until: rows.held_until(destination),
+            held_until: rows.admits_from(destination),
             probing: rows.is_probing(destination),
             ..Usage::default()
         };
@@ -218,7 +218,7 @@ pub(super) fn reading(
     let remembered = Usage {
         meter: row.pacing.meter,
         recount: true,
-        held_until: rows.held_until(id),
+        held_until: rows.admits_from(id),
         probing: rows.is_probing(id),
         ..Usage::default()
     };

@@ -8,7 +8,7 @@ use domain::destination::DestinationState;
 use domain::ids::{AttemptId, DestinationId, WorkerId};
 use domain::permit::Permit;
 use domain::time::Timestamp;
-use engine::ports::{ClaimAnswer, Claims, Member, Start, Target, Wake, Wakes};
+use engine::ports::{ClaimAnswer, Claims, Deferral, Member, Start, Target, Wake, Wakes};
 
 use super::fleet::is_alive;
 use super::rows::{Attempt, Rows};
@@ -226,6 +226,15 @@ pub(super) fn release_permits(rows: &mut Rows, now: Timestamp, permits: &[Permit
         }
     }
     wakes.into_vec()
+}
+
+/// Admits nothing for a while; see [`engine::ports::Store::defer`].
+pub(super) fn defer(rows: &mut Rows, now: Timestamp, deferrals: &[Deferral]) {
+    for deferral in deferrals {
+        if let Some(row) = rows.destinations.get_mut(&deferral.destination) {
+            row.pacing.deferred_until = Some(now + deferral.lasts);
+        }
+    }
 }
 
 /// Reads targets; see [`engine::ports::Store::targets`].

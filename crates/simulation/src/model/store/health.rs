@@ -33,6 +33,12 @@ impl Rows {
         pacing.max(health)
     }
 
+    /// Nothing of it is admitted before that.
+    pub(super) fn admits_from(&self, id: DestinationId) -> Option<Timestamp> {
+        let deferred = (self.destinations.get(&id)).and_then(|row| row.pacing.deferred_until);
+        self.held_until(id).max(deferred)
+    }
+
     /// Whether its breaker is open, or half open.
     #[must_use]
     pub fn is_probing(&self, id: DestinationId) -> bool {

@@ -216,6 +216,7 @@ pub(super) struct Pacing {
     pub(super) meter_epoch: Option<Epoch>,
     pub(super) next_look_at: Option<Timestamp>,
     pub(super) held_until: Option<Timestamp>,
+    pub(super) deferred_until: Option<Timestamp>,
 }
 
 /// A secret's row.
