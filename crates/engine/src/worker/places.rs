@@ -15,6 +15,9 @@
 //! to hang at the same moment, before anybody knows, each has something in
 //! flight, so what is set aside stays free for the others.
 //!
+//! What is set aside is given only when the line does not move: else those with
+//! many destinations would have most of it.
+//!
 //! The hand is small, so nobody fills it by waiting. Who answers may stand in
 //! line for a place while the line moves: they are served in the order in which
 //! their permits were published, so tenants get what those were shared by.
@@ -140,15 +143,15 @@ impl Places {
         if let Ok(all) = Arc::clone(&self.all).try_acquire_owned() {
             return Ok(self.place(asking.destination, all, doubtful, None));
         }
+        if let Some(all) = self.in_line(asking.standing, deadline).await {
+            return Ok(self.place(asking.destination, all, doubtful, None));
+        }
         if let Some(set_aside) = aside() {
             let mut place = self.place(asking.destination, set_aside, doubtful, None);
             place.in_line_for = false;
             return Ok(place);
         }
-        let all = match self.in_line(asking.standing, deadline).await {
-            Some(place) => place,
-            None => self.wait(&self.all, asking, deadline).await?,
-        };
+        let all = self.wait(&self.all, asking, deadline).await?;
         Ok(self.place(asking.destination, all, doubtful, None))
     }
 

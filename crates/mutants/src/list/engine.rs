@@ -10,9 +10,10 @@ const HAND: &str = "crates/engine/src/worker/hand.rs";
 const IDENTITY: &str = "crates/engine/src/worker/identity.rs";
 const REAPER: &str = "crates/engine/src/reaper.rs";
 const SWEEP: &str = "crates/engine/src/sweep.rs";
+const TURNED_AWAY: &str = "crates/engine/src/worker/turned_away.rs";
 const WAKE: &str = "crates/engine/src/wake.rs";
 
-pub(super) const MUTANTS: [Mutant; 18] = [
+pub(super) const MUTANTS: [Mutant; 19] = [
     Mutant {
         name: "skipped-is-empty",
         wrong: "A destination whose row was locked is taken for one with an empty backlog, and \
@@ -225,5 +226,16 @@ pub(super) const MUTANTS: [Mutant; 18] = [
             wrong: "false",
         },
         killer: loops("sweep::another_life_is_rebuilt_from_everything_and_noted_at_the_end"),
+    },
+    Mutant {
+        name: "turned-away-is-not-deferred",
+        wrong: "Who has no place is only looked at later, and is admitted by the run that its \
+            limit plans.",
+        file: TURNED_AWAY,
+        change: Rust {
+            right: "pause.defers",
+            wrong: "false",
+        },
+        killer: loops("worker_places::who_is_turned_away_waits_again_in_the_store"),
     },
 ];

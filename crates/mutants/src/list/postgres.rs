@@ -12,7 +12,7 @@ const REAP: &str = "crates/adapters/src/postgres/reap.rs";
 const RECORD: &str = "crates/adapters/src/postgres/record.rs";
 const USAGE: &str = "crates/adapters/src/postgres/usage.rs";
 
-pub(super) const MUTANTS: [Mutant; 30] = [
+pub(super) const MUTANTS: [Mutant; 31] = [
     Mutant {
         name: "postgres-claim-ignores-holds",
         wrong: "A claim takes no notice of a hold: a permit from before it starts within it.",
@@ -359,5 +359,16 @@ pub(super) const MUTANTS: [Mutant; 30] = [
             wrong: "update attempts a set replayed_at = null",
         },
         killer: postgres("backlog::replay::several_at_once_move_each_once"),
+    },
+    Mutant {
+        name: "postgres-defers-nothing",
+        wrong: "Admission takes no notice of a deferral: who has no place is admitted, published \
+            and turned away again in a circle.",
+        file: DESTINATIONS,
+        change: Text {
+            right: "micros(greatest(p.held_until, h.held_until, p.deferred_until))",
+            wrong: "micros(greatest(p.held_until, h.held_until))",
+        },
+        killer: postgres("contract::claim::a_deferred_destination_is_not_admitted"),
     },
 ];

@@ -12,7 +12,7 @@ const RECORD: &str = "crates/adapters/src/sqlite/record.rs";
 const REPLAY: &str = "crates/adapters/src/sqlite/replays/moves.rs";
 const USAGE: &str = "crates/adapters/src/sqlite/usage.rs";
 
-pub(super) const MUTANTS: [Mutant; 21] = [
+pub(super) const MUTANTS: [Mutant; 22] = [
     Mutant {
         name: "sqlite-time-before-the-lock",
         wrong: "The clock is read before the write lock: a step that waited for it dates what it \
@@ -235,5 +235,15 @@ pub(super) const MUTANTS: [Mutant; 21] = [
             wrong: "judged.health.remove(destination);",
         },
         killer: sqlite_contract("health::a_429_holds_and_costs_no_try"),
+    },
+    Mutant {
+        name: "sqlite-defers-nothing",
+        wrong: "Admission takes no notice of a deferral.",
+        file: ADMIT,
+        change: Text {
+            right: "coalesce(p.deferred_until, 0)",
+            wrong: "0",
+        },
+        killer: sqlite_contract("claim::a_deferred_destination_is_not_admitted"),
     },
 ];
