@@ -7,16 +7,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::ids::DestinationId;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::ports::{Mark, Schedule, ScheduleError, ScheduleLife, Store, StoreError, Sweep, Wake};
 use crate::wake::{lifting_floors, try_wake_all};
 
+/// Whole sweeps begin no sooner than so many times what the last one took: they
+/// visit whoever has a backlog, and a hundred thousand of these would keep the
+/// store busy with nothing else.
+const BREATH: u32 = 5;
+
 /// How the sweep runs.
 #[derive(Debug, Clone, Copy)]
 pub struct SweepOptions {
-    /// Between two sweeps; also how late a change of limits is noticed where
-    /// nothing else wakes the destination.
+    /// Between two looks at what has changed; also how late a change of limits is
+    /// noticed where nothing else wakes the destination. Each is a whole sweep,
+    /// unless these take more than a fifth of the time.
     pub every: Duration,
     /// How long past its planned look a destination may be before it is woken:
     /// longer than a lease, so that a live scheduler is not doubled.
@@ -55,8 +62,17 @@ impl SweepLoop {
 
     /// Sweeps until `shutdown`.
     pub async fn run(self, shutdown: CancellationToken) {
+        let mut whole_from = Instant::now();
         loop {
-            if let Err(error) = self.tick().await {
+            let began = Instant::now();
+            let swept = if began >= whole_from {
+                let swept = self.tick().await;
+                whole_from = began + began.elapsed() * BREATH;
+                swept
+            } else {
+                self.look().await
+            };
+            if let Err(error) = swept {
                 tracing::warn!(%error, "sweep failed, will run again");
             }
             tokio::select! {
@@ -81,17 +97,16 @@ impl SweepLoop {
     /// and says so only after every wake of the last page. A sweep in which the
     /// schedule goes away ends there: the next one begins anew.
     pub async fn tick(&self) -> Result<(), StoreError> {
-        match self.sweep().await {
-            Err(Interrupted::Schedule(error)) => {
-                tracing::debug!(%error, "schedule away, nothing to wake");
-                Ok(())
-            }
-            Err(Interrupted::Store(error)) => Err(error),
-            Ok(()) => Ok(()),
-        }
+        excused(self.sweep(true).await)
     }
 
-    async fn sweep(&self) -> Result<(), Interrupted> {
+    /// The first page of a sweep, which has the changes; a whole one in another
+    /// life of the schedule.
+    pub async fn look(&self) -> Result<(), StoreError> {
+        excused(self.sweep(false).await)
+    }
+
+    async fn sweep(&self, whole: bool) -> Result<(), Interrupted> {
         let life = match self.schedule.life().await? {
             ScheduleLife::New(life) => Some(life),
             ScheduleLife::Same => None,
@@ -99,7 +114,7 @@ impl SweepLoop {
         let mut after = None;
         loop {
             after = self.page(after, life.is_some()).await?;
-            if after.is_none() {
+            if after.is_none() || !(whole || life.is_some()) {
                 break;
             }
         }
@@ -146,6 +161,18 @@ impl SweepLoop {
             .collect();
         try_wake_all(self.schedule.as_ref(), &wakes).await?;
         Ok(self.store.clear_marks(marks).await?)
+    }
+}
+
+/// A schedule that is away is no failure.
+fn excused(swept: Result<(), Interrupted>) -> Result<(), StoreError> {
+    match swept {
+        Err(Interrupted::Schedule(error)) => {
+            tracing::debug!(%error, "schedule away, nothing to wake");
+            Ok(())
+        }
+        Err(Interrupted::Store(error)) => Err(error),
+        Ok(()) => Ok(()),
     }
 }
 

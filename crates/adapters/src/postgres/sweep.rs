@@ -45,20 +45,19 @@ const WALK: &str = "-- sweep
     )
     select micros(clock.now) as now, w.id,
         d.state = 'active' and d.deleted_at is null as awake,
-        p.next_look_at is null
-            or p.next_look_at < clock.now - $4::bigint * interval '1 microsecond' as overdue,
-        coalesce((
+        l.overdue,
+        coalesce(case when $3 or l.overdue then (
             select true from attempts a
             where a.destination_id = w.id and a.state = 'waiting' and a.due_at is null
                 and a.id >= (select o.attempt_id from attempts_horizon o)
             order by a.id + 0 limit 1
-        ), false) as has_first,
-        (
+        ) end, false) as has_first,
+        case when $3 or l.overdue then (
             select micros(a.due_at) from attempts a
             where a.destination_id = w.id and a.state = 'waiting' and a.due_at is not null
                 and a.id >= (select o.attempt_id from attempts_horizon o)
             order by a.due_at limit 1
-        ) as due_at,
+        ) end as due_at,
         $3 and exists (
             select from attempts a
             where a.destination_id = w.id and a.state = 'admitted'
@@ -68,6 +67,10 @@ const WALK: &str = "-- sweep
     cross join clock
     join destinations d on d.id = w.id
     left join pacing p on p.destination_id = w.id
+    cross join lateral (
+        select p.next_look_at is null
+            or p.next_look_at < clock.now - $4::bigint * interval '1 microsecond' as overdue
+    ) l
     where w.step > 0
     order by w.id";
 
@@ -77,6 +80,7 @@ struct Visited {
     id: Uuid,
     awake: bool,
     overdue: bool,
+    /// These two are read only where it is overdue, or everything is asked for.
     has_first: bool,
     due_at: Option<i64>,
     /// Read only where everything is asked for.

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use engine::ports::{Mark, ScheduleLife, SweepPage, Wake};
 use engine::sweep::{SweepLoop, SweepOptions};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
 use crate::support::{Event, World, destination, schedule_away, store_away};
 
@@ -123,6 +125,35 @@ async fn an_ordinary_sweep_asks_for_what_is_overdue_and_notes_no_rebuild() {
     assert_eq!(pages(&world), [false; 3]);
     assert_eq!(world.journal.woken().len(), 3);
     assert_eq!(rebuilt(&world), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_is_the_first_page_and_in_another_life_all_of_them() {
+    let world = World::new();
+    has_three_pages(&world);
+    sweep(&world).look().await.unwrap();
+    assert_eq!(pages(&world), [false]);
+    is_new(&world);
+    sweep(&world).look().await.unwrap();
+    assert_eq!(pages(&world), [false, true, true, true]);
+    assert_eq!(rebuilt(&world), ["second"]);
+}
+
+/// Three pages that take a second each: in a minute there are four whole sweeps,
+/// and the first page is looked at all the time.
+#[tokio::test(start_paused = true)]
+async fn whole_sweeps_leave_the_store_time_for_others() {
+    let world = World::new();
+    has_three_pages(&world);
+    world.store.sweep.takes(Duration::from_secs(1));
+    let running = sweep(&world).run(CancellationToken::new());
+    let _ = timeout(Duration::from_secs(60), running).await;
+    let last = world.journal.pick(|event| match event {
+        Event::Sweep(sweep) => Some(sweep.after == Some(destination(2))),
+        _ => None,
+    });
+    assert_eq!(last.iter().filter(|last| **last).count(), 4);
+    assert!(last.len() > 4 * 3 + 4 * 6, "{last:?}");
 }
 
 #[tokio::test(start_paused = true)]
