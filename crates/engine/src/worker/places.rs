@@ -25,6 +25,7 @@
 //! needs a seat on a bench, or is turned away.
 
 use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -40,9 +41,13 @@ use crate::ports::DeliveryTag;
 /// are forgotten, which costs them nothing but being new. About 100 bytes each.
 const MOST: usize = 50_000;
 
-/// How long a line may stand still, and how long anybody stands in it. The hand
-/// is held up for as long at most when many begin to hang at once.
-const LINE: Duration = Duration::from_millis(250);
+/// How long a line may stand still before all leave it. The hand is held up for as
+/// long at most when many begin to hang at once.
+const STILL: Duration = Duration::from_millis(250);
+
+/// How long anybody stands in a line that moves: a hand of full messages has a
+/// permit for each place, so all of them get one while common receivers answer.
+const LINE: Duration = Duration::from_secs(1);
 
 pub(super) struct Places {
     all: Arc<Semaphore>,
@@ -155,15 +160,22 @@ impl Places {
         Ok(self.place(asking.destination, all, doubtful, None))
     }
 
-    /// A place from the line, for one that answers, if the line moves.
+    /// A place from the line, for one that answers, while the line moves.
     async fn in_line(&self, standing: Standing, deadline: Instant) -> Option<OwnedSemaphorePermit> {
-        let moved_at = (*self.moved_at()).filter(|_| standing == Standing::Prompt)?;
-        let now = Instant::now();
-        if now.duration_since(moved_at) >= LINE {
+        if standing != Standing::Prompt {
             return None;
         }
-        let place = Arc::clone(&self.all).acquire_owned();
-        timeout_at(deadline.min(now + LINE), place).await.ok()?.ok()
+        let leaves_at = deadline.min(Instant::now() + LINE);
+        let mut place = pin!(Arc::clone(&self.all).acquire_owned());
+        loop {
+            let until = leaves_at.min((*self.moved_at())? + STILL);
+            if until <= Instant::now() {
+                return None;
+            }
+            if let Ok(place) = timeout_at(until, &mut place).await {
+                return place.ok();
+            }
+        }
     }
 
     /// One of these: at once, or from the bench.
@@ -359,14 +371,14 @@ mod tests {
         let (one, two, three, four, ()) =
             tokio::join!(waits(1), waits(2), waits(3), waits(4), async {
                 for _ in 0..4 {
-                    tokio::time::sleep(LINE / 8).await;
+                    tokio::time::sleep(STILL / 2).await;
                     let mut place = crowd.lock().unwrap().remove(0);
                     place.held(SECOND, false);
                 }
             });
         assert!([one, two, three, four].iter().all(Result::is_ok));
         // It stands still: from now on, who waits needs a seat.
-        tokio::time::sleep(LINE).await;
+        tokio::time::sleep(STILL).await;
         let began = Instant::now();
         let (five, six, seven) = tokio::join!(waits(5), waits(6), waits(7));
         assert_eq!(five, Err(NoPlace::TooLate));
