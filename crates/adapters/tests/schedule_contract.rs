@@ -62,7 +62,7 @@ mod redis_schedule_in_shards {
     /// The shards serve their own longest due first, so that promise is not
     /// theirs; all others are.
     macro_rules! sharded_test {
-        (take_gives_the_longest_due_and_the_latest) => {};
+        (take_gives_the_longest_due_first) => {};
         ($promise:ident) => {
             #[tokio::test]
             async fn $promise() {

@@ -16,7 +16,6 @@ use engine::ports::{
     Alarm, Finish, NextRun, Schedule, ScheduleError, ScheduleLife, Taken, TakenJob, Wake,
 };
 use tokio::time::Instant;
-use uuid::Uuid;
 
 /// As far ahead as a job can be, so that adding to an instant cannot overflow.
 const FAR: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
@@ -109,8 +108,14 @@ impl Default for InProcessSchedule {
 impl Schedule for InProcessSchedule {
     async fn take(&self, max: usize, lease: Duration) -> Result<Taken, ScheduleError> {
         let (mut jobs, now) = self.jobs_now();
-        let taken = jobs
-            .due_by(now, max)
+        let due: Vec<_> = jobs
+            .by_due
+            .iter()
+            .take(max)
+            .take_while(|(due, _)| *due <= now)
+            .copied()
+            .collect();
+        let taken = due
             .into_iter()
             .filter_map(|(due, destination)| {
                 let token = format!("{}-{}", self.life, jobs.next_token);
@@ -185,15 +190,6 @@ impl Schedule for InProcessSchedule {
 impl Jobs {
     fn first_due(&self) -> Option<Instant> {
         self.by_due.first().map(|(due, _)| *due)
-    }
-
-    /// See [`Schedule::take`].
-    fn due_by(&self, now: Instant, max: usize) -> Vec<(Instant, DestinationId)> {
-        let due = || self.by_due.range(..=(now, DestinationId(Uuid::max())));
-        let crowded = due().nth(max).is_some();
-        let latest = if crowded { max / 2 } else { 0 };
-        let longest = due().take(max - latest);
-        longest.chain(due().rev().take(latest)).copied().collect()
     }
 
     /// Ends a lease. Returns when the job runs next if a wake under the lease

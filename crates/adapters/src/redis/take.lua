@@ -1,5 +1,5 @@
--- Takes up to `max` due jobs of one shard by pushing each forward to now + lease:
--- the longest due; and where more are due, for half of `max` the latest due.
+-- Takes up to `max` due jobs of one shard, the longest due first, by pushing
+-- each forward to now + lease.
 --
 -- KEYS  jobs   zset  destination -> due, microseconds since 1970
 --       lease  hash  destination -> token, while taken and not finished
@@ -20,13 +20,6 @@ local taken = {}
 if max > 0 then
   local due = redis.call('ZRANGEBYSCORE', jobs, '-inf', string.format('%.0f', now),
     'WITHSCORES', 'LIMIT', 0, max)
-  if #due == 2 * max and redis.call('ZCOUNT', jobs, '-inf', string.format('%.0f', now)) > max then
-    local latest = redis.call('ZREVRANGEBYSCORE', jobs, string.format('%.0f', now), '-inf',
-      'WITHSCORES', 'LIMIT', 0, math.floor(max / 2))
-    for i = 1, #latest do
-      due[2 * max - #latest + i] = latest[i]
-    end
-  end
   if #due > 0 then
     local next_run = string.format('%.0f', now + tonumber(ARGV[2]))
     local names, scores, tokens = {}, {}, {}

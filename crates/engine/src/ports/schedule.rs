@@ -17,11 +17,9 @@ use domain::ids::DestinationId;
 /// blocked-until that the last run found.
 #[async_trait]
 pub trait Schedule: Send + Sync {
-    /// Takes up to `max` due jobs, the longest due first. Where more are due than
-    /// that, half of them, rounded down, are those that became due last, latest
-    /// first: thousands that came at once delay nobody who comes after them, and
-    /// wait twice as long at most. Taking pushes each forward to now + `lease`,
-    /// so the next run is scheduled before this one has done anything.
+    /// Takes up to `max` due jobs, the longest due first. Taking pushes each
+    /// forward to now + `lease`, so the next run is scheduled before this one
+    /// has done anything.
     ///
     /// A retry takes other jobs. A crash after it delays the taken jobs by
     /// `lease`; whoever takes them then sees [`TakenJob::lapsed`].

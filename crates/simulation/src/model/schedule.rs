@@ -128,14 +128,8 @@ impl ModelSchedule {
         let mut state = self.state();
         let now = state.clock.now();
         let due = state.jobs.by_due.iter().take_while(|(due, _)| *due <= now);
-        let mut due: Vec<_> = (due.filter(|(_, destination)| wanted(*destination)))
-            .copied()
-            .collect();
-        if due.len() > max {
-            let latest: Vec<_> = due.iter().rev().take(max / 2).copied().collect();
-            due.truncate(max - latest.len());
-            due.extend(latest);
-        }
+        let due = due.filter(|(_, destination)| wanted(*destination));
+        let due: Vec<_> = due.take(max).copied().collect();
         let mut jobs = Vec::with_capacity(due.len());
         for (due, destination) in due {
             state.last_token += 1;

@@ -152,7 +152,7 @@ struct State {
     /// The model's token for each of the schedule's.
     tokens: BTreeMap<String, String>,
     /// Calls came one by one: of jobs due at different times, the longest due
-    /// come first, and then the latest.
+    /// comes first.
     in_order: bool,
 }
 
