@@ -66,13 +66,16 @@ impl SweepLoop {
         loop {
             let began = Instant::now();
             let swept = if began >= whole_from {
-                let swept = self.tick().await;
-                whole_from = began + began.elapsed() * BREATH;
+                let swept = self.sweep(true).await;
+                // One that was interrupted begins anew.
+                if swept.is_ok() {
+                    whole_from = began + began.elapsed() * BREATH;
+                }
                 swept
             } else {
-                self.look().await
+                self.sweep(false).await
             };
-            if let Err(error) = swept {
+            if let Err(error) = excused(swept) {
                 tracing::warn!(%error, "sweep failed, will run again");
             }
             tokio::select! {

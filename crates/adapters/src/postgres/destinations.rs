@@ -120,7 +120,11 @@ pub(super) async fn read_destinations(
             micros(p.meter_as_of) as meter_as_of,
             p.meter_epoch is distinct from d.epoch as recount,
             coalesce(p.first_after, 0) as first_after,
-            micros(greatest(p.held_until, h.held_until, p.deferred_until)) as held_until,
+            micros(greatest(
+                p.held_until, h.held_until,
+                -- a change lifts it: it leaves nothing planned
+                case when p.next_look_at is not null then p.deferred_until end
+            )) as held_until,
             h.opened_at is not null as probing,
             s.per_second as smart_per_second, s.max_in_flight as smart_max_in_flight,
             array[d.batch_max_events, d.batch_max_bytes, d.batch_max_wait_ms] as batch

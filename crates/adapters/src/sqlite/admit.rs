@@ -29,7 +29,7 @@ const DESTINATION: &str = "
         t.burst, t.shape, t.max_in_flight, 0.0,
         d.state, d.epoch, coalesce(p.last_permit, 0), coalesce(p.meter_missing_micro, 0),
         p.meter_as_of, nullif(max(coalesce(p.held_until, 0), coalesce(h.held_until, 0),
-            coalesce(p.deferred_until, 0)), 0),
+            iif(p.next_look_at is null, 0, coalesce(p.deferred_until, 0))), 0),
         d.epoch is not p.meter_epoch, h.opened_at is not null, s.per_second, s.max_in_flight,
         n.id, coalesce(n.max_in_flight, t.tenant_max_in_flight),
         d.batch_max_events, d.batch_max_bytes, d.batch_max_wait_ms

@@ -135,7 +135,8 @@ pub fn shortfall(
     }
     Some(match around.held_for {
         Some(reason) if held => reason.into(),
-        None if held => Shortfall::Asked,
+        // Only a worker that had no place holds without a reason.
+        None if held => Shortfall::Places,
         _ if usage.probing => Shortfall::Breaker,
         _ if usage.in_flight + outstanding(usage) >= policy.max_in_flight => {
             match usage.in_flight {

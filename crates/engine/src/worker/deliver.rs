@@ -189,7 +189,10 @@ impl Deliverer {
             tag: in_hand.tag(),
         };
         let place = match asking.standing {
-            Standing::Hung => Some(self.places.at_once(asking.destination)?),
+            Standing::Hung => {
+                let patience = self.clock.until(permit.deadline).saturating_sub(CLAIM_TIME);
+                Some(self.places.first_of_all(asking, patience).await?)
+            }
             Standing::New | Standing::Prompt => None,
         };
         let connection = self.connect(permit, target, asking).await?;

@@ -15,12 +15,9 @@
 //! to hang at the same moment, before anybody knows, each has something in
 //! flight, so what is set aside stays free for the others.
 //!
-//! What is set aside is given only when the line does not move: else those with
-//! many destinations would have most of it.
-//!
 //! The hand is small, so nobody fills it by waiting. Who answers may stand in
-//! line for a place while the line moves: they are served in the order in which
-//! their permits were published, so tenants get what those were shared by.
+//! line for a place while the line moves: to be turned away is to draw lots, and
+//! whoever has the most destinations wins.
 //! Whoever else keeps the hand waiting, or stands in a line that does not move,
 //! needs a seat on a bench, or is turned away.
 
@@ -116,17 +113,23 @@ impl Places {
         known.map_or(Standing::New, |record| record.standing(now))
     }
 
-    /// A place now, before anything else is done for it; for one that hangs.
-    pub(super) fn at_once(self: &Arc<Self>, destination: DestinationId) -> Result<Place, NoPlace> {
+    /// A place before anything else is done for it; for one that hangs. It waits
+    /// only where those that answer stand in line for what is left to it: a place
+    /// that comes free is theirs otherwise, each time.
+    pub(super) async fn first_of_all(
+        self: &Arc<Self>,
+        asking: Asking,
+        patience: Duration,
+    ) -> Result<Place, NoPlace> {
         let hung = Arc::clone(&self.hung).try_acquire_owned();
         let doubtful = Arc::clone(&self.doubtful).try_acquire_owned();
-        let all = Arc::clone(&self.all).try_acquire_owned();
-        match (all, doubtful, hung) {
-            (Ok(all), Ok(doubtful), Ok(hung)) => {
-                Ok(self.place(destination, all, Some(doubtful), Some(hung)))
-            }
-            _ => Err(NoPlace::TurnedAway),
-        }
+        let (Ok(doubtful), Ok(hung)) = (doubtful, hung) else {
+            return Err(NoPlace::TurnedAway);
+        };
+        let deadline = Instant::now() + patience.min(LINE);
+        let all = self.wait(&self.all, asking, deadline).await;
+        let all = all.map_err(|_| NoPlace::TurnedAway)?;
+        Ok(self.place(asking.destination, all, Some(doubtful), Some(hung)))
     }
 
     /// A place within `patience`, for one that is not known to hang.
@@ -148,15 +151,15 @@ impl Places {
         if let Ok(all) = Arc::clone(&self.all).try_acquire_owned() {
             return Ok(self.place(asking.destination, all, doubtful, None));
         }
-        if let Some(all) = self.in_line(asking.standing, deadline).await {
-            return Ok(self.place(asking.destination, all, doubtful, None));
-        }
         if let Some(set_aside) = aside() {
             let mut place = self.place(asking.destination, set_aside, doubtful, None);
             place.in_line_for = false;
             return Ok(place);
         }
-        let all = self.wait(&self.all, asking, deadline).await?;
+        let all = match self.in_line(asking.standing, deadline).await {
+            Some(all) => all,
+            None => self.wait(&self.all, asking, deadline).await?,
+        };
         Ok(self.place(asking.destination, all, doubtful, None))
     }
 
@@ -275,8 +278,8 @@ impl Drop for Place {
         if let Some(record) = self.places.records().get_mut(&self.destination) {
             record.let_go(self.held, now);
         }
-        // A place that a timeout took away is no sign that the line moves.
-        if self.in_line_for && self.held.is_some_and(|held| !held.timed_out) {
+        // A place that comes free late is no sign that the line moves.
+        if self.in_line_for && self.held.is_none_or(|held| !held.is_hung()) {
             *self.places.moved_at() = Some(now);
         }
     }
@@ -310,7 +313,10 @@ mod tests {
         let mut taken = Vec::new();
         for number in 0..most {
             let place = match standing {
-                Standing::Hung => places.at_once(destination(number.into())),
+                Standing::Hung => {
+                    let asking = asking(number, standing);
+                    places.first_of_all(asking, Duration::ZERO).await
+                }
                 other => places.in_time(asking(number, other), SECOND).await,
             };
             taken.extend(place.ok());
@@ -426,7 +432,12 @@ mod tests {
         place.held(SECOND * 3, true);
         drop(place);
         assert_eq!(places.standing(one), Standing::Hung);
-        drop(places.at_once(one).ok());
+        drop(
+            places
+                .first_of_all(asking(1, Standing::Hung), SECOND)
+                .await
+                .ok(),
+        );
         assert_eq!(places.standing(one), Standing::Hung, "nothing was tried");
     }
 }

@@ -21,6 +21,10 @@ pub(super) const SILENCE: Duration = Duration::from_secs(2);
 /// looked at again.
 const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(15));
 
+/// The longest pause of one that nobody knows here: another worker may know it
+/// well, and the pause is everybody's.
+const PAUSE_OF_NEW: Duration = Duration::from_secs(4);
+
 /// The pause of one that answers: it came at a bad moment, and is not to blame.
 const PAUSE_OF_PROMPT: Duration = Duration::from_millis(100);
 
@@ -82,23 +86,27 @@ impl Record {
         self.in_flight = self.in_flight.saturating_sub(1);
         if let Some(held) = held {
             self.silent_since = now;
-            self.hung = Some(held.timed_out || held.time >= HUNG);
+            self.hung = Some(held.is_hung());
         }
     }
 
     /// There was no place for it. Returns when to look again: later each time
     /// unless it answers, since each look costs those who do have a place.
     pub(super) fn turned_away(&mut self, now: Instant) -> Pause {
-        if self.standing(now) == Standing::Prompt {
-            return Pause {
-                lasts: PAUSE_OF_PROMPT,
-                defers: false,
-            };
-        }
+        let most = match self.standing(now) {
+            Standing::Prompt => {
+                return Pause {
+                    lasts: PAUSE_OF_PROMPT,
+                    defers: false,
+                };
+            }
+            Standing::New => PAUSE_OF_NEW,
+            Standing::Hung => PAUSE.1,
+        };
         let doubled = PAUSE.0 * 2_u32.pow(self.turned_away.min(4));
         self.turned_away = self.turned_away.saturating_add(1);
         Pause {
-            lasts: doubled.min(PAUSE.1),
+            lasts: doubled.min(most),
             defers: true,
         }
     }
@@ -127,6 +135,12 @@ pub(super) struct Pause {
 pub(super) struct Held {
     pub(super) time: Duration,
     pub(super) timed_out: bool,
+}
+
+impl Held {
+    pub(super) fn is_hung(self) -> bool {
+        self.timed_out || self.time >= HUNG
+    }
 }
 
 #[cfg(test)]
@@ -192,6 +206,18 @@ mod tests {
     fn who_is_turned_away_comes_back_later_each_time() {
         let now = Instant::now();
         let mut record = Record::new(now);
+        let pauses: Vec<_> = (0..7)
+            .map(|_| record.turned_away(now).lasts.as_secs())
+            .collect();
+        assert_eq!(pauses, [1, 2, 4, 4, 4, 4, 4], "nobody knows it here");
+        let mut record = Record::new(now);
+        record.let_go(
+            Some(Held {
+                time: HUNG,
+                timed_out: true,
+            }),
+            now,
+        );
         let pauses: Vec<_> = (0..7)
             .map(|_| record.turned_away(now).lasts.as_secs())
             .collect();

@@ -6,7 +6,7 @@ use domain::ids::AttemptId;
 use engine::ports::Settlement;
 use engine::worker::WorkerOptions;
 
-use crate::support::{World, destination, ms, pass, permit_of, settle};
+use crate::support::{Event, World, destination, ms, pass, permit_of, settle};
 
 /// Attempts from this number on are never answered.
 const HANGING: i64 = 1_000;
@@ -92,7 +92,13 @@ async fn who_is_turned_away_waits_again_in_the_store() {
             .all(|wake| wake.after >= Duration::from_secs(1)),
         "{woken:?}"
     );
-    // And nothing is admitted of them until then.
+    // And nothing is admitted of them until then: said before they wait again.
+    let order = world.journal.pick(|event| match event {
+        Event::Defer(_) => Some("defer"),
+        Event::Release(_) => Some("release"),
+        _ => None,
+    });
+    assert_eq!(order.first(), Some(&"defer"), "{order:?}");
     let deferred = world.journal.deferred();
     assert_eq!(deferred.len(), 52);
     assert!(

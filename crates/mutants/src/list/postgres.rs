@@ -366,8 +366,8 @@ pub(super) const MUTANTS: [Mutant; 31] = [
             and turned away again in a circle.",
         file: DESTINATIONS,
         change: Text {
-            right: "micros(greatest(p.held_until, h.held_until, p.deferred_until))",
-            wrong: "micros(greatest(p.held_until, h.held_until))",
+            right: "case when p.next_look_at is not null then p.deferred_until end",
+            wrong: "p.held_until",
         },
         killer: postgres("contract::claim::a_deferred_destination_is_not_admitted"),
     },

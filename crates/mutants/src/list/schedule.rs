@@ -9,7 +9,7 @@ const WAKE: &str = "crates/adapters/src/redis/wake.lua";
 const LIFE: &str = "crates/adapters/src/redis/life.lua";
 const IN_PROCESS: &str = "crates/adapters/src/in_process/schedule.rs";
 
-pub(super) const MUTANTS: [Mutant; 16] = [
+pub(super) const MUTANTS: [Mutant; 14] = [
     Mutant {
         name: "redis-take-pops",
         wrong: "A take removes the jobs, as a pop does: a crash after it loses them.",
@@ -152,26 +152,5 @@ pub(super) const MUTANTS: [Mutant; 16] = [
             wrong: "floor",
         },
         killer: schedule("in_process_schedule::clear_floor_under_lease_outlives_the_finish"),
-    },
-    Mutant {
-        name: "redis-take-only-the-longest",
-        wrong: "Of more due jobs than asked for only the longest due are taken: who comes while \
-            thousands are due waits for all of them.",
-        file: TAKE,
-        change: Text {
-            right: "math.floor(max / 2)",
-            wrong: "0",
-        },
-        killer: schedule("redis_schedule::take_gives_the_longest_due_and_the_latest"),
-    },
-    Mutant {
-        name: "in-process-take-only-the-longest",
-        wrong: "The same, in process.",
-        file: IN_PROCESS,
-        change: Rust {
-            right: "if crowded { max / 2 } else { 0 }",
-            wrong: "0",
-        },
-        killer: schedule("in_process_schedule::take_gives_the_longest_due_and_the_latest"),
     },
 ];

@@ -241,7 +241,7 @@ pub(super) const MUTANTS: [Mutant; 22] = [
         wrong: "Admission takes no notice of a deferral.",
         file: ADMIT,
         change: Text {
-            right: "coalesce(p.deferred_until, 0)",
+            right: "iif(p.next_look_at is null, 0, coalesce(p.deferred_until, 0))",
             wrong: "0",
         },
         killer: sqlite_contract("claim::a_deferred_destination_is_not_admitted"),

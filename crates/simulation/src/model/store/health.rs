@@ -35,7 +35,10 @@ impl Rows {
 
     /// Nothing of it is admitted before that.
     pub(super) fn admits_from(&self, id: DestinationId) -> Option<Timestamp> {
-        let deferred = (self.destinations.get(&id)).and_then(|row| row.pacing.deferred_until);
+        // A change lifts it: it leaves nothing planned.
+        let deferred = (self.destinations.get(&id))
+            .filter(|row| row.pacing.next_look_at.is_some())
+            .and_then(|row| row.pacing.deferred_until);
         self.held_until(id).max(deferred)
     }
 
