@@ -103,7 +103,10 @@ impl Backlogs {
         if counted.iter().any(|(_, took)| !took) {
             return Ok(());
         }
-        let (came, _) = self.since(before, whose);
+        // What was there at the count, and was noted after it because the store
+        // was slow to answer, the API counts twice until the next one.
+        let (came, noted) = self.since(before, whose);
+        let came = came.max(noted);
         let bound = bounds.of(whose);
         let marks = (low_mark(bound), high_mark(bound));
         let counted = counted.map(|(pending, _)| pending);
