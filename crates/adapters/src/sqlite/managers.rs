@@ -83,7 +83,7 @@ impl Managers for SqliteStore {
         id: DestinationId,
     ) -> Result<Option<Manager>, CatalogError> {
         let key = (id.to_string(), tenant.to_string());
-        let step = move |tx: &Connection| {
+        let step = move |tx: &Transaction<'_>| {
             first(tx, MANAGER, key, |row| {
                 Ok(Manager {
                     resource: row.get(0)?,
@@ -124,7 +124,7 @@ impl Managers for SqliteStore {
         tenant: TenantId,
         id: DestinationId,
     ) -> Result<Vec<SealedSecret>, CatalogError> {
-        let step = move |tx: &Connection, now| signing_secrets(tx, now, tenant, id);
+        let step = move |tx: &Transaction<'_>, now| signing_secrets(tx, now, tenant, id);
         Ok(self.look(step).await?)
     }
 }

@@ -53,6 +53,12 @@ async fn holder(world: &World, id: DestinationId) -> Option<Manager> {
     world.managers.manager(DEFAULT_TENANT, id).await.unwrap()
 }
 
+async fn take_over(world: &World, id: DestinationId, uid: &str) {
+    let manager = manager(uid);
+    let taken = world.managers.take_over(DEFAULT_TENANT, id, &manager).await;
+    taken.unwrap();
+}
+
 async fn release(world: &World, id: DestinationId, manager: &Manager) {
     let released = world.managers.release(DEFAULT_TENANT, id, manager).await;
     released.unwrap();
@@ -120,8 +126,7 @@ pub async fn what_is_held_is_not_given_away(world: &World) {
     assert_eq!(holder(world, id).await, Some(manager("one")));
     assert_eq!(holder(world, unmanaged.id).await, None);
     // What it has already, it may take again.
-    let again = (world.managers).take_over(DEFAULT_TENANT, id, &manager("one"));
-    again.await.unwrap();
+    take_over(world, id, "one").await;
 }
 
 /// And then it is held as before.
@@ -137,8 +142,7 @@ pub async fn what_was_released_is_taken_over_by_its_name(world: &World) {
     };
     let refused = world.managers.take_over(DEFAULT_TENANT, id, &other).await;
     assert!(matches!(refused, Err(CatalogError::Conflict(_))));
-    let taken = (world.managers).take_over(DEFAULT_TENANT, id, &manager("two"));
-    taken.await.unwrap();
+    take_over(world, id, "two").await;
     assert_eq!(holder(world, id).await, Some(manager("two")));
 }
 
@@ -236,8 +240,7 @@ pub async fn managing_is_no_change(world: &World) {
     let permits = world.admit(id).await;
     let before = world.catalog.limit_history(id).await.unwrap();
     release(world, id, &manager("one")).await;
-    let taken = (world.managers).take_over(DEFAULT_TENANT, id, &manager("two"));
-    taken.await.unwrap();
+    take_over(world, id, "two").await;
     assert_eq!(world.catalog.limit_history(id).await.unwrap(), before);
     assert_eq!(permits.len(), 1);
     assert_eq!(world.start(worker, &permits).await.len(), 1);

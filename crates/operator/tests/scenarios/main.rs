@@ -1,0 +1,11 @@
+//! What becomes of resources, against an API server that the test plays.
+#![expect(clippy::panic, reason = "a test fails by panicking")]
+
+mod calls;
+mod cluster;
+mod conflicts;
+mod election;
+mod life;
+mod paceline;
+mod troubles;
+mod world;
