@@ -9,13 +9,16 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use bytes::Bytes;
 use futures_util::stream;
 use http::{Method, Request, Response, StatusCode};
-use http_body_util::{BodyExt, StreamBody};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full, StreamBody};
 use kube::Client;
 use kube::client::Body;
 use operator::permissions::{PERMISSIONS, Permission};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tower_test::mock;
+
+type Answer = UnsyncBoxBody<Bytes, Infallible>;
 
 pub(crate) const NAMESPACE: &str = "paceline";
 
@@ -50,7 +53,7 @@ struct Asked {
 
 impl Cluster {
     pub(crate) fn new() -> Self {
-        let (service, handle) = mock::pair::<Request<Body>, Response<Body>>();
+        let (service, handle) = mock::pair::<Request<Body>, Response<Answer>>();
         let state = Arc::new(Mutex::new(State::default()));
         let server = Arc::clone(&state);
         tokio::spawn(async move {
@@ -104,7 +107,10 @@ impl Cluster {
     /// The reasons of the events, in the order in which they were reported.
     pub(crate) fn events(&self) -> Vec<String> {
         let state = self.state();
-        let events = state.objects.iter().filter(|((plural, _), _)| plural == "events");
+        let events = state
+            .objects
+            .iter()
+            .filter(|((plural, _), _)| plural == "events");
         let mut events: Vec<_> = events
             .map(|(_, event)| {
                 let version: u64 = text(&event["metadata"]["resourceVersion"]).parse().unwrap();
@@ -118,7 +124,10 @@ impl Cluster {
 
 impl State {
     fn put(&mut self, plural: &str, mut object: Value) {
-        let key = (plural.to_owned(), text(&object["metadata"]["name"]).to_owned());
+        let key = (
+            plural.to_owned(),
+            text(&object["metadata"]["name"]).to_owned(),
+        );
         let metadata = &mut object["metadata"];
         match self.objects.get(&key) {
             None => {
@@ -141,7 +150,10 @@ impl State {
     fn store(&mut self, plural: &str, mut object: Value) -> Value {
         self.version += 1;
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
-        let key = (plural.to_owned(), text(&object["metadata"]["name"]).to_owned());
+        let key = (
+            plural.to_owned(),
+            text(&object["metadata"]["name"]).to_owned(),
+        );
         let no_finalizers = list(&object["metadata"]["finalizers"]).is_empty();
         let gone = object["metadata"]["deletionTimestamp"].is_string() && no_finalizers;
         let kind = match (gone, self.objects.contains_key(&key)) {
@@ -173,7 +185,11 @@ impl Asked {
             "api" => (String::new(), &path[2..]),
             _ => (path[1].clone(), &path[3..]),
         };
-        assert_eq!(rest[..2], ["namespaces", NAMESPACE], "never of another namespace");
+        assert_eq!(
+            rest[..2],
+            ["namespaces", NAMESPACE],
+            "never of another namespace"
+        );
         Self {
             group,
             plural: rest[2].clone(),
@@ -211,7 +227,7 @@ impl Asked {
     }
 }
 
-fn answer(state: &Mutex<State>, asked: &Asked) -> Response<Body> {
+fn answer(state: &Mutex<State>, asked: &Asked) -> Response<Answer> {
     let mut state = state.lock().unwrap();
     state.calls.push(asked.permission());
     if state.away {
@@ -221,7 +237,10 @@ fn answer(state: &Mutex<State>, asked: &Asked) -> Response<Body> {
     let key = (asked.plural.clone(), name);
     match asked.verb() {
         "list" => {
-            let found = state.objects.iter().filter(|((plural, _), _)| *plural == asked.plural);
+            let found = state
+                .objects
+                .iter()
+                .filter(|((plural, _), _)| *plural == asked.plural);
             let items: Vec<Value> = found.map(|(_, object)| object.clone()).collect();
             let version = state.version.to_string();
             json_body(&json!({
@@ -231,12 +250,16 @@ fn answer(state: &Mutex<State>, asked: &Asked) -> Response<Body> {
         }
         "watch" => {
             let (sender, lines) = mpsc::channel::<Bytes>(100);
-            state.watches.entry(asked.plural.clone()).or_default().push(sender);
+            state
+                .watches
+                .entry(asked.plural.clone())
+                .or_default()
+                .push(sender);
             let frames = stream::unfold(lines, async |mut lines| {
                 let line = lines.recv().await?;
-                Some((Ok::<_, Infallible>(hyper_frame(line)), lines))
+                Some((Ok::<_, Infallible>(http_body::Frame::data(line)), lines))
             });
-            Response::new(Body::wrap_body(StreamBody::new(frames)))
+            Response::new(StreamBody::new(frames).boxed_unsync())
         }
         "create" => {
             let name = text(&asked.body["metadata"]["name"]).to_owned();
@@ -265,10 +288,6 @@ fn answer(state: &Mutex<State>, asked: &Asked) -> Response<Body> {
             }
         }
     }
-}
-
-fn hyper_frame(line: Bytes) -> http_body::Frame<Bytes> {
-    http_body::Frame::data(line)
 }
 
 /// A patch of the finalizers, a status that is applied, or a merged event.
@@ -321,11 +340,11 @@ fn merge(into: &mut Value, from: &Value) {
     }
 }
 
-fn json_body(value: &Value) -> Response<Body> {
-    Response::new(Body::from(serde_json::to_vec(value).unwrap()))
+fn json_body(value: &Value) -> Response<Answer> {
+    Response::new(Full::from(serde_json::to_vec(value).unwrap()).boxed_unsync())
 }
 
-fn status(code: StatusCode, reason: &str) -> Response<Body> {
+fn status(code: StatusCode, reason: &str) -> Response<Answer> {
     let body = json!({
         "apiVersion": "v1", "kind": "Status", "metadata": {}, "status": "Failure",
         "message": reason, "reason": reason, "code": code.as_u16(),
@@ -336,7 +355,9 @@ fn status(code: StatusCode, reason: &str) -> Response<Body> {
 }
 
 pub(crate) fn text(value: &Value) -> &str {
-    value.as_str().unwrap_or_else(|| panic!("{value} is no text"))
+    value
+        .as_str()
+        .unwrap_or_else(|| panic!("{value} is no text"))
 }
 
 pub(crate) fn list(value: &Value) -> &[Value] {

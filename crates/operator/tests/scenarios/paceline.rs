@@ -93,11 +93,7 @@ fn set(row: &mut Row, wanted: &Wanted) {
 
 #[async_trait]
 impl Destinations for Paceline {
-    async fn look(
-        &self,
-        owner: &Owner,
-        secret: Option<&SecretString>,
-    ) -> Result<Stored, Refusal> {
+    async fn look(&self, owner: &Owner, secret: Option<&SecretString>) -> Result<Stored, Refusal> {
         let mut rows = self.up()?;
         rows.looks += 1;
         let of_resource = |kept: &&Kept| kept.resource.as_ref() == Some(&owner.resource);
@@ -127,7 +123,9 @@ impl Destinations for Paceline {
     ) -> Result<DestinationId, Refusal> {
         let mut rows = self.up()?;
         if wanted.url.contains("refused") {
-            return Err(Refusal::Invalid("url: leads to a place that is not open".to_owned()));
+            return Err(Refusal::Invalid(
+                "url: leads to a place that is not open".to_owned(),
+            ));
         }
         let id = DestinationId(Uuid::from_u128(rows.rows.len() as u128 + 1));
         let mut row = Row {

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use domain::time::Timestamp;
 use kube::runtime::controller::Action;
+use operator::OperatorOptions;
 use operator::reconcile::{Context, Failure, reconcile};
 use operator::resource::Destination;
-use operator::{OperatorOptions, act};
+use operator::run::act;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use serde_json::{Value, json};
@@ -121,14 +122,24 @@ impl World {
     /// A condition's status and reason.
     pub(crate) fn condition(&self, kind: &str) -> (String, String) {
         let status = self.status();
-        let found = list(&status["conditions"]).iter().find(|one| one["type"] == kind);
+        let found = list(&status["conditions"])
+            .iter()
+            .find(|one| one["type"] == kind);
         let found = found.unwrap_or_else(|| panic!("{kind} is said"));
-        (text(&found["status"]).to_owned(), text(&found["reason"]).to_owned())
+        (
+            text(&found["status"]).to_owned(),
+            text(&found["reason"]).to_owned(),
+        )
     }
 
     /// The loop, for ever.
     pub(crate) async fn act(&self) {
-        act(self.cluster.client.clone(), self.paceline.clone(), &options()).await;
+        act(
+            self.cluster.client.clone(),
+            self.paceline.clone(),
+            &options(),
+        )
+        .await;
     }
 }
 
