@@ -58,22 +58,25 @@ pub enum SecretIs<'a> {
 #[must_use]
 pub fn plan(wanted: &Wanted, stored: &Stored, secret: SecretIs<'_>) -> Plan {
     match stored {
-        Stored::Absent => match secret {
-            SecretIs::There => Plan::of(vec![Step::Create], None),
-            SecretIs::Missing(why) => Plan {
-                synced: Verdict::no(Reason::SecretMissing, why),
-                ..Plan::of(Vec::new(), None)
-            },
-        },
+        Stored::Absent => {
+            let steps = match secret {
+                SecretIs::There => vec![Step::Create],
+                SecretIs::Missing(_) => Vec::new(),
+            };
+            Plan {
+                synced: synced(secret),
+                ..Plan::of(steps, None)
+            }
+        }
         Stored::Ours(row) => Plan {
-            synced: synced(row, secret),
+            synced: synced(secret),
             ..Plan::of(differences(wanted, row, secret), Some(row.id))
         },
         Stored::Released(row) => {
             let mut steps = vec![Step::TakeOver(row.id)];
             steps.extend(differences(wanted, row, secret));
             Plan {
-                synced: synced(row, secret),
+                synced: synced(secret),
                 ..Plan::of(steps, Some(row.id))
             }
         }
@@ -103,7 +106,7 @@ impl Plan {
         Self {
             steps,
             about,
-            synced: Verdict::yes(Reason::Synced, "the destination is as specified"),
+            synced: synced(SecretIs::There),
             conflict: None,
         }
     }
@@ -145,13 +148,10 @@ impl Plan {
     }
 }
 
-fn synced(row: &Row, secret: SecretIs<'_>) -> Verdict {
+fn synced(secret: SecretIs<'_>) -> Verdict {
     match secret {
         SecretIs::Missing(why) => Verdict::no(Reason::SecretMissing, why),
-        SecretIs::There => {
-            let message = format!("destination {} is as specified", row.id);
-            Verdict::yes(Reason::Synced, &message)
-        }
+        SecretIs::There => Verdict::yes(Reason::Synced, "the destination is as specified"),
     }
 }
 
