@@ -7,5 +7,6 @@ mod conflicts;
 mod election;
 mod life;
 mod paceline;
+mod real;
 mod troubles;
 mod world;

@@ -216,7 +216,10 @@ fn the_walk_has_ten_commands_that_can_be_given() {
     }
     assert_eq!(ours, 1, "an event");
     let sample = "k8s/samples/destination.yaml";
-    assert!(walk.iter().any(|line| line.ends_with(&format!("-f {sample}"))));
+    assert!(
+        walk.iter()
+            .any(|line| line.ends_with(&format!("-f {sample}")))
+    );
     assert!(read(sample).contains("perSecond: 5"), "what sed changes");
     let sample = documents(&read(sample));
     let url = url::Url::parse(text(&sample[1]["spec"]["url"])).expect("a URL");

@@ -122,7 +122,14 @@ fn contains(block: &Value, address: IpAddr) -> bool {
 /// Everybody who could try, by name.
 fn ends(build: &Build) -> BTreeMap<&'static str, End<'_>> {
     let mut ends = BTreeMap::new();
-    for name in ["api", "scheduler", "worker", "operator", "migrate", "receiver"] {
+    for name in [
+        "api",
+        "scheduler",
+        "worker",
+        "operator",
+        "migrate",
+        "receiver",
+    ] {
         if let Some(pod) = build.pod(name) {
             ends.insert(name, End::Ours(pod));
         }

@@ -130,7 +130,11 @@ async fn what_is_made_is_as_wanted_and_signs_with_its_secret() {
     let world = World::new();
     let (owner, secret) = (owner("one"), secret("A"));
     assert_eq!(world.look(&owner, &secret).await, Stored::Absent);
-    let id = world.managed.create(&owner, &wanted(5), &secret).await.unwrap();
+    let id = world
+        .managed
+        .create(&owner, &wanted(5), &secret)
+        .await
+        .unwrap();
     let Stored::Ours(row) = world.look(&owner, &secret).await else {
         panic!("it is ours");
     };
@@ -148,7 +152,11 @@ async fn what_is_made_is_as_wanted_and_signs_with_its_secret() {
 async fn a_changed_limit_and_a_pause_hold_when_the_change_answers() {
     let world = World::new();
     let (owner, secret) = (owner("one"), secret("A"));
-    let id = world.managed.create(&owner, &wanted(5), &secret).await.unwrap();
+    let id = world
+        .managed
+        .create(&owner, &wanted(5), &secret)
+        .await
+        .unwrap();
     world.managed.change(&owner, id, &wanted(50)).await.unwrap();
     assert_eq!(world.limits(id).await.per_second, Some(50));
     let history = world.store.limit_history(id).await.unwrap();
@@ -176,10 +184,17 @@ async fn another_secret_signs_once_it_is_rotated_in() {
         other => panic!("{other:?}"),
     };
     assert!(!signs(&secret("B")).await);
-    world.managed.rotate(&owner, id, &secret("B")).await.unwrap();
+    world
+        .managed
+        .rotate(&owner, id, &secret("B"))
+        .await
+        .unwrap();
     assert!(signs(&secret("B")).await);
     assert!(!signs(&secret("A")).await, "it ends");
-    let nonsense = world.managed.look(&owner, Some(&SecretString::from("hunter2"))).await;
+    let nonsense = world
+        .managed
+        .look(&owner, Some(&SecretString::from("hunter2")))
+        .await;
     let Err(Refusal::Invalid(message)) = nonsense else {
         panic!("{nonsense:?}");
     };
@@ -191,12 +206,25 @@ async fn another_secret_signs_once_it_is_rotated_in() {
 async fn the_api_refuses_to_change_what_a_resource_manages() {
     let world = World::new();
     let (owner, secret) = (owner("one"), secret("A"));
-    let id = world.managed.create(&owner, &wanted(5), &secret).await.unwrap();
+    let id = world
+        .managed
+        .create(&owner, &wanted(5), &secret)
+        .await
+        .unwrap();
     let path = format!("/v1/destinations/{id}");
-    let (_, secrets) = world.call(Method::GET, &format!("{path}/secrets"), json!(null)).await;
-    let of = secrets["secrets"][0]["id"].as_str().expect("it has one").to_owned();
+    let (_, secrets) = world
+        .call(Method::GET, &format!("{path}/secrets"), json!(null))
+        .await;
+    let of = secrets["secrets"][0]["id"]
+        .as_str()
+        .expect("it has one")
+        .to_owned();
     for (method, path, body) in [
-        (Method::PATCH, path.clone(), json!({ "limits": { "per_second": 500 } })),
+        (
+            Method::PATCH,
+            path.clone(),
+            json!({ "limits": { "per_second": 500 } }),
+        ),
         (Method::PATCH, path.clone(), json!({ "name": "mine" })),
         (Method::DELETE, path.clone(), json!(null)),
         (Method::POST, format!("{path}/secrets"), json!({})),
@@ -205,7 +233,10 @@ async fn the_api_refuses_to_change_what_a_resource_manages() {
         let (status, problem) = world.call(method.clone(), &path, body).await;
         assert_eq!(status, StatusCode::CONFLICT, "{method} {path}: {problem}");
         let detail = problem["detail"].as_str().unwrap_or_default();
-        assert!(detail.contains("paceline/shop"), "{method} {path}: {detail}");
+        assert!(
+            detail.contains("paceline/shop"),
+            "{method} {path}: {detail}"
+        );
     }
     assert_eq!(world.limits(id).await.per_second, Some(5));
     let (status, _) = world.call(Method::GET, &path, json!(null)).await;
@@ -227,12 +258,19 @@ async fn nothing_is_taken_from_anybody() {
     assert_eq!(status, StatusCode::CREATED);
     let made: DestinationId = made["id"].as_str().unwrap().parse().unwrap();
     let (one, two, secret) = (owner("one"), owner("two"), secret("A"));
-    assert_eq!(world.look(&one, &secret).await, Stored::Unmanaged { id: made });
+    assert_eq!(
+        world.look(&one, &secret).await,
+        Stored::Unmanaged { id: made }
+    );
     let refused = world.managed.change(&one, made, &wanted(5)).await;
     assert!(matches!(refused, Err(Refusal::Conflict(_))), "{refused:?}");
     let refused = world.managed.discard(&one, made).await;
     assert!(matches!(refused, Err(Refusal::Conflict(_))), "{refused:?}");
-    let id = world.managed.create(&one, &wanted(5), &secret).await.unwrap();
+    let id = world
+        .managed
+        .create(&one, &wanted(5), &secret)
+        .await
+        .unwrap();
     let uid = "one".to_owned();
     assert_eq!(world.look(&two, &secret).await, Stored::Held { id, uid });
     for refused in [
@@ -245,9 +283,16 @@ async fn nothing_is_taken_from_anybody() {
     }
     world.managed.release(&two, id).await.unwrap();
     let (status, _) = world
-        .call(Method::DELETE, &format!("/v1/destinations/{id}"), json!(null))
+        .call(
+            Method::DELETE,
+            &format!("/v1/destinations/{id}"),
+            json!(null),
+        )
         .await;
     assert_eq!(status, StatusCode::CONFLICT, "not its to let go");
     world.managed.discard(&one, id).await.unwrap();
-    assert_eq!(world.look(&two, &secret).await, Stored::Unmanaged { id: made });
+    assert_eq!(
+        world.look(&two, &secret).await,
+        Stored::Unmanaged { id: made }
+    );
 }
