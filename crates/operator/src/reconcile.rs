@@ -39,6 +39,9 @@ pub enum Failure {
     /// Paceline's store.
     #[error("paceline: {0}")]
     Paceline(#[from] Refusal),
+    /// A look that panicked.
+    #[error("broken off: {0}")]
+    Broken(#[from] tokio::task::JoinError),
     /// The finalizer was not added or removed.
     #[error("finalizer: {0}")]
     Finalizer(String),
@@ -118,6 +121,16 @@ pub async fn reconcile(
     })?;
     context.failures().remove(&uid);
     Ok(action)
+}
+
+/// The same in a task of its own, which goes on where we are dropped: a store must
+/// not be abandoned in mid-transaction. All of it can be repeated, and the store
+/// decides whose a destination is, so it does no harm beside another operator.
+pub async fn reconcile_undisturbed(
+    resource: Arc<Destination>,
+    context: Arc<Context>,
+) -> Result<Action, Failure> {
+    tokio::spawn(reconcile(resource, context)).await?
 }
 
 /// When to try again: later and later, and not all at once.
@@ -247,18 +260,19 @@ impl Context {
             Err(Refusal::NotFound(_)) => Stored::Absent,
             stored => stored?,
         };
-        let wanted = Wanted::of(&owner.name, &resource.spec).ok();
-        if let (Some(step), Some(wanted)) = (
-            plan::farewell(resource.spec.deletion_policy, &stored),
-            wanted,
-        ) {
-            match self.step(&step, &owner, &wanted, None).await {
-                // Somebody else has deleted it.
-                Ok(_) | Err(Refusal::NotFound(_)) => {}
-                Err(refusal) => return Err(refusal.into()),
-            }
+        let step = plan::farewell(resource.spec.deletion_policy, &stored);
+        let done = match &step {
+            Some(Step::Discard(id)) => self.destinations.discard(&owner, *id).await,
+            Some(Step::Release(id)) => self.destinations.release(&owner, *id).await,
+            _ => Ok(()),
+        };
+        let resource = &owner.resource;
+        tracing::info!(%resource, ?step, "lets go");
+        match done {
+            // Somebody else has deleted it.
+            Ok(()) | Err(Refusal::NotFound(_)) => Ok(Action::await_change()),
+            Err(refusal) => Err(refusal.into()),
         }
-        Ok(Action::await_change())
     }
 
     /// The secret that the resource names; or why there is none.

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::destinations::Destinations;
 use crate::election::Candidate;
-use crate::reconcile::{Context, reconcile, try_again};
+use crate::reconcile::{Context, reconcile_undisturbed, try_again};
 use crate::resource::Destination;
 
 /// How many resources are seen to at once.
@@ -74,8 +74,7 @@ pub async fn run(
             }
             tokio::select! {
                 biased;
-                // A look that is under way when the Lease is lost is given up:
-                // all that it does can be done again.
+                // A look that is under way when the Lease is lost goes on to its end.
                 _ = leads.wait_for(|leads| !*leads) => {}
                 () = act(client.clone(), Arc::clone(&destinations), &options) => {}
             }
@@ -109,7 +108,7 @@ pub async fn act(client: Client, destinations: Arc<dyn Destinations>, options: &
     Controller::for_stream(resources, reader)
         .with_config(Config::default().concurrency(CONCURRENCY))
         .run(
-            reconcile,
+            reconcile_undisturbed,
             |resource, failure, context| try_again(&resource, failure, &context),
             Arc::new(context),
         )

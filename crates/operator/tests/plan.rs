@@ -61,114 +61,27 @@ fn each_case_has_its_steps() {
     let paused = other(|row| row.state = DestinationState::Paused);
     let disabled = other(|row| row.state = DestinationState::Disabled);
     let fewer = other(|row| row.event_types.truncate(1));
-    for (case, stored, secret, steps, reason) in [
-        (
-            "nothing",
-            Stored::Absent,
-            There,
-            vec![Create],
-            Reason::Synced,
-        ),
-        (
-            "nothing to sign with",
-            Stored::Absent,
-            MISSING,
-            vec![],
-            Reason::SecretMissing,
-        ),
-        (
-            "as wanted",
-            Stored::Ours(row()),
-            There,
-            vec![],
-            Reason::Synced,
-        ),
-        (
-            "secret gone",
-            Stored::Ours(row()),
-            MISSING,
-            vec![],
-            Reason::SecretMissing,
-        ),
-        (
-            "moved",
-            Stored::Ours(moved.clone()),
-            There,
-            vec![Change(ID)],
-            Reason::Synced,
-        ),
-        (
-            "moved, secret gone",
-            Stored::Ours(moved),
-            MISSING,
-            vec![Change(ID)],
-            Reason::SecretMissing,
-        ),
-        (
-            "unsigned",
-            Stored::Ours(unsigned.clone()),
-            There,
-            vec![Rotate(ID)],
-            Reason::Synced,
-        ),
-        (
-            "unsigned, secret gone",
-            Stored::Ours(unsigned),
-            MISSING,
-            vec![],
-            Reason::SecretMissing,
-        ),
-        (
-            "both",
-            Stored::Ours(both.clone()),
-            There,
-            vec![Change(ID), Rotate(ID)],
-            Reason::Synced,
-        ),
-        (
-            "paused by SQL",
-            Stored::Ours(paused),
-            There,
-            vec![Change(ID)],
-            Reason::Synced,
-        ),
-        (
-            "given up",
-            Stored::Ours(disabled),
-            There,
-            vec![],
-            Reason::Synced,
-        ),
-        (
-            "fewer types",
-            Stored::Ours(fewer),
-            There,
-            vec![Change(ID)],
-            Reason::Synced,
-        ),
-        (
-            "released",
-            Stored::Released(row()),
-            There,
-            vec![TakeOver(ID)],
-            Reason::Synced,
-        ),
-        (
-            "released and other",
-            Stored::Released(both),
-            There,
-            vec![TakeOver(ID), Change(ID), Rotate(ID)],
-            Reason::Synced,
-        ),
+    #[rustfmt::skip] // one to a line
+    let cases = [
+        ("nothing", Stored::Absent, There, vec![Create], Reason::Synced),
+        ("nothing to sign with", Stored::Absent, MISSING, vec![], Reason::SecretMissing),
+        ("as wanted", Stored::Ours(row()), There, vec![], Reason::Synced),
+        ("secret gone", Stored::Ours(row()), MISSING, vec![], Reason::SecretMissing),
+        ("moved", Stored::Ours(moved.clone()), There, vec![Change(ID)], Reason::Synced),
+        ("moved, secret gone", Stored::Ours(moved), MISSING, vec![Change(ID)], Reason::SecretMissing),
+        ("unsigned", Stored::Ours(unsigned.clone()), There, vec![Rotate(ID)], Reason::Synced),
+        ("unsigned, secret gone", Stored::Ours(unsigned), MISSING, vec![], Reason::SecretMissing),
+        ("both", Stored::Ours(both.clone()), There, vec![Change(ID), Rotate(ID)], Reason::Synced),
+        ("paused by SQL", Stored::Ours(paused), There, vec![Change(ID)], Reason::Synced),
+        ("given up", Stored::Ours(disabled), There, vec![], Reason::Synced),
+        ("fewer types", Stored::Ours(fewer), There, vec![Change(ID)], Reason::Synced),
+        ("released", Stored::Released(row()), There, vec![TakeOver(ID)], Reason::Synced),
+        ("released and other", Stored::Released(both), There,
+            vec![TakeOver(ID), Change(ID), Rotate(ID)], Reason::Synced),
         ("another's", held, There, vec![], Reason::Conflict),
-        (
-            "the API's",
-            Stored::Unmanaged { id: ID },
-            There,
-            vec![],
-            Reason::Conflict,
-        ),
-    ] {
+        ("the API's", Stored::Unmanaged { id: ID }, There, vec![], Reason::Conflict),
+    ];
+    for (case, stored, secret, steps, reason) in cases {
         let plan = plan(&wanted(), &stored, secret);
         assert_eq!(plan.steps, steps, "{case}");
         assert_eq!(plan.synced.reason, reason, "{case}");

@@ -55,81 +55,22 @@ fn each_condition_says_why() {
     use Breaker::{HalfOpen, Open};
     use DestinationState::{Disabled, Paused};
     let none = DestinationStatus::default();
-    for (observed, ready, throttled) in [
+    #[rustfmt::skip] // one to a line
+    let cases = [
         (WELL, ("True", "Delivering"), ("False", "NotThrottled")),
         // Ten seconds of work are no backlog.
-        (
-            Observed {
-                backlog: 50,
-                ..WELL
-            },
-            ("True", "Delivering"),
-            ("False", "NotThrottled"),
-        ),
-        (
-            Observed {
-                backlog: 51,
-                ..WELL
-            },
-            ("True", "Delivering"),
-            ("True", "Limited"),
-        ),
-        (
-            Observed {
-                backlog: 9_999,
-                allowed_per_second: None,
-                ..WELL
-            },
-            ("True", "Delivering"),
-            ("False", "NotThrottled"),
-        ),
-        (
-            Observed { held: true, ..WELL },
-            ("True", "Delivering"),
-            ("True", "Held"),
-        ),
-        (
-            Observed {
-                breaker: Open,
-                ..WELL
-            },
-            ("False", "CircuitOpen"),
-            ("True", "CircuitOpen"),
-        ),
-        (
-            Observed {
-                breaker: HalfOpen,
-                ..WELL
-            },
-            ("False", "CircuitOpen"),
-            ("True", "CircuitOpen"),
-        ),
-        (
-            Observed {
-                state: Paused,
-                ..WELL
-            },
-            ("True", "Paused"),
-            ("False", "NotThrottled"),
-        ),
-        (
-            Observed {
-                state: Paused,
-                backlog: 1,
-                ..WELL
-            },
-            ("True", "Paused"),
-            ("True", "Paused"),
-        ),
-        (
-            Observed {
-                state: Disabled,
-                ..WELL
-            },
-            ("False", "Disabled"),
-            ("False", "NotThrottled"),
-        ),
-    ] {
+        (Observed { backlog: 50, ..WELL }, ("True", "Delivering"), ("False", "NotThrottled")),
+        (Observed { backlog: 51, ..WELL }, ("True", "Delivering"), ("True", "Limited")),
+        (Observed { backlog: 9_999, allowed_per_second: None, ..WELL },
+            ("True", "Delivering"), ("False", "NotThrottled")),
+        (Observed { held: true, ..WELL }, ("True", "Delivering"), ("True", "Held")),
+        (Observed { breaker: Open, ..WELL }, ("False", "CircuitOpen"), ("True", "CircuitOpen")),
+        (Observed { breaker: HalfOpen, ..WELL }, ("False", "CircuitOpen"), ("True", "CircuitOpen")),
+        (Observed { state: Paused, ..WELL }, ("True", "Paused"), ("False", "NotThrottled")),
+        (Observed { state: Paused, backlog: 1, ..WELL }, ("True", "Paused"), ("True", "Paused")),
+        (Observed { state: Disabled, ..WELL }, ("False", "Disabled"), ("False", "NotThrottled")),
+    ];
+    for (observed, ready, throttled) in cases {
         let status = seen(&none, observed, 100);
         let said = |kind: &str| {
             let found = status

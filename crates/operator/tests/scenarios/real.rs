@@ -31,7 +31,8 @@ async fn on_a_real_cluster() {
     let path = std::env::var(KUBECONFIG).unwrap_or_default();
     if path.is_empty() {
         // Past the test's own capture: this is to be seen.
-        let said = format!("\nNOT RUN: {KUBECONFIG} names no cluster; on_a_real_cluster did nothing\n");
+        let said =
+            format!("\nNOT RUN: {KUBECONFIG} names no cluster; on_a_real_cluster did nothing\n");
         std::io::stderr().write_all(said.as_bytes()).unwrap();
         return;
     }
@@ -58,7 +59,10 @@ async fn install(client: &Client) {
     let patch = Patch::Apply(crd::definition());
     definitions.patch(name, &applied, &patch).await.unwrap();
     let established = |one: &CustomResourceDefinition| {
-        let status = one.status.as_ref().and_then(|status| status.conditions.as_ref());
+        let status = one
+            .status
+            .as_ref()
+            .and_then(|status| status.conditions.as_ref());
         let mut conditions = status.into_iter().flatten();
         conditions.any(|one| one.type_ == "Established" && one.status == "True")
     };
@@ -71,7 +75,10 @@ async fn install(client: &Client) {
     namespaces.patch(NAMESPACE, &applied, &patch).await.unwrap();
     let secrets: Api<Secret> = Api::namespaced(client.clone(), NAMESPACE);
     let patch = Patch::Apply(secret(SECRET));
-    secrets.patch("shop-signing", &applied, &patch).await.unwrap();
+    secrets
+        .patch("shop-signing", &applied, &patch)
+        .await
+        .unwrap();
 }
 
 async fn life(client: &Client, paceline: &Paceline) {
@@ -110,7 +117,10 @@ async fn life(client: &Client, paceline: &Paceline) {
         let refused = resources.create(&PostParams::default(), &wrong).await;
         assert!(refused.is_err(), "a wrong {field} is refused");
     }
-    resources.delete("shop", &DeleteParams::default()).await.unwrap();
+    resources
+        .delete("shop", &DeleteParams::default())
+        .await
+        .unwrap();
     until(async || resources.get_opt("shop").await.unwrap().is_none()).await;
     assert_eq!(paceline.done(), ["release"]);
 }
