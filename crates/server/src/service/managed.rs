@@ -89,8 +89,8 @@ impl Service {
         self.manager.as_ref().ok_or_else(missing)
     }
 
-    /// Whether this is the secret that signs, and goes on to: of its kind the
-    /// newest, without an end. What does not open is none.
+    /// Whether this secret signs, and will go on to: what was rotated out has an
+    /// end. What does not open is none.
     pub async fn signs_with(&self, id: DestinationId, text: &str) -> Result<bool, ServiceError> {
         let wanted = SigningSecret::parse(text)
             .map_err(|problem| ServiceError::invalid("secret", problem.to_string()))?;
@@ -100,8 +100,9 @@ impl Service {
             let opened = self.signing.vault.open(&one.place, &one.sealed);
             opened.is_ok_and(|opened| opened.ct_eq(wanted.expose().as_bytes()).into())
         };
-        let newest = sealed.iter().find(|one| one.place.kind == kind);
-        Ok(newest.is_some_and(|one| one.expires_at.is_none() && is_it(one)))
+        let mut stays =
+            (sealed.iter()).filter(|one| one.place.kind == kind && one.expires_at.is_none());
+        Ok(stays.any(is_it))
     }
 
     /// How it fares: a few reads, bounded however much waits.

@@ -138,7 +138,9 @@ fn environment(service: &Value) -> BTreeMap<String, String> {
 fn compose_runs_every_role_with_settings_that_it_takes() {
     let compose = documents(&read("compose.yaml")).remove(0);
     let services = compose["services"].as_object().expect("it has services");
-    for role in super::pods::ROLES {
+    // There is no API server without Kubernetes.
+    let roles = super::pods::ROLES;
+    for role in roles.into_iter().filter(|role| *role != "operator") {
         let service = &services[role];
         let environment = environment(service);
         let names = environment.keys().cloned();

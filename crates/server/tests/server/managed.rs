@@ -176,9 +176,12 @@ async fn a_changed_limit_and_a_pause_hold_when_the_change_answers() {
 #[tokio::test]
 async fn another_secret_signs_once_it_is_rotated_in() {
     let world = World::new();
-    let owner = owner("one");
-    let id = (world.managed).create(&owner, &wanted(5), &secret("A"));
-    let id = id.await.unwrap();
+    let (owner, first) = (owner("one"), secret("A"));
+    let id = world
+        .managed
+        .create(&owner, &wanted(5), &first)
+        .await
+        .unwrap();
     let signs = async |secret: &SecretString| match world.look(&owner, secret).await {
         Stored::Ours(row) => row.signs,
         other => panic!("{other:?}"),
