@@ -16,7 +16,11 @@ pub mod election;
 pub mod permissions;
 pub mod plan;
 pub mod reconcile;
-#[expect(unreachable_pub, reason = "what kube derives has a copy of the spec")]
+#[expect(
+    unreachable_pub,
+    clippy::duplicated_attributes,
+    reason = "what kube derives has a copy of the spec; columns have types, some the same"
+)]
 pub mod resource;
 pub mod run;
 pub mod status;

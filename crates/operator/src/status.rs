@@ -133,8 +133,11 @@ pub fn status(before: &DestinationStatus, report: &Report<'_>) -> DestinationSta
         .collect();
     // What was known of a destination that cannot be looked at just now stays.
     let id = report.id.map(|id| id.to_string());
-    let kept = id.is_some() && id == before.destination_id && observed.is_none();
-    let kept = kept.then(|| before.clone()).unwrap_or_default();
+    let is_known = id.is_some() && id == before.destination_id;
+    let kept = match is_known && observed.is_none() {
+        true => before.clone(),
+        false => DestinationStatus::default(),
+    };
     DestinationStatus {
         observed_generation: report.generation,
         destination_id: id,

@@ -1,5 +1,9 @@
 //! What becomes of resources, against an API server that the test plays.
-#![expect(clippy::panic, reason = "a test fails by panicking")]
+#![expect(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
 
 mod calls;
 mod cluster;

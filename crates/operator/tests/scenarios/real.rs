@@ -37,8 +37,9 @@ async fn on_a_real_cluster() {
         return;
     }
     let kubeconfig = Kubeconfig::read_from(path).unwrap();
-    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default());
-    let client = Client::try_from(config.await.unwrap()).unwrap();
+    let context = KubeConfigOptions::default();
+    let config = Config::from_custom_kubeconfig(kubeconfig, &context).await;
+    let client = Client::try_from(config.unwrap()).unwrap();
     install(&client).await;
     let paceline = Arc::new(Paceline::default());
     let options = OperatorOptions {
