@@ -55,6 +55,7 @@ mod ingest;
 mod keys;
 mod ledger;
 mod listen;
+mod managers;
 mod mark;
 mod migrate;
 mod operations;

@@ -33,6 +33,7 @@ mod health_book;
 mod ingest;
 mod keys;
 mod ledger;
+mod managers;
 mod migrate;
 mod operations;
 mod operations_book;

@@ -13,7 +13,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::{
     api, attempt, audit, dead_letters, demo, destination, event, key, migrate, operations,
-    scheduler, secret_key, serve, tenant, tier, worker,
+    operator, scheduler, secret_key, serve, tenant, tier, worker,
 };
 use crate::config::{ConfigError, LogConfig, unknown};
 use crate::{commands, logging, open_files};
@@ -41,6 +41,10 @@ pub enum Command {
     Scheduler(scheduler::Args),
     /// Run a worker only: receive, claim, send, record.
     Worker(worker::Args),
+    /// Run an operator only: Destination resources of Kubernetes.
+    Operator(operator::Args),
+    /// Print the definition of the Destination resource, for Kubernetes.
+    Crd,
     /// Bring the database's schema up to this binary's.
     Migrate(migrate::Args),
     /// Judge the ledger: was any window over its limit?
@@ -122,6 +126,8 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Api(args) => commands::api::run(args).await,
         Command::Scheduler(args) => commands::scheduler::run(args).await,
         Command::Worker(args) => commands::worker::run(args).await,
+        Command::Operator(args) => commands::operator::run(args).await,
+        Command::Crd => commands::crd::run(),
         Command::Migrate(args) => commands::migrate::run(args).await,
         Command::Audit(args) => commands::audit::run(args).await,
         Command::Demo(args) => commands::demo::run(args).await,

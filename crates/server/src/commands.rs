@@ -3,6 +3,7 @@
 pub mod api;
 pub mod attempt;
 pub mod audit;
+pub mod crd;
 pub mod dead_letters;
 pub mod demo;
 pub mod destination;
@@ -10,6 +11,7 @@ pub mod event;
 pub mod key;
 pub mod migrate;
 pub mod operations;
+pub mod operator;
 pub mod scheduler;
 pub mod secret_key;
 pub mod serve;

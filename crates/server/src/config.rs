@@ -19,12 +19,14 @@ use engine::ports::MAX_REQUEST_TIMEOUT;
 use secrecy::SecretString;
 
 pub mod keep;
+pub mod operator;
 pub mod places;
 pub mod secret_url;
 pub mod shown;
 pub mod unknown;
 
 pub use keep::KeepConfig;
+pub use operator::OperatorConfig;
 pub use places::{Database, QueuePlace, SchedulePlace, require_shared};
 pub use secret_url::SecretUrl;
 pub use shown::ShownConfig;

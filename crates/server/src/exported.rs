@@ -43,7 +43,7 @@ pub enum Of {
     Api,
     Scheduler,
     Worker,
-    /// The relay runs everywhere but in a worker.
+    /// The relay runs everywhere but in a worker and an operator.
     NotWorker,
 }
 
@@ -54,7 +54,7 @@ impl Of {
             Self::Api => matches!(role, Role::Serve | Role::Api),
             Self::Scheduler => matches!(role, Role::Serve | Role::Scheduler),
             Self::Worker => matches!(role, Role::Serve | Role::Worker),
-            Self::NotWorker => role != Role::Worker,
+            Self::NotWorker => !matches!(role, Role::Worker | Role::Operator),
         }
     }
 }

@@ -133,8 +133,9 @@ impl Health {
         );
         let queue = self.queue.as_ref().map(|queue| Part::new(queue.health()));
         let draining = self.shutdown.is_cancelled();
-        // The API accepts events without a schedule: the sweep finds them.
-        let needs_schedule = self.role != Role::Api;
+        // The API accepts events without a schedule, and the operator makes changes:
+        // the sweep finds them.
+        let needs_schedule = !matches!(self.role, Role::Api | Role::Operator);
         let parts = [
             Some(&store),
             Some(&schedule).filter(|_| needs_schedule),

@@ -20,6 +20,7 @@ pub mod exported;
 pub mod health;
 pub mod hidden;
 pub mod logging;
+pub mod managed;
 pub mod open_files;
 pub mod output;
 pub mod parts;

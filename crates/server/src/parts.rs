@@ -11,8 +11,8 @@ use adapters::redis::RedisSchedule;
 use adapters::sqlite::{SqliteStore, system_clock};
 use anyhow::Context;
 use engine::ports::{
-    Backlog, Backpressure, Catalog, DeliveryQueue, Keys, Operations, OperationsBook, Outbox,
-    Replays, Retain, Schedule, SecretStore, Sender, Store, StoreError, Survey, Tenants,
+    Backlog, Backpressure, Catalog, DeliveryQueue, Keys, Managers, Operations, OperationsBook,
+    Outbox, Replays, Retain, Schedule, SecretStore, Sender, Store, StoreError, Survey, Tenants,
 };
 
 use crate::config::{
@@ -38,6 +38,7 @@ pub struct Parts {
     pub operations_book: Arc<dyn OperationsBook>,
     pub survey: Arc<dyn Survey>,
     pub secrets: Arc<dyn SecretStore>,
+    pub managers: Arc<dyn Managers>,
     /// `None` where users cannot write into the store.
     pub outbox: Option<Arc<dyn Outbox>>,
     pub schedule: Arc<dyn Schedule>,
@@ -72,6 +73,7 @@ impl Parts {
             operations_book: stored.operations_book,
             survey: stored.survey,
             secrets: stored.secrets,
+            managers: stored.managers,
             outbox: stored.outbox,
             schedule: connect_schedule(schedule).await?,
             queue,
@@ -94,6 +96,7 @@ pub struct Stored {
     pub operations_book: Arc<dyn OperationsBook>,
     pub survey: Arc<dyn Survey>,
     pub secrets: Arc<dyn SecretStore>,
+    pub managers: Arc<dyn Managers>,
     /// `None` where users cannot write into the store.
     pub outbox: Option<Arc<dyn Outbox>>,
 }
@@ -157,7 +160,7 @@ async fn connect_postgres(config: &StoreConfig) -> Result<PostgresStore, StoreEr
 fn all_of<S>(opened: Result<S, StoreError>, url: &SecretUrl) -> anyhow::Result<Stored>
 where
     S: Store + Catalog + Backlog + Backpressure + Replays + Retain + Keys + Tenants + SecretStore,
-    S: Operations + OperationsBook + Survey + 'static,
+    S: Operations + OperationsBook + Survey + Managers + 'static,
 {
     let store = Arc::new(opened.with_context(|| format!("open the store at {url}"))?);
     Ok(Stored {
@@ -172,7 +175,8 @@ where
         operations: Arc::clone(&store) as Arc<dyn Operations>,
         operations_book: Arc::clone(&store) as Arc<dyn OperationsBook>,
         survey: Arc::clone(&store) as Arc<dyn Survey>,
-        secrets: store as Arc<dyn SecretStore>,
+        secrets: Arc::clone(&store) as Arc<dyn SecretStore>,
+        managers: store as Arc<dyn Managers>,
         outbox: None,
     })
 }

@@ -1,17 +1,19 @@
 //! Which loops run in which role.
 //!
-//! | loop | serve | api | scheduler | worker |
-//! |---|---|---|---|---|
-//! | API, ingest and backpressure | ✓ | ✓ | | |
-//! | scheduler, reaper, sweep, replay, retention | ✓ | | ✓ | |
-//! | notifier, survey | ✓ | | ✓ | |
-//! | relay, where there is an outbox | ✓ | ✓ | ✓ | |
-//! | worker | ✓ | | | ✓ |
-//! | resealing | ✓ | ✓ | | |
-//! | `/livez`, `/readyz`, `/metrics` | ✓ | ✓ | ✓ | ✓ |
-//! | `/work` | | | ✓ | |
+//! | loop | serve | api | scheduler | worker | operator |
+//! |---|---|---|---|---|---|
+//! | API, ingest and backpressure | ✓ | ✓ | | | |
+//! | scheduler, reaper, sweep, replay, retention | ✓ | | ✓ | | |
+//! | notifier, survey | ✓ | | ✓ | | |
+//! | relay, where there is an outbox | ✓ | ✓ | ✓ | | |
+//! | worker | ✓ | | | ✓ | |
+//! | resealing | ✓ | ✓ | | | |
+//! | resources of Kubernetes | | | | | ✓ |
+//! | `/livez`, `/readyz`, `/metrics` | ✓ | ✓ | ✓ | ✓ | ✓ |
+//! | `/work` | | | ✓ | | |
 //!
-//! Every instance of a role runs all of its loops; none needs a leader.
+//! Every instance of a role runs all of its loops; none needs a leader, but for
+//! the operator, of which one acts.
 //!
 //! Shutdown goes with the stream: readiness turns false, the API finishes its
 //! requests, ingest commits what they handed in; meanwhile the scheduler stops
@@ -22,7 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use domain::backpressure::CountPace;
+use domain::backpressure::{BacklogBounds, CountPace};
 use domain::ingest_limit::IngestLimit;
 use engine::backpressure::{BackpressureLoop, Pressure};
 use engine::ingest::{Ingest, IngestLoop, IngestOptions};
@@ -37,6 +39,7 @@ use engine::scheduler::{Scheduler, SchedulerOptions};
 use engine::survey::{SurveyLoop, SurveyOptions};
 use engine::sweep::{SweepLoop, SweepOptions};
 use engine::worker::{Worker, WorkerOptions};
+use operator::Cluster;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use secrecy::SecretString;
@@ -48,13 +51,14 @@ use crate::access::Gate;
 use crate::api::{self, App};
 use crate::api_key;
 use crate::config::{
-    ApiConfig, IngestConfig, KeepConfig, ListenConfig, QueueConfig, RequestConfig, ScheduleConfig,
-    SecretKeysConfig, ShownConfig, ShutdownConfig, StoreConfig, TargetConfig, WorkerConfig,
-    require_shared,
+    ApiConfig, IngestConfig, KeepConfig, ListenConfig, OperatorConfig, QueueConfig, RequestConfig,
+    ScheduleConfig, SecretKeysConfig, ShownConfig, ShutdownConfig, StoreConfig, TargetConfig,
+    WorkerConfig, require_shared,
 };
 use crate::edge::{self, Mint};
 use crate::exported;
 use crate::health::{self, Health};
+use crate::managed::{self, ManagedDestinations};
 use crate::parts::Parts;
 use crate::secret_keys;
 use crate::service::rate::IngestRates;
@@ -73,6 +77,8 @@ pub enum Role {
     Scheduler,
     /// Delivers.
     Worker,
+    /// Makes destinations what resources of Kubernetes say.
+    Operator,
 }
 
 impl Role {
@@ -84,6 +90,7 @@ impl Role {
             Self::Api => "api",
             Self::Scheduler => "scheduler",
             Self::Worker => "worker",
+            Self::Operator => "operator",
         }
     }
 
@@ -114,6 +121,8 @@ pub struct RoleConfig {
     pub keep: Option<KeepConfig>,
     /// The same.
     pub shown: Option<ShownConfig>,
+    /// `None` for a role without resources of Kubernetes.
+    pub operator: Option<OperatorConfig>,
     pub shutdown: ShutdownConfig,
 }
 
@@ -157,6 +166,10 @@ pub async fn run_with(
         )?),
         None => None,
     };
+    let cluster = match &config.operator {
+        Some(_) => Some(managed::connect().await?),
+        None => None,
+    };
     let metrics = health::install_metrics()?;
     exported::describe(role);
     let queue = config.queue.as_ref();
@@ -179,6 +192,7 @@ pub async fn run_with(
             config,
             parts,
             vault: ring.map(|ring| Arc::new(ring) as Arc<dyn Vault>),
+            cluster,
             shutdown,
         };
         running.run(listener, key, mint).await
@@ -191,6 +205,7 @@ struct Running {
     config: RoleConfig,
     parts: Parts,
     vault: Option<Arc<dyn Vault>>,
+    cluster: Option<Cluster>,
     health: Health,
     shutdown: CancellationToken,
 }
@@ -210,6 +225,8 @@ impl Running {
         self.spawn_engine(&mut loops, seed);
         self.spawn_relay(&mut loops);
         self.spawn_resealing(&mut loops, &mint);
+        let mint = Arc::new(mint);
+        self.spawn_operator(&mut loops, &mint);
         // Probes and metrics are answered until all else has drained.
         let drained = CancellationToken::new();
         let probes = match key {
@@ -338,15 +355,71 @@ impl Running {
 
     fn spawn_relay(&self, loops: &mut Loops) {
         let outbox = self.parts.outbox.as_ref();
-        if let Some(outbox) = outbox.filter(|_| self.role != Role::Worker) {
+        if let Some(outbox) = outbox.filter(|_| !matches!(self.role, Role::Worker | Role::Operator))
+        {
             let (outbox, schedule) = (Arc::clone(outbox), Arc::clone(&self.parts.schedule));
             let relay = Relay::new(outbox, schedule, RelayOptions::default());
             loops.spawn("relay", relay.run(self.shutdown.clone()));
         }
     }
 
-    fn spawn_api(&self, loops: &mut Loops, listener: TcpListener, key: &SecretString, mint: Mint) {
-        let mint = Arc::new(mint);
+    /// One of several acts; the others wait for its Lease.
+    fn spawn_operator(&self, loops: &mut Loops, mint: &Arc<Mint>) {
+        let (Some(cluster), Some(config)) = (&self.cluster, &self.config.operator) else {
+            return;
+        };
+        // It takes no events in.
+        let (intake, _) = self.intake(Arc::new(Pressure::new(BacklogBounds::default())));
+        let service = self.service(intake, Arc::clone(mint));
+        let options = managed::options(config, cluster, mint);
+        let destinations = Arc::new(ManagedDestinations::new(service));
+        let client = cluster.client.clone();
+        let shutdown = self.shutdown.clone();
+        loops.spawn(
+            "operator",
+            operator::run(client, destinations, options, shutdown),
+        );
+    }
+
+    fn intake(&self, pressure: Arc<Pressure>) -> (Intake, IngestLoop) {
+        let usual = (self.config.ingest).map(|intake| IngestLimit(intake.ingest_per_second));
+        let rates = IngestRates::new(usual.unwrap_or_default());
+        let (ingest, back) = Ingest::new(
+            Arc::clone(&self.parts.store),
+            Arc::clone(&self.parts.schedule),
+            IngestOptions::default(),
+        );
+        let backpressure = Arc::clone(&self.parts.backpressure);
+        let intake = Intake::new(ingest, pressure, backpressure, rates);
+        (intake, back)
+    }
+
+    fn service(&self, intake: Intake, mint: Arc<Mint>) -> Service {
+        Service::new(
+            Books {
+                catalog: Arc::clone(&self.parts.catalog),
+                backlog: Arc::clone(&self.parts.backlog),
+                operations: Arc::clone(&self.parts.operations_book),
+                managers: Arc::clone(&self.parts.managers),
+            },
+            Arc::clone(&self.parts.schedule),
+            intake,
+            mint,
+            self.config.target.policy(),
+            Signing {
+                secrets: Arc::clone(&self.parts.secrets),
+                vault: (self.vault.clone()).unwrap_or_else(|| Arc::new(NoVault)),
+            },
+        )
+    }
+
+    fn spawn_api(
+        &self,
+        loops: &mut Loops,
+        listener: TcpListener,
+        key: &SecretString,
+        mint: Arc<Mint>,
+    ) {
         let gate = Arc::new(Gate::new(Arc::clone(&self.parts.keys), key));
         let tenancy = Tenancy::new(
             Arc::clone(&self.parts.tenants),
@@ -364,33 +437,8 @@ impl Running {
             CountPace::default(),
         );
         loops.spawn("backpressure", counting.run(self.shutdown.clone()));
-        let usual = intake.map(|intake| IngestLimit(intake.ingest_per_second));
-        let rates = IngestRates::new(usual.unwrap_or_default());
-        let (ingest, back) = Ingest::new(
-            Arc::clone(&self.parts.store),
-            Arc::clone(&self.parts.schedule),
-            IngestOptions::default(),
-        );
-        let service = Service::new(
-            Books {
-                catalog: Arc::clone(&self.parts.catalog),
-                backlog: Arc::clone(&self.parts.backlog),
-                operations: Arc::clone(&self.parts.operations_book),
-            },
-            Arc::clone(&self.parts.schedule),
-            Intake::new(
-                ingest,
-                pressure,
-                Arc::clone(&self.parts.backpressure),
-                rates,
-            ),
-            mint,
-            self.config.target.policy(),
-            Signing {
-                secrets: Arc::clone(&self.parts.secrets),
-                vault: (self.vault.clone()).unwrap_or_else(|| Arc::new(NoVault)),
-            },
-        );
+        let (intake, back) = self.intake(pressure);
+        let service = self.service(intake, mint);
         let uses = Arc::clone(&gate).note_uses(self.shutdown.clone());
         loops.spawn("uses of keys", uses);
         let app = App::new(service, tenancy, gate);

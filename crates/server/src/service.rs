@@ -15,7 +15,7 @@ use domain::ingest_limit::IngestLimit;
 use domain::policy::LimitSettings;
 use engine::ports::{
     Acceptance, AttemptView, Backlog, Catalog, Destination, DestinationChange, EventSummary,
-    HeadersChange, NewDestination, OperationsBook, Schedule, Wake,
+    HeadersChange, Manager, Managers, NewDestination, OperationsBook, Schedule, Wake,
 };
 
 use crate::edge::Mint;
@@ -27,6 +27,7 @@ pub mod event;
 pub mod health;
 pub mod intake;
 pub mod limits;
+pub mod managed;
 pub mod operations;
 pub mod rate;
 pub mod replays;
@@ -58,6 +59,7 @@ pub struct Service {
     catalog: Arc<dyn Catalog>,
     backlog: Arc<dyn Backlog>,
     operations: Arc<dyn OperationsBook>,
+    managers: Arc<dyn Managers>,
     schedule: Arc<dyn Schedule>,
     intake: Intake,
     mint: Arc<Mint>,
@@ -65,6 +67,8 @@ pub struct Service {
     signing: Signing,
     tenant: TenantId,
     ingest_limit: Option<IngestLimit>,
+    /// For whom it acts; `None` for whoever calls the API.
+    manager: Option<Manager>,
 }
 
 /// The store, as the API asks it.
@@ -73,6 +77,7 @@ pub struct Books {
     pub catalog: Arc<dyn Catalog>,
     pub backlog: Arc<dyn Backlog>,
     pub operations: Arc<dyn OperationsBook>,
+    pub managers: Arc<dyn Managers>,
 }
 
 /// A destination that somebody wants.
@@ -127,6 +132,7 @@ impl Service {
             catalog: books.catalog,
             backlog: books.backlog,
             operations: books.operations,
+            managers: books.managers,
             schedule,
             intake,
             mint,
@@ -134,6 +140,7 @@ impl Service {
             signing,
             tenant: engine::ports::DEFAULT_TENANT,
             ingest_limit: None,
+            manager: None,
         }
     }
 
@@ -175,9 +182,19 @@ impl Service {
         if let HeadersChange::Set(headers) = self.new_headers(new.id, draft.headers)? {
             sealed.push(headers);
         }
-        let created = (self.signing.secrets)
-            .create_destination_with(self.tenant, &new, &sealed)
-            .await?;
+        let tenant = self.tenant;
+        let created = match &self.manager {
+            None => {
+                let secrets = &self.signing.secrets;
+                secrets.create_destination_with(tenant, &new, &sealed).await
+            }
+            Some(manager) => {
+                let managers = &self.managers;
+                managers
+                    .create_managed(tenant, &new, &sealed, manager)
+                    .await
+            }
+        }?;
         Ok((self.described(created).await?, made))
     }
 
@@ -221,6 +238,7 @@ impl Service {
         id: DestinationId,
         edit: DestinationEdit,
     ) -> Result<Described, ServiceError> {
+        self.may_change(id).await?;
         if let Some(name) = &edit.name {
             rules::name(name)?;
         }
@@ -257,6 +275,7 @@ impl Service {
     }
 
     pub async fn delete_destination(&self, id: DestinationId) -> Result<(), ServiceError> {
+        self.may_change(id).await?;
         Ok(self.catalog.delete_destination(self.tenant, id).await?)
     }
 

@@ -20,7 +20,7 @@ use super::failure::Failure;
 use super::rows::{count, time, word};
 
 #[derive(sqlx::FromRow)]
-struct Row {
+pub(super) struct Row {
     id: Uuid,
     tenant_id: Uuid,
     destination_id: Uuid,
@@ -31,7 +31,7 @@ struct Row {
 }
 
 impl Row {
-    fn sealed(self) -> Result<SealedSecret, Failure> {
+    pub(super) fn sealed(self) -> Result<SealedSecret, Failure> {
         Ok(SealedSecret {
             place: Place {
                 tenant: TenantId(self.tenant_id),
@@ -143,7 +143,7 @@ async fn bump_epoch(
     }
 }
 
-async fn insert(connection: &mut PgConnection, new: &NewSecret) -> Result<i64, Failure> {
+pub(super) async fn insert(connection: &mut PgConnection, new: &NewSecret) -> Result<i64, Failure> {
     let created_at = sqlx::query_scalar(
         "-- insert a secret
         insert into destination_secrets (

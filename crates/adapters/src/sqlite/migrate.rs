@@ -24,6 +24,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../../../../migrations/sqlite/0020_partitions.sql"),
     include_str!("../../../../migrations/sqlite/0021_horizon.sql"),
     include_str!("../../../../migrations/sqlite/0022_deferred.sql"),
+    include_str!("../../../../migrations/sqlite/0025_managers.sql"),
 ];
 
 /// The version that this binary needs.

@@ -19,6 +19,7 @@ pub mod idempotency;
 pub mod ingest;
 pub mod ledger;
 pub mod limits;
+pub mod managers;
 pub mod reap;
 pub mod record;
 pub mod secrets;
@@ -224,6 +225,19 @@ macro_rules! store_contract {
             all_is_sealed_anew_without_a_new_epoch
             what_does_not_open_is_left
             ended_secrets_are_forgotten
+        );
+        $crate::store_contract!(@module $world, managers:
+            a_managed_destination_is_held_from_the_start
+            a_resource_has_one_destination
+            a_refused_one_leaves_nothing
+            what_is_held_is_not_given_away
+            what_was_released_is_taken_over_by_its_name
+            only_its_manager_lets_go
+            one_of_the_same_name_is_found_while_nobody_manages_it
+            a_deleted_destination_has_no_manager
+            managers_are_of_their_tenant
+            what_signs_is_read_without_headers
+            managing_is_no_change
         );
         $crate::store_contract!(@module $world, ledger:
             the_ledger_is_paged_by_start

@@ -43,6 +43,7 @@ impl From<Args> for RoleConfig {
             request: RequestConfig::default(),
             keep: None,
             shown: None,
+            operator: None,
             shutdown: args.shutdown,
         }
     }

@@ -43,6 +43,7 @@ impl From<Args> for RoleConfig {
             request: args.request,
             keep: Some(args.keep),
             shown: Some(args.shown),
+            operator: None,
             shutdown: args.shutdown,
         }
     }

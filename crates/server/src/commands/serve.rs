@@ -53,6 +53,7 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
         request: args.request,
         keep: Some(args.keep),
         shown: Some(args.shown),
+        operator: None,
         shutdown: args.shutdown,
     };
     role::run(Role::Serve, config).await

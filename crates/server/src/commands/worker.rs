@@ -45,6 +45,7 @@ impl From<Args> for RoleConfig {
             request: args.request,
             keep: None,
             shown: None,
+            operator: None,
             shutdown: args.shutdown,
         }
     }

@@ -68,6 +68,7 @@ impl Service {
             let problem = format!("must be at most {} (7 days)", MAX_OVERLAP.as_secs());
             return Err(ServiceError::invalid("overlap_seconds", problem));
         }
+        self.may_change(destination).await?;
         let (new, made) = self.new_secret(destination, &draft)?;
         let secret = (self.signing.secrets)
             .rotate_secret(self.tenant, destination, &new, overlap)
@@ -82,6 +83,7 @@ impl Service {
         destination: DestinationId,
         secret: SecretId,
     ) -> Result<(), ServiceError> {
+        self.may_change(destination).await?;
         (self.signing.secrets)
             .delete_secret(self.tenant, destination, secret)
             .await?;

@@ -130,6 +130,7 @@ impl World {
                 catalog: parts.catalog,
                 backlog: parts.backlog,
                 operations: parts.operations_book,
+                managers: parts.managers,
             },
             parts.schedule,
             Intake::new(ingest, pressure, parts.backpressure, rates),

@@ -9,6 +9,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod access;
 mod built;
 mod image;
 mod network;

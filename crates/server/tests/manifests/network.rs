@@ -122,7 +122,14 @@ fn contains(block: &Value, address: IpAddr) -> bool {
 /// Everybody who could try, by name.
 fn ends(build: &Build) -> BTreeMap<&'static str, End<'_>> {
     let mut ends = BTreeMap::new();
-    for name in ["api", "scheduler", "worker", "migrate", "receiver"] {
+    for name in [
+        "api",
+        "scheduler",
+        "worker",
+        "operator",
+        "migrate",
+        "receiver",
+    ] {
         if let Some(pod) = build.pod(name) {
             ends.insert(name, End::Ours(pod));
         }
@@ -158,7 +165,7 @@ fn ends(build: &Build) -> BTreeMap<&'static str, End<'_>> {
     ends
 }
 
-const PORTS: [u64; 10] = [53, 80, 443, 5432, 5672, 6379, 8080, 8443, 9090, 15672];
+const PORTS: [u64; 11] = [53, 80, 443, 5432, 5672, 6379, 6443, 8080, 8443, 9090, 15672];
 
 /// All that is allowed: of whom, to whom, at which ports.
 fn allowed(build: &Build) -> BTreeSet<(&'static str, &'static str, u64)> {
@@ -167,9 +174,12 @@ fn allowed(build: &Build) -> BTreeSet<(&'static str, &'static str, u64)> {
         ("scheduler", "postgres", vec![5432]),
         ("worker", "postgres", vec![5432]),
         ("migrate", "postgres", vec![5432]),
+        ("operator", "postgres", vec![5432]),
         ("api", "redis", vec![6379]),
         ("scheduler", "redis", vec![6379]),
         ("worker", "redis", vec![6379]),
+        ("operator", "redis", vec![6379]),
+        ("operator", "API server", vec![443, 6443]),
         ("scheduler", "rabbitmq", vec![5672]),
         ("worker", "rabbitmq", vec![5672]),
         ("worker", "public", vec![80, 443, 8080, 8443]),
@@ -177,6 +187,7 @@ fn allowed(build: &Build) -> BTreeSet<(&'static str, &'static str, u64)> {
         ("api", "dns", vec![53]),
         ("scheduler", "dns", vec![53]),
         ("worker", "dns", vec![53]),
+        ("operator", "dns", vec![53]),
         ("migrate", "dns", vec![53]),
         ("client", "api", vec![8080]),
     ];
@@ -186,6 +197,7 @@ fn allowed(build: &Build) -> BTreeSet<(&'static str, &'static str, u64)> {
             ("prometheus", "api", vec![8080]),
             ("prometheus", "scheduler", vec![8080]),
             ("prometheus", "worker", vec![8080]),
+            ("prometheus", "operator", vec![8080]),
         ]),
         other => panic!("{other}"),
     }

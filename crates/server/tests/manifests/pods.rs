@@ -16,7 +16,7 @@ pub(crate) struct Pod<'a> {
 }
 
 /// What every pod of ours is named by.
-pub(crate) const ROLES: [&str; 4] = ["api", "scheduler", "worker", "migrate"];
+pub(crate) const ROLES: [&str; 5] = ["api", "scheduler", "worker", "operator", "migrate"];
 
 impl Build {
     pub(crate) fn pods(&self) -> Vec<Pod<'_>> {

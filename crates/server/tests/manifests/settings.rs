@@ -19,6 +19,15 @@ use super::pods::Pod;
 /// What a kubelet puts in.
 const POD_IP: &str = "10.1.2.3";
 
+fn field_of_pod(path: &str) -> &'static str {
+    match path {
+        "status.podIP" => POD_IP,
+        "metadata.name" => "operator-7d9f6c-x2x2x",
+        "metadata.namespace" => "paceline",
+        other => panic!("{other} is of no use to the program"),
+    }
+}
+
 /// The rows of the README's table of keys: the key, and whose it is.
 fn supplied() -> BTreeMap<String, BTreeSet<String>> {
     let page = read("k8s/README.md");
@@ -78,8 +87,8 @@ pub(crate) fn environment(build: &Build, pod: &Pod<'_>) -> BTreeMap<String, Stri
                 .fold(value.to_owned(), |value, (name, set)| {
                     value.replace(&format!("$({name})"), set)
                 })
-        } else if from["fieldRef"]["fieldPath"] == "status.podIP" {
-            POD_IP.to_owned()
+        } else if let Some(field) = from["fieldRef"]["fieldPath"].as_str() {
+            field_of_pod(field).to_owned()
         } else {
             let (named, key) = (&from["secretKeyRef"]["name"], &from["secretKeyRef"]["key"]);
             secret(build, text(named), text(key))
@@ -154,6 +163,7 @@ pub(crate) fn check(role: &str, arguments: &[String]) {
         Command::Api(args) => (Role::Api, RoleConfig::from(args)),
         Command::Scheduler(args) => (Role::Scheduler, RoleConfig::from(args)),
         Command::Worker(args) => (Role::Worker, RoleConfig::from(args)),
+        Command::Operator(args) => (Role::Operator, RoleConfig::from(args)),
         Command::Migrate(args) => {
             let place = args.store.place().expect("the store has a place");
             assert!(matches!(place, server::config::Database::Postgres(_)));
@@ -230,6 +240,7 @@ fn the_kubelet_waits_for_what_has_started() {
             let shutdown = match command(&arguments(build, &pod)) {
                 Command::Api(args) => args.shutdown.shutdown_grace,
                 Command::Scheduler(args) => args.shutdown.shutdown_grace,
+                Command::Operator(args) => args.shutdown.shutdown_grace,
                 Command::Worker(args) => {
                     let longest = args.request.request_timeout;
                     assert!(

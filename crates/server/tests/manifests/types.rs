@@ -8,6 +8,8 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, Service, ServiceAccount};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -30,6 +32,7 @@ fn built_in_kinds_have_no_field_that_kubernetes_does_not_know() {
     for build in &*BUILDS {
         for object in &build.objects {
             let surplus = match text(&object["kind"]) {
+                "CustomResourceDefinition" => surplus::<CustomResourceDefinition>(object),
                 "ConfigMap" => surplus::<ConfigMap>(object),
                 "Deployment" => surplus::<Deployment>(object),
                 "HorizontalPodAutoscaler" => surplus::<HorizontalPodAutoscaler>(object),
@@ -37,6 +40,8 @@ fn built_in_kinds_have_no_field_that_kubernetes_does_not_know() {
                 "Namespace" => surplus::<Namespace>(object),
                 "NetworkPolicy" => surplus::<NetworkPolicy>(object),
                 "PodDisruptionBudget" => surplus::<PodDisruptionBudget>(object),
+                "Role" => surplus::<Role>(object),
+                "RoleBinding" => surplus::<RoleBinding>(object),
                 "Secret" => surplus::<Secret>(object),
                 "Service" => surplus::<Service>(object),
                 "ServiceAccount" => surplus::<ServiceAccount>(object),

@@ -51,7 +51,7 @@ fn an_unknown_variable_is_refused_with_what_was_meant() {
 
 #[test]
 fn a_split_role_refuses_embedded_parts() {
-    for role in ["api", "scheduler", "worker"] {
+    for role in ["api", "scheduler", "worker", "operator"] {
         let postgres = ("PACELINE_DATABASE_URL", "postgres://127.0.0.1:1/x");
         refused(
             &[role],

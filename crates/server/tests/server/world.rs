@@ -104,6 +104,7 @@ impl World {
             catalog,
             backlog,
             operations: operations.clone(),
+            managers: operations.clone(),
         };
         let policy = Policy::default();
         let service = Service::new(books, schedule, intake, mint, policy, signing);

@@ -20,6 +20,7 @@ mod indexes;
 mod ingest;
 mod keys;
 mod ledger;
+mod managers;
 mod operations;
 mod reading;
 mod reap;

@@ -20,7 +20,7 @@ use crate::resealing::{Page, Resealing};
 const DAY: Duration = Duration::from_secs(86_400);
 
 /// A new secret of this kind, under the key `old`.
-fn secret(world: &World, destination: DestinationId, kind: SealedKind) -> NewSecret {
+pub(super) fn secret(world: &World, destination: DestinationId, kind: SealedKind) -> NewSecret {
     let place = Place {
         tenant: DEFAULT_TENANT,
         destination,
@@ -34,7 +34,7 @@ fn secret(world: &World, destination: DestinationId, kind: SealedKind) -> NewSec
     }
 }
 
-const HMAC: SealedKind = SealedKind::Signs(SecretKind::Hmac);
+pub(super) const HMAC: SealedKind = SealedKind::Signs(SecretKind::Hmac);
 const ED25519: SealedKind = SealedKind::Signs(SecretKind::Ed25519);
 
 /// A vault that hides nothing: what is sealed is the name of the key and the

@@ -22,8 +22,8 @@ use uuid::Uuid;
 use crate::contract::stalled::stalled;
 use crate::ports::{
     Acceptance, AttemptView, Catalog, ClaimAnswer, Claims, DEFAULT_TENANT, HealthBook, Heartbeat,
-    LedgerRow, NewDestination, NextTry, Outcome, Recorded, Run, RunResult, SecretStore, Speaks,
-    Start, Store,
+    LedgerRow, Managers, NewDestination, NextTry, Outcome, Recorded, Run, RunResult, SecretStore,
+    Speaks, Start, Store,
 };
 
 /// What a test may do to a store beside its ports.
@@ -45,6 +45,8 @@ pub struct World {
     pub catalog: Arc<dyn Catalog>,
     /// The same store.
     pub secrets: Arc<dyn SecretStore>,
+    /// The same store.
+    pub managers: Arc<dyn Managers>,
     door: Arc<dyn Backdoor>,
     ids: AtomicU64,
 }
@@ -53,12 +55,13 @@ impl World {
     /// A world around a fresh, migrated store.
     pub fn new<S>(store: Arc<S>, door: Arc<dyn Backdoor>) -> Self
     where
-        S: Store + Catalog + SecretStore + 'static,
+        S: Store + Catalog + SecretStore + Managers + 'static,
     {
         Self {
             store: Arc::clone(&store) as Arc<dyn Store>,
             catalog: Arc::clone(&store) as Arc<dyn Catalog>,
-            secrets: store,
+            secrets: Arc::clone(&store) as Arc<dyn SecretStore>,
+            managers: store,
             door,
             ids: AtomicU64::new(1),
         }

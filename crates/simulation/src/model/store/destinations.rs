@@ -157,6 +157,7 @@ pub(super) fn delete(
     rows.news.forget(id);
     smart::begin_anew(rows, now, id);
     secrets::forget(rows, id);
+    rows.managers.remove(&id);
     carry_out(rows, now, id, Besides::Revokes);
     Ok(())
 }

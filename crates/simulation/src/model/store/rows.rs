@@ -227,6 +227,14 @@ pub(super) struct SecretRow {
     pub(super) created_at: Timestamp,
 }
 
+/// Who manages a destination from outside; without a uid nobody does any more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ManagerRow {
+    pub(super) tenant: TenantId,
+    pub(super) resource: String,
+    pub(super) uid: Option<String>,
+}
+
 /// A worker's row.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct WorkerRow {
@@ -245,6 +253,8 @@ pub struct Rows {
     pub(super) tenant_max_in_flight: BTreeMap<TenantId, u32>,
     pub(super) destinations: BTreeMap<DestinationId, DestinationRow>,
     pub(super) secrets: BTreeMap<SecretId, SecretRow>,
+    /// Of destinations that a resource manages, or did.
+    pub(super) managers: BTreeMap<DestinationId, ManagerRow>,
     pub(super) events: BTreeMap<EventId, EventRow>,
     pub(super) keys: Keys,
     pub(super) ledger: Ledger,
@@ -305,6 +315,7 @@ impl Default for Rows {
             tenants: [(DEFAULT_TENANT, "standard".to_owned())].into(),
             tenant_max_in_flight: BTreeMap::new(),
             destinations: BTreeMap::new(),
+            managers: BTreeMap::new(),
             secrets: BTreeMap::new(),
             events: BTreeMap::new(),
             keys: Keys::default(),

@@ -60,7 +60,7 @@ pub(super) fn of_destination(
     found.map(|row| row.sealed.clone()).collect()
 }
 
-fn insert(rows: &mut Rows, now: Timestamp, new: &NewSecret) {
+pub(super) fn insert(rows: &mut Rows, now: Timestamp, new: &NewSecret) {
     let sealed = SealedSecret {
         place: new.place,
         sealed: new.sealed.clone(),

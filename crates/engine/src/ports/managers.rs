@@ -1,0 +1,106 @@
+//! The same store, as those see it who manage destinations from outside: a
+//! resource of Kubernetes has a destination, and nobody else changes it.
+//!
+//! A destination is *held* by the resource that made it or took it over,
+//! *released* by one that is gone and left it there, for the next of its name,
+//! or nobody's but the API's. What is held is never given to another.
+
+use async_trait::async_trait;
+use domain::ids::{DestinationId, TenantId};
+
+use super::catalog::{CatalogError, Destination, NewDestination};
+use super::secrets::NewSecret;
+use super::vault::SealedSecret;
+
+/// What the operator asks of a store. Every method is one transaction and
+/// checks the tenant in its own query.
+#[async_trait]
+pub trait Managers: Send + Sync {
+    /// [`SecretStore::create_destination_with`](super::SecretStore::create_destination_with),
+    /// held from the start, in one commit: a crash leaves none that its resource
+    /// does not find again. Refused (`Conflict`) if the resource has one.
+    async fn create_managed(
+        &self,
+        tenant: TenantId,
+        new: &NewDestination,
+        secrets: &[NewSecret],
+        manager: &Manager,
+    ) -> Result<Destination, CatalogError>;
+
+    /// The destination that the resource has or may have; else the first that
+    /// nobody manages and that has this name. Reads only.
+    async fn find_managed(
+        &self,
+        tenant: TenantId,
+        resource: &str,
+        name: &str,
+    ) -> Result<Option<Found>, CatalogError>;
+
+    /// Who holds a destination; `None` for nobody, and of one that is not there.
+    async fn manager(
+        &self,
+        tenant: TenantId,
+        id: DestinationId,
+    ) -> Result<Option<Manager>, CatalogError>;
+
+    /// Holds what was released by a resource of the same name. Repeating it
+    /// changes nothing. Anything else is refused (`Conflict`).
+    async fn take_over(
+        &self,
+        tenant: TenantId,
+        id: DestinationId,
+        manager: &Manager,
+    ) -> Result<(), CatalogError>;
+
+    /// Lets go of what this very manager holds. Of anything else, changes
+    /// nothing.
+    async fn release(
+        &self,
+        tenant: TenantId,
+        id: DestinationId,
+        manager: &Manager,
+    ) -> Result<(), CatalogError>;
+
+    /// What signs, sealed, the newest first: to see whether a resource's secret
+    /// is among it. Without headers.
+    async fn signing_secrets(
+        &self,
+        tenant: TenantId,
+        id: DestinationId,
+    ) -> Result<Vec<SealedSecret>, CatalogError>;
+}
+
+/// A resource that manages a destination.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Manager {
+    /// Its namespace and name, such as `paceline/shop`.
+    pub resource: String,
+    /// Which of all that ever had this name.
+    pub uid: String,
+}
+
+/// A destination that a resource found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// Which.
+    pub id: DestinationId,
+    /// Whose it is.
+    pub hold: Hold,
+}
+
+/// Whose a destination is that a resource found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Hold {
+    /// Of a resource of the same name, with this uid.
+    Held(String),
+    /// It was one of the same name that let it go.
+    Released,
+    /// Nobody manages it: it is the API's, and has the same name.
+    Unmanaged,
+}
+
+/// Why a resource is refused a second destination.
+pub const HAS_ONE: &str = "the resource has a destination already";
+
+/// Why a destination is not taken over.
+pub const NOT_RELEASED: &str = "the destination was not released by a resource of this name";

@@ -1,0 +1,137 @@
+//! What the operator needs of Paceline: the functions of the API, over the same
+//! store, for what one resource has.
+
+use async_trait::async_trait;
+use domain::destination::DestinationState;
+use domain::health::Breaker;
+use domain::ids::{DestinationId, TenantId};
+use domain::policy::LimitSettings;
+use secrecy::SecretString;
+
+/// Paceline, as a resource sees it. Every method can be repeated.
+#[async_trait]
+pub trait Destinations: Send + Sync {
+    /// What there is for this resource. `secret` is what it should sign with.
+    async fn look(&self, owner: &Owner, secret: Option<&SecretString>) -> Result<Stored, Refusal>;
+
+    /// Makes its destination, held from the start.
+    async fn create(
+        &self,
+        owner: &Owner,
+        wanted: &Wanted,
+        secret: &SecretString,
+    ) -> Result<DestinationId, Refusal>;
+
+    /// Holds what a resource of its name let go.
+    async fn take_over(&self, owner: &Owner, id: DestinationId) -> Result<(), Refusal>;
+
+    /// Makes it as it is wanted. In force when this answers.
+    async fn change(
+        &self,
+        owner: &Owner,
+        id: DestinationId,
+        wanted: &Wanted,
+    ) -> Result<(), Refusal>;
+
+    /// Signs with another secret, and for a while with the old one.
+    async fn rotate(
+        &self,
+        owner: &Owner,
+        id: DestinationId,
+        secret: &SecretString,
+    ) -> Result<(), Refusal>;
+
+    /// Lets it go: it stays as it is, and the API may change it.
+    async fn release(&self, owner: &Owner, id: DestinationId) -> Result<(), Refusal>;
+
+    /// Deletes it.
+    async fn discard(&self, owner: &Owner, id: DestinationId) -> Result<(), Refusal>;
+
+    /// How it fares.
+    async fn observe(&self, owner: &Owner, id: DestinationId) -> Result<Observed, Refusal>;
+}
+
+/// A resource, as a manager of destinations.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Owner {
+    /// Whose destination it is about.
+    pub tenant: TenantId,
+    /// Its namespace and name, such as `paceline/shop`.
+    pub resource: String,
+    /// Its name: the destination's, too.
+    pub name: String,
+    /// Which of all that ever had this name.
+    pub uid: String,
+}
+
+/// What a resource wants of its destination.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Wanted {
+    pub name: String,
+    pub url: String,
+    pub event_types: Vec<String>,
+    pub limits: LimitSettings,
+    /// `Active` or `Paused`.
+    pub state: DestinationState,
+}
+
+/// What there is for a resource.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Stored {
+    /// Nothing.
+    Absent,
+    /// Its own destination.
+    Ours(Row),
+    /// One that a resource of this name let go.
+    Released(Row),
+    /// One that a resource of this name holds, which is not this one: of another
+    /// cluster, or its predecessor, whose finalizer somebody took away.
+    Held { id: DestinationId, uid: String },
+    /// One of this name that nobody manages: the API's.
+    Unmanaged { id: DestinationId },
+}
+
+/// A destination, as far as a resource has a say.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Row {
+    pub id: DestinationId,
+    pub name: String,
+    pub url: String,
+    pub event_types: Vec<String>,
+    pub limits: LimitSettings,
+    pub state: DestinationState,
+    /// The resource's secret is what it signs with, and will go on to.
+    pub signs: bool,
+}
+
+/// How a destination fares.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Observed {
+    pub state: DestinationState,
+    /// Attempts that wait, as far as they were counted.
+    pub backlog: u32,
+    /// Starts per second, of late.
+    pub starts_per_second: f64,
+    /// Starts per second that are possible; `None` for any number.
+    pub allowed_per_second: Option<f64>,
+    pub breaker: Breaker,
+    /// Its receiver asked to be left alone for now.
+    pub held: bool,
+}
+
+/// Why Paceline did not.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The resource says something that cannot be: it has to be changed.
+    #[error("{0}")]
+    Invalid(String),
+    /// Somebody else has what it wants.
+    #[error("{0}")]
+    Conflict(String),
+    /// There is no such thing: a tenant, or a destination that has just gone.
+    #[error("{0}")]
+    NotFound(String),
+    /// The store is away, or too much at once: try again.
+    #[error("{0}")]
+    Unavailable(String),
+}

@@ -1,0 +1,16 @@
+//! What becomes of resources, against an API server that the test plays.
+#![expect(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
+
+mod calls;
+mod cluster;
+mod conflicts;
+mod election;
+mod life;
+mod paceline;
+mod real;
+mod troubles;
+mod world;

@@ -1,0 +1,301 @@
+//! What the operator does through the service, over a real store; and what the API
+//! refuses meanwhile.
+
+use std::sync::Arc;
+
+use adapters::http::Policy;
+use adapters::in_process::InProcessSchedule;
+use adapters::key_ring::KeyRing;
+use adapters::sqlite::SqliteStore;
+use axum::Router;
+use axum::body::Body;
+use domain::backpressure::BacklogBounds;
+use domain::destination::DestinationState;
+use domain::ids::DestinationId;
+use domain::ingest_limit::IngestLimit;
+use domain::policy::LimitSettings;
+use engine::backpressure::Pressure;
+use engine::ingest::{Ingest, IngestOptions};
+use engine::ports::{Catalog, DEFAULT_TENANT};
+use http::{Method, Request, StatusCode};
+use http_body_util::BodyExt;
+use operator::destinations::{Destinations, Owner, Refusal, Stored, Wanted};
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use secrecy::SecretString;
+use serde_json::{Value, json};
+use server::access::Gate;
+use server::api::{self, App};
+use server::edge::Mint;
+use server::managed::ManagedDestinations;
+use server::service::rate::IngestRates;
+use server::service::secrets::Signing;
+use server::service::{Books, Intake, Service, Tenancy};
+use tower::ServiceExt;
+
+use crate::world::{KEY, NOON};
+
+struct World {
+    store: Arc<SqliteStore>,
+    managed: ManagedDestinations,
+    router: Router,
+}
+
+impl World {
+    fn new() -> Self {
+        let store = Arc::new(SqliteStore::in_memory(Arc::new(|| NOON)).unwrap());
+        let schedule = Arc::new(InProcessSchedule::new());
+        let options = IngestOptions::default();
+        let (ingest, _) = Ingest::new(store.clone(), schedule.clone(), options);
+        let mint = Arc::new(Mint::new(|| NOON, StdRng::seed_from_u64(7)));
+        let pressure = Arc::new(Pressure::new(BacklogBounds::default()));
+        let rates = IngestRates::new(IngestLimit::default());
+        let signing = Signing {
+            secrets: store.clone(),
+            vault: Arc::new(
+                KeyRing::parse("test:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=").unwrap(),
+            ),
+        };
+        let books = Books {
+            catalog: store.clone(),
+            backlog: store.clone(),
+            operations: store.clone(),
+            managers: store.clone(),
+        };
+        let intake = Intake::new(ingest, pressure, store.clone(), rates);
+        let policy = Policy::default();
+        let service = Service::new(books, schedule, intake, mint.clone(), policy, signing);
+        let gate = Arc::new(Gate::new(store.clone(), &SecretString::from(KEY)));
+        let tenancy = Tenancy::new(store.clone(), store.clone(), gate.clone(), mint);
+        let router = api::router(App::new(service.clone(), tenancy, gate));
+        Self {
+            store,
+            managed: ManagedDestinations::new(service),
+            router,
+        }
+    }
+
+    async fn call(&self, method: Method, path: &str, body: Value) -> (StatusCode, Value) {
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("authorization", format!("Bearer {KEY}"))
+            .header("content-type", "application/json")
+            .body(Body::from(body.to_string()))
+            .unwrap();
+        let answer = self.router.clone().oneshot(request).await.unwrap();
+        let status = answer.status();
+        let body = answer.into_body().collect().await.unwrap().to_bytes();
+        (status, serde_json::from_slice(&body).unwrap_or(Value::Null))
+    }
+
+    async fn look(&self, owner: &Owner, secret: &SecretString) -> Stored {
+        self.managed.look(owner, Some(secret)).await.unwrap()
+    }
+
+    async fn limits(&self, id: DestinationId) -> LimitSettings {
+        let found = self.store.destination(DEFAULT_TENANT, id).await.unwrap();
+        found.limits
+    }
+}
+
+fn owner(uid: &str) -> Owner {
+    Owner {
+        tenant: DEFAULT_TENANT,
+        resource: "paceline/shop".to_owned(),
+        name: "shop".to_owned(),
+        uid: uid.to_owned(),
+    }
+}
+
+fn wanted(per_second: u32) -> Wanted {
+    Wanted {
+        name: "shop".to_owned(),
+        url: "https://shop.example/hooks".to_owned(),
+        event_types: vec!["order.created".to_owned()],
+        limits: LimitSettings {
+            per_second: Some(per_second),
+            ..LimitSettings::default()
+        },
+        state: DestinationState::Active,
+    }
+}
+
+fn secret(letter: &str) -> SecretString {
+    SecretString::from(format!("whsec_{}", letter.repeat(32)))
+}
+
+#[tokio::test]
+async fn what_is_made_is_as_wanted_and_signs_with_its_secret() {
+    let world = World::new();
+    let (owner, secret) = (owner("one"), secret("A"));
+    assert_eq!(world.look(&owner, &secret).await, Stored::Absent);
+    let id = world
+        .managed
+        .create(&owner, &wanted(5), &secret)
+        .await
+        .unwrap();
+    let Stored::Ours(row) = world.look(&owner, &secret).await else {
+        panic!("it is ours");
+    };
+    assert_eq!((row.id, row.signs), (id, true));
+    assert_eq!(row.limits, wanted(5).limits);
+    let seen = world.managed.observe(&owner, id).await.unwrap();
+    assert_eq!((seen.backlog, seen.allowed_per_second), (0, Some(5.0)));
+    // Made again, as after a crash before it was told: refused, not doubled.
+    let again = world.managed.create(&owner, &wanted(5), &secret).await;
+    assert!(matches!(again, Err(Refusal::Conflict(_))));
+}
+
+/// In the store when it answers, as by the API: schedulers read it there.
+#[tokio::test]
+async fn a_changed_limit_and_a_pause_hold_when_the_change_answers() {
+    let world = World::new();
+    let (owner, secret) = (owner("one"), secret("A"));
+    let id = world
+        .managed
+        .create(&owner, &wanted(5), &secret)
+        .await
+        .unwrap();
+    world.managed.change(&owner, id, &wanted(50)).await.unwrap();
+    assert_eq!(world.limits(id).await.per_second, Some(50));
+    let history = world.store.limit_history(id).await.unwrap();
+    assert_eq!(history.last().unwrap().effective.per_second, Some(50));
+    // To the tier's limits, and paused.
+    let paused = Wanted {
+        limits: LimitSettings::default(),
+        state: DestinationState::Paused,
+        ..wanted(5)
+    };
+    world.managed.change(&owner, id, &paused).await.unwrap();
+    assert!(world.limits(id).await.inherits());
+    let found = world.store.destination(DEFAULT_TENANT, id).await.unwrap();
+    assert_eq!(found.state, DestinationState::Paused);
+}
+
+#[tokio::test]
+async fn another_secret_signs_once_it_is_rotated_in() {
+    let world = World::new();
+    let (owner, first) = (owner("one"), secret("A"));
+    let id = world
+        .managed
+        .create(&owner, &wanted(5), &first)
+        .await
+        .unwrap();
+    let signs = async |secret: &SecretString| match world.look(&owner, secret).await {
+        Stored::Ours(row) => row.signs,
+        other => panic!("{other:?}"),
+    };
+    assert!(!signs(&secret("B")).await);
+    world
+        .managed
+        .rotate(&owner, id, &secret("B"))
+        .await
+        .unwrap();
+    assert!(signs(&secret("B")).await);
+    assert!(!signs(&secret("A")).await, "it ends");
+    let nonsense = world
+        .managed
+        .look(&owner, Some(&SecretString::from("hunter2")))
+        .await;
+    let Err(Refusal::Invalid(message)) = nonsense else {
+        panic!("{nonsense:?}");
+    };
+    assert!(message.starts_with("signingSecretRef: "), "{message}");
+    assert!(!message.contains("hunter2"), "{message}");
+}
+
+#[tokio::test]
+async fn the_api_refuses_to_change_what_a_resource_manages() {
+    let world = World::new();
+    let (owner, secret) = (owner("one"), secret("A"));
+    let id = world
+        .managed
+        .create(&owner, &wanted(5), &secret)
+        .await
+        .unwrap();
+    let path = format!("/v1/destinations/{id}");
+    let (_, secrets) = world
+        .call(Method::GET, &format!("{path}/secrets"), json!(null))
+        .await;
+    let of = secrets["secrets"][0]["id"]
+        .as_str()
+        .expect("it has one")
+        .to_owned();
+    for (method, path, body) in [
+        (
+            Method::PATCH,
+            path.clone(),
+            json!({ "limits": { "per_second": 500 } }),
+        ),
+        (Method::PATCH, path.clone(), json!({ "name": "mine" })),
+        (Method::DELETE, path.clone(), json!(null)),
+        (Method::POST, format!("{path}/secrets"), json!({})),
+        (Method::DELETE, format!("{path}/secrets/{of}"), json!(null)),
+    ] {
+        let (status, problem) = world.call(method.clone(), &path, body).await;
+        assert_eq!(status, StatusCode::CONFLICT, "{method} {path}: {problem}");
+        let detail = problem["detail"].as_str().unwrap_or_default();
+        assert!(
+            detail.contains("paceline/shop"),
+            "{method} {path}: {detail}"
+        );
+    }
+    assert_eq!(world.limits(id).await.per_second, Some(5));
+    let (status, _) = world.call(Method::GET, &path, json!(null)).await;
+    assert_eq!(status, StatusCode::OK, "it can be looked at");
+    // What the resource let go is the API's again.
+    world.managed.release(&owner, id).await.unwrap();
+    let patch = json!({ "limits": { "per_second": 500 } });
+    let (status, _) = world.call(Method::PATCH, &path, patch).await;
+    assert_eq!(status, StatusCode::OK);
+    assert_eq!(world.limits(id).await.per_second, Some(500));
+}
+
+/// Neither what the API made nor what another resource holds.
+#[tokio::test]
+async fn nothing_is_taken_from_anybody() {
+    let world = World::new();
+    let body = json!({ "url": "https://shop.example/hooks", "name": "shop" });
+    let (status, made) = world.call(Method::POST, "/v1/destinations", body).await;
+    assert_eq!(status, StatusCode::CREATED);
+    let made: DestinationId = made["id"].as_str().unwrap().parse().unwrap();
+    let (one, two, secret) = (owner("one"), owner("two"), secret("A"));
+    assert_eq!(
+        world.look(&one, &secret).await,
+        Stored::Unmanaged { id: made }
+    );
+    let refused = world.managed.change(&one, made, &wanted(5)).await;
+    assert!(matches!(refused, Err(Refusal::Conflict(_))), "{refused:?}");
+    let refused = world.managed.discard(&one, made).await;
+    assert!(matches!(refused, Err(Refusal::Conflict(_))), "{refused:?}");
+    let id = world
+        .managed
+        .create(&one, &wanted(5), &secret)
+        .await
+        .unwrap();
+    let uid = "one".to_owned();
+    assert_eq!(world.look(&two, &secret).await, Stored::Held { id, uid });
+    for refused in [
+        world.managed.change(&two, id, &wanted(50)).await,
+        world.managed.take_over(&two, id).await,
+        world.managed.discard(&two, id).await,
+        world.managed.rotate(&two, id, &secret).await,
+    ] {
+        assert!(matches!(refused, Err(Refusal::Conflict(_))), "{refused:?}");
+    }
+    world.managed.release(&two, id).await.unwrap();
+    let (status, _) = world
+        .call(
+            Method::DELETE,
+            &format!("/v1/destinations/{id}"),
+            json!(null),
+        )
+        .await;
+    assert_eq!(status, StatusCode::CONFLICT, "not its to let go");
+    world.managed.discard(&one, id).await.unwrap();
+    assert_eq!(
+        world.look(&two, &secret).await,
+        Stored::Unmanaged { id: made }
+    );
+}
