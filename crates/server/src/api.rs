@@ -41,12 +41,14 @@ pub mod keys;
 pub mod limits;
 pub mod operations;
 pub mod parameters;
+pub mod plan;
 pub mod problem;
 mod rate;
 pub mod replays;
 pub mod retries;
 pub mod secrets;
 pub mod smart_delivery;
+pub mod standings;
 pub mod tenants;
 pub mod text;
 pub mod tiers;
@@ -133,6 +135,9 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(operations::list))
         .routes(routes!(operations::events))
         .routes(routes!(smart_delivery::show, smart_delivery::change))
+        .routes(routes!(standings::explain))
+        .routes(routes!(standings::list))
+        .routes(routes!(plan::try_limits))
         .routes(routes!(attempts::list))
         .routes(routes!(retries::show, retries::set))
         .routes(routes!(batches::show, batches::set))

@@ -376,6 +376,8 @@ impl Running {
                 catalog: Arc::clone(&self.parts.catalog),
                 backlog: Arc::clone(&self.parts.backlog),
                 operations: Arc::clone(&self.parts.operations_book),
+                store: Arc::clone(&self.parts.store),
+                survey: Arc::clone(&self.parts.survey),
             },
             Arc::clone(&self.parts.schedule),
             Intake::new(

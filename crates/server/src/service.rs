@@ -15,7 +15,7 @@ use domain::ingest_limit::IngestLimit;
 use domain::policy::LimitSettings;
 use engine::ports::{
     Acceptance, AttemptView, Backlog, Catalog, Destination, DestinationChange, EventSummary,
-    HeadersChange, NewDestination, OperationsBook, Schedule, Wake,
+    HeadersChange, NewDestination, OperationsBook, Schedule, Store, Survey, Wake,
 };
 
 use crate::edge::Mint;
@@ -28,11 +28,13 @@ pub mod health;
 pub mod intake;
 pub mod limits;
 pub mod operations;
+pub mod plan;
 pub mod rate;
 pub mod replays;
 pub mod rules;
 pub mod secrets;
 pub mod smart;
+pub mod standing;
 pub mod tenancy;
 
 pub use backlog::{CancelCursor, CancelDraft, CancelledPart};
@@ -41,9 +43,11 @@ pub use event::EventDraft;
 pub use health::StateAndHealth;
 pub use intake::Intake;
 pub use limits::LimitsChange;
+pub use plan::{Plan, PlanDraft};
 pub use replays::{BegunReplays, Everywhere, ReplayDraft};
 use secrets::{MadeSecret, SecretDraft, Signing};
 pub use smart::SmartAndHistory;
+pub use standing::Standing;
 pub use tenancy::Tenancy;
 
 /// The most rows on one page.
@@ -58,6 +62,8 @@ pub struct Service {
     catalog: Arc<dyn Catalog>,
     backlog: Arc<dyn Backlog>,
     operations: Arc<dyn OperationsBook>,
+    store: Arc<dyn Store>,
+    survey: Arc<dyn Survey>,
     schedule: Arc<dyn Schedule>,
     intake: Intake,
     mint: Arc<Mint>,
@@ -73,6 +79,8 @@ pub struct Books {
     pub catalog: Arc<dyn Catalog>,
     pub backlog: Arc<dyn Backlog>,
     pub operations: Arc<dyn OperationsBook>,
+    pub store: Arc<dyn Store>,
+    pub survey: Arc<dyn Survey>,
 }
 
 /// A destination that somebody wants.
@@ -127,6 +135,8 @@ impl Service {
             catalog: books.catalog,
             backlog: books.backlog,
             operations: books.operations,
+            store: books.store,
+            survey: books.survey,
             schedule,
             intake,
             mint,

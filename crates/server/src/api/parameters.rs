@@ -107,6 +107,20 @@ pub struct DestinationsPage {
     pub limit: u32,
 }
 
+/// Which page of standings.
+#[derive(Debug, Clone, Copy, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct StandingsPage {
+    /// The `next` of the page before.
+    #[param(value_type = Option<uuid::Uuid>)]
+    pub after: Option<DestinationId>,
+    /// Rows on the page, 1 to 200.
+    #[serde(default = "default_page")]
+    #[param(default = 100)]
+    pub limit: u32,
+}
+
 /// Which page of attempts.
 #[derive(Debug, Clone, Copy, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]

@@ -70,6 +70,13 @@ pub(crate) const ROWS: &[Row] = &[
         Some(r#"{"enabled": true}"#),
         Reach::Named,
     ),
+    row("GET /v1/destinations/{id}/explanation", None, Reach::Named),
+    row("GET /v1/standings", None, Reach::Own),
+    row(
+        "POST /v1/destinations/{id}/plan",
+        Some(r#"{"limits": {"per_second": 7}}"#),
+        Reach::Named,
+    ),
     row("POST /v1/destinations/{id}/pause", None, Reach::Named),
     row("POST /v1/destinations/{id}/resume", None, Reach::Named),
     row("GET /v1/destinations/{id}/retries", None, Reach::Named),

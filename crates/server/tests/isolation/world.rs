@@ -130,6 +130,8 @@ impl World {
                 catalog: parts.catalog,
                 backlog: parts.backlog,
                 operations: parts.operations_book,
+                store: parts.store.clone(),
+                survey: parts.survey,
             },
             parts.schedule,
             Intake::new(ingest, pressure, parts.backpressure, rates),
