@@ -56,9 +56,31 @@ pub struct Slot {
 pub struct Series {
     from: Timestamp,
     step: Duration,
+    until: Timestamp,
     /// Attempts that were due before and had not started.
     before: u64,
     slots: Vec<Slot>,
+}
+
+/// A series that is complete.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Curve {
+    /// When it begins.
+    pub from: Timestamp,
+    /// When it ends: within its last slot.
+    pub until: Timestamp,
+    /// How long a slot is.
+    pub step: Duration,
+    /// What happened in each.
+    pub slots: Vec<Slot>,
+}
+
+impl Curve {
+    /// When a slot begins.
+    #[must_use]
+    pub fn begins_at(&self, slot: usize) -> Timestamp {
+        begins_at(self.from, self.step, slot)
+    }
 }
 
 impl Series {
@@ -76,28 +98,10 @@ impl Series {
         Self {
             from,
             step,
+            until,
             before: 0,
             slots: vec![Slot::default(); slots],
         }
-    }
-
-    /// When it begins.
-    #[must_use]
-    pub const fn from(&self) -> Timestamp {
-        self.from
-    }
-
-    /// How long a slot is.
-    #[must_use]
-    pub const fn step(&self) -> Duration {
-        self.step
-    }
-
-    /// When a slot begins.
-    #[must_use]
-    pub fn begins_at(&self, slot: usize) -> Timestamp {
-        let offset = micros(self.step).saturating_mul(i64::try_from(slot).unwrap_or(i64::MAX));
-        Timestamp::from_micros(self.from.as_micros().saturating_add(offset))
     }
 
     /// Adds an attempt that did not start before this begins.
@@ -122,16 +126,21 @@ impl Series {
         }
     }
 
-    /// The slots. Call once, after the last attempt.
+    /// With the backlogs, after the last attempt.
     #[must_use]
-    pub fn finish(mut self) -> Vec<Slot> {
+    pub fn finish(mut self) -> Curve {
         let mut backlog = self.before;
         for slot in &mut self.slots {
             slot.backlog_throughout = backlog.saturating_sub(slot.starts);
             backlog = (backlog + slot.due).saturating_sub(slot.starts);
             slot.backlog = backlog;
         }
-        self.slots
+        Curve {
+            from: self.from,
+            until: self.until,
+            step: self.step,
+            slots: self.slots,
+        }
     }
 
     fn slot_of(&self, at: Timestamp) -> Place {
@@ -152,7 +161,7 @@ impl Series {
         };
         let mut begins = from;
         for slot in first..self.slots.len() {
-            let ends = self.begins_at(slot + 1).min(until);
+            let ends = begins_at(self.from, self.step, slot + 1).min(until);
             let within = ends.since(begins).as_micros();
             let within = u64::try_from(within).unwrap_or(u64::MAX);
             let slot = &mut self.slots[slot].in_flight_micros;
@@ -163,6 +172,11 @@ impl Series {
             begins = ends;
         }
     }
+}
+
+fn begins_at(from: Timestamp, step: Duration, slot: usize) -> Timestamp {
+    let offset = micros(step).saturating_mul(i64::try_from(slot).unwrap_or(i64::MAX));
+    Timestamp::from_micros(from.as_micros().saturating_add(offset))
 }
 
 enum Place {
@@ -192,7 +206,8 @@ mod tests {
     fn slots_are_whole_seconds_and_no_more_than_asked_for() {
         let slots = |seconds: i64, most| {
             let series = Series::new(at(0), at(seconds * 1_000), most);
-            (series.step().as_secs(), series.finish().len())
+            let curve = series.finish();
+            (curve.step.as_secs(), curve.slots.len())
         };
         assert_eq!(slots(10, 100), (1, 10));
         assert_eq!(slots(3_600, 100), (36, 100));
@@ -208,7 +223,7 @@ mod tests {
         series.add(&passage(9_000, Some(12_100), Some(14_000)));
         series.add(&passage(11_000, None, None));
         series.add(&passage(99_000, None, None));
-        let slots = series.finish();
+        let slots = series.finish().slots;
         let counts = slots
             .iter()
             .map(|slot| (slot.due, slot.starts, slot.backlog, slot.backlog_throughout));
@@ -225,7 +240,11 @@ mod tests {
     fn a_request_is_in_flight_in_every_slot_that_it_touches() {
         let mut series = Series::new(at(0), at(4_000), 10);
         series.add(&passage(0, Some(500), Some(2_250)));
-        let flights = series.finish().into_iter().map(|slot| slot.in_flight_micros);
+        let flights = series
+            .finish()
+            .slots
+            .into_iter()
+            .map(|slot| slot.in_flight_micros);
         assert_eq!(
             flights.collect::<Vec<_>>(),
             [500_000, 1_000_000, 250_000, 0]

@@ -5,7 +5,6 @@ use std::time::Duration;
 use axum::Json;
 use domain::limit::Shape;
 use domain::series::Slot;
-use domain::time::Timestamp;
 use domain::what_if::Summary;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -132,7 +131,9 @@ pub struct CurvePoint {
 
 impl From<TryLimits> for PlanDraft {
     fn from(body: TryLimits) -> Self {
-        let last = body.last_seconds.map(|seconds| Duration::from_secs(seconds.into()));
+        let last = body
+            .last_seconds
+            .map(|seconds| Duration::from_secs(seconds.into()));
         Self {
             change: LimitsChange {
                 unlimited: body.unlimited,
@@ -178,27 +179,23 @@ impl From<Plan> for WhatIf {
             drains_in_seconds: plan.drains_in.map(seconds),
             backlog: plan.backlog_now,
             backlog_drains_in_seconds: plan.backlog_drains_in.map(seconds),
-            step_seconds: plan.step.as_secs(),
+            step_seconds: plan.actual_curve.step.as_secs(),
             curves,
         }
     }
 }
 
 fn curves(plan: &Plan) -> Vec<CurvePoint> {
-    let rate = |slot: &Slot| slot.starts as f64 / plan.step.as_secs_f64();
-    let mut at: Timestamp = plan.since;
-    let points = plan.actual_slots.iter().zip(&plan.replayed_slots);
-    let point = |(actual, replayed): (&Slot, &Slot)| {
-        let begins = at;
-        at = at + plan.step;
-        CurvePoint {
-            at: text::time(begins),
-            due: actual.due,
-            actual_per_second: rate(actual),
-            actual_backlog: actual.backlog,
-            replayed_per_second: rate(replayed),
-            replayed_backlog: replayed.backlog,
-        }
+    let (actual, replayed) = (&plan.actual_curve, &plan.replayed_curve);
+    let rate = |slot: &Slot| slot.starts as f64 / actual.step.as_secs_f64();
+    let points = actual.slots.iter().zip(&replayed.slots).enumerate();
+    let point = |(number, (was, would_be)): (usize, (&Slot, &Slot))| CurvePoint {
+        at: text::time(actual.begins_at(number)),
+        due: was.due,
+        actual_per_second: rate(was),
+        actual_backlog: was.backlog,
+        replayed_per_second: rate(would_be),
+        replayed_backlog: would_be.backlog,
     };
     points.map(point).collect()
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use domain::explain::drains_in;
 use domain::ids::DestinationId;
 use domain::policy::LimitSettings;
-use domain::series::{Passage, Series, Slot};
+use domain::series::{Curve, Passage, Series};
 use domain::time::Timestamp;
 use domain::what_if::{MAX_ARRIVALS, Receiver, Summary, arrivals, replay, summary};
 use engine::ports::{Destination, LedgerPosition};
@@ -61,9 +61,8 @@ pub struct Plan {
     pub backlog_now: u64,
     pub backlog_drains_in: Option<Duration>,
     /// Both curves, slot by slot from `since` on; the same slots.
-    pub step: Duration,
-    pub actual_slots: Vec<Slot>,
-    pub replayed_slots: Vec<Slot>,
+    pub actual_curve: Curve,
+    pub replayed_curve: Curve,
 }
 
 impl Service {
@@ -136,13 +135,11 @@ impl Plan {
         let receiver = Receiver::of(recorded);
         let last = passages.iter().filter_map(|one| one.started_at).max();
         let end = last.map_or(until, |last| until.max(last + Duration::from_micros(1)));
-        let slots = |passages: &[Passage]| {
+        let curve = |passages: &[Passage]| {
             let mut series = Series::new(since, end, MAX_POINTS);
             passages.iter().for_each(|one| series.add(one));
-            (series.step(), series.finish())
+            series.finish()
         };
-        let (step, actual_slots) = slots(recorded);
-        let (_, replayed_slots) = slots(&passages);
         let backlog = u32::try_from(actual.waiting).unwrap_or(u32::MAX);
         Self {
             since,
@@ -161,9 +158,8 @@ impl Plan {
             backlog_drains_in: drains_in(&policy, &Default::default(), backlog, until),
             actual,
             replayed,
-            step,
-            actual_slots,
-            replayed_slots,
+            actual_curve: curve(recorded),
+            replayed_curve: curve(&passages),
         }
     }
 }
@@ -177,9 +173,9 @@ fn proposed(
     validate(&own)?;
     let now = &destination.effective;
     if !own.inherits() {
-        let inherited = now.max_in_flight.filter(|_| {
-            destination.limits.max_in_flight.is_none()
-        });
+        let inherited = now
+            .max_in_flight
+            .filter(|_| destination.limits.max_in_flight.is_none());
         return Ok(LimitSettings {
             max_in_flight: own.max_in_flight.or(inherited),
             ..own

@@ -8,7 +8,7 @@ use domain::explain::{Circumstances, Explanation, drains_in, explain};
 use domain::ids::DestinationId;
 use domain::limit::Period;
 use domain::time::Timestamp;
-use engine::ports::{Destination, Fleet, MAX_SURVEYED, Surveyed, SurveyRules, around};
+use engine::ports::{Destination, Fleet, MAX_SURVEYED, SurveyRules, Surveyed, around};
 use uuid::Uuid;
 
 use super::{Service, ServiceError};
