@@ -32,6 +32,7 @@ pub mod body;
 pub mod bulk;
 mod caller;
 pub mod cancel;
+pub mod compliance;
 pub mod dead_letters;
 pub mod destination_health;
 pub mod destinations;
@@ -135,6 +136,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(operations::list))
         .routes(routes!(operations::events))
         .routes(routes!(smart_delivery::show, smart_delivery::change))
+        .routes(routes!(compliance::report))
         .routes(routes!(standings::explain))
         .routes(routes!(standings::list))
         .routes(routes!(plan::try_limits))

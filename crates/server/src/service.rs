@@ -22,6 +22,7 @@ use crate::edge::Mint;
 use crate::hidden::Hidden;
 
 pub mod backlog;
+pub mod compliance;
 pub mod error;
 pub mod event;
 pub mod health;

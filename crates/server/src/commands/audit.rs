@@ -12,7 +12,7 @@ use domain::ids::DestinationId;
 use domain::time::Timestamp;
 
 use crate::audit::render::{Format, render};
-use crate::audit::{DestinationReport, Report, Span, collect};
+use crate::audit::{Depth, Report, Span, collect};
 use crate::cli::EXIT_CONFIG;
 use crate::config::StoreConfig;
 use crate::{output, parts};
@@ -34,6 +34,11 @@ pub struct Args {
     /// Until when, exclusive. Now if absent.
     #[arg(long, value_name = "WHEN")]
     pub until: Option<When>,
+
+    /// How many points of each curve JSON has: starts against the limit,
+    /// latency, backlog. None for 0.
+    #[arg(long, value_name = "COUNT", default_value_t = 0)]
+    pub points: u16,
 
     /// How to print.
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Format::Table)]
@@ -98,11 +103,17 @@ async fn audit(args: &Args) -> anyhow::Result<bool> {
     };
     ensure!(span.since < span.until, "--since must be before --until");
     let mut reports = Vec::new();
+    let depth = Depth {
+        points: args.points.into(),
+        rows: u64::MAX,
+    };
     let (wanted, tenants) = (&args.destinations, stored.tenants.as_ref());
     for destination in collect::destinations(catalog.as_ref(), tenants, wanted).await? {
-        let ledger = collect::ledger(catalog.as_ref(), destination.id, span).await?;
-        let id = destination.id.to_string();
-        reports.push(DestinationReport::new(id, destination.name, &ledger, span));
+        let books = (catalog.as_ref(), stored.operations_book.as_ref());
+        let examined = collect::examine(books, &destination, span, depth).await;
+        let examined =
+            examined.with_context(|| format!("read the ledger of {}", destination.id))?;
+        reports.push(examined.report);
     }
     let report = Report::new(span, reports);
     output::line(&render(&report, args.output)?)?;

@@ -72,6 +72,7 @@ pub(crate) const ROWS: &[Row] = &[
     ),
     row("GET /v1/destinations/{id}/explanation", None, Reach::Named),
     row("GET /v1/standings", None, Reach::Own),
+    row("GET /v1/compliance", None, Reach::Own),
     row(
         "POST /v1/destinations/{id}/plan",
         Some(r#"{"limits": {"per_second": 7}}"#),
