@@ -5,8 +5,10 @@
 //! `domain::compliance`; [`report`] says what was found; [`render`] prints it.
 //! The command and the API use the same ones.
 
+mod chart;
 pub mod collect;
 pub mod examine;
+pub mod html;
 mod noted;
 pub mod render;
 pub mod report;

@@ -83,16 +83,26 @@ impl Case {
     }
 }
 
-/// One row for each reason: what is different, when the next goes out, and what
-/// the sentence has to name.
-fn table() -> Vec<(Case, Reason, Option<Timestamp>, &'static str)> {
-    let full = |usage: &mut Usage| usage.starts = vec![ms(-100), ms(-400)];
-    let bucket = LimitSettings {
-        per_second: Some(2),
-        shape: Some(Shape::TokenBucket),
-        burst: Some(4),
-        ..LimitSettings::default()
-    };
+/// What is different, the reason, when the next goes out, and what the sentence
+/// has to name.
+type Row = (Case, Reason, Option<Timestamp>, &'static str);
+
+/// One row for each reason, at least.
+fn table() -> Vec<Row> {
+    let rows = [
+        of_its_owner(),
+        of_its_receiver(),
+        of_its_limits(),
+        of_the_fleet(),
+    ];
+    rows.into_iter().flatten().collect()
+}
+
+fn full(usage: &mut Usage) {
+    usage.starts = vec![ms(-100), ms(-400)];
+}
+
+fn of_its_owner() -> Vec<Row> {
     vec![
         (free(), Reason::Now, Some(NOW), "nothing is in its way"),
         (
@@ -130,6 +140,11 @@ fn table() -> Vec<(Case, Reason, Option<Timestamp>, &'static str)> {
             None,
             "0",
         ),
+    ]
+}
+
+fn of_its_receiver() -> Vec<Row> {
+    vec![
         (
             Case::held(HoldReason::Asked),
             Reason::Asked,
@@ -157,6 +172,17 @@ fn table() -> Vec<(Case, Reason, Option<Timestamp>, &'static str)> {
             None,
             "half open",
         ),
+    ]
+}
+
+fn of_its_limits() -> Vec<Row> {
+    let bucket = LimitSettings {
+        per_second: Some(2),
+        shape: Some(Shape::TokenBucket),
+        burst: Some(4),
+        ..LimitSettings::default()
+    };
+    vec![
         (
             Case::with(|case| full(&mut case.usage)),
             Reason::Window,
@@ -196,6 +222,11 @@ fn table() -> Vec<(Case, Reason, Option<Timestamp>, &'static str)> {
             None,
             "max_in_flight is 5",
         ),
+    ]
+}
+
+fn of_the_fleet() -> Vec<Row> {
+    vec![
         (
             Case::with(|case| case.around.tenant_is_full = true),
             Reason::Tenant,

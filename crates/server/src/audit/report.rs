@@ -243,13 +243,16 @@ impl From<Findings> for DestinationReport {
 fn limits_in(history: &[LimitHistory], span: Span) -> Vec<LimitReport> {
     let first = history.partition_point(|entry| entry.in_force_from <= span.since);
     let within = history.iter().skip(first.saturating_sub(1));
-    within
-        .take_while(|entry| entry.in_force_from < span.until)
+    let entries = within.take_while(|entry| entry.in_force_from < span.until);
+    let mut limits: Vec<LimitReport> = (entries)
         .map(|entry| LimitReport {
             in_force_from: text::time(entry.in_force_from),
             limit: in_words(&entry.effective, entry.state),
         })
-        .collect()
+        .collect();
+    // A change of something else is written down, too.
+    limits.dedup_by(|later, earlier| later.limit == earlier.limit);
+    limits
 }
 
 impl UnderDeliveryReport {
@@ -259,7 +262,8 @@ impl UnderDeliveryReport {
             .map(|one| one.until.since(one.from).as_secs_f64());
         let listed = stretches.iter().take(MAX_STRETCHES);
         Self {
-            seconds: lasted.sum(),
+            // Not `sum`, of which nothing is -0.
+            seconds: lasted.fold(0.0, |sum, one| sum + one),
             stretches: listed
                 .map(|one| StretchReport {
                     from: text::time(one.from),

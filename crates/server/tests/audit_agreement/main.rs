@@ -157,7 +157,7 @@ fn audit(url: &str, arguments: &[&str]) -> Output {
 fn program_agrees(place: &Place, ledger: &Ledger, report: &Report) {
     let id = ledger.destination.to_string();
     let span = ["--since", &report.since, "--until", &report.until];
-    let mut arguments = vec!["--destination", &id, "--output", "json"];
+    let mut arguments = vec!["--destination", &id, "--output", "json", "--points", "10"];
     arguments.extend(span);
     let output = audit(&place.url, &arguments);
     let code = if ledger.planted.is_empty() { 0 } else { 1 };
