@@ -1,7 +1,8 @@
 //! Judging a ledger after the fact, by the bounds that admission promises.
 //!
-//! [`judge`] takes what was in force when, and every recorded start, and says
-//! where a bound was broken and by which attempts. [`ideal_starts`] says how
+//! A [`Judge`] takes what was in force when, and every recorded start one by one,
+//! and says where a bound was broken and by which attempts; so a ledger of any
+//! length is judged in bounded memory. [`ideal_starts`] says how
 //! many starts a perfect sender could have made. The audit command, the demo,
 //! the simulation and the tests all call these, so none has a bound of its
 //! own. Nothing here knows how admission works: it counts.
@@ -13,6 +14,9 @@
 //! bound in force within it. **Buckets.** Any t holds at most `burst + r·(t +
 //! SLACK)` starts. **Pauses.** None at all.
 
+use std::collections::VecDeque;
+use std::sync::Arc;
+
 use crate::destination::DestinationState;
 use crate::ids::AttemptId;
 use crate::limit::Period;
@@ -20,10 +24,18 @@ use crate::policy::{LimitSettings, Policy, Rate};
 use crate::time::Timestamp;
 
 mod bucket;
+mod dues;
 mod ideal;
+mod pause;
+mod short;
 mod window;
 
+use bucket::BucketJudge;
+pub use dues::Dues;
 pub use ideal::{Share, ideal_starts};
+use pause::PauseJudge;
+pub use short::{Evidence, MAX_STRETCHES, Noted, Stretch, under_delivery};
+use window::WindowJudge;
 pub use window::{largest_aligned, largest_sliding};
 
 /// The most violations that are listed per rule; all are counted.
@@ -186,33 +198,75 @@ impl Verdict {
 /// ```
 #[must_use]
 pub fn judge(history: &[InForce], starts: &[Start]) -> Verdict {
-    let segments = segments(history);
-    let limits = Period::ALL
-        .into_iter()
-        .filter(|period| {
-            segments
-                .iter()
-                .any(|segment| limits(segment.policy, *period))
-        })
-        .map(|period| window::judge(&segments, starts, period))
-        .collect();
-    Verdict {
-        starts: starts.len() as u64,
-        limits,
-        bucket: bucket::judge(&segments, starts),
-        pause: judge_pauses(&segments, starts),
+    let mut judge = Judge::new(history);
+    starts.iter().for_each(|start| judge.push(*start));
+    judge.finish()
+}
+
+/// Judges the starts of one destination one by one, in order: [`judge`] for
+/// ledgers that do not fit into memory.
+///
+/// It keeps the starts of one window of each limit, and of buckets those since
+/// they were last full, a million at most.
+pub struct Judge {
+    starts: u64,
+    windows: Vec<WindowJudge>,
+    bucket: BucketJudge,
+    pause: PauseJudge,
+}
+
+impl Judge {
+    /// By what was in force when.
+    #[must_use]
+    pub fn new(history: &[InForce]) -> Self {
+        let segments: Arc<[Segment]> = segments(history).into();
+        let limited = |period: &Period| {
+            let mut segments = segments.iter();
+            segments.any(|segment| limits(&segment.policy, *period))
+        };
+        let periods = Period::ALL.into_iter().filter(limited);
+        Self {
+            starts: 0,
+            windows: periods
+                .map(|period| WindowJudge::new(Arc::clone(&segments), period))
+                .collect(),
+            bucket: BucketJudge::new(Arc::clone(&segments)),
+            pause: PauseJudge::new(Arc::clone(&segments)),
+        }
+    }
+
+    /// The next start, no earlier than the one before it.
+    pub fn push(&mut self, start: Start) {
+        self.starts += 1;
+        self.windows
+            .iter_mut()
+            .for_each(|window| window.push(start));
+        self.bucket.push(start);
+        self.pause.push(start);
+    }
+
+    /// What all of them show.
+    #[must_use]
+    pub fn finish(self) -> Verdict {
+        let windows = self.windows.into_iter();
+        Verdict {
+            starts: self.starts,
+            limits: windows.map(WindowJudge::finish).collect(),
+            bucket: self.bucket.finish(),
+            pause: self.pause.finish(),
+        }
     }
 }
 
 /// An entry of the history with its end.
-#[derive(Debug, Clone, Copy)]
-struct Segment<'a> {
+#[derive(Debug, Clone)]
+struct Segment {
     from: Timestamp,
     until: Timestamp,
-    policy: &'a Policy,
+    policy: Policy,
 }
 
-impl Segment<'_> {
+impl Segment {
     fn pacing(&self) -> Option<crate::policy::Pacing> {
         match &self.policy.rate {
             Rate::Limited(limited) => limited.pacing,
@@ -223,10 +277,10 @@ impl Segment<'_> {
 
 /// The history as intervals without gaps, in order, from ever to ever. Of
 /// entries of the same time only the last was ever in force.
-fn segments(history: &[InForce]) -> Vec<Segment<'_>> {
+fn segments(history: &[InForce]) -> Vec<Segment> {
     let mut entries: Vec<&InForce> = history.iter().collect();
     entries.sort_by_key(|entry| entry.from);
-    let mut segments: Vec<Segment<'_>> = Vec::with_capacity(entries.len());
+    let mut segments: Vec<Segment> = Vec::with_capacity(entries.len());
     for entry in entries {
         if segments.last().is_some_and(|last| last.from == entry.from) {
             segments.pop();
@@ -237,7 +291,7 @@ fn segments(history: &[InForce]) -> Vec<Segment<'_>> {
         segments.push(Segment {
             from: entry.from,
             until: Timestamp::MAX,
-            policy: &entry.policy,
+            policy: entry.policy.clone(),
         });
     }
     if let Some(first) = segments.first_mut() {
@@ -257,36 +311,9 @@ fn limits(policy: &Policy, period: Period) -> bool {
 }
 
 /// The newest of these attempts, in order.
-fn attempts(starts: &[Start]) -> Vec<AttemptId> {
-    let newest = starts.len().saturating_sub(MAX_ATTEMPTS);
-    starts[newest..]
-        .iter()
+fn newest(starts: &VecDeque<Start>) -> Vec<AttemptId> {
+    let skipped = starts.len().saturating_sub(MAX_ATTEMPTS);
+    (starts.iter().skip(skipped))
         .map(|(_, attempt)| *attempt)
         .collect()
-}
-
-/// Starts strictly within a pause. One at its very first instant may have
-/// been claimed in the microsecond before it.
-fn judge_pauses(segments: &[Segment<'_>], starts: &[Start]) -> Violations {
-    let mut violations = Violations::default();
-    for pause in segments
-        .iter()
-        .filter(|segment| segment.policy.rate == Rate::Paused)
-    {
-        let first = starts.partition_point(|(at, _)| *at <= pause.from);
-        let after = starts.partition_point(|(at, _)| *at < pause.until);
-        let Some((ends_at, _)) = starts[first.min(after)..after].last() else {
-            continue;
-        };
-        let within = &starts[first..after];
-        violations.early_starts += within.len() as u64;
-        violations.list(Some(Violation {
-            rule: Rule::Pause,
-            ends_at: *ends_at,
-            starts: within.len() as u64,
-            bound: 0,
-            attempts: attempts(within),
-        }));
-    }
-    violations
 }

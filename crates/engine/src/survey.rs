@@ -14,6 +14,7 @@ mod round;
 use std::sync::Arc;
 use std::time::Duration;
 
+use domain::explain::drain_seconds;
 use domain::ids::{DestinationId, TenantId};
 use domain::time::Timestamp;
 use domain::watch::Shortfall;
@@ -109,11 +110,12 @@ pub struct Shown {
 }
 
 impl Shown {
-    /// How long its backlog takes to drain, if nothing else comes.
+    /// How long its backlog takes to drain, if nothing else comes: what the limit
+    /// leaves goes at once.
     #[must_use]
     pub fn drains_in_seconds(&self) -> Option<f64> {
-        let rate = self.effective.filter(|rate| *rate > 0.0)?;
-        Some(f64::from(self.backlog) / rate)
+        let left = self.tokens.unwrap_or(0.0);
+        drain_seconds(f64::from(self.backlog), left, self.effective?)
     }
 }
 

@@ -32,6 +32,7 @@ pub mod body;
 pub mod bulk;
 mod caller;
 pub mod cancel;
+pub mod compliance;
 pub mod dead_letters;
 pub mod destination_health;
 pub mod destinations;
@@ -41,12 +42,14 @@ pub mod keys;
 pub mod limits;
 pub mod operations;
 pub mod parameters;
+pub mod plan;
 pub mod problem;
 mod rate;
 pub mod replays;
 pub mod retries;
 pub mod secrets;
 pub mod smart_delivery;
+pub mod standings;
 pub mod tenants;
 pub mod text;
 pub mod tiers;
@@ -133,6 +136,10 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(operations::list))
         .routes(routes!(operations::events))
         .routes(routes!(smart_delivery::show, smart_delivery::change))
+        .routes(routes!(compliance::report))
+        .routes(routes!(standings::explain))
+        .routes(routes!(standings::list))
+        .routes(routes!(plan::try_limits))
         .routes(routes!(attempts::list))
         .routes(routes!(retries::show, retries::set))
         .routes(routes!(batches::show, batches::set))

@@ -1,12 +1,17 @@
-//! The audit: was any window over its limit, and was the limit used?
+//! The audit: was any window over its limit, was the limit used, and if not, why?
 //!
-//! Three steps that do not know each other: [`collect`] reads a destination's
-//! ledger and limit history; [`report`] judges them by `domain::compliance`,
-//! purely; [`render`] prints. The demo uses the same three.
+//! Steps that do not know each other: [`collect`] reads a destination's limit
+//! history and, page by page, its ledger; [`examine`] judges that as it comes, by
+//! `domain::compliance`; [`report`] says what was found; [`render`] prints it.
+//! The command and the API use the same ones.
 
+mod chart;
 pub mod collect;
+pub mod examine;
+pub mod html;
+mod noted;
 pub mod render;
 pub mod report;
 
-pub use collect::Span;
-pub use report::{DestinationReport, Ledger, Report};
+pub use collect::{Depth, NotExamined, Span};
+pub use report::{DestinationReport, Report};

@@ -12,8 +12,8 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::{
-    api, attempt, audit, dead_letters, demo, destination, event, key, migrate, operations,
-    operator, scheduler, secret_key, serve, tenant, tier, worker,
+    api, attempt, audit, completions, dead_letters, demo, destination, event, key, migrate,
+    operations, operator, plan, scheduler, secret_key, serve, tenant, tier, top, worker,
 };
 use crate::config::{ConfigError, LogConfig, unknown};
 use crate::{commands, logging, open_files};
@@ -49,6 +49,10 @@ pub enum Command {
     Migrate(migrate::Args),
     /// Judge the ledger: was any window over its limit?
     Audit(audit::Args),
+    /// Try another limit on what was recorded, over the API.
+    Plan(plan::Args),
+    /// Watch destinations: backlogs, rates and what binds, over the API.
+    Top(top::Args),
     /// Show it all on this machine: receivers, limits, a flood and its audit.
     Demo(demo::Args),
     /// Create, look at and change destinations, over the API.
@@ -81,6 +85,10 @@ pub enum Command {
     /// Make, look at and change the keys that secrets are sealed under.
     #[command(subcommand)]
     SecretKey(secret_key::Command),
+    /// Print a completion script.
+    Completions(completions::Args),
+    /// Write man pages.
+    Man(completions::ManArgs),
 }
 
 /// Parses, runs, and turns every end into an exit code.
@@ -130,6 +138,8 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Crd => commands::crd::run(),
         Command::Migrate(args) => commands::migrate::run(args).await,
         Command::Audit(args) => commands::audit::run(args).await,
+        Command::Plan(args) => commands::plan::run(args).await,
+        Command::Top(args) => commands::top::run(args).await,
         Command::Demo(args) => commands::demo::run(args).await,
         Command::Destination(command) => commands::destination::run(command).await,
         Command::Event(command) => commands::event::run(command).await,
@@ -141,6 +151,8 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Key(command) => commands::key::run(command).await,
         Command::Tier(command) => commands::tier::run(command).await,
         Command::SecretKey(command) => commands::secret_key::run(command).await,
+        Command::Completions(args) => Ok(commands::completions::run(&args)),
+        Command::Man(args) => commands::completions::run_man(&args),
     }
 }
 

@@ -401,6 +401,8 @@ impl Running {
                 backlog: Arc::clone(&self.parts.backlog),
                 operations: Arc::clone(&self.parts.operations_book),
                 managers: Arc::clone(&self.parts.managers),
+                store: Arc::clone(&self.parts.store),
+                survey: Arc::clone(&self.parts.survey),
             },
             Arc::clone(&self.parts.schedule),
             intake,

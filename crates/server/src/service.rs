@@ -15,13 +15,15 @@ use domain::ingest_limit::IngestLimit;
 use domain::policy::LimitSettings;
 use engine::ports::{
     Acceptance, AttemptView, Backlog, Catalog, Destination, DestinationChange, EventSummary,
-    HeadersChange, Manager, Managers, NewDestination, OperationsBook, Schedule, Wake,
+    HeadersChange, Manager, Managers, NewDestination, OperationsBook, Schedule, Store, Survey,
+    Wake,
 };
 
 use crate::edge::Mint;
 use crate::hidden::Hidden;
 
 pub mod backlog;
+pub mod compliance;
 pub mod error;
 pub mod event;
 pub mod health;
@@ -29,11 +31,13 @@ pub mod intake;
 pub mod limits;
 pub mod managed;
 pub mod operations;
+pub mod plan;
 pub mod rate;
 pub mod replays;
 pub mod rules;
 pub mod secrets;
 pub mod smart;
+pub mod standing;
 pub mod tenancy;
 
 pub use backlog::{CancelCursor, CancelDraft, CancelledPart};
@@ -42,9 +46,11 @@ pub use event::EventDraft;
 pub use health::StateAndHealth;
 pub use intake::Intake;
 pub use limits::LimitsChange;
+pub use plan::{Plan, PlanDraft};
 pub use replays::{BegunReplays, Everywhere, ReplayDraft};
 use secrets::{MadeSecret, SecretDraft, Signing};
 pub use smart::SmartAndHistory;
+pub use standing::Standing;
 pub use tenancy::Tenancy;
 
 /// The most rows on one page.
@@ -60,6 +66,8 @@ pub struct Service {
     backlog: Arc<dyn Backlog>,
     operations: Arc<dyn OperationsBook>,
     managers: Arc<dyn Managers>,
+    store: Arc<dyn Store>,
+    survey: Arc<dyn Survey>,
     schedule: Arc<dyn Schedule>,
     intake: Intake,
     mint: Arc<Mint>,
@@ -78,6 +86,8 @@ pub struct Books {
     pub backlog: Arc<dyn Backlog>,
     pub operations: Arc<dyn OperationsBook>,
     pub managers: Arc<dyn Managers>,
+    pub store: Arc<dyn Store>,
+    pub survey: Arc<dyn Survey>,
 }
 
 /// A destination that somebody wants.
@@ -133,6 +143,8 @@ impl Service {
             backlog: books.backlog,
             operations: books.operations,
             managers: books.managers,
+            store: books.store,
+            survey: books.survey,
             schedule,
             intake,
             mint,

@@ -5,8 +5,9 @@ use std::time::Duration;
 use adapters::postgres::PostgresStore;
 use domain::backpressure::{BacklogBounds, CountPace};
 use domain::ids::DestinationId;
+use domain::time::Timestamp;
 use engine::ports::{
-    Backpressure, DEFAULT_TENANT, Operations, Run, Store, Survey, SurveyRules, WatchRules,
+    Backpressure, Catalog, DEFAULT_TENANT, Operations, Run, Store, Survey, SurveyRules, WatchRules,
 };
 
 use crate::database::{Database, per_second};
@@ -164,6 +165,59 @@ async fn a_survey_costs_the_same_whatever_the_backlog() {
     let analyzed = pages_of_ten_surveys(&database, destination).await;
     assert!(small > 50, "the counters count: {small}");
     let most = small + small / 2;
+    assert!(
+        large <= most && analyzed <= most,
+        "{small}, then {large}, analyzed {analyzed}"
+    );
+}
+
+/// So many attempts of a destination that started in this hour of a day long ago,
+/// a millisecond apart.
+async fn started(database: &Database, destination: DestinationId, hour: u32, count: u32) {
+    let over = format!(
+        "insert into attempts
+            (event_id, destination_id, tenant_id, state, started_at, finished_at)
+        select gen_random_uuid(), '{destination}', '{DEFAULT_TENANT}', 'succeeded', at, at
+        from (
+            select '2026-01-01 {hour}:00:00+00'::timestamptz + g * interval '1 ms' as at
+            from generate_series(1, {count}) g
+        ) t"
+    );
+    database.sql(&over).await;
+}
+
+async fn pages_of_ten_reports(database: &Database, destination: DestinationId) -> i64 {
+    let hour = |hour: i64| Timestamp::from_millis(1_767_225_600_000 + hour * 3_600_000);
+    let ten_reports = async |store: PostgresStore| {
+        for _ in 0..10 {
+            let page = store
+                .ledger(destination, hour(12), hour(13), None, 1_000)
+                .await
+                .unwrap();
+            assert_eq!(page.len(), 500);
+        }
+    };
+    database.pages_of(ten_reports).await
+}
+
+/// An hour of one destination, whatever started in other hours and elsewhere.
+#[tokio::test]
+async fn a_report_reads_its_destination_and_its_time_alone() {
+    let database = Database::create().await;
+    let destination = database.destination(per_second(100)).await;
+    let other = database.destination(per_second(100)).await;
+    started(&database, destination, 12, 500).await;
+    pages_of_ten_reports(&database, destination).await;
+    let small = pages_of_ten_reports(&database, destination).await;
+    started(&database, destination, 11, 100_000).await;
+    started(&database, destination, 14, 100_000).await;
+    started(&database, other, 12, 100_000).await;
+    let large = pages_of_ten_reports(&database, destination).await;
+    database.sql("analyze").await;
+    let analyzed = pages_of_ten_reports(&database, destination).await;
+    assert!(small > 50, "the counters count: {small}");
+    // Levels of the indexes, and rows that lie on other pages.
+    let most = small + small / 2 + 500;
     assert!(
         large <= most && analyzed <= most,
         "{small}, then {large}, analyzed {analyzed}"

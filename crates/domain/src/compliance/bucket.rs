@@ -12,8 +12,12 @@
 //! dropped, which leaves one or two of them. A pause is passed over; an entry
 //! that has no bucket ends them all.
 
-use super::{Rule, Segment, Start, Violation, Violations, attempts};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::{MAX_ATTEMPTS, MAX_LISTED, Rule, Segment, Start, Violation, Violations};
 use crate::admission::SLACK;
+use crate::ids::AttemptId;
 use crate::limit::Period;
 use crate::policy::{Pacing, Rate};
 use crate::time::{Timestamp, micros};
@@ -28,52 +32,123 @@ pub(super) fn fall(pacing: Pacing) -> i128 {
     i128::from(pacing.refill.max.get()) * per_period
 }
 
-/// Judges the spacing; `None` where there never was one.
-pub(super) fn judge(segments: &[Segment<'_>], starts: &[Start]) -> Option<Violations> {
-    segments.iter().find_map(Segment::pacing)?;
-    let mut over = Over::default();
-    // The oldest first.
-    let mut meters: Vec<Meter> = Vec::new();
-    for segment in segments {
-        let first = starts.partition_point(|(at, _)| *at < segment.from);
-        let after = match segment.until {
-            Timestamp::MAX => starts.len(),
-            until => starts.partition_point(|(at, _)| *at < until),
-        };
-        let Some(pacing) = segment.pacing() else {
-            if segment.policy.rate != Rate::Paused {
-                meters.clear();
-            }
-            continue;
-        };
-        for meter in &mut meters {
-            meter.change(pacing, &starts[..first]);
-        }
-        meters.push(Meter::new(pacing));
-        // Of two with the same bounds, the older one judges more.
-        meters.dedup_by_key(|meter| (meter.burst, meter.fall));
-        for (index, (at, _)) in starts.iter().enumerate().take(after).skip(first) {
-            if meters.iter().all(|meter| meter.level_at(*at) == 0) {
-                over.list(starts);
-            }
-            // Of those that stand at zero, the newest has the tightest bounds.
-            let older = meters.len() - 1;
-            let kept = meters
-                .drain(..older)
-                .filter(|meter| meter.level_at(*at) > 0);
-            meters = kept
-                .collect::<Vec<_>>()
-                .into_iter()
-                .chain(meters.last().copied())
-                .collect();
-            for meter in &mut meters {
-                meter.start(index, *at);
-                over.note(meter.since, index, meter.over());
-            }
+/// How many starts are kept at most for a bucket that is refilled faster in the
+/// middle of a busy time: its intervals reach back as far as that.
+const MAX_BUSY: usize = 1_000_000;
+
+/// Judges the spacing, start by start. Keeps the starts since a meter last stood
+/// at zero, up to [`MAX_BUSY`].
+pub(super) struct BucketJudge {
+    segments: Arc<[Segment]>,
+    /// The next segment to enter.
+    next: usize,
+    /// There is, or was, a bucket or a burst.
+    judged: bool,
+    /// The oldest first.
+    meters: Vec<Meter>,
+    busy: Busy,
+    over: Over,
+}
+
+impl BucketJudge {
+    pub(super) fn new(segments: Arc<[Segment]>) -> Self {
+        Self {
+            judged: segments.iter().any(|segment| segment.pacing().is_some()),
+            segments,
+            next: 0,
+            meters: Vec::new(),
+            busy: Busy::default(),
+            over: Over::default(),
         }
     }
-    over.list(starts);
-    Some(over.violations)
+
+    /// The next start, no earlier than the last.
+    pub(super) fn push(&mut self, start: Start) {
+        if !self.judged {
+            return;
+        }
+        while self.next < self.segments.len() && self.segments[self.next].from <= start.0 {
+            self.enter();
+        }
+        let at = start.0;
+        let index = self.busy.push(start);
+        let paced = (self.next.checked_sub(1)).and_then(|now| self.segments[now].pacing());
+        if paced.is_none() {
+            return;
+        }
+        if self.meters.iter().all(|meter| meter.level_at(at) == 0) {
+            self.over.list();
+        }
+        // Of those that stand at zero, the newest has the tightest bounds.
+        let older = self.meters.len().saturating_sub(1);
+        let kept = self.meters.drain(..older);
+        let kept: Vec<_> = kept.filter(|meter| meter.level_at(at) > 0).collect();
+        self.meters = kept
+            .into_iter()
+            .chain(self.meters.last().copied())
+            .collect();
+        for meter in &mut self.meters {
+            meter.start(index, at);
+            self.over.note(meter, index, &self.busy);
+        }
+        let since = self.meters.iter().map(|meter| meter.since).min();
+        self.busy.forget_before(since.unwrap_or(index));
+    }
+
+    /// Another entry of the history is in force.
+    fn enter(&mut self) {
+        let segment = &self.segments[self.next];
+        self.next += 1;
+        let Some(pacing) = segment.pacing() else {
+            if segment.policy.rate != Rate::Paused {
+                self.meters.clear();
+            }
+            return;
+        };
+        for meter in &mut self.meters {
+            meter.change(pacing, &self.busy);
+        }
+        self.meters.push(Meter::new(pacing));
+        // Of two with the same bounds, the older one judges more.
+        self.meters.dedup_by_key(|meter| (meter.burst, meter.fall));
+    }
+
+    /// `None` where there never was a spacing.
+    pub(super) fn finish(mut self) -> Option<Violations> {
+        self.over.list();
+        self.judged.then_some(self.over.violations)
+    }
+}
+
+/// The newest starts, by their number in the ledger.
+#[derive(Default)]
+struct Busy {
+    starts: VecDeque<Start>,
+    /// The number of the first of them.
+    first: usize,
+}
+
+impl Busy {
+    fn push(&mut self, start: Start) -> usize {
+        if self.starts.len() >= MAX_BUSY {
+            self.forget_before(self.first + 1);
+        }
+        self.starts.push_back(start);
+        self.first + self.starts.len() - 1
+    }
+
+    fn forget_before(&mut self, number: usize) {
+        let gone = number.saturating_sub(self.first).min(self.starts.len());
+        self.starts.drain(..gone);
+        self.first += gone;
+    }
+
+    /// From this one on, with their numbers.
+    fn since(&self, number: usize) -> impl Iterator<Item = (usize, Start)> + '_ {
+        let skipped = number.saturating_sub(self.first);
+        let numbers = self.first + skipped..;
+        numbers.zip(self.starts.iter().skip(skipped).copied())
+    }
 }
 
 /// One leaky meter. Levels are in [`ONE`]s.
@@ -103,7 +178,7 @@ impl Meter {
 
     /// Another bucket after these starts. If it is refilled faster, so are the
     /// intervals that reach into it, from their beginning on.
-    fn change(&mut self, pacing: Pacing, starts: &[Start]) {
+    fn change(&mut self, pacing: Pacing, busy: &Busy) {
         self.burst = self.burst.max(pacing.burst);
         if fall(pacing) <= self.fall {
             return;
@@ -111,8 +186,8 @@ impl Meter {
         self.fall = fall(pacing);
         if self.level > 0 {
             self.level = 0;
-            for (index, (at, _)) in starts.iter().enumerate().skip(self.since) {
-                self.start(index, *at);
+            for (index, (at, _)) in busy.since(self.since) {
+                self.start(index, at);
             }
         }
     }
@@ -141,14 +216,15 @@ impl Meter {
 #[derive(Default)]
 struct Over {
     violations: Violations,
-    /// The worst at hand: by how much, since which start, up to which.
-    worst: Option<(i128, usize, usize)>,
+    /// The worst at hand, and by how much.
+    worst: Option<(i128, Violation)>,
     /// The last start that was over: two meters may say so of one.
     last: Option<usize>,
 }
 
 impl Over {
-    fn note(&mut self, since: usize, last: usize, over: i128) {
+    fn note(&mut self, meter: &Meter, last: usize, busy: &Busy) {
+        let over = meter.over();
         if over <= 0 {
             return;
         }
@@ -156,23 +232,36 @@ impl Over {
             self.last = Some(last);
             self.violations.early_starts += 1;
         }
-        if self.worst.is_none_or(|(worst, ..)| over > worst) {
-            self.worst = Some((over, since, last));
+        if self.worst.as_ref().is_some_and(|(worst, _)| over <= *worst) {
+            return;
         }
+        let starts = (last - meter.since + 1) as u64;
+        let excess = u64::try_from((over + ONE - 1) / ONE).unwrap_or(u64::MAX);
+        let attempts = match self.violations.listed.len() < MAX_LISTED {
+            true => newest_since(busy, meter.since),
+            false => Vec::new(),
+        };
+        let violation = Violation {
+            rule: Rule::Bucket,
+            ends_at: meter.as_of,
+            starts,
+            bound: starts.saturating_sub(excess),
+            attempts,
+        };
+        self.worst = Some((over, violation));
     }
 
-    fn list(&mut self, starts: &[Start]) {
-        let violation = self.worst.take().map(|(over, first, last)| {
-            let count = (last - first + 1) as u64;
-            let excess = u64::try_from((over + ONE - 1) / ONE).unwrap_or(u64::MAX);
-            Violation {
-                rule: Rule::Bucket,
-                ends_at: starts[last].0,
-                starts: count,
-                bound: count.saturating_sub(excess),
-                attempts: attempts(&starts[first..=last]),
-            }
-        });
-        self.violations.list(violation);
+    fn list(&mut self) {
+        let worst = self.worst.take();
+        self.violations.list(worst.map(|(_, violation)| violation));
     }
+}
+
+fn newest_since(busy: &Busy, since: usize) -> Vec<AttemptId> {
+    let skipped = since.saturating_sub(busy.first);
+    let count = busy.starts.len().saturating_sub(skipped);
+    let newest = skipped + count.saturating_sub(MAX_ATTEMPTS);
+    (busy.starts.iter().skip(newest))
+        .map(|(_, attempt)| *attempt)
+        .collect()
 }

@@ -68,11 +68,20 @@ pub fn ideal_starts(
     since: Timestamp,
     until: Timestamp,
 ) -> u64 {
+    ideal(history, due.iter().copied(), (since, until))
+}
+
+/// The same, of due times that come one by one.
+pub(super) fn ideal(
+    history: &[InForce],
+    due: impl Iterator<Item = Timestamp>,
+    (since, until): (Timestamp, Timestamp),
+) -> u64 {
     let segments = segments(history);
     let mut sender = PerfectSender::new(&segments);
     let mut started = 0;
     for due in due {
-        match sender.start(*due) {
+        match sender.start(due) {
             Some(at) if at < until => started += u64::from(at >= since),
             _ => break,
         }
@@ -81,7 +90,7 @@ pub fn ideal_starts(
 }
 
 struct PerfectSender<'a> {
-    segments: &'a [Segment<'a>],
+    segments: &'a [Segment],
     /// The segment at hand.
     current: usize,
     /// The newest starts, the newest last.
@@ -120,7 +129,7 @@ impl Bucket {
 }
 
 impl<'a> PerfectSender<'a> {
-    fn new(segments: &'a [Segment<'a>]) -> Self {
+    fn new(segments: &'a [Segment]) -> Self {
         let keep = segments.iter().map(most_needed).max().unwrap_or(0);
         Self {
             segments,
@@ -208,7 +217,7 @@ impl<'a> PerfectSender<'a> {
 }
 
 /// How many of the newest starts a segment's policy looks at.
-fn most_needed(segment: &Segment<'_>) -> u32 {
+fn most_needed(segment: &Segment) -> u32 {
     match &segment.policy.rate {
         Rate::Paused | Rate::Unlimited => 1,
         Rate::Limited(limited) => (limited.windows.iter())

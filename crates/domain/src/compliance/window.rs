@@ -1,6 +1,11 @@
-//! Sliding and aligned windows, with two pointers.
+//! Sliding and aligned windows, start by start.
 
-use super::{LimitVerdict, Rule, Segment, Start, Violation, Violations, WindowCount, attempts};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::{
+    LimitVerdict, MAX_LISTED, Rule, Segment, Start, Violation, Violations, WindowCount, newest,
+};
 use crate::admission::SLACK;
 use crate::limit::Period;
 use crate::policy::{Policy, Rate};
@@ -27,20 +32,9 @@ pub fn largest_sliding(starts: &[Start], period: Period) -> WindowCount {
 /// starts, ascending; of equal ones the first. Zero if there are none.
 #[must_use]
 pub fn largest_aligned(starts: &[Start], period: Period) -> WindowCount {
-    let length = micros(period.duration());
-    let bucket = |at: Timestamp| at.as_micros().div_euclid(length);
-    let mut largest = WindowCount::default();
-    for of_one in starts.chunk_by(|a, b| bucket(a.0) == bucket(b.0)) {
-        let count = of_one.len() as u64;
-        if count > largest.starts {
-            let end = bucket(of_one[0].0).saturating_add(1).saturating_mul(length);
-            largest = WindowCount {
-                starts: count,
-                ends_at: Timestamp::from_micros(end),
-            };
-        }
-    }
-    largest
+    let mut aligned = Aligned::new(period);
+    starts.iter().for_each(|(at, _)| aligned.push(*at));
+    aligned.finish()
 }
 
 /// For every start, the indices of the first and the last start of the window
@@ -56,39 +50,114 @@ fn windows(starts: &[Start], period: Period) -> impl Iterator<Item = (usize, usi
     })
 }
 
-/// Judges every window of one period.
-pub(super) fn judge(segments: &[Segment<'_>], starts: &[Start], period: Period) -> LimitVerdict {
-    let mut bounds = Bounds::new(segments, period);
-    let mut over = Over::new(starts, period);
-    let mut sliding = WindowCount::default();
-    let mut bound_there = None;
-    for (first, last) in windows(starts, period) {
-        let ends_at = starts[last].0;
-        let bound = bounds.at(ends_at);
-        let count = (last - first + 1) as u64;
-        if count > sliding.starts {
-            sliding = WindowCount {
-                starts: count,
-                ends_at,
-            };
-            bound_there = bound;
-        }
-        if let Some(bound) = bound.filter(|bound| count > *bound) {
-            over.note(first, last, bound);
+/// Judges every window of one period, start by start. Keeps the starts of one
+/// window.
+pub(super) struct WindowJudge {
+    period: Period,
+    bounds: Bounds,
+    over: Over,
+    /// Those in the window that ends with the last one.
+    recent: VecDeque<Start>,
+    aligned: Aligned,
+    sliding: WindowCount,
+    bound_there: Option<u64>,
+}
+
+impl WindowJudge {
+    pub(super) fn new(segments: Arc<[Segment]>, period: Period) -> Self {
+        Self {
+            period,
+            bounds: Bounds::new(segments, period),
+            over: Over::new(period),
+            recent: VecDeque::new(),
+            aligned: Aligned::new(period),
+            sliding: WindowCount::default(),
+            bound_there: None,
         }
     }
-    LimitVerdict {
-        period,
-        aligned: largest_aligned(starts, period),
-        sliding,
-        bound: bound_there,
-        violations: over.finish(),
+
+    /// The next start, no earlier than the last.
+    pub(super) fn push(&mut self, start: Start) {
+        let ends_at = start.0;
+        let begins_at = ends_at - self.period.duration();
+        while self
+            .recent
+            .front()
+            .is_some_and(|first| first.0 <= begins_at)
+        {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(start);
+        self.aligned.push(ends_at);
+        let bound = self.bounds.at(ends_at);
+        let starts = self.recent.len() as u64;
+        if starts > self.sliding.starts {
+            self.sliding = WindowCount { starts, ends_at };
+            self.bound_there = bound;
+        }
+        if let Some(bound) = bound.filter(|bound| starts > *bound) {
+            self.over.note(&self.recent, ends_at, bound);
+        }
+    }
+
+    pub(super) fn finish(self) -> LimitVerdict {
+        LimitVerdict {
+            period: self.period,
+            aligned: self.aligned.finish(),
+            sliding: self.sliding,
+            bound: self.bound_there,
+            violations: self.over.finish(),
+        }
+    }
+}
+
+/// The fullest period of the calendar, start by start.
+struct Aligned {
+    length: i64,
+    current: Option<i64>,
+    starts: u64,
+    largest: WindowCount,
+}
+
+impl Aligned {
+    fn new(period: Period) -> Self {
+        Self {
+            length: micros(period.duration()),
+            current: None,
+            starts: 0,
+            largest: WindowCount::default(),
+        }
+    }
+
+    fn push(&mut self, at: Timestamp) {
+        let number = at.as_micros().div_euclid(self.length);
+        if self.current != Some(number) {
+            self.close();
+            self.current = Some(number);
+        }
+        self.starts += 1;
+    }
+
+    fn close(&mut self) {
+        let starts = std::mem::take(&mut self.starts);
+        if let Some(number) = self.current.filter(|_| starts > self.largest.starts) {
+            let end = number.saturating_add(1).saturating_mul(self.length);
+            self.largest = WindowCount {
+                starts,
+                ends_at: Timestamp::from_micros(end),
+            };
+        }
+    }
+
+    fn finish(mut self) -> WindowCount {
+        self.close();
+        self.largest
     }
 }
 
 /// The largest bound in force within each window, as the windows move on.
-struct Bounds<'a> {
-    segments: &'a [Segment<'a>],
+struct Bounds {
+    segments: Arc<[Segment]>,
     period: Period,
     /// The segments that the window touches.
     touched: std::ops::Range<usize>,
@@ -96,8 +165,8 @@ struct Bounds<'a> {
     largest: Option<u64>,
 }
 
-impl<'a> Bounds<'a> {
-    fn new(segments: &'a [Segment<'a>], period: Period) -> Self {
+impl Bounds {
+    fn new(segments: Arc<[Segment]>, period: Period) -> Self {
         Self {
             segments,
             period,
@@ -124,7 +193,7 @@ impl<'a> Bounds<'a> {
             self.touched = touched;
             self.largest = (self.segments[self.touched.clone()].iter())
                 .try_fold(Bound::default(), |bound, segment| {
-                    bound.or(segment.policy, self.period)
+                    bound.or(&segment.policy, self.period)
                 })
                 .map(|bound| bound.starts(self.period));
         }
@@ -174,20 +243,18 @@ impl Bound {
 }
 
 /// Gathers windows that are over, the worst of those that overlap.
-struct Over<'a> {
-    starts: &'a [Start],
+struct Over {
     period: Period,
     violations: Violations,
     /// The end of the first window of the place at hand.
     begun_at: Timestamp,
-    /// The worst window there: its first and last start, and its bound.
-    worst: Option<(usize, usize, u64)>,
+    /// The worst window there.
+    worst: Option<Violation>,
 }
 
-impl<'a> Over<'a> {
-    fn new(starts: &'a [Start], period: Period) -> Self {
+impl Over {
+    fn new(period: Period) -> Self {
         Self {
-            starts,
             period,
             violations: Violations::default(),
             begun_at: Timestamp::MIN,
@@ -195,33 +262,36 @@ impl<'a> Over<'a> {
         }
     }
 
-    fn note(&mut self, first: usize, last: usize, bound: u64) {
+    fn note(&mut self, window: &VecDeque<Start>, ends_at: Timestamp, bound: u64) {
         self.violations.early_starts += 1;
-        let ends_at = self.starts[last].0;
-        let excess = |(first, last, bound): (usize, usize, u64)| (last - first + 1) as u64 - bound;
-        match self.worst {
-            Some(worst) if ends_at < self.begun_at + self.period.duration() => {
-                if excess((first, last, bound)) > excess(worst) {
-                    self.worst = Some((first, last, bound));
-                }
-            }
-            _ => {
+        let starts = window.len() as u64;
+        let same_place = ends_at < self.begun_at + self.period.duration();
+        let worst = self.worst.as_ref().filter(|_| same_place);
+        match worst.map(|worst| worst.starts - worst.bound) {
+            Some(excess) if starts - bound <= excess => return,
+            Some(_) => {}
+            None => {
                 self.list();
                 self.begun_at = ends_at;
-                self.worst = Some((first, last, bound));
             }
         }
+        // What is not listed any more need not be known.
+        let attempts = match self.violations.listed.len() < MAX_LISTED {
+            true => newest(window),
+            false => Vec::new(),
+        };
+        self.worst = Some(Violation {
+            rule: Rule::Window(self.period),
+            ends_at,
+            starts,
+            bound,
+            attempts,
+        });
     }
 
     fn list(&mut self) {
-        let violation = self.worst.take().map(|(first, last, bound)| Violation {
-            rule: Rule::Window(self.period),
-            ends_at: self.starts[last].0,
-            starts: (last - first + 1) as u64,
-            bound,
-            attempts: attempts(&self.starts[first..=last]),
-        });
-        self.violations.list(violation);
+        let worst = self.worst.take();
+        self.violations.list(worst);
     }
 
     fn finish(mut self) -> Violations {

@@ -107,6 +107,48 @@ pub struct DestinationsPage {
     pub limit: u32,
 }
 
+/// Which page of standings.
+#[derive(Debug, Clone, Copy, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct StandingsPage {
+    /// The `next` of the page before.
+    #[param(value_type = Option<uuid::Uuid>)]
+    pub after: Option<DestinationId>,
+    /// Rows on the page, 1 to 200.
+    #[serde(default = "default_page")]
+    #[param(default = 100)]
+    pub limit: u32,
+}
+
+/// Which page of a compliance report.
+#[derive(Debug, Clone, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct CompliancePage {
+    /// Starts before it are not looked at; an hour before `until` if absent.
+    #[param(format = DateTime)]
+    pub since: Option<String>,
+    /// Exclusive; now if absent.
+    #[param(format = DateTime)]
+    pub until: Option<String>,
+    /// Of this destination only.
+    #[param(value_type = Option<uuid::Uuid>)]
+    pub destination_id: Option<DestinationId>,
+    /// The `next` of the page before.
+    #[param(value_type = Option<uuid::Uuid>)]
+    pub after: Option<DestinationId>,
+    /// Destinations on the page, 1 to 200.
+    #[serde(default = "default_page")]
+    #[param(default = 100)]
+    pub limit: u32,
+    /// Points of each destination's curve, up to 300: starts against the limit,
+    /// latency, backlog.
+    #[serde(default)]
+    #[param(default = 0)]
+    pub points: u32,
+}
+
 /// Which page of attempts.
 #[derive(Debug, Clone, Copy, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]

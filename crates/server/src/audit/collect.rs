@@ -1,12 +1,18 @@
 //! Reads ledgers, page by page.
 
-use anyhow::{Context, ensure};
-use domain::compliance::InForce;
+use std::time::Duration;
+
+use anyhow::Context;
 use domain::ids::{DestinationId, TenantId};
 use domain::time::Timestamp;
-use engine::ports::{Catalog, CatalogError, Destination, LedgerPosition, SmartChange, Tenants};
+use engine::ports::{
+    Catalog, CatalogError, Destination, LedgerPosition, LedgerRow, OperationsBook, SmartChange,
+    Tenants,
+};
 
-use super::report::Ledger;
+use super::examine::Examination;
+use super::noted::noted;
+use super::report::{DestinationReport, Findings};
 
 /// From when until when: `[since, until)`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,8 +27,8 @@ const PAGE: u32 = 10_000;
 /// Destinations and tenants read at once.
 const PAGE_OF_NAMES: u32 = 1_000;
 
-/// The most rows of one destination: half a gigabyte of them.
-const MAX_ROWS: usize = 16_000_000;
+/// How long after a span what had waited at its end is looked for.
+const LATER: Duration = Duration::from_secs(86_400);
 
 /// The most changes of an effective limit that are read, the newest.
 const MAX_SMART_CHANGES: u32 = 10_000;
@@ -95,49 +101,125 @@ async fn whosever(
     Err(CatalogError::NotFound("destination"))
 }
 
-/// One destination's ledger of a span, with its whole limit history.
-pub async fn ledger(
-    catalog: &dyn Catalog,
-    destination: DestinationId,
+/// How a destination is examined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Depth {
+    /// How many points of its curve are shown; none for 0.
+    pub points: usize,
+    /// The most rows that are read.
+    pub rows: u64,
+}
+
+/// Why a destination could not be examined.
+#[derive(Debug, thiserror::Error)]
+pub enum NotExamined {
+    /// The store could not be asked.
+    #[error(transparent)]
+    Catalog(#[from] CatalogError),
+    /// Its ledger is longer than what was asked for.
+    #[error("the ledger of this time has more than {0} rows")]
+    TooLong(u64),
+}
+
+/// What was read of one destination, and how much that was.
+pub struct Examined {
+    pub report: DestinationReport,
+    pub rows: u64,
+}
+
+/// Reads one destination's ledger of a span page by page, with its whole limit
+/// history, and judges it: in memory that does not grow with the ledger. By
+/// destination and time, so along one index of the days that are in the span.
+pub async fn examine(
+    (catalog, operations): (&dyn Catalog, &dyn OperationsBook),
+    destination: &Destination,
     span: Span,
-) -> anyhow::Result<Ledger> {
-    let history = catalog
-        .limit_history(destination)
-        .await
-        .with_context(|| format!("read the limit history of {destination}"))?;
-    let changes = catalog.smart_history(destination, span.until, MAX_SMART_CHANGES);
-    let changes = changes
-        .await
-        .with_context(|| format!("read the effective limits of {destination}"))?;
-    let mut ledger = Ledger {
-        smart: in_force(changes, span.since),
-        history: history
-            .iter()
-            .map(|entry| InForce::new(entry.in_force_from, &entry.effective, entry.state))
-            .collect(),
-        effective: history
-            .iter()
-            .rfind(|entry| entry.in_force_from < span.until)
-            .map(|entry| (entry.effective, entry.state)),
-        ..Ledger::default()
+    depth: Depth,
+) -> Result<Examined, NotExamined> {
+    let id = destination.id;
+    let history = catalog.limit_history(id).await?;
+    let changes = catalog
+        .smart_history(id, span.until, MAX_SMART_CHANGES)
+        .await?;
+    let smart = in_force(changes, span.since);
+    let mut examination = Examination::new(&history, span, depth.points);
+    let mut pages = Pages {
+        catalog,
+        destination: id,
+        read: 0,
+        most: depth.rows,
     };
     let mut after = None;
-    loop {
-        let rows = catalog
-            .ledger(destination, span.since, span.until, after, PAGE)
-            .await
-            .with_context(|| format!("read the ledger of {destination}"))?;
-        let Some(last) = rows.last() else { break };
-        after = Some(LedgerPosition {
+    while let Some(rows) = pages.next((span.since, span.until), &mut after).await? {
+        examination.add(&rows);
+    }
+    // What waited at the end and started since: first come, first served, so
+    // nearly all of it comes first.
+    let mut after = None;
+    while let Some(rows) = pages
+        .next((span.until, span.until + LATER), &mut after)
+        .await?
+    {
+        let rows: Vec<_> = rows
+            .into_iter()
+            .filter(|row| row.started_at.is_some())
+            .collect();
+        if !examination.add_later(&rows) {
+            break;
+        }
+    }
+    let examined = examination.finish();
+    let mut stretches = examined.stretches(&smart, &[]);
+    if !stretches.is_empty() {
+        let noted = noted(operations, destination, span).await?;
+        stretches = examined.stretches(&smart, &noted);
+    }
+    let curve = examined.curve();
+    let report = DestinationReport::from(Findings {
+        id: id.to_string(),
+        name: destination.name.clone(),
+        span,
+        history,
+        verdict: examined.verdict,
+        allowed: examined.allowed,
+        stretches,
+        smart,
+        curve,
+    });
+    let rows = pages.read;
+    Ok(Examined { report, rows })
+}
+
+/// A ledger, page by page.
+struct Pages<'a> {
+    catalog: &'a dyn Catalog,
+    destination: DestinationId,
+    read: u64,
+    most: u64,
+}
+
+impl Pages<'_> {
+    /// The page after the last; `None` after all.
+    async fn next(
+        &mut self,
+        (since, until): (Timestamp, Timestamp),
+        after: &mut Option<LedgerPosition>,
+    ) -> Result<Option<Vec<LedgerRow>>, NotExamined> {
+        let page = self
+            .catalog
+            .ledger(self.destination, since, until, *after, PAGE);
+        let page = page.await?;
+        let Some(last) = page.last() else {
+            return Ok(None);
+        };
+        *after = Some(LedgerPosition {
             started_at: last.started_at,
             attempt: last.attempt,
         });
-        ledger.add(&rows);
-        ensure!(
-            ledger.due.len() <= MAX_ROWS,
-            "the ledger of {destination} has more than {MAX_ROWS} rows: narrow it with --since"
-        );
+        self.read += page.len() as u64;
+        if self.read > self.most {
+            return Err(NotExamined::TooLong(self.most));
+        }
+        Ok(Some(page))
     }
-    ledger.due.sort_unstable();
-    Ok(ledger)
 }

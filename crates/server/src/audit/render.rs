@@ -1,8 +1,9 @@
-//! A report as a table, as JSON, as CSV.
+//! A report as a table, as JSON, as CSV, as a page.
 
 use anyhow::Context;
 use clap::ValueEnum;
 
+use super::html::{html, stretch};
 use super::report::{DestinationReport, Report, RuleReport, WindowReport};
 use crate::output;
 
@@ -15,10 +16,15 @@ pub enum Format {
     Json,
     /// One row per destination and rule.
     Csv,
+    /// One page with charts, which needs nothing else.
+    Html,
 }
 
 /// The most attempt ids in a line for people.
 const SHOWN_ATTEMPTS: usize = 20;
+
+/// The most times of under-delivery of a destination, for people.
+const SHOWN_STRETCHES: usize = 5;
 
 /// The report as text.
 pub fn render(report: &Report, format: Format) -> anyhow::Result<String> {
@@ -26,6 +32,7 @@ pub fn render(report: &Report, format: Format) -> anyhow::Result<String> {
         Format::Table => Ok(table(report)),
         Format::Json => serde_json::to_string_pretty(report).context("print as JSON"),
         Format::Csv => csv(report),
+        Format::Html => Ok(html(report)),
     }
 }
 
@@ -54,6 +61,7 @@ fn table(report: &Report) -> String {
         for rule in &destination.rules {
             text.push_str(&violations(destination, rule));
         }
+        text.push_str(&shortfalls(destination));
         text.push_str(&effective_limits(destination));
     }
     text.push_str(&verdict(report));
@@ -83,7 +91,23 @@ fn row(destination: &DestinationReport, rule: Option<&RuleReport>) -> Vec<String
     ]
 }
 
-fn label(destination: &DestinationReport) -> &str {
+/// Safe between tags and in quoted attributes.
+pub(super) fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#39;"),
+            other => escaped.push(other),
+        }
+    }
+    escaped
+}
+
+pub(super) fn label(destination: &DestinationReport) -> &str {
     if destination.name.is_empty() {
         &destination.id
     } else {
@@ -112,6 +136,18 @@ fn violations(destination: &DestinationReport, rule: &RuleReport) -> String {
         )
     });
     lines.collect()
+}
+
+/// Where it had a backlog and got less than its limit allowed.
+fn shortfalls(destination: &DestinationReport) -> String {
+    let short = &destination.under_delivery;
+    let shown = short.stretches.iter().take(SHOWN_STRETCHES);
+    let lines = shown.map(|one| format!("\nshort: {} {}", label(destination), stretch(one)));
+    let more = match short.stretches.len().saturating_sub(SHOWN_STRETCHES) {
+        0 => String::new(),
+        more => format!("\nshort: {} and {more} times more", label(destination)),
+    };
+    lines.chain([more]).collect()
 }
 
 /// How low smart delivery went, and why it is where it is.
@@ -170,6 +206,7 @@ fn csv(report: &Report) -> anyhow::Result<String> {
         "largest_sliding",
         "largest_sliding_ends_at",
         "bound",
+        "under_delivery_seconds",
         "early_starts",
         "violations",
         "attempts",
@@ -188,7 +225,7 @@ fn csv(report: &Report) -> anyhow::Result<String> {
     Ok(text.trim_end().to_owned())
 }
 
-fn record(destination: &DestinationReport, rule: Option<&RuleReport>) -> [String; 15] {
+fn record(destination: &DestinationReport, rule: Option<&RuleReport>) -> [String; 16] {
     let of = |value: Option<String>| value.unwrap_or_default();
     let sliding = rule.and_then(|rule| rule.largest_sliding.as_ref());
     let aligned = rule.and_then(|rule| rule.largest_aligned.as_ref());
@@ -213,6 +250,7 @@ fn record(destination: &DestinationReport, rule: Option<&RuleReport>) -> [String
         of(rule
             .and_then(|rule| rule.bound)
             .map(|bound| bound.to_string())),
+        destination.under_delivery.seconds.to_string(),
         of(rule.map(|rule| rule.early_starts.to_string())),
         of(rule.map(|rule| rule.violations.len().to_string())),
         of(attempts),

@@ -2,48 +2,18 @@
 //! without a store.
 
 use domain::compliance::{
-    InForce, LimitVerdict, Share, Violations, WindowCount, ideal_starts, judge,
+    LimitVerdict, MAX_STRETCHES, Share, Stretch, Verdict, Violations, WindowCount,
 };
 use domain::destination::DestinationState;
-use domain::ids::AttemptId;
 use domain::limit::Shape;
 use domain::policy::LimitSettings;
-use domain::time::Timestamp;
-use engine::ports::{LedgerRow, SmartChange};
+use engine::ports::{LimitHistory, SmartChange};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::Span;
 use crate::api::smart_delivery::SmartEntry;
 use crate::api::text;
-
-/// What is known of one destination in a span.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Ledger {
-    /// What was in force when.
-    pub history: Vec<InForce>,
-    /// What is in force at the end of the span.
-    pub effective: Option<(LimitSettings, DestinationState)>,
-    /// The starts, ascending.
-    pub starts: Vec<(Timestamp, AttemptId)>,
-    /// When each attempt, started or not, could have started at the earliest,
-    /// ascending.
-    pub due: Vec<Timestamp>,
-    /// The effective limits that smart delivery had in force, the earliest
-    /// first.
-    pub smart: Vec<SmartChange>,
-}
-
-impl Ledger {
-    /// Adds rows as the catalog returns them; [`Ledger::due`] has to be sorted
-    /// afterwards.
-    pub fn add(&mut self, rows: &[LedgerRow]) {
-        for row in rows {
-            self.due.push(row.due_at);
-            self.starts
-                .extend(row.started_at.map(|at| (at, row.attempt)));
-        }
-    }
-}
 
 /// What the audit says.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -56,25 +26,49 @@ pub struct Report {
 }
 
 /// What it says of one destination.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct DestinationReport {
+    /// Its id.
     pub id: String,
+    /// For people.
     pub name: String,
     /// In force at the end of the span, in words.
     pub limit_in_force: String,
+    /// What was in force in the span, from when on, the earliest first.
+    pub limits: Vec<LimitReport>,
+    /// No rule was broken.
     pub compliant: bool,
+    /// Attempts that started in the span.
     pub starts: u64,
+    /// How much of the limit was used while there was backlog.
     pub share: ShareReport,
+    /// How each rule was kept.
     pub rules: Vec<RuleReport>,
+    /// Where it had a backlog and got less than its limit allowed.
+    pub under_delivery: UnderDeliveryReport,
     /// The effective limits that smart delivery had in force, the earliest
     /// first. They are planned by, not judged: what is judged is the configured
     /// limit.
     pub smart_delivery: Vec<SmartEntry>,
+    /// The span point by point, if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub curve: Option<CurveReport>,
+}
+
+/// What was in force from a time on.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+pub struct LimitReport {
+    /// From when on.
+    #[schema(format = DateTime)]
+    pub in_force_from: String,
+    /// In words: `10/second 100/minute`, `unlimited`, `paused`.
+    pub limit: String,
 }
 
 /// How much of the limit was used while there was backlog.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, ToSchema)]
 pub struct ShareReport {
+    /// What it started.
     pub started: u64,
     /// What a perfect sender could have started.
     pub allowed: u64,
@@ -82,8 +76,70 @@ pub struct ShareReport {
     pub percent: u64,
 }
 
+/// Where there was a backlog, and less started than nine tenths of what the
+/// limit allowed.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+pub struct UnderDeliveryReport {
+    /// For how long, all together.
+    pub seconds: f64,
+    /// When: the first 100.
+    pub stretches: Vec<StretchReport>,
+}
+
+/// A time of under-delivery.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+pub struct StretchReport {
+    /// When it began, to a point of the curve that it is judged by.
+    #[schema(format = DateTime)]
+    pub from: String,
+    /// When it ended.
+    #[schema(format = DateTime)]
+    pub until: String,
+    /// `concurrency`, `asked`, `refused` or `breaker` (a hold), `places` (no
+    /// worker, or none with room), `smart`, `tenant`, `unclaimed`, `unscheduled`.
+    pub reason: &'static str,
+    /// What started in it.
+    pub starts: u64,
+    /// What the limit allows in so long; `null` is any number.
+    pub allowed: Option<f64>,
+    /// The most that waited.
+    pub backlog: u64,
+}
+
+/// A span, point by point.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+pub struct CurveReport {
+    /// How long a point is.
+    pub step_seconds: u64,
+    /// In order of time.
+    pub points: Vec<PointReport>,
+}
+
+/// What happened in one step.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+pub struct PointReport {
+    /// When it begins.
+    #[schema(format = DateTime)]
+    pub at: String,
+    /// Starts per second, on average.
+    pub starts_per_second: f64,
+    /// What its limit allowed in the long run; `null` is any number.
+    pub limit_per_second: Option<f64>,
+    /// Attempts that became due.
+    pub due: u64,
+    /// Attempts that waited at its end.
+    pub backlog: u64,
+    /// Starts that were answered 429.
+    pub refused: u64,
+    /// From when attempts were due to their outcomes: half of them took no
+    /// longer. To a sixteenth.
+    pub latency_p50_seconds: Option<f64>,
+    /// The same, of ninety-nine in a hundred.
+    pub latency_p99_seconds: Option<f64>,
+}
+
 /// How one rule was kept.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct RuleReport {
     /// `second`, `minute`, `hour`, `day`, `bucket` or `pause`.
     pub rule: &'static str,
@@ -100,14 +156,14 @@ pub struct RuleReport {
 }
 
 /// A window and what it held.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct WindowReport {
     pub starts: u64,
     pub ends_at: String,
 }
 
 /// A place where a rule was broken.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct ViolationReport {
     pub ends_at: String,
     pub starts: u64,
@@ -128,27 +184,46 @@ impl Report {
     }
 }
 
-impl DestinationReport {
-    /// Judges one destination.
-    #[must_use]
-    pub fn new(id: String, name: String, ledger: &Ledger, span: Span) -> Self {
-        let verdict = judge(&ledger.history, &ledger.starts);
+/// What is known of one destination in a span, judged.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Findings {
+    pub id: String,
+    pub name: String,
+    pub span: Span,
+    pub history: Vec<LimitHistory>,
+    pub verdict: Verdict,
+    /// What a perfect sender could have started.
+    pub allowed: u64,
+    pub stretches: Vec<Stretch>,
+    /// The earliest first.
+    pub smart: Vec<SmartChange>,
+    pub curve: Option<CurveReport>,
+}
+
+impl From<Findings> for DestinationReport {
+    fn from(found: Findings) -> Self {
+        let Findings { span, verdict, .. } = found;
         let share = Share {
             started: verdict.starts,
-            allowed: ideal_starts(&ledger.history, &ledger.due, span.since, span.until),
+            allowed: found.allowed,
         };
         let mut rules: Vec<RuleReport> = verdict.limits.iter().map(RuleReport::of_limit).collect();
         rules.extend((verdict.bucket.as_ref()).map(|bucket| RuleReport::other("bucket", bucket)));
         if !verdict.pause.is_empty() {
             rules.push(RuleReport::other("pause", &verdict.pause));
         }
+        let last = found
+            .history
+            .iter()
+            .rfind(|entry| entry.in_force_from < span.until);
         Self {
-            id,
-            name,
-            limit_in_force: match &ledger.effective {
-                Some((settings, state)) => in_words(settings, *state),
+            id: found.id,
+            name: found.name,
+            limit_in_force: match last {
+                Some(entry) => in_words(&entry.effective, entry.state),
                 None => "unknown".to_owned(),
             },
+            limits: limits_in(&found.history, span),
             compliant: verdict.is_kept(),
             starts: verdict.starts,
             share: ShareReport {
@@ -157,7 +232,48 @@ impl DestinationReport {
                 percent: share.percent(),
             },
             rules,
-            smart_delivery: ledger.smart.iter().copied().map(SmartEntry::from).collect(),
+            under_delivery: UnderDeliveryReport::of(&found.stretches),
+            smart_delivery: found.smart.into_iter().map(SmartEntry::from).collect(),
+            curve: found.curve,
+        }
+    }
+}
+
+/// What was in force in a span: the entry that it began with, and those since.
+fn limits_in(history: &[LimitHistory], span: Span) -> Vec<LimitReport> {
+    let first = history.partition_point(|entry| entry.in_force_from <= span.since);
+    let within = history.iter().skip(first.saturating_sub(1));
+    let entries = within.take_while(|entry| entry.in_force_from < span.until);
+    let mut limits: Vec<LimitReport> = (entries)
+        .map(|entry| LimitReport {
+            in_force_from: text::time(entry.in_force_from),
+            limit: in_words(&entry.effective, entry.state),
+        })
+        .collect();
+    // A change of something else is written down, too.
+    limits.dedup_by(|later, earlier| later.limit == earlier.limit);
+    limits
+}
+
+impl UnderDeliveryReport {
+    fn of(stretches: &[Stretch]) -> Self {
+        let lasted = stretches
+            .iter()
+            .map(|one| one.until.since(one.from).as_secs_f64());
+        let listed = stretches.iter().take(MAX_STRETCHES);
+        Self {
+            // Not `sum`, of which nothing is -0.
+            seconds: lasted.fold(0.0, |sum, one| sum + one),
+            stretches: listed
+                .map(|one| StretchReport {
+                    from: text::time(one.from),
+                    until: text::time(one.until),
+                    reason: one.reason.as_str(),
+                    starts: one.starts,
+                    allowed: one.allowed.map(|allowed| (allowed * 10.0).round() / 10.0),
+                    backlog: one.backlog,
+                })
+                .collect(),
         }
     }
 }
@@ -216,80 +332,4 @@ pub fn in_words(settings: &LimitSettings, state: DestinationState) -> String {
     }
     words.extend(settings.burst.map(|burst| format!("burst {burst}")));
     words.join(" ")
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-
-    const TWO: LimitSettings = LimitSettings {
-        per_second: Some(2),
-        per_minute: None,
-        per_hour: None,
-        per_day: None,
-        unlimited: false,
-        burst: None,
-        shape: None,
-        max_in_flight: None,
-        safety_margin: 0.0,
-    };
-
-    fn at(millis: i64) -> Timestamp {
-        Timestamp::from_millis(millis)
-    }
-
-    fn ledger(starts: &[i64]) -> Ledger {
-        Ledger {
-            history: vec![InForce::new(at(0), &TWO, DestinationState::Active)],
-            effective: Some((TWO, DestinationState::Active)),
-            starts: (1..)
-                .map(AttemptId)
-                .zip(starts)
-                .map(|(id, ms)| (at(*ms), id))
-                .collect(),
-            due: vec![at(0); starts.len()],
-            smart: Vec::new(),
-        }
-    }
-
-    fn report(starts: &[i64]) -> DestinationReport {
-        let span = Span {
-            since: at(0),
-            until: at(0) + Duration::from_secs(3),
-        };
-        DestinationReport::new("a".to_owned(), String::new(), &ledger(starts), span)
-    }
-
-    #[test]
-    fn a_kept_limit_is_compliant_and_its_share_is_of_what_was_allowed() {
-        let report = report(&[0, 1, 1_000, 1_001, 2_000]);
-        assert!(report.compliant);
-        assert_eq!(report.limit_in_force, "2/second");
-        assert_eq!((report.share.started, report.share.allowed), (5, 5));
-        assert_eq!(
-            report.rules[0]
-                .largest_sliding
-                .as_ref()
-                .map(|window| window.starts),
-            Some(2)
-        );
-    }
-
-    #[test]
-    fn a_burst_across_two_calendar_seconds_is_found_with_its_attempts() {
-        let report = report(&[900, 950, 1_000, 1_050]);
-        assert!(!report.compliant);
-        let second = &report.rules[0];
-        assert_eq!(
-            second.largest_aligned.as_ref().map(|window| window.starts),
-            Some(2)
-        );
-        assert_eq!(
-            second.largest_sliding.as_ref().map(|window| window.starts),
-            Some(4)
-        );
-        assert_eq!(second.violations[0].attempts, [1, 2, 3, 4]);
-    }
 }

@@ -1,7 +1,7 @@
 //! `paceline audit`: reads the store and judges the ledger. Exits with 0 if
 //! every limit was kept, with 1 if not, with 2 if it could not tell.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::str::FromStr;
 use std::time::Duration;
@@ -11,8 +11,9 @@ use chrono::DateTime;
 use domain::ids::DestinationId;
 use domain::time::Timestamp;
 
+use crate::audit::html::MAX_CHARTED;
 use crate::audit::render::{Format, render};
-use crate::audit::{DestinationReport, Report, Span, collect};
+use crate::audit::{Depth, Report, Span, collect};
 use crate::cli::EXIT_CONFIG;
 use crate::config::StoreConfig;
 use crate::{output, parts};
@@ -35,10 +36,18 @@ pub struct Args {
     #[arg(long, value_name = "WHEN")]
     pub until: Option<When>,
 
+    /// How many points of each curve JSON has: starts against the limit,
+    /// latency, backlog. None for 0.
+    #[arg(long, value_name = "COUNT", default_value_t = 0)]
+    pub points: u16,
+
     /// How to print.
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Format::Table)]
     pub output: Format,
 }
+
+/// Points of each chart of a page.
+const CHART_POINTS: usize = 240;
 
 /// A time, or how long ago.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,15 +107,45 @@ async fn audit(args: &Args) -> anyhow::Result<bool> {
     };
     ensure!(span.since < span.until, "--since must be before --until");
     let mut reports = Vec::new();
+    let depth = Depth {
+        points: match args.output {
+            Format::Html => CHART_POINTS,
+            _ => args.points.into(),
+        },
+        rows: u64::MAX,
+    };
     let (wanted, tenants) = (&args.destinations, stored.tenants.as_ref());
-    for destination in collect::destinations(catalog.as_ref(), tenants, wanted).await? {
-        let ledger = collect::ledger(catalog.as_ref(), destination.id, span).await?;
-        let id = destination.id.to_string();
-        reports.push(DestinationReport::new(id, destination.name, &ledger, span));
+    let destinations = collect::destinations(catalog.as_ref(), tenants, wanted).await?;
+    let mut charted = 0;
+    for (number, destination) in destinations.iter().enumerate() {
+        progress(number, destinations.len())?;
+        let books = (catalog.as_ref(), stored.operations_book.as_ref());
+        let examined = collect::examine(books, destination, span, depth).await;
+        let examined =
+            examined.with_context(|| format!("read the ledger of {}", destination.id))?;
+        let mut report = examined.report;
+        // A page has charts of so many: of the others, only what they sum to is
+        // kept.
+        let wanted = !report.compliant || report.under_delivery.seconds > 0.0;
+        match args.output == Format::Html && charted >= MAX_CHARTED && !wanted {
+            true => report.curve = None,
+            false => charted += usize::from(report.curve.is_some()),
+        }
+        reports.push(report);
     }
     let report = Report::new(span, reports);
     output::line(&render(&report, args.output)?)?;
     Ok(report.compliant)
+}
+
+/// How far it has come, where somebody watches: a long ledger takes minutes.
+fn progress(done: usize, all: usize) -> anyhow::Result<()> {
+    let mut terminal = std::io::stderr().lock();
+    if all < 2 || !terminal.is_terminal() {
+        return Ok(());
+    }
+    let end = if done + 1 == all { "\n" } else { "" };
+    write!(terminal, "\rdestination {} of {all}{end}", done + 1).context("print the progress")
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use crate::output::{self, Format};
 
 mod backlog;
 mod batches;
+pub(super) mod explain;
 mod health;
 mod secret;
 pub(super) mod settings;
@@ -84,6 +85,18 @@ pub enum Command {
     Health {
         /// Its id.
         id: Uuid,
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// Say why its next attempt is not going out now, and when it will.
+    Explain {
+        /// Its id.
+        id: Uuid,
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// List where destinations stand: backlog, when that has drained, what binds.
+    Standings {
         #[command(flatten)]
         connection: Connection,
     },
@@ -174,11 +187,9 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
             let resumed: Destination = client.send(Method::POST, &path, &json!({})).await?;
             print(&[resumed], connection.output)?;
         }
-        Command::Health { id, connection } => {
-            let client = Client::new(&connection.client)?;
-            let found = client.get(&format!("{PATH}/{id}/health")).await?;
-            health::print(&found, connection.output)?;
-        }
+        Command::Health { id, connection } => show_health(id, &connection).await?,
+        Command::Explain { id, connection } => explain::explain(id, &connection).await?,
+        Command::Standings { connection } => explain::list(&connection).await?,
         Command::Breaker {
             id,
             settings,
@@ -199,6 +210,12 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Cancel(args) => backlog::cancel(args).await?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+async fn show_health(id: Uuid, connection: &Connection) -> anyhow::Result<()> {
+    let client = Client::new(&connection.client)?;
+    let found = client.get(&format!("{PATH}/{id}/health")).await?;
+    health::print(&found, connection.output)
 }
 
 /// Creates it, and shows its secret: nobody will see that again.

@@ -17,7 +17,7 @@ use domain::compliance::{largest_aligned, largest_sliding};
 use domain::limit::Period;
 use domain::time::Timestamp;
 use serde_json::Value;
-use server::audit::{DestinationReport, Report, Span, collect};
+use server::audit::{Depth, Report, Span, collect};
 use server::parts;
 
 use ledger::{Kind, Ledger, SECOND};
@@ -101,9 +101,18 @@ async fn report_agrees(place: &Place, ledger: &Ledger, span: Span) -> Report {
     let wanted = [ledger.destination];
     let found = collect::destinations(catalog.as_ref(), tenants.as_ref(), &wanted).await;
     let destination = found.unwrap().remove(0);
-    let read = collect::ledger(catalog.as_ref(), destination.id, span).await;
-    let id = destination.id.to_string();
-    let report = DestinationReport::new(id, destination.name, &read.unwrap(), span);
+    let books = (catalog.as_ref(), stored.operations_book.as_ref());
+    let depth = Depth {
+        points: 10,
+        rows: u64::MAX,
+    };
+    let examined = collect::examine(books, &destination, span, depth).await;
+    let report = examined.unwrap().report;
+    let charted: f64 = (report.curve.iter())
+        .flat_map(|curve| curve.points.iter())
+        .map(|point| point.starts_per_second)
+        .sum();
+    assert_eq!(charted > 0.0, report.starts > 0, "{ledger:?}");
 
     assert_eq!(report.starts, ledger.starts.len() as u64);
     assert_eq!(report.compliant, ledger.planted.is_empty(), "{ledger:?}");
@@ -148,7 +157,7 @@ fn audit(url: &str, arguments: &[&str]) -> Output {
 fn program_agrees(place: &Place, ledger: &Ledger, report: &Report) {
     let id = ledger.destination.to_string();
     let span = ["--since", &report.since, "--until", &report.until];
-    let mut arguments = vec!["--destination", &id, "--output", "json"];
+    let mut arguments = vec!["--destination", &id, "--output", "json", "--points", "10"];
     arguments.extend(span);
     let output = audit(&place.url, &arguments);
     let code = if ledger.planted.is_empty() { 0 } else { 1 };

@@ -10,6 +10,7 @@
 
 mod documented;
 mod place;
+mod reports;
 mod walk;
 mod world;
 
@@ -25,12 +26,12 @@ async fn on_postgres() -> World {
 }
 
 macro_rules! on_both {
-    ($($test:ident)+) => {
+    ($($group:ident::$test:ident)+) => {
         mod sqlite {
             $(
                 #[tokio::test]
                 async fn $test() {
-                    crate::walk::$test(&crate::on_sqlite().await).await;
+                    crate::$group::$test(&crate::on_sqlite().await).await;
                 }
             )+
         }
@@ -38,7 +39,7 @@ macro_rules! on_both {
             $(
                 #[tokio::test]
                 async fn $test() {
-                    crate::walk::$test(&crate::on_postgres().await).await;
+                    crate::$group::$test(&crate::on_postgres().await).await;
                 }
             )+
         }
@@ -46,11 +47,14 @@ macro_rules! on_both {
 }
 
 on_both! {
-    another_tenants_key_reaches_nothing
-    an_idempotency_key_is_its_tenants
-    a_key_without_the_routes_scope_is_refused
-    without_a_good_key_nothing_is_answered
-    the_owner_gets_through
+    walk::another_tenants_key_reaches_nothing
+    walk::an_idempotency_key_is_its_tenants
+    walk::a_key_without_the_routes_scope_is_refused
+    walk::without_a_good_key_nothing_is_answered
+    walk::the_owner_gets_through
+    reports::standings_are_the_own_and_say_what_binds
+    reports::a_plan_replays_what_waits
+    reports::a_report_is_of_the_own_destinations
 }
 
 #[test]

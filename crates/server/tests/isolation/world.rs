@@ -131,6 +131,8 @@ impl World {
                 backlog: parts.backlog,
                 operations: parts.operations_book,
                 managers: parts.managers,
+                store: parts.store.clone(),
+                survey: parts.survey,
             },
             parts.schedule,
             Intake::new(ingest, pressure, parts.backpressure, rates),

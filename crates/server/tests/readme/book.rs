@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 pub(crate) const README: &str = include_str!("../../../../README.md");
 
 /// The documents, by name.
-pub(crate) const DOCUMENTS: [(&str, &str); 15] = [
+pub(crate) const DOCUMENTS: [(&str, &str); 16] = [
     ("README.md", README),
     ("audit.md", include_str!("../../../../docs/audit.md")),
     ("batching.md", include_str!("../../../../docs/batching.md")),
@@ -40,6 +40,7 @@ pub(crate) const DOCUMENTS: [(&str, &str); 15] = [
         include_str!("../../../../docs/smart-delivery.md"),
     ),
     ("tenants.md", include_str!("../../../../docs/tenants.md")),
+    ("what-if.md", include_str!("../../../../docs/what-if.md")),
 ];
 
 /// The fenced blocks of a language, without their fences and indentation.

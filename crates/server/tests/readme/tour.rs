@@ -140,12 +140,15 @@ fn the_tour_works_as_it_is_written() {
         ("cargo", 1),
         ("curl", 5),
         ("destination create", 1),
+        ("destination explain", 1),
         ("event send", 1),
         ("event show", 1),
+        ("plan", 1),
         ("psql", 1),
         ("python3", 1),
         ("serve", 1),
         ("sqlite3", 1),
+        ("top", 1),
     ];
     assert_eq!(done.collect::<Vec<_>>(), expected);
 

@@ -83,7 +83,7 @@ impl World {
         secrets: Arc<dyn SecretStore>,
     ) -> Self {
         let schedule = Arc::new(InProcessSchedule::new());
-        let (ingest, back) = Ingest::new(store, schedule.clone(), IngestOptions::default());
+        let (ingest, back) = Ingest::new(store.clone(), schedule.clone(), IngestOptions::default());
         let stop = CancellationToken::new();
         tokio::spawn(back.run(stop.clone()));
         let mint = Arc::new(Mint::new(|| NOON, StdRng::seed_from_u64(7)));
@@ -95,6 +95,7 @@ impl World {
         let pressure = Arc::new(Pressure::new(bounds()));
         let intake = Intake::new(ingest, pressure, backlog.clone(), rates);
         let operations = tenancy.clone();
+        let survey = tenancy.clone();
         let tenancy = Tenancy::new(tenancy.clone(), tenancy, gate.clone(), mint.clone());
         let signing = Signing {
             secrets,
@@ -105,6 +106,8 @@ impl World {
             backlog,
             operations: operations.clone(),
             managers: operations.clone(),
+            store,
+            survey,
         };
         let policy = Policy::default();
         let service = Service::new(books, schedule, intake, mint, policy, signing);

@@ -130,6 +130,7 @@ fn row(row: &Attempt) -> LedgerRow {
         started_at: row.started_at,
         finished_at: row.finished_at,
         state: row.state,
+        status: row.status,
     }
 }
 

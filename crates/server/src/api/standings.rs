@@ -1,0 +1,134 @@
+//! `/v1/standings` and `/v1/destinations/{id}/explanation`.
+
+use axum::Json;
+use domain::destination::DestinationState;
+use domain::explain::Reason;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use utoipa::openapi::schema::Object;
+use uuid::Uuid;
+
+use super::parameters::{DestinationPath, Page, PathId, StandingsPage};
+use super::problem::Problem;
+use super::{Caller, text};
+use crate::audit::report::in_words;
+use crate::service;
+
+/// Where a destination stands, and why its next attempt is not going out now.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Standing {
+    /// Which destination.
+    pub destination_id: Uuid,
+    /// For people.
+    pub name: String,
+    /// Whether it takes starts.
+    #[schema(schema_with = text::destination_state)]
+    pub state: DestinationState,
+    /// When this was so, by the store's clock.
+    #[schema(format = DateTime)]
+    pub at: String,
+    /// Why the next attempt is not going out now, in one word; `now` if it is.
+    #[schema(schema_with = reason)]
+    pub reason: Reason,
+    /// The same in a sentence.
+    pub explanation: String,
+    /// When the next attempt goes out, if nothing else changes. `null` where that
+    /// is up to somebody: its owner, the receiver, a worker.
+    #[schema(format = DateTime)]
+    pub next_at: Option<String>,
+    /// How many attempts wait, counted up to 100,000.
+    pub backlog: u32,
+    /// Since when the first of those that are due waits.
+    #[schema(format = DateTime)]
+    pub oldest_since: Option<String>,
+    /// In how many seconds the backlog drains at its limit, if nothing else
+    /// comes. `null` where nobody can say: it is paused, or nothing limits it.
+    pub drains_in_seconds: Option<f64>,
+    /// Attempts that have started and have no outcome.
+    pub in_flight: u32,
+    /// Permits that may still start.
+    pub permits: u32,
+    /// Starts within the last second, as far as its limits look back.
+    pub starts_in_last_second: u32,
+    /// The limit in words: `10/second 100/minute`, `unlimited`, `paused`.
+    pub limit: String,
+    /// Starts per second that its settings allow in the long run; `null` for any
+    /// number.
+    pub configured_per_second: Option<f64>,
+    /// The same as it is in force: 0 while paused, less under smart delivery.
+    pub effective_per_second: Option<f64>,
+}
+
+/// A page of standings.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Standings {
+    /// In the order of their destinations' ids.
+    pub standings: Vec<Standing>,
+    /// The `after` of the next page; `null` on the last.
+    pub next: Option<Uuid>,
+}
+
+fn reason() -> Object {
+    text::words(Reason::ALL.map(Reason::as_str))
+}
+
+impl From<service::Standing> for Standing {
+    fn from(found: service::Standing) -> Self {
+        let destination = found.destination;
+        let rounded = |rate: f64| (rate * 1_000.0).round() / 1_000.0;
+        Self {
+            destination_id: destination.id.0,
+            limit: in_words(&destination.effective, destination.state),
+            name: destination.name,
+            state: destination.state,
+            at: text::time(found.now),
+            reason: found.explanation.reason,
+            explanation: found.explanation.words,
+            next_at: found.explanation.next_at.map(text::time),
+            backlog: found.backlog,
+            oldest_since: found.oldest.map(text::time),
+            drains_in_seconds: found.drains_in.map(|drain| rounded(drain.as_secs_f64())),
+            in_flight: found.in_flight,
+            permits: found.permits,
+            starts_in_last_second: found.starts_in_last_second,
+            configured_per_second: found.configured_per_second.map(rounded),
+            effective_per_second: found.effective_per_second.map(rounded),
+        }
+    }
+}
+
+/// Explain a destination: why its next attempt is not going out now, and when
+/// it will.
+#[utoipa::path(get, path = "/v1/destinations/{id}/explanation", tag = "destinations",
+    security(("key" = ["read"])), params(("id" = Uuid, Path)), responses(
+    (status = 200, body = Standing),
+    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn explain(
+    caller: Caller,
+    PathId(id): DestinationPath,
+) -> Result<Json<Standing>, Problem> {
+    let found = caller
+        .run(|service| async move { service.standing(id).await })
+        .await?;
+    Ok(Json(found.into()))
+}
+
+/// List destinations with where they stand: backlog, when that has drained, and
+/// what binds.
+#[utoipa::path(get, path = "/v1/standings", tag = "destinations", security(("key" = ["read"])),
+    params(StandingsPage), responses(
+    (status = 200, body = Standings),
+    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn list(
+    caller: Caller,
+    Page(page): Page<StandingsPage>,
+) -> Result<Json<Standings>, Problem> {
+    let found = caller
+        .run(|service| async move { service.standings(page.after, page.limit).await })
+        .await?;
+    let full = found.len() >= page.limit as usize;
+    let next = found.last().filter(|_| full);
+    let next = next.map(|last| last.destination.id.0);
+    let standings = found.into_iter().map(Standing::from).collect();
+    Ok(Json(Standings { standings, next }))
+}

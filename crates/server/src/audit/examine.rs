@@ -1,0 +1,305 @@
+//! Examines one destination's ledger as it is read, page by page: in memory that
+//! does not grow with it.
+
+use domain::compliance::{Dues, Evidence, InForce, Judge, Noted, Stretch, Verdict, under_delivery};
+use domain::series::{Curve, MAX_SLOTS, Passage, Series, Slot};
+use domain::smart::Effective;
+use domain::time::Timestamp;
+use engine::ports::{LedgerRow, LimitHistory, SmartChange};
+
+use super::Span;
+use super::report::{CurveReport, PointReport};
+use crate::api::text;
+
+/// What has been read so far.
+pub struct Examination {
+    span: Span,
+    history: Vec<InForce>,
+    points: usize,
+    judge: Judge,
+    /// From the first row on: a span may begin long before its ledger.
+    curves: Option<Curves>,
+}
+
+struct Curves {
+    dues: Dues,
+    /// What under-delivery is judged by.
+    judged: Series,
+    /// What is shown.
+    shown: Option<Series>,
+}
+
+/// What a whole ledger shows.
+pub struct Examined {
+    span: Span,
+    history: Vec<InForce>,
+    pub verdict: Verdict,
+    pub allowed: u64,
+    judged: Option<Curve>,
+    shown: Option<Curve>,
+}
+
+impl Examination {
+    /// Of a destination with this history; `points` of its curve are shown, none
+    /// for 0.
+    #[must_use]
+    pub fn new(history: &[LimitHistory], span: Span, points: usize) -> Self {
+        let history: Vec<InForce> = (history.iter())
+            .map(|entry| InForce::new(entry.in_force_from, &entry.effective, entry.state))
+            .collect();
+        Self {
+            judge: Judge::new(&history),
+            span,
+            history,
+            points,
+            curves: None,
+        }
+    }
+
+    /// Rows as the catalog returns them: what started in the span, in order, and
+    /// what waits.
+    pub fn add(&mut self, rows: &[LedgerRow]) {
+        for row in rows {
+            if let Some(started_at) = row.started_at {
+                self.judge.push((started_at, row.attempt));
+            }
+            self.pass(&row.passage());
+        }
+    }
+
+    /// Rows that started after the span; whether any was due in it. They waited
+    /// at its end.
+    pub fn add_later(&mut self, rows: &[LedgerRow]) -> bool {
+        let until = self.span.until;
+        let mut found = false;
+        for row in rows.iter().filter(|row| row.due_at < until) {
+            found = true;
+            self.pass(&Passage {
+                started_at: None,
+                finished_at: None,
+                ..row.passage()
+            });
+        }
+        found
+    }
+
+    fn pass(&mut self, passage: &Passage) {
+        let (span, points) = (self.span, self.points);
+        let curves = self.curves.get_or_insert_with(|| {
+            let first = passage.started_at.unwrap_or(passage.due_at);
+            let whole = first
+                .as_micros()
+                .div_euclid(1_000_000)
+                .saturating_mul(1_000_000);
+            let from = span.since.max(Timestamp::from_micros(whole));
+            Curves::new(
+                Span {
+                    since: from,
+                    ..span
+                },
+                points,
+            )
+        });
+        curves.dues.add(passage.due_at);
+        curves.judged.add(passage);
+        if let Some(shown) = &mut curves.shown {
+            shown.add(passage);
+        }
+    }
+
+    /// After the last row.
+    #[must_use]
+    pub fn finish(self) -> Examined {
+        let (dues, judged, shown) = match self.curves {
+            Some(curves) => (Some(curves.dues), Some(curves.judged), curves.shown),
+            None => (None, None, None),
+        };
+        let span = (self.span.since, self.span.until);
+        Examined {
+            allowed: dues.map_or(0, |dues| dues.ideal_starts(&self.history, span)),
+            verdict: self.judge.finish(),
+            span: self.span,
+            history: self.history,
+            judged: judged.map(Series::finish),
+            shown: shown.map(Series::finish),
+        }
+    }
+}
+
+impl Curves {
+    fn new(span: Span, points: usize) -> Self {
+        let series = |most| Series::new(span.since, span.until, most);
+        Self {
+            dues: Dues::new(span.until.since(span.since)),
+            judged: series(MAX_SLOTS),
+            shown: (points > 0).then(|| series(points)),
+        }
+    }
+}
+
+impl Examined {
+    /// Where it got less than its limit allowed, and why.
+    #[must_use]
+    pub fn stretches(&self, smart: &[SmartChange], noted: &[Noted]) -> Vec<Stretch> {
+        let smart: Vec<(Timestamp, Effective)> = (smart.iter())
+            .map(|change| (change.in_force_from, change.effective))
+            .collect();
+        let evidence = Evidence {
+            history: &self.history,
+            smart: &smart,
+            noted,
+        };
+        let judged = self.judged.as_ref();
+        judged.map_or_else(Vec::new, |curve| under_delivery(curve, &evidence))
+    }
+
+    /// What is shown, point by point.
+    #[must_use]
+    pub fn curve(&self) -> Option<CurveReport> {
+        let curve = self.shown.as_ref()?;
+        let slots = curve.slots.iter().enumerate();
+        Some(CurveReport {
+            step_seconds: curve.step.as_secs(),
+            points: slots
+                .map(|(number, slot)| self.point(curve, curve.begins_at(number), slot))
+                .collect(),
+        })
+    }
+
+    fn point(&self, curve: &Curve, at: Timestamp, slot: &Slot) -> PointReport {
+        // The last one may be cut short.
+        let ends = (at + curve.step).min(self.span.until);
+        let seconds = ends.since(at).as_secs_f64().max(1e-6);
+        let in_force = self.history.iter().rfind(|entry| entry.from < ends);
+        let in_force = in_force.or(self.history.first());
+        let limit = in_force.and_then(|entry| entry.policy.starts_per_second());
+        let latency = |part| {
+            slot.latencies
+                .quantile(part)
+                .map(|one| rounded(one.as_secs_f64()))
+        };
+        PointReport {
+            at: text::time(at),
+            starts_per_second: rounded(slot.starts as f64 / seconds),
+            limit_per_second: limit.map(rounded),
+            due: slot.due,
+            backlog: slot.backlog,
+            refused: slot.refused,
+            latency_p50_seconds: latency(0.5),
+            latency_p99_seconds: latency(0.99),
+        }
+    }
+}
+
+fn rounded(value: f64) -> f64 {
+    (value * 1_000.0).round() / 1_000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use domain::attempt::AttemptState;
+    use domain::destination::DestinationState;
+    use domain::ids::AttemptId;
+    use domain::policy::LimitSettings;
+
+    use super::super::report::{DestinationReport, Findings};
+    use super::*;
+
+    fn at(millis: i64) -> Timestamp {
+        Timestamp::from_millis(millis)
+    }
+
+    fn row(number: i64, due: i64, started: Option<i64>) -> LedgerRow {
+        LedgerRow {
+            attempt: AttemptId(number),
+            due_at: at(due),
+            started_at: started.map(at),
+            finished_at: started.map(|started| at(started + 40)),
+            state: AttemptState::Succeeded,
+            status: Some(200),
+        }
+    }
+
+    fn span() -> Span {
+        Span {
+            since: at(0),
+            until: at(0) + Duration::from_secs(3),
+        }
+    }
+
+    fn history() -> Vec<LimitHistory> {
+        let two = LimitSettings {
+            per_second: Some(2),
+            ..LimitSettings::default()
+        };
+        vec![LimitHistory {
+            in_force_from: at(0),
+            effective: two,
+            state: DestinationState::Active,
+        }]
+    }
+
+    fn report(rows: &[LedgerRow], later: &[LedgerRow]) -> DestinationReport {
+        let mut examination = Examination::new(&history(), span(), 3);
+        examination.add(rows);
+        examination.add_later(later);
+        let examined = examination.finish();
+        let stretches = examined.stretches(&[], &[]);
+        let curve = examined.curve();
+        DestinationReport::from(Findings {
+            id: "a".to_owned(),
+            name: String::new(),
+            span: span(),
+            history: history(),
+            verdict: examined.verdict,
+            allowed: examined.allowed,
+            stretches,
+            smart: Vec::new(),
+            curve,
+        })
+    }
+
+    fn started(starts: &[i64]) -> Vec<LedgerRow> {
+        let rows = (1..).zip(starts);
+        rows.map(|(number, start)| row(number, 0, Some(*start)))
+            .collect()
+    }
+
+    #[test]
+    fn a_kept_limit_is_compliant_and_its_share_is_of_what_was_allowed() {
+        let report = report(&started(&[0, 1, 1_000, 1_001, 2_000]), &[]);
+        assert!(report.compliant);
+        assert_eq!(report.limit_in_force, "2/second");
+        assert_eq!(report.limits.len(), 1);
+        assert_eq!((report.share.started, report.share.allowed), (5, 5));
+        let largest = report.rules[0].largest_sliding.as_ref();
+        assert_eq!(largest.map(|window| window.starts), Some(2));
+        let curve = report.curve.unwrap();
+        let rates = curve
+            .points
+            .iter()
+            .map(|point| (point.starts_per_second, point.backlog));
+        assert_eq!(rates.collect::<Vec<_>>(), [(2.0, 3), (2.0, 1), (1.0, 0)]);
+    }
+
+    #[test]
+    fn a_burst_across_two_calendar_seconds_is_found_with_its_attempts() {
+        let report = report(&started(&[900, 950, 1_000, 1_050]), &[]);
+        assert!(!report.compliant);
+        let second = &report.rules[0];
+        let starts = |window: &super::super::report::WindowReport| window.starts;
+        assert_eq!(second.largest_aligned.as_ref().map(starts), Some(2));
+        assert_eq!(second.largest_sliding.as_ref().map(starts), Some(4));
+        assert_eq!(second.violations[0].attempts, [1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn what_started_after_the_span_waited_at_its_end() {
+        let later = [row(9, 500, Some(3_100)), row(10, 3_050, Some(3_100))];
+        let report = report(&started(&[100, 200]), &later);
+        assert_eq!((report.starts, report.share.allowed), (2, 3));
+        assert_eq!(report.curve.unwrap().points[2].backlog, 1);
+    }
+}

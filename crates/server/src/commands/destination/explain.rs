@@ -1,0 +1,81 @@
+//! `paceline destination explain` and `standings`: where destinations stand, on a
+//! terminal.
+
+use uuid::Uuid;
+
+use super::{Connection, PATH};
+use crate::api::standings::{Standing, Standings};
+use crate::client::Client;
+use crate::commands::plan::duration;
+use crate::output::{self, Format};
+
+/// The most rows asked for at once.
+const PAGE: usize = 200;
+
+/// Says why the next attempt is not going out now.
+pub(super) async fn explain(id: Uuid, connection: &Connection) -> anyhow::Result<()> {
+    let client = Client::new(&connection.client)?;
+    let found: Standing = client.get(&format!("{PATH}/{id}/explanation")).await?;
+    if connection.output == Format::Json {
+        return output::json(&found);
+    }
+    output::line(&found.explanation)?;
+    output::line(&table(&[found]))
+}
+
+/// All of them, the longest backlog first.
+pub(super) async fn list(connection: &Connection) -> anyhow::Result<()> {
+    let client = Client::new(&connection.client)?;
+    let mut found = all(&client).await?;
+    if connection.output == Format::Json {
+        return output::json(&serde_json::json!({ "standings": found }));
+    }
+    found.sort_by_key(|one| std::cmp::Reverse(one.backlog));
+    output::line(&table(&found))
+}
+
+/// Page by page.
+pub(in crate::commands) async fn all(client: &Client) -> anyhow::Result<Vec<Standing>> {
+    let mut all = Vec::new();
+    let mut after = String::new();
+    loop {
+        let path = format!("/v1/standings?limit={PAGE}{after}");
+        let page: Standings = client.get(&path).await?;
+        all.extend(page.standings);
+        match page.next {
+            Some(next) => after = format!("&after={next}"),
+            None => return Ok(all),
+        }
+    }
+}
+
+/// One line each.
+pub(in crate::commands) fn table(standings: &[Standing]) -> String {
+    let rows = standings.iter().map(|one| {
+        let label = match one.name.is_empty() {
+            true => one.destination_id.to_string(),
+            false => one.name.clone(),
+        };
+        vec![
+            label,
+            one.limit.clone(),
+            one.starts_in_last_second.to_string(),
+            one.backlog.to_string(),
+            output::or_dash(one.drains_in_seconds.map(duration)),
+            one.in_flight.to_string(),
+            one.reason.as_str().to_owned(),
+            output::or_dash(one.next_at.as_ref()),
+        ]
+    });
+    let header = [
+        "DESTINATION",
+        "LIMIT",
+        "STARTS/S",
+        "BACKLOG",
+        "DRAINS IN",
+        "IN FLIGHT",
+        "REASON",
+        "NEXT AT",
+    ];
+    output::table(&header, rows).to_string()
+}

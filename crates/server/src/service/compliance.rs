@@ -1,0 +1,126 @@
+//! The compliance report of a tenant's destinations.
+
+use std::time::Duration;
+
+use domain::ids::DestinationId;
+use domain::time::Timestamp;
+
+use super::{Service, ServiceError};
+use crate::audit::{Depth, DestinationReport, NotExamined, Report, Span, collect};
+
+/// How far back a report goes if nothing is said.
+pub const DEFAULT_SPAN: Duration = Duration::from_secs(3_600);
+
+/// The longest span of a report over the API.
+pub const MAX_SPAN: Duration = Duration::from_secs(31 * 86_400);
+
+/// The most destinations on a page.
+pub const MAX_REPORTS: u32 = 200;
+
+/// The most points of a curve.
+pub const MAX_POINTS: u32 = 300;
+
+/// The most rows of the ledger that one request reads: some seconds of work.
+pub const MAX_ROWS: u64 = 1_000_000;
+
+/// What somebody wants to know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ComplianceDraft {
+    /// [`DEFAULT_SPAN`] before `until` if absent.
+    pub since: Option<Timestamp>,
+    /// Now if absent.
+    pub until: Option<Timestamp>,
+    /// Of this one only.
+    pub destination: Option<DestinationId>,
+    /// Else of those after this one, in id order.
+    pub after: Option<DestinationId>,
+    /// How many at most.
+    pub limit: u32,
+    /// Points of each curve.
+    pub points: u32,
+}
+
+/// A page of a report.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Compliance {
+    pub report: Report,
+    /// Where the next page begins; `None` after the last.
+    pub next: Option<DestinationId>,
+}
+
+impl Service {
+    /// Judges a page of the tenant's destinations, by the same functions as
+    /// `paceline audit`. A page ends early where the next destination's ledger
+    /// would make it read more than [`MAX_ROWS`].
+    pub async fn compliance(&self, draft: ComplianceDraft) -> Result<Compliance, ServiceError> {
+        bounded("limit", draft.limit, 1, MAX_REPORTS)?;
+        bounded("points", draft.points, 0, MAX_POINTS)?;
+        let until = match draft.until {
+            Some(until) => until,
+            None => self.store.fleet().await?.now,
+        };
+        let since = draft.since.unwrap_or(until - DEFAULT_SPAN);
+        if since >= until {
+            return Err(ServiceError::invalid("since", "must be before until"));
+        }
+        if until.since(since) > MAX_SPAN {
+            let problem = "must be at most 31 days before until; `paceline audit` takes any time";
+            return Err(ServiceError::invalid("since", problem));
+        }
+        let page = match draft.destination {
+            Some(id) => vec![self.catalog.destination(self.tenant, id).await?],
+            None => {
+                let page = self
+                    .catalog
+                    .destinations(self.tenant, draft.after, draft.limit);
+                page.await?
+            }
+        };
+        let full = draft.destination.is_none() && page.len() >= draft.limit as usize;
+        let mut next = page.last().filter(|_| full).map(|last| last.id);
+        let span = Span { since, until };
+        let (mut reports, mut read): (Vec<DestinationReport>, u64) = (Vec::new(), 0);
+        let mut before = draft.after;
+        for destination in &page {
+            let depth = Depth {
+                points: draft.points as usize,
+                rows: MAX_ROWS - read.min(MAX_ROWS),
+            };
+            let books = (self.catalog.as_ref(), self.operations.as_ref());
+            match collect::examine(books, destination, span, depth).await {
+                Ok(examined) => {
+                    read += examined.rows;
+                    reports.push(examined.report);
+                }
+                Err(NotExamined::Catalog(error)) => return Err(error.into()),
+                Err(NotExamined::TooLong(_)) if reports.is_empty() => {
+                    return Err(ServiceError::invalid("since", too_long(destination.id)));
+                }
+                Err(NotExamined::TooLong(_)) => {
+                    next = before;
+                    break;
+                }
+            }
+            before = Some(destination.id);
+        }
+        let report = Report::new(span, reports);
+        Ok(Compliance { report, next })
+    }
+}
+
+fn too_long(id: DestinationId) -> String {
+    format!(
+        "destination {id} has more than {MAX_ROWS} attempts in this time: ask for less of it, or \
+         run `paceline audit`"
+    )
+}
+
+fn bounded(field: &str, value: u32, least: u32, most: u32) -> Result<(), ServiceError> {
+    match (least..=most).contains(&value) {
+        true => Ok(()),
+        false => {
+            let problem = format!("must be between {least} and {most}");
+            Err(ServiceError::invalid(field, problem))
+        }
+    }
+}

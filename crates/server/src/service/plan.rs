@@ -1,0 +1,193 @@
+//! What if: another limit, tried on what was recorded.
+
+use std::time::Duration;
+
+use domain::explain::drains_in;
+use domain::ids::DestinationId;
+use domain::policy::LimitSettings;
+use domain::series::{Curve, Passage, Series};
+use domain::time::Timestamp;
+use domain::what_if::{MAX_ARRIVALS, Receiver, Summary, arrivals, replay, summary};
+use engine::ports::{Destination, LedgerPosition};
+
+use super::limits::validate;
+use super::{LimitsChange, Service, ServiceError};
+
+/// The longest time that is replayed.
+pub const MAX_LAST: Duration = Duration::from_secs(7 * 86_400);
+
+/// How long is replayed if nothing is said.
+pub const DEFAULT_LAST: Duration = Duration::from_secs(6 * 3_600);
+
+/// The most points of a curve.
+pub const MAX_POINTS: usize = 300;
+
+/// Rows read at once.
+const PAGE: u32 = 10_000;
+
+/// A limit that somebody thinks of, and how much of the past it is tried on.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PlanDraft {
+    /// What would be changed of the destination's settings.
+    pub change: LimitsChange,
+    /// The last so long.
+    pub last: Duration,
+}
+
+/// What was, and what would have been.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    /// What was replayed: `[since, until)`, by the store's clock.
+    pub since: Timestamp,
+    pub until: Timestamp,
+    /// What is in force now, and what would be.
+    pub current: LimitSettings,
+    pub proposed: LimitSettings,
+    /// How the recorded starts went. What already waited at `since` waits from
+    /// then on.
+    pub actual: Summary,
+    /// How they would have gone.
+    pub replayed: Summary,
+    /// Starts that were answered 429.
+    pub refused: u64,
+    /// Those that would be; `None` where nobody knows.
+    pub expected_refused: Option<u64>,
+    /// How much the receiver takes, as far as it was seen.
+    pub receiver: Receiver,
+    /// How long after `until` the replay's last start was: zero if it kept up,
+    /// `None` if it never drains.
+    pub drains_in: Option<Duration>,
+    /// How many wait now, and how long these take under what is proposed.
+    pub backlog_now: u64,
+    pub backlog_drains_in: Option<Duration>,
+    /// Both curves, slot by slot from `since` on; the same slots.
+    pub actual_curve: Curve,
+    pub replayed_curve: Curve,
+}
+
+impl Service {
+    /// Replays what was recorded of a destination against limits that are
+    /// proposed ([`domain::what_if`]). Changes nothing.
+    pub async fn plan(&self, id: DestinationId, draft: PlanDraft) -> Result<Plan, ServiceError> {
+        if draft.last.is_zero() || draft.last > MAX_LAST {
+            return Err(ServiceError::invalid(
+                "last_seconds",
+                "must be between 1 s and 7 days",
+            ));
+        }
+        let destination = self.catalog.destination(self.tenant, id).await?;
+        let proposed = proposed(&destination, &draft.change)?;
+        let until = self.store.fleet().await?.now;
+        let since = until - draft.last;
+        let recorded = self.recorded(id, (since, until)).await?;
+        let current = destination.effective;
+        let step = move || Plan::of(&recorded, (current, proposed), (since, until));
+        // Seconds of arithmetic, for half a million arrivals.
+        tokio::task::spawn_blocking(step)
+            .await
+            .map_err(|broken| ServiceError::Internal(broken.to_string()))
+    }
+
+    /// What started in a span or waits at its end; what already waited at its
+    /// beginning is taken to have come then.
+    async fn recorded(
+        &self,
+        id: DestinationId,
+        (since, until): (Timestamp, Timestamp),
+    ) -> Result<Vec<Passage>, ServiceError> {
+        let mut recorded = Vec::new();
+        let mut after = None;
+        loop {
+            let page = self.catalog.ledger(id, since, until, after, PAGE).await?;
+            let Some(last) = page.last() else {
+                return Ok(recorded);
+            };
+            after = Some(LedgerPosition {
+                started_at: last.started_at,
+                attempt: last.attempt,
+            });
+            recorded.extend(page.iter().map(|row| Passage {
+                due_at: row.due_at.max(since),
+                ..row.passage()
+            }));
+            if recorded.len() > MAX_ARRIVALS {
+                return Err(ServiceError::invalid(
+                    "last_seconds",
+                    format!("there are more than {MAX_ARRIVALS} attempts: ask for less time"),
+                ));
+            }
+        }
+    }
+}
+
+impl Plan {
+    /// Pure: from what was recorded, and the settings that are and would be in
+    /// force.
+    #[must_use]
+    pub fn of(
+        recorded: &[Passage],
+        (current, proposed): (LimitSettings, LimitSettings),
+        (since, until): (Timestamp, Timestamp),
+    ) -> Self {
+        let policy = proposed.policy();
+        let passages = replay(&policy, &arrivals(recorded), u32::MAX);
+        let (actual, replayed) = (summary(recorded), summary(&passages));
+        let receiver = Receiver::of(recorded);
+        let last = passages.iter().filter_map(|one| one.started_at).max();
+        let end = last.map_or(until, |last| until.max(last + Duration::from_micros(1)));
+        let curve = |passages: &[Passage]| {
+            let mut series = Series::new(since, end, MAX_POINTS);
+            passages.iter().for_each(|one| series.add(one));
+            series.finish()
+        };
+        let backlog = u32::try_from(actual.waiting).unwrap_or(u32::MAX);
+        Self {
+            since,
+            until,
+            current,
+            proposed,
+            refused: recorded.iter().filter(|one| one.refused).count() as u64,
+            expected_refused: receiver.would_refuse(&passages),
+            receiver,
+            drains_in: match (replayed.waiting, last) {
+                (0, Some(last)) => Some(last.since(until)),
+                (0, None) => Some(Duration::ZERO),
+                _ => None,
+            },
+            backlog_now: actual.waiting,
+            backlog_drains_in: drains_in(&policy, &Default::default(), backlog, until),
+            actual,
+            replayed,
+            actual_curve: curve(recorded),
+            replayed_curve: curve(&passages),
+        }
+    }
+}
+
+/// The settings that would be in force.
+fn proposed(
+    destination: &Destination,
+    change: &LimitsChange,
+) -> Result<LimitSettings, ServiceError> {
+    let own = change.applied_to(destination.limits);
+    validate(&own)?;
+    let now = &destination.effective;
+    if !own.inherits() {
+        let inherited = now
+            .max_in_flight
+            .filter(|_| destination.limits.max_in_flight.is_none());
+        return Ok(LimitSettings {
+            max_in_flight: own.max_in_flight.or(inherited),
+            ..own
+        });
+    }
+    if !destination.limits.inherits() {
+        let problem = "name a limit: what the tier would give is not known here";
+        return Err(ServiceError::invalid("limits", problem));
+    }
+    Ok(LimitSettings {
+        max_in_flight: own.max_in_flight.or(now.max_in_flight),
+        safety_margin: own.safety_margin,
+        ..*now
+    })
+}

@@ -1,0 +1,156 @@
+//! Where a destination stands: what waits, how long that takes, and why the
+//! next attempt is not going out now.
+
+use std::time::Duration;
+
+use domain::destination::DestinationState;
+use domain::explain::{Circumstances, Explanation, drains_in, explain};
+use domain::ids::DestinationId;
+use domain::limit::Period;
+use domain::time::Timestamp;
+use engine::ports::{Destination, Fleet, MAX_SURVEYED, SurveyRules, Surveyed, around};
+use uuid::Uuid;
+
+use super::{Service, ServiceError};
+
+/// How far a backlog is counted: its first attempts, and its others.
+pub const COUNTED: u32 = 100_000;
+
+/// The most destinations on one page of standings: each costs as much as a run.
+pub const MAX_STANDINGS: u32 = MAX_SURVEYED as u32;
+
+/// Where one destination stands at one instant.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Standing {
+    pub destination: Destination,
+    /// The store's clock.
+    pub now: Timestamp,
+    /// Why the next attempt is not going out now, and when it will.
+    pub explanation: Explanation,
+    /// How many attempts wait, counted up to [`COUNTED`].
+    pub backlog: u32,
+    /// Since when the first of what is due waits.
+    pub oldest: Option<Timestamp>,
+    /// How long the backlog takes to drain, if nothing else comes; `None` where
+    /// nobody can say ([`drains_in`]).
+    pub drains_in: Option<Duration>,
+    /// Attempts that have started and have no outcome.
+    pub in_flight: u32,
+    /// Permits that may still start.
+    pub permits: u32,
+    /// Starts within the last second, as far as its limits look back.
+    pub starts_in_last_second: u32,
+    /// Starts per second that its settings allow in the long run; `None` for
+    /// any number.
+    pub configured_per_second: Option<f64>,
+    /// The same as it is in force: 0 while paused, less under smart delivery.
+    pub effective_per_second: Option<f64>,
+}
+
+impl Service {
+    /// Where one of the tenant's destinations stands, explained.
+    pub async fn standing(&self, id: DestinationId) -> Result<Standing, ServiceError> {
+        let destination = self.catalog.destination(self.tenant, id).await?;
+        let mut found = self.stand(vec![destination]).await?;
+        found.pop().ok_or(ServiceError::NotFound("destination"))
+    }
+
+    /// A page of the tenant's destinations in id order, each with where it
+    /// stands; at most [`MAX_STANDINGS`].
+    pub async fn standings(
+        &self,
+        after: Option<DestinationId>,
+        limit: u32,
+    ) -> Result<Vec<Standing>, ServiceError> {
+        if !(1..=MAX_STANDINGS).contains(&limit) {
+            let problem = format!("must be between 1 and {MAX_STANDINGS}");
+            return Err(ServiceError::invalid("limit", problem));
+        }
+        let page = self.catalog.destinations(self.tenant, after, limit).await?;
+        self.stand(page).await
+    }
+
+    /// Of destinations that are known to be the tenant's.
+    async fn stand(&self, destinations: Vec<Destination>) -> Result<Vec<Standing>, ServiceError> {
+        let ids: Vec<_> = destinations.iter().map(|one| one.id).collect();
+        let fleet = self.store.fleet().await?;
+        let surveyed = match ids.is_empty() {
+            true => Vec::new(),
+            false => self.survey.survey_standings(&ids).await?,
+        };
+        let mut standings = Vec::new();
+        for destination in destinations {
+            // One that has just been deleted is left out.
+            let of_it = |one: &&Surveyed| one.destination == destination.id;
+            let Some(surveyed) = surveyed.iter().find(of_it) else {
+                continue;
+            };
+            let waits = self.waits(destination.id).await?;
+            standings.push(standing(destination, surveyed, waits, &fleet));
+        }
+        Ok(standings)
+    }
+
+    /// How many attempts of one destination wait, and since when.
+    async fn waits(&self, id: DestinationId) -> Result<Waits, ServiceError> {
+        // The walk begins after an id; the one before this is nobody's.
+        let before = DestinationId(Uuid::from_u128(id.0.as_u128().saturating_sub(1)));
+        let rules = SurveyRules {
+            page: 1,
+            far: COUNTED,
+        };
+        let page = self.survey.survey_backlogs(Some(before), &rules).await?;
+        let found = page.backlogs.iter().find(|one| one.destination == id);
+        Ok(found.map_or(Waits::default(), |one| Waits {
+            backlog: one.waiting().min(COUNTED),
+            oldest: one.oldest,
+        }))
+    }
+}
+
+/// What waits at a destination.
+#[derive(Debug, Clone, Copy, Default)]
+struct Waits {
+    backlog: u32,
+    oldest: Option<Timestamp>,
+}
+
+fn standing(
+    destination: Destination,
+    surveyed: &Surveyed,
+    waits: Waits,
+    fleet: &Fleet,
+) -> Standing {
+    let now = fleet.now;
+    let (policy, usage) = (&surveyed.policy, &surveyed.usage);
+    let around = around(
+        fleet,
+        (surveyed.held_for, waits.oldest),
+        (surveyed.tenant, surveyed.tenant_max_in_flight),
+    );
+    let explanation = explain(&Circumstances {
+        state: destination.state,
+        policy,
+        usage,
+        backlog: &surveyed.backlog,
+        around,
+        workers: fleet.workers,
+        now,
+    });
+    let second = now - Period::Second.duration();
+    let lately = usage.starts.iter().filter(|start| **start > second).count();
+    Standing {
+        explanation,
+        backlog: waits.backlog,
+        oldest: waits.oldest,
+        drains_in: drains_in(policy, usage, waits.backlog, now)
+            .filter(|_| destination.state == DestinationState::Active),
+        in_flight: usage.in_flight,
+        permits: u32::try_from(usage.outstanding.len()).unwrap_or(u32::MAX),
+        starts_in_last_second: u32::try_from(lately).unwrap_or(u32::MAX),
+        configured_per_second: destination.effective.policy().starts_per_second(),
+        effective_per_second: policy.starts_per_second(),
+        destination,
+        now,
+    }
+}

@@ -1,0 +1,190 @@
+//! Standings, explanations, plans and compliance reports say what is so, of the
+//! caller's own destinations and no others.
+
+use std::collections::BTreeSet;
+
+use http::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use crate::world::{Tenant, World};
+
+/// What a tenant's key gets.
+async fn ask(world: &World, who: &Tenant, method: Method, path: &str, body: Value) -> Value {
+    let body = (!body.is_null()).then_some(body);
+    let answer = world.call(Some(&who.key), &method, path, body).await;
+    assert!(answer.status.is_success(), "{path}: {answer:?}");
+    answer.json
+}
+
+async fn get(world: &World, who: &Tenant, path: &str) -> Value {
+    ask(world, who, Method::GET, path, Value::Null).await
+}
+
+async fn refused(world: &World, method: Method, path: &str, body: Value) -> (StatusCode, Value) {
+    let body = (!body.is_null()).then_some(body);
+    let answer = world.call(Some(&world.ours.key), &method, path, body).await;
+    (answer.status, answer.json["field"].clone())
+}
+
+fn ids(list: &Value, field: &str) -> BTreeSet<String> {
+    let list = list.as_array().unwrap().iter();
+    list.map(|one| one[field].as_str().unwrap().to_owned())
+        .collect()
+}
+
+/// Twenty events more wait at the destination.
+async fn twenty(world: &World) {
+    let event = json!({"destination_id": world.ours.destination, "payload": 1});
+    let events = json!({"events": vec![event; 20]});
+    ask(world, &world.ours, Method::POST, "/v1/events/batch", events).await;
+}
+
+pub(crate) async fn standings_are_the_own_and_say_what_binds(world: &World) {
+    let ours = &world.ours;
+    twenty(world).await;
+    let standings = get(world, ours, "/v1/standings").await;
+    let own = BTreeSet::from([ours.destination.clone(), ours.dying.clone()]);
+    assert_eq!(ids(&standings["standings"], "destination_id"), own);
+    assert_eq!(standings["next"], Value::Null);
+    let first = get(world, ours, "/v1/standings?limit=1").await;
+    let after = first["next"].as_str().unwrap();
+    let second = get(world, ours, &format!("/v1/standings?limit=1&after={after}")).await;
+    let both = [&first, &second].map(|page| ids(&page["standings"], "destination_id"));
+    assert_eq!(&both[0] | &both[1], own);
+    let (status, field) = refused(world, Method::GET, "/v1/standings?limit=201", Value::Null).await;
+    assert_eq!((status.as_u16(), field), (422, json!("limit")));
+
+    let path = format!("/v1/destinations/{}", ours.destination);
+    let explain = async || get(world, ours, &format!("{path}/explanation")).await;
+    let explained = explain().await;
+    assert_eq!(
+        explained["reason"], "no_workers",
+        "none has ever lived here"
+    );
+    assert!(explained["backlog"].as_u64().unwrap() >= 21, "{explained}");
+    assert!(explained["oldest_since"].is_string(), "{explained}");
+    let ten = json!({"limits": {"per_second": 10}});
+    ask(world, ours, Method::PATCH, &path, ten).await;
+    let explained = explain().await;
+    assert_eq!(explained["limit"], "10/second");
+    let drains = explained["drains_in_seconds"].as_f64().unwrap();
+    let backlog = explained["backlog"].as_f64().unwrap();
+    assert_eq!(drains, ((backlog - 10.0) / 10.0 * 1e3).round() / 1e3);
+
+    ask(
+        world,
+        ours,
+        Method::POST,
+        &format!("{path}/pause"),
+        Value::Null,
+    )
+    .await;
+    let explained = explain().await;
+    assert_eq!(explained["reason"], "paused");
+    assert_eq!(explained["drains_in_seconds"], Value::Null);
+}
+
+pub(crate) async fn a_plan_replays_what_waits(world: &World) {
+    let ours = &world.ours;
+    twenty(world).await;
+    let path = format!("/v1/destinations/{}/plan", ours.destination);
+    let slow = json!({"limits": {"per_second": 1}, "last_seconds": 3_600});
+    let plan = ask(world, ours, Method::POST, &path, slow).await;
+    let waiting = plan["actual"]["waiting"].as_u64().unwrap();
+    assert!(waiting >= 21, "{plan}");
+    assert_eq!(plan["replayed"]["starts"], waiting);
+    assert_eq!(plan["replayed"]["waiting"], 0);
+    // Twenty came at once, and go one by one.
+    assert!(
+        plan["replayed"]["wait_p99_seconds"].as_f64().unwrap() >= 18.0,
+        "{plan}"
+    );
+    let busiest = plan["replayed"]["busiest_second"].as_u64().unwrap();
+    assert!(busiest <= 2, "of the clock: {plan}");
+    assert_eq!(plan["proposed"]["limits"]["per_second"], 1);
+    let curves = plan["curves"].as_array().unwrap();
+    let due: u64 = curves
+        .iter()
+        .map(|point| point["due"].as_u64().unwrap())
+        .sum();
+    assert_eq!(due, waiting);
+    // It changed nothing.
+    let shown = get(
+        world,
+        ours,
+        &format!("/v1/destinations/{}", ours.destination),
+    )
+    .await;
+    assert_eq!(shown["limits"]["per_second"], Value::Null);
+
+    let fast = json!({"unlimited": true});
+    let plan = ask(world, ours, Method::POST, &path, fast).await;
+    assert_eq!(plan["drains_in_seconds"], 0.0);
+    assert_eq!(
+        plan["expected_refused"],
+        Value::Null,
+        "it was never sent any"
+    );
+
+    for (body, wrong) in [
+        (json!({"last_seconds": 0}), "last_seconds"),
+        (json!({"last_seconds": 700_000}), "last_seconds"),
+        (json!({"burst": 0}), "burst"),
+    ] {
+        let (status, field) = refused(world, Method::POST, &path, body).await;
+        assert_eq!((status.as_u16(), field), (422, json!(wrong)));
+    }
+}
+
+pub(crate) async fn a_report_is_of_the_own_destinations(world: &World) {
+    let ours = &world.ours;
+    let report = get(world, ours, "/v1/compliance?points=10").await;
+    let own = BTreeSet::from([ours.destination.clone(), ours.dying.clone()]);
+    assert_eq!(ids(&report["destinations"], "id"), own);
+    assert_eq!(
+        (&report["compliant"], &report["next"]),
+        (&json!(true), &Value::Null)
+    );
+    let one = format!(
+        "/v1/compliance?points=10&destination_id={}",
+        ours.destination
+    );
+    let report = get(world, ours, &one).await;
+    let found = &report["destinations"][0];
+    assert_eq!(found["id"], ours.destination);
+    assert_eq!(found["limits"].as_array().unwrap().len(), 1);
+    assert!(found["curve"]["points"].as_array().unwrap().len() <= 10);
+
+    let first = get(world, ours, "/v1/compliance?limit=1").await;
+    assert!(first["destinations"][0].get("curve").is_none());
+    let after = first["next"].as_str().unwrap();
+    let second = get(
+        world,
+        ours,
+        &format!("/v1/compliance?limit=1&after={after}"),
+    )
+    .await;
+    let both = [&first, &second].map(|page| ids(&page["destinations"], "id"));
+    assert_eq!(&both[0] | &both[1], own);
+
+    let of_theirs = format!("/v1/compliance?destination_id={}", world.theirs.destination);
+    let (status, _) = refused(world, Method::GET, &of_theirs, Value::Null).await;
+    assert_eq!(status, StatusCode::NOT_FOUND);
+    for (query, wrong) in [
+        ("since=yesterday", "since"),
+        (
+            "until=2026-01-01T00:00:00Z&since=2026-01-02T00:00:00Z",
+            "since",
+        ),
+        (
+            "until=2026-03-01T00:00:00Z&since=2026-01-02T00:00:00Z",
+            "since",
+        ),
+        ("points=301", "points"),
+        ("limit=0", "limit"),
+    ] {
+        let path = format!("/v1/compliance?{query}");
+        let (status, field) = refused(world, Method::GET, &path, Value::Null).await;
+        assert_eq!((status.as_u16(), field), (422, json!(wrong)), "{query}");
+    }
+}
