@@ -23,6 +23,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../../../../migrations/sqlite/0019_retention.sql"),
     include_str!("../../../../migrations/sqlite/0020_partitions.sql"),
     include_str!("../../../../migrations/sqlite/0021_horizon.sql"),
+    include_str!("../../../../migrations/sqlite/0035_dashboard.sql"),
 ];
 
 /// The version that this binary needs.
