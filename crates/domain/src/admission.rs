@@ -41,6 +41,7 @@ use std::time::Duration;
 pub use decision::{Blocked, Decision, Look, Slot};
 pub use meter::Meter;
 use meter::{BUCKET_STARTS_MAX, counted_starts};
+pub use plan::{Gate, Opening, openings};
 pub use usage::{Backlog, Bucket, CoarseStarts, Outstanding, Usage};
 
 use plan::Plan;

@@ -20,6 +20,7 @@ pub mod clock;
 pub mod compliance;
 pub mod destination;
 pub mod event;
+pub mod explain;
 pub mod header;
 pub mod health;
 pub mod ids;

@@ -1,6 +1,10 @@
 //! One run in the making: slots, and when to look again.
 
+mod openings;
+
 use std::time::Duration;
+
+pub use openings::{Gate, Opening, openings};
 
 use super::window::Window;
 use super::{

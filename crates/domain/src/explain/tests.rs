@@ -1,0 +1,332 @@
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::admission::{Look, Outstanding, admit};
+use crate::limit::Shape;
+use crate::policy::LimitSettings;
+use crate::smart::Effective;
+
+const NOW: Timestamp = Timestamp::from_millis(100_000);
+
+fn ms(millis: i64) -> Timestamp {
+    Timestamp::from_millis(100_000 + millis)
+}
+
+fn per_second(max: u32) -> Policy {
+    limits(LimitSettings {
+        per_second: Some(max),
+        ..LimitSettings::default()
+    })
+}
+
+fn limits(settings: LimitSettings) -> Policy {
+    settings.policy()
+}
+
+fn permit(slot: i64) -> Outstanding {
+    Outstanding {
+        not_before: ms(slot),
+        deadline: ms(slot + 2_000),
+    }
+}
+
+/// A destination that could go at once, and what differs from that.
+struct Case {
+    state: DestinationState,
+    policy: Policy,
+    usage: Usage,
+    backlog: Backlog,
+    around: Around,
+    workers: u32,
+}
+
+fn free() -> Case {
+    Case {
+        state: DestinationState::Active,
+        policy: per_second(2),
+        usage: Usage::default(),
+        backlog: Backlog {
+            due: 3,
+            next_due: None,
+        },
+        around: Around::default(),
+        workers: 1,
+    }
+}
+
+impl Case {
+    fn explained(&self) -> Explanation {
+        explain(&Circumstances {
+            state: self.state,
+            policy: &self.policy,
+            usage: &self.usage,
+            backlog: &self.backlog,
+            around: self.around,
+            workers: self.workers,
+            now: NOW,
+        })
+    }
+
+    fn held(reason: HoldReason) -> Self {
+        let mut case = free();
+        case.usage.held_until = Some(ms(7_000));
+        case.around.held_for = Some(reason);
+        case
+    }
+
+    fn with(change: impl FnOnce(&mut Self)) -> Self {
+        let mut case = free();
+        change(&mut case);
+        case
+    }
+}
+
+/// One row for each reason: what is different, when the next goes out, and what
+/// the sentence has to name.
+fn table() -> Vec<(Case, Reason, Option<Timestamp>, &'static str)> {
+    let full = |usage: &mut Usage| usage.starts = vec![ms(-100), ms(-400)];
+    let bucket = LimitSettings {
+        per_second: Some(2),
+        shape: Some(Shape::TokenBucket),
+        burst: Some(4),
+        ..LimitSettings::default()
+    };
+    vec![
+        (free(), Reason::Now, Some(NOW), "nothing is in its way"),
+        (
+            Case::with(|case| case.backlog.due = 0),
+            Reason::NoWork,
+            None,
+            "Nothing waits",
+        ),
+        (
+            Case::with(|case| {
+                case.backlog = Backlog {
+                    due: 0,
+                    next_due: Some(ms(60_000)),
+                }
+            }),
+            Reason::Backoff,
+            Some(ms(60_000)),
+            "1970-01-01T00:02:40",
+        ),
+        (
+            Case::with(|case| case.state = DestinationState::Paused),
+            Reason::Paused,
+            None,
+            "resumes",
+        ),
+        (
+            Case::with(|case| case.state = DestinationState::Disabled),
+            Reason::Disabled,
+            None,
+            "disabled",
+        ),
+        (
+            Case::with(|case| case.policy = per_second(0)),
+            Reason::ZeroLimit,
+            None,
+            "0",
+        ),
+        (
+            Case::held(HoldReason::Asked),
+            Reason::Asked,
+            Some(ms(7_000)),
+            "00:01:47",
+        ),
+        (
+            Case::held(HoldReason::Refused),
+            Reason::Refused,
+            Some(ms(7_000)),
+            "429",
+        ),
+        (
+            Case::held(HoldReason::Breaker),
+            Reason::Breaker,
+            Some(ms(7_000)),
+            "breaker",
+        ),
+        (
+            Case::with(|case| {
+                case.usage.probing = true;
+                case.usage.in_flight = 1;
+            }),
+            Reason::Probe,
+            None,
+            "half open",
+        ),
+        (
+            Case::with(|case| full(&mut case.usage)),
+            Reason::Window,
+            Some(ms(600)),
+            "2 a second",
+        ),
+        (
+            Case::with(|case| {
+                case.policy = limits(bucket);
+                case.usage.meter = crate::admission::Meter {
+                    missing_micro: 4_000_000,
+                    as_of: NOW,
+                };
+            }),
+            Reason::Spacing,
+            Some(ms(500)),
+            "bucket of 4",
+        ),
+        (
+            Case::with(|case| {
+                case.policy = per_second(100).slowed(Effective {
+                    per_second: Some(2.0),
+                    max_in_flight: None,
+                });
+                full(&mut case.usage);
+            }),
+            Reason::Smart,
+            Some(ms(400)),
+            "2 a second",
+        ),
+        (
+            Case::with(|case| {
+                case.policy.max_in_flight = 5;
+                case.usage.in_flight = 5;
+            }),
+            Reason::Concurrency,
+            None,
+            "max_in_flight is 5",
+        ),
+        (
+            Case::with(|case| case.around.tenant_is_full = true),
+            Reason::Tenant,
+            None,
+            "tenant",
+        ),
+        (
+            Case::with(|case| case.workers = 0),
+            Reason::NoWorkers,
+            None,
+            "paceline worker",
+        ),
+        (
+            Case::with(|case| case.around.no_places = true),
+            Reason::Places,
+            None,
+            "places",
+        ),
+        (
+            Case::with(|case| case.usage.incomplete = true),
+            Reason::Counting,
+            None,
+            "counted",
+        ),
+        (
+            Case::with(|case| case.around.waits_since = Some(ms(-6_000))),
+            Reason::Unscheduled,
+            None,
+            "scheduler",
+        ),
+        (
+            Case::with(|case| case.usage.outstanding = vec![permit(-20)]),
+            Reason::Permitted,
+            Some(NOW),
+            "worker claims it",
+        ),
+        // It has a permit for when the window opens: the window is why.
+        (
+            Case::with(|case| {
+                full(&mut case.usage);
+                case.usage.outstanding = vec![permit(600), permit(900)];
+            }),
+            Reason::Window,
+            Some(ms(600)),
+            "2 a second",
+        ),
+    ]
+}
+
+#[test]
+fn every_reason_has_its_circumstances_its_time_and_its_words() {
+    let mut seen = Vec::new();
+    for (case, reason, next_at, named) in table() {
+        let found = case.explained();
+        assert_eq!((found.reason, found.next_at), (reason, next_at), "{found:?}");
+        assert!(found.words.contains(named), "{}", found.words);
+        seen.push(reason);
+    }
+    for reason in Reason::ALL {
+        assert!(seen.contains(&reason), "{reason:?}");
+        assert_eq!(reason.as_str().parse(), Ok(reason));
+    }
+}
+
+#[test]
+fn of_several_windows_the_one_that_opens_last_is_named() {
+    let case = Case::with(|case| {
+        case.policy = limits(LimitSettings {
+            per_second: Some(2),
+            per_minute: Some(3),
+            ..LimitSettings::default()
+        });
+        case.usage.starts = vec![ms(-100), ms(-400), ms(-50_000)];
+    });
+    let found = case.explained();
+    assert_eq!(found.next_at, Some(ms(10_000)));
+    assert!(found.words.contains("3 a minute"), "{}", found.words);
+}
+
+#[test]
+fn a_backlog_drains_at_the_limit_after_what_is_left_of_it() {
+    let at = |usage: &Usage, backlog| drains_in(&per_second(2), usage, backlog, NOW);
+    let seconds = |seconds| Some(Duration::from_secs(seconds));
+    assert_eq!(at(&Usage::default(), 0), seconds(0));
+    assert_eq!(at(&Usage::default(), 2), seconds(0));
+    assert_eq!(at(&Usage::default(), 22), seconds(10));
+    let held = Usage {
+        held_until: Some(ms(5_000)),
+        ..Usage::default()
+    };
+    assert_eq!(at(&held, 22), seconds(15));
+    assert_eq!(drains_in(&per_second(0), &held, 22, NOW), None);
+    let unlimited = LimitSettings::default().policy();
+    assert_eq!(drains_in(&unlimited, &held, 22, NOW), None);
+}
+
+proptest! {
+    /// Admission agrees: before the time that is named it gives no slot, and a
+    /// look at that time gives one. Nothing is outstanding, so that slots are
+    /// counted where they are.
+    #[test]
+    fn the_time_that_is_named_is_when_admission_opens(
+        max in 1_u32..6,
+        per_minute in proptest::option::of(1_u32..20),
+        burst in proptest::option::of(1_u32..4),
+        ages in proptest::collection::vec(0_i64..70_000, 0..20),
+    ) {
+        let mut case = free();
+        case.policy = limits(LimitSettings {
+            per_second: Some(max),
+            per_minute,
+            burst,
+            ..LimitSettings::default()
+        });
+        let mut starts: Vec<_> = ages.iter().map(|age| ms(-age)).collect();
+        starts.sort_by_key(|start| std::cmp::Reverse(*start));
+        case.usage.starts = starts;
+        let found = case.explained();
+        let next_at = found.next_at.expect("only limits bind");
+        let first = |now| admit(&case.policy, &case.usage, &case.backlog, 1_000, now)
+            .slots
+            .first()
+            .map(|slot| slot.not_before);
+        prop_assert_eq!(first(next_at), Some(next_at));
+        if found.reason == Reason::Window {
+            let look = admit(&case.policy, &case.usage, &case.backlog, 1_000, NOW);
+            prop_assert!(look.slots.iter().all(|slot| slot.not_before >= next_at));
+            if look.slots.is_empty() {
+                let looks_in_time = matches!(look.look, Look::At { at, .. } if at <= next_at);
+                prop_assert!(looks_in_time, "{:?}", look.look);
+            }
+        }
+    }
+}

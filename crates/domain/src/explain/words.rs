@@ -1,0 +1,226 @@
+//! The reasons, in a word and in a sentence.
+
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use super::Circumstances;
+use crate::admission::Gate;
+use crate::health::UnknownWord;
+use crate::limit::Limit;
+use crate::operations::rfc3339;
+use crate::policy::Pacing;
+use crate::time::Timestamp;
+
+/// Why the next attempt is not going out now, in one word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reason {
+    /// It is going out.
+    Now,
+    /// It has a permit, and a worker has yet to claim it.
+    Permitted,
+    /// Nothing waits.
+    NoWork,
+    /// What waits is not due yet: it is to be tried again later.
+    Backoff,
+    /// Its owner has paused it.
+    Paused,
+    /// It is disabled.
+    Disabled,
+    /// One of its limits is zero.
+    ZeroLimit,
+    /// The receiver named a time before which it wants nothing.
+    Asked,
+    /// The receiver answered 429.
+    Refused,
+    /// The breaker is open.
+    Breaker,
+    /// The breaker is half open, and one attempt is under way to probe.
+    Probe,
+    /// A sliding window is full.
+    Window,
+    /// A bucket, or the burst of a window, spaces its starts.
+    Spacing,
+    /// Smart delivery has lowered its limit.
+    Smart,
+    /// Its `max_in_flight` are under way.
+    Concurrency,
+    /// Its tenant's `max_in_flight` are under way.
+    Tenant,
+    /// No worker lives.
+    NoWorkers,
+    /// The workers' places are all taken.
+    Places,
+    /// Starts that a newly coarse limit has yet to count.
+    Counting,
+    /// Nothing is in its way, and no scheduler has admitted it.
+    Unscheduled,
+}
+
+impl Reason {
+    /// All of them.
+    pub const ALL: [Self; 20] = [
+        Self::Now,
+        Self::Permitted,
+        Self::NoWork,
+        Self::Backoff,
+        Self::Paused,
+        Self::Disabled,
+        Self::ZeroLimit,
+        Self::Asked,
+        Self::Refused,
+        Self::Breaker,
+        Self::Probe,
+        Self::Window,
+        Self::Spacing,
+        Self::Smart,
+        Self::Concurrency,
+        Self::Tenant,
+        Self::NoWorkers,
+        Self::Places,
+        Self::Counting,
+        Self::Unscheduled,
+    ];
+
+    /// The word, as in JSON.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Now => "now",
+            Self::Permitted => "permitted",
+            Self::NoWork => "no_work",
+            Self::Backoff => "backoff",
+            Self::Paused => "paused",
+            Self::Disabled => "disabled",
+            Self::ZeroLimit => "zero_limit",
+            Self::Asked => "asked",
+            Self::Refused => "refused",
+            Self::Breaker => "breaker",
+            Self::Probe => "probe",
+            Self::Window => "window",
+            Self::Spacing => "spacing",
+            Self::Smart => "smart",
+            Self::Concurrency => "concurrency",
+            Self::Tenant => "tenant",
+            Self::NoWorkers => "no_workers",
+            Self::Places => "places",
+            Self::Counting => "counting",
+            Self::Unscheduled => "unscheduled",
+        }
+    }
+}
+
+impl FromStr for Reason {
+    type Err = UnknownWord;
+    fn from_str(text: &str) -> Result<Self, UnknownWord> {
+        (Self::ALL.into_iter())
+            .find(|one| one.as_str() == text)
+            .ok_or_else(|| UnknownWord(text.to_owned()))
+    }
+}
+
+impl Circumstances<'_> {
+    pub(super) fn words(&self, reason: Reason, next_at: Option<Timestamp>) -> String {
+        let at = next_at.map_or_else(String::new, rfc3339);
+        let under_way = self.under_way();
+        match reason {
+            Reason::Now => "It is going out now: nothing is in its way.".to_owned(),
+            Reason::Permitted => {
+                format!("It has a permit from {at} on, and goes out when a worker claims it.")
+            }
+            Reason::NoWork => match self.usage.in_flight {
+                0 => "Nothing waits.".to_owned(),
+                in_flight => format!("Nothing waits; {in_flight} in flight have no outcome yet."),
+            },
+            Reason::Backoff => {
+                format!("What waits is to be tried again later; the first of it is due at {at}.")
+            }
+            Reason::Paused => {
+                "The destination is paused: its backlog waits until somebody resumes it.".to_owned()
+            }
+            Reason::Disabled => "The destination is disabled: it refuses events, and its backlog \
+                waits until somebody resumes it."
+                .to_owned(),
+            Reason::ZeroLimit => "One of its limits is 0, which pauses it until somebody raises \
+                that limit."
+                .to_owned(),
+            Reason::Asked => format!("The receiver asked for nothing before {at}."),
+            Reason::Refused => format!("The receiver answered 429, so nothing starts before {at}."),
+            Reason::Breaker => format!(
+                "The breaker is open, since the receiver failed too often; one attempt probes it \
+                 at {at}."
+            ),
+            Reason::Probe => "The breaker is half open: one attempt probes the receiver, and the \
+                rest waits for its answer."
+                .to_owned(),
+            Reason::Window => format!("{} The next goes out at {at}.", self.window_words()),
+            Reason::Spacing => format!("{} The next goes out at {at}.", self.spacing_words()),
+            Reason::Smart => format!(
+                "Smart delivery has lowered the limit to {} a second, by how the receiver \
+                 answers. The next goes out at {at}.",
+                (self.policy.pace).map_or(0.0, |pace| rounded(pace.per_second())),
+            ),
+            Reason::Concurrency => format!(
+                "{under_way} attempts are queued and in flight, and max_in_flight is {}: the next \
+                 goes out when one of them ends.",
+                self.policy.max_in_flight
+            ),
+            Reason::Tenant => "Its tenant has as many attempts under way as its max_in_flight \
+                allows: the next goes out when one of them ends."
+                .to_owned(),
+            Reason::NoWorkers => "No worker lives. Start one: `paceline worker`.".to_owned(),
+            Reason::Places => "All places of the workers are taken: the next goes out when one \
+                is free. More workers, or more places (--worker-places), help."
+                .to_owned(),
+            Reason::Counting => "A limit was just raised to one that is counted in buckets; its \
+                earlier starts are being counted, which takes a moment."
+                .to_owned(),
+            Reason::Unscheduled => "Nothing is in its way, and no scheduler has admitted it for \
+                seconds. Look whether one runs, and at its log."
+                .to_owned(),
+        }
+    }
+
+    fn window_words(&self) -> String {
+        match self.closed(|gate| matches!(gate, Gate::Window(_))) {
+            Some(Gate::Window(limit)) => format!("The window of {} is full.", limit_words(limit)),
+            _ => "A window of its limits is full.".to_owned(),
+        }
+    }
+
+    fn spacing_words(&self) -> String {
+        let pacing = match &self.policy.rate {
+            crate::policy::Rate::Limited(limited) => limited.pacing,
+            _ => None,
+        };
+        let words = |pacing: Pacing| {
+            let refill = limit_words(pacing.refill);
+            match pacing.burst {
+                1 => format!("Its starts are spaced evenly, {refill}."),
+                burst => {
+                    format!("Its bucket of {burst} is empty, and is refilled at {refill}.")
+                }
+            }
+        };
+        pacing.map_or_else(String::new, words)
+    }
+
+    /// The latest of these gates, permits that are out left aside where they
+    /// are what waits.
+    fn closed(&self, which: impl Fn(Gate) -> bool) -> Option<Gate> {
+        let openings = crate::admission::openings(self.policy, self.usage, self.now);
+        (openings.into_iter())
+            .filter(|opening| which(opening.gate))
+            .max_by_key(|opening| opening.at)
+            .map(|opening| opening.gate)
+    }
+}
+
+fn limit_words(limit: Limit) -> String {
+    format!("{} a {}", limit.max, limit.period)
+}
+
+fn rounded(rate: f64) -> f64 {
+    (rate * 100.0).round() / 100.0
+}
