@@ -22,6 +22,7 @@ pub mod hidden;
 pub mod logging;
 pub mod open_files;
 pub mod output;
+pub mod pages;
 pub mod parts;
 pub mod receiver;
 pub mod role;

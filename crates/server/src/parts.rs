@@ -12,7 +12,8 @@ use adapters::sqlite::{SqliteStore, system_clock};
 use anyhow::Context;
 use engine::ports::{
     Backlog, Backpressure, Catalog, DeliveryQueue, Keys, Operations, OperationsBook, Outbox,
-    Replays, Retain, Schedule, SecretStore, Sender, Store, StoreError, Survey, Tenants,
+    Overview, Replays, Retain, Schedule, SecretStore, Sender, Sessions, Store, StoreError, Survey,
+    Tenants,
 };
 
 use crate::config::{
@@ -37,6 +38,8 @@ pub struct Parts {
     pub operations: Arc<dyn Operations>,
     pub operations_book: Arc<dyn OperationsBook>,
     pub survey: Arc<dyn Survey>,
+    pub overview: Arc<dyn Overview>,
+    pub sessions: Arc<dyn Sessions>,
     pub secrets: Arc<dyn SecretStore>,
     /// `None` where users cannot write into the store.
     pub outbox: Option<Arc<dyn Outbox>>,
@@ -71,6 +74,8 @@ impl Parts {
             operations: stored.operations,
             operations_book: stored.operations_book,
             survey: stored.survey,
+            overview: stored.overview,
+            sessions: stored.sessions,
             secrets: stored.secrets,
             outbox: stored.outbox,
             schedule: connect_schedule(schedule).await?,
@@ -93,6 +98,8 @@ pub struct Stored {
     pub operations: Arc<dyn Operations>,
     pub operations_book: Arc<dyn OperationsBook>,
     pub survey: Arc<dyn Survey>,
+    pub overview: Arc<dyn Overview>,
+    pub sessions: Arc<dyn Sessions>,
     pub secrets: Arc<dyn SecretStore>,
     /// `None` where users cannot write into the store.
     pub outbox: Option<Arc<dyn Outbox>>,
@@ -157,7 +164,7 @@ async fn connect_postgres(config: &StoreConfig) -> Result<PostgresStore, StoreEr
 fn all_of<S>(opened: Result<S, StoreError>, url: &SecretUrl) -> anyhow::Result<Stored>
 where
     S: Store + Catalog + Backlog + Backpressure + Replays + Retain + Keys + Tenants + SecretStore,
-    S: Operations + OperationsBook + Survey + 'static,
+    S: Operations + OperationsBook + Survey + Overview + Sessions + 'static,
 {
     let store = Arc::new(opened.with_context(|| format!("open the store at {url}"))?);
     Ok(Stored {
@@ -172,6 +179,8 @@ where
         operations: Arc::clone(&store) as Arc<dyn Operations>,
         operations_book: Arc::clone(&store) as Arc<dyn OperationsBook>,
         survey: Arc::clone(&store) as Arc<dyn Survey>,
+        overview: Arc::clone(&store) as Arc<dyn Overview>,
+        sessions: Arc::clone(&store) as Arc<dyn Sessions>,
         secrets: store as Arc<dyn SecretStore>,
         outbox: None,
     })

@@ -347,6 +347,7 @@ impl Running {
 
     fn spawn_api(&self, loops: &mut Loops, listener: TcpListener, key: &SecretString, mint: Mint) {
         let mint = Arc::new(mint);
+        let pages_mint = Arc::clone(&mint);
         let gate = Arc::new(Gate::new(Arc::clone(&self.parts.keys), key));
         let tenancy = Tenancy::new(
             Arc::clone(&self.parts.tenants),
@@ -394,7 +395,10 @@ impl Running {
         let uses = Arc::clone(&gate).note_uses(self.shutdown.clone());
         loops.spawn("uses of keys", uses);
         let app = App::new(service, tenancy, gate);
-        let router = api::router(app).merge(health::router(self.health.clone()));
+        let pages = Pages::new(app.clone(), &self.parts, pages_mint, self.shutdown.clone());
+        let router = api::router(app)
+            .merge(pages::router(pages))
+            .merge(health::router(self.health.clone()));
         loops.spawn(
             "api",
             serve_api(listener, router, back, self.shutdown.clone()),
