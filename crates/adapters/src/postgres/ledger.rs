@@ -26,6 +26,7 @@ struct Row {
     started_at: Option<i64>,
     finished_at: Option<i64>,
     state: String,
+    status: Option<i32>,
 }
 
 impl Row {
@@ -36,6 +37,7 @@ impl Row {
             started_at: time(self.started_at),
             finished_at: time(self.finished_at),
             state: word("attempts", "state", self.id, &self.state)?,
+            status: self.status.and_then(|status| u16::try_from(status).ok()),
         })
     }
 }
@@ -68,10 +70,12 @@ async fn started(pool: &PgPool, page: Page) -> Result<Vec<Row>, Failure> {
     Ok(sqlx::query_as(
         "-- ledger: started
         select x.id, micros(coalesce(x.due_at, x.created_at)) as due_at,
-            micros(x.started_at) as started_at, micros(x.finished_at) as finished_at, x.state
+            micros(x.started_at) as started_at, micros(x.finished_at) as finished_at, x.state,
+            x.status
         from (
             (
-                select a.id, a.due_at, a.created_at, a.started_at, a.finished_at, a.state
+                select a.id, a.due_at, a.created_at, a.started_at, a.finished_at, a.state,
+                    a.status
                 from attempts a
                 where a.destination_id = $1 and not a.folded and a.carried_by is null
                     and (a.started_at, a.id) > (from_micros($2), $3)
@@ -81,7 +85,8 @@ async fn started(pool: &PgPool, page: Page) -> Result<Vec<Row>, Failure> {
             )
             union all
             (
-                select a.id, a.due_at, a.created_at, a.started_at, a.finished_at, a.state
+                select a.id, a.due_at, a.created_at, a.started_at, a.finished_at, a.state,
+                    a.status
                 from attempts a
                 where a.destination_id = $1 and a.folded and a.carried_by is null
                     and (a.started_at, a.id) > (from_micros($2), $3)
@@ -114,7 +119,8 @@ async fn waiting(pool: &PgPool, page: Page, limit: i64) -> Result<Vec<Row>, Fail
     Ok(sqlx::query_as(
         "-- ledger: waiting
         select x.id, micros(coalesce(x.due_at, x.created_at)) as due_at,
-            null::bigint as started_at, null::bigint as finished_at, x.state
+            null::bigint as started_at, null::bigint as finished_at, x.state,
+            null::integer as status
         from (
             (
                 select a.id, a.due_at, a.created_at, a.state from attempts a

@@ -30,7 +30,7 @@ const STARTED: &str = "
     -- ledger: what started
     select * from (
         select * from (
-            select id, coalesce(due_at, created_at), started_at, finished_at, state
+            select id, coalesce(due_at, created_at), started_at, finished_at, state, status
             from attempts indexed by attempts_starts
             where destination_id = ?1 and folded = 0 and started_at >= ?2 and started_at < ?3
                 and (started_at, id) > (?4, ?5) and carried_by is null
@@ -38,7 +38,7 @@ const STARTED: &str = "
         )
         union all
         select * from (
-            select id, coalesce(due_at, created_at), started_at, finished_at, state
+            select id, coalesce(due_at, created_at), started_at, finished_at, state, status
             from attempts indexed by attempts_starts
             where destination_id = ?1 and folded = 1 and started_at >= ?2 and started_at < ?3
                 and (started_at, id) > (?4, ?5) and carried_by is null
@@ -51,7 +51,7 @@ const NOT_STARTED: &str = "
     -- ledger: what waits
     select * from (
         select * from (
-            select id, created_at, started_at, finished_at, state
+            select id, created_at, started_at, finished_at, state, status
             from attempts indexed by attempts_first
             where destination_id = ?1 and state = 'waiting' and due_at is null
                 and created_at < ?2 and id > ?3
@@ -59,14 +59,14 @@ const NOT_STARTED: &str = "
         )
         union all
         select * from (
-            select id, due_at, started_at, finished_at, state
+            select id, due_at, started_at, finished_at, state, status
             from attempts indexed by attempts_due
             where destination_id = ?1 and state = 'waiting' and due_at is not null
                 and due_at < ?2 and id > ?3
             order by id limit ?4
         )
         union all
-        select id, coalesce(due_at, created_at), started_at, finished_at, state
+        select id, coalesce(due_at, created_at), started_at, finished_at, state, status
         from attempts indexed by attempts_admitted
         where destination_id = ?1 and state = 'admitted'
             and coalesce(due_at, created_at) < ?2 and id > ?3
@@ -197,6 +197,7 @@ fn ledger_row(row: &Row<'_>) -> Result<LedgerRow, Fault> {
         started_at: maybe_time(row, 2)?,
         finished_at: maybe_time(row, 3)?,
         state: word(row, 4, ("attempts", "state"))?,
+        status: row.get(5)?,
     })
 }
 

@@ -5,6 +5,7 @@ use domain::attempt::AttemptState;
 use domain::destination::DestinationState;
 use domain::ids::{AttemptId, DestinationId, EventId, TenantId};
 use domain::policy::LimitSettings;
+use domain::series::Passage;
 use domain::time::Timestamp;
 
 use super::health::HealthBook;
@@ -220,6 +221,21 @@ pub struct LedgerRow {
     pub finished_at: Option<Timestamp>,
     /// Where it stands.
     pub state: AttemptState,
+    /// The HTTP status of its answer.
+    pub status: Option<u16>,
+}
+
+impl LedgerRow {
+    /// Its way, for a series.
+    #[must_use]
+    pub fn passage(&self) -> Passage {
+        Passage {
+            due_at: self.due_at,
+            started_at: self.started_at,
+            finished_at: self.finished_at,
+            refused: self.status == Some(429),
+        }
+    }
 }
 
 /// Where a page of the ledger ended.
