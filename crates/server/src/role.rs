@@ -55,6 +55,7 @@ use crate::config::{
 use crate::edge::{self, Mint};
 use crate::exported;
 use crate::health::{self, Health};
+use crate::pages::{self, Pages};
 use crate::parts::Parts;
 use crate::secret_keys;
 use crate::service::rate::IngestRates;

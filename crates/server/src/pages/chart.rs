@@ -10,6 +10,7 @@ use std::time::Duration;
 use domain::destination::DestinationState;
 use domain::ids::DestinationId;
 use domain::policy::{LimitSettings, Rate};
+use domain::series::Passage;
 use domain::time::Timestamp;
 use engine::ports::{LimitHistory, StartsAt};
 
@@ -99,6 +100,41 @@ fn drawn(
         rate: points.last().map_or(0, |(_, rate)| *rate),
         limit: limits.last().and_then(|(_, limit)| *limit),
     }
+}
+
+/// Two replays of the same arrivals: starts per second of each, over all that it
+/// took.
+pub(super) fn compared(each: &[Vec<Passage>; 2]) -> String {
+    const SLOTS: usize = 240;
+    let starts = |passages: &[Passage]| -> Vec<i64> {
+        let starts = passages.iter().filter_map(|one| one.started_at);
+        starts.map(Timestamp::as_micros).collect()
+    };
+    let each = [starts(&each[0]), starts(&each[1])];
+    let all = || each.iter().flatten().copied();
+    let (Some(first), Some(last)) = (all().min(), all().max()) else {
+        return String::new();
+    };
+    let slot = ((last - first) as f64 / SLOTS as f64).max(1_000_000.0);
+    let rates = each.map(|starts| {
+        let mut slots = vec![0.0_f64; SLOTS + 1];
+        for at in starts {
+            slots[(((at - first) as f64 / slot) as usize).min(SLOTS)] += 1e6 / slot;
+        }
+        slots
+    });
+    let top = nice(rates.iter().flatten().copied().fold(1.0, f64::max) * 1.1);
+    let mut svg = String::new();
+    for (class, slots) in ["before", "line"].into_iter().zip(&rates) {
+        let mut line = String::new();
+        for (i, rate) in slots.iter().enumerate() {
+            let (x, y) = (i as f64 / SLOTS as f64 * WIDTH, HEIGHT - rate / top * HEIGHT);
+            let pen = if i == 0 { 'M' } else { 'L' };
+            let _ = write!(line, "{pen}{x:.1} {y:.1}");
+        }
+        let _ = write!(svg, r#"<path class="{class}" d="{line}"/>"#);
+    }
+    svg
 }
 
 /// From when on which limit was in force, within what is shown.
