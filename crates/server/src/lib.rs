@@ -17,6 +17,7 @@ pub mod commands;
 pub mod config;
 pub mod edge;
 pub mod exported;
+pub mod front;
 pub mod health;
 pub mod hidden;
 pub mod logging;

@@ -22,10 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use domain::backpressure::CountPace;
-use domain::ingest_limit::IngestLimit;
-use engine::backpressure::{BackpressureLoop, Pressure};
-use engine::ingest::{Ingest, IngestLoop, IngestOptions};
+use engine::ingest::IngestLoop;
 use engine::notifier::{Notifier, NotifierOptions};
 use engine::ports::{NoVault, RetainRules, Vault};
 use engine::reaper::{Reaper, ReaperOptions};
@@ -44,8 +41,6 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::access::Gate;
-use crate::api::{self, App};
 use crate::api_key;
 use crate::config::{
     ApiConfig, IngestConfig, KeepConfig, ListenConfig, QueueConfig, RequestConfig, ScheduleConfig,
@@ -54,13 +49,10 @@ use crate::config::{
 };
 use crate::edge::{self, Mint};
 use crate::exported;
+use crate::front::{Front, FrontOptions};
 use crate::health::{self, Health};
-use crate::pages::{self, Pages};
 use crate::parts::Parts;
 use crate::secret_keys;
-use crate::service::rate::IngestRates;
-use crate::service::secrets::Signing;
-use crate::service::{Books, Intake, Service, Tenancy};
 use crate::{signals, work};
 
 /// What a process does.
@@ -347,62 +339,21 @@ impl Running {
     }
 
     fn spawn_api(&self, loops: &mut Loops, listener: TcpListener, key: &SecretString, mint: Mint) {
-        let mint = Arc::new(mint);
-        let pages_mint = Arc::clone(&mint);
-        let gate = Arc::new(Gate::new(Arc::clone(&self.parts.keys), key));
-        let tenancy = Tenancy::new(
-            Arc::clone(&self.parts.tenants),
-            Arc::clone(&self.parts.keys),
-            Arc::clone(&gate),
-            Arc::clone(&mint),
-        );
-        let intake = self.config.ingest;
-        let pressure = Arc::new(Pressure::new(
-            intake.map(|intake| intake.bounds()).unwrap_or_default(),
-        ));
-        let counting = BackpressureLoop::new(
-            Arc::clone(&self.parts.backpressure),
-            Arc::clone(&pressure),
-            CountPace::default(),
-        );
-        loops.spawn("backpressure", counting.run(self.shutdown.clone()));
-        let usual = intake.map(|intake| IngestLimit(intake.ingest_per_second));
-        let rates = IngestRates::new(usual.unwrap_or_default());
-        let (ingest, back) = Ingest::new(
-            Arc::clone(&self.parts.store),
-            Arc::clone(&self.parts.schedule),
-            IngestOptions::default(),
-        );
-        let service = Service::new(
-            Books {
-                catalog: Arc::clone(&self.parts.catalog),
-                backlog: Arc::clone(&self.parts.backlog),
-                operations: Arc::clone(&self.parts.operations_book),
-            },
-            Arc::clone(&self.parts.schedule),
-            Intake::new(
-                ingest,
-                pressure,
-                Arc::clone(&self.parts.backpressure),
-                rates,
-            ),
-            mint,
-            self.config.target.policy(),
-            Signing {
-                secrets: Arc::clone(&self.parts.secrets),
-                vault: (self.vault.clone()).unwrap_or_else(|| Arc::new(NoVault)),
-            },
-        );
-        let uses = Arc::clone(&gate).note_uses(self.shutdown.clone());
+        let options = FrontOptions {
+            key,
+            vault: (self.vault.clone()).unwrap_or_else(|| Arc::new(NoVault)),
+            ingest: self.config.ingest,
+            target: &self.config.target,
+            shutdown: self.shutdown.clone(),
+        };
+        let front = Front::new(&self.parts, mint, options);
+        loops.spawn("backpressure", front.counting.run(self.shutdown.clone()));
+        let uses = front.gate.note_uses(self.shutdown.clone());
         loops.spawn("uses of keys", uses);
-        let app = App::new(service, tenancy, gate);
-        let pages = Pages::new(app.clone(), &self.parts, pages_mint, self.shutdown.clone());
-        let router = api::router(app)
-            .merge(pages::router(pages))
-            .merge(health::router(self.health.clone()));
+        let router = front.router.merge(health::router(self.health.clone()));
         loops.spawn(
             "api",
-            serve_api(listener, router, back, self.shutdown.clone()),
+            serve_api(listener, router, front.back, self.shutdown.clone()),
         );
     }
 }

@@ -36,8 +36,6 @@ pub(super) struct Chart {
     pub(super) top: String,
     /// The last point.
     pub(super) rate: u32,
-    /// The limit's line there; `None` if there is none.
-    pub(super) limit: Option<f64>,
 }
 
 /// Of the last two minutes of the store's clock.
@@ -98,7 +96,6 @@ fn drawn(
         svg,
         top: format!("{top:.0}/s"),
         rate: points.last().map_or(0, |(_, rate)| *rate),
-        limit: limits.last().and_then(|(_, limit)| *limit),
     }
 }
 
@@ -159,7 +156,7 @@ fn steps(
 }
 
 /// The line of a limit: its second's, or what it allows in the long run.
-pub(super) fn per_second(settings: &LimitSettings) -> Option<f64> {
+fn per_second(settings: &LimitSettings) -> Option<f64> {
     match (settings.policy().rate, settings.per_second) {
         (Rate::Unlimited, _) => None,
         (Rate::Paused, _) => Some(0.0),
@@ -197,7 +194,7 @@ mod tests {
         };
         let history = [entry(0, 20), entry(2_250, 10)];
         let chart = drawn(&starts, &history, (at(1_000), at(2_500)));
-        assert_eq!((chart.rate, chart.limit), (10, Some(10.0)));
+        assert_eq!(chart.rate, 10);
         assert_eq!(chart.top, "30/s");
         // 20/s for 1.25 of 1.5 s, then 10/s.
         assert!(chart.svg.contains("M0.0 80.0H800.0M800.0 160.0H960.0"), "{}", chart.svg);

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use axum::extract::{Path, Request, State};
 use axum::response::{Html, IntoResponse, Redirect, Response};
-use domain::access::Scope;
+use domain::access::{Scope, Scopes};
 use domain::ids::TenantId;
-use engine::ports::{NewSession, Session, SessionKind};
+use engine::ports::{BehindSession, CatalogError, NewSession, Session, SessionKind};
 use http::header;
 
 use super::frame::{Frame, rendered};
@@ -50,6 +50,28 @@ async fn good(pages: &Pages, token: &str) -> Result<Session, Refused> {
     link.ok_or_else(|| {
         Refused::new(http::StatusCode::NOT_FOUND, "This link is over, or never was.")
     })
+}
+
+impl Pages {
+    /// A link that opens all pages of a tenant with all rights, for so long: for
+    /// whoever starts the process, as the demo does.
+    pub async fn full_link(
+        &self,
+        tenant: TenantId,
+        good_for: Duration,
+    ) -> Result<String, CatalogError> {
+        let token = new_held(self);
+        let new = NewSession {
+            digest: digest(&token),
+            kind: SessionKind::Link,
+            tenant,
+            behind: BehindSession::Configured(self.0.app.gate().configured()),
+            scopes: Scopes::ALL,
+            good_for,
+        };
+        self.0.sessions.begin_session(&new).await?;
+        Ok(format!("/dashboard/links/{token}"))
+    }
 }
 
 pub(super) async fn show(
