@@ -225,7 +225,10 @@ mod tests {
     fn a_request_is_in_flight_in_every_slot_that_it_touches() {
         let mut series = Series::new(at(0), at(4_000), 10);
         series.add(&passage(0, Some(500), Some(2_250)));
-        let flights = series.finish().into_iter().map(|slot| slot.in_flight_micros);
+        let flights = series
+            .finish()
+            .into_iter()
+            .map(|slot| slot.in_flight_micros);
         assert_eq!(
             flights.collect::<Vec<_>>(),
             [500_000, 1_000_000, 250_000, 0]

@@ -99,12 +99,21 @@ pub fn router(pages: Pages) -> Router {
         .route("/", get(async || Redirect::to("/dashboard")))
         .route("/dashboard", get(overview::show))
         .route("/dashboard/live", get(overview::live))
-        .route("/dashboard/sign-in", get(sign_in::show).post(sign_in::begin))
+        .route(
+            "/dashboard/sign-in",
+            get(sign_in::show).post(sign_in::begin),
+        )
         .route("/dashboard/sign-out", post(sign_in::end))
-        .route("/dashboard/links/{token}", get(links::show).post(links::open))
+        .route(
+            "/dashboard/links/{token}",
+            get(links::show).post(links::open),
+        )
         .route("/dashboard/destinations/{id}", get(destination::show))
         .route("/dashboard/destinations/{id}/live", get(destination::live))
-        .route("/dashboard/destinations/{id}/attempts", get(destination::attempts))
+        .route(
+            "/dashboard/destinations/{id}/attempts",
+            get(destination::attempts),
+        )
         .route("/dashboard/destinations/{id}/limits", post(change::limits))
         .route("/dashboard/destinations/{id}/state", post(change::state))
         .route("/dashboard/destinations/{id}/secrets", post(change::rotate))
@@ -118,11 +127,17 @@ pub fn router(pages: Pages) -> Router {
         .route("/dashboard/audit", get(audit::show))
         .route("/dashboard/requests", get(requests::list))
         .route("/dashboard/requests/{id}", post(requests::decide))
-        .route("/dashboard/tenants", get(tenants::list).post(tenants::create))
+        .route(
+            "/dashboard/tenants",
+            get(tenants::list).post(tenants::create),
+        )
         .route("/dashboard/tenants/{id}", get(tenants::show))
         .route("/dashboard/tenants/{id}/open", post(tenants::open))
         .route("/dashboard/tenants/{id}/keys", post(tenants::create_key))
-        .route("/dashboard/tenants/{id}/keys/{key}", post(tenants::revoke_key))
+        .route(
+            "/dashboard/tenants/{id}/keys/{key}",
+            post(tenants::revoke_key),
+        )
         .route("/dashboard/tenants/{id}/links", post(links::make))
         .route("/dashboard/links", get(links::own).post(links::make_own))
         .layer(DefaultBodyLimit::max(MAX_FORM_BYTES))

@@ -15,12 +15,7 @@ use crate::watch::tokens;
 /// for then it is up to the receiver. As for a receiver that is too slow for
 /// its limit: the limit is all that this knows.
 #[must_use]
-pub fn drains_in(
-    policy: &Policy,
-    usage: &Usage,
-    backlog: u32,
-    now: Timestamp,
-) -> Option<Duration> {
+pub fn drains_in(policy: &Policy, usage: &Usage, backlog: u32, now: Timestamp) -> Option<Duration> {
     if backlog == 0 {
         return Some(Duration::ZERO);
     }
@@ -29,7 +24,9 @@ pub fn drains_in(
     }
     let left = tokens(policy, usage, now).unwrap_or(0.0);
     let seconds = drain_seconds(f64::from(backlog), left, policy.starts_per_second()?)?;
-    let held = usage.held_until.map_or(Duration::ZERO, |until| until.since(now));
+    let held = usage
+        .held_until
+        .map_or(Duration::ZERO, |until| until.since(now));
     Duration::try_from_secs_f64(seconds)
         .ok()
         .map(|drain| held.saturating_add(drain))

@@ -250,7 +250,11 @@ fn every_reason_has_its_circumstances_its_time_and_its_words() {
     let mut seen = Vec::new();
     for (case, reason, next_at, named) in table() {
         let found = case.explained();
-        assert_eq!((found.reason, found.next_at), (reason, next_at), "{found:?}");
+        assert_eq!(
+            (found.reason, found.next_at),
+            (reason, next_at),
+            "{found:?}"
+        );
         assert!(found.words.contains(named), "{}", found.words);
         seen.push(reason);
     }

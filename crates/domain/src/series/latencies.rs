@@ -57,7 +57,9 @@ impl Latencies {
 }
 
 fn bucket(latency: Duration) -> usize {
-    let micros = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX).max(1);
+    let micros = u64::try_from(latency.as_micros())
+        .unwrap_or(u64::MAX)
+        .max(1);
     let doubling = micros.ilog2();
     // The bits below the first, as eighths.
     let eighth = match doubling {

@@ -109,7 +109,10 @@ fn what_has_no_latency_takes_those_of_others_in_turn() {
             .map(|one| (one.due_at, one.latency.as_millis()))
             .collect::<Vec<_>>()
     };
-    assert_eq!(latencies(&recorded), [(at(0), 10), (at(3), 10), (at(5), 10)]);
+    assert_eq!(
+        latencies(&recorded),
+        [(at(0), 10), (at(3), 10), (at(5), 10)]
+    );
     recorded.truncate(1);
     assert_eq!(latencies(&recorded), [(at(0), 100)]);
 }
@@ -120,7 +123,10 @@ fn a_receiver_is_known_by_what_it_refused() {
     recorded[..10].iter_mut().for_each(|one| one.refused = true);
     recorded.extend((0..15).map(|number| passage(0, Some(5_000 + number))));
     let receiver = Receiver::of(&recorded);
-    assert_eq!((receiver.takes_per_second, receiver.most_taken), (Some(20), 15));
+    assert_eq!(
+        (receiver.takes_per_second, receiver.most_taken),
+        (Some(20), 15)
+    );
     let proposed: Vec<_> = (0..26).map(|number| passage(0, Some(number))).collect();
     assert_eq!(receiver.would_refuse(&proposed), Some(6));
 

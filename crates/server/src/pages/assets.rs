@@ -16,17 +16,39 @@ struct Asset {
 
 static ASSETS: LazyLock<[Asset; 3]> = LazyLock::new(|| {
     [
-        asset("style", "css", "text/css; charset=utf-8", include_str!("../../assets/style.css")),
-        asset("live", "js", "text/javascript; charset=utf-8", include_str!("../../assets/live.js")),
-        asset("icon", "svg", "image/svg+xml", include_str!("../../assets/icon.svg")),
+        asset(
+            "style",
+            "css",
+            "text/css; charset=utf-8",
+            include_str!("../../assets/style.css"),
+        ),
+        asset(
+            "live",
+            "js",
+            "text/javascript; charset=utf-8",
+            include_str!("../../assets/live.js"),
+        ),
+        asset(
+            "icon",
+            "svg",
+            "image/svg+xml",
+            include_str!("../../assets/icon.svg"),
+        ),
     ]
 });
 
 fn asset(name: &str, ending: &str, media_type: &'static str, text: &'static str) -> Asset {
     let digest = Sha256::digest(text.as_bytes());
-    let hash: String = digest[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+    let hash: String = digest[..8]
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
     let path = format!("/dashboard/assets/{name}.{hash}.{ending}");
-    Asset { path, media_type, text }
+    Asset {
+        path,
+        media_type,
+        text,
+    }
 }
 
 /// Where the style is.

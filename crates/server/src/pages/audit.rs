@@ -73,8 +73,15 @@ pub(super) async fn show(
         until,
     };
     let after = wanted.after.parse().ok();
-    let page = pages.0.catalog.destinations(visitor.tenant(), after, LINES).await?;
-    let next = page.last().filter(|_| page.len() >= LINES as usize).map(|last| last.id);
+    let page = pages
+        .0
+        .catalog
+        .destinations(visitor.tenant(), after, LINES)
+        .await?;
+    let next = page
+        .last()
+        .filter(|_| page.len() >= LINES as usize)
+        .map(|last| last.id);
     let mut lines = Vec::with_capacity(page.len());
     for destination in page {
         lines.push(line(&pages, destination, span).await?);
@@ -153,7 +160,11 @@ async fn ledger(
         }
     }
     let since = from.map_or(span.since, |from| from.max(span.since));
-    let rows = pages.0.catalog.ledger(id, since, span.until, None, JUDGED * 2).await?;
+    let rows = pages
+        .0
+        .catalog
+        .ledger(id, since, span.until, None, JUDGED * 2)
+        .await?;
     let mut ledger = Ledger {
         effective: history.last().map(|entry| (entry.effective, entry.state)),
         history: (history.iter())

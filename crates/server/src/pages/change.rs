@@ -46,8 +46,14 @@ pub(super) struct Preview {
     pub(super) fields: Vec<(&'static str, String)>,
 }
 
-const NUMBERS: [&str; 6] =
-    ["per_second", "per_minute", "per_hour", "per_day", "burst", "max_in_flight"];
+const NUMBERS: [&str; 6] = [
+    "per_second",
+    "per_minute",
+    "per_hour",
+    "per_day",
+    "burst",
+    "max_in_flight",
+];
 
 pub(super) async fn limits(
     State(pages): Asked,
@@ -77,7 +83,10 @@ pub(super) async fn limits(
         limits: change,
         ..DestinationEdit::default()
     };
-    pages.service(visitor.tenant()).change_destination(id, edit).await?;
+    pages
+        .service(visitor.tenant())
+        .change_destination(id, edit)
+        .await?;
     Ok(Redirect::to(&format!("/dashboard/destinations/{id}?done=limits")).into_response())
 }
 
@@ -97,7 +106,11 @@ async fn request(
         settings,
         note: note.to_owned(),
     };
-    pages.0.sessions.request_limits(visitor.tenant(), &new).await?;
+    pages
+        .0
+        .sessions
+        .request_limits(visitor.tenant(), &new)
+        .await?;
     Ok(Redirect::to(&format!("/dashboard/destinations/{id}?done=requested")).into_response())
 }
 
@@ -110,7 +123,14 @@ fn change(fields: &Fields) -> Result<LimitsChange, Refused> {
             Refused::invalid(format!("{name}: must be a whole number, or empty"))
         })?;
     }
-    let [per_second, per_minute, per_hour, per_day, burst, max_in_flight] = numbers.map(Some);
+    let [
+        per_second,
+        per_minute,
+        per_hour,
+        per_day,
+        burst,
+        max_in_flight,
+    ] = numbers.map(Some);
     let shape = fields.get("shape").map(str::parse::<Shape>).transpose();
     let shape = shape.map_err(|_unknown| Refused::invalid("shape: no such shape"))?;
     Ok(LimitsChange {
@@ -157,12 +177,19 @@ async fn preview(
 ) -> Result<Preview, Refused> {
     let now = pages.0.overview.now().await?;
     let since = now - REPLAYED;
-    let rows = pages.0.catalog.ledger(id, since, now, None, MAX_REPLAYED).await?;
+    let rows = pages
+        .0
+        .catalog
+        .ledger(id, since, now, None, MAX_REPLAYED)
+        .await?;
     let recorded: Vec<_> = rows.iter().map(engine::ports::LedgerRow::passage).collect();
     let arrivals = arrivals(&recorded);
     let count = arrivals.len();
     let history = pages.0.catalog.limit_history(id).await?;
-    let current = history.last().map(|entry| entry.effective).unwrap_or_default();
+    let current = history
+        .last()
+        .map(|entry| entry.effective)
+        .unwrap_or_default();
     let proposed = match settings.inherits() {
         // What it inherits is known to the store alone; nothing else changes.
         true => current,
@@ -198,11 +225,16 @@ fn compared(
     let row = |name, words: &dyn Fn(&Summary) -> String| (name, words(before), words(after));
     let wait = |wait: Option<Duration>| wait.map_or(NONE.to_owned(), words::span);
     [
-        row("all sent after", &|one| wait(one.drained_at.map(|at| at.since(since)))),
+        row("all sent after", &|one| {
+            wait(one.drained_at.map(|at| at.since(since)))
+        }),
         row("median wait", &|one| wait(one.wait_p50)),
         row("p99 wait", &|one| wait(one.wait_p99)),
         row("largest backlog", &|one| {
-            words::count(u32::try_from(one.peak_backlog).unwrap_or(u32::MAX), u32::MAX)
+            words::count(
+                u32::try_from(one.peak_backlog).unwrap_or(u32::MAX),
+                u32::MAX,
+            )
         }),
     ]
 }
@@ -229,7 +261,9 @@ pub(super) async fn state(
         }
         _ => return Err(Refused::invalid("state: must be paused or active")),
     };
-    Ok(Redirect::to(&format!("/dashboard/destinations/{id}?done={done}")))
+    Ok(Redirect::to(&format!(
+        "/dashboard/destinations/{id}?done={done}"
+    )))
 }
 
 /// A new secret, shown in this answer and never again.

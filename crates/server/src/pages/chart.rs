@@ -57,11 +57,18 @@ fn drawn(
 ) -> Chart {
     let in_step = |from: i64| {
         let at = starts.binary_search_by_key(&from, |one| one.from.as_micros());
-        at.ok().and_then(|at| starts.get(at)).map_or(0, |one| one.starts)
+        at.ok()
+            .and_then(|at| starts.get(at))
+            .map_or(0, |one| one.starts)
     };
     let points: Vec<(i64, u32)> = (since.as_micros()..=end.as_micros())
         .step_by(STEP_MICROS.unsigned_abs() as usize)
-        .map(|at| (at, in_step(at - STEP_MICROS) + in_step(at - STEP_MICROS * 2)))
+        .map(|at| {
+            (
+                at,
+                in_step(at - STEP_MICROS) + in_step(at - STEP_MICROS * 2),
+            )
+        })
         .collect();
     let limits = steps(history, (since, end));
     let highest = points.iter().map(|(_, rate)| f64::from(*rate));
@@ -80,7 +87,13 @@ fn drawn(
     for (i, (at, limit)) in limits.iter().enumerate() {
         let until = limits.get(i + 1).map_or(end.as_micros(), |(next, _)| *next);
         if let Some(limit) = limit {
-            let _ = write!(limit_line, "M{:.1} {:.1}H{:.1}", x(*at), y(*limit), x(until));
+            let _ = write!(
+                limit_line,
+                "M{:.1} {:.1}H{:.1}",
+                x(*at),
+                y(*limit),
+                x(until)
+            );
         }
     }
     let mut svg = String::new();
@@ -125,7 +138,10 @@ pub(super) fn compared(each: &[Vec<Passage>; 2]) -> String {
     for (class, slots) in ["before", "line"].into_iter().zip(&rates) {
         let mut line = String::new();
         for (i, rate) in slots.iter().enumerate() {
-            let (x, y) = (i as f64 / SLOTS as f64 * WIDTH, HEIGHT - rate / top * HEIGHT);
+            let (x, y) = (
+                i as f64 / SLOTS as f64 * WIDTH,
+                HEIGHT - rate / top * HEIGHT,
+            );
             let pen = if i == 0 { 'M' } else { 'L' };
             let _ = write!(line, "{pen}{x:.1} {y:.1}");
         }
@@ -169,7 +185,10 @@ fn per_second(settings: &LimitSettings) -> Option<f64> {
 fn nice(number: f64) -> f64 {
     let magnitude = 10_f64.powf(number.log10().floor());
     let steps = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0];
-    let found = steps.into_iter().map(|step| step * magnitude).find(|step| *step >= number);
+    let found = steps
+        .into_iter()
+        .map(|step| step * magnitude)
+        .find(|step| *step >= number);
     found.unwrap_or(number)
 }
 
@@ -197,6 +216,10 @@ mod tests {
         assert_eq!(chart.rate, 10);
         assert_eq!(chart.top, "30/s");
         // 20/s for 1.25 of 1.5 s, then 10/s.
-        assert!(chart.svg.contains("M0.0 80.0H800.0M800.0 160.0H960.0"), "{}", chart.svg);
+        assert!(
+            chart.svg.contains("M0.0 80.0H800.0M800.0 160.0H960.0"),
+            "{}",
+            chart.svg
+        );
     }
 }

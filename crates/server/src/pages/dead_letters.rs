@@ -42,7 +42,9 @@ impl Wanted {
         let (destination, event_type) = (self.destination.trim(), self.r#type.trim());
         let status = self.status.trim();
         Ok(DeadLetterFilter {
-            destination: (!destination.is_empty()).then(|| parsed(destination)).transpose()?,
+            destination: (!destination.is_empty())
+                .then(|| parsed(destination))
+                .transpose()?,
             event_type: (!event_type.is_empty()).then(|| event_type.to_owned()),
             status: (!status.is_empty())
                 .then(|| status.parse())
@@ -63,7 +65,9 @@ impl Wanted {
     fn query(&self, next: DeadLetterPosition) -> String {
         let mut query = url::form_urlencoded::Serializer::new(String::new());
         query.append_pair("destination", &self.destination);
-        query.append_pair("type", &self.r#type).append_pair("status", &self.status);
+        query
+            .append_pair("type", &self.r#type)
+            .append_pair("status", &self.status);
         let after = format!("{}:{}", next.died_at.as_micros(), next.attempt.0);
         query.append_pair("after", &after).finish()
     }
@@ -101,7 +105,9 @@ pub(super) async fn list(
     Query(wanted): Query<Wanted>,
 ) -> Result<Html<String>, Refused> {
     let service = pages.service(visitor.tenant());
-    let page = service.dead_letters(wanted.filter()?, wanted.after(), LINES).await?;
+    let page = service
+        .dead_letters(wanted.filter()?, wanted.after(), LINES)
+        .await?;
     let replays = service.replays(None, REPLAYS).await?;
     let dead = |one: engine::ports::DeadLetter| Dead {
         event_type: one.event_type.unwrap_or(NONE.to_owned()),
@@ -141,7 +147,9 @@ pub(super) async fn replay(
 
 fn draft(fields: &Fields) -> Result<ReplayDraft, Refused> {
     if let Some(attempt) = fields.get("attempt") {
-        let attempt = attempt.parse().map_err(|_bad| Refused::not_found("dead letter"))?;
+        let attempt = attempt
+            .parse()
+            .map_err(|_bad| Refused::not_found("dead letter"))?;
         return Ok(ReplayDraft {
             attempt: Some(AttemptId(attempt)),
             ..ReplayDraft::default()
@@ -190,7 +198,10 @@ pub(super) async fn progress(
     visitor: Visitor,
     Path(id): Path<String>,
 ) -> Result<Html<String>, Refused> {
-    let replay = pages.service(visitor.tenant()).replay(replay_id(&id)?).await?;
+    let replay = pages
+        .service(visitor.tenant())
+        .replay(replay_id(&id)?)
+        .await?;
     rendered(&ReplayPage {
         frame: Frame::of(&pages, &visitor, ("Replay", PART)).await?,
         is_running: replay.state == ReplayState::Running,

@@ -92,7 +92,9 @@ impl From<AttemptView> for Line {
             },
             at: words::clock(at),
             iso: words::iso(at),
-            status: attempt.status.map_or(NONE.to_owned(), |status| status.to_string()),
+            status: attempt
+                .status
+                .map_or(NONE.to_owned(), |status| status.to_string()),
             latency: took.map_or(NONE.to_owned(), |(from, to)| words::latency(to.since(from))),
             error: attempt.error.unwrap_or_default(),
             answer: attempt.response_body.unwrap_or_default(),
@@ -115,7 +117,8 @@ pub(super) struct Done {
 }
 
 pub(super) fn parsed(id: &str) -> Result<DestinationId, Refused> {
-    id.parse().map_err(|_not_an_id| Refused::not_found("destination"))
+    id.parse()
+        .map_err(|_not_an_id| Refused::not_found("destination"))
 }
 
 pub(super) async fn show(
@@ -150,7 +153,10 @@ pub(super) async fn page(
     let attempts = pages.0.overview.last_started(id, ATTEMPTS).await?;
     let history = pages.0.catalog.limit_history(id).await?;
     let secrets = pages.service(tenant).secrets(id).await?;
-    let shown = beside.preview.as_ref().map_or(destination.limits, |preview| preview.settings);
+    let shown = beside
+        .preview
+        .as_ref()
+        .map_or(destination.limits, |preview| preview.settings);
     let one = standing(pages, destination.clone()).await?;
     let frame = Frame::of(pages, visitor, (&one.name, "/dashboard")).await?;
     rendered(&Page {
@@ -174,7 +180,11 @@ pub(super) async fn page(
         secrets: (secrets.into_iter())
             .map(|secret| {
                 let until = secret.expires_at.map_or("for good".to_owned(), words::time);
-                (secret.kind.as_str().to_owned(), words::time(secret.created_at), until)
+                (
+                    secret.kind.as_str().to_owned(),
+                    words::time(secret.created_at),
+                    until,
+                )
             })
             .collect(),
         preview: beside.preview,
@@ -230,10 +240,12 @@ pub(super) async fn live(
         let chart = chart::draw(&pages, id).await?;
         let mut said = live::Said::default();
         let texts = one.live().into_iter();
-        said.texts.extend(texts.map(|(what, text)| (format!("{id}.{what}"), text)));
+        said.texts
+            .extend(texts.map(|(what, text)| (format!("{id}.{what}"), text)));
         said.texts.push((format!("{id}.limit"), one.limit.clone()));
         said.texts.push(("chart.top".to_owned(), chart.top));
-        said.texts.push(("chart.rate".to_owned(), chart.rate.to_string()));
+        said.texts
+            .push(("chart.rate".to_owned(), chart.rate.to_string()));
         said.tones.push((format!("{id}.state"), one.tone));
         said.chart = Some(chart.svg);
         Ok(said)
@@ -266,7 +278,10 @@ pub(super) async fn attempts(
     let before = query.before.parse().ok().map(AttemptId);
     let destination = service.destination(id).await?.destination;
     let found = service.attempts(id, before, PAGE).await?;
-    let next = found.last().filter(|_| found.len() >= PAGE as usize).map(|last| last.id);
+    let next = found
+        .last()
+        .filter(|_| found.len() >= PAGE as usize)
+        .map(|last| last.id);
     rendered(&AttemptsPage {
         frame: Frame::of(&pages, &visitor, ("Attempts", "/dashboard")).await?,
         id,

@@ -48,7 +48,9 @@ impl From<FoundEvent> for Found {
             at: words::time(event.created_at),
             iso: words::iso(event.created_at),
             attempts: event.attempts,
-            last: event.last.map_or(NONE.to_owned(), |state| words::state(state.as_str())),
+            last: event
+                .last
+                .map_or(NONE.to_owned(), |state| words::state(state.as_str())),
             tone: match event.last {
                 Some(AttemptState::Succeeded) => "good",
                 Some(AttemptState::Failed | AttemptState::Unknown) => "bad",
@@ -84,10 +86,16 @@ pub(super) async fn list(
         state: wanted.state.parse().ok(),
     };
     let before = wanted.before.parse().ok();
-    let page = pages.0.overview.find_events(visitor.tenant(), &filter, before, LINES).await?;
+    let page = pages
+        .0
+        .overview
+        .find_events(visitor.tenant(), &filter, before, LINES)
+        .await?;
     let next = page.next.map(|next| {
         let mut query = url::form_urlencoded::Serializer::new(String::new());
-        query.append_pair("type", wanted_type).append_pair("state", &wanted.state);
+        query
+            .append_pair("type", wanted_type)
+            .append_pair("state", &wanted.state);
         query.append_pair("before", &next.to_string()).finish()
     });
     let page = Page {

@@ -24,8 +24,11 @@ use super::visitor::{
 use super::{Asked, Pages};
 
 /// For how long a link can be good, in words and in seconds.
-pub const LINK_LIFETIMES: [(&str, u64); 3] =
-    [("one hour", 3_600), ("one day", 86_400), ("seven days", 604_800)];
+pub const LINK_LIFETIMES: [(&str, u64); 3] = [
+    ("one hour", 3_600),
+    ("one day", 86_400),
+    ("seven days", 604_800),
+];
 
 /// A link that was just made, to be shown once.
 #[derive(Debug, Clone)]
@@ -48,7 +51,10 @@ async fn good(pages: &Pages, token: &str) -> Result<Session, Refused> {
     let found = session(pages, digest(token)).await?;
     let link = found.filter(|session| session.kind == SessionKind::Link);
     link.ok_or_else(|| {
-        Refused::new(http::StatusCode::NOT_FOUND, "This link is over, or never was.")
+        Refused::new(
+            http::StatusCode::NOT_FOUND,
+            "This link is over, or never was.",
+        )
     })
 }
 
@@ -139,7 +145,9 @@ pub(super) async fn make(
     Posted { visitor, fields }: Posted,
 ) -> Result<Html<String>, Refused> {
     visitor.needs(Scope::Admin)?;
-    let tenant = tenant.parse().map_err(|_bad| Refused::not_found("tenant"))?;
+    let tenant = tenant
+        .parse()
+        .map_err(|_bad| Refused::not_found("tenant"))?;
     pages.0.app.tenancy().tenant(tenant).await?;
     let made = made(&pages, (&visitor, tenant), &fields).await?;
     page(&pages, &visitor, Some(made)).await
@@ -175,7 +183,9 @@ async fn made(
     fields: &Fields,
 ) -> Result<MadeLink, Refused> {
     let asked = fields.get("seconds").and_then(|text| text.parse().ok());
-    let known = LINK_LIFETIMES.into_iter().find(|(_, seconds)| Some(*seconds) == asked);
+    let known = LINK_LIFETIMES
+        .into_iter()
+        .find(|(_, seconds)| Some(*seconds) == asked);
     let (lifetime, seconds) = known.ok_or_else(|| Refused::invalid("seconds: no such lifetime"))?;
     let token = new_held(pages);
     let new = NewSession {

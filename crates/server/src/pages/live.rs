@@ -37,7 +37,9 @@ impl Places {
 
     fn take(&self) -> Result<OwnedSemaphorePermit, Refused> {
         let full = "Too many pages are watching; this one stands still.";
-        Arc::clone(&self.0).try_acquire_owned().map_err(|_full| Refused::unavailable(full))
+        Arc::clone(&self.0)
+            .try_acquire_owned()
+            .map_err(|_full| Refused::unavailable(full))
     }
 }
 
@@ -95,7 +97,11 @@ where
         }
     });
     let events = futures_util::stream::poll_fn(move |context| {
-        receiver.poll_recv(context).map(|event| event.map(Ok::<_, Infallible>))
+        receiver
+            .poll_recv(context)
+            .map(|event| event.map(Ok::<_, Infallible>))
     });
-    Ok(Sse::new(events).keep_alive(KeepAlive::default()).into_response())
+    Ok(Sse::new(events)
+        .keep_alive(KeepAlive::default())
+        .into_response())
 }

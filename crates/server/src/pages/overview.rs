@@ -80,7 +80,8 @@ pub(super) async fn live(
             let mut said = live::Said::default();
             for one in troubled.iter().chain(&lines) {
                 let texts = one.live().into_iter();
-                said.texts.extend(texts.map(|(what, text)| (format!("{}.{what}", one.id), text)));
+                said.texts
+                    .extend(texts.map(|(what, text)| (format!("{}.{what}", one.id), text)));
                 said.tones.push((format!("{}.state", one.id), one.tone));
             }
             Ok(said)
@@ -96,14 +97,25 @@ async fn look(pages: &Pages, tenant: TenantId, wanted: &Wanted) -> Result<Lines,
     let page = match search.is_empty() {
         true => parts.catalog.destinations(tenant, after, LINES).await?,
         false => {
-            let found = parts.overview.find_destinations(tenant, search, after, LINES).await?;
+            let found = parts
+                .overview
+                .find_destinations(tenant, search, after, LINES)
+                .await?;
             each(pages, tenant, &found).await?
         }
     };
-    let next = page.last().filter(|_| page.len() >= LINES as usize).map(|last| last.id);
+    let next = page
+        .last()
+        .filter(|_| page.len() >= LINES as usize)
+        .map(|last| last.id);
     let is_first = after.is_none() && search.is_empty();
     let troubled = match is_first {
-        true => parts.overview.troubled_destinations(tenant, TROUBLED).await?,
+        true => {
+            parts
+                .overview
+                .troubled_destinations(tenant, TROUBLED)
+                .await?
+        }
         false => Vec::new(),
     };
     let troubled = each(pages, tenant, &troubled).await?;

@@ -39,7 +39,10 @@ impl Refused {
 
     pub(super) fn broken(error: &dyn Display) -> Self {
         tracing::error!(%error, "a page broke");
-        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "Something broke; it is in the log.")
+        Self::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "Something broke; it is in the log.",
+        )
     }
 }
 

@@ -84,7 +84,9 @@ pub(super) async fn decide(
             ..DestinationEdit::default()
         };
         let service = pages.service(request.tenant);
-        service.change_destination(request.destination, edit).await?;
+        service
+            .change_destination(request.destination, edit)
+            .await?;
     }
     pages.0.sessions.decide_limit_request(id, decision).await?;
     Ok(Redirect::to(PART))

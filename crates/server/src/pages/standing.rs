@@ -47,7 +47,9 @@ pub(super) struct Standing {
 impl Standing {
     /// What changes, by the suffix of its name on the page.
     pub(super) fn live(&self) -> [(&'static str, String); 9] {
-        let share = self.share.map_or(NONE.to_owned(), |share| format!("{share} %"));
+        let share = self
+            .share
+            .map_or(NONE.to_owned(), |share| format!("{share} %"));
         [
             ("state", self.state.clone()),
             ("rate", self.rate.clone()),
@@ -83,7 +85,10 @@ pub(super) async fn of(
     let surveyed: HashMap<_, _> = (surveyed.into_iter())
         .map(|one| (one.destination, one))
         .collect();
-    let health: HashMap<_, _> = health.into_iter().map(|one| (one.destination, one)).collect();
+    let health: HashMap<_, _> = health
+        .into_iter()
+        .map(|one| (one.destination, one))
+        .collect();
     let known = destinations.into_iter().zip(glances).zip(backlogs);
     let standing = known.map(|((destination, glance), backlog)| {
         let seen = Seen {
@@ -110,9 +115,9 @@ impl Seen<'_> {
     fn standing(self, destination: Destination) -> Standing {
         let now = self.fleet.now;
         let rate = f64::from(self.glance.starts) / GLANCE_RATE.as_secs_f64();
-        let drains = self.surveyed.and_then(|one| {
-            drains_in(&one.policy, &one.usage, self.backlog, now)
-        });
+        let drains = self
+            .surveyed
+            .and_then(|one| drains_in(&one.policy, &one.usage, self.backlog, now));
         let (tone, state) = self.state(&destination);
         let [median, slow] = latencies(&self.glance.answers);
         Standing {
@@ -120,7 +125,9 @@ impl Seen<'_> {
             state,
             limit: words::limits(&destination.effective),
             rate: format!("{rate:.1}/s"),
-            share: self.surveyed.and_then(|one| share(one, self.glance.starts, now)),
+            share: self
+                .surveyed
+                .and_then(|one| share(one, self.glance.starts, now)),
             backlog: words::count(self.backlog, COUNTED),
             drains: match (self.backlog, drains) {
                 (0, _) => NONE.to_owned(),
@@ -130,7 +137,9 @@ impl Seen<'_> {
             refused: refused(&self.glance.answers),
             median,
             slow,
-            why: self.explanation(&destination).map_or(String::new(), |found| found.words),
+            why: self
+                .explanation(&destination)
+                .map_or(String::new(), |found| found.words),
             id: destination.id,
             name: match destination.name.is_empty() {
                 true => destination.url.clone(),
@@ -180,7 +189,10 @@ impl Seen<'_> {
             return ("idle", "idle".to_owned());
         };
         if let Some(until) = one.usage.held_until.filter(|until| *until > now) {
-            return ("warn", format!("held for {}", words::span(until.since(now))));
+            return (
+                "warn",
+                format!("held for {}", words::span(until.since(now))),
+            );
         }
         if one.policy.rate == Rate::Paused {
             return ("warn", "paused: limit 0".to_owned());
@@ -229,7 +241,10 @@ fn share(one: &Surveyed, starts: u32, now: Timestamp) -> Option<u32> {
         let within = |at: &&Timestamp| **at > since;
         let started = match counted {
             Some(coarse) => {
-                let folded = coarse.buckets.iter().filter(|bucket| bucket.ends_at > since);
+                let folded = coarse
+                    .buckets
+                    .iter()
+                    .filter(|bucket| bucket.ends_at > since);
                 let folded: u32 = folded.map(|bucket| bucket.starts).sum();
                 folded as usize + coarse.unfolded.iter().filter(within).count()
             }
@@ -251,10 +266,13 @@ fn refused(answers: &[Answered]) -> String {
 
 /// The median and the 99th percentile, from start to outcome.
 fn latencies(answers: &[Answered]) -> [String; 2] {
-    let answered = |one: &&Answered| {
-        matches!(one.state, AttemptState::Succeeded | AttemptState::Failed)
-    };
-    let mut times: Vec<_> = answers.iter().filter(answered).map(|one| one.latency).collect();
+    let answered =
+        |one: &&Answered| matches!(one.state, AttemptState::Succeeded | AttemptState::Failed);
+    let mut times: Vec<_> = answers
+        .iter()
+        .filter(answered)
+        .map(|one| one.latency)
+        .collect();
     times.sort_unstable();
     [50, 99].map(|percent| {
         let time = times.get(times.len() * percent / 100);

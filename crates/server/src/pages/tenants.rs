@@ -53,17 +53,23 @@ pub(super) async fn list(
     visitor.needs(Scope::Admin)?;
     let tenancy = pages.0.app.tenancy();
     let tenants = tenancy.tenants(query.after.parse().ok(), LINES).await?;
-    let next = tenants.last().filter(|_| tenants.len() >= LINES as usize).map(|last| last.id);
+    let next = tenants
+        .last()
+        .filter(|_| tenants.len() >= LINES as usize)
+        .map(|last| last.id);
     let line = |tenant: Tenant| Line {
         since: words::time(tenant.created_at),
-        in_flight: (tenant.effective_max_in_flight).map_or(NONE.to_owned(), |most| most.to_string()),
+        in_flight: (tenant.effective_max_in_flight)
+            .map_or(NONE.to_owned(), |most| most.to_string()),
         tenant,
     };
     let tiers = tenancy.tiers().await?.into_iter();
     rendered(&Page {
         frame: Frame::of(&pages, &visitor, ("Tenants", PART)).await?,
         lines: tenants.into_iter().map(line).collect(),
-        tiers: tiers.map(|tier| (tier.name, words::limits(&tier.limits))).collect(),
+        tiers: tiers
+            .map(|tier| (tier.name, words::limits(&tier.limits)))
+            .collect(),
         default_tier: DEFAULT_TIER,
         next,
     })
@@ -128,7 +134,12 @@ async fn page(
     let keys = tenancy.keys(id).await?;
     let now = pages.0.overview.now().await?;
     let line = |key: ApiKey| KeyLine {
-        scopes: key.scopes.iter().map(Scope::as_str).collect::<Vec<_>>().join(", "),
+        scopes: key
+            .scopes
+            .iter()
+            .map(Scope::as_str)
+            .collect::<Vec<_>>()
+            .join(", "),
         created: words::time(key.created_at),
         used: key.last_used_at.map_or("never".to_owned(), words::time),
         ends: match (key.revoked_at, key.expires_at) {
@@ -159,7 +170,11 @@ pub(super) async fn open(
 ) -> Result<Redirect, Refused> {
     visitor.needs(Scope::Admin)?;
     let tenant = pages.0.app.tenancy().tenant(parsed(&id)?).await?;
-    pages.0.sessions.move_session(visitor.digest, tenant.id).await?;
+    pages
+        .0
+        .sessions
+        .move_session(visitor.digest, tenant.id)
+        .await?;
     Ok(Redirect::to("/dashboard"))
 }
 

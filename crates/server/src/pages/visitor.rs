@@ -81,10 +81,7 @@ pub(super) async fn identify(
 }
 
 /// A session or link that is good, the configured key being what it was.
-pub(super) async fn session(
-    pages: &Pages,
-    digest: [u8; 32],
-) -> Result<Option<Session>, Refused> {
+pub(super) async fn session(pages: &Pages, digest: [u8; 32]) -> Result<Option<Session>, Refused> {
     let configured = pages.0.app.gate().configured();
     let found = pages.0.sessions.session(digest).await?;
     Ok(found.filter(|session| match session.behind {
@@ -152,9 +149,9 @@ fn is_ours(headers: &HeaderMap) -> bool {
         return false;
     }
     match (text(header::ORIGIN), text(header::HOST)) {
-        (Some(origin), Some(host)) => {
-            origin.split_once("://").is_some_and(|(_, authority)| authority == host)
-        }
+        (Some(origin), Some(host)) => origin
+            .split_once("://")
+            .is_some_and(|(_, authority)| authority == host),
         _ => site.is_some(),
     }
 }
@@ -165,9 +162,13 @@ const SECURE: &str = "__Host-paceline-session";
 fn cookie(headers: &HeaderMap) -> Option<String> {
     let name = name(headers);
     let cookies = headers.get_all(header::COOKIE).into_iter();
-    let pairs = cookies.filter_map(|value| value.to_str().ok()).flat_map(|text| text.split(';'));
+    let pairs = cookies
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|text| text.split(';'));
     let mut named = pairs.filter_map(|pair| pair.trim().split_once('='));
-    named.find(|(one, _)| *one == name).map(|(_, value)| value.to_owned())
+    named
+        .find(|(one, _)| *one == name)
+        .map(|(_, value)| value.to_owned())
 }
 
 fn name(headers: &HeaderMap) -> &'static str {
@@ -180,11 +181,16 @@ fn name(headers: &HeaderMap) -> &'static str {
 /// By what the browser calls us: it sends `Secure` cookies nowhere else in
 /// plain text.
 fn is_this_machine(headers: &HeaderMap) -> bool {
-    let host = headers.get(header::HOST).and_then(|value| value.to_str().ok());
+    let host = headers
+        .get(header::HOST)
+        .and_then(|value| value.to_str().ok());
     let authority = host.and_then(|host| host.parse::<http::uri::Authority>().ok());
     authority.is_some_and(|authority| {
         let host = authority.host().trim_matches(['[', ']']);
-        host == "localhost" || host.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback())
+        host == "localhost"
+            || host
+                .parse()
+                .is_ok_and(|ip: std::net::IpAddr| ip.is_loopback())
     })
 }
 

@@ -133,7 +133,11 @@ fn spawn(
 
     // For dead letters that somebody replays on the dashboard.
     let replays = Arc::clone(&parts.replays);
-    let replay = ReplayLoop::new(replays, Arc::clone(&parts.schedule), ReplayOptions::default());
+    let replay = ReplayLoop::new(
+        replays,
+        Arc::clone(&parts.schedule),
+        ReplayOptions::default(),
+    );
     loops.spawn(replay.run(shutdown.clone()));
     Ok(ingest)
 }
@@ -147,7 +151,9 @@ async fn spawn_front(
 ) -> anyhow::Result<String> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
     let listener = listener.context("listen for the dashboard")?;
-    let address = listener.local_addr().context("read the listener's address")?;
+    let address = listener
+        .local_addr()
+        .context("read the listener's address")?;
     let key = mint.key().text;
     let options = FrontOptions {
         key: &key,

@@ -101,9 +101,13 @@ impl World {
         let owner = owner["key"].as_str().unwrap().to_owned();
         let body = json!({"name": format!("{name}'s"), "url": "https://example.com/hooks",
             "limits": {"per_second": 5}});
-        let destination = self.api(&owner, Method::POST, "/v1/destinations", body).await;
+        let destination = self
+            .api(&owner, Method::POST, "/v1/destinations", body)
+            .await;
         let destination = destination["id"].as_str().unwrap().to_owned();
-        let key = self.api(ADMIN, Method::POST, &path, json!({"scopes": scopes})).await;
+        let key = self
+            .api(ADMIN, Method::POST, &path, json!({"scopes": scopes}))
+            .await;
         (tenant, key["key"].as_str().unwrap().to_owned(), destination)
     }
 
@@ -128,7 +132,9 @@ impl World {
 
     pub(crate) async fn get(&self, visitor: &Visitor, path: &str) -> Page {
         let request = Request::get(path).header("host", HOST);
-        let request = request.header("cookie", &visitor.cookie).body(Body::empty());
+        let request = request
+            .header("cookie", &visitor.cookie)
+            .body(Body::empty());
         self.request(request.unwrap()).await
     }
 
@@ -139,7 +145,8 @@ impl World {
         fields: &[(&str, &str)],
     ) -> Page {
         let token = [("token", visitor.token.as_str())];
-        self.form(path, Some(visitor), &[&token[..], fields].concat()).await
+        self.form(path, Some(visitor), &[&token[..], fields].concat())
+            .await
     }
 
     pub(crate) async fn form(
@@ -148,7 +155,8 @@ impl World {
         visitor: Option<&Visitor>,
         fields: &[(&str, &str)],
     ) -> Page {
-        self.form_from(&format!("http://{HOST}"), path, visitor, fields).await
+        self.form_from(&format!("http://{HOST}"), path, visitor, fields)
+            .await
     }
 
     pub(crate) async fn form_from(

@@ -33,10 +33,12 @@ pub fn openings(policy: &Policy, usage: &Usage, now: Timestamp) -> Vec<Opening> 
     let plan = Plan::new(policy, usage, now, now + lead(policy));
     let Some(limited) = plan.limited() else {
         let pace = plan.pace().into_iter();
-        return pace.map(|pace| opening(Gate::Pace, pace.opens(), now)).collect();
+        return pace
+            .map(|pace| opening(Gate::Pace, pace.opens(), now))
+            .collect();
     };
-    let gates = (limited.windows.iter().copied().map(Gate::Window))
-        .chain(policy.pace.map(|_| Gate::Pace));
+    let gates =
+        (limited.windows.iter().copied().map(Gate::Window)).chain(policy.pace.map(|_| Gate::Pace));
     let windows = plan.windows(|outstanding| outstanding.not_before.max(now));
     let windows = gates
         .zip(windows)
