@@ -315,7 +315,7 @@ async fn answers_are_guarded(world: &World) {
             "{policy}"
         );
         assert_eq!(page.headers["x-content-type-options"], "nosniff");
-        assert_eq!(page.headers["referrer-policy"], "no-referrer");
+        assert_eq!(page.headers["referrer-policy"], "same-origin");
         assert_eq!(page.headers["cache-control"], "no-store");
         assert!(
             !page.text.contains(" style=") && !page.text.contains(" onclick="),
