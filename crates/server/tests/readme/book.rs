@@ -6,10 +6,14 @@ use std::collections::BTreeMap;
 pub(crate) const README: &str = include_str!("../../../../README.md");
 
 /// The documents, by name.
-pub(crate) const DOCUMENTS: [(&str, &str); 15] = [
+pub(crate) const DOCUMENTS: [(&str, &str); 16] = [
     ("README.md", README),
     ("audit.md", include_str!("../../../../docs/audit.md")),
     ("batching.md", include_str!("../../../../docs/batching.md")),
+    (
+        "dashboard.md",
+        include_str!("../../../../docs/dashboard.md"),
+    ),
     ("ingest.md", include_str!("../../../../docs/ingest.md")),
     ("limits.md", include_str!("../../../../docs/limits.md")),
     (
