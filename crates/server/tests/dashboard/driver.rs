@@ -67,7 +67,7 @@ impl Browser {
             "binary": folder.join("chromium"),
             // In containers there is no sandbox to be had, and little of /dev/shm.
             "args": ["--headless=new", "--no-sandbox", "--disable-dev-shm-usage",
-                "--disable-gpu", "--hide-scrollbars", "--window-size=1280,900"],
+                "--disable-gpu", "--hide-scrollbars", "--window-size=1120,800"],
         });
         let wanted = json!({
             "goog:chromeOptions": options,
