@@ -92,11 +92,8 @@ async fn another_tenants_session_reaches_nothing(world: &World) {
         format!("/dashboard/tenants/{tenant}"),
     ] {
         assert_eq!(world.get(&their, &path).await.status, 403, "{path}");
-        for action in ["", "/open", "/keys", "/links"] {
-            let path = format!("/dashboard/tenants/{tenant}{action}");
-            if action.is_empty() {
-                continue;
-            }
+        for action in ["open", "keys", "links"] {
+            let path = format!("/dashboard/tenants/{tenant}/{action}");
             let page = world.post(&their, &path, &[("seconds", "3600")]).await;
             assert_eq!(page.status, 403, "{path}");
         }
