@@ -8,7 +8,7 @@
 //! has to say no, [`Keys`] and [`Tenants`] are for authentication and
 //! for who administers the installation, [`Outbox`] is where users write events
 //! into it themselves, [`Operations`] and [`OperationsBook`] are where operators
-//! learn what they must know, [`Survey`] is what metrics are sampled from, and [`SecretStore`] as seen by those who sign; a
+//! learn what they must know, [`Survey`] is what metrics are sampled from, [`Overview`] and [`Sessions`] are the dashboard's, and [`SecretStore`] as seen by those who sign; a
 //! [`Vault`] closes and opens what that keeps. Each method is one
 //! atomic business step over a batch, named for its caller. Its documentation
 //! says the effect, what a retry does, and what a crash half-way leaves.
@@ -26,12 +26,14 @@ mod keys;
 mod managers;
 mod operations;
 mod outbox;
+mod overview;
 mod queue;
 mod replays;
 mod retain;
 mod schedule;
 mod secrets;
 mod sender;
+mod sessions;
 mod smart;
 mod store;
 mod survey;
@@ -48,12 +50,14 @@ pub use keys::*;
 pub use managers::*;
 pub use operations::*;
 pub use outbox::*;
+pub use overview::*;
 pub use queue::*;
 pub use replays::*;
 pub use retain::*;
 pub use schedule::*;
 pub use secrets::*;
 pub use sender::*;
+pub use sessions::*;
 pub use smart::*;
 pub use store::*;
 pub use survey::*;

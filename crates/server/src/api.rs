@@ -15,6 +15,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
+use domain::ids::TenantId;
 use utoipa::openapi::OpenApi;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{Modify, OpenApi as _};
@@ -87,6 +88,21 @@ impl App {
             room: Arc::new(body::Room::new()),
             bulk: bulk::Places::new(),
         }))
+    }
+
+    /// What a tenant can do: the dashboard does the same.
+    pub(crate) fn service_of(&self, tenant: TenantId) -> Service {
+        self.0.service.of(tenant, None)
+    }
+
+    /// What administrators do.
+    pub(crate) fn tenancy(&self) -> &Arc<Tenancy> {
+        &self.0.tenancy
+    }
+
+    /// What knows keys.
+    pub(crate) fn gate(&self) -> &Arc<Gate> {
+        &self.0.gate
     }
 }
 

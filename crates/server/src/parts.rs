@@ -12,7 +12,8 @@ use adapters::sqlite::{SqliteStore, system_clock};
 use anyhow::Context;
 use engine::ports::{
     Backlog, Backpressure, Catalog, DeliveryQueue, Keys, Managers, Operations, OperationsBook,
-    Outbox, Replays, Retain, Schedule, SecretStore, Sender, Store, StoreError, Survey, Tenants,
+    Outbox, Overview, Replays, Retain, Schedule, SecretStore, Sender, Sessions, Store, StoreError,
+    Survey, Tenants,
 };
 
 use crate::config::{
@@ -37,6 +38,8 @@ pub struct Parts {
     pub operations: Arc<dyn Operations>,
     pub operations_book: Arc<dyn OperationsBook>,
     pub survey: Arc<dyn Survey>,
+    pub overview: Arc<dyn Overview>,
+    pub sessions: Arc<dyn Sessions>,
     pub secrets: Arc<dyn SecretStore>,
     pub managers: Arc<dyn Managers>,
     /// `None` where users cannot write into the store.
@@ -72,6 +75,8 @@ impl Parts {
             operations: stored.operations,
             operations_book: stored.operations_book,
             survey: stored.survey,
+            overview: stored.overview,
+            sessions: stored.sessions,
             secrets: stored.secrets,
             managers: stored.managers,
             outbox: stored.outbox,
@@ -95,6 +100,8 @@ pub struct Stored {
     pub operations: Arc<dyn Operations>,
     pub operations_book: Arc<dyn OperationsBook>,
     pub survey: Arc<dyn Survey>,
+    pub overview: Arc<dyn Overview>,
+    pub sessions: Arc<dyn Sessions>,
     pub secrets: Arc<dyn SecretStore>,
     pub managers: Arc<dyn Managers>,
     /// `None` where users cannot write into the store.
@@ -160,7 +167,7 @@ async fn connect_postgres(config: &StoreConfig) -> Result<PostgresStore, StoreEr
 fn all_of<S>(opened: Result<S, StoreError>, url: &SecretUrl) -> anyhow::Result<Stored>
 where
     S: Store + Catalog + Backlog + Backpressure + Replays + Retain + Keys + Tenants + SecretStore,
-    S: Operations + OperationsBook + Survey + Managers + 'static,
+    S: Operations + OperationsBook + Survey + Overview + Sessions + Managers + 'static,
 {
     let store = Arc::new(opened.with_context(|| format!("open the store at {url}"))?);
     Ok(Stored {
@@ -175,6 +182,8 @@ where
         operations: Arc::clone(&store) as Arc<dyn Operations>,
         operations_book: Arc::clone(&store) as Arc<dyn OperationsBook>,
         survey: Arc::clone(&store) as Arc<dyn Survey>,
+        overview: Arc::clone(&store) as Arc<dyn Overview>,
+        sessions: Arc::clone(&store) as Arc<dyn Sessions>,
         secrets: Arc::clone(&store) as Arc<dyn SecretStore>,
         managers: store as Arc<dyn Managers>,
         outbox: None,

@@ -24,10 +24,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use domain::backpressure::{BacklogBounds, CountPace};
-use domain::ingest_limit::IngestLimit;
-use engine::backpressure::{BackpressureLoop, Pressure};
-use engine::ingest::{Ingest, IngestLoop, IngestOptions};
+use domain::backpressure::BacklogBounds;
+use engine::backpressure::Pressure;
+use engine::ingest::IngestLoop;
 use engine::notifier::{Notifier, NotifierOptions};
 use engine::ports::{NoVault, RetainRules, Vault};
 use engine::reaper::{Reaper, ReaperOptions};
@@ -47,8 +46,6 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::access::Gate;
-use crate::api::{self, App};
 use crate::api_key;
 use crate::config::{
     ApiConfig, IngestConfig, KeepConfig, ListenConfig, OperatorConfig, QueueConfig, RequestConfig,
@@ -57,13 +54,11 @@ use crate::config::{
 };
 use crate::edge::{self, Mint};
 use crate::exported;
+use crate::front::{self, Front, FrontOptions};
 use crate::health::{self, Health};
 use crate::managed::{self, ManagedDestinations};
 use crate::parts::Parts;
 use crate::secret_keys;
-use crate::service::rate::IngestRates;
-use crate::service::secrets::Signing;
-use crate::service::{Books, Intake, Service, Tenancy};
 use crate::{signals, work};
 
 /// What a process does.
@@ -369,8 +364,10 @@ impl Running {
             return;
         };
         // It takes no events in.
-        let (intake, _) = self.intake(Arc::new(Pressure::new(BacklogBounds::default())));
-        let service = self.service(intake, Arc::clone(mint));
+        let pressure = Arc::new(Pressure::new(BacklogBounds::default()));
+        let (intake, _) = front::intake(&self.parts, self.config.ingest, pressure);
+        let (target, vault) = (&self.config.target, self.vault());
+        let service = front::service(&self.parts, intake, Arc::clone(mint), target, vault);
         let options = managed::options(config, cluster, mint);
         let destinations = Arc::new(ManagedDestinations::new(service));
         let client = cluster.client.clone();
@@ -381,38 +378,8 @@ impl Running {
         );
     }
 
-    fn intake(&self, pressure: Arc<Pressure>) -> (Intake, IngestLoop) {
-        let usual = (self.config.ingest).map(|intake| IngestLimit(intake.ingest_per_second));
-        let rates = IngestRates::new(usual.unwrap_or_default());
-        let (ingest, back) = Ingest::new(
-            Arc::clone(&self.parts.store),
-            Arc::clone(&self.parts.schedule),
-            IngestOptions::default(),
-        );
-        let backpressure = Arc::clone(&self.parts.backpressure);
-        let intake = Intake::new(ingest, pressure, backpressure, rates);
-        (intake, back)
-    }
-
-    fn service(&self, intake: Intake, mint: Arc<Mint>) -> Service {
-        Service::new(
-            Books {
-                catalog: Arc::clone(&self.parts.catalog),
-                backlog: Arc::clone(&self.parts.backlog),
-                operations: Arc::clone(&self.parts.operations_book),
-                managers: Arc::clone(&self.parts.managers),
-                store: Arc::clone(&self.parts.store),
-                survey: Arc::clone(&self.parts.survey),
-            },
-            Arc::clone(&self.parts.schedule),
-            intake,
-            mint,
-            self.config.target.policy(),
-            Signing {
-                secrets: Arc::clone(&self.parts.secrets),
-                vault: (self.vault.clone()).unwrap_or_else(|| Arc::new(NoVault)),
-            },
-        )
+    fn vault(&self) -> Arc<dyn Vault> {
+        self.vault.clone().unwrap_or_else(|| Arc::new(NoVault))
     }
 
     fn spawn_api(
@@ -422,32 +389,21 @@ impl Running {
         key: &SecretString,
         mint: Arc<Mint>,
     ) {
-        let gate = Arc::new(Gate::new(Arc::clone(&self.parts.keys), key));
-        let tenancy = Tenancy::new(
-            Arc::clone(&self.parts.tenants),
-            Arc::clone(&self.parts.keys),
-            Arc::clone(&gate),
-            Arc::clone(&mint),
-        );
-        let intake = self.config.ingest;
-        let pressure = Arc::new(Pressure::new(
-            intake.map(|intake| intake.bounds()).unwrap_or_default(),
-        ));
-        let counting = BackpressureLoop::new(
-            Arc::clone(&self.parts.backpressure),
-            Arc::clone(&pressure),
-            CountPace::default(),
-        );
-        loops.spawn("backpressure", counting.run(self.shutdown.clone()));
-        let (intake, back) = self.intake(pressure);
-        let service = self.service(intake, mint);
-        let uses = Arc::clone(&gate).note_uses(self.shutdown.clone());
+        let options = FrontOptions {
+            key,
+            vault: self.vault(),
+            ingest: self.config.ingest,
+            target: &self.config.target,
+            shutdown: self.shutdown.clone(),
+        };
+        let front = Front::new(&self.parts, mint, options);
+        loops.spawn("backpressure", front.counting.run(self.shutdown.clone()));
+        let uses = front.gate.note_uses(self.shutdown.clone());
         loops.spawn("uses of keys", uses);
-        let app = App::new(service, tenancy, gate);
-        let router = api::router(app).merge(health::router(self.health.clone()));
+        let router = front.router.merge(health::router(self.health.clone()));
         loops.spawn(
             "api",
-            serve_api(listener, router, back, self.shutdown.clone()),
+            serve_api(listener, router, front.back, self.shutdown.clone()),
         );
     }
 }

@@ -157,6 +157,24 @@ impl Trial {
         Ok(())
     }
 
+    /// Hands in more wherever fewer than so many seconds' worth wait, so that
+    /// there is something to look at.
+    pub async fn refill(&self, ingest: &Ingest, seconds: u32) -> anyhow::Result<()> {
+        for (placed, waiting) in self.placed.iter().zip(self.backlogs().await?) {
+            let rate = placed
+                .plan
+                .limits
+                .policy()
+                .starts_per_second()
+                .unwrap_or(1.0);
+            let wanted = (rate * f64::from(seconds)).ceil() as u32;
+            let missing = wanted.saturating_sub(waiting).min(FLOOD_CHUNK);
+            let events = (0..missing).map(|_| self.event(placed.id)).collect();
+            accept(ingest, events).await?;
+        }
+        Ok(())
+    }
+
     fn event(&self, destination: DestinationId) -> NewEvent {
         let id = self.mint.uuid();
         NewEvent {

@@ -15,8 +15,6 @@ pub enum Site {
     ClaimStarts,
     /// `Store::release_permits`
     ReleasePermits,
-    /// `Store::defer`
-    Defer,
     /// `Store::record_outcomes`
     RecordOutcomes,
     /// `Store::reap`
@@ -65,10 +63,12 @@ pub enum Site {
     RelayNews,
     /// `Operations::trim_operational_events`
     TrimNews,
+    /// `Store::defer`
+    Defer,
 }
 
 /// How many sites there are.
-pub(crate) const SITES: usize = Site::TrimNews as usize + 1;
+pub(crate) const SITES: usize = Site::Defer as usize + 1;
 
 impl Site {
     /// The calls that a process makes.

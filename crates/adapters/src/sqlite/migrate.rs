@@ -25,6 +25,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../../../../migrations/sqlite/0021_horizon.sql"),
     include_str!("../../../../migrations/sqlite/0022_deferred.sql"),
     include_str!("../../../../migrations/sqlite/0025_managers.sql"),
+    include_str!("../../../../migrations/sqlite/0035_dashboard.sql"),
 ];
 
 /// The version that this binary needs.

@@ -126,6 +126,13 @@ impl Gate {
         }))
     }
 
+    /// The digest of the key that is configured: what stands on it ends when
+    /// another one is.
+    #[must_use]
+    pub const fn configured(&self) -> [u8; 32] {
+        self.configured
+    }
+
     /// Forgets what it knows of a key that this process has added or revoked:
     /// it is good, or refused, at once.
     pub fn forget(&self, id: KeyId) {

@@ -10,11 +10,13 @@ mod report;
 mod stage;
 mod table;
 
+use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use crate::signals;
 use crate::trial::{LEAST_SHARE_PERCENT, TrialVerdict, plans_for_demo};
@@ -22,6 +24,9 @@ use stage::Stage;
 
 /// Between two updates of the live table.
 const REFRESH: Duration = Duration::from_secs(1);
+
+/// How much waits at each destination while the demo stays.
+const STAY_BACKLOG_SECONDS: u32 = 60;
 
 /// Show it all on this machine.
 #[derive(Debug, clap::Args)]
@@ -42,6 +47,11 @@ pub struct Args {
     #[arg(long)]
     json: bool,
 
+    /// Go on delivering after the report, and serving the dashboard, until it is
+    /// stopped.
+    #[arg(long, conflicts_with_all = ["json", "distributed"])]
+    stay: bool,
+
     /// Over Postgres, Redis and RabbitMQ with two schedulers and three workers
     /// as separate processes, instead of in one process over a SQLite file.
     /// Takes the three servers from PACELINE_DATABASE_URL,
@@ -61,8 +71,16 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
             () = shutdown.cancelled() => Err(anyhow::anyhow!("stopped before the end")),
             verdict = perform(&args, &mut stage) => verdict,
         };
+        let passed = match &verdict {
+            Ok(verdict) => report::print(verdict, args.least_share, args.json),
+            Err(_) => Ok(false),
+        };
+        if args.stay && verdict.is_ok() {
+            stay(&stage, &shutdown).await?;
+        }
         stage.strike().await.context("clean up")?;
-        let passed = report::print(&verdict?, args.least_share, args.json)?;
+        verdict?;
+        let passed = passed?;
         Ok(if passed {
             ExitCode::SUCCESS
         } else {
@@ -76,6 +94,9 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
 async fn perform(args: &Args, stage: &mut Stage) -> anyhow::Result<TrialVerdict> {
     let mut table = table::Table::new(args.json);
     table.intro(stage.parts(), args.seconds)?;
+    if let Some(dashboard) = stage.dashboard() {
+        table.say(&format!("Dashboard, while it runs: {dashboard}"))?;
+    }
     stage.flood().await.context("flood the destinations")?;
     let began = Instant::now();
     let length = Duration::from_secs(args.seconds.into());
@@ -91,6 +112,22 @@ async fn perform(args: &Args, stage: &mut Stage) -> anyhow::Result<TrialVerdict>
     }
     let until = stage.trial().now().await?;
     stage.trial().judge(until).await.context("judge the ledger")
+}
+
+/// Goes on until it is stopped.
+async fn stay(stage: &Stage, shutdown: &CancellationToken) -> anyhow::Result<()> {
+    let dashboard = stage.dashboard().unwrap_or_default();
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "\nIt goes on. Dashboard: {dashboard}\nCtrl-C ends it.")?;
+    drop(out);
+    loop {
+        stage.refill(STAY_BACKLOG_SECONDS).await?;
+        tokio::select! {
+            biased;
+            () = shutdown.cancelled() => return Ok(()),
+            () = tokio::time::sleep(REFRESH) => {}
+        }
+    }
 }
 
 /// The user's way to change a limit: one update.

@@ -155,6 +155,7 @@ mod tests {
             started_at: Some(since + Duration::from_millis(millis_apart) * n),
             finished_at: None,
             state: AttemptState::Started,
+            status: None,
         };
         (1..=starts).map(row).collect()
     }

@@ -1,5 +1,6 @@
 //! A trial in one process, over one SQLite file that goes with it.
 
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,16 +8,20 @@ use std::time::Duration;
 use adapters::key_ring::KeyRing;
 use anyhow::Context;
 use engine::ingest::{Ingest, IngestOptions};
+use engine::ports::DEFAULT_TENANT;
 use engine::reaper::{Reaper, ReaperOptions};
+use engine::replay::{ReplayLoop, ReplayOptions};
 use engine::scheduler::{Scheduler, SchedulerOptions};
 use engine::sweep::{SweepLoop, SweepOptions};
 use engine::worker::{Worker, WorkerOptions};
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::{Plan, Trial};
 use crate::config::{QueueConfig, ScheduleConfig, StoreConfig, TargetConfig};
 use crate::edge::Mint;
+use crate::front::{Front, FrontOptions};
 use crate::parts::Parts;
 use crate::secret_keys::new_key;
 
@@ -31,6 +36,8 @@ pub struct Embedded {
     pub ingest: Ingest,
     /// The SQLite file.
     pub file: PathBuf,
+    /// Where the dashboard opens, with all rights, for a day.
+    pub dashboard: String,
     folder: PathBuf,
     loops: TaskTracker,
     shutdown: CancellationToken,
@@ -48,11 +55,14 @@ impl Embedded {
         let trial = Trial::set_up(&parts, vault.as_ref(), plans).await?;
         let (loops, shutdown) = (TaskTracker::new(), CancellationToken::new());
         let seed = u64::from_le_bytes(mint.bytes());
-        let ingest = spawn(&loops, &shutdown, (&parts, vault), seed)?;
+        let ingest = spawn(&loops, &shutdown, (&parts, Arc::clone(&vault)), seed)?;
+        let dashboard = spawn_front(&loops, &shutdown, (&parts, vault), mint).await?;
+        loops.close();
         Ok(Self {
             trial,
             ingest,
             file,
+            dashboard,
             folder,
             loops,
             shutdown,
@@ -120,6 +130,49 @@ fn spawn(
     let sender = Arc::clone(&parts.sender);
     let worker = Worker::new(store, schedule, queue, sender, options).opening_with(vault);
     loops.spawn(worker.run(shutdown.clone()));
-    loops.close();
+
+    // For dead letters that somebody replays on the dashboard.
+    let replays = Arc::clone(&parts.replays);
+    let replay = ReplayLoop::new(
+        replays,
+        Arc::clone(&parts.schedule),
+        ReplayOptions::default(),
+    );
+    loops.spawn(replay.run(shutdown.clone()));
     Ok(ingest)
+}
+
+/// The API and the dashboard, on a free port of this machine.
+async fn spawn_front(
+    loops: &TaskTracker,
+    shutdown: &CancellationToken,
+    (parts, vault): (&Parts, Arc<KeyRing>),
+    mint: Mint,
+) -> anyhow::Result<String> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
+    let listener = listener.context("listen for the dashboard")?;
+    let address = listener
+        .local_addr()
+        .context("read the listener's address")?;
+    let key = mint.key().text;
+    let options = FrontOptions {
+        key: &key,
+        vault,
+        ingest: None,
+        target: &TargetConfig::this_host(),
+        shutdown: shutdown.clone(),
+    };
+    let front = Front::new(parts, Arc::new(mint), options);
+    loops.spawn(front.counting.run(shutdown.clone()));
+    loops.spawn(front.back.run(shutdown.clone()));
+    let (router, stop) = (front.router, shutdown.clone());
+    loops.spawn(async move {
+        let served = axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned());
+        if let Err(error) = served.await {
+            tracing::error!(%error, "listening failed");
+        }
+    });
+    let day = Duration::from_secs(86_400);
+    let path = front.pages.full_link(DEFAULT_TENANT, day).await?;
+    Ok(format!("http://{address}{path}"))
 }

@@ -10,6 +10,10 @@ pub(crate) const DOCUMENTS: [(&str, &str); 16] = [
     ("README.md", README),
     ("audit.md", include_str!("../../../../docs/audit.md")),
     ("batching.md", include_str!("../../../../docs/batching.md")),
+    (
+        "dashboard.md",
+        include_str!("../../../../docs/dashboard.md"),
+    ),
     ("ingest.md", include_str!("../../../../docs/ingest.md")),
     ("limits.md", include_str!("../../../../docs/limits.md")),
     (

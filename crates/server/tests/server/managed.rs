@@ -61,6 +61,8 @@ impl World {
             backlog: store.clone(),
             operations: store.clone(),
             managers: store.clone(),
+            store: store.clone(),
+            survey: store.clone(),
         };
         let intake = Intake::new(ingest, pressure, store.clone(), rates);
         let policy = Policy::default();

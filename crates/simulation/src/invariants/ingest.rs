@@ -29,11 +29,14 @@ pub fn a_backlog_is_bounded(whose: impl fmt::Debug, let_in: LetIn) -> Promise {
     })
 }
 
-/// "Until there are fewer than 50 %": what two counts have found below the low
-/// mark is taken again, unless so many have come since that it is full.
+/// "Until there are fewer than 50 %": what three counts have found below the low
+/// mark is taken again, unless so many have come since that it is full. Not two:
+/// where the store is slow to answer, it may count again before the process has
+/// closed the slice of what it accepted before the first count, which it then adds
+/// to the second as well.
 pub fn what_is_short_again_is_taken(
     whose: impl fmt::Debug,
-    (counted, since): ([u64; 2], u64),
+    (counted, since): ([u64; 3], u64),
     (low, high): (u64, u64),
 ) -> Promise {
     let is_short = counted.iter().all(|one| *one < low) && since <= high - low;

@@ -95,18 +95,15 @@ impl Backlogs {
     }
 
     fn judge_refusal(&self, whose: Backlogged) -> Promise {
-        let (Some(bounds), [before, last]) = (&self.bounds, &self.learned[..]) else {
+        let (Some(bounds), [first, second, last]) = (&self.bounds, &self.learned[..]) else {
             return Ok(());
         };
-        let counted = [before, last].map(|one| one.pending.get(&whose).copied());
+        let counted = [first, second, last].map(|one| one.pending.get(&whose).copied());
         let counted = counted.map(|one| one.unwrap_or((0, true)));
         if counted.iter().any(|(_, took)| !took) {
             return Ok(());
         }
-        // What was there at the count, and was noted after it because the store
-        // was slow to answer, the API counts twice until the next one.
-        let (came, noted) = self.since(before, whose);
-        let came = came.max(noted);
+        let (came, _) = self.since(first, whose);
         let bound = bounds.of(whose);
         let marks = (low_mark(bound), high_mark(bound));
         let counted = counted.map(|(pending, _)| pending);
@@ -169,7 +166,7 @@ impl Witness {
         let counted = backlogs.counted.iter().rfind(|one| one.at == at).cloned();
         // None has come yet: all is as the migrations left it.
         backlogs.learned.extend(counted);
-        if backlogs.learned.len() > 2 {
+        if backlogs.learned.len() > 3 {
             backlogs.learned.remove(0);
         }
     }

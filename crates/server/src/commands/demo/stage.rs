@@ -64,6 +64,24 @@ impl Stage {
         }
     }
 
+    /// Where the dashboard opens; `None` where `paceline api` would serve it.
+    pub(super) fn dashboard(&self) -> Option<&str> {
+        match self {
+            Self::Embedded(embedded) => Some(&embedded.dashboard),
+            Self::Distributed(_) => None,
+        }
+    }
+
+    /// Sees to it that there is something to deliver.
+    pub(super) async fn refill(&self, seconds: u32) -> anyhow::Result<()> {
+        match self {
+            Self::Embedded(embedded) => embedded.trial.refill(&embedded.ingest, seconds).await,
+            Self::Distributed(distributed) => {
+                distributed.trial.refill(&distributed.ingest, seconds).await
+            }
+        }
+    }
+
     /// Stops it and takes everything away.
     pub(super) async fn strike(self) -> anyhow::Result<()> {
         match self {

@@ -1,0 +1,374 @@
+//! What the dashboard looks at. Reads only; locks nothing.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use domain::attempt::AttemptState;
+use domain::ids::{DestinationId, EventId, TenantId};
+use domain::time::{Timestamp, micros};
+use engine::ports::{
+    Answered, AttemptView, CatalogError, EventFilter, EventPage, FoundEvent, GLANCE_ANSWERS,
+    GLANCE_RATE, GLANCE_SAMPLE, GLANCE_STARTS, Glance, MAX_CHARTED, MAX_EVENTS_EXAMINED,
+    MAX_GLANCED, Overview, StartsAt,
+};
+use sqlx::PgPool;
+use uuid::Uuid;
+
+use super::PostgresStore;
+use super::events;
+use super::failure::{Failure, retried};
+use super::rows::{count, word};
+
+#[async_trait]
+impl Overview for PostgresStore {
+    async fn now(&self) -> Result<Timestamp, CatalogError> {
+        Ok(retried(|| now(&self.pool)).await?)
+    }
+
+    async fn find_destinations(
+        &self,
+        tenant: TenantId,
+        text: &str,
+        after: Option<DestinationId>,
+        limit: u32,
+    ) -> Result<Vec<DestinationId>, CatalogError> {
+        Ok(retried(|| find_destinations(&self.pool, tenant, (text, after), limit)).await?)
+    }
+
+    async fn troubled_destinations(
+        &self,
+        tenant: TenantId,
+        limit: u32,
+    ) -> Result<Vec<DestinationId>, CatalogError> {
+        Ok(retried(|| troubled(&self.pool, tenant, limit)).await?)
+    }
+
+    async fn glance(&self, destinations: &[DestinationId]) -> Result<Vec<Glance>, CatalogError> {
+        let asked = &destinations[..destinations.len().min(MAX_GLANCED)];
+        Ok(retried(|| glance(&self.pool, asked)).await?)
+    }
+
+    async fn starts(
+        &self,
+        destination: DestinationId,
+        since: Timestamp,
+        step: Duration,
+    ) -> Result<Vec<StartsAt>, CatalogError> {
+        Ok(retried(|| starts(&self.pool, destination, since, step)).await?)
+    }
+
+    async fn last_started(
+        &self,
+        destination: DestinationId,
+        limit: u32,
+    ) -> Result<Vec<AttemptView>, CatalogError> {
+        Ok(retried(|| last_started(&self.pool, destination, limit)).await?)
+    }
+
+    async fn find_events(
+        &self,
+        tenant: TenantId,
+        filter: &EventFilter,
+        before: Option<EventId>,
+        limit: u32,
+    ) -> Result<EventPage, CatalogError> {
+        Ok(retried(|| find_events(&self.pool, tenant, (filter, before), limit)).await?)
+    }
+}
+
+async fn now(pool: &PgPool) -> Result<Timestamp, Failure> {
+    let now: i64 = sqlx::query_scalar("-- now\nselect micros(clock_timestamp())")
+        .fetch_one(pool)
+        .await?;
+    Ok(Timestamp::from_micros(now))
+}
+
+async fn find_destinations(
+    pool: &PgPool,
+    tenant: TenantId,
+    (text, after): (&str, Option<DestinationId>),
+    limit: u32,
+) -> Result<Vec<DestinationId>, Failure> {
+    let found: Vec<Uuid> = sqlx::query_scalar(
+        "-- find_destinations
+        select d.id from destinations d
+        where d.tenant_id = $1 and d.deleted_at is null
+            and d.id > coalesce($2, '00000000-0000-0000-0000-000000000000'::uuid)
+            and (strpos(lower(d.name), $3) > 0 or strpos(lower(d.url), $3) > 0
+                or strpos(d.id::text, $3) > 0)
+        order by d.id limit $4",
+    )
+    .bind(tenant.0)
+    .bind(after.map(|after| after.0))
+    .bind(text.to_lowercase())
+    .bind(i64::from(limit))
+    .fetch_all(pool)
+    .await?;
+    Ok(found.into_iter().map(DestinationId).collect())
+}
+
+async fn troubled(
+    pool: &PgPool,
+    tenant: TenantId,
+    limit: u32,
+) -> Result<Vec<DestinationId>, Failure> {
+    let found: Vec<Uuid> = sqlx::query_scalar(
+        "-- troubled_destinations
+        select d.id from destinations d
+        left join health h on h.destination_id = d.id
+        left join watches w on w.destination_id = d.id
+        where d.tenant_id = $1 and d.deleted_at is null
+            and (d.state <> 'active' or h.opened_at is not null
+                or h.held_until > clock_timestamp()
+                or w.short_told or w.backlog_high_since is not null)
+        order by h.opened_at is null, not coalesce(w.short_told, false), d.id limit $2",
+    )
+    .bind(tenant.0)
+    .bind(i64::from(limit))
+    .fetch_all(pool)
+    .await?;
+    Ok(found.into_iter().map(DestinationId).collect())
+}
+
+async fn glance(pool: &PgPool, asked: &[DestinationId]) -> Result<Vec<Glance>, Failure> {
+    let ids: Vec<Uuid> = asked.iter().map(|id| id.0).collect();
+    let counted: Vec<(Uuid, i64)> = sqlx::query_as(
+        "-- glance: starts
+        select d.id, s.starts
+        from unnest($1::uuid[]) d (id)
+        cross join (select clock_timestamp() as now) clock
+        cross join lateral (
+            select count(*) as starts from (
+                (
+                    select from attempts a
+                    where a.destination_id = d.id and not a.folded and a.carried_by is null
+                        and a.started_at > clock.now - $2 * interval '1 microsecond'
+                    limit $3
+                )
+                union all
+                (
+                    select from attempts a
+                    where a.destination_id = d.id and a.folded and a.carried_by is null
+                        and a.started_at > clock.now - $2 * interval '1 microsecond'
+                    limit $3
+                )
+            ) x
+        ) s",
+    )
+    .bind(&ids)
+    .bind(micros(GLANCE_RATE))
+    .bind(i64::from(GLANCE_STARTS))
+    .fetch_all(pool)
+    .await?;
+    let counted: HashMap<Uuid, u32> = (counted.into_iter())
+        .map(|(id, starts)| (id, count(starts)))
+        .collect();
+    let mut answers = answers(pool, &ids).await?;
+    let glance = |id: &DestinationId| Glance {
+        destination: *id,
+        starts: counted.get(&id.0).copied().unwrap_or(0),
+        answers: answers.remove(&id.0).unwrap_or_default(),
+    };
+    Ok(asked.iter().map(glance).collect())
+}
+
+async fn answers(pool: &PgPool, ids: &[Uuid]) -> Result<HashMap<Uuid, Vec<Answered>>, Failure> {
+    let rows: Vec<(Uuid, String, Option<i32>, i64)> = sqlx::query_as(
+        "-- glance: answers
+        select d.id, s.state, s.status, s.latency
+        from unnest($1::uuid[]) d (id)
+        cross join (select clock_timestamp() as now) clock
+        cross join lateral (
+            select x.state, x.status, micros(x.finished_at) - micros(x.started_at) as latency
+            from (
+                (
+                    select a.state, a.status, a.started_at, a.finished_at from attempts a
+                    where a.destination_id = d.id and not a.folded and a.carried_by is null
+                        and a.started_at > clock.now - $2 * interval '1 microsecond'
+                        and a.finished_at is not null
+                    order by a.started_at desc, a.id desc limit $3
+                )
+                union all
+                (
+                    select a.state, a.status, a.started_at, a.finished_at from attempts a
+                    where a.destination_id = d.id and a.folded and a.carried_by is null
+                        and a.started_at > clock.now - $2 * interval '1 microsecond'
+                        and a.finished_at is not null
+                    order by a.started_at desc, a.id desc limit $3
+                )
+            ) x
+            order by x.started_at desc limit $3
+        ) s",
+    )
+    .bind(ids)
+    .bind(micros(GLANCE_ANSWERS))
+    .bind(i64::from(GLANCE_SAMPLE))
+    .fetch_all(pool)
+    .await?;
+    let mut answers: HashMap<Uuid, Vec<Answered>> = HashMap::new();
+    for (id, state, status, latency) in rows {
+        answers.entry(id).or_default().push(Answered {
+            state: word("attempts", "state", id, &state)?,
+            status: status.and_then(|status| u16::try_from(status).ok()),
+            latency: Duration::from_micros(latency.max(0).unsigned_abs()),
+        });
+    }
+    Ok(answers)
+}
+
+async fn starts(
+    pool: &PgPool,
+    destination: DestinationId,
+    since: Timestamp,
+    step: Duration,
+) -> Result<Vec<StartsAt>, Failure> {
+    let rows: Vec<(i64, i64)> = sqlx::query_as(
+        "-- starts: by step, of the newest
+        select micros(x.started_at) / $3 * $3 as step, count(*)
+        from (
+            (
+                select a.started_at from attempts a
+                where a.destination_id = $1 and not a.folded and a.carried_by is null
+                    and a.started_at >= from_micros($2)
+                order by a.started_at desc, a.id desc limit $4
+            )
+            union all
+            (
+                select a.started_at from attempts a
+                where a.destination_id = $1 and a.folded and a.carried_by is null
+                    and a.started_at >= from_micros($2)
+                order by a.started_at desc, a.id desc limit $4
+            )
+        ) x
+        group by 1 order by 1",
+    )
+    .bind(destination.0)
+    .bind(since.as_micros())
+    .bind(micros(step).max(1))
+    .bind(i64::from(MAX_CHARTED))
+    .fetch_all(pool)
+    .await?;
+    let starts = |(from, starts)| StartsAt {
+        from: Timestamp::from_micros(from),
+        starts: count(starts),
+    };
+    Ok(rows.into_iter().map(starts).collect())
+}
+
+async fn last_started(
+    pool: &PgPool,
+    destination: DestinationId,
+    limit: u32,
+) -> Result<Vec<AttemptView>, Failure> {
+    let rows: Vec<events::Row> = sqlx::query_as(
+        "-- last_started
+        select a.id, a.event_id, a.destination_id, a.try_number, a.state, a.dead_letter,
+            micros(a.created_at) as created_at, micros(a.admitted_at) as admitted_at,
+            micros(a.started_at) as started_at, micros(a.finished_at) as finished_at,
+            a.status, a.error, a.response_body
+        from (
+            (
+                select * from attempts a
+                where a.destination_id = $1 and not a.folded and a.carried_by is null
+                    and a.started_at is not null
+                order by a.started_at desc, a.id desc limit $2
+            )
+            union all
+            (
+                select * from attempts a
+                where a.destination_id = $1 and a.folded and a.carried_by is null
+                    and a.started_at is not null
+                order by a.started_at desc, a.id desc limit $2
+            )
+        ) a
+        order by a.started_at desc, a.id desc limit $2",
+    )
+    .bind(destination.0)
+    .bind(i64::from(limit))
+    .fetch_all(pool)
+    .await?;
+    rows.into_iter().map(events::Row::view).collect()
+}
+
+#[derive(sqlx::FromRow)]
+struct EventRow {
+    id: Uuid,
+    wanted: bool,
+    event_type: Option<String>,
+    payload_bytes: i32,
+    created_at: i64,
+    attempts: Option<i64>,
+    last: Option<String>,
+    /// The last that was examined, of as many as may be.
+    more: bool,
+}
+
+/// The ids carry their time, so the newest are at the index's end.
+async fn find_events(
+    pool: &PgPool,
+    tenant: TenantId,
+    (filter, before): (&EventFilter, Option<EventId>),
+    limit: u32,
+) -> Result<EventPage, Failure> {
+    let rows: Vec<EventRow> = sqlx::query_as(
+        "-- find_events
+        with examined as materialized (
+            select e.id, e.day, e.tenant_id = $1 and ($4::text is null or e.event_type = $4)
+                and ($5::text is null or exists (
+                    select from attempts a where a.event_id = e.id and a.state = $5
+                )) as wanted
+            from events e
+            where e.id < coalesce($2, 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid)
+            order by e.id desc limit $3
+        ), numbered as (
+            select x.*, count(*) filter (where x.wanted) over (order by x.id desc) as number,
+                row_number() over (order by x.id) = 1 as is_last
+            from examined x
+        )
+        select e.id, n.wanted, e.event_type, octet_length(e.payload) as payload_bytes,
+            micros(e.created_at) as created_at, t.attempts, t.last,
+            n.is_last and (select count(*) from examined) >= $3 as more
+        from numbered n
+        join events e on e.id = n.id and e.day = n.day
+        left join lateral (
+            select count(*) as attempts,
+                (array_agg(a.state order by a.id desc))[1] as last
+            from attempts a where a.event_id = n.id
+        ) t on n.wanted
+        where (n.wanted and n.number <= $6)
+            or (n.is_last and (select count(*) from examined) >= $3)
+        order by e.id desc",
+    )
+    .bind(tenant.0)
+    .bind(before.map(|before| before.0))
+    .bind(i64::from(MAX_EVENTS_EXAMINED))
+    .bind(&filter.event_type)
+    .bind(filter.state.map(AttemptState::as_str))
+    .bind(i64::from(limit))
+    .fetch_all(pool)
+    .await?;
+    let mut page = EventPage::default();
+    let last = rows.last().map(|row| EventId(row.id));
+    let more = rows.last().is_some_and(|row| row.more);
+    for row in rows {
+        if !row.wanted || page.events.len() >= limit as usize {
+            continue;
+        }
+        let last = row.last.as_deref();
+        page.events.push(FoundEvent {
+            id: EventId(row.id),
+            payload_bytes: count(i64::from(row.payload_bytes)),
+            created_at: Timestamp::from_micros(row.created_at),
+            attempts: count(row.attempts.unwrap_or(0)),
+            last: (last.map(|last| word("attempts", "state", row.id, last))).transpose()?,
+            event_type: row.event_type,
+        });
+    }
+    page.next = match page.events.last() {
+        Some(event) if page.events.len() >= limit as usize => Some(event.id),
+        _ if more => last,
+        _ => None,
+    };
+    Ok(page)
+}

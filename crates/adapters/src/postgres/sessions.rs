@@ -1,0 +1,261 @@
+//! Who has the dashboard open, and which limits its visitors ask for.
+
+use async_trait::async_trait;
+use domain::access::{KeyId, Scope, Scopes};
+use domain::ids::{DestinationId, TenantId};
+use domain::time::{Timestamp, micros};
+use engine::ports::{
+    BehindSession, CatalogError, FORGOTTEN_AT_ONCE, LimitRequest, LimitRequestState, MAX_SESSIONS,
+    NewLimitRequest, NewSession, Session, Sessions, StoreError,
+};
+use sqlx::PgPool;
+use std::time::Duration;
+use uuid::Uuid;
+
+use super::PostgresStore;
+use super::failure::{Failure, retried};
+use super::rows::word;
+
+#[async_trait]
+impl Sessions for PostgresStore {
+    async fn begin_session(&self, new: &NewSession) -> Result<(), CatalogError> {
+        Ok(retried(|| begin(&self.pool, new)).await?)
+    }
+
+    async fn session(&self, digest: [u8; 32]) -> Result<Option<Session>, CatalogError> {
+        Ok(retried(|| session(&self.pool, digest)).await?)
+    }
+
+    async fn move_session(&self, digest: [u8; 32], tenant: TenantId) -> Result<(), CatalogError> {
+        let moving = || async {
+            sqlx::query("-- move_session\nupdate sessions set tenant_id = $2 where digest = $1")
+                .bind(&digest[..])
+                .bind(tenant.0)
+                .execute(&self.pool)
+                .await?;
+            Ok(())
+        };
+        Ok(retried(moving).await?)
+    }
+
+    async fn end_session(&self, digest: [u8; 32]) -> Result<(), CatalogError> {
+        let ending = || async {
+            sqlx::query("-- end_session\ndelete from sessions where digest = $1")
+                .bind(&digest[..])
+                .execute(&self.pool)
+                .await?;
+            Ok(())
+        };
+        Ok(retried(ending).await?)
+    }
+
+    async fn request_limits(
+        &self,
+        tenant: TenantId,
+        new: &NewLimitRequest,
+    ) -> Result<(), CatalogError> {
+        Ok(retried(|| request_limits(&self.pool, tenant, new)).await?)
+    }
+
+    async fn limit_requests(
+        &self,
+        tenant: Option<TenantId>,
+        limit: u32,
+    ) -> Result<Vec<LimitRequest>, CatalogError> {
+        Ok(retried(|| limit_requests(&self.pool, tenant, limit)).await?)
+    }
+
+    async fn decide_limit_request(
+        &self,
+        id: Uuid,
+        decision: LimitRequestState,
+    ) -> Result<(), CatalogError> {
+        Ok(retried(|| decide(&self.pool, id, decision)).await?)
+    }
+}
+
+async fn begin(pool: &PgPool, new: &NewSession) -> Result<(), Failure> {
+    sqlx::query(
+        "-- begin_session: those that are over
+        delete from sessions where digest in (
+            select s.digest from sessions s where s.expires_at <= clock_timestamp()
+            limit $1 for update skip locked
+        )",
+    )
+    .bind(i64::from(FORGOTTEN_AT_ONCE))
+    .execute(pool)
+    .await?;
+    let (key, configured) = match new.behind {
+        BehindSession::Key(id) => (Some(id.to_string()), None),
+        BehindSession::Configured(digest) => (None, Some(digest.to_vec())),
+    };
+    let may = |scope| new.scopes.contains(scope);
+    // Two at once may both be the last: the bound is there against floods.
+    let begun = sqlx::query(
+        "-- begin_session
+        insert into sessions (
+            digest, kind, tenant_id, key_id, configured_digest,
+            may_ingest, may_manage, may_read, may_admin, created_at, expires_at
+        )
+        select $1, $2, $3, $4, $5, $6, $7, $8, $9, c.now, c.now + $10 * interval '1 microsecond'
+        from (select clock_timestamp() as now) c
+        where (select count(*) from sessions s where s.tenant_id = $3) < $11",
+    )
+    .bind(&new.digest[..])
+    .bind(new.kind.as_str())
+    .bind(new.tenant.0)
+    .bind(key)
+    .bind(configured)
+    .bind(may(Scope::Ingest))
+    .bind(may(Scope::Manage))
+    .bind(may(Scope::Read))
+    .bind(may(Scope::Admin))
+    .bind(micros(new.good_for))
+    .bind(i64::from(MAX_SESSIONS))
+    .execute(pool)
+    .await?;
+    match begun.rows_affected() {
+        0 => Err(Failure::Conflict(
+            "the tenant has too many sessions and links already",
+        )),
+        _ => Ok(()),
+    }
+}
+
+type Found = (
+    String,
+    Uuid,
+    Option<String>,
+    Option<Vec<u8>>,
+    Vec<bool>,
+    i64,
+);
+
+async fn session(pool: &PgPool, digest: [u8; 32]) -> Result<Option<Session>, Failure> {
+    let found: Option<Found> = sqlx::query_as(
+        "-- session
+        select s.kind, s.tenant_id, s.key_id, s.configured_digest,
+            array[s.may_ingest, s.may_manage, s.may_read, s.may_admin],
+            micros(s.expires_at) - micros(c.now)
+        from (select clock_timestamp() as now) c
+        join sessions s on s.digest = $1 and s.expires_at > c.now
+        where s.key_id is null or exists (
+            select from api_keys k
+            where k.id = s.key_id and k.revoked_at is null
+                and (k.expires_at is null or k.expires_at > c.now)
+        )",
+    )
+    .bind(&digest[..])
+    .fetch_optional(pool)
+    .await?;
+    let Some((kind, tenant, key, configured, may, left)) = found else {
+        return Ok(None);
+    };
+    let behind = match key {
+        Some(id) => BehindSession::Key(word::<KeyId>("sessions", "key_id", &id, &id)?),
+        None => {
+            let digest = configured.and_then(|digest| digest.try_into().ok());
+            BehindSession::Configured(digest.unwrap_or_default())
+        }
+    };
+    let scopes = Scope::ALL.into_iter().zip(may);
+    let scopes: Scopes = scopes
+        .filter_map(|(scope, may)| may.then_some(scope))
+        .collect();
+    Ok(Some(Session {
+        kind: word("sessions", "kind", tenant, &kind)?,
+        tenant: TenantId(tenant),
+        behind,
+        scopes,
+        left: Duration::from_micros(left.max(0).unsigned_abs()),
+    }))
+}
+
+async fn request_limits(
+    pool: &PgPool,
+    tenant: TenantId,
+    new: &NewLimitRequest,
+) -> Result<(), Failure> {
+    let settings = serde_json::to_string(&new.settings)
+        .map_err(|error| Failure::Corrupt(StoreError::Unavailable(error.to_string())))?;
+    let asked = sqlx::query(
+        "-- request_limits
+        insert into limit_requests as r (
+            id, tenant_id, destination_id, settings, note, created_at
+        )
+        select $1, d.tenant_id, d.id, $4, $5, clock_timestamp() from destinations d
+        where d.id = $3 and d.tenant_id = $2 and d.deleted_at is null
+        on conflict (destination_id) where state = 'open' do update
+        set id = excluded.id, settings = excluded.settings, note = excluded.note,
+            created_at = excluded.created_at",
+    )
+    .bind(new.id)
+    .bind(tenant.0)
+    .bind(new.destination.0)
+    .bind(settings)
+    .bind(&new.note)
+    .execute(pool)
+    .await?;
+    match asked.rows_affected() {
+        0 => Err(Failure::NotFound("destination")),
+        _ => Ok(()),
+    }
+}
+
+type RequestRow = (Uuid, Uuid, Uuid, String, String, String, i64);
+
+async fn limit_requests(
+    pool: &PgPool,
+    tenant: Option<TenantId>,
+    limit: u32,
+) -> Result<Vec<LimitRequest>, Failure> {
+    let rows: Vec<RequestRow> = sqlx::query_as(
+        "-- limit_requests
+        select r.id, r.tenant_id, r.destination_id, r.settings, r.note, r.state,
+            micros(r.created_at)
+        from limit_requests r
+        where $1::uuid is null or r.tenant_id = $1
+        order by r.state <> 'open', r.created_at desc, r.id desc limit $2",
+    )
+    .bind(tenant.map(|tenant| tenant.0))
+    .bind(i64::from(limit))
+    .fetch_all(pool)
+    .await?;
+    rows.into_iter().map(request).collect()
+}
+
+fn request(
+    (id, tenant, destination, settings, note, state, created_at): RequestRow,
+) -> Result<LimitRequest, Failure> {
+    let settings = serde_json::from_str(&settings).map_err(|error| StoreError::Corrupt {
+        table: "limit_requests",
+        column: "settings",
+        row: id.to_string(),
+        problem: error.to_string(),
+    });
+    Ok(LimitRequest {
+        id,
+        tenant: TenantId(tenant),
+        destination: DestinationId(destination),
+        settings: settings.map_err(Failure::Corrupt)?,
+        note,
+        state: word("limit_requests", "state", id, &state)?,
+        created_at: Timestamp::from_micros(created_at),
+    })
+}
+
+async fn decide(pool: &PgPool, id: Uuid, decision: LimitRequestState) -> Result<(), Failure> {
+    let decided = sqlx::query(
+        "-- decide_limit_request
+        update limit_requests set state = $2, decided_at = clock_timestamp()
+        where id = $1 and state = 'open'",
+    )
+    .bind(id)
+    .bind(decision.as_str())
+    .execute(pool)
+    .await?;
+    match decided.rows_affected() {
+        0 => Err(Failure::Conflict("it is decided already")),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,287 @@
+//! What the dashboard looks at, on the connection of those who count.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use domain::attempt::AttemptState;
+use domain::ids::{DestinationId, EventId, TenantId};
+use domain::time::{Timestamp, micros};
+use engine::ports::{
+    Answered, AttemptView, CatalogError, EventFilter, EventPage, FoundEvent, GLANCE_ANSWERS,
+    GLANCE_RATE, GLANCE_SAMPLE, GLANCE_STARTS, Glance, MAX_CHARTED, MAX_EVENTS_EXAMINED,
+    MAX_GLANCED, Overview, StartsAt,
+};
+use rusqlite::Transaction;
+
+use super::SqliteStore;
+use super::fault::Fault;
+use super::ledger::view;
+use super::rows::{all, first, parse, time, word};
+
+const FIND: &str = "
+    -- find_destinations
+    select id from destinations
+    where tenant_id = ?1 and deleted_at is null and id > ?2
+        and (instr(lower(name), ?3) > 0 or instr(lower(url), ?3) > 0 or instr(id, ?3) > 0)
+    order by id limit ?4";
+
+const TROUBLED: &str = "
+    -- troubled_destinations
+    select d.id from destinations d
+    left join health h on h.destination_id = d.id
+    left join watches w on w.destination_id = d.id
+    where d.tenant_id = ?1 and d.deleted_at is null
+        and (d.state <> 'active' or h.opened_at is not null or h.held_until > ?2
+            or w.short_told = 1 or w.backlog_high_since is not null)
+    order by h.opened_at is null, coalesce(w.short_told, 0) = 0, d.id limit ?3";
+
+const STARTED_SINCE: &str = "
+    -- glance: starts
+    select count(*) from (
+        select 1 from attempts indexed by attempts_starts
+        where destination_id = ?1 and folded = 0 and started_at > ?2 and carried_by is null
+        union all
+        select 1 from attempts indexed by attempts_starts
+        where destination_id = ?1 and folded = 1 and started_at > ?2 and carried_by is null
+        limit ?3
+    )";
+
+const ANSWERS: &str = "
+    -- glance: answers
+    select * from (
+        select * from (
+            select state, status, finished_at - started_at, started_at
+            from attempts indexed by attempts_starts
+            where destination_id = ?1 and folded = 0 and started_at > ?2 and carried_by is null
+                and finished_at is not null
+            order by started_at desc, id desc limit ?3
+        )
+        union all
+        select * from (
+            select state, status, finished_at - started_at, started_at
+            from attempts indexed by attempts_starts
+            where destination_id = ?1 and folded = 1 and started_at > ?2 and carried_by is null
+                and finished_at is not null
+            order by started_at desc, id desc limit ?3
+        )
+    )
+    order by started_at desc limit ?3";
+
+const STARTS: &str = "
+    -- starts: by step, of the newest
+    select started_at / ?3 * ?3, count(*) from (
+        select * from (
+            select started_at from attempts indexed by attempts_starts
+            where destination_id = ?1 and folded = 0 and started_at >= ?2 and carried_by is null
+            order by started_at desc, id desc limit ?4
+        )
+        union all
+        select * from (
+            select started_at from attempts indexed by attempts_starts
+            where destination_id = ?1 and folded = 1 and started_at >= ?2 and carried_by is null
+            order by started_at desc, id desc limit ?4
+        )
+    )
+    group by 1 order by 1";
+
+const LAST_STARTED: &str = "
+    -- last_started
+    select id, event_id, destination_id, try_number, state, dead_letter, created_at, admitted_at,
+        started_at, finished_at, status, error, response_body
+    from (
+        select * from (
+            select * from attempts indexed by attempts_starts
+            where destination_id = ?1 and folded = 0 and started_at is not null
+                and carried_by is null
+            order by started_at desc, id desc limit ?2
+        )
+        union all
+        select * from (
+            select * from attempts indexed by attempts_starts
+            where destination_id = ?1 and folded = 1 and started_at is not null
+                and carried_by is null
+            order by started_at desc, id desc limit ?2
+        )
+    )
+    order by started_at desc, id desc limit ?2";
+
+const EVENTS: &str = "
+    -- find_events: what is examined
+    select e.id,
+        e.tenant_id = ?1 and (?4 is null or e.event_type is ?4)
+        and (?5 is null or exists (
+            select 1 from attempts a where a.event_id = e.id and a.state = ?5
+        ))
+    from events e where e.id < ?2 order by e.id desc limit ?3";
+
+const EVENT: &str = "
+    -- find_events: one
+    select e.event_type, length(e.payload), e.created_at,
+        (select count(*) from attempts a where a.event_id = e.id),
+        (select a.state from attempts a where a.event_id = e.id order by a.id desc limit 1)
+    from events e where e.id = ?1";
+
+#[async_trait]
+impl Overview for SqliteStore {
+    async fn now(&self) -> Result<Timestamp, CatalogError> {
+        Ok((self.clock)())
+    }
+
+    async fn find_destinations(
+        &self,
+        tenant: TenantId,
+        text: &str,
+        after: Option<DestinationId>,
+        limit: u32,
+    ) -> Result<Vec<DestinationId>, CatalogError> {
+        let text = text.to_lowercase();
+        let after = after.map(|after| after.to_string()).unwrap_or_default();
+        let step = move |tx: &Transaction<'_>| {
+            let params = (tenant.to_string(), after, text, limit);
+            all(tx, FIND, params, |row| word(row, 0, ("destinations", "id")))
+        };
+        Ok(self.count(step).await?)
+    }
+
+    async fn troubled_destinations(
+        &self,
+        tenant: TenantId,
+        limit: u32,
+    ) -> Result<Vec<DestinationId>, CatalogError> {
+        let now = (self.clock)();
+        let step = move |tx: &Transaction<'_>| {
+            let params = (tenant.to_string(), now.as_micros(), limit);
+            all(tx, TROUBLED, params, |row| {
+                word(row, 0, ("destinations", "id"))
+            })
+        };
+        Ok(self.count(step).await?)
+    }
+
+    async fn glance(&self, destinations: &[DestinationId]) -> Result<Vec<Glance>, CatalogError> {
+        let first = destinations.len().min(MAX_GLANCED);
+        let (ids, now) = (destinations[..first].to_vec(), (self.clock)());
+        let step = move |tx: &Transaction<'_>| ids.iter().map(|id| glance(tx, now, *id)).collect();
+        Ok(self.count(step).await?)
+    }
+
+    async fn starts(
+        &self,
+        destination: DestinationId,
+        since: Timestamp,
+        step: Duration,
+    ) -> Result<Vec<StartsAt>, CatalogError> {
+        let length = micros(step).max(1);
+        let step = move |tx: &Transaction<'_>| {
+            let params = (
+                destination.to_string(),
+                since.as_micros(),
+                length,
+                MAX_CHARTED,
+            );
+            all(tx, STARTS, params, |row| {
+                Ok(StartsAt {
+                    from: time(row, 0)?,
+                    starts: row.get(1)?,
+                })
+            })
+        };
+        Ok(self.count(step).await?)
+    }
+
+    async fn last_started(
+        &self,
+        destination: DestinationId,
+        limit: u32,
+    ) -> Result<Vec<AttemptView>, CatalogError> {
+        let step = move |tx: &Transaction<'_>| {
+            all(tx, LAST_STARTED, (destination.to_string(), limit), view)
+        };
+        Ok(self.count(step).await?)
+    }
+
+    async fn find_events(
+        &self,
+        tenant: TenantId,
+        filter: &EventFilter,
+        before: Option<EventId>,
+        limit: u32,
+    ) -> Result<EventPage, CatalogError> {
+        let filter = filter.clone();
+        Ok(self
+            .count(move |tx| events(tx, tenant, &filter, before, limit))
+            .await?)
+    }
+}
+
+fn glance(tx: &Transaction<'_>, now: Timestamp, id: DestinationId) -> Result<Glance, Fault> {
+    let key = id.to_string();
+    let since = (now - GLANCE_RATE).as_micros();
+    let starts = first(tx, STARTED_SINCE, (&key, since, GLANCE_STARTS), |row| {
+        Ok(row.get(0)?)
+    })?;
+    let since = (now - GLANCE_ANSWERS).as_micros();
+    let answers = all(tx, ANSWERS, (&key, since, GLANCE_SAMPLE), |row| {
+        let latency: i64 = row.get(2)?;
+        Ok(Answered {
+            state: word(row, 0, ("attempts", "state"))?,
+            status: row.get(1)?,
+            latency: Duration::from_micros(latency.max(0).unsigned_abs()),
+        })
+    })?;
+    Ok(Glance {
+        destination: id,
+        starts: starts.unwrap_or(0),
+        answers,
+    })
+}
+
+fn events(
+    tx: &Transaction<'_>,
+    tenant: TenantId,
+    filter: &EventFilter,
+    before: Option<EventId>,
+    limit: u32,
+) -> Result<EventPage, Fault> {
+    // Above every id.
+    let before = before.map_or_else(|| "g".to_owned(), |before| before.to_string());
+    let params = (
+        tenant.to_string(),
+        before,
+        MAX_EVENTS_EXAMINED,
+        &filter.event_type,
+        filter.state.map(AttemptState::as_str),
+    );
+    let mut page = EventPage::default();
+    let mut statement = tx.prepare_cached(EVENTS)?;
+    let mut rows = statement.query(params)?;
+    let mut examined = 0;
+    while let Some(row) = rows.next()? {
+        examined += 1;
+        let id: EventId = word(row, 0, ("events", "id"))?;
+        if row.get(1)? {
+            page.events.extend(event(tx, id)?);
+        }
+        let full = page.events.len() >= limit as usize;
+        if full || examined >= MAX_EVENTS_EXAMINED {
+            page.next = Some(id);
+            break;
+        }
+    }
+    Ok(page)
+}
+
+fn event(tx: &Transaction<'_>, id: EventId) -> Result<Option<FoundEvent>, Fault> {
+    first(tx, EVENT, [id.to_string()], |row| {
+        let last: Option<String> = row.get(4)?;
+        let last = last.map(|last| parse(&last, ("attempts", "state")));
+        Ok(FoundEvent {
+            id,
+            event_type: row.get(0)?,
+            payload_bytes: row.get(1)?,
+            created_at: time(row, 2)?,
+            attempts: row.get(3)?,
+            last: last.transpose()?,
+        })
+    })
+}

@@ -1,0 +1,232 @@
+//! Who has the dashboard open, and which limits its visitors ask for.
+
+use async_trait::async_trait;
+use domain::access::{KeyId, Scope, Scopes};
+use domain::ids::TenantId;
+use domain::time::{Timestamp, micros};
+use engine::ports::{
+    BehindSession, CatalogError, FORGOTTEN_AT_ONCE, LimitRequest, LimitRequestState, MAX_SESSIONS,
+    NewLimitRequest, NewSession, Session, Sessions, StoreError,
+};
+use rusqlite::{Row, Transaction, params};
+use uuid::Uuid;
+
+use super::SqliteStore;
+use super::fault::Fault;
+use super::rows::{all, execute, first, parse, time, word};
+
+const FORGET: &str = "
+    -- begin_session: those that are over
+    delete from sessions where digest in (
+        select digest from sessions indexed by sessions_by_end where expires_at <= ?1 limit ?2
+    )";
+
+const HAS: &str = "
+    -- begin_session: how many there are
+    select count(*) from sessions where tenant_id = ?1";
+
+const BEGIN: &str = "
+    -- begin_session
+    insert into sessions (digest, kind, tenant_id, key_id, configured_digest, may_ingest,
+        may_manage, may_read, may_admin, created_at, expires_at)
+    values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+
+const SESSION: &str = "
+    -- session
+    select s.kind, s.tenant_id, s.key_id, s.configured_digest, s.may_ingest, s.may_manage,
+        s.may_read, s.may_admin, s.expires_at
+    from sessions s
+    where s.digest = ?1 and s.expires_at > ?2
+        and (s.key_id is null or exists (
+            select 1 from api_keys k
+            where k.id = s.key_id and k.revoked_at is null
+                and (k.expires_at is null or k.expires_at > ?2)
+        ))";
+
+const MOVE: &str = "
+    -- move_session
+    update sessions set tenant_id = ?2 where digest = ?1";
+
+const END: &str = "
+    -- end_session
+    delete from sessions where digest = ?1";
+
+const REPLACE: &str = "
+    -- request_limits: the open one
+    delete from limit_requests where destination_id = ?1 and state = 'open'";
+
+const REQUEST: &str = "
+    -- request_limits
+    insert into limit_requests (id, tenant_id, destination_id, settings, note, created_at)
+    select ?1, d.tenant_id, d.id, ?4, ?5, ?6 from destinations d
+    where d.id = ?3 and d.tenant_id = ?2 and d.deleted_at is null";
+
+const REQUESTS: &str = "
+    -- limit_requests
+    select id, tenant_id, destination_id, settings, note, state, created_at
+    from limit_requests where ?1 is null or tenant_id = ?1
+    order by state <> 'open', created_at desc, id desc limit ?2";
+
+const DECIDE: &str = "
+    -- decide_limit_request
+    update limit_requests set state = ?2, decided_at = ?3 where id = ?1 and state = 'open'";
+
+#[async_trait]
+impl Sessions for SqliteStore {
+    async fn begin_session(&self, new: &NewSession) -> Result<(), CatalogError> {
+        let new = new.clone();
+        Ok(self.write(move |tx, now| begin(tx, now, &new)).await?)
+    }
+
+    async fn session(&self, digest: [u8; 32]) -> Result<Option<Session>, CatalogError> {
+        let step = move |tx: &Transaction<'_>, now: Timestamp| {
+            first(tx, SESSION, (digest, now.as_micros()), |row| {
+                session(row, now)
+            })
+        };
+        Ok(self.look(step).await?)
+    }
+
+    async fn move_session(&self, digest: [u8; 32], tenant: TenantId) -> Result<(), CatalogError> {
+        let step = move |tx: &Transaction<'_>, _now: Timestamp| {
+            execute(tx, MOVE, (digest, tenant.to_string()))
+        };
+        Ok(self.write(step).await.map(drop)?)
+    }
+
+    async fn end_session(&self, digest: [u8; 32]) -> Result<(), CatalogError> {
+        let step = move |tx: &Transaction<'_>, _now: Timestamp| execute(tx, END, [digest]);
+        Ok(self.write(step).await.map(drop)?)
+    }
+
+    async fn request_limits(
+        &self,
+        tenant: TenantId,
+        new: &NewLimitRequest,
+    ) -> Result<(), CatalogError> {
+        let new = new.clone();
+        let step =
+            move |tx: &Transaction<'_>, now: Timestamp| request_limits(tx, now, tenant, &new);
+        Ok(self.write(step).await?)
+    }
+
+    async fn limit_requests(
+        &self,
+        tenant: Option<TenantId>,
+        limit: u32,
+    ) -> Result<Vec<LimitRequest>, CatalogError> {
+        let tenant = tenant.map(|tenant| tenant.to_string());
+        let step = move |tx: &Transaction<'_>| all(tx, REQUESTS, (tenant, limit), request);
+        Ok(self.read(step).await?)
+    }
+
+    async fn decide_limit_request(
+        &self,
+        id: Uuid,
+        decision: LimitRequestState,
+    ) -> Result<(), CatalogError> {
+        let step = move |tx: &Transaction<'_>, now: Timestamp| {
+            let row = (id.to_string(), decision.as_str(), now.as_micros());
+            match execute(tx, DECIDE, row)? {
+                0 => Err(CatalogError::Conflict("it is decided already".to_owned()).into()),
+                _ => Ok(()),
+            }
+        };
+        Ok(self.write(step).await?)
+    }
+}
+
+fn begin(tx: &Transaction<'_>, now: Timestamp, new: &NewSession) -> Result<(), Fault> {
+    execute(tx, FORGET, (now.as_micros(), FORGOTTEN_AT_ONCE))?;
+    let tenant = new.tenant.to_string();
+    let has: Option<u32> = first(tx, HAS, [&tenant], |row| Ok(row.get(0)?))?;
+    if has.unwrap_or(0) >= MAX_SESSIONS {
+        let problem = format!("the tenant has {MAX_SESSIONS} sessions and links already");
+        return Err(CatalogError::Conflict(problem).into());
+    }
+    let (key, configured) = match new.behind {
+        BehindSession::Key(id) => (Some(id.to_string()), None),
+        BehindSession::Configured(digest) => (None, Some(digest)),
+    };
+    let may = |scope| new.scopes.contains(scope);
+    let row = params![
+        new.digest,
+        new.kind.as_str(),
+        tenant,
+        key,
+        configured,
+        may(Scope::Ingest),
+        may(Scope::Manage),
+        may(Scope::Read),
+        may(Scope::Admin),
+        now.as_micros(),
+        now.as_micros() + micros(new.good_for),
+    ];
+    execute(tx, BEGIN, row)?;
+    Ok(())
+}
+
+fn session(row: &Row<'_>, now: Timestamp) -> Result<Session, Fault> {
+    let key: Option<String> = row.get(2)?;
+    let key = key.map(|key| parse::<KeyId>(&key, ("sessions", "key_id")));
+    let configured: Option<[u8; 32]> = row.get(3)?;
+    let mut scopes = Vec::new();
+    for (offset, scope) in Scope::ALL.into_iter().enumerate() {
+        if row.get(4 + offset)? {
+            scopes.push(scope);
+        }
+    }
+    Ok(Session {
+        kind: word(row, 0, ("sessions", "kind"))?,
+        tenant: word(row, 1, ("sessions", "tenant_id"))?,
+        behind: match key.transpose()? {
+            Some(id) => BehindSession::Key(id),
+            None => BehindSession::Configured(configured.unwrap_or_default()),
+        },
+        scopes: scopes.into_iter().collect::<Scopes>(),
+        left: time(row, 8)?.since(now),
+    })
+}
+
+fn request_limits(
+    tx: &Transaction<'_>,
+    now: Timestamp,
+    tenant: TenantId,
+    new: &NewLimitRequest,
+) -> Result<(), Fault> {
+    let settings = serde_json::to_string(&new.settings)
+        .map_err(|error| StoreError::Unavailable(error.to_string()))?;
+    let destination = new.destination.to_string();
+    execute(tx, REPLACE, [&destination])?;
+    let row = (
+        new.id.to_string(),
+        tenant.to_string(),
+        &destination,
+        settings,
+        &new.note,
+        now.as_micros(),
+    );
+    match execute(tx, REQUEST, row)? {
+        0 => Err(CatalogError::NotFound("destination").into()),
+        _ => Ok(()),
+    }
+}
+
+fn request(row: &Row<'_>) -> Result<LimitRequest, Fault> {
+    let id: Uuid = word(row, 0, ("limit_requests", "id"))?;
+    let settings: String = row.get(3)?;
+    Ok(LimitRequest {
+        id,
+        tenant: word(row, 1, ("limit_requests", "tenant_id"))?,
+        destination: word(row, 2, ("limit_requests", "destination_id"))?,
+        settings: serde_json::from_str(&settings).map_err(|error| StoreError::Corrupt {
+            table: "limit_requests",
+            column: "settings",
+            row: id.to_string(),
+            problem: error.to_string(),
+        })?,
+        note: row.get(4)?,
+        state: word(row, 5, ("limit_requests", "state"))?,
+        created_at: time(row, 6)?,
+    })
+}

@@ -1,0 +1,158 @@
+//! The same store, as the dashboard looks at it.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use domain::attempt::AttemptState;
+use domain::ids::{DestinationId, EventId, TenantId};
+use domain::time::Timestamp;
+
+use super::catalog::{AttemptView, CatalogError};
+
+/// What people who watch ask of a store. Reads only, on the side: nothing on
+/// the way of an event waits for it, and each answer examines a bounded number
+/// of rows, however long the ledger is.
+#[async_trait]
+pub trait Overview: Send + Sync {
+    /// The store's clock.
+    async fn now(&self) -> Result<Timestamp, CatalogError>;
+
+    /// Up to `limit` of the tenant's destinations whose name, URL or id has
+    /// this text in it, in id order, after `after`. Looks through the tenant's
+    /// destinations, and at nothing else.
+    async fn find_destinations(
+        &self,
+        tenant: TenantId,
+        text: &str,
+        after: Option<DestinationId>,
+        limit: u32,
+    ) -> Result<Vec<DestinationId>, CatalogError>;
+
+    /// Up to `limit` of the tenant's destinations that need somebody: held or
+    /// with an open breaker, not active, or told of by the watch.
+    async fn troubled_destinations(
+        &self,
+        tenant: TenantId,
+        limit: u32,
+    ) -> Result<Vec<DestinationId>, CatalogError>;
+
+    /// What these destinations did lately, in the order of the ids. At most
+    /// [`MAX_GLANCED`].
+    async fn glance(&self, destinations: &[DestinationId]) -> Result<Vec<Glance>, CatalogError>;
+
+    /// How many attempts of a destination started in each `step`, from `since`
+    /// on; steps without any are left out. Counts at most [`MAX_CHARTED`]
+    /// starts, the newest.
+    async fn starts(
+        &self,
+        destination: DestinationId,
+        since: Timestamp,
+        step: Duration,
+    ) -> Result<Vec<StartsAt>, CatalogError>;
+
+    /// The attempts of a destination that started last, the newest first.
+    async fn last_started(
+        &self,
+        destination: DestinationId,
+        limit: u32,
+    ) -> Result<Vec<AttemptView>, CatalogError>;
+
+    /// A page of the tenant's events, the newest first, those before `before`.
+    /// Examines at most [`MAX_EVENTS_EXAMINED`] rows: a page may hold fewer than
+    /// `limit`, or none, and still have a `next`.
+    async fn find_events(
+        &self,
+        tenant: TenantId,
+        filter: &EventFilter,
+        before: Option<EventId>,
+        limit: u32,
+    ) -> Result<EventPage, CatalogError>;
+}
+
+/// The most destinations that are glanced at together.
+pub const MAX_GLANCED: usize = 100;
+
+/// How far back a glance goes for its rate.
+pub const GLANCE_RATE: Duration = Duration::from_secs(10);
+
+/// How far back it goes for answers and latencies.
+pub const GLANCE_ANSWERS: Duration = Duration::from_secs(300);
+
+/// The newest starts that its answers and latencies are taken from.
+pub const GLANCE_SAMPLE: u32 = 200;
+
+/// The most starts that a glance counts.
+pub const GLANCE_STARTS: u32 = 50_000;
+
+/// The most starts that one chart counts.
+pub const MAX_CHARTED: u32 = 200_000;
+
+/// The most events that one page examines.
+pub const MAX_EVENTS_EXAMINED: u32 = 2_000;
+
+/// What a destination did lately.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Glance {
+    /// Which.
+    pub destination: DestinationId,
+    /// Starts within [`GLANCE_RATE`].
+    pub starts: u32,
+    /// The newest [`GLANCE_SAMPLE`] starts within [`GLANCE_ANSWERS`] that have
+    /// an outcome.
+    pub answers: Vec<Answered>,
+}
+
+/// One outcome.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Answered {
+    /// What it was.
+    pub state: AttemptState,
+    /// The HTTP status.
+    pub status: Option<u16>,
+    /// From its start to its outcome.
+    pub latency: Duration,
+}
+
+/// Starts in one step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StartsAt {
+    /// Where the step begins: a multiple of its length.
+    pub from: Timestamp,
+    /// How many.
+    pub starts: u32,
+}
+
+/// Which events.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct EventFilter {
+    /// Of this type.
+    pub event_type: Option<String>,
+    /// With an attempt in this state.
+    pub state: Option<AttemptState>,
+}
+
+/// A page of events.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct EventPage {
+    /// The newest first.
+    pub events: Vec<FoundEvent>,
+    /// Where to go on; `None` after the last.
+    pub next: Option<EventId>,
+}
+
+/// An event in a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FoundEvent {
+    /// Its id.
+    pub id: EventId,
+    /// Its type.
+    pub event_type: Option<String>,
+    /// The payload's size.
+    pub payload_bytes: u32,
+    /// When it was accepted.
+    pub created_at: Timestamp,
+    /// How many attempts it has.
+    pub attempts: u32,
+    /// Where the newest of them stands; `None` if it has none.
+    pub last: Option<AttemptState>,
+}

@@ -1,0 +1,44 @@
+// Puts what the event stream says into the page. Without it the page stands
+// still, and all else works.
+"use strict";
+
+(() => {
+  const place = document.querySelector("[data-stream]");
+  if (!place || !window.EventSource) return;
+  const status = document.getElementById("stream");
+  const tones = ["good", "idle", "warn", "bad"];
+  // A name may be on the page twice: among the problems, and in the list.
+  const all = (attribute, name) =>
+    document.querySelectorAll(`[${attribute}="${CSS.escape(name)}"]`);
+
+  const put = (said) => {
+    for (const [name, text] of said.texts) {
+      for (const element of all("data-live", name)) {
+        if (element.textContent !== text) element.textContent = text;
+      }
+    }
+    for (const [name, tone] of said.tones) {
+      for (const element of all("data-tone", name)) {
+        element.classList.remove(...tones);
+        element.classList.add(tone);
+      }
+    }
+    for (const [name, value] of said.meters || []) {
+      for (const element of all("data-meter", name)) element.value = value;
+    }
+    // Our own drawing, of numbers alone.
+    const chart = document.getElementById("chart");
+    if (chart && said.chart) chart.innerHTML = said.chart;
+  };
+
+  const source = new EventSource(place.dataset.stream);
+  source.onmessage = (event) => {
+    put(JSON.parse(event.data));
+    if (status.textContent !== "Live.") status.textContent = "Live.";
+  };
+  source.onerror = () => {
+    status.textContent =
+      source.readyState === EventSource.CLOSED ? "Not live: reload to try again." : "Reconnecting.";
+  };
+  window.addEventListener("pagehide", () => source.close());
+})();

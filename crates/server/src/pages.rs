@@ -1,0 +1,184 @@
+//! The dashboard: pages for people, beside the API and by the same service.
+//!
+//! All of it lies under `/dashboard`, so that an ingress can keep it inside
+//! while `/v1` is open to the world, or the other way round. A page is HTML
+//! that works without a script; the script only puts in what an event stream
+//! says ([`live`]). Whoever signs in with a key sees his tenant's things and no
+//! others ([`visitor`]); every form carries a token of its session.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Redirect, Response};
+use axum::routing::{get, post};
+use domain::ids::TenantId;
+use engine::ports::{Catalog, Overview, Sessions, Store, Survey};
+use http::{HeaderValue, header};
+use tokio_util::sync::CancellationToken;
+
+use crate::api::App;
+use crate::edge::Mint;
+use crate::parts::Parts;
+use crate::service::Service;
+
+mod assets;
+mod audit;
+mod change;
+mod chart;
+mod dead_letters;
+mod destination;
+mod events;
+mod frame;
+mod links;
+mod live;
+mod overview;
+mod refused;
+mod requests;
+mod sign_in;
+mod standing;
+mod tenants;
+mod visitor;
+mod words;
+
+pub use links::{LINK_LIFETIMES, MadeLink};
+
+/// The largest form.
+const MAX_FORM_BYTES: usize = 64 * 1_024;
+
+/// How long a page may take; an event stream only until it begins.
+const PAGE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// No script, style or picture but our own, nothing inline, and no frame.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
+     connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
+
+/// What every page has.
+#[derive(Clone)]
+pub struct Pages(Arc<Inner>);
+
+struct Inner {
+    app: App,
+    store: Arc<dyn Store>,
+    catalog: Arc<dyn Catalog>,
+    survey: Arc<dyn Survey>,
+    overview: Arc<dyn Overview>,
+    sessions: Arc<dyn Sessions>,
+    mint: Arc<Mint>,
+    streams: live::Places,
+    shutdown: CancellationToken,
+}
+
+impl Pages {
+    /// Over the API's service, until `shutdown`.
+    #[must_use]
+    pub fn new(app: App, parts: &Parts, mint: Arc<Mint>, shutdown: CancellationToken) -> Self {
+        Self(Arc::new(Inner {
+            app,
+            store: Arc::clone(&parts.store),
+            catalog: Arc::clone(&parts.catalog),
+            survey: Arc::clone(&parts.survey),
+            overview: Arc::clone(&parts.overview),
+            sessions: Arc::clone(&parts.sessions),
+            mint,
+            streams: live::Places::new(),
+            shutdown,
+        }))
+    }
+
+    fn service(&self, tenant: TenantId) -> Service {
+        self.0.app.service_of(tenant)
+    }
+}
+
+/// All pages.
+pub fn router(pages: Pages) -> Router {
+    Router::new()
+        .route("/", get(async || Redirect::to("/dashboard")))
+        .route("/dashboard", get(overview::show))
+        .route("/dashboard/live", get(overview::live))
+        .route(
+            "/dashboard/sign-in",
+            get(sign_in::show).post(sign_in::begin),
+        )
+        .route("/dashboard/sign-out", post(sign_in::end))
+        .route(
+            "/dashboard/links/{token}",
+            get(links::show).post(links::open),
+        )
+        .route("/dashboard/destinations/{id}", get(destination::show))
+        .route("/dashboard/destinations/{id}/live", get(destination::live))
+        .route(
+            "/dashboard/destinations/{id}/attempts",
+            get(destination::attempts),
+        )
+        .route("/dashboard/destinations/{id}/limits", post(change::limits))
+        .route("/dashboard/destinations/{id}/state", post(change::state))
+        .route("/dashboard/destinations/{id}/secrets", post(change::rotate))
+        .route("/dashboard/events", get(events::list))
+        .route("/dashboard/events/{id}", get(events::show))
+        .route("/dashboard/dead-letters", get(dead_letters::list))
+        .route("/dashboard/replays", post(dead_letters::replay))
+        .route("/dashboard/replays/{id}", get(dead_letters::progress))
+        .route("/dashboard/replays/{id}/live", get(dead_letters::live))
+        .route("/dashboard/replays/{id}/cancel", post(dead_letters::cancel))
+        .route("/dashboard/audit", get(audit::show))
+        .route("/dashboard/requests", get(requests::list))
+        .route("/dashboard/requests/{id}", post(requests::decide))
+        .route(
+            "/dashboard/tenants",
+            get(tenants::list).post(tenants::create),
+        )
+        .route("/dashboard/tenants/{id}", get(tenants::show))
+        .route("/dashboard/tenants/{id}/open", post(tenants::open))
+        .route("/dashboard/tenants/{id}/keys", post(tenants::create_key))
+        .route(
+            "/dashboard/tenants/{id}/keys/{key}",
+            post(tenants::revoke_key),
+        )
+        .route("/dashboard/tenants/{id}/links", post(links::make))
+        .route("/dashboard/links", get(links::own).post(links::make_own))
+        .layer(DefaultBodyLimit::max(MAX_FORM_BYTES))
+        .route_layer(middleware::from_fn(to_its_end))
+        .route("/dashboard/assets/{name}", get(assets::serve))
+        .layer(middleware::map_response(guarded))
+        .with_state(pages)
+}
+
+/// In a task of its own: a browser that leaves must not leave a store in
+/// mid-transaction.
+async fn to_its_end(request: Request, next: Next) -> Response {
+    let page = tokio::spawn(tokio::time::timeout(PAGE_TIMEOUT, next.run(request)));
+    match page.await {
+        Ok(Ok(response)) => response,
+        Ok(Err(_)) => refused::Refused::unavailable("This took too long.").into_response(),
+        Err(broken) => refused::Refused::broken(&broken).into_response(),
+    }
+}
+
+/// Security headers on every answer. What a page shows is its visitor's, so no
+/// cache keeps it; assets say otherwise themselves.
+async fn guarded(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    for (name, value) in [
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        // Not `no-referrer`: forms would come from the origin `null`.
+        (header::REFERRER_POLICY, "same-origin"),
+        (header::X_FRAME_OPTIONS, "DENY"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    let isolated = HeaderValue::from_static("same-origin");
+    headers.insert("cross-origin-opener-policy", isolated.clone());
+    headers.insert("cross-origin-resource-policy", isolated);
+    headers
+        .entry(header::CACHE_CONTROL)
+        .or_insert(HeaderValue::from_static("no-store"));
+    response
+}
+
+/// What pages share: who asks, as handlers have it.
+type Asked = State<Pages>;

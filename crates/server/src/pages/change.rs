@@ -1,0 +1,331 @@
+//! What is changed of a destination: limits, state, secret.
+//!
+//! Who is no operator changes limits up to the ceiling of the tenant's tier, and
+//! asks for more ([`super::requests`]).
+
+use std::time::Duration;
+
+use axum::extract::{Path, State};
+use axum::response::{Html, IntoResponse, Redirect, Response};
+use domain::access::Scope;
+use domain::destination::DestinationState;
+use domain::ids::DestinationId;
+use domain::limit::Shape;
+use domain::policy::LimitSettings;
+use domain::signature::SecretKind;
+use domain::what_if::{Summary, arrivals, replay, summary};
+use engine::ports::{NewLimitRequest, SessionKind};
+
+use super::destination::{Beside, page, parsed};
+use super::refused::Refused;
+use super::visitor::{Fields, Posted, Visitor};
+use super::words::{self, NONE};
+use super::{Asked, Pages, chart};
+use crate::service::secrets::{DEFAULT_OVERLAP, SecretDraft};
+use crate::service::{DestinationEdit, LimitsChange};
+
+/// How far back a preview replays, and how many attempts at most.
+const REPLAYED: Duration = Duration::from_secs(900);
+const MAX_REPLAYED: u32 = 20_000;
+
+/// The longest reason that a request gives, in bytes.
+const MAX_NOTE_BYTES: usize = 1_000;
+
+/// What would have been, beside what would be without the change: both by the
+/// same replay, so that what differs is the limit.
+pub(super) struct Preview {
+    pub(super) settings: LimitSettings,
+    pub(super) words: String,
+    /// As before, as proposed.
+    pub(super) rows: [(&'static str, String, String); 4],
+    pub(super) svg: String,
+    pub(super) arrivals: usize,
+    /// Above the ceiling, so it can only be asked for.
+    pub(super) is_above: bool,
+    /// What the form said, to send it again.
+    pub(super) fields: Vec<(&'static str, String)>,
+}
+
+const NUMBERS: [&str; 6] = [
+    "per_second",
+    "per_minute",
+    "per_hour",
+    "per_day",
+    "burst",
+    "max_in_flight",
+];
+
+pub(super) async fn limits(
+    State(pages): Asked,
+    Path(id): Path<String>,
+    Posted { visitor, fields }: Posted,
+) -> Result<Response, Refused> {
+    visitor.needs(Scope::Manage)?;
+    let id = parsed(&id)?;
+    let destination = pages.0.catalog.destination(visitor.tenant(), id).await?;
+    let change = change(&fields)?;
+    let settings = change.applied_to(destination.limits);
+    (settings.validate()).map_err(|invalid| Refused::invalid(invalid.to_string()))?;
+    let ceiling = ceiling(&pages, &visitor).await?;
+    let is_above = !visitor.is_operator() && is_above(&settings, &ceiling);
+    if fields.has("preview") {
+        let preview = preview(&pages, id, (settings, is_above), &fields).await?;
+        let beside = Beside {
+            preview: Some(preview),
+            ..Beside::default()
+        };
+        return Ok(page(&pages, &visitor, id, beside).await?.into_response());
+    }
+    if is_above {
+        return request(&pages, &visitor, id, (settings, &fields)).await;
+    }
+    let edit = DestinationEdit {
+        limits: change,
+        ..DestinationEdit::default()
+    };
+    pages
+        .service(visitor.tenant())
+        .change_destination(id, edit)
+        .await?;
+    Ok(Redirect::to(&format!("/dashboard/destinations/{id}?done=limits")).into_response())
+}
+
+async fn request(
+    pages: &Pages,
+    visitor: &Visitor,
+    id: DestinationId,
+    (settings, fields): (LimitSettings, &Fields),
+) -> Result<Response, Refused> {
+    let note = fields.get("note").unwrap_or_default();
+    if note.len() > MAX_NOTE_BYTES {
+        return Err(Refused::invalid("The reason is longer than 1,000 bytes."));
+    }
+    let new = NewLimitRequest {
+        id: pages.0.mint.uuid(),
+        destination: id,
+        settings,
+        note: note.to_owned(),
+    };
+    pages
+        .0
+        .sessions
+        .request_limits(visitor.tenant(), &new)
+        .await?;
+    Ok(Redirect::to(&format!("/dashboard/destinations/{id}?done=requested")).into_response())
+}
+
+/// All of the form: what is empty is cleared.
+fn change(fields: &Fields) -> Result<LimitsChange, Refused> {
+    let mut numbers = [None; 6];
+    for (number, name) in numbers.iter_mut().zip(NUMBERS) {
+        let parsed = fields.get(name).map(str::parse).transpose();
+        *number = parsed.map_err(|_not_a_number| {
+            Refused::invalid(format!("{name}: must be a whole number, or empty"))
+        })?;
+    }
+    let [
+        per_second,
+        per_minute,
+        per_hour,
+        per_day,
+        burst,
+        max_in_flight,
+    ] = numbers.map(Some);
+    let shape = fields.get("shape").map(str::parse::<Shape>).transpose();
+    let shape = shape.map_err(|_unknown| Refused::invalid("shape: no such shape"))?;
+    Ok(LimitsChange {
+        per_second,
+        per_minute,
+        per_hour,
+        per_day,
+        burst,
+        max_in_flight,
+        shape: shape.map(Some),
+        unlimited: None,
+        safety_margin: None,
+    })
+}
+
+/// What the visitor's tier allows: the highest that he sets himself.
+pub(super) async fn ceiling(pages: &Pages, visitor: &Visitor) -> Result<LimitSettings, Refused> {
+    let tenancy = pages.0.app.tenancy();
+    let tenant = tenancy.tenant(visitor.tenant()).await?;
+    let tiers = tenancy.tiers().await?;
+    let tier = tiers.into_iter().find(|tier| tier.name == tenant.tier);
+    Ok(tier.map(|tier| tier.limits).unwrap_or_default())
+}
+
+/// Whether it allows more, in the long run or at once, than the ceiling does.
+fn is_above(settings: &LimitSettings, ceiling: &LimitSettings) -> bool {
+    let (wanted, most) = (settings.or_tier(ceiling).policy(), ceiling.policy());
+    let Some(most_rate) = most.starts_per_second() else {
+        return false;
+    };
+    let rate = wanted.starts_per_second().unwrap_or(f64::INFINITY);
+    let bursts = match (settings.or_tier(ceiling).burst, ceiling.burst) {
+        (Some(burst), Some(most)) => burst > most,
+        _ => false,
+    };
+    rate > most_rate || bursts || wanted.max_in_flight > most.max_in_flight
+}
+
+async fn preview(
+    pages: &Pages,
+    id: DestinationId,
+    (settings, is_above): (LimitSettings, bool),
+    fields: &Fields,
+) -> Result<Preview, Refused> {
+    let now = pages.0.overview.now().await?;
+    let since = now - REPLAYED;
+    let rows = pages
+        .0
+        .catalog
+        .ledger(id, since, now, None, MAX_REPLAYED)
+        .await?;
+    let recorded: Vec<_> = rows.iter().map(engine::ports::LedgerRow::passage).collect();
+    let arrivals = arrivals(&recorded);
+    let count = arrivals.len();
+    let history = pages.0.catalog.limit_history(id).await?;
+    let current = history
+        .last()
+        .map(|entry| entry.effective)
+        .unwrap_or_default();
+    let proposed = match settings.inherits() {
+        // What it inherits is known to the store alone; nothing else changes.
+        true => current,
+        false => settings,
+    };
+    let places = pages.0.store.fleet().await?.places.max(1);
+    // Seconds of arithmetic at worst, which must not hold up others.
+    let replayed = tokio::task::spawn_blocking(move || {
+        let each = [current, proposed].map(|limits| replay(&limits.policy(), &arrivals, places));
+        let svg = chart::compared(&each);
+        (each.map(|passages| summary(&passages)), svg)
+    });
+    let ([before, after], svg) = replayed.await.map_err(|broken| Refused::broken(&broken))?;
+    let names = NUMBERS.into_iter().chain(["shape"]);
+    Ok(Preview {
+        settings,
+        words: words::limits(&proposed),
+        rows: compared(&before, &after, since),
+        svg,
+        arrivals: count,
+        is_above,
+        fields: names
+            .map(|name| (name, fields.get(name).unwrap_or_default().to_owned()))
+            .collect(),
+    })
+}
+
+fn compared(
+    before: &Summary,
+    after: &Summary,
+    since: domain::time::Timestamp,
+) -> [(&'static str, String, String); 4] {
+    let row = |name, words: &dyn Fn(&Summary) -> String| (name, words(before), words(after));
+    let wait = |wait: Option<Duration>| wait.map_or(NONE.to_owned(), words::span);
+    [
+        row("all sent after", &|one| {
+            wait(one.drained_at.map(|at| at.since(since)))
+        }),
+        row("median wait", &|one| wait(one.wait_p50)),
+        row("p99 wait", &|one| wait(one.wait_p99)),
+        row("largest backlog", &|one| {
+            words::count(
+                u32::try_from(one.peak_backlog).unwrap_or(u32::MAX),
+                u32::MAX,
+            )
+        }),
+    ]
+}
+
+pub(super) async fn state(
+    State(pages): Asked,
+    Path(id): Path<String>,
+    Posted { visitor, fields }: Posted,
+) -> Result<Redirect, Refused> {
+    visitor.needs(Scope::Manage)?;
+    let (service, id) = (pages.service(visitor.tenant()), parsed(&id)?);
+    let done = match fields.get("state") {
+        Some("paused") => {
+            let edit = DestinationEdit {
+                state: Some(DestinationState::Paused),
+                ..DestinationEdit::default()
+            };
+            service.change_destination(id, edit).await?;
+            "paused"
+        }
+        Some("active") => {
+            service.resume(id).await?;
+            "resumed"
+        }
+        _ => return Err(Refused::invalid("state: must be paused or active")),
+    };
+    Ok(Redirect::to(&format!(
+        "/dashboard/destinations/{id}?done={done}"
+    )))
+}
+
+/// A new secret, shown in this answer and never again.
+pub(super) async fn rotate(
+    State(pages): Asked,
+    Path(id): Path<String>,
+    Posted { visitor, .. }: Posted,
+) -> Result<Html<String>, Refused> {
+    visitor.needs(Scope::Manage)?;
+    if visitor.session.kind == SessionKind::Opened {
+        return Err(Refused::new(
+            http::StatusCode::FORBIDDEN,
+            "A link does not show secrets. Sign in with a key.",
+        ));
+    }
+    let id = parsed(&id)?;
+    let draft = SecretDraft {
+        own: None,
+        kind: SecretKind::Hmac,
+    };
+    let service = pages.service(visitor.tenant());
+    let (made, _) = service.rotate_secret(id, draft, DEFAULT_OVERLAP).await?;
+    let beside = Beside {
+        new_secret: made.shown_once.map(|secret| secret.expose().to_owned()),
+        ..Beside::default()
+    };
+    page(&pages, &visitor, id, beside).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ceiling_is_the_tiers_rate_its_burst_and_its_places() {
+        let tier = LimitSettings {
+            per_second: Some(10),
+            burst: Some(50),
+            shape: Some(Shape::TokenBucket),
+            ..LimitSettings::default()
+        };
+        let second = |limit| LimitSettings {
+            per_second: Some(limit),
+            ..LimitSettings::default()
+        };
+        let minute = |limit| LimitSettings {
+            per_minute: Some(limit),
+            ..LimitSettings::default()
+        };
+        let crowded = LimitSettings {
+            max_in_flight: Some(51),
+            ..second(1)
+        };
+        let lifted = LimitSettings {
+            unlimited: true,
+            ..LimitSettings::default()
+        };
+        for below in [second(10), second(1), minute(600), LimitSettings::default()] {
+            assert!(!is_above(&below, &tier), "{below:?}");
+        }
+        for above in [second(11), minute(601), crowded, lifted] {
+            assert!(is_above(&above, &tier), "{above:?}");
+        }
+    }
+}

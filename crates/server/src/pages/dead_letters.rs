@@ -1,0 +1,251 @@
+//! Dead letters, and their way back with a bar that shows how far it is.
+
+use std::time::Duration;
+
+use axum::extract::{Path, Query, State};
+use axum::response::{Html, IntoResponse, Redirect, Response};
+use domain::access::Scope;
+use domain::ids::{AttemptId, ReplayId};
+use domain::replay::ReplayState;
+use domain::time::Timestamp;
+use engine::ports::{DeadLetterFilter, DeadLetterPosition, Replay};
+use serde::Deserialize;
+
+use super::destination::{Line, parsed};
+use super::frame::{Frame, rendered};
+use super::refused::Refused;
+use super::visitor::{Fields, Posted, Visitor};
+use super::words::{self, NONE};
+use super::{Asked, live};
+use crate::service::{Everywhere, ReplayDraft};
+
+const PART: &str = "/dashboard/dead-letters";
+
+/// Dead letters on a page, and replays beside them.
+const LINES: u32 = 50;
+const REPLAYS: u32 = 5;
+
+/// How often a replay is looked at.
+const EVERY: Duration = Duration::from_millis(500);
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Wanted {
+    destination: String,
+    r#type: String,
+    status: String,
+    after: String,
+}
+
+impl Wanted {
+    fn filter(&self) -> Result<DeadLetterFilter, Refused> {
+        let (destination, event_type) = (self.destination.trim(), self.r#type.trim());
+        let status = self.status.trim();
+        Ok(DeadLetterFilter {
+            destination: (!destination.is_empty())
+                .then(|| parsed(destination))
+                .transpose()?,
+            event_type: (!event_type.is_empty()).then(|| event_type.to_owned()),
+            status: (!status.is_empty())
+                .then(|| status.parse())
+                .transpose()
+                .map_err(|_bad| Refused::invalid("status: must be a number, such as 503"))?,
+            ..DeadLetterFilter::default()
+        })
+    }
+
+    fn after(&self) -> Option<DeadLetterPosition> {
+        let (at, attempt) = self.after.split_once(':')?;
+        Some(DeadLetterPosition {
+            died_at: Timestamp::from_micros(at.parse().ok()?),
+            attempt: AttemptId(attempt.parse().ok()?),
+        })
+    }
+
+    fn query(&self, next: DeadLetterPosition) -> String {
+        let mut query = url::form_urlencoded::Serializer::new(String::new());
+        query.append_pair("destination", &self.destination);
+        query
+            .append_pair("type", &self.r#type)
+            .append_pair("status", &self.status);
+        let after = format!("{}:{}", next.died_at.as_micros(), next.attempt.0);
+        query.append_pair("after", &after).finish()
+    }
+}
+
+struct Dead {
+    event_type: String,
+    died: String,
+    iso: String,
+    line: Line,
+}
+
+/// A replay in a list.
+struct Moving {
+    id: ReplayId,
+    state: &'static str,
+    done: u64,
+    total: u64,
+    began: String,
+}
+
+#[derive(askama::Template)]
+#[template(path = "dead_letters.html")]
+struct Page {
+    frame: Frame,
+    wanted: Wanted,
+    dead: Vec<Dead>,
+    next: Option<String>,
+    replays: Vec<Moving>,
+}
+
+pub(super) async fn list(
+    State(pages): Asked,
+    visitor: Visitor,
+    Query(wanted): Query<Wanted>,
+) -> Result<Html<String>, Refused> {
+    let service = pages.service(visitor.tenant());
+    let page = service
+        .dead_letters(wanted.filter()?, wanted.after(), LINES)
+        .await?;
+    let replays = service.replays(None, REPLAYS).await?;
+    let dead = |one: engine::ports::DeadLetter| Dead {
+        event_type: one.event_type.unwrap_or(NONE.to_owned()),
+        died: words::time(one.died_at),
+        iso: words::iso(one.died_at),
+        line: Line::from(one.attempt),
+    };
+    let moving = |one: engine::ports::ReplayProgress| Moving {
+        id: one.id,
+        state: one.state.as_str(),
+        done: one.done,
+        total: one.total,
+        began: words::time(one.created_at),
+    };
+    rendered(&Page {
+        frame: Frame::of(&pages, &visitor, ("Dead letters", PART)).await?,
+        next: page.next.map(|next| wanted.query(next)),
+        wanted,
+        dead: page.dead_letters.into_iter().map(dead).collect(),
+        replays: replays.into_iter().map(moving).collect(),
+    })
+}
+
+pub(super) async fn replay(
+    State(pages): Asked,
+    Posted { visitor, fields }: Posted,
+) -> Result<Redirect, Refused> {
+    visitor.needs(Scope::Manage)?;
+    let service = pages.service(visitor.tenant());
+    let begun = service.create_replays(draft(&fields)?).await?;
+    Ok(match begun.replays.as_slice() {
+        [one] => Redirect::to(&format!("/dashboard/replays/{}", one.id)),
+        // One for each destination: they are in the list.
+        _ => Redirect::to(PART),
+    })
+}
+
+fn draft(fields: &Fields) -> Result<ReplayDraft, Refused> {
+    if let Some(attempt) = fields.get("attempt") {
+        let attempt = attempt
+            .parse()
+            .map_err(|_bad| Refused::not_found("dead letter"))?;
+        return Ok(ReplayDraft {
+            attempt: Some(AttemptId(attempt)),
+            ..ReplayDraft::default()
+        });
+    }
+    let text = |name| fields.get(name).unwrap_or_default().to_owned();
+    let wanted = Wanted {
+        destination: text("destination"),
+        r#type: text("type"),
+        status: text("status"),
+        after: String::new(),
+    };
+    let filter = wanted.filter()?;
+    Ok(ReplayDraft {
+        everywhere: filter.destination.is_none().then(Everywhere::default),
+        filter,
+        ..ReplayDraft::default()
+    })
+}
+
+#[derive(askama::Template)]
+#[template(path = "replay.html")]
+struct ReplayPage {
+    frame: Frame,
+    replay: Replay,
+    is_running: bool,
+    percent: u32,
+    share: u32,
+    began: String,
+}
+
+fn percent(replay: &Replay) -> u32 {
+    let part = match replay.total {
+        0 => u64::from(replay.state != ReplayState::Running) * 100,
+        total => replay.done.saturating_mul(100) / total,
+    };
+    u32::try_from(part.min(100)).unwrap_or(100)
+}
+
+fn replay_id(id: &str) -> Result<ReplayId, Refused> {
+    id.parse().map_err(|_bad| Refused::not_found("replay"))
+}
+
+pub(super) async fn progress(
+    State(pages): Asked,
+    visitor: Visitor,
+    Path(id): Path<String>,
+) -> Result<Html<String>, Refused> {
+    let replay = pages
+        .service(visitor.tenant())
+        .replay(replay_id(&id)?)
+        .await?;
+    rendered(&ReplayPage {
+        frame: Frame::of(&pages, &visitor, ("Replay", PART)).await?,
+        is_running: replay.state == ReplayState::Running,
+        percent: percent(&replay),
+        share: (replay.share * 100.0).round() as u32,
+        began: words::time(replay.created_at),
+        replay,
+    })
+}
+
+pub(super) async fn live(
+    State(pages): Asked,
+    visitor: Visitor,
+    Path(id): Path<String>,
+) -> Result<Response, Refused> {
+    let (tenant, id) = (visitor.tenant(), replay_id(&id)?);
+    pages.service(tenant).replay(id).await?;
+    live::stream(&pages, &visitor, EVERY, move |pages| async move {
+        let replay = pages.service(tenant).replay(id).await?;
+        let numbers = [
+            ("done", replay.done),
+            ("total", replay.total),
+            ("pending", replay.pending),
+            ("succeeded", replay.succeeded),
+            ("failed", replay.failed),
+        ];
+        let texts = numbers.into_iter();
+        let texts = texts.map(|(name, number)| (format!("replay.{name}"), number.to_string()));
+        let state = ("replay.state".to_owned(), replay.state.as_str().to_owned());
+        Ok(live::Said {
+            texts: texts.chain([state]).collect(),
+            meters: vec![("replay".to_owned(), percent(&replay))],
+            ..live::Said::default()
+        })
+    })
+}
+
+pub(super) async fn cancel(
+    State(pages): Asked,
+    Path(id): Path<String>,
+    Posted { visitor, .. }: Posted,
+) -> Result<Response, Refused> {
+    visitor.needs(Scope::Manage)?;
+    let id = replay_id(&id)?;
+    pages.service(visitor.tenant()).cancel_replay(id).await?;
+    Ok(Redirect::to(&format!("/dashboard/replays/{id}")).into_response())
+}

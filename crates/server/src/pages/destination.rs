@@ -1,0 +1,292 @@
+//! One destination: what it does now, its limits, and its attempts.
+
+use std::time::Duration;
+
+use axum::extract::{Path, Query, State};
+use axum::response::{Html, Response};
+use domain::ids::{AttemptId, DestinationId};
+use domain::limit::Shape;
+use domain::policy::LimitSettings;
+use engine::ports::{AttemptView, Destination, LimitHistory};
+use serde::Deserialize;
+
+use super::change::Preview;
+use super::chart::{self, Chart};
+use super::frame::{Frame, rendered};
+use super::refused::Refused;
+use super::standing::{self, Standing};
+use super::visitor::Visitor;
+use super::words::{self, NONE};
+use super::{Asked, Pages, live};
+
+/// How often the chart is drawn again.
+const EVERY: Duration = Duration::from_millis(500);
+
+/// Attempts that are shown at once, and entries of history.
+const ATTEMPTS: u32 = 20;
+const PAGE: u32 = 100;
+const HISTORY: usize = 10;
+
+#[derive(askama::Template)]
+#[template(path = "destination.html")]
+struct Page {
+    frame: Frame,
+    one: Standing,
+    is_active: bool,
+    chart: Chart,
+    size: String,
+    limits: Vec<Field>,
+    inherits: bool,
+    shape: &'static str,
+    shapes: [(&'static str, &'static str); 3],
+    ceiling: String,
+    history: Vec<(String, String, String)>,
+    attempts: Vec<Line>,
+    secrets: Vec<(String, String, String)>,
+    preview: Option<Preview>,
+    new_secret: Option<String>,
+    notice: &'static str,
+}
+
+/// A number of the form.
+pub(super) struct Field {
+    pub(super) name: &'static str,
+    pub(super) label: &'static str,
+    pub(super) value: String,
+}
+
+/// An attempt in a list.
+pub(super) struct Line {
+    pub(super) id: AttemptId,
+    pub(super) event: String,
+    pub(super) destination: DestinationId,
+    pub(super) try_number: u32,
+    pub(super) state: String,
+    pub(super) tone: &'static str,
+    pub(super) at: String,
+    pub(super) iso: String,
+    pub(super) status: String,
+    pub(super) latency: String,
+    pub(super) error: String,
+    pub(super) answer: String,
+}
+
+impl From<AttemptView> for Line {
+    fn from(attempt: AttemptView) -> Self {
+        use domain::attempt::AttemptState as State;
+        let took = attempt.started_at.zip(attempt.finished_at);
+        let at = attempt.started_at.unwrap_or(attempt.created_at);
+        Self {
+            id: attempt.id,
+            event: attempt.event.to_string(),
+            destination: attempt.destination,
+            try_number: attempt.try_number,
+            state: match attempt.dead_letter {
+                true => "dead letter".to_owned(),
+                false => words::state(attempt.state.as_str()),
+            },
+            tone: match attempt.state {
+                State::Succeeded => "good",
+                State::Failed | State::Unknown => "bad",
+                _ => "idle",
+            },
+            at: words::clock(at),
+            iso: words::iso(at),
+            status: attempt
+                .status
+                .map_or(NONE.to_owned(), |status| status.to_string()),
+            latency: took.map_or(NONE.to_owned(), |(from, to)| words::latency(to.since(from))),
+            error: attempt.error.unwrap_or_default(),
+            answer: attempt.response_body.unwrap_or_default(),
+        }
+    }
+}
+
+/// What is shown beside the destination, after a form.
+#[derive(Default)]
+pub(super) struct Beside {
+    pub(super) preview: Option<Preview>,
+    pub(super) new_secret: Option<String>,
+    pub(super) notice: &'static str,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Done {
+    done: String,
+}
+
+pub(super) fn parsed(id: &str) -> Result<DestinationId, Refused> {
+    id.parse()
+        .map_err(|_not_an_id| Refused::not_found("destination"))
+}
+
+pub(super) async fn show(
+    State(pages): Asked,
+    visitor: Visitor,
+    Path(id): Path<String>,
+    Query(query): Query<Done>,
+) -> Result<Html<String>, Refused> {
+    let notice = match query.done.as_str() {
+        "limits" => "The new limits are in force.",
+        "requested" => "Asked. An operator will decide; until then the limits stay as they are.",
+        "paused" => "Paused: nothing starts until it is resumed.",
+        "resumed" => "Resumed.",
+        _ => "",
+    };
+    let beside = Beside {
+        notice,
+        ..Beside::default()
+    };
+    page(&pages, &visitor, parsed(&id)?, beside).await
+}
+
+pub(super) async fn page(
+    pages: &Pages,
+    visitor: &Visitor,
+    id: DestinationId,
+    beside: Beside,
+) -> Result<Html<String>, Refused> {
+    let tenant = visitor.tenant();
+    let destination = pages.0.catalog.destination(tenant, id).await?;
+    let chart = chart::draw(pages, id).await?;
+    let attempts = pages.0.overview.last_started(id, ATTEMPTS).await?;
+    let history = pages.0.catalog.limit_history(id).await?;
+    let secrets = pages.service(tenant).secrets(id).await?;
+    let shown = beside
+        .preview
+        .as_ref()
+        .map_or(destination.limits, |preview| preview.settings);
+    let one = standing(pages, destination.clone()).await?;
+    let frame = Frame::of(pages, visitor, (&one.name, "/dashboard")).await?;
+    rendered(&Page {
+        is_active: destination.state == domain::destination::DestinationState::Active,
+        chart,
+        size: format!("0 0 {} {}", chart::WIDTH, chart::HEIGHT),
+        limits: fields(&shown),
+        inherits: shown.inherits(),
+        shape: shown.shape.unwrap_or_default().as_str(),
+        shapes: [
+            (Shape::SlidingWindow.as_str(), "sliding window"),
+            (Shape::TokenBucket.as_str(), "token bucket"),
+            (Shape::LeakyBucket.as_str(), "leaky bucket, evenly spaced"),
+        ],
+        ceiling: match visitor.is_operator() {
+            true => String::new(),
+            false => words::limits(&super::change::ceiling(pages, visitor).await?),
+        },
+        history: history.iter().rev().take(HISTORY).map(entry).collect(),
+        attempts: attempts.into_iter().map(Line::from).collect(),
+        secrets: (secrets.into_iter())
+            .map(|secret| {
+                let until = secret.expires_at.map_or("for good".to_owned(), words::time);
+                (
+                    secret.kind.as_str().to_owned(),
+                    words::time(secret.created_at),
+                    until,
+                )
+            })
+            .collect(),
+        preview: beside.preview,
+        new_secret: beside.new_secret,
+        notice: beside.notice,
+        frame,
+        one,
+    })
+}
+
+async fn standing(pages: &Pages, destination: Destination) -> Result<Standing, Refused> {
+    let found = standing::of(pages, destination.tenant, vec![destination]).await?;
+    let one = found.into_iter().next();
+    one.ok_or_else(|| Refused::not_found("destination"))
+}
+
+fn fields(limits: &LimitSettings) -> Vec<Field> {
+    let text = |number: Option<u32>| number.map_or(String::new(), |number| number.to_string());
+    let field = |name, label, number| Field {
+        name,
+        label,
+        value: text(number),
+    };
+    vec![
+        field("per_second", "per second", limits.per_second),
+        field("per_minute", "per minute", limits.per_minute),
+        field("per_hour", "per hour", limits.per_hour),
+        field("per_day", "per day", limits.per_day),
+        field("burst", "burst", limits.burst),
+        field("max_in_flight", "in flight at once", limits.max_in_flight),
+    ]
+}
+
+fn entry(entry: &LimitHistory) -> (String, String, String) {
+    (
+        words::time(entry.in_force_from),
+        words::limits(&entry.effective),
+        entry.state.as_str().to_owned(),
+    )
+}
+
+pub(super) async fn live(
+    State(pages): Asked,
+    visitor: Visitor,
+    Path(id): Path<String>,
+) -> Result<Response, Refused> {
+    let (tenant, id) = (visitor.tenant(), parsed(&id)?);
+    // Whose it is, before anything is said.
+    pages.0.catalog.destination(tenant, id).await?;
+    live::stream(&pages, &visitor, EVERY, move |pages| async move {
+        let destination = pages.0.catalog.destination(tenant, id).await?;
+        let one = standing(&pages, destination).await?;
+        let chart = chart::draw(&pages, id).await?;
+        let mut said = live::Said::default();
+        let texts = one.live().into_iter();
+        said.texts
+            .extend(texts.map(|(what, text)| (format!("{id}.{what}"), text)));
+        said.texts.push((format!("{id}.limit"), one.limit.clone()));
+        said.texts.push(("chart.top".to_owned(), chart.top));
+        said.texts
+            .push(("chart.rate".to_owned(), chart.rate.to_string()));
+        said.tones.push((format!("{id}.state"), one.tone));
+        said.chart = Some(chart.svg);
+        Ok(said)
+    })
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Before {
+    before: String,
+}
+
+#[derive(askama::Template)]
+#[template(path = "attempts.html")]
+struct AttemptsPage {
+    frame: Frame,
+    id: DestinationId,
+    name: String,
+    attempts: Vec<Line>,
+    next: Option<AttemptId>,
+}
+
+pub(super) async fn attempts(
+    State(pages): Asked,
+    visitor: Visitor,
+    Path(id): Path<String>,
+    Query(query): Query<Before>,
+) -> Result<Html<String>, Refused> {
+    let (service, id) = (pages.service(visitor.tenant()), parsed(&id)?);
+    let before = query.before.parse().ok().map(AttemptId);
+    let destination = service.destination(id).await?.destination;
+    let found = service.attempts(id, before, PAGE).await?;
+    let next = found
+        .last()
+        .filter(|_| found.len() >= PAGE as usize)
+        .map(|last| last.id);
+    rendered(&AttemptsPage {
+        frame: Frame::of(&pages, &visitor, ("Attempts", "/dashboard")).await?,
+        id,
+        name: destination.name,
+        attempts: found.into_iter().map(Line::from).collect(),
+        next,
+    })
+}

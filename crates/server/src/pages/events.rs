@@ -1,0 +1,139 @@
+//! Events: found by id, type and state, and one with its attempts.
+
+use axum::extract::{Path, Query, State};
+use axum::response::{Html, IntoResponse, Redirect, Response};
+use domain::attempt::AttemptState;
+use domain::ids::EventId;
+use engine::ports::{EventFilter, FoundEvent};
+use serde::Deserialize;
+
+use super::Asked;
+use super::destination::Line;
+use super::frame::{Frame, rendered};
+use super::refused::Refused;
+use super::visitor::Visitor;
+use super::words::{self, NONE};
+
+const PART: &str = "/dashboard/events";
+
+/// Events on a page.
+const LINES: u32 = 50;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Wanted {
+    id: String,
+    r#type: String,
+    state: String,
+    before: String,
+}
+
+struct Found {
+    id: EventId,
+    event_type: String,
+    bytes: String,
+    at: String,
+    iso: String,
+    attempts: u32,
+    last: String,
+    tone: &'static str,
+}
+
+impl From<FoundEvent> for Found {
+    fn from(event: FoundEvent) -> Self {
+        Self {
+            id: event.id,
+            event_type: event.event_type.unwrap_or(NONE.to_owned()),
+            bytes: words::count(event.payload_bytes, u32::MAX),
+            at: words::time(event.created_at),
+            iso: words::iso(event.created_at),
+            attempts: event.attempts,
+            last: event
+                .last
+                .map_or(NONE.to_owned(), |state| words::state(state.as_str())),
+            tone: match event.last {
+                Some(AttemptState::Succeeded) => "good",
+                Some(AttemptState::Failed | AttemptState::Unknown) => "bad",
+                _ => "idle",
+            },
+        }
+    }
+}
+
+#[derive(askama::Template)]
+#[template(path = "events.html")]
+struct Page {
+    frame: Frame,
+    wanted: Wanted,
+    states: Vec<&'static str>,
+    events: Vec<Found>,
+    next: Option<String>,
+}
+
+pub(super) async fn list(
+    State(pages): Asked,
+    visitor: Visitor,
+    Query(wanted): Query<Wanted>,
+) -> Result<Response, Refused> {
+    let id = wanted.id.trim();
+    if !id.is_empty() {
+        let id: EventId = id.parse().map_err(|_bad| Refused::not_found("event"))?;
+        return Ok(Redirect::to(&format!("/dashboard/events/{id}")).into_response());
+    }
+    let wanted_type = wanted.r#type.trim();
+    let filter = EventFilter {
+        event_type: (!wanted_type.is_empty()).then(|| wanted_type.to_owned()),
+        state: wanted.state.parse().ok(),
+    };
+    let before = wanted.before.parse().ok();
+    let page = pages
+        .0
+        .overview
+        .find_events(visitor.tenant(), &filter, before, LINES)
+        .await?;
+    let next = page.next.map(|next| {
+        let mut query = url::form_urlencoded::Serializer::new(String::new());
+        query
+            .append_pair("type", wanted_type)
+            .append_pair("state", &wanted.state);
+        query.append_pair("before", &next.to_string()).finish()
+    });
+    let page = Page {
+        frame: Frame::of(&pages, &visitor, ("Events", PART)).await?,
+        wanted,
+        states: AttemptState::ALL.map(AttemptState::as_str).to_vec(),
+        events: page.events.into_iter().map(Found::from).collect(),
+        next,
+    };
+    Ok(rendered(&page)?.into_response())
+}
+
+#[derive(askama::Template)]
+#[template(path = "event.html")]
+struct EventPage {
+    frame: Frame,
+    id: EventId,
+    event_type: String,
+    content_type: String,
+    bytes: String,
+    at: String,
+    attempts: Vec<Line>,
+}
+
+pub(super) async fn show(
+    State(pages): Asked,
+    visitor: Visitor,
+    Path(id): Path<String>,
+) -> Result<Html<String>, Refused> {
+    let id: EventId = id.parse().map_err(|_bad| Refused::not_found("event"))?;
+    let (event, attempts) = pages.service(visitor.tenant()).event(id).await?;
+    rendered(&EventPage {
+        frame: Frame::of(&pages, &visitor, ("Event", PART)).await?,
+        id,
+        event_type: event.event_type.unwrap_or(NONE.to_owned()),
+        content_type: event.content_type,
+        bytes: words::count(event.payload_bytes, u32::MAX),
+        at: words::time(event.created_at),
+        attempts: attempts.into_iter().map(Line::from).collect(),
+    })
+}

@@ -1,0 +1,95 @@
+//! What is around every page.
+
+use askama::Template;
+use axum::response::Html;
+use domain::access::Scope;
+
+use super::refused::Refused;
+use super::visitor::Visitor;
+use super::{Pages, assets};
+use engine::ports::SessionKind;
+
+/// Title, navigation, and who is signed in.
+#[derive(Debug, Clone)]
+pub(super) struct Frame {
+    pub(super) title: String,
+    /// The path of the part of the navigation that this is in.
+    pub(super) part: &'static str,
+    /// `None` where nobody is signed in.
+    pub(super) visitor: Option<Known>,
+    pub(super) style: &'static str,
+    pub(super) script: &'static str,
+    pub(super) icon: &'static str,
+}
+
+/// Who is signed in.
+#[derive(Debug, Clone)]
+pub(super) struct Known {
+    pub(super) tenant: String,
+    pub(super) token: String,
+    pub(super) may_manage: bool,
+    pub(super) is_operator: bool,
+    pub(super) by_link: bool,
+}
+
+impl Frame {
+    pub(super) fn nobody(title: &str) -> Self {
+        Self {
+            title: title.to_owned(),
+            part: "",
+            visitor: None,
+            style: assets::style(),
+            script: assets::script(),
+            icon: assets::icon(),
+        }
+    }
+
+    pub(super) async fn of(
+        pages: &Pages,
+        visitor: &Visitor,
+        (title, part): (&str, &'static str),
+    ) -> Result<Self, Refused> {
+        let tenant = pages.0.app.tenancy().tenant(visitor.tenant()).await?;
+        Ok(Self {
+            part,
+            visitor: Some(Known {
+                tenant: tenant.name,
+                token: visitor.token.clone(),
+                may_manage: visitor.may(Scope::Manage),
+                is_operator: visitor.may(Scope::Admin),
+                by_link: visitor.session.kind == SessionKind::Opened,
+            }),
+            ..Self::nobody(title)
+        })
+    }
+
+    /// The token that every form carries.
+    pub(super) fn token(&self) -> &str {
+        self.visitor.as_ref().map_or("", |known| &known.token)
+    }
+
+    pub(super) fn may_manage(&self) -> bool {
+        self.visitor.as_ref().is_some_and(|known| known.may_manage)
+    }
+
+    pub(super) fn is_operator(&self) -> bool {
+        self.visitor.as_ref().is_some_and(|known| known.is_operator)
+    }
+
+    pub(super) fn by_link(&self) -> bool {
+        self.visitor.as_ref().is_some_and(|known| known.by_link)
+    }
+
+    /// Beside a link of the navigation: where one is.
+    pub(super) fn here(&self, part: &str) -> &'static str {
+        match self.part == part {
+            true => "page",
+            false => "false",
+        }
+    }
+}
+
+pub(super) fn rendered(page: &impl Template) -> Result<Html<String>, Refused> {
+    let text = page.render().map_err(|error| Refused::broken(&error))?;
+    Ok(Html(text))
+}

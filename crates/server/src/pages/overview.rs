@@ -1,0 +1,148 @@
+//! The first page: every destination in a line, problems first.
+
+use std::time::Duration;
+
+use axum::extract::{Query, State};
+use axum::response::{Html, Response};
+use domain::ids::{DestinationId, TenantId};
+use engine::ports::{CatalogError, Destination};
+use serde::Deserialize;
+
+use super::frame::{Frame, rendered};
+use super::refused::Refused;
+use super::standing::{self, Standing};
+use super::visitor::Visitor;
+use super::{Asked, Pages, live};
+
+/// Lines on a page.
+const LINES: u32 = 50;
+
+/// Those that need somebody, at most.
+const TROUBLED: u32 = 20;
+
+/// How often lines are looked at again.
+const EVERY: Duration = Duration::from_secs(2);
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Wanted {
+    search: String,
+    after: String,
+}
+
+impl Wanted {
+    fn after(&self) -> Option<DestinationId> {
+        self.after.parse().ok()
+    }
+}
+
+#[derive(askama::Template)]
+#[template(path = "overview.html")]
+struct Page {
+    frame: Frame,
+    search: String,
+    is_first: bool,
+    troubled: Vec<Standing>,
+    lines: Vec<Standing>,
+    next: Option<DestinationId>,
+    live: String,
+}
+
+pub(super) async fn show(
+    State(pages): Asked,
+    visitor: Visitor,
+    Query(wanted): Query<Wanted>,
+) -> Result<Html<String>, Refused> {
+    let tenant = visitor.tenant();
+    let (troubled, lines, next) = look(&pages, tenant, &wanted).await?;
+    let query = form_urlencoded(&wanted);
+    rendered(&Page {
+        frame: Frame::of(&pages, &visitor, ("Overview", "/dashboard")).await?,
+        is_first: wanted.after().is_none(),
+        search: wanted.search,
+        troubled,
+        lines,
+        next,
+        live: format!("/dashboard/live?{query}"),
+    })
+}
+
+pub(super) async fn live(
+    State(pages): Asked,
+    visitor: Visitor,
+    Query(wanted): Query<Wanted>,
+) -> Result<Response, Refused> {
+    let tenant = visitor.tenant();
+    live::stream(&pages, &visitor, EVERY, move |pages| {
+        let wanted = wanted.clone();
+        async move {
+            let (troubled, lines, _) = look(&pages, tenant, &wanted).await?;
+            let mut said = live::Said::default();
+            for one in troubled.iter().chain(&lines) {
+                let texts = one.live().into_iter();
+                said.texts
+                    .extend(texts.map(|(what, text)| (format!("{}.{what}", one.id), text)));
+                said.tones.push((format!("{}.state", one.id), one.tone));
+            }
+            Ok(said)
+        }
+    })
+}
+
+type Lines = (Vec<Standing>, Vec<Standing>, Option<DestinationId>);
+
+async fn look(pages: &Pages, tenant: TenantId, wanted: &Wanted) -> Result<Lines, Refused> {
+    let (after, search) = (wanted.after(), wanted.search.trim());
+    let parts = &pages.0;
+    let page = match search.is_empty() {
+        true => parts.catalog.destinations(tenant, after, LINES).await?,
+        false => {
+            let found = parts
+                .overview
+                .find_destinations(tenant, search, after, LINES)
+                .await?;
+            each(pages, tenant, &found).await?
+        }
+    };
+    let next = page
+        .last()
+        .filter(|_| page.len() >= LINES as usize)
+        .map(|last| last.id);
+    let is_first = after.is_none() && search.is_empty();
+    let troubled = match is_first {
+        true => {
+            parts
+                .overview
+                .troubled_destinations(tenant, TROUBLED)
+                .await?
+        }
+        false => Vec::new(),
+    };
+    let troubled = each(pages, tenant, &troubled).await?;
+    let troubled = standing::of(pages, tenant, troubled).await?;
+    Ok((troubled, standing::of(pages, tenant, page).await?, next))
+}
+
+async fn each(
+    pages: &Pages,
+    tenant: TenantId,
+    ids: &[DestinationId],
+) -> Result<Vec<Destination>, Refused> {
+    let mut found = Vec::with_capacity(ids.len());
+    for id in ids {
+        match pages.0.catalog.destination(tenant, *id).await {
+            Ok(destination) => found.push(destination),
+            // Deleted meanwhile.
+            Err(CatalogError::NotFound(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(found)
+}
+
+fn form_urlencoded(wanted: &Wanted) -> String {
+    url::form_urlencoded::Serializer::new(String::new())
+        .append_pair("search", &wanted.search)
+        .append_pair("after", &wanted.after)
+        .finish()
+}

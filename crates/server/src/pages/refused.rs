@@ -1,0 +1,98 @@
+//! Why a page is not shown, in words.
+
+use std::fmt::Display;
+
+use axum::response::{Html, IntoResponse, Redirect, Response};
+use domain::access::Scope;
+use http::StatusCode;
+
+use super::frame::{Frame, rendered};
+use crate::service::ServiceError;
+
+/// A page that is not shown, or a form that was not done.
+#[derive(Debug)]
+pub(super) enum Refused {
+    /// Nobody is signed in.
+    SignIn,
+    /// The session lacks a scope.
+    Scope(Scope),
+    /// As an answer.
+    Problem(StatusCode, String),
+}
+
+impl Refused {
+    pub(super) fn new(status: StatusCode, words: impl Into<String>) -> Self {
+        Self::Problem(status, words.into())
+    }
+
+    pub(super) fn not_found(what: &str) -> Self {
+        Self::new(StatusCode::NOT_FOUND, format!("There is no such {what}."))
+    }
+
+    pub(super) fn invalid(words: impl Into<String>) -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, words)
+    }
+
+    pub(super) fn unavailable(words: &str) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, words)
+    }
+
+    pub(super) fn broken(error: &dyn Display) -> Self {
+        tracing::error!(%error, "a page broke");
+        Self::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "Something broke; it is in the log.",
+        )
+    }
+}
+
+impl From<ServiceError> for Refused {
+    fn from(error: ServiceError) -> Self {
+        match &error {
+            ServiceError::NotFound(what) => Self::not_found(what),
+            ServiceError::Conflict(_) => Self::new(StatusCode::CONFLICT, error.to_string()),
+            ServiceError::Unavailable(_) | ServiceError::Overloaded(_) => {
+                tracing::warn!(%error, "a page could not ask the store");
+                Self::unavailable("The store does not answer. Try again in a moment.")
+            }
+            ServiceError::Internal(_) => Self::broken(&error),
+            _ => Self::invalid(error.to_string()),
+        }
+    }
+}
+
+impl From<engine::ports::CatalogError> for Refused {
+    fn from(error: engine::ports::CatalogError) -> Self {
+        ServiceError::from(error).into()
+    }
+}
+
+impl From<engine::ports::StoreError> for Refused {
+    fn from(error: engine::ports::StoreError) -> Self {
+        ServiceError::from(error).into()
+    }
+}
+
+#[derive(askama::Template)]
+#[template(path = "refused.html")]
+struct Page {
+    frame: Frame,
+    words: String,
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        match self {
+            Self::Scope(scope) => {
+                let words = format!("This needs a key with the scope {scope}.");
+                Self::new(StatusCode::FORBIDDEN, words).into_response()
+            }
+            Self::SignIn => Redirect::to("/dashboard/sign-in").into_response(),
+            Self::Problem(status, words) => {
+                let frame = Frame::nobody("Not done");
+                let page = rendered(&Page { frame, words });
+                (status, page.unwrap_or_else(|_| Html(String::new()))).into_response()
+            }
+        }
+    }
+}

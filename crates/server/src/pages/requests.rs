@@ -1,0 +1,93 @@
+//! Limits that customers ask for, and operators decide on.
+
+use axum::extract::{Path, State};
+use axum::response::{Html, Redirect};
+use domain::access::Scope;
+use engine::ports::{LimitRequest, LimitRequestState};
+use uuid::Uuid;
+
+use super::Asked;
+use super::frame::{Frame, rendered};
+use super::refused::Refused;
+use super::visitor::{Posted, Visitor};
+use super::words;
+use crate::service::{DestinationEdit, LimitsChange};
+
+const PART: &str = "/dashboard/requests";
+
+/// Requests in the list.
+const LINES: u32 = 200;
+
+struct Line {
+    request: LimitRequest,
+    limits: String,
+    at: String,
+    state: &'static str,
+    is_open: bool,
+}
+
+#[derive(askama::Template)]
+#[template(path = "requests.html")]
+struct Page {
+    frame: Frame,
+    lines: Vec<Line>,
+}
+
+/// An operator's are everybody's.
+pub(super) async fn list(State(pages): Asked, visitor: Visitor) -> Result<Html<String>, Refused> {
+    let whose = (!visitor.is_operator()).then(|| visitor.tenant());
+    let requests = pages.0.sessions.limit_requests(whose, LINES).await?;
+    let line = |request: LimitRequest| Line {
+        limits: words::limits(&request.settings),
+        at: words::time(request.created_at),
+        state: request.state.as_str(),
+        is_open: request.state == LimitRequestState::Open,
+        request,
+    };
+    rendered(&Page {
+        frame: Frame::of(&pages, &visitor, ("Requests", PART)).await?,
+        lines: requests.into_iter().map(line).collect(),
+    })
+}
+
+/// Approved, the limits are set first: a crash in between leaves a request that
+/// is open and can be approved again.
+pub(super) async fn decide(
+    State(pages): Asked,
+    Path(id): Path<Uuid>,
+    Posted { visitor, fields }: Posted,
+) -> Result<Redirect, Refused> {
+    visitor.needs(Scope::Admin)?;
+    let decision = match fields.get("decision") {
+        Some("approve") => LimitRequestState::Approved,
+        Some("decline") => LimitRequestState::Declined,
+        _ => return Err(Refused::invalid("decision: must be approve or decline")),
+    };
+    let requests = pages.0.sessions.limit_requests(None, LINES).await?;
+    let found = requests.into_iter().find(|request| request.id == id);
+    let request = found.ok_or_else(|| Refused::not_found("request"))?;
+    if decision == LimitRequestState::Approved && request.state == LimitRequestState::Open {
+        let wanted = request.settings;
+        let limits = LimitsChange {
+            per_second: Some(wanted.per_second),
+            per_minute: Some(wanted.per_minute),
+            per_hour: Some(wanted.per_hour),
+            per_day: Some(wanted.per_day),
+            unlimited: Some(wanted.unlimited),
+            burst: Some(wanted.burst),
+            shape: Some(wanted.shape),
+            max_in_flight: Some(wanted.max_in_flight),
+            safety_margin: Some(wanted.safety_margin),
+        };
+        let edit = DestinationEdit {
+            limits,
+            ..DestinationEdit::default()
+        };
+        let service = pages.service(request.tenant);
+        service
+            .change_destination(request.destination, edit)
+            .await?;
+    }
+    pages.0.sessions.decide_limit_request(id, decision).await?;
+    Ok(Redirect::to(PART))
+}

@@ -1,0 +1,76 @@
+//! Signing in with a key, and out.
+
+use std::time::Duration;
+
+use axum::extract::{Request, State};
+use axum::response::{Html, IntoResponse, Redirect, Response};
+use domain::access::Scope;
+use engine::ports::{BehindSession, NewSession, SessionKind};
+use http::{StatusCode, header};
+
+use super::Asked;
+use super::frame::{Frame, rendered};
+use super::refused::Refused;
+use super::visitor::{Posted, digest, new_held, own_form, set_cookie};
+use crate::service::ServiceError;
+
+/// How long a session lasts, whatever is done in it: a working day.
+pub(super) const SESSION_LIFETIME: Duration = Duration::from_secs(12 * 3_600);
+
+#[derive(askama::Template)]
+#[template(path = "sign_in.html")]
+struct Page {
+    frame: Frame,
+    problem: &'static str,
+}
+
+fn page(problem: &'static str) -> Result<Html<String>, Refused> {
+    let frame = Frame::nobody("Sign in");
+    rendered(&Page { frame, problem })
+}
+
+pub(super) async fn show() -> Result<Html<String>, Refused> {
+    page("")
+}
+
+pub(super) async fn begin(State(pages): Asked, request: Request) -> Result<Response, Refused> {
+    let headers = request.headers().clone();
+    let fields = own_form(request, &pages).await?;
+    let key = fields.get("key").unwrap_or_default();
+    let gate = pages.0.app.gate();
+    let known = gate.identify(key).await.map_err(ServiceError::from)?;
+    let Some(identity) = known else {
+        let page = page("No such key, or it is revoked or expired.")?;
+        return Ok((StatusCode::UNAUTHORIZED, page).into_response());
+    };
+    if !identity.scopes.contains(Scope::Read) {
+        let page = page("This key lacks the scope read: it opens no page.")?;
+        return Ok((StatusCode::FORBIDDEN, page).into_response());
+    }
+    let held = new_held(&pages);
+    let new = NewSession {
+        digest: digest(&held),
+        kind: SessionKind::Key,
+        tenant: identity.tenant,
+        behind: match identity.key {
+            Some(id) => BehindSession::Key(id),
+            None => BehindSession::Configured(gate.configured()),
+        },
+        scopes: identity.scopes,
+        good_for: SESSION_LIFETIME,
+    };
+    pages.0.sessions.begin_session(&new).await?;
+    let cookie = set_cookie(&headers, &held, SESSION_LIFETIME.as_secs());
+    Ok(([(header::SET_COOKIE, cookie)], Redirect::to("/dashboard")).into_response())
+}
+
+pub(super) async fn end(
+    State(pages): Asked,
+    headers: http::HeaderMap,
+    posted: Posted,
+) -> Result<Response, Refused> {
+    pages.0.sessions.end_session(posted.visitor.digest).await?;
+    let cookie = set_cookie(&headers, "", 0);
+    let to = Redirect::to("/dashboard/sign-in");
+    Ok(([(header::SET_COOKIE, cookie)], to).into_response())
+}

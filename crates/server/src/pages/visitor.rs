@@ -1,0 +1,227 @@
+//! Who visits: from the cookie to a session, and from a form to one that may be
+//! done.
+//!
+//! The cookie holds 256 random bits, of which the store knows the digest. It is
+//! `HttpOnly` and `SameSite=Strict`, and `Secure` with the `__Host-` prefix but
+//! on this machine itself. A form is done only if it came from a page of ours
+//! (by `Origin`, or `Sec-Fetch-Site`) and carries the session's token, which is
+//! another digest of what the cookie holds.
+
+use std::collections::HashMap;
+
+use axum::extract::{Form, FromRequest, FromRequestParts, Request};
+use domain::access::{Scope, Scopes};
+use domain::ids::TenantId;
+use engine::ports::{BehindSession, Session, SessionKind};
+use http::request::Parts;
+use http::{HeaderMap, StatusCode, header};
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+
+use super::Pages;
+use super::refused::Refused;
+
+/// A visitor with a session.
+#[derive(Debug, Clone)]
+pub(super) struct Visitor {
+    pub(super) session: Session,
+    pub(super) digest: [u8; 32],
+    /// What its forms carry.
+    pub(super) token: String,
+}
+
+impl Visitor {
+    pub(super) const fn tenant(&self) -> TenantId {
+        self.session.tenant
+    }
+
+    pub(super) const fn may(&self, scope: Scope) -> bool {
+        self.session.scopes.contains(scope)
+    }
+
+    pub(super) const fn needs(&self, scope: Scope) -> Result<(), Refused> {
+        match self.may(scope) {
+            true => Ok(()),
+            false => Err(Refused::Scope(scope)),
+        }
+    }
+
+    /// Whether limits may be set above the ceiling of the tier.
+    pub(super) const fn is_operator(&self) -> bool {
+        self.may(Scope::Admin)
+    }
+}
+
+impl FromRequestParts<Pages> for Visitor {
+    type Rejection = Refused;
+    async fn from_request_parts(parts: &mut Parts, pages: &Pages) -> Result<Self, Refused> {
+        let visitor = identify(&parts.headers, pages).await?;
+        let visitor = visitor.ok_or(Refused::SignIn)?;
+        visitor.needs(Scope::Read)?;
+        Ok(visitor)
+    }
+}
+
+/// Who it is, if the session is good.
+pub(super) async fn identify(
+    headers: &HeaderMap,
+    pages: &Pages,
+) -> Result<Option<Visitor>, Refused> {
+    let Some(held) = cookie(headers) else {
+        return Ok(None);
+    };
+    let digest = digest(&held);
+    let session = session(pages, digest).await?;
+    let session = session.filter(|session| session.kind != SessionKind::Link);
+    Ok(session.map(|session| Visitor {
+        session,
+        digest,
+        token: token(&held),
+    }))
+}
+
+/// A session or link that is good, the configured key being what it was.
+pub(super) async fn session(pages: &Pages, digest: [u8; 32]) -> Result<Option<Session>, Refused> {
+    let configured = pages.0.app.gate().configured();
+    let found = pages.0.sessions.session(digest).await?;
+    Ok(found.filter(|session| match session.behind {
+        BehindSession::Key(_) => true,
+        BehindSession::Configured(digest) => bool::from(digest[..].ct_eq(&configured[..])),
+    }))
+}
+
+/// A form that may be done, and who sent it.
+pub(super) struct Posted {
+    pub(super) visitor: Visitor,
+    pub(super) fields: Fields,
+}
+
+/// What a form says.
+#[derive(Debug, Default)]
+pub(super) struct Fields(HashMap<String, String>);
+
+impl Fields {
+    /// A field without the spaces around it; empty is absent.
+    pub(super) fn get(&self, name: &str) -> Option<&str> {
+        let text = self.0.get(name).map(|text| text.trim());
+        text.filter(|text| !text.is_empty())
+    }
+
+    /// Whether the form has such a field.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+}
+
+impl FromRequest<Pages> for Posted {
+    type Rejection = Refused;
+    async fn from_request(request: Request, pages: &Pages) -> Result<Self, Refused> {
+        let visitor = identify(request.headers(), pages).await?;
+        let visitor = visitor.ok_or(Refused::SignIn)?;
+        let fields = own_form(request, pages).await?;
+        let token = fields.get("token").unwrap_or_default();
+        if !bool::from(token.as_bytes().ct_eq(visitor.token.as_bytes())) {
+            let words = "This form is not of your session. Go back, reload the page, try again.";
+            return Err(Refused::new(StatusCode::FORBIDDEN, words));
+        }
+        Ok(Self { visitor, fields })
+    }
+}
+
+/// A form that came from a page of ours: for those without a session, which
+/// have no token.
+pub(super) async fn own_form(request: Request, pages: &Pages) -> Result<Fields, Refused> {
+    if !is_ours(request.headers()) {
+        let words = "This form came from another site.";
+        return Err(Refused::new(StatusCode::FORBIDDEN, words));
+    }
+    let form = Form::<HashMap<String, String>>::from_request(request, pages).await;
+    match form {
+        Ok(Form(fields)) => Ok(Fields(fields)),
+        Err(rejected) => Err(Refused::new(rejected.status(), rejected.body_text())),
+    }
+}
+
+fn is_ours(headers: &HeaderMap) -> bool {
+    let text = |name: header::HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+    // Where browsers say so, they know best; in plain text to another machine
+    // they do not.
+    if let Some(site) = headers.get("sec-fetch-site") {
+        return site == "same-origin";
+    }
+    match (text(header::ORIGIN), text(header::HOST)) {
+        (Some(origin), Some(host)) => {
+            let authority = origin.split_once("://");
+            authority.is_some_and(|(_, authority)| authority == host)
+        }
+        _ => false,
+    }
+}
+
+const PLAIN: &str = "paceline-session";
+const SECURE: &str = "__Host-paceline-session";
+
+fn cookie(headers: &HeaderMap) -> Option<String> {
+    let name = name(headers);
+    let cookies = headers.get_all(header::COOKIE).into_iter();
+    let pairs = cookies
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|text| text.split(';'));
+    let mut named = pairs.filter_map(|pair| pair.trim().split_once('='));
+    named
+        .find(|(one, _)| *one == name)
+        .map(|(_, value)| value.to_owned())
+}
+
+fn name(headers: &HeaderMap) -> &'static str {
+    match is_this_machine(headers) {
+        true => PLAIN,
+        false => SECURE,
+    }
+}
+
+/// By what the browser calls us: it sends `Secure` cookies nowhere else in
+/// plain text.
+fn is_this_machine(headers: &HeaderMap) -> bool {
+    let host = headers
+        .get(header::HOST)
+        .and_then(|value| value.to_str().ok());
+    let authority = host.and_then(|host| host.parse::<http::uri::Authority>().ok());
+    authority.is_some_and(|authority| {
+        let host = authority.host().trim_matches(['[', ']']);
+        host == "localhost"
+            || host
+                .parse()
+                .is_ok_and(|ip: std::net::IpAddr| ip.is_loopback())
+    })
+}
+
+/// Sets what the browser holds, for so long.
+pub(super) fn set_cookie(headers: &HeaderMap, held: &str, seconds: u64) -> String {
+    let name = name(headers);
+    let secure = if name == SECURE { "; Secure" } else { "" };
+    format!("{name}={held}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}")
+}
+
+/// What a browser shall hold.
+pub(super) fn new_held(pages: &Pages) -> String {
+    hex(&pages.0.mint.bytes::<32>())
+}
+
+pub(super) fn digest(held: &str) -> [u8; 32] {
+    Sha256::digest(held.as_bytes()).into()
+}
+
+fn token(held: &str) -> String {
+    hex(&Sha256::digest(format!("form:{held}").as_bytes()))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// What links may do: no keys, no secrets, no other tenant.
+pub(super) fn scopes_of_links(may_change: bool) -> Scopes {
+    let manage = may_change.then_some(Scope::Manage);
+    manage.into_iter().chain([Scope::Read]).collect()
+}

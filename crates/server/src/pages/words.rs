@@ -1,0 +1,119 @@
+//! Numbers and times, for people.
+
+use std::time::Duration;
+
+use chrono::{DateTime, SecondsFormat};
+use domain::limit::Shape;
+use domain::policy::LimitSettings;
+use domain::time::Timestamp;
+
+/// Absent.
+pub(super) const NONE: &str = "–";
+
+/// A time of day within a day, in UTC; the day is in the machine's form of it.
+pub(super) fn clock(at: Timestamp) -> String {
+    date(at).format("%H:%M:%S%.3f").to_string()
+}
+
+/// A day and a time, in UTC.
+pub(super) fn time(at: Timestamp) -> String {
+    date(at).format("%Y-%m-%d %H:%M:%S").to_string()
+}
+
+/// As machines read it.
+pub(super) fn iso(at: Timestamp) -> String {
+    date(at).to_rfc3339_opts(SecondsFormat::Micros, true)
+}
+
+fn date(at: Timestamp) -> DateTime<chrono::Utc> {
+    DateTime::from_timestamp_micros(at.as_micros()).unwrap_or_default()
+}
+
+/// `850 ms`, `12 s`, `4 min 10 s`, `2 h 5 min`, `3 d 4 h`.
+pub(super) fn span(time: Duration) -> String {
+    let (seconds, millis) = (time.as_secs(), time.as_millis());
+    let two = |large: u64, one: &str, small: u64, other: &str| match small {
+        0 => format!("{large} {one}"),
+        _ => format!("{large} {one} {small} {other}"),
+    };
+    match seconds {
+        0 => format!("{millis} ms"),
+        1..60 => format!("{seconds} s"),
+        60..3_600 => two(seconds / 60, "min", seconds % 60, "s"),
+        3_600..86_400 => two(seconds / 3_600, "h", seconds % 3_600 / 60, "min"),
+        _ => two(seconds / 86_400, "d", seconds % 86_400 / 3_600, "h"),
+    }
+}
+
+/// Milliseconds with as many digits as matter.
+pub(super) fn latency(time: Duration) -> String {
+    let millis = time.as_secs_f64() * 1_000.0;
+    match millis {
+        ..10.0 => format!("{millis:.1} ms"),
+        ..1_000.0 => format!("{millis:.0} ms"),
+        _ => format!("{:.2} s", millis / 1_000.0),
+    }
+}
+
+/// `12,345`, and `10,000+` where it was counted no further.
+pub(super) fn count(number: u32, cap: u32) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    if number >= cap {
+        text.push('+');
+    }
+    text
+}
+
+/// What is in force: `20/s, 300/min · bucket of 50`.
+pub(super) fn limits(settings: &LimitSettings) -> String {
+    if settings.unlimited {
+        return "unlimited".to_owned();
+    }
+    let units = ["s", "min", "h", "d"];
+    let set = settings.limits().into_iter().zip(units);
+    let set = set.filter_map(|((_, max), unit)| Some(format!("{}/{unit}", max?)));
+    let mut text = set.collect::<Vec<_>>().join(", ");
+    match (settings.shape.unwrap_or_default(), settings.burst) {
+        (Shape::TokenBucket, Some(burst)) => text.push_str(&format!(" · bucket of {burst}")),
+        (Shape::TokenBucket, None) => text.push_str(" · bucket"),
+        (Shape::LeakyBucket, _) => text.push_str(" · evenly spaced"),
+        (Shape::SlidingWindow, Some(burst)) => text.push_str(&format!(" · {burst} at once")),
+        (Shape::SlidingWindow, None) => {}
+    }
+    text
+}
+
+/// Attempts' states and replays', with a space for `_`.
+pub(super) fn state(word: &str) -> String {
+    word.replace('_', " ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_for_people() {
+        assert_eq!(count(1_234_567, u32::MAX), "1,234,567");
+        assert_eq!(count(10_000, 10_000), "10,000+");
+        assert_eq!(count(999, 10_000), "999");
+        assert_eq!(span(Duration::from_millis(850)), "850 ms");
+        assert_eq!(span(Duration::from_secs(250)), "4 min 10 s");
+        assert_eq!(span(Duration::from_secs(7_200)), "2 h");
+        assert_eq!(latency(Duration::from_micros(1_240)), "1.2 ms");
+        assert_eq!(latency(Duration::from_millis(1_240)), "1.24 s");
+        let both = LimitSettings {
+            per_second: Some(20),
+            per_minute: Some(300),
+            ..LimitSettings::default()
+        };
+        assert_eq!(limits(&both), "20/s, 300/min");
+    }
+}

@@ -1,0 +1,213 @@
+//! In a real browser: sign in, change a limit and see the chart follow, pause
+//! and resume, replay a dead letter, and look at every page.
+
+use http::StatusCode;
+use serde_json::json;
+use server::receiver::Behaviour;
+use std::time::Duration;
+
+use crate::driver::Browser;
+use crate::site::{KEY, Site};
+
+async fn signed_in(site: &Site) -> Browser {
+    let browser = Browser::start().await;
+    browser.client.goto(&site.url("/dashboard")).await.unwrap();
+    browser.fill("#key", KEY).await;
+    browser.click("form button.main").await;
+    browser.until("h1", |text| text == "Overview").await;
+    browser
+}
+
+async fn look(site: &Site, browser: &Browser, path: &str) {
+    browser.client.goto(&site.url(path)).await.unwrap();
+}
+
+/// What was measured last, in starts per second.
+fn rate(text: &str) -> u32 {
+    text.parse().unwrap_or(0)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_limit_is_changed_and_the_chart_follows() {
+    let site = Site::start().await;
+    let id = site.destination(1, "orders", 5);
+    site.flood(&id, 4_000);
+    let browser = signed_in(&site).await;
+    browser
+        .click(&format!("a[href='/dashboard/destinations/{id}']"))
+        .await;
+    browser.until("#stream", |text| text == "Live.").await;
+    browser
+        .until("#rate", |text| (4..=5).contains(&rate(text)))
+        .await;
+
+    browser.fill("#per_second", "20").await;
+    browser.click("#what-if").await;
+    browser
+        .until("#preview h3", |text| text.contains("20/s"))
+        .await;
+    browser.is_quiet().await;
+    browser.click("#save-preview").await;
+    browser
+        .until("#limit", |text| text.starts_with("20/s"))
+        .await;
+    browser
+        .until("#rate", |text| (16..=20).contains(&rate(text)))
+        .await;
+
+    browser.click("#pause").await;
+    browser.until("#state", |text| text == "paused").await;
+    browser.until("#rate", |text| text == "0").await;
+    browser
+        .until("#why", |text| text.to_lowercase().contains("paused"))
+        .await;
+    browser.click("#resume").await;
+    browser.until("#rate", |text| rate(text) > 10).await;
+    browser.is_quiet().await;
+    browser.end().await;
+}
+
+/// Nothing is tried twice, so what fails is dead at once.
+fn dead_letters(site: &Site, number: u32, count: usize) -> String {
+    let answer = |status| Behaviour::Answer {
+        status,
+        after: Duration::ZERO,
+    };
+    site.receiver
+        .set_behaviour(number, answer(StatusCode::INTERNAL_SERVER_ERROR));
+    let id = site.destination(number, "invoices", 50);
+    let breaker = format!("/v1/destinations/{id}/breaker");
+    site.api("PATCH", &breaker, json!({"opens_after_failures": 0}));
+    let retries = format!("/v1/destinations/{id}/retries");
+    site.api("PUT", &retries, json!({"max_tries": 1}));
+    site.flood(&id, count);
+    id
+}
+
+async fn until_dead(site: &Site, id: &str, count: usize) {
+    let path = format!("/v1/dead-letters?destination_id={id}");
+    let began = tokio::time::Instant::now();
+    while site.api("GET", &path, json!({}))["dead_letters"]
+        .as_array()
+        .unwrap()
+        .len()
+        < count
+    {
+        assert!(began.elapsed() < Duration::from_secs(60), "not dead");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dead_letter_is_replayed() {
+    let site = Site::start().await;
+    let id = dead_letters(&site, 1, 3);
+    until_dead(&site, &id, 3).await;
+    site.receiver.set_behaviour(1, Behaviour::ACCEPT);
+    let browser = signed_in(&site).await;
+    look(&site, &browser, "/dashboard/dead-letters").await;
+    browser.click("button.replay").await;
+    browser.until("#delivered", |text| text == "1").await;
+    browser
+        .until("#replay-state", |text| text == "completed")
+        .await;
+    look(
+        &site,
+        &browser,
+        &format!("/dashboard/dead-letters?destination={id}"),
+    )
+    .await;
+    browser.click("#replay-all").await;
+    browser.until("#delivered", |text| text == "2").await;
+    look(&site, &browser, "/dashboard/dead-letters").await;
+    browser.until("p.calm", |text| text == "None.").await;
+    browser.is_quiet().await;
+    browser.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_page_is_quiet_and_accessible() {
+    let site = Site::start().await;
+    let orders = site.destination(1, "orders", 20);
+    let paused = site.destination(2, "reports", 10);
+    site.api(
+        "PATCH",
+        &format!("/v1/destinations/{paused}"),
+        json!({"state": "paused"}),
+    );
+    let invoices = dead_letters(&site, 3, 12);
+    until_dead(&site, &invoices, 12).await;
+    site.flood(&orders, 4_000);
+    site.flood(&paused, 40);
+    let browser = Browser::start().await;
+    look(&site, &browser, "/dashboard").await;
+    browser.until("h1", |text| text == "Sign in").await;
+    browser.is_accessible("sign-in").await;
+    browser.picture("sign-in").await;
+    browser.end().await;
+
+    let browser = signed_in(&site).await;
+    let destination = format!("/dashboard/destinations/{orders}");
+    look(&site, &browser, &destination).await;
+    // So that there is a step to see.
+    browser.until("#rate", |text| rate(text) >= 18).await;
+    browser.fill("#per_second", "40").await;
+    browser.click("#save").await;
+    browser.until("#rate", |text| rate(text) >= 36).await;
+    let event = site.api(
+        "GET",
+        &format!("/v1/destinations/{orders}/attempts"),
+        json!({}),
+    );
+    let event = event["attempts"][0]["event_id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    for (name, path, live) in [
+        ("overview", "/dashboard".to_owned(), true),
+        ("destination", destination, true),
+        (
+            "attempts",
+            format!("/dashboard/destinations/{orders}/attempts"),
+            false,
+        ),
+        ("events", "/dashboard/events".to_owned(), false),
+        ("event", format!("/dashboard/events/{event}"), false),
+        ("dead-letters", "/dashboard/dead-letters".to_owned(), false),
+        ("audit", "/dashboard/audit".to_owned(), false),
+        ("requests", "/dashboard/requests".to_owned(), false),
+        ("links", "/dashboard/links".to_owned(), false),
+        ("tenants", "/dashboard/tenants".to_owned(), false),
+        (
+            "tenant",
+            "/dashboard/tenants/00000000-0000-0000-0000-000000000001".to_owned(),
+            false,
+        ),
+    ] {
+        look(&site, &browser, &path).await;
+        if live {
+            browser.until("#stream", |text| text == "Live.").await;
+        }
+        browser.is_accessible(name).await;
+        browser.is_quiet().await;
+        browser.picture(name).await;
+    }
+    fits_a_phone(&site, &browser, &orders).await;
+    browser.picture("phone").await;
+    browser.end().await;
+}
+
+/// Nothing but tables scrolls sideways.
+async fn fits_a_phone(site: &Site, browser: &Browser, id: &str) {
+    browser.client.set_window_size(500, 900).await.unwrap();
+    for path in [
+        "/dashboard".to_owned(),
+        format!("/dashboard/destinations/{id}"),
+    ] {
+        look(site, browser, &path).await;
+        browser.until("#stream", |text| text == "Live.").await;
+        let script = "return document.documentElement.scrollWidth - window.innerWidth";
+        let over = browser.client.execute(script, vec![]).await.unwrap();
+        assert!(over.as_i64().unwrap() <= 0, "{path} is {over} too wide");
+    }
+}

@@ -1,0 +1,181 @@
+//! A browser: headless Chromium behind chromedriver, both ended with the test.
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use fantoccini::wd::WebDriverCompatibleCommand;
+use fantoccini::{Client, ClientBuilder, Locator};
+use http::Method;
+use serde_json::{Value, json};
+use url::Url;
+
+/// As long as a slow machine may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(crate) struct Browser {
+    pub(crate) client: Client,
+    axe: String,
+    _driver: Driver,
+}
+
+/// Ends it, and the browser with it, even if the test fails.
+struct Driver(Child);
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn named(variable: &str, script: &str) -> PathBuf {
+    let found = std::env::var_os(variable).filter(|path| !path.is_empty());
+    let found = found.map(PathBuf::from);
+    found.unwrap_or_else(|| panic!("run scripts/test, or set {variable} to what {script} prints"))
+}
+
+/// What the console says, as chromedriver tells.
+#[derive(Debug)]
+struct Console;
+
+impl WebDriverCompatibleCommand for Console {
+    fn endpoint(&self, base: &Url, session: Option<&str>) -> Result<Url, url::ParseError> {
+        base.join(&format!("session/{}/se/log", session.unwrap_or_default()))
+    }
+
+    fn method_and_body(&self, _: &Url) -> (Method, Option<String>) {
+        (Method::POST, Some(json!({"type": "browser"}).to_string()))
+    }
+}
+
+impl Browser {
+    /// On a port that chromedriver finds free.
+    pub(crate) async fn start() -> Self {
+        let folder = named("PACELINE_TEST_CHROMIUM", "scripts/chromium");
+        let axe = named("PACELINE_TEST_AXE", "scripts/tool axe");
+        let driver = Command::new(folder.join("chromedriver"))
+            .args(["--port=0"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn();
+        let mut driver = Driver(driver.expect("chromedriver starts"));
+        let port = port(driver.0.stdout.take().unwrap());
+        let options = json!({
+            "binary": folder.join("chromium"),
+            // In containers there is no sandbox to be had, and little of /dev/shm.
+            "args": ["--headless=new", "--no-sandbox", "--disable-dev-shm-usage",
+                "--disable-gpu", "--hide-scrollbars", "--window-size=1120,800"],
+        });
+        let wanted = json!({
+            "goog:chromeOptions": options,
+            "goog:loggingPrefs": {"browser": "ALL"},
+        });
+        let client = ClientBuilder::new(hyper_util::client::legacy::connect::HttpConnector::new())
+            .capabilities(wanted.as_object().unwrap().clone())
+            .connect(&format!("http://127.0.0.1:{port}"))
+            .await
+            .expect("chromedriver gives a session");
+        Self {
+            client,
+            axe: std::fs::read_to_string(axe).unwrap(),
+            _driver: driver,
+        }
+    }
+
+    pub(crate) async fn end(self) {
+        self.client.close().await.unwrap();
+    }
+
+    pub(crate) async fn click(&self, css: &str) {
+        let element = self.client.wait().at_most(PATIENCE);
+        let element = element.for_element(Locator::Css(css)).await;
+        element
+            .unwrap_or_else(|error| panic!("{css}: {error}"))
+            .click()
+            .await
+            .unwrap();
+    }
+
+    pub(crate) async fn fill(&self, css: &str, text: &str) {
+        let element = self.client.wait().at_most(PATIENCE);
+        let element = element.for_element(Locator::Css(css)).await.unwrap();
+        element.clear().await.unwrap();
+        element.send_keys(text).await.unwrap();
+    }
+
+    /// Waits until the text of an element is as wanted, looking every so often.
+    pub(crate) async fn until(&self, css: &str, wanted: impl Fn(&str) -> bool) -> String {
+        let began = tokio::time::Instant::now();
+        let mut seen = String::new();
+        while began.elapsed() < PATIENCE {
+            let script = "const e = document.querySelector(arguments[0]); \
+                 return e ? e.textContent : null";
+            let found = self.client.execute(script, vec![json!(css)]).await.unwrap();
+            if let Some(text) = found.as_str() {
+                seen = text.trim().to_owned();
+                if wanted(&seen) {
+                    return seen;
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        panic!("{css} says {seen:?}");
+    }
+
+    /// No errors in the console since the last look.
+    #[track_caller]
+    pub(crate) fn is_quiet(&self) -> impl Future<Output = ()> + '_ {
+        let caller = std::panic::Location::caller();
+        async move {
+            let said = self.client.issue_cmd(Console).await.unwrap();
+            let severe = said.as_array().unwrap().iter();
+            let severe: Vec<&Value> = severe.filter(|one| one["level"] == "SEVERE").collect();
+            assert!(severe.is_empty(), "{caller}: {severe:?}");
+        }
+    }
+
+    /// axe-core finds nothing serious.
+    pub(crate) async fn is_accessible(&self, name: &str) {
+        self.client.execute(&self.axe, vec![]).await.unwrap();
+        let script = "const done = arguments[arguments.length - 1]; \
+             axe.run().then(r => done(r.violations), e => done(String(e)))";
+        let found = self.client.execute_async(script, vec![]).await.unwrap();
+        let found = found
+            .as_array()
+            .unwrap_or_else(|| panic!("{name}: axe: {found}"));
+        let serious = found.iter().filter(|one| {
+            ["serious", "critical"]
+                .iter()
+                .any(|impact| one["impact"] == *impact)
+        });
+        let told: Vec<String> = serious
+            .map(|one| format!("{}: {}", one["id"], one["nodes"][0]["html"]))
+            .collect();
+        assert!(told.is_empty(), "{name}: {told:#?}");
+    }
+
+    /// A picture of the page, where pictures are wanted.
+    pub(crate) async fn picture(&self, name: &str) {
+        let Some(folder) = std::env::var_os("PACELINE_SCREENSHOTS") else {
+            return;
+        };
+        let png = self.client.screenshot().await.unwrap();
+        let file = PathBuf::from(folder).join(format!("dashboard-{name}.png"));
+        std::fs::write(file, png).unwrap();
+    }
+}
+
+/// What it says once it listens.
+fn port(stdout: std::process::ChildStdout) -> u16 {
+    let mut lines = BufReader::new(stdout).lines();
+    let port = lines.by_ref().map_while(Result::ok).find_map(|line| {
+        let (_, rest) = line.split_once("started successfully on port ")?;
+        rest.trim_end_matches('.').parse().ok()
+    });
+    // It goes on writing, and must not meet a closed pipe.
+    std::thread::spawn(move || lines.for_each(drop));
+    port.expect("chromedriver says where it listens")
+}

@@ -1,0 +1,116 @@
+//! A `paceline serve` of its own, and what it delivers to.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use server::receiver::{Behaviour, Receiver};
+
+pub(crate) const KEY: &str = "the-key-of-the-browser-test";
+
+pub(crate) struct Site {
+    port: u16,
+    pub(crate) receiver: Receiver,
+    server: Child,
+    _folder: tempfile::TempDir,
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}
+
+impl Site {
+    pub(crate) async fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let port = TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
+        let server = Command::new(env!("CARGO_BIN_EXE_paceline"))
+            .current_dir(folder.path())
+            .env_clear()
+            .env("PACELINE_API_KEY", KEY)
+            .args([
+                "--log",
+                "warn",
+                "serve",
+                "--allow-http",
+                "--allow-networks",
+                "localhost:*",
+            ])
+            .args(["--listen", &format!("127.0.0.1:{port}")])
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let site = Self {
+            port,
+            receiver: Receiver::start(Behaviour::ACCEPT, 100_000).await.unwrap(),
+            server,
+            _folder: folder,
+        };
+        let began = tokio::time::Instant::now();
+        while !site
+            .ask("GET", "/readyz", None)
+            .is_ok_and(|(_, text)| text.contains("\"ready\":true"))
+        {
+            assert!(began.elapsed() < Duration::from_secs(60), "not ready");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        site
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://127.0.0.1:{}{path}", self.port)
+    }
+
+    pub(crate) fn api(&self, method: &str, path: &str, body: Value) -> Value {
+        let (status, text) = self.ask(method, path, Some(&body)).unwrap();
+        assert!(status < 300, "{method} {path}: {status} {text}");
+        serde_json::from_str(&text).unwrap_or(Value::Null)
+    }
+
+    /// A destination of the receiver's with this number; its id.
+    pub(crate) fn destination(&self, number: u32, name: &str, per_second: u32) -> String {
+        let body = json!({"name": name, "url": self.receiver.url(number),
+            "limits": {"per_second": per_second}});
+        let made = self.api("POST", "/v1/destinations", body);
+        made["id"].as_str().unwrap().to_owned()
+    }
+
+    pub(crate) fn flood(&self, destination: &str, events: usize) {
+        for from in (0..events).step_by(500) {
+            let one = json!({"destination_id": destination, "type": "order.paid",
+                "payload": {"total_cents": 4200}});
+            let batch = vec![one; 500.min(events - from)];
+            self.api("POST", "/v1/events/batch", json!({ "events": batch }));
+        }
+    }
+
+    fn ask(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+    ) -> std::io::Result<(u16, String)> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
+        let body = body.map(Value::to_string).unwrap_or_default();
+        write!(
+            stream,
+            "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\
+             authorization: Bearer {KEY}\r\ncontent-type: application/json\r\n\
+             content-length: {}\r\n\r\n{body}",
+            body.len()
+        )?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        let (head, text) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+        let status = head.split(' ').nth(1).and_then(|word| word.parse().ok());
+        Ok((status.unwrap_or(0), text.to_owned()))
+    }
+}

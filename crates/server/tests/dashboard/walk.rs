@@ -1,0 +1,374 @@
+//! No page shows, changes or reaches another tenant's things; no form is done
+//! without its session's token, and none beyond its scope.
+
+use http::Method;
+use serde_json::json;
+
+use crate::place::Place;
+use crate::visit::{ADMIN, World};
+
+macro_rules! on_both {
+    ($($test:ident)+) => {
+        mod sqlite {
+            $(#[tokio::test]
+            async fn $test() {
+                super::$test(&super::World::over(super::Place::sqlite()).await).await;
+            })+
+        }
+        mod postgres {
+            $(#[tokio::test]
+            async fn $test() {
+                super::$test(&super::World::over(super::Place::postgres().await).await).await;
+            })+
+        }
+    };
+}
+
+on_both! {
+    another_tenants_session_reaches_nothing
+    a_form_needs_its_sessions_token_and_our_origin
+    scopes_are_respected
+    a_link_opens_its_tenants_pages_and_no_more
+    limits_go_up_to_the_ceiling_and_beyond_it_are_asked_for
+    a_session_ends_with_its_key
+    answers_are_guarded
+    events_are_found_by_type
+}
+
+async fn another_tenants_session_reaches_nothing(world: &World) {
+    let all = ["ingest", "manage", "read"];
+    let (_, _, ours) = world.tenant("ours", &all).await;
+    let (tenant, key, theirs) = world.tenant("theirs", &all).await;
+    let (_, our_key, _) = world.tenant("third", &all).await;
+    let body = json!({"destination_id": theirs, "type": "a.b", "payload": {}});
+    let event = world.api(&key, Method::POST, "/v1/events", body).await;
+    let event = event["id"].as_str().unwrap();
+    let their = world.sign_in(&key).await;
+    let our = world.sign_in(&our_key).await;
+    for path in [
+        format!("/dashboard/destinations/{theirs}"),
+        format!("/dashboard/destinations/{theirs}/live"),
+        format!("/dashboard/destinations/{theirs}/attempts"),
+        format!("/dashboard/events/{event}"),
+    ] {
+        assert_eq!(world.get(&their, &path).await.status, 200, "{path}");
+        assert_eq!(world.get(&our, &path).await.status, 404, "{path}");
+    }
+    // Pages of all show none of theirs.
+    for path in [
+        "/dashboard",
+        "/dashboard?search=theirs",
+        "/dashboard/events",
+        "/dashboard/events?type=a.b",
+        "/dashboard/dead-letters",
+        "/dashboard/audit",
+        "/dashboard/requests",
+        "/dashboard/links",
+    ] {
+        let page = world.get(&our, path).await;
+        assert_eq!(page.status, 200, "{path}: {}", page.text);
+        for id in [&ours, &theirs, event, &tenant] {
+            assert!(!page.text.contains(id), "{path} shows {id}");
+        }
+    }
+    let destination = format!("/dashboard/destinations/{theirs}");
+    for (path, fields) in [
+        (format!("{destination}/limits"), [("per_second", "1")]),
+        (format!("{destination}/limits"), [("preview", "1")]),
+        (format!("{destination}/state"), [("state", "paused")]),
+        (format!("{destination}/secrets"), [("x", "")]),
+        (
+            "/dashboard/replays".to_owned(),
+            [("destination", theirs.as_str())],
+        ),
+        ("/dashboard/replays".to_owned(), [("attempt", "1")]),
+    ] {
+        let page = world.post(&our, &path, &fields).await;
+        assert_eq!(page.status, 404, "{path}: {}", page.text);
+    }
+    // Of operators.
+    for path in [
+        "/dashboard/tenants".to_owned(),
+        format!("/dashboard/tenants/{tenant}"),
+    ] {
+        assert_eq!(world.get(&their, &path).await.status, 403, "{path}");
+        for action in ["open", "keys", "links"] {
+            let path = format!("/dashboard/tenants/{tenant}/{action}");
+            let page = world.post(&their, &path, &[("seconds", "3600")]).await;
+            assert_eq!(page.status, 403, "{path}");
+        }
+    }
+    let still = format!("/v1/destinations/{theirs}");
+    let still = world.api(&key, Method::GET, &still, json!({})).await;
+    assert_eq!(
+        (&still["state"], &still["limits"]["per_second"]),
+        (&json!("active"), &json!(5))
+    );
+}
+
+async fn a_form_needs_its_sessions_token_and_our_origin(world: &World) {
+    let (_, key, id) = world.tenant("ours", &["manage", "read"]).await;
+    let (one, other) = (world.sign_in(&key).await, world.sign_in(&key).await);
+    let path = format!("/dashboard/destinations/{id}/state");
+    let paused = ("state", "paused");
+    for token in ["", "0", &other.token] {
+        let page = world
+            .form(&path, Some(&one), &[("token", token), paused])
+            .await;
+        assert_eq!(page.status, 403, "{token}");
+    }
+    let fields = [("token", one.token.as_str()), paused];
+    for origin in ["http://evil.example", "null", "http://127.0.0.1:9999"] {
+        let page = world.form_from(origin, &path, Some(&one), &fields).await;
+        assert_eq!(page.status, 403, "{origin}");
+        let page = world
+            .form_from(origin, "/dashboard/sign-in", None, &[("key", ADMIN)])
+            .await;
+        assert_eq!(page.status, 403, "{origin}");
+    }
+    let page = world.form(&path, None, &fields).await;
+    assert_eq!(
+        (page.status.as_u16(), &page.headers["location"]),
+        (303, &"/dashboard/sign-in".parse().unwrap())
+    );
+    let destination = format!("/v1/destinations/{id}");
+    let still = world.api(&key, Method::GET, &destination, json!({})).await;
+    assert_eq!(still["state"], "active");
+    assert_eq!(world.form(&path, Some(&one), &fields).await.status, 303);
+    let now = world.api(&key, Method::GET, &destination, json!({})).await;
+    assert_eq!(now["state"], "paused");
+}
+
+async fn scopes_are_respected(world: &World) {
+    let (_, reader, id) = world.tenant("ours", &["read"]).await;
+    let visitor = world.sign_in(&reader).await;
+    let destination = format!("/dashboard/destinations/{id}");
+    let page = world.get(&visitor, &destination).await;
+    assert_eq!(page.status, 200);
+    assert!(
+        !page.text.contains("/limits\""),
+        "no form that could not be sent"
+    );
+    for (path, field) in [
+        (format!("{destination}/limits"), ("per_second", "1")),
+        (format!("{destination}/state"), ("state", "paused")),
+        (format!("{destination}/secrets"), ("x", "1")),
+        (
+            "/dashboard/replays".to_owned(),
+            ("destination", id.as_str()),
+        ),
+        ("/dashboard/links".to_owned(), ("seconds", "3600")),
+        ("/dashboard/tenants".to_owned(), ("name", "x")),
+    ] {
+        assert_eq!(
+            world.post(&visitor, &path, &[field]).await.status,
+            403,
+            "{path}"
+        );
+    }
+    // Nothing to read, no page; and nobody, nothing.
+    let (_, writer, _) = world.tenant("writers", &["ingest"]).await;
+    let page = world
+        .form("/dashboard/sign-in", None, &[("key", &writer)])
+        .await;
+    assert_eq!(
+        (page.status.as_u16(), page.headers.get("set-cookie")),
+        (403, None)
+    );
+    let page = world
+        .form("/dashboard/sign-in", None, &[("key", "wrong")])
+        .await;
+    assert_eq!(
+        (page.status.as_u16(), page.headers.get("set-cookie")),
+        (401, None)
+    );
+}
+
+async fn a_link_opens_its_tenants_pages_and_no_more(world: &World) {
+    let (_, key, id) = world.tenant("ours", &["manage", "read"]).await;
+    let (_, _, other) = world.tenant("theirs", &["read"]).await;
+    let maker = world.sign_in(&key).await;
+    let fields = [("seconds", "3600"), ("may_change", "on")];
+    let page = world.post(&maker, "/dashboard/links", &fields).await;
+    let (_, rest) = page.text.split_once("<a id=\"made\" href=\"").unwrap();
+    let path = rest.split('"').next().unwrap().to_owned();
+    // Looking at it opens nothing.
+    let page = world.get(&maker, &path).await;
+    assert_eq!(
+        (page.status.as_u16(), page.headers.get("set-cookie")),
+        (200, None)
+    );
+    let opened = world.form(&path, None, &[]).await;
+    let guest = world.visitor(&opened).await;
+    let page = world
+        .get(&guest, &format!("/dashboard/destinations/{id}"))
+        .await;
+    assert_eq!(page.status, 200);
+    let page = world
+        .get(&guest, &format!("/dashboard/destinations/{other}"))
+        .await;
+    assert_eq!(page.status, 404);
+    let secrets = format!("/dashboard/destinations/{id}/secrets");
+    assert_eq!(world.post(&guest, &secrets, &[]).await.status, 403);
+    assert_eq!(
+        world.post(&guest, "/dashboard/links", &fields).await.status,
+        403
+    );
+    assert_eq!(world.get(&guest, "/dashboard/tenants").await.status, 403);
+    // A link is no session, nor is a session a link.
+    let page = world
+        .form(&format!("/dashboard/links/{}", "0".repeat(64)), None, &[])
+        .await;
+    assert_eq!(page.status, 404);
+}
+
+async fn limits_go_up_to_the_ceiling_and_beyond_it_are_asked_for(world: &World) {
+    // The tier `standard` allows 10 a second.
+    let (_, key, id) = world.tenant("ours", &["manage", "read"]).await;
+    let customer = world.sign_in(&key).await;
+    let path = format!("/dashboard/destinations/{id}/limits");
+    let destination = format!("/v1/destinations/{id}");
+    let per_second = async || {
+        let now = world.api(&key, Method::GET, &destination, json!({})).await;
+        now["limits"]["per_second"].clone()
+    };
+    let page = world.post(&customer, &path, &[("per_second", "8")]).await;
+    assert_eq!(
+        page.headers["location"],
+        format!("/dashboard/destinations/{id}?done=limits")
+    );
+    assert_eq!(per_second().await, 8);
+    let page = world
+        .post(&customer, &path, &[("per_second", "11"), ("preview", "1")])
+        .await;
+    assert!(page.text.contains("Ask for it"), "{}", page.text);
+    let fields = [("per_second", "11"), ("note", "Black Friday <b>")];
+    let page = world.post(&customer, &path, &fields).await;
+    assert_eq!(
+        page.headers["location"],
+        format!("/dashboard/destinations/{id}?done=requested")
+    );
+    assert_eq!(per_second().await, 8, "asked for is not set");
+    let page = world.get(&customer, "/dashboard/requests").await;
+    assert!(
+        page.text.contains("Black Friday &#60;b&#62;"),
+        "{}",
+        page.text
+    );
+    // The customer does not decide; the operator does, once.
+    let operator = world.sign_in(ADMIN).await;
+    let page = world.get(&operator, "/dashboard/requests").await;
+    let (_, rest) = page
+        .text
+        .split_once("action=\"/dashboard/requests/")
+        .unwrap();
+    let decide = format!("/dashboard/requests/{}", rest.split('"').next().unwrap());
+    let approve = [("decision", "approve")];
+    assert_eq!(world.post(&customer, &decide, &approve).await.status, 403);
+    assert_eq!(world.post(&operator, &decide, &approve).await.status, 303);
+    assert_eq!(per_second().await, 11);
+    assert_eq!(world.post(&operator, &decide, &approve).await.status, 409);
+}
+
+async fn a_session_ends_with_its_key(world: &World) {
+    let (tenant, key, _) = world.tenant("ours", &["manage", "read"]).await;
+    let visitor = world.sign_in(&key).await;
+    let signed_out = world.sign_in(&key).await;
+    assert_eq!(
+        world
+            .post(&signed_out, "/dashboard/sign-out", &[])
+            .await
+            .status,
+        303
+    );
+    assert_eq!(world.get(&signed_out, "/dashboard").await.status, 303);
+    assert_eq!(world.get(&visitor, "/dashboard").await.status, 200);
+    let operator = world.sign_in(ADMIN).await;
+    let id = &key[3..19];
+    let path = format!("/dashboard/tenants/{tenant}/keys/{id}");
+    assert_eq!(world.post(&operator, &path, &[]).await.status, 303);
+    let page = world.get(&visitor, "/dashboard").await;
+    assert_eq!(
+        (page.status.as_u16(), &page.headers["location"]),
+        (303, &"/dashboard/sign-in".parse().unwrap())
+    );
+}
+
+async fn answers_are_guarded(world: &World) {
+    let operator = world.sign_in(ADMIN).await;
+    for path in [
+        "/dashboard",
+        "/dashboard/sign-in",
+        "/dashboard/nothing",
+        "/dashboard/tenants",
+    ] {
+        let page = world.get(&operator, path).await;
+        if page.status == 404 {
+            continue;
+        }
+        let policy = page.headers["content-security-policy"].to_str().unwrap();
+        assert!(
+            policy.contains("default-src 'none'") && !policy.contains("unsafe"),
+            "{policy}"
+        );
+        assert_eq!(page.headers["x-content-type-options"], "nosniff");
+        assert_eq!(page.headers["referrer-policy"], "same-origin");
+        assert_eq!(page.headers["cache-control"], "no-store");
+        assert!(
+            !page.text.contains(" style=") && !page.text.contains(" onclick="),
+            "{path}"
+        );
+    }
+    let page = world
+        .form("/dashboard/sign-in", None, &[("key", ADMIN)])
+        .await;
+    let cookie = page.headers["set-cookie"].to_str().unwrap();
+    for part in ["HttpOnly", "SameSite=Strict", "Max-Age=43200"] {
+        assert!(cookie.contains(part), "{cookie}");
+    }
+    let page = world.get(&operator, "/dashboard").await;
+    let (_, rest) = page.text.split_once("rel=\"stylesheet\" href=\"").unwrap();
+    let style = world.get(&operator, rest.split('"').next().unwrap()).await;
+    assert_eq!(style.status, 200);
+    assert!(
+        style.headers["cache-control"]
+            .to_str()
+            .unwrap()
+            .contains("immutable")
+    );
+}
+
+async fn events_are_found_by_type(world: &World) {
+    let (_, key, id) = world.tenant("ours", &["ingest", "manage", "read"]).await;
+    for (event_type, count) in [("order.paid", 60), ("order.sent", 1)] {
+        for _ in 0..count {
+            let body = json!({"destination_id": id, "type": event_type, "payload": {}});
+            world.api(&key, Method::POST, "/v1/events", body).await;
+        }
+    }
+    let visitor = world.sign_in(&key).await;
+    let links = |text: &str| text.matches("href=\"/dashboard/events/").count();
+    let page = world
+        .get(&visitor, "/dashboard/events?type=order.sent")
+        .await;
+    assert_eq!(links(&page.text), 1);
+    assert!(page.text.contains(">waiting</span>"), "{}", page.text);
+    let page = world
+        .get(&visitor, "/dashboard/events?type=order.paid&state=waiting")
+        .await;
+    assert_eq!(links(&page.text), 50);
+    let (_, rest) = page.text.split_once("rel=\"next\" href=\"").unwrap();
+    let next = rest
+        .split('"')
+        .next()
+        .unwrap()
+        .replace("&#38;", "&")
+        .replace("&amp;", "&");
+    assert_eq!(links(&world.get(&visitor, &next).await.text), 10);
+    let page = world
+        .get(&visitor, "/dashboard/events?state=succeeded")
+        .await;
+    assert_eq!(links(&page.text), 0);
+    let page = world.get(&visitor, "/dashboard?search=OUR").await;
+    assert!(page.text.contains(&id), "{}", page.text);
+}
