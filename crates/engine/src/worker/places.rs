@@ -128,7 +128,8 @@ impl Places {
         };
         let deadline = Instant::now() + patience.min(LINE);
         let all = self.wait(&self.all, asking, deadline).await;
-        let all = all.map_err(|_| NoPlace::TurnedAway)?;
+        // Not at once again, also if it waited for all of its time.
+        let all = all.map_err(|_none| NoPlace::TurnedAway)?;
         Ok(self.place(asking.destination, all, Some(doubtful), Some(hung)))
     }
 

@@ -8,11 +8,11 @@ use axum::response::Html;
 use domain::ids::DestinationId;
 use serde::Deserialize;
 
+use super::Asked;
 use super::frame::{Frame, rendered};
 use super::refused::Refused;
 use super::visitor::Visitor;
 use super::words::{self, NONE};
-use super::Asked;
 use crate::audit::DestinationReport;
 use crate::audit::report::WindowReport;
 use crate::service::compliance::ComplianceDraft;

@@ -51,7 +51,7 @@ impl World {
             target: &TargetConfig::default(),
             shutdown: stop.clone(),
         };
-        let front = Front::new(&parts, Mint::from_system().unwrap(), options);
+        let front = Front::new(&parts, Arc::new(Mint::from_system().unwrap()), options);
         tokio::spawn(front.back.run(stop.clone()));
         Self {
             router: front.router,

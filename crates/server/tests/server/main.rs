@@ -23,4 +23,5 @@ mod signatures;
 mod smart_delivery;
 mod snapshots;
 mod store;
+mod unmanaged;
 mod world;

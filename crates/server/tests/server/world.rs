@@ -31,6 +31,7 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 use crate::store::FakeStore;
+use crate::unmanaged::Unmanaged;
 
 pub(crate) const KEY: &str = "test-key-0123456789";
 
@@ -105,7 +106,7 @@ impl World {
             catalog,
             backlog,
             operations: operations.clone(),
-            managers: operations.clone(),
+            managers: Arc::new(Unmanaged),
             store,
             survey,
         };
