@@ -191,7 +191,9 @@ impl Circumstances<'_> {
         match self.around.held_for {
             Some(HoldReason::Refused) => Reason::Refused,
             Some(HoldReason::Breaker) => Reason::Breaker,
-            Some(HoldReason::Asked) | None => Reason::Asked,
+            Some(HoldReason::Asked) => Reason::Asked,
+            // Only a worker that had no place holds without a reason.
+            None => Reason::Places,
         }
     }
 

@@ -104,6 +104,11 @@ impl Candidate {
                 Err(_elapsed) => tracing::warn!("the lease is out of reach: no answer"),
             }
             let is_leading = self.is_leading();
+            if !is_leading {
+                // Or the end of a time that is over would be waited for, without a
+                // pause, for as long as nobody answers.
+                self.held_at = None;
+            }
             if leads.send_replace(is_leading) != is_leading {
                 let lease = &self.name;
                 match is_leading {

@@ -46,7 +46,7 @@ fn default_key() -> String {
     printcolumn(name = "Backlog", type_ = "integer", json_path = ".status.backlog"),
     printcolumn(
         name = "Drained",
-        type_ = "date",
+        type_ = "string", // a date is shown as an age, and this one is to come
         json_path = ".status.drainEta",
         priority = 1
     ),

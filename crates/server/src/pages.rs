@@ -17,6 +17,7 @@ use axum::routing::{get, post};
 use domain::ids::TenantId;
 use engine::ports::{Catalog, Overview, Sessions, Store, Survey};
 use http::{HeaderValue, header};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::App;
@@ -68,6 +69,8 @@ struct Inner {
     sessions: Arc<dyn Sessions>,
     mint: Arc<Mint>,
     streams: live::Places,
+    /// One preview at a time: seconds of arithmetic.
+    previews: Arc<Semaphore>,
     shutdown: CancellationToken,
 }
 
@@ -84,6 +87,7 @@ impl Pages {
             sessions: Arc::clone(&parts.sessions),
             mint,
             streams: live::Places::new(),
+            previews: Arc::new(Semaphore::new(1)),
             shutdown,
         }))
     }

@@ -18,6 +18,7 @@ use engine::ports::{
     HeadersChange, Manager, Managers, NewDestination, OperationsBook, Schedule, Store, Survey,
     Wake,
 };
+use tokio::sync::Semaphore;
 
 use crate::edge::Mint;
 use crate::hidden::Hidden;
@@ -75,9 +76,14 @@ pub struct Service {
     signing: Signing,
     tenant: TenantId,
     ingest_limit: Option<IngestLimit>,
+    /// Whose turn it is to read whole ledgers: seconds of work, and memory.
+    readings: Arc<Semaphore>,
     /// For whom it acts; `None` for whoever calls the API.
     manager: Option<Manager>,
 }
+
+/// Reports and plans that one process makes at once; others wait for their turn.
+const READINGS: usize = 2;
 
 /// The store, as the API asks it.
 #[derive(Clone)]
@@ -152,6 +158,7 @@ impl Service {
             signing,
             tenant: engine::ports::DEFAULT_TENANT,
             ingest_limit: None,
+            readings: Arc::new(Semaphore::new(READINGS)),
             manager: None,
         }
     }

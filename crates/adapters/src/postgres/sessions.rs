@@ -99,7 +99,7 @@ async fn begin(pool: &PgPool, new: &NewSession) -> Result<(), Failure> {
         )
         select $1, $2, $3, $4, $5, $6, $7, $8, $9, c.now, c.now + $10 * interval '1 microsecond'
         from (select clock_timestamp() as now) c
-        where (select count(*) from sessions s where s.tenant_id = $3) < $11",
+        where (select count(*) from sessions s where s.tenant_id = $3 and s.kind = $2) < $11",
     )
     .bind(&new.digest[..])
     .bind(new.kind.as_str())

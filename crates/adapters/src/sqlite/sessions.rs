@@ -23,7 +23,7 @@ const FORGET: &str = "
 
 const HAS: &str = "
     -- begin_session: how many there are
-    select count(*) from sessions where tenant_id = ?1";
+    select count(*) from sessions where tenant_id = ?1 and kind = ?2";
 
 const BEGIN: &str = "
     -- begin_session
@@ -139,7 +139,9 @@ impl Sessions for SqliteStore {
 fn begin(tx: &Transaction<'_>, now: Timestamp, new: &NewSession) -> Result<(), Fault> {
     execute(tx, FORGET, (now.as_micros(), FORGOTTEN_AT_ONCE))?;
     let tenant = new.tenant.to_string();
-    let has: Option<u32> = first(tx, HAS, [&tenant], |row| Ok(row.get(0)?))?;
+    let has: Option<u32> = first(tx, HAS, [tenant.as_str(), new.kind.as_str()], |row| {
+        Ok(row.get(0)?)
+    })?;
     if has.unwrap_or(0) >= MAX_SESSIONS {
         let problem = format!("the tenant has {MAX_SESSIONS} sessions and links already");
         return Err(CatalogError::Conflict(problem).into());

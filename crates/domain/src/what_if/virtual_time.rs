@@ -28,6 +28,7 @@ const TICK: Duration = Duration::from_millis(1);
 ///
 /// ```
 /// use domain::policy::LimitSettings;
+/// use domain::series::Passage;
 /// use domain::time::Timestamp;
 /// use domain::what_if::{Arrival, replay};
 /// use std::time::Duration;
@@ -36,9 +37,9 @@ const TICK: Duration = Duration::from_millis(1);
 /// let at = Timestamp::from_millis;
 /// let arrival = Arrival { due_at: at(0), latency: Duration::from_millis(50) };
 /// let replayed = replay(&policy, &[arrival; 5], 1_000);
-/// let starts: Vec<_> = replayed.iter().map(|one| one.started_at.unwrap().as_micros() / 1_000_000);
-/// # let starts: Vec<i64> = starts.collect();
-/// assert_eq!(starts, [0, 0, 1, 1, 2]);
+/// let second = |one: &Passage| one.started_at.unwrap().as_micros() / 1_000_000;
+/// let seconds: Vec<_> = replayed.iter().map(second).collect();
+/// assert_eq!(seconds, [0, 0, 1, 1, 2]);
 /// ```
 #[must_use]
 pub fn replay(policy: &Policy, arrivals: &[Arrival], places: u32) -> Vec<Passage> {

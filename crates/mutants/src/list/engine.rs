@@ -222,8 +222,8 @@ pub(super) const MUTANTS: [Mutant; 19] = [
         wrong: "A schedule that was lost is rebuilt without the retries of the future.",
         file: SWEEP,
         change: Rust {
-            right: "life.is_some()",
-            wrong: "false",
+            right: "self.page(after, life.is_some())",
+            wrong: "self.page(after, false)",
         },
         killer: loops("sweep::another_life_is_rebuilt_from_everything_and_noted_at_the_end"),
     },

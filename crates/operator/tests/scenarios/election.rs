@@ -88,6 +88,11 @@ async fn who_cannot_renew_leads_no_more() {
         let since = tokio::time::Instant::now();
         leads.wait_for(|leads| !*leads).await.unwrap();
         assert!(since.elapsed() <= GIVES_UP_AFTER, "{:?}", since.elapsed());
+        // It goes on asking, now and then.
+        let asked = cluster.state().calls.len();
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        let asked = cluster.state().calls.len() - asked;
+        assert!((1..=60).contains(&asked), "{asked} calls in a minute");
         cluster.state().away = false;
         leads.wait_for(|leads| *leads).await.unwrap();
     };

@@ -238,7 +238,7 @@ fn record(destination: &DestinationReport, rule: Option<&RuleReport>) -> [String
     });
     [
         destination.id.clone(),
-        destination.name.clone(),
+        as_text(&destination.name),
         destination.limit_in_force.clone(),
         destination.starts.to_string(),
         destination.share.allowed.to_string(),
@@ -257,4 +257,13 @@ fn record(destination: &DestinationReport, rule: Option<&RuleReport>) -> [String
         rule.map_or(destination.compliant, |rule| rule.early_starts == 0)
             .to_string(),
     ]
+}
+
+/// A name that a spreadsheet does not take for a formula: tenants choose names,
+/// and operators open reports.
+fn as_text(name: &str) -> String {
+    match name.starts_with(['=', '+', '-', '@']) {
+        true => format!("'{name}"),
+        false => name.to_owned(),
+    }
 }

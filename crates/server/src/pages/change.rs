@@ -3,6 +3,7 @@
 //! Who is no operator changes limits up to the ceiling of the tenant's tier, and
 //! asks for more ([`super::requests`]).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{Path, State};
@@ -11,7 +12,7 @@ use domain::access::Scope;
 use domain::destination::DestinationState;
 use domain::ids::DestinationId;
 use domain::limit::Shape;
-use domain::policy::LimitSettings;
+use domain::policy::{LimitSettings, Policy, Rate};
 use domain::signature::SecretKind;
 use domain::what_if::{Summary, arrivals, replay, summary};
 use engine::ports::{NewLimitRequest, SessionKind};
@@ -155,18 +156,27 @@ pub(super) async fn ceiling(pages: &Pages, visitor: &Visitor) -> Result<LimitSet
     Ok(tier.map(|tier| tier.limits).unwrap_or_default())
 }
 
-/// Whether it allows more, in the long run or at once, than the ceiling does.
+/// Whether it allows more, in the long run, at once or in flight, than the ceiling
+/// does.
 fn is_above(settings: &LimitSettings, ceiling: &LimitSettings) -> bool {
     let (wanted, most) = (settings.or_tier(ceiling).policy(), ceiling.policy());
-    let Some(most_rate) = most.starts_per_second() else {
-        return false;
-    };
-    let rate = wanted.starts_per_second().unwrap_or(f64::INFINITY);
-    let bursts = match (settings.or_tier(ceiling).burst, ceiling.burst) {
-        (Some(burst), Some(most)) => burst > most,
-        _ => false,
-    };
-    rate > most_rate || bursts || wanted.max_in_flight > most.max_in_flight
+    let rate = |policy: &Policy| policy.starts_per_second().unwrap_or(f64::INFINITY);
+    rate(&wanted) > rate(&most)
+        || at_once(&wanted) > at_once(&most)
+        || wanted.max_in_flight > most.max_in_flight
+}
+
+/// How many may start at one instant: 864,000 a day are ten a second, and could all
+/// be sent in one.
+fn at_once(policy: &Policy) -> u32 {
+    match &policy.rate {
+        Rate::Paused => 0,
+        Rate::Unlimited => u32::MAX,
+        Rate::Limited(limited) => (limited.windows.iter().map(|limit| limit.max.get()))
+            .chain(limited.pacing.map(|pacing| pacing.burst))
+            .min()
+            .unwrap_or(u32::MAX),
+    }
 }
 
 async fn preview(
@@ -197,7 +207,9 @@ async fn preview(
     };
     let places = pages.0.store.fleet().await?.places.max(1);
     // Seconds of arithmetic at worst, which must not hold up others.
+    let turn = Arc::clone(&pages.0.previews).acquire_owned().await;
     let replayed = tokio::task::spawn_blocking(move || {
+        let _turn = turn;
         let each = [current, proposed].map(|limits| replay(&limits.policy(), &arrivals, places));
         let svg = chart::compared(&each);
         (each.map(|passages| summary(&passages)), svg)
@@ -321,11 +333,39 @@ mod tests {
             unlimited: true,
             ..LimitSettings::default()
         };
-        for below in [second(10), second(1), minute(600), LimitSettings::default()] {
+        let bucket = |burst| LimitSettings {
+            per_day: Some(864_000),
+            burst,
+            shape: Some(Shape::TokenBucket),
+            ..LimitSettings::default()
+        };
+        for below in [second(10), second(1), minute(50), LimitSettings::default()] {
             assert!(!is_above(&below, &tier), "{below:?}");
         }
-        for above in [second(11), minute(601), crowded, lifted] {
+        for above in [
+            second(11),
+            minute(51),
+            minute(601),
+            bucket(Some(51)),
+            crowded,
+            lifted,
+        ] {
             assert!(is_above(&above, &tier), "{above:?}");
         }
+        assert!(!is_above(&bucket(Some(50)), &tier));
+        // A tier that limits no rate may limit what is in flight.
+        let free = LimitSettings {
+            unlimited: true,
+            max_in_flight: Some(20),
+            ..LimitSettings::default()
+        };
+        assert!(is_above(&crowded, &free));
+        assert!(!is_above(
+            &second(1_000),
+            &LimitSettings {
+                max_in_flight: Some(1_000),
+                ..free
+            }
+        ));
     }
 }

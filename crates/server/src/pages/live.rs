@@ -4,15 +4,17 @@
 //! session or the process. There is room for so many and no more: who finds
 //! none has a page that stands still, and is told so.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::convert::Infallible;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::Pages;
 use super::refused::Refused;
@@ -21,6 +23,12 @@ use super::visitor::{self, Visitor};
 /// Streams in one process, of all visitors.
 const MAX_STREAMS: usize = 200;
 
+/// And of one session: a customer's link does not take all of them.
+const OF_A_SESSION: usize = 6;
+
+/// How long a browser may take to read what it is told, or the store to say it.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// How often a stream sees to it that its session is still good.
 const RECHECK: Duration = Duration::from_secs(5);
 
@@ -28,18 +36,60 @@ const RECHECK: Duration = Duration::from_secs(5);
 const LIFETIME: Duration = Duration::from_secs(600);
 
 /// Room for streams.
-pub(super) struct Places(Arc<Semaphore>);
+#[derive(Clone)]
+pub(super) struct Places {
+    all: Arc<Semaphore>,
+    /// How many streams each session has.
+    taken: Arc<Mutex<HashMap<[u8; 32], usize>>>,
+}
+
+/// A stream's, until it is dropped.
+struct Place {
+    places: Places,
+    session: [u8; 32],
+    _one: OwnedSemaphorePermit,
+}
 
 impl Places {
     pub(super) fn new() -> Self {
-        Self(Arc::new(Semaphore::new(MAX_STREAMS)))
+        Self {
+            all: Arc::new(Semaphore::new(MAX_STREAMS)),
+            taken: Arc::default(),
+        }
     }
 
-    fn take(&self) -> Result<OwnedSemaphorePermit, Refused> {
-        let full = "Too many pages are watching; this one stands still.";
-        Arc::clone(&self.0)
-            .try_acquire_owned()
-            .map_err(|_full| Refused::unavailable(full))
+    fn take(&self, session: [u8; 32]) -> Result<Place, Refused> {
+        let full = || Refused::unavailable("Too many pages are watching; this one stands still.");
+        let one = Arc::clone(&self.all).try_acquire_owned();
+        let one = one.map_err(|_full| full())?;
+        let mut taken = self.taken();
+        let of_session = taken.entry(session).or_default();
+        if *of_session >= OF_A_SESSION {
+            return Err(full());
+        }
+        *of_session += 1;
+        drop(taken);
+        Ok(Place {
+            places: self.clone(),
+            session,
+            _one: one,
+        })
+    }
+
+    fn taken(&self) -> MutexGuard<'_, HashMap<[u8; 32], usize>> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut taken = self.places.taken();
+        if let Entry::Occupied(mut of_session) = taken.entry(self.session) {
+            *of_session.get_mut() -= 1;
+            if *of_session.get() == 0 {
+                of_session.remove();
+            }
+        }
     }
 }
 
@@ -67,7 +117,7 @@ pub(super) fn stream<F>(
 where
     F: Future<Output = Result<Said, Refused>> + Send + 'static,
 {
-    let place = pages.0.streams.take()?;
+    let place = pages.0.streams.take(visitor.digest)?;
     let (sender, mut receiver) = mpsc::channel(1);
     let (pages, digest, tenant) = (pages.clone(), visitor.digest, visitor.tenant());
     tokio::spawn(async move {
@@ -82,10 +132,22 @@ where
                 }
             }
             // What cannot be asked now is asked again: the page keeps what it has.
-            if let Ok(said) = look(pages.clone()).await
-                && let Ok(event) = Event::default().json_data(said)
-                && sender.send(event).await.is_err()
-            {
+            // A browser that does not read has no place for good.
+            let said = timeout(PATIENCE, async {
+                match look(pages.clone()).await {
+                    Ok(said) => match Event::default().json_data(said) {
+                        Ok(event) => sender.send(event).await.is_ok(),
+                        Err(_unsaid) => true,
+                    },
+                    Err(_refused) => true,
+                }
+            });
+            let goes_on = tokio::select! {
+                biased;
+                () = pages.0.shutdown.cancelled() => false,
+                said = said => said.unwrap_or(false),
+            };
+            if !goes_on {
                 return;
             }
             tokio::select! {
@@ -104,4 +166,24 @@ where
     Ok(Sse::new(events)
         .keep_alive(KeepAlive::default())
         .into_response())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_has_so_many_streams_and_no_more() {
+        let places = Places::new();
+        let mut taken: Vec<_> = (0..OF_A_SESSION)
+            .map(|_| places.take([1; 32]).ok().unwrap())
+            .collect();
+        assert!(places.take([1; 32]).is_err());
+        assert!(places.take([2; 32]).is_ok(), "it is nobody else's affair");
+        taken.pop();
+        assert!(places.take([1; 32]).is_ok());
+        taken.clear();
+        assert!(places.taken().is_empty());
+        assert_eq!(places.all.available_permits(), MAX_STREAMS);
+    }
 }

@@ -87,6 +87,9 @@ pub(super) fn limits(settings: &LimitSettings) -> String {
         (Shape::SlidingWindow, Some(burst)) => text.push_str(&format!(" · {burst} at once")),
         (Shape::SlidingWindow, None) => {}
     }
+    if let Some(most) = settings.max_in_flight {
+        text.push_str(&format!(" · {most} in flight"));
+    }
     text
 }
 
@@ -115,5 +118,10 @@ mod tests {
             ..LimitSettings::default()
         };
         assert_eq!(limits(&both), "20/s, 300/min");
+        let crowded = LimitSettings {
+            max_in_flight: Some(7),
+            ..both
+        };
+        assert_eq!(limits(&crowded), "20/s, 300/min · 7 in flight");
     }
 }

@@ -67,6 +67,7 @@ impl Service {
             let problem = "must be at most 31 days before until; `paceline audit` takes any time";
             return Err(ServiceError::invalid("since", problem));
         }
+        let _turn = self.readings.acquire().await;
         let page = match draft.destination {
             Some(id) => vec![self.catalog.destination(self.tenant, id).await?],
             None => {

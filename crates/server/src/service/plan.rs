@@ -76,6 +76,7 @@ impl Service {
             ));
         }
         let destination = self.catalog.destination(self.tenant, id).await?;
+        let _turn = self.readings.acquire().await;
         let proposed = proposed(&destination, &draft.change)?;
         let until = self.store.fleet().await?.now;
         let since = until - draft.last;
