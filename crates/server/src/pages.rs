@@ -3,8 +3,8 @@
 //! All of it lies under `/dashboard`, so that an ingress can keep it inside
 //! while `/v1` is open to the world, or the other way round. A page is HTML
 //! that works without a script; the script only puts in what an event stream
-//! says ([`live`]). Whoever signs in with a key sees his tenant's things and no
-//! others ([`visitor`]); every form carries a token of its session.
+//! says (`live`). Whoever signs in with a key sees his tenant's things and no
+//! others (`visitor`); every form carries a token of its session.
 
 use std::sync::Arc;
 use std::time::Duration;
