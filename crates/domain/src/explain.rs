@@ -129,7 +129,7 @@ impl Circumstances<'_> {
         if self.around.no_places {
             return (Reason::Places, None);
         }
-        if let Some(opening) = self.binding() {
+        if let Some(opening) = self.binding(self.usage) {
             return (of_gate(opening.gate), Some(opening.at));
         }
         let waits = |since: Timestamp| self.now.since(since) >= PROGRESS;
@@ -152,11 +152,7 @@ impl Circumstances<'_> {
             outstanding: Vec::new(),
             ..self.usage.clone()
         };
-        let opens = openings(self.policy, &before, self.now).into_iter();
-        let binding = opens
-            .filter(|opening| opening.at > self.now)
-            .max_by_key(|opening| opening.at);
-        let reason = match (&self.policy.rate, binding) {
+        let reason = match (&self.policy.rate, self.binding(&before)) {
             (_, Some(opening)) => of_gate(opening.gate),
             // A bucket is charged with the permit, a window with its start.
             (Rate::Limited(limited), None) if limited.pacing.is_some() => Reason::Spacing,
@@ -171,9 +167,9 @@ impl Circumstances<'_> {
         usable.map(|one| one.not_before).min()
     }
 
-    /// The rule that opens last, if one is closed.
-    fn binding(&self) -> Option<Opening> {
-        let opens = openings(self.policy, self.usage, self.now).into_iter();
+    /// The rule that opens last by this usage, if one is closed.
+    fn binding(&self, usage: &Usage) -> Option<Opening> {
+        let opens = openings(self.policy, usage, self.now).into_iter();
         opens
             .filter(|opening| opening.at > self.now)
             .max_by_key(|opening| opening.at)
