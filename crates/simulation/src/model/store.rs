@@ -158,6 +158,12 @@ impl ModelStore {
         self.state().rows.held = held.into_iter().collect();
     }
 
+    /// As if whoever claims had looked before this worker retired. Until the next
+    /// call.
+    pub fn see_alive(&self, worker: Option<WorkerId>) {
+        self.state().rows.seen_alive = worker;
+    }
+
     /// As if so many of the destination's attempts had never been, the oldest
     /// first: a user's own SQL.
     pub fn delete_attempts(&self, destination: DestinationId, count: usize) {

@@ -13,12 +13,13 @@
 //!   a release under an old number, too, holds the row until it has seen that
 //!   the row has moved.)
 //!
-//! And a worker that retires while it claims may be seen alive by the claim, and
-//! the fleet that it is told of may be that of before the claim; and the fleet
-//! may lack what a run gives that was under way at the same time.
+//! And a worker that retires while it claims may be seen alive by the claim, which
+//! is committed after it; and the fleet may lack what a run gives that was under
+//! way at the same time.
 
 use std::collections::BTreeSet;
 
+use domain::ids::WorkerId;
 use domain::permit::Permit;
 use engine::ports::{Admitted, ClaimAnswer, Heartbeat, NextTry, RunResult};
 
@@ -129,18 +130,14 @@ pub(crate) fn possibilities(step: &Step<'_, Call, Answer>, shown: &Shown) -> Vec
     parts.into_iter().map(|part| &part | &must).collect()
 }
 
-/// How many permits a fleet may count that are used already: a claim that has
-/// seen its worker alive commits after the worker has retired, and after the
-/// fleet was read.
-pub(crate) fn used_unseen(step: &Step<'_, Call, Answer>) -> usize {
-    let Call::Beat(Heartbeat { worker, places: 0 }) = &step.called().call else {
-        return 0;
+/// The worker that a claim may have seen alive though it has retired: both were
+/// under way at the same time.
+pub(crate) fn retires_meanwhile(step: &Step<'_, Call, Answer>) -> Option<WorkerId> {
+    let Call::Claim(by, _) = &step.called().call else {
+        return None;
     };
-    let claims = overlapping(step).filter_map(|one| match &one.call {
-        Call::Claim(by, permits) if by == worker => Some(permits.len()),
-        _ => None,
-    });
-    claims.sum()
+    let retires = |one: &Called<Call, Answer>| matches!(&one.call, Call::Beat(Heartbeat { worker, places: 0 }) if worker == by);
+    overlapping(step).any(retires).then_some(*by)
 }
 
 /// How many permits a fleet may lack that are given already: a run that has

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use domain::attempt::AttemptState;
-use domain::ids::{AttemptId, DestinationId};
+use domain::ids::{AttemptId, DestinationId, WorkerId};
 use domain::share::Load;
 use domain::time::Timestamp;
 use engine::ports::{
@@ -17,8 +17,8 @@ use simulation::model::{ClockStep, ModelStore, ReapStep};
 
 use super::calls::{Answer, Call, ask};
 use super::held::{
-    Held, contended, given_unseen, left_by_run, parts, permits_of, possibilities, skips_are_met,
-    used_unseen,
+    Held, contended, given_unseen, left_by_run, parts, permits_of, possibilities,
+    retires_meanwhile, skips_are_met,
 };
 use super::shown::{Shown, are_same, wakes_of};
 use crate::bridge::linear::{Called, Candidate, Step};
@@ -145,7 +145,10 @@ impl State {
                 _ => possibilities(step, &self.asked.shown),
             };
             for held in possibilities {
-                found.extend(self.answers_with(step, at, &held).await);
+                found.extend(self.answers_with(step, at, &held, None).await);
+                if let Some(worker) = retires_meanwhile(step) {
+                    found.extend(self.answers_with(step, at, &held, Some(worker)).await);
+                }
             }
         }
         found
@@ -153,7 +156,7 @@ impl State {
 
     /// What somebody must have held of a run's choice.
     async fn left_by_run(&self, step: &Step<'_, Call, Answer>, at: Timestamp) -> Option<Held> {
-        let (_, alone, after) = self.ask_model(step, at, &[]).await;
+        let (_, alone, after) = self.ask_model(step, at, &[], None).await;
         let Answer::Admitted(alone) = alone else {
             return None;
         };
@@ -162,12 +165,14 @@ impl State {
     }
 
     /// The model after a call, its answer, and what it shows then. Others hold
-    /// these rows, and the destinations that the driver says it skipped.
+    /// these rows, and the destinations that the driver says it skipped; this
+    /// worker is seen alive though it has retired.
     async fn ask_model(
         &self,
         step: &Step<'_, Call, Answer>,
         at: Timestamp,
         held: &[AttemptId],
+        seen_alive: Option<WorkerId>,
     ) -> (Self, Answer, Shown) {
         let Called { call, answer, .. } = step.called();
         let state = self.fork();
@@ -184,6 +189,7 @@ impl State {
         };
         state.set(at);
         state.model.hold_attempts(held.iter().copied());
+        state.model.see_alive(seen_alive);
         for id in &skipped {
             state.model.lock_destination(*id);
         }
@@ -192,6 +198,7 @@ impl State {
             state.model.unlock_destination(*id);
         }
         state.model.hold_attempts([]);
+        state.model.see_alive(None);
         let after = Shown::read(&state.model, &ids).await;
         (state, of_model, after)
     }
@@ -201,10 +208,11 @@ impl State {
         step: &Step<'_, Call, Answer>,
         at: Timestamp,
         held: &Held,
+        seen_alive: Option<WorkerId>,
     ) -> Vec<Self> {
         let answer = &step.called().answer;
         let held = self.ids_of(held).await;
-        let (state, mut of_model, after) = self.ask_model(step, at, &held).await;
+        let (state, mut of_model, after) = self.ask_model(step, at, &held, seen_alive).await;
         moved_meanwhile(&mut of_model, answer, &held, |id| {
             let place = after.place(id)?;
             self.asked.shown.id_of(&place)
@@ -231,15 +239,13 @@ impl State {
         state.show(fleet.now);
         let of_model = state.model.fleet().await.unwrap();
         let (theirs, ours) = (fleet.outstanding as usize, of_model.outstanding as usize);
-        let may = theirs <= ours + used_unseen(step) && ours <= theirs + given_unseen(step);
-        // The same of what tenants have: a claim that is not seen has not moved
-        // its permits from one count to the other.
+        let may = theirs <= ours && ours <= theirs + given_unseen(step);
         let of_loads = |fleet: &Fleet, part: fn(&Load) -> u32| -> usize {
             fleet.loads.iter().map(|load| part(load) as usize).sum()
         };
         let in_flight = |fleet| of_loads(fleet, |load| load.in_flight);
         let adds_up = of_loads(fleet, |load| load.outstanding) == theirs;
-        let may = may && in_flight(fleet).abs_diff(in_flight(&of_model)) <= used_unseen(step);
+        let may = may && in_flight(fleet) == in_flight(&of_model);
         let seen = Fleet {
             outstanding: of_model.outstanding,
             loads: of_model.loads.clone(),

@@ -17,7 +17,8 @@ impl WorkerRow {
 
 /// Whether a worker's claims are taken.
 pub(super) fn is_alive(rows: &Rows, now: Timestamp, worker: WorkerId) -> bool {
-    (rows.workers.get(&worker)).is_some_and(|row| row.is_alive(now))
+    let retired_unseen = rows.seen_alive == Some(worker);
+    (rows.workers.get(&worker)).is_some_and(|row| retired_unseen || row.is_alive(now))
 }
 
 /// Notes a sign of life; see [`engine::ports::Store::heartbeat`]. A worker

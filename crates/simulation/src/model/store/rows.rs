@@ -286,6 +286,8 @@ pub struct Rows {
     pub(super) unflushed: Vec<Unflushed>,
     /// Single rows that somebody's transaction holds.
     pub(super) held: BTreeSet<AttemptId>,
+    /// Whose retirement whoever claims has not seen.
+    pub(super) seen_alive: Option<WorkerId>,
 }
 
 /// A destination and its picks as they were before an admission.
@@ -335,6 +337,7 @@ impl Default for Rows {
             head_start: Duration::ZERO,
             unflushed: Vec::new(),
             held: BTreeSet::new(),
+            seen_alive: None,
         }
     }
 }
