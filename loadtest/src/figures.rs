@@ -9,6 +9,7 @@ mod change;
 mod figure;
 mod hostile;
 mod idle;
+mod nuisance;
 mod pending;
 mod receiver_limit;
 mod restart;
@@ -27,6 +28,7 @@ use server::output;
 use server::trial::Servers;
 
 use figure::Figure;
+use hostile::Coming;
 use stage::Context;
 pub(crate) use stage::free_address;
 
@@ -45,7 +47,8 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 10_000)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
     destinations: u32,
-    /// Destinations that never answer, drip or send a gibibyte, for `hostile`.
+    /// Destinations that never answer, drip or send a gibibyte, for `hostile`
+    /// and `hostile-at-once`.
     #[arg(long, default_value_t = 5_000)]
     #[arg(value_parser = clap::value_parser!(u32).range(3..=100_000))]
     hostile_destinations: u32,
@@ -87,8 +90,12 @@ enum Name {
     Tenants,
     /// What an idle system costs.
     Idle,
-    /// Healthy destinations beside receivers that never answer, drip or flood.
+    /// Healthy destinations beside receivers that never answer, drip or flood,
+    /// each of which gets an event a minute.
     Hostile,
+    /// The same when ten events for each of them come at the same instant: what
+    /// they cost, and what the machine cannot start at once.
+    HostileAtOnce,
     /// Healthy destinations beside one that takes five seconds, with a backlog.
     Slow,
 }
@@ -130,7 +137,12 @@ async fn measure(name: Name, args: &Args, context: &Context) -> anyhow::Result<V
         Name::Tenants => tenants::measure(context).await?,
         Name::Idle => idle::measure(context).await?,
         Name::Hostile => {
-            hostile::measure(context, args.requests, args.hostile_destinations).await?
+            let (requests, destinations) = (args.requests, args.hostile_destinations);
+            hostile::measure(context, requests, destinations, Coming::Spread).await?
+        }
+        Name::HostileAtOnce => {
+            let (requests, destinations) = (args.requests, args.hostile_destinations);
+            hostile::measure(context, requests, destinations, Coming::AtOnce).await?
         }
         Name::Slow => hostile::beside_a_slow_one(context, args.requests).await?,
     })

@@ -3,7 +3,6 @@
 //! single slow one with a long backlog.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -11,12 +10,12 @@ use adapters::shell;
 use anyhow::Context as _;
 use engine::ports::DEFAULT_TENANT;
 use server::trial::{Distributed, Plan, per_second};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, interval, sleep};
+use uuid::Uuid;
 
 use super::figure::Figure;
+use super::nuisance::{Hostile, SLOW};
 use super::stage::{Context, free_address, until};
 use crate::api::{Api, Client};
 use crate::process::{percentile, resident_mib};
@@ -24,12 +23,14 @@ use crate::process::{percentile, resident_mib};
 /// Healthy destinations; events go to one after the other.
 const HEALTHY: u32 = 10;
 
-/// Events that wait at each hostile destination: more than can be tried.
+/// How often an event comes to each hostile destination, of 5,000: 83 a second.
+const EVERY: Duration = Duration::from_secs(60);
+
+/// Events that wait at each of them where all come at once: more than can be
+/// tried.
 const BACKLOG: u32 = 10;
 
-/// What the single slow one takes for a request, what is allowed to it, and how
-/// many events wait there.
-const SLOW: Duration = Duration::from_secs(5);
+/// What is allowed to the single slow one, and how many events wait there.
 const SLOW_LIMIT: u32 = 1_000;
 const BEHIND_SLOW: u32 = 2_500;
 
@@ -39,8 +40,14 @@ const WARM_UP: u32 = 50;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How large a response of the third kind is.
-const GIBIBYTE: u64 = 1 << 30;
+/// How the events of the hostile ones come.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Coming {
+    /// One by one, through the API, to each destination once in [`EVERY`].
+    Spread,
+    /// [`BACKLOG`] for each at the same instant.
+    AtOnce,
+}
 
 /// So many hostile destinations, a third of each kind, with one start a second
 /// each, beside healthy ones, on one worker.
@@ -48,6 +55,7 @@ pub(super) async fn measure(
     context: &Context,
     requests: u32,
     destinations: u32,
+    coming: Coming,
 ) -> anyhow::Result<Vec<Figure>> {
     context
         .staged((1, 1), healthy(requests), async |stage| {
@@ -65,15 +73,33 @@ pub(super) async fn measure(
                 .find(|child| child.role == "worker");
             let worker = worker.and_then(|child| child.id()).context("no worker")?;
             let memory = Memory::watch(worker);
-            flood(stage, BACKLOG).await?;
+            let mut feeding = JoinSet::new();
+            match coming {
+                Coming::AtOnce => flood(stage, BACKLOG).await?,
+                Coming::Spread => {
+                    feeding.spawn(feed(Client::dial(&api.address).await?, destinations));
+                }
+            }
             let with = latencies(stage, &mut client, requests).await?;
-            let tried = hostile.tried.load(Ordering::Relaxed);
+            if let Some(ended) = feeding.try_join_next() {
+                ended?.context("the hostile ones got no more events")?;
+            }
+            let tried = hostile.tried();
             // Or nothing was measured.
-            anyhow::ensure!(
-                tried >= u64::from(destinations) / 4,
-                "only {tried} were tried"
-            );
-            Ok(figures(destinations, (&without, &with), &memory.samples()?))
+            let least = match coming {
+                Coming::AtOnce => u64::from(destinations) / 4,
+                Coming::Spread => u64::from(requests) / 2,
+            };
+            anyhow::ensure!(tried >= least, "only {tried} were tried");
+            let kind = match coming {
+                Coming::AtOnce => format!("{destinations} hostile at once"),
+                Coming::Spread => format!("{destinations} hostile"),
+            };
+            let mut figures = figures(&kind, &without, &with);
+            if coming == Coming::AtOnce {
+                figures.extend(of_memory(&memory.samples()?));
+            }
+            Ok(figures)
         })
         .await
 }
@@ -99,7 +125,7 @@ pub(super) async fn beside_a_slow_one(
             let without = latencies(stage, &mut client, requests).await?;
             flood(stage, BEHIND_SLOW).await?;
             let with = latencies(stage, &mut client, requests).await?;
-            let tried = hostile.tried.load(Ordering::Relaxed);
+            let tried = hostile.tried();
             anyhow::ensure!(tried >= 10, "only {tried} requests went to the slow one");
             Ok((without, with))
         })
@@ -122,36 +148,56 @@ fn healthy(requests: u32) -> Vec<Plan> {
     (0..HEALTHY).map(plan).collect()
 }
 
-fn figures(destinations: u32, (without, with): (&[f64], &[f64]), memory: &[f64]) -> Vec<Figure> {
+fn figures(kind: &str, without: &[f64], with: &[f64]) -> Vec<Figure> {
     let ratio = |percent| percentile(with, percent) / percentile(without, percent);
-    let beside = format!("healthy 2xx to first byte, beside {destinations} hostile");
-    // Once the pools and the allocator have what they need.
-    let (early, late) = memory.split_at(memory.len() / 2);
-    let most = |samples: &[f64]| samples.iter().copied().fold(0.0, f64::max);
+    let beside = format!("healthy 2xx to first byte, beside {kind}");
     vec![
         Figure::noted(format!("{beside}, p50"), percentile(with, 50), "ms"),
         Figure::noted(format!("{beside}, p99"), percentile(with, 99), "ms"),
         Figure::noted(format!("{beside}, p50"), ratio(50), "× without"),
         Figure::at_most(format!("{beside}, p99"), ratio(99), 1.2, "× without"),
-        Figure::at_most("worker's memory beside them", most(memory), 256.0, "MiB"),
-        Figure::at_most(
-            "the same, late against early",
-            most(late) / most(early),
-            1.1,
-            "×",
-        ),
+    ]
+}
+
+fn of_memory(samples: &[f64]) -> [Figure; 2] {
+    // Once the pools and the allocator have what they need.
+    let (early, late) = samples.split_at(samples.len() / 2);
+    let most = |samples: &[f64]| samples.iter().copied().fold(0.0, f64::max);
+    let growth = most(late) / most(early);
+    [
+        Figure::at_most("worker's memory beside them", most(samples), 256.0, "MiB"),
+        Figure::at_most("the same, late against early", growth, 1.1, "×"),
     ]
 }
 
 /// Creates them without work.
 async fn create(stage: &Distributed, at: SocketAddr, destinations: u32) -> anyhow::Result<()> {
     let tenant = DEFAULT_TENANT.0;
-    let rows = format!(
-        "select gen_random_uuid(), '{tenant}', 'hostile',
-             'http://{at}/' || (array['never', 'drip', 'flood'])[1 + number % 3], 1
-         from generate_series(1, {destinations}) as number"
-    );
-    insert(stage, &rows).await
+    let rows: Vec<String> = (0..destinations)
+        .map(|number| {
+            let kind = ["never", "drip", "flood"][number as usize % 3];
+            let id = hostile_id(number);
+            format!("('{id}'::uuid, '{tenant}'::uuid, 'hostile', 'http://{at}/{kind}', 1)")
+        })
+        .collect();
+    insert(stage, &format!("values {}", rows.join(", "))).await
+}
+
+/// The id of one of them.
+fn hostile_id(number: u32) -> Uuid {
+    Uuid::from_u128(0x0bad_0000_0000_7000_8000_0000_0000_0000 + u128::from(number))
+}
+
+/// Sends events to them in turn, for ever.
+async fn feed(mut client: Client, destinations: u32) -> anyhow::Result<()> {
+    let mut turns = interval(EVERY / destinations);
+    for number in (0..destinations).cycle() {
+        turns.tick().await;
+        let id = hostile_id(number);
+        let body = format!(r#"{{"destination_id":"{id}","payload":{{}}}}"#);
+        client.send("POST", "/v1/events", &body).await?;
+    }
+    Ok(())
 }
 
 async fn insert(stage: &Distributed, rows: &str) -> anyhow::Result<()> {
@@ -247,75 +293,5 @@ impl Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         self.watching.abort();
-    }
-}
-
-/// One port, three ways to be a nuisance; it ends when it is dropped.
-struct Hostile {
-    address: SocketAddr,
-    tried: Arc<AtomicU64>,
-    _serving: JoinSet<()>,
-}
-
-impl Hostile {
-    async fn listen() -> anyhow::Result<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
-        let address = listener.local_addr()?;
-        let tried = Arc::<AtomicU64>::default();
-        let mut serving = JoinSet::new();
-        serving.spawn(serve(listener, Arc::clone(&tried)));
-        Ok(Self {
-            address,
-            tried,
-            _serving: serving,
-        })
-    }
-}
-
-async fn serve(listener: TcpListener, tried: Arc<AtomicU64>) {
-    let mut connections = JoinSet::new();
-    loop {
-        tokio::select! {
-            biased;
-            Some(_ended) = connections.join_next() => {}
-            accepted = listener.accept() => {
-                if let Ok((stream, _)) = accepted {
-                    tried.fetch_add(1, Ordering::Relaxed);
-                    connections.spawn(annoy(stream));
-                }
-            }
-        }
-    }
-}
-
-/// Does as its path says, until the sender has enough of it.
-async fn annoy(mut stream: TcpStream) {
-    let mut request = [0; 4096];
-    let Ok(length) = stream.read(&mut request).await else {
-        return;
-    };
-    let path = String::from_utf8_lossy(&request[..length.min(32)]).into_owned();
-    let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {GIBIBYTE}\r\n\r\n");
-    if path.starts_with("POST /never") {
-        // Until it hangs up.
-        while !matches!(stream.read(&mut request).await, Ok(0) | Err(_)) {}
-        return;
-    }
-    if path.starts_with("POST /slow") {
-        sleep(SLOW).await;
-        let taken = "HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n";
-        // Whoever has hung up needs no answer.
-        let _ = stream.write_all(taken.as_bytes()).await;
-        return;
-    }
-    if stream.write_all(head.as_bytes()).await.is_err() {
-        return;
-    }
-    let dripping = path.starts_with("POST /drip");
-    let piece = vec![b'x'; if dripping { 1 } else { 64 * 1024 }];
-    while stream.write_all(&piece).await.is_ok() {
-        if dripping {
-            sleep(Duration::from_secs(1)).await;
-        }
     }
 }
