@@ -202,7 +202,7 @@ const FIRSTS: &str = "-- claim_batches: first attempts
         limit 1
     ) e
     where a.destination_id = $1 and a.state = 'waiting' and a.due_at is null
-        and a.id >= (select o.attempt_id from attempts_horizon o)
+        and a.id >= (select o.attempt_id from attempts_horizon o where o.id = 1)
         and a.id + 0 > greatest($4, coalesce(
             (select p.first_after from pacing p where p.destination_id = $1), 0))
         and (a.expires_at is null or a.expires_at > from_micros($3))
@@ -217,7 +217,7 @@ const DUE: &str = "-- claim_batches: what is due
     from (
         select y.id, y.due_at, y.batch_limit from attempts y
         where y.destination_id = $1 and y.state = 'waiting' and y.due_at <= from_micros($3)
-            and y.id >= (select o.attempt_id from attempts_horizon o)
+            and y.id >= (select o.attempt_id from attempts_horizon o where o.id = 1)
             and (y.due_at, y.id) > (from_micros($5), $4)
         order by y.due_at, y.id
         limit $7

@@ -103,7 +103,7 @@ pub(super) async fn read_destinations(
     let rows: Vec<DestinationRow> = sqlx::query_as(
         "-- admit: read_destinations
         with clock as materialized (select micros(clock_timestamp()) as now)
-        select clock.now, (select o.attempt_id from attempts_horizon o) as horizon, d.id, d.tenant_id,
+        select clock.now, (select o.attempt_id from attempts_horizon o where o.id = 1) as horizon, d.id, d.tenant_id,
             coalesce(n.max_in_flight, t.tenant_max_in_flight) as tenant_max_in_flight, d.state, d.deleted_at is not null as deleted, d.epoch,
             array[
                 d.limit_per_second, d.limit_per_minute, d.limit_per_hour, d.limit_per_day,

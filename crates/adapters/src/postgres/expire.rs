@@ -14,7 +14,7 @@ pub(super) async fn expire(connection: &mut PgConnection, limit: u32) -> Result<
         locked as materialized (
             select a.id from attempts a
             where a.state = 'waiting' and a.expires_at <= (select now from clock)
-                and a.id >= (select o.attempt_id from attempts_horizon o)
+                and a.id >= (select o.attempt_id from attempts_horizon o where o.id = 1)
             order by a.expires_at
             limit $1
             for update skip locked

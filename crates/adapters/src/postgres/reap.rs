@@ -52,7 +52,7 @@ async fn expire_permits(
         with clock as materialized (select clock_timestamp() as now),
         locked as materialized (
             select a.id from attempts a
-            where a.state = 'admitted' and a.id >= (select o.attempt_id from attempts_horizon o)
+            where a.state = 'admitted' and a.id >= (select o.attempt_id from attempts_horizon o where o.id = 1)
                 and a.deadline < (select now from clock) - $1::bigint * interval '1 microsecond'
             order by a.deadline
             limit $2
@@ -119,7 +119,7 @@ async fn mark_unknown(
             from attempts a
             join destinations d on d.id = a.destination_id
             left join workers w on w.id = a.worker_id
-            where a.state = 'started' and a.id >= (select o.attempt_id from attempts_horizon o)
+            where a.state = 'started' and a.id >= (select o.attempt_id from attempts_horizon o where o.id = 1)
                 and (
                     a.started_at < (select now from clock) - $1::bigint * interval '1 microsecond'
                     or w.id is null
@@ -204,14 +204,14 @@ async fn cancel_deleted(connection: &mut PgConnection, limit: u32) -> Result<u32
                 (
                     select a.id from attempts a
                     where a.destination_id = d.id and a.state = 'waiting' and a.due_at is null
-                        and a.id >= (select o.attempt_id from attempts_horizon o)
+                        and a.id >= (select o.attempt_id from attempts_horizon o where o.id = 1)
                     order by a.id + 0 limit $1
                 )
                 union all
                 (
                     select a.id from attempts a
                     where a.destination_id = d.id and a.state = 'waiting' and a.due_at is not null
-                        and a.id >= (select o.attempt_id from attempts_horizon o)
+                        and a.id >= (select o.attempt_id from attempts_horizon o where o.id = 1)
                     order by a.due_at limit $1
                 )
             ) b

@@ -54,13 +54,13 @@ const BACKLOGS: &str = "-- survey: backlogs
                 (
                     select a.destination_id from attempts a
                     where a.state = 'waiting' and a.due_at is null and a.destination_id > w.id
-                        and a.id >= (select o.attempt_id from attempts_horizon o)
+                        and a.id >= (select o.attempt_id from attempts_horizon o where o.id = 1)
                     order by a.destination_id limit 1
                 ),
                 (
                     select a.destination_id from attempts a
                     where a.state = 'waiting' and a.due_at is not null and a.destination_id > w.id
-                        and a.id >= (select o.attempt_id from attempts_horizon o)
+                        and a.id >= (select o.attempt_id from attempts_horizon o where o.id = 1)
                     order by a.destination_id limit 1
                 )
             ),
@@ -73,13 +73,13 @@ const BACKLOGS: &str = "-- survey: backlogs
             select micros(a.created_at) from attempts a
             where a.destination_id = w.id and a.state = 'waiting' and a.due_at is null
                 and a.id + 0 > coalesce(p.first_after, 0)
-                and a.id >= (select o.attempt_id from attempts_horizon o)
+                and a.id >= (select o.attempt_id from attempts_horizon o where o.id = 1)
             order by a.id + 0 limit 1
         ) as first_since,
         (
             select micros(a.due_at) from attempts a
             where a.destination_id = w.id and a.state = 'waiting' and a.due_at <= clock.now
-                and a.id >= (select o.attempt_id from attempts_horizon o)
+                and a.id >= (select o.attempt_id from attempts_horizon o where o.id = 1)
             order by a.due_at limit 1
         ) as due_since
     from walk w
@@ -91,7 +91,7 @@ const BACKLOGS: &str = "-- survey: backlogs
             select from attempts a
             where a.destination_id = w.id and a.state = 'waiting' and a.due_at is null
                 and a.id + 0 > coalesce(p.first_after, 0)
-                and a.id >= (select o.attempt_id from attempts_horizon o)
+                and a.id >= (select o.attempt_id from attempts_horizon o where o.id = 1)
             limit $3
         ) x
     ) f
@@ -99,7 +99,7 @@ const BACKLOGS: &str = "-- survey: backlogs
         select count(*) as waiting from (
             select from attempts a
             where a.destination_id = w.id and a.state = 'waiting' and a.due_at is not null
-                and a.id >= (select o.attempt_id from attempts_horizon o)
+                and a.id >= (select o.attempt_id from attempts_horizon o where o.id = 1)
             limit $3
         ) x
     ) l

@@ -23,19 +23,19 @@ const WALK: &str = "-- sweep
                 (
                     select a.destination_id from attempts a
                     where a.state = 'waiting' and a.due_at is null and a.destination_id > w.id
-                        and a.id >= (select o.attempt_id from attempts_horizon o)
+                        and a.id >= (select o.attempt_id from attempts_horizon o where o.id = 1)
                     order by a.destination_id limit 1
                 ),
                 (
                     select a.destination_id from attempts a
                     where a.state = 'waiting' and a.due_at is not null and a.destination_id > w.id
-                        and a.id >= (select o.attempt_id from attempts_horizon o)
+                        and a.id >= (select o.attempt_id from attempts_horizon o where o.id = 1)
                     order by a.destination_id limit 1
                 ),
                 case when $3 then (
                     select a.destination_id from attempts a
                     where a.state = 'admitted' and a.destination_id > w.id
-                        and a.id >= (select o.attempt_id from attempts_horizon o)
+                        and a.id >= (select o.attempt_id from attempts_horizon o where o.id = 1)
                     order by a.destination_id limit 1
                 ) end
             ),
@@ -49,19 +49,19 @@ const WALK: &str = "-- sweep
         coalesce(case when $3 or l.overdue then (
             select true from attempts a
             where a.destination_id = w.id and a.state = 'waiting' and a.due_at is null
-                and a.id >= (select o.attempt_id from attempts_horizon o)
+                and a.id >= (select o.attempt_id from attempts_horizon o where o.id = 1)
             order by a.id + 0 limit 1
         ) end, false) as has_first,
         case when $3 or l.overdue then (
             select micros(a.due_at) from attempts a
             where a.destination_id = w.id and a.state = 'waiting' and a.due_at is not null
-                and a.id >= (select o.attempt_id from attempts_horizon o)
+                and a.id >= (select o.attempt_id from attempts_horizon o where o.id = 1)
             order by a.due_at limit 1
         ) end as due_at,
         $3 and exists (
             select from attempts a
             where a.destination_id = w.id and a.state = 'admitted'
-                and a.id >= (select o.attempt_id from attempts_horizon o)
+                and a.id >= (select o.attempt_id from attempts_horizon o where o.id = 1)
         ) as has_permits
     from walk w
     cross join clock

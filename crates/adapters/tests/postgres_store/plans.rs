@@ -7,7 +7,8 @@ use domain::backpressure::{BacklogBounds, CountPace};
 use domain::ids::DestinationId;
 use domain::time::Timestamp;
 use engine::ports::{
-    Backpressure, Catalog, DEFAULT_TENANT, Operations, Run, Store, Survey, SurveyRules, WatchRules,
+    Backpressure, Catalog, DEFAULT_TENANT, Operations, Run, Store, Survey, SurveyRules, Sweep,
+    WatchRules,
 };
 
 use crate::database::{Database, per_second};
@@ -169,6 +170,76 @@ async fn a_survey_costs_the_same_whatever_the_backlog() {
         large <= most && analyzed <= most,
         "{small}, then {large}, analyzed {analyzed}"
     );
+}
+
+/// Destinations that have never had any work.
+async fn idle(database: &Database, count: u32) {
+    database
+        .sql(&format!(
+            "insert into destinations (id, tenant_id, name, url, limit_per_second)
+            select gen_random_uuid(), '{DEFAULT_TENANT}', 'idle', 'http://127.0.0.1:1/', 1
+            from generate_series(1, {count})"
+        ))
+        .await;
+}
+
+/// Pages that the walks through who has a backlog touch: a sweep, a look of the
+/// watch, and a survey.
+async fn pages_of_ten_walks(database: &Database) -> [i64; 3] {
+    let sweep = Sweep {
+        after: None,
+        limit: 1_000,
+        overdue: Duration::ZERO,
+        everything: false,
+    };
+    let swept = database.pages_of(async |store: PostgresStore| {
+        for _ in 0..10 {
+            assert_eq!(store.sweep(&sweep).await.unwrap().wakes.len(), 20);
+        }
+    });
+    let swept = swept.await;
+    let rules = WatchRules {
+        every: Duration::ZERO,
+        patience: Duration::ZERO,
+        ..WatchRules::default()
+    };
+    let watched = database.pages_of(async |store: PostgresStore| {
+        for _ in 0..10 {
+            assert_eq!(store.watch(&rules).await.unwrap().looked, 20);
+        }
+    });
+    let watched = watched.await;
+    let rules = SurveyRules { page: 100, far: 10 };
+    let surveyed = database.pages_of(async |store: PostgresStore| {
+        for _ in 0..10 {
+            let page = store.survey_backlogs(None, &rules).await.unwrap();
+            assert_eq!(page.backlogs.len(), 20);
+        }
+    });
+    [swept, watched, surveyed.await]
+}
+
+/// Twenty have work, and ten thousand have none.
+#[tokio::test]
+async fn who_has_no_work_costs_the_walks_nothing() {
+    let database = Database::create().await;
+    for _ in 0..20 {
+        let destination = database.destination(per_second(100)).await;
+        database.accept(destination, 1).await;
+        backlog(&database, destination, 0, 2).await;
+    }
+    pages_of_ten_walks(&database).await;
+    let few = pages_of_ten_walks(&database).await;
+    idle(&database, 10_000).await;
+    let many = pages_of_ten_walks(&database).await;
+    database.sql("analyze").await;
+    let analyzed = pages_of_ten_walks(&database).await;
+    for (few, rest) in few.into_iter().zip(many.into_iter().zip(analyzed)) {
+        assert!(few > 50, "the counters count: {few}");
+        // A level more in an index.
+        let most = few + few / 2;
+        assert!(rest.0 <= most && rest.1 <= most, "{few}, then {rest:?}");
+    }
 }
 
 /// So many attempts of a destination that started in this hour of a day long ago,

@@ -23,13 +23,13 @@ const WALK: &str = "-- watch: passed
                 (
                     select a.destination_id from attempts a
                     where a.state = 'waiting' and a.due_at is null and a.destination_id > w.id
-                        and a.id >= (select o.attempt_id from attempts_horizon o)
+                        and a.id >= (select o.attempt_id from attempts_horizon o where o.id = 1)
                     order by a.destination_id limit 1
                 ),
                 (
                     select a.destination_id from attempts a
                     where a.state = 'waiting' and a.due_at is not null and a.destination_id > w.id
-                        and a.id >= (select o.attempt_id from attempts_horizon o)
+                        and a.id >= (select o.attempt_id from attempts_horizon o where o.id = 1)
                     order by a.destination_id limit 1
                 ),
                 (
@@ -55,13 +55,13 @@ const WALK: &str = "-- watch: passed
             select micros(a.created_at) from attempts a
             where a.destination_id = w.id and a.state = 'waiting' and a.due_at is null
                 and a.id + 0 > coalesce(p.first_after, 0)
-                and a.id >= (select o.attempt_id from attempts_horizon o)
+                and a.id >= (select o.attempt_id from attempts_horizon o where o.id = 1)
             order by a.id + 0 limit 1
         ) as first_since,
         (
             select micros(a.due_at) from attempts a
             where a.destination_id = w.id and a.state = 'waiting' and a.due_at <= clock.now
-                and a.id >= (select o.attempt_id from attempts_horizon o)
+                and a.id >= (select o.attempt_id from attempts_horizon o where o.id = 1)
             order by a.due_at limit 1
         ) as due_since
     from walk w
