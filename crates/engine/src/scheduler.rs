@@ -341,6 +341,7 @@ impl Scheduler {
             limit: u32::try_from(self.options.batch).unwrap_or(u32::MAX),
             overdue: Duration::ZERO,
             everything: false,
+            only_marks: false,
         };
         let page = match self.store.sweep(&sweep).await {
             Ok(page) => page,

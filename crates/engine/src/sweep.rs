@@ -15,15 +15,15 @@ use crate::wake::{lifting_floors, try_wake_all};
 
 /// Whole sweeps begin no sooner than so many times what the last one took: they
 /// visit whoever has a backlog, and a hundred thousand of these would keep the
-/// store busy with nothing else.
-const BREATH: u32 = 5;
+/// store busy with nothing else. What they find is rare: a wake that was lost.
+const BREATH: u32 = 20;
 
 /// How the sweep runs.
 #[derive(Debug, Clone, Copy)]
 pub struct SweepOptions {
     /// Between two looks at what has changed; also how late a change of limits is
     /// noticed where nothing else wakes the destination. Each is a whole sweep,
-    /// unless these take more than a fifth of the time.
+    /// unless these take more than a twentieth of the time.
     pub every: Duration,
     /// How long past its planned look a destination may be before it is woken:
     /// longer than a lease, so that a live scheduler is not doubled.
@@ -103,8 +103,7 @@ impl SweepLoop {
         excused(self.sweep(true).await)
     }
 
-    /// The first page of a sweep, which has the changes; a whole one in another
-    /// life of the schedule.
+    /// What has changed; a whole sweep in another life of the schedule.
     pub async fn look(&self) -> Result<(), StoreError> {
         excused(self.sweep(false).await)
     }
@@ -116,8 +115,8 @@ impl SweepLoop {
         };
         let mut after = None;
         loop {
-            after = self.page(after, life.is_some()).await?;
-            if after.is_none() || !(whole || life.is_some()) {
+            after = self.page(after, whole, life.is_some()).await?;
+            if after.is_none() {
                 break;
             }
         }
@@ -133,6 +132,7 @@ impl SweepLoop {
     async fn page(
         &self,
         after: Option<DestinationId>,
+        whole: bool,
         everything: bool,
     ) -> Result<Option<DestinationId>, Interrupted> {
         let sweep = Sweep {
@@ -140,6 +140,7 @@ impl SweepLoop {
             limit: self.options.page,
             overdue: self.options.overdue,
             everything,
+            only_marks: !(whole || everything),
         };
         let page = self.store.sweep(&sweep).await?;
         // What is due is past the look that was planned for it, or its job is of

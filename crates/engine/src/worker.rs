@@ -14,6 +14,7 @@
 mod batch;
 mod bench;
 mod claims;
+mod crowd;
 mod deliver;
 mod hand;
 mod heard;

@@ -105,6 +105,7 @@ async fn overdue(store: &dyn Store) -> anyhow::Result<HashSet<DestinationId>> {
         limit: 1_000,
         overdue: OVERDUE,
         everything: false,
+        only_marks: false,
     };
     let mut overdue = HashSet::new();
     loop {

@@ -89,13 +89,10 @@ struct Visited {
 
 /// One page.
 pub(super) async fn sweep(pool: &PgPool, sweep: &Sweep) -> Result<SweepPage, Failure> {
-    let visited: Vec<Visited> = sqlx::query_as(WALK)
-        .bind(sweep.after.map(|after| after.0))
-        .bind(i32::try_from(sweep.limit).unwrap_or(i32::MAX))
-        .bind(sweep.everything)
-        .bind(micros(sweep.overdue))
-        .fetch_all(pool)
-        .await?;
+    let visited = match sweep.only_marks {
+        true => Vec::new(),
+        false => visit(pool, sweep).await?,
+    };
     let full = u32::try_from(visited.len()).is_ok_and(|visited| visited >= sweep.limit);
     let next = visited
         .last()
@@ -113,6 +110,15 @@ pub(super) async fn sweep(pool: &PgPool, sweep: &Sweep) -> Result<SweepPage, Fai
         }
     }
     Ok(SweepPage { wakes, marks, next })
+}
+
+async fn visit(pool: &PgPool, sweep: &Sweep) -> Result<Vec<Visited>, Failure> {
+    let visited = sqlx::query_as(WALK)
+        .bind(sweep.after.map(|after| after.0))
+        .bind(i32::try_from(sweep.limit).unwrap_or(i32::MAX))
+        .bind(sweep.everything)
+        .bind(micros(sweep.overdue));
+    Ok(visited.fetch_all(pool).await?)
 }
 
 impl Visited {

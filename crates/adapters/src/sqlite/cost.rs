@@ -83,6 +83,7 @@ fn cost(size: u32) -> [i32; 6] {
         limit: 100,
         overdue: std::time::Duration::ZERO,
         everything: false,
+        only_marks: false,
     };
     assert_eq!(sweep::sweep(&tx, NOW, &page).unwrap().marks, []);
     let rules = WatchRules {

@@ -82,6 +82,9 @@ pub(super) fn sweep(
         let unblocked = |mark: &Mark| Wake::unblocked(mark.destination);
         page.wakes = page.marks.iter().map(unblocked).collect();
     }
+    if sweep.only_marks {
+        return Ok(page);
+    }
     let mut hops = Hops::after(tx, sweep.after)?;
     for _ in 0..sweep.limit {
         let Some(key) = hops.next()? else {

@@ -97,6 +97,7 @@ const EVERYTHING: Sweep = Sweep {
     after: None,
     limit: 100,
     everything: true,
+    only_marks: false,
     overdue: Duration::ZERO,
 };
 

@@ -191,6 +191,7 @@ async fn pages_of_ten_walks(database: &Database) -> [i64; 3] {
         limit: 1_000,
         overdue: Duration::ZERO,
         everything: false,
+        only_marks: false,
     };
     let swept = database.pages_of(async |store: PostgresStore| {
         for _ in 0..10 {

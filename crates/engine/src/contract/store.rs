@@ -171,6 +171,7 @@ macro_rules! store_contract {
             new_work_does_not_wait_for_the_look_at_a_retry
             a_slot_that_nobody_used_does_not_wait_for_the_next
             what_is_looked_at_in_time_is_left_out
+            a_sweep_of_marks_visits_nobody
             idle_and_paused_destinations_are_left_out
             a_resumed_destination_is_found
             everything_finds_retries_of_the_future

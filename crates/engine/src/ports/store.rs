@@ -508,6 +508,8 @@ pub struct Sweep {
     pub overdue: Duration,
     /// All destinations with work, looked at or not.
     pub everything: bool,
+    /// Only what has changed, no destination for its work.
+    pub only_marks: bool,
 }
 
 /// What one page of a sweep found.

@@ -31,6 +31,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
 use super::bench::{Bench, Seat};
+use super::crowd::Crowd;
 use super::standing::{Held, Pause, Record, Standing};
 use crate::ports::DeliveryTag;
 
@@ -58,6 +59,7 @@ pub(super) struct Places {
     /// Seats in the hand, for each standing.
     benches: [Arc<Bench>; 3],
     records: Mutex<HashMap<DestinationId, Record>>,
+    crowd: Mutex<Crowd>,
 }
 
 /// A place, until it is dropped.
@@ -103,6 +105,7 @@ impl Places {
             hung: semaphore(places / 2),
             benches: [(); 3].map(|()| Bench::new(usize::from(hand) / 4)),
             records: Mutex::default(),
+            crowd: Mutex::new(Crowd::new()),
         }
     }
 
@@ -130,6 +133,7 @@ impl Places {
         let all = self.wait(&self.all, asking, deadline).await;
         // Not at once again, also if it waited for all of its time.
         let all = all.map_err(|_none| NoPlace::TurnedAway)?;
+        self.crowd().found();
         Ok(self.place(asking.destination, all, Some(doubtful), Some(hung)))
     }
 
@@ -218,7 +222,7 @@ impl Places {
     pub(super) fn pause(&self, destination: DestinationId) -> Pause {
         let now = Instant::now();
         let mut records = self.records();
-        record(&mut records, destination, now).turned_away(now)
+        record(&mut records, destination, now).turned_away(&mut self.crowd(), now)
     }
 
     fn place(
@@ -243,6 +247,10 @@ impl Places {
 
     fn moved_at(&self) -> MutexGuard<'_, Option<Instant>> {
         (self.moved_at.lock()).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn crowd(&self) -> MutexGuard<'_, Crowd> {
+        self.crowd.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn records(&self) -> MutexGuard<'_, HashMap<DestinationId, Record>> {

@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::crowd::Crowd;
+
 /// An attempt that held its place for so long counts as one that hung, however
 /// it ended. A third of the default timeout; common receivers are done in one.
 pub(super) const HUNG: Duration = Duration::from_secs(5);
@@ -91,22 +93,23 @@ impl Record {
     }
 
     /// There was no place for it. Returns when to look again: later each time
-    /// unless it answers, since each look costs those who do have a place.
-    pub(super) fn turned_away(&mut self, now: Instant) -> Pause {
-        let most = match self.standing(now) {
+    /// unless it answers, since each look costs those who do have a place. Those
+    /// that hang are a crowd.
+    pub(super) fn turned_away(&mut self, crowd: &mut Crowd, now: Instant) -> Pause {
+        let (least, most) = match self.standing(now) {
             Standing::Prompt => {
                 return Pause {
                     lasts: PAUSE_OF_PROMPT,
                     defers: false,
                 };
             }
-            Standing::New => PAUSE_OF_NEW,
-            Standing::Hung => PAUSE.1,
+            Standing::New => (Duration::ZERO, PAUSE_OF_NEW),
+            Standing::Hung => (crowd.in_vain(), PAUSE.1),
         };
         let doubled = PAUSE.0 * 2_u32.pow(self.turned_away.min(4));
         self.turned_away = self.turned_away.saturating_add(1);
         Pause {
-            lasts: doubled.min(most),
+            lasts: doubled.min(most).max(least),
             defers: true,
         }
     }
@@ -205,9 +208,10 @@ mod tests {
     #[test]
     fn who_is_turned_away_comes_back_later_each_time() {
         let now = Instant::now();
+        let mut crowd = Crowd::new();
         let mut record = Record::new(now);
         let pauses: Vec<_> = (0..7)
-            .map(|_| record.turned_away(now).lasts.as_secs())
+            .map(|_| record.turned_away(&mut crowd, now).lasts.as_secs())
             .collect();
         assert_eq!(pauses, [1, 2, 4, 4, 4, 4, 4], "nobody knows it here");
         let mut record = Record::new(now);
@@ -219,14 +223,17 @@ mod tests {
             now,
         );
         let pauses: Vec<_> = (0..7)
-            .map(|_| record.turned_away(now).lasts.as_secs())
+            .map(|_| record.turned_away(&mut crowd, now).lasts.as_secs())
             .collect();
         assert_eq!(pauses, [1, 2, 4, 8, 15, 15, 15]);
         record.took(now);
-        let again = record.turned_away(now);
-        assert_eq!((again.lasts, again.defers), (seconds(1), true));
+        let again = record.turned_away(&mut crowd, now);
+        assert_eq!((again.lasts.as_secs(), again.defers), (1, true));
+        (0..1_000).for_each(|_| _ = crowd.in_vain());
+        let of_many = record.turned_away(&mut crowd, now);
+        assert_eq!(of_many.lasts.as_secs(), 60, "all the others come in vain");
         record.let_go(SOON, now);
-        let prompt = record.turned_away(now);
+        let prompt = record.turned_away(&mut crowd, now);
         assert_eq!((prompt.lasts, prompt.defers), (PAUSE_OF_PROMPT, false));
     }
 }

@@ -223,6 +223,7 @@ impl Pair {
             limit: 1 + u32::try_from(self.below(4)).unwrap(),
             overdue: self.millis(300),
             everything: self.one_in(3),
+            only_marks: self.one_in(4),
         };
         self.page = both!(self, sweep(&sweep)).unwrap();
         if self.one_in(2) {

@@ -86,6 +86,7 @@ impl Known {
                 limit: 100,
                 overdue: Duration::ZERO,
                 everything,
+                only_marks: false,
             }),
             Drawn::Beat { worker, places } => Call::Beat(Heartbeat {
                 worker: *worker.get(&self.workers),

@@ -170,6 +170,7 @@ pub async fn a_tiers_change_reaches_all_that_inherit(world: &World) {
         limit: 100,
         overdue: Duration::from_secs(60),
         everything: false,
+        only_marks: false,
     };
     let marks = world.store.sweep(&sweep).await.unwrap().marks;
     for (destination, _) in &inheriting {

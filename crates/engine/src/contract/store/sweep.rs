@@ -18,6 +18,7 @@ const SWEEP: Sweep = Sweep {
     limit: 100,
     overdue: OVERDUE,
     everything: false,
+    only_marks: false,
 };
 
 const EVERYTHING: Sweep = Sweep {
@@ -101,6 +102,29 @@ pub async fn what_is_looked_at_in_time_is_left_out(world: &World) {
     clear(world).await;
     assert_eq!(woken(&sweep(world, &SWEEP).await), []);
     assert_eq!(woken(&sweep(world, &EVERYTHING).await), [destination]);
+}
+
+/// Who has changed is named, and whoever has work is not visited.
+pub async fn a_sweep_of_marks_visits_nobody(world: &World) {
+    let changed = world.destination().per_second(1).create().await;
+    let working = world.destination().per_second(1).create().await;
+    world.accept(working, 1).await;
+    clear(world).await;
+    world
+        .sql(&format!(
+            "update destinations set limit_per_second = 2 where id = '{changed}'"
+        ))
+        .await;
+    let only_marks = Sweep {
+        only_marks: true,
+        ..SWEEP
+    };
+    let page = sweep(world, &only_marks).await;
+    assert_eq!(woken(&page), [changed]);
+    assert_eq!((page.marks.len(), page.next), (1, None));
+    world.store.clear_marks(&page.marks).await.unwrap();
+    assert_eq!(woken(&sweep(world, &only_marks).await), []);
+    assert_eq!(woken(&sweep(world, &SWEEP).await), [working]);
 }
 
 /// Nothing to do, or nothing that may be done.
@@ -205,6 +229,7 @@ pub async fn pages_follow_each_other(world: &World) {
                 after,
                 limit: 3,
                 everything,
+                only_marks: false,
                 ..SWEEP
             };
             let page = sweep(world, &page).await;

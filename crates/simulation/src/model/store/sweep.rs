@@ -19,6 +19,9 @@ pub(super) fn sweep(rows: &Rows, now: Timestamp, sweep: &Sweep) -> SweepPage {
         let unblocked = |mark: &Mark| Wake::unblocked(mark.destination);
         page.wakes = page.marks.iter().map(unblocked).collect();
     }
+    if sweep.only_marks {
+        return page;
+    }
     let after = sweep.after.map_or(Bound::Unbounded, Bound::Excluded);
     let mut busy = rows.ledger.busy.range((after, Bound::Unbounded)).peekable();
     for destination in busy.by_ref().take(limit) {
