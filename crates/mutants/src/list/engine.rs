@@ -13,7 +13,7 @@ const SWEEP: &str = "crates/engine/src/sweep.rs";
 const TURNED_AWAY: &str = "crates/engine/src/worker/turned_away.rs";
 const WAKE: &str = "crates/engine/src/wake.rs";
 
-pub(super) const MUTANTS: [Mutant; 19] = [
+pub(super) const MUTANTS: [Mutant; 20] = [
     Mutant {
         name: "skipped-is-empty",
         wrong: "A destination whose row was locked is taken for one with an empty backlog, and \
@@ -222,10 +222,20 @@ pub(super) const MUTANTS: [Mutant; 19] = [
         wrong: "A schedule that was lost is rebuilt without the retries of the future.",
         file: SWEEP,
         change: Rust {
-            right: "self.page(after, life.is_some())",
-            wrong: "self.page(after, false)",
+            right: "self.page(after, whole, life.is_some())",
+            wrong: "self.page(after, whole, false)",
         },
         killer: loops("sweep::another_life_is_rebuilt_from_everything_and_noted_at_the_end"),
+    },
+    Mutant {
+        name: "a-look-walks",
+        wrong: "Whoever has a backlog is visited whenever the marks are looked at.",
+        file: SWEEP,
+        change: Rust {
+            right: "!(whole || everything)",
+            wrong: "false",
+        },
+        killer: loops("sweep::a_look_is_for_the_marks_and_in_another_life_for_all"),
     },
     Mutant {
         name: "turned-away-is-not-deferred",
