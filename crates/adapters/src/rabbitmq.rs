@@ -7,7 +7,7 @@
 //! the broker blocks us, and to hand out what is not a permit group.
 
 mod batch;
-mod codec;
+pub mod codec;
 mod connection;
 mod publisher;
 mod stream;
