@@ -6,12 +6,14 @@
 //!   judged by the ledger and by the receivers.
 //! - `backlog`: whether the API's latency and memory stay flat while one
 //!   destination has a large backlog.
+//! - `scheduler`: the scheduler alone, with very many destinations.
 //! - `figures`: the figures of RELIABILITY.md that a load test can measure.
 //! - `chaos`: a whole Paceline that is killed, frozen, cut off and confused by
 //!   a plan that a seed decides; judged from logs. `judge` reads them again.
 //! - `run`: traffic of a shape against one that is started or runs already, and
 //!   a report of what was delivered and what it cost. `compare` shows two
-//!   reports beside each other.
+//!   reports beside each other; `side-by-side`, the same traffic under other ways
+//!   to limit it, in virtual time.
 //! - `failures`: the table of failures and of what exercises them.
 //!
 //! Traffic goes to receivers on the loopback, bounded in count and time.
@@ -25,6 +27,7 @@ mod figures;
 mod limits;
 mod process;
 mod run;
+mod scheduler;
 mod servers;
 
 use std::path::PathBuf;
@@ -51,10 +54,14 @@ enum Command {
     Run(Box<run::Args>),
     /// Two reports of runs beside each other.
     Compare(run::comparing::Args),
+    /// The same traffic under other ways to limit it, in virtual time.
+    SideBySide(run::side_by_side::Args),
     /// Many limited destinations, several schedulers and workers.
     Limits(limits::Args),
     /// One destination with a large backlog: the API's latency and memory.
     Backlog(backlog::Args),
+    /// Very many destinations on the scheduler alone, without workers.
+    Scheduler(scheduler::Args),
     /// The figures of RELIABILITY.md.
     Figures(figures::Args),
     /// Kill, freeze, cut off and confuse a whole Paceline, and judge the logs.
@@ -80,8 +87,10 @@ async fn main() -> anyhow::Result<ExitCode> {
     match cli.command {
         Command::Run(args) => run::run(*args, cli.program).await,
         Command::Compare(args) => run::comparing::run(&args),
+        Command::SideBySide(args) => run::side_by_side::run(args).map(|()| ExitCode::SUCCESS),
         Command::Limits(args) => limits::run(args, program(cli.program)?).await,
         Command::Backlog(args) => backlog::run(args, program(cli.program)?).await,
+        Command::Scheduler(args) => scheduler::run(args).await.map(|()| ExitCode::SUCCESS),
         Command::Figures(args) => figures::run(args, program(cli.program)?).await,
         Command::Chaos(args) => chaos::run(args).await,
         Command::Judge(args) => chaos::judge_again(args),

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `Store`, `Catalog`, `SecretStore` | [`postgres`] | [`sqlite`] |
 //! | `Schedule` | [`redis`] | [`in_process`] |
-//! | `DeliveryQueue` | [`rabbitmq`] | [`in_process`] |
+//! | `DeliveryQueue` | [`rabbitmq`], several as one by [`queue_shards`] | [`in_process`] |
 //! | `Sender` | [`http`] | [`http`] |
 //! | `Vault` | [`key_ring`] | [`key_ring`] |
 //!
@@ -15,6 +15,7 @@ pub mod in_process;
 pub mod key_ring;
 mod lost;
 pub mod postgres;
+pub mod queue_shards;
 pub mod rabbitmq;
 pub mod redis;
 pub mod shell;

@@ -7,7 +7,7 @@
 //! the broker blocks us, and to hand out what is not a permit group.
 
 mod batch;
-mod codec;
+pub mod codec;
 mod connection;
 mod publisher;
 mod stream;
@@ -21,10 +21,12 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use domain::permit::PermitGroup;
 use engine::ports::{DeliveryQueue, Published, QueueError, Subscription};
+use futures_util::future::try_join_all;
 
 use self::connection::Address;
 use self::publisher::Publisher;
 use self::subscription::{Consuming, RabbitSubscription};
+use crate::queue_shards::QueueShards;
 
 /// One delivery queue on a broker.
 pub struct RabbitQueue {
@@ -48,6 +50,25 @@ impl RabbitQueue {
             queue: queue.to_owned(),
             consuming: Arc::default(),
         })
+    }
+
+    /// The same over so many queues: `queue`, `queue.1` and so on, each with
+    /// connections of its own, so that a cluster's nodes can lead one each. One
+    /// is that of [`RabbitQueue::connect`], whose messages more of them read too.
+    pub async fn connect_shards(
+        url: &str,
+        queue: &str,
+        shards: u16,
+    ) -> Result<QueueShards, QueueError> {
+        let connected = (0..shards).map(|shard| async move {
+            let name = match shard {
+                0 => queue.to_owned(),
+                _ => format!("{queue}.{shard}"),
+            };
+            let shard = Self::connect(url, &name).await?;
+            Ok(Box::new(shard) as Box<dyn DeliveryQueue>)
+        });
+        QueueShards::new(try_join_all(connected).await?)
     }
 }
 

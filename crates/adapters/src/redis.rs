@@ -28,14 +28,24 @@
 //!
 //! With several shards, `take` serves each in turn and so keeps "the longest
 //! due first" within a shard; no shard waits for another. The number of shards
-//! belongs to the prefix: instances that share a prefix must agree on it.
+//! belongs to the prefix: instances that share a prefix should agree on it.
+//!
+//! It may be changed. A life is one of a number of shards, so the sweep of the
+//! first scheduler with another number rebuilds every job from the store. A job
+//! that is found where the number does not put it (it was there before, or an
+//! instance with the old number woke it) is woken where it belongs and taken
+//! away. What lies in shards that nobody asks any more is never run, and nothing
+//! but a few bytes for each destination until they are asked again. While
+//! instances disagree, a destination may have two jobs, which costs looks, or
+//! none until the next sweep, which costs a moment: never a limit.
 
 mod connection;
 mod keys;
+mod scripts;
 mod subscriber;
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{LazyLock, OnceLock};
 use std::time::Duration;
 
 use ::redis::{Script, ScriptInvocation};
@@ -50,21 +60,12 @@ use rand::rngs::SysRng;
 
 use self::connection::Connection;
 use self::keys::{ShardKeys, shard_of};
+use self::scripts::{FINISH, LIFE, REBUILT, TAKE, WAKE, call_on, finish_arguments, micros};
 use self::subscriber::Subscriber;
 
 /// The most jobs that one run of a script may touch: a script blocks the
 /// server, and Lua's `unpack` has a limit of some thousands.
 const MAX_JOBS_PER_SCRIPT: usize = 500;
-
-/// As far ahead as a job can be: microseconds since 1970 plus this stay exact
-/// in the doubles that sorted sets and Lua count in.
-const FAR: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
-
-static TAKE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("redis/take.lua")));
-static FINISH: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("redis/finish.lua")));
-static WAKE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("redis/wake.lua")));
-static LIFE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("redis/life.lua")));
-static REBUILT: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("redis/rebuilt.lua")));
 
 /// The schedule of all instances that share a Redis and a prefix.
 #[derive(Debug)]
@@ -115,10 +116,11 @@ impl RedisSchedule {
     /// Takes up to `max` jobs of one shard.
     async fn take_from(
         &self,
-        keys: &ShardKeys,
+        shard: usize,
         max: usize,
         lease: Duration,
     ) -> Result<Taken, ScheduleError> {
+        let keys = &self.shards[shard];
         let token = self.unique();
         let mut call = TAKE.key(&keys.jobs);
         call.key(&keys.lease).key(&keys.woken);
@@ -143,10 +145,31 @@ impl RedisSchedule {
                     overdue: Duration::from_micros(overdue),
                 })
             });
+        let belongs = |job: &TakenJob| shard_of(job.destination, self.shards.len()) == shard;
+        let (jobs, strays): (Vec<_>, Vec<_>) = jobs.partition(belongs);
+        self.bring_home(keys, &strays).await?;
         Ok(Taken {
-            jobs: jobs.collect(),
+            jobs,
             next_due: u64::try_from(next_due).ok().map(Duration::from_micros),
         })
+    }
+
+    /// Wakes jobs in the shards where they belong, and removes them from this
+    /// one. In this order: a crash between the two leaves one to be found again.
+    async fn bring_home(&self, from: &ShardKeys, strays: &[TakenJob]) -> Result<(), ScheduleError> {
+        if strays.is_empty() {
+            return Ok(());
+        }
+        let wakes: Vec<Wake> = strays
+            .iter()
+            .map(|job| Wake::now(job.destination))
+            .collect();
+        self.wake(&wakes).await?;
+        let mut call = call_on(&FINISH, from);
+        for job in strays {
+            finish_arguments(&mut call, job.destination, &job.token, NextRun::Remove);
+        }
+        self.connection.script(&call).await
     }
 
     /// Runs `script` once for each few hundred `items` of each shard; `arguments`
@@ -165,9 +188,7 @@ impl RedisSchedule {
         let mut calls = Vec::new();
         for (keys, items) in self.shards.iter().zip(&by_shard) {
             for chunk in items.chunks(MAX_JOBS_PER_SCRIPT) {
-                let mut call = script.key(&keys.jobs);
-                call.key(&keys.lease).key(&keys.woken).key(&keys.floor);
-                call.arg(&keys.sooner);
+                let mut call = call_on(script, keys);
                 chunk.iter().for_each(|item| arguments(item, &mut call));
                 calls.push(call);
             }
@@ -204,7 +225,7 @@ impl Schedule for RedisSchedule {
             let calls = shares
                 .iter()
                 .zip(&asked)
-                .map(|(&share, &shard)| self.take_from(&self.shards[shard], share, lease));
+                .map(|(&share, &shard)| self.take_from(shard, share, lease));
             let answers = try_join_all(calls).await?;
             // Once more, to those that gave their share and have more. Who gave
             // less is not asked again, whatever it says: so this ends.
@@ -227,14 +248,7 @@ impl Schedule for RedisSchedule {
 
     async fn finish(&self, finishes: &[Finish]) -> Result<(), ScheduleError> {
         let arguments = |finish: &Finish, call: &mut ScriptInvocation<'_>| {
-            let (delay, floor) = match finish.next {
-                NextRun::After { delay, floor } => (micros(delay), floor.map_or(-1, micros)),
-                NextRun::Remove => (-1, -1),
-            };
-            call.arg(finish.destination.to_string())
-                .arg(&finish.token)
-                .arg(delay)
-                .arg(floor);
+            finish_arguments(call, finish.destination, &finish.token, finish.next);
         };
         self.for_each_shard(&FINISH, finishes, |finish| finish.destination, arguments)
             .await
@@ -251,14 +265,15 @@ impl Schedule for RedisSchedule {
     }
 
     async fn life(&self) -> Result<ScheduleLife, ScheduleError> {
-        let run_id = self.run_id().await?;
+        // Another number of shards has its jobs elsewhere, so it is another life.
+        let run = format!("{} of {}", self.run_id().await?, self.shards.len());
         let name = self.unique();
         let calls: Vec<_> = self
             .shards
             .iter()
             .map(|keys| {
                 let mut call = LIFE.key(&keys.life);
-                call.arg(&run_id).arg(&name);
+                call.arg(&run).arg(&name);
                 call
             })
             .collect();
@@ -303,9 +318,4 @@ fn shares(rest: usize, count: usize) -> impl Iterator<Item = usize> {
         let share = rest / count + usize::from(position < rest % count);
         share.min(MAX_JOBS_PER_SCRIPT)
     })
-}
-
-/// Whole microseconds, the unit of the scripts.
-fn micros(duration: Duration) -> i64 {
-    i64::try_from(duration.min(FAR).as_micros()).unwrap_or(i64::MAX)
 }

@@ -19,6 +19,8 @@ mod coarse;
 mod connect;
 #[path = "postgres_store/contract.rs"]
 mod contract;
+#[path = "postgres_store/counting.rs"]
+mod counting;
 #[path = "postgres_store/database.rs"]
 mod database;
 #[path = "postgres_store/days.rs"]
@@ -45,6 +47,8 @@ mod notifier;
 mod outbox;
 #[path = "postgres_store/plans.rs"]
 mod plans;
+#[path = "postgres_store/ratios.rs"]
+mod ratios;
 #[path = "postgres_store/retention.rs"]
 mod retention;
 #[path = "postgres_store/smart.rs"]

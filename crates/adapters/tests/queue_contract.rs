@@ -6,6 +6,55 @@
 #[path = "rabbitmq_queue/test_queue.rs"]
 mod test_queue;
 
+use adapters::in_process::InProcessQueue;
+use adapters::queue_shards::QueueShards;
+use adapters::rabbitmq::RabbitQueue;
+use engine::ports::DeliveryQueue;
+use lapin::options::QueueDeleteOptions;
+
+use crate::test_queue::TestQueue;
+
+/// No divisor of the numbers of groups and of prefetches.
+const SHARDS: u16 = 4;
+
+fn in_process_shards() -> QueueShards {
+    let shard = |_| Box::new(InProcessQueue::new(1_000)) as Box<dyn DeliveryQueue>;
+    QueueShards::new((0..SHARDS).map(shard).collect()).unwrap()
+}
+
+async fn rabbitmq_shards(own: &TestQueue) -> QueueShards {
+    let queue = RabbitQueue::connect_shards(&own.url, &own.name, SHARDS);
+    queue.await.unwrap()
+}
+
+async fn delete_shards(own: TestQueue) {
+    for shard in 1..SHARDS {
+        for end in ["", ".dead"] {
+            let name = format!("{}.{shard}{end}", own.name);
+            let deleted = own
+                .channel
+                .queue_delete(name.as_str().into(), QueueDeleteOptions::default());
+            deleted.await.unwrap();
+        }
+    }
+    own.delete().await;
+}
+
+/// A subscription with a prefetch of one has one message of each shard all the
+/// same, and one that it has in hand keeps the others waiting: with fewer messages
+/// than shards it is not shown who of several is woken. All else is.
+macro_rules! sharded_test {
+    (those_who_wait_are_woken) => {};
+    ($check:ident) => {
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $check() {
+            let own = crate::test_queue::TestQueue::shared().await;
+            engine::contract::queue::$check(&crate::rabbitmq_shards(&own).await).await;
+            crate::delete_shards(own).await;
+        }
+    };
+}
+
 /// One test a check, on one adapter.
 macro_rules! contract {
     ($($check:ident)*) => {
@@ -17,6 +66,20 @@ macro_rules! contract {
                     engine::contract::queue::$check(&queue).await;
                 }
             )*
+        }
+
+        mod in_process_in_shards {
+            $(
+                #[tokio::test(start_paused = true)]
+                async fn $check() {
+                    let queue = crate::in_process_shards();
+                    engine::contract::queue::$check(&queue).await;
+                }
+            )*
+        }
+
+        mod rabbitmq_in_shards {
+            $(sharded_test!($check);)*
         }
 
         mod rabbitmq {

@@ -12,6 +12,8 @@
 
 #[path = "redis_schedule/private_redis.rs"]
 mod private_redis;
+#[path = "redis_schedule/shards.rs"]
+mod shards;
 #[path = "redis_schedule/takers.rs"]
 mod takers;
 #[path = "redis_schedule/telling.rs"]

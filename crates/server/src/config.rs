@@ -99,6 +99,11 @@ pub struct QueueConfig {
     #[arg(long, env = "PACELINE_QUEUE_NAME", value_name = "NAME")]
     #[arg(default_value = "paceline.deliveries")]
     pub queue_name: String,
+
+    /// Over how many queues permits are spread; the same in every process.
+    #[arg(long, env = "PACELINE_QUEUE_SHARDS", value_name = "N")]
+    #[arg(default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub queue_shards: u16,
 }
 
 /// What this process serves: the API where the role has one, else only

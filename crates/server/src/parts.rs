@@ -207,10 +207,14 @@ async fn connect_queue(config: &QueueConfig) -> anyhow::Result<Arc<dyn DeliveryQ
     match config.place()? {
         QueuePlace::InProcess => Ok(Arc::new(InProcessQueue::new(IN_PROCESS_QUEUE))),
         QueuePlace::RabbitMq(url) => {
-            let queue = RabbitQueue::connect(url.expose(), &config.queue_name)
-                .await
-                .with_context(|| format!("connect to the delivery queue at {url}"))?;
-            Ok(Arc::new(queue))
+            let (name, shards) = (&config.queue_name, config.queue_shards);
+            let context = || format!("connect to the delivery queue at {url}");
+            if shards > 1 {
+                let queue = RabbitQueue::connect_shards(url.expose(), name, shards);
+                return Ok(Arc::new(queue.await.with_context(context)?));
+            }
+            let queue = RabbitQueue::connect(url.expose(), name);
+            Ok(Arc::new(queue.await.with_context(context)?))
         }
     }
 }

@@ -12,6 +12,7 @@ use super::metrics::per_mille;
 use super::processes::Used;
 use super::report::{Ended, FORMAT, Process, Report};
 use super::settings::Settings;
+use super::side_by_side;
 
 /// Everything that was seen.
 pub(crate) struct Evidence {
@@ -82,6 +83,7 @@ pub(crate) fn report(evidence: Evidence) -> Report {
             .database
             .map(|done| done.longest)
             .unwrap_or_default(),
+        side_by_side: side_by_side::ways(&evidence.settings),
         notes: evidence.notes,
     }
 }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::charts::{self, Bars, Line, escaped};
 use super::metrics::meaning;
 use super::report::{Report, Second, number};
-use super::table::heading;
+use super::table::{WAY_HEADER, heading, way_cells};
 
 const STYLE: &str = "\
 :root{color-scheme:light dark;--text:#1c2430;--faint:#c9ced6;--back:#fff}\
@@ -67,6 +67,7 @@ pub(crate) fn page(report: &Report) -> String {
     page.push_str(&figures(report));
     page.push_str(&processes(report));
     page.push_str(&statements(report));
+    page.push_str(&side_by_side(report));
     page.push_str("</body></html>\n");
     page
 }
@@ -188,6 +189,18 @@ fn statements(report: &Report) -> String {
     table("Statements that took the longest", &header, rows)
 }
 
+fn side_by_side(report: &Report) -> String {
+    if report.side_by_side.is_empty() {
+        return String::new();
+    }
+    let rows = report.side_by_side.iter().map(way_cells);
+    table(
+        "The same traffic under other ways to limit it",
+        &WAY_HEADER,
+        rows,
+    )
+}
+
 /// A table whose columns are numbers but for the first and one without a name.
 fn table<const N: usize>(
     title: &str,
@@ -223,6 +236,7 @@ mod tests {
     use super::super::gathering;
     use super::super::gathering::tests::evidence;
     use super::super::judging::Judged;
+    use super::super::side_by_side::Way;
     use super::*;
 
     fn full() -> Report {
@@ -236,6 +250,13 @@ mod tests {
             early_starts: 0,
             share_percent: None,
             arrivals: 1_234,
+        });
+        report.side_by_side.push(Way {
+            name: "fixed <window>".to_owned(),
+            promised: None,
+            worst_at_sender: 88_888,
+            worst_at_receiver: 99_999,
+            last_start_seconds: 12.5,
         });
         report.statements.push(Statement {
             name: "select a < b && \"c\"".to_owned(),

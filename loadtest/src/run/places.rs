@@ -66,7 +66,7 @@ async fn count_statements(private: &PrivateServers, url: &str) -> anyhow::Result
 }
 
 /// The process behind a URL of this machine.
-pub(super) fn server_at(name: &str, url: &str) -> Option<Watched> {
+pub(crate) fn server_at(name: &str, url: &str) -> Option<Watched> {
     let url = Url::parse(url).ok()?;
     let usual = match name {
         "postgres" => 5_432,

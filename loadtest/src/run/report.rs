@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::database::Statement;
 use super::judging::Judged;
 use super::settings::Settings;
+use super::side_by_side::Way;
 
 /// The version of the format. Reports of another one are refused.
 pub(crate) const FORMAT: u32 = 1;
@@ -35,6 +36,10 @@ pub(crate) struct Report {
     pub(crate) judged: u64,
     /// The statements that took the longest.
     pub(crate) statements: Vec<Statement>,
+    /// What the first destination's traffic comes to under other ways to limit it,
+    /// in virtual time; none where it has no limit.
+    #[serde(default)]
+    pub(crate) side_by_side: Vec<Way>,
     /// What was done in mid-run, and what could not be measured.
     pub(crate) notes: Vec<String>,
 }

@@ -4,6 +4,7 @@ use server::output::{self, or_dash};
 
 use super::metrics::meaning;
 use super::report::{Ended, Report, number};
+use super::side_by_side::Way;
 
 /// The whole report as text.
 pub(crate) fn table(report: &Report) -> String {
@@ -16,6 +17,9 @@ pub(crate) fn table(report: &Report) -> String {
     }
     if !report.statements.is_empty() {
         parts.push(statements(report));
+    }
+    if !report.side_by_side.is_empty() {
+        parts.push(side_by_side(&report.side_by_side));
     }
     let notes = report.notes.iter().map(|note| format!("note: {note}"));
     parts.extend(Some(notes.collect::<Vec<_>>().join("\n")).filter(|notes| !notes.is_empty()));
@@ -95,6 +99,32 @@ fn destinations(report: &Report) -> String {
         ]
     });
     output::table(&header, rows).to_string()
+}
+
+/// Ways to limit the same traffic.
+pub(crate) fn side_by_side(ways: &[Way]) -> String {
+    let rows = ways.iter().map(|way| way_cells(way).to_vec());
+    output::table(&WAY_HEADER, rows).to_string()
+}
+
+/// What is said of a way to limit.
+pub(crate) const WAY_HEADER: [&str; 5] = [
+    "the same traffic under",
+    "promised",
+    "worst at sender",
+    "worst at receiver",
+    "last start after s",
+];
+
+/// One way to limit, for a table.
+pub(crate) fn way_cells(way: &Way) -> [String; 5] {
+    [
+        way.name.clone(),
+        or_dash(way.promised),
+        way.worst_at_sender.to_string(),
+        way.worst_at_receiver.to_string(),
+        number(way.last_start_seconds),
+    ]
 }
 
 fn statements(report: &Report) -> String {

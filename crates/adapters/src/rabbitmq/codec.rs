@@ -24,18 +24,29 @@ const PERMIT_BYTES: usize = 5 * 8;
 
 /// Why a message is no permit group of ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Undecodable {
+pub enum Undecodable {
+    /// There is nothing.
     #[error("empty message")]
     Empty,
+    /// Written by a version that is not known here.
     #[error("unknown version {0}")]
     Version(u8),
+    /// None, or more than a group holds.
     #[error("a count of {0} permits")]
     Count(u8),
+    /// Cut off, or with something behind it.
     #[error("{found} bytes instead of {expected}")]
-    Length { expected: usize, found: usize },
+    Length {
+        /// Bytes that such a message has, at least where it is too short to tell.
+        expected: usize,
+        /// Bytes that there are.
+        found: usize,
+    },
 }
 
-pub(super) fn encode(group: &PermitGroup) -> Vec<u8> {
+/// The message that says this group.
+#[must_use]
+pub fn encode(group: &PermitGroup) -> Vec<u8> {
     let permits = group.permits();
     let mut bytes = Vec::with_capacity(HEADER_BYTES + permits.len() * PERMIT_BYTES);
     bytes.push(VERSION);
@@ -55,7 +66,8 @@ pub(super) fn encode(group: &PermitGroup) -> Vec<u8> {
     bytes
 }
 
-pub(super) fn decode(bytes: &[u8]) -> Result<PermitGroup, Undecodable> {
+/// The group that a message says.
+pub fn decode(bytes: &[u8]) -> Result<PermitGroup, Undecodable> {
     let &version = bytes.first().ok_or(Undecodable::Empty)?;
     if version != VERSION {
         return Err(Undecodable::Version(version));

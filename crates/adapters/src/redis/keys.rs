@@ -40,8 +40,8 @@ impl ShardKeys {
 }
 
 /// Which of `shards` shards a destination's job is in: FNV-1a over its id.
-/// Every instance must agree, so neither this nor the number of shards may
-/// differ between instances that share a prefix.
+/// Every instance should agree, so this may not change, and the number of shards
+/// not for long.
 pub(super) fn shard_of(destination: DestinationId, shards: usize) -> usize {
     let hash = destination
         .0

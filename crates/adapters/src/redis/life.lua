@@ -1,12 +1,13 @@
 -- Which life this shard is in, and whether its jobs were rebuilt in it.
 --
 -- KEYS  life   hash  name: of this life; run: the server's run id at its
---                    begin; built: 1 once its jobs were rebuilt
--- ARGV  the server's run id now, a name for a new life
+--                    begin, and of how many shards; built: 1 once its jobs were
+--                    rebuilt
+-- ARGV  the same run id and number now, a name for a new life
 -- Gives {name, 1 if built}
 --
--- A wiped server has no name, a restarted or failed-over one another run id:
--- both begin a life, which is unbuilt until somebody calls `rebuilt` with its
+-- A wiped server has no name, a restarted or failed-over one another run id, a
+-- change of the number of shards another number: each begins a life, which is unbuilt until somebody calls `rebuilt` with its
 -- name. Everybody who asks meanwhile is given the same name; a repeated call
 -- changes nothing.
 local life = KEYS[1]

@@ -151,6 +151,7 @@ mod tests {
         QueueConfig {
             queue_url,
             queue_name: "q".to_owned(),
+            queue_shards: 1,
         }
     }
 

@@ -92,6 +92,7 @@ async fn connect(file: &Path) -> anyhow::Result<Parts> {
     let queue = QueueConfig {
         queue_url: "in-process".parse()?,
         queue_name: String::new(),
+        queue_shards: 1,
     };
     let target = TargetConfig::this_host();
     Parts::connect(&store, &schedule, Some(&queue), &target).await

@@ -101,6 +101,7 @@ impl SharedParts {
         let queue = QueueConfig {
             queue_url: self.queue_url.parse()?,
             queue_name: self.queue_name.clone(),
+            queue_shards: 1,
         };
         crate::parts::migrate(&store).await?;
         let target = TargetConfig::this_host();

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 pub(crate) const README: &str = include_str!("../../../../README.md");
 
 /// The documents, by name.
-pub(crate) const DOCUMENTS: [(&str, &str); 17] = [
+pub(crate) const DOCUMENTS: [(&str, &str); 18] = [
     ("README.md", README),
     ("audit.md", include_str!("../../../../docs/audit.md")),
     ("batching.md", include_str!("../../../../docs/batching.md")),
@@ -35,6 +35,7 @@ pub(crate) const DOCUMENTS: [(&str, &str); 17] = [
     ),
     ("retries.md", include_str!("../../../../docs/retries.md")),
     ("runbook.md", include_str!("../../../../docs/runbook.md")),
+    ("scaling.md", include_str!("../../../../docs/scaling.md")),
     (
         "signatures.md",
         include_str!("../../../../docs/signatures.md"),

@@ -1,0 +1,244 @@
+//! What an event's way costs, as ratios that no clock enters: statements for
+//! each event, permits for each start, and pages as the backlog grows.
+
+use std::time::Duration;
+
+use adapters::postgres::PostgresStore;
+use bytes::Bytes;
+use domain::attempt::OutcomeKind;
+use domain::event::{Audience, NewEvent};
+use domain::health::Signal;
+use domain::ids::{DestinationId, EventId, WorkerId};
+use domain::permit::Permit;
+use domain::policy::LimitSettings;
+use domain::share::Room;
+use engine::ports::{ClaimAnswer, DEFAULT_TENANT, NextTry, Outcome, Run, RunResult, Speaks, Store};
+
+use crate::counting::Counted;
+use crate::database::{Database, per_second};
+
+const UNLIMITED: LimitSettings = LimitSettings {
+    unlimited: true,
+    per_second: None,
+    per_minute: None,
+    per_hour: None,
+    per_day: None,
+    burst: None,
+    shape: None,
+    max_in_flight: None,
+    safety_margin: 0.0,
+};
+
+fn event(database: &Database, destination: DestinationId) -> NewEvent {
+    NewEvent {
+        id: EventId(database.id()),
+        tenant: DEFAULT_TENANT,
+        audience: Audience::Destination(destination),
+        event_type: None,
+        content_type: "text/plain".to_owned(),
+        payload: Bytes::from_static(b"hello"),
+        idempotency: None,
+    }
+}
+
+fn success(permit: &Permit) -> Outcome {
+    Outcome {
+        attempt: permit.attempt,
+        number: permit.number,
+        destination: permit.destination,
+        kind: OutcomeKind::Succeeded,
+        elapsed: Duration::from_millis(5),
+        status: Some(200),
+        error: None,
+        response_body: Bytes::new(),
+        next: NextTry::None,
+        signal: Signal::default(),
+        speaks: Speaks::default(),
+    }
+}
+
+async fn admit(store: &PostgresStore, to: &[DestinationId]) -> Vec<Permit> {
+    let run = |destination: &DestinationId| Run {
+        destination: *destination,
+        republish: false,
+    };
+    let runs: Vec<Run> = to.iter().map(run).collect();
+    let admitted = store.admit(&runs, &Room::of(u32::MAX)).await.unwrap();
+    let permits = |result: RunResult| match result {
+        RunResult::Decided { permits, .. } => permits,
+        RunResult::Skipped | RunResult::Gone => Vec::new(),
+    };
+    admitted.results.into_iter().flat_map(permits).collect()
+}
+
+/// What has started, as successes.
+async fn claim(store: &PostgresStore, worker: WorkerId, permits: &[Permit]) -> Vec<Outcome> {
+    let claims = store.claim_starts(worker, permits).await.unwrap();
+    let started = |(_, answer): &(&Permit, ClaimAnswer)| matches!(answer, ClaimAnswer::Started(_));
+    let outcomes = permits.iter().zip(claims.answers).filter(started);
+    outcomes.map(|(permit, _)| success(permit)).collect()
+}
+
+/// The statements that one event for each of these costs: to be accepted, to be
+/// admitted, to start, and to be recorded.
+async fn statements(database: &Database, to: &[DestinationId]) -> u64 {
+    let worker = database.worker().await;
+    let counted = Counted::of(database).await;
+    // The connection's settings are no event's.
+    counted.store.accept_events(&[]).await.unwrap();
+    // One that was frozen for so long that its permits lapsed is asked again.
+    loop {
+        let events: Vec<NewEvent> = to.iter().map(|to| event(database, *to)).collect();
+        let before = counted.statements();
+        counted.store.accept_events(&events).await.unwrap();
+        let permits = admit(&counted.store, to).await;
+        let outcomes = claim(&counted.store, worker, &permits).await;
+        let done = counted.store.record_outcomes(worker, &outcomes).await;
+        assert!(done.unwrap().skipped.is_empty());
+        if outcomes.len() == to.len() {
+            return counted.statements() - before;
+        }
+        database.let_nothing_lapse().await;
+    }
+}
+
+async fn destinations(database: &Database, count: usize) -> Vec<DestinationId> {
+    let mut destinations = Vec::new();
+    for _ in 0..count {
+        destinations.push(database.destination(UNLIMITED).await);
+    }
+    destinations
+}
+
+/// As many statements for a hundred events as for one, or nearly: that is at most
+/// 0.2 for each, the target at load.
+#[tokio::test]
+async fn a_batch_costs_hardly_more_statements_than_one_event() {
+    let database = Database::create().await;
+    let to = destinations(&database, 100).await;
+    let alone = statements(&database, &to[..1]).await;
+    let together = statements(&database, &to).await;
+    // Accepted, admitted, started and recorded: each is one at least. The target
+    // for one event is 6.
+    assert!(
+        (4..=12).contains(&alone),
+        "{alone} statements for one event"
+    );
+    assert!(together <= 20, "{together} statements for a hundred events");
+    assert!(
+        together <= alone + 2,
+        "{alone}, then {together} for a hundred"
+    );
+}
+
+/// A permit that ends unused costs a message, two versions of a row and its place
+/// in the window.
+#[tokio::test]
+async fn there_is_one_permit_for_each_start() {
+    const STARTS: usize = 300;
+    let database = Database::create().await;
+    let worker = database.worker().await;
+    database
+        .sql("update workers set seen_at = clock_timestamp() + interval '1 hour'")
+        .await;
+    let to = database.destination(per_second(100)).await;
+    database.accept(to, STARTS as u32).await;
+    let (mut permits, mut started) = (0, 0);
+    let mut waiting: Vec<Permit> = Vec::new();
+    while started < STARTS {
+        let new = admit(&database.store, &[to]).await;
+        permits += new.len();
+        waiting.extend(new);
+        let claims = database.store.claim_starts(worker, &waiting).await.unwrap();
+        let mut early = Vec::new();
+        let mut outcomes = Vec::new();
+        for (permit, answer) in waiting.iter().zip(claims.answers) {
+            match answer {
+                ClaimAnswer::Started(_) => outcomes.push(success(permit)),
+                ClaimAnswer::Early(_) | ClaimAnswer::Skipped => early.push(*permit),
+                ClaimAnswer::Refused => {}
+            }
+        }
+        started += outcomes.len();
+        database
+            .store
+            .record_outcomes(worker, &outcomes)
+            .await
+            .unwrap();
+        waiting = early;
+    }
+    // Those of one freeze may lapse: a fifth of a second's.
+    assert!(permits >= STARTS, "{permits} permits for {STARTS} starts");
+    assert!(
+        permits * 10 <= STARTS * 11,
+        "{permits} permits for {STARTS} starts"
+    );
+}
+
+/// Pages touched by so many claims, and by recording their outcomes, each by
+/// itself.
+async fn pages(database: &Database, permits: &[Permit]) -> (i64, i64) {
+    let worker = database.worker().await;
+    database.let_nothing_lapse().await;
+    let claims = async |store: PostgresStore| {
+        for permit in permits {
+            assert_eq!(claim(&store, worker, &[*permit]).await.len(), 1);
+        }
+    };
+    let claimed = database.pages_of(claims).await;
+    let records = async |store: PostgresStore| {
+        for permit in permits {
+            let recorded = store.record_outcomes(worker, &[success(permit)]).await;
+            assert!(recorded.unwrap().skipped.is_empty());
+        }
+    };
+    (claimed, database.pages_of(records).await)
+}
+
+/// The same without what planning touches: once in a connection, it looks at
+/// every index of every day.
+async fn pages_of_thirty(database: &Database, to: DestinationId) -> (i64, i64) {
+    database.sql("vacuum analyze attempts, events").await;
+    let permits = database.permits(to).await;
+    let (ten, forty) = permits.split_at(10);
+    assert_eq!(forty.len(), 40);
+    let planned = pages(database, ten).await;
+    let all = pages(database, forty).await;
+    (all.0 - planned.0, all.1 - planned.1)
+}
+
+async fn backlog(database: &Database, to: DestinationId, rows: u32) {
+    let insert = format!(
+        "insert into attempts (event_id, destination_id, tenant_id)
+        select e.id, '{to}', '{DEFAULT_TENANT}'
+        from (select id from events limit 1) e, generate_series(1, {rows})"
+    );
+    database.sql(&insert).await;
+}
+
+/// From 10^2 rows to 10^5. A few times, if need be: what others do to the server's
+/// catalogue makes a connection plan anew.
+#[tokio::test]
+async fn claims_and_outcomes_cost_the_same_whatever_the_backlog() {
+    let few = Database::create().await;
+    let many = Database::create().await;
+    let beside_few = few.destination(UNLIMITED).await;
+    let beside_many = many.destination(UNLIMITED).await;
+    few.accept(beside_few, 1).await;
+    many.accept(beside_many, 1).await;
+    // Enough for all tries.
+    backlog(&few, beside_few, 350).await;
+    backlog(&many, beside_many, 100_000).await;
+    let mut tried = Vec::new();
+    for _ in 0..5 {
+        let small = pages_of_thirty(&few, beside_few).await;
+        let large = pages_of_thirty(&many, beside_many).await;
+        tried.push((small, large));
+        // One level more in each index, and no more.
+        let same = |small: i64, large: i64| small > 50 && large <= small + small / 2;
+        if same(small.0, large.0) && same(small.1, large.1) {
+            return;
+        }
+    }
+    panic!("pages of claims and outcomes with few waiting, and with many: {tried:?}");
+}
