@@ -12,6 +12,8 @@
 //! - `run`: traffic of a shape against one that is started or runs already, and
 //!   a report of what was delivered and what it cost. `compare` shows two
 //!   reports beside each other.
+//! - `cluster`: traffic to one on Kubernetes while its pods are evicted, deleted
+//!   and killed, and whether limits held and nothing was lost.
 //! - `failures`: the table of failures and of what exercises them.
 //!
 //! Traffic goes to receivers on the loopback, bounded in count and time.
@@ -19,6 +21,8 @@
 mod api;
 mod backlog;
 mod chaos;
+#[cfg(feature = "k8s")]
+mod cluster;
 mod failures;
 mod faults;
 mod figures;
@@ -51,6 +55,9 @@ enum Command {
     Run(Box<run::Args>),
     /// Two reports of runs beside each other.
     Compare(run::comparing::Args),
+    /// Events to a Paceline on Kubernetes while its pods are ended.
+    #[cfg(feature = "k8s")]
+    Cluster(Box<cluster::Args>),
     /// Many limited destinations, several schedulers and workers.
     Limits(limits::Args),
     /// One destination with a large backlog: the API's latency and memory.
@@ -80,6 +87,8 @@ async fn main() -> anyhow::Result<ExitCode> {
     match cli.command {
         Command::Run(args) => run::run(*args, cli.program).await,
         Command::Compare(args) => run::comparing::run(&args),
+        #[cfg(feature = "k8s")]
+        Command::Cluster(args) => cluster::run(*args).await,
         Command::Limits(args) => limits::run(args, program(cli.program)?).await,
         Command::Backlog(args) => backlog::run(args, program(cli.program)?).await,
         Command::Figures(args) => figures::run(args, program(cli.program)?).await,

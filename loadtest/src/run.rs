@@ -9,7 +9,7 @@
 //! elsewhere) is left out of the report, which says so. See `docs/loadtest.md`.
 
 mod arrivals;
-mod charts;
+pub(crate) mod charts;
 mod client;
 pub(crate) mod comparing;
 mod connection;
@@ -17,7 +17,7 @@ mod database;
 mod driving;
 mod gathering;
 mod histogram;
-mod html;
+pub(crate) mod html;
 mod judging;
 mod loading;
 mod measuring;
@@ -28,11 +28,11 @@ mod processes;
 mod progress;
 pub(crate) mod receiver;
 mod receiving;
-mod report;
+pub(crate) mod report;
 mod requests;
 mod searching;
 mod setting_up;
-mod settings;
+pub(crate) mod settings;
 mod shapes;
 mod system;
 mod table;
