@@ -25,6 +25,18 @@ use pod::{KEY, Pod};
 const RATE: u64 = 40;
 const SECONDS: u64 = 6;
 
+/// What is done to the pod meanwhile.
+const FAULTS: [&str; 8] = [
+    "--fault",
+    "1s evict app=worker",
+    "--fault",
+    "2s kill app=worker",
+    "--fault",
+    "3s scale worker 3",
+    "--fault",
+    "4s delete app=worker",
+];
+
 const KUBECONFIG: &str = r#"
 apiVersion: v1
 kind: Config
@@ -86,17 +98,7 @@ async fn limits_hold_and_nothing_is_lost_while_its_pod_is_killed() {
         "--html",
         page.to_str().unwrap(),
     ];
-    let faults = [
-        "--fault",
-        "1s evict app=worker",
-        "--fault",
-        "2s kill app=worker",
-        "--fault",
-        "3s scale worker 3",
-        "--fault",
-        "4s delete app=worker",
-    ];
-    let arguments = [&load[..], &shape, &written, &faults].concat();
+    let arguments = [&load[..], &shape, &written, &FAULTS].concat();
     let output = loadtest(folder.path(), &server, &arguments).await;
     let said = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -104,6 +106,30 @@ async fn limits_hold_and_nothing_is_lost_while_its_pod_is_killed() {
     assert!(said.contains("limits held, and nothing was lost"), "{said}");
 
     let report: Value = serde_json::from_slice(&std::fs::read(&summary).unwrap()).unwrap();
+    all_of_it_held(&report);
+    let record = receiver.record();
+    let arrived: std::collections::BTreeSet<_> = record
+        .arrivals
+        .iter()
+        .filter_map(|arrival| arrival.event)
+        .collect();
+    assert!(
+        arrived.len() as u64 >= RATE * SECONDS,
+        "by the receiver's own count"
+    );
+
+    what_was_done_is_in_the_timeline(&report);
+    // An eviction that a budget refuses is asked for once, and not again unseen.
+    assert_eq!(server.count("POST", "/eviction"), 1);
+    let deletes = server.bodies("DELETE", "/pods/");
+    assert_eq!(deletes[0]["gracePeriodSeconds"], 0, "killed");
+    assert_eq!(deletes[1]["gracePeriodSeconds"], Value::Null, "deleted");
+    assert_eq!(server.kills(), 2, "of a real process");
+    assert_eq!(server.replicas(), 2, "scaled back");
+    assert!(std::fs::read_to_string(&page).unwrap().contains("</html>"));
+}
+
+fn all_of_it_held(report: &Value) {
     assert_eq!(report["ended"], "drained");
     let events = RATE * SECONDS;
     for (name, expected) in [
@@ -119,26 +145,6 @@ async fn limits_hold_and_nothing_is_lost_while_its_pod_is_killed() {
         let fullest = one["rules"][0]["largest_sliding"]["starts"].as_u64();
         assert!(fullest.is_some_and(|starts| starts <= 15), "{one}");
     }
-    let record = receiver.record();
-    let arrived: std::collections::BTreeSet<_> = record
-        .arrivals
-        .iter()
-        .filter_map(|arrival| arrival.event)
-        .collect();
-    assert!(
-        arrived.len() as u64 >= events,
-        "by the receiver's own count"
-    );
-
-    what_was_done_is_in_the_timeline(&report);
-    // An eviction that a budget refuses is asked for once, and not again unseen.
-    assert_eq!(server.count("POST", "/eviction"), 1);
-    let deletes = server.bodies("DELETE", "/pods/");
-    assert_eq!(deletes[0]["gracePeriodSeconds"], 0, "killed");
-    assert_eq!(deletes[1]["gracePeriodSeconds"], Value::Null, "deleted");
-    assert_eq!(server.kills(), 2, "of a real process");
-    assert_eq!(server.replicas(), 2, "scaled back");
-    assert!(std::fs::read_to_string(&page).unwrap().contains("</html>"));
 }
 
 fn what_was_done_is_in_the_timeline(report: &Value) {
