@@ -1,5 +1,9 @@
 # One image, one binary, every role: `docker build -t paceline:0.1.0 .`
 #
+# What the program is made of is in the image, as CycloneDX, and in the program itself.
+# For a release, have the builder attest the whole image as well:
+# `docker buildx build --sbom=true --provenance=mode=max --push …`.
+#
 # The bases are pinned by tag. For a release, pin them by digest as well
 # (`--build-arg RUNTIME=gcr.io/distroless/cc-debian12:nonroot@sha256:…`): a digest can
 # only be taken from the registry on the day.
@@ -8,7 +12,9 @@ ARG RUNTIME=gcr.io/distroless/cc-debian12:nonroot
 
 FROM ${RUST} AS chef
 WORKDIR /paceline
-RUN cargo install --locked --version 0.1.78 cargo-chef
+RUN cargo install --locked --version 0.1.78 cargo-chef \
+    && cargo install --locked --version 0.7.7 cargo-auditable \
+    && cargo install --locked --version 0.5.9 cargo-cyclonedx
 
 FROM chef AS plan
 COPY Cargo.toml Cargo.lock ./
@@ -25,7 +31,10 @@ COPY Cargo.toml Cargo.lock ./
 COPY crates crates
 COPY loadtest loadtest
 COPY migrations migrations
-RUN cargo build --profile dist --locked --package server --bin paceline
+# The bill of materials is of Cargo.lock: every crate of the program and of its build.
+RUN cargo auditable build --profile dist --locked --package server --bin paceline \
+    && cargo cyclonedx --manifest-path crates/server/Cargo.toml --format json \
+    --spec-version 1.5 --override-filename paceline.cdx
 
 # glibc, libgcc and the roots of TLS; no shell, no package manager, not root.
 FROM ${RUNTIME}
@@ -34,9 +43,11 @@ ARG REVISION=unknown
 LABEL org.opencontainers.image.title="Paceline" \
       org.opencontainers.image.description="Delivers webhooks to every destination at exactly the rate it allows" \
       org.opencontainers.image.licenses="Apache-2.0" \
+      dev.paceline.sbom="/usr/share/doc/paceline/sbom.cdx.json" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"
 COPY --from=build /paceline/target/dist/paceline /usr/local/bin/paceline
+COPY --from=build /paceline/crates/server/paceline.cdx.json /usr/share/doc/paceline/sbom.cdx.json
 COPY LICENSE /usr/share/doc/paceline/LICENSE
 USER 65532:65532
 EXPOSE 8080

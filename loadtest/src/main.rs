@@ -14,6 +14,8 @@
 //!   a report of what was delivered and what it cost. `compare` shows two
 //!   reports beside each other; `side-by-side`, the same traffic under other ways
 //!   to limit it, in virtual time.
+//! - `cluster`: traffic to one on Kubernetes while its pods are evicted, deleted
+//!   and killed, and whether limits held and nothing was lost.
 //! - `failures`: the table of failures and of what exercises them.
 //!
 //! Traffic goes to receivers on the loopback, bounded in count and time.
@@ -21,6 +23,8 @@
 mod api;
 mod backlog;
 mod chaos;
+#[cfg(feature = "k8s")]
+mod cluster;
 mod failures;
 mod faults;
 mod figures;
@@ -56,6 +60,9 @@ enum Command {
     Compare(run::comparing::Args),
     /// The same traffic under other ways to limit it, in virtual time.
     SideBySide(run::side_by_side::Args),
+    /// Events to a Paceline on Kubernetes while its pods are ended.
+    #[cfg(feature = "k8s")]
+    Cluster(Box<cluster::Args>),
     /// Many limited destinations, several schedulers and workers.
     Limits(limits::Args),
     /// One destination with a large backlog: the API's latency and memory.
@@ -88,6 +95,8 @@ async fn main() -> anyhow::Result<ExitCode> {
         Command::Run(args) => run::run(*args, cli.program).await,
         Command::Compare(args) => run::comparing::run(&args),
         Command::SideBySide(args) => run::side_by_side::run(args).map(|()| ExitCode::SUCCESS),
+        #[cfg(feature = "k8s")]
+        Command::Cluster(args) => cluster::run(*args).await,
         Command::Limits(args) => limits::run(args, program(cli.program)?).await,
         Command::Backlog(args) => backlog::run(args, program(cli.program)?).await,
         Command::Scheduler(args) => scheduler::run(args).await.map(|()| ExitCode::SUCCESS),

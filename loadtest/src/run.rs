@@ -9,7 +9,7 @@
 //! elsewhere) is left out of the report, which says so. See `docs/loadtest.md`.
 
 mod arrivals;
-mod charts;
+pub(crate) mod charts;
 mod client;
 pub(crate) mod comparing;
 mod connection;
@@ -17,7 +17,7 @@ mod database;
 mod driving;
 mod gathering;
 mod histogram;
-mod html;
+pub(crate) mod html;
 mod judging;
 mod loading;
 mod measuring;

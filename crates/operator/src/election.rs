@@ -109,6 +109,7 @@ impl Candidate {
                 // pause, for as long as nobody answers.
                 self.held_at = None;
             }
+            say(is_leading);
             if leads.send_replace(is_leading) != is_leading {
                 let lease = &self.name;
                 match is_leading {
@@ -203,6 +204,7 @@ impl Candidate {
 
     /// Gives the Lease back, so that the next one need not wait for its end.
     pub async fn resign(&mut self) -> Result<(), kube::Error> {
+        say(false);
         if self.held_at.take().is_none() {
             return Ok(());
         }
@@ -223,6 +225,11 @@ impl Candidate {
         let now = jiff::Timestamp::from_microsecond((self.clock)().as_micros());
         MicroTime(now.unwrap_or_default())
     }
+}
+
+/// At every try: a gauge that nobody sets is forgotten.
+fn say(is_leading: bool) {
+    metrics::gauge!("paceline_operator_leads").set(u32::from(is_leading));
 }
 
 fn seconds(duration: Duration) -> Option<i32> {

@@ -16,6 +16,7 @@ use rand::RngExt;
 use rand::rngs::StdRng;
 use secrecy::SecretString;
 use serde_json::json;
+use tokio::time::Instant;
 
 use crate::destinations::{Destinations, Observed, Owner, Refusal, Stored, Wanted};
 use crate::plan::{self, Plan, SecretIs, Step};
@@ -45,6 +46,23 @@ pub enum Failure {
     /// The finalizer was not added or removed.
     #[error("finalizer: {0}")]
     Finalizer(String),
+}
+
+/// A look that did not fail, in metrics.
+const DONE: &str = "done";
+
+/// All that a look can come to, in metrics.
+pub const OUTCOMES: [&str; 4] = [DONE, "cluster", "paceline", "broken"];
+
+impl Failure {
+    /// Who failed, in metrics.
+    const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Cluster(_) | Self::Finalizer(_) => OUTCOMES[1],
+            Self::Paceline(_) => OUTCOMES[2],
+            Self::Broken(_) => OUTCOMES[3],
+        }
+    }
 }
 
 impl From<kube::Error> for Failure {
@@ -130,7 +148,14 @@ pub async fn reconcile_undisturbed(
     resource: Arc<Destination>,
     context: Arc<Context>,
 ) -> Result<Action, Failure> {
-    tokio::spawn(reconcile(resource, context)).await?
+    let began = Instant::now();
+    let looked = tokio::spawn(reconcile(resource, context)).await;
+    let looked = looked.unwrap_or_else(|broken| Err(Failure::Broken(broken)));
+    metrics::histogram!("paceline_operator_reconcile_seconds")
+        .record(began.elapsed().as_secs_f64());
+    let outcome = looked.as_ref().map_or_else(Failure::as_str, |_| DONE);
+    metrics::counter!("paceline_operator_reconciles_total", "outcome" => outcome).increment(1);
+    looked
 }
 
 /// When to try again: later and later, and not all at once.

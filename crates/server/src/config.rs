@@ -329,7 +329,7 @@ fn request_duration(text: &str) -> Result<Duration, String> {
     Ok(duration)
 }
 
-fn positive_duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn positive_duration(text: &str) -> Result<Duration, String> {
     let duration = humantime::parse_duration(text).map_err(|error| error.to_string())?;
     if duration.is_zero() || duration > MAX_DURATION {
         return Err("must be more than 0 and at most 1h".to_owned());

@@ -43,6 +43,8 @@ pub enum Of {
     Api,
     Scheduler,
     Worker,
+    /// Runs on Kubernetes only, so not in `serve`.
+    Operator,
     /// The relay runs everywhere but in a worker and an operator.
     NotWorker,
 }
@@ -54,6 +56,7 @@ impl Of {
             Self::Api => matches!(role, Role::Serve | Role::Api),
             Self::Scheduler => matches!(role, Role::Serve | Role::Scheduler),
             Self::Worker => matches!(role, Role::Serve | Role::Worker),
+            Self::Operator => role == Role::Operator,
             Self::NotWorker => !matches!(role, Role::Worker | Role::Operator),
         }
     }

@@ -155,6 +155,14 @@ pub async fn migrate(config: &StoreConfig) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// An error unless the schema is at least this binary's. Changes nothing: no
+/// SQLite file is made.
+pub async fn schema_is_there(config: &StoreConfig) -> anyhow::Result<()> {
+    let stored = open_to_read(config).await?;
+    stored.catalog.ready().await?;
+    Ok(())
+}
+
 async fn connect_postgres(config: &StoreConfig) -> Result<PostgresStore, StoreError> {
     PostgresStore::connect(PostgresOptions {
         url: config.database_url.expose().to_owned(),

@@ -7,7 +7,7 @@ use super::metrics::meaning;
 use super::report::{Report, Second, number};
 use super::table::{WAY_HEADER, heading, way_cells};
 
-const STYLE: &str = "\
+pub(crate) const STYLE: &str = "\
 :root{color-scheme:light dark;--text:#1c2430;--faint:#c9ced6;--back:#fff}\
 @media(prefers-color-scheme:dark){:root{--text:#dde3ea;--faint:#3c4654;--back:#12171e}}\
 body{font:15px/1.5 system-ui,sans-serif;color:var(--text);background:var(--back);\
@@ -202,7 +202,7 @@ fn side_by_side(report: &Report) -> String {
 }
 
 /// A table whose columns are numbers but for the first and one without a name.
-fn table<const N: usize>(
+pub(crate) fn table<const N: usize>(
     title: &str,
     header: &[&str; N],
     rows: impl Iterator<Item = [String; N]>,
@@ -231,7 +231,7 @@ fn table<const N: usize>(
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::super::database::Statement;
     use super::super::gathering;
     use super::super::gathering::tests::evidence;
@@ -270,7 +270,7 @@ mod tests {
 
     /// Every tag that is opened is closed, in order, and no text has a bare
     /// `<` or `&`.
-    fn is_well_formed(page: &str) -> Result<(), String> {
+    pub(crate) fn is_well_formed(page: &str) -> Result<(), String> {
         let mut open: Vec<&str> = Vec::new();
         let body = page.strip_prefix("<!DOCTYPE html>").ok_or("no doctype")?;
         for (place, piece) in body.split('<').enumerate() {

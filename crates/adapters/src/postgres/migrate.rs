@@ -45,7 +45,8 @@ fn needed() -> i64 {
         .unwrap_or(0)
 }
 
-/// Whether the schema is the one that this binary needs.
+/// Whether the schema is at least the one that this binary needs. A newer one is
+/// what binaries of the version before see during a rollout: they go on.
 pub(super) async fn ready(pool: &PgPool) -> Result<(), CatalogError> {
     let found = match sqlx::query_scalar::<_, Option<i64>>(
         "-- ready
@@ -64,7 +65,7 @@ pub(super) async fn ready(pool: &PgPool) -> Result<(), CatalogError> {
         }
     };
     let needed = needed();
-    if found != needed {
+    if found < needed {
         return Err(CatalogError::Schema { found, needed });
     }
     let unavailable = |problem| CatalogError::Store(StoreError::Unavailable(problem));

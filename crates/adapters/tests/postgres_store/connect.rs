@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use adapters::postgres::{PostgresOptions, PostgresStore};
-use engine::ports::Store;
+use engine::ports::{Catalog, CatalogError, Store};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -28,6 +28,39 @@ async fn an_address_without_server_is_refused_with_the_reason() {
     let error = error.to_string().to_lowercase();
     assert!(error.contains("connection refused"), "{error}");
     assert!(!error.contains("hunter2"));
+}
+
+/// Nobody has migrated, then somebody has, half-way, whole, and further than we know.
+#[tokio::test]
+async fn a_schema_that_is_older_than_needed_is_not_ready() {
+    let database = Database::empty().await;
+    let found = async || match database.store.ready().await {
+        Ok(()) => None,
+        Err(CatalogError::Schema { found, needed }) => Some((found, needed)),
+        Err(other) => panic!("{other}"),
+    };
+    let (nothing, needed) = found().await.expect("nobody has migrated");
+    assert_eq!(nothing, 0);
+    database.store.migrate().await.unwrap();
+    assert_eq!(found().await, None);
+    let mut user = database.user().await;
+    let newest = "(select max(version) from _sqlx_migrations)";
+    let unfinished =
+        format!("update _sqlx_migrations set success = false where version = {newest}");
+    run(&mut user, unfinished).await;
+    let (older, _) = found().await.expect("the last one is missing");
+    assert!(0 < older && older < needed, "{older} of {needed}");
+    // The next version's migration is done while we still serve.
+    run(
+        &mut user,
+        format!(
+            "update _sqlx_migrations set success = true;
+             insert into _sqlx_migrations (version, description, success, checksum, execution_time)
+             values ({newest} + 1, 'next', true, '', 0)"
+        ),
+    )
+    .await;
+    assert_eq!(found().await, None);
 }
 
 /// One round trip to ask, and one on the way back to the pool. To ask whether

@@ -101,7 +101,7 @@ pub trait Catalog: HealthBook + SmartBook + Send + Sync {
         cap: u32,
     ) -> Result<Vec<u32>, CatalogError>;
 
-    /// Reachable, and its schema is the one that this binary needs.
+    /// Reachable, and its schema is at least the one that this binary needs.
     async fn ready(&self) -> Result<(), CatalogError>;
 }
 
@@ -275,7 +275,7 @@ pub enum CatalogError {
     /// It would be allowed, but not as things are.
     #[error("{0}")]
     Conflict(String),
-    /// The schema is not the one that this binary needs.
+    /// The schema is older than this binary needs, or one that it cannot work with.
     #[error("schema is at version {found}, this binary needs {needed}: run `paceline migrate`")]
     Schema {
         /// What the store has.

@@ -10,6 +10,7 @@ mod cluster;
 mod conflicts;
 mod election;
 mod life;
+mod measured;
 mod paceline;
 mod real;
 mod troubles;

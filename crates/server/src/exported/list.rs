@@ -1,7 +1,7 @@
 //! The list.
 
 use super::Kind::{Counter, Counters, Gauge, Histogram};
-use super::Of::{All, Api, NotWorker, Scheduler, Worker};
+use super::Of::{All, Api, NotWorker, Operator, Scheduler, Worker};
 use super::{Kind, Metric, Of};
 
 /// Has labels that are known with the first request only.
@@ -44,6 +44,8 @@ const CHANGES: Kind = Counters(
 );
 
 const REFUSALS: Kind = Counters("reason", &["too-fast", "backlog-full"]);
+
+const RECONCILES: Kind = Counters("outcome", &operator::reconcile::OUTCOMES);
 
 const WALKS: Kind = Counters("of", &super::WALKS);
 
@@ -109,4 +111,7 @@ pub const METRICS: &[Metric] = &[
     of(All, Counter, "paceline_dead_letters_total", "Attempts whose event's tries are used up"),
     of(Worker, CHANGES, "paceline_health_changes_total", "What became of destinations by their answers"),
     of(Worker, Counter, "paceline_secrets_closed_total", "Secrets that no key of this process opens"),
+    of(Operator, RECONCILES, "paceline_operator_reconciles_total", "Looks at resources, by who failed"),
+    of(Operator, Histogram, "paceline_operator_reconcile_seconds", "How long a look at a resource took"),
+    of(Operator, Gauge, "paceline_operator_leads", "1 in the one that acts, 0 in those that wait for its Lease"),
 ];

@@ -126,6 +126,44 @@ fn the_image_runs_the_program() {
     }
 }
 
+/// What makes the bill of materials.
+const SBOM: [&str; 2] = ["cargo", "cyclonedx"];
+
+/// The tool writes beside the manifest, by the name that it is given.
+#[test]
+fn the_image_says_what_it_is_made_of() {
+    let instructions = instructions();
+    let made = instructions
+        .iter()
+        .find(|(word, words)| word == "RUN" && words.windows(2).any(|two| two == SBOM));
+    let (_, words) = made.expect("it is made");
+    let option = |name: &str| {
+        let mut pairs = words.windows(2);
+        let found = pairs.find(|two| two[0] == name);
+        found.map(|two| two[1].clone()).expect("it is given")
+    };
+    let manifest = option("--manifest-path");
+    assert!(read(&manifest).contains("name = \"server\""));
+    let folder = manifest.strip_suffix("Cargo.toml").expect("a manifest");
+    let (name, format) = (option("--override-filename"), option("--format"));
+    let written = format!("/paceline/{folder}{name}.{format}");
+    let copied = instructions
+        .iter()
+        .find(|(word, words)| word == "COPY" && words[1] == written);
+    let (_, copied) = copied.expect("it is copied");
+    assert_eq!(copied[0], "--from=build");
+    let label = format!("dev.paceline.sbom=\"{}\"", copied[2]);
+    let mut labels = instructions.iter().filter(|(word, _)| word == "LABEL");
+    assert!(labels.any(|(_, words)| words.contains(&label)), "{label}");
+    // Each tool at a version of its own, so that the same sources give the same list.
+    let installed = read("Dockerfile");
+    for tool in ["cargo-chef", "cargo-auditable", "cargo-cyclonedx"] {
+        let line = installed.lines().find(|line| line.contains(tool));
+        let line = line.expect("it is installed");
+        assert!(line.contains("--locked --version "), "{line}");
+    }
+}
+
 /// The settings of a service of compose.yaml.
 fn environment(service: &Value) -> BTreeMap<String, String> {
     let settings = service["environment"].as_object().into_iter().flatten();

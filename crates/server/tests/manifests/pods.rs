@@ -73,8 +73,13 @@ impl Pod<'_> {
     pub(crate) fn container(&self) -> &Value {
         let containers = list(&self.spec["containers"]);
         assert_eq!(containers.len(), 1, "{} has one container", self.name());
-        assert!(self.spec["initContainers"].is_null(), "{}", self.name());
         &containers[0]
+    }
+
+    /// What runs before it, one after the other.
+    pub(crate) fn before(&self) -> &[Value] {
+        let before = self.spec["initContainers"].as_array();
+        before.map_or(&[], Vec::as_slice)
     }
 
     pub(crate) fn arguments(&self) -> Vec<&str> {

@@ -66,10 +66,15 @@ fn secret(build: &Build, named: &str, key: &str) -> String {
     }
 }
 
-/// The container's environment, as the kubelet would make it.
+/// The environment of a pod's container.
 pub(crate) fn environment(build: &Build, pod: &Pod<'_>) -> BTreeMap<String, String> {
+    environment_of(build, pod.container())
+}
+
+/// As the kubelet would make it.
+fn environment_of(build: &Build, container: &Value) -> BTreeMap<String, String> {
     let mut environment = BTreeMap::new();
-    for from in list(&pod.container()["envFrom"]) {
+    for from in list(&container["envFrom"]) {
         let named = text(&from["configMapRef"]["name"]);
         let map = build
             .find("ConfigMap", named)
@@ -78,7 +83,7 @@ pub(crate) fn environment(build: &Build, pod: &Pod<'_>) -> BTreeMap<String, Stri
             environment.insert(key.clone(), text(value).to_owned());
         }
     }
-    for variable in list(&pod.container()["env"]) {
+    for variable in list(&container["env"]) {
         let from = &variable["valueFrom"];
         let value = if let Some(value) = variable["value"].as_str() {
             // What was set before it, as Kubernetes has it.
@@ -153,6 +158,32 @@ fn the_program_takes_every_setting() {
             parse(&arguments).unwrap_or_else(|refused| panic!("{} {role}: {refused}", build.name));
             assert_eq!(pod.arguments(), [role]);
             check(role, &arguments);
+        }
+    }
+}
+
+/// By the same program, so that it knows what it waits for.
+#[test]
+fn each_role_waits_for_its_schema() {
+    for build in &*BUILDS {
+        for pod in build.pods() {
+            let at = format!("{}: {}", build.name, pod.name());
+            if pod.app() != "paceline" || pod.role() == Some("migrate") {
+                assert!(pod.before().is_empty(), "{at}");
+                continue;
+            }
+            let [wait] = pod.before() else {
+                panic!("{at} waits for one thing")
+            };
+            assert_eq!(wait["image"], pod.container()["image"], "{at}");
+            let words: Vec<&str> = list(&wait["args"]).iter().map(text).collect();
+            let environment = environment_of(build, wait);
+            let names = environment.keys().cloned();
+            unknown::refuse_unknown(&Cli::command(), names).expect("no variable is misspelt");
+            match command(&as_flags(&words, &environment)) {
+                Command::Migrate(args) => assert!(args.wait, "{at} changes nothing"),
+                other => panic!("{at}: {other:?}"),
+            }
         }
     }
 }

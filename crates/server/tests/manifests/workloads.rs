@@ -130,22 +130,24 @@ fn pods_have_no_power() {
             for shared in ["hostNetwork", "hostPID", "hostIPC"] {
                 assert!(pod.spec[shared].is_null(), "{at}");
             }
-            let security = &pod.container()["securityContext"];
-            assert_eq!(security["allowPrivilegeEscalation"], false, "{at}");
-            assert_eq!(security["capabilities"], json!({ "drop": ["ALL"] }), "{at}");
-            // It writes its own configuration; only in dev.
-            assert_eq!(
-                security["readOnlyRootFilesystem"],
-                pod.app() != "rabbitmq",
-                "{at}"
-            );
-            let resources = &pod.container()["resources"];
-            for wanted in [
-                &resources["requests"]["cpu"],
-                &resources["requests"]["memory"],
-                &resources["limits"]["memory"],
-            ] {
-                assert!(wanted.is_string(), "{at}");
+            for container in std::iter::once(pod.container()).chain(pod.before()) {
+                let security = &container["securityContext"];
+                assert_eq!(security["allowPrivilegeEscalation"], false, "{at}");
+                assert_eq!(security["capabilities"], json!({ "drop": ["ALL"] }), "{at}");
+                // It writes its own configuration; only in dev.
+                assert_eq!(
+                    security["readOnlyRootFilesystem"],
+                    pod.app() != "rabbitmq",
+                    "{at}"
+                );
+                let resources = &container["resources"];
+                for wanted in [
+                    &resources["requests"]["cpu"],
+                    &resources["requests"]["memory"],
+                    &resources["limits"]["memory"],
+                ] {
+                    assert!(wanted.is_string(), "{at}");
+                }
             }
             if pod.app() == "paceline" {
                 assert!(pod.spec["volumes"].is_null(), "{at} writes nothing");

@@ -24,4 +24,5 @@ mod smart_delivery;
 mod snapshots;
 mod store;
 mod unmanaged;
+mod waiting;
 mod world;
