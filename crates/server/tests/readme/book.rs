@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 pub(crate) const README: &str = include_str!("../../../../README.md");
 
 /// The documents, by name.
-pub(crate) const DOCUMENTS: [(&str, &str); 17] = [
+pub(crate) const DOCUMENTS: [(&str, &str); 18] = [
     ("README.md", README),
     ("audit.md", include_str!("../../../../docs/audit.md")),
     ("batching.md", include_str!("../../../../docs/batching.md")),
@@ -44,6 +44,7 @@ pub(crate) const DOCUMENTS: [(&str, &str); 17] = [
         include_str!("../../../../docs/smart-delivery.md"),
     ),
     ("tenants.md", include_str!("../../../../docs/tenants.md")),
+    ("traces.md", include_str!("../../../../docs/traces.md")),
     ("what-if.md", include_str!("../../../../docs/what-if.md")),
 ];
 
