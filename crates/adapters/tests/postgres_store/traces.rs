@@ -29,11 +29,18 @@ async fn attempts_are_found_in_their_traces() {
     };
     let events = [event(trace.clone()), event(None), event(trace.clone())];
     database.store.accept_events(&events).await.unwrap();
-    let spoilt = format!("update events set trace = 'nonsense' where id = '{}'", events[2].id);
+    let spoilt = format!(
+        "update events set trace = 'nonsense' where id = '{}'",
+        events[2].id
+    );
     database.sql(&spoilt).await;
     let mut attempts: Vec<AttemptId> = Vec::new();
     for event in &events {
-        let (_, views) = database.store.event(DEFAULT_TENANT, event.id).await.unwrap();
+        let (_, views) = database
+            .store
+            .event(DEFAULT_TENANT, event.id)
+            .await
+            .unwrap();
         attempts.extend(views.iter().map(|view| view.id));
     }
     assert_eq!(attempts.len(), 3);

@@ -5,7 +5,6 @@
 //! receiver, the collector and the clients.
 
 #![cfg(test)]
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod listener;
 mod place;

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::listener::Listener;
+use crate::listener::{Listener, Request};
 use crate::place::Place;
 
 /// Each is in one place; all of them have this in them.
@@ -111,23 +111,8 @@ fn nothing_secret_comes_out() {
     let (code, printed) = place.stop();
     assert_eq!(code, Some(0), "drained: {printed}");
 
-    // The canaries did come in, and went where they belong.
-    let sent = receiver.requests();
-    assert_eq!(sent.len(), 4, "one, two tries, and one");
-    for request in &sent {
-        let whole = request.head.clone() + &String::from_utf8_lossy(&request.body);
-        for canary in ["query", "authorization", "header", "tracestate", "payload"] {
-            assert!(
-                whole.contains(&format!("canary-{canary}")),
-                "{canary}: {whole}"
-            );
-        }
-    }
     let exported = collector.requests();
-    assert!(!exported.is_empty());
-    for request in &exported {
-        assert_eq!(request.header("x-key").as_deref(), Some("canary-collector"));
-    }
+    came_in(&receiver.requests(), &exported);
 
     // What comes out has ids, and so would have had canaries.
     let bodies: Vec<u8> = exported
@@ -158,6 +143,24 @@ fn nothing_secret_comes_out() {
     // The key that was made is shown once, to whoever starts the server.
     for (what, text) in &places[1..] {
         assert_eq!(found(text, &key), None, "{what}: the key");
+    }
+}
+
+/// The canaries did come in, and went where they belong.
+fn came_in(sent: &[Request], exported: &[Request]) {
+    assert_eq!(sent.len(), 4, "one, two tries, and one");
+    for request in sent {
+        let whole = request.head.clone() + &String::from_utf8_lossy(&request.body);
+        for canary in ["query", "authorization", "header", "tracestate", "payload"] {
+            assert!(
+                whole.contains(&format!("canary-{canary}")),
+                "{canary}: {whole}"
+            );
+        }
+    }
+    assert!(!exported.is_empty());
+    for request in exported {
+        assert_eq!(request.header("x-key").as_deref(), Some("canary-collector"));
     }
 }
 
