@@ -7,6 +7,7 @@
 //! | `DeliveryQueue` | [`rabbitmq`], several as one by [`queue_shards`] | [`in_process`] |
 //! | `Sender` | [`http`] | [`http`] |
 //! | `Vault` | [`key_ring`] | [`key_ring`] |
+//! | `Spans` | [`otlp`] | [`otlp`] |
 //!
 //! Both columns pass the same contract suites (`engine::contract`).
 
@@ -14,6 +15,7 @@ pub mod http;
 pub mod in_process;
 pub mod key_ring;
 mod lost;
+pub mod otlp;
 pub mod postgres;
 pub mod queue_shards;
 pub mod rabbitmq;

@@ -75,6 +75,7 @@ mod smart;
 mod survey;
 mod sweep;
 mod tenants;
+mod traces;
 mod usage;
 mod watch;
 

@@ -53,6 +53,7 @@ mod survey;
 mod sweep;
 mod tenants;
 mod thread;
+mod traces;
 mod usage;
 mod watch;
 

@@ -55,5 +55,7 @@ mod retention;
 mod smart;
 #[path = "postgres_store/starts.rs"]
 mod starts;
+#[path = "postgres_store/traces.rs"]
+mod traces;
 #[path = "postgres_store/upgrade.rs"]
 mod upgrade;

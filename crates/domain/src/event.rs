@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::ids::{DestinationId, EventId, TenantId};
+use crate::trace::TraceContext;
 
 /// The largest payload, in bytes. Receivers recommend 20 KiB; beyond this the
 /// store's pages and a worker's memory would have to be bounded by guesses.
@@ -93,4 +94,6 @@ pub struct NewEvent {
     pub payload: bytes::Bytes,
     /// `None`: a repeated request is another event.
     pub idempotency: Option<Idempotency>,
+    /// The trace that it belongs to, if there is one.
+    pub trace: Option<TraceContext>,
 }

@@ -39,6 +39,7 @@ pub mod signals;
 pub mod signature;
 pub mod smart;
 pub mod time;
+pub mod trace;
 pub mod turns;
 pub mod watch;
 pub mod what_if;

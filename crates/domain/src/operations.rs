@@ -91,6 +91,7 @@ pub fn deliveries(event: &OperationalEvent, all: &[OperationalDestination]) -> V
         content_type: DEFAULT_CONTENT_TYPE.to_owned(),
         payload: payload(event).into(),
         idempotency: None,
+        trace: None,
     };
     told(event, all).into_iter().map(delivery).collect()
 }

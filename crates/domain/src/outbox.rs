@@ -68,6 +68,7 @@ pub fn accepted_or_why(row: OutboxRow) -> Result<NewEvent, String> {
         event_type: row.event_type,
         payload,
         idempotency: None,
+        trace: None,
     })
 }
 

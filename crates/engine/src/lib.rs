@@ -18,6 +18,7 @@
 //! - [`retention`]: what is over and old goes, in small steps.
 //! - [`sealing`] and [`resealing`]: secrets, closed and opened, and brought
 //!   under another key while all runs.
+//! - [`traced`]: every step as a span of one trace, where somebody asks for it.
 //!
 //! Every loop has a run-once form, every I/O is a batch, every queue, buffer
 //! and retry is bounded by a named constant.
@@ -41,6 +42,7 @@ pub mod sealing;
 pub mod store_clock;
 pub mod survey;
 pub mod sweep;
+pub mod traced;
 mod wake;
 mod warm;
 pub mod worker;

@@ -8,7 +8,8 @@
 //! has to say no, [`Keys`] and [`Tenants`] are for authentication and
 //! for who administers the installation, [`Outbox`] is where users write events
 //! into it themselves, [`Operations`] and [`OperationsBook`] are where operators
-//! learn what they must know, [`Survey`] is what metrics are sampled from, [`Overview`] and [`Sessions`] are the dashboard's, and [`SecretStore`] as seen by those who sign; a
+//! learn what they must know, [`Survey`] is what metrics are sampled from, [`Overview`] and [`Sessions`] are the dashboard's, and [`SecretStore`] as seen by those who sign;
+//! [`Spans`] and [`TraceBook`] are for those who trace; a
 //! [`Vault`] closes and opens what that keeps. Each method is one
 //! atomic business step over a batch, named for its caller. Its documentation
 //! says the effect, what a retry does, and what a crash half-way leaves.
@@ -35,6 +36,7 @@ mod secrets;
 mod sender;
 mod sessions;
 mod smart;
+mod spans;
 mod store;
 mod survey;
 mod tenants;
@@ -59,6 +61,7 @@ pub use secrets::*;
 pub use sender::*;
 pub use sessions::*;
 pub use smart::*;
+pub use spans::*;
 pub use store::*;
 pub use survey::*;
 pub use tenants::*;

@@ -54,6 +54,7 @@ pub mod standings;
 pub mod tenants;
 pub mod text;
 pub mod tiers;
+mod trace_headers;
 mod traffic;
 
 use caller::Caller;

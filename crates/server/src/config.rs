@@ -23,6 +23,7 @@ pub mod operator;
 pub mod places;
 pub mod secret_url;
 pub mod shown;
+pub mod traces;
 pub mod unknown;
 
 pub use keep::KeepConfig;
@@ -30,6 +31,7 @@ pub use operator::OperatorConfig;
 pub use places::{Database, QueuePlace, SchedulePlace, require_shared};
 pub use secret_url::SecretUrl;
 pub use shown::ShownConfig;
+pub use traces::TracesConfig;
 
 /// A flag or variable that cannot be obeyed, by both its names.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -293,7 +295,8 @@ pub const DEFAULT_LOG: &str = "info";
 /// What is logged, and how; to standard error.
 #[derive(Debug, Clone, Args)]
 pub struct LogConfig {
-    /// What to log, such as `info` or `warn,engine=debug`.
+    /// What to log, such as `info` or `warn,engine=debug`; of other people's
+    /// code never more than `info`, since it does not know what is secret.
     #[arg(long, env = "PACELINE_LOG", value_name = "FILTER", global = true)]
     #[arg(default_value = DEFAULT_LOG)]
     pub log: String,

@@ -31,5 +31,6 @@ pub mod role;
 pub mod secret_keys;
 pub mod service;
 pub mod signals;
+pub mod traces;
 pub mod trial;
 pub mod work;

@@ -109,6 +109,7 @@ impl Destinations for ManagedDestinations {
             limits: wanted.limits,
             secret: draft(secret),
             headers: Vec::new(),
+            pass_traceparent: false,
         };
         let (created, _) = service.create_destination(draft).await.map_err(refusal)?;
         let id = created.destination.id;
@@ -136,6 +137,7 @@ impl Destinations for ManagedDestinations {
             url: Some(wanted.url.clone()).filter(|url| *url != now.url),
             event_types: Some(wanted.event_types.clone()),
             state: Some(wanted.state_after(now.state)).filter(|state| *state != now.state),
+            pass_traceparent: None,
             limits: LimitsChange {
                 per_second: Some(limits.per_second),
                 per_minute: Some(limits.per_minute),

@@ -13,7 +13,7 @@ use anyhow::Context;
 use engine::ports::{
     Backlog, Backpressure, Catalog, DeliveryQueue, Keys, Managers, Operations, OperationsBook,
     Outbox, Overview, Replays, Retain, Schedule, SecretStore, Sender, Sessions, Store, StoreError,
-    Survey, Tenants,
+    Survey, Tenants, TraceBook,
 };
 
 use crate::config::{
@@ -42,6 +42,7 @@ pub struct Parts {
     pub sessions: Arc<dyn Sessions>,
     pub secrets: Arc<dyn SecretStore>,
     pub managers: Arc<dyn Managers>,
+    pub traces: Arc<dyn TraceBook>,
     /// `None` where users cannot write into the store.
     pub outbox: Option<Arc<dyn Outbox>>,
     pub schedule: Arc<dyn Schedule>,
@@ -79,6 +80,7 @@ impl Parts {
             sessions: stored.sessions,
             secrets: stored.secrets,
             managers: stored.managers,
+            traces: stored.traces,
             outbox: stored.outbox,
             schedule: connect_schedule(schedule).await?,
             queue,
@@ -104,6 +106,7 @@ pub struct Stored {
     pub sessions: Arc<dyn Sessions>,
     pub secrets: Arc<dyn SecretStore>,
     pub managers: Arc<dyn Managers>,
+    pub traces: Arc<dyn TraceBook>,
     /// `None` where users cannot write into the store.
     pub outbox: Option<Arc<dyn Outbox>>,
 }
@@ -175,7 +178,7 @@ async fn connect_postgres(config: &StoreConfig) -> Result<PostgresStore, StoreEr
 fn all_of<S>(opened: Result<S, StoreError>, url: &SecretUrl) -> anyhow::Result<Stored>
 where
     S: Store + Catalog + Backlog + Backpressure + Replays + Retain + Keys + Tenants + SecretStore,
-    S: Operations + OperationsBook + Survey + Overview + Sessions + Managers + 'static,
+    S: Operations + OperationsBook + Survey + Overview + Sessions + Managers + TraceBook + 'static,
 {
     let store = Arc::new(opened.with_context(|| format!("open the store at {url}"))?);
     Ok(Stored {
@@ -193,7 +196,8 @@ where
         overview: Arc::clone(&store) as Arc<dyn Overview>,
         sessions: Arc::clone(&store) as Arc<dyn Sessions>,
         secrets: Arc::clone(&store) as Arc<dyn SecretStore>,
-        managers: store as Arc<dyn Managers>,
+        managers: Arc::clone(&store) as Arc<dyn Managers>,
+        traces: store as Arc<dyn TraceBook>,
         outbox: None,
     })
 }

@@ -37,6 +37,7 @@ use engine::retention::{RetentionLoop, RetentionOptions};
 use engine::scheduler::{Scheduler, SchedulerOptions};
 use engine::survey::{SurveyLoop, SurveyOptions};
 use engine::sweep::{SweepLoop, SweepOptions};
+use engine::traced::Admissions;
 use engine::worker::{Worker, WorkerOptions};
 use operator::Cluster;
 use rand::SeedableRng;
@@ -50,7 +51,7 @@ use crate::api_key;
 use crate::config::{
     ApiConfig, IngestConfig, KeepConfig, ListenConfig, OperatorConfig, QueueConfig, RequestConfig,
     ScheduleConfig, SecretKeysConfig, ShownConfig, ShutdownConfig, StoreConfig, TargetConfig,
-    WorkerConfig, require_shared,
+    TracesConfig, WorkerConfig, require_shared,
 };
 use crate::edge::{self, Mint};
 use crate::exported;
@@ -59,6 +60,7 @@ use crate::health::{self, Health};
 use crate::managed::{self, ManagedDestinations};
 use crate::parts::Parts;
 use crate::secret_keys;
+use crate::traces::Tracing;
 use crate::{signals, work};
 
 /// What a process does.
@@ -118,6 +120,8 @@ pub struct RoleConfig {
     pub shown: Option<ShownConfig>,
     /// `None` for a role without resources of Kubernetes.
     pub operator: Option<OperatorConfig>,
+    /// `None` for a role that no event passes through.
+    pub traces: Option<TracesConfig>,
     pub shutdown: ShutdownConfig,
 }
 
@@ -169,7 +173,11 @@ pub async fn run_with(
     exported::describe(role);
     let queue = config.queue.as_ref();
     let parts = Parts::connect(&config.store, &config.schedule, queue, &config.target).await?;
-    let parts = wrap(parts);
+    let mut parts = wrap(parts);
+    let mut tracing = Tracing::wrap(config.traces.as_ref(), role.as_str(), &mut parts)?;
+    let admissions = tracing
+        .as_mut()
+        .and_then(|tracing| tracing.admissions.take());
     if let Err(error) = parts.catalog.ready().await {
         // Not fatal: it may be migrated, or come back, while we are not ready.
         tracing::error!(%error, "the store is not ready for this binary");
@@ -188,9 +196,14 @@ pub async fn run_with(
             parts,
             vault: ring.map(|ring| Arc::new(ring) as Arc<dyn Vault>),
             cluster,
+            admissions,
             shutdown,
         };
-        running.run(listener, key, mint).await
+        let ended = running.run(listener, key, mint).await;
+        if let Some(tracing) = tracing {
+            tracing.end().await;
+        }
+        ended
     })
     .await
 }
@@ -201,13 +214,15 @@ struct Running {
     parts: Parts,
     vault: Option<Arc<dyn Vault>>,
     cluster: Option<Cluster>,
+    /// Where traces are recorded.
+    admissions: Option<Admissions>,
     health: Health,
     shutdown: CancellationToken,
 }
 
 impl Running {
     async fn run(
-        self,
+        mut self,
         listener: TcpListener,
         key: Option<SecretString>,
         mint: Mint,
@@ -216,6 +231,9 @@ impl Running {
             .local_addr()
             .context("read the listener's address")?;
         let mut loops = Loops::new();
+        if let Some(admissions) = self.admissions.take() {
+            loops.spawn("traces", admissions.run(self.shutdown.clone()));
+        }
         let seed = u64::from_le_bytes(mint.bytes());
         self.spawn_engine(&mut loops, seed);
         self.spawn_relay(&mut loops);

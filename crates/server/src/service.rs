@@ -103,6 +103,7 @@ pub struct DestinationDraft {
     pub url: String,
     pub event_types: Vec<String>,
     pub limits: LimitSettings,
+    pub pass_traceparent: bool,
     pub secret: SecretDraft,
     pub headers: Vec<(String, Hidden)>,
 }
@@ -122,6 +123,7 @@ pub struct DestinationEdit {
     pub event_types: Option<Vec<String>>,
     pub state: Option<DestinationState>,
     pub limits: LimitsChange,
+    pub pass_traceparent: Option<bool>,
     /// All headers, as they shall be from now on.
     pub headers: Option<Vec<(String, Hidden)>>,
 }
@@ -195,6 +197,7 @@ impl Service {
             url: draft.url,
             event_types: draft.event_types,
             limits: draft.limits,
+            pass_traceparent: draft.pass_traceparent,
         };
         let (secret, made) = self.new_secret(new.id, &draft.secret)?;
         let mut sealed = vec![secret];
@@ -285,6 +288,7 @@ impl Service {
             event_types: edit.event_types,
             state: edit.state,
             limits,
+            pass_traceparent: edit.pass_traceparent,
         };
         let changed = (self.signing.secrets)
             .change_destination_with(self.tenant, id, &change, &headers)

@@ -106,6 +106,7 @@ impl Trial {
                 url: receiver.url(number),
                 event_types: Vec::new(),
                 limits: plan.limits,
+                pass_traceparent: false,
             };
             let (secret, sealed) = new_secret(vault, &mint, (DEFAULT_TENANT, new.id));
             keys.push(Key {
@@ -185,6 +186,7 @@ impl Trial {
             content_type: "application/json".to_owned(),
             payload: Bytes::from(format!(r#"{{"order":"{id}","total_cents":4200}}"#)),
             idempotency: None,
+            trace: None,
         }
     }
 

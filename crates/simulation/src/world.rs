@@ -189,6 +189,7 @@ impl<'a> World<'a> {
                 url: "https://receiver.example/hooks".to_owned(),
                 event_types: Vec::new(),
                 limits: *limits,
+                pass_traceparent: false,
             };
             let secrets = match world.parts.around.sabotage {
                 Some(Sabotage::ForgetsSecrets) => Vec::new(),

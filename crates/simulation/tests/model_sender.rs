@@ -41,6 +41,7 @@ fn request(attempt: i64) -> Request {
         signature: None,
         headers: Arc::default(),
         timeout: TIMEOUT,
+        trace: None,
     }
 }
 
@@ -54,6 +55,7 @@ async fn exchange(sender: &ModelSender) -> (Result<Response, SendError>, Duratio
         timeout: MAX_REQUEST_TIMEOUT,
         batches: false,
         secrets: Vec::new(),
+        pass_traceparent: false,
     };
     let answer = match sender.prepare(&target).await {
         Ok(prepared) => prepared.send(request(7)).await,

@@ -37,6 +37,7 @@ async fn store(per_second: u32) -> Arc<ModelStore> {
         url: "https://receiver.example/".to_owned(),
         event_types: Vec::new(),
         limits: limits(per_second),
+        pass_traceparent: false,
     };
     let created = store.create_destination(DEFAULT_TENANT, &new).await;
     created.unwrap();
@@ -64,6 +65,7 @@ async fn accept(store: &ModelStore, ids: std::ops::Range<u128>) {
         content_type: "text/plain".to_owned(),
         payload: Bytes::new(),
         idempotency: None,
+        trace: None,
     };
     let events: Vec<_> = ids.map(event).collect();
     store.accept_events(&events).await.unwrap();

@@ -111,6 +111,7 @@ impl World {
                 unlimited: true,
                 ..LimitSettings::default()
             },
+            pass_traceparent: false,
         };
         self.store.create_destination(tenant, &new).await.unwrap();
     }
@@ -128,6 +129,7 @@ impl World {
                 content_type: "text/plain".to_owned(),
                 payload: Bytes::new(),
                 idempotency: None,
+                trace: None,
             });
         }
         for batch in events.chunks(500) {

@@ -105,6 +105,7 @@ impl Site<'_> {
             url,
             event_types: Vec::new(),
             limits: one.limits,
+            pass_traceparent: false,
         };
         let secret = [self.secrets.first(number, (tenant, new.id))?];
         let creating = stored

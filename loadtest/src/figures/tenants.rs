@@ -249,6 +249,7 @@ fn event(mint: &Mint, tenant: TenantId, to: DestinationId) -> NewEvent {
         content_type: "application/json".to_owned(),
         payload: Bytes::from_static(b"{\"order\":1}"),
         idempotency: None,
+        trace: None,
     }
 }
 

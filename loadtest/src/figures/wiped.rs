@@ -46,6 +46,7 @@ pub(super) async fn measure(context: &Context) -> anyhow::Result<Figure> {
                         content_type: "application/json".to_owned(),
                         payload: Bytes::from_static(b"{}"),
                         idempotency: None,
+                        trace: None,
                     })
                     .collect();
                 parts.store.accept_events(&events).await?;

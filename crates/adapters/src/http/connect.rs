@@ -109,7 +109,9 @@ impl Connector {
 
 /// The host's roots and no way to switch verification off. HTTP/1.1 is the
 /// only protocol offered, so that nobody answers in another.
-fn tls_config(extra_roots: Vec<CertificateDer<'static>>) -> Result<ClientConfig, rustls::Error> {
+pub(crate) fn tls_config(
+    extra_roots: Vec<CertificateDer<'static>>,
+) -> Result<ClientConfig, rustls::Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let verifier = Verifier::new_with_extra_roots(extra_roots, Arc::clone(&provider))?;
     let mut config = ClientConfig::builder_with_provider(provider)

@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use domain::header::CustomHeaders;
 use domain::signals::RawSignals;
+use domain::trace::TraceContext;
 use engine::ports::{
     BATCH_BODY_BYTES, Prepared, READ_BODY_BYTES, Request, Response, STORED_BODY_BYTES, SendError,
 };
@@ -30,6 +31,9 @@ const USER_AGENT: &str = concat!("Paceline/", env!("CARGO_PKG_VERSION"));
 const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
 const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
 const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
+/// Those of W3C Trace Context.
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 const PACELINE_TRY: HeaderName = HeaderName::from_static("paceline-try");
 
 /// How much earlier than the receiver we stop using a connection: its close
@@ -197,7 +201,22 @@ fn outgoing(
         );
     }
     headers.insert(PACELINE_TRY, HeaderValue::from(request.try_number));
+    if let Some(trace) = &request.trace {
+        tell_trace(headers, trace)?;
+    }
     Ok(outgoing)
+}
+
+/// What the destination itself adds by these names belongs to another trace.
+fn tell_trace(to: &mut HeaderMap, trace: &TraceContext) -> Result<(), SendError> {
+    let parent = HeaderValue::try_from(trace.traceparent());
+    to.insert(TRACEPARENT, parent.map_err(|_invalid| bad("traceparent"))?);
+    to.remove(TRACESTATE);
+    if let Some(state) = trace.tracestate() {
+        let state = HeaderValue::from_str(state);
+        to.insert(TRACESTATE, state.map_err(|_invalid| bad("tracestate"))?);
+    }
+    Ok(())
 }
 
 /// What the destination adds. That none of them is ours was checked when they

@@ -11,6 +11,7 @@ use domain::batch::{BatchRules, Line, MAX_READ, Room};
 use domain::ids::{AttemptId, EventId, WorkerId};
 use domain::permit::Permit;
 use domain::time::{Timestamp, micros};
+use domain::trace::TraceContext;
 use engine::ports::{ClaimAnswer, Claims, MAX_HEAD_START, Member, StoreError};
 use sqlx::{PgConnection, PgPool};
 use tokio::time::Instant;
@@ -246,11 +247,11 @@ async fn read_members(
     let rows: Vec<MemberRow> = sqlx::query_as(
         "-- claim_batches: what is sent
         select a.id, a.event_id, a.try_number, a.tries_before, e.event_type, e.content_type,
-            e.payload, micros(e.created_at) as accepted_at
+            e.payload, micros(e.created_at) as accepted_at, e.trace
         from unnest($1::bigint[]) as n (id)
         join attempts a on a.id = n.id
         cross join lateral (
-            select e.event_type, e.content_type, e.payload, e.created_at from events e
+            select e.event_type, e.content_type, e.payload, e.created_at, e.trace from events e
             where e.id = a.event_id and e.day = event_day(a.event_id)
             limit 1
         ) e",
@@ -273,6 +274,7 @@ struct MemberRow {
     content_type: String,
     payload: Vec<u8>,
     accepted_at: i64,
+    trace: Option<String>,
 }
 
 impl MemberRow {
@@ -286,6 +288,7 @@ impl MemberRow {
             content_type: self.content_type,
             payload: Bytes::from(self.payload),
             accepted_at: Timestamp::from_micros(self.accepted_at),
+            trace: self.trace.as_deref().and_then(TraceContext::from_stored),
         }
     }
 }

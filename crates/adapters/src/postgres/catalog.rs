@@ -26,6 +26,7 @@ struct Row {
     tier_numbers: Vec<Option<i32>>,
     tier_unlimited: bool,
     tier_shape: Option<String>,
+    pass_traceparent: bool,
     created_at: i64,
 }
 
@@ -54,6 +55,7 @@ impl Row {
             state: word("destinations", "state", self.id, &self.state)?,
             limits,
             effective: limits.or_tier(&tier.settings()?),
+            pass_traceparent: self.pass_traceparent,
             created_at: Timestamp::from_micros(self.created_at),
             name: self.name,
             url: self.url,
@@ -75,7 +77,7 @@ const READ: &str = "-- destinations
             t.burst, t.max_in_flight
         ] as tier_numbers,
         t.unlimited as tier_unlimited, t.shape as tier_shape,
-        micros(d.created_at) as created_at
+        d.pass_traceparent, micros(d.created_at) as created_at
     from destinations d
     join tenants n on n.id = d.tenant_id
     join tiers t on t.name = n.tier
@@ -128,9 +130,9 @@ pub(super) async fn create_destination(
         insert into destinations (
             id, tenant_id, name, url, event_types,
             limit_per_second, limit_per_minute, limit_per_hour, limit_per_day,
-            burst, max_in_flight, unlimited, shape, safety_margin
+            burst, max_in_flight, unlimited, shape, safety_margin, pass_traceparent
         )
-        select $1, n.id, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14
+        select $1, n.id, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15
         from tenants n where n.id = $2",
     )
     .bind(new.id.0)
@@ -147,6 +149,7 @@ pub(super) async fn create_destination(
     .bind(new.limits.unlimited)
     .bind(new.limits.shape.map(|shape| shape.as_str()))
     .bind(new.limits.safety_margin)
+    .bind(new.pass_traceparent)
     .execute(executor)
     .await?;
     match created.rows_affected() {
@@ -208,7 +211,8 @@ pub(super) async fn update(
             max_in_flight = case when $7 then $13 else d.max_in_flight end,
             unlimited = case when $7 then $14 else d.unlimited end,
             shape = case when $7 then $15 else d.shape end,
-            safety_margin = case when $7 then $16 else d.safety_margin end
+            safety_margin = case when $7 then $16 else d.safety_margin end,
+            pass_traceparent = coalesce($17, d.pass_traceparent)
         where d.id = $1 and d.tenant_id = $2 and d.deleted_at is null",
     )
     .bind(id.0)
@@ -227,6 +231,7 @@ pub(super) async fn update(
     .bind(limits.unlimited)
     .bind(limits.shape.map(|shape| shape.as_str()))
     .bind(limits.safety_margin)
+    .bind(change.pass_traceparent)
     .execute(connection)
     .await?;
     Ok(())

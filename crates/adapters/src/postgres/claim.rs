@@ -8,6 +8,7 @@ use bytes::Bytes;
 use domain::ids::{AttemptId, DestinationId, Epoch, EventId, PermitNumber, WorkerId};
 use domain::permit::Permit;
 use domain::time::{Timestamp, micros};
+use domain::trace::TraceContext;
 use engine::ports::{
     ClaimAnswer, Claims, Deferral, HEARTBEAT_TIMEOUT, MAX_HEAD_START, MAX_REQUEST_TIMEOUT, Member,
     Outcome, Start, Target, Wake, Wakes,
@@ -27,21 +28,23 @@ pub(super) async fn targets(
     destinations: &[DestinationId],
 ) -> Result<Vec<Target>, Failure> {
     let ids: Vec<Uuid> = destinations.iter().map(|id| id.0).collect();
-    let rows: Vec<(Uuid, i64, String, bool)> = sqlx::query_as(
+    let rows: Vec<(Uuid, i64, String, bool, bool)> = sqlx::query_as(
         "-- targets
-        select d.id, d.epoch, d.url, d.batch_max_events is not null from destinations d
+        select d.id, d.epoch, d.url, d.batch_max_events is not null, d.pass_traceparent
+        from destinations d
         where d.id = any ($1) and d.deleted_at is null",
     )
     .bind(ids)
     .fetch_all(pool)
     .await?;
     let mut targets: Vec<_> = (rows.into_iter())
-        .map(|(id, epoch, url, batches)| Target {
+        .map(|(id, epoch, url, batches, pass_traceparent)| Target {
             destination: DestinationId(id),
             epoch: Epoch(epoch),
             url,
             timeout: MAX_REQUEST_TIMEOUT,
             batches,
+            pass_traceparent,
             secrets: Vec::new(),
         })
         .collect();
@@ -66,6 +69,7 @@ pub(super) struct Claimed {
     payload: Option<Vec<u8>>,
     event_type: Option<String>,
     accepted_at: Option<i64>,
+    trace: Option<String>,
     worker_id: Uuid,
 }
 
@@ -135,11 +139,11 @@ const CLAIM: &str = "-- claim_starts
     select micros(clock.now) as now, l.id, l.permit as number, l.destination_id, l.answer,
         micros(l.not_before) as not_before, l.event_id, l.try_number, l.tries_before,
         l.retry_policy::text as retry_policy, e.content_type, e.payload, e.event_type,
-        micros(e.created_at) as accepted_at, $1::uuid as worker_id
+        micros(e.created_at) as accepted_at, e.trace, $1::uuid as worker_id
     from clock
     left join locked l on true
     left join lateral (
-        select e.content_type, e.payload, e.event_type, e.created_at from events e
+        select e.content_type, e.payload, e.event_type, e.created_at, e.trace from events e
         where e.id = l.event_id and e.day = event_day(l.event_id)
         limit 1
     ) e on l.answer = 'started'";
@@ -268,6 +272,10 @@ impl Claimed {
         self.id == Some(attempt) && self.answer.as_deref() == Some("started")
     }
 
+    fn trace(&self) -> Option<TraceContext> {
+        self.trace.as_deref().and_then(TraceContext::from_stored)
+    }
+
     /// It as the leader of its batch, if it has started.
     pub(super) fn leader(&self) -> Option<(i64, Member)> {
         let id = self.id.filter(|id| self.has_started(*id))?;
@@ -280,6 +288,7 @@ impl Claimed {
             content_type: self.content_type.clone()?,
             payload: Bytes::from(self.payload.clone()?),
             accepted_at: Timestamp::from_micros(self.accepted_at?),
+            trace: self.trace(),
         };
         Some((id, member))
     }
@@ -293,6 +302,7 @@ impl Claimed {
                 try_number: count(i64::from(self.try_number.unwrap_or(1))),
                 tries_before: count(i64::from(self.tries_before.unwrap_or(0))),
                 retry: stored_policy::for_start(self.retry_policy.as_deref()),
+                trace: self.trace(),
                 content_type: self.content_type.unwrap_or_default(),
                 payload: Bytes::from(self.payload.unwrap_or_default()),
                 members: Vec::new(),

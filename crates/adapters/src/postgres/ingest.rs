@@ -11,6 +11,7 @@ use std::collections::{HashMap, HashSet};
 use domain::event::{Audience, NewEvent};
 use domain::ids::{DestinationId, TenantId};
 use domain::time::micros;
+use domain::trace::TraceContext;
 use engine::ports::{Acceptance, StoreError};
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
@@ -135,6 +136,7 @@ impl<'a> Batch<'a> {
             .bind(pairs.destinations)
             .bind(pairs.tenants)
             .bind(pairs.bytes)
+            .bind(columns.traces)
             .fetch_all(connection)
             .await?)
     }
@@ -259,11 +261,11 @@ const WRITE: &str = "-- accept_events: write
         returning k.event_id
     ),
     written as (
-        insert into events (id, tenant_id, event_type, content_type, payload, created_at, day)
+        insert into events (id, tenant_id, event_type, content_type, payload, created_at, day, trace)
         select n.id, n.tenant_id, n.event_type, n.content_type, n.payload, clock.now,
-            event_day(n.id)
-        from unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::bytea[])
-            as n (id, tenant_id, event_type, content_type, payload)
+            event_day(n.id), n.trace
+        from unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::bytea[], $16::text[])
+            as n (id, tenant_id, event_type, content_type, payload, trace)
         cross join clock
         where (n.id in (select o.id from offered o where o.is_taken)) is true
             and ((n.id in (select unnest($10::uuid[]))) is not true
@@ -298,6 +300,7 @@ struct Columns<'a> {
     payloads: Vec<&'a [u8]>,
     /// The destination that it names, if it does.
     named: Vec<Option<Uuid>>,
+    traces: Vec<Option<String>>,
 }
 
 impl<'a> Columns<'a> {
@@ -310,6 +313,7 @@ impl<'a> Columns<'a> {
             content_types: events().map(|event| event.content_type.as_str()).collect(),
             payloads: events().map(|event| event.payload.as_ref()).collect(),
             named: events().map(named).collect(),
+            traces: events().map(trace).collect(),
         }
     }
 }
@@ -363,6 +367,10 @@ impl Pairs {
         }
         pairs
     }
+}
+
+fn trace(event: &&NewEvent) -> Option<String> {
+    event.trace.as_ref().map(TraceContext::stored)
 }
 
 fn named(event: &&NewEvent) -> Option<Uuid> {

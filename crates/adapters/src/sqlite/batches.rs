@@ -6,6 +6,7 @@ use domain::batch::{BatchRules, Line, Room};
 use domain::ids::{AttemptId, WorkerId};
 use domain::permit::Permit;
 use domain::time::Timestamp;
+use domain::trace::TraceContext;
 use engine::ports::{Claims, Member, Start};
 use rusqlite::{Row, Transaction};
 
@@ -55,7 +56,7 @@ const LEADS: &str = "
 const MEMBER: &str = "
     -- claim_batches: what is sent of it
     select a.id, a.event_id, a.try_number, a.tries_before, e.event_type, e.content_type,
-        e.payload, e.created_at
+        e.payload, e.created_at, e.trace
     from attempts a join events e on e.id = a.event_id
     where a.id = ?1";
 
@@ -122,7 +123,9 @@ fn read_member(tx: &Transaction<'_>, attempt: AttemptId) -> Result<Member, Fault
 }
 
 fn member(row: &Row<'_>) -> Result<Member, Fault> {
+    let trace: Option<String> = row.get(8)?;
     Ok(Member {
+        trace: trace.as_deref().and_then(TraceContext::from_stored),
         attempt: AttemptId(row.get(0)?),
         event: word(row, 1, ("attempts", "event_id"))?,
         try_number: row.get(2)?,

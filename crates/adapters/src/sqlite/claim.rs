@@ -7,6 +7,7 @@ use domain::destination::DestinationState;
 use domain::ids::{DestinationId, Epoch, EventId, WorkerId};
 use domain::permit::Permit;
 use domain::time::Timestamp;
+use domain::trace::TraceContext;
 use engine::ports::{
     ClaimAnswer, Claims, Deferral, HEARTBEAT_TIMEOUT, MAX_REQUEST_TIMEOUT, Member, Start, Target,
     Wake, Wakes,
@@ -47,7 +48,7 @@ const START: &str = "
 
 const EVENT: &str = "
     -- claim_starts: what is sent
-    select content_type, payload from events where id = ?1";
+    select content_type, payload, trace from events where id = ?1";
 
 const RETURN: &str = "
     -- the permit ends unused
@@ -60,7 +61,8 @@ const RETURN: &str = "
 
 const TARGET: &str = "
     -- targets
-    select epoch, url, batch_max_events is not null from destinations where id = ?1 and deleted_at is null";
+    select epoch, url, batch_max_events is not null, pass_traceparent
+    from destinations where id = ?1 and deleted_at is null";
 
 /// The statements of a claim, for the test of what they cost.
 #[cfg(test)]
@@ -178,9 +180,11 @@ impl Admitted {
     ) -> Result<Option<Start>, Fault> {
         execute(tx, START, (permit.attempt.0, now.as_micros(), worker))?;
         let event = first(tx, EVENT, [self.event.to_string()], |row| {
-            Ok((row.get(0)?, Bytes::from(row.get::<_, Vec<u8>>(1)?)))
+            let trace: Option<String> = row.get(2)?;
+            let payload = Bytes::from(row.get::<_, Vec<u8>>(1)?);
+            Ok((row.get(0)?, payload, trace))
         })?;
-        Ok(event.map(|(content_type, payload)| Start {
+        Ok(event.map(|(content_type, payload, trace)| Start {
             started_at: now,
             event: self.event,
             try_number: self.try_number,
@@ -188,6 +192,7 @@ impl Admitted {
             retry: stored_policy::for_start(self.retry_policy.as_deref()),
             content_type,
             payload,
+            trace: trace.as_deref().and_then(TraceContext::from_stored),
             members: Vec::new(),
         }))
     }
@@ -253,6 +258,7 @@ pub(super) fn targets(
                 url: row.get(1)?,
                 timeout: MAX_REQUEST_TIMEOUT,
                 batches: row.get(2)?,
+                pass_traceparent: row.get(3)?,
                 secrets: secrets::of_destination(tx, now, *destination)?,
             })
         })?;

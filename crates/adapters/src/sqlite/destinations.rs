@@ -16,7 +16,8 @@ const SELECT: &str = "
         d.burst, d.shape, d.max_in_flight, d.safety_margin,
         t.limit_per_second, t.limit_per_minute, t.limit_per_hour, t.limit_per_day, t.unlimited,
         t.burst, t.shape, t.max_in_flight, 0.0,
-        d.id, d.tenant_id, d.name, d.url, d.event_types, d.state, d.created_at
+        d.id, d.tenant_id, d.name, d.url, d.event_types, d.state, d.created_at,
+        d.pass_traceparent
     from destinations d
     join tenants n on n.id = d.tenant_id
     join tiers t on t.name = n.tier";
@@ -25,8 +26,8 @@ const INSERT: &str = "
     -- create_destination
     insert into destinations (id, tenant_id, name, url, event_types, limit_per_second,
         limit_per_minute, limit_per_hour, limit_per_day, unlimited, burst, shape, max_in_flight,
-        safety_margin, created_at)
-    values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)";
+        safety_margin, created_at, pass_traceparent)
+    values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)";
 
 /// One statement, so that the trigger sees one change.
 const CHANGE: &str = "
@@ -42,7 +43,8 @@ const CHANGE: &str = "
         burst = iif(?7, ?13, burst),
         shape = iif(?7, ?14, shape),
         max_in_flight = iif(?7, ?15, max_in_flight),
-        safety_margin = iif(?7, ?16, safety_margin)
+        safety_margin = iif(?7, ?16, safety_margin),
+        pass_traceparent = coalesce(?17, pass_traceparent)
     where id = ?1 and tenant_id = ?2 and deleted_at is null";
 
 const DELETE: &str = "
@@ -89,6 +91,7 @@ pub(super) fn create(
             limits.max_in_flight,
             limits.safety_margin,
             now.as_micros(),
+            new.pass_traceparent,
         );
         execute(tx, INSERT, row)
     })?;
@@ -155,6 +158,7 @@ pub(super) fn change(
             limits.shape.map(|shape| shape.as_str()),
             limits.max_in_flight,
             limits.safety_margin,
+            change.pass_traceparent,
         ];
         execute(tx, CHANGE, row)
     })?;
@@ -234,6 +238,7 @@ fn destination(row: &Row<'_>) -> Result<Destination, Fault> {
         state: word(row, 23, ("destinations", "state"))?,
         limits,
         effective: limits.or_tier(&settings(row, 9)?),
+        pass_traceparent: row.get(25)?,
         created_at: time(row, 24)?,
     })
 }

@@ -7,6 +7,7 @@ use domain::destination::DestinationState;
 use domain::event::{Audience, NewEvent};
 use domain::ids::{DestinationId, EventId, TenantId};
 use domain::time::Timestamp;
+use domain::trace::TraceContext;
 use engine::ports::Acceptance;
 use rusqlite::Transaction;
 
@@ -37,8 +38,8 @@ const SUBSCRIBERS: &str = "
 
 const INSERT_EVENT: &str = "
     -- accept_events: the event
-    insert into events (id, tenant_id, event_type, content_type, payload, created_at)
-    values (?1, ?2, ?3, ?4, ?5, ?6)";
+    insert into events (id, tenant_id, event_type, content_type, payload, created_at, trace)
+    values (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
 
 const INSERT_ATTEMPT: &str = "
     -- accept_events: its attempts
@@ -106,6 +107,7 @@ fn insert(
         &event.content_type,
         &event.payload[..],
         now.as_micros(),
+        event.trace.as_ref().map(TraceContext::stored),
     );
     execute(tx, INSERT_EVENT, row)?;
     let waiting = AttemptState::Waiting.as_str();

@@ -45,6 +45,7 @@ pub(crate) fn target(destination: u128, url: &str) -> Target {
         timeout: PATIENT,
         batches: false,
         secrets: Vec::new(),
+        pass_traceparent: false,
     }
 }
 
@@ -60,6 +61,7 @@ pub(crate) fn request(payload: &'static [u8]) -> Request {
         signature: None,
         headers: Arc::default(),
         timeout: PATIENT,
+        trace: None,
     }
 }
 

@@ -109,6 +109,7 @@ pub(crate) async fn furnish(store: &(impl Store + Catalog + OperationsBook)) {
         url: "https://receiver.example/".to_owned(),
         event_types: Vec::new(),
         limits: LimitSettings::default(),
+        pass_traceparent: false,
     };
     let alerts = |backlog| AlertsChange {
         backlog: Some(Some(backlog)),
@@ -135,6 +136,7 @@ pub(crate) async fn furnish(store: &(impl Store + Catalog + OperationsBook)) {
             content_type: "text/plain".to_owned(),
             payload: Bytes::from_static(b"hello"),
             idempotency: None,
+            trace: None,
         };
         let events: Vec<_> = (0..EVENTS).map(event).collect();
         store.accept_events(&events).await.unwrap();

@@ -124,6 +124,7 @@ impl Database {
             url: "https://receiver.example/".to_owned(),
             event_types: Vec::new(),
             limits,
+            pass_traceparent: false,
         };
         self.store
             .create_destination(DEFAULT_TENANT, &new)
@@ -142,6 +143,7 @@ impl Database {
             content_type: "text/plain".to_owned(),
             payload: Bytes::from_static(b"hello"),
             idempotency: None,
+            trace: None,
         };
         let events: Vec<NewEvent> = (0..count).map(event).collect();
         for batch in events.chunks(500) {

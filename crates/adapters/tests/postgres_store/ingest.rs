@@ -24,6 +24,7 @@ fn keyed(database: &Database, to: domain::ids::DestinationId, digest: u8) -> New
             digest: [digest; 32],
             kept_for: Duration::from_secs(3_600),
         }),
+        trace: None,
     }
 }
 

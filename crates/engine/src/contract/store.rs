@@ -27,6 +27,7 @@ pub mod shapes;
 pub mod smart;
 pub mod sweep;
 pub mod tenants;
+pub mod traces;
 
 pub use world::{Backdoor, DestinationBuilder, World};
 
@@ -239,6 +240,11 @@ macro_rules! store_contract {
             managers_are_of_their_tenant
             what_signs_is_read_without_headers
             managing_is_no_change
+        );
+        $crate::store_contract!(@module $world, traces:
+            a_start_has_its_events_trace
+            an_event_without_a_trace_has_none
+            who_is_told_is_by_the_epoch
         );
         $crate::store_contract!(@module $world, ledger:
             the_ledger_is_paged_by_start

@@ -121,6 +121,8 @@ pub struct NewDestination {
     pub event_types: Vec<String>,
     /// Its limits, as set.
     pub limits: LimitSettings,
+    /// Whether its receiver is sent `traceparent`.
+    pub pass_traceparent: bool,
 }
 
 /// What to change; `None` leaves it as it is.
@@ -136,6 +138,9 @@ pub struct DestinationChange {
     pub state: Option<DestinationState>,
     /// All limit columns, as they shall be from now on.
     pub limits: Option<LimitSettings>,
+    /// Whether its receiver is sent `traceparent`. Another word revokes permits
+    /// that are out: what is sent is by the epoch.
+    pub pass_traceparent: Option<bool>,
 }
 
 /// A destination as it is.
@@ -157,6 +162,8 @@ pub struct Destination {
     pub limits: LimitSettings,
     /// Its limits with the tier's where they inherit.
     pub effective: LimitSettings,
+    /// Whether its receiver is sent `traceparent`.
+    pub pass_traceparent: bool,
     /// When it was created.
     pub created_at: Timestamp,
 }

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use domain::header::CustomHeaders;
 use domain::ids::{AttemptId, DestinationId, Epoch, EventId};
 use domain::signals::RawSignals;
+use domain::trace::TraceContext;
 
 use super::vault::SealedSecret;
 
@@ -51,6 +52,8 @@ pub struct Target {
     pub timeout: Duration,
     /// Its requests are batches: [`super::Store::claim_batches`] claims them.
     pub batches: bool,
+    /// Its receiver is told which trace a request belongs to.
+    pub pass_traceparent: bool,
     /// What signs its requests, and the headers that it adds to them: sealed,
     /// the newest first.
     pub secrets: Vec<SealedSecret>,
@@ -78,6 +81,8 @@ pub struct Request {
     pub signature: Option<String>,
     /// What the destination adds. The sender checks them again.
     pub headers: Arc<CustomHeaders>,
+    /// The trace that its receiver is told of; of a batch, the leader's.
+    pub trace: Option<TraceContext>,
     /// For the whole exchange from the first byte on.
     pub timeout: Duration,
 }

@@ -14,6 +14,7 @@ use domain::permit::Permit;
 use domain::retry::RetrySettings;
 use domain::share::{Load, Room};
 use domain::time::Timestamp;
+use domain::trace::TraceContext;
 
 use super::health::HealthChange;
 use super::schedule::Wake;
@@ -319,6 +320,10 @@ pub struct Claims {
 
 /// What became of one claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly every answer is a start: a box would be one more allocation for each"
+)]
 pub enum ClaimAnswer {
     /// It has started: send now.
     Started(Start),
@@ -347,6 +352,8 @@ pub struct Start {
     pub content_type: String,
     /// The payload, byte for byte.
     pub payload: Bytes,
+    /// The trace that the event belongs to.
+    pub trace: Option<TraceContext>,
     /// All that the request carries, the leader first; empty where it is not a
     /// batch.
     pub members: Vec<Member>,
@@ -371,6 +378,8 @@ pub struct Member {
     pub payload: Bytes,
     /// When the event was accepted.
     pub accepted_at: Timestamp,
+    /// The trace that the event belongs to.
+    pub trace: Option<TraceContext>,
 }
 
 /// What became of one start.

@@ -343,6 +343,7 @@ impl Deliverer {
             first.signal = signal;
         }
         for outcome in &outcomes {
+            note_outcome(outcome);
             metrics::counter!(
                 "paceline_attempts_total",
                 "outcome" => outcome.kind.state().as_str()
@@ -449,6 +450,7 @@ fn request(permit: Permit, start: Start, addressee: &Addressee, timeout: Duratio
         sent_at_seconds,
         signature,
         headers: Arc::clone(&addressee.headers),
+        trace: start.trace.filter(|_| addressee.target.pass_traceparent),
         content_type: start.content_type,
         payload: start.payload,
         timeout,
@@ -463,6 +465,19 @@ async fn caught<T>(doing: impl Future<Output = Result<T, SendError>>) -> Result<
         tracing::error!("the sender panicked");
         Err(SendError::Exchange("the sender panicked".to_owned()))
     })
+}
+
+/// Ids and numbers: what the receiver said is in the ledger.
+fn note_outcome(outcome: &Outcome) {
+    tracing::debug!(
+        attempt = outcome.attempt.0,
+        permit = outcome.number.0,
+        destination = %outcome.destination,
+        outcome = outcome.kind.state().as_str(),
+        status = outcome.status,
+        elapsed_ms = outcome.elapsed.as_secs_f64() * 1_000.0,
+        "attempt ended"
+    );
 }
 
 /// One request that was sent: how it was answered, and when.

@@ -131,6 +131,7 @@ fn to(audience: Audience) -> NewEvent {
         payload: Bytes::new(),
         audience,
         idempotency: None,
+        trace: None,
     }
 }
 

@@ -20,6 +20,7 @@ fn events(count: usize, bytes: usize) -> Vec<NewEvent> {
         content_type: "application/json".to_owned(),
         payload: Bytes::from(vec![b'x'; bytes]),
         idempotency: None,
+        trace: None,
     };
     vec![event; count]
 }

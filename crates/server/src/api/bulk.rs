@@ -18,6 +18,7 @@ use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use domain::ids::TenantId;
+use domain::trace::Incoming;
 use futures_util::stream;
 use http::{HeaderMap, header};
 use serde::{Deserialize, Serialize};
@@ -30,6 +31,7 @@ use super::body::parse;
 use super::events::{BatchResult, PostEvent};
 use super::idempotency::{KeyHeader, refuse_key_of_many};
 use super::problem::Problem;
+use super::trace_headers::{TraceHeader, TraceHeaders};
 use crate::service::{EventDraft, Service, ServiceError};
 
 mod lines;
@@ -144,7 +146,7 @@ pub struct BulkEnd {
 /// of the rest. To repeat a body whose answer was cut off, give each event an
 /// `idempotency_key`.
 #[utoipa::path(post, path = "/v1/events/bulk", tag = "events", security(("key" = ["ingest"])),
-    request_body(content = PostEvent, content_type = "application/x-ndjson"), responses(
+    params(TraceHeaders), request_body(content = PostEvent, content_type = "application/x-ndjson"), responses(
     (status = 200, description = "Each line answered by itself, then a BulkEnd.",
         body = LineResult, content_type = "application/x-ndjson"),
     (status = "4XX", description = "None was written.", body = Problem, content_type = "application/problem+json"),
@@ -152,6 +154,7 @@ pub struct BulkEnd {
 pub(super) async fn post_bulk(
     caller: Caller,
     KeyHeader(key): KeyHeader,
+    TraceHeader(trace): TraceHeader,
     request: Request,
 ) -> Result<Response, Problem> {
     refuse_key_of_many(key)?;
@@ -163,6 +166,7 @@ pub(super) async fn post_bulk(
     let (answers, outgoing) = mpsc::channel(MAX_BULK_EVENTS as usize / COMMIT_EVENTS);
     let bulk = Bulk {
         service: caller.service(),
+        trace,
         answers,
         room: Arc::new(Semaphore::new(ANSWER_BYTES)),
         end: BulkEnd {
@@ -205,6 +209,7 @@ type Read = (u32, Result<EventDraft, Problem>);
 /// One body on its way in.
 struct Bulk {
     service: Service,
+    trace: Incoming,
     answers: mpsc::Sender<Answer>,
     room: Arc<Semaphore>,
     end: BulkEnd,
@@ -276,7 +281,7 @@ impl Bulk {
             let draft = match line {
                 Line::Empty => continue,
                 Line::TooLong(max_bytes) => Err(Problem::too_large("payload", max_bytes)),
-                Line::Whole(line) => draft(&line),
+                Line::Whole(line) => draft(&line, &self.trace),
             };
             bytes += draft.as_ref().map_or(0, |draft| draft.payload.len());
             read.push((number, draft));
@@ -358,8 +363,8 @@ impl Bulk {
     }
 }
 
-fn draft(line: &[u8]) -> Result<EventDraft, Problem> {
-    Ok(parse::<PostEvent>(line)?.draft()?)
+fn draft(line: &[u8], trace: &Incoming) -> Result<EventDraft, Problem> {
+    Ok(parse::<PostEvent>(line)?.within(trace)?)
 }
 
 fn result(answer: Result<crate::service::AcceptedEvent, ServiceError>) -> BatchResult {

@@ -54,6 +54,10 @@ pub struct CreateDestination {
     /// By which part every period is stretched: 0.02 makes a second 1.02 s.
     #[serde(default)]
     pub safety_margin: f64,
+    /// Tell the receiver which trace a request belongs to: the headers
+    /// `traceparent` and `tracestate`, of events that have one.
+    #[serde(default)]
+    pub pass_traceparent: bool,
     /// Your own secret, `whsec_…` or `whsk_…`; left out, one is made.
     #[serde(default, deserialize_with = "not_null")]
     #[schema(value_type = Option<String>)]
@@ -104,6 +108,9 @@ pub struct ChangeDestination {
     /// By which part every period is stretched.
     #[serde(default, deserialize_with = "not_null")]
     pub safety_margin: Option<f64>,
+    /// Tell the receiver which trace a request belongs to.
+    #[serde(default, deserialize_with = "not_null")]
+    pub pass_traceparent: Option<bool>,
     /// All headers that it adds from now on; `null` or `{}` for none.
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<HashMap<String, String>>)]
@@ -137,6 +144,8 @@ pub struct Destination {
     pub max_in_flight: Option<u32>,
     /// By which part every period is stretched.
     pub safety_margin: f64,
+    /// Whether its receiver is sent `traceparent` and `tracestate`.
+    pub pass_traceparent: bool,
     /// The names of the headers that it adds.
     pub headers: Vec<String>,
     /// What holds: the above, or the tier's where it inherits.
@@ -181,6 +190,7 @@ impl From<Described> for Destination {
             shape: limits.shape,
             max_in_flight: limits.max_in_flight,
             safety_margin: limits.safety_margin,
+            pass_traceparent: destination.pass_traceparent,
             headers: described.header_names,
             effective: Effective::of(&destination.effective),
             created_at: text::time(destination.created_at),
@@ -206,6 +216,7 @@ impl From<CreateDestination> for DestinationDraft {
             url: body.url,
             event_types: body.event_types,
             limits,
+            pass_traceparent: body.pass_traceparent,
             secret: SecretDraft {
                 own: body.secret,
                 kind: SecretKind::Hmac,
@@ -230,6 +241,7 @@ impl From<ChangeDestination> for DestinationEdit {
                 safety_margin: body.safety_margin,
                 ..periods(body.limits)
             },
+            pass_traceparent: body.pass_traceparent,
             headers: (body.headers).map(|headers| headers.unwrap_or_default().0),
         }
     }

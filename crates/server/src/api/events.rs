@@ -9,6 +9,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use domain::ids::DestinationId;
+use domain::trace::Incoming;
 use engine::ports::EventSummary;
 use http::StatusCode;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -21,6 +22,7 @@ use super::body::{BatchBody, EventBody, parse};
 use super::idempotency::{KeyHeader, one_key, refuse_key_of_many};
 use super::parameters::{EventPath, PathId};
 use super::problem::Problem;
+use super::trace_headers::{TraceHeader, TraceHeaders};
 use super::{Caller, text};
 use crate::service::{AcceptedEvent, EventDraft, ServiceError};
 
@@ -113,7 +115,14 @@ pub struct Event {
 }
 
 impl PostEvent {
-    pub(super) fn draft(self) -> Result<EventDraft, ServiceError> {
+    /// The event, in the trace that the request belongs to.
+    pub(super) fn within(self, trace: &Incoming) -> Result<EventDraft, ServiceError> {
+        let draft = self.draft()?;
+        let trace = trace.clone();
+        Ok(EventDraft { trace, ..draft })
+    }
+
+    fn draft(self) -> Result<EventDraft, ServiceError> {
         let (payload, payload_field) = match (self.payload, self.payload_base64) {
             (Some(json), None) => (Bytes::from(Box::<str>::from(json).into_string()), "payload"),
             (None, Some(text)) => (decoded(&text)?, "payload_base64"),
@@ -130,6 +139,7 @@ impl PostEvent {
             payload,
             payload_field,
             idempotency_key: self.idempotency_key,
+            trace: Incoming::Absent,
         })
     }
 }
@@ -171,7 +181,7 @@ fn event_view(event: EventSummary, attempts: Vec<Attempt>) -> Event {
 /// key.
 #[utoipa::path(post, path = "/v1/events", tag = "events", security(("key" = ["ingest"])),
     params(("Idempotency-Key" = Option<String>, Header,
-        description = "The same as the field `idempotency_key`.")),
+        description = "The same as the field `idempotency_key`."), TraceHeaders),
     request_body = PostEvent, responses(
     (status = 202, description = "Durable.", body = Accepted),
     (status = "4XX", body = Problem, content_type = "application/problem+json"),
@@ -179,9 +189,10 @@ fn event_view(event: EventSummary, attempts: Vec<Attempt>) -> Event {
 pub(super) async fn post(
     caller: Caller,
     KeyHeader(key): KeyHeader,
+    TraceHeader(trace): TraceHeader,
     body: EventBody,
 ) -> Result<(StatusCode, Json<Accepted>), Problem> {
-    let mut draft = parse::<PostEvent>(&body.bytes)?.draft()?;
+    let mut draft = parse::<PostEvent>(&body.bytes)?.within(&trace)?;
     draft.idempotency_key = one_key(draft.idempotency_key, key)?;
     let accepted = caller
         .run(|service| async move { service.accept_event(draft).await })
@@ -192,13 +203,14 @@ pub(super) async fn post(
 /// Send several events. Each is accepted or refused by itself, and answered in
 /// its place. Each may have an `idempotency_key` of its own.
 #[utoipa::path(post, path = "/v1/events/batch", tag = "events", security(("key" = ["ingest"])),
-    request_body = PostEvents, responses(
+    params(TraceHeaders), request_body = PostEvents, responses(
     (status = 202, description = "Each answered by itself.", body = BatchAnswer),
     (status = "4XX", description = "None was written.", body = Problem, content_type = "application/problem+json"),
     (status = 503, body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn post_batch(
     caller: Caller,
     KeyHeader(key): KeyHeader,
+    TraceHeader(trace): TraceHeader,
     BatchBody(body): BatchBody,
 ) -> Result<(StatusCode, Json<BatchAnswer>), Problem> {
     refuse_key_of_many(key)?;
@@ -207,7 +219,7 @@ pub(super) async fn post_batch(
     let parsed: Vec<Result<EventDraft, Problem>> = batch
         .events
         .iter()
-        .map(|event| Ok(parse::<PostEvent>(event.get().as_bytes())?.draft()?))
+        .map(|event| Ok(parse::<PostEvent>(event.get().as_bytes())?.within(&trace)?))
         .collect();
     let unparsed = || ServiceError::invalid("events", "could not be read");
     let drafts = parsed

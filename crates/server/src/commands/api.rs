@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use crate::config::{
     ApiConfig, IngestConfig, ListenConfig, RequestConfig, ScheduleConfig, SecretKeysConfig,
-    ShutdownConfig, StoreConfig, TargetConfig,
+    ShutdownConfig, StoreConfig, TargetConfig, TracesConfig,
 };
 use crate::role::{self, Role, RoleConfig};
 
@@ -25,6 +25,8 @@ pub struct Args {
     #[command(flatten)]
     pub target: TargetConfig,
     #[command(flatten)]
+    pub traces: TracesConfig,
+    #[command(flatten)]
     pub shutdown: ShutdownConfig,
 }
 
@@ -44,6 +46,7 @@ impl From<Args> for RoleConfig {
             keep: None,
             shown: None,
             operator: None,
+            traces: Some(args.traces),
             shutdown: args.shutdown,
         }
     }

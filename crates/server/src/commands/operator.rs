@@ -42,6 +42,7 @@ impl From<Args> for RoleConfig {
             keep: None,
             shown: None,
             operator: Some(args.operator),
+            traces: None,
             shutdown: args.shutdown,
         }
     }

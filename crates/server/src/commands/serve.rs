@@ -4,7 +4,8 @@ use std::process::ExitCode;
 
 use crate::config::{
     ApiConfig, IngestConfig, KeepConfig, ListenConfig, QueueConfig, RequestConfig, ScheduleConfig,
-    SecretKeysConfig, ShownConfig, ShutdownConfig, StoreConfig, TargetConfig, WorkerConfig,
+    SecretKeysConfig, ShownConfig, ShutdownConfig, StoreConfig, TargetConfig, TracesConfig,
+    WorkerConfig,
 };
 use crate::role::{self, Role, RoleConfig};
 
@@ -35,6 +36,8 @@ pub struct Args {
     #[command(flatten)]
     pub shown: ShownConfig,
     #[command(flatten)]
+    pub traces: TracesConfig,
+    #[command(flatten)]
     pub shutdown: ShutdownConfig,
 }
 
@@ -54,6 +57,7 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
         keep: Some(args.keep),
         shown: Some(args.shown),
         operator: None,
+        traces: Some(args.traces),
         shutdown: args.shutdown,
     };
     role::run(Role::Serve, config).await

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use crate::config::{
     ListenConfig, QueueConfig, RequestConfig, ScheduleConfig, SecretKeysConfig, ShutdownConfig,
-    StoreConfig, TargetConfig, WorkerConfig,
+    StoreConfig, TargetConfig, TracesConfig, WorkerConfig,
 };
 use crate::role::{self, Role, RoleConfig};
 
@@ -27,6 +27,8 @@ pub struct Args {
     #[command(flatten)]
     pub request: RequestConfig,
     #[command(flatten)]
+    pub traces: TracesConfig,
+    #[command(flatten)]
     pub shutdown: ShutdownConfig,
 }
 
@@ -46,6 +48,7 @@ impl From<Args> for RoleConfig {
             keep: None,
             shown: None,
             operator: None,
+            traces: Some(args.traces),
             shutdown: args.shutdown,
         }
     }

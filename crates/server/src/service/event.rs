@@ -6,6 +6,7 @@ use domain::event::{
     MAX_PAYLOAD_BYTES, NewEvent, content_type_problem,
 };
 use domain::ids::{DestinationId, EventId, TenantId};
+use domain::trace::Incoming;
 use sha2::{Digest, Sha256};
 
 use super::{ServiceError, rules};
@@ -25,6 +26,8 @@ pub struct EventDraft {
     pub payload_field: &'static str,
     /// The client's own name for it, by which a repeated request is known.
     pub idempotency_key: Option<String>,
+    /// What the client says of a trace.
+    pub trace: Incoming,
 }
 
 impl EventDraft {
@@ -64,6 +67,7 @@ impl EventDraft {
             content_type,
             payload: self.payload,
             idempotency: None,
+            trace: self.trace.context(id),
         };
         event.idempotency = self.idempotency_key.map(|key| Idempotency {
             key,
@@ -117,6 +121,7 @@ mod tests {
             payload: Bytes::from_static(b"{}"),
             payload_field: "payload",
             idempotency_key: None,
+            trace: Incoming::Absent,
         }
     }
 

@@ -112,6 +112,7 @@ impl Place {
             url: "https://receiver.example/".to_owned(),
             event_types: Vec::new(),
             limits,
+            pass_traceparent: false,
         };
         let catalog = self.to_write().await;
         let created = catalog.create_destination(DEFAULT_TENANT, &new).await;

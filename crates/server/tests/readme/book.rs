@@ -45,6 +45,7 @@ pub(crate) const DOCUMENTS: [(&str, &str); 18] = [
         include_str!("../../../../docs/smart-delivery.md"),
     ),
     ("tenants.md", include_str!("../../../../docs/tenants.md")),
+    ("traces.md", include_str!("../../../../docs/traces.md")),
     ("what-if.md", include_str!("../../../../docs/what-if.md")),
 ];
 

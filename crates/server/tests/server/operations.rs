@@ -22,6 +22,7 @@ async fn world() -> (World, Arc<SqliteStore>, DestinationId) {
         url: "https://example.com/hooks".to_owned(),
         event_types: Vec::new(),
         limits: LimitSettings::default(),
+        pass_traceparent: false,
     };
     let created = store.create_destination(DEFAULT_TENANT, &new).await;
     (world, store, created.unwrap().id)
@@ -104,6 +105,7 @@ async fn what_the_watch_has_found_is_shown() {
         content_type: "application/json".to_owned(),
         payload: bytes::Bytes::from_static(b"1"),
         idempotency: None,
+        trace: None,
     };
     store.accept_events(&[event(0), event(1)]).await.unwrap();
     let rules = WatchRules {

@@ -139,6 +139,7 @@ impl Catalog for FakeStore {
             limits: new.limits,
             effective: new.limits.or_tier(&TIER),
             created_at: NOON,
+            pass_traceparent: false,
         };
         self.up()?.destinations.push(destination.clone());
         Ok(destination)

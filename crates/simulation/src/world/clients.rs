@@ -75,6 +75,7 @@ fn event(operation: u32, number: u32, tried: u32, to: DestinationId) -> NewEvent
             digest: [0; 32],
             kept_for: IDEMPOTENCY_KEY_KEPT,
         }),
+        trace: None,
     }
 }
 

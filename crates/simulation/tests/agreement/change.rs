@@ -18,6 +18,7 @@ impl Pair {
             url: "https://receiver.example/".to_owned(),
             event_types: types.iter().map(|name| (*name).to_owned()).collect(),
             limits: self.limits(),
+            pass_traceparent: false,
         };
         if both!(self, create_destination(DEFAULT_TENANT, &new)).is_ok() {
             self.destinations.push(new.id);

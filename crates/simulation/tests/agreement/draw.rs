@@ -117,6 +117,7 @@ impl Pair {
                 content_type: "text/plain".to_owned(),
                 payload: Bytes::from_static(b"hello"),
                 idempotency: None,
+                trace: None,
             });
         }
         both!(self, accept_events(&events)).unwrap();

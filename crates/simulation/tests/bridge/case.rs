@@ -76,6 +76,7 @@ pub(crate) async fn furnish(
             url: "https://receiver.example/".to_owned(),
             event_types: Vec::new(),
             limits: *limits,
+            pass_traceparent: false,
         };
         before();
         let created = driver.create_destination(DEFAULT_TENANT, &new).await;

@@ -124,6 +124,7 @@ impl Known {
             content_type: "text/plain".to_owned(),
             payload: Bytes::from_static(b"hello"),
             idempotency: None,
+            trace: None,
         };
         self.last_event = Some(event.clone());
         event

@@ -137,6 +137,7 @@ pub(in super::super) async fn send(exchange: Box<Exchange>) -> Result<Response, 
         payload: Bytes::from_static(b"{}"),
         signature: None,
         headers: Arc::default(),
+        trace: None,
         timeout: Duration::from_secs(30),
     };
     exchange.send(request).await

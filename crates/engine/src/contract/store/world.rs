@@ -112,6 +112,7 @@ impl World {
             url: "https://receiver.example/hooks".to_owned(),
             event_types: Vec::new(),
             limits: LimitSettings::default(),
+            pass_traceparent: false,
         };
         DestinationBuilder { world: self, new }
     }
@@ -126,6 +127,7 @@ impl World {
             content_type: "application/json".to_owned(),
             payload: Bytes::from_static(b"{\"order\": 1}"),
             idempotency: None,
+            trace: None,
         }
     }
 

@@ -241,6 +241,7 @@ pub async fn a_repeated_request_is_known(world: &BackpressureWorld) {
             digest,
             kept_for: Duration::from_secs(60),
         }),
+        trace: None,
     };
     let first = event(Some("order-1"), DEFAULT_TENANT, [1; 32]);
     let accepted = world

@@ -123,6 +123,7 @@ impl FakeStore {
             content_type: "application/json".to_owned(),
             payload: Bytes::from_static(b"{}"),
             members: Vec::new(),
+            trace: None,
         })
     }
 }
@@ -139,6 +140,7 @@ pub(crate) fn member(permit: &Permit, place: usize) -> Member {
         content_type: "application/json".to_owned(),
         payload: Bytes::from_static(b"{}"),
         accepted_at: T0,
+        trace: None,
     }
 }
 
@@ -165,6 +167,7 @@ pub(crate) fn started(try_number: u32) -> ClaimAnswer {
         content_type: "application/json".to_owned(),
         payload: Bytes::from_static(b"{}"),
         members: Vec::new(),
+        trace: None,
     })
 }
 
@@ -228,6 +231,7 @@ impl Store for FakeStore {
             timeout: Duration::from_secs(15),
             batches: self.batches.load(Ordering::SeqCst) > 0,
             secrets: self.secrets.lock().unwrap().clone(),
+            pass_traceparent: false,
         };
         Ok(destinations.iter().map(target).collect())
     }

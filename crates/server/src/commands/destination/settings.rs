@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use clap::Args;
+use clap::{ArgAction, Args};
 use domain::limit::{Period, Shape};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Map, Value};
@@ -31,6 +31,12 @@ pub struct Settings {
     /// By which part every period is stretched: 0.02 makes a second 1.02 s.
     #[arg(long, value_name = "PART")]
     pub safety_margin: Option<f64>,
+
+    /// Tell the receiver which trace a request belongs to, by the header
+    /// traceparent.
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set)]
+    #[arg(default_missing_value = "true", num_args = 0..=1, require_equals = true)]
+    pub pass_traceparent: Option<bool>,
 
     /// A header to add, such as `x-env: production`. Repeatable: all of them,
     /// or `none`.
@@ -158,6 +164,7 @@ impl Settings {
             ("event_types", event_types),
             ("max_in_flight", number(self.max_in_flight)),
             ("safety_margin", self.safety_margin.map(Value::from)),
+            ("pass_traceparent", self.pass_traceparent.map(Value::from)),
             (
                 "headers",
                 (!self.headers.is_empty()).then(|| headers.into()),

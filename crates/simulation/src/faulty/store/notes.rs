@@ -259,6 +259,7 @@ impl FaultyStore {
                     content_type: event.content_type.clone(),
                     payload: event.payload.clone(),
                     members: Vec::new(),
+                    trace: None,
                 })
             });
             if let (ClaimAnswer::Refused, Some(again)) = (&*answer, again) {

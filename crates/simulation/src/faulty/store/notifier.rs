@@ -39,6 +39,7 @@ fn again(news: &OperationalEvent, to: DestinationId) -> NewEvent {
         content_type: DEFAULT_CONTENT_TYPE.to_owned(),
         payload: payload(news).into(),
         idempotency: None,
+        trace: None,
     }
 }
 

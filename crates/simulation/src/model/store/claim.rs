@@ -103,6 +103,7 @@ fn member(rows: &Rows, attempt: AttemptId) -> Option<Member> {
         content_type: event.content_type.clone(),
         payload: event.payload.clone(),
         accepted_at: event.created_at,
+        trace: event.trace.clone(),
     })
 }
 
@@ -198,6 +199,7 @@ fn start(rows: &mut Rows, now: Timestamp, worker: WorkerId, permit: &Permit) -> 
         retry,
         content_type: event.content_type.clone(),
         payload: event.payload.clone(),
+        trace: event.trace.clone(),
         members: Vec::new(),
     })
 }
@@ -252,6 +254,7 @@ pub(super) fn targets(
             url: row.url.clone(),
             timeout,
             batches: row.batches.rules().is_some(),
+            pass_traceparent: row.pass_traceparent,
             secrets: secrets::of_destination(rows, now, *destination),
         })
     };

@@ -50,6 +50,7 @@ pub(super) fn create(
         retry: RetrySettings::default(),
         max_age: None,
         batches: BatchSettings::default(),
+        pass_traceparent: new.pass_traceparent,
     });
     write_history(rows, now, new.id);
     read(rows, tenant, new.id)
@@ -75,6 +76,7 @@ fn view(rows: &Rows, id: DestinationId, row: &DestinationRow) -> Destination {
         state: row.state,
         limits: row.limits,
         effective: rows.effective(row),
+        pass_traceparent: row.pass_traceparent,
         created_at: row.created_at,
     }
 }
@@ -118,10 +120,13 @@ pub(super) fn change(
     let limits = change.limits.unwrap_or(row.limits);
     check(&limits)?;
     row.limits = limits;
-    let besides = match &change.url {
-        Some(url) if *url != row.url => Besides::Revokes,
-        _ => Besides::Nothing,
+    let is_moved = change.url.as_ref().is_some_and(|url| *url != row.url);
+    let passes = change.pass_traceparent.unwrap_or(row.pass_traceparent);
+    let besides = match is_moved || passes != row.pass_traceparent {
+        true => Besides::Revokes,
+        false => Besides::Nothing,
     };
+    row.pass_traceparent = passes;
     let set = |column: &mut String, value: &Option<String>| {
         if let Some(value) = value {
             column.clone_from(value);
@@ -135,10 +140,10 @@ pub(super) fn change(
     let was_active = row.state == DestinationState::Active;
     row.state = change.state.unwrap_or(row.state);
     let is_active_again = !was_active && row.state == DestinationState::Active;
-    if besides == Besides::Revokes {
+    if is_moved {
         smart::begin_anew(rows, now, id);
     }
-    if besides == Besides::Revokes || is_active_again {
+    if is_moved || is_active_again {
         health::forget(rows, id);
     }
     carry_out(rows, now, id, besides);

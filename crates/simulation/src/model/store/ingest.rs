@@ -121,6 +121,7 @@ fn insert(rows: &mut Rows, now: Timestamp, event: &NewEvent, to: &[DestinationId
         content_type: event.content_type.clone(),
         payload: event.payload.clone(),
         created_at: now,
+        trace: event.trace.clone(),
         attempts,
     };
     rows.events.insert(event.id, row);

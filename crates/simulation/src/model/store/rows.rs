@@ -17,6 +17,7 @@ use domain::permit::Permit;
 use domain::policy::LimitSettings;
 use domain::retry::RetrySettings;
 use domain::time::Timestamp;
+use domain::trace::TraceContext;
 use engine::ports::{BreakerChange, DEFAULT_TENANT, LimitHistory, SealedSecret, SmartChange};
 use uuid::Uuid;
 
@@ -180,6 +181,8 @@ pub struct EventRow {
     pub payload: Bytes,
     /// When it was accepted.
     pub created_at: Timestamp,
+    /// The trace that it belongs to.
+    pub trace: Option<TraceContext>,
     /// Its attempts, in creation order.
     pub attempts: Vec<AttemptId>,
 }
@@ -205,6 +208,7 @@ pub(super) struct DestinationRow {
     pub(super) retry: RetrySettings,
     pub(super) max_age: Option<Duration>,
     pub(super) batches: BatchSettings,
+    pub(super) pass_traceparent: bool,
 }
 
 /// What admission remembers of a destination.
