@@ -17,7 +17,6 @@ use axum::routing::{get, post};
 use domain::ids::TenantId;
 use engine::ports::{Catalog, Overview, Sessions, Store, Survey};
 use http::{HeaderValue, header};
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::App;
@@ -36,6 +35,7 @@ mod frame;
 mod links;
 mod live;
 mod overview;
+mod preview;
 mod refused;
 mod requests;
 mod sign_in;
@@ -69,8 +69,6 @@ struct Inner {
     sessions: Arc<dyn Sessions>,
     mint: Arc<Mint>,
     streams: live::Places,
-    /// One preview at a time: seconds of arithmetic.
-    previews: Arc<Semaphore>,
     shutdown: CancellationToken,
 }
 
@@ -87,7 +85,6 @@ impl Pages {
             sessions: Arc::clone(&parts.sessions),
             mint,
             streams: live::Places::new(),
-            previews: Arc::new(Semaphore::new(1)),
             shutdown,
         }))
     }

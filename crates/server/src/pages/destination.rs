@@ -10,9 +10,9 @@ use domain::policy::LimitSettings;
 use engine::ports::{AttemptView, Destination, LimitHistory};
 use serde::Deserialize;
 
-use super::change::Preview;
 use super::chart::{self, Chart};
 use super::frame::{Frame, rendered};
+use super::preview::{self, Preview};
 use super::refused::Refused;
 use super::standing::{self, Standing};
 use super::visitor::Visitor;
@@ -39,6 +39,8 @@ struct Page {
     inherits: bool,
     shape: &'static str,
     shapes: [(&'static str, &'static str); 3],
+    lasts: [preview::Last; 4],
+    last: &'static str,
     ceiling: String,
     history: Vec<(String, String, String)>,
     attempts: Vec<Line>,
@@ -171,6 +173,8 @@ pub(super) async fn page(
             (Shape::TokenBucket.as_str(), "token bucket"),
             (Shape::LeakyBucket.as_str(), "leaky bucket, evenly spaced"),
         ],
+        lasts: preview::LASTS,
+        last: (beside.preview.as_ref()).map_or(preview::DEFAULT, |preview| preview.last),
         ceiling: match visitor.is_operator() {
             true => String::new(),
             false => words::limits(&super::change::ceiling(pages, visitor).await?),

@@ -33,6 +33,7 @@ on_both! {
     a_session_ends_with_its_key
     answers_are_guarded
     events_are_found_by_type
+    a_preview_is_the_plan_and_says_what_is_inherited
 }
 
 async fn another_tenants_session_reaches_nothing(world: &World) {
@@ -371,4 +372,58 @@ async fn events_are_found_by_type(world: &World) {
     assert_eq!(links(&page.text), 0);
     let page = world.get(&visitor, "/dashboard?search=OUR").await;
     assert!(page.text.contains(&id), "{}", page.text);
+}
+
+async fn a_preview_is_the_plan_and_says_what_is_inherited(world: &World) {
+    // The tier `standard` allows 10 a second; the destination has 5.
+    let (_, key, id) = world.tenant("ours", &["ingest", "manage", "read"]).await;
+    let one = json!({"destination_id": id, "type": "a.b", "payload": {}});
+    let batch = json!({"events": vec![one; 40]});
+    world
+        .api(&key, Method::POST, "/v1/events/batch", batch)
+        .await;
+    let visitor = world.sign_in(&key).await;
+    let path = format!("/dashboard/destinations/{id}/limits");
+    let preview = async |fields: &[(&str, &str)]| {
+        let fields = [&[("preview", "1"), ("last", "3600")][..], fields].concat();
+        let page = world.post(&visitor, &path, &fields).await;
+        assert_eq!(page.status, 200, "{}", page.text);
+        page.text
+    };
+    let planned = format!("/v1/destinations/{id}/plan");
+    let slow = json!({"limits": {"per_second": 1}, "last_seconds": 3_600});
+    let plan = world.api(&key, Method::POST, &planned, slow).await;
+    let page = preview(&[("per_second", "1")]).await;
+    assert!(page.contains("What if: 1/s"), "{page}");
+    assert!(
+        page.contains("The last hour (40 attempts) as they were"),
+        "{page}"
+    );
+    let row = |name: &str, was: &str, would_be: &str| {
+        format!(
+            "<th scope=\"row\">{name}</th><td class=\"n\">{was}</td><td class=\"n\">{would_be}</td>"
+        )
+    };
+    assert_eq!(plan["replayed"]["starts"], 40);
+    assert!(page.contains(&row("starts", "0", "40")), "{page}");
+    let (was, would_be) = (&plan["actual"], &plan["replayed"]);
+    let [was, would_be] = [was, would_be].map(|one| one["peak_backlog"].to_string());
+    assert!(
+        page.contains(&row("largest backlog", &was, &would_be)),
+        "{page}"
+    );
+    assert!(page.contains("class=\"before\"") && page.contains("class=\"line\""));
+
+    // All cleared: the tier's, which the API says alike.
+    let page = preview(&[]).await;
+    assert!(
+        page.contains("What if: what its tier gives, 10/s"),
+        "{page}"
+    );
+    let cleared = json!({"limits": {"per_second": null}});
+    let plan = world.api(&key, Method::POST, &planned, cleared).await;
+    assert_eq!(plan["proposed"]["limits"]["per_second"], 10, "{plan}");
+
+    let fields = [("preview", "1"), ("last", "1")];
+    assert_eq!(world.post(&visitor, &path, &fields).await.status, 422);
 }
