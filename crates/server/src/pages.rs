@@ -25,6 +25,7 @@ use crate::parts::Parts;
 use crate::service::Service;
 
 mod assets;
+mod attempt;
 mod audit;
 mod change;
 mod chart;
@@ -32,6 +33,7 @@ mod dead_letters;
 mod destination;
 mod events;
 mod frame;
+mod latency;
 mod links;
 mod live;
 mod overview;
@@ -118,6 +120,7 @@ pub fn router(pages: Pages) -> Router {
         .route("/dashboard/destinations/{id}/limits", post(change::limits))
         .route("/dashboard/destinations/{id}/state", post(change::state))
         .route("/dashboard/destinations/{id}/secrets", post(change::rotate))
+        .route("/dashboard/attempts/{id}", get(attempt::show))
         .route("/dashboard/events", get(events::list))
         .route("/dashboard/events/{id}", get(events::show))
         .route("/dashboard/dead-letters", get(dead_letters::list))

@@ -183,7 +183,7 @@ fn per_second(settings: &LimitSettings) -> Option<f64> {
 }
 
 /// The next of 1, 2, 5, 10, 20, 50 …
-fn nice(number: f64) -> f64 {
+pub(super) fn nice(number: f64) -> f64 {
     let magnitude = 10_f64.powf(number.log10().floor());
     let steps = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0];
     let found = steps

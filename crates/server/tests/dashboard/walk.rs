@@ -44,6 +44,10 @@ async fn another_tenants_session_reaches_nothing(world: &World) {
     let body = json!({"destination_id": theirs, "type": "a.b", "payload": {}});
     let event = world.api(&key, Method::POST, "/v1/events", body).await;
     let event = event["id"].as_str().unwrap();
+    let attempts = format!("/v1/destinations/{theirs}/attempts");
+    let attempts = world.api(&key, Method::GET, &attempts, json!({})).await;
+    let attempt = &attempts["attempts"][0]["id"];
+    assert!(attempt.is_number(), "{attempts}");
     let their = world.sign_in(&key).await;
     let our = world.sign_in(&our_key).await;
     for path in [
@@ -51,6 +55,7 @@ async fn another_tenants_session_reaches_nothing(world: &World) {
         format!("/dashboard/destinations/{theirs}/live"),
         format!("/dashboard/destinations/{theirs}/attempts"),
         format!("/dashboard/events/{event}"),
+        format!("/dashboard/attempts/{attempt}"),
     ] {
         assert_eq!(world.get(&their, &path).await.status, 200, "{path}");
         assert_eq!(world.get(&our, &path).await.status, 404, "{path}");
