@@ -368,7 +368,8 @@ struct EventRow {
     more: bool,
 }
 
-/// The ids carry their time, so the newest are at the index's end.
+/// The ids carry their time, so the newest of a tenant are at the end of its part
+/// of the index.
 async fn find_events(
     pool: &PgPool,
     tenant: TenantId,
@@ -378,12 +379,13 @@ async fn find_events(
     let rows: Vec<EventRow> = sqlx::query_as(
         "-- find_events
         with examined as materialized (
-            select e.id, e.day, e.tenant_id = $1 and ($4::text is null or e.event_type = $4)
+            select e.id, e.day, ($4::text is null or e.event_type = $4)
                 and ($5::text is null or exists (
                     select from attempts a where a.event_id = e.id and a.state = $5
                 )) as wanted
             from events e
-            where e.id < coalesce($2, 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid)
+            where e.tenant_id = $1
+                and e.id < coalesce($2, 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid)
             order by e.id desc limit $3
         ), numbered as (
             select x.*, count(*) filter (where x.wanted) over (order by x.id desc) as number,

@@ -118,11 +118,12 @@ const REQUESTED: &str = "
 const EVENTS: &str = "
     -- find_events: what is examined
     select e.id,
-        e.tenant_id = ?1 and (?4 is null or e.event_type is ?4)
+        (?4 is null or e.event_type is ?4)
         and (?5 is null or exists (
             select 1 from attempts a where a.event_id = e.id and a.state = ?5
         ))
-    from events e where e.id < ?2 order by e.id desc limit ?3";
+    from events e indexed by events_of_tenant
+    where e.tenant_id = ?1 and e.id < ?2 order by e.id desc limit ?3";
 
 const EVENT: &str = "
     -- find_events: one

@@ -73,7 +73,7 @@ pub trait Overview: Send + Sync {
     ) -> Result<Vec<AttemptView>, CatalogError>;
 
     /// A page of the tenant's events, the newest first, those before `before`.
-    /// Examines at most [`MAX_EVENTS_EXAMINED`] rows: a page may hold fewer than
+    /// Examines at most [`MAX_EVENTS_EXAMINED`] of them and no other tenant's: a page may hold fewer than
     /// `limit`, or none, and still have a `next`.
     async fn find_events(
         &self,

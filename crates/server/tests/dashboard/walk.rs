@@ -31,8 +31,10 @@ on_both! {
     a_link_opens_its_tenants_pages_and_no_more
     limits_go_up_to_the_ceiling_and_beyond_it_are_asked_for
     a_session_ends_with_its_key
+    a_proxy_that_writes_another_host_leaves_the_cookie_secure
     answers_are_guarded
     events_are_found_by_type
+    a_search_of_events_is_of_its_tenants_own
     a_preview_is_the_plan_and_says_what_is_inherited
 }
 
@@ -256,6 +258,7 @@ async fn limits_go_up_to_the_ceiling_and_beyond_it_are_asked_for(world: &World) 
     );
     assert_eq!(per_second().await, 8, "asked for is not set");
     let page = world.get(&customer, "/dashboard/requests").await;
+    assert!(page.text.contains("<td>8/s"), "today's: {}", page.text);
     assert!(
         page.text.contains("Black Friday &#60;b&#62;"),
         "{}",
@@ -298,6 +301,24 @@ async fn a_session_ends_with_its_key(world: &World) {
         (page.status.as_u16(), &page.headers["location"]),
         (303, &"/dashboard/sign-in".parse().unwrap())
     );
+}
+
+/// The proxy ends TLS and calls us by the name of this machine.
+async fn a_proxy_that_writes_another_host_leaves_the_cookie_secure(world: &World) {
+    let fields = [("key", ADMIN)];
+    let sign_in = "/dashboard/sign-in";
+    let page = world
+        .form_from("https://127.0.0.1:8080", sign_in, None, &fields)
+        .await;
+    let cookie = page.headers["set-cookie"].to_str().unwrap();
+    assert!(cookie.starts_with("__Host-paceline-session="), "{cookie}");
+    assert!(cookie.ends_with("; Secure"), "{cookie}");
+    // Later requests do not say where they come from: it is known by its name.
+    let visitor = world.visitor(&page).await;
+    assert_eq!(world.get(&visitor, "/dashboard").await.status, 200);
+    let page = world.form(sign_in, None, &fields).await;
+    let cookie = page.headers["set-cookie"].to_str().unwrap();
+    assert!(!cookie.contains("Secure"), "{cookie}");
 }
 
 async fn answers_are_guarded(world: &World) {
@@ -431,4 +452,27 @@ async fn a_preview_is_the_plan_and_says_what_is_inherited(world: &World) {
 
     let fields = [("preview", "1"), ("last", "1")];
     assert_eq!(world.post(&visitor, &path, &fields).await.status, 422);
+}
+
+async fn a_search_of_events_is_of_its_tenants_own(world: &World) {
+    let all = ["ingest", "manage", "read"];
+    let (_, our_key, ours) = world.tenant("ours", &all).await;
+    let (_, their_key, theirs) = world.tenant("theirs", &all).await;
+    let one = |id: &str| json!({"destination_id": id, "type": "a.b", "payload": {}});
+    let ours = world
+        .api(&our_key, Method::POST, "/v1/events", one(&ours))
+        .await;
+    // More of theirs, and newer, than a page looks through.
+    for _ in 0..3 {
+        let batch = json!({"events": vec![one(&theirs); 1_000]});
+        world
+            .api(&their_key, Method::POST, "/v1/events/batch", batch)
+            .await;
+    }
+    let visitor = world.sign_in(&our_key).await;
+    for path in ["/dashboard/events", "/dashboard/events?state=waiting"] {
+        let page = world.get(&visitor, path).await;
+        assert!(page.text.contains(ours["id"].as_str().unwrap()), "{path}");
+        assert!(!page.text.contains("rel=\"next\""), "{path}");
+    }
 }
