@@ -51,6 +51,7 @@ use exchange::{Exchange, Pool};
 use pool::{Key, PoolLimits};
 
 pub use dial::{Dial, DialDirect};
+pub use exchange::OwnHeaders;
 pub use networks::{AllowedNetwork, NotANetwork};
 pub use policy::{Policy, Refusal, USUAL_PORTS, Vetted};
 

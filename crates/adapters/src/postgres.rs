@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use domain::compliance::Start;
 use domain::event::NewEvent;
 use domain::ids::{AttemptId, DestinationId, EventId, TenantId, WorkerId};
 use domain::permit::Permit;
@@ -297,6 +298,17 @@ impl Catalog for PostgresStore {
             limit,
         };
         Ok(retried(|| ledger::ledger(&self.pool, page)).await?)
+    }
+
+    async fn starts_before(
+        &self,
+        destination: DestinationId,
+        since: Timestamp,
+        before: Start,
+        limit: u32,
+    ) -> Result<Vec<Start>, CatalogError> {
+        let page = (since, before, limit);
+        Ok(retried(|| ledger::starts_before(&self.pool, destination, page)).await?)
     }
 
     async fn limit_history(

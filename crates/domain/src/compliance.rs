@@ -16,6 +16,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::destination::DestinationState;
 use crate::ids::AttemptId;
@@ -235,6 +236,16 @@ impl Judge {
         }
     }
 
+    /// A start before the time that is judged: it counts in windows and buckets
+    /// that reach over its beginning, and is not judged itself. All of them come
+    /// before the first [`Self::push`], in order.
+    pub fn before(&mut self, start: Start) {
+        self.windows
+            .iter_mut()
+            .for_each(|window| window.before(start));
+        self.bucket.before(start);
+    }
+
     /// The next start, no earlier than the one before it.
     pub fn push(&mut self, start: Start) {
         self.starts += 1;
@@ -300,6 +311,29 @@ fn segments(history: &[InForce]) -> Vec<Segment> {
     segments
 }
 
+/// How far before `since` starts still count in `[since, until)`: as long as the
+/// longest window in force in it, or as a full bucket takes to empty; a day at
+/// most.
+#[must_use]
+pub fn reaches_back(history: &[InForce], (since, until): (Timestamp, Timestamp)) -> Duration {
+    let segments = segments(history);
+    let within = |segment: &&Segment| segment.from < until && segment.until >= since;
+    let reach = segments.iter().filter(within).map(|segment| {
+        let Rate::Limited(limited) = &segment.policy.rate else {
+            return Duration::ZERO;
+        };
+        let windows = limited.windows.iter().map(|limit| limit.period.duration());
+        let bucket = limited.pacing.map(|pacing| {
+            let refill = pacing.refill;
+            let full = refill.period.duration().saturating_mul(pacing.burst) / refill.max.get();
+            full.max(refill.period.duration())
+        });
+        windows.chain(bucket).max().unwrap_or_default()
+    });
+    let longest = reach.max().unwrap_or_default();
+    longest.min(Period::Day.duration())
+}
+
 /// Whether a policy says anything about windows of this period.
 fn limits(policy: &Policy, period: Period) -> bool {
     match &policy.rate {
@@ -317,3 +351,6 @@ fn newest(starts: &VecDeque<Start>) -> Vec<AttemptId> {
         .map(|(_, attempt)| *attempt)
         .collect()
 }
+
+#[cfg(test)]
+mod tests;

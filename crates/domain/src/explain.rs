@@ -102,8 +102,8 @@ impl Circumstances<'_> {
                 None => (Reason::NoWork, None),
             };
         }
-        if let Some(until) = self.held_until() {
-            return (self.hold(), Some(until));
+        if let Some(until) = self.admits_from() {
+            return (self.hold(until), Some(until));
         }
         self.what_blocks()
     }
@@ -175,21 +175,25 @@ impl Circumstances<'_> {
             .max_by_key(|opening| opening.at)
     }
 
-    fn held_until(&self) -> Option<Timestamp> {
-        self.usage.held_until.filter(|until| *until > self.now)
+    fn admits_from(&self) -> Option<Timestamp> {
+        (self.usage.admits_from()).filter(|until| *until > self.now)
     }
 
     fn not_before_hold(&self, at: Timestamp) -> Timestamp {
-        self.held_until().map_or(at, |until| until.max(at))
+        self.admits_from().map_or(at, |until| until.max(at))
     }
 
-    fn hold(&self) -> Reason {
+    /// Of what lasts longer: a hold, or a deferral.
+    fn hold(&self, until: Timestamp) -> Reason {
+        if self.usage.held_until != Some(until) {
+            return Reason::Places;
+        }
         match self.around.held_for {
             Some(HoldReason::Refused) => Reason::Refused,
             Some(HoldReason::Breaker) => Reason::Breaker,
             Some(HoldReason::Asked) => Reason::Asked,
-            // Only a worker that had no place holds without a reason.
-            None => Reason::Places,
+            // Somebody holds it by hand.
+            None => Reason::Asked,
         }
     }
 

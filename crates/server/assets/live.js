@@ -26,9 +26,11 @@
     for (const [name, value] of said.meters || []) {
       for (const element of all("data-meter", name)) element.value = value;
     }
-    // Our own drawing, of numbers alone.
-    const chart = document.getElementById("chart");
-    if (chart && said.chart) chart.innerHTML = said.chart;
+    // Our own drawings, of numbers alone.
+    for (const name of ["chart", "latency"]) {
+      const chart = document.getElementById(name);
+      if (chart && said[name]) chart.innerHTML = said[name];
+    }
   };
 
   const source = new EventSource(place.dataset.stream);

@@ -13,5 +13,5 @@ mod noted;
 pub mod render;
 pub mod report;
 
-pub use collect::{Depth, NotExamined, Span};
+pub use collect::{Beyond, Depth, NotExamined, Span};
 pub use report::{DestinationReport, Report};

@@ -119,6 +119,7 @@ pub fn service(
         managers: Arc::clone(&parts.managers),
         store: Arc::clone(&parts.store),
         survey: Arc::clone(&parts.survey),
+        tenants: Arc::clone(&parts.tenants),
     };
     let signing = Signing {
         secrets: Arc::clone(&parts.secrets),

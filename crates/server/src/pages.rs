@@ -17,7 +17,6 @@ use axum::routing::{get, post};
 use domain::ids::TenantId;
 use engine::ports::{Catalog, Overview, Sessions, Store, Survey};
 use http::{HeaderValue, header};
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::App;
@@ -26,6 +25,7 @@ use crate::parts::Parts;
 use crate::service::Service;
 
 mod assets;
+mod attempt;
 mod audit;
 mod change;
 mod chart;
@@ -33,9 +33,11 @@ mod dead_letters;
 mod destination;
 mod events;
 mod frame;
+mod latency;
 mod links;
 mod live;
 mod overview;
+mod preview;
 mod refused;
 mod requests;
 mod sign_in;
@@ -69,8 +71,6 @@ struct Inner {
     sessions: Arc<dyn Sessions>,
     mint: Arc<Mint>,
     streams: live::Places,
-    /// One preview at a time: seconds of arithmetic.
-    previews: Arc<Semaphore>,
     shutdown: CancellationToken,
 }
 
@@ -87,7 +87,6 @@ impl Pages {
             sessions: Arc::clone(&parts.sessions),
             mint,
             streams: live::Places::new(),
-            previews: Arc::new(Semaphore::new(1)),
             shutdown,
         }))
     }
@@ -121,6 +120,7 @@ pub fn router(pages: Pages) -> Router {
         .route("/dashboard/destinations/{id}/limits", post(change::limits))
         .route("/dashboard/destinations/{id}/state", post(change::state))
         .route("/dashboard/destinations/{id}/secrets", post(change::rotate))
+        .route("/dashboard/attempts/{id}", get(attempt::show))
         .route("/dashboard/events", get(events::list))
         .route("/dashboard/events/{id}", get(events::show))
         .route("/dashboard/dead-letters", get(dead_letters::list))

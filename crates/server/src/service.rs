@@ -16,7 +16,7 @@ use domain::policy::LimitSettings;
 use engine::ports::{
     Acceptance, AttemptView, Backlog, Catalog, Destination, DestinationChange, EventSummary,
     HeadersChange, Manager, Managers, NewDestination, OperationsBook, Schedule, Store, Survey,
-    Wake,
+    Tenants, Wake,
 };
 use tokio::sync::Semaphore;
 
@@ -69,6 +69,7 @@ pub struct Service {
     managers: Arc<dyn Managers>,
     store: Arc<dyn Store>,
     survey: Arc<dyn Survey>,
+    tenants: Arc<dyn Tenants>,
     schedule: Arc<dyn Schedule>,
     intake: Intake,
     mint: Arc<Mint>,
@@ -94,6 +95,7 @@ pub struct Books {
     pub managers: Arc<dyn Managers>,
     pub store: Arc<dyn Store>,
     pub survey: Arc<dyn Survey>,
+    pub tenants: Arc<dyn Tenants>,
 }
 
 /// A destination that somebody wants.
@@ -153,6 +155,7 @@ impl Service {
             managers: books.managers,
             store: books.store,
             survey: books.survey,
+            tenants: books.tenants,
             schedule,
             intake,
             mint,

@@ -166,10 +166,17 @@ fn outgoing(
     request: Request,
 ) -> Result<http::Request<Full<Bytes>>, SendError> {
     let id = match &request.batch {
-        Some(batch) => HeaderValue::from_str(batch),
-        None => HeaderValue::from_str(&request.event.to_string()),
+        Some(batch) => batch.clone(),
+        None => request.event.to_string(),
     };
-    let content_type = HeaderValue::from_str(&request.content_type);
+    let ours = OwnHeaders {
+        id: &id,
+        content_type: &request.content_type,
+        content_length: request.payload.len(),
+        sent_at_seconds: request.sent_at_seconds,
+        try_number: request.try_number,
+    };
+    let ours = ours.values()?;
     let mut outgoing = http::Request::new(Full::new(request.payload.clone()));
     *outgoing.method_mut() = Method::POST;
     *outgoing.version_mut() = Version::HTTP_11;
@@ -178,21 +185,9 @@ fn outgoing(
     add(headers, &request.headers)?;
     // Ours after the destination's: whatever came through, these stand.
     headers.insert(header::HOST, endpoint.authority.clone());
-    headers.insert(
-        header::CONTENT_TYPE,
-        content_type.map_err(|_invalid| bad("content type"))?,
-    );
-    headers.insert(
-        header::CONTENT_LENGTH,
-        HeaderValue::from(request.payload.len()),
-    );
-    headers.insert(header::USER_AGENT, HeaderValue::from_static(USER_AGENT));
-    // The signature covers these two and the payload.
-    headers.insert(WEBHOOK_ID, id.map_err(|_invalid| bad("event id"))?);
-    headers.insert(
-        WEBHOOK_TIMESTAMP,
-        HeaderValue::from(request.sent_at_seconds),
-    );
+    for (name, value) in ours {
+        headers.insert(name, value);
+    }
     if let Some(signature) = request.signature {
         let signature = HeaderValue::try_from(signature);
         headers.insert(
@@ -200,7 +195,6 @@ fn outgoing(
             signature.map_err(|_invalid| bad("signature"))?,
         );
     }
-    headers.insert(PACELINE_TRY, HeaderValue::from(request.try_number));
     if let Some(trace) = &request.trace {
         tell_trace(headers, trace)?;
     }
@@ -217,6 +211,45 @@ fn tell_trace(to: &mut HeaderMap, trace: &TraceContext) -> Result<(), SendError>
         to.insert(TRACESTATE, state.map_err(|_invalid| bad("tracestate"))?);
     }
     Ok(())
+}
+
+/// The headers that are ours in every request, but for `host` and the
+/// signature: none of them is a secret.
+#[derive(Debug, Clone, Copy)]
+pub struct OwnHeaders<'a> {
+    /// The event's id, or the batch's.
+    pub id: &'a str,
+    /// The body's media type.
+    pub content_type: &'a str,
+    /// Of the body.
+    pub content_length: usize,
+    /// Seconds since the Unix epoch.
+    pub sent_at_seconds: i64,
+    /// Which try of the event: 1 is the first.
+    pub try_number: u32,
+}
+
+impl OwnHeaders<'_> {
+    /// Names and values, as they are sent.
+    pub fn values(&self) -> Result<[(HeaderName, HeaderValue); 6], SendError> {
+        let content_type = HeaderValue::from_str(self.content_type);
+        let id = HeaderValue::from_str(self.id);
+        Ok([
+            (
+                header::CONTENT_TYPE,
+                content_type.map_err(|_invalid| bad("content type"))?,
+            ),
+            (
+                header::CONTENT_LENGTH,
+                HeaderValue::from(self.content_length),
+            ),
+            (header::USER_AGENT, HeaderValue::from_static(USER_AGENT)),
+            // The signature covers these two and the payload.
+            (WEBHOOK_ID, id.map_err(|_invalid| bad("event id"))?),
+            (WEBHOOK_TIMESTAMP, HeaderValue::from(self.sent_at_seconds)),
+            (PACELINE_TRY, HeaderValue::from(self.try_number)),
+        ])
+    }
 }
 
 /// What the destination adds. That none of them is ours was checked when they

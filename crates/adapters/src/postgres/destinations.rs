@@ -50,6 +50,7 @@ pub(super) struct Found {
     pub(super) recount: bool,
     pub(super) first_after: i64,
     pub(super) held_until: Option<Timestamp>,
+    pub(super) deferred_until: Option<Timestamp>,
     /// The breaker is open.
     pub(super) probing: bool,
     /// Its requests are batches.
@@ -89,6 +90,7 @@ struct DestinationRow {
     recount: bool,
     first_after: i64,
     held_until: Option<i64>,
+    deferred_until: Option<i64>,
     probing: bool,
     smart_per_second: Option<f64>,
     smart_max_in_flight: Option<i32>,
@@ -120,11 +122,11 @@ pub(super) async fn read_destinations(
             micros(p.meter_as_of) as meter_as_of,
             p.meter_epoch is distinct from d.epoch as recount,
             coalesce(p.first_after, 0) as first_after,
-            micros(greatest(
-                p.held_until, h.held_until,
-                -- a change lifts it: it leaves nothing planned
+            micros(greatest(p.held_until, h.held_until)) as held_until,
+            -- a change lifts it: it leaves nothing planned
+            micros(
                 case when p.next_look_at is not null then p.deferred_until end
-            )) as held_until,
+            ) as deferred_until,
             h.opened_at is not null as probing,
             s.per_second as smart_per_second, s.max_in_flight as smart_max_in_flight,
             array[d.batch_max_events, d.batch_max_bytes, d.batch_max_wait_ms] as batch
@@ -195,6 +197,7 @@ fn found(id: Uuid, row: &DestinationRow) -> Result<Found, Failure> {
         recount: row.recount,
         first_after: row.first_after,
         held_until: time(row.held_until),
+        deferred_until: time(row.deferred_until),
         probing: row.probing,
         batch: batch_settings(&row.batch).rules(),
     })

@@ -1,5 +1,6 @@
 //! The ledger and the history of limits, for the audit; and backlogs.
 
+use domain::compliance::Start;
 use domain::ids::{AttemptId, DestinationId};
 use domain::time::Timestamp;
 use engine::ports::{LedgerPosition, LedgerRow, LimitHistory};
@@ -105,6 +106,48 @@ async fn started(pool: &PgPool, page: Page) -> Result<Vec<Row>, Failure> {
     .bind(i64::from(page.limit))
     .fetch_all(pool)
     .await?)
+}
+
+/// The newest first, from the index alone.
+pub(super) async fn starts_before(
+    pool: &PgPool,
+    destination: DestinationId,
+    (since, before, limit): (Timestamp, Start, u32),
+) -> Result<Vec<Start>, Failure> {
+    let rows: Vec<(i64, i64)> = sqlx::query_as(
+        "-- starts_before
+        select micros(x.started_at), x.id
+        from (
+            (
+                select a.id, a.started_at from attempts a
+                where a.destination_id = $1 and not a.folded and a.carried_by is null
+                    and a.started_at >= from_micros($2)
+                    and (a.started_at, a.id) < (from_micros($3), $4)
+                order by a.started_at desc, a.id desc
+                limit $5
+            )
+            union all
+            (
+                select a.id, a.started_at from attempts a
+                where a.destination_id = $1 and a.folded and a.carried_by is null
+                    and a.started_at >= from_micros($2)
+                    and (a.started_at, a.id) < (from_micros($3), $4)
+                order by a.started_at desc, a.id desc
+                limit $5
+            )
+        ) x
+        order by x.started_at desc, x.id desc
+        limit $5",
+    )
+    .bind(destination.0)
+    .bind(since.as_micros())
+    .bind(before.0.as_micros())
+    .bind(before.1.0)
+    .bind(i64::from(limit))
+    .fetch_all(pool)
+    .await?;
+    let start = |(at, id)| (Timestamp::from_micros(at), AttemptId(id));
+    Ok(rows.into_iter().map(start).collect())
 }
 
 /// What has not started, by id.

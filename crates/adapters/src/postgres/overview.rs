@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use domain::attempt::AttemptState;
-use domain::ids::{DestinationId, EventId, TenantId};
+use domain::ids::{AttemptId, DestinationId, EventId, TenantId};
 use domain::time::{Timestamp, micros};
 use engine::ports::{
     Answered, AttemptView, CatalogError, EventFilter, EventPage, FoundEvent, GLANCE_ANSWERS,
-    GLANCE_RATE, GLANCE_SAMPLE, GLANCE_STARTS, Glance, MAX_CHARTED, MAX_EVENTS_EXAMINED,
-    MAX_GLANCED, Overview, StartsAt,
+    GLANCE_RATE, GLANCE_SAMPLE, GLANCE_STARTS, Glance, MAX_CHARTED, MAX_CHARTED_ANSWERS,
+    MAX_EVENTS_EXAMINED, MAX_GLANCED, Overview, Requested, StartsAt,
 };
 use sqlx::PgPool;
 use uuid::Uuid;
@@ -56,6 +56,25 @@ impl Overview for PostgresStore {
         step: Duration,
     ) -> Result<Vec<StartsAt>, CatalogError> {
         Ok(retried(|| starts(&self.pool, destination, since, step)).await?)
+    }
+
+    async fn answers(
+        &self,
+        destination: DestinationId,
+        since: Timestamp,
+    ) -> Result<Vec<Answered>, CatalogError> {
+        let ids = [destination.0];
+        let asked = (since, MAX_CHARTED_ANSWERS);
+        let mut found = retried(|| answers(&self.pool, &ids, asked)).await?;
+        Ok(found.remove(&destination.0).unwrap_or_default())
+    }
+
+    async fn requested(
+        &self,
+        tenant: TenantId,
+        attempt: AttemptId,
+    ) -> Result<Requested, CatalogError> {
+        Ok(retried(|| requested(&self.pool, tenant, attempt)).await?)
     }
 
     async fn last_started(
@@ -164,7 +183,8 @@ async fn glance(pool: &PgPool, asked: &[DestinationId]) -> Result<Vec<Glance>, F
     let counted: HashMap<Uuid, u32> = (counted.into_iter())
         .map(|(id, starts)| (id, count(starts)))
         .collect();
-    let mut answers = answers(pool, &ids).await?;
+    let since = now(pool).await? - GLANCE_ANSWERS;
+    let mut answers = answers(pool, &ids, (since, GLANCE_SAMPLE)).await?;
     let glance = |id: &DestinationId| Glance {
         destination: *id,
         starts: counted.get(&id.0).copied().unwrap_or(0),
@@ -173,19 +193,23 @@ async fn glance(pool: &PgPool, asked: &[DestinationId]) -> Result<Vec<Glance>, F
     Ok(asked.iter().map(glance).collect())
 }
 
-async fn answers(pool: &PgPool, ids: &[Uuid]) -> Result<HashMap<Uuid, Vec<Answered>>, Failure> {
-    let rows: Vec<(Uuid, String, Option<i32>, i64)> = sqlx::query_as(
-        "-- glance: answers
-        select d.id, s.state, s.status, s.latency
+async fn answers(
+    pool: &PgPool,
+    ids: &[Uuid],
+    (since, most): (Timestamp, u32),
+) -> Result<HashMap<Uuid, Vec<Answered>>, Failure> {
+    let rows: Vec<(Uuid, i64, String, Option<i32>, i64)> = sqlx::query_as(
+        "-- answers
+        select d.id, s.started_at, s.state, s.status, s.latency
         from unnest($1::uuid[]) d (id)
-        cross join (select clock_timestamp() as now) clock
         cross join lateral (
-            select x.state, x.status, micros(x.finished_at) - micros(x.started_at) as latency
+            select micros(x.started_at) as started_at, x.state, x.status,
+                micros(x.finished_at) - micros(x.started_at) as latency
             from (
                 (
                     select a.state, a.status, a.started_at, a.finished_at from attempts a
                     where a.destination_id = d.id and not a.folded and a.carried_by is null
-                        and a.started_at > clock.now - $2 * interval '1 microsecond'
+                        and a.started_at > from_micros($2)
                         and a.finished_at is not null
                     order by a.started_at desc, a.id desc limit $3
                 )
@@ -193,7 +217,7 @@ async fn answers(pool: &PgPool, ids: &[Uuid]) -> Result<HashMap<Uuid, Vec<Answer
                 (
                     select a.state, a.status, a.started_at, a.finished_at from attempts a
                     where a.destination_id = d.id and a.folded and a.carried_by is null
-                        and a.started_at > clock.now - $2 * interval '1 microsecond'
+                        and a.started_at > from_micros($2)
                         and a.finished_at is not null
                     order by a.started_at desc, a.id desc limit $3
                 )
@@ -202,13 +226,14 @@ async fn answers(pool: &PgPool, ids: &[Uuid]) -> Result<HashMap<Uuid, Vec<Answer
         ) s",
     )
     .bind(ids)
-    .bind(micros(GLANCE_ANSWERS))
-    .bind(i64::from(GLANCE_SAMPLE))
+    .bind(since.as_micros())
+    .bind(i64::from(most))
     .fetch_all(pool)
     .await?;
     let mut answers: HashMap<Uuid, Vec<Answered>> = HashMap::new();
-    for (id, state, status, latency) in rows {
+    for (id, started_at, state, status, latency) in rows {
         answers.entry(id).or_default().push(Answered {
+            started_at: Timestamp::from_micros(started_at),
             state: word("attempts", "state", id, &state)?,
             status: status.and_then(|status| u16::try_from(status).ok()),
             latency: Duration::from_micros(latency.max(0).unsigned_abs()),
@@ -254,6 +279,45 @@ async fn starts(
         starts: count(starts),
     };
     Ok(rows.into_iter().map(starts).collect())
+}
+
+#[derive(sqlx::FromRow)]
+struct RequestedRow {
+    #[sqlx(flatten)]
+    attempt: events::Row,
+    content_type: Option<String>,
+    bytes: i32,
+    in_batch: bool,
+}
+
+async fn requested(
+    pool: &PgPool,
+    tenant: TenantId,
+    attempt: AttemptId,
+) -> Result<Requested, Failure> {
+    let row: Option<RequestedRow> = sqlx::query_as(
+        "-- requested
+        select a.id, a.event_id, a.destination_id, a.try_number, a.state, a.dead_letter,
+            micros(a.created_at) as created_at, micros(a.admitted_at) as admitted_at,
+            micros(a.started_at) as started_at, micros(a.finished_at) as finished_at,
+            a.status, a.error, a.response_body, e.content_type,
+            coalesce(octet_length(e.payload), a.payload_bytes) as bytes,
+            a.carried_by is not null or a.batch_size is not null as in_batch
+        from attempts a
+        left join events e on e.id = a.event_id
+        where a.id = $1 and a.tenant_id = $2",
+    )
+    .bind(attempt.0)
+    .bind(tenant.0)
+    .fetch_optional(pool)
+    .await?;
+    let row = row.ok_or(Failure::NotFound("attempt"))?;
+    Ok(Requested {
+        content_type: row.content_type,
+        payload_bytes: count(i64::from(row.bytes)),
+        in_batch: row.in_batch,
+        attempt: row.attempt.view()?,
+    })
 }
 
 async fn last_started(
@@ -304,7 +368,8 @@ struct EventRow {
     more: bool,
 }
 
-/// The ids carry their time, so the newest are at the index's end.
+/// The ids carry their time, so the newest of a tenant are at the end of its part
+/// of the index.
 async fn find_events(
     pool: &PgPool,
     tenant: TenantId,
@@ -314,12 +379,13 @@ async fn find_events(
     let rows: Vec<EventRow> = sqlx::query_as(
         "-- find_events
         with examined as materialized (
-            select e.id, e.day, e.tenant_id = $1 and ($4::text is null or e.event_type = $4)
+            select e.id, e.day, ($4::text is null or e.event_type = $4)
                 and ($5::text is null or exists (
                     select from attempts a where a.event_id = e.id and a.state = $5
                 )) as wanted
             from events e
-            where e.id < coalesce($2, 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid)
+            where e.tenant_id = $1
+                and e.id < coalesce($2, 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid)
             order by e.id desc limit $3
         ), numbered as (
             select x.*, count(*) filter (where x.wanted) over (order by x.id desc) as number,

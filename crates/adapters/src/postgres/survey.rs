@@ -189,7 +189,8 @@ async fn held_for(
     let rows: Vec<(Uuid, String)> = sqlx::query_as(
         "-- survey: held_for
         select h.destination_id, h.held_for from health h
-        where h.destination_id = any ($1) and h.held_for is not null",
+        where h.destination_id = any ($1) and h.held_for is not null
+            and h.held_until > clock_timestamp()",
     )
     .bind(ids)
     .fetch_all(connection)

@@ -40,6 +40,7 @@ pub(super) struct Question<'a> {
     pub(super) meter: Meter,
     pub(super) recount: bool,
     pub(super) held_until: Option<Timestamp>,
+    pub(super) deferred_until: Option<Timestamp>,
     pub(super) probing: bool,
     pub(super) batch: Option<BatchRules>,
 }
@@ -55,6 +56,7 @@ impl<'a> Question<'a> {
             meter: destination.meter,
             recount: destination.recount,
             held_until: destination.held_until,
+            deferred_until: destination.deferred_until,
             probing: destination.probing,
             batch: destination.batch,
         }
@@ -395,6 +397,7 @@ fn reading(row: Row, question: &Question<'_>, scope: &Scope, now: Timestamp) -> 
         meter: question.meter,
         recount: question.recount,
         held_until: question.held_until,
+        deferred_until: question.deferred_until,
         probing: question.probing,
     };
     let backlog = Backlog {

@@ -28,11 +28,11 @@ const DESTINATION: &str = "
         t.limit_per_second, t.limit_per_minute, t.limit_per_hour, t.limit_per_day, t.unlimited,
         t.burst, t.shape, t.max_in_flight, 0.0,
         d.state, d.epoch, coalesce(p.last_permit, 0), coalesce(p.meter_missing_micro, 0),
-        p.meter_as_of, nullif(max(coalesce(p.held_until, 0), coalesce(h.held_until, 0),
-            iif(p.next_look_at is null, 0, coalesce(p.deferred_until, 0))), 0),
+        p.meter_as_of, nullif(max(coalesce(p.held_until, 0), coalesce(h.held_until, 0)), 0),
         d.epoch is not p.meter_epoch, h.opened_at is not null, s.per_second, s.max_in_flight,
         n.id, coalesce(n.max_in_flight, t.tenant_max_in_flight),
-        d.batch_max_events, d.batch_max_bytes, d.batch_max_wait_ms
+        d.batch_max_events, d.batch_max_bytes, d.batch_max_wait_ms,
+        nullif(iif(p.next_look_at is null, 0, coalesce(p.deferred_until, 0)), 0)
     from destinations d
     join tenants n on n.id = d.tenant_id
     join tiers t on t.name = n.tier
@@ -193,6 +193,7 @@ impl Candidate {
                 },
                 recount: row.get(24)?,
                 held_until: maybe_time(row, 23)?,
+                deferred_until: maybe_time(row, 33)?,
                 probing: row.get(25)?,
                 ..Usage::default()
             };

@@ -1,5 +1,6 @@
 //! Events, attempts and the ledger, as people and the audit read them.
 
+use domain::compliance::Start;
 use domain::ids::{AttemptId, DestinationId, EventId, TenantId};
 use domain::time::Timestamp;
 use engine::ports::{AttemptView, CatalogError, EventSummary, LedgerPosition, LedgerRow};
@@ -46,6 +47,26 @@ const STARTED: &str = "
         )
     )
     order by 3, 1 limit ?6";
+
+/// The same backwards, from the index alone.
+const STARTS_BEFORE: &str = "
+    -- starts_before
+    select * from (
+        select * from (
+            select started_at, id from attempts indexed by attempts_starts
+            where destination_id = ?1 and folded = 0 and started_at >= ?2 and started_at <= ?3
+                and (started_at, id) < (?3, ?4) and carried_by is null
+            order by started_at desc, id desc limit ?5
+        )
+        union all
+        select * from (
+            select started_at, id from attempts indexed by attempts_starts
+            where destination_id = ?1 and folded = 1 and started_at >= ?2 and started_at <= ?3
+                and (started_at, id) < (?3, ?4) and carried_by is null
+            order by started_at desc, id desc limit ?5
+        )
+    )
+    order by 1 desc, 2 desc limit ?5";
 
 const NOT_STARTED: &str = "
     -- ledger: what waits
@@ -188,6 +209,20 @@ pub(super) fn ledger(connection: &Connection, span: &Span) -> Result<Vec<LedgerR
         )?);
     }
     Ok(rows)
+}
+
+/// Reads starts backwards; see [`engine::ports::Catalog::starts_before`].
+pub(super) fn starts_before(
+    connection: &Connection,
+    destination: DestinationId,
+    (since, before, limit): (Timestamp, Start, u32),
+) -> Result<Vec<Start>, Fault> {
+    let key = destination.to_string();
+    let (since, before_at) = (since.as_micros(), before.0.as_micros());
+    let params = (&key, since, before_at, before.1.0, limit);
+    all(connection, STARTS_BEFORE, params, |row| {
+        Ok((time(row, 0)?, AttemptId(row.get(1)?)))
+    })
 }
 
 fn ledger_row(row: &Row<'_>) -> Result<LedgerRow, Fault> {

@@ -27,6 +27,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../../../../migrations/sqlite/0025_managers.sql"),
     include_str!("../../../../migrations/sqlite/0035_dashboard.sql"),
     include_str!("../../../../migrations/sqlite/0036_traces.sql"),
+    include_str!("../../../../migrations/sqlite/0040_events_of_tenant.sql"),
 ];
 
 /// The version that this binary needs.

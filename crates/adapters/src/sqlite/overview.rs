@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use domain::attempt::AttemptState;
-use domain::ids::{DestinationId, EventId, TenantId};
+use domain::ids::{AttemptId, DestinationId, EventId, TenantId};
 use domain::time::{Timestamp, micros};
 use engine::ports::{
     Answered, AttemptView, CatalogError, EventFilter, EventPage, FoundEvent, GLANCE_ANSWERS,
-    GLANCE_RATE, GLANCE_SAMPLE, GLANCE_STARTS, Glance, MAX_CHARTED, MAX_EVENTS_EXAMINED,
-    MAX_GLANCED, Overview, StartsAt,
+    GLANCE_RATE, GLANCE_SAMPLE, GLANCE_STARTS, Glance, MAX_CHARTED, MAX_CHARTED_ANSWERS,
+    MAX_EVENTS_EXAMINED, MAX_GLANCED, Overview, Requested, StartsAt,
 };
 use rusqlite::Transaction;
 
@@ -47,7 +47,7 @@ const STARTED_SINCE: &str = "
     )";
 
 const ANSWERS: &str = "
-    -- glance: answers
+    -- answers
     select * from (
         select * from (
             select state, status, finished_at - started_at, started_at
@@ -105,14 +105,25 @@ const LAST_STARTED: &str = "
     )
     order by started_at desc, id desc limit ?2";
 
+const REQUESTED: &str = "
+    -- requested
+    select a.id, a.event_id, a.destination_id, a.try_number, a.state, a.dead_letter, a.created_at,
+        a.admitted_at, a.started_at, a.finished_at, a.status, a.error, a.response_body,
+        e.content_type, coalesce(length(e.payload), a.payload_bytes),
+        a.carried_by is not null or a.batch_size is not null
+    from attempts a
+    left join events e on e.id = a.event_id
+    where a.id = ?1 and a.tenant_id = ?2";
+
 const EVENTS: &str = "
     -- find_events: what is examined
     select e.id,
-        e.tenant_id = ?1 and (?4 is null or e.event_type is ?4)
+        (?4 is null or e.event_type is ?4)
         and (?5 is null or exists (
             select 1 from attempts a where a.event_id = e.id and a.state = ?5
         ))
-    from events e where e.id < ?2 order by e.id desc limit ?3";
+    from events e indexed by events_of_tenant
+    where e.tenant_id = ?1 and e.id < ?2 order by e.id desc limit ?3";
 
 const EVENT: &str = "
     -- find_events: one
@@ -189,6 +200,35 @@ impl Overview for SqliteStore {
         Ok(self.count(step).await?)
     }
 
+    async fn answers(
+        &self,
+        destination: DestinationId,
+        since: Timestamp,
+    ) -> Result<Vec<Answered>, CatalogError> {
+        let key = destination.to_string();
+        let step = move |tx: &Transaction<'_>| answers(tx, &key, (since, MAX_CHARTED_ANSWERS));
+        Ok(self.count(step).await?)
+    }
+
+    async fn requested(
+        &self,
+        tenant: TenantId,
+        attempt: AttemptId,
+    ) -> Result<Requested, CatalogError> {
+        let step = move |tx: &Transaction<'_>| {
+            let found = first(tx, REQUESTED, (attempt.0, tenant.to_string()), |row| {
+                Ok(Requested {
+                    attempt: view(row)?,
+                    content_type: row.get(13)?,
+                    payload_bytes: row.get(14)?,
+                    in_batch: row.get(15)?,
+                })
+            })?;
+            Ok(found.ok_or(CatalogError::NotFound("attempt"))?)
+        };
+        Ok(self.count(step).await?)
+    }
+
     async fn last_started(
         &self,
         destination: DestinationId,
@@ -220,19 +260,26 @@ fn glance(tx: &Transaction<'_>, now: Timestamp, id: DestinationId) -> Result<Gla
     let starts = first(tx, STARTED_SINCE, (&key, since, GLANCE_STARTS), |row| {
         Ok(row.get(0)?)
     })?;
-    let since = (now - GLANCE_ANSWERS).as_micros();
-    let answers = all(tx, ANSWERS, (&key, since, GLANCE_SAMPLE), |row| {
+    Ok(Glance {
+        destination: id,
+        starts: starts.unwrap_or(0),
+        answers: answers(tx, &key, (now - GLANCE_ANSWERS, GLANCE_SAMPLE))?,
+    })
+}
+
+fn answers(
+    tx: &Transaction<'_>,
+    destination: &str,
+    (since, most): (Timestamp, u32),
+) -> Result<Vec<Answered>, Fault> {
+    all(tx, ANSWERS, (destination, since.as_micros(), most), |row| {
         let latency: i64 = row.get(2)?;
         Ok(Answered {
+            started_at: time(row, 3)?,
             state: word(row, 0, ("attempts", "state"))?,
             status: row.get(1)?,
             latency: Duration::from_micros(latency.max(0).unsigned_abs()),
         })
-    })?;
-    Ok(Glance {
-        destination: id,
-        starts: starts.unwrap_or(0),
-        answers,
     })
 }
 

@@ -1,6 +1,7 @@
 //! The two ports: each method is one step on one of the two threads.
 
 use async_trait::async_trait;
+use domain::compliance::Start;
 use domain::event::NewEvent;
 use domain::ids::{AttemptId, DestinationId, EventId, TenantId, WorkerId};
 use domain::permit::Permit;
@@ -212,6 +213,18 @@ impl Catalog for SqliteStore {
             limit,
         };
         Ok(self.read(move |tx| ledger::ledger(tx, &span)).await?)
+    }
+
+    async fn starts_before(
+        &self,
+        destination: DestinationId,
+        since: Timestamp,
+        before: Start,
+        limit: u32,
+    ) -> Result<Vec<Start>, CatalogError> {
+        let page = (since, before, limit);
+        let step = move |tx: &Transaction<'_>| ledger::starts_before(tx, destination, page);
+        Ok(self.read(step).await?)
     }
 
     async fn limit_history(

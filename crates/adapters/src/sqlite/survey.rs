@@ -34,8 +34,8 @@ const OLDEST: &str = "
     from destinations d where d.id = ?1 and d.deleted_at is null";
 
 const HELD_FOR: &str = "
-    -- survey: the reason of the last hold
-    select held_for from health where destination_id = ?1";
+    -- survey: the reason of the hold, if it goes on
+    select held_for from health where destination_id = ?1 and held_until > ?2";
 
 const BREAKERS: &str = "
     -- survey: open breakers
@@ -138,7 +138,9 @@ fn standing(
         return Ok(None);
     };
     let held_for: Option<Option<String>> =
-        first(tx, HELD_FOR, [id.to_string()], |row| Ok(row.get(0)?))?;
+        first(tx, HELD_FOR, (id.to_string(), now.as_micros()), |row| {
+            Ok(row.get(0)?)
+        })?;
     let held_for = held_for.flatten();
     let (tenant, tenant_max_in_flight) = reading.tenant;
     Ok(Some(Surveyed {

@@ -35,7 +35,7 @@ impl<'a> Plan<'a> {
         now: Timestamp,
         horizon: Timestamp,
     ) -> Self {
-        let from = usage.held_until.map_or(now, |until| until.max(now));
+        let from = usage.admits_from().map_or(now, |until| until.max(now));
         let mut plan = Self {
             policy,
             usage,

@@ -30,9 +30,20 @@ pub struct Usage {
     pub recount: bool,
     /// No start before then: the receiver asked for it, or does not answer.
     pub held_until: Option<Timestamp>,
+    /// Nothing is admitted before then: a worker had no place for what was, and
+    /// whoever has a permit may start.
+    pub deferred_until: Option<Timestamp>,
     /// The breaker is open: one attempt at a time, the probe, once the hold is
     /// over.
     pub probing: bool,
+}
+
+impl Usage {
+    /// Nothing is admitted for a time before this: it is held, or deferred.
+    #[must_use]
+    pub fn admits_from(&self) -> Option<Timestamp> {
+        self.held_until.max(self.deferred_until)
+    }
 }
 
 /// A permit that may still start.

@@ -62,10 +62,25 @@ impl BucketJudge {
         }
     }
 
+    /// A start before all that are judged.
+    pub(super) fn before(&mut self, start: Start) {
+        self.fill(start);
+    }
+
     /// The next start, no earlier than the last.
     pub(super) fn push(&mut self, start: Start) {
-        if !self.judged {
+        let Some(index) = self.fill(start) else {
             return;
+        };
+        for meter in &self.meters {
+            self.over.note(meter, index, &self.busy);
+        }
+    }
+
+    /// Raises the meters; the start's number, where anything spaces it.
+    fn fill(&mut self, start: Start) -> Option<usize> {
+        if !self.judged {
+            return None;
         }
         while self.next < self.segments.len() && self.segments[self.next].from <= start.0 {
             self.enter();
@@ -73,9 +88,7 @@ impl BucketJudge {
         let at = start.0;
         let index = self.busy.push(start);
         let paced = (self.next.checked_sub(1)).and_then(|now| self.segments[now].pacing());
-        if paced.is_none() {
-            return;
-        }
+        paced?;
         if self.meters.iter().all(|meter| meter.level_at(at) == 0) {
             self.over.list();
         }
@@ -89,10 +102,10 @@ impl BucketJudge {
             .collect();
         for meter in &mut self.meters {
             meter.start(index, at);
-            self.over.note(meter, index, &self.busy);
         }
         let since = self.meters.iter().map(|meter| meter.since).min();
         self.busy.forget_before(since.unwrap_or(index));
+        Some(index)
     }
 
     /// Another entry of the history is in force.

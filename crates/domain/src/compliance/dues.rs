@@ -24,6 +24,8 @@ pub struct Dues {
     step: i64,
     exact: Vec<Timestamp>,
     counted: BTreeMap<i64, u64>,
+    /// Starts before the span, in order.
+    before: Vec<Timestamp>,
 }
 
 impl Dues {
@@ -36,7 +38,14 @@ impl Dues {
             step: micros(step.max(Duration::from_secs(1))),
             exact: Vec::new(),
             counted: BTreeMap::new(),
+            before: Vec::new(),
         }
+    }
+
+    /// A start before the span, later than the last of them: what it took of the
+    /// limits, the perfect sender has not either.
+    pub fn before(&mut self, started_at: Timestamp) {
+        self.before.push(started_at);
     }
 
     /// One more.
@@ -51,7 +60,8 @@ impl Dues {
         }
     }
 
-    /// How many of them a perfect sender could have started in `[since, until)`.
+    /// How many of them a perfect sender could have started in `[since, until)`,
+    /// which begins with what had started until then: what was due before waits.
     #[must_use]
     pub fn ideal_starts(
         mut self,
@@ -65,7 +75,8 @@ impl Dues {
             (0..count).map(move |_| begins)
         });
         let all = self.exact.into_iter().chain(counted);
-        ideal::ideal(history, all, (since, until))
+        let all = all.map(|due| due.max(since));
+        ideal::ideal(history, (&self.before, all), (since, until))
     }
 }
 

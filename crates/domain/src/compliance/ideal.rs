@@ -68,17 +68,20 @@ pub fn ideal_starts(
     since: Timestamp,
     until: Timestamp,
 ) -> u64 {
-    ideal(history, due.iter().copied(), (since, until))
+    ideal(history, (&[], due.iter().copied()), (since, until))
 }
 
-/// The same, of due times that come one by one.
+/// The same, of due times that come one by one, after these starts.
 pub(super) fn ideal(
     history: &[InForce],
-    due: impl Iterator<Item = Timestamp>,
+    (before, due): (&[Timestamp], impl Iterator<Item = Timestamp>),
     (since, until): (Timestamp, Timestamp),
 ) -> u64 {
     let segments = segments(history);
     let mut sender = PerfectSender::new(&segments);
+    for at in before {
+        sender.note(*at);
+    }
     let mut started = 0;
     for due in due {
         match sender.start(due) {
@@ -141,6 +144,13 @@ impl<'a> PerfectSender<'a> {
                 as_of: Timestamp::MIN,
             },
         }
+    }
+
+    /// What has started already, whatever the limits say.
+    fn note(&mut self, at: Timestamp) {
+        self.move_on(at);
+        let pacing = self.segments.get(self.current).and_then(Segment::pacing);
+        self.record(at, pacing);
     }
 
     /// Starts the next attempt as early as can be; `None` if it never could.

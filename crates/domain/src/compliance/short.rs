@@ -190,12 +190,17 @@ impl Look<'_> {
         })
     }
 
-    /// What was in force all the time.
+    /// What was in force all the time: entries that change no rate are one.
     fn in_force(&self, from: Timestamp, until: Timestamp) -> Option<&Policy> {
         let mut all =
             (self.segments.iter()).filter(|segment| segment.from < until && segment.until > from);
-        let one = all.next()?;
-        all.next().is_none().then_some(&one.policy)
+        let first = all.next()?;
+        let alike = |segment: &Segment| {
+            let (one, other) = (&first.policy, &segment.policy);
+            one.rate == other.rate && one.safety_margin == other.safety_margin
+        };
+        let last = all.try_fold(first, |_, segment| alike(segment).then_some(segment))?;
+        Some(&last.policy)
     }
 
     /// What each limit is judged over; `None` where nothing may start.

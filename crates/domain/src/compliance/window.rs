@@ -76,10 +76,15 @@ impl WindowJudge {
         }
     }
 
-    /// The next start, no earlier than the last.
-    pub(super) fn push(&mut self, start: Start) {
-        let ends_at = start.0;
-        let begins_at = ends_at - self.period.duration();
+    /// A start before all that are judged.
+    pub(super) fn before(&mut self, start: Start) {
+        self.enter(start);
+        self.aligned.before(start.0);
+    }
+
+    /// The window that ends with this start.
+    fn enter(&mut self, start: Start) {
+        let begins_at = start.0 - self.period.duration();
         while self
             .recent
             .front()
@@ -88,6 +93,12 @@ impl WindowJudge {
             self.recent.pop_front();
         }
         self.recent.push_back(start);
+    }
+
+    /// The next start, no earlier than the last.
+    pub(super) fn push(&mut self, start: Start) {
+        let ends_at = start.0;
+        self.enter(start);
         self.aligned.push(ends_at);
         let bound = self.bounds.at(ends_at);
         let starts = self.recent.len() as u64;
@@ -116,6 +127,8 @@ struct Aligned {
     length: i64,
     current: Option<i64>,
     starts: u64,
+    /// The current one has a start that is judged.
+    is_judged: bool,
     largest: WindowCount,
 }
 
@@ -125,11 +138,17 @@ impl Aligned {
             length: micros(period.duration()),
             current: None,
             starts: 0,
+            is_judged: false,
             largest: WindowCount::default(),
         }
     }
 
     fn push(&mut self, at: Timestamp) {
+        self.before(at);
+        self.is_judged = true;
+    }
+
+    fn before(&mut self, at: Timestamp) {
         let number = at.as_micros().div_euclid(self.length);
         if self.current != Some(number) {
             self.close();
@@ -140,7 +159,11 @@ impl Aligned {
 
     fn close(&mut self) {
         let starts = std::mem::take(&mut self.starts);
-        if let Some(number) = self.current.filter(|_| starts > self.largest.starts) {
+        let is_judged = std::mem::take(&mut self.is_judged);
+        if let Some(number) = self
+            .current
+            .filter(|_| is_judged && starts > self.largest.starts)
+        {
             let end = number.saturating_add(1).saturating_mul(self.length);
             self.largest = WindowCount {
                 starts,

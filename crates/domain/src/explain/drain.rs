@@ -25,7 +25,7 @@ pub fn drains_in(policy: &Policy, usage: &Usage, backlog: u32, now: Timestamp) -
     let left = tokens(policy, usage, now).unwrap_or(0.0);
     let seconds = drain_seconds(f64::from(backlog), left, policy.starts_per_second()?)?;
     let held = usage
-        .held_until
+        .admits_from()
         .map_or(Duration::ZERO, |until| until.since(now));
     Duration::try_from_secs_f64(seconds)
         .ok()

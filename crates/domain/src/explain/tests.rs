@@ -246,6 +246,33 @@ fn of_the_fleet() -> Vec<Row> {
             "places",
         ),
         (
+            Case::with(|case| case.usage.deferred_until = Some(ms(7_000))),
+            Reason::Places,
+            Some(ms(7_000)),
+            "places",
+        ),
+        (
+            // The hold before it is over: its reason is none any more.
+            Case::with(|case| {
+                case.usage.held_until = Some(ms(-1));
+                case.usage.deferred_until = Some(ms(7_000));
+                case.around.held_for = Some(HoldReason::Refused);
+            }),
+            Reason::Places,
+            Some(ms(7_000)),
+            "places",
+        ),
+        (
+            Case::with(|case| {
+                case.usage.held_until = Some(ms(8_000));
+                case.usage.deferred_until = Some(ms(7_000));
+                case.around.held_for = Some(HoldReason::Refused);
+            }),
+            Reason::Refused,
+            Some(ms(8_000)),
+            "429",
+        ),
+        (
             Case::with(|case| case.usage.incomplete = true),
             Reason::Counting,
             None,

@@ -123,8 +123,9 @@ pub fn shortfall(
     around: Around,
     now: Timestamp,
 ) -> Option<Shortfall> {
-    let held = usage.held_until.is_some_and(|until| until > now);
-    let free = !held && !usage.probing;
+    let is_ahead = |until: Option<Timestamp>| until.is_some_and(|until| until > now);
+    let (held, deferred) = (is_ahead(usage.held_until), is_ahead(usage.deferred_until));
+    let free = !held && !deferred && !usage.probing;
     let enough = match &policy.rate {
         Rate::Paused => return None,
         Rate::Unlimited => is_full(policy, usage) || free && makes_progress(usage, now),
@@ -133,10 +134,13 @@ pub fn shortfall(
     if backlog.due == 0 || enough {
         return None;
     }
+    // Of what lasts longer.
+    let places = deferred && usage.deferred_until > usage.held_until;
     Some(match around.held_for {
+        _ if places => Shortfall::Places,
         Some(reason) if held => reason.into(),
-        // Only a worker that had no place holds without a reason.
-        None if held => Shortfall::Places,
+        // Somebody holds it by hand.
+        None if held => Shortfall::Asked,
         _ if usage.probing => Shortfall::Breaker,
         _ if usage.in_flight + outstanding(usage) >= policy.max_in_flight => {
             match usage.in_flight {
@@ -234,8 +238,14 @@ fn is_paced(
     let bucket = Refills::of(policy, pacing);
     let known = bucket.known(pacing);
     let span = bucket.take(10).max(SPAN).min(known);
-    let held = usage.held_until.filter(|until| *until <= now);
-    let began = [waits_since, held, awoke(usage, (span, known), now)];
+    let [held, deferred] =
+        [usage.held_until, usage.deferred_until].map(|until| until.filter(|until| *until <= now));
+    let began = [
+        waits_since,
+        held,
+        deferred,
+        awoke(usage, (span, known), now),
+    ];
     let began = began.into_iter().flatten().chain([now - span]).max();
     let began = began.unwrap_or(now - span);
     let due = bucket.within(now.since(began).saturating_sub(SLACK));

@@ -298,6 +298,18 @@ fn unlimited_is_not_short_while_it_drains() {
         ..started(1)
     };
     assert_eq!(why(&policy, &held), Some(Shortfall::Refused));
+    // Its workers have no place: the hold before it is over.
+    let deferred = Usage {
+        held_until: Some(NOW - MINUTE),
+        deferred_until: Some(NOW + MINUTE),
+        ..started(1)
+    };
+    assert_eq!(why(&policy, &deferred), Some(Shortfall::Places));
+    let both = Usage {
+        held_until: Some(NOW + MINUTE * 2),
+        ..deferred
+    };
+    assert_eq!(why(&policy, &both), Some(Shortfall::Refused));
 }
 
 #[test]

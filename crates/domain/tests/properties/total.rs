@@ -74,6 +74,7 @@ prop_compose! {
         incomplete in prop::bool::weighted(0.1),
         (meter, recount) in ((any::<i64>(), any_time()), any::<bool>()),
         held_until in prop::option::of(any_time()),
+        deferred_until in prop::option::of(any_time()),
         probing in any::<bool>(),
     ) -> Usage {
         let meter = Meter { missing_micro: meter.0, as_of: meter.1 };
@@ -86,6 +87,7 @@ prop_compose! {
             meter,
             recount,
             held_until,
+            deferred_until,
             probing,
         }
     }

@@ -249,6 +249,7 @@ macro_rules! store_contract {
         $crate::store_contract!(@module $world, ledger:
             the_ledger_is_paged_by_start
             the_ledger_begins_and_ends_where_asked
+            starts_are_read_backwards
             backlogs_are_counted_up_to_the_cap
         );
         $crate::store_contract!(@module $world, catalog:

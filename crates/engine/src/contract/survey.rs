@@ -8,12 +8,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::attempt::OutcomeKind;
+use domain::health::{HoldReason, Signal};
 use domain::ids::DestinationId;
 use domain::watch::{Shortfall, tokens};
 
 use super::operations::OperationsWorld;
 use crate::ports::{
-    AlertsChange, BreakerChange, DEFAULT_TENANT, NextTry, Survey, SurveyRules, Surveyed, WatchRules,
+    AlertsChange, BreakerChange, DEFAULT_TENANT, Deferral, NextTry, Outcome, Survey, SurveyRules,
+    Surveyed, WatchRules,
 };
 use crate::survey::{Picture, SurveyLoop, SurveyOptions};
 
@@ -78,6 +80,7 @@ macro_rules! survey_contract {
             a_backlog_is_counted_so_far_and_no_further
             retries_are_told_from_first_attempts
             a_standing_is_what_a_run_would_be_decided_from
+            a_deferral_is_no_hold_and_a_hold_that_is_over_has_no_reason
             a_deleted_destination_has_no_standing
             open_breakers_and_short_destinations_are_counted
             a_round_sums_all_and_shows_a_few
@@ -184,6 +187,35 @@ pub async fn a_standing_is_what_a_run_would_be_decided_from(world: &SurveyWorld)
     world.sql(&pause).await;
     let paused = world.standing(destination).await;
     assert_eq!(paused.policy.starts_per_second(), Some(0.0));
+}
+
+/// So that what binds is named.
+pub async fn a_deferral_is_no_hold_and_a_hold_that_is_over_has_no_reason(world: &SurveyWorld) {
+    let destination = world.destination().per_second(9).create().await;
+    world.accept(destination, 3).await;
+    let worker = world.worker().await;
+    let permits = world.admit(destination).await;
+    world.start(worker, &permits[..1]).await;
+    let lasts = Duration::from_secs(3_600);
+    let deferral = Deferral { destination, lasts };
+    world.store.defer(&[deferral]).await.unwrap();
+    let usage = world.standing(destination).await.usage;
+    assert_eq!(usage.held_until, None);
+    assert!(usage.deferred_until > Some(world.now().await));
+
+    let held = Outcome {
+        signal: Signal {
+            wait: Some(Duration::from_millis(300)),
+            dice: 0,
+        },
+        ..world.outcome(&permits[0], OutcomeKind::Failed, NextTry::DeadLetter)
+    };
+    world.store.record_outcomes(worker, &[held]).await.unwrap();
+    let standing = world.standing(destination).await;
+    assert_eq!(standing.held_for, Some(HoldReason::Asked));
+    world.pass_until(standing.usage.held_until.unwrap()).await;
+    world.pass(Duration::from_millis(10)).await;
+    assert_eq!(world.standing(destination).await.held_for, None);
 }
 
 /// And does not shift the others.

@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 use domain::attempt::AttemptState;
+use domain::compliance::Start;
 use domain::destination::DestinationState;
 use domain::ids::{AttemptId, DestinationId, EventId, TenantId};
 use domain::policy::LimitSettings;
@@ -86,6 +87,16 @@ pub trait Catalog: HealthBook + SmartBook + Send + Sync {
         after: Option<LedgerPosition>,
         limit: u32,
     ) -> Result<Vec<LedgerRow>, CatalogError>;
+
+    /// Starts of one destination since then and before a position, the newest
+    /// first; up to `limit`.
+    async fn starts_before(
+        &self,
+        destination: DestinationId,
+        since: Timestamp,
+        before: Start,
+        limit: u32,
+    ) -> Result<Vec<Start>, CatalogError>;
 
     /// Limit history of one destination, the earliest first: what was in force
     /// from when on, resolved against the tier, all of it.

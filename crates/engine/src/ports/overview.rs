@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use domain::attempt::AttemptState;
-use domain::ids::{DestinationId, EventId, TenantId};
+use domain::ids::{AttemptId, DestinationId, EventId, TenantId};
 use domain::time::Timestamp;
 
 use super::catalog::{AttemptView, CatalogError};
@@ -50,6 +50,21 @@ pub trait Overview: Send + Sync {
         step: Duration,
     ) -> Result<Vec<StartsAt>, CatalogError>;
 
+    /// The outcomes of the newest starts of a destination since then, the newest
+    /// first: [`MAX_CHARTED_ANSWERS`] at most.
+    async fn answers(
+        &self,
+        destination: DestinationId,
+        since: Timestamp,
+    ) -> Result<Vec<Answered>, CatalogError>;
+
+    /// One attempt of the tenant's, with what its request was made of.
+    async fn requested(
+        &self,
+        tenant: TenantId,
+        attempt: AttemptId,
+    ) -> Result<Requested, CatalogError>;
+
     /// The attempts of a destination that started last, the newest first.
     async fn last_started(
         &self,
@@ -58,7 +73,7 @@ pub trait Overview: Send + Sync {
     ) -> Result<Vec<AttemptView>, CatalogError>;
 
     /// A page of the tenant's events, the newest first, those before `before`.
-    /// Examines at most [`MAX_EVENTS_EXAMINED`] rows: a page may hold fewer than
+    /// Examines at most [`MAX_EVENTS_EXAMINED`] of them and no other tenant's: a page may hold fewer than
     /// `limit`, or none, and still have a `next`.
     async fn find_events(
         &self,
@@ -87,6 +102,9 @@ pub const GLANCE_STARTS: u32 = 50_000;
 /// The most starts that one chart counts.
 pub const MAX_CHARTED: u32 = 200_000;
 
+/// The most outcomes that one chart of latencies is drawn from.
+pub const MAX_CHARTED_ANSWERS: u32 = 20_000;
+
 /// The most events that one page examines.
 pub const MAX_EVENTS_EXAMINED: u32 = 2_000;
 
@@ -105,12 +123,27 @@ pub struct Glance {
 /// One outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Answered {
+    /// When its attempt started.
+    pub started_at: Timestamp,
     /// What it was.
     pub state: AttemptState,
     /// The HTTP status.
     pub status: Option<u16>,
     /// From its start to its outcome.
     pub latency: Duration,
+}
+
+/// An attempt, and what its request was made of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Requested {
+    /// The attempt.
+    pub attempt: AttemptView,
+    /// The payload's media type; `None` once the event is no longer kept.
+    pub content_type: Option<String>,
+    /// The payload's size.
+    pub payload_bytes: u32,
+    /// It went out in one request with others.
+    pub in_batch: bool,
 }
 
 /// Starts in one step.

@@ -107,7 +107,7 @@ pub struct Surveyed {
     pub usage: Usage,
     /// What waits, as far as a run looks.
     pub backlog: Backlog,
-    /// The reason of its last hold.
+    /// The reason of its hold, while it lasts.
     pub held_for: Option<HoldReason>,
 }
 

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use anyhow::Context;
-use domain::ids::{DestinationId, TenantId};
+use domain::compliance::Start;
+use domain::ids::{AttemptId, DestinationId, TenantId};
 use domain::time::Timestamp;
 use engine::ports::{
     Catalog, CatalogError, Destination, LedgerPosition, LedgerRow, OperationsBook, SmartChange,
@@ -29,6 +30,10 @@ const PAGE_OF_NAMES: u32 = 1_000;
 
 /// How long after a span what had waited at its end is looked for.
 const LATER: Duration = Duration::from_secs(86_400);
+
+/// The most starts before a span that are read: 16 MB. A window that holds more
+/// is counted from there on.
+const MAX_BEFORE: u64 = 1_000_000;
 
 /// The most changes of an effective limit that are read, the newest.
 const MAX_SMART_CHANGES: u32 = 10_000;
@@ -108,6 +113,18 @@ pub struct Depth {
     pub points: usize,
     /// The most rows that are read.
     pub rows: u64,
+    /// What becomes of a ledger that has more.
+    pub beyond: Beyond,
+}
+
+/// What is done about more rows than may be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Beyond {
+    /// It is refused.
+    Refuse,
+    /// The newest slice of the span that half of them cover is judged, and of
+    /// what waits as much as the other half leaves, the oldest first.
+    Slice,
 }
 
 /// Why a destination could not be examined.
@@ -137,6 +154,11 @@ pub async fn examine(
     depth: Depth,
 ) -> Result<Examined, NotExamined> {
     let id = destination.id;
+    let asked = span;
+    let span = match depth.beyond {
+        Beyond::Refuse => span,
+        Beyond::Slice => newest_slice(catalog, id, span, depth.rows / 2).await?,
+    };
     let history = catalog.limit_history(id).await?;
     let changes = catalog
         .smart_history(id, span.until, MAX_SMART_CHANGES)
@@ -147,8 +169,13 @@ pub async fn examine(
         catalog,
         destination: id,
         read: 0,
-        most: depth.rows,
+        depth,
     };
+    let back = span.since - examination.reaches_back();
+    let most = MAX_BEFORE.min(depth.rows / 2);
+    let mut before = newest_first(catalog, id, (back, span.since), most).await?;
+    before.reverse();
+    examination.add_before(before);
     let mut after = None;
     while let Some(rows) = pages.next((span.since, span.until), &mut after).await? {
         examination.add(&rows);
@@ -179,6 +206,7 @@ pub async fn examine(
         id: id.to_string(),
         name: destination.name.clone(),
         span,
+        judged_since: (span != asked).then_some(span.since),
         history,
         verdict: examined.verdict,
         allowed: examined.allowed,
@@ -190,12 +218,51 @@ pub async fn examine(
     Ok(Examined { report, rows })
 }
 
+/// The end of a span: from when on so many started in it, or all of it.
+async fn newest_slice(
+    catalog: &dyn Catalog,
+    destination: DestinationId,
+    span: Span,
+    most: u64,
+) -> Result<Span, CatalogError> {
+    let newest = newest_first(catalog, destination, (span.since, span.until), most).await?;
+    let since = match newest.last() {
+        // Whole microseconds: what started with the last of them is in it, too.
+        Some((started_at, _)) if newest.len() as u64 >= most => *started_at,
+        _ => span.since,
+    };
+    Ok(Span { since, ..span })
+}
+
+/// The newest starts of `[since, until)`, so many at most.
+async fn newest_first(
+    catalog: &dyn Catalog,
+    destination: DestinationId,
+    (since, until): (Timestamp, Timestamp),
+    most: u64,
+) -> Result<Vec<Start>, CatalogError> {
+    let mut found: Vec<Start> = Vec::new();
+    while since < until {
+        let before = found.last().copied();
+        let before = before.unwrap_or((until, AttemptId(i64::MIN)));
+        let left = most.saturating_sub(found.len() as u64);
+        let limit = u32::try_from(left).unwrap_or(PAGE).min(PAGE);
+        let page = catalog.starts_before(destination, since, before, limit);
+        let page = page.await?;
+        if page.is_empty() {
+            break;
+        }
+        found.extend(page);
+    }
+    Ok(found)
+}
+
 /// A ledger, page by page.
 struct Pages<'a> {
     catalog: &'a dyn Catalog,
     destination: DestinationId,
     read: u64,
-    most: u64,
+    depth: Depth,
 }
 
 impl Pages<'_> {
@@ -205,6 +272,10 @@ impl Pages<'_> {
         (since, until): (Timestamp, Timestamp),
         after: &mut Option<LedgerPosition>,
     ) -> Result<Option<Vec<LedgerRow>>, NotExamined> {
+        let is_slice = self.depth.beyond == Beyond::Slice;
+        if is_slice && self.read >= self.depth.rows {
+            return Ok(None);
+        }
         let page = self
             .catalog
             .ledger(self.destination, since, until, *after, PAGE);
@@ -217,8 +288,8 @@ impl Pages<'_> {
             attempt: last.attempt,
         });
         self.read += page.len() as u64;
-        if self.read > self.most {
-            return Err(NotExamined::TooLong(self.most));
+        if self.read > self.depth.rows && !is_slice {
+            return Err(NotExamined::TooLong(self.depth.rows));
         }
         Ok(Some(page))
     }

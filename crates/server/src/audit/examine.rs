@@ -1,7 +1,12 @@
 //! Examines one destination's ledger as it is read, page by page: in memory that
 //! does not grow with it.
 
-use domain::compliance::{Dues, Evidence, InForce, Judge, Noted, Stretch, Verdict, under_delivery};
+use std::time::Duration;
+
+use domain::compliance::{
+    Dues, Evidence, InForce, Judge, Noted, Start, Stretch, Verdict, reaches_back, under_delivery,
+};
+use domain::ids::AttemptId;
 use domain::series::{Curve, MAX_SLOTS, Passage, Series, Slot};
 use domain::smart::Effective;
 use domain::time::Timestamp;
@@ -17,9 +22,17 @@ pub struct Examination {
     history: Vec<InForce>,
     points: usize,
     judge: Judge,
+    /// What started before the span, in order.
+    before: Vec<Timestamp>,
+    /// What had not started when it was read, in order: it may start meanwhile.
+    waiting: Vec<AttemptId>,
     /// From the first row on: a span may begin long before its ledger.
     curves: Option<Curves>,
 }
+
+/// So many that wait are known again when they have started: 16 MB. The oldest
+/// are, and they start first.
+const MAX_KNOWN: usize = 2_000_000;
 
 struct Curves {
     dues: Dues,
@@ -52,7 +65,23 @@ impl Examination {
             span,
             history,
             points,
+            before: Vec::new(),
+            waiting: Vec::new(),
             curves: None,
+        }
+    }
+
+    /// How far before the span its starts still count.
+    #[must_use]
+    pub fn reaches_back(&self) -> Duration {
+        reaches_back(&self.history, (self.span.since, self.span.until))
+    }
+
+    /// What started before the span, in order; before all rows of it.
+    pub fn add_before(&mut self, starts: impl IntoIterator<Item = Start>) {
+        for start in starts {
+            self.judge.before(start);
+            self.before.push(start.0);
         }
     }
 
@@ -60,8 +89,10 @@ impl Examination {
     /// what waits.
     pub fn add(&mut self, rows: &[LedgerRow]) {
         for row in rows {
-            if let Some(started_at) = row.started_at {
-                self.judge.push((started_at, row.attempt));
+            match row.started_at {
+                Some(started_at) => self.judge.push((started_at, row.attempt)),
+                None if self.waiting.len() < MAX_KNOWN => self.waiting.push(row.attempt),
+                None => {}
             }
             self.pass(&row.passage());
         }
@@ -74,6 +105,10 @@ impl Examination {
         let mut found = false;
         for row in rows.iter().filter(|row| row.due_at < until) {
             found = true;
+            // It waited when it was read, and was counted then.
+            if self.waiting.binary_search(&row.attempt).is_ok() {
+                continue;
+            }
             self.pass(&Passage {
                 started_at: None,
                 finished_at: None,
@@ -111,7 +146,10 @@ impl Examination {
     #[must_use]
     pub fn finish(self) -> Examined {
         let (dues, judged, shown) = match self.curves {
-            Some(curves) => (Some(curves.dues), Some(curves.judged), curves.shown),
+            Some(mut curves) => {
+                self.before.iter().for_each(|at| curves.dues.before(*at));
+                (Some(curves.dues), Some(curves.judged), curves.shown)
+            }
             None => (None, None, None),
         };
         let span = (self.span.since, self.span.until);
@@ -197,11 +235,8 @@ fn rounded(value: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use domain::attempt::AttemptState;
     use domain::destination::DestinationState;
-    use domain::ids::AttemptId;
     use domain::policy::LimitSettings;
 
     use super::super::report::{DestinationReport, Findings};
@@ -252,6 +287,7 @@ mod tests {
             id: "a".to_owned(),
             name: String::new(),
             span: span(),
+            judged_since: None,
             history: history(),
             verdict: examined.verdict,
             allowed: examined.allowed,
@@ -293,6 +329,19 @@ mod tests {
         assert_eq!(second.largest_aligned.as_ref().map(starts), Some(2));
         assert_eq!(second.largest_sliding.as_ref().map(starts), Some(4));
         assert_eq!(second.violations[0].attempts, [1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn what_starts_while_it_is_read_is_due_once() {
+        let mut examination = Examination::new(&history(), span(), 3);
+        examination.add(&[row(1, 0, Some(100)), row(2, 500, None), row(4, 600, None)]);
+        // The second starts before the last pass, and the third had been missed.
+        let later = [row(2, 500, Some(3_100)), row(3, 500, Some(3_100))];
+        assert!(examination.add_later(&later));
+        assert!(examination.add_later(&later[..1]), "there may be more");
+        let examined = examination.finish();
+        assert_eq!(examined.allowed, 4);
+        assert_eq!(examined.curve().unwrap().points[2].backlog, 3);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use domain::compliance::{
 use domain::destination::DestinationState;
 use domain::limit::Shape;
 use domain::policy::LimitSettings;
+use domain::time::Timestamp;
 use engine::ports::{LimitHistory, SmartChange};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -32,6 +33,11 @@ pub struct DestinationReport {
     pub id: String,
     /// For people.
     pub name: String,
+    /// From when on it was judged, where that is later than asked: it has more
+    /// starts than one request reads, and these are the newest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
+    pub judged_since: Option<String>,
     /// In force at the end of the span, in words.
     pub limit_in_force: String,
     /// What was in force in the span, from when on, the earliest first.
@@ -190,6 +196,8 @@ pub struct Findings {
     pub id: String,
     pub name: String,
     pub span: Span,
+    /// The span's beginning, where it is not the one that was asked for.
+    pub judged_since: Option<Timestamp>,
     pub history: Vec<LimitHistory>,
     pub verdict: Verdict,
     /// What a perfect sender could have started.
@@ -219,6 +227,7 @@ impl From<Findings> for DestinationReport {
         Self {
             id: found.id,
             name: found.name,
+            judged_since: found.judged_since.map(text::time),
             limit_in_force: match last {
                 Some(entry) => in_words(&entry.effective, entry.state),
                 None => "unknown".to_owned(),

@@ -13,7 +13,7 @@ use domain::time::Timestamp;
 
 use crate::audit::html::MAX_CHARTED;
 use crate::audit::render::{Format, render};
-use crate::audit::{Depth, Report, Span, collect};
+use crate::audit::{Beyond, Depth, Report, Span, collect};
 use crate::cli::EXIT_CONFIG;
 use crate::config::StoreConfig;
 use crate::{output, parts};
@@ -113,6 +113,7 @@ async fn audit(args: &Args) -> anyhow::Result<bool> {
             _ => args.points.into(),
         },
         rows: u64::MAX,
+        beyond: Beyond::Refuse,
     };
     let (wanted, tenants) = (&args.destinations, stored.tenants.as_ref());
     let destinations = collect::destinations(catalog.as_ref(), tenants, wanted).await?;

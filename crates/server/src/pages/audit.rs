@@ -41,6 +41,8 @@ struct Line {
     bound: String,
     share: String,
     violations: Vec<String>,
+    /// From when on, where not all of the period was judged.
+    judged_since: Option<String>,
     /// When it got less than its limit allows although it had work, and why.
     short: Vec<String>,
 }
@@ -93,6 +95,7 @@ fn line(report: DestinationReport) -> Line {
         |one: Option<&WindowReport>| one.map_or(NONE.to_owned(), |one| one.starts.to_string());
     let violations = report.rules.iter().flat_map(|rule| &rule.violations);
     Line {
+        judged_since: report.judged_since,
         limit: report.limit_in_force,
         is_compliant: report.compliant,
         starts: words::count(u32::try_from(report.starts).unwrap_or(u32::MAX), u32::MAX),

@@ -3,9 +3,6 @@
 //! Who is no operator changes limits up to the ceiling of the tenant's tier, and
 //! asks for more ([`super::requests`]).
 
-use std::sync::Arc;
-use std::time::Duration;
-
 use axum::extract::{Path, State};
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use domain::access::Scope;
@@ -14,40 +11,19 @@ use domain::ids::DestinationId;
 use domain::limit::Shape;
 use domain::policy::{LimitSettings, Policy, Rate};
 use domain::signature::SecretKind;
-use domain::what_if::{Summary, arrivals, replay, summary};
 use engine::ports::{NewLimitRequest, SessionKind};
 
 use super::destination::{Beside, page, parsed};
 use super::refused::Refused;
 use super::visitor::{Fields, Posted, Visitor};
-use super::words::{self, NONE};
-use super::{Asked, Pages, chart};
+use super::{Asked, Pages, preview};
 use crate::service::secrets::{DEFAULT_OVERLAP, SecretDraft};
 use crate::service::{DestinationEdit, LimitsChange};
-
-/// How far back a preview replays, and how many attempts at most.
-const REPLAYED: Duration = Duration::from_secs(900);
-const MAX_REPLAYED: u32 = 20_000;
 
 /// The longest reason that a request gives, in bytes.
 const MAX_NOTE_BYTES: usize = 1_000;
 
-/// What would have been, beside what would be without the change: both by the
-/// same replay, so that what differs is the limit.
-pub(super) struct Preview {
-    pub(super) settings: LimitSettings,
-    pub(super) words: String,
-    /// As before, as proposed.
-    pub(super) rows: [(&'static str, String, String); 4],
-    pub(super) svg: String,
-    pub(super) arrivals: usize,
-    /// Above the ceiling, so it can only be asked for.
-    pub(super) is_above: bool,
-    /// What the form said, to send it again.
-    pub(super) fields: Vec<(&'static str, String)>,
-}
-
-const NUMBERS: [&str; 6] = [
+pub(super) const NUMBERS: [&str; 6] = [
     "per_second",
     "per_minute",
     "per_hour",
@@ -70,7 +46,8 @@ pub(super) async fn limits(
     let ceiling = ceiling(&pages, &visitor).await?;
     let is_above = !visitor.is_operator() && is_above(&settings, &ceiling);
     if fields.has("preview") {
-        let preview = preview(&pages, id, (settings, is_above), &fields).await?;
+        let service = pages.service(visitor.tenant());
+        let preview = preview::of(&service, &destination, (change, is_above), &fields).await?;
         let beside = Beside {
             preview: Some(preview),
             ..Beside::default()
@@ -177,78 +154,6 @@ fn at_once(policy: &Policy) -> u32 {
             .min()
             .unwrap_or(u32::MAX),
     }
-}
-
-async fn preview(
-    pages: &Pages,
-    id: DestinationId,
-    (settings, is_above): (LimitSettings, bool),
-    fields: &Fields,
-) -> Result<Preview, Refused> {
-    let now = pages.0.overview.now().await?;
-    let since = now - REPLAYED;
-    let rows = pages
-        .0
-        .catalog
-        .ledger(id, since, now, None, MAX_REPLAYED)
-        .await?;
-    let recorded: Vec<_> = rows.iter().map(engine::ports::LedgerRow::passage).collect();
-    let arrivals = arrivals(&recorded);
-    let count = arrivals.len();
-    let history = pages.0.catalog.limit_history(id).await?;
-    let current = history
-        .last()
-        .map(|entry| entry.effective)
-        .unwrap_or_default();
-    let proposed = match settings.inherits() {
-        // What it inherits is known to the store alone; nothing else changes.
-        true => current,
-        false => settings,
-    };
-    let places = pages.0.store.fleet().await?.places.max(1);
-    // Seconds of arithmetic at worst, which must not hold up others.
-    let turn = Arc::clone(&pages.0.previews).acquire_owned().await;
-    let replayed = tokio::task::spawn_blocking(move || {
-        let _turn = turn;
-        let each = [current, proposed].map(|limits| replay(&limits.policy(), &arrivals, places));
-        let svg = chart::compared(&each);
-        (each.map(|passages| summary(&passages)), svg)
-    });
-    let ([before, after], svg) = replayed.await.map_err(|broken| Refused::broken(&broken))?;
-    let names = NUMBERS.into_iter().chain(["shape"]);
-    Ok(Preview {
-        settings,
-        words: words::limits(&proposed),
-        rows: compared(&before, &after, since),
-        svg,
-        arrivals: count,
-        is_above,
-        fields: names
-            .map(|name| (name, fields.get(name).unwrap_or_default().to_owned()))
-            .collect(),
-    })
-}
-
-fn compared(
-    before: &Summary,
-    after: &Summary,
-    since: domain::time::Timestamp,
-) -> [(&'static str, String, String); 4] {
-    let row = |name, words: &dyn Fn(&Summary) -> String| (name, words(before), words(after));
-    let wait = |wait: Option<Duration>| wait.map_or(NONE.to_owned(), words::span);
-    [
-        row("all sent after", &|one| {
-            wait(one.drained_at.map(|at| at.since(since)))
-        }),
-        row("median wait", &|one| wait(one.wait_p50)),
-        row("p99 wait", &|one| wait(one.wait_p99)),
-        row("largest backlog", &|one| {
-            words::count(
-                u32::try_from(one.peak_backlog).unwrap_or(u32::MAX),
-                u32::MAX,
-            )
-        }),
-    ]
 }
 
 pub(super) async fn state(

@@ -10,7 +10,7 @@ use std::time::Duration;
 use domain::destination::DestinationState;
 use domain::ids::DestinationId;
 use domain::policy::{LimitSettings, Rate};
-use domain::series::Passage;
+use domain::series::Curve;
 use domain::time::Timestamp;
 use engine::ports::{LimitHistory, StartsAt};
 
@@ -78,11 +78,11 @@ fn drawn(
     let x = |at: i64| (at - since.as_micros()) as f64 / length * WIDTH;
     let y = |rate: f64| HEIGHT - rate / top * HEIGHT;
 
-    let mut line = String::new();
-    for (i, (at, rate)) in points.iter().enumerate() {
-        let pen = if i == 0 { 'M' } else { 'L' };
-        let _ = write!(line, "{pen}{:.1} {:.1}", x(*at), y(f64::from(*rate)));
-    }
+    let line = path(
+        points
+            .iter()
+            .map(|(at, rate)| (x(*at), y(f64::from(*rate)))),
+    );
     let mut limit_line = String::new();
     for (i, (at, limit)) in limits.iter().enumerate() {
         let until = limits.get(i + 1).map_or(end.as_micros(), |(next, _)| *next);
@@ -112,42 +112,43 @@ fn drawn(
     }
 }
 
-/// Two replays of the same arrivals: starts per second of each, over all that it
-/// took.
-pub(super) fn compared(each: &[Vec<Passage>; 2]) -> String {
-    const SLOTS: usize = 240;
-    let starts = |passages: &[Passage]| -> Vec<i64> {
-        let starts = passages.iter().filter_map(|one| one.started_at);
-        starts.map(Timestamp::as_micros).collect()
-    };
-    let each = [starts(&each[0]), starts(&each[1])];
-    let all = || each.iter().flatten().copied();
-    let (Some(first), Some(last)) = (all().min(), all().max()) else {
-        return String::new();
-    };
-    let slot = ((last - first) as f64 / SLOTS as f64).max(1_000_000.0);
-    let rates = each.map(|starts| {
-        let mut slots = vec![0.0_f64; SLOTS + 1];
-        for at in starts {
-            slots[(((at - first) as f64 / slot) as usize).min(SLOTS)] += 1e6 / slot;
-        }
+/// What was, and what would have been: starts per second of each, over the same
+/// slots.
+pub(super) fn compared(each: [&Curve; 2]) -> String {
+    let rates = each.map(|curve| {
+        let seconds = curve.step.as_secs_f64();
+        let slots = curve.slots.iter();
         slots
+            .map(|slot| slot.starts as f64 / seconds)
+            .collect::<Vec<_>>()
     });
-    let top = nice(rates.iter().flatten().copied().fold(1.0, f64::max) * 1.1);
+    let all = rates.iter().flatten().copied();
+    let highest = all.fold(0.0, f64::max);
+    if highest <= 0.0 {
+        return String::new();
+    }
+    let top = nice(highest * 1.1);
     let mut svg = String::new();
-    for (class, slots) in ["before", "line"].into_iter().zip(&rates) {
-        let mut line = String::new();
-        for (i, rate) in slots.iter().enumerate() {
-            let (x, y) = (
-                i as f64 / SLOTS as f64 * WIDTH,
-                HEIGHT - rate / top * HEIGHT,
-            );
-            let pen = if i == 0 { 'M' } else { 'L' };
-            let _ = write!(line, "{pen}{x:.1} {y:.1}");
-        }
-        let _ = write!(svg, r#"<path class="{class}" d="{line}"/>"#);
+    for (class, rates) in ["before", "line"].into_iter().zip(&rates) {
+        let last = rates.len().saturating_sub(1).max(1) as f64;
+        let points = rates.iter().enumerate();
+        let points = points.map(|(i, rate)| {
+            let (x, y) = (i as f64 / last * WIDTH, HEIGHT - rate / top * HEIGHT);
+            (x, y)
+        });
+        let _ = write!(svg, r#"<path class="{class}" d="{}"/>"#, path(points));
     }
     svg
+}
+
+/// A line through these points.
+fn path(points: impl Iterator<Item = (f64, f64)>) -> String {
+    let mut line = String::new();
+    for (i, (x, y)) in points.enumerate() {
+        let pen = if i == 0 { 'M' } else { 'L' };
+        let _ = write!(line, "{pen}{x:.1} {y:.1}");
+    }
+    line
 }
 
 /// From when on which limit was in force, within what is shown.
@@ -182,7 +183,7 @@ fn per_second(settings: &LimitSettings) -> Option<f64> {
 }
 
 /// The next of 1, 2, 5, 10, 20, 50 …
-fn nice(number: f64) -> f64 {
+pub(super) fn nice(number: f64) -> f64 {
     let magnitude = 10_f64.powf(number.log10().floor());
     let steps = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0];
     let found = steps

@@ -1,18 +1,20 @@
 //! One destination: what it does now, its limits, and its attempts.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use axum::extract::{Path, Query, State};
 use axum::response::{Html, Response};
-use domain::ids::{AttemptId, DestinationId};
+use domain::ids::{AttemptId, DestinationId, TenantId};
 use domain::limit::Shape;
 use domain::policy::LimitSettings;
 use engine::ports::{AttemptView, Destination, LimitHistory};
 use serde::Deserialize;
 
-use super::change::Preview;
 use super::chart::{self, Chart};
 use super::frame::{Frame, rendered};
+use super::latency::{self, Latency};
+use super::preview::{self, Preview};
 use super::refused::Refused;
 use super::standing::{self, Standing};
 use super::visitor::Visitor;
@@ -21,6 +23,9 @@ use super::{Asked, Pages, live};
 
 /// How often the chart is drawn again.
 const EVERY: Duration = Duration::from_millis(500);
+
+/// How often latencies are drawn again: at each so many of those times.
+const LATENCY_EVERY: u32 = 20;
 
 /// Attempts that are shown at once, and entries of history.
 const ATTEMPTS: u32 = 20;
@@ -34,11 +39,14 @@ struct Page {
     one: Standing,
     is_active: bool,
     chart: Chart,
+    latency: Latency,
     size: String,
     limits: Vec<Field>,
     inherits: bool,
     shape: &'static str,
     shapes: [(&'static str, &'static str); 3],
+    lasts: [preview::Last; 4],
+    last: &'static str,
     ceiling: String,
     history: Vec<(String, String, String)>,
     attempts: Vec<Line>,
@@ -162,6 +170,7 @@ pub(super) async fn page(
     rendered(&Page {
         is_active: destination.state == domain::destination::DestinationState::Active,
         chart,
+        latency: latency::draw(pages, id).await?,
         size: format!("0 0 {} {}", chart::WIDTH, chart::HEIGHT),
         limits: fields(&shown),
         inherits: shown.inherits(),
@@ -171,6 +180,8 @@ pub(super) async fn page(
             (Shape::TokenBucket.as_str(), "token bucket"),
             (Shape::LeakyBucket.as_str(), "leaky bucket, evenly spaced"),
         ],
+        lasts: preview::LASTS,
+        last: (beside.preview.as_ref()).map_or(preview::DEFAULT, |preview| preview.last),
         ceiling: match visitor.is_operator() {
             true => String::new(),
             false => words::limits(&super::change::ceiling(pages, visitor).await?),
@@ -234,22 +245,38 @@ pub(super) async fn live(
     let (tenant, id) = (visitor.tenant(), parsed(&id)?);
     // Whose it is, before anything is said.
     pages.0.catalog.destination(tenant, id).await?;
-    live::stream(&pages, &visitor, EVERY, move |pages| async move {
-        let destination = pages.0.catalog.destination(tenant, id).await?;
-        let one = standing(&pages, destination).await?;
-        let chart = chart::draw(&pages, id).await?;
-        let mut said = live::Said::default();
-        let texts = one.live().into_iter();
-        said.texts
-            .extend(texts.map(|(what, text)| (format!("{id}.{what}"), text)));
-        said.texts.push((format!("{id}.limit"), one.limit.clone()));
-        said.texts.push(("chart.top".to_owned(), chart.top));
-        said.texts
-            .push(("chart.rate".to_owned(), chart.rate.to_string()));
-        said.tones.push((format!("{id}.state"), one.tone));
-        said.chart = Some(chart.svg);
-        Ok(said)
+    let looks = AtomicU32::new(1);
+    live::stream(&pages, &visitor, EVERY, move |pages| {
+        let look = looks.fetch_add(1, Ordering::Relaxed);
+        async move { said(&pages, (tenant, id), look).await }
     })
+}
+
+async fn said(
+    pages: &Pages,
+    (tenant, id): (TenantId, DestinationId),
+    look: u32,
+) -> Result<live::Said, Refused> {
+    let destination = pages.0.catalog.destination(tenant, id).await?;
+    let one = standing(pages, destination).await?;
+    let chart = chart::draw(pages, id).await?;
+    let mut said = live::Said::default();
+    let texts = one.live().into_iter();
+    said.texts
+        .extend(texts.map(|(what, text)| (format!("{id}.{what}"), text)));
+    said.texts.push((format!("{id}.limit"), one.limit.clone()));
+    said.texts.push(("chart.top".to_owned(), chart.top));
+    said.texts
+        .push(("chart.rate".to_owned(), chart.rate.to_string()));
+    said.tones.push((format!("{id}.state"), one.tone));
+    said.chart = Some(chart.svg);
+    if look.is_multiple_of(LATENCY_EVERY) {
+        let latency = latency::draw(pages, id).await?;
+        said.texts.push(("latency.top".to_owned(), latency.top));
+        said.texts.push(("latency.of".to_owned(), latency.of));
+        said.latency = Some(latency.svg);
+    }
+    Ok(said)
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -102,6 +102,9 @@ pub(super) struct Said {
     /// The inside of the chart's SVG.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) chart: Option<String>,
+    /// The same of the latencies'.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) latency: Option<String>,
     /// How far what is measured has come, by its name: of 100.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) meters: Vec<(String, u32)>,

@@ -3,14 +3,14 @@
 use axum::extract::{Path, State};
 use axum::response::{Html, Redirect};
 use domain::access::Scope;
-use engine::ports::{LimitRequest, LimitRequestState};
+use engine::ports::{CatalogError, LimitRequest, LimitRequestState};
 use uuid::Uuid;
 
-use super::Asked;
 use super::frame::{Frame, rendered};
 use super::refused::Refused;
 use super::visitor::{Posted, Visitor};
-use super::words;
+use super::words::{self, NONE};
+use super::{Asked, Pages};
 use crate::service::{DestinationEdit, LimitsChange};
 
 const PART: &str = "/dashboard/requests";
@@ -21,6 +21,8 @@ const LINES: u32 = 200;
 struct Line {
     request: LimitRequest,
     limits: String,
+    /// What holds today, for those that are open.
+    today: String,
     at: String,
     state: &'static str,
     is_open: bool,
@@ -37,17 +39,35 @@ struct Page {
 pub(super) async fn list(State(pages): Asked, visitor: Visitor) -> Result<Html<String>, Refused> {
     let whose = (!visitor.is_operator()).then(|| visitor.tenant());
     let requests = pages.0.sessions.limit_requests(whose, LINES).await?;
-    let line = |request: LimitRequest| Line {
-        limits: words::limits(&request.settings),
-        at: words::time(request.created_at),
-        state: request.state.as_str(),
-        is_open: request.state == LimitRequestState::Open,
-        request,
-    };
+    let mut lines = Vec::new();
+    for request in requests {
+        let is_open = request.state == LimitRequestState::Open;
+        lines.push(Line {
+            limits: words::limits(&request.settings),
+            today: match is_open {
+                true => today(&pages, &request).await?,
+                false => NONE.to_owned(),
+            },
+            at: words::time(request.created_at),
+            state: request.state.as_str(),
+            is_open,
+            request,
+        });
+    }
     rendered(&Page {
         frame: Frame::of(&pages, &visitor, ("Requests", PART)).await?,
-        lines: requests.into_iter().map(line).collect(),
+        lines,
     })
+}
+
+async fn today(pages: &Pages, request: &LimitRequest) -> Result<String, Refused> {
+    let catalog = &pages.0.catalog;
+    let destination = catalog.destination(request.tenant, request.destination);
+    match destination.await {
+        Ok(destination) => Ok(words::limits(&destination.effective)),
+        Err(CatalogError::NotFound(_)) => Ok("deleted".to_owned()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Approved, the limits are set first: a crash in between leaves a request that

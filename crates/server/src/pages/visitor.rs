@@ -3,7 +3,7 @@
 //!
 //! The cookie holds 256 random bits, of which the store knows the digest. It is
 //! `HttpOnly` and `SameSite=Strict`, and `Secure` with the `__Host-` prefix but
-//! on this machine itself. A form is done only if it came from a page of ours
+//! where the browser itself calls this machine in plain text. A form is done only if it came from a page of ours
 //! (by `Origin`, or `Sec-Fetch-Site`) and carries the session's token, which is
 //! another digest of what the cookie holds.
 
@@ -162,19 +162,27 @@ const PLAIN: &str = "paceline-session";
 const SECURE: &str = "__Host-paceline-session";
 
 fn cookie(headers: &HeaderMap) -> Option<String> {
-    let name = name(headers);
     let cookies = headers.get_all(header::COOKIE).into_iter();
     let pairs = cookies
         .filter_map(|value| value.to_str().ok())
         .flat_map(|text| text.split(';'));
-    let mut named = pairs.filter_map(|pair| pair.trim().split_once('='));
-    named
-        .find(|(one, _)| *one == name)
-        .map(|(_, value)| value.to_owned())
+    let named: Vec<_> = pairs
+        .filter_map(|pair| pair.trim().split_once('='))
+        .collect();
+    // Behind a proxy that calls us by another name, the secure one is there.
+    let plain = Some(PLAIN).filter(|_| is_this_machine(headers));
+    let mut found = [Some(SECURE), plain]
+        .into_iter()
+        .flatten()
+        .filter_map(|name| {
+            let one = named.iter().find(|(one, _)| *one == name);
+            one.map(|(_, value)| (*value).to_owned())
+        });
+    found.next()
 }
 
 fn name(headers: &HeaderMap) -> &'static str {
-    match is_this_machine(headers) {
+    match is_this_machine(headers) && !is_by_tls(headers) {
         true => PLAIN,
         false => SECURE,
     }
@@ -194,6 +202,13 @@ fn is_this_machine(headers: &HeaderMap) -> bool {
                 .parse()
                 .is_ok_and(|ip: std::net::IpAddr| ip.is_loopback())
     })
+}
+
+/// By the page that the form came from, as the browser knows it: a proxy may
+/// have ended TLS, and written another `Host`.
+fn is_by_tls(headers: &HeaderMap) -> bool {
+    let origin = headers.get(header::ORIGIN);
+    origin.is_some_and(|origin| origin.as_bytes().starts_with(b"https://"))
 }
 
 /// Sets what the browser holds, for so long.

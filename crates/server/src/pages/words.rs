@@ -57,6 +57,15 @@ pub(super) fn latency(time: Duration) -> String {
 
 /// `12,345`, and `10,000+` where it was counted no further.
 pub(super) fn count(number: u32, cap: u32) -> String {
+    let mut text = large(u64::from(number));
+    if number >= cap {
+        text.push('+');
+    }
+    text
+}
+
+/// `12,345`.
+pub(super) fn large(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (i, digit) in digits.chars().enumerate() {
@@ -64,9 +73,6 @@ pub(super) fn count(number: u32, cap: u32) -> String {
             text.push(',');
         }
         text.push(digit);
-    }
-    if number >= cap {
-        text.push('+');
     }
     text
 }
@@ -80,6 +86,9 @@ pub(super) fn limits(settings: &LimitSettings) -> String {
     let set = settings.limits().into_iter().zip(units);
     let set = set.filter_map(|((_, max), unit)| Some(format!("{}/{unit}", max?)));
     let mut text = set.collect::<Vec<_>>().join(", ");
+    if text.is_empty() {
+        text.push_str("no limit");
+    }
     match (settings.shape.unwrap_or_default(), settings.burst) {
         (Shape::TokenBucket, Some(burst)) => text.push_str(&format!(" · bucket of {burst}")),
         (Shape::TokenBucket, None) => text.push_str(" · bucket"),
@@ -118,6 +127,7 @@ mod tests {
             ..LimitSettings::default()
         };
         assert_eq!(limits(&both), "20/s, 300/min");
+        assert_eq!(limits(&LimitSettings::default()), "no limit");
         let crowded = LimitSettings {
             max_in_flight: Some(7),
             ..both

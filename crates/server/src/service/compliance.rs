@@ -6,7 +6,7 @@ use domain::ids::DestinationId;
 use domain::time::Timestamp;
 
 use super::{Service, ServiceError};
-use crate::audit::{Depth, DestinationReport, NotExamined, Report, Span, collect};
+use crate::audit::{Beyond, Depth, DestinationReport, NotExamined, Report, Span, collect};
 
 /// How far back a report goes if nothing is said.
 pub const DEFAULT_SPAN: Duration = Duration::from_secs(3_600);
@@ -51,7 +51,8 @@ pub struct Compliance {
 impl Service {
     /// Judges a page of the tenant's destinations, by the same functions as
     /// `paceline audit`. A page ends early where the next destination's ledger
-    /// would make it read more than [`MAX_ROWS`].
+    /// would make it read more than [`MAX_ROWS`]; of one that has more by itself,
+    /// the newest slice is judged.
     pub async fn compliance(&self, draft: ComplianceDraft) -> Result<Compliance, ServiceError> {
         bounded("limit", draft.limit, 1, MAX_REPORTS)?;
         bounded("points", draft.points, 0, MAX_POINTS)?;
@@ -86,17 +87,24 @@ impl Service {
             let depth = Depth {
                 points: draft.points as usize,
                 rows: MAX_ROWS - read.min(MAX_ROWS),
+                beyond: Beyond::Refuse,
             };
             let books = (self.catalog.as_ref(), self.operations.as_ref());
-            match collect::examine(books, destination, span, depth).await {
+            let mut examined = collect::examine(books, destination, span, depth).await;
+            // Alone on its page: of the newest that one request can read.
+            if reports.is_empty() && matches!(examined, Err(NotExamined::TooLong(_))) {
+                let depth = Depth {
+                    beyond: Beyond::Slice,
+                    ..depth
+                };
+                examined = collect::examine(books, destination, span, depth).await;
+            }
+            match examined {
                 Ok(examined) => {
                     read += examined.rows;
                     reports.push(examined.report);
                 }
                 Err(NotExamined::Catalog(error)) => return Err(error.into()),
-                Err(NotExamined::TooLong(_)) if reports.is_empty() => {
-                    return Err(ServiceError::invalid("since", too_long(destination.id)));
-                }
                 Err(NotExamined::TooLong(_)) => {
                     next = before;
                     break;
@@ -107,13 +115,6 @@ impl Service {
         let report = Report::new(span, reports);
         Ok(Compliance { report, next })
     }
-}
-
-fn too_long(id: DestinationId) -> String {
-    format!(
-        "destination {id} has more than {MAX_ROWS} attempts in this time: ask for less of it, or \
-         run `paceline audit`"
-    )
 }
 
 fn bounded(field: &str, value: u32, least: u32, most: u32) -> Result<(), ServiceError> {

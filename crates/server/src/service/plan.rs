@@ -77,7 +77,7 @@ impl Service {
         }
         let destination = self.catalog.destination(self.tenant, id).await?;
         let _turn = self.readings.acquire().await;
-        let proposed = proposed(&destination, &draft.change)?;
+        let proposed = proposed(&destination, &draft.change, &self.tier_limits().await?)?;
         let until = self.store.fleet().await?.now;
         let since = until - draft.last;
         let recorded = self.recorded(id, (since, until)).await?;
@@ -87,6 +87,14 @@ impl Service {
         tokio::task::spawn_blocking(step)
             .await
             .map_err(|broken| ServiceError::Internal(broken.to_string()))
+    }
+
+    /// What the tenant's destinations inherit.
+    async fn tier_limits(&self) -> Result<LimitSettings, ServiceError> {
+        let tenant = self.tenants.tenant(self.tenant).await?;
+        let tiers = self.tenants.tiers().await?;
+        let tier = tiers.into_iter().find(|tier| tier.name == tenant.tier);
+        Ok(tier.map(|tier| tier.limits).unwrap_or_default())
     }
 
     /// What started in a span or waits at its end; what already waited at its
@@ -165,30 +173,14 @@ impl Plan {
     }
 }
 
-/// The settings that would be in force.
+/// The settings that would be in force: what its tier gives where it has none of
+/// its own.
 fn proposed(
     destination: &Destination,
     change: &LimitsChange,
+    tier: &LimitSettings,
 ) -> Result<LimitSettings, ServiceError> {
     let own = change.applied_to(destination.limits);
     validate(&own)?;
-    let now = &destination.effective;
-    if !own.inherits() {
-        let inherited = now
-            .max_in_flight
-            .filter(|_| destination.limits.max_in_flight.is_none());
-        return Ok(LimitSettings {
-            max_in_flight: own.max_in_flight.or(inherited),
-            ..own
-        });
-    }
-    if !destination.limits.inherits() {
-        let problem = "name a limit: what the tier would give is not known here";
-        return Err(ServiceError::invalid("limits", problem));
-    }
-    Ok(LimitSettings {
-        max_in_flight: own.max_in_flight.or(now.max_in_flight),
-        safety_margin: own.safety_margin,
-        ..*now
-    })
+    Ok(own.or_tier(tier))
 }

@@ -17,7 +17,7 @@ use domain::compliance::{largest_aligned, largest_sliding};
 use domain::limit::Period;
 use domain::time::Timestamp;
 use serde_json::Value;
-use server::audit::{Depth, Report, Span, collect};
+use server::audit::{Beyond, Depth, DestinationReport, NotExamined, Report, Span, collect};
 use server::parts;
 
 use ledger::{Kind, Ledger, SECOND};
@@ -58,6 +58,8 @@ async fn agree(place: &Place) {
         sql_agrees(place, ledger).await;
         let report = report_agrees(place, ledger, span).await;
         program_agrees(place, ledger, &report);
+        what_began_before_is_counted(place, ledger, span).await;
+        a_slice_of_it_is_judged(place, ledger, span).await;
     }
     csv_has_every_ledger(place, &ledgers, &Report::new(span, Vec::new()));
     no_verdict_without_a_store(place);
@@ -96,18 +98,13 @@ fn documented(begins: &str, id: domain::ids::DestinationId) -> String {
 }
 
 async fn report_agrees(place: &Place, ledger: &Ledger, span: Span) -> Report {
-    let stored = parts::open_to_read(&place.config()).await.unwrap();
-    let (catalog, tenants) = (stored.catalog, stored.tenants);
-    let wanted = [ledger.destination];
-    let found = collect::destinations(catalog.as_ref(), tenants.as_ref(), &wanted).await;
-    let destination = found.unwrap().remove(0);
-    let books = (catalog.as_ref(), stored.operations_book.as_ref());
     let depth = Depth {
         points: 10,
         rows: u64::MAX,
+        beyond: Beyond::Refuse,
     };
-    let examined = collect::examine(books, &destination, span, depth).await;
-    let report = examined.unwrap().report;
+    let report = examined(place, ledger, span, depth).await.unwrap();
+    assert_eq!(report.judged_since, None);
     let charted: f64 = (report.curve.iter())
         .flat_map(|curve| curve.points.iter())
         .map(|point| point.starts_per_second)
@@ -142,6 +139,70 @@ async fn report_agrees(place: &Place, ledger: &Ledger, span: Span) -> Report {
     let spaced = bucket.is_none_or(|rule| (rule.early_starts == 0) == report.compliant);
     assert!(spaced, "{ledger:?}");
     Report::new(span, vec![report])
+}
+
+async fn examined(
+    place: &Place,
+    ledger: &Ledger,
+    span: Span,
+    depth: Depth,
+) -> Result<DestinationReport, NotExamined> {
+    let stored = parts::open_to_read(&place.config()).await.unwrap();
+    let (catalog, tenants) = (stored.catalog, stored.tenants);
+    let wanted = [ledger.destination];
+    let found = collect::destinations(catalog.as_ref(), tenants.as_ref(), &wanted).await;
+    let destination = found.unwrap().remove(0);
+    let books = (catalog.as_ref(), stored.operations_book.as_ref());
+    let examined = collect::examine(books, &destination, span, depth).await?;
+    Ok(examined.report)
+}
+
+/// A span that begins within a crowd: its last start is over, with all of them.
+async fn what_began_before_is_counted(place: &Place, ledger: &Ledger, span: Span) {
+    let Some(crowd) = ledger.planted.first() else {
+        return;
+    };
+    let last = crowd.last().unwrap();
+    let (at, _) = ledger.starts.iter().find(|(_, id)| id == last).unwrap();
+    let span = Span {
+        since: Timestamp::from_micros(*at),
+        ..span
+    };
+    let depth = Depth {
+        points: 0,
+        rows: u64::MAX,
+        beyond: Beyond::Refuse,
+    };
+    let report = examined(place, ledger, span, depth).await.unwrap();
+    let within = ledger.starts.iter().filter(|(start, _)| start >= at);
+    assert_eq!(report.starts, within.count() as u64, "{ledger:?}");
+    assert!(!report.compliant, "{ledger:?}");
+    assert_eq!(&report.rules[0].violations[0].attempts, crowd, "{ledger:?}");
+}
+
+/// More than may be read is refused, or judged as far as it goes.
+async fn a_slice_of_it_is_judged(place: &Place, ledger: &Ledger, span: Span) {
+    let rows = ledger.starts.len() as u64 - 1;
+    let depth = Depth {
+        points: 0,
+        rows,
+        beyond: Beyond::Refuse,
+    };
+    let refused = examined(place, ledger, span, depth).await.unwrap_err();
+    assert!(matches!(refused, NotExamined::TooLong(_)), "{refused}");
+    let depth = Depth {
+        beyond: Beyond::Slice,
+        ..depth
+    };
+    let report = examined(place, ledger, span, depth).await.unwrap();
+    let mut times: Vec<i64> = ledger.starts.iter().map(|(at, _)| *at).collect();
+    times.sort_unstable();
+    let since = times[times.len() - (rows / 2) as usize];
+    let within = times.iter().filter(|at| **at >= since);
+    assert_eq!(report.starts, within.count() as u64, "{ledger:?}");
+    let judged_since = report.judged_since.unwrap();
+    let judged_since = chrono::DateTime::parse_from_rfc3339(&judged_since).unwrap();
+    assert_eq!(judged_since.timestamp_micros(), since, "{ledger:?}");
 }
 
 fn audit(url: &str, arguments: &[&str]) -> Output {

@@ -31,8 +31,11 @@ on_both! {
     a_link_opens_its_tenants_pages_and_no_more
     limits_go_up_to_the_ceiling_and_beyond_it_are_asked_for
     a_session_ends_with_its_key
+    a_proxy_that_writes_another_host_leaves_the_cookie_secure
     answers_are_guarded
     events_are_found_by_type
+    a_search_of_events_is_of_its_tenants_own
+    a_preview_is_the_plan_and_says_what_is_inherited
 }
 
 async fn another_tenants_session_reaches_nothing(world: &World) {
@@ -43,6 +46,10 @@ async fn another_tenants_session_reaches_nothing(world: &World) {
     let body = json!({"destination_id": theirs, "type": "a.b", "payload": {}});
     let event = world.api(&key, Method::POST, "/v1/events", body).await;
     let event = event["id"].as_str().unwrap();
+    let attempts = format!("/v1/destinations/{theirs}/attempts");
+    let attempts = world.api(&key, Method::GET, &attempts, json!({})).await;
+    let attempt = &attempts["attempts"][0]["id"];
+    assert!(attempt.is_number(), "{attempts}");
     let their = world.sign_in(&key).await;
     let our = world.sign_in(&our_key).await;
     for path in [
@@ -50,6 +57,7 @@ async fn another_tenants_session_reaches_nothing(world: &World) {
         format!("/dashboard/destinations/{theirs}/live"),
         format!("/dashboard/destinations/{theirs}/attempts"),
         format!("/dashboard/events/{event}"),
+        format!("/dashboard/attempts/{attempt}"),
     ] {
         assert_eq!(world.get(&their, &path).await.status, 200, "{path}");
         assert_eq!(world.get(&our, &path).await.status, 404, "{path}");
@@ -250,6 +258,7 @@ async fn limits_go_up_to_the_ceiling_and_beyond_it_are_asked_for(world: &World) 
     );
     assert_eq!(per_second().await, 8, "asked for is not set");
     let page = world.get(&customer, "/dashboard/requests").await;
+    assert!(page.text.contains("<td>8/s"), "today's: {}", page.text);
     assert!(
         page.text.contains("Black Friday &#60;b&#62;"),
         "{}",
@@ -292,6 +301,24 @@ async fn a_session_ends_with_its_key(world: &World) {
         (page.status.as_u16(), &page.headers["location"]),
         (303, &"/dashboard/sign-in".parse().unwrap())
     );
+}
+
+/// The proxy ends TLS and calls us by the name of this machine.
+async fn a_proxy_that_writes_another_host_leaves_the_cookie_secure(world: &World) {
+    let fields = [("key", ADMIN)];
+    let sign_in = "/dashboard/sign-in";
+    let page = world
+        .form_from("https://127.0.0.1:8080", sign_in, None, &fields)
+        .await;
+    let cookie = page.headers["set-cookie"].to_str().unwrap();
+    assert!(cookie.starts_with("__Host-paceline-session="), "{cookie}");
+    assert!(cookie.ends_with("; Secure"), "{cookie}");
+    // Later requests do not say where they come from: it is known by its name.
+    let visitor = world.visitor(&page).await;
+    assert_eq!(world.get(&visitor, "/dashboard").await.status, 200);
+    let page = world.form(sign_in, None, &fields).await;
+    let cookie = page.headers["set-cookie"].to_str().unwrap();
+    assert!(!cookie.contains("Secure"), "{cookie}");
 }
 
 async fn answers_are_guarded(world: &World) {
@@ -371,4 +398,81 @@ async fn events_are_found_by_type(world: &World) {
     assert_eq!(links(&page.text), 0);
     let page = world.get(&visitor, "/dashboard?search=OUR").await;
     assert!(page.text.contains(&id), "{}", page.text);
+}
+
+async fn a_preview_is_the_plan_and_says_what_is_inherited(world: &World) {
+    // The tier `standard` allows 10 a second; the destination has 5.
+    let (_, key, id) = world.tenant("ours", &["ingest", "manage", "read"]).await;
+    let one = json!({"destination_id": id, "type": "a.b", "payload": {}});
+    let batch = json!({"events": vec![one; 40]});
+    world
+        .api(&key, Method::POST, "/v1/events/batch", batch)
+        .await;
+    let visitor = world.sign_in(&key).await;
+    let path = format!("/dashboard/destinations/{id}/limits");
+    let preview = async |fields: &[(&str, &str)]| {
+        let fields = [&[("preview", "1"), ("last", "3600")][..], fields].concat();
+        let page = world.post(&visitor, &path, &fields).await;
+        assert_eq!(page.status, 200, "{}", page.text);
+        page.text
+    };
+    let planned = format!("/v1/destinations/{id}/plan");
+    let slow = json!({"limits": {"per_second": 1}, "last_seconds": 3_600});
+    let plan = world.api(&key, Method::POST, &planned, slow).await;
+    let page = preview(&[("per_second", "1")]).await;
+    assert!(page.contains("What if: 1/s"), "{page}");
+    assert!(
+        page.contains("The last hour (40 attempts) as they were"),
+        "{page}"
+    );
+    let row = |name: &str, was: &str, would_be: &str| {
+        format!(
+            "<th scope=\"row\">{name}</th><td class=\"n\">{was}</td><td class=\"n\">{would_be}</td>"
+        )
+    };
+    assert_eq!(plan["replayed"]["starts"], 40);
+    assert!(page.contains(&row("starts", "0", "40")), "{page}");
+    let (was, would_be) = (&plan["actual"], &plan["replayed"]);
+    let [was, would_be] = [was, would_be].map(|one| one["peak_backlog"].to_string());
+    assert!(
+        page.contains(&row("largest backlog", &was, &would_be)),
+        "{page}"
+    );
+    assert!(page.contains("class=\"before\"") && page.contains("class=\"line\""));
+
+    // All cleared: the tier's, which the API says alike.
+    let page = preview(&[]).await;
+    assert!(
+        page.contains("What if: what its tier gives, 10/s"),
+        "{page}"
+    );
+    let cleared = json!({"limits": {"per_second": null}});
+    let plan = world.api(&key, Method::POST, &planned, cleared).await;
+    assert_eq!(plan["proposed"]["limits"]["per_second"], 10, "{plan}");
+
+    let fields = [("preview", "1"), ("last", "1")];
+    assert_eq!(world.post(&visitor, &path, &fields).await.status, 422);
+}
+
+async fn a_search_of_events_is_of_its_tenants_own(world: &World) {
+    let all = ["ingest", "manage", "read"];
+    let (_, our_key, ours) = world.tenant("ours", &all).await;
+    let (_, their_key, theirs) = world.tenant("theirs", &all).await;
+    let one = |id: &str| json!({"destination_id": id, "type": "a.b", "payload": {}});
+    let ours = world
+        .api(&our_key, Method::POST, "/v1/events", one(&ours))
+        .await;
+    // More of theirs, and newer, than a page looks through.
+    for _ in 0..3 {
+        let batch = json!({"events": vec![one(&theirs); 1_000]});
+        world
+            .api(&their_key, Method::POST, "/v1/events/batch", batch)
+            .await;
+    }
+    let visitor = world.sign_in(&our_key).await;
+    for path in ["/dashboard/events", "/dashboard/events?state=waiting"] {
+        let page = world.get(&visitor, path).await;
+        assert!(page.text.contains(ours["id"].as_str().unwrap()), "{path}");
+        assert!(!page.text.contains("rel=\"next\""), "{path}");
+    }
 }

@@ -133,6 +133,7 @@ impl World {
                 managers: parts.managers,
                 store: parts.store.clone(),
                 survey: parts.survey,
+                tenants: parts.tenants.clone(),
             },
             parts.schedule,
             Intake::new(ingest, pressure, parts.backpressure, rates),

@@ -63,6 +63,7 @@ impl World {
             managers: store.clone(),
             store: store.clone(),
             survey: store.clone(),
+            tenants: store.clone(),
         };
         let intake = Intake::new(ingest, pressure, store.clone(), rates);
         let policy = Policy::default();

@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use async_trait::async_trait;
 use domain::attempt::AttemptState;
+use domain::compliance::Start;
 use domain::destination::DestinationState;
 use domain::event::{Audience, NewEvent};
 use domain::health::{BreakerSettings, Health};
@@ -252,6 +253,16 @@ impl Catalog for FakeStore {
         _after: Option<LedgerPosition>,
         _limit: u32,
     ) -> Result<Vec<LedgerRow>, CatalogError> {
+        Ok(Vec::new())
+    }
+
+    async fn starts_before(
+        &self,
+        _: DestinationId,
+        _: Timestamp,
+        _: Start,
+        _: u32,
+    ) -> Result<Vec<Start>, CatalogError> {
         Ok(Vec::new())
     }
 

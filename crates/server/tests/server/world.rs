@@ -96,7 +96,7 @@ impl World {
         let pressure = Arc::new(Pressure::new(bounds()));
         let intake = Intake::new(ingest, pressure, backlog.clone(), rates);
         let operations = tenancy.clone();
-        let survey = tenancy.clone();
+        let (survey, tenants) = (tenancy.clone(), tenancy.clone());
         let tenancy = Tenancy::new(tenancy.clone(), tenancy, gate.clone(), mint.clone());
         let signing = Signing {
             secrets,
@@ -109,6 +109,7 @@ impl World {
             managers: Arc::new(Unmanaged),
             store,
             survey,
+            tenants,
         };
         let policy = Policy::default();
         let service = Service::new(books, schedule, intake, mint, policy, signing);

@@ -233,6 +233,17 @@ impl<D: Driver> Catalog for Faulty<D> {
         inner.ledger(destination, since, until, after, limit).await
     }
 
+    async fn starts_before(
+        &self,
+        destination: DestinationId,
+        since: Timestamp,
+        before: domain::compliance::Start,
+        limit: u32,
+    ) -> Result<Vec<domain::compliance::Start>, CatalogError> {
+        let inner = &self.inner;
+        inner.starts_before(destination, since, before, limit).await
+    }
+
     async fn limit_history(
         &self,
         destination: DestinationId,

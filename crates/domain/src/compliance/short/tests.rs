@@ -181,3 +181,36 @@ fn nothing_is_said_of_a_pause_nor_of_what_cannot_be_known() {
     };
     assert!(!silent(unlimited, DestinationState::Active));
 }
+
+#[test]
+fn an_entry_that_changes_no_rate_hides_nothing() {
+    let stalled = Minute {
+        starts: Vec::new(),
+        lasts: 0,
+        refused: false,
+        waiting: 900,
+    };
+    let entry = |from, max_in_flight| {
+        let settings = LimitSettings {
+            max_in_flight: Some(max_in_flight),
+            ..settings(10)
+        };
+        InForce::new(at(from), &settings, DestinationState::Active)
+    };
+    // A new URL, a new secret, another number of places: each writes an entry.
+    let history: Vec<_> = (0..12)
+        .map(|number| entry(number * 5_000, 4 + (number / 6) as u32))
+        .collect();
+    let found = |history: &[InForce]| {
+        let evidence = Evidence {
+            history,
+            ..Evidence::default()
+        };
+        found(&stalled.curve(), &evidence)
+    };
+    assert_eq!(found(&history), found(&history[..1]));
+    assert_eq!(found(&history).len(), 1);
+    // Another rate does: what it was judged by changes.
+    let other = InForce::new(at(30_000), &settings(5), DestinationState::Active);
+    assert_eq!(found(&[history[0].clone(), other]).len(), 2);
+}

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use domain::attempt::AttemptState;
+use domain::compliance::Start;
+use domain::ids::AttemptId;
 use domain::time::Timestamp;
 
 use super::World;
@@ -92,6 +94,58 @@ pub async fn the_ledger_begins_and_ends_where_asked(world: &World) {
         page(Timestamp::from_micros(0), created_at).await.unwrap(),
         []
     );
+}
+
+/// The newest first, from before a position back to a time, whatever the size of
+/// the pages.
+pub async fn starts_are_read_backwards(world: &World) {
+    let destination = world
+        .destination()
+        .unlimited()
+        .max_in_flight(3)
+        .create()
+        .await;
+    world.accept(destination, 7).await;
+    let worker = world.worker().await;
+    for _ in 0..2 {
+        let permits = world.admit(destination).await;
+        world.start(worker, &permits).await;
+        world.finish(worker, &permits).await;
+        world.pass(Duration::from_millis(10)).await;
+    }
+    let ledger = world.ledger(destination).await;
+    let starts = ledger
+        .iter()
+        .filter_map(|row| Some((row.started_at?, row.attempt)));
+    let mut starts: Vec<Start> = starts.collect();
+    assert_eq!(starts.len(), 6);
+    starts.reverse();
+    let end = (Timestamp::from_millis(1 << 42), AttemptId(i64::MIN));
+    for size in [1, 4, 9] {
+        let mut paged: Vec<Start> = Vec::new();
+        loop {
+            let before = paged.last().copied().unwrap_or(end);
+            let zero = Timestamp::from_micros(0);
+            let page = world.catalog.starts_before(destination, zero, before, size);
+            let page = page.await.unwrap();
+            if page.is_empty() {
+                break;
+            }
+            assert!(page.len() <= size as usize);
+            paged.extend(page);
+            assert!(paged.len() <= 6, "it does not end");
+        }
+        assert_eq!(paged, starts);
+    }
+    // What started with `since` is in, and with the position's time is not.
+    let (since, until) = (starts[5].0, (starts[0].0, AttemptId(i64::MIN)));
+    let found = world.catalog.starts_before(destination, since, until, 9);
+    let expected = starts.iter().filter(|start| start.0 < until.0);
+    assert_eq!(found.await.unwrap(), expected.copied().collect::<Vec<_>>());
+    let found = world
+        .catalog
+        .starts_before(destination, starts[0].0, until, 9);
+    assert_eq!(found.await.unwrap(), []);
 }
 
 /// Per destination given, in order; a retry that is due later waits too.

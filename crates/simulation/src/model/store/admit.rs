@@ -114,7 +114,8 @@ impl Candidate {
         let remembered = Usage {
             meter: row.pacing.meter,
             recount: row.pacing.meter_epoch != Some(row.epoch),
-            held_until: rows.admits_from(destination),
+            held_until: rows.held_until(destination),
+            deferred_until: rows.deferred_until(destination),
             probing: rows.is_probing(destination),
             ..Usage::default()
         };
@@ -218,7 +219,8 @@ pub(super) fn reading(
     let remembered = Usage {
         meter: row.pacing.meter,
         recount: true,
-        held_until: rows.admits_from(id),
+        held_until: rows.held_until(id),
+        deferred_until: rows.deferred_until(id),
         probing: rows.is_probing(id),
         ..Usage::default()
     };

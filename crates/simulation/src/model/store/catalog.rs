@@ -1,6 +1,7 @@
 //! The same store, as its users see it.
 
 use async_trait::async_trait;
+use domain::compliance::Start;
 use domain::ids::{AttemptId, DestinationId, EventId, TenantId};
 use domain::time::Timestamp;
 use engine::ports::{
@@ -88,6 +89,17 @@ impl Catalog for ModelStore {
             limit,
         };
         Ok(self.read(|rows| reading::ledger(rows, &span)))
+    }
+
+    async fn starts_before(
+        &self,
+        destination: DestinationId,
+        since: Timestamp,
+        before: Start,
+        limit: u32,
+    ) -> Result<Vec<Start>, CatalogError> {
+        let page = (since, before, limit);
+        Ok(self.read(|rows| reading::starts_before(rows, destination, page)))
     }
 
     async fn limit_history(

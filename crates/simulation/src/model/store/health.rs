@@ -33,13 +33,12 @@ impl Rows {
         pacing.max(health)
     }
 
-    /// Nothing of it is admitted before that.
-    pub(super) fn admits_from(&self, id: DestinationId) -> Option<Timestamp> {
+    /// Nothing of it is admitted before that, though what has a permit may start.
+    pub(super) fn deferred_until(&self, id: DestinationId) -> Option<Timestamp> {
         // A change lifts it: it leaves nothing planned.
-        let deferred = (self.destinations.get(&id))
+        (self.destinations.get(&id))
             .filter(|row| row.pacing.next_look_at.is_some())
-            .and_then(|row| row.pacing.deferred_until);
-        self.held_until(id).max(deferred)
+            .and_then(|row| row.pacing.deferred_until)
     }
 
     /// Whether its breaker is open, or half open.

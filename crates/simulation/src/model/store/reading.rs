@@ -1,6 +1,7 @@
 //! Events, attempts and the ledger, as people and the audit read them.
 
 use domain::attempt::AttemptState;
+use domain::compliance::Start;
 use domain::ids::{AttemptId, DestinationId, EventId, TenantId};
 use domain::time::Timestamp;
 use engine::ports::{AttemptView, CatalogError, EventSummary, LedgerPosition, LedgerRow};
@@ -66,6 +67,20 @@ pub(super) fn view(row: &Attempt) -> AttemptView {
         error: row.error.clone(),
         response_body: (!row.response_body.is_empty()).then(body),
     }
+}
+
+/// Reads starts backwards; see [`engine::ports::Catalog::starts_before`].
+pub(super) fn starts_before(
+    rows: &Rows,
+    destination: DestinationId,
+    (since, before, limit): (Timestamp, Start, u32),
+) -> Vec<Start> {
+    let before_since = Timestamp::from_micros(since.as_micros().saturating_sub(1));
+    let starts = rows.ledger.starts_of(destination, before_since);
+    let mut found: Vec<Start> = starts.filter(|start| *start < before).collect();
+    found.reverse();
+    found.truncate(limit as usize);
+    found
 }
 
 /// Which part of a ledger is asked for.

@@ -73,6 +73,7 @@ fn standing(rows: &mut Rows, now: Timestamp, id: DestinationId) -> Option<Survey
     let (policy, usage, backlog) = reading(rows, now, id)?;
     let tenant = rows.tenant_of(id)?;
     let held = rows.health.get(&id).and_then(|health| health.hold);
+    let held = held.filter(|hold| hold.until > now);
     Some(Surveyed {
         destination: id,
         tenant,

@@ -1,0 +1,161 @@
+//! One attempt: its request beside its response.
+//!
+//! Requests are not kept. What is ours in them follows from what is: so it is
+//! put together by the function that sends it. What the destination adds may be
+//! a password, and is named only.
+
+use adapters::http::OwnHeaders;
+use axum::extract::{Path, State};
+use axum::response::Html;
+use domain::ids::AttemptId;
+use engine::ports::Requested;
+
+use super::Asked;
+use super::destination::Line;
+use super::frame::{Frame, rendered};
+use super::refused::Refused;
+use super::visitor::Visitor;
+use super::words::{self, NONE};
+use crate::service::{Described, ServiceError};
+
+#[derive(askama::Template)]
+#[template(path = "attempt.html")]
+struct Page {
+    frame: Frame,
+    one: Line,
+    name: String,
+    url: String,
+    started: String,
+    bytes: String,
+    in_batch: bool,
+    headers: Vec<(String, String)>,
+}
+
+pub(super) async fn show(
+    State(pages): Asked,
+    visitor: Visitor,
+    Path(id): Path<String>,
+) -> Result<Html<String>, Refused> {
+    let tenant = visitor.tenant();
+    let id = id.parse().map(AttemptId);
+    let id = id.map_err(|_bad| Refused::not_found("attempt"))?;
+    let found = pages.0.overview.requested(tenant, id).await?;
+    let service = pages.service(tenant);
+    let described = match service.destination(found.attempt.destination).await {
+        Ok(described) => Some(described),
+        // It is deleted; the ledger stays.
+        Err(ServiceError::NotFound(_)) => None,
+        Err(error) => return Err(error.into()),
+    };
+    let started = found.attempt.started_at;
+    rendered(&Page {
+        frame: Frame::of(&pages, &visitor, ("Attempt", "/dashboard")).await?,
+        headers: headers(&found, described.as_ref()),
+        started: started.map_or(NONE.to_owned(), words::time),
+        bytes: words::large(u64::from(found.payload_bytes)),
+        in_batch: found.in_batch,
+        name: name(&found, described.as_ref()),
+        url: described.map_or(NONE.to_owned(), |one| one.destination.url),
+        one: Line::from(found.attempt),
+    })
+}
+
+fn name(found: &Requested, described: Option<&Described>) -> String {
+    let name = described.map(|one| one.destination.name.clone());
+    name.filter(|name| !name.is_empty())
+        .unwrap_or_else(|| found.attempt.destination.to_string())
+}
+
+/// None before it started.
+fn headers(found: &Requested, described: Option<&Described>) -> Vec<(String, String)> {
+    let Some(started_at) = found.attempt.started_at else {
+        return Vec::new();
+    };
+    let event = found.attempt.event.to_string();
+    let ours = OwnHeaders {
+        id: &event,
+        content_type: found.content_type.as_deref().unwrap_or_default(),
+        content_length: found.payload_bytes as usize,
+        sent_at_seconds: started_at.as_micros().div_euclid(1_000_000),
+        try_number: found.attempt.try_number,
+    };
+    let mut shown: Vec<(String, String)> = ours
+        .values()
+        .into_iter()
+        .flatten()
+        .map(|(name, value)| {
+            let text = value.to_str().unwrap_or_default();
+            let kept = match name.as_str() {
+                // Of all the events in its request.
+                "content-type" | "content-length" | "webhook-id" if found.in_batch => None,
+                _ => Some(text).filter(|text| !text.is_empty()),
+            };
+            let words = kept.unwrap_or("not kept").to_owned();
+            (name.to_string(), words)
+        })
+        .collect();
+    shown.push(("webhook-signature".to_owned(), "not kept".to_owned()));
+    let added = described.map(|one| &one.header_names);
+    let hidden = |name: &String| (name.clone(), "hidden".to_owned());
+    shown.extend(added.into_iter().flatten().map(hidden));
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::attempt::AttemptState;
+    use domain::ids::{DestinationId, EventId};
+    use domain::time::Timestamp;
+    use engine::ports::AttemptView;
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn requested(started_at: Option<i64>, in_batch: bool) -> Requested {
+        Requested {
+            attempt: AttemptView {
+                id: AttemptId(7),
+                event: EventId(Uuid::from_u128(1)),
+                destination: DestinationId(Uuid::from_u128(2)),
+                try_number: 3,
+                state: AttemptState::Succeeded,
+                dead_letter: false,
+                created_at: Timestamp::from_millis(0),
+                admitted_at: None,
+                started_at: started_at.map(Timestamp::from_millis),
+                finished_at: None,
+                status: Some(200),
+                error: None,
+                response_body: None,
+            },
+            content_type: Some("application/json".to_owned()),
+            payload_bytes: 12,
+            in_batch,
+        }
+    }
+
+    #[test]
+    fn a_request_is_shown_as_it_was_sent_and_its_secrets_are_not() {
+        let shown = headers(&requested(Some(1_999), false), None);
+        let value = |name: &str| {
+            let found = shown.iter().find(|(known, _)| known == name);
+            found.map(|(_, value)| value.as_str())
+        };
+        assert_eq!(
+            value("webhook-id"),
+            Some("00000000-0000-0000-0000-000000000001")
+        );
+        assert_eq!(value("webhook-timestamp"), Some("1"));
+        assert_eq!(value("paceline-try"), Some("3"));
+        assert_eq!(value("content-length"), Some("12"));
+        assert_eq!(value("webhook-signature"), Some("not kept"));
+        assert!(headers(&requested(None, false), None).is_empty());
+    }
+
+    #[test]
+    fn what_belongs_to_a_batch_is_not_made_up() {
+        let shown = headers(&requested(Some(1_000), true), None);
+        let unknown = shown.iter().filter(|(_, value)| value == "not kept");
+        assert_eq!(unknown.count(), 4, "{shown:?}");
+    }
+}
