@@ -27,6 +27,7 @@ use crate::access::required::Required;
 use crate::health;
 use crate::service::{Service, Tenancy};
 
+mod answers;
 pub mod attempts;
 pub mod batches;
 pub mod body;
@@ -188,6 +189,7 @@ pub fn openapi() -> OpenApi {
     document.merge(routes().into_openapi());
     rate::describe(&mut document);
     document.merge(health::routes().into_openapi());
+    answers::describe(&mut document);
     document
 }
 

@@ -212,4 +212,37 @@ mod tests {
         );
         assert_eq!(error.exit_code(), i32::from(EXIT_CONFIG));
     }
+
+    /// Every command below this one, with its name in full.
+    fn leaves(command: &clap::Command, name: &str, found: &mut Vec<(String, clap::Command)>) {
+        for below in command.get_subcommands() {
+            let name = format!("{name} {}", below.get_name());
+            match below.has_subcommands() {
+                true => leaves(below, &name, found),
+                false => found.push((name, below.clone())),
+            }
+        }
+    }
+
+    /// `top` redraws a screen, and has nothing to print for a program.
+    #[test]
+    fn every_command_that_asks_the_api_prints_a_table_or_json() {
+        let mut found = Vec::new();
+        leaves(&Cli::command(), "paceline", &mut found);
+        let asking = found.iter().filter(|(name, command)| {
+            let asks = command.get_arguments().any(|one| one.get_id() == "url");
+            asks && name != "paceline top"
+        });
+        let mut count = 0;
+        for (name, command) in asking {
+            let output = command.get_arguments().find(|one| one.get_id() == "output");
+            let output = output.unwrap_or_else(|| panic!("{name} has no --output"));
+            let words: Vec<_> = (output.get_possible_values().iter())
+                .map(|word| word.get_name().to_owned())
+                .collect();
+            assert_eq!(words, ["table", "json"], "{name}");
+            count += 1;
+        }
+        assert!(count >= 40, "{count}");
+    }
 }

@@ -223,6 +223,14 @@ impl Client {
                     problem.title, problem.detail
                 )
             }
+            (StatusCode::FORBIDDEN, _) => format!(
+                "{}: {}; set PACELINE_API_KEY to a key that has it (`paceline key create` makes one)",
+                problem.title, problem.detail
+            ),
+            (StatusCode::NOT_FOUND, None) => format!(
+                "{}: {}; a key sees its own tenant's things, and `list` shows their ids",
+                problem.title, problem.detail
+            ),
             (_, Some(field)) => format!("{}: {field}: {}", problem.title, problem.detail),
             (_, None) => format!("{}: {}", problem.title, problem.detail),
         }

@@ -1,5 +1,6 @@
 //! What commands print to standard output.
 
+use std::fmt::Display;
 use std::io::{self, Write};
 
 use anyhow::Context;
@@ -7,6 +8,7 @@ use clap::ValueEnum;
 use comfy_table::Table;
 use comfy_table::presets::NOTHING;
 use serde::Serialize;
+use serde_json::{Map, Value};
 
 /// How a command prints what it got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -25,6 +27,18 @@ pub fn line(text: &str) -> anyhow::Result<()> {
 /// Prints JSON, indented.
 pub fn json(value: &impl Serialize) -> anyhow::Result<()> {
     line(&serde_json::to_string_pretty(value).context("print as JSON")?)
+}
+
+/// Says what was done to a thing that has no more to show: a line, or its id by
+/// the word.
+pub fn done(format: Format, word: &str, id: impl Display) -> anyhow::Result<()> {
+    match format {
+        Format::Table => line(&format!("{word} {id}")),
+        Format::Json => json(&Map::from_iter([(
+            word.to_owned(),
+            Value::from(id.to_string()),
+        )])),
+    }
 }
 
 /// What a cell says of something that may not be there.

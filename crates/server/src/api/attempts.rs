@@ -88,7 +88,8 @@ fn millis(end: Timestamp, begin: Timestamp) -> f64 {
 }
 
 /// List a destination's attempts, the newest first.
-#[utoipa::path(get, path = "/v1/destinations/{id}/attempts", tag = "destinations",
+#[utoipa::path(get, path = "/v1/destinations/{id}/attempts", operation_id = "list_attempts",
+    tag = "destinations",
     security(("key" = ["read"])), params(("id" = Uuid, Path), AttemptsPage), responses(
     (status = 200, body = Attempts),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]

@@ -40,7 +40,8 @@ impl From<BatchSettings> for Batches {
 }
 
 /// Look at a destination's batches.
-#[utoipa::path(get, path = "/v1/destinations/{id}/batches", tag = "destinations",
+#[utoipa::path(get, path = "/v1/destinations/{id}/batches", operation_id = "show_batches",
+    tag = "destinations",
     security(("key" = ["read"])), params(("id" = Uuid, Path)), responses(
     (status = 200, body = Batches),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]
@@ -56,7 +57,8 @@ pub(super) async fn show(
 
 /// Set all of a destination's batches. To turn them on or off is another kind
 /// of request: permits that are out are revoked.
-#[utoipa::path(put, path = "/v1/destinations/{id}/batches", tag = "destinations",
+#[utoipa::path(put, path = "/v1/destinations/{id}/batches", operation_id = "set_batches",
+    tag = "destinations",
     security(("key" = ["manage"])), params(("id" = Uuid, Path)), request_body = Batches, responses(
     (status = 200, body = Batches),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]

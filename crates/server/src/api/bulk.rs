@@ -145,7 +145,8 @@ pub struct BulkEnd {
 /// refused by itself: what is answered with an id is durable, whatever becomes
 /// of the rest. To repeat a body whose answer was cut off, give each event an
 /// `idempotency_key`.
-#[utoipa::path(post, path = "/v1/events/bulk", tag = "events", security(("key" = ["ingest"])),
+#[utoipa::path(post, path = "/v1/events/bulk", operation_id = "post_events_bulk",
+    tag = "events", security(("key" = ["ingest"])),
     params(TraceHeaders), request_body(content = PostEvent, content_type = "application/x-ndjson"), responses(
     (status = 200, description = "Each line answered by itself, then a BulkEnd.",
         body = LineResult, content_type = "application/x-ndjson"),

@@ -51,7 +51,8 @@ impl From<CancelledPart> for CancelledBacklog {
 
 /// Cancel what waits at a destination, in bounded steps. What has started goes
 /// on; so may what gets its permit while this runs.
-#[utoipa::path(post, path = "/v1/destinations/{id}/cancel", tag = "destinations",
+#[utoipa::path(post, path = "/v1/destinations/{id}/cancel", operation_id = "cancel_backlog",
+    tag = "destinations",
     security(("key" = ["manage"])), params(("id" = Uuid, Path)), request_body = CancelBacklog, responses(
     (status = 200, body = CancelledBacklog),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]
@@ -77,7 +78,8 @@ pub(super) async fn backlog(
 }
 
 /// Cancel one attempt that has not started; 409 if it has.
-#[utoipa::path(post, path = "/v1/attempts/{id}/cancel", tag = "destinations",
+#[utoipa::path(post, path = "/v1/attempts/{id}/cancel", operation_id = "cancel_attempt",
+    tag = "destinations",
     security(("key" = ["manage"])), params(("id" = i64, Path)), responses(
     (status = 204, description = "Cancelled, now or before."),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]

@@ -47,7 +47,8 @@ impl From<Compliance> for ComplianceReport {
 ///
 /// The same as `paceline audit`, for one tenant. A page reads a million rows of
 /// the ledger at most, and ends early before it would read more.
-#[utoipa::path(get, path = "/v1/compliance", tag = "operations", security(("key" = ["read"])),
+#[utoipa::path(get, path = "/v1/compliance", operation_id = "show_compliance",
+    tag = "operations", security(("key" = ["read"])),
     params(CompliancePage), responses(
     (status = 200, body = ComplianceReport),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]

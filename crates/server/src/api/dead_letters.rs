@@ -66,14 +66,16 @@ pub struct DeadLettersPage {
     /// Whose last answer had this status.
     pub status: Option<u16>,
     /// That died at this time or later.
+    #[param(format = DateTime)]
     pub died_from: Option<String>,
     /// That died before.
+    #[param(format = DateTime)]
     pub died_before: Option<String>,
     /// The `next` of the page before.
     pub after: Option<String>,
     /// Rows on the page, 1 to 1,000.
     #[serde(default = "default_page")]
-    #[param(default = 100)]
+    #[param(default = 100, minimum = 1, maximum = 1_000)]
     pub limit: u32,
 }
 
@@ -92,7 +94,8 @@ fn position(text: &str) -> Result<DeadLetterPosition, Problem> {
 }
 
 /// List dead letters that were not replayed, those that died last first.
-#[utoipa::path(get, path = "/v1/dead-letters", tag = "dead letters", security(("key" = ["read"])),
+#[utoipa::path(get, path = "/v1/dead-letters", operation_id = "list_dead_letters",
+    tag = "dead letters", security(("key" = ["read"])),
     params(DeadLettersPage), responses(
     (status = 200, body = DeadLetters),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]
@@ -120,7 +123,8 @@ pub(super) async fn list(
 }
 
 /// Look at a dead letter, by the id of its last attempt.
-#[utoipa::path(get, path = "/v1/dead-letters/{id}", tag = "dead letters", security(("key" = ["read"])),
+#[utoipa::path(get, path = "/v1/dead-letters/{id}", operation_id = "show_dead_letter",
+    tag = "dead letters", security(("key" = ["read"])),
     params(("id" = i64, Path)), responses(
     (status = 200, body = DeadLetter),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]

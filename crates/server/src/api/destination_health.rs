@@ -84,7 +84,8 @@ pub struct ChangeBreaker {
 }
 
 fn disable_reason() -> Object {
-    text::words([DisableReason::Gone, DisableReason::Failing].map(DisableReason::as_str))
+    let reasons = [DisableReason::Gone, DisableReason::Failing];
+    text::or_null(text::words(reasons.map(DisableReason::as_str)))
 }
 
 fn breaker() -> Object {
@@ -122,7 +123,8 @@ impl From<StateAndHealth> for Health {
 }
 
 /// Look at a destination's health: what holds its backlog, and why.
-#[utoipa::path(get, path = "/v1/destinations/{id}/health", tag = "destinations",
+#[utoipa::path(get, path = "/v1/destinations/{id}/health", operation_id = "show_health",
+    tag = "destinations",
     security(("key" = ["read"])), params(("id" = Uuid, Path)), responses(
     (status = 200, body = Health),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]
@@ -137,7 +139,8 @@ pub(super) async fn show(
 }
 
 /// Change a destination's breaker.
-#[utoipa::path(patch, path = "/v1/destinations/{id}/breaker", tag = "destinations",
+#[utoipa::path(patch, path = "/v1/destinations/{id}/breaker", operation_id = "change_breaker",
+    tag = "destinations",
     security(("key" = ["manage"])), params(("id" = Uuid, Path)), request_body = ChangeBreaker, responses(
     (status = 200, body = Health),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]
@@ -157,7 +160,8 @@ pub(super) async fn change_breaker(
 }
 
 /// Pause a destination: its backlog is held, and events are still accepted.
-#[utoipa::path(post, path = "/v1/destinations/{id}/pause", tag = "destinations",
+#[utoipa::path(post, path = "/v1/destinations/{id}/pause", operation_id = "pause_destination",
+    tag = "destinations",
     security(("key" = ["manage"])), params(("id" = Uuid, Path)), responses(
     (status = 200, body = Destination),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]
@@ -178,7 +182,8 @@ pub(super) async fn pause(
 /// Resume a destination that is paused, disabled, held, or has its breaker
 /// open: whatever was remembered of its failures is forgotten, and its backlog
 /// drains at its limit.
-#[utoipa::path(post, path = "/v1/destinations/{id}/resume", tag = "destinations",
+#[utoipa::path(post, path = "/v1/destinations/{id}/resume", operation_id = "resume_destination",
+    tag = "destinations",
     security(("key" = ["manage"])), params(("id" = Uuid, Path)), responses(
     (status = 200, body = Destination),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]

@@ -46,7 +46,7 @@ pub struct CreateDestination {
     pub burst: Option<u32>,
     /// How the limit spreads its starts.
     #[serde(default)]
-    #[schema(schema_with = text::shape)]
+    #[schema(schema_with = text::shape_or_null)]
     pub shape: Option<Shape>,
     /// Attempts queued and in flight at once.
     #[serde(default)]
@@ -60,7 +60,7 @@ pub struct CreateDestination {
     pub pass_traceparent: bool,
     /// Your own secret, `whsec_…` or `whsk_…`; left out, one is made.
     #[serde(default, deserialize_with = "not_null")]
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = String)]
     pub secret: Option<Hidden>,
     /// Headers to add to its requests. Answers show their names only.
     #[serde(default)]
@@ -74,12 +74,15 @@ pub struct CreateDestination {
 pub struct ChangeDestination {
     /// Where its requests go.
     #[serde(default, deserialize_with = "not_null")]
+    #[schema(value_type = String)]
     pub url: Option<String>,
     /// For people.
     #[serde(default, deserialize_with = "not_null")]
+    #[schema(value_type = String)]
     pub name: Option<String>,
     /// All types that it subscribes to from now on.
     #[serde(default, deserialize_with = "not_null")]
+    #[schema(value_type = Vec<String>)]
     pub event_types: Option<Vec<String>>,
     /// `paused` holds the backlog, `disabled` refuses events, `active` sends.
     #[serde(default, deserialize_with = "not_null")]
@@ -92,6 +95,7 @@ pub struct ChangeDestination {
     pub limits: Option<Option<LimitsPatch>>,
     /// `true` clears the limits.
     #[serde(default, deserialize_with = "not_null")]
+    #[schema(value_type = bool)]
     pub unlimited: Option<bool>,
     /// A bucket's capacity, or how many of a window may start at once.
     #[serde(default, deserialize_with = "present")]
@@ -99,7 +103,7 @@ pub struct ChangeDestination {
     pub burst: Option<Option<u32>>,
     /// How the limit spreads its starts.
     #[serde(default, deserialize_with = "present")]
-    #[schema(schema_with = text::shape)]
+    #[schema(schema_with = text::shape_or_null)]
     pub shape: Option<Option<Shape>>,
     /// Attempts queued and in flight at once.
     #[serde(default, deserialize_with = "present")]
@@ -107,6 +111,7 @@ pub struct ChangeDestination {
     pub max_in_flight: Option<Option<u32>>,
     /// By which part every period is stretched.
     #[serde(default, deserialize_with = "not_null")]
+    #[schema(value_type = f64)]
     pub safety_margin: Option<f64>,
     /// Tell the receiver which trace a request belongs to.
     #[serde(default, deserialize_with = "not_null")]
@@ -138,7 +143,7 @@ pub struct Destination {
     /// As set.
     pub burst: Option<u32>,
     /// As set.
-    #[schema(schema_with = text::shape)]
+    #[schema(schema_with = text::shape_or_null)]
     pub shape: Option<Shape>,
     /// As set.
     pub max_in_flight: Option<u32>,
@@ -248,7 +253,8 @@ impl From<ChangeDestination> for DestinationEdit {
 }
 
 /// Create a destination.
-#[utoipa::path(post, path = "/v1/destinations", tag = "destinations", security(("key" = ["manage"])),
+#[utoipa::path(post, path = "/v1/destinations", operation_id = "create_destination",
+    tag = "destinations", security(("key" = ["manage"])),
     request_body = CreateDestination, responses(
     (status = 201, description = "Created. The secret is shown here and never again.",
         body = CreatedDestination),
@@ -278,7 +284,8 @@ pub(super) async fn create(
 }
 
 /// List destinations.
-#[utoipa::path(get, path = "/v1/destinations", tag = "destinations", security(("key" = ["read"])),
+#[utoipa::path(get, path = "/v1/destinations", operation_id = "list_destinations",
+    tag = "destinations", security(("key" = ["read"])),
     params(DestinationsPage), responses(
     (status = 200, body = Destinations),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]
@@ -297,7 +304,8 @@ pub(super) async fn list(
 }
 
 /// Look at a destination.
-#[utoipa::path(get, path = "/v1/destinations/{id}", tag = "destinations", security(("key" = ["read"])),
+#[utoipa::path(get, path = "/v1/destinations/{id}", operation_id = "show_destination",
+    tag = "destinations", security(("key" = ["read"])),
     params(("id" = Uuid, Path)), responses(
     (status = 200, body = Destination),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]
@@ -312,7 +320,8 @@ pub(super) async fn show(
 }
 
 /// Change a destination. A lowered limit is in force when this answers.
-#[utoipa::path(patch, path = "/v1/destinations/{id}", tag = "destinations", security(("key" = ["manage"])),
+#[utoipa::path(patch, path = "/v1/destinations/{id}", operation_id = "change_destination",
+    tag = "destinations", security(("key" = ["manage"])),
     params(("id" = Uuid, Path)), request_body = ChangeDestination, responses(
     (status = 200, body = Destination),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]
@@ -329,7 +338,8 @@ pub(super) async fn change(
 }
 
 /// Delete a destination: nothing of it starts any more. Its ledger stays.
-#[utoipa::path(delete, path = "/v1/destinations/{id}", tag = "destinations", security(("key" = ["manage"])),
+#[utoipa::path(delete, path = "/v1/destinations/{id}", operation_id = "delete_destination",
+    tag = "destinations", security(("key" = ["manage"])),
     params(("id" = Uuid, Path)), responses(
     (status = 204, description = "Deleted."),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]

@@ -41,7 +41,7 @@ pub struct PostEvent {
     pub event_type: Option<String>,
     /// Any JSON, at most 256 KiB: delivered byte for byte as it stands here.
     #[serde(default, deserialize_with = "raw")]
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = serde_json::Value)]
     pub payload: Option<Box<RawValue>>,
     /// Instead of `payload`: any bytes, in base64.
     #[serde(default)]
@@ -62,7 +62,7 @@ pub struct PostEvent {
 #[serde(deny_unknown_fields)]
 pub struct PostEvents {
     /// 1 to 1,000, each answered by itself.
-    #[schema(value_type = Vec<PostEvent>)]
+    #[schema(value_type = Vec<PostEvent>, min_items = 1, max_items = 1_000)]
     pub events: Vec<Box<RawValue>>,
 }
 
@@ -179,7 +179,8 @@ fn event_view(event: EventSummary, attempts: Vec<Attempt>) -> Event {
 /// Send an event. 202 means that it is durable and will be attempted until it
 /// is delivered, exhausted or cancelled. Safe to repeat with an idempotency
 /// key.
-#[utoipa::path(post, path = "/v1/events", tag = "events", security(("key" = ["ingest"])),
+#[utoipa::path(post, path = "/v1/events", operation_id = "post_event",
+    tag = "events", security(("key" = ["ingest"])),
     params(("Idempotency-Key" = Option<String>, Header,
         description = "The same as the field `idempotency_key`."), TraceHeaders),
     request_body = PostEvent, responses(
@@ -202,7 +203,8 @@ pub(super) async fn post(
 
 /// Send several events. Each is accepted or refused by itself, and answered in
 /// its place. Each may have an `idempotency_key` of its own.
-#[utoipa::path(post, path = "/v1/events/batch", tag = "events", security(("key" = ["ingest"])),
+#[utoipa::path(post, path = "/v1/events/batch", operation_id = "post_events",
+    tag = "events", security(("key" = ["ingest"])),
     params(TraceHeaders), request_body = PostEvents, responses(
     (status = 202, description = "Each answered by itself.", body = BatchAnswer),
     (status = "4XX", description = "None was written.", body = Problem, content_type = "application/problem+json"),
@@ -244,7 +246,8 @@ pub(super) async fn post_batch(
 }
 
 /// Look at an event and its attempts.
-#[utoipa::path(get, path = "/v1/events/{id}", tag = "events", security(("key" = ["read"])),
+#[utoipa::path(get, path = "/v1/events/{id}", operation_id = "show_event",
+    tag = "events", security(("key" = ["read"])),
     params(("id" = Uuid, Path)), responses(
     (status = 200, body = Event),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]

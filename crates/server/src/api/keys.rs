@@ -93,7 +93,8 @@ impl From<ports::ApiKey> for ApiKey {
 }
 
 /// Create a key. Its text is in this answer and nowhere else.
-#[utoipa::path(post, path = "/v1/tenants/{id}/keys", tag = "tenants",
+#[utoipa::path(post, path = "/v1/tenants/{id}/keys", operation_id = "create_key",
+    tag = "tenants",
     security(("key" = ["admin"])), params(("id" = Uuid, Path)),
     request_body = CreateKey, responses(
     (status = 201, description = "Created.", body = CreatedKey),
@@ -119,7 +120,8 @@ pub(super) async fn create(
 }
 
 /// List a tenant's keys.
-#[utoipa::path(get, path = "/v1/tenants/{id}/keys", tag = "tenants",
+#[utoipa::path(get, path = "/v1/tenants/{id}/keys", operation_id = "list_keys",
+    tag = "tenants",
     security(("key" = ["admin"])), params(("id" = Uuid, Path)), responses(
     (status = 200, body = KeyList),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]
@@ -136,9 +138,10 @@ pub(super) async fn list(
 
 /// Revoke a key, for good: refused here at once, and by every other process
 /// within 5 seconds.
-#[utoipa::path(delete, path = "/v1/tenants/{id}/keys/{key_id}", tag = "tenants",
+#[utoipa::path(delete, path = "/v1/tenants/{id}/keys/{key_id}", operation_id = "revoke_key",
+    tag = "tenants",
     security(("key" = ["admin"])),
-    params(("id" = Uuid, Path), ("key_id" = String, Path)), responses(
+    params(("id" = Uuid, Path), ("key_id" = String, Path, pattern = "^[0-9a-f]{16}$")), responses(
     (status = 204, description = "Revoked."),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn revoke(caller: Caller, path: KeyPath) -> Result<StatusCode, Problem> {

@@ -93,12 +93,12 @@ pub struct OperationalEventsPage {
     pub before: Option<i64>,
     /// Rows on the page, 1 to 1,000.
     #[serde(default = "default_page")]
-    #[param(default = 100)]
+    #[param(default = 100, minimum = 1, maximum = 1_000)]
     pub limit: u32,
     /// `tenant`, or `installation` for those of all tenants, which needs the
     /// scope `admin`.
     #[serde(default)]
-    #[param(value_type = Option<String>)]
+    #[param(schema_with = scope)]
     pub scope: OperationalScope,
 }
 
@@ -220,7 +220,8 @@ fn may_ask_for(caller: &Caller, scope: OperationalScope) -> Result<(), Problem> 
 /// Make a destination an operational one: it is told what operators must know,
 /// as ordinary events within its own limit. Repeating it changes what it is
 /// told of.
-#[utoipa::path(put, path = "/v1/operational-destinations/{id}", tag = "operations",
+#[utoipa::path(put, path = "/v1/operational-destinations/{id}", operation_id = "register_operational_destination",
+    tag = "operations",
     security(("key" = ["manage"])), params(("id" = Uuid, Path)),
     request_body = Registration, responses(
     (status = 200, body = OperationalDestination),
@@ -242,7 +243,8 @@ pub(super) async fn register(
 }
 
 /// Make an operational destination an ordinary one again.
-#[utoipa::path(delete, path = "/v1/operational-destinations/{id}", tag = "operations",
+#[utoipa::path(delete, path = "/v1/operational-destinations/{id}", operation_id = "unregister_operational_destination",
+    tag = "operations",
     security(("key" = ["manage"])), params(("id" = Uuid, Path)), responses(
     (status = 204, description = "It is told nothing more."),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]
@@ -257,7 +259,8 @@ pub(super) async fn unregister(
 }
 
 /// List the operational destinations.
-#[utoipa::path(get, path = "/v1/operational-destinations", tag = "operations",
+#[utoipa::path(get, path = "/v1/operational-destinations", operation_id = "list_operational_destinations",
+    tag = "operations",
     security(("key" = ["read"])), responses(
     (status = 200, body = OperationalDestinations),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]
@@ -272,7 +275,8 @@ pub(super) async fn list(caller: Caller) -> Result<Json<OperationalDestinations>
 }
 
 /// List what operators must know, the newest first.
-#[utoipa::path(get, path = "/v1/operational-events", tag = "operations",
+#[utoipa::path(get, path = "/v1/operational-events", operation_id = "list_operational_events",
+    tag = "operations",
     security(("key" = ["read"])), params(OperationalEventsPage), responses(
     (status = 200, body = OperationalEvents),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]
@@ -299,7 +303,8 @@ pub(super) async fn events(
 }
 
 /// Look at a destination's alerts.
-#[utoipa::path(get, path = "/v1/destinations/{id}/alerts", tag = "operations",
+#[utoipa::path(get, path = "/v1/destinations/{id}/alerts", operation_id = "show_alerts",
+    tag = "operations",
     security(("key" = ["read"])), params(("id" = Uuid, Path)), responses(
     (status = 200, body = Alerts),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]
@@ -314,7 +319,8 @@ pub(super) async fn alerts(
 }
 
 /// Change when operators are told of a destination.
-#[utoipa::path(patch, path = "/v1/destinations/{id}/alerts", tag = "operations",
+#[utoipa::path(patch, path = "/v1/destinations/{id}/alerts", operation_id = "change_alerts",
+    tag = "operations",
     security(("key" = ["manage"])), params(("id" = Uuid, Path)), request_body = ChangeAlerts,
     responses((status = 200, body = Alerts),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]

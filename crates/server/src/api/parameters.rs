@@ -75,7 +75,7 @@ pub struct TenantsPage {
     pub after: Option<TenantId>,
     /// Rows on the page, 1 to 1,000.
     #[serde(default = "default_page")]
-    #[param(default = 100)]
+    #[param(default = 100, minimum = 1, maximum = 1_000)]
     pub limit: u32,
 }
 
@@ -89,7 +89,7 @@ pub struct ReplaysPage {
     pub after: Option<ReplayId>,
     /// Rows on the page, 1 to 1,000.
     #[serde(default = "default_page")]
-    #[param(default = 100)]
+    #[param(default = 100, minimum = 1, maximum = 1_000)]
     pub limit: u32,
 }
 
@@ -103,7 +103,7 @@ pub struct DestinationsPage {
     pub after: Option<DestinationId>,
     /// Rows on the page, 1 to 1,000.
     #[serde(default = "default_page")]
-    #[param(default = 100)]
+    #[param(default = 100, minimum = 1, maximum = 1_000)]
     pub limit: u32,
 }
 
@@ -117,7 +117,7 @@ pub struct StandingsPage {
     pub after: Option<DestinationId>,
     /// Rows on the page, 1 to 200.
     #[serde(default = "default_page")]
-    #[param(default = 100)]
+    #[param(default = 100, minimum = 1, maximum = 200)]
     pub limit: u32,
 }
 
@@ -140,12 +140,12 @@ pub struct CompliancePage {
     pub after: Option<DestinationId>,
     /// Destinations on the page, 1 to 200.
     #[serde(default = "default_page")]
-    #[param(default = 100)]
+    #[param(default = 100, minimum = 1, maximum = 200)]
     pub limit: u32,
     /// Points of each destination's curve, up to 300: starts against the limit,
     /// latency, backlog.
     #[serde(default)]
-    #[param(default = 0)]
+    #[param(default = 0, maximum = 300)]
     pub points: u32,
 }
 
@@ -159,7 +159,7 @@ pub struct AttemptsPage {
     pub before: Option<AttemptId>,
     /// Rows on the page, 1 to 1,000.
     #[serde(default = "default_page")]
-    #[param(default = 100)]
+    #[param(default = 100, minimum = 1, maximum = 1_000)]
     pub limit: u32,
 }
 

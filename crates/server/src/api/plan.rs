@@ -27,6 +27,7 @@ pub struct TryLimits {
     pub limits: Option<Option<LimitsPatch>>,
     /// `true` clears the limits.
     #[serde(default, deserialize_with = "not_null")]
+    #[schema(value_type = bool)]
     pub unlimited: Option<bool>,
     /// A bucket's capacity, or how many of a window may start at once.
     #[serde(default, deserialize_with = "present")]
@@ -34,7 +35,7 @@ pub struct TryLimits {
     pub burst: Option<Option<u32>>,
     /// How the limit spreads its starts.
     #[serde(default, deserialize_with = "present")]
-    #[schema(schema_with = text::shape)]
+    #[schema(schema_with = text::shape_or_null)]
     pub shape: Option<Option<Shape>>,
     /// Attempts queued and in flight at once.
     #[serde(default, deserialize_with = "present")]
@@ -42,9 +43,11 @@ pub struct TryLimits {
     pub max_in_flight: Option<Option<u32>>,
     /// By which part every period is stretched.
     #[serde(default, deserialize_with = "not_null")]
+    #[schema(value_type = f64)]
     pub safety_margin: Option<f64>,
     /// How much of the past to replay: 1 to 604,800. By default six hours.
     #[serde(default, deserialize_with = "not_null")]
+    #[schema(value_type = u32)]
     pub last_seconds: Option<u32>,
 }
 
@@ -206,7 +209,8 @@ fn seconds(duration: Duration) -> f64 {
 }
 
 /// Try other limits on what was recorded of a destination. Changes nothing.
-#[utoipa::path(post, path = "/v1/destinations/{id}/plan", tag = "destinations",
+#[utoipa::path(post, path = "/v1/destinations/{id}/plan", operation_id = "plan_limits",
+    tag = "destinations",
     security(("key" = ["read"])), params(("id" = Uuid, Path)), request_body = TryLimits, responses(
     (status = 200, body = WhatIf),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]

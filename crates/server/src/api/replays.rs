@@ -140,7 +140,8 @@ impl From<service::BegunReplays> for BegunReplays {
 
 /// Begin a replay, or one for each destination. Its attempts are of the same
 /// events, with the next try numbers, and go out within the destination's limit.
-#[utoipa::path(post, path = "/v1/replays", tag = "dead letters", security(("key" = ["manage"])),
+#[utoipa::path(post, path = "/v1/replays", operation_id = "create_replay",
+    tag = "dead letters", security(("key" = ["manage"])),
     request_body = CreateReplay, responses(
     (status = 201, description = "They have begun.", body = BegunReplays),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]
@@ -171,7 +172,8 @@ pub(super) async fn create(
 }
 
 /// List replays, the newest first.
-#[utoipa::path(get, path = "/v1/replays", tag = "dead letters", security(("key" = ["read"])),
+#[utoipa::path(get, path = "/v1/replays", operation_id = "list_replays",
+    tag = "dead letters", security(("key" = ["read"])),
     params(ReplaysPage), responses(
     (status = 200, body = Replays),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]
@@ -189,7 +191,8 @@ pub(super) async fn list(
 }
 
 /// Look at a replay.
-#[utoipa::path(get, path = "/v1/replays/{id}", tag = "dead letters", security(("key" = ["read"])),
+#[utoipa::path(get, path = "/v1/replays/{id}", operation_id = "show_replay",
+    tag = "dead letters", security(("key" = ["read"])),
     params(("id" = Uuid, Path)), responses(
     (status = 200, body = Replay),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]
@@ -204,7 +207,8 @@ pub(super) async fn show(
 }
 
 /// End a replay. What it has put back into the backlog stays there.
-#[utoipa::path(post, path = "/v1/replays/{id}/cancel", tag = "dead letters",
+#[utoipa::path(post, path = "/v1/replays/{id}/cancel", operation_id = "cancel_replay",
+    tag = "dead letters",
     security(("key" = ["manage"])), params(("id" = Uuid, Path)), responses(
     (status = 200, body = Replay),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]

@@ -54,7 +54,8 @@ impl From<ports::RetryRules> for RetryRules {
 }
 
 /// Look at a destination's retry rules.
-#[utoipa::path(get, path = "/v1/destinations/{id}/retries", tag = "destinations",
+#[utoipa::path(get, path = "/v1/destinations/{id}/retries", operation_id = "show_retries",
+    tag = "destinations",
     security(("key" = ["read"])), params(("id" = Uuid, Path)), responses(
     (status = 200, body = RetryRules),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]
@@ -69,7 +70,8 @@ pub(super) async fn show(
 }
 
 /// Set all of a destination's retry rules. Permits that are out stay.
-#[utoipa::path(put, path = "/v1/destinations/{id}/retries", tag = "destinations",
+#[utoipa::path(put, path = "/v1/destinations/{id}/retries", operation_id = "set_retries",
+    tag = "destinations",
     security(("key" = ["manage"])), params(("id" = Uuid, Path)), request_body = RetryRules, responses(
     (status = 200, body = RetryRules),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]

@@ -34,12 +34,12 @@ pub struct CreateSecret {
     /// Your own: `whsec_` and 24 to 64 random bytes in base64, or `whsk_` and
     /// an ed25519 private key. Left out, one is made.
     #[serde(default, deserialize_with = "not_null")]
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = String)]
     pub secret: Option<Hidden>,
     /// For how many seconds the secrets before it, of its kind, still sign: a
     /// day, if left out; 0 for a secret that has leaked; at most 7 days.
     #[serde(default, deserialize_with = "not_null")]
-    #[schema(maximum = 604_800)]
+    #[schema(value_type = u64, maximum = 604_800)]
     pub overlap_seconds: Option<u64>,
 }
 
@@ -158,7 +158,8 @@ fn kind<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SecretKind>
 }
 
 /// List the secrets of a destination, without the secrets.
-#[utoipa::path(get, path = "/v1/destinations/{id}/secrets", tag = "destinations",
+#[utoipa::path(get, path = "/v1/destinations/{id}/secrets", operation_id = "list_secrets",
+    tag = "destinations",
     security(("key" = ["read"])), params(("id" = Uuid, Path)), responses(
     (status = 200, body = Secrets),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]
@@ -174,7 +175,8 @@ pub(super) async fn list(
 }
 
 /// Add a secret: rotate. A new one is shown in this answer and never again.
-#[utoipa::path(post, path = "/v1/destinations/{id}/secrets", tag = "destinations",
+#[utoipa::path(post, path = "/v1/destinations/{id}/secrets", operation_id = "create_secret",
+    tag = "destinations",
     security(("key" = ["manage"])), params(("id" = Uuid, Path)), request_body = CreateSecret,
     responses(
     (status = 201, description = "Added; both sign for a while.", body = CreatedSecret),
@@ -205,7 +207,8 @@ pub(super) async fn create(
 }
 
 /// Delete a secret: no request is signed by it any more. Not the last one.
-#[utoipa::path(delete, path = "/v1/destinations/{id}/secrets/{secret}", tag = "destinations",
+#[utoipa::path(delete, path = "/v1/destinations/{id}/secrets/{secret}", operation_id = "delete_secret",
+    tag = "destinations",
     security(("key" = ["manage"])), params(("id" = Uuid, Path), ("secret" = Uuid, Path)), responses(
     (status = 204, description = "Deleted."),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]

@@ -96,7 +96,8 @@ impl From<SmartAndHistory> for SmartStatus {
 
 /// Look at a destination's smart delivery: the limit in force, why, and what
 /// it was.
-#[utoipa::path(get, path = "/v1/destinations/{id}/smart-delivery", tag = "destinations",
+#[utoipa::path(get, path = "/v1/destinations/{id}/smart-delivery", operation_id = "show_smart_delivery",
+    tag = "destinations",
     security(("key" = ["read"])), params(("id" = Uuid, Path)), responses(
     (status = 200, body = SmartStatus),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]
@@ -112,7 +113,8 @@ pub(super) async fn show(
 
 /// Turn a destination's smart delivery on or off. The configured limit is in
 /// force then, until its receiver's answers say otherwise.
-#[utoipa::path(patch, path = "/v1/destinations/{id}/smart-delivery", tag = "destinations",
+#[utoipa::path(patch, path = "/v1/destinations/{id}/smart-delivery", operation_id = "change_smart_delivery",
+    tag = "destinations",
     security(("key" = ["manage"])), params(("id" = Uuid, Path)), request_body = ChangeSmartDelivery,
     responses(
     (status = 200, body = SmartStatus),

@@ -99,7 +99,8 @@ impl From<service::Standing> for Standing {
 
 /// Explain a destination: why its next attempt is not going out now, and when
 /// it will.
-#[utoipa::path(get, path = "/v1/destinations/{id}/explanation", tag = "destinations",
+#[utoipa::path(get, path = "/v1/destinations/{id}/explanation", operation_id = "explain_destination",
+    tag = "destinations",
     security(("key" = ["read"])), params(("id" = Uuid, Path)), responses(
     (status = 200, body = Standing),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]
@@ -115,7 +116,8 @@ pub(super) async fn explain(
 
 /// List destinations with where they stand: backlog, when that has drained, and
 /// what binds.
-#[utoipa::path(get, path = "/v1/standings", tag = "destinations", security(("key" = ["read"])),
+#[utoipa::path(get, path = "/v1/standings", operation_id = "list_standings",
+    tag = "destinations", security(("key" = ["read"])),
     params(StandingsPage), responses(
     (status = 200, body = Standings),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]

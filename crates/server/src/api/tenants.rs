@@ -46,9 +46,11 @@ fn default_tier() -> String {
 pub struct ChangeTenant {
     /// For people.
     #[serde(default, deserialize_with = "not_null")]
+    #[schema(value_type = String)]
     pub name: Option<String>,
     /// Another plan tier: at once for all its destinations that inherit.
     #[serde(default, deserialize_with = "not_null")]
+    #[schema(value_type = String)]
     pub tier: Option<String>,
     /// Attempts of all its destinations queued and in flight at once; `null`:
     /// the tier's.
@@ -110,7 +112,8 @@ impl From<ports::Tenant> for Tenant {
 }
 
 /// Create a tenant. It has no keys yet.
-#[utoipa::path(post, path = "/v1/tenants", tag = "tenants", security(("key" = ["admin"])),
+#[utoipa::path(post, path = "/v1/tenants", operation_id = "create_tenant",
+    tag = "tenants", security(("key" = ["admin"])),
     request_body = CreateTenant, responses(
     (status = 201, description = "Created.", body = Tenant),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]
@@ -132,7 +135,8 @@ pub(super) async fn create(
 }
 
 /// List tenants.
-#[utoipa::path(get, path = "/v1/tenants", tag = "tenants", security(("key" = ["admin"])),
+#[utoipa::path(get, path = "/v1/tenants", operation_id = "list_tenants",
+    tag = "tenants", security(("key" = ["admin"])),
     params(TenantsPage), responses(
     (status = 200, body = TenantList),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]
@@ -150,7 +154,8 @@ pub(super) async fn list(
 }
 
 /// Look at a tenant.
-#[utoipa::path(get, path = "/v1/tenants/{id}", tag = "tenants", security(("key" = ["admin"])),
+#[utoipa::path(get, path = "/v1/tenants/{id}", operation_id = "show_tenant",
+    tag = "tenants", security(("key" = ["admin"])),
     params(("id" = Uuid, Path)), responses(
     (status = 200, body = Tenant),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]
@@ -163,7 +168,8 @@ pub(super) async fn show(caller: Caller, PathId(id): TenantPath) -> Result<Json<
 }
 
 /// Change a tenant. A lower tier is in force when this answers.
-#[utoipa::path(patch, path = "/v1/tenants/{id}", tag = "tenants", security(("key" = ["admin"])),
+#[utoipa::path(patch, path = "/v1/tenants/{id}", operation_id = "change_tenant",
+    tag = "tenants", security(("key" = ["admin"])),
     params(("id" = Uuid, Path)), request_body = ChangeTenant, responses(
     (status = 200, body = Tenant),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]

@@ -8,7 +8,8 @@ use domain::limit::Shape;
 use domain::replay::ReplayState;
 use domain::signature::SecretKind;
 use domain::time::Timestamp;
-use utoipa::openapi::schema::{Array, ArrayBuilder, Object, ObjectBuilder, Type};
+use serde_json::Value;
+use utoipa::openapi::schema::{Array, ArrayBuilder, Object, ObjectBuilder, SchemaType, Type};
 
 use super::problem::Problem;
 
@@ -44,6 +45,11 @@ pub fn shape() -> Object {
     words([Shape::SlidingWindow, Shape::TokenBucket, Shape::LeakyBucket].map(Shape::as_str))
 }
 
+/// A limit's shape, or none.
+pub fn shape_or_null() -> Object {
+    or_null(shape())
+}
+
 /// A destination's state.
 pub fn destination_state() -> Object {
     let states = [
@@ -67,7 +73,7 @@ pub fn attempt_state() -> Object {
 /// A key's scopes.
 pub fn scopes() -> Array {
     let words = words(Scope::ALL.map(Scope::as_str));
-    ArrayBuilder::new().items(words).build()
+    ArrayBuilder::new().items(words).min_items(Some(1)).build()
 }
 
 pub(super) fn words<const N: usize>(words: [&'static str; N]) -> Object {
@@ -75,6 +81,13 @@ pub(super) fn words<const N: usize>(words: [&'static str; N]) -> Object {
         .schema_type(Type::String)
         .enum_values(Some(words))
         .build()
+}
+
+/// One of these words, or `null`.
+pub(super) fn or_null(mut words: Object) -> Object {
+    words.schema_type = SchemaType::from_iter([Type::String, Type::Null]);
+    words.enum_values.get_or_insert_default().push(Value::Null);
+    words
 }
 
 #[cfg(test)]

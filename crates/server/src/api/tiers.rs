@@ -26,7 +26,7 @@ pub struct Tier {
     /// A bucket's capacity, or how many of a window may start at once.
     pub burst: Option<u32>,
     /// How the limit spreads its starts.
-    #[schema(schema_with = text::shape)]
+    #[schema(schema_with = text::shape_or_null)]
     pub shape: Option<Shape>,
     /// Attempts of one destination queued and in flight at once.
     pub max_in_flight: Option<u32>,
@@ -56,6 +56,7 @@ pub struct ChangeTier {
     pub limits: Option<Option<LimitsPatch>>,
     /// `true` clears the limits.
     #[serde(default, deserialize_with = "not_null")]
+    #[schema(value_type = bool)]
     pub unlimited: Option<bool>,
     /// A bucket's capacity, or how many of a window may start at once.
     #[serde(default, deserialize_with = "present")]
@@ -63,7 +64,7 @@ pub struct ChangeTier {
     pub burst: Option<Option<u32>>,
     /// How the limit spreads its starts.
     #[serde(default, deserialize_with = "present")]
-    #[schema(schema_with = text::shape)]
+    #[schema(schema_with = text::shape_or_null)]
     pub shape: Option<Option<Shape>>,
     /// Attempts of one destination queued and in flight at once.
     #[serde(default, deserialize_with = "present")]
@@ -111,7 +112,8 @@ impl From<ChangeTier> for TierEdit {
 }
 
 /// List the plan tiers.
-#[utoipa::path(get, path = "/v1/tiers", tag = "tenants", security(("key" = ["admin"])), responses(
+#[utoipa::path(get, path = "/v1/tiers", operation_id = "list_tiers",
+    tag = "tenants", security(("key" = ["admin"])), responses(
     (status = 200, body = TierList),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn list(caller: Caller) -> Result<Json<TierList>, Problem> {
@@ -124,7 +126,8 @@ pub(super) async fn list(caller: Caller) -> Result<Json<TierList>, Problem> {
 
 /// Change a plan tier, for all destinations that inherit it. Lowered limits
 /// are in force when this answers.
-#[utoipa::path(patch, path = "/v1/tiers/{name}", tag = "tenants", security(("key" = ["admin"])),
+#[utoipa::path(patch, path = "/v1/tiers/{name}", operation_id = "change_tier",
+    tag = "tenants", security(("key" = ["admin"])),
     params(("name" = String, Path)), request_body = ChangeTier, responses(
     (status = 200, body = Tier),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]

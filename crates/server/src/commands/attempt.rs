@@ -52,7 +52,7 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Cancel { id, connection } => {
             let client = Client::new(&connection.client)?;
             client.post(&format!("/v1/attempts/{id}/cancel")).await?;
-            output::line(&format!("cancelled {id}"))?;
+            output::done(connection.output, "cancelled", id)?;
         }
     }
     Ok(ExitCode::SUCCESS)

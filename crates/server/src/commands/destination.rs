@@ -177,7 +177,7 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
             Client::new(&connection.client)?
                 .delete(&format!("{PATH}/{id}"))
                 .await?;
-            output::line(&format!("deleted {id}"))?;
+            output::done(connection.output, "deleted", id)?;
         }
         Command::Secret(command) => return secret::run(command).await,
         Command::Pause { id, connection } => change(id, state("paused"), &connection).await?,

@@ -90,7 +90,7 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
         } => {
             let client = Client::new(&connection.client)?;
             client.delete(&format!("{}/{key}", path(tenant))).await?;
-            output::line(&format!("revoked {key}"))?;
+            output::done(connection.output, "revoked", key)?;
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -141,7 +141,7 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Unregister { id, connection } => {
             let client = Client::new(&connection.client)?;
             client.delete(&format!("{PATH}/{id}")).await?;
-            output::line(&format!("unregistered {id}"))?;
+            output::done(connection.output, "unregistered", id)?;
         }
         Command::Alerts {
             id,

@@ -99,7 +99,7 @@ pub(super) async fn run(command: Command) -> anyhow::Result<ExitCode> {
         } => {
             let path = format!("{PATH}/{destination}/secrets/{id}");
             Client::new(&connection.client)?.delete(&path).await?;
-            output::line(&format!("deleted {id}"))?;
+            output::done(connection.output, "deleted", id)?;
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -1,0 +1,88 @@
+//! What the command line prints and says, against a real server.
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+use crate::site::{KEY, Site};
+
+fn paceline(site: &Site, key: &str, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_paceline"))
+        .current_dir(site.folder.path())
+        .env_clear()
+        .env("PACELINE_URL", site.url())
+        .env("PACELINE_API_KEY", key)
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+#[track_caller]
+fn json(site: &Site, arguments: &[&str]) -> Value {
+    let output = paceline(site, KEY, &[arguments, &["--output", "json"]].concat());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {said}");
+    serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{arguments:?}: {error}: {:?}", output.stdout))
+}
+
+fn id(of: &Value) -> &str {
+    of["id"].as_str().unwrap()
+}
+
+#[test]
+fn what_ends_a_thing_answers_in_json_as_well() {
+    let site = Site::start();
+    let tenant = json(&site, &["tenant", "create", "shop"]);
+    let key = json(&site, &["key", "create", id(&tenant), "--scope", "read"]);
+    let revoked = json(&site, &["key", "revoke", id(&tenant), id(&key)]);
+    assert_eq!(revoked["revoked"], key["id"]);
+
+    // Held, so that what is sent waits and can be cancelled.
+    let endpoint = "http://127.0.0.1:9/";
+    let made = json(&site, &["destination", "create", endpoint]);
+    let made = id(&made);
+    json(&site, &["destination", "pause", made]);
+    json(&site, &["event", "send", "--destination", made, "1"]);
+    let waiting = json(&site, &["attempt", "list", made]);
+    let attempt = waiting["attempts"][0]["id"].to_string();
+    let cancelled = json(&site, &["attempt", "cancel", attempt.trim_matches('"')]);
+    assert_eq!(cancelled["cancelled"], attempt.trim_matches('"'));
+
+    let secret = json(&site, &["destination", "secret", "rotate", made]);
+    let gone = json(
+        &site,
+        &["destination", "secret", "delete", made, id(&secret)],
+    );
+    assert_eq!(gone["deleted"], secret["id"]);
+    let gone = json(&site, &["destination", "delete", made]);
+    assert_eq!(gone["deleted"], made);
+}
+
+#[test]
+fn a_refusal_says_what_to_do_next() {
+    let site = Site::start();
+    let key = site.tenants_key();
+    let nowhere = "00000000-0000-7000-8000-000000000001";
+    let refused: [(&str, &[&str], &[&str]); 3] = [
+        ("wrong", &["destination", "list"], &["PACELINE_API_KEY"]),
+        (
+            &key,
+            &["tenant", "list"],
+            &["scope admin", "paceline key create"],
+        ),
+        (
+            KEY,
+            &["destination", "show", nowhere],
+            &["no such destination", "`list`"],
+        ),
+    ];
+    for (key, arguments, says) in refused {
+        let output = paceline(&site, key, arguments);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        for word in says {
+            assert!(said.contains(word), "{word} is not in: {said}");
+        }
+    }
+}

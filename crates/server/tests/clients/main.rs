@@ -1,0 +1,9 @@
+//! The API as others' tools see it: schemathesis, and generated clients; and
+//! as our own command line does.
+
+#![cfg(test)]
+
+mod commands;
+mod conformance;
+mod examples;
+mod site;

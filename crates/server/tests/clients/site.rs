@@ -1,0 +1,128 @@
+//! A `paceline serve` of its own, embedded.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+pub(crate) const KEY: &str = "the-key-of-the-clients-test";
+
+/// Polls for up to a minute: a slow machine is no failure.
+const POLLS: usize = 600;
+
+pub(crate) struct Site {
+    port: u16,
+    server: Child,
+    pub(crate) folder: tempfile::TempDir,
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}
+
+/// The repository's root.
+pub(crate) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// What it said, if it succeeded.
+#[track_caller]
+pub(crate) fn done(command: &mut Command) -> String {
+    let output: Output = command.output().unwrap();
+    let said = [&output.stdout[..], &output.stderr[..]].concat();
+    let said = String::from_utf8_lossy(&said);
+    assert!(output.status.success(), "{command:?}:\n{said}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+impl Site {
+    pub(crate) fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let free = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = free.local_addr().unwrap().port();
+        drop(free);
+        let server = Command::new(env!("CARGO_BIN_EXE_paceline"))
+            .current_dir(folder.path())
+            .env_clear()
+            .env("PACELINE_API_KEY", KEY)
+            .args(["--log", "warn", "serve", "--allow-http"])
+            .args(["--allow-networks", "localhost:*"])
+            .args(["--listen", &format!("127.0.0.1:{port}")])
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let site = Self {
+            port,
+            server,
+            folder,
+        };
+        site.wait();
+        site
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "waits for another process")]
+    fn wait(&self) {
+        for _ in 0..POLLS {
+            let ready = self.ask("GET", "/readyz", None);
+            if ready.is_ok_and(|(_, text)| text.contains("\"ready\":true")) {
+                return;
+            }
+            thread::sleep(Duration::from_millis(100));
+        }
+        panic!("not ready within time");
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Value {
+        let (status, text) = self.ask("GET", path, None).unwrap();
+        assert!(status < 300, "{path}: {status} {text}");
+        serde_json::from_str(&text).unwrap()
+    }
+
+    pub(crate) fn post(&self, path: &str, body: &Value) -> Value {
+        let (status, text) = self.ask("POST", path, Some(body)).unwrap();
+        assert!(status < 300, "{path}: {status} {text}");
+        serde_json::from_str(&text).unwrap()
+    }
+
+    /// A key of a tenant of its own, with every scope that it can have.
+    pub(crate) fn tenants_key(&self) -> String {
+        let tenant = self.post("/v1/tenants", &json!({"name": "clients"}));
+        let path = format!("/v1/tenants/{}/keys", tenant["id"].as_str().unwrap());
+        let scopes = json!({"name": "all", "scopes": ["ingest", "manage", "read"]});
+        let made = self.post(&path, &scopes);
+        made["key"].as_str().unwrap().to_owned()
+    }
+
+    fn ask(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+    ) -> std::io::Result<(u16, String)> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
+        let body = body.map(Value::to_string).unwrap_or_default();
+        write!(
+            stream,
+            "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\
+             authorization: Bearer {KEY}\r\ncontent-type: application/json\r\n\
+             content-length: {}\r\n\r\n{body}",
+            body.len()
+        )?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        let (head, text) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+        let status = head.split(' ').nth(1).and_then(|word| word.parse().ok());
+        Ok((status.unwrap_or(0), text.to_owned()))
+    }
+}
