@@ -38,6 +38,7 @@ fn event(database: &Database, destination: DestinationId) -> NewEvent {
         content_type: "text/plain".to_owned(),
         payload: Bytes::from_static(b"hello"),
         idempotency: None,
+        trace: None,
     }
 }
 

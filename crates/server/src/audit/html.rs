@@ -262,6 +262,7 @@ mod tests {
         DestinationReport {
             id: "0192f3c4".to_owned(),
             name: name.to_owned(),
+            judged_since: None,
             limit_in_force: "2/second".to_owned(),
             limits: vec![LimitReport {
                 in_force_from: "2026-01-01T00:00:00Z".to_owned(),
