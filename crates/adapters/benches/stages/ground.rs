@@ -122,6 +122,7 @@ impl Ground {
                 url: "https://receiver.example/".to_owned(),
                 event_types: Vec::new(),
                 limits,
+                pass_traceparent: false,
             };
             let created = catalog.create_destination(DEFAULT_TENANT, &new);
             self.runtime.block_on(created).unwrap();
@@ -183,6 +184,7 @@ impl Ground {
                     content_type: "application/json".to_owned(),
                     payload: Bytes::from(vec![b'x'; PAYLOAD_BYTES]),
                     idempotency: None,
+                    trace: None,
                 }
             })
             .collect()
