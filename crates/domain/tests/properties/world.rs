@@ -255,6 +255,7 @@ impl World {
             meter: self.meter,
             recount,
             held_until: self.held_until,
+            deferred_until: None,
             probing: false,
         }
     }
