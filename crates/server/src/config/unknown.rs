@@ -116,6 +116,10 @@ mod tests {
     #[test]
     fn every_variable_is_named_after_its_flag() {
         for argument in arguments(&Cli::command()) {
+            // OpenTelemetry has names of its own for its settings.
+            if argument.variable.starts_with("OTEL_") {
+                continue;
+            }
             let expected = format!("{PREFIX}{}", argument.flag.to_uppercase().replace('-', "_"));
             assert_eq!(argument.variable, expected);
         }
