@@ -94,6 +94,7 @@ fn table() -> Vec<Row> {
         of_its_receiver(),
         of_its_limits(),
         of_the_fleet(),
+        of_what_is_under_way(),
     ];
     rows.into_iter().flatten().collect()
 }
@@ -272,6 +273,11 @@ fn of_the_fleet() -> Vec<Row> {
             Some(ms(8_000)),
             "429",
         ),
+    ]
+}
+
+fn of_what_is_under_way() -> Vec<Row> {
+    vec![
         (
             Case::with(|case| case.usage.incomplete = true),
             Reason::Counting,

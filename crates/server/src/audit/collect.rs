@@ -242,16 +242,17 @@ async fn newest_first(
     most: u64,
 ) -> Result<Vec<Start>, CatalogError> {
     let mut found: Vec<Start> = Vec::new();
-    while since < until {
+    let mut left = most;
+    while left > 0 && since < until {
         let before = found.last().copied();
         let before = before.unwrap_or((until, AttemptId(i64::MIN)));
-        let left = most.saturating_sub(found.len() as u64);
         let limit = u32::try_from(left).unwrap_or(PAGE).min(PAGE);
         let page = catalog.starts_before(destination, since, before, limit);
         let page = page.await?;
         if page.is_empty() {
             break;
         }
+        left = left.saturating_sub(page.len() as u64);
         found.extend(page);
     }
     Ok(found)
