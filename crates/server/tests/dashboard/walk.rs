@@ -27,6 +27,7 @@ macro_rules! on_both {
 on_both! {
     another_tenants_session_reaches_nothing
     a_form_needs_its_sessions_token_and_our_origin
+    a_tenants_session_is_no_operators
     scopes_are_respected
     a_link_opens_its_tenants_pages_and_no_more
     limits_go_up_to_the_ceiling_and_beyond_it_are_asked_for
@@ -94,24 +95,29 @@ async fn another_tenants_session_reaches_nothing(world: &World) {
         let page = world.post(&our, &path, &fields).await;
         assert_eq!(page.status, 404, "{path}: {}", page.text);
     }
-    // Of operators.
-    for path in [
-        "/dashboard/tenants".to_owned(),
-        format!("/dashboard/tenants/{tenant}"),
-    ] {
-        assert_eq!(world.get(&their, &path).await.status, 403, "{path}");
-        for action in ["open", "keys", "links"] {
-            let path = format!("/dashboard/tenants/{tenant}/{action}");
-            let page = world.post(&their, &path, &[("seconds", "3600")]).await;
-            assert_eq!(page.status, 403, "{path}");
-        }
-    }
     let still = format!("/v1/destinations/{theirs}");
     let still = world.api(&key, Method::GET, &still, json!({})).await;
     assert_eq!(
         (&still["state"], &still["limits"]["per_second"]),
         (&json!("active"), &json!(5))
     );
+}
+
+async fn a_tenants_session_is_no_operators(world: &World) {
+    let all = ["ingest", "manage", "read"];
+    let (tenant, key, _) = world.tenant("ours", &all).await;
+    let session = world.sign_in(&key).await;
+    for path in [
+        "/dashboard/tenants".to_owned(),
+        format!("/dashboard/tenants/{tenant}"),
+    ] {
+        assert_eq!(world.get(&session, &path).await.status, 403, "{path}");
+    }
+    for action in ["open", "keys", "links"] {
+        let path = format!("/dashboard/tenants/{tenant}/{action}");
+        let page = world.post(&session, &path, &[("seconds", "3600")]).await;
+        assert_eq!(page.status, 403, "{path}");
+    }
 }
 
 async fn a_form_needs_its_sessions_token_and_our_origin(world: &World) {
