@@ -79,7 +79,8 @@ pub(super) const MUTANTS: [Mutant; 20] = [
                             retry: Default::default(),\n                    \
                             content_type: String::new(),\n                    \
                             payload: bytes::Bytes::new(),\n                    \
-                            members: Vec::new(),\n                \
+                            members: Vec::new(),\n                    \
+                            trace: None,\n                \
                         };\n                \
                         let answer = ClaimAnswer::Started(start);\n                \
                         let _ = request.answer.send(Claimed { answer, worker, asked_at, ahead: Duration::ZERO });\n            \

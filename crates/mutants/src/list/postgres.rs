@@ -12,7 +12,7 @@ const REAP: &str = "crates/adapters/src/postgres/reap.rs";
 const RECORD: &str = "crates/adapters/src/postgres/record.rs";
 const USAGE: &str = "crates/adapters/src/postgres/usage.rs";
 
-pub(super) const MUTANTS: [Mutant; 32] = [
+pub(super) const MUTANTS: [Mutant; 31] = [
     Mutant {
         name: "postgres-claim-ignores-holds",
         wrong: "A claim takes no notice of a hold: a permit from before it starts within it.",
@@ -370,18 +370,5 @@ pub(super) const MUTANTS: [Mutant; 32] = [
             wrong: "p.held_until",
         },
         killer: postgres("contract::claim::a_deferred_destination_is_not_admitted"),
-    },
-    Mutant {
-        name: "horizon-without-its-key",
-        wrong: "The one row of the horizon is read without its key, and a sweep goes through all \
-            destinations for each that has a backlog.",
-        file: "crates/adapters/src/postgres/sweep.rs",
-        change: Text {
-            right: "attempts_horizon o where o.id = 1)\n                    \
-                order by a.destination_id limit 1\n                ) end",
-            wrong: "attempts_horizon o)\n                    \
-                order by a.destination_id limit 1\n                ) end",
-        },
-        killer: postgres("plans::who_has_no_work_costs_the_walks_nothing"),
     },
 ];
