@@ -11,7 +11,8 @@ use futures_util::future::join_all;
 
 use crate::database::Database;
 
-fn success(permit: &Permit) -> Outcome {
+/// The receiver has taken it.
+pub(crate) fn success(permit: &Permit) -> Outcome {
     Outcome {
         attempt: permit.attempt,
         number: permit.number,

@@ -1,19 +1,16 @@
 //! What an event's way costs, as ratios that no clock enters: statements for
 //! each event, permits for each start, and pages as the backlog grows.
 
-use std::time::Duration;
-
 use adapters::postgres::PostgresStore;
 use bytes::Bytes;
-use domain::attempt::OutcomeKind;
 use domain::event::{Audience, NewEvent};
-use domain::health::Signal;
 use domain::ids::{DestinationId, EventId, WorkerId};
 use domain::permit::Permit;
 use domain::policy::LimitSettings;
 use domain::share::Room;
-use engine::ports::{ClaimAnswer, DEFAULT_TENANT, NextTry, Outcome, Run, RunResult, Speaks, Store};
+use engine::ports::{ClaimAnswer, DEFAULT_TENANT, Outcome, Run, RunResult, Store};
 
+use crate::coarse::success;
 use crate::counting::Counted;
 use crate::database::{Database, per_second};
 
@@ -39,22 +36,6 @@ fn event(database: &Database, destination: DestinationId) -> NewEvent {
         payload: Bytes::from_static(b"hello"),
         idempotency: None,
         trace: None,
-    }
-}
-
-fn success(permit: &Permit) -> Outcome {
-    Outcome {
-        attempt: permit.attempt,
-        number: permit.number,
-        destination: permit.destination,
-        kind: OutcomeKind::Succeeded,
-        elapsed: Duration::from_millis(5),
-        status: Some(200),
-        error: None,
-        response_body: Bytes::new(),
-        next: NextTry::None,
-        signal: Signal::default(),
-        speaks: Speaks::default(),
     }
 }
 

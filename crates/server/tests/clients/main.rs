@@ -3,6 +3,8 @@
 
 #![cfg(test)]
 
+#[path = "../support/ask.rs"]
+mod ask;
 mod commands;
 mod conformance;
 mod examples;

@@ -8,6 +8,8 @@
 
 #![cfg(test)]
 
+#[path = "../support/ask.rs"]
+mod ask;
 mod browser;
 mod driver;
 #[path = "../isolation/place.rs"]

@@ -1,12 +1,13 @@
 //! A `paceline serve` of its own, and what it delivers to.
 
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use server::receiver::{Behaviour, Receiver};
+
+use crate::ask::ask;
 
 pub(crate) const KEY: &str = "the-key-of-the-browser-test";
 
@@ -98,19 +99,6 @@ impl Site {
         path: &str,
         body: Option<&Value>,
     ) -> std::io::Result<(u16, String)> {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
-        let body = body.map(Value::to_string).unwrap_or_default();
-        write!(
-            stream,
-            "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\
-             authorization: Bearer {KEY}\r\ncontent-type: application/json\r\n\
-             content-length: {}\r\n\r\n{body}",
-            body.len()
-        )?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
-        let (head, text) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
-        let status = head.split(' ').nth(1).and_then(|word| word.parse().ok());
-        Ok((status.unwrap_or(0), text.to_owned()))
+        ask((self.port, KEY), method, path, body)
     }
 }
