@@ -212,6 +212,7 @@ impl Plan {
             permits,
             look: self.decision.look,
             blocked: self.decision.blocked,
+            failing: self.destination.failing,
         }
     }
 }
