@@ -149,7 +149,9 @@ async fn a_shutdown_records_those_that_hung_at_once() {
     settle().await;
     world.shutdown.cancel();
     worker.await.unwrap();
-    let ended = world.journal.times(|event| matches!(event, Event::Record(..)));
+    let ended = world
+        .journal
+        .times(|event| matches!(event, Event::Record(..)));
     let sent = world.journal.times(|event| matches!(event, Event::Send(_)));
     assert_eq!(calls(&world), [[10]]);
     assert!(ended[0] - sent[0] <= ms(15_000), "{ended:?}");
