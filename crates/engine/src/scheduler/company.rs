@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use domain::ids::DestinationId;
-use domain::time::{Timestamp, micros};
+use domain::time::Timestamp;
 
 use crate::ports::{Run, RunResult, TakenJob};
 
@@ -57,9 +57,10 @@ impl Company {
     /// whatever the clock does, and none whose permits may have to be published.
     pub(super) fn round(&mut self, job: &TakenJob, now: Timestamp) -> Option<Timestamp> {
         let waits = self.failing.get_mut(&job.destination)?;
-        let (into, round) = (now.as_micros().rem_euclid(micros(ROUND)), micros(ROUND));
-        *waits = !(*waits || job.lapsed || into < micros(OPEN));
-        waits.then(|| now + Duration::from_micros((round - into).unsigned_abs()))
+        // A round is open as long as a moment ago was before it.
+        let is_open = (now - OPEN).rounded_up(ROUND) <= now;
+        *waits = !(*waits || job.lapsed || is_open);
+        waits.then(|| now.rounded_up(ROUND))
     }
 }
 
@@ -118,8 +119,8 @@ mod tests {
     fn a_round_is_open_for_a_moment() {
         let mut company = noted(None, true);
         assert_eq!(company.round(&job(false), at(1_500)), None);
-        assert_eq!(company.round(&job(false), at(1_524)), None);
-        assert_eq!(company.round(&job(false), at(1_525)), Some(at(1_750)));
+        assert_eq!(company.round(&job(false), at(1_525)), None);
+        assert_eq!(company.round(&job(false), at(1_526)), Some(at(1_750)));
     }
 
     #[test]
