@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use domain::admission::{GRACE, SLACK, lead};
+use domain::admission::{Backlog, GRACE, Look, SLACK, Usage, admit, lead};
 use domain::compliance::judge;
 use domain::limit::{Period, Shape};
 use domain::policy::{LimitSettings, Policy};
 use domain::smart::Effective;
+use domain::time::Timestamp;
 use proptest::prelude::*;
 
 use crate::brute;
