@@ -72,11 +72,6 @@ pub const MIN_LEAD: Duration = Duration::from_millis(20);
 /// at again if nobody wakes it; outcomes do.
 pub const LOOK_WHEN_CROWDED: Duration = Duration::from_secs(1);
 
-/// The look at which a destination that has nothing left loses its job is at a
-/// multiple of this: nothing waits for it, and many together cost little more than
-/// one.
-pub const LOOK_ROUND: Duration = Duration::from_millis(250);
-
 /// When a destination is looked at again whose oldest attempts have expired and
 /// wait to be reaped: others may wait behind them.
 pub const LOOK_AFTER_EXPIRED: Duration = Duration::from_millis(100);

@@ -8,8 +8,8 @@ pub use openings::{Gate, Opening, openings};
 
 use super::window::Window;
 use super::{
-    Backlog, Blocked, CROWDED_FLOOR, Decision, GRACE, LOOK_ROUND, LOOK_WHEN_CROWDED, Look,
-    MAX_BATCH, MIN_LEAD, Meter, Outstanding, SLACK, Slot, Usage, lead,
+    Backlog, Blocked, CROWDED_FLOOR, Decision, GRACE, LOOK_WHEN_CROWDED, Look, MAX_BATCH, MIN_LEAD,
+    Meter, Outstanding, SLACK, Slot, Usage, lead,
 };
 use crate::limit::Limit;
 use crate::policy::{Limited, Pacing, Policy, Rate};
@@ -208,7 +208,7 @@ impl<'a> Plan<'a> {
             .max()
             // One that is past it is the reaper's, and the reaper wakes.
             .map(|deadline| match deadline > self.now {
-                true => deadline.rounded_up(LOOK_ROUND),
+                true => deadline,
                 false => self.now + LOOK_WHEN_CROWDED,
             });
         let reopens = self.reopens(slots, meter);

@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use domain::admission::{Backlog, GRACE, Look, SLACK, Usage, admit, lead};
+use domain::admission::{GRACE, SLACK, lead};
 use domain::compliance::judge;
 use domain::limit::{Period, Shape};
 use domain::policy::{LimitSettings, Policy};
 use domain::smart::Effective;
-use domain::time::Timestamp;
 use proptest::prelude::*;
 
 use crate::brute;
@@ -276,26 +275,4 @@ fn a_bucket_that_a_change_leaves_alone_keeps_its_level() {
     world.settle();
     assert_kept(&world);
     assert!(world.starts.len() > 60);
-}
-
-/// Nothing is left to admit: the look that takes the job away is at a quarter of a
-/// second, after the last permit's deadline; one for a retry is when that is due.
-#[test]
-fn looks_that_end_jobs_come_together() {
-    let policy = LimitSettings {
-        per_second: Some(10),
-        ..LimitSettings::default()
-    }
-    .policy();
-    let now = Timestamp::from_millis(10_001);
-    let look = |next_due| {
-        let backlog = Backlog { due: 1, next_due };
-        match admit(&policy, &Usage::default(), &backlog, 10, now).look {
-            Look::At { at, .. } => at,
-            Look::Idle => panic!("a permit is out"),
-        }
-    };
-    assert_eq!(look(None), Timestamp::from_millis(12_250));
-    let retry = Timestamp::from_millis(11_999);
-    assert_eq!(look(Some(retry)), retry);
 }
