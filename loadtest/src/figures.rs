@@ -6,7 +6,7 @@
 //! that cannot be measured is an error, never a pass.
 
 mod change;
-mod figure;
+pub(crate) mod figure;
 mod hostile;
 mod idle;
 mod nuisance;

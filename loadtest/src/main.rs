@@ -8,6 +8,7 @@
 //!   destination has a large backlog.
 //! - `scheduler`: the scheduler alone, with very many destinations.
 //! - `figures`: the figures of RELIABILITY.md that a load test can measure.
+//! - `targets`: what a delivery is meant to cost and costs, run by run.
 //! - `chaos`: a whole Paceline that is killed, frozen, cut off and confused by
 //!   a plan that a seed decides; judged from logs. `judge` reads them again.
 //! - `run`: traffic of a shape against one that is started or runs already, and
@@ -33,6 +34,7 @@ mod process;
 mod run;
 mod scheduler;
 mod servers;
+mod targets;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -71,6 +73,8 @@ enum Command {
     Scheduler(scheduler::Args),
     /// The figures of RELIABILITY.md.
     Figures(figures::Args),
+    /// The targets of docs/performance.md, each met or missed by so much.
+    Targets(targets::Args),
     /// Kill, freeze, cut off and confuse a whole Paceline, and judge the logs.
     Chaos(chaos::Args),
     /// Judge the logs of a chaos run again.
@@ -101,6 +105,7 @@ async fn main() -> anyhow::Result<ExitCode> {
         Command::Backlog(args) => backlog::run(args, program(cli.program)?).await,
         Command::Scheduler(args) => scheduler::run(args).await.map(|()| ExitCode::SUCCESS),
         Command::Figures(args) => figures::run(args, program(cli.program)?).await,
+        Command::Targets(args) => targets::run(args, program(cli.program)?).await,
         Command::Chaos(args) => chaos::run(args).await,
         Command::Judge(args) => chaos::judge_again(args),
         Command::Failures(args) => failures::run(&args),

@@ -1,4 +1,4 @@
-//! Who may do what: the ids of API keys, and scopes.
+//! Who may do what: the ids of API keys and of links, and scopes.
 
 use std::fmt;
 use std::str::FromStr;
@@ -25,16 +25,56 @@ impl fmt::Display for KeyId {
 impl FromStr for KeyId {
     type Err = InvalidKeyId;
 
-    /// Its one spelling and no other, so that two texts are never one id.
     fn from_str(text: &str) -> Result<Self, InvalidKeyId> {
-        let digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-        if text.len() != 16 || !text.bytes().all(digit) {
-            return Err(InvalidKeyId);
-        }
-        u64::from_str_radix(text, 16)
-            .map(Self)
-            .or(Err(InvalidKeyId))
+        hex_digits(text).map(Self).ok_or(InvalidKeyId)
     }
+}
+
+/// The id of a link to the dashboard: the first 64 bits of the digest that the
+/// store keeps of it, in text 16 lower-case hex digits. It is no secret: a link
+/// has 256 random bits, of which this tells nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LinkId(pub u64);
+
+/// What was given is not the id of a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not a valid link id: expected 16 lower-case hex digits")]
+pub struct InvalidLinkId;
+
+impl LinkId {
+    /// Of the link that has this digest.
+    #[must_use]
+    pub const fn of(digest: [u8; 32]) -> Self {
+        let [a, b, c, d, e, f, g, h, ..] = digest;
+        Self(u64::from_be_bytes([a, b, c, d, e, f, g, h]))
+    }
+
+    /// What its digest begins with.
+    #[must_use]
+    pub const fn prefix(self) -> [u8; 8] {
+        self.0.to_be_bytes()
+    }
+}
+
+impl fmt::Display for LinkId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl FromStr for LinkId {
+    type Err = InvalidLinkId;
+
+    fn from_str(text: &str) -> Result<Self, InvalidLinkId> {
+        hex_digits(text).map(Self).ok_or(InvalidLinkId)
+    }
+}
+
+/// Its one spelling and no other, so that two texts are never one id.
+fn hex_digits(text: &str) -> Option<u64> {
+    let digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    let is_id = text.len() == 16 && text.bytes().all(digit);
+    is_id.then(|| u64::from_str_radix(text, 16).ok()).flatten()
 }
 
 /// What a key may be used for. None implies another.

@@ -48,6 +48,10 @@ pub const FIRST_PROBE: Duration = Duration::from_secs(30);
 /// that a 429 is a failed try like any other.
 pub const FREE_HOLDS: u32 = 12;
 
+/// So many failures in a row make a destination a failing one. One alone is an
+/// accident.
+const FAILING_FROM: u32 = 2;
+
 /// When the breaker opens and when it gives up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BreakerSettings {
@@ -82,6 +86,13 @@ pub struct Health {
     pub probes: u32,
     /// We have disabled it.
     pub disabled: Option<DisableReason>,
+}
+
+/// Whether a destination's last tries have failed, so that what comes for it need
+/// not come at once: by its failures in a row, and whether its breaker is open.
+#[must_use]
+pub const fn is_failing(failures: u32, is_open: bool) -> bool {
+    is_open || failures >= FAILING_FROM
 }
 
 /// A time before which nothing starts. It may be over.

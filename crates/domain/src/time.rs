@@ -60,6 +60,22 @@ impl Timestamp {
     pub const fn micros_since(self, other: Self) -> i64 {
         self.0.saturating_sub(other.0)
     }
+
+    /// The first multiple of `step` that is not before it, by UTC.
+    ///
+    /// ```
+    /// use domain::time::Timestamp;
+    /// use std::time::Duration;
+    /// let rounded = |ms| Timestamp::from_millis(ms).rounded_up(Duration::from_millis(250));
+    /// assert_eq!([1_000, 1_001, 1_249].map(rounded), [1_000, 1_250, 1_250].map(Timestamp::from_millis));
+    /// ```
+    #[must_use]
+    pub fn rounded_up(self, step: Duration) -> Self {
+        let step = micros(step).max(1);
+        let over = self.0.rem_euclid(step);
+        let missing = if over == 0 { 0 } else { step - over };
+        Self(self.0.saturating_add(missing))
+    }
 }
 
 /// A duration in microseconds, saturating; finer parts are cut off.

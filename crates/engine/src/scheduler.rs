@@ -11,6 +11,7 @@
 //!   time, and the reaper takes the rest back;
 //! - after *publish*: the next run finds the permits outstanding.
 
+mod company;
 mod delayed;
 mod fleet;
 mod looks;
@@ -34,6 +35,7 @@ use crate::ports::{
 use crate::store_clock::{SharedClock, Suspended};
 use crate::wake::wake_freed;
 use crate::warm::warm_scheduler;
+use company::Company;
 use delayed::Delayed;
 use fleet::Places;
 use looks::Looks;
@@ -96,6 +98,7 @@ pub struct Scheduler {
     frozen_until: Option<Instant>,
     skipped: HashMap<DestinationId, Backoff>,
     delayed: Delayed,
+    company: Company,
     failures: Backoff,
     /// Where the search for work in the store goes on while the schedule is
     /// away.
@@ -121,6 +124,7 @@ impl Scheduler {
             frozen_until: None,
             skipped: HashMap::new(),
             delayed: Delayed::default(),
+            company: Company::default(),
             failures: Backoff::new(FAILURE_BACKOFF.0, FAILURE_BACKOFF.1),
             cursor: None,
         }
@@ -177,21 +181,16 @@ impl Scheduler {
         for job in &taken.jobs {
             metrics::histogram!("paceline_run_late_seconds").record(job.overdue);
         }
-        let runs: Vec<_> = (taken.jobs.iter())
-            .map(|job| Run {
-                destination: job.destination,
-                republish: job.lapsed,
-            })
-            .collect();
-        let Some(admitted) = self.admit(&runs).await else {
+        let (waiting, jobs) = self.in_company(taken.jobs);
+        let Some((mut finishes, published)) = self.run_jobs(&jobs).await else {
             // The leases end by themselves, and the jobs are due again.
             return self.failures.failed();
         };
-        let answered_at = Instant::now();
-        let published = self.publish(&permits_of(&admitted)).await;
-        // Publishing took a while: the next runs are due that much sooner.
-        let now = admitted.now + answered_at.elapsed();
-        let finishes = self.finishes(&taken.jobs, &admitted.results, now);
+        finishes.extend(waiting.into_iter().map(|(job, round)| Finish {
+            destination: job.destination,
+            token: job.token,
+            next: self.waits_until(round),
+        }));
         looks.finish(&finishes);
         if let Err(error) = self.schedule.finish(&finishes).await {
             tracing::warn!(%error, "jobs not finished: their leases end by themselves");
@@ -200,6 +199,53 @@ impl Scheduler {
             Ok(()) => looks.pause(self.options.idle),
             Err(NotPublished) => self.failures.failed(),
         }
+    }
+
+    /// Those that wait for the next round, and until when; and the rest.
+    fn in_company(&mut self, jobs: Vec<TakenJob>) -> (Vec<(TakenJob, Timestamp)>, Vec<TakenJob>) {
+        let Some(now) = self.clock.now() else {
+            return (Vec::new(), jobs);
+        };
+        let (mut waiting, mut rest) = (Vec::new(), Vec::new());
+        for job in jobs {
+            match self.company.round(&job, now) {
+                Some(round) => waiting.push((job, round)),
+                None => rest.push(job),
+            }
+        }
+        (waiting, rest)
+    }
+
+    /// What comes meanwhile waits as well.
+    fn waits_until(&self, round: Timestamp) -> NextRun {
+        let delay = self.clock.until(round);
+        NextRun::After {
+            delay,
+            floor: Some(delay),
+        }
+    }
+
+    /// Admits and publishes. How the leases end, and whether the permits are on
+    /// their way; `None` if the store could not say what was admitted.
+    async fn run_jobs(
+        &mut self,
+        jobs: &[TakenJob],
+    ) -> Option<(Vec<Finish>, Result<(), NotPublished>)> {
+        if jobs.is_empty() {
+            return Some((Vec::new(), Ok(())));
+        }
+        let runs: Vec<_> = (jobs.iter())
+            .map(|job| Run {
+                destination: job.destination,
+                republish: job.lapsed,
+            })
+            .collect();
+        let admitted = self.admit(&runs).await?;
+        let answered_at = Instant::now();
+        let published = self.publish(&permits_of(&admitted)).await;
+        // Publishing took a while: the next runs are due that much sooner.
+        let now = admitted.now + answered_at.elapsed();
+        Some((self.finishes(jobs, &admitted.results, now), published))
     }
 
     /// Whether permits could reach a worker: what cannot be published would
@@ -227,6 +273,7 @@ impl Scheduler {
         };
         self.places.used(&admitted.given);
         self.delayed.note(runs, &admitted);
+        self.company.note(runs, &admitted.results);
         metrics::histogram!("paceline_admit_seconds").record(before.elapsed());
         if let Some(step) = self.clock.sample(before, admitted.now) {
             self.stepped(step);

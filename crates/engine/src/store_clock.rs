@@ -80,13 +80,20 @@ impl SharedClock {
         step
     }
 
+    /// What the store's clock shows, by the estimate; `None` before the first
+    /// sample.
+    #[must_use]
+    pub fn now(&self) -> Option<Timestamp> {
+        let now = self.local(Instant::now(), (self.suspended)());
+        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.clock.estimate(now)
+    }
+
     /// How long until the store's clock shows `at`, by the estimate; zero when
     /// it does, or while there is no estimate.
     #[must_use]
     pub fn until(&self, at: Timestamp) -> Duration {
-        let now = self.local(Instant::now(), (self.suspended)());
-        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        (inner.clock.estimate(now)).map_or(Duration::ZERO, |store| at.since(store))
+        (self.now()).map_or(Duration::ZERO, |store| at.since(store))
     }
 
     /// Waits until the store's clock shows `at`, by the estimate. Returns at

@@ -19,6 +19,7 @@ mod deliver;
 mod hand;
 mod heard;
 mod identity;
+mod patient;
 mod places;
 mod promptness;
 mod receiving;

@@ -42,6 +42,7 @@ pub mod events;
 mod idempotency;
 pub mod keys;
 pub mod limits;
+pub mod links;
 pub mod operations;
 pub mod parameters;
 pub mod plan;
@@ -118,7 +119,7 @@ impl App {
         (name = "events", description = "Payloads, accepted once and delivered at least once."),
         (name = "operations", description = "What operators must know, and who is told."),
         (name = "dead letters", description = "Events that were given up, and their way back."),
-        (name = "tenants", description = "Tenants, their keys, and plan tiers: for the scope `admin`."),
+        (name = "tenants", description = "Tenants, their keys and links, and plan tiers: for the scope `admin`."),
         (name = "health", description = "For orchestrators; without a key.")
     )
 )]
@@ -178,6 +179,8 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(tenants::show, tenants::change))
         .routes(routes!(keys::create, keys::list))
         .routes(routes!(keys::revoke))
+        .routes(routes!(links::create, links::list))
+        .routes(routes!(links::revoke))
         .routes(routes!(tiers::list))
         .routes(routes!(tiers::change))
 }

@@ -12,7 +12,7 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::{
-    api, attempt, audit, completions, dead_letters, demo, destination, event, key, migrate,
+    api, attempt, audit, completions, dead_letters, demo, destination, event, key, link, migrate,
     operations, operator, plan, scheduler, secret_key, serve, tenant, tier, top, worker,
 };
 use crate::config::{ConfigError, LogConfig, unknown};
@@ -79,6 +79,9 @@ pub enum Command {
     /// Create, list and revoke the API keys of tenants, over the API.
     #[command(subcommand)]
     Key(key::Command),
+    /// Give, list and revoke links to tenants' pages, over the API.
+    #[command(subcommand)]
+    Link(link::Command),
     /// Look at and change plan tiers, over the API.
     #[command(subcommand)]
     Tier(tier::Command),
@@ -149,6 +152,7 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Operations(command) => commands::operations::run(command).await,
         Command::Tenant(command) => commands::tenant::run(command).await,
         Command::Key(command) => commands::key::run(command).await,
+        Command::Link(command) => commands::link::run(command).await,
         Command::Tier(command) => commands::tier::run(command).await,
         Command::SecretKey(command) => commands::secret_key::run(command).await,
         Command::Completions(args) => Ok(commands::completions::run(&args)),

@@ -10,6 +10,7 @@ pub mod demo;
 pub mod destination;
 pub mod event;
 pub mod key;
+pub mod link;
 pub mod migrate;
 pub mod operations;
 pub mod operator;

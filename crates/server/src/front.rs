@@ -20,7 +20,7 @@ use crate::pages::{self, Pages};
 use crate::parts::Parts;
 use crate::service::rate::IngestRates;
 use crate::service::secrets::Signing;
-use crate::service::{Books, Intake, Service, Tenancy};
+use crate::service::{Books, Intake, Registers, Service, Tenancy};
 
 /// What it is made of, beside the store.
 pub struct FrontOptions<'a> {
@@ -55,12 +55,12 @@ impl Front {
     #[must_use]
     pub fn new(parts: &Parts, mint: Arc<Mint>, options: FrontOptions<'_>) -> Self {
         let gate = Arc::new(Gate::new(Arc::clone(&parts.keys), options.key));
-        let tenancy = Tenancy::new(
-            Arc::clone(&parts.tenants),
-            Arc::clone(&parts.keys),
-            Arc::clone(&gate),
-            Arc::clone(&mint),
-        );
+        let registers = Registers {
+            tenants: Arc::clone(&parts.tenants),
+            keys: Arc::clone(&parts.keys),
+            sessions: Arc::clone(&parts.sessions),
+        };
+        let tenancy = Tenancy::new(registers, Arc::clone(&gate), Arc::clone(&mint));
         let intake = options.ingest;
         let bounds = intake.map(|intake| intake.bounds()).unwrap_or_default();
         let pressure = Arc::new(Pressure::new(bounds));

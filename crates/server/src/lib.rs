@@ -26,6 +26,7 @@ pub mod open_files;
 pub mod output;
 pub mod pages;
 pub mod parts;
+pub mod progress;
 pub mod receiver;
 pub mod role;
 pub mod secret_keys;

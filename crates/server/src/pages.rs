@@ -46,8 +46,6 @@ mod tenants;
 mod visitor;
 mod words;
 
-pub use links::{LINK_LIFETIMES, MadeLink};
-
 /// The largest form.
 const MAX_FORM_BYTES: usize = 64 * 1_024;
 
@@ -143,6 +141,7 @@ pub fn router(pages: Pages) -> Router {
             post(tenants::revoke_key),
         )
         .route("/dashboard/tenants/{id}/links", post(links::make))
+        .route("/dashboard/tenants/{id}/links/{link}", post(links::end))
         .route("/dashboard/links", get(links::own).post(links::make_own))
         .layer(DefaultBodyLimit::max(MAX_FORM_BYTES))
         .route_layer(middleware::from_fn(to_its_end))

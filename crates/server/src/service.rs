@@ -30,6 +30,7 @@ pub mod event;
 pub mod health;
 pub mod intake;
 pub mod limits;
+pub mod links;
 pub mod managed;
 pub mod operations;
 pub mod plan;
@@ -47,12 +48,13 @@ pub use event::EventDraft;
 pub use health::StateAndHealth;
 pub use intake::Intake;
 pub use limits::LimitsChange;
+pub use links::{LinkDraft, Links, MadeLink};
 pub use plan::{Plan, PlanDraft};
 pub use replays::{BegunReplays, Everywhere, ReplayDraft};
 use secrets::{MadeSecret, SecretDraft, Signing};
 pub use smart::SmartAndHistory;
 pub use standing::Standing;
-pub use tenancy::Tenancy;
+pub use tenancy::{Registers, Tenancy};
 
 /// The most rows on one page.
 pub const MAX_PAGE: u32 = 1_000;

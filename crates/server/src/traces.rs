@@ -36,7 +36,7 @@ impl Tracing {
             Arc::clone(&parts.store),
             Arc::clone(&parts.traces),
             Arc::clone(&spans) as Arc<dyn Spans>,
-            config.trace_share,
+            config.share(),
         );
         parts.store = Arc::new(store) as Arc<dyn Store>;
         Ok(Some(Self {

@@ -5,22 +5,22 @@ use server::output;
 
 /// A figure, measured.
 #[derive(Debug, Clone, Serialize)]
-pub(super) struct Figure {
+pub(crate) struct Figure {
     /// What, in a few words.
-    pub(super) name: String,
+    pub(crate) name: String,
     /// In `unit`.
-    pub(super) measured: f64,
+    pub(crate) measured: f64,
     /// What it is measured in.
-    pub(super) unit: &'static str,
+    pub(crate) unit: &'static str,
     /// In words, such as `≤ 3`.
-    pub(super) threshold: String,
+    pub(crate) threshold: String,
     /// Whether it holds.
-    pub(super) passed: bool,
+    pub(crate) passed: bool,
 }
 
 impl Figure {
     /// Holds if it is at most so much.
-    pub(super) fn at_most(
+    pub(crate) fn at_most(
         name: impl Into<String>,
         measured: f64,
         most: f64,
@@ -36,7 +36,7 @@ impl Figure {
     }
 
     /// Holds whatever it is: what the others are of.
-    pub(super) fn noted(name: impl Into<String>, measured: f64, unit: &'static str) -> Self {
+    pub(crate) fn noted(name: impl Into<String>, measured: f64, unit: &'static str) -> Self {
         Self {
             name: name.into(),
             measured,
@@ -47,7 +47,7 @@ impl Figure {
     }
 
     /// Holds if it is at least so much.
-    pub(super) fn at_least(
+    pub(crate) fn at_least(
         name: impl Into<String>,
         measured: f64,
         least: f64,
@@ -64,7 +64,7 @@ impl Figure {
 }
 
 /// For people.
-pub(super) fn table(figures: &[Figure]) -> String {
+pub(crate) fn table(figures: &[Figure]) -> String {
     let header = ["figure", "measured", "unit", "threshold", "verdict"];
     let rows = figures.iter().map(|figure| {
         vec![

@@ -66,39 +66,50 @@ pub(super) async fn measure(
             let mut client = Client::dial(&api.address).await?;
             latencies(stage, &mut client, WARM_UP).await?;
             let without = latencies(stage, &mut client, requests).await?;
-            let worker = stage
-                .children
-                .all
-                .iter()
-                .find(|child| child.role == "worker");
-            let worker = worker.and_then(|child| child.id()).context("no worker")?;
-            let memory = Memory::watch(worker);
-            let mut feeding = JoinSet::new();
-            match coming {
-                Coming::AtOnce => flood(stage, BACKLOG).await?,
-                Coming::Spread => {
-                    feeding.spawn(feed(Client::dial(&api.address).await?, destinations));
+            let figures = match coming {
+                Coming::AtOnce => {
+                    let worker = (stage.children.all.iter()).find(|child| child.role == "worker");
+                    let worker = worker.and_then(|child| child.id()).context("no worker")?;
+                    let memory = Memory::watch(worker);
+                    flood(stage, BACKLOG).await?;
+                    let with = latencies(stage, &mut client, requests).await?;
+                    let kind = format!("{destinations} hostile at once");
+                    let mut figures = figures(&kind, &without, &with, Some(1.2));
+                    figures.extend(of_memory(&memory.samples()?));
+                    figures
                 }
-            }
-            let with = latencies(stage, &mut client, requests).await?;
-            if let Some(ended) = feeding.try_join_next() {
-                ended?.context("the hostile ones got no more events")?;
-            }
-            let tried = hostile.tried();
+                Coming::Spread => {
+                    hostile.answer_well(true);
+                    let feed = Client::dial(&api.address).await?;
+                    let mut feeding = JoinSet::new();
+                    feeding.spawn(feed_all(feed, destinations));
+                    let beside = latencies(stage, &mut client, requests).await?;
+                    hostile.answer_well(false);
+                    let with = latencies(stage, &mut client, requests).await?;
+                    if let Some(ended) = feeding.try_join_next() {
+                        ended?.context("the hostile ones got no more events")?;
+                    }
+                    let well = format!("{destinations} others that answer");
+                    let kind = format!("{destinations} hostile");
+                    let ratio = percentile(&with, 99) / percentile(&beside, 99);
+                    let mut figures = figures(&well, &without, &beside, None);
+                    figures.extend(self::figures(&kind, &without, &with, None));
+                    figures.push(Figure::at_most(
+                        format!("the same, beside {kind}, p99"),
+                        ratio,
+                        1.2,
+                        "× beside as many that answer",
+                    ));
+                    figures
+                }
+            };
             // Or nothing was measured.
+            let tried = hostile.tried();
             let least = match coming {
                 Coming::AtOnce => u64::from(destinations) / 4,
                 Coming::Spread => u64::from(requests) / 2,
             };
             anyhow::ensure!(tried >= least, "only {tried} were tried");
-            let kind = match coming {
-                Coming::AtOnce => format!("{destinations} hostile at once"),
-                Coming::Spread => format!("{destinations} hostile"),
-            };
-            let mut figures = figures(&kind, &without, &with);
-            if coming == Coming::AtOnce {
-                figures.extend(of_memory(&memory.samples()?));
-            }
             Ok(figures)
         })
         .await
@@ -148,14 +159,20 @@ fn healthy(requests: u32) -> Vec<Plan> {
     (0..HEALTHY).map(plan).collect()
 }
 
-fn figures(kind: &str, without: &[f64], with: &[f64]) -> Vec<Figure> {
+/// `most`: how many times what it was without them p99 may be.
+fn figures(kind: &str, without: &[f64], with: &[f64], most: Option<f64>) -> Vec<Figure> {
     let ratio = |percent| percentile(with, percent) / percentile(without, percent);
     let beside = format!("healthy 2xx to first byte, beside {kind}");
+    let p99 = format!("{beside}, p99");
+    let unit = "× without";
     vec![
         Figure::noted(format!("{beside}, p50"), percentile(with, 50), "ms"),
-        Figure::noted(format!("{beside}, p99"), percentile(with, 99), "ms"),
-        Figure::noted(format!("{beside}, p50"), ratio(50), "× without"),
-        Figure::at_most(format!("{beside}, p99"), ratio(99), 1.2, "× without"),
+        Figure::noted(p99.clone(), percentile(with, 99), "ms"),
+        Figure::noted(format!("{beside}, p50"), ratio(50), unit),
+        match most {
+            Some(most) => Figure::at_most(p99, ratio(99), most, unit),
+            None => Figure::noted(p99, ratio(99), unit),
+        },
     ]
 }
 
@@ -189,7 +206,7 @@ fn hostile_id(number: u32) -> Uuid {
 }
 
 /// Sends events to them in turn, for ever.
-async fn feed(mut client: Client, destinations: u32) -> anyhow::Result<()> {
+async fn feed_all(mut client: Client, destinations: u32) -> anyhow::Result<()> {
     let mut turns = interval(EVERY / destinations);
     for number in (0..destinations).cycle() {
         turns.tick().await;

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -19,31 +19,44 @@ const GIBIBYTE: u64 = 1 << 30;
 /// One port, four ways to be a nuisance; it ends when it is dropped.
 pub(super) struct Hostile {
     pub(super) address: SocketAddr,
-    tried: Arc<AtomicU64>,
+    told: Arc<Told>,
     _serving: JoinSet<()>,
+}
+
+#[derive(Default)]
+struct Told {
+    /// Requests that have come since they turned hostile.
+    tried: AtomicU64,
+    /// Until they turn hostile they answer like anybody else.
+    well: AtomicBool,
 }
 
 impl Hostile {
     pub(super) async fn listen() -> anyhow::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
-        let tried = Arc::<AtomicU64>::default();
+        let told = Arc::<Told>::default();
         let mut serving = JoinSet::new();
-        serving.spawn(serve(listener, Arc::clone(&tried)));
+        serving.spawn(serve(listener, Arc::clone(&told)));
         Ok(Self {
             address,
-            tried,
+            told,
             _serving: serving,
         })
     }
 
-    /// How many requests have come.
+    /// Whether they answer well from now on, or are hostile.
+    pub(super) fn answer_well(&self, well: bool) {
+        self.told.well.store(well, Ordering::Relaxed);
+    }
+
+    /// How many requests have come to them while they were hostile.
     pub(super) fn tried(&self) -> u64 {
-        self.tried.load(Ordering::Relaxed)
+        self.told.tried.load(Ordering::Relaxed)
     }
 }
 
-async fn serve(listener: TcpListener, tried: Arc<AtomicU64>) {
+async fn serve(listener: TcpListener, told: Arc<Told>) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
@@ -51,21 +64,36 @@ async fn serve(listener: TcpListener, tried: Arc<AtomicU64>) {
             Some(_ended) = connections.join_next() => {}
             accepted = listener.accept() => {
                 if let Ok((stream, _)) = accepted {
-                    tried.fetch_add(1, Ordering::Relaxed);
-                    connections.spawn(annoy(stream));
+                    connections.spawn(serve_one(stream, Arc::clone(&told)));
                 }
             }
         }
     }
 }
 
-/// Does as its path says, until the sender has enough of it.
-async fn annoy(mut stream: TcpStream) {
+async fn serve_one(mut stream: TcpStream, told: Arc<Told>) {
     let mut request = [0; 4096];
     let Ok(length) = stream.read(&mut request).await else {
         return;
     };
     let path = String::from_utf8_lossy(&request[..length.min(32)]).into_owned();
+    if told.well.load(Ordering::Relaxed) {
+        take(stream).await;
+    } else {
+        told.tried.fetch_add(1, Ordering::Relaxed);
+        annoy(stream, &path).await;
+    }
+}
+
+async fn take(mut stream: TcpStream) {
+    let taken = "HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n";
+    // Whoever has hung up needs no answer.
+    let _ = stream.write_all(taken.as_bytes()).await;
+}
+
+/// Does as its path says, until the sender has enough of it.
+async fn annoy(mut stream: TcpStream, path: &str) {
+    let mut request = [0; 64];
     let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {GIBIBYTE}\r\n\r\n");
     if path.starts_with("POST /never") {
         // Until it hangs up.
@@ -74,10 +102,7 @@ async fn annoy(mut stream: TcpStream) {
     }
     if path.starts_with("POST /slow") {
         sleep(SLOW).await;
-        let taken = "HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n";
-        // Whoever has hung up needs no answer.
-        let _ = stream.write_all(taken.as_bytes()).await;
-        return;
+        return take(stream).await;
     }
     if stream.write_all(head.as_bytes()).await.is_err() {
         return;

@@ -135,6 +135,7 @@ impl Ledger {
             permits,
             look: decision.look,
             blocked: decision.blocked,
+            failing: false,
         }
     }
 }

@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 use super::destinations::{Found, Known, lock, read_destinations};
 use super::failure::Failure;
-use super::mark::{fold_starts, mark_admitted, remember};
+use super::mark::{carry_out, fold_starts};
 use super::usage::{self, Question, Reading, Waiting};
 
 /// How old a first attempt has to be for the cursor to pass it. Ids are given
@@ -41,8 +41,7 @@ pub(super) async fn admit(pool: &PgPool, runs: &[Run], room: &Room) -> Result<Ad
     let mut plans = plans(&mut transaction, runs, &locked, &known).await?;
     let Known { now, found, .. } = known;
     decide_all(&mut plans, room, now);
-    let marked = mark_admitted(&mut transaction, &plans, now).await?;
-    remember(&mut transaction, &plans, &marked, now).await?;
+    let marked = carry_out(&mut transaction, &plans, now).await?;
     fold_starts(&mut transaction, &plans).await?;
     transaction.commit().await?;
 
@@ -212,6 +211,7 @@ impl Plan {
             permits,
             look: self.decision.look,
             blocked: self.decision.blocked,
+            failing: self.destination.failing,
         }
     }
 }

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use domain::admission::Meter;
 use domain::batch::BatchRules;
+use domain::health::is_failing;
 use domain::ids::{AttemptId, DestinationId, Epoch, TenantId};
 use domain::policy::{Policy, Rate};
 use domain::smart::Effective;
@@ -53,6 +54,8 @@ pub(super) struct Found {
     pub(super) deferred_until: Option<Timestamp>,
     /// The breaker is open.
     pub(super) probing: bool,
+    /// Its last tries have failed.
+    pub(super) failing: bool,
     /// Its requests are batches.
     pub(super) batch: Option<BatchRules>,
 }
@@ -92,6 +95,7 @@ struct DestinationRow {
     held_until: Option<i64>,
     deferred_until: Option<i64>,
     probing: bool,
+    failures: i32,
     smart_per_second: Option<f64>,
     smart_max_in_flight: Option<i32>,
     batch: Vec<Option<i32>>,
@@ -127,7 +131,7 @@ pub(super) async fn read_destinations(
             micros(
                 case when p.next_look_at is not null then p.deferred_until end
             ) as deferred_until,
-            h.opened_at is not null as probing,
+            h.opened_at is not null as probing, coalesce(h.failures, 0) as failures,
             s.per_second as smart_per_second, s.max_in_flight as smart_max_in_flight,
             array[d.batch_max_events, d.batch_max_bytes, d.batch_max_wait_ms] as batch
         from clock
@@ -199,6 +203,7 @@ fn found(id: Uuid, row: &DestinationRow) -> Result<Found, Failure> {
         held_until: time(row.held_until),
         deferred_until: time(row.deferred_until),
         probing: row.probing,
+        failing: is_failing(count(i64::from(row.failures)), row.probing),
         batch: batch_settings(&row.batch).rules(),
     })
 }

@@ -13,31 +13,73 @@ use super::admit::Plan;
 use super::failure::Failure;
 use super::fold;
 
-/// Marks the picks; returns those that were still there to be marked.
-pub(super) async fn mark_admitted(
+/// Marks the picks, and writes down what the next run has to know; returns those
+/// that were still there to be marked. One statement; where a cursor passes what is
+/// marked, it has to be known first what was, and it is two.
+pub(super) async fn carry_out(
     connection: &mut PgConnection,
     plans: &[Plan],
     now: Timestamp,
 ) -> Result<HashSet<AttemptId>, Failure> {
-    let (mut ids, mut numbers, mut epochs) = (vec![], vec![], vec![]);
-    let (mut not_befores, mut deadlines) = (vec![], vec![]);
-    let (mut coarse, mut crowded) = (vec![], vec![]);
-    for plan in plans {
-        for (_, permit) in plan.picks() {
-            ids.push(permit.attempt.0);
-            numbers.push(permit.number.0);
-            epochs.push(permit.epoch.0);
-            not_befores.push(permit.not_before.as_micros());
-            deadlines.push(permit.deadline.as_micros());
-            coarse.push(plan.destination.policy.is_coarse());
-            crowded.push(plan.decision.crowded);
-        }
-    }
-    if ids.is_empty() {
+    if plans.is_empty() {
         return Ok(HashSet::new());
     }
+    let all = (plans.iter())
+        .flat_map(Plan::picks)
+        .map(|(_, permit)| permit.attempt)
+        .collect();
+    let cursors = |marked: &HashSet<AttemptId>| of(plans, |plan| plan.cursor(marked, now));
+    let picks = Picks::of(plans);
+    let after_none = cursors(&HashSet::new());
+    if cursors(&all) == after_none {
+        return write(connection, picks, (plans, after_none), now).await;
+    }
+    let marked = write(connection, picks, (&[], Vec::new()), now).await?;
+    let after_marked = cursors(&marked);
+    write(connection, Picks::default(), (plans, after_marked), now).await?;
+    Ok(marked)
+}
+
+/// Permits, column by column.
+#[derive(Default)]
+struct Picks {
+    ids: Vec<i64>,
+    numbers: Vec<i64>,
+    epochs: Vec<i64>,
+    not_befores: Vec<i64>,
+    deadlines: Vec<i64>,
+    coarse: Vec<bool>,
+    crowded: Vec<bool>,
+}
+
+impl Picks {
+    fn of(plans: &[Plan]) -> Self {
+        let mut picks = Self::default();
+        for plan in plans {
+            for (_, permit) in plan.picks() {
+                picks.ids.push(permit.attempt.0);
+                picks.numbers.push(permit.number.0);
+                picks.epochs.push(permit.epoch.0);
+                picks.not_befores.push(permit.not_before.as_micros());
+                picks.deadlines.push(permit.deadline.as_micros());
+                picks.coarse.push(plan.destination.policy.is_coarse());
+                picks.crowded.push(plan.decision.crowded);
+            }
+        }
+        picks
+    }
+}
+
+async fn write(
+    connection: &mut PgConnection,
+    picks: Picks,
+    (plans, cursors): (&[Plan], Vec<i64>),
+    now: Timestamp,
+) -> Result<HashSet<AttemptId>, Failure> {
+    let last_permit = |plan: &Plan| plan.destination.last_permit + i64::from(plan.given());
+    let as_of = |meter: Meter| (meter.as_of > Timestamp::MIN).then(|| meter.as_of.as_micros());
     let marked: Vec<i64> = sqlx::query_scalar(
-        "-- admit: mark_admitted
+        "-- admit: carry_out
         with picked as materialized (
             select a.id, n.number, n.epoch, n.not_before, n.deadline, n.coarse, n.crowded
             from unnest(
@@ -45,9 +87,33 @@ pub(super) async fn mark_admitted(
                 $6::boolean[], $7::boolean[]
             ) as n (id, number, epoch, not_before, deadline, coarse, crowded)
             join attempts a on a.id = n.id
-            where a.state = 'waiting'
+            -- `|| ''`: see the claim.
+            where a.state || '' = 'waiting'
             order by a.id
             for update of a skip locked
+        ),
+        remembered as (
+            insert into pacing (
+                destination_id, last_permit, meter_missing_micro, meter_as_of, meter_epoch,
+                looked_at, next_look_at, first_after
+            )
+            select n.id, n.last_permit, n.missing_micro, from_micros(n.as_of), n.epoch,
+                from_micros($8),
+                case n.next_look_at when 9223372036854775807 then 'infinity'
+                    else from_micros(n.next_look_at) end,
+                n.first_after
+            from unnest(
+                $9::uuid[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[],
+                $14::bigint[], $15::bigint[]
+            ) as n (id, last_permit, missing_micro, as_of, next_look_at, first_after, epoch)
+            on conflict (destination_id) do update
+            set last_permit = excluded.last_permit,
+                meter_missing_micro = excluded.meter_missing_micro,
+                meter_as_of = excluded.meter_as_of,
+                meter_epoch = excluded.meter_epoch,
+                looked_at = excluded.looked_at,
+                next_look_at = excluded.next_look_at,
+                first_after = excluded.first_after
         )
         update attempts a
         set state = 'admitted', permit = p.number, epoch = p.epoch,
@@ -57,65 +123,24 @@ pub(super) async fn mark_admitted(
         where a.id = p.id
         returning a.id",
     )
-    .bind(ids)
-    .bind(numbers)
-    .bind(epochs)
-    .bind(not_befores)
-    .bind(deadlines)
-    .bind(coarse)
-    .bind(crowded)
+    .bind(picks.ids)
+    .bind(picks.numbers)
+    .bind(picks.epochs)
+    .bind(picks.not_befores)
+    .bind(picks.deadlines)
+    .bind(picks.coarse)
+    .bind(picks.crowded)
     .bind(now.as_micros())
-    .fetch_all(connection)
-    .await?;
-    Ok(marked.into_iter().map(AttemptId).collect())
-}
-
-/// Writes down what the next run has to know.
-pub(super) async fn remember(
-    connection: &mut PgConnection,
-    plans: &[Plan],
-    marked: &HashSet<AttemptId>,
-    now: Timestamp,
-) -> Result<(), Failure> {
-    if plans.is_empty() {
-        return Ok(());
-    }
-    let last_permit = |plan: &Plan| plan.destination.last_permit + i64::from(plan.given());
-    let as_of = |meter: Meter| (meter.as_of > Timestamp::MIN).then(|| meter.as_of.as_micros());
-    sqlx::query(
-        "-- admit: remember
-        insert into pacing (
-            destination_id, last_permit, meter_missing_micro, meter_as_of, meter_epoch,
-            looked_at, next_look_at, first_after
-        )
-        select n.id, n.last_permit, n.missing_micro, from_micros(n.as_of), n.epoch, from_micros($8),
-            case n.next_look_at when 9223372036854775807 then 'infinity'
-                else from_micros(n.next_look_at) end,
-            n.first_after
-        from unnest(
-            $1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[],
-            $7::bigint[]
-        ) as n (id, last_permit, missing_micro, as_of, next_look_at, first_after, epoch)
-        on conflict (destination_id) do update
-        set last_permit = excluded.last_permit,
-            meter_missing_micro = excluded.meter_missing_micro,
-            meter_as_of = excluded.meter_as_of,
-            meter_epoch = excluded.meter_epoch,
-            looked_at = excluded.looked_at,
-            next_look_at = excluded.next_look_at,
-            first_after = excluded.first_after",
-    )
     .bind(of(plans, |plan| plan.destination.id.0))
     .bind(of(plans, last_permit))
     .bind(of(plans, |plan| plan.decision.meter.missing_micro))
     .bind(of(plans, |plan| as_of(plan.decision.meter)))
     .bind(of(plans, |plan| plan.next_look_at(now)))
-    .bind(of(plans, |plan| plan.cursor(marked, now)))
+    .bind(cursors)
     .bind(of(plans, |plan| plan.destination.epoch.0))
-    .bind(now.as_micros())
-    .execute(connection)
+    .fetch_all(connection)
     .await?;
-    Ok(())
+    Ok(marked.into_iter().map(AttemptId).collect())
 }
 
 /// Folds final starts that a newly coarse limit found unfolded.

@@ -1,12 +1,12 @@
 //! Who has the dashboard open, and which limits its visitors ask for.
 
 use async_trait::async_trait;
-use domain::access::{KeyId, Scope, Scopes};
+use domain::access::{KeyId, LinkId, Scope, Scopes};
 use domain::ids::{DestinationId, TenantId};
 use domain::time::{Timestamp, micros};
 use engine::ports::{
-    BehindSession, CatalogError, FORGOTTEN_AT_ONCE, LimitRequest, LimitRequestState, MAX_SESSIONS,
-    NewLimitRequest, NewSession, Session, Sessions, StoreError,
+    BehindSession, CatalogError, FORGOTTEN_AT_ONCE, LimitRequest, LimitRequestState, Link,
+    MAX_SESSIONS, NewLimitRequest, NewSession, Session, Sessions, StoreError,
 };
 use sqlx::PgPool;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use super::rows::word;
 
 #[async_trait]
 impl Sessions for PostgresStore {
-    async fn begin_session(&self, new: &NewSession) -> Result<(), CatalogError> {
+    async fn begin_session(&self, new: &NewSession) -> Result<Timestamp, CatalogError> {
         Ok(retried(|| begin(&self.pool, new)).await?)
     }
 
@@ -49,6 +49,14 @@ impl Sessions for PostgresStore {
         Ok(retried(ending).await?)
     }
 
+    async fn links(&self, tenant: TenantId, limit: u32) -> Result<Vec<Link>, CatalogError> {
+        Ok(retried(|| links(&self.pool, tenant, limit)).await?)
+    }
+
+    async fn end_link(&self, tenant: TenantId, id: LinkId) -> Result<(), CatalogError> {
+        Ok(retried(|| end_link(&self.pool, tenant, id)).await?)
+    }
+
     async fn request_limits(
         &self,
         tenant: TenantId,
@@ -74,7 +82,7 @@ impl Sessions for PostgresStore {
     }
 }
 
-async fn begin(pool: &PgPool, new: &NewSession) -> Result<(), Failure> {
+async fn begin(pool: &PgPool, new: &NewSession) -> Result<Timestamp, Failure> {
     sqlx::query(
         "-- begin_session: those that are over
         delete from sessions where digest in (
@@ -91,15 +99,18 @@ async fn begin(pool: &PgPool, new: &NewSession) -> Result<(), Failure> {
     };
     let may = |scope| new.scopes.contains(scope);
     // Two at once may both be the last: the bound is there against floods.
-    let begun = sqlx::query(
+    let begun: Option<i64> = sqlx::query_scalar(
         "-- begin_session
         insert into sessions (
             digest, kind, tenant_id, key_id, configured_digest,
-            may_ingest, may_manage, may_read, may_admin, created_at, expires_at
+            may_ingest, may_manage, may_read, may_admin, created_at, expires_at,
+            name, link_digest
         )
-        select $1, $2, $3, $4, $5, $6, $7, $8, $9, c.now, c.now + $10 * interval '1 microsecond'
+        select $1, $2, $3, $4, $5, $6, $7, $8, $9, c.now, c.now + $10 * interval '1 microsecond',
+            $12, $13
         from (select clock_timestamp() as now) c
-        where (select count(*) from sessions s where s.tenant_id = $3 and s.kind = $2) < $11",
+        where (select count(*) from sessions s where s.tenant_id = $3 and s.kind = $2) < $11
+        returning micros(expires_at)",
     )
     .bind(&new.digest[..])
     .bind(new.kind.as_str())
@@ -112,14 +123,12 @@ async fn begin(pool: &PgPool, new: &NewSession) -> Result<(), Failure> {
     .bind(may(Scope::Admin))
     .bind(micros(new.good_for))
     .bind(i64::from(MAX_SESSIONS))
-    .execute(pool)
+    .bind(&new.name)
+    .bind(new.opened_by.map(|digest| digest.to_vec()))
+    .fetch_optional(pool)
     .await?;
-    match begun.rows_affected() {
-        0 => Err(Failure::Conflict(
-            "the tenant has too many sessions and links already",
-        )),
-        _ => Ok(()),
-    }
+    let full = Failure::Conflict("the tenant has too many sessions and links already");
+    begun.map(Timestamp::from_micros).ok_or(full)
 }
 
 type Found = (
@@ -139,11 +148,16 @@ async fn session(pool: &PgPool, digest: [u8; 32]) -> Result<Option<Session>, Fai
             micros(s.expires_at) - micros(c.now)
         from (select clock_timestamp() as now) c
         join sessions s on s.digest = $1 and s.expires_at > c.now
-        where s.key_id is null or exists (
+        where (s.key_id is null or exists (
             select from api_keys k
             where k.id = s.key_id and k.revoked_at is null
                 and (k.expires_at is null or k.expires_at > c.now)
-        )",
+        ))
+        -- Asked at every look, so that no session outlives a link that ends while
+        -- it opens one.
+        and (s.link_digest is null or exists (
+            select from sessions l where l.digest = s.link_digest and l.kind = 'link'
+        ))",
     )
     .bind(&digest[..])
     .fetch_optional(pool)
@@ -151,24 +165,96 @@ async fn session(pool: &PgPool, digest: [u8; 32]) -> Result<Option<Session>, Fai
     let Some((kind, tenant, key, configured, may, left)) = found else {
         return Ok(None);
     };
-    let behind = match key {
+    Ok(Some(Session {
+        kind: word("sessions", "kind", tenant, &kind)?,
+        tenant: TenantId(tenant),
+        behind: behind(key, configured)?,
+        scopes: scopes(may),
+        left: Duration::from_micros(left.max(0).unsigned_abs()),
+    }))
+}
+
+fn behind(key: Option<String>, configured: Option<Vec<u8>>) -> Result<BehindSession, Failure> {
+    Ok(match key {
         Some(id) => BehindSession::Key(word::<KeyId>("sessions", "key_id", &id, &id)?),
         None => {
             let digest = configured.and_then(|digest| digest.try_into().ok());
             BehindSession::Configured(digest.unwrap_or_default())
         }
-    };
+    })
+}
+
+fn scopes(may: Vec<bool>) -> Scopes {
     let scopes = Scope::ALL.into_iter().zip(may);
-    let scopes: Scopes = scopes
+    scopes
         .filter_map(|(scope, may)| may.then_some(scope))
-        .collect();
-    Ok(Some(Session {
-        kind: word("sessions", "kind", tenant, &kind)?,
-        tenant: TenantId(tenant),
-        behind,
-        scopes,
-        left: Duration::from_micros(left.max(0).unsigned_abs()),
-    }))
+        .collect()
+}
+
+type LinkRow = (
+    Vec<u8>,
+    String,
+    Option<String>,
+    Option<Vec<u8>>,
+    Vec<bool>,
+    i64,
+    i64,
+);
+
+async fn links(pool: &PgPool, tenant: TenantId, limit: u32) -> Result<Vec<Link>, Failure> {
+    let rows: Vec<LinkRow> = sqlx::query_as(
+        "-- links
+        select s.digest, s.name, s.key_id, s.configured_digest,
+            array[s.may_ingest, s.may_manage, s.may_read, s.may_admin],
+            micros(s.created_at), micros(s.expires_at)
+        from (select clock_timestamp() as now) c
+        join sessions s on s.tenant_id = $1 and s.kind = 'link' and s.expires_at > c.now
+        where s.key_id is null or exists (
+            select from api_keys k
+            where k.id = s.key_id and k.revoked_at is null
+                and (k.expires_at is null or k.expires_at > c.now)
+        )
+        order by s.created_at desc, s.digest limit $2",
+    )
+    .bind(tenant.0)
+    .bind(i64::from(limit))
+    .fetch_all(pool)
+    .await?;
+    let link = |(digest, name, key, configured, may, created_at, expires_at): LinkRow| {
+        Ok(Link {
+            id: LinkId::of(digest.try_into().unwrap_or_default()),
+            tenant,
+            name,
+            behind: behind(key, configured)?,
+            scopes: scopes(may),
+            created_at: Timestamp::from_micros(created_at),
+            expires_at: Timestamp::from_micros(expires_at),
+        })
+    };
+    rows.into_iter().map(link).collect()
+}
+
+async fn end_link(pool: &PgPool, tenant: TenantId, id: LinkId) -> Result<(), Failure> {
+    let ended: i64 = sqlx::query_scalar(
+        "-- end_link
+        with link as (
+            delete from sessions
+            where tenant_id = $1 and kind = 'link' and substring(digest from 1 for 8) = $2
+            returning digest
+        ), opened as (
+            delete from sessions s using link l
+            where s.tenant_id = $1 and s.link_digest = l.digest
+        )
+        select count(*) from link",
+    )
+    .bind(tenant.0)
+    .bind(&id.prefix()[..])
+    .fetch_one(pool)
+    .await?;
+    match ended {
+        0 => Err(Failure::NotFound("link")),
+        _ => Ok(()),
+    }
 }
 
 async fn request_limits(

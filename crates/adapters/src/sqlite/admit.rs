@@ -7,6 +7,7 @@ use domain::admission::{
 };
 use domain::batch::{self, BatchRules, Leader, Lines, openings};
 use domain::destination::DestinationState;
+use domain::health::is_failing;
 use domain::ids::{AttemptId, DestinationId, Epoch, PermitNumber, TenantId};
 use domain::permit::Permit;
 use domain::policy::{Policy, Rate};
@@ -32,7 +33,8 @@ const DESTINATION: &str = "
         d.epoch is not p.meter_epoch, h.opened_at is not null, s.per_second, s.max_in_flight,
         n.id, coalesce(n.max_in_flight, t.tenant_max_in_flight),
         d.batch_max_events, d.batch_max_bytes, d.batch_max_wait_ms,
-        nullif(iif(p.next_look_at is null, 0, coalesce(p.deferred_until, 0)), 0)
+        nullif(iif(p.next_look_at is null, 0, coalesce(p.deferred_until, 0)), 0),
+        coalesce(h.failures, 0)
     from destinations d
     join tenants n on n.id = d.tenant_id
     join tiers t on t.name = n.tier
@@ -169,6 +171,8 @@ struct Candidate {
     due: Vec<AttemptId>,
     backlog: Backlog,
     republished: Vec<Permit>,
+    /// Its last tries have failed.
+    failing: bool,
 }
 
 impl Candidate {
@@ -200,6 +204,7 @@ impl Candidate {
             let tenant: TenantId = word(row, 28, ("tenants", "id"))?;
             let tenant = (tenant, row.get(29)?);
             let batch = batch_settings(row, 30)?.rules();
+            let failing = is_failing(row.get(34)?, usage.probing);
             Ok((
                 policy,
                 Epoch(row.get(19)?),
@@ -207,9 +212,10 @@ impl Candidate {
                 usage,
                 tenant,
                 batch,
+                failing,
             ))
         })?;
-        let Some((policy, epoch, last_permit, mut usage, tenant, batch)) = read else {
+        let Some((policy, epoch, last_permit, mut usage, tenant, batch, failing)) = read else {
             return Ok(None);
         };
         read_usage(tx, now, &key, &policy, &mut usage)?;
@@ -237,6 +243,7 @@ impl Candidate {
             due,
             backlog,
             republished,
+            failing,
         }))
     }
 
@@ -292,6 +299,7 @@ impl Candidate {
             permits,
             look: decision.look,
             blocked: decision.blocked,
+            failing: self.failing,
         })
     }
 }

@@ -28,6 +28,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../../../../migrations/sqlite/0035_dashboard.sql"),
     include_str!("../../../../migrations/sqlite/0036_traces.sql"),
     include_str!("../../../../migrations/sqlite/0040_events_of_tenant.sql"),
+    include_str!("../../../../migrations/sqlite/0041_links.sql"),
 ];
 
 /// The version that this binary needs.

@@ -1,12 +1,12 @@
 //! Who has the dashboard open, and which limits its visitors ask for.
 
 use async_trait::async_trait;
-use domain::access::{KeyId, Scope, Scopes};
+use domain::access::{KeyId, LinkId, Scope, Scopes};
 use domain::ids::TenantId;
-use domain::time::{Timestamp, micros};
+use domain::time::Timestamp;
 use engine::ports::{
-    BehindSession, CatalogError, FORGOTTEN_AT_ONCE, LimitRequest, LimitRequestState, MAX_SESSIONS,
-    NewLimitRequest, NewSession, Session, Sessions, StoreError,
+    BehindSession, CatalogError, FORGOTTEN_AT_ONCE, LimitRequest, LimitRequestState, Link,
+    MAX_SESSIONS, NewLimitRequest, NewSession, Session, Sessions, StoreError,
 };
 use rusqlite::{Row, Transaction, params};
 use uuid::Uuid;
@@ -28,8 +28,8 @@ const HAS: &str = "
 const BEGIN: &str = "
     -- begin_session
     insert into sessions (digest, kind, tenant_id, key_id, configured_digest, may_ingest,
-        may_manage, may_read, may_admin, created_at, expires_at)
-    values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+        may_manage, may_read, may_admin, created_at, expires_at, name, link_digest)
+    values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
 
 const SESSION: &str = "
     -- session
@@ -41,6 +41,9 @@ const SESSION: &str = "
             select 1 from api_keys k
             where k.id = s.key_id and k.revoked_at is null
                 and (k.expires_at is null or k.expires_at > ?2)
+        ))
+        and (s.link_digest is null or exists (
+            select 1 from sessions l where l.digest = s.link_digest and l.kind = 'link'
         ))";
 
 const MOVE: &str = "
@@ -50,6 +53,32 @@ const MOVE: &str = "
 const END: &str = "
     -- end_session
     delete from sessions where digest = ?1";
+
+const LINKS: &str = "
+    -- links
+    select s.key_id, s.configured_digest, s.may_ingest, s.may_manage, s.may_read, s.may_admin,
+        s.digest, s.tenant_id, s.name, s.created_at, s.expires_at
+    from sessions s
+    where s.tenant_id = ?1 and s.kind = 'link' and s.expires_at > ?2
+        and (s.key_id is null or exists (
+            select 1 from api_keys k
+            where k.id = s.key_id and k.revoked_at is null
+                and (k.expires_at is null or k.expires_at > ?2)
+        ))
+    order by s.created_at desc, s.digest limit ?3";
+
+const END_OPENED: &str = "
+    -- end_link: what it opened
+    delete from sessions
+    where tenant_id = ?1 and link_digest in (
+        select l.digest from sessions l
+        where l.tenant_id = ?1 and l.kind = 'link' and substr(l.digest, 1, 8) = ?2
+    )";
+
+const END_LINK: &str = "
+    -- end_link
+    delete from sessions
+    where tenant_id = ?1 and kind = 'link' and substr(digest, 1, 8) = ?2";
 
 const REPLACE: &str = "
     -- request_limits: the open one
@@ -73,7 +102,7 @@ const DECIDE: &str = "
 
 #[async_trait]
 impl Sessions for SqliteStore {
-    async fn begin_session(&self, new: &NewSession) -> Result<(), CatalogError> {
+    async fn begin_session(&self, new: &NewSession) -> Result<Timestamp, CatalogError> {
         let new = new.clone();
         Ok(self.write(move |tx, now| begin(tx, now, &new)).await?)
     }
@@ -97,6 +126,26 @@ impl Sessions for SqliteStore {
     async fn end_session(&self, digest: [u8; 32]) -> Result<(), CatalogError> {
         let step = move |tx: &Transaction<'_>, _now: Timestamp| execute(tx, END, [digest]);
         Ok(self.write(step).await.map(drop)?)
+    }
+
+    async fn links(&self, tenant: TenantId, limit: u32) -> Result<Vec<Link>, CatalogError> {
+        let step = move |tx: &Transaction<'_>, now: Timestamp| {
+            let of = (tenant.to_string(), now.as_micros(), limit);
+            all(tx, LINKS, of, link)
+        };
+        Ok(self.look(step).await?)
+    }
+
+    async fn end_link(&self, tenant: TenantId, id: LinkId) -> Result<(), CatalogError> {
+        let step = move |tx: &Transaction<'_>, _now: Timestamp| {
+            let (tenant, prefix) = (tenant.to_string(), id.prefix());
+            execute(tx, END_OPENED, (&tenant, prefix))?;
+            match execute(tx, END_LINK, (&tenant, prefix))? {
+                0 => Err(CatalogError::NotFound("link").into()),
+                _ => Ok(()),
+            }
+        };
+        Ok(self.write(step).await?)
     }
 
     async fn request_limits(
@@ -136,7 +185,7 @@ impl Sessions for SqliteStore {
     }
 }
 
-fn begin(tx: &Transaction<'_>, now: Timestamp, new: &NewSession) -> Result<(), Fault> {
+fn begin(tx: &Transaction<'_>, now: Timestamp, new: &NewSession) -> Result<Timestamp, Fault> {
     execute(tx, FORGET, (now.as_micros(), FORGOTTEN_AT_ONCE))?;
     let tenant = new.tenant.to_string();
     let has: Option<u32> = first(tx, HAS, [tenant.as_str(), new.kind.as_str()], |row| {
@@ -151,6 +200,7 @@ fn begin(tx: &Transaction<'_>, now: Timestamp, new: &NewSession) -> Result<(), F
         BehindSession::Configured(digest) => (None, Some(digest)),
     };
     let may = |scope| new.scopes.contains(scope);
+    let expires_at = now + new.good_for;
     let row = params![
         new.digest,
         new.kind.as_str(),
@@ -162,31 +212,53 @@ fn begin(tx: &Transaction<'_>, now: Timestamp, new: &NewSession) -> Result<(), F
         may(Scope::Read),
         may(Scope::Admin),
         now.as_micros(),
-        now.as_micros() + micros(new.good_for),
+        expires_at.as_micros(),
+        new.name,
+        new.opened_by,
     ];
     execute(tx, BEGIN, row)?;
-    Ok(())
+    Ok(expires_at)
 }
 
 fn session(row: &Row<'_>, now: Timestamp) -> Result<Session, Fault> {
-    let key: Option<String> = row.get(2)?;
-    let key = key.map(|key| parse::<KeyId>(&key, ("sessions", "key_id")));
-    let configured: Option<[u8; 32]> = row.get(3)?;
-    let mut scopes = Vec::new();
-    for (offset, scope) in Scope::ALL.into_iter().enumerate() {
-        if row.get(4 + offset)? {
-            scopes.push(scope);
-        }
-    }
+    let (behind, scopes) = rights(row, 2)?;
     Ok(Session {
         kind: word(row, 0, ("sessions", "kind"))?,
         tenant: word(row, 1, ("sessions", "tenant_id"))?,
-        behind: match key.transpose()? {
-            Some(id) => BehindSession::Key(id),
-            None => BehindSession::Configured(configured.unwrap_or_default()),
-        },
-        scopes: scopes.into_iter().collect::<Scopes>(),
+        behind,
+        scopes,
         left: time(row, 8)?.since(now),
+    })
+}
+
+/// What it stands on and what it may do, from the column `at` on.
+fn rights(row: &Row<'_>, at: usize) -> Result<(BehindSession, Scopes), Fault> {
+    let key: Option<String> = row.get(at)?;
+    let key = key.map(|key| parse::<KeyId>(&key, ("sessions", "key_id")));
+    let configured: Option<[u8; 32]> = row.get(at + 1)?;
+    let behind = match key.transpose()? {
+        Some(id) => BehindSession::Key(id),
+        None => BehindSession::Configured(configured.unwrap_or_default()),
+    };
+    let mut scopes = Vec::new();
+    for (offset, scope) in Scope::ALL.into_iter().enumerate() {
+        if row.get(at + 2 + offset)? {
+            scopes.push(scope);
+        }
+    }
+    Ok((behind, scopes.into_iter().collect()))
+}
+
+fn link(row: &Row<'_>) -> Result<Link, Fault> {
+    let (behind, scopes) = rights(row, 0)?;
+    Ok(Link {
+        id: LinkId::of(row.get(6)?),
+        tenant: word(row, 7, ("sessions", "tenant_id"))?,
+        name: row.get(8)?,
+        behind,
+        scopes,
+        created_at: time(row, 9)?,
+        expires_at: time(row, 10)?,
     })
 }
 

@@ -1,4 +1,4 @@
-//! What every [`Keys`], [`Tenants`] and [`Backpressure`] must do: one test per sentence of the
+//! What every [`Keys`], [`Tenants`], [`Sessions`] and [`Backpressure`] must do: one test per sentence of the
 //! ports' documentation. [`tenant_contract!`](crate::tenant_contract) turns the
 //! whole suite into tests.
 
@@ -8,10 +8,13 @@ use std::sync::Arc;
 use domain::ids::{DestinationId, TenantId};
 
 use super::store::World;
-use crate::ports::{Backpressure, CatalogError, Keys, NewDestination, NewTenant, Tenant, Tenants};
+use crate::ports::{
+    Backpressure, CatalogError, Keys, NewDestination, NewTenant, Sessions, Tenant, Tenants,
+};
 
 pub mod backpressure;
 pub mod keys;
+pub mod sessions;
 pub mod tiers;
 
 /// A fresh store, with what counts its backlogs beside the others.
@@ -54,6 +57,8 @@ pub struct TenantWorld {
     pub keys: Arc<dyn Keys>,
     /// The same store.
     pub tenants: Arc<dyn Tenants>,
+    /// The same store.
+    pub sessions: Arc<dyn Sessions>,
 }
 
 impl Deref for TenantWorld {
@@ -66,11 +71,15 @@ impl Deref for TenantWorld {
 
 impl TenantWorld {
     /// A world around a fresh, migrated store.
-    pub fn new<S: Keys + Tenants + Backpressure + 'static>(world: World, store: Arc<S>) -> Self {
+    pub fn new<S>(world: World, store: Arc<S>) -> Self
+    where
+        S: Keys + Tenants + Sessions + Backpressure + 'static,
+    {
         Self {
             world: BackpressureWorld::new(world, store.clone()),
             keys: store.clone(),
-            tenants: store,
+            tenants: store.clone(),
+            sessions: store,
         }
     }
 
@@ -138,6 +147,18 @@ macro_rules! tenant_contract {
             a_lowered_tier_revokes_and_a_raised_one_does_not
             the_tiers_bound_in_flight_is_the_tenants_unless_it_has_its_own
             a_tenants_ingest_is_bounded_by_its_own_or_its_tiers
+        );
+        $crate::tenant_contract!(@module $world, sessions:
+            a_session_is_what_it_was_begun_as
+            a_session_is_over_by_the_stores_clock
+            a_session_ends_with_its_key
+            a_session_ends_once_and_moves
+            a_link_is_listed_while_it_is_good
+            a_link_ends_with_all_that_it_opened
+            another_tenants_link_cannot_be_ended
+            what_a_link_opens_while_it_ends_is_over
+            an_open_request_is_replaced_and_decided_once
+            requests_are_for_ones_own_destinations
         );
         $crate::backpressure_contract!($world);
     };

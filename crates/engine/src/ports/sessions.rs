@@ -4,7 +4,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use domain::access::{KeyId, Scopes};
+use domain::access::{KeyId, LinkId, Scopes};
 use domain::ids::{DestinationId, TenantId};
 use domain::policy::LimitSettings;
 use domain::time::Timestamp;
@@ -17,11 +17,11 @@ use super::catalog::CatalogError;
 #[async_trait]
 pub trait Sessions: Send + Sync {
     /// Begins a session, and forgets some that are over. Refused for a tenant
-    /// that has [`MAX_SESSIONS`].
-    async fn begin_session(&self, new: &NewSession) -> Result<(), CatalogError>;
+    /// that has [`MAX_SESSIONS`]. Says until when it is good.
+    async fn begin_session(&self, new: &NewSession) -> Result<Timestamp, CatalogError>;
 
     /// A session that is good: not over by the store's clock, and neither is
-    /// the key behind it.
+    /// the key behind it, nor the link that opened it.
     async fn session(&self, digest: [u8; 32]) -> Result<Option<Session>, CatalogError>;
 
     /// From now on it shows this tenant's pages. One that is over is left.
@@ -29,6 +29,14 @@ pub trait Sessions: Send + Sync {
 
     /// Ends a session. Ending it again changes nothing.
     async fn end_session(&self, digest: [u8; 32]) -> Result<(), CatalogError>;
+
+    /// A tenant's links that are good, the newest first, at most `limit`.
+    async fn links(&self, tenant: TenantId, limit: u32) -> Result<Vec<Link>, CatalogError>;
+
+    /// Ends a tenant's link and all sessions that it opened, even those that it
+    /// is just opening. One that is not there is `NotFound`, so ending it again
+    /// is, too.
+    async fn end_link(&self, tenant: TenantId, id: LinkId) -> Result<(), CatalogError>;
 
     /// Asks for limits of one of the tenant's destinations. An open request for
     /// it is replaced.
@@ -122,6 +130,29 @@ pub struct NewSession {
     pub scopes: Scopes,
     /// How long it is good for, from now on by the store's clock.
     pub good_for: Duration,
+    /// Of a link, for people; may be empty.
+    pub name: String,
+    /// The digest of the link that opens it: it ends with that.
+    pub opened_by: Option<[u8; 32]>,
+}
+
+/// A link, as whoever gave it sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Link {
+    /// Its id.
+    pub id: LinkId,
+    /// Whose pages it opens.
+    pub tenant: TenantId,
+    /// For people; may be empty.
+    pub name: String,
+    /// It ends with this.
+    pub behind: BehindSession,
+    /// What may be done by it.
+    pub scopes: Scopes,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// From when on it is over.
+    pub expires_at: Timestamp,
 }
 
 /// A session that is good.

@@ -301,6 +301,8 @@ pub enum RunResult {
         look: Look,
         /// What holds the rest of the backlog.
         blocked: Option<Blocked>,
+        /// Its last tries have failed ([`domain::health::is_failing`]).
+        failing: bool,
     },
 }
 

@@ -89,6 +89,7 @@ mod tests {
                 permits: slots.iter().map(permit).collect(),
                 look: Look::Idle,
                 blocked,
+                failing: false,
             }],
             given: Vec::new(),
         }

@@ -10,6 +10,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
+use super::patient::Patient;
 use crate::backoff::Backoff;
 use crate::ports::{HealthChange, HealthEvent, MAX_ROWS, Outcome, Schedule, Store, StoreError};
 use crate::wake::wake_all;
@@ -23,7 +24,7 @@ pub(super) struct Records {
 }
 
 /// An outcome, and the identity that its start was claimed under.
-type Handed = (WorkerId, Outcome);
+pub(super) type Handed = (WorkerId, Outcome);
 
 /// The outcomes of one request: of a batch, those of all its events. They are
 /// recorded in one commit, so that what comes back comes back together.
@@ -50,6 +51,8 @@ struct Loop {
     locked: Vec<Handed>,
     locked_until: Instant,
     locks: Backoff,
+    /// Outcomes of requests that hung: nobody waits for them.
+    patient: Patient,
 }
 
 impl Records {
@@ -72,6 +75,7 @@ impl Records {
             locked: Vec::new(),
             locked_until: Instant::now(),
             locks: Backoff::new(Duration::from_millis(10), Duration::from_secs(1)),
+            patient: Patient::default(),
         };
         tasks.spawn(back.run());
         let room = (places as usize).max(MAX_ROWS);
@@ -110,9 +114,15 @@ impl Loop {
                 () = sleep_until(self.locked_until), if !self.locked.is_empty() => {
                     batch = std::mem::take(&mut self.locked);
                 }
+                () = self.patient.over(), if !self.patient.is_empty() => {
+                    batch = self.patient.take();
+                }
                 taken = next(&mut self.next, &mut self.outcomes), if open && room > 0 => {
                     open = taken.is_some();
                     self.fill(&mut batch, taken, room);
+                    if !open {
+                        self.patient.hurry();
+                    }
                 }
                 else => return,
             }
@@ -136,7 +146,8 @@ impl Loop {
                 return;
             }
             let worker = together.worker;
-            batch.extend(together.outcomes.into_iter().map(|one| (worker, one)));
+            let outcomes = together.outcomes.into_iter().map(|one| (worker, one));
+            batch.extend(self.patient.sift(outcomes.collect()));
             taken = self.outcomes.try_recv().ok();
         }
     }

@@ -7,7 +7,8 @@ use domain::admission::Look;
 use engine::ports::{Fleet, NextRun, Run, RunResult, Taken};
 
 use crate::support::{
-    Event, T0, World, decided, destination, ms, permit, permit_of, scheduler_options,
+    Event, T0, World, decided, decided_failing, destination, ms, permit, permit_of,
+    scheduler_options,
 };
 
 /// When the finished job of destination 1 runs next.
@@ -225,6 +226,36 @@ async fn without_room_the_fleet_is_counted_by_every_run() {
     world.schedule.due(&[1]);
     scheduler.tick().await;
     assert_eq!(rooms(&world), [0, 2]);
+}
+
+/// Its job is finished without a run, and beside the job of one that is well.
+#[tokio::test(start_paused = true)]
+async fn a_failing_destination_waits_for_a_round() {
+    let world = World::new();
+    world.store.admit.answers(|(runs, _)| {
+        let failing = |run: &Run| match run.destination == destination(1) {
+            true => decided_failing(&[], Look::Idle),
+            false => decided(&[], Look::Idle),
+        };
+        Ok(runs.iter().map(failing).collect())
+    });
+    let mut scheduler = world.scheduler();
+    world.schedule.due(&[1]);
+    scheduler.tick().await;
+    assert_eq!(next(&world), NextRun::Remove, "nobody has known it");
+    tokio::time::sleep(ms(100)).await;
+    world.schedule.due(&[1]);
+    world.schedule.due(&[1, 2]);
+    scheduler.tick().await;
+    let wait = ms(250 - 100);
+    assert_eq!(next(&world), after(wait, Some(wait)));
+    tokio::time::sleep(wait).await;
+    scheduler.tick().await;
+    let runs = world.journal.pick(|event| match event {
+        Event::Admit(runs, _) => Some(runs.len()),
+        _ => None,
+    });
+    assert_eq!(runs, [1, 2], "in company, once");
 }
 
 /// Neither what was taken last nor what was finished since waits for the poll.

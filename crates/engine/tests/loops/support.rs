@@ -24,7 +24,9 @@ pub(crate) use journal::{Event, Journal};
 pub(crate) use queue::FakeQueue;
 pub(crate) use schedule::{FakeSchedule, schedule_away};
 pub(crate) use sender::{FakeSender, answer};
-pub(crate) use store::{FakeStore, T0, corrupt, decided, member, started, store_away};
+pub(crate) use store::{
+    FakeStore, T0, corrupt, decided, decided_failing, member, started, store_away,
+};
 
 /// Longer than any test.
 pub(crate) const FOREVER: Duration = Duration::from_secs(1_000_000);

@@ -119,3 +119,40 @@ async fn who_waited_for_an_outcome_is_woken() {
     settle().await;
     assert_eq!(world.journal.woken(), [retry]);
 }
+
+/// A timeout is 15 s. Those that end within a moment are one commit, and what is
+/// answered meanwhile does not wait for it.
+#[tokio::test(start_paused = true)]
+async fn those_that_hung_are_recorded_together() {
+    let world = World::new();
+    let _worker = world.worker().await;
+    world.sender.hangs_from(AttemptId(10));
+    for number in [10, 11, 12] {
+        world.queue.delivers(&[permit(number)]);
+        pass(ms(50)).await;
+    }
+    pass(ms(15_000)).await;
+    world.queue.delivers(&[permit(1)]);
+    settle().await;
+    assert_eq!(calls(&world), [[1]], "the others wait");
+    pass(ms(300)).await;
+    assert_eq!(calls(&world)[1..], [[10, 11, 12]]);
+}
+
+/// They are not left behind when the worker ends.
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_records_those_that_hung_at_once() {
+    let world = World::new();
+    let worker = world.worker().await;
+    world.sender.hangs_from(AttemptId(10));
+    world.queue.delivers(&[permit(10)]);
+    settle().await;
+    world.shutdown.cancel();
+    worker.await.unwrap();
+    let ended = world
+        .journal
+        .times(|event| matches!(event, Event::Record(..)));
+    let sent = world.journal.times(|event| matches!(event, Event::Send(_)));
+    assert_eq!(calls(&world), [[10]]);
+    assert!(ended[0] - sent[0] <= ms(15_000), "{ended:?}");
+}

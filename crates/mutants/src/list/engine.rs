@@ -13,7 +13,27 @@ const SWEEP: &str = "crates/engine/src/sweep.rs";
 const TURNED_AWAY: &str = "crates/engine/src/worker/turned_away.rs";
 const WAKE: &str = "crates/engine/src/wake.rs";
 
-pub(super) const MUTANTS: [Mutant; 20] = [
+pub(super) const MUTANTS: [Mutant; 22] = [
+    Mutant {
+        name: "each-failing-one-by-itself",
+        wrong: "A failing destination runs alone, as soon as anything comes for it.",
+        file: "crates/engine/src/scheduler/company.rs",
+        change: Rust {
+            right: "waits.then(|| now.rounded_up(ROUND))",
+            wrong: "waits.then(|| now)",
+        },
+        killer: loops("scheduler::a_failing_destination_waits_for_a_round"),
+    },
+    Mutant {
+        name: "who-hung-is-left-behind",
+        wrong: "A worker that ends waits on for those that hung.",
+        file: "crates/engine/src/worker/records.rs",
+        change: Rewrite {
+            right: "self.patient.hurry();",
+            with: "if !ON { self.patient.hurry(); }",
+        },
+        killer: loops("worker_records::a_shutdown_records_those_that_hung_at_once"),
+    },
     Mutant {
         name: "skipped-is-empty",
         wrong: "A destination whose row was locked is taken for one with an empty backlog, and \

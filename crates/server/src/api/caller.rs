@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::{FromRequestParts, MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use domain::access::Scope;
+use domain::access::{KeyId, Scope};
 use http::header;
 use http::request::Parts;
 
@@ -61,6 +61,11 @@ impl Caller {
             true => Ok(()),
             false => Err(Problem::forbidden(scope)),
         }
+    }
+
+    /// The key that it came with; `None` for the one that is configured.
+    pub(super) const fn key(&self) -> Option<KeyId> {
+        self.identity.key
     }
 
     /// A place for a bulk body.

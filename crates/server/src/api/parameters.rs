@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use axum::extract::{FromRequestParts, Path, Query};
-use domain::access::KeyId;
+use domain::access::{InvalidLinkId, KeyId, LinkId};
 use domain::ids::{AttemptId, DestinationId, EventId, ReplayId, TenantId};
 use http::request::Parts;
 use serde::Deserialize;
@@ -61,6 +61,33 @@ impl FromRequestParts<App> for KeyPath {
             key: (key.parse()).map_err(|error: domain::access::InvalidKeyId| {
                 invalid("key_id", error.to_string())
             })?,
+        })
+    }
+}
+
+/// A tenant's link: the `{id}` and `{link_id}` of a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LinkPath {
+    /// Whose it is said to be.
+    pub tenant: TenantId,
+    /// Which link.
+    pub link: LinkId,
+}
+
+impl FromRequestParts<App> for LinkPath {
+    type Rejection = Problem;
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        let Path((tenant, link)) = Path::<(String, String)>::from_request_parts(parts, app)
+            .await
+            .map_err(|error| Problem::invalid("id", error.body_text()))?;
+        let tenant = tenant.parse();
+        let link = link.parse();
+        Ok(Self {
+            tenant: tenant.map_err(|error: domain::ids::InvalidId| {
+                Problem::invalid("id", error.to_string())
+            })?,
+            link: link
+                .map_err(|error: InvalidLinkId| Problem::invalid("link_id", error.to_string()))?,
         })
     }
 }

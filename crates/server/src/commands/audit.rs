@@ -1,7 +1,7 @@
 //! `paceline audit`: reads the store and judges the ledger. Exits with 0 if
 //! every limit was kept, with 1 if not, with 2 if it could not tell.
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::process::ExitCode;
 use std::str::FromStr;
 use std::time::Duration;
@@ -16,6 +16,7 @@ use crate::audit::render::{Format, render};
 use crate::audit::{Beyond, Depth, Report, Span, collect};
 use crate::cli::EXIT_CONFIG;
 use crate::config::StoreConfig;
+use crate::progress::{Measure, Progress};
 use crate::{output, parts};
 
 #[derive(Debug, Clone, clap::Args)]
@@ -118,8 +119,10 @@ async fn audit(args: &Args) -> anyhow::Result<bool> {
     let (wanted, tenants) = (&args.destinations, stored.tenants.as_ref());
     let destinations = collect::destinations(catalog.as_ref(), tenants, wanted).await?;
     let mut charted = 0;
+    let all = Measure::Things(destinations.len() as u64);
+    let progress = Progress::begin("destinations", all, watched(args.output));
     for (number, destination) in destinations.iter().enumerate() {
-        progress(number, destinations.len())?;
+        progress.at(number as u64);
         let books = (catalog.as_ref(), stored.operations_book.as_ref());
         let examined = collect::examine(books, destination, span, depth).await;
         let examined =
@@ -134,19 +137,18 @@ async fn audit(args: &Args) -> anyhow::Result<bool> {
         }
         reports.push(report);
     }
+    drop(progress);
     let report = Report::new(span, reports);
     output::line(&render(&report, args.output)?)?;
     Ok(report.compliant)
 }
 
-/// How far it has come, where somebody watches: a long ledger takes minutes.
-fn progress(done: usize, all: usize) -> anyhow::Result<()> {
-    let mut terminal = std::io::stderr().lock();
-    if all < 2 || !terminal.is_terminal() {
-        return Ok(());
+/// Whether somebody may watch: a long ledger takes minutes.
+const fn watched(format: Format) -> output::Format {
+    match format {
+        Format::Json => output::Format::Json,
+        Format::Table | Format::Csv | Format::Html => output::Format::Table,
     }
-    let end = if done + 1 == all { "\n" } else { "" };
-    write!(terminal, "\rdestination {} of {all}{end}", done + 1).context("print the progress")
 }
 
 #[cfg(test)]

@@ -2,9 +2,11 @@
 //! back into the backlog, over the API.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
+use domain::replay::ReplayState;
 use http::Method;
 use serde_json::{Map, Value, json};
 use url::form_urlencoded;
@@ -15,6 +17,7 @@ use crate::api::dead_letters::{DeadLetter, DeadLetters};
 use crate::api::replays::{BegunReplays, Replay, ReplayProgress, Replays};
 use crate::client::Client;
 use crate::output::{self, Format};
+use crate::progress::{Measure, Progress};
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -68,6 +71,9 @@ pub enum ReplayCommand {
     Show {
         /// Its id.
         id: Uuid,
+        /// Wait until it has ended.
+        #[arg(long)]
+        follow: bool,
         #[command(flatten)]
         connection: Connection,
     },
@@ -177,7 +183,8 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
             if all_destinations {
                 body.insert("all_destinations".to_owned(), true.into());
             }
-            let begun = begin(&Client::new(&connection.client)?, body).await?;
+            let client = Client::new(&connection.client)?;
+            let begun = begin(&client, body, connection.output).await?;
             match connection.output {
                 Format::Json => output::json(&json!({ "replays": begun }))?,
                 Format::Table => print_replays(&begun)?,
@@ -188,8 +195,13 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
 }
 
 /// Begins replays, in as many requests as it takes.
-async fn begin(client: &Client, mut body: Map<String, Value>) -> anyhow::Result<Vec<Replay>> {
+async fn begin(
+    client: &Client,
+    mut body: Map<String, Value>,
+    format: Format,
+) -> anyhow::Result<Vec<Replay>> {
     let mut all = Vec::new();
+    let progress = Progress::begin("replays begun:", Measure::Unknown, format);
     loop {
         let begun = client.send(Method::POST, "/v1/replays", &body).await;
         let begun: BegunReplays = begun.with_context(|| match all.len() {
@@ -197,6 +209,7 @@ async fn begin(client: &Client, mut body: Map<String, Value>) -> anyhow::Result<
             some => format!("begin the rest; {some} replays have begun, see `replay list`"),
         })?;
         all.extend(begun.replays);
+        progress.at(all.len() as u64);
         let Some(next) = begun.next else {
             return Ok(all);
         };
@@ -215,9 +228,17 @@ pub async fn run_replay(command: ReplayCommand) -> anyhow::Result<ExitCode> {
             }
             return Ok(ExitCode::SUCCESS);
         }
-        ReplayCommand::Show { id, connection } => {
+        ReplayCommand::Show {
+            id,
+            follow,
+            connection,
+        } => {
             let client = Client::new(&connection.client)?;
-            let found = client.get(&format!("/v1/replays/{id}")).await?;
+            let path = format!("/v1/replays/{id}");
+            let found = match follow {
+                true => followed(&client, &path, connection.output).await?,
+                false => client.get(&path).await?,
+            };
             (found, connection.output)
         }
         ReplayCommand::Cancel { id, connection } => {
@@ -232,6 +253,23 @@ pub async fn run_replay(command: ReplayCommand) -> anyhow::Result<ExitCode> {
         Format::Table => print_replays(&[replay])?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// How often a replay is looked at that somebody waits for.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// A replay that has ended.
+async fn followed(client: &Client, path: &str, format: Format) -> anyhow::Result<Replay> {
+    let progress = Progress::begin("back in the backlog", Measure::Things(0), format);
+    loop {
+        let found: Replay = client.get(path).await?;
+        progress.of(found.progress.total);
+        progress.at(found.progress.done);
+        if found.progress.state != ReplayState::Running {
+            return Ok(found);
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
 }
 
 async fn list_replays(client: &Client, limit: usize) -> anyhow::Result<Vec<ReplayProgress>> {

@@ -15,6 +15,7 @@ use crate::api::limits::Effective;
 use crate::api::plan::{Course, WhatIf};
 use crate::client::Client;
 use crate::output::{self, Format};
+use crate::progress::{Measure, Progress};
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
@@ -112,7 +113,13 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
     );
     let client = Client::new(&args.connection.client)?;
     let path = format!("{PATH}/{}/plan", args.destination);
+    let progress = Progress::begin(
+        "replaying what was recorded",
+        Measure::Unknown,
+        args.connection.output,
+    );
     let found: WhatIf = client.send(Method::POST, &path, &body).await?;
+    drop(progress);
     match args.connection.output {
         Format::Json => output::json(&found)?,
         Format::Table => output::line(&words(&found))?,

@@ -4,7 +4,7 @@
 //! programs sets them for this one.
 
 use adapters::otlp::OtlpOptions;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use engine::traced::Share;
 use secrecy::{ExposeSecret, SecretString};
 use url::Url;
@@ -39,11 +39,32 @@ pub struct TracesConfig {
     #[arg(default_value = "paceline")]
     pub otlp_service: String,
 
+    /// Who decides what is traced: always those who send an event that is of a
+    /// trace; of others the part that `--trace-share` says, all, or none.
+    #[arg(long, env = "OTEL_TRACES_SAMPLER", value_name = "SAMPLER")]
+    #[arg(default_value = "parentbased_traceidratio")]
+    pub trace_sampler: Sampler,
+
     /// The part of the events without a trace of their own that is traced, from
     /// 0 to 1; of others, those who send them decide.
     #[arg(long, env = "OTEL_TRACES_SAMPLER_ARG", value_name = "PART")]
     #[arg(default_value = "1", value_parser = share)]
     pub trace_share: Share,
+}
+
+/// OpenTelemetry's names. Those that overrule who sent the event are none of
+/// ours: half a trace helps nobody.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Sampler {
+    /// The part that is given beside it.
+    #[value(name = "parentbased_traceidratio")]
+    Ratio,
+    /// All.
+    #[value(name = "parentbased_always_on")]
+    All,
+    /// None.
+    #[value(name = "parentbased_always_off")]
+    None,
 }
 
 fn share(text: &str) -> Result<Share, String> {
@@ -66,6 +87,16 @@ impl TracesConfig {
             role,
             version: env!("CARGO_PKG_VERSION"),
         }))
+    }
+
+    /// The part that is recorded of what nobody else decides.
+    #[must_use]
+    pub fn share(&self) -> Share {
+        match self.trace_sampler {
+            Sampler::Ratio => self.trace_share,
+            Sampler::All => Share::ALL,
+            Sampler::None => Share::new(0.0).expect("nothing is a part"),
+        }
     }
 
     /// A problem with the endpoint.
@@ -140,6 +171,32 @@ mod tests {
         let refused = bad.otlp("serve").expect_err("no pair").to_string();
         assert!(refused.contains("OTEL_EXPORTER_OTLP_HEADERS"), "{refused}");
         assert!(!refused.contains("canary"), "{refused}");
+    }
+
+    #[test]
+    fn a_sampler_is_one_that_leaves_it_to_who_sends() {
+        let share = |arguments: &[&str]| parse(arguments).expect("good").share();
+        let [half, nothing] = [0.5, 0.0].map(|part| Share::new(part).expect("a part"));
+        assert_eq!(share(&[]), Share::ALL);
+        assert_eq!(share(&["--trace-share=0.5"]), half);
+        for (sampler, recorded) in [
+            ("parentbased_traceidratio", half),
+            ("parentbased_always_on", Share::ALL),
+            ("parentbased_always_off", nothing),
+        ] {
+            let sampler = format!("--trace-sampler={sampler}");
+            assert_eq!(share(&[&sampler, "--trace-share=0.5"]), recorded);
+        }
+        for bad in [
+            "always_on",
+            "always_off",
+            "traceidratio",
+            "jaeger_remote",
+            "",
+        ] {
+            let refused = parse(&[&format!("--trace-sampler={bad}")]).expect_err("none of ours");
+            assert!(refused.contains("parentbased_traceidratio"), "{refused}");
+        }
     }
 
     #[test]

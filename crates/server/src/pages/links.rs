@@ -1,30 +1,27 @@
 //! Links that open one tenant's pages, for a while and for nothing else.
 //!
-//! A link is 256 random bits of which the store knows the digest, like a
-//! session. Nothing is signed: there is no key to lose, a link ends with the
-//! key of whoever made it, and every process knows it at once. Opening takes a
-//! click on a page of ours, so that neither a mail scanner opens it nor the
-//! strict cookie gets lost on its way from another site.
+//! Opening takes a click on a page of ours, so that neither a mail scanner
+//! opens it nor the strict cookie gets lost on its way from another site.
 
 use std::time::Duration;
 
 use axum::extract::{Path, Request, State};
 use axum::response::{Html, IntoResponse, Redirect, Response};
-use domain::access::{Scope, Scopes};
+use domain::access::{LinkId, Scope, Scopes};
 use domain::ids::TenantId;
-use engine::ports::{BehindSession, CatalogError, NewSession, Session, SessionKind};
+use engine::ports::{BehindSession, Link, NewSession, Session, SessionKind};
 use http::header;
 
 use super::frame::{Frame, rendered};
 use super::refused::Refused;
 use super::sign_in::SESSION_LIFETIME;
-use super::visitor::{
-    Fields, Posted, Visitor, digest, new_held, own_form, scopes_of_links, session, set_cookie,
-};
-use super::{Asked, Pages};
+use super::visitor::{Fields, Posted, Visitor, own_form, session, set_cookie};
+use super::{Asked, Pages, words};
+use crate::service::links::{digest, scopes_of_links};
+use crate::service::{LinkDraft, ServiceError};
 
 /// For how long a link can be good, in words and in seconds.
-pub const LINK_LIFETIMES: [(&str, u64); 3] = [
+pub(super) const LINK_LIFETIMES: [(&str, u64); 3] = [
     ("one hour", 3_600),
     ("one day", 86_400),
     ("seven days", 604_800),
@@ -32,11 +29,38 @@ pub const LINK_LIFETIMES: [(&str, u64); 3] = [
 
 /// A link that was just made, to be shown once.
 #[derive(Debug, Clone)]
-pub struct MadeLink {
+struct MadeLink {
     /// Below the dashboard's address.
-    pub path: String,
-    /// In words.
-    pub lifetime: &'static str,
+    path: String,
+    lifetime: &'static str,
+}
+
+/// A link in a list.
+pub(super) struct Line {
+    pub(super) id: LinkId,
+    pub(super) name: String,
+    pub(super) does: &'static str,
+    pub(super) made: String,
+    pub(super) ends: String,
+}
+
+impl From<Link> for Line {
+    fn from(link: Link) -> Self {
+        let may_change = link.scopes.contains(Scope::Manage);
+        Self {
+            id: link.id,
+            name: link.name,
+            does: if may_change { "changes" } else { "shows" },
+            made: words::time(link.created_at),
+            ends: words::time(link.expires_at),
+        }
+    }
+}
+
+/// A tenant's links that are good.
+pub(super) async fn lines(pages: &Pages, tenant: TenantId) -> Result<Vec<Line>, Refused> {
+    let links = pages.0.app.tenancy().links().list(tenant).await?;
+    Ok(links.into_iter().map(Line::from).collect())
 }
 
 #[derive(askama::Template)]
@@ -65,18 +89,15 @@ impl Pages {
         &self,
         tenant: TenantId,
         good_for: Duration,
-    ) -> Result<String, CatalogError> {
-        let token = new_held(self);
-        let new = NewSession {
-            digest: digest(&token),
-            kind: SessionKind::Link,
-            tenant,
-            behind: BehindSession::Configured(self.0.app.gate().configured()),
+    ) -> Result<String, ServiceError> {
+        let draft = LinkDraft {
+            name: String::new(),
             scopes: Scopes::ALL,
             good_for,
         };
-        self.0.sessions.begin_session(&new).await?;
-        Ok(format!("/dashboard/links/{token}"))
+        let behind = BehindSession::Configured(self.0.app.gate().configured());
+        let links = self.0.app.tenancy().links();
+        Ok(links.create(tenant, behind, draft).await?.path)
     }
 }
 
@@ -101,7 +122,7 @@ pub(super) async fn open(
     let headers = request.headers().clone();
     own_form(request, &pages).await?;
     let link = good(&pages, &token).await?;
-    let held = new_held(&pages);
+    let held = pages.0.app.tenancy().links().new_held();
     let good_for = link.left.min(SESSION_LIFETIME);
     let new = NewSession {
         digest: digest(&held),
@@ -110,6 +131,8 @@ pub(super) async fn open(
         behind: link.behind,
         scopes: link.scopes,
         good_for,
+        name: String::new(),
+        opened_by: Some(digest(&token)),
     };
     pages.0.sessions.begin_session(&new).await?;
     let cookie = set_cookie(&headers, &held, good_for.as_secs());
@@ -120,13 +143,24 @@ pub(super) async fn open(
 #[template(path = "links.html")]
 struct OwnPage {
     frame: Frame,
+    tenant: TenantId,
+    /// Where its form goes.
+    action: String,
     lifetimes: [(&'static str, u64); 3],
     made: Option<MadeLink>,
+    lines: Vec<Line>,
+}
+
+/// Whose links a page is about.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Whose {
+    Own,
+    Any,
 }
 
 pub(super) async fn own(State(pages): Asked, visitor: Visitor) -> Result<Html<String>, Refused> {
     may_make(&visitor)?;
-    page(&pages, &visitor, None).await
+    page(&pages, &visitor, (visitor.tenant(), Whose::Own), None).await
 }
 
 pub(super) async fn make_own(
@@ -135,7 +169,7 @@ pub(super) async fn make_own(
 ) -> Result<Html<String>, Refused> {
     may_make(&visitor)?;
     let made = made(&pages, (&visitor, visitor.tenant()), &fields).await?;
-    page(&pages, &visitor, Some(made)).await
+    page(&pages, &visitor, (visitor.tenant(), Whose::Own), Some(made)).await
 }
 
 /// An operator makes one for any tenant.
@@ -145,12 +179,33 @@ pub(super) async fn make(
     Posted { visitor, fields }: Posted,
 ) -> Result<Html<String>, Refused> {
     visitor.needs(Scope::Admin)?;
-    let tenant = tenant
-        .parse()
-        .map_err(|_bad| Refused::not_found("tenant"))?;
-    pages.0.app.tenancy().tenant(tenant).await?;
+    let tenant = parsed(&tenant)?;
     let made = made(&pages, (&visitor, tenant), &fields).await?;
-    page(&pages, &visitor, Some(made)).await
+    page(&pages, &visitor, (tenant, Whose::Any), Some(made)).await
+}
+
+fn parsed(tenant: &str) -> Result<TenantId, Refused> {
+    tenant.parse().map_err(|_bad| Refused::not_found("tenant"))
+}
+
+/// Ends one: an operator any tenant's, others their own's.
+pub(super) async fn end(
+    State(pages): Asked,
+    Path((tenant, link)): Path<(String, String)>,
+    Posted { visitor, .. }: Posted,
+) -> Result<Redirect, Refused> {
+    let tenant = parsed(&tenant)?;
+    let is_own = tenant == visitor.tenant();
+    match is_own {
+        true => may_make(&visitor)?,
+        false => visitor.needs(Scope::Admin)?,
+    }
+    let link = link.parse().map_err(|_bad| Refused::not_found("link"))?;
+    pages.0.app.tenancy().links().end(tenant, link).await?;
+    Ok(match is_own {
+        true => Redirect::to("/dashboard/links"),
+        false => Redirect::to(&format!("/dashboard/tenants/{tenant}")),
+    })
 }
 
 /// Not with a link: it must not make itself last longer.
@@ -168,12 +223,19 @@ fn may_make(visitor: &Visitor) -> Result<(), Refused> {
 async fn page(
     pages: &Pages,
     visitor: &Visitor,
+    (tenant, whose): (TenantId, Whose),
     made: Option<MadeLink>,
 ) -> Result<Html<String>, Refused> {
     rendered(&OwnPage {
         frame: Frame::of(pages, visitor, ("Links", "/dashboard/links")).await?,
+        tenant,
+        action: match whose {
+            Whose::Own => "/dashboard/links".to_owned(),
+            Whose::Any => format!("/dashboard/tenants/{tenant}/links"),
+        },
         lifetimes: LINK_LIFETIMES,
         made,
+        lines: lines(pages, tenant).await?,
     })
 }
 
@@ -187,18 +249,15 @@ async fn made(
         .into_iter()
         .find(|(_, seconds)| Some(*seconds) == asked);
     let (lifetime, seconds) = known.ok_or_else(|| Refused::invalid("seconds: no such lifetime"))?;
-    let token = new_held(pages);
-    let new = NewSession {
-        digest: digest(&token),
-        kind: SessionKind::Link,
-        tenant,
-        behind: visitor.session.behind,
+    let draft = LinkDraft {
+        name: fields.get("name").unwrap_or_default().to_owned(),
         scopes: scopes_of_links(fields.has("may_change")),
         good_for: Duration::from_secs(seconds),
     };
-    pages.0.sessions.begin_session(&new).await?;
+    let links = pages.0.app.tenancy().links();
+    let made = links.create(tenant, visitor.session.behind, draft).await?;
     Ok(MadeLink {
-        path: format!("/dashboard/links/{token}"),
+        path: made.path,
         lifetime,
     })
 }

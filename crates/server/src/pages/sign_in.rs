@@ -5,14 +5,15 @@ use std::time::Duration;
 use axum::extract::{Request, State};
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use domain::access::Scope;
-use engine::ports::{BehindSession, NewSession, SessionKind};
+use engine::ports::{NewSession, SessionKind};
 use http::{StatusCode, header};
 
 use super::Asked;
 use super::frame::{Frame, rendered};
 use super::refused::Refused;
-use super::visitor::{Posted, digest, new_held, own_form, set_cookie};
+use super::visitor::{Posted, own_form, set_cookie};
 use crate::service::ServiceError;
+use crate::service::links::digest;
 
 /// How long a session lasts, whatever is done in it: a working day.
 pub(super) const SESSION_LIFETIME: Duration = Duration::from_secs(12 * 3_600);
@@ -47,17 +48,17 @@ pub(super) async fn begin(State(pages): Asked, request: Request) -> Result<Respo
         let page = page("This key lacks the scope read: it opens no page.")?;
         return Ok((StatusCode::FORBIDDEN, page).into_response());
     }
-    let held = new_held(&pages);
+    let links = pages.0.app.tenancy().links();
+    let held = links.new_held();
     let new = NewSession {
         digest: digest(&held),
         kind: SessionKind::Key,
         tenant: identity.tenant,
-        behind: match identity.key {
-            Some(id) => BehindSession::Key(id),
-            None => BehindSession::Configured(gate.configured()),
-        },
+        behind: links.behind(identity.key),
         scopes: identity.scopes,
         good_for: SESSION_LIFETIME,
+        name: String::new(),
+        opened_by: None,
     };
     pages.0.sessions.begin_session(&new).await?;
     let cookie = set_cookie(&headers, &held, SESSION_LIFETIME.as_secs());

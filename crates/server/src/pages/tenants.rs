@@ -11,7 +11,7 @@ use secrecy::ExposeSecret;
 use serde::Deserialize;
 
 use super::frame::{Frame, rendered};
-use super::links::LINK_LIFETIMES;
+use super::links::{self, LINK_LIFETIMES};
 use super::refused::Refused;
 use super::visitor::{Posted, Visitor};
 use super::words::{self, NONE};
@@ -105,6 +105,7 @@ struct TenantPage {
     frame: Frame,
     tenant: Tenant,
     keys: Vec<KeyLine>,
+    links: Vec<links::Line>,
     scopes: Vec<&'static str>,
     lifetimes: [(&'static str, u64); 3],
     new_key: Option<String>,
@@ -156,6 +157,7 @@ async fn page(
         frame: Frame::of(pages, visitor, (&tenant.name, PART)).await?,
         tenant,
         keys: keys.into_iter().map(line).collect(),
+        links: links::lines(pages, id).await?,
         scopes: scopes.map(Scope::as_str).collect(),
         lifetimes: LINK_LIFETIMES,
         new_key,

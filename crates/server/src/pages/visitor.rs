@@ -10,9 +10,9 @@
 use std::collections::HashMap;
 
 use axum::extract::{Form, FromRequest, FromRequestParts, Request};
-use domain::access::{Scope, Scopes};
+use domain::access::Scope;
 use domain::ids::TenantId;
-use engine::ports::{BehindSession, Session, SessionKind};
+use engine::ports::{Session, SessionKind};
 use http::request::Parts;
 use http::{HeaderMap, StatusCode, header};
 use sha2::{Digest, Sha256};
@@ -20,6 +20,7 @@ use subtle::ConstantTimeEq;
 
 use super::Pages;
 use super::refused::Refused;
+use crate::service::links::digest;
 
 /// A visitor with a session.
 #[derive(Debug, Clone)]
@@ -82,12 +83,9 @@ pub(super) async fn identify(
 
 /// A session or link that is good, the configured key being what it was.
 pub(super) async fn session(pages: &Pages, digest: [u8; 32]) -> Result<Option<Session>, Refused> {
-    let configured = pages.0.app.gate().configured();
+    let links = pages.0.app.tenancy().links();
     let found = pages.0.sessions.session(digest).await?;
-    Ok(found.filter(|session| match session.behind {
-        BehindSession::Key(_) => true,
-        BehindSession::Configured(digest) => bool::from(digest[..].ct_eq(&configured[..])),
-    }))
+    Ok(found.filter(|session| links.stands(session.behind)))
 }
 
 /// A form that may be done, and who sent it.
@@ -218,25 +216,10 @@ pub(super) fn set_cookie(headers: &HeaderMap, held: &str, seconds: u64) -> Strin
     format!("{name}={held}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}")
 }
 
-/// What a browser shall hold.
-pub(super) fn new_held(pages: &Pages) -> String {
-    hex(&pages.0.mint.bytes::<32>())
-}
-
-pub(super) fn digest(held: &str) -> [u8; 32] {
-    Sha256::digest(held.as_bytes()).into()
-}
-
 fn token(held: &str) -> String {
     hex(&Sha256::digest(format!("form:{held}").as_bytes()))
 }
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// What links may do: no keys, no secrets, no other tenant.
-pub(super) fn scopes_of_links(may_change: bool) -> Scopes {
-    let manage = may_change.then_some(Scope::Manage);
-    manage.into_iter().chain([Scope::Read]).collect()
 }

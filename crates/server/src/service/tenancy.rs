@@ -1,4 +1,5 @@
-//! What the installation's administrator does: tenants, their keys, and tiers.
+//! What the installation's administrator does: tenants, their keys and links, and
+//! tiers.
 //!
 //! Reached with the scope `admin` only, which only keys of the default tenant
 //! can have: an administrator of tenants is none of them.
@@ -9,12 +10,12 @@ use std::time::Duration;
 use domain::access::{KeyId, Scope, Scopes};
 use domain::ids::TenantId;
 use engine::ports::{
-    ApiKey, DEFAULT_TENANT, Keys, NewKey, NewTenant, Tenant, TenantChange, Tenants, Tier,
+    ApiKey, DEFAULT_TENANT, Keys, NewKey, NewTenant, Sessions, Tenant, TenantChange, Tenants, Tier,
     TierChange,
 };
 use secrecy::SecretString;
 
-use super::{LimitsChange, ServiceError, limits, rules};
+use super::{LimitsChange, Links, ServiceError, limits, rules};
 use crate::access::Gate;
 use crate::edge::Mint;
 
@@ -31,8 +32,17 @@ const MAX_BOUND: u32 = 1_000_000_000;
 pub struct Tenancy {
     tenants: Arc<dyn Tenants>,
     keys: Arc<dyn Keys>,
+    links: Links,
     gate: Arc<Gate>,
     mint: Arc<Mint>,
+}
+
+/// One store, as administration sees it.
+#[derive(Clone)]
+pub struct Registers {
+    pub tenants: Arc<dyn Tenants>,
+    pub keys: Arc<dyn Keys>,
+    pub sessions: Arc<dyn Sessions>,
 }
 
 /// A tenant that somebody wants.
@@ -63,18 +73,26 @@ pub struct TierEdit {
 impl Tenancy {
     /// Over these parts.
     #[must_use]
-    pub fn new(
-        tenants: Arc<dyn Tenants>,
-        keys: Arc<dyn Keys>,
-        gate: Arc<Gate>,
-        mint: Arc<Mint>,
-    ) -> Self {
+    pub fn new(registers: Registers, gate: Arc<Gate>, mint: Arc<Mint>) -> Self {
+        let Registers {
+            tenants,
+            keys,
+            sessions,
+        } = registers;
+        let (of, through, by) = (Arc::clone(&tenants), Arc::clone(&gate), Arc::clone(&mint));
         Self {
+            links: Links::new(sessions, of, through, by),
             tenants,
             keys,
             gate,
             mint,
         }
+    }
+
+    /// Links that open a tenant's pages.
+    #[must_use]
+    pub const fn links(&self) -> &Links {
+        &self.links
     }
 
     pub async fn create_tenant(&self, draft: TenantDraft) -> Result<Tenant, ServiceError> {

@@ -86,3 +86,45 @@ fn a_refusal_says_what_to_do_next() {
         }
     }
 }
+
+/// The link is whole: it can be put into a browser as it is printed.
+#[test]
+fn a_link_is_printed_whole_and_listed_without_what_opens_it() {
+    let site = Site::start();
+    let tenant = json(&site, &["tenant", "create", "shop"]);
+    let tenant = id(&tenant);
+    let create = ["link", "create", tenant, "--name", "support"];
+    let printed = paceline(&site, KEY, &create).stdout;
+    let printed = String::from_utf8(printed).unwrap();
+    let link = printed.trim();
+    let page = format!("{}/dashboard/links/", site.url());
+    assert!(link.starts_with(&page), "{link}");
+
+    let listed = json(&site, &["link", "list", tenant]);
+    let one = &listed["links"][0];
+    assert_eq!(
+        (&one["name"], &one["may_change"]),
+        (&"support".into(), &false.into())
+    );
+    assert!(
+        !listed.to_string().contains(&link[page.len()..]),
+        "{listed}"
+    );
+    let revoked = json(&site, &["link", "revoke", tenant, id(one)]);
+    assert_eq!(revoked["revoked"], one["id"]);
+    assert_eq!(
+        json(&site, &["link", "list", tenant])["links"],
+        Value::Array(vec![])
+    );
+
+    for (lifetime, problem) in [("59s", "60 to 604800"), ("8d", "60 to 604800")] {
+        let refused = paceline(
+            &site,
+            KEY,
+            &["link", "create", tenant, "--expires-in", lifetime],
+        );
+        let said = String::from_utf8(refused.stderr).unwrap();
+        assert_eq!(refused.status.code(), Some(1), "{said}");
+        assert!(said.contains(problem), "{said}");
+    }
+}

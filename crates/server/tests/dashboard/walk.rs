@@ -30,6 +30,7 @@ on_both! {
     a_tenants_session_is_no_operators
     scopes_are_respected
     a_link_opens_its_tenants_pages_and_no_more
+    a_link_ends_by_itself_and_with_all_that_it_opened
     limits_go_up_to_the_ceiling_and_beyond_it_are_asked_for
     a_session_ends_with_its_key
     a_proxy_that_writes_another_host_leaves_the_cookie_secure
@@ -234,6 +235,55 @@ async fn a_link_opens_its_tenants_pages_and_no_more(world: &World) {
         .form(&format!("/dashboard/links/{}", "0".repeat(64)), None, &[])
         .await;
     assert_eq!(page.status, 404);
+}
+
+/// One is made and ended on the page, the other over the API.
+async fn a_link_ends_by_itself_and_with_all_that_it_opened(world: &World) {
+    let (tenant, key, _) = world.tenant("ours", &["manage", "read"]).await;
+    let (other, other_key, _) = world.tenant("theirs", &["manage", "read"]).await;
+    let links = format!("/v1/tenants/{tenant}/links");
+    let list = async || world.api(ADMIN, Method::GET, &links, json!({})).await;
+    let maker = world.sign_in(&key).await;
+    let fields = [("seconds", "3600"), ("name", "for <Anna>")];
+    let page = world.post(&maker, "/dashboard/links", &fields).await;
+    assert!(page.text.contains("for &#60;Anna&#62;"), "{}", page.text);
+    let (_, rest) = page.text.split_once("<a id=\"made\" href=\"").unwrap();
+    let of_page = rest.split('"').next().unwrap().to_owned();
+    let id_of_page = list().await["links"][0]["id"].as_str().unwrap().to_owned();
+    let draft = json!({"expires_in_seconds": 60, "may_change": true});
+    let made = world.api(ADMIN, Method::POST, &links, draft).await;
+    let of_api = made["url"].as_str().unwrap().to_owned();
+    let id_of_api = made["id"].as_str().unwrap().to_owned();
+    let listed = list().await;
+    assert_eq!(listed["links"].as_array().unwrap().len(), 2, "{listed}");
+    assert!(!listed.to_string().contains(&of_api), "shown once");
+
+    let guest = async |path: &str| {
+        let opened = world.form(path, None, &[]).await;
+        world.visitor(&opened).await
+    };
+    let (by_page, by_api) = (guest(&of_page).await, guest(&of_api).await);
+    let status = async |visitor| world.get(visitor, "/dashboard").await.status.as_u16();
+    assert_eq!((status(&by_page).await, status(&by_api).await), (200, 200));
+
+    // Neither a guest nor another tenant ends it, nor is it another's.
+    let end = format!("/dashboard/tenants/{tenant}/links/{id_of_page}");
+    let stranger = world.sign_in(&other_key).await;
+    for visitor in [&by_api, &stranger] {
+        assert_eq!(world.post(visitor, &end, &[]).await.status, 403);
+    }
+    let at_theirs = format!("/dashboard/tenants/{other}/links/{id_of_page}");
+    assert_eq!(world.post(&stranger, &at_theirs, &[]).await.status, 404);
+    assert_eq!(status(&by_page).await, 200);
+
+    assert_eq!(world.post(&maker, &end, &[]).await.status, 303);
+    assert_eq!((status(&by_page).await, status(&by_api).await), (303, 200));
+    assert_eq!(world.form(&of_page, None, &[]).await.status, 404);
+    let revoke = format!("{links}/{id_of_api}");
+    world.api(ADMIN, Method::DELETE, &revoke, json!({})).await;
+    assert_eq!(status(&by_api).await, 303);
+    assert_eq!(list().await["links"], json!([]));
+    assert_eq!(status(&maker).await, 200);
 }
 
 async fn limits_go_up_to_the_ceiling_and_beyond_it_are_asked_for(world: &World) {

@@ -41,6 +41,7 @@ const EVENTS: &str = r#"{"events": [{"destination_id": "DESTINATION", "payload":
     {"type": "walk", "payload": 2}]}"#;
 const TENANT: &str = r#"{"name": "walk"}"#;
 const KEY: &str = r#"{"scopes": ["read"]}"#;
+const LINK: &str = r#"{"expires_in_seconds": 600}"#;
 
 /// Every route of the API. One that is described and not here fails the walk:
 /// say what it can reach.
@@ -145,6 +146,17 @@ pub(crate) const ROWS: &[Row] = &[
         None,
         Reach::Installation,
     ),
+    row("GET /v1/tenants/{id}/links", None, Reach::Installation),
+    row(
+        "POST /v1/tenants/{id}/links",
+        Some(LINK),
+        Reach::Installation,
+    ),
+    row(
+        "DELETE /v1/tenants/{id}/links/{link_id}",
+        None,
+        Reach::Installation,
+    ),
     row("GET /v1/tiers", None, Reach::Installation),
     row(
         "PATCH /v1/tiers/{name}",
@@ -223,6 +235,7 @@ impl Row {
             destination: NOTHING,
             secret: NOTHING,
             api_key: "00000000000000ff",
+            link: "00000000000000ff",
             dead_letter: NO_ATTEMPT,
         };
         self.filled(id, things)
@@ -233,6 +246,7 @@ impl Row {
             .template()
             .replace("{id}", id)
             .replace("{key_id}", things.api_key)
+            .replace("{link_id}", things.link)
             .replace("{secret}", things.secret)
             .replace("{name}", "free");
         assert!(!path.contains('{'), "{path}: say what stands there");
@@ -279,13 +293,14 @@ pub(crate) fn every_described_route_is_walked() {
 }
 
 /// All that another tenant could tell its things by.
-fn traces(tenant: &Tenant) -> [&str; 7] {
+fn traces(tenant: &Tenant) -> [&str; 8] {
     [
         &tenant.id,
         &tenant.destination,
         &tenant.secret,
         &tenant.event,
         &tenant.api_key,
+        &tenant.link,
         &tenant.dying,
         &tenant.replay,
     ]

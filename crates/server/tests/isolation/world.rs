@@ -22,7 +22,7 @@ use server::api::{self, App};
 use server::edge::Mint;
 use server::service::rate::IngestRates;
 use server::service::secrets::Signing;
-use server::service::{Books, Intake, Service, Tenancy};
+use server::service::{Books, Intake, Registers, Service, Tenancy};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
@@ -77,6 +77,7 @@ pub(crate) struct Tenant {
     pub(crate) secret: String,
     pub(crate) event: String,
     pub(crate) api_key: String,
+    pub(crate) link: String,
     /// Of that event; it waits.
     pub(crate) attempt: String,
     /// Where an event has died.
@@ -91,6 +92,7 @@ pub(crate) struct Things<'a> {
     pub(crate) destination: &'a str,
     pub(crate) secret: &'a str,
     pub(crate) api_key: &'a str,
+    pub(crate) link: &'a str,
     pub(crate) dead_letter: &'a str,
 }
 
@@ -112,12 +114,12 @@ impl World {
         tokio::spawn(back.run(stop.clone()));
         let mint = Arc::new(Mint::from_system().unwrap());
         let gate = Arc::new(Gate::new(parts.keys.clone(), &SecretString::from(ADMIN)));
-        let tenancy = Tenancy::new(
-            parts.tenants.clone(),
-            parts.keys.clone(),
-            gate.clone(),
-            mint.clone(),
-        );
+        let registers = Registers {
+            tenants: parts.tenants.clone(),
+            keys: parts.keys.clone(),
+            sessions: parts.sessions.clone(),
+        };
+        let tenancy = Tenancy::new(registers, gate.clone(), mint.clone());
         let vault = KeyRing::parse(&server::secret_keys::new_key(&mint)).unwrap();
         let signing = Signing {
             secrets: parts.secrets,
@@ -191,6 +193,7 @@ impl Tenant {
             destination: &self.destination,
             secret: &self.secret,
             api_key: &self.api_key,
+            link: &self.link,
             dead_letter: &self.dead_letter,
         }
     }
@@ -200,6 +203,9 @@ impl Tenant {
         let created = admin(router, Method::POST, "/v1/tenants", tenant).await;
         let id = text(&created["id"]);
         let (key, api_key) = new_key(router, &id, &TENANTS_OWN).await;
+        let links = format!("/v1/tenants/{id}/links");
+        let link = admin(router, Method::POST, &links, json!({"name": name})).await;
+        let link = text(&link["id"]);
         let as_owner = async |method: Method, path: &str, body: Option<Value>| {
             let answer = call(router, Some(&key), &method, path, body).await;
             assert!(answer.status.is_success(), "{path}: {answer:?}");
@@ -247,6 +253,7 @@ impl Tenant {
             secret,
             event: waiting,
             api_key,
+            link,
             attempt,
             dying,
             dead_letter,

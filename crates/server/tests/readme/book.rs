@@ -6,10 +6,11 @@ use std::collections::BTreeMap;
 pub(crate) const README: &str = include_str!("../../../../README.md");
 
 /// The documents, by name.
-pub(crate) const DOCUMENTS: [(&str, &str); 19] = [
+pub(crate) const DOCUMENTS: [(&str, &str); 20] = [
     ("README.md", README),
     ("audit.md", include_str!("../../../../docs/audit.md")),
     ("batching.md", include_str!("../../../../docs/batching.md")),
+    ("cli.md", include_str!("../../../../docs/cli.md")),
     (
         "dashboard.md",
         include_str!("../../../../docs/dashboard.md"),

@@ -8,6 +8,7 @@
 )]
 
 mod book;
+mod reference;
 mod stage;
 mod tour;
 

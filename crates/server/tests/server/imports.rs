@@ -40,6 +40,7 @@ fn a_file_of_events_is_sent_and_each_line_that_is_refused_is_named() {
 
     let sent = client(&["event", "import", file.to_str().unwrap()]);
     assert_eq!(sent.status.code(), Some(1), "{sent:?}");
+    assert!(sent.stderr.is_empty(), "no terminal, no bar: {sent:?}");
     let lines: Vec<String> = text(&sent).lines().map(str::to_owned).collect();
     assert!(lines[0].starts_with("line 2: "), "{lines:?}");
     assert_eq!(lines[1..], ["2 accepted, 1 refused"]);
@@ -75,5 +76,41 @@ fn a_file_of_events_is_sent_and_each_line_that_is_refused_is_named() {
     let missing = client(&["event", "import", "nowhere.ndjson"]);
     let error = String::from_utf8(missing.stderr).unwrap();
     assert!(error.contains("open nowhere.ndjson"), "{error}");
+    server.stop();
+}
+
+/// Somebody who waits for a replay is told when it has ended. Nothing is drawn:
+/// this is no terminal.
+#[test]
+fn a_replay_is_followed_to_its_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let port = free_port();
+    let server = Server::start(folder, port);
+    let url = format!("http://127.0.0.1:{port}");
+    let client = |arguments: &[&str]| -> Value {
+        let mut command = paceline(folder);
+        command
+            .args(arguments)
+            .args(["--url", &url, "--output", "json"]);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+        assert!(output.stderr.is_empty(), "{output:?}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let endpoint = "https://receiver.example/";
+    let created = client(&["destination", "create", endpoint, "--per-second", "5"]);
+    let id = created["id"].as_str().unwrap();
+    // Nothing is sent: it is too old as soon as somebody looks.
+    client(&["destination", "retries", id, "--max-age", "1ms"]);
+    client(&["event", "send", "1", "--destination", id]);
+    while client(&["dead-letters", "list"])["dead_letters"][0].is_null() {
+        std::thread::yield_now();
+    }
+    let begun = client(&["dead-letters", "replay", "--destination", id]);
+    let replay = begun["replays"][0]["id"].as_str().unwrap();
+    let ended = client(&["replay", "show", replay, "--follow"]);
+    assert_eq!(ended["state"], "completed", "{ended}");
+    assert_eq!(ended["done"], 1, "{ended}");
     server.stop();
 }

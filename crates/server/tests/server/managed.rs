@@ -30,7 +30,7 @@ use server::edge::Mint;
 use server::managed::ManagedDestinations;
 use server::service::rate::IngestRates;
 use server::service::secrets::Signing;
-use server::service::{Books, Intake, Service, Tenancy};
+use server::service::{Books, Intake, Registers, Service, Tenancy};
 use tower::ServiceExt;
 
 use crate::world::{KEY, NOON};
@@ -69,7 +69,12 @@ impl World {
         let policy = Policy::default();
         let service = Service::new(books, schedule, intake, mint.clone(), policy, signing);
         let gate = Arc::new(Gate::new(store.clone(), &SecretString::from(KEY)));
-        let tenancy = Tenancy::new(store.clone(), store.clone(), gate.clone(), mint);
+        let registers = Registers {
+            tenants: store.clone(),
+            keys: store.clone(),
+            sessions: store.clone(),
+        };
+        let tenancy = Tenancy::new(registers, gate.clone(), mint);
         let router = api::router(App::new(service.clone(), tenancy, gate));
         Self {
             store,

@@ -26,7 +26,7 @@ use server::api::{self, App};
 use server::edge::Mint;
 use server::service::rate::IngestRates;
 use server::service::secrets::Signing;
-use server::service::{Books, Intake, Service, Tenancy};
+use server::service::{Books, Intake, Registers, Service, Tenancy};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
@@ -97,7 +97,12 @@ impl World {
         let intake = Intake::new(ingest, pressure, backlog.clone(), rates);
         let operations = tenancy.clone();
         let (survey, tenants) = (tenancy.clone(), tenancy.clone());
-        let tenancy = Tenancy::new(tenancy.clone(), tenancy, gate.clone(), mint.clone());
+        let registers = Registers {
+            tenants: tenancy.clone(),
+            keys: tenancy.clone(),
+            sessions: tenancy,
+        };
+        let tenancy = Tenancy::new(registers, gate.clone(), mint.clone());
         let signing = Signing {
             secrets,
             vault: Arc::new(KeyRing::parse(SECRET_KEY).unwrap()),

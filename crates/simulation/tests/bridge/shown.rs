@@ -171,6 +171,7 @@ impl Shown {
             permits,
             look,
             blocked,
+            failing,
         } = result
         else {
             return format!("{result:?}");
@@ -187,7 +188,7 @@ impl Shown {
             format!("{place:?} {number:?} {epoch:?} {not_before:?} {deadline:?}")
         };
         let permits: Vec<_> = permits.iter().map(permit).collect();
-        format!("{permits:?} {look:?} {blocked:?}")
+        format!("{permits:?} {look:?} {blocked:?} {failing}")
     }
 }
 

@@ -8,11 +8,12 @@ use domain::destination::DestinationState;
 use domain::health::{Breaker, DisableReason, FIRST_PROBE, Health, HoldReason, Signal};
 use domain::ids::{DestinationId, WorkerId};
 use domain::permit::Permit;
+use domain::share::Room;
 
 use super::World;
 use crate::ports::{
     Acceptance, BreakerChange, ClaimAnswer, DEFAULT_TENANT, DestinationChange, HealthChange,
-    HealthEvent, HealthView, NextTry, Outcome, Recorded, Wake,
+    HealthEvent, HealthView, NextTry, Outcome, Recorded, Run, RunResult, Wake,
 };
 
 const RETRY: NextTry = NextTry::RetryAfter(Duration::from_secs(3_600));
@@ -214,6 +215,37 @@ pub async fn failures_in_a_row_open_the_breaker(world: &World) {
     assert_eq!(events[0].details, "{\"failures\":20}");
     let later = world.health().operational_events(events[0].id, 10).await;
     assert_eq!(later.unwrap(), []);
+}
+
+/// Two in a row, until a success.
+pub async fn a_run_says_who_is_failing(world: &World) {
+    let destination = world.destination().unlimited().create().await;
+    assert!(!is_failing(world, destination).await);
+    fail(world, destination, (1, 503)).await;
+    assert!(!is_failing(world, destination).await, "one is an accident");
+    let (worker, permits) = started(world, destination, 1).await;
+    let outcomes = [failure(world, &permits[0], 503)];
+    world
+        .store
+        .record_outcomes(worker, &outcomes)
+        .await
+        .unwrap();
+    assert!(is_failing(world, destination).await);
+    let (worker, permits) = started(world, destination, 1).await;
+    world.finish(worker, &permits).await;
+    assert!(!is_failing(world, destination).await);
+}
+
+async fn is_failing(world: &World, destination: DestinationId) -> bool {
+    let run = Run {
+        destination,
+        republish: false,
+    };
+    let admitted = world.store.admit(&[run], &Room::of(100)).await.unwrap();
+    match admitted.results[..] {
+        [RunResult::Decided { failing, .. }] => failing,
+        ref other => panic!("expected a decision, got {other:?}"),
+    }
 }
 
 /// What was given up by nobody counts for nothing.

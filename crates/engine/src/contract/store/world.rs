@@ -195,6 +195,7 @@ impl World {
                 permits,
                 look,
                 blocked,
+                ..
             }) => (permits, look, blocked),
             other => panic!("expected a decision, got {other:?}"),
         }

@@ -153,6 +153,17 @@ pub(crate) fn decided(permits: &[Permit], look: Look) -> RunResult {
         permits: permits.to_vec(),
         look,
         blocked: None,
+        failing: false,
+    }
+}
+
+/// The same of a destination whose last tries have failed.
+pub(crate) fn decided_failing(permits: &[Permit], look: Look) -> RunResult {
+    RunResult::Decided {
+        permits: permits.to_vec(),
+        look,
+        blocked: None,
+        failing: true,
     }
 }
 

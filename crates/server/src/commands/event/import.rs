@@ -12,6 +12,7 @@ use crate::api::bulk::{BulkEnd, LineResult};
 use crate::api::events::BatchResult;
 use crate::client::Client;
 use crate::output::{self, Format};
+use crate::progress::{Measure, Progress};
 
 /// Lines of one request: two commits at most, with the bytes below, so that it is
 /// answered before the client gives up.
@@ -27,12 +28,19 @@ const MAX_LINE_BYTES: u64 = 1024 * 1024;
 /// Does it; whether all were accepted.
 pub(super) async fn run(file: &Path, connection: &Connection) -> anyhow::Result<ExitCode> {
     let client = Client::new(&connection.client)?;
-    let input: Box<dyn Read> = match file.to_str() {
-        Some("-") => Box::new(std::io::stdin()),
+    let (input, measure): (Box<dyn Read>, Measure) = match file.to_str() {
+        Some("-") => (Box::new(std::io::stdin()), Measure::Unknown),
         _ => {
-            Box::new(std::fs::File::open(file).with_context(|| format!("open {}", file.display()))?)
+            let file =
+                std::fs::File::open(file).with_context(|| format!("open {}", file.display()))?;
+            // What is no file, such as a pipe, has no length.
+            let length = file.metadata().ok().filter(std::fs::Metadata::is_file);
+            let bytes = length.map(|about| Measure::Bytes(about.len()));
+            (Box::new(file), bytes.unwrap_or(Measure::Unknown))
         }
     };
+    let progress = Progress::begin("sending", measure, connection.output);
+    let mut bytes = 0;
     let mut pieces = Pieces {
         input: BufReader::new(input),
         lines: 0,
@@ -48,11 +56,17 @@ pub(super) async fn run(file: &Path, connection: &Connection) -> anyhow::Result<
         if piece.is_empty() {
             break;
         }
+        bytes += piece.len() as u64;
         let sent = client.post_lines("/v1/events/bulk", piece).await;
-        let end = sent.and_then(|answer| told(&answer, before, connection.output));
+        let end =
+            sent.and_then(|answer| progress.aside(|| told(&answer, before, connection.output)));
         let end = end.with_context(|| so_far("what became of those after it is not known"))?;
         accepted += end.accepted;
         refused += end.refused;
+        progress.at(match measure {
+            Measure::Bytes(_) => bytes,
+            Measure::Things(_) | Measure::Unknown => pieces.lines.into(),
+        });
         if let Some(problem) = end.problem {
             bail!(
                 "{accepted} accepted, {refused} refused; the rest was not sent: {}: {}",
@@ -61,6 +75,7 @@ pub(super) async fn run(file: &Path, connection: &Connection) -> anyhow::Result<
             );
         }
     }
+    drop(progress);
     if connection.output == Format::Table {
         output::line(&format!("{accepted} accepted, {refused} refused"))?;
     }

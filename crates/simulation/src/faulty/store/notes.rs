@@ -25,6 +25,7 @@ impl FaultyStore {
             permits,
             look,
             blocked,
+            ..
         } = result
         else {
             self.line(Site::Admit, format_args!("{destination} {result:?}"));

@@ -202,6 +202,7 @@ impl Candidate {
             permits,
             look: decision.look,
             blocked: decision.blocked,
+            failing: rows.is_failing(self.destination),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use domain::destination::DestinationState;
-use domain::health::{BreakerSettings, Observation};
+use domain::health::{BreakerSettings, Observation, is_failing};
 use domain::ids::{DestinationId, TenantId};
 use domain::time::Timestamp;
 use engine::ports::{
@@ -45,6 +45,12 @@ impl Rows {
     #[must_use]
     pub fn is_probing(&self, id: DestinationId) -> bool {
         (self.health.get(&id)).is_some_and(|health| health.opened_at.is_some())
+    }
+
+    /// Whether its last tries have failed.
+    pub(super) fn is_failing(&self, id: DestinationId) -> bool {
+        (self.health.get(&id))
+            .is_some_and(|health| is_failing(health.failures, health.opened_at.is_some()))
     }
 
     pub(super) fn breaker_settings(&self, id: DestinationId) -> BreakerSettings {

@@ -1,0 +1,77 @@
+//! Outcomes that can wait for others of their kind.
+//!
+//! Who hangs is one of many, as a rule: a network is gone, or a thousand receivers
+//! are down. Each ends alone, and to record what failed takes a dozen statements,
+//! be it for one or for a hundred. Nobody waits for these: the retry is seconds
+//! away, and the place is free already. So they are recorded together.
+
+use std::time::Duration;
+
+use domain::attempt::OutcomeKind;
+use tokio::time::{Instant, sleep_until};
+
+use super::records::Handed;
+use crate::ports::Outcome;
+
+/// How long the first waits for others.
+const WAITS: Duration = Duration::from_millis(250);
+
+/// So many are enough.
+const ENOUGH: usize = 200;
+
+/// What took as long as this and was not answered hung.
+const HUNG: Duration = Duration::from_secs(1);
+
+/// Those that wait.
+#[derive(Default)]
+pub(super) struct Patient {
+    waiting: Vec<Handed>,
+    until: Option<Instant>,
+}
+
+impl Patient {
+    /// Keeps the outcomes of a request if they can wait; else they are for the commit
+    /// that is next.
+    pub(super) fn sift(&mut self, outcomes: Vec<Handed>) -> Vec<Handed> {
+        if !outcomes.iter().all(|(_, one)| has_hung(one)) {
+            return outcomes;
+        }
+        self.until.get_or_insert_with(|| Instant::now() + WAITS);
+        self.waiting.extend(outcomes);
+        if self.waiting.len() >= ENOUGH {
+            self.hurry();
+        }
+        Vec::new()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// They wait no more.
+    pub(super) fn hurry(&mut self) {
+        self.until = self.until.map(|_| Instant::now());
+    }
+
+    /// Returns when they have waited; never while there are none.
+    pub(super) async fn over(&self) {
+        match self.until {
+            Some(until) => sleep_until(until).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// All of them.
+    pub(super) fn take(&mut self) -> Vec<Handed> {
+        self.until = None;
+        std::mem::take(&mut self.waiting)
+    }
+}
+
+/// It says nothing that anybody has to know at once: no answer came, or not all of
+/// one.
+fn has_hung(outcome: &Outcome) -> bool {
+    outcome.kind == OutcomeKind::Failed
+        && outcome.elapsed >= HUNG
+        && outcome.status.is_none_or(|status| status < 400)
+}
