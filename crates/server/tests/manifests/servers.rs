@@ -2,8 +2,9 @@
 //! they keep what they confirm, and the network lets through what they need.
 
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::built::{SERVERS, text};
 use super::network::{End, map, may_talk, namespace};
@@ -50,11 +51,11 @@ fn what_is_confirmed_is_on_two_nodes() {
 
 /// A pod that an operator makes, by its label.
 fn made(key: &str, value: &str) -> End<'static> {
-    static NOTHING: Value = Value::Null;
+    static POD: LazyLock<Value> = LazyLock::new(|| json!({ "containers": [{}] }));
     End::Ours(Pod {
-        owner: &NOTHING,
+        owner: &Value::Null,
         labels: map([(key, value)]),
-        spec: &NOTHING,
+        spec: &POD,
     })
 }
 
