@@ -15,17 +15,30 @@ pub(crate) struct Build {
 
 /// Both overlays, and KEDA in place of the autoscaler.
 pub(crate) static BUILDS: LazyLock<[Build; 3]> = LazyLock::new(|| {
-    let keda = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("make a folder");
-    let resource = relative(keda.path(), &repository().join("k8s/overlays/prod"));
-    let component = relative(keda.path(), &repository().join("k8s/components/keda"));
-    let text = format!("resources: [{resource}]\ncomponents: [{component}]\n");
-    std::fs::write(keda.path().join("kustomization.yaml"), text).expect("write it");
     [
         build("dev", &repository().join("k8s/overlays/dev")),
         build("prod", &repository().join("k8s/overlays/prod")),
-        build("prod with keda", keda.path()),
+        with_components("prod with keda", &["keda"]),
     ]
 });
+
+/// Postgres and RabbitMQ by their operators.
+pub(crate) static SERVERS: LazyLock<Build> =
+    LazyLock::new(|| with_components("prod with servers", &["cnpg", "rabbitmq-operator"]));
+
+/// The overlay `prod`, and more.
+fn with_components(name: &'static str, components: &[&str]) -> Build {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("make a folder");
+    let path = |of: &str| relative(folder.path(), &repository().join("k8s").join(of));
+    let resource = path("overlays/prod");
+    let components = components
+        .iter()
+        .map(|one| path(&format!("components/{one}")));
+    let components = components.collect::<Vec<_>>().join(", ");
+    let text = format!("resources: [{resource}]\ncomponents: [{components}]\n");
+    std::fs::write(folder.path().join("kustomization.yaml"), text).expect("write it");
+    build(name, folder.path())
+}
 
 pub(crate) fn repository() -> PathBuf {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

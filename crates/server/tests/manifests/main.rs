@@ -15,6 +15,7 @@ mod image;
 mod network;
 mod pods;
 mod scaling;
+mod servers;
 mod settings;
 mod types;
 mod workloads;

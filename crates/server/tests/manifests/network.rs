@@ -13,7 +13,7 @@ use super::pods::Pod;
 
 /// One end of a connection.
 #[derive(Clone)]
-enum End<'a> {
+pub(crate) enum End<'a> {
     /// Of the build, in the namespace `paceline`.
     Ours(Pod<'a>),
     /// A pod of another namespace: the labels of that, and its own.
@@ -22,18 +22,18 @@ enum End<'a> {
     Address(IpAddr),
 }
 
-fn map<const N: usize>(labels: [(&str, &str); N]) -> BTreeMap<String, String> {
+pub(crate) fn map<const N: usize>(labels: [(&str, &str); N]) -> BTreeMap<String, String> {
     labels
         .map(|(key, value)| (key.to_owned(), value.to_owned()))
         .into()
 }
 
-fn namespace(name: &str) -> BTreeMap<String, String> {
+pub(crate) fn namespace(name: &str) -> BTreeMap<String, String> {
     map([("kubernetes.io/metadata.name", name)])
 }
 
 /// Whether both ends' policies let a TCP connection through.
-fn may_talk(build: &Build, from: &End<'_>, to: &End<'_>, port: u64) -> bool {
+pub(crate) fn may_talk(build: &Build, from: &End<'_>, to: &End<'_>, port: u64) -> bool {
     passes(build, from, to, to, port, Way::Out) && passes(build, to, from, to, port, Way::In)
 }
 

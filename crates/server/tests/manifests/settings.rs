@@ -13,7 +13,7 @@ use server::edge::Mint;
 use server::role::{Role, RoleConfig};
 use server::{api_key, secret_keys};
 
-use super::built::{BUILDS, Build, list, read, text};
+use super::built::{BUILDS, Build, list, name, read, text};
 use super::pods::Pod;
 
 /// What a kubelet puts in.
@@ -54,6 +54,20 @@ fn secret(build: &Build, named: &str, key: &str) -> String {
         let decoded = STANDARD.decode(encoded).expect("secrets are base64");
         return String::from_utf8(decoded).expect("of text");
     }
+    // What the operators of the servers make of their clusters.
+    let made = |kind, of: &str| {
+        (build.of_kind(kind)).any(|cluster| named == format!("{}-{of}", name(cluster)))
+    };
+    match key {
+        "uri" if made("Cluster", "app") => {
+            return "postgresql://paceline:secret@postgres-rw.paceline:5432/paceline".to_owned();
+        }
+        "username" if made("RabbitmqCluster", "default-user") => {
+            return "default_user_x".to_owned();
+        }
+        "password" if made("RabbitmqCluster", "default-user") => return "a-b_c".to_owned(),
+        _ => {}
+    }
     assert_eq!((build.name.starts_with("prod"), named), (true, "paceline"));
     assert!(supplied().contains_key(key), "{key} is in the table");
     match key {
@@ -72,7 +86,7 @@ pub(crate) fn environment(build: &Build, pod: &Pod<'_>) -> BTreeMap<String, Stri
 }
 
 /// As the kubelet would make it.
-fn environment_of(build: &Build, container: &Value) -> BTreeMap<String, String> {
+pub(crate) fn environment_of(build: &Build, container: &Value) -> BTreeMap<String, String> {
     let mut environment = BTreeMap::new();
     for from in list(&container["envFrom"]) {
         let named = text(&from["configMapRef"]["name"]);

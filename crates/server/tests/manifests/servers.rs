@@ -1,0 +1,123 @@
+//! Postgres and RabbitMQ as their operators make them: the roles take their secrets,
+//! they keep what they confirm, and the network lets through what they need.
+
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+
+use serde_json::{Value, json};
+
+use super::built::{SERVERS, text};
+use super::network::{End, map, may_talk, namespace};
+use super::pods::Pod;
+use super::settings::{arguments, check, environment, environment_of};
+
+const DATABASE: &str = "postgresql://paceline:secret@postgres-rw.paceline:5432/paceline";
+
+#[test]
+fn roles_take_what_the_operators_make() {
+    for (role, pod) in SERVERS.roles() {
+        check(role, &arguments(&SERVERS, &pod));
+        let taken = environment(&SERVERS, &pod);
+        assert_eq!(taken["PACELINE_DATABASE_URL"], DATABASE, "{role}");
+        for before in pod.before() {
+            let taken = environment_of(&SERVERS, before);
+            assert_eq!(taken["PACELINE_DATABASE_URL"], DATABASE, "{role}");
+        }
+        let queue = taken.get("PACELINE_QUEUE_URL").map(String::as_str);
+        let expected = matches!(role, "scheduler" | "worker")
+            .then_some("amqp://default_user_x:a-b_c@rabbitmq:5672/%2f");
+        assert_eq!(queue, expected, "{role}");
+    }
+}
+
+#[test]
+fn what_is_confirmed_is_on_two_nodes() {
+    let postgres = SERVERS.find("Cluster", "postgres").expect("it is there");
+    let spec = &postgres["spec"];
+    assert_eq!(spec["instances"], 3);
+    let synchronous = &spec["postgresql"]["synchronous"];
+    assert_eq!(synchronous["number"], 1, "one may be away");
+    assert_eq!(synchronous["dataDurability"], "required");
+    let parameters = &spec["postgresql"]["parameters"];
+    let connections = text(&parameters["max_connections"]).parse::<u32>();
+    assert!(connections.expect("a number") > 320, "k8s/README.md");
+
+    let rabbitmq = SERVERS.find("RabbitmqCluster", "rabbitmq");
+    let spec = &rabbitmq.expect("it is there")["spec"];
+    assert_eq!(spec["replicas"], 3);
+    let config = text(&spec["rabbitmq"]["additionalConfig"]);
+    assert!(config.contains("default_queue_type = quorum\n"), "{config}");
+}
+
+/// A pod that an operator makes, by its label.
+fn made(key: &str, value: &str) -> End<'static> {
+    static POD: LazyLock<Value> = LazyLock::new(|| json!({ "containers": [{}] }));
+    End::Ours(Pod {
+        owner: &Value::Null,
+        labels: map([(key, value)]),
+        spec: &POD,
+    })
+}
+
+const PORTS: [u64; 13] = [
+    53, 80, 443, 4369, 5432, 5672, 6379, 6443, 8000, 9187, 15672, 15692, 25672,
+];
+
+#[test]
+fn the_servers_talk_to_nobody_but_by_the_table() {
+    let servers = [
+        ("postgres", made("cnpg.io/cluster", "postgres")),
+        ("rabbitmq", made("app.kubernetes.io/name", "rabbitmq")),
+    ];
+    let other = |of| End::Other(namespace(of), map([("app", "something")]));
+    let mut others = vec![
+        ("cnpg", other("cnpg-system")),
+        ("monitoring", other("monitoring")),
+        ("keda", other("keda")),
+        ("stranger", other("default")),
+    ];
+    let dns = map([("k8s-app", "kube-dns")]);
+    others.push(("dns", End::Other(namespace("kube-system"), dns)));
+    for (name, address) in [("public", "93.184.215.14"), ("API server", "10.96.0.1")] {
+        others.push((name, End::Address(address.parse().expect("an address"))));
+    }
+    let roles = SERVERS.roles().into_iter();
+    others.extend(roles.map(|(role, pod)| (role, End::Ours(pod))));
+
+    let mut found = BTreeSet::new();
+    for (server, one) in &servers {
+        for (name, end) in servers.iter().chain(&others) {
+            for port in PORTS {
+                if may_talk(&SERVERS, end, one, port) {
+                    found.insert((*name, *server, port));
+                }
+                if may_talk(&SERVERS, one, end, port) {
+                    found.insert((*server, *name, port));
+                }
+            }
+        }
+    }
+    let allowed = BTreeSet::from([
+        ("api", "postgres", 5432),
+        ("scheduler", "postgres", 5432),
+        ("worker", "postgres", 5432),
+        ("operator", "postgres", 5432),
+        ("migrate", "postgres", 5432),
+        ("cnpg", "postgres", 5432),
+        ("cnpg", "postgres", 8000),
+        ("monitoring", "postgres", 9187),
+        ("postgres", "postgres", 5432),
+        ("postgres", "postgres", 8000),
+        ("postgres", "dns", 53),
+        ("postgres", "API server", 443),
+        ("postgres", "API server", 6443),
+        ("scheduler", "rabbitmq", 5672),
+        ("worker", "rabbitmq", 5672),
+        ("monitoring", "rabbitmq", 15692),
+        ("keda", "rabbitmq", 15672),
+        ("rabbitmq", "rabbitmq", 4369),
+        ("rabbitmq", "rabbitmq", 25672),
+        ("rabbitmq", "dns", 53),
+    ]);
+    assert_eq!(found, allowed);
+}
