@@ -46,6 +46,7 @@ fn built_in_kinds_have_no_field_that_kubernetes_does_not_know() {
                 "Service" => surplus::<Service>(object),
                 "ServiceAccount" => surplus::<ServiceAccount>(object),
                 "PodMonitor"
+                | "PrometheusRule"
                 | "ServiceMonitor"
                 | "ScaledObject"
                 | "TriggerAuthentication"

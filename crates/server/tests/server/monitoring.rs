@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::env;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
@@ -14,20 +14,30 @@ use server::receiver::{Behaviour, Receiver};
 
 use crate::process::{Server, free_port, get, paceline, poll};
 
-const ALERTS: &str = include_str!("../../../../docs/monitoring/alerts.yaml");
+const ALERTS: &str = include_str!("../../../../k8s/components/monitoring/rules.yaml");
+const TESTS: &str = include_str!("../../../../docs/monitoring/alerts.test.yaml");
 const DASHBOARD: &str = include_str!("../../../../docs/monitoring/grafana.json");
 const RUNBOOK: &str = include_str!("../../../../docs/runbook.md");
 
-fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/monitoring")
+/// The rules as promtool takes them, without what Kubernetes wants around them,
+/// beside their tests.
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let rules: Value = serde_saphyr::from_str(ALERTS).unwrap();
+    assert_eq!(rules["kind"], "PrometheusRule");
+    // JSON is YAML.
+    let spec = rules["spec"].to_string();
+    std::fs::write(folder.path().join("alerts.yaml"), spec).unwrap();
+    std::fs::write(folder.path().join("alerts.test.yaml"), TESTS).unwrap();
+    folder
 }
 
-fn promtool(arguments: &[&str], input: &str) -> Output {
+fn promtool(folder: &Path, arguments: &[&str], input: &str) -> Output {
     let named = env::var_os("PACELINE_TEST_PROMTOOL").filter(|path| !path.is_empty());
     let program = named.unwrap_or_else(|| "promtool".into());
     let child = Command::new(&program)
         .args(arguments)
-        .current_dir(folder())
+        .current_dir(folder)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -145,7 +155,8 @@ async fn metrics_of_a_busy_server() -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn alerts_and_dashboard_ask_for_what_a_live_server_exports() {
     let metrics = metrics_of_a_busy_server().await;
-    accepted(&promtool(&["check", "metrics"], &metrics));
+    let folder = folder();
+    accepted(&promtool(folder.path(), &["check", "metrics"], &metrics));
     let exported = exported(&metrics);
     let recorded = rules("record");
     let known = |name: &String| exported.contains(name) || recorded.contains(name.as_str());
@@ -185,8 +196,13 @@ async fn alerts_and_dashboard_ask_for_what_a_live_server_exports() {
 
 #[test]
 fn promtool_accepts_the_rules_and_their_tests() {
-    accepted(&promtool(&["check", "rules", "alerts.yaml"], ""));
-    accepted(&promtool(&["test", "rules", "alerts.test.yaml"], ""));
+    let folder = folder();
+    for arguments in [
+        ["check", "rules", "alerts.yaml"],
+        ["test", "rules", "alerts.test.yaml"],
+    ] {
+        accepted(&promtool(folder.path(), &arguments, ""));
+    }
 }
 
 #[test]
@@ -202,9 +218,8 @@ fn every_alert_has_a_test_and_an_entry_in_the_runbook() {
         .collect();
     let named: BTreeSet<String> = rules("runbook").into_iter().map(str::to_owned).collect();
     assert_eq!(named, anchors);
-    let tests = include_str!("../../../../docs/monitoring/alerts.test.yaml");
     for alert in alerts {
         let tested = format!("alertname: {alert}\n        exp_alerts:\n          - exp_labels");
-        assert!(tests.contains(&tested), "no test in which {alert} fires");
+        assert!(TESTS.contains(&tested), "no test in which {alert} fires");
     }
 }
