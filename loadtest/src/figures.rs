@@ -24,7 +24,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::ValueEnum;
-use server::output;
 use server::trial::Servers;
 
 use figure::Figure;
@@ -110,17 +109,7 @@ pub(crate) async fn run(args: Args, program: PathBuf) -> anyhow::Result<ExitCode
     for name in Name::value_variants().iter().copied().filter(wanted) {
         figures.extend(measure(name, &args, &context).await?);
     }
-    if args.json {
-        output::json(&figures)?;
-    } else {
-        output::line(&figure::table(&figures))?;
-    }
-    let passed = figures.iter().all(|figure| figure.passed);
-    Ok(if passed {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    figure::show(&figures, args.json)
 }
 
 async fn measure(name: Name, args: &Args, context: &Context) -> anyhow::Result<Vec<Figure>> {

@@ -8,9 +8,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::ValueEnum;
-use server::output;
 
-use crate::figures::figure::{Figure, table};
+use crate::figures::figure::{Figure, show};
 use trial::{Trial, Trials};
 
 /// Measures the targets of docs/performance.md.
@@ -66,17 +65,7 @@ pub(crate) async fn run(args: Args, program: PathBuf) -> anyhow::Result<ExitCode
     for target in Target::value_variants().iter().copied().filter(wanted) {
         figures.extend(measure(target, &args, &trials).await?);
     }
-    if args.json {
-        output::json(&figures)?;
-    } else {
-        output::line(&table(&figures))?;
-    }
-    let passed = figures.iter().all(|figure| figure.passed);
-    Ok(if passed {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    show(&figures, args.json)
 }
 
 async fn measure(target: Target, args: &Args, trials: &Trials) -> anyhow::Result<Vec<Figure>> {

@@ -1,5 +1,7 @@
 //! One figure: what was measured, and whether it holds.
 
+use std::process::ExitCode;
+
 use serde::Serialize;
 use server::output;
 
@@ -63,8 +65,24 @@ impl Figure {
     }
 }
 
+/// Shows them, for people or for programs. The exit code fails where one does not
+/// hold.
+pub(crate) fn show(figures: &[Figure], json: bool) -> anyhow::Result<ExitCode> {
+    if json {
+        output::json(&figures)?;
+    } else {
+        output::line(&table(figures))?;
+    }
+    let passed = figures.iter().all(|figure| figure.passed);
+    Ok(if passed {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
 /// For people.
-pub(crate) fn table(figures: &[Figure]) -> String {
+fn table(figures: &[Figure]) -> String {
     let header = ["figure", "measured", "unit", "threshold", "verdict"];
     let rows = figures.iter().map(|figure| {
         vec![
