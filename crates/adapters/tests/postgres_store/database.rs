@@ -73,11 +73,6 @@ impl Database {
         }
     }
 
-    /// Whether it is the same one.
-    pub(crate) fn name_is(&self, other: &Self) -> bool {
-        self.name == other.name
-    }
-
     /// A connection as a user's own tool has it, without our settings.
     pub(crate) async fn user(&self) -> PgConnection {
         PgConnection::connect(&self.url).await.unwrap()

@@ -101,33 +101,38 @@ const EVERYTHING: Sweep = Sweep {
     overdue: Duration::ZERO,
 };
 
-/// Neither a run nor a sweep asks days that are below the horizon.
+/// Neither a run nor a sweep asks days that are below the horizon. Tried a few
+/// times, as above.
 #[tokio::test]
 async fn admission_costs_the_same_whatever_the_days_before() {
     let few = running_for(1).await;
     let full = running_for(38).await;
-    let mut pages = Vec::new();
-    for database in [&few, &full] {
-        let to = database.destination(per_second(100)).await;
-        if database.name_is(&full) {
-            for days in 4..=11 {
-                old(database, to, days, 10_000, SUCCEEDED).await;
-            }
-        }
+    let beside_few = few.destination(per_second(100)).await;
+    let beside_full = full.destination(per_second(100)).await;
+    for days in 4..=11 {
+        old(&full, beside_full, days, 10_000, SUCCEEDED).await;
+    }
+    for (database, to) in [(&few, beside_few), (&full, beside_full)] {
         raise(database).await;
         database.accept(to, 50).await;
         database.permits(to).await;
-        pages.push((
-            pages_of_runs(database, to).await,
-            pages_of_sweeps(database).await,
-        ));
     }
-    let (few, full) = (pages[0], pages[1]);
-    // Three days more, which may count: a page or two for each list.
-    assert!(few.0 > 50, "the counters count: {few:?}");
-    assert!(full.0 <= few.0 + 10 * 3 * 16, "{few:?}, then {full:?}");
-    assert!(few.1 > 20, "the counters count: {few:?}");
-    assert!(full.1 <= few.1 + 20 * 3 * 16, "{few:?}, then {full:?}");
+    let mut tried = Vec::new();
+    for _ in 0..5 {
+        let runs = [
+            pages_of_runs(&few, beside_few).await,
+            pages_of_runs(&full, beside_full).await,
+        ];
+        let sweeps = [pages_of_sweeps(&few).await, pages_of_sweeps(&full).await];
+        tried.push((runs, sweeps));
+        // The counters count; three days more may: a page or two for each list.
+        let counted = runs[0] > 50 && sweeps[0] > 20;
+        let flat = runs[1] <= runs[0] + 10 * 3 * 16 && sweeps[1] <= sweeps[0] + 20 * 3 * 16;
+        if counted && flat {
+            return;
+        }
+    }
+    panic!("pages of runs and of sweeps, each with few days and with many: {tried:?}");
 }
 
 /// Where rows have a day, they are found in it, whatever the statistics say.
