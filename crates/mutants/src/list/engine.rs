@@ -243,8 +243,8 @@ pub(super) const MUTANTS: [Mutant; 22] = [
         wrong: "A schedule that was lost is rebuilt without the retries of the future.",
         file: SWEEP,
         change: Rust {
-            right: "self.page(after, whole, life.is_some())",
-            wrong: "self.page(after, whole, false)",
+            right: "self.pages(Asked::Everything)",
+            wrong: "self.pages(Asked::Overdue)",
         },
         killer: loops("sweep::another_life_is_rebuilt_from_everything_and_noted_at_the_end"),
     },
@@ -253,10 +253,20 @@ pub(super) const MUTANTS: [Mutant; 22] = [
         wrong: "Whoever has a backlog is visited whenever the marks are looked at.",
         file: SWEEP,
         change: Rust {
-            right: "!(whole || everything)",
+            right: "asked == Asked::Marks",
             wrong: "false",
         },
         killer: loops("sweep::a_look_is_for_the_marks_and_in_another_life_for_all"),
+    },
+    Mutant {
+        name: "sweeps-take-all-the-time",
+        wrong: "A page of a whole sweep follows the last one at once.",
+        file: SWEEP,
+        change: Rust {
+            right: "now.elapsed() * BREATH",
+            wrong: "now.elapsed()",
+        },
+        killer: loops("sweep::whole_sweeps_leave_the_store_time_for_others"),
     },
     Mutant {
         name: "turned-away-is-not-deferred",
