@@ -17,14 +17,14 @@ use crate::wake::{lifting_floors, try_wake_all};
 /// what it took. A sweep visits whoever has a backlog, and a hundred thousand of
 /// these would keep the store busy with nothing else. What it finds is rare: a
 /// wake that was lost.
-const BREATH: u32 = 20;
+const BREATH: u32 = 50;
 
 /// How the sweep runs.
 #[derive(Debug, Clone, Copy)]
 pub struct SweepOptions {
     /// Between two looks at what has changed; also how late a change of limits is
     /// noticed where nothing else wakes the destination. Each is a whole sweep,
-    /// unless these take more than a twentieth of the time: then whole sweeps
+    /// unless these take more than a fiftieth of the time: then whole sweeps
     /// take that, page by page.
     pub every: Duration,
     /// How long past its planned look a destination may be before it is woken:
@@ -42,7 +42,7 @@ impl Default for SweepOptions {
         Self {
             every: Duration::from_millis(400),
             overdue: Duration::from_millis(1_500),
-            page: 100,
+            page: 250,
             rebuild_page: 1_000,
         }
     }

@@ -143,15 +143,15 @@ async fn a_look_is_for_the_marks_and_in_another_life_for_all() {
     assert_eq!(rebuilt(&world), ["second"]);
 }
 
-/// Three pages that take a second each: a page in twenty seconds, a whole sweep in
-/// a minute, and the marks are looked at all the time.
+/// Three pages that take a second each: a page in fifty seconds, a whole sweep in
+/// 150, and the marks are looked at all the time.
 #[tokio::test(start_paused = true)]
 async fn whole_sweeps_leave_the_store_time_for_others() {
     let world = World::new();
     has_three_pages(&world);
     world.store.sweep.takes(Duration::from_secs(1));
     let running = sweep(&world).run(CancellationToken::new());
-    let _ = timeout(Duration::from_secs(290), running).await;
+    let _ = timeout(Duration::from_secs(740), running).await;
     let marks = world.journal.pick(|event| match event {
         Event::Sweep(sweep) => Some(sweep.only_marks),
         _ => None,
@@ -184,10 +184,10 @@ async fn pages_are_small_unless_jobs_are_rebuilt() {
         limits
     };
     sweep(&world).tick().await.unwrap();
-    assert_eq!(limits(), [100]);
+    assert_eq!(limits(), [250]);
     is_new(&world);
     sweep(&world).tick().await.unwrap();
-    assert_eq!(limits(), [100, 1_000]);
+    assert_eq!(limits(), [250, 1_000]);
 }
 
 /// Where pages cost nothing, there is a whole sweep every 400 ms.

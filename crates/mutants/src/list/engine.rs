@@ -13,7 +13,7 @@ const SWEEP: &str = "crates/engine/src/sweep.rs";
 const TURNED_AWAY: &str = "crates/engine/src/worker/turned_away.rs";
 const WAKE: &str = "crates/engine/src/wake.rs";
 
-pub(super) const MUTANTS: [Mutant; 22] = [
+pub(super) const MUTANTS: [Mutant; 23] = [
     Mutant {
         name: "each-failing-one-by-itself",
         wrong: "A failing destination runs alone, as soon as anything comes for it.",
