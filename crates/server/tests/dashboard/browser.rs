@@ -6,7 +6,7 @@ use serde_json::json;
 use server::receiver::Behaviour;
 use std::time::Duration;
 
-use crate::driver::Browser;
+use crate::driver::{Browser, pictures};
 use crate::site::{KEY, Site};
 
 async fn signed_in(site: &Site) -> Browser {
@@ -192,9 +192,25 @@ async fn every_page_is_quiet_and_accessible() {
         browser.is_quiet().await;
         browser.picture(name).await;
     }
+    audit_as_a_file(&site, &browser).await;
     fits_a_phone(&site, &browser, &orders).await;
     browser.picture("phone").await;
     browser.end().await;
+}
+
+/// The page that `paceline audit --output html` makes, without a server.
+async fn audit_as_a_file(site: &Site, browser: &Browser) {
+    let file = site.audit();
+    let url = format!("file://{}", file.display());
+    browser.client.goto(&url).await.unwrap();
+    browser.until("h1", |text| !text.is_empty()).await;
+    browser.until("svg", |_| true).await;
+    browser.is_accessible("audit as a file").await;
+    browser.is_quiet().await;
+    browser.picture("audit-file").await;
+    if let Some(folder) = pictures() {
+        std::fs::copy(&file, folder.join("audit.html")).unwrap();
+    }
 }
 
 /// Nothing but tables scrolls sideways.

@@ -159,13 +159,17 @@ impl Browser {
 
     /// A picture of the page, where pictures are wanted.
     pub(crate) async fn picture(&self, name: &str) {
-        let Some(folder) = std::env::var_os("PACELINE_SCREENSHOTS") else {
+        let Some(folder) = pictures() else {
             return;
         };
         let png = self.client.screenshot().await.unwrap();
-        let file = PathBuf::from(folder).join(format!("dashboard-{name}.png"));
-        std::fs::write(file, png).unwrap();
+        std::fs::write(folder.join(format!("dashboard-{name}.png")), png).unwrap();
     }
+}
+
+/// Where pictures are left, if they are wanted.
+pub(crate) fn pictures() -> Option<PathBuf> {
+    std::env::var_os("PACELINE_SCREENSHOTS").map(PathBuf::from)
 }
 
 /// What it says once it listens.

@@ -1,6 +1,7 @@
 //! A `paceline serve` of its own, and what it delivers to.
 
 use std::net::TcpListener;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ pub(crate) struct Site {
     port: u16,
     pub(crate) receiver: Receiver,
     server: Child,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 impl Drop for Site {
@@ -53,7 +54,7 @@ impl Site {
             port,
             receiver: Receiver::start(Behaviour::ACCEPT, 100_000).await.unwrap(),
             server,
-            _folder: folder,
+            folder,
         };
         let began = tokio::time::Instant::now();
         while !site
@@ -64,6 +65,21 @@ impl Site {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         site
+    }
+
+    /// The audit as a page of its own: a file.
+    pub(crate) fn audit(&self) -> PathBuf {
+        let audit = Command::new(env!("CARGO_BIN_EXE_paceline"))
+            .current_dir(self.folder.path())
+            .env_clear()
+            .args(["audit", "--output", "html"])
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&audit.stderr);
+        assert!(audit.status.success(), "{said}");
+        let file = self.folder.path().join("audit.html");
+        std::fs::write(&file, audit.stdout).unwrap();
+        file
     }
 
     pub(crate) fn url(&self, path: &str) -> String {
