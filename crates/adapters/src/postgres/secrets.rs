@@ -264,14 +264,13 @@ pub(super) async fn rotate_secret(
     bump_epoch(&mut transaction, tenant, destination).await?;
     sqlx::query(
         "-- rotate_secret
-        with ends as materialized (select from_micros(micros(clock_timestamp()) + $3) as at)
+        with ends as materialized (select from_micros(micros(clock_timestamp()) + $2) as at)
         update destination_secrets s set expires_at = ends.at
         from ends
-        where s.destination_id = $1 and s.kind = $2
+        where s.destination_id = $1 and s.kind <> 'headers'
             and (s.expires_at is null or s.expires_at > ends.at)",
     )
     .bind(destination.0)
-    .bind(kind.as_str())
     .bind(micros(overlap))
     .execute(&mut *transaction)
     .await?;

@@ -215,7 +215,7 @@ macro_rules! store_contract {
             a_rotation_overlaps_and_ends
             a_rotation_without_overlap_ends_the_old_one_at_once
             a_secret_that_ends_earlier_still_does
-            another_kind_is_added_beside
+            another_kind_ends_the_old_one_as_well
             no_more_than_three_secrets_sign
             the_last_secret_is_not_deleted
             a_change_of_secrets_revokes

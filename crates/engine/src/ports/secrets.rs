@@ -56,8 +56,8 @@ pub trait SecretStore: Send + Sync {
         destination: DestinationId,
     ) -> Result<Vec<Secret>, CatalogError>;
 
-    /// Adds a secret. Those of its kind that have no end yet, or a later one,
-    /// end `overlap` from now. Refused (`Conflict`) if then more than
+    /// Adds a secret. All others that sign, of whatever kind, end `overlap` from
+    /// now, unless they end earlier. Refused (`Conflict`) if then more than
     /// [`MAX_LIVE_SECRETS`](domain::signature::MAX_LIVE_SECRETS) would sign.
     async fn rotate_secret(
         &self,

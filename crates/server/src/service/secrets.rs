@@ -34,8 +34,8 @@ pub struct Signing {
 pub struct SecretDraft {
     /// Their own, or `None` for a new one.
     pub own: Option<Hidden>,
-    /// How a new one signs.
-    pub kind: SecretKind,
+    /// How a new one signs; `None` as the one before it, and the first by HMAC.
+    pub kind: Option<SecretKind>,
 }
 
 /// A secret that was just stored.
@@ -57,11 +57,11 @@ impl Service {
             .await?)
     }
 
-    /// Adds a secret; those of its kind sign for `overlap` longer.
+    /// Adds a secret; all others, of whatever kind, sign for `overlap` longer.
     pub async fn rotate_secret(
         &self,
         destination: DestinationId,
-        draft: SecretDraft,
+        mut draft: SecretDraft,
         overlap: Duration,
     ) -> Result<(MadeSecret, Secret), ServiceError> {
         if overlap > MAX_OVERLAP {
@@ -69,6 +69,11 @@ impl Service {
             return Err(ServiceError::invalid("overlap_seconds", problem));
         }
         self.may_change(destination).await?;
+        if draft.own.is_none() && draft.kind.is_none() {
+            // The old one ends: its receiver must not have to verify otherwise.
+            let newest = self.secrets(destination).await?;
+            draft.kind = newest.first().map(|newest| newest.kind);
+        }
         let (new, made) = self.new_secret(destination, &draft)?;
         let secret = (self.signing.secrets)
             .rotate_secret(self.tenant, destination, &new, overlap)
@@ -100,7 +105,10 @@ impl Service {
         let secret = match &draft.own {
             Some(own) => SigningSecret::parse(own.expose())
                 .map_err(|problem| ServiceError::invalid("secret", problem.to_string()))?,
-            None => SigningSecret::new(draft.kind, &Zeroizing::new(self.mint.bytes())),
+            None => {
+                let kind = draft.kind.unwrap_or(SecretKind::Hmac);
+                SigningSecret::new(kind, &Zeroizing::new(self.mint.bytes()))
+            }
         };
         let place = self.place(destination);
         let nonce = self.mint.bytes();

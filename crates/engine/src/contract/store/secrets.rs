@@ -194,17 +194,32 @@ pub async fn a_secret_that_ends_earlier_still_does(world: &World) {
     assert_eq!(after[2].expires_at, before[1].expires_at);
 }
 
-/// So a receiver can move from one to the other.
-pub async fn another_kind_is_added_beside(world: &World) {
-    let (destination, first) = signing(world).await;
-    let second = rotate(world, destination, ED25519, Duration::ZERO);
-    let second = second.await.unwrap();
-    assert_eq!(signs_by(world, destination).await, [second, first]);
-    let listed = world.secrets.secrets(DEFAULT_TENANT, destination).await;
-    let listed = listed.unwrap();
-    assert_eq!(listed[0].public_key.as_deref(), Some("x-one x-two"));
-    assert_eq!(listed[1].public_key, None);
-    assert!(listed.iter().all(|one| one.expires_at.is_none()));
+/// Whoever rotates to another kind wants the old one gone, and not signing for
+/// good. Headers sign nothing, and stay.
+pub async fn another_kind_ends_the_old_one_as_well(world: &World) {
+    for (from, to) in [(HMAC, ED25519), (ED25519, HMAC)] {
+        let (destination, _) = signing(world).await;
+        let first = rotate(world, destination, from, Duration::ZERO);
+        let first = first.await.unwrap();
+        assert_eq!(signs_by(world, destination).await, [first], "at once");
+        let before = world.now().await;
+        let overlap = Duration::from_millis(700);
+        let second = rotate(world, destination, to, overlap).await.unwrap();
+        assert_eq!(signs_by(world, destination).await, [second, first]);
+        let (_, secrets) = target(world, destination).await;
+        let kinds = [secrets[0].place.kind, secrets[1].place.kind];
+        assert_eq!(kinds, [to, from]);
+        assert_eq!(secrets[0].expires_at, None);
+        let ends = secrets[1].expires_at.expect("the old one ends");
+        assert!(ends >= before + overlap && ends <= world.now().await + overlap);
+        world.pass_until(ends).await;
+        assert_eq!(signs_by(world, destination).await, [second]);
+        set_headers(world, destination, None).await;
+        rotate(world, destination, to, Duration::ZERO)
+            .await
+            .unwrap();
+        assert_eq!(header_names(world, destination).await, ["x-one", "x-two"]);
+    }
 }
 
 /// A refused rotation changes nothing, not even the end of the others.

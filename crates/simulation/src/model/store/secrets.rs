@@ -83,12 +83,9 @@ fn rotate(
 ) -> Result<Secret, CatalogError> {
     destinations::read(rows, tenant, destination)?;
     let end = now + overlap;
-    let kind = new.place.kind;
-    let of_kind = |row: &SecretRow| {
-        let place = row.sealed.place;
-        place.destination == destination && place.kind == kind
-    };
-    let ends = |row: &SecretRow| match of_kind(row) {
+    let is_another =
+        |row: &SecretRow| row.sealed.place.destination == destination && row.signs().is_some();
+    let ends = |row: &SecretRow| match is_another(row) {
         true => Some(row.sealed.expires_at.map_or(end, |at| at.min(end))),
         false => row.sealed.expires_at,
     };
