@@ -155,7 +155,7 @@ pub(super) fn change_destination_with(
     Ok(changed)
 }
 
-fn is_there(
+pub(super) fn is_there(
     connection: &Connection,
     tenant: TenantId,
     destination: DestinationId,

@@ -15,6 +15,7 @@ pub mod claim;
 pub mod coarse;
 pub mod fleet;
 pub mod health;
+pub mod held;
 pub mod idempotency;
 pub mod ingest;
 pub mod ledger;
@@ -241,6 +242,11 @@ macro_rules! store_contract {
             managers_are_of_their_tenant
             what_signs_is_read_without_headers
             managing_is_no_change
+        );
+        $crate::store_contract!(@module $world, held:
+            what_is_held_only_its_manager_changes
+            what_was_let_go_its_manager_changes_no_more
+            a_change_is_before_the_take_over_or_refused
         );
         $crate::store_contract!(@module $world, traces:
             a_start_has_its_events_trace

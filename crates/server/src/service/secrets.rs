@@ -68,7 +68,6 @@ impl Service {
             let problem = format!("must be at most {} (7 days)", MAX_OVERLAP.as_secs());
             return Err(ServiceError::invalid("overlap_seconds", problem));
         }
-        self.may_change(destination).await?;
         if draft.own.is_none() && draft.kind.is_none() {
             // The old one ends: its receiver must not have to verify otherwise.
             let newest = self.secrets(destination).await?;
@@ -76,7 +75,7 @@ impl Service {
         }
         let (new, made) = self.new_secret(destination, &draft)?;
         let secret = (self.signing.secrets)
-            .rotate_secret(self.tenant, destination, &new, overlap)
+            .rotate_secret(self.managed(destination), &new, overlap)
             .await?;
         self.look_now(destination).await;
         Ok((made, secret))
@@ -88,9 +87,8 @@ impl Service {
         destination: DestinationId,
         secret: SecretId,
     ) -> Result<(), ServiceError> {
-        self.may_change(destination).await?;
         (self.signing.secrets)
-            .delete_secret(self.tenant, destination, secret)
+            .delete_secret(self.managed(destination), secret)
             .await?;
         self.look_now(destination).await;
         Ok(())
