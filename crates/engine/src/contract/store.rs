@@ -247,6 +247,7 @@ macro_rules! store_contract {
             what_is_held_only_its_manager_changes
             what_was_let_go_its_manager_changes_no_more
             a_change_is_before_the_take_over_or_refused
+            only_its_manager_ends_its_pause
         );
         $crate::store_contract!(@module $world, traces:
             a_start_has_its_events_trace

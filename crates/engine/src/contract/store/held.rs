@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use domain::destination::DestinationState;
 use domain::ids::DestinationId;
 
 use super::World;
@@ -105,6 +106,39 @@ pub async fn what_was_let_go_its_manager_changes_no_more(world: &World) {
     );
     let deleted = catalog.delete_destination(DEFAULT_TENANT, id);
     deleted.await.unwrap();
+}
+
+async fn set_state(world: &World, of: Managed<'_>, state: DestinationState) {
+    let change = DestinationChange {
+        state: Some(state),
+        ..DestinationChange::default()
+    };
+    let headers = HeadersChange::Keep;
+    let secrets = &world.secrets;
+    let changed = secrets.change_destination_with(of, &change, &headers);
+    assert_eq!(changed.await.unwrap().state, state);
+}
+
+/// The API still says that a receiver is well again, since no resource can.
+pub async fn only_its_manager_ends_its_pause(world: &World) {
+    let id = held(world, "shop", "one").await.unwrap();
+    let one = manager("one");
+    let of = Managed::by(DEFAULT_TENANT, id, &one);
+    let state = async || {
+        let found = world.catalog.destination(DEFAULT_TENANT, id).await;
+        found.unwrap().state
+    };
+    set_state(world, of, DestinationState::Paused).await;
+    let resumed = world.catalog.resume(DEFAULT_TENANT, id).await;
+    assert_refused(resumed, RESOURCE);
+    assert_eq!(state().await, DestinationState::Paused);
+    set_state(world, of, DestinationState::Disabled).await;
+    world.catalog.resume(DEFAULT_TENANT, id).await.unwrap();
+    assert_eq!(state().await, DestinationState::Active);
+    set_state(world, of, DestinationState::Paused).await;
+    release(world, id, &one).await;
+    world.catalog.resume(DEFAULT_TENANT, id).await.unwrap();
+    assert_eq!(state().await, DestinationState::Active);
 }
 
 /// Two at once, a resource that takes it over and the API that changes it: what the
