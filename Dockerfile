@@ -4,11 +4,14 @@
 # For a release, have the builder attest the whole image as well:
 # `docker buildx build --sbom=true --provenance=mode=max --push …`.
 #
-# The bases are pinned by tag. For a release, pin them by digest as well
-# (`--build-arg RUNTIME=gcr.io/distroless/cc-debian12:nonroot@sha256:…`): a digest can
-# only be taken from the registry on the day.
-ARG RUST=rust:1.95-slim-bookworm
-ARG RUNTIME=gcr.io/distroless/cc-debian12:nonroot
+# Both bases are pinned by the digest of their index, which is of every architecture. The
+# digests come from public Dockerfiles that name the same tag, most and the newest of
+# which agree (October 2026), and not from a registry: check them before your first build,
+# and refresh them as often as you want their fixes, by what
+# `docker buildx imagetools inspect gcr.io/distroless/cc-debian12:nonroot` says, and the
+# same of the other.
+ARG RUST=rust:1.95-slim-bookworm@sha256:d7482085ff5b415f84dba5647ae71606650bdef00db7aeb69f4b3d170c3e4082
+ARG RUNTIME=gcr.io/distroless/cc-debian12:nonroot@sha256:9dac0a79194e45a7da0158a9c6da57b217585af0786db3845d1f0ec1a0dd182f
 
 FROM ${RUST} AS chef
 WORKDIR /paceline

@@ -19,6 +19,7 @@ use domain::ids::{AttemptId, DestinationId, EventId, TenantId, WorkerId};
 use domain::permit::Permit;
 use domain::share::Room;
 use domain::time::Timestamp;
+use engine::ports::Managed;
 use engine::ports::Target;
 use engine::ports::Wake;
 use engine::ports::{
@@ -247,7 +248,8 @@ impl Catalog for PostgresStore {
         id: DestinationId,
         change: &DestinationChange,
     ) -> Result<Destination, CatalogError> {
-        let found = retried(|| catalog::change_destination(&self.pool, tenant, id, change)).await?;
+        let of = Managed::by_nobody(tenant, id);
+        let found = retried(|| catalog::change_destination(&self.pool, of, change)).await?;
         found.ok_or(CatalogError::NotFound("destination"))
     }
 
@@ -256,10 +258,8 @@ impl Catalog for PostgresStore {
         tenant: TenantId,
         id: DestinationId,
     ) -> Result<(), CatalogError> {
-        match retried(|| catalog::delete_destination(&self.pool, tenant, id)).await? {
-            0 => Err(CatalogError::NotFound("destination")),
-            _ => Ok(()),
-        }
+        let of = Managed::by_nobody(tenant, id);
+        Ok(retried(|| catalog::delete_destination(&self.pool, of)).await?)
     }
 
     async fn event(

@@ -33,6 +33,8 @@ mod days_detach;
 mod days_outbox;
 #[path = "postgres_store/durability.rs"]
 mod durability;
+#[path = "postgres_store/held.rs"]
+mod held;
 #[path = "postgres_store/horizon.rs"]
 mod horizon;
 #[path = "postgres_store/ingest.rs"]

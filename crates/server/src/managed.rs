@@ -7,7 +7,6 @@ use async_trait::async_trait;
 use domain::destination::DestinationState;
 use domain::health::Breaker;
 use domain::ids::DestinationId;
-use domain::signature::SecretKind;
 use engine::ports::{Hold, Manager};
 use operator::destinations::{Destinations, Observed, Owner, Refusal, Row, Stored, Wanted};
 use operator::{Cluster, OperatorOptions};
@@ -197,7 +196,7 @@ fn draft(secret: &SecretString) -> SecretDraft {
     let text = Zeroizing::new(secret.expose_secret().to_owned());
     SecretDraft {
         own: Some(Hidden::new(text)),
-        kind: SecretKind::Hmac, // the text says which it is
+        kind: None, // the text says which it is
     }
 }
 

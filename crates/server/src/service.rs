@@ -265,7 +265,6 @@ impl Service {
         id: DestinationId,
         edit: DestinationEdit,
     ) -> Result<Described, ServiceError> {
-        self.may_change(id).await?;
         if let Some(name) = &edit.name {
             rules::name(name)?;
         }
@@ -296,15 +295,19 @@ impl Service {
             pass_traceparent: edit.pass_traceparent,
         };
         let changed = (self.signing.secrets)
-            .change_destination_with(self.tenant, id, &change, &headers)
+            .change_destination_with(self.managed(id), &change, &headers)
             .await?;
         self.look_now(id).await;
         self.described(changed).await
     }
 
     pub async fn delete_destination(&self, id: DestinationId) -> Result<(), ServiceError> {
-        self.may_change(id).await?;
-        Ok(self.catalog.delete_destination(self.tenant, id).await?)
+        let tenant = self.tenant;
+        match &self.manager {
+            None => self.catalog.delete_destination(tenant, id).await?,
+            Some(manager) => self.managers.discard(tenant, id, manager).await?,
+        }
+        Ok(())
     }
 
     /// Accepts events; each is answered by itself, in order. An `Err` is of all

@@ -4,11 +4,12 @@
 use domain::ids::{DestinationId, TenantId};
 use domain::policy::LimitSettings;
 use domain::time::Timestamp;
-use engine::ports::{Destination, DestinationChange, NewDestination};
+use engine::ports::{Destination, DestinationChange, Managed, NewDestination};
 use sqlx::{PgConnection, PgExecutor, PgPool};
 use uuid::Uuid;
 
 use super::failure::Failure;
+use super::managers;
 use super::rows::{LimitColumns, integer, word};
 
 #[derive(sqlx::FromRow)]
@@ -174,14 +175,15 @@ pub(super) fn numbers(limits: &LimitSettings) -> [Option<i32>; 6] {
 /// The destination as it is after the change; `None` if there is none.
 pub(super) async fn change_destination(
     pool: &PgPool,
-    tenant: TenantId,
-    id: DestinationId,
+    of: Managed<'_>,
     change: &DestinationChange,
 ) -> Result<Option<Destination>, Failure> {
+    let (tenant, id) = (of.tenant, of.destination);
     if let Some(limits) = &change.limits {
         limits.validate().map_err(Failure::Invalid)?;
     }
     let mut transaction = pool.begin().await?;
+    managers::check(&mut transaction, of).await?;
     update(&mut transaction, tenant, id, change).await?;
     let changed = destination(&mut *transaction, tenant, id).await?;
     transaction.commit().await?;
@@ -237,20 +239,18 @@ pub(super) async fn update(
     Ok(())
 }
 
-/// How many were deleted: one or none.
-pub(super) async fn delete_destination(
-    pool: &PgPool,
-    tenant: TenantId,
-    id: DestinationId,
-) -> Result<u64, Failure> {
-    let deleted = sqlx::query(
+pub(super) async fn delete_destination(pool: &PgPool, of: Managed<'_>) -> Result<(), Failure> {
+    let mut transaction = pool.begin().await?;
+    managers::check(&mut transaction, of).await?;
+    sqlx::query(
         "-- delete_destination
         update destinations d set deleted_at = clock_timestamp()
         where d.id = $1 and d.tenant_id = $2 and d.deleted_at is null",
     )
-    .bind(id.0)
-    .bind(tenant.0)
-    .execute(pool)
+    .bind(of.destination.0)
+    .bind(of.tenant.0)
+    .execute(&mut *transaction)
     .await?;
-    Ok(deleted.rows_affected())
+    transaction.commit().await?;
+    Ok(())
 }

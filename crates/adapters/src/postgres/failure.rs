@@ -25,6 +25,8 @@ pub(super) enum Failure {
     NotFound(&'static str),
     /// Not as things are.
     Conflict(&'static str),
+    /// In the caller's words already.
+    Refused(CatalogError),
 }
 
 impl From<sqlx::Error> for Failure {
@@ -87,6 +89,7 @@ impl From<Failure> for StoreError {
             Failure::Invalid(invalid) => Self::Unavailable(invalid.to_string()),
             Failure::NotFound(what) => Self::Unavailable(format!("no such {what}")),
             Failure::Conflict(problem) => Self::Unavailable(problem.to_owned()),
+            Failure::Refused(error) => Self::Unavailable(error.to_string()),
         }
     }
 }
@@ -102,6 +105,7 @@ impl From<Failure> for CatalogError {
             },
             Failure::NotFound(what) => Self::NotFound(what),
             Failure::Conflict(problem) => Self::Conflict(problem.to_owned()),
+            Failure::Refused(error) => error,
             other => other.into_store(),
         }
     }

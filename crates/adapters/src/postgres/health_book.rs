@@ -3,13 +3,16 @@
 use async_trait::async_trait;
 use domain::ids::{DestinationId, TenantId};
 use domain::time::Timestamp;
-use engine::ports::{BreakerChange, CatalogError, HealthBook, HealthView, OperationalEvent};
+use engine::ports::{
+    BreakerChange, CatalogError, HealthBook, HealthView, Managed, OperationalEvent,
+};
 use sqlx::PgPool;
 use uuid::Uuid;
 
 use super::PostgresStore;
 use super::failure::{Failure, retried};
 use super::health::Row;
+use super::managers;
 use super::rows::integer;
 
 #[async_trait]
@@ -100,9 +103,9 @@ async fn read(
 /// finds it if its wake is lost. Whether it is there.
 async fn resume(pool: &PgPool, tenant: TenantId, id: DestinationId) -> Result<bool, Failure> {
     let mut transaction = pool.begin().await?;
-    let found: Option<Uuid> = sqlx::query_scalar(
+    let paused: Option<bool> = sqlx::query_scalar(
         "-- resume: lock
-        select d.id from destinations d
+        select d.state = 'paused' from destinations d
         where d.id = $1 and d.tenant_id = $2 and d.deleted_at is null
         for no key update",
     )
@@ -110,8 +113,11 @@ async fn resume(pool: &PgPool, tenant: TenantId, id: DestinationId) -> Result<bo
     .bind(tenant.0)
     .fetch_optional(&mut *transaction)
     .await?;
-    if found.is_none() {
-        return Ok(false);
+    match paused {
+        None => return Ok(false),
+        // A pause is the manager's, what failures made of it is not.
+        Some(true) => managers::check(&mut transaction, Managed::by_nobody(tenant, id)).await?,
+        Some(false) => {}
     }
     sqlx::query(
         "-- resume: activate

@@ -3,15 +3,43 @@
 use async_trait::async_trait;
 use domain::ids::{DestinationId, TenantId};
 use engine::ports::{
-    CatalogError, Destination, Found, HAS_ONE, Hold, Manager, Managers, NOT_RELEASED,
+    CatalogError, Destination, Found, HAS_ONE, Hold, Managed, Manager, Managers, NOT_RELEASED,
     NewDestination, NewSecret, SealedSecret,
 };
-use sqlx::PgPool;
+use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use super::failure::{Failure, retried};
 use super::secrets::{self, answered};
 use super::{PostgresStore, catalog};
+
+/// Refuses a change of what is not there, or held by somebody else, and keeps it so
+/// until the transaction of the change ends: nobody else changes it, and nobody
+/// takes it over. The first lock is the one that the change needs anyhow; the
+/// holder is read after it, in a statement of its own.
+pub(super) async fn check(connection: &mut PgConnection, of: Managed<'_>) -> Result<(), Failure> {
+    let there: Option<bool> = sqlx::query_scalar(
+        "-- change: whose
+        select true from destinations
+        where id = $1 and tenant_id = $2 and deleted_at is null
+        for no key update",
+    )
+    .bind(of.destination.0)
+    .bind(of.tenant.0)
+    .fetch_optional(&mut *connection)
+    .await?;
+    there.ok_or(Failure::NotFound("destination"))?;
+    // What was released is locked as well.
+    let row: Option<(String, Option<String>)> = sqlx::query_as(
+        "-- change: who holds it
+        select resource, uid from destination_managers where destination_id = $1 for update",
+    )
+    .bind(of.destination.0)
+    .fetch_optional(connection)
+    .await?;
+    let holder = row.and_then(|(resource, uid)| uid.map(|uid| Manager { resource, uid }));
+    of.check(holder.as_ref()).map_err(Failure::Refused)
+}
 
 #[async_trait]
 impl Managers for PostgresStore {
@@ -59,6 +87,16 @@ impl Managers for PostgresStore {
         manager: &Manager,
     ) -> Result<(), CatalogError> {
         Ok(retried(|| release(&self.pool, tenant, id, manager)).await?)
+    }
+
+    async fn discard(
+        &self,
+        tenant: TenantId,
+        id: DestinationId,
+        manager: &Manager,
+    ) -> Result<(), CatalogError> {
+        let of = Managed::by(tenant, id, manager);
+        Ok(retried(|| catalog::delete_destination(&self.pool, of)).await?)
     }
 
     async fn signing_secrets(

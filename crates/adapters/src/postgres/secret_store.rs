@@ -5,8 +5,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use domain::ids::{DestinationId, SecretId, TenantId};
 use engine::ports::{
-    CatalogError, Destination, DestinationChange, HeadersChange, NewDestination, NewSecret,
-    Resealed, SealedSecret, Secret, SecretStore, StoreError,
+    CatalogError, Destination, DestinationChange, HeadersChange, Managed, NewDestination,
+    NewSecret, Resealed, SealedSecret, Secret, SecretStore, StoreError,
 };
 
 use super::PostgresStore;
@@ -28,12 +28,11 @@ impl SecretStore for PostgresStore {
 
     async fn change_destination_with(
         &self,
-        tenant: TenantId,
-        id: DestinationId,
+        of: Managed<'_>,
         change: &DestinationChange,
         headers: &HeadersChange,
     ) -> Result<Destination, CatalogError> {
-        let step = || secrets::change_destination_with(&self.pool, tenant, id, change, headers);
+        let step = || secrets::change_destination_with(&self.pool, of, change, headers);
         answered(retried(step).await?)
     }
 
@@ -54,22 +53,16 @@ impl SecretStore for PostgresStore {
 
     async fn rotate_secret(
         &self,
-        tenant: TenantId,
-        destination: DestinationId,
+        of: Managed<'_>,
         new: &NewSecret,
         overlap: Duration,
     ) -> Result<Secret, CatalogError> {
-        let step = || secrets::rotate_secret(&self.pool, tenant, destination, new, overlap);
+        let step = || secrets::rotate_secret(&self.pool, of, new, overlap);
         Ok(retried(step).await?)
     }
 
-    async fn delete_secret(
-        &self,
-        tenant: TenantId,
-        destination: DestinationId,
-        secret: SecretId,
-    ) -> Result<(), CatalogError> {
-        let step = || secrets::delete_secret(&self.pool, tenant, destination, secret);
+    async fn delete_secret(&self, of: Managed<'_>, secret: SecretId) -> Result<(), CatalogError> {
+        let step = || secrets::delete_secret(&self.pool, of, secret);
         Ok(retried(step).await?)
     }
 

@@ -9,15 +9,15 @@ use domain::ids::{DestinationId, SecretId, TenantId};
 use domain::signature::MAX_LIVE_SECRETS;
 use domain::time::{Timestamp, micros};
 use engine::ports::{
-    CatalogError, Destination, DestinationChange, HeadersChange, NewDestination, NewSecret, Place,
-    Resealed, Sealed, SealedKind, SealedSecret, Secret, Target,
+    CatalogError, Destination, DestinationChange, HeadersChange, Managed, NewDestination,
+    NewSecret, Place, Resealed, Sealed, SealedKind, SealedSecret, Secret, Target,
 };
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
-use super::catalog;
 use super::failure::Failure;
 use super::rows::{count, time, word};
+use super::{catalog, managers};
 
 #[derive(sqlx::FromRow)]
 pub(super) struct Row {
@@ -94,18 +94,19 @@ pub(super) async fn create_destination_with(
 
 pub(super) async fn change_destination_with(
     pool: &PgPool,
-    tenant: TenantId,
-    id: DestinationId,
+    of: Managed<'_>,
     change: &DestinationChange,
     headers: &HeadersChange,
 ) -> Result<Option<Destination>, Failure> {
+    let (tenant, id) = (of.tenant, of.destination);
     if let Some(limits) = &change.limits {
         limits.validate().map_err(Failure::Invalid)?;
     }
     let mut transaction = pool.begin().await?;
+    managers::check(&mut transaction, of).await?;
     catalog::update(&mut transaction, tenant, id, change).await?;
     if *headers != HeadersChange::Keep {
-        bump_epoch(&mut transaction, tenant, id).await?;
+        bump_epoch(&mut transaction, id).await?;
         sqlx::query(
             "-- change_destination: headers
             delete from destination_secrets where destination_id = $1 and kind = 'headers'",
@@ -122,25 +123,19 @@ pub(super) async fn change_destination_with(
     Ok(changed)
 }
 
-/// Locks the destination's row, and has all workers read its target again.
+/// Has all workers read its target again.
 async fn bump_epoch(
     connection: &mut PgConnection,
-    tenant: TenantId,
     destination: DestinationId,
 ) -> Result<(), Failure> {
-    let bumped = sqlx::query(
+    sqlx::query(
         "-- change of secrets: epoch
-        update destinations set epoch = epoch + 1
-        where id = $1 and tenant_id = $2 and deleted_at is null",
+        update destinations set epoch = epoch + 1 where id = $1",
     )
     .bind(destination.0)
-    .bind(tenant.0)
     .execute(connection)
     .await?;
-    match bumped.rows_affected() {
-        0 => Err(Failure::NotFound("destination")),
-        _ => Ok(()),
-    }
+    Ok(())
 }
 
 pub(super) async fn insert(connection: &mut PgConnection, new: &NewSecret) -> Result<i64, Failure> {
@@ -252,26 +247,26 @@ async fn live(connection: &mut PgConnection, destination: DestinationId) -> Resu
 
 pub(super) async fn rotate_secret(
     pool: &PgPool,
-    tenant: TenantId,
-    destination: DestinationId,
+    of: Managed<'_>,
     new: &NewSecret,
     overlap: Duration,
 ) -> Result<Secret, Failure> {
+    let destination = of.destination;
     let SealedKind::Signs(kind) = new.place.kind else {
         return Err(Failure::NotFound("secret"));
     };
     let mut transaction = pool.begin().await?;
-    bump_epoch(&mut transaction, tenant, destination).await?;
+    managers::check(&mut transaction, of).await?;
+    bump_epoch(&mut transaction, destination).await?;
     sqlx::query(
         "-- rotate_secret
-        with ends as materialized (select from_micros(micros(clock_timestamp()) + $3) as at)
+        with ends as materialized (select from_micros(micros(clock_timestamp()) + $2) as at)
         update destination_secrets s set expires_at = ends.at
         from ends
-        where s.destination_id = $1 and s.kind = $2
+        where s.destination_id = $1 and s.kind <> 'headers'
             and (s.expires_at is null or s.expires_at > ends.at)",
     )
     .bind(destination.0)
-    .bind(kind.as_str())
     .bind(micros(overlap))
     .execute(&mut *transaction)
     .await?;
@@ -291,12 +286,13 @@ pub(super) async fn rotate_secret(
 
 pub(super) async fn delete_secret(
     pool: &PgPool,
-    tenant: TenantId,
-    destination: DestinationId,
+    of: Managed<'_>,
     secret: SecretId,
 ) -> Result<(), Failure> {
+    let destination = of.destination;
     let mut transaction = pool.begin().await?;
-    bump_epoch(&mut transaction, tenant, destination).await?;
+    managers::check(&mut transaction, of).await?;
+    bump_epoch(&mut transaction, destination).await?;
     let deleted = sqlx::query(
         "-- delete_secret
         delete from destination_secrets

@@ -1,16 +1,18 @@
 //! Health, for people; see [`engine::ports::HealthBook`].
 
 use async_trait::async_trait;
+use domain::destination::DestinationState;
 use domain::ids::{DestinationId, TenantId};
 use domain::time::Timestamp;
-use engine::ports::{BreakerChange, CatalogError, HealthBook, HealthView, OperationalEvent};
+use engine::ports::{
+    BreakerChange, CatalogError, HealthBook, HealthView, Managed, OperationalEvent,
+};
 use rusqlite::{Connection, Transaction};
 
-use super::SqliteStore;
-use super::destinations::{dated, not_found};
+use super::destinations::{dated, not_found, read};
 use super::fault::Fault;
-use super::health;
 use super::rows::{all, execute, first, time, word};
+use super::{SqliteStore, health, managers};
 
 const FIND: &str = "
     -- health: is it the tenant's
@@ -133,6 +135,10 @@ fn resume(
 ) -> Result<(), Fault> {
     if !is_there(tx, tenant, id)? {
         return Err(not_found());
+    }
+    // A pause is the manager's, what failures made of it is not.
+    if read(tx, tenant, id)?.state == DestinationState::Paused {
+        managers::check(tx, Managed::by_nobody(tenant, id))?;
     }
     let key = id.to_string();
     dated(tx, now, || execute(tx, ACTIVATE, [&key]))?;

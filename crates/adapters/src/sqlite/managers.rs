@@ -4,14 +4,14 @@ use async_trait::async_trait;
 use domain::ids::{DestinationId, TenantId};
 use domain::time::Timestamp;
 use engine::ports::{
-    CatalogError, Destination, Found, HAS_ONE, Hold, Manager, Managers, NOT_RELEASED,
+    CatalogError, Destination, Found, HAS_ONE, Hold, Managed, Manager, Managers, NOT_RELEASED,
     NewDestination, NewSecret, SealedKind, SealedSecret,
 };
 use rusqlite::{Connection, Transaction};
 
 use super::fault::Fault;
 use super::rows::{execute, first, word};
-use super::{SqliteStore, secrets};
+use super::{SqliteStore, destinations, secrets};
 
 const INSERT: &str = "
     -- create_managed
@@ -44,6 +44,28 @@ const RELEASE: &str = "
     -- release_managed
     update destination_managers set uid = null
     where destination_id = ?1 and tenant_id = ?2 and resource = ?3 and uid = ?4";
+
+/// Refuses a change of what is not there, or held by somebody else. In the
+/// transaction of the change, which is the only one that writes.
+pub(super) fn check(tx: &Transaction<'_>, of: Managed<'_>) -> Result<(), Fault> {
+    secrets::is_there(tx, of.tenant, of.destination)?;
+    let holder = holder(tx, of.tenant, of.destination)?;
+    Ok(of.check(holder.as_ref())?)
+}
+
+fn holder(
+    connection: &Connection,
+    tenant: TenantId,
+    id: DestinationId,
+) -> Result<Option<Manager>, Fault> {
+    let key = (id.to_string(), tenant.to_string());
+    first(connection, MANAGER, key, |row| {
+        Ok(Manager {
+            resource: row.get(0)?,
+            uid: row.get(1)?,
+        })
+    })
+}
 
 #[async_trait]
 impl Managers for SqliteStore {
@@ -82,16 +104,7 @@ impl Managers for SqliteStore {
         tenant: TenantId,
         id: DestinationId,
     ) -> Result<Option<Manager>, CatalogError> {
-        let key = (id.to_string(), tenant.to_string());
-        let step = move |tx: &Transaction<'_>| {
-            first(tx, MANAGER, key, |row| {
-                Ok(Manager {
-                    resource: row.get(0)?,
-                    uid: row.get(1)?,
-                })
-            })
-        };
-        Ok(self.read(step).await?)
+        Ok(self.read(move |tx| holder(tx, tenant, id)).await?)
     }
 
     async fn take_over(
@@ -116,6 +129,20 @@ impl Managers for SqliteStore {
     ) -> Result<(), CatalogError> {
         let row = row(tenant, id, manager);
         let step = move |tx: &Transaction<'_>, _| execute(tx, RELEASE, row).map(drop);
+        Ok(self.write(step).await?)
+    }
+
+    async fn discard(
+        &self,
+        tenant: TenantId,
+        id: DestinationId,
+        manager: &Manager,
+    ) -> Result<(), CatalogError> {
+        let manager = manager.clone();
+        let step = move |tx: &Transaction<'_>, now| {
+            check(tx, Managed::by(tenant, id, &manager))?;
+            destinations::delete(tx, now, tenant, id)
+        };
         Ok(self.write(step).await?)
     }
 

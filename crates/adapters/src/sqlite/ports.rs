@@ -10,14 +10,14 @@ use domain::time::Timestamp;
 use engine::ports::{
     Acceptance, Admitted, AttemptView, Catalog, CatalogError, Claims, Deferral, Destination,
     DestinationChange, EventSummary, Fleet, Heartbeat, LedgerPosition, LedgerRow, LimitHistory,
-    Mark, NewDestination, Outcome, ReapRules, Reaped, Recorded, Run, Store, StoreError, Sweep,
-    SweepPage, Target, Wake,
+    Managed, Mark, NewDestination, Outcome, ReapRules, Reaped, Recorded, Run, Store, StoreError,
+    Sweep, SweepPage, Target, Wake,
 };
 use rusqlite::Transaction;
 
 use super::{
-    SqliteStore, admit, batches, claim, destinations, fleet, ingest, ledger, migrate, reap, record,
-    sweep,
+    SqliteStore, admit, batches, claim, destinations, fleet, ingest, ledger, managers, migrate,
+    reap, record, sweep,
 };
 
 #[async_trait]
@@ -162,8 +162,10 @@ impl Catalog for SqliteStore {
         change: &DestinationChange,
     ) -> Result<Destination, CatalogError> {
         let change = change.clone();
-        let step =
-            move |tx: &Transaction<'_>, now| destinations::change(tx, now, tenant, id, &change);
+        let step = move |tx: &Transaction<'_>, now| {
+            managers::check(tx, Managed::by_nobody(tenant, id))?;
+            destinations::change(tx, now, tenant, id, &change)
+        };
         Ok(self.write(step).await?)
     }
 
@@ -172,9 +174,11 @@ impl Catalog for SqliteStore {
         tenant: TenantId,
         id: DestinationId,
     ) -> Result<(), CatalogError> {
-        Ok(self
-            .write(move |tx, now| destinations::delete(tx, now, tenant, id))
-            .await?)
+        let step = move |tx: &Transaction<'_>, now| {
+            managers::check(tx, Managed::by_nobody(tenant, id))?;
+            destinations::delete(tx, now, tenant, id)
+        };
+        Ok(self.write(step).await?)
     }
 
     async fn event(

@@ -4,13 +4,39 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use domain::ids::{DestinationId, SecretId, TenantId};
+use domain::time::Timestamp;
 use engine::ports::{
-    CatalogError, Destination, DestinationChange, HeadersChange, NewDestination, NewSecret,
-    Resealed, SealedSecret, Secret, SecretStore, StoreError,
+    CatalogError, Destination, DestinationChange, HeadersChange, Managed, NewDestination,
+    NewSecret, Resealed, SealedSecret, Secret, SecretStore, StoreError,
 };
 use rusqlite::Transaction;
 
-use super::{SqliteStore, secrets};
+use super::fault::Fault;
+use super::{SqliteStore, managers, secrets};
+
+impl SqliteStore {
+    /// A step that changes a destination, refused where somebody else holds it.
+    async fn held<T: Send + 'static>(
+        &self,
+        of: Managed<'_>,
+        step: impl FnOnce(&Transaction<'_>, Timestamp, (TenantId, DestinationId)) -> Result<T, Fault>
+        + Send
+        + 'static,
+    ) -> Result<T, CatalogError> {
+        let (tenant, destination, by) = (of.tenant, of.destination, of.by.cloned());
+        let step = move |tx: &Transaction<'_>, now| {
+            let by = by.as_ref();
+            let of = Managed {
+                tenant,
+                destination,
+                by,
+            };
+            managers::check(tx, of)?;
+            step(tx, now, (tenant, destination))
+        };
+        Ok(self.write(step).await?)
+    }
+}
 
 #[async_trait]
 impl SecretStore for SqliteStore {
@@ -29,16 +55,15 @@ impl SecretStore for SqliteStore {
 
     async fn change_destination_with(
         &self,
-        tenant: TenantId,
-        id: DestinationId,
+        of: Managed<'_>,
         change: &DestinationChange,
         headers: &HeadersChange,
     ) -> Result<Destination, CatalogError> {
         let (change, headers) = (change.clone(), headers.clone());
-        let step = move |tx: &Transaction<'_>, now| {
-            secrets::change_destination_with(tx, now, (tenant, id), &change, &headers)
+        let step = move |tx: &Transaction<'_>, now, key| {
+            secrets::change_destination_with(tx, now, key, &change, &headers)
         };
-        Ok(self.write(step).await?)
+        self.held(of, step).await
     }
 
     async fn header_names(
@@ -63,28 +88,21 @@ impl SecretStore for SqliteStore {
 
     async fn rotate_secret(
         &self,
-        tenant: TenantId,
-        destination: DestinationId,
+        of: Managed<'_>,
         new: &NewSecret,
         overlap: Duration,
     ) -> Result<Secret, CatalogError> {
         let new = new.clone();
-        let step = move |tx: &Transaction<'_>, now| {
-            secrets::rotate_secret(tx, now, (tenant, destination), &new, overlap)
+        let step = move |tx: &Transaction<'_>, now, key| {
+            secrets::rotate_secret(tx, now, key, &new, overlap)
         };
-        Ok(self.write(step).await?)
+        self.held(of, step).await
     }
 
-    async fn delete_secret(
-        &self,
-        tenant: TenantId,
-        destination: DestinationId,
-        secret: SecretId,
-    ) -> Result<(), CatalogError> {
-        let step = move |tx: &Transaction<'_>, now| {
-            secrets::delete_secret(tx, now, (tenant, destination), secret)
-        };
-        Ok(self.write(step).await?)
+    async fn delete_secret(&self, of: Managed<'_>, secret: SecretId) -> Result<(), CatalogError> {
+        let step =
+            move |tx: &Transaction<'_>, now, key| secrets::delete_secret(tx, now, key, secret);
+        self.held(of, step).await
     }
 
     async fn sealed_under_others(

@@ -58,8 +58,9 @@ const SECRETS: &str = "
 
 const ROTATE: &str = "
     -- rotate_secret
-    update destination_secrets set expires_at = ?3
-    where destination_id = ?1 and kind = ?2 and (expires_at is null or expires_at > ?3)";
+    update destination_secrets set expires_at = ?2
+    where destination_id = ?1 and kind <> 'headers'
+        and (expires_at is null or expires_at > ?2)";
 
 const LIVE: &str = "
     -- live secrets
@@ -154,7 +155,7 @@ pub(super) fn change_destination_with(
     Ok(changed)
 }
 
-fn is_there(
+pub(super) fn is_there(
     connection: &Connection,
     tenant: TenantId,
     destination: DestinationId,
@@ -242,7 +243,7 @@ pub(super) fn rotate_secret(
     };
     bump_epoch(tx, now, tenant, destination)?;
     let ends = (now + overlap).as_micros();
-    execute(tx, ROTATE, (destination.to_string(), kind.as_str(), ends))?;
+    execute(tx, ROTATE, (destination.to_string(), ends))?;
     if live(tx, now, destination)? >= MAX_LIVE_SECRETS {
         return Err(CatalogError::Conflict(TOO_MANY.to_owned()).into());
     }

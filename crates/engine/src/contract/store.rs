@@ -15,6 +15,7 @@ pub mod claim;
 pub mod coarse;
 pub mod fleet;
 pub mod health;
+pub mod held;
 pub mod idempotency;
 pub mod ingest;
 pub mod ledger;
@@ -215,7 +216,7 @@ macro_rules! store_contract {
             a_rotation_overlaps_and_ends
             a_rotation_without_overlap_ends_the_old_one_at_once
             a_secret_that_ends_earlier_still_does
-            another_kind_is_added_beside
+            another_kind_ends_the_old_one_as_well
             no_more_than_three_secrets_sign
             the_last_secret_is_not_deleted
             a_change_of_secrets_revokes
@@ -241,6 +242,12 @@ macro_rules! store_contract {
             managers_are_of_their_tenant
             what_signs_is_read_without_headers
             managing_is_no_change
+        );
+        $crate::store_contract!(@module $world, held:
+            what_is_held_only_its_manager_changes
+            what_was_let_go_its_manager_changes_no_more
+            a_change_is_before_the_take_over_or_refused
+            only_its_manager_ends_its_pause
         );
         $crate::store_contract!(@module $world, traces:
             a_start_has_its_events_trace

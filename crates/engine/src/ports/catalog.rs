@@ -42,7 +42,8 @@ pub trait Catalog: HealthBook + SmartBook + Send + Sync {
 
     /// Changes what `change` names and nothing else, by the same triggers as a
     /// user's SQL: a change that is not a pure raise revokes permits and is in
-    /// force from its time in limit history.
+    /// force from its time in limit history. Refused (`Conflict`) where a
+    /// [`Manager`](super::Manager) holds it.
     async fn change_destination(
         &self,
         tenant: TenantId,
@@ -52,7 +53,8 @@ pub trait Catalog: HealthBook + SmartBook + Send + Sync {
 
     /// Deletes a destination: nothing of it starts any more; what was admitted
     /// is cancelled in this transaction, the waiting backlog in small steps by
-    /// the reaper. The ledger stays. Deleting again is `NotFound`.
+    /// the reaper. The ledger stays. Deleting again is `NotFound`. Refused
+    /// (`Conflict`) where a [`Manager`](super::Manager) holds it.
     async fn delete_destination(
         &self,
         tenant: TenantId,

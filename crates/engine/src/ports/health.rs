@@ -24,7 +24,8 @@ pub trait HealthBook: Send + Sync {
 
     /// The owner says that the destination is well: forgets its hold, its
     /// breaker and its failures, and makes it active. Its backlog drains at its
-    /// limit. Repeating it changes nothing.
+    /// limit. Repeating it changes nothing. Refused (`Conflict`) where a
+    /// [`Manager`](super::Manager) holds it and has paused it.
     async fn resume(
         &self,
         tenant: TenantId,

@@ -3,7 +3,9 @@
 //!
 //! A destination is *held* by the resource that made it or took it over,
 //! *released* by one that is gone and left it there, for the next of its name,
-//! or nobody's but the API's. What is held is never given to another.
+//! or nobody's but the API's. What is held is never given to another, and
+//! nobody else changes it: whoever changes a destination says who he believes
+//! holds it ([`Managed`]), and the store compares in the same transaction.
 
 use async_trait::async_trait;
 use domain::ids::{DestinationId, TenantId};
@@ -61,6 +63,15 @@ pub trait Managers: Send + Sync {
         manager: &Manager,
     ) -> Result<(), CatalogError>;
 
+    /// [`Catalog::delete_destination`](super::Catalog::delete_destination) for
+    /// the manager that holds it. Anything else is refused (`Conflict`).
+    async fn discard(
+        &self,
+        tenant: TenantId,
+        id: DestinationId,
+        manager: &Manager,
+    ) -> Result<(), CatalogError>;
+
     /// What signs, sealed, the newest first: to see whether a resource's secret
     /// is among it. Without headers.
     async fn signing_secrets(
@@ -77,6 +88,54 @@ pub struct Manager {
     pub resource: String,
     /// Which of all that ever had this name.
     pub uid: String,
+}
+
+/// A destination that somebody wants to change, and for whom.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Managed<'a> {
+    /// Whose it is.
+    pub tenant: TenantId,
+    /// Which.
+    pub destination: DestinationId,
+    /// The manager that wants it; `None` for the API, and whoever calls that.
+    pub by: Option<&'a Manager>,
+}
+
+impl<'a> Managed<'a> {
+    /// For the API: refused where a resource holds it.
+    #[must_use]
+    pub const fn by_nobody(tenant: TenantId, destination: DestinationId) -> Self {
+        Self {
+            tenant,
+            destination,
+            by: None,
+        }
+    }
+
+    /// For this manager: refused unless it holds it.
+    #[must_use]
+    pub const fn by(tenant: TenantId, destination: DestinationId, manager: &'a Manager) -> Self {
+        Self {
+            tenant,
+            destination,
+            by: Some(manager),
+        }
+    }
+
+    /// Refuses (`Conflict`) unless it is held by whoever wants to change it.
+    /// `holder` is read in the transaction of the change, and stays until its end.
+    pub fn check(&self, holder: Option<&Manager>) -> Result<(), CatalogError> {
+        if holder == self.by {
+            return Ok(());
+        }
+        Err(CatalogError::Conflict(match holder {
+            Some(holder) => format!(
+                "the destination is managed by the Kubernetes resource {}: change it there",
+                holder.resource
+            ),
+            None => "the destination is not managed by this resource any more".to_owned(),
+        }))
+    }
 }
 
 /// A destination that a resource found.

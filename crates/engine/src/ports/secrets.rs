@@ -13,11 +13,14 @@ use domain::signature::SecretKind;
 use domain::time::Timestamp;
 
 use super::catalog::{CatalogError, Destination, DestinationChange, NewDestination};
+use super::managers::Managed;
 use super::store::StoreError;
 use super::vault::{Place, Sealed, SealedSecret};
 
-/// What the API and the command line ask of a store about secrets. Every method
-/// is one transaction and checks the tenant in its own query.
+/// What the API, the command line and the operator ask of a store about secrets.
+/// Every method is one transaction and checks the tenant in its own query; those
+/// that change a destination check who holds it as well, and refuse (`Conflict`)
+/// if it is somebody else.
 #[async_trait]
 pub trait SecretStore: Send + Sync {
     /// [`Catalog::create_destination`](super::Catalog::create_destination) with
@@ -35,8 +38,7 @@ pub trait SecretStore: Send + Sync {
     /// passwords.
     async fn change_destination_with(
         &self,
-        tenant: TenantId,
-        id: DestinationId,
+        of: Managed<'_>,
         change: &DestinationChange,
         headers: &HeadersChange,
     ) -> Result<Destination, CatalogError>;
@@ -56,25 +58,19 @@ pub trait SecretStore: Send + Sync {
         destination: DestinationId,
     ) -> Result<Vec<Secret>, CatalogError>;
 
-    /// Adds a secret. Those of its kind that have no end yet, or a later one,
-    /// end `overlap` from now. Refused (`Conflict`) if then more than
+    /// Adds a secret. All others that sign, of whatever kind, end `overlap` from
+    /// now, unless they end earlier. Refused (`Conflict`) if then more than
     /// [`MAX_LIVE_SECRETS`](domain::signature::MAX_LIVE_SECRETS) would sign.
     async fn rotate_secret(
         &self,
-        tenant: TenantId,
-        destination: DestinationId,
+        of: Managed<'_>,
         new: &NewSecret,
         overlap: Duration,
     ) -> Result<Secret, CatalogError>;
 
     /// Deletes a secret: no start after this is signed by it. The last one that
     /// signs is refused (`Conflict`), or requests would go out unsigned.
-    async fn delete_secret(
-        &self,
-        tenant: TenantId,
-        destination: DestinationId,
-        secret: SecretId,
-    ) -> Result<(), CatalogError>;
+    async fn delete_secret(&self, of: Managed<'_>, secret: SecretId) -> Result<(), CatalogError>;
 
     /// Up to `limit` secrets that are not sealed under `key`, in id order,
     /// after `after`. Costs nothing where all are.

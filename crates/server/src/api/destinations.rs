@@ -4,7 +4,6 @@ use axum::Json;
 use domain::destination::DestinationState;
 use domain::limit::Shape;
 use domain::policy::LimitSettings;
-use domain::signature::SecretKind;
 use http::{HeaderName, StatusCode, header};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -224,7 +223,7 @@ impl From<CreateDestination> for DestinationDraft {
             pass_traceparent: body.pass_traceparent,
             secret: SecretDraft {
                 own: body.secret,
-                kind: SecretKind::Hmac,
+                kind: None,
             },
             headers: body.headers.0,
         }

@@ -27,7 +27,8 @@ use crate::service::secrets::{DEFAULT_OVERLAP, MadeSecret, SecretDraft};
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateSecret {
-    /// How a new one signs; not beside `secret`, which says so itself.
+    /// How a new one signs: as the one before it, if left out. Not beside
+    /// `secret`, which says so itself.
     #[serde(default, deserialize_with = "kind")]
     #[schema(schema_with = text::secret_kind)]
     pub kind: Option<SecretKind>,
@@ -36,7 +37,7 @@ pub struct CreateSecret {
     #[serde(default, deserialize_with = "not_null")]
     #[schema(value_type = String)]
     pub secret: Option<Hidden>,
-    /// For how many seconds the secrets before it, of its kind, still sign: a
+    /// For how many seconds the secrets before it, of either kind, still sign: a
     /// day, if left out; 0 for a secret that has leaked; at most 7 days.
     #[serde(default, deserialize_with = "not_null")]
     #[schema(value_type = u64, maximum = 604_800)]
@@ -193,7 +194,7 @@ pub(super) async fn create(
     let overlap = body.overlap_seconds.map(Duration::from_secs);
     let draft = SecretDraft {
         own: body.secret,
-        kind: body.kind.unwrap_or(SecretKind::Hmac),
+        kind: body.kind,
     };
     let overlap = overlap.unwrap_or(DEFAULT_OVERLAP);
     let (made, added) = caller

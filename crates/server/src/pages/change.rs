@@ -10,7 +10,6 @@ use domain::destination::DestinationState;
 use domain::ids::DestinationId;
 use domain::limit::Shape;
 use domain::policy::{LimitSettings, Policy, Rate};
-use domain::signature::SecretKind;
 use engine::ports::{NewLimitRequest, SessionKind};
 
 use super::destination::{Beside, page, parsed};
@@ -199,7 +198,7 @@ pub(super) async fn rotate(
     let id = parsed(&id)?;
     let draft = SecretDraft {
         own: None,
-        kind: SecretKind::Hmac,
+        kind: None,
     };
     let service = pages.service(visitor.tenant());
     let (made, _) = service.rotate_secret(id, draft, DEFAULT_OVERLAP).await?;

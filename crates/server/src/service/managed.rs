@@ -10,7 +10,7 @@ use domain::destination::DestinationState;
 use domain::ids::{DestinationId, TenantId};
 use domain::signature::SigningSecret;
 use domain::time::Timestamp;
-use engine::ports::{Found, HealthView, LedgerRow, Manager, SealedKind, SealedSecret};
+use engine::ports::{Found, HealthView, LedgerRow, Managed, Manager, SealedKind, SealedSecret};
 use subtle::ConstantTimeEq;
 
 use super::{Service, ServiceError};
@@ -47,20 +47,14 @@ impl Service {
         }
     }
 
-    /// Refuses a change of what somebody else manages. Read just before the
-    /// change: what is taken over in between is put right by the next look.
-    pub(super) async fn may_change(&self, id: DestinationId) -> Result<(), ServiceError> {
-        let holder = self.managers.manager(self.tenant, id).await?;
-        if holder == self.manager {
-            return Ok(());
+    /// A destination that is to be changed: the store refuses it if somebody else
+    /// manages it.
+    pub(super) const fn managed(&self, destination: DestinationId) -> Managed<'_> {
+        Managed {
+            tenant: self.tenant,
+            destination,
+            by: self.manager.as_ref(),
         }
-        Err(ServiceError::Conflict(match holder {
-            Some(holder) => format!(
-                "the destination is managed by the Kubernetes resource {}: change it there",
-                holder.resource
-            ),
-            None => "the destination is not managed by this resource any more".to_owned(),
-        }))
     }
 
     /// What the manager has, may have, or finds in its way.

@@ -34,8 +34,8 @@ pub struct Signing {
 pub struct SecretDraft {
     /// Their own, or `None` for a new one.
     pub own: Option<Hidden>,
-    /// How a new one signs.
-    pub kind: SecretKind,
+    /// How a new one signs; `None` as the one before it, and the first by HMAC.
+    pub kind: Option<SecretKind>,
 }
 
 /// A secret that was just stored.
@@ -57,21 +57,25 @@ impl Service {
             .await?)
     }
 
-    /// Adds a secret; those of its kind sign for `overlap` longer.
+    /// Adds a secret; all others, of whatever kind, sign for `overlap` longer.
     pub async fn rotate_secret(
         &self,
         destination: DestinationId,
-        draft: SecretDraft,
+        mut draft: SecretDraft,
         overlap: Duration,
     ) -> Result<(MadeSecret, Secret), ServiceError> {
         if overlap > MAX_OVERLAP {
             let problem = format!("must be at most {} (7 days)", MAX_OVERLAP.as_secs());
             return Err(ServiceError::invalid("overlap_seconds", problem));
         }
-        self.may_change(destination).await?;
+        if draft.own.is_none() && draft.kind.is_none() {
+            // The old one ends: its receiver must not have to verify otherwise.
+            let newest = self.secrets(destination).await?;
+            draft.kind = newest.first().map(|newest| newest.kind);
+        }
         let (new, made) = self.new_secret(destination, &draft)?;
         let secret = (self.signing.secrets)
-            .rotate_secret(self.tenant, destination, &new, overlap)
+            .rotate_secret(self.managed(destination), &new, overlap)
             .await?;
         self.look_now(destination).await;
         Ok((made, secret))
@@ -83,9 +87,8 @@ impl Service {
         destination: DestinationId,
         secret: SecretId,
     ) -> Result<(), ServiceError> {
-        self.may_change(destination).await?;
         (self.signing.secrets)
-            .delete_secret(self.tenant, destination, secret)
+            .delete_secret(self.managed(destination), secret)
             .await?;
         self.look_now(destination).await;
         Ok(())
@@ -100,7 +103,10 @@ impl Service {
         let secret = match &draft.own {
             Some(own) => SigningSecret::parse(own.expose())
                 .map_err(|problem| ServiceError::invalid("secret", problem.to_string()))?,
-            None => SigningSecret::new(draft.kind, &Zeroizing::new(self.mint.bytes())),
+            None => {
+                let kind = draft.kind.unwrap_or(SecretKind::Hmac);
+                SigningSecret::new(kind, &Zeroizing::new(self.mint.bytes()))
+            }
         };
         let place = self.place(destination);
         let nonce = self.mint.bytes();

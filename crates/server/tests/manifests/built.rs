@@ -26,8 +26,13 @@ pub(crate) static BUILDS: LazyLock<[Build; 3]> = LazyLock::new(|| {
 pub(crate) static SERVERS: LazyLock<Build> =
     LazyLock::new(|| with_components("prod with servers", &["cnpg", "rabbitmq-operator"]));
 
+/// All of these.
+pub(crate) fn every() -> impl Iterator<Item = &'static Build> {
+    BUILDS.iter().chain([&*SERVERS])
+}
+
 /// The overlay `prod`, and more.
-fn with_components(name: &'static str, components: &[&str]) -> Build {
+pub(crate) fn with_components(name: &'static str, components: &[&str]) -> Build {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("make a folder");
     let path = |of: &str| relative(folder.path(), &repository().join("k8s").join(of));
     let resource = path("overlays/prod");

@@ -13,7 +13,7 @@ use super::built::{BUILDS, documents, list, read, repository, text};
 use super::settings::{as_flags, check, command};
 
 /// The instructions of the Dockerfile, with continued lines joined.
-fn instructions() -> Vec<(String, Vec<String>)> {
+pub(crate) fn instructions() -> Vec<(String, Vec<String>)> {
     let file = read("Dockerfile").replace("\\\n", " ");
     let lines = file
         .lines()

@@ -10,6 +10,7 @@
 )]
 
 mod access;
+mod bases;
 mod built;
 mod image;
 mod network;

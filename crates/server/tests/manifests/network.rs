@@ -8,7 +8,7 @@ use adapters::http::Policy;
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
-use super::built::{BUILDS, Build, list, selects, text};
+use super::built::{BUILDS, Build, every, list, selects, text};
 use super::pods::Pod;
 
 /// One end of a connection.
@@ -242,7 +242,7 @@ fn nobody_talks_to_anybody_but_by_the_table() {
 /// Names are asked for over UDP first.
 #[test]
 fn dns_is_open_over_both_protocols() {
-    for build in &*BUILDS {
+    for build in every() {
         let policy = build.find("NetworkPolicy", "to-dns").expect("it is there");
         let expected =
             json!([{ "protocol": "UDP", "port": 53 }, { "protocol": "TCP", "port": 53 }]);
@@ -273,7 +273,7 @@ const ADDRESSES: [&str; 77] = [
 #[test]
 fn the_network_refuses_what_the_sender_refuses() {
     let sender = Policy::default();
-    for build in &*BUILDS {
+    for build in every() {
         let worker = End::Ours(build.pod("worker").expect("there are workers"));
         for address in ADDRESSES {
             let address: IpAddr = address.parse().expect("an address");

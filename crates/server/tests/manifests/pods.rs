@@ -41,6 +41,17 @@ impl Build {
         found
     }
 
+    /// The labels of the pods that operators make of the servers here.
+    pub(crate) fn made(&self) -> Vec<BTreeMap<String, String>> {
+        let of = |kind, label: &'static str| {
+            self.of_kind(kind)
+                .map(move |one| BTreeMap::from([(label.to_owned(), name(one).to_owned())]))
+        };
+        of("Cluster", "cnpg.io/cluster")
+            .chain(of("RabbitmqCluster", "app.kubernetes.io/name"))
+            .collect()
+    }
+
     /// The pods that run the program.
     pub(crate) fn roles(&self) -> Vec<(&'static str, Pod<'_>)> {
         let roles = ROLES.map(|role| (role, self.pod(role).expect("each role has a pod")));

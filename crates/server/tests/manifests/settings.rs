@@ -13,7 +13,7 @@ use server::edge::Mint;
 use server::role::{Role, RoleConfig};
 use server::{api_key, secret_keys};
 
-use super::built::{BUILDS, Build, list, name, read, text};
+use super::built::{BUILDS, Build, SERVERS, every, list, name, read, text, with_components};
 use super::pods::Pod;
 
 /// What a kubelet puts in.
@@ -28,23 +28,28 @@ fn field_of_pod(path: &str) -> &'static str {
     }
 }
 
-/// The rows of the README's table of keys: the key, and whose it is.
-fn supplied() -> BTreeMap<String, BTreeSet<String>> {
+/// The rows of the README's table of keys: the key, and whose it is. Without those
+/// that are not needed with these components.
+fn supplied(components: &[&str]) -> BTreeMap<String, BTreeSet<String>> {
     let page = read("k8s/README.md");
     let table = page
-        .split("| key | of roles |")
+        .split("| key | of roles | not with |")
         .nth(1)
         .expect("the table is there");
     let rows = table
         .lines()
         .skip(2)
         .take_while(|line| line.starts_with('|'));
-    rows.map(|row| {
-        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+    let of_row = |row: &str| {
+        let cells: Vec<&str> = row
+            .split('|')
+            .map(|cell| cell.trim().trim_matches('`'))
+            .collect();
         let roles = cells[2].split(", ").map(str::to_owned).collect();
-        (cells[1].trim_matches('`').to_owned(), roles)
-    })
-    .collect()
+        let is_needed = !components.contains(&cells[3]);
+        is_needed.then(|| (cells[1].to_owned(), roles))
+    };
+    rows.filter_map(of_row).collect()
 }
 
 /// A secret of the build; where the user supplies it, one that would do.
@@ -69,7 +74,7 @@ fn secret(build: &Build, named: &str, key: &str) -> String {
         _ => {}
     }
     assert_eq!((build.name.starts_with("prod"), named), (true, "paceline"));
-    assert!(supplied().contains_key(key), "{key} is in the table");
+    assert!(supplied(&[]).contains_key(key), "{key} is in the table");
     match key {
         "database-url" => "postgres://user:password@host:5432/paceline".to_owned(),
         "schedule-url" => "rediss://user:password@host:6379/".to_owned(),
@@ -163,7 +168,7 @@ pub(crate) fn command(arguments: &[String]) -> Command {
 
 #[test]
 fn the_program_takes_every_setting() {
-    for build in &*BUILDS {
+    for build in every() {
         for (role, pod) in build.roles() {
             let environment = environment(build, &pod);
             let names = environment.keys().cloned();
@@ -179,7 +184,7 @@ fn the_program_takes_every_setting() {
 /// By the same program, so that it knows what it waits for.
 #[test]
 fn each_role_waits_for_its_schema() {
-    for build in &*BUILDS {
+    for build in every() {
         for pod in build.pods() {
             let at = format!("{}: {}", build.name, pod.name());
             if pod.app() != "paceline" || pod.role() == Some("migrate") {
@@ -233,31 +238,50 @@ pub(crate) fn check(role: &str, arguments: &[String]) {
     assert_eq!(config.listen.listen.port(), 8080);
 }
 
-#[test]
-fn the_table_of_keys_is_what_the_pods_take() {
-    for build in &*BUILDS {
-        let mut taken: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-        for (role, pod) in build.roles() {
-            for variable in list(&pod.container()["env"]) {
-                if let Some(key) = variable["valueFrom"]["secretKeyRef"]["key"].as_str() {
-                    taken
-                        .entry(key.to_owned())
-                        .or_default()
-                        .insert(role.to_owned());
-                }
+/// Which keys the roles take of the Secret that users supply, and who takes them.
+fn taken(build: &Build) -> BTreeMap<String, BTreeSet<String>> {
+    let mut taken: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for (role, pod) in build.roles() {
+        let containers = std::iter::once(pod.container()).chain(pod.before());
+        for variable in containers.flat_map(|one| list(&one["env"])) {
+            let from = &variable["valueFrom"]["secretKeyRef"];
+            if from["name"]
+                .as_str()
+                .is_some_and(|name| name.starts_with("paceline"))
+            {
+                let of = taken.entry(text(&from["key"]).to_owned()).or_default();
+                of.insert(role.to_owned());
             }
         }
-        let mut supplied = supplied();
+    }
+    taken
+}
+
+#[test]
+fn the_table_of_keys_is_what_the_pods_take() {
+    let cases: [(&Build, &[&str]); 6] = [
+        (&BUILDS[0], &[]),
+        (&BUILDS[1], &[]),
+        (&BUILDS[2], &[]),
+        (&with_components("prod with cnpg", &["cnpg"]), &["cnpg"]),
+        (
+            &with_components("prod with rabbitmq-operator", &["rabbitmq-operator"]),
+            &["rabbitmq-operator"],
+        ),
+        (&SERVERS, &["cnpg", "rabbitmq-operator"]),
+    ];
+    for (build, components) in cases {
+        let mut supplied = supplied(components);
         let for_keda = supplied.remove("queue-management-url");
         assert_eq!(for_keda, Some(BTreeSet::from(["KEDA alone".to_owned()])));
-        assert_eq!(taken, supplied, "{}", build.name);
+        assert_eq!(taken(build), supplied, "{}", build.name);
     }
 }
 
 /// A receiver without a certificate, at an address of the cluster, is for dev.
 #[test]
 fn only_dev_opens_what_is_not_public() {
-    for build in &*BUILDS {
+    for build in every() {
         for role in ["api", "worker"] {
             let pod = build.pod(role).expect("it is there");
             let open = environment(build, &pod)
@@ -277,7 +301,7 @@ const FLUSH: Duration = Duration::from_secs(5);
 
 #[test]
 fn the_kubelet_waits_for_what_has_started() {
-    for build in &*BUILDS {
+    for build in every() {
         for (role, pod) in build.roles() {
             if role == "migrate" {
                 continue;

@@ -2,16 +2,16 @@
 
 use serde_json::{Value, json};
 
-use super::built::{BUILDS, labels, list, name, selects, text};
+use super::built::{every, labels, list, name, selects, text};
 
 #[test]
 fn every_selector_selects_a_pod() {
-    for build in &*BUILDS {
+    for build in every() {
         let pods = build.pods();
+        let made = build.made();
         let selected = |selector: &Value| {
-            pods.iter()
-                .filter(|pod| selects(selector, &pod.labels))
-                .count()
+            let labels = pods.iter().map(|pod| &pod.labels).chain(&made);
+            labels.filter(|labels| selects(selector, labels)).count()
         };
         for pod in pods.iter().filter(|pod| pod.owner["kind"] == "Deployment") {
             let selector = &pod.owner["spec"]["selector"];
@@ -46,7 +46,7 @@ fn every_selector_selects_a_pod() {
 
 #[test]
 fn services_and_probes_name_ports_that_are_there() {
-    for build in &*BUILDS {
+    for build in every() {
         for service in build.of_kind("Service") {
             let selector = json!({ "matchLabels": service["spec"]["selector"] });
             let pods = build.pods();
@@ -98,7 +98,7 @@ fn services_and_probes_name_ports_that_are_there() {
 #[test]
 fn roles_are_live_by_livez_and_ready_by_readyz() {
     let routes = server::api::openapi().paths.paths;
-    for (role, pod) in BUILDS.iter().flat_map(super::built::Build::roles) {
+    for (role, pod) in every().flat_map(super::built::Build::roles) {
         if role == "migrate" {
             continue;
         }
@@ -115,7 +115,7 @@ fn roles_are_live_by_livez_and_ready_by_readyz() {
 
 #[test]
 fn pods_have_no_power() {
-    for build in &*BUILDS {
+    for build in every() {
         for pod in build.pods() {
             let at = format!("{}: {}", build.name, pod.name());
             // It alone calls the API server.
@@ -168,7 +168,7 @@ fn pods_have_no_power() {
 
 #[test]
 fn rollouts_and_drains_leave_enough_pods() {
-    for build in &*BUILDS {
+    for build in every() {
         for (role, pod) in build.roles() {
             if role == "migrate" {
                 assert!(build.find("PodDisruptionBudget", role).is_none());
@@ -208,7 +208,7 @@ fn rollouts_and_drains_leave_enough_pods() {
 #[test]
 fn the_migration_is_named_by_its_version() {
     let version = env!("CARGO_PKG_VERSION");
-    for build in &*BUILDS {
+    for build in every() {
         let migrate = build.pod("migrate").expect("there is a migration");
         assert_eq!(
             migrate.name(),

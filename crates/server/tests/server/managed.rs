@@ -14,9 +14,10 @@ use domain::destination::DestinationState;
 use domain::ids::DestinationId;
 use domain::ingest_limit::IngestLimit;
 use domain::policy::LimitSettings;
+use domain::signature::{SecretKind, SigningSecret};
 use engine::backpressure::Pressure;
 use engine::ingest::{Ingest, IngestOptions};
-use engine::ports::{Catalog, DEFAULT_TENANT};
+use engine::ports::{Catalog, DEFAULT_TENANT, SecretStore};
 use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use operator::destinations::{Destinations, Owner, Refusal, Stored, Wanted};
@@ -29,9 +30,10 @@ use server::api::{self, App};
 use server::edge::Mint;
 use server::managed::ManagedDestinations;
 use server::service::rate::IngestRates;
-use server::service::secrets::Signing;
+use server::service::secrets::{DEFAULT_OVERLAP, Signing};
 use server::service::{Books, Intake, Registers, Service, Tenancy};
 use tower::ServiceExt;
+use zeroize::Zeroizing;
 
 use crate::world::{KEY, NOON};
 
@@ -211,6 +213,36 @@ async fn another_secret_signs_once_it_is_rotated_in() {
     };
     assert!(message.starts_with("signingSecretRef: "), "{message}");
     assert!(!message.contains("hunter2"), "{message}");
+}
+
+/// Of another kind, too: after a day only the new one signs.
+#[tokio::test]
+async fn a_secret_of_another_kind_ends_the_one_before_it() {
+    let world = World::new();
+    let owner = owner("one");
+    let key = |number: u8| SigningSecret::new(SecretKind::Ed25519, &Zeroizing::new([number; 32]));
+    let ed25519 = SecretString::from(key(7).expose().to_string());
+    let id = world
+        .managed
+        .create(&owner, &wanted(5), &secret("A"))
+        .await
+        .unwrap();
+    for (next, kind) in [
+        (&ed25519, SecretKind::Ed25519),
+        (&secret("B"), SecretKind::Hmac),
+    ] {
+        world.managed.rotate(&owner, id, next).await.unwrap();
+        let secrets = world.store.secrets(DEFAULT_TENANT, id).await.unwrap();
+        // The clock stands still, so their order says nothing.
+        let (stay, end): (Vec<_>, Vec<_>) = secrets
+            .into_iter()
+            .partition(|one| one.expires_at.is_none());
+        assert_eq!(stay.iter().map(|one| one.kind).collect::<Vec<_>>(), [kind]);
+        assert!(!end.is_empty());
+        for one in end {
+            assert_eq!(one.expires_at, Some(NOON + DEFAULT_OVERLAP), "{one:?}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -82,6 +82,10 @@ async fn ed25519_shows_its_public_key_and_nothing_else() {
     assert_eq!(added.json.get("secret"), None);
     let listed = world.get(&secrets).await;
     assert_eq!(listed.json["secrets"][0]["public_key"], public);
+    // Without a kind it stays what it is: the old one ends.
+    let next = world.post(&secrets, json!({})).await;
+    assert_eq!(next.json["kind"], "ed25519", "{}", next.json);
+    assert_ne!(next.json["public_key"], public);
 }
 
 #[tokio::test]

@@ -19,7 +19,7 @@ use domain::time::Timestamp;
 use engine::ports::{
     Acceptance, Admitted, AttemptView, BreakerChange, Catalog, CatalogError, Claims, Deferral,
     Destination, DestinationChange, EventSummary, Fleet, HeadersChange, HealthBook, HealthView,
-    Heartbeat, LedgerPosition, LedgerRow, LimitHistory, Mark, NewDestination, NewSecret,
+    Heartbeat, LedgerPosition, LedgerRow, LimitHistory, Managed, Mark, NewDestination, NewSecret,
     OperationalEvent, Outcome, ReapRules, Reaped, Recorded, Resealed, Run, SealedKind,
     SealedSecret, Secret, SecretStore, SmartBook, SmartChange, SmartView, Store, StoreError, Sweep,
     SweepPage, Target, Wake,
@@ -468,11 +468,11 @@ impl SecretStore for FakeStore {
 
     async fn change_destination_with(
         &self,
-        tenant: TenantId,
-        id: DestinationId,
+        of: Managed<'_>,
         change: &DestinationChange,
         headers: &HeadersChange,
     ) -> Result<Destination, CatalogError> {
+        let (tenant, id) = (of.tenant, of.destination);
         let changed = self.change_destination(tenant, id, change).await?;
         let mut state = self.up()?;
         if *headers != HeadersChange::Keep {
@@ -522,12 +522,11 @@ impl SecretStore for FakeStore {
 
     async fn rotate_secret(
         &self,
-        tenant: TenantId,
-        destination: DestinationId,
+        of: Managed<'_>,
         new: &NewSecret,
         _overlap: std::time::Duration,
     ) -> Result<Secret, CatalogError> {
-        if self.secrets(tenant, destination).await?.len() >= 3 {
+        if self.secrets(of.tenant, of.destination).await?.len() >= 3 {
             return Err(CatalogError::Conflict(engine::sealing::TOO_MANY.to_owned()));
         }
         let (new, secret) = shown(new);
@@ -535,13 +534,8 @@ impl SecretStore for FakeStore {
         Ok(secret)
     }
 
-    async fn delete_secret(
-        &self,
-        tenant: TenantId,
-        destination: DestinationId,
-        secret: SecretId,
-    ) -> Result<(), CatalogError> {
-        let all = self.secrets(tenant, destination).await?;
+    async fn delete_secret(&self, of: Managed<'_>, secret: SecretId) -> Result<(), CatalogError> {
+        let all = self.secrets(of.tenant, of.destination).await?;
         if !all.iter().any(|one| one.id == secret) {
             return Err(CatalogError::NotFound("secret"));
         }

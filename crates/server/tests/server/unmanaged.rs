@@ -61,6 +61,15 @@ impl Managers for Unmanaged {
         Ok(())
     }
 
+    async fn discard(
+        &self,
+        _: TenantId,
+        _: DestinationId,
+        _: &Manager,
+    ) -> Result<(), CatalogError> {
+        refused()
+    }
+
     async fn signing_secrets(
         &self,
         _: TenantId,

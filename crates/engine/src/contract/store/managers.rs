@@ -9,20 +9,20 @@ use uuid::Uuid;
 use super::World;
 use super::secrets::{HMAC, secret};
 use crate::ports::{
-    CatalogError, DEFAULT_TENANT, DestinationChange, Found, HeadersChange, Hold, Manager,
+    CatalogError, DEFAULT_TENANT, DestinationChange, Found, HeadersChange, Hold, Managed, Manager,
     NewDestination, SealedKind,
 };
 
-const RESOURCE: &str = "paceline/shop";
+pub(super) const RESOURCE: &str = "paceline/shop";
 
-fn manager(uid: &str) -> Manager {
+pub(super) fn manager(uid: &str) -> Manager {
     Manager {
         resource: RESOURCE.to_owned(),
         uid: uid.to_owned(),
     }
 }
 
-fn named(world: &World, name: &str) -> NewDestination {
+pub(super) fn named(world: &World, name: &str) -> NewDestination {
     NewDestination {
         name: name.to_owned(),
         ..world.destination().unlimited().build()
@@ -30,7 +30,11 @@ fn named(world: &World, name: &str) -> NewDestination {
 }
 
 /// A destination of this name that the resource holds.
-async fn held(world: &World, name: &str, uid: &str) -> Result<DestinationId, CatalogError> {
+pub(super) async fn held(
+    world: &World,
+    name: &str,
+    uid: &str,
+) -> Result<DestinationId, CatalogError> {
     let new = named(world, name);
     let sealed = [secret(world, new.id, HMAC)];
     let created = world
@@ -59,9 +63,18 @@ async fn take_over(world: &World, id: DestinationId, uid: &str) {
     taken.unwrap();
 }
 
-async fn release(world: &World, id: DestinationId, manager: &Manager) {
+pub(super) async fn release(world: &World, id: DestinationId, manager: &Manager) {
     let released = world.managers.release(DEFAULT_TENANT, id, manager).await;
     released.unwrap();
+}
+
+pub(super) async fn discard(
+    world: &World,
+    id: DestinationId,
+    uid: &str,
+) -> Result<(), CatalogError> {
+    let manager = manager(uid);
+    world.managers.discard(DEFAULT_TENANT, id, &manager).await
 }
 
 /// It is there, it signs, and it is found by its resource, whatever its name.
@@ -178,8 +191,7 @@ pub async fn one_of_the_same_name_is_found_while_nobody_manages_it(world: &World
 /// Its resource may have another one then.
 pub async fn a_deleted_destination_has_no_manager(world: &World) {
     let id = held(world, "shop", "one").await.unwrap();
-    let deleted = world.catalog.delete_destination(DEFAULT_TENANT, id).await;
-    deleted.unwrap();
+    discard(world, id, "one").await.unwrap();
     assert_eq!(holder(world, id).await, None);
     assert_eq!(find(world, "shop").await, None);
     let next = held(world, "shop", "one").await.unwrap();
@@ -213,15 +225,17 @@ pub async fn what_signs_is_read_without_headers(world: &World) {
     let id = held(world, "shop", "one").await.unwrap();
     let headers = secret(world, id, SealedKind::Headers);
     let change = HeadersChange::Set(headers);
+    let manager = manager("one");
+    let of = Managed::by(DEFAULT_TENANT, id, &manager);
     world
         .secrets
-        .change_destination_with(DEFAULT_TENANT, id, &DestinationChange::default(), &change)
+        .change_destination_with(of, &DestinationChange::default(), &change)
         .await
         .unwrap();
     let new = secret(world, id, HMAC);
     world
         .secrets
-        .rotate_secret(DEFAULT_TENANT, id, &new, Duration::from_secs(60))
+        .rotate_secret(of, &new, Duration::from_secs(60))
         .await
         .unwrap();
     let found = world.managers.signing_secrets(DEFAULT_TENANT, id).await;

@@ -12,8 +12,8 @@ use zeroize::Zeroizing;
 
 use super::World;
 use crate::ports::{
-    CatalogError, ClaimAnswer, DEFAULT_TENANT, DestinationChange, HeadersChange, NONCE_BYTES,
-    NewSecret, Place, Resealed, Sealed, SealedKind, SealedSecret, Vault, VaultError,
+    CatalogError, ClaimAnswer, DEFAULT_TENANT, DestinationChange, HeadersChange, Managed,
+    NONCE_BYTES, NewSecret, Place, Resealed, Sealed, SealedKind, SealedSecret, Vault, VaultError,
 };
 use crate::resealing::{Page, Resealing};
 
@@ -79,9 +79,8 @@ async fn rotate(
     overlap: Duration,
 ) -> Result<SecretId, CatalogError> {
     let new = secret(world, destination, kind);
-    let rotated = world
-        .secrets
-        .rotate_secret(DEFAULT_TENANT, destination, &new, overlap);
+    let of = Managed::by_nobody(DEFAULT_TENANT, destination);
+    let rotated = world.secrets.rotate_secret(of, &new, overlap);
     rotated.await.map(|secret| secret.id)
 }
 
@@ -194,17 +193,32 @@ pub async fn a_secret_that_ends_earlier_still_does(world: &World) {
     assert_eq!(after[2].expires_at, before[1].expires_at);
 }
 
-/// So a receiver can move from one to the other.
-pub async fn another_kind_is_added_beside(world: &World) {
-    let (destination, first) = signing(world).await;
-    let second = rotate(world, destination, ED25519, Duration::ZERO);
-    let second = second.await.unwrap();
-    assert_eq!(signs_by(world, destination).await, [second, first]);
-    let listed = world.secrets.secrets(DEFAULT_TENANT, destination).await;
-    let listed = listed.unwrap();
-    assert_eq!(listed[0].public_key.as_deref(), Some("x-one x-two"));
-    assert_eq!(listed[1].public_key, None);
-    assert!(listed.iter().all(|one| one.expires_at.is_none()));
+/// Whoever rotates to another kind wants the old one gone, and not signing for
+/// good. Headers sign nothing, and stay.
+pub async fn another_kind_ends_the_old_one_as_well(world: &World) {
+    for (from, to) in [(HMAC, ED25519), (ED25519, HMAC)] {
+        let (destination, _) = signing(world).await;
+        let first = rotate(world, destination, from, Duration::ZERO);
+        let first = first.await.unwrap();
+        assert_eq!(signs_by(world, destination).await, [first], "at once");
+        let before = world.now().await;
+        let overlap = Duration::from_millis(700);
+        let second = rotate(world, destination, to, overlap).await.unwrap();
+        assert_eq!(signs_by(world, destination).await, [second, first]);
+        let (_, secrets) = target(world, destination).await;
+        let kinds = [secrets[0].place.kind, secrets[1].place.kind];
+        assert_eq!(kinds, [to, from]);
+        assert_eq!(secrets[0].expires_at, None);
+        let ends = secrets[1].expires_at.expect("the old one ends");
+        assert!(ends >= before + overlap && ends <= world.now().await + overlap);
+        world.pass_until(ends).await;
+        assert_eq!(signs_by(world, destination).await, [second]);
+        set_headers(world, destination, None).await;
+        rotate(world, destination, to, Duration::ZERO)
+            .await
+            .unwrap();
+        assert_eq!(header_names(world, destination).await, ["x-one", "x-two"]);
+    }
 }
 
 /// A refused rotation changes nothing, not even the end of the others.
@@ -226,8 +240,8 @@ pub async fn no_more_than_three_secrets_sign(world: &World) {
 pub async fn the_last_secret_is_not_deleted(world: &World) {
     let (destination, first) = signing(world).await;
     let delete = |secret| {
-        let secrets = &world.secrets;
-        secrets.delete_secret(DEFAULT_TENANT, destination, secret)
+        let of = Managed::by_nobody(DEFAULT_TENANT, destination);
+        world.secrets.delete_secret(of, secret)
     };
     let before = target(world, destination).await;
     assert_conflict(delete(first).await);
@@ -253,8 +267,8 @@ pub async fn a_change_of_secrets_revokes(world: &World) {
         match changes.next() {
             Some(0) => drop(rotate(world, destination, HMAC, DAY).await.unwrap()),
             Some(1) => {
-                let secrets = &world.secrets;
-                let deleted = secrets.delete_secret(DEFAULT_TENANT, destination, first);
+                let of = Managed::by_nobody(DEFAULT_TENANT, destination);
+                let deleted = world.secrets.delete_secret(of, first);
                 deleted.await.unwrap();
             }
             Some(_) => set_headers(world, destination, None).await,
@@ -280,8 +294,8 @@ async fn set_headers(world: &World, destination: DestinationId, url: Option<&str
         ..DestinationChange::default()
     };
     let headers = HeadersChange::Set(headers);
-    let secrets = &world.secrets;
-    let changed = secrets.change_destination_with(DEFAULT_TENANT, destination, &change, &headers);
+    let of = Managed::by_nobody(DEFAULT_TENANT, destination);
+    let changed = world.secrets.change_destination_with(of, &change, &headers);
     changed.await.unwrap();
 }
 
@@ -300,9 +314,8 @@ pub async fn headers_are_set_and_cleared(world: &World) {
     assert_eq!(target(world, destination).await.1.len(), 2);
     for (headers, left) in [(HeadersChange::Keep, 2), (HeadersChange::Clear, 1)] {
         let change = DestinationChange::default();
-        let secrets = &world.secrets;
-        let changed =
-            secrets.change_destination_with(DEFAULT_TENANT, destination, &change, &headers);
+        let of = Managed::by_nobody(DEFAULT_TENANT, destination);
+        let changed = world.secrets.change_destination_with(of, &change, &headers);
         changed.await.unwrap();
         assert_eq!(header_names(world, destination).await.len(), 2 * (left - 1));
         assert_eq!(target(world, destination).await.1.len(), left);
@@ -330,14 +343,15 @@ pub async fn another_tenant_has_no_say(world: &World) {
     let secrets = &world.secrets;
     assert_not_found(secrets.secrets(other, destination).await);
     let new = secret(world, destination, HMAC);
-    assert_not_found(secrets.rotate_secret(other, destination, &new, DAY).await);
-    assert_not_found(secrets.delete_secret(other, destination, first).await);
+    let theirs = Managed::by_nobody(other, destination);
+    assert_not_found(secrets.rotate_secret(theirs, &new, DAY).await);
+    assert_not_found(secrets.delete_secret(theirs, first).await);
     let change = DestinationChange {
         name: Some("theirs".to_owned()),
         ..DestinationChange::default()
     };
     for headers in [HeadersChange::Keep, HeadersChange::Clear] {
-        let changed = secrets.change_destination_with(other, destination, &change, &headers);
+        let changed = secrets.change_destination_with(theirs, &change, &headers);
         assert_not_found(changed.await);
     }
     assert_eq!(target(world, destination).await, before);
@@ -346,7 +360,8 @@ pub async fn another_tenant_has_no_say(world: &World) {
     // Another destination's secret is not this one's.
     let (neighbour, _) = signing(world).await;
     rotate(world, neighbour, HMAC, DAY).await.unwrap();
-    let deleted = secrets.delete_secret(DEFAULT_TENANT, neighbour, first);
+    let of = Managed::by_nobody(DEFAULT_TENANT, neighbour);
+    let deleted = secrets.delete_secret(of, first);
     assert_not_found(deleted.await);
 }
 

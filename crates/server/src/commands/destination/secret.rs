@@ -24,11 +24,12 @@ pub enum Command {
         #[command(flatten)]
         connection: Connection,
     },
-    /// Add a secret, shown once; the one before it signs beside it for a day.
+    /// Add a secret, shown once; those before it sign beside it for a day, and
+    /// then no more.
     Rotate {
         /// The destination's id.
         destination: Uuid,
-        /// How a new one signs: hmac or ed25519.
+        /// How a new one signs: hmac or ed25519; as the one before it, if left out.
         #[arg(long, value_name = "KIND", conflicts_with = "secret")]
         kind: Option<SecretKind>,
         /// How long the secrets before it still sign: `0s` for one that has

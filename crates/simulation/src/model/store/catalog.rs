@@ -6,10 +6,10 @@ use domain::ids::{AttemptId, DestinationId, EventId, TenantId};
 use domain::time::Timestamp;
 use engine::ports::{
     AttemptView, Catalog, CatalogError, Destination, DestinationChange, EventSummary,
-    LedgerPosition, LedgerRow, LimitHistory, NewDestination,
+    LedgerPosition, LedgerRow, LimitHistory, Managed, NewDestination,
 };
 
-use super::{ModelStore, destinations, reading};
+use super::{ModelStore, destinations, managers, reading};
 
 #[async_trait]
 impl Catalog for ModelStore {
@@ -44,7 +44,10 @@ impl Catalog for ModelStore {
         id: DestinationId,
         change: &DestinationChange,
     ) -> Result<Destination, CatalogError> {
-        self.change(|rows, now| destinations::change(rows, now, tenant, id, change))
+        self.change(|rows, now| {
+            managers::check(rows, Managed::by_nobody(tenant, id))?;
+            destinations::change(rows, now, tenant, id, change)
+        })
     }
 
     async fn delete_destination(
@@ -52,7 +55,10 @@ impl Catalog for ModelStore {
         tenant: TenantId,
         id: DestinationId,
     ) -> Result<(), CatalogError> {
-        self.change(|rows, now| destinations::delete(rows, now, tenant, id))
+        self.change(|rows, now| {
+            managers::check(rows, Managed::by_nobody(tenant, id))?;
+            destinations::delete(rows, now, tenant, id)
+        })
     }
 
     async fn event(

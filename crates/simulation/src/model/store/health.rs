@@ -9,12 +9,13 @@ use domain::health::{BreakerSettings, Observation, is_failing};
 use domain::ids::{DestinationId, TenantId};
 use domain::time::Timestamp;
 use engine::ports::{
-    BreakerChange, CatalogError, HealthBook, HealthChange, HealthEvent, HealthView,
+    BreakerChange, CatalogError, HealthBook, HealthChange, HealthEvent, HealthView, Managed,
     OperationalEvent, Outcome, Wake,
 };
 
 use super::ModelStore;
 use super::change::{Besides, carry_out};
+use super::managers;
 use super::rows::{Attempt, Rows};
 
 /// What a batch came to.
@@ -147,6 +148,9 @@ fn resume(
     id: DestinationId,
 ) -> Result<(), CatalogError> {
     own(rows, tenant, id)?;
+    if (rows.destinations.get(&id)).is_some_and(|row| row.state == DestinationState::Paused) {
+        managers::check(rows, Managed::by_nobody(tenant, id))?;
+    }
     if let Some(row) = rows.destinations.get_mut(&id) {
         row.state = DestinationState::Active;
         row.pacing.next_look_at = None;

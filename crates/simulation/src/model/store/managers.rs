@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use domain::ids::{DestinationId, TenantId};
 use engine::ports::{
-    CatalogError, Destination, Found, HAS_ONE, Hold, Manager, Managers, NOT_RELEASED,
+    CatalogError, Destination, Found, HAS_ONE, Hold, Managed, Manager, Managers, NOT_RELEASED,
     NewDestination, NewSecret, SealedKind, SealedSecret,
 };
 
@@ -53,6 +53,20 @@ fn take_over(
     Ok(())
 }
 
+fn holder(rows: &Rows, tenant: TenantId, id: DestinationId) -> Option<Manager> {
+    let row = rows.managers.get(&id).filter(|row| row.tenant == tenant)?;
+    Some(Manager {
+        resource: row.resource.clone(),
+        uid: row.uid.clone()?,
+    })
+}
+
+/// Refuses a change of what is not there, or held by somebody else.
+pub(super) fn check(rows: &Rows, of: Managed<'_>) -> Result<(), CatalogError> {
+    destinations::read(rows, of.tenant, of.destination)?;
+    of.check(holder(rows, of.tenant, of.destination).as_ref())
+}
+
 #[async_trait]
 impl Managers for ModelStore {
     async fn create_managed(
@@ -94,14 +108,7 @@ impl Managers for ModelStore {
         tenant: TenantId,
         id: DestinationId,
     ) -> Result<Option<Manager>, CatalogError> {
-        let held = |rows: &Rows| {
-            let row = rows.managers.get(&id).filter(|row| row.tenant == tenant)?;
-            Some(Manager {
-                resource: row.resource.clone(),
-                uid: row.uid.clone()?,
-            })
-        };
-        Ok(self.read(held))
+        Ok(self.read(|rows| holder(rows, tenant, id)))
     }
 
     async fn take_over(
@@ -130,6 +137,18 @@ impl Managers for ModelStore {
             }
         });
         Ok(())
+    }
+
+    async fn discard(
+        &self,
+        tenant: TenantId,
+        id: DestinationId,
+        manager: &Manager,
+    ) -> Result<(), CatalogError> {
+        self.change(|rows, now| {
+            check(rows, Managed::by(tenant, id, manager))?;
+            destinations::delete(rows, now, tenant, id)
+        })
     }
 
     async fn signing_secrets(

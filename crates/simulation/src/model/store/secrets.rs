@@ -7,14 +7,14 @@ use domain::ids::{DestinationId, SecretId, TenantId};
 use domain::signature::{MAX_LIVE_SECRETS, SecretKind};
 use domain::time::Timestamp;
 use engine::ports::{
-    CatalogError, Destination, DestinationChange, HeadersChange, NewDestination, NewSecret,
-    Resealed, SealedKind, SealedSecret, Secret, SecretStore, StoreError,
+    CatalogError, Destination, DestinationChange, HeadersChange, Managed, NewDestination,
+    NewSecret, Resealed, SealedKind, SealedSecret, Secret, SecretStore, StoreError,
 };
 use engine::sealing::{LAST_ONE, TOO_MANY};
 
 use super::change::{Besides, carry_out};
 use super::rows::{Rows, SecretRow};
-use super::{ModelStore, destinations};
+use super::{ModelStore, destinations, managers};
 
 impl SecretRow {
     fn signs(&self) -> Option<SecretKind> {
@@ -77,18 +77,16 @@ pub(super) fn insert(rows: &mut Rows, now: Timestamp, new: &NewSecret) {
 fn rotate(
     rows: &mut Rows,
     now: Timestamp,
-    (tenant, destination): (TenantId, DestinationId),
+    of: Managed<'_>,
     new: &NewSecret,
     overlap: Duration,
 ) -> Result<Secret, CatalogError> {
-    destinations::read(rows, tenant, destination)?;
+    managers::check(rows, of)?;
+    let destination = of.destination;
     let end = now + overlap;
-    let kind = new.place.kind;
-    let of_kind = |row: &SecretRow| {
-        let place = row.sealed.place;
-        place.destination == destination && place.kind == kind
-    };
-    let ends = |row: &SecretRow| match of_kind(row) {
+    let is_another =
+        |row: &SecretRow| row.sealed.place.destination == destination && row.signs().is_some();
+    let ends = |row: &SecretRow| match is_another(row) {
         true => Some(row.sealed.expires_at.map_or(end, |at| at.min(end))),
         false => row.sealed.expires_at,
     };
@@ -110,10 +108,11 @@ fn rotate(
 fn delete(
     rows: &mut Rows,
     now: Timestamp,
-    (tenant, destination): (TenantId, DestinationId),
+    of: Managed<'_>,
     secret: SecretId,
 ) -> Result<(), CatalogError> {
-    destinations::read(rows, tenant, destination)?;
+    managers::check(rows, of)?;
+    let destination = of.destination;
     let there = rows.secrets.get(&secret);
     let is_its = there
         .is_some_and(|row| row.sealed.place.destination == destination && row.signs().is_some());
@@ -205,14 +204,14 @@ impl SecretStore for ModelStore {
 
     async fn change_destination_with(
         &self,
-        tenant: TenantId,
-        id: DestinationId,
+        of: Managed<'_>,
         change: &DestinationChange,
         headers: &HeadersChange,
     ) -> Result<Destination, CatalogError> {
         self.change(|rows, now| {
-            let changed = destinations::change(rows, now, tenant, id, change)?;
-            change_headers(rows, now, id, headers);
+            managers::check(rows, of)?;
+            let changed = destinations::change(rows, now, of.tenant, of.destination, change)?;
+            change_headers(rows, now, of.destination, headers);
             Ok(changed)
         })
     }
@@ -242,21 +241,15 @@ impl SecretStore for ModelStore {
 
     async fn rotate_secret(
         &self,
-        tenant: TenantId,
-        destination: DestinationId,
+        of: Managed<'_>,
         new: &NewSecret,
         overlap: Duration,
     ) -> Result<Secret, CatalogError> {
-        self.change(|rows, now| rotate(rows, now, (tenant, destination), new, overlap))
+        self.change(|rows, now| rotate(rows, now, of, new, overlap))
     }
 
-    async fn delete_secret(
-        &self,
-        tenant: TenantId,
-        destination: DestinationId,
-        secret: SecretId,
-    ) -> Result<(), CatalogError> {
-        self.change(|rows, now| delete(rows, now, (tenant, destination), secret))
+    async fn delete_secret(&self, of: Managed<'_>, secret: SecretId) -> Result<(), CatalogError> {
+        self.change(|rows, now| delete(rows, now, of, secret))
     }
 
     async fn sealed_under_others(

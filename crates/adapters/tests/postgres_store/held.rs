@@ -1,0 +1,102 @@
+//! Who holds a destination is read after its row is locked, and stays until the
+//! change commits.
+
+use engine::ports::{
+    CatalogError, DEFAULT_TENANT, DestinationChange, HeadersChange, Managed, Manager, Managers,
+    SecretStore,
+};
+
+use crate::database::{Database, per_second, run};
+
+/// The API's change waited for the row while the resource took it over: it is
+/// refused, however early it was asked.
+#[tokio::test]
+async fn a_change_that_waited_finds_who_holds_it_by_then() {
+    let database = Database::create().await;
+    let id = database.destination(per_second(5)).await;
+    let released = "insert into destination_managers (destination_id, tenant_id, resource)
+        select id, tenant_id, 'paceline/shop' from destinations";
+    database.sql(released).await;
+    let mut user = database.user().await;
+    let lock = format!("begin; update destinations set name = 'user' where id = '{id}'");
+    run(&mut user, lock).await;
+
+    let store = database.store.clone();
+    let waiting = tokio::spawn(async move {
+        let change = DestinationChange {
+            name: Some("API".to_owned()),
+            ..DestinationChange::default()
+        };
+        let of = Managed::by_nobody(DEFAULT_TENANT, id);
+        let headers = HeadersChange::Keep;
+        store.change_destination_with(of, &change, &headers).await
+    });
+    database.until_somebody_waits().await;
+    let holder = Manager {
+        resource: "paceline/shop".to_owned(),
+        uid: "one".to_owned(),
+    };
+    let taken = database.store.take_over(DEFAULT_TENANT, id, &holder);
+    taken.await.unwrap();
+    run(&mut user, "commit".to_owned()).await;
+    let changed = waiting.await.unwrap();
+    assert!(
+        matches!(changed, Err(CatalogError::Conflict(_))),
+        "{changed:?}"
+    );
+    let theirs = "select count(*) from destinations where name = 'user'";
+    assert_eq!(database.number(theirs).await, 1);
+}
+
+/// And the other way round: who takes it over waits for a change that has begun,
+/// and sees it.
+#[tokio::test]
+async fn a_take_over_waits_for_a_change_that_has_begun() {
+    let database = Database::create().await;
+    let id = database.destination(per_second(5)).await;
+    let released = "insert into destination_managers (destination_id, tenant_id, resource)
+        select id, tenant_id, 'paceline/shop' from destinations";
+    database.sql(released).await;
+    // A change stops in its midst: it has the destination and who holds it, and
+    // waits for the secret.
+    let sealed = format!(
+        "insert into destination_secrets (
+            id, tenant_id, destination_id, kind, key_id, sealed, shown
+        )
+        select gen_random_uuid(), tenant_id, id, 'headers', 'one', ''::bytea, 'x-one'
+        from destinations where id = '{id}'"
+    );
+    database.sql(&sealed).await;
+    let mut user = database.user().await;
+    run(
+        &mut user,
+        "begin; select from destination_secrets for update".to_owned(),
+    )
+    .await;
+    let store = database.store.clone();
+    let changing = tokio::spawn(async move {
+        let change = DestinationChange {
+            name: Some("API".to_owned()),
+            ..DestinationChange::default()
+        };
+        let of = Managed::by_nobody(DEFAULT_TENANT, id);
+        let headers = HeadersChange::Clear;
+        store.change_destination_with(of, &change, &headers).await
+    });
+    database.until_somebody_waits().await;
+    let mut probe = database.user().await;
+    let busy = sqlx::query("select from destination_managers for update nowait")
+        .execute(&mut probe)
+        .await;
+    assert!(busy.is_err(), "nobody takes it over meanwhile");
+    run(&mut user, "commit".to_owned()).await;
+    changing.await.unwrap().unwrap();
+    let holder = Manager {
+        resource: "paceline/shop".to_owned(),
+        uid: "one".to_owned(),
+    };
+    let taken = database.store.take_over(DEFAULT_TENANT, id, &holder);
+    taken.await.unwrap();
+    let theirs = "select count(*) from destinations where name = 'API'";
+    assert_eq!(database.number(theirs).await, 1);
+}
