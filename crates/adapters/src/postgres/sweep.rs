@@ -5,7 +5,7 @@
 
 use domain::ids::DestinationId;
 use domain::time::{Timestamp, micros};
-use engine::ports::{MAX_MARKS, Mark, Sweep, SweepPage, Wake};
+use engine::ports::{Mark, Sweep, SweepPage, Wake};
 use sqlx::PgPool;
 use uuid::Uuid;
 
@@ -103,7 +103,7 @@ pub(super) async fn sweep(pool: &PgPool, sweep: &Sweep) -> Result<SweepPage, Fai
         .collect();
     let mut marks = Vec::new();
     if sweep.after.is_none() {
-        marks = read_marks(pool).await?;
+        marks = read_marks(pool, sweep.limit).await?;
         for mark in &marks {
             wakes.retain(|wake| wake.destination != mark.destination);
             wakes.push(Wake::unblocked(mark.destination));
@@ -141,14 +141,14 @@ impl Visited {
 }
 
 /// Marks, the oldest first.
-async fn read_marks(pool: &PgPool) -> Result<Vec<Mark>, Failure> {
+async fn read_marks(pool: &PgPool, limit: u32) -> Result<Vec<Mark>, Failure> {
     let marks: Vec<(Uuid, i64)> = sqlx::query_as(
         "-- sweep: read_marks
         select m.destination_id, m.version from destination_marks m
         order by m.version
         limit $1",
     )
-    .bind(i64::from(MAX_MARKS))
+    .bind(i64::from(limit))
     .fetch_all(pool)
     .await?;
     let mark = |(destination, version)| Mark {

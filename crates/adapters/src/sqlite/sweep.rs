@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use domain::ids::DestinationId;
 use domain::time::Timestamp;
-use engine::ports::{MAX_MARKS, Mark, Sweep, SweepPage, Wake};
+use engine::ports::{Mark, Sweep, SweepPage, Wake};
 use rusqlite::Transaction;
 
 use super::fault::Fault;
@@ -73,7 +73,7 @@ pub(super) fn sweep(
 ) -> Result<SweepPage, Fault> {
     let mut page = SweepPage::default();
     if sweep.after.is_none() {
-        page.marks = all(tx, MARKS, [MAX_MARKS], |row| {
+        page.marks = all(tx, MARKS, [sweep.limit], |row| {
             Ok(Mark {
                 destination: word(row, 0, ("destination_marks", "destination_id"))?,
                 version: row.get(1)?,

@@ -163,8 +163,8 @@ pub trait Store: Send + Sync {
     /// `overdue` (or all with waiting or admitted attempts when `everything`:
     /// to rebuild a lost schedule: at once where there are permits, which may
     /// have to be published again); and, on the first page, the marks that
-    /// changes left, up to [`MAX_MARKS`], each with a wake, whatever became of its
-    /// destination. Reads only; costs nothing for idle destinations.
+    /// changes left, each with a wake, whatever became of its destination.
+    /// Reads only; costs nothing for idle destinations.
     async fn sweep(&self, sweep: &Sweep) -> Result<SweepPage, StoreError>;
 
     /// Returns when a change may have left a mark, so that a sweep need not
@@ -522,10 +522,6 @@ pub struct Sweep {
     /// Only what has changed, no destination for its work.
     pub only_marks: bool,
 }
-
-/// Marks on the first page of a sweep, whatever its limit: to read and to clear
-/// them costs little, and who changed a limit waits for it.
-pub const MAX_MARKS: u32 = 1_000;
 
 /// What one page of a sweep found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -13,7 +13,7 @@ const SWEEP: &str = "crates/engine/src/sweep.rs";
 const TURNED_AWAY: &str = "crates/engine/src/worker/turned_away.rs";
 const WAKE: &str = "crates/engine/src/wake.rs";
 
-pub(super) const MUTANTS: [Mutant; 23] = [
+pub(super) const MUTANTS: [Mutant; 22] = [
     Mutant {
         name: "each-failing-one-by-itself",
         wrong: "A failing destination runs alone, as soon as anything comes for it.",
@@ -243,8 +243,8 @@ pub(super) const MUTANTS: [Mutant; 23] = [
         wrong: "A schedule that was lost is rebuilt without the retries of the future.",
         file: SWEEP,
         change: Rust {
-            right: "self.pages(Asked::Everything)",
-            wrong: "self.pages(Asked::Overdue)",
+            right: "self.page(after, whole, life.is_some())",
+            wrong: "self.page(after, whole, false)",
         },
         killer: loops("sweep::another_life_is_rebuilt_from_everything_and_noted_at_the_end"),
     },
@@ -253,20 +253,10 @@ pub(super) const MUTANTS: [Mutant; 23] = [
         wrong: "Whoever has a backlog is visited whenever the marks are looked at.",
         file: SWEEP,
         change: Rust {
-            right: "asked == Asked::Marks",
+            right: "!(whole || everything)",
             wrong: "false",
         },
         killer: loops("sweep::a_look_is_for_the_marks_and_in_another_life_for_all"),
-    },
-    Mutant {
-        name: "sweeps-take-all-the-time",
-        wrong: "A page of a whole sweep follows the last one at once.",
-        file: SWEEP,
-        change: Rust {
-            right: "now.elapsed() * BREATH",
-            wrong: "now.elapsed()",
-        },
-        killer: loops("sweep::whole_sweeps_leave_the_store_time_for_others"),
     },
     Mutant {
         name: "turned-away-is-not-deferred",

@@ -6,7 +6,7 @@ use std::time::Duration;
 use domain::destination::DestinationState;
 use domain::ids::DestinationId;
 use domain::time::Timestamp;
-use engine::ports::{MAX_MARKS, Mark, Sweep, SweepPage, Wake};
+use engine::ports::{Mark, Sweep, SweepPage, Wake};
 
 use super::rows::Rows;
 
@@ -15,7 +15,7 @@ pub(super) fn sweep(rows: &Rows, now: Timestamp, sweep: &Sweep) -> SweepPage {
     let limit = usize::try_from(sweep.limit).unwrap_or(usize::MAX);
     let mut page = SweepPage::default();
     if sweep.after.is_none() {
-        page.marks = oldest_marks(rows);
+        page.marks = oldest_marks(rows, limit);
         let unblocked = |mark: &Mark| Wake::unblocked(mark.destination);
         page.wakes = page.marks.iter().map(unblocked).collect();
     }
@@ -40,7 +40,7 @@ pub(super) fn sweep(rows: &Rows, now: Timestamp, sweep: &Sweep) -> SweepPage {
     page
 }
 
-fn oldest_marks(rows: &Rows) -> Vec<Mark> {
+fn oldest_marks(rows: &Rows, limit: usize) -> Vec<Mark> {
     let mut marks: Vec<_> = (rows.marks.iter())
         .map(|(destination, version)| Mark {
             destination: *destination,
@@ -48,7 +48,7 @@ fn oldest_marks(rows: &Rows) -> Vec<Mark> {
         })
         .collect();
     marks.sort_unstable_by_key(|mark| mark.version);
-    marks.truncate(MAX_MARKS as usize);
+    marks.truncate(limit);
     marks
 }
 
