@@ -205,9 +205,10 @@ impl Examined {
     }
 
     fn point(&self, curve: &Curve, at: Timestamp, slot: &Slot) -> PointReport {
-        // The last one may be cut short.
+        // The last one may be cut short. What starts at once at its beginning is
+        // still the start of a second.
         let ends = (at + curve.step).min(self.span.until);
-        let seconds = ends.since(at).as_secs_f64().max(1e-6);
+        let seconds = ends.since(at).as_secs_f64().max(1.0);
         let in_force = self.history.iter().rfind(|entry| entry.from < ends);
         let in_force = in_force.or(self.history.first());
         let limit = in_force.and_then(|entry| entry.policy.starts_per_second());
@@ -329,6 +330,19 @@ mod tests {
         assert_eq!(second.largest_aligned.as_ref().map(starts), Some(2));
         assert_eq!(second.largest_sliding.as_ref().map(starts), Some(4));
         assert_eq!(second.violations[0].attempts, [1, 2, 3, 4]);
+    }
+
+    /// A second that the span cuts off is shown as if nothing came in its rest: a
+    /// curve above the limit would say that it was broken.
+    #[test]
+    fn a_second_that_is_cut_short_is_not_shown_above_the_limit() {
+        let until = at(2_500);
+        let span = Span { until, ..span() };
+        let mut examination = Examination::new(&history(), span, 3);
+        examination.add(&started(&[0, 1, 1_000, 1_001, 2_000, 2_001]));
+        let curve = examination.finish().curve().unwrap();
+        let rates = curve.points.iter().map(|point| point.starts_per_second);
+        assert_eq!(rates.collect::<Vec<_>>(), [2.0, 2.0, 2.0]);
     }
 
     #[test]
