@@ -133,9 +133,6 @@ fn resume(
     tenant: TenantId,
     id: DestinationId,
 ) -> Result<(), Fault> {
-    if !is_there(tx, tenant, id)? {
-        return Err(not_found());
-    }
     // A pause is the manager's, what failures made of it is not.
     if read(tx, tenant, id)?.state == DestinationState::Paused {
         managers::check(tx, Managed::by_nobody(tenant, id))?;

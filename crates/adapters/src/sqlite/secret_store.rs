@@ -93,15 +93,15 @@ impl SecretStore for SqliteStore {
         overlap: Duration,
     ) -> Result<Secret, CatalogError> {
         let new = new.clone();
-        let step = move |tx: &Transaction<'_>, now, key| {
-            secrets::rotate_secret(tx, now, key, &new, overlap)
+        let step = move |tx: &Transaction<'_>, now, (_, id)| {
+            secrets::rotate_secret(tx, now, id, &new, overlap)
         };
         self.held(of, step).await
     }
 
     async fn delete_secret(&self, of: Managed<'_>, secret: SecretId) -> Result<(), CatalogError> {
         let step =
-            move |tx: &Transaction<'_>, now, key| secrets::delete_secret(tx, now, key, secret);
+            move |tx: &Transaction<'_>, now, (_, id)| secrets::delete_secret(tx, now, id, secret);
         self.held(of, step).await
     }
 

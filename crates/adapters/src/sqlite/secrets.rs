@@ -146,7 +146,7 @@ pub(super) fn change_destination_with(
 ) -> Result<Destination, Fault> {
     let changed = destinations::change(tx, now, tenant, id, change)?;
     if *headers != HeadersChange::Keep {
-        bump_epoch(tx, now, tenant, id)?;
+        bump_epoch(tx, now, id)?;
         execute(tx, DELETE_HEADERS, [id.to_string()])?;
     }
     if let HeadersChange::Set(new) = headers {
@@ -169,10 +169,8 @@ pub(super) fn is_there(
 fn bump_epoch(
     tx: &Transaction<'_>,
     now: Timestamp,
-    tenant: TenantId,
     destination: DestinationId,
 ) -> Result<(), Fault> {
-    is_there(tx, tenant, destination)?;
     let bump = || execute(tx, BUMP_EPOCH, [destination.to_string()]);
     destinations::dated(tx, now, bump).map(drop)
 }
@@ -234,14 +232,14 @@ fn live(tx: &Transaction<'_>, now: Timestamp, of: DestinationId) -> Result<usize
 pub(super) fn rotate_secret(
     tx: &Transaction<'_>,
     now: Timestamp,
-    (tenant, destination): (TenantId, DestinationId),
+    destination: DestinationId,
     new: &NewSecret,
     overlap: Duration,
 ) -> Result<Secret, Fault> {
     let SealedKind::Signs(kind) = new.place.kind else {
         return Err(CatalogError::NotFound("secret").into());
     };
-    bump_epoch(tx, now, tenant, destination)?;
+    bump_epoch(tx, now, destination)?;
     let ends = (now + overlap).as_micros();
     execute(tx, ROTATE, (destination.to_string(), ends))?;
     if live(tx, now, destination)? >= MAX_LIVE_SECRETS {
@@ -260,10 +258,10 @@ pub(super) fn rotate_secret(
 pub(super) fn delete_secret(
     tx: &Transaction<'_>,
     now: Timestamp,
-    (tenant, destination): (TenantId, DestinationId),
+    destination: DestinationId,
     secret: SecretId,
 ) -> Result<(), Fault> {
-    bump_epoch(tx, now, tenant, destination)?;
+    bump_epoch(tx, now, destination)?;
     let key = (secret.to_string(), destination.to_string());
     if execute(tx, DELETE, key)? == 0 {
         return Err(CatalogError::NotFound("secret").into());
