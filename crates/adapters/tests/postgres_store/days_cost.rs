@@ -8,7 +8,7 @@ use domain::permit::Permit;
 use domain::share::Room;
 use engine::ports::{ClaimAnswer, Run, Store, Sweep};
 
-use crate::database::{Database, per_second};
+use crate::database::{Database, measured, per_second};
 use crate::days::{SUCCEEDED, old, running_for};
 use crate::horizon::raise;
 
@@ -35,8 +35,7 @@ async fn pages_of_claims(database: &Database, to: DestinationId) -> i64 {
     pages(forty).await - planned
 }
 
-/// A week's days, full, beside the one that is claimed from. A few times, if need
-/// be: what others do to the server's catalogue makes a connection plan anew.
+/// A week's days, full, beside the one that is claimed from.
 #[tokio::test]
 async fn a_claim_costs_the_same_whatever_the_days_before() {
     let empty = running_for(1).await;
@@ -47,17 +46,18 @@ async fn a_claim_costs_the_same_whatever_the_days_before() {
     for days in 1..=7 {
         old(&full, beside_week, days, 20_000, SUCCEEDED).await;
     }
-    let mut tried = Vec::new();
-    for _ in 0..5 {
-        let none = pages_of_claims(&empty, beside_none).await;
-        let week = pages_of_claims(&full, beside_week).await;
-        tried.push((none, week));
-        // The counters count, and count the same.
-        if none > 50 && week <= none + none / 4 {
-            return;
-        }
-    }
-    panic!("pages without a week before, and with one: {tried:?}");
+    let measure = async || {
+        (
+            pages_of_claims(&empty, beside_none).await,
+            pages_of_claims(&full, beside_week).await,
+        )
+    };
+    // The counters count, and count the same.
+    let what = "pages without a week before, and with one";
+    measured(what, measure, |(none, week)| {
+        *none > 50 && *week <= none + none / 4
+    })
+    .await;
 }
 
 /// Pages touched by ten runs that find nothing new, without planning.
@@ -101,8 +101,7 @@ const EVERYTHING: Sweep = Sweep {
     overdue: Duration::ZERO,
 };
 
-/// Neither a run nor a sweep asks days that are below the horizon. Tried a few
-/// times, as above.
+/// Neither a run nor a sweep asks days that are below the horizon.
 #[tokio::test]
 async fn admission_costs_the_same_whatever_the_days_before() {
     let few = running_for(1).await;
@@ -117,22 +116,24 @@ async fn admission_costs_the_same_whatever_the_days_before() {
         database.accept(to, 50).await;
         database.permits(to).await;
     }
-    let mut tried = Vec::new();
-    for _ in 0..5 {
+    let measure = async || {
         let runs = [
             pages_of_runs(&few, beside_few).await,
             pages_of_runs(&full, beside_full).await,
         ];
-        let sweeps = [pages_of_sweeps(&few).await, pages_of_sweeps(&full).await];
-        tried.push((runs, sweeps));
-        // The counters count; three days more may: a page or two for each list.
+        (
+            runs,
+            [pages_of_sweeps(&few).await, pages_of_sweeps(&full).await],
+        )
+    };
+    // The counters count; three days more may: a page or two for each list.
+    let what = "pages of runs and of sweeps, each with few days and with many";
+    measured(what, measure, |(runs, sweeps)| {
         let counted = runs[0] > 50 && sweeps[0] > 20;
         let flat = runs[1] <= runs[0] + 10 * 3 * 16 && sweeps[1] <= sweeps[0] + 20 * 3 * 16;
-        if counted && flat {
-            return;
-        }
-    }
-    panic!("pages of runs and of sweeps, each with few days and with many: {tried:?}");
+        counted && flat
+    })
+    .await;
 }
 
 /// Where rows have a day, they are found in it, whatever the statistics say.
