@@ -1,7 +1,8 @@
 //! Destinations that need a look.
 //!
 //! A walk from destination to destination over the indexes of what waits: it
-//! costs a few index probes for each that has work, and nothing for the rest.
+//! costs a part of an index probe for each that has little work, a few reads for
+//! each that has much, and nothing for the rest.
 
 use domain::ids::DestinationId;
 use domain::time::{Timestamp, micros};
@@ -11,40 +12,60 @@ use uuid::Uuid;
 
 use super::failure::Failure;
 
-/// Each step of the walk finds the smallest destination after the last one
-/// that any of the indexes knows.
+/// Each step of the walk reads the next eight rows of each of the indexes, and so
+/// finds all destinations up to the last one that each of them has come to: many
+/// at once where each has one retry that waits, at least one where each has a
+/// million.
 const WALK: &str = "-- sweep
     with recursive clock as materialized (select clock_timestamp() as now),
-    walk (id, step) as (
-        select coalesce($1, '00000000-0000-0000-0000-000000000000'::uuid), 0
+    walk (ids, last, step) as (
+        select '{}'::uuid[], coalesce($1, '00000000-0000-0000-0000-000000000000'::uuid), 0
         union all
-        select
-            least(
-                (
-                    select a.destination_id from attempts a
-                    where a.state = 'waiting' and a.due_at is null and a.destination_id > w.id
-                        and a.id >= (select o.attempt_id from attempts_horizon o where o.id = 1)
-                    order by a.destination_id limit 1
-                ),
-                (
-                    select a.destination_id from attempts a
-                    where a.state = 'waiting' and a.due_at is not null and a.destination_id > w.id
-                        and a.id >= (select o.attempt_id from attempts_horizon o where o.id = 1)
-                    order by a.destination_id limit 1
-                ),
-                case when $3 then (
-                    select a.destination_id from attempts a
-                    where a.state = 'admitted' and a.destination_id > w.id
-                        and a.id >= (select o.attempt_id from attempts_horizon o where o.id = 1)
-                    order by a.destination_id limit 1
-                ) end
-            ),
-            w.step + 1
+        select found.ids, found.ids[cardinality(found.ids)], w.step + cardinality(found.ids)
         from walk w
-        where w.id is not null and w.step < $2
+        cross join lateral (
+            select
+                array(
+                    select a.destination_id from attempts a
+                    where a.state = 'waiting' and a.due_at is null and a.destination_id > w.last
+                        and a.id >= (select o.attempt_id from attempts_horizon o where o.id = 1)
+                    order by a.destination_id limit 8
+                ) as first,
+                array(
+                    select a.destination_id from attempts a
+                    where a.state = 'waiting' and a.due_at is not null and a.destination_id > w.last
+                        and a.id >= (select o.attempt_id from attempts_horizon o where o.id = 1)
+                    order by a.destination_id limit 8
+                ) as due,
+                case when $3 then array(
+                    select a.destination_id from attempts a
+                    where a.state = 'admitted' and a.destination_id > w.last
+                        and a.id >= (select o.attempt_id from attempts_horizon o where o.id = 1)
+                    order by a.destination_id limit 8
+                ) end as admitted
+            offset 0
+        ) next
+        cross join lateral (
+            select array(
+                select distinct n.id from unnest(next.first || next.due || next.admitted) n (id)
+                where n.id <= least(next.first[8], next.due[8], next.admitted[8])
+                    or least(next.first[8], next.due[8], next.admitted[8]) is null
+                order by n.id
+            ) as ids
+            offset 0
+        ) found
+        where w.step < $2 and w.last is not null
+    ),
+    page as materialized (
+        select n.id from walk w cross join lateral unnest(w.ids) n (id)
+        order by n.id limit $2
+    ),
+    whole as materialized (
+        select (select p.id from page p order by p.id desc limit 1) as last,
+            (select count(*) from page) >= $2 as is_full
     )
-    select micros(clock.now) as now, w.id,
-        d.state = 'active' and d.deleted_at is null as awake,
+    select micros(clock.now) as now, w.id, whole.is_full,
+        coalesce(d.state = 'active' and d.deleted_at is null, false) as awake,
         l.overdue,
         coalesce(case when $3 or l.overdue then (
             select true from attempts a
@@ -63,21 +84,24 @@ const WALK: &str = "-- sweep
             where a.destination_id = w.id and a.state = 'admitted'
                 and a.id >= (select o.attempt_id from attempts_horizon o where o.id = 1)
         ) as has_permits
-    from walk w
+    from page w
     cross join clock
-    join destinations d on d.id = w.id
+    cross join whole
+    left join destinations d on d.id = w.id
     left join pacing p on p.destination_id = w.id
     cross join lateral (
         select p.next_look_at is null
             or p.next_look_at < clock.now - $4::bigint * interval '1 microsecond' as overdue
     ) l
-    where w.step > 0
+    where $3 or l.overdue or w.id = whole.last
     order by w.id";
 
 #[derive(sqlx::FromRow)]
 struct Visited {
     now: i64,
     id: Uuid,
+    /// There may be more after this page.
+    is_full: bool,
     awake: bool,
     overdue: bool,
     /// These two are read only where it is overdue, or everything is asked for.
@@ -93,11 +117,9 @@ pub(super) async fn sweep(pool: &PgPool, sweep: &Sweep) -> Result<SweepPage, Fai
         true => Vec::new(),
         false => visit(pool, sweep).await?,
     };
-    let full = u32::try_from(visited.len()).is_ok_and(|visited| visited >= sweep.limit);
-    let next = visited
-        .last()
-        .map(|last| DestinationId(last.id))
-        .filter(|_| full);
+    let next = (visited.last())
+        .filter(|last| last.is_full)
+        .map(|last| DestinationId(last.id));
     let mut wakes: Vec<Wake> = (visited.iter())
         .filter_map(|visited| visited.wake(sweep.everything))
         .collect();
