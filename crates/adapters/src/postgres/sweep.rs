@@ -12,52 +12,76 @@ use uuid::Uuid;
 
 use super::failure::Failure;
 
-/// Each step of the walk reads the next eight rows of each of the indexes, and so
+/// Each step of the walk reads the next few rows of each of the indexes. So it
 /// finds all destinations up to the last one that each of them has come to: many
 /// at once where each has one retry that waits, at least one where each has a
-/// million.
+/// million; the next step reads twice as many rows as this one has found. And it
+/// knows of each what waits first, since the indexes are in that order. Only who is
+/// due is returned, and the last of the page.
 const WALK: &str = "-- sweep
     with recursive clock as materialized (select clock_timestamp() as now),
-    walk (ids, last, step) as (
-        select '{}'::uuid[], coalesce($1, '00000000-0000-0000-0000-000000000000'::uuid), 0
+    walk (ids, has_first, due_at, has_permits, last, step, reads) as (
+        select '{}'::uuid[], '{}'::boolean[], '{}'::timestamptz[], '{}'::boolean[],
+            coalesce($1, '00000000-0000-0000-0000-000000000000'::uuid), 0, 8
         union all
-        select found.ids, found.ids[cardinality(found.ids)], w.step + cardinality(found.ids)
+        select found.ids, found.has_first, found.due_at, found.has_permits,
+            found.ids[cardinality(found.ids)], w.step + cardinality(found.ids),
+            least(2 * cardinality(found.ids), 64)
         from walk w
         cross join lateral (
-            select
-                array(
-                    select a.destination_id from attempts a
-                    where a.state = 'waiting' and a.due_at is null and a.destination_id > w.last
-                        and a.id >= (select o.attempt_id from attempts_horizon o where o.id = 1)
-                    order by a.destination_id limit 8
-                ) as first,
-                array(
-                    select a.destination_id from attempts a
-                    where a.state = 'waiting' and a.due_at is not null and a.destination_id > w.last
-                        and a.id >= (select o.attempt_id from attempts_horizon o where o.id = 1)
-                    order by a.destination_id limit 8
-                ) as due,
-                case when $3 then array(
-                    select a.destination_id from attempts a
-                    where a.state = 'admitted' and a.destination_id > w.last
-                        and a.id >= (select o.attempt_id from attempts_horizon o where o.id = 1)
-                    order by a.destination_id limit 8
-                ) end as admitted
-            offset 0
-        ) next
+            select array_agg(n.destination_id) as ids
+            from (
+                select a.destination_id from attempts a
+                where a.state = 'waiting' and a.due_at is null and a.destination_id > w.last
+                    and a.id >= (select o.attempt_id from attempts_horizon o where o.id = 1)
+                order by a.destination_id limit w.reads
+            ) n
+        ) first
         cross join lateral (
-            select array(
-                select distinct n.id from unnest(next.first || next.due || next.admitted) n (id)
-                where n.id <= least(next.first[8], next.due[8], next.admitted[8])
-                    or least(next.first[8], next.due[8], next.admitted[8]) is null
-                order by n.id
-            ) as ids
-            offset 0
+            select array_agg(n.destination_id) as ids, array_agg(n.due_at) as due_at
+            from (
+                select a.destination_id, a.due_at from attempts a
+                where a.state = 'waiting' and a.due_at is not null and a.destination_id > w.last
+                    and a.id >= (select o.attempt_id from attempts_horizon o where o.id = 1)
+                order by a.destination_id, a.due_at limit w.reads
+            ) n
+        ) due
+        cross join lateral (
+            select array_agg(n.destination_id) as ids
+            from (
+                select a.destination_id from attempts a
+                where $3 and a.state = 'admitted' and a.destination_id > w.last
+                    and a.id >= (select o.attempt_id from attempts_horizon o where o.id = 1)
+                order by a.destination_id limit w.reads
+            ) n
+        ) admitted
+        cross join lateral (
+            select array_agg(n.id order by n.id) as ids,
+                array_agg(n.has_first order by n.id) as has_first,
+                array_agg(n.due_at order by n.id) as due_at,
+                array_agg(n.has_permits order by n.id) as has_permits
+            from (
+                select n.id, bool_or(n.is_first) as has_first, min(n.due_at) as due_at,
+                    bool_or(n.is_admitted) as has_permits
+                from (
+                    select n.id, true as is_first, null::timestamptz as due_at, false as is_admitted
+                    from unnest(first.ids) n (id)
+                    union all
+                    select n.id, false, n.due_at, false from unnest(due.ids, due.due_at) n (id, due_at)
+                    union all
+                    select n.id, false, null, true from unnest(admitted.ids) n (id)
+                ) n
+                where (n.id <= least(first.ids[w.reads], due.ids[w.reads], admitted.ids[w.reads])) is not false
+                group by n.id
+            ) n
         ) found
         where w.step < $2 and w.last is not null
     ),
     page as materialized (
-        select n.id from walk w cross join lateral unnest(w.ids) n (id)
+        select n.id, n.has_first, n.due_at, n.has_permits
+        from walk w
+        cross join lateral unnest(w.ids, w.has_first, w.due_at, w.has_permits)
+            n (id, has_first, due_at, has_permits)
         order by n.id limit $2
     ),
     whole as materialized (
@@ -66,24 +90,7 @@ const WALK: &str = "-- sweep
     )
     select micros(clock.now) as now, w.id, whole.is_full,
         coalesce(d.state = 'active' and d.deleted_at is null, false) as awake,
-        l.overdue,
-        coalesce(case when $3 or l.overdue then (
-            select true from attempts a
-            where a.destination_id = w.id and a.state = 'waiting' and a.due_at is null
-                and a.id >= (select o.attempt_id from attempts_horizon o where o.id = 1)
-            order by a.id + 0 limit 1
-        ) end, false) as has_first,
-        case when $3 or l.overdue then (
-            select micros(a.due_at) from attempts a
-            where a.destination_id = w.id and a.state = 'waiting' and a.due_at is not null
-                and a.id >= (select o.attempt_id from attempts_horizon o where o.id = 1)
-            order by a.due_at limit 1
-        ) end as due_at,
-        $3 and exists (
-            select from attempts a
-            where a.destination_id = w.id and a.state = 'admitted'
-                and a.id >= (select o.attempt_id from attempts_horizon o where o.id = 1)
-        ) as has_permits
+        l.overdue, w.has_first, micros(w.due_at) as due_at, w.has_permits
     from page w
     cross join clock
     cross join whole
@@ -93,7 +100,7 @@ const WALK: &str = "-- sweep
         select p.next_look_at is null
             or p.next_look_at < clock.now - $4::bigint * interval '1 microsecond' as overdue
     ) l
-    where $3 or l.overdue or w.id = whole.last
+    where $3 or w.id = whole.last or l.overdue and (w.has_first or w.due_at <= clock.now)
     order by w.id";
 
 #[derive(sqlx::FromRow)]
@@ -104,7 +111,6 @@ struct Visited {
     is_full: bool,
     awake: bool,
     overdue: bool,
-    /// These two are read only where it is overdue, or everything is asked for.
     has_first: bool,
     due_at: Option<i64>,
     /// Read only where everything is asked for.
@@ -134,13 +140,20 @@ pub(super) async fn sweep(pool: &PgPool, sweep: &Sweep) -> Result<SweepPage, Fai
     Ok(SweepPage { wakes, marks, next })
 }
 
+/// Where the server believes that next to nothing waits, it would rather read and
+/// sort all of it: at each step, and its belief is a minute old.
+const BEGIN: &str = "begin; set local enable_sort = off";
+
 async fn visit(pool: &PgPool, sweep: &Sweep) -> Result<Vec<Visited>, Failure> {
+    let mut transaction = pool.begin_with(BEGIN).await?;
     let visited = sqlx::query_as(WALK)
         .bind(sweep.after.map(|after| after.0))
         .bind(i32::try_from(sweep.limit).unwrap_or(i32::MAX))
         .bind(sweep.everything)
         .bind(micros(sweep.overdue));
-    Ok(visited.fetch_all(pool).await?)
+    let visited = visited.fetch_all(&mut *transaction).await?;
+    transaction.commit().await?;
+    Ok(visited)
 }
 
 impl Visited {

@@ -171,6 +171,7 @@ macro_rules! store_contract {
         );
         $crate::store_contract!(@module $world, sweep:
             due_work_that_nobody_looked_at_is_found
+            a_sweep_finds_each_however_much_waits
             new_work_does_not_wait_for_the_look_at_a_retry
             a_slot_that_nobody_used_does_not_wait_for_the_next
             what_is_looked_at_in_time_is_left_out

@@ -220,29 +220,81 @@ pub async fn pages_follow_each_other(world: &World) {
         world.destination().create().await;
     }
     clear(world).await;
-    for everything in [false, true] {
-        let mut seen = Vec::new();
-        let mut after = None;
-        let mut pages = 0;
-        loop {
-            let page = Sweep {
-                after,
-                limit: 3,
-                everything,
-                only_marks: false,
-                ..SWEEP
-            };
-            let page = sweep(world, &page).await;
-            seen.extend(page.wakes.iter().map(|wake| wake.destination));
-            pages += 1;
-            assert!(pages < 20, "the sweep does not end");
-            after = page.next;
-            if after.is_none() {
-                break;
-            }
-        }
-        assert_eq!(seen, destinations);
+    for first in [SWEEP, EVERYTHING] {
+        assert_eq!(
+            walked(world, &Sweep { limit: 3, ..first }).await,
+            destinations
+        );
     }
+}
+
+/// Deep backlogs beside single retries, due or not, and permits: each destination
+/// once, whatever is before and after it, and however small the pages are.
+pub async fn a_sweep_finds_each_however_much_waits(world: &World) {
+    let worker = world.worker().await;
+    let (mut due, mut all) = (Vec::new(), Vec::new());
+    for number in 0..42 {
+        let destination = world.destination().unlimited().create().await;
+        let retries_after = async |delay: u64| {
+            world.accept(destination, 1).await;
+            let permits = world.admit(destination).await;
+            world.start(worker, &permits).await;
+            let next = NextTry::RetryAfter(Duration::from_millis(delay));
+            world
+                .record(worker, &permits[0], OutcomeKind::Failed, next)
+                .await;
+        };
+        // Runs of each kind, and each beside each.
+        match (number / 6 + number % 6) % 6 {
+            0 => _ = world.accept(destination, 20).await,
+            1 => retries_after(100).await,
+            2 => retries_after(100_000).await,
+            3 => {
+                world.accept(destination, 1).await;
+                assert_eq!(world.admit(destination).await.len(), 1);
+            }
+            4 => {
+                retries_after(100_000).await;
+                world.accept(destination, 1).await;
+            }
+            _ => continue,
+        }
+        all.push(destination);
+        if !matches!((number / 6 + number % 6) % 6, 2 | 3) {
+            due.push(destination);
+        }
+    }
+    clear(world).await;
+    world.pass(OVERDUE + Duration::from_millis(200)).await;
+    for limit in [1, 2, 5, 13, 100] {
+        assert_eq!(walked(world, &Sweep { limit, ..SWEEP }).await, due);
+        assert_eq!(
+            walked(
+                world,
+                &Sweep {
+                    limit,
+                    ..EVERYTHING
+                }
+            )
+            .await,
+            all
+        );
+    }
+}
+
+/// Page after page.
+async fn walked(world: &World, first: &Sweep) -> Vec<DestinationId> {
+    let (mut seen, mut after) = (Vec::new(), None);
+    for _ in 0..100 {
+        let page = sweep(world, &Sweep { after, ..*first }).await;
+        seen.extend(page.wakes.iter().map(|wake| wake.destination));
+        after = page.next;
+        if after.is_none() {
+            return seen;
+        }
+    }
+    assert!(after.is_none(), "the sweep does not end");
+    seen
 }
 
 /// A change leaves a mark until it has been looked at.
