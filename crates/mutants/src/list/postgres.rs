@@ -12,7 +12,7 @@ const REAP: &str = "crates/adapters/src/postgres/reap.rs";
 const RECORD: &str = "crates/adapters/src/postgres/record.rs";
 const USAGE: &str = "crates/adapters/src/postgres/usage.rs";
 
-pub(super) const MUTANTS: [Mutant; 31] = [
+pub(super) const MUTANTS: [Mutant; 32] = [
     Mutant {
         name: "postgres-claim-ignores-holds",
         wrong: "A claim takes no notice of a hold: a permit from before it starts within it.",
@@ -370,5 +370,16 @@ pub(super) const MUTANTS: [Mutant; 31] = [
             wrong: "p.held_until",
         },
         killer: postgres("contract::claim::a_deferred_destination_is_not_admitted"),
+    },
+    Mutant {
+        name: "postgres-sweep-walks-past",
+        wrong: "A step of the sweep goes on from the farthest that any index has come to: who \
+            has a retry is passed by where first attempts are few.",
+        file: "crates/adapters/src/postgres/sweep.rs",
+        change: Text {
+            right: "where (n.id <= least(first.ids[w.reads], due.ids[w.reads], admitted.ids[w.reads])) is not false",
+            wrong: "where n.id is not null",
+        },
+        killer: postgres("contract::sweep::a_sweep_finds_each_however_much_waits"),
     },
 ];
