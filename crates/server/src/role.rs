@@ -91,6 +91,20 @@ impl Role {
         }
     }
 
+    /// The schedulers of one process. A run waits for the store nearly all of its
+    /// time, and whoever is woken during it waits for its end. Two share the work as two processes would: one takes what comes while
+    /// the other waits. Embedded, the store takes one writer at a time.
+    fn schedulers(self) -> Vec<SchedulerOptions> {
+        let one = SchedulerOptions::default();
+        // Idle, one of them looks at the schedule often enough.
+        let idle = Duration::from_secs(2);
+        match self {
+            Self::Scheduler => vec![one, SchedulerOptions { idle, ..one }],
+            Self::Serve => vec![one],
+            Self::Api | Self::Worker | Self::Operator => Vec::new(),
+        }
+    }
+
     const fn schedules(self) -> bool {
         matches!(self, Self::Serve | Self::Scheduler)
     }
@@ -278,11 +292,12 @@ impl Running {
         let parts = || (Arc::clone(store), Arc::clone(schedule));
         let request_timeout = self.config.request.request_timeout;
         if self.role.schedules() {
-            let (store, schedule) = parts();
-            let options = SchedulerOptions::default();
-            let scheduler = Scheduler::new(store, schedule, Arc::clone(queue), options)
-                .counting_suspends(edge::suspended);
-            loops.spawn("scheduler", scheduler.run(self.shutdown.clone()));
+            for options in self.role.schedulers() {
+                let (store, schedule) = parts();
+                let scheduler = Scheduler::new(store, schedule, Arc::clone(queue), options)
+                    .counting_suspends(edge::suspended);
+                loops.spawn("scheduler", scheduler.run(self.shutdown.clone()));
+            }
 
             let (store, schedule) = parts();
             let options = ReaperOptions {
