@@ -521,3 +521,28 @@ impl Loops {
         Ok(ExitCode::SUCCESS)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One alone is held up by each of its runs.
+    #[test]
+    fn who_schedules_over_servers_has_a_second_one_that_is_seldom_awake() {
+        let [one, second] = Role::Scheduler.schedulers()[..] else {
+            panic!("not two");
+        };
+        assert_eq!(one.idle, SchedulerOptions::default().idle);
+        assert!(second.idle >= one.idle * 4, "idle it costs next to nothing");
+        assert_eq!(Role::Serve.schedulers().len(), 1);
+        for role in [
+            Role::Serve,
+            Role::Scheduler,
+            Role::Api,
+            Role::Worker,
+            Role::Operator,
+        ] {
+            assert_eq!(role.schedules(), !role.schedulers().is_empty(), "{role:?}");
+        }
+    }
+}
