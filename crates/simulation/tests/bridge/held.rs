@@ -19,7 +19,7 @@
 
 use std::collections::BTreeSet;
 
-use domain::ids::WorkerId;
+use domain::ids::{DestinationId, WorkerId};
 use domain::permit::Permit;
 use engine::ports::{Admitted, ClaimAnswer, Heartbeat, NextTry, RunResult};
 
@@ -138,6 +138,15 @@ pub(crate) fn retires_meanwhile(step: &Step<'_, Call, Answer>) -> Option<WorkerI
     };
     let retires = |one: &Called<Call, Answer>| matches!(&one.call, Call::Beat(Heartbeat { worker, places: 0 }) if worker == by);
     overlapping(step).any(retires).then_some(*by)
+}
+
+/// Whether an outcome of this destination is recorded at the same time. A run reads
+/// the health before what waits, in two statements: it may see the retry alone.
+pub(crate) fn is_recorded_meanwhile(step: &Step<'_, Call, Answer>, id: DestinationId) -> bool {
+    overlapping(step).any(|one| match &one.call {
+        Call::Record(_, outcomes) => outcomes.iter().any(|outcome| outcome.destination == id),
+        _ => false,
+    })
 }
 
 /// How many permits a fleet may lack that are given already: a run that has

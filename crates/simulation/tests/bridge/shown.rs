@@ -171,9 +171,7 @@ impl Shown {
             permits,
             look,
             blocked,
-            // A hint, read before what waits: of an outcome that is committed between
-            // the two a run may see the retry alone. The contract asks for it.
-            failing: _,
+            failing,
         } = result
         else {
             return format!("{result:?}");
@@ -190,7 +188,7 @@ impl Shown {
             format!("{place:?} {number:?} {epoch:?} {not_before:?} {deadline:?}")
         };
         let permits: Vec<_> = permits.iter().map(permit).collect();
-        format!("{permits:?} {look:?} {blocked:?}")
+        format!("{permits:?} {look:?} {blocked:?} {failing}")
     }
 }
 

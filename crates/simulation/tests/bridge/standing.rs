@@ -17,8 +17,8 @@ use simulation::model::{ClockStep, ModelStore, ReapStep};
 
 use super::calls::{Answer, Call, ask};
 use super::held::{
-    Held, contended, given_unseen, left_by_run, parts, permits_of, possibilities,
-    retires_meanwhile, skips_are_met,
+    Held, contended, given_unseen, is_recorded_meanwhile, left_by_run, parts, permits_of,
+    possibilities, retires_meanwhile, skips_are_met,
 };
 use super::shown::{Shown, are_same, wakes_of};
 use crate::bridge::linear::{Called, Candidate, Step};
@@ -217,6 +217,7 @@ impl State {
             let place = after.place(id)?;
             self.asked.shown.id_of(&place)
         });
+        failed_meanwhile(&mut of_model, step);
         let (ours, theirs) = (after.answer(&of_model), self.asked.shown.answer(answer));
         let (wakes, wanted) = (wakes_of(&of_model), wakes_of(answer));
         match ours == theirs && are_same(wakes, wanted, self.asked.took()) {
@@ -410,6 +411,26 @@ fn moved_meanwhile(
             });
         }
         _ => {}
+    }
+}
+
+/// Who is failing is a hint, and may be that of a moment before.
+fn failed_meanwhile(of_model: &mut Answer, step: &Step<'_, Call, Answer>) {
+    let Called { call, answer, .. } = step.called();
+    let (Call::Admit(runs, _), Answer::Admitted(ours), Answer::Admitted(theirs)) =
+        (call, of_model, answer)
+    else {
+        return;
+    };
+    for (run, (ours, theirs)) in (runs.iter()).zip(ours.results.iter_mut().zip(&theirs.results)) {
+        if let RunResult::Decided { failing: ours, .. } = ours
+            && let RunResult::Decided {
+                failing: theirs, ..
+            } = theirs
+            && is_recorded_meanwhile(step, run.destination)
+        {
+            *ours = *theirs;
+        }
     }
 }
 
