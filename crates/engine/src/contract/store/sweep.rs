@@ -245,7 +245,8 @@ pub async fn a_sweep_finds_each_however_much_waits(world: &World) {
                 .await;
         };
         // Runs of each kind, and each beside each.
-        match (number / 6 + number % 6) % 6 {
+        let kind = (number / 6 + number % 6) % 6;
+        match kind {
             0 => _ = world.accept(destination, 20).await,
             1 => retries_after(100).await,
             2 => retries_after(100_000).await,
@@ -260,25 +261,16 @@ pub async fn a_sweep_finds_each_however_much_waits(world: &World) {
             _ => continue,
         }
         all.push(destination);
-        if !matches!((number / 6 + number % 6) % 6, 2 | 3) {
+        if !matches!(kind, 2 | 3) {
             due.push(destination);
         }
     }
     clear(world).await;
     world.pass(OVERDUE + Duration::from_millis(200)).await;
     for limit in [1, 2, 5, 13, 100] {
-        assert_eq!(walked(world, &Sweep { limit, ..SWEEP }).await, due);
-        assert_eq!(
-            walked(
-                world,
-                &Sweep {
-                    limit,
-                    ..EVERYTHING
-                }
-            )
-            .await,
-            all
-        );
+        for (first, found) in [(SWEEP, &due), (EVERYTHING, &all)] {
+            assert_eq!(walked(world, &Sweep { limit, ..first }).await, *found);
+        }
     }
 }
 
