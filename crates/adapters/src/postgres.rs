@@ -53,6 +53,7 @@ mod fold;
 mod health;
 mod health_book;
 mod horizon;
+mod id_range;
 mod ingest;
 mod keys;
 mod ledger;

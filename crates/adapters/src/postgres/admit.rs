@@ -96,7 +96,7 @@ async fn plans(
     let questions: Vec<Question<'_>> = (ours.iter())
         .map(|(_, destination)| Question::of(destination))
         .collect();
-    let asked_at = (known.now, known.horizon);
+    let asked_at = (known.now, known.open);
     let mut readings = usage::read(connection, &questions, asked_at).await?;
     Ok((ours.into_iter())
         .filter_map(|(run, destination)| {

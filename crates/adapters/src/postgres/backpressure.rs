@@ -164,56 +164,65 @@ fn whose(scope: &str, id: Uuid, tenant: Option<Uuid>) -> Backlogged {
 
 /// What is pending: the whole, and what may be told of. A destination that is
 /// disabled or deleted refuses by itself, and says so.
+const COUNT: &str = "-- standings: count
+    with pending as materialized (
+        select u.destination_id, sum(u.pending)::bigint as pending
+        from (
+            select a.destination_id, count(*) as pending from attempts a
+            where a.state = 'waiting' and a.due_at is null
+            group by a.destination_id
+            union all
+            select a.destination_id, count(*) from attempts a
+            where a.state = 'waiting' and a.due_at is not null
+            group by a.destination_id
+            union all
+            select a.destination_id, count(*) from attempts a
+            where a.state = 'admitted'
+            group by a.destination_id
+            union all
+            select a.destination_id, count(*) from attempts a
+            where a.state = 'started'
+            group by a.destination_id
+        ) u
+        group by u.destination_id
+    ),
+    whole as materialized (
+        select coalesce(sum(p.pending), 0)::bigint as pending from pending p
+    ),
+    -- No tenant has more than all: most counts look nobody up.
+    tenants as (
+        select d.tenant_id, sum(p.pending)::bigint as pending
+        from pending p join destinations d on d.id = p.destination_id
+        where (select w.pending from whole w) >= $1
+        group by d.tenant_id
+    )
+    select 'all', '00000000-0000-0000-0000-000000000000'::uuid, null::uuid, w.pending
+    from whole w
+    union all
+    (
+        select 'tenant', t.tenant_id, null::uuid, t.pending from tenants t
+        where t.pending >= $1
+        order by 4 desc limit $3
+    )
+    union all
+    (
+        select 'destination', p.destination_id, d.tenant_id, p.pending
+        from pending p join destinations d on d.id = p.destination_id
+        where p.pending >= $2 and d.deleted_at is null and d.state <> 'disabled'
+        order by 4 desc limit $3
+    )";
+
 async fn count(
     connection: &mut PgConnection,
     bounds: &BacklogBounds,
 ) -> Result<Vec<Count>, Failure> {
     let noted = |bound: u64| i64::try_from(noted_mark(bound)).unwrap_or(i64::MAX);
-    let rows: Vec<(String, Uuid, Option<Uuid>, i64)> = sqlx::query_as(
-        "-- standings: count
-        with pending as materialized (
-            select u.destination_id, sum(u.pending)::bigint as pending
-            from (
-                select a.destination_id, count(*) as pending from attempts a
-                where a.state = 'waiting' and a.due_at is null group by a.destination_id
-                union all
-                select a.destination_id, count(*) from attempts a
-                where a.state = 'waiting' and a.due_at is not null group by a.destination_id
-                union all
-                select a.destination_id, count(*) from attempts a
-                where a.state = 'admitted' group by a.destination_id
-                union all
-                select a.destination_id, count(*) from attempts a
-                where a.state = 'started' group by a.destination_id
-            ) u
-            group by u.destination_id
-        ),
-        named as materialized (
-            select p.destination_id, p.pending, d.tenant_id,
-                d.deleted_at is null and d.state <> 'disabled' as takes
-            from pending p join destinations d on d.id = p.destination_id
-        )
-        select 'all', '00000000-0000-0000-0000-000000000000'::uuid, null::uuid,
-            coalesce(sum(n.pending), 0)::bigint
-        from named n
-        union all
-        (
-            select 'tenant', n.tenant_id, null::uuid, sum(n.pending)::bigint from named n
-            group by n.tenant_id having sum(n.pending) >= $1
-            order by 4 desc limit $3
-        )
-        union all
-        (
-            select 'destination', n.destination_id, n.tenant_id, n.pending from named n
-            where n.pending >= $2 and n.takes
-            order by 4 desc limit $3
-        )",
-    )
-    .bind(noted(bounds.tenant.get()))
-    .bind(noted(bounds.destination.get()))
-    .bind(MAX_STANDINGS as i64)
-    .fetch_all(connection)
-    .await?;
+    let rows: Vec<(String, Uuid, Option<Uuid>, i64)> = sqlx::query_as(COUNT)
+        .bind(noted(bounds.tenant.get()))
+        .bind(noted(bounds.destination.get()))
+        .bind(MAX_STANDINGS as i64)
+        .fetch_all(connection)
+        .await?;
     let count = |(scope, id, tenant, pending): (String, Uuid, Option<Uuid>, i64)| Count {
         whose: whose(&scope, id, tenant),
         pending: u64::try_from(pending).unwrap_or(0),

@@ -19,6 +19,7 @@ use uuid::Uuid;
 
 use super::claim::{Claimed, answered, claim_on};
 use super::failure::Failure;
+use super::id_range::IdRange;
 use super::rows::{batch_settings, count, integer, keys};
 
 /// A leader whose slot is further ahead than this beyond the head start will be
@@ -127,13 +128,14 @@ async fn lock_carried(
     connection: &mut PgConnection,
     leaders: &[Leader],
 ) -> Result<Vec<(i64, i64)>, Failure> {
+    let open = IdRange::open(connection).await?;
     let mut taken = Taken::new();
     let mut carried = Vec::new();
     for leader in leaders {
         let Some(rules) = batch_settings(&leader.batch).rules() else {
             continue;
         };
-        for id in fill(connection, leader, &rules, &mut taken).await? {
+        for id in fill(connection, leader, (&rules, open), &mut taken).await? {
             carried.push((id, leader.id));
         }
     }
@@ -143,7 +145,7 @@ async fn lock_carried(
 async fn fill(
     connection: &mut PgConnection,
     leader: &Leader,
-    rules: &BatchRules,
+    (rules, open): (&BatchRules, IdRange),
     taken: &mut Taken,
 ) -> Result<Vec<i64>, Failure> {
     let limit = leader.batch_limit.map(|limit| count(i64::from(limit)));
@@ -158,7 +160,7 @@ async fn fill(
         // leader itself (its permit was returned, or it was locked when others
         // went) has been promised to it and has nobody else.
         let after = taken.get(&key).copied().unwrap_or_default();
-        for (id, due_at, bytes) in lock_line(connection, leader, line, room, after).await? {
+        for (id, due_at, bytes) in lock_line(connection, leader, (line, open), room, after).await? {
             if !room.take(count(i64::from(bytes))) {
                 break;
             }
@@ -173,7 +175,7 @@ async fn fill(
 async fn lock_line(
     connection: &mut PgConnection,
     leader: &Leader,
-    line: Line,
+    (line, open): (Line, IdRange),
     room: Room,
     (due_at, id): (i64, i64),
 ) -> Result<Vec<(i64, i64, i32)>, Failure> {
@@ -182,7 +184,7 @@ async fn lock_line(
         Line::Due => (DUE, None),
         Line::Class(limit) => (DUE, Some(integer(limit))),
     };
-    Ok(sqlx::query_as(sql)
+    Ok(sqlx::query_as(open.told(sql))
         .bind(leader.destination_id)
         .bind(i64::from(room.events()))
         .bind(leader.now)
@@ -203,7 +205,7 @@ const FIRSTS: &str = "-- claim_batches: first attempts
         limit 1
     ) e
     where a.destination_id = $1 and a.state = 'waiting' and a.due_at is null
-        and a.id >= (select o.attempt_id from attempts_horizon o where o.id = 1)
+        and a.id {in_days}
         and a.id + 0 > greatest($4, coalesce(
             (select p.first_after from pacing p where p.destination_id = $1), 0))
         and (a.expires_at is null or a.expires_at > from_micros($3))
@@ -216,11 +218,11 @@ const FIRSTS: &str = "-- claim_batches: first attempts
 const DUE: &str = "-- claim_batches: what is due
     select a.id, micros(x.due_at) as due_at, octet_length(e.payload) as bytes
     from (
-        select y.id, y.due_at, y.batch_limit from attempts y
-        where y.destination_id = $1 and y.state = 'waiting' and y.due_at <= from_micros($3)
-            and y.id >= (select o.attempt_id from attempts_horizon o where o.id = 1)
-            and (y.due_at, y.id) > (from_micros($5), $4)
-        order by y.due_at, y.id
+        select a.id, a.due_at, a.batch_limit from attempts a
+        where a.destination_id = $1 and a.state = 'waiting' and a.due_at <= from_micros($3)
+            and a.id {in_days}
+            and (a.due_at, a.id) > (from_micros($5), $4)
+        order by a.due_at, a.id
         limit $7
     ) x
     join attempts a on a.id = x.id

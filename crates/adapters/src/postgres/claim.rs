@@ -17,6 +17,7 @@ use sqlx::{PgExecutor, PgPool};
 use uuid::Uuid;
 
 use super::failure::Failure;
+use super::id_range::IdRange;
 use super::rows::{count, keys};
 use super::{record, secrets};
 use crate::lost::no_event;
@@ -118,7 +119,7 @@ const CLAIM: &str = "-- claim_starts
         join destinations d on d.id = a.destination_id
         left join pacing p on p.destination_id = a.destination_id
         left join health h on h.destination_id = a.destination_id
-        where a.state || '' = 'admitted'
+        where a.id {in_days} and a.state || '' = 'admitted'
         order by a.id
         for update of a skip locked
     ),
@@ -127,14 +128,14 @@ const CLAIM: &str = "-- claim_starts
         set state = 'started', worker_id = $1,
             started_at = greatest((select now from clock), l.not_before)
         from locked l
-        where a.id = l.id and l.answer = 'started'
+        where a.id {in_days} and a.id = l.id and l.answer = 'started'
     ),
     returned as (
         update attempts a
         set state = 'waiting', due_at = coalesce(a.due_at, a.created_at),
             permit = null, epoch = null, not_before = null, deadline = null
         from locked l
-        where a.id = l.id and l.answer = 'returned'
+        where a.id {in_days} and a.id = l.id and l.answer = 'returned'
     )
     select micros(clock.now) as now, l.id, l.permit as number, l.destination_id, l.answer,
         micros(l.not_before) as not_before, l.event_id, l.try_number, l.tries_before,
@@ -164,26 +165,13 @@ pub(super) async fn claim_on(
     worker: WorkerId,
     permits: &[Permit],
 ) -> Result<Vec<Claimed>, Failure> {
-    Ok(sqlx::query_as(CLAIM)
+    let (ids, numbers) = keys(permits.iter().map(|permit| (permit.attempt, permit.number)));
+    let epochs: Vec<i64> = permits.iter().map(|permit| permit.epoch.0).collect();
+    Ok(sqlx::query_as(IdRange::of(&ids).told(CLAIM))
         .bind(worker.0)
-        .bind(
-            permits
-                .iter()
-                .map(|permit| permit.attempt.0)
-                .collect::<Vec<_>>(),
-        )
-        .bind(
-            permits
-                .iter()
-                .map(|permit| permit.number.0)
-                .collect::<Vec<_>>(),
-        )
-        .bind(
-            permits
-                .iter()
-                .map(|permit| permit.epoch.0)
-                .collect::<Vec<_>>(),
-        )
+        .bind(ids)
+        .bind(numbers)
+        .bind(epochs)
         .bind(micros(HEARTBEAT_TIMEOUT))
         .bind(micros(MAX_HEAD_START))
         .fetch_all(executor)
@@ -369,13 +357,13 @@ pub(super) async fn release_permits(
     permits: &[Permit],
 ) -> Result<Vec<Wake>, Failure> {
     let (ids, numbers) = keys(permits.iter().map(|permit| (permit.attempt, permit.number)));
-    let released: Vec<Uuid> = sqlx::query_scalar(
+    let released: Vec<Uuid> = sqlx::query_scalar(IdRange::of(&ids).told(
         "-- release_permits
         with locked as materialized (
             select a.id
             from unnest($1::bigint[], $2::bigint[]) as n (id, number)
             join attempts a on a.id = n.id and a.permit = n.number
-            where a.state || '' = 'admitted'
+            where a.id {in_days} and a.state || '' = 'admitted'
             order by a.id
             for update of a skip locked
         )
@@ -383,9 +371,9 @@ pub(super) async fn release_permits(
         set state = 'waiting', due_at = coalesce(a.due_at, a.created_at),
             permit = null, epoch = null, not_before = null, deadline = null
         from locked l
-        where a.id = l.id
+        where a.id {in_days} and a.id = l.id
         returning a.destination_id",
-    )
+    ))
     .bind(ids)
     .bind(numbers)
     .fetch_all(pool)

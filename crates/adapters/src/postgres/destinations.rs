@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use domain::admission::Meter;
 use domain::batch::BatchRules;
 use domain::health::is_failing;
-use domain::ids::{AttemptId, DestinationId, Epoch, TenantId};
+use domain::ids::{DestinationId, Epoch, TenantId};
 use domain::policy::{Policy, Rate};
 use domain::smart::Effective;
 use domain::time::Timestamp;
@@ -13,6 +13,7 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::failure::Failure;
+use super::id_range::IdRange;
 use super::rows::{LimitColumns, batch_settings, count, time};
 
 /// Locks the rows that nobody else holds. `for no key update`, because
@@ -64,8 +65,9 @@ pub(super) struct Found {
 pub(super) struct Known {
     /// The clock.
     pub(super) now: Timestamp,
-    /// No attempt with a smaller id waits, is under way or counts.
-    pub(super) horizon: AttemptId,
+    /// No attempt of another day waits, is under way or counts. One that was added
+    /// since may; the wake that follows it comes after.
+    pub(super) open: IdRange,
     /// The destinations that are there.
     pub(super) found: HashMap<DestinationId, Found>,
 }
@@ -74,6 +76,7 @@ pub(super) struct Known {
 struct DestinationRow {
     now: i64,
     horizon: i64,
+    given: i64,
     id: Option<Uuid>,
     tenant_id: Option<Uuid>,
     tenant_max_in_flight: Option<i32>,
@@ -109,7 +112,10 @@ pub(super) async fn read_destinations(
     let rows: Vec<DestinationRow> = sqlx::query_as(
         "-- admit: read_destinations
         with clock as materialized (select micros(clock_timestamp()) as now)
-        select clock.now, (select o.attempt_id from attempts_horizon o where o.id = 1) as horizon, d.id, d.tenant_id,
+        select clock.now,
+            (select o.attempt_id from attempts_horizon o where o.id = 1) as horizon,
+            coalesce(pg_sequence_last_value('attempts_id_seq'), 0) as given,
+            d.id, d.tenant_id,
             coalesce(n.max_in_flight, t.tenant_max_in_flight) as tenant_max_in_flight, d.state, d.deleted_at is not null as deleted, d.epoch,
             array[
                 d.limit_per_second, d.limit_per_minute, d.limit_per_hour, d.limit_per_day,
@@ -145,14 +151,15 @@ pub(super) async fn read_destinations(
     .bind(ids)
     .fetch_all(connection)
     .await?;
-    let (now, horizon) = rows.first().map_or((0, 0), |row| (row.now, row.horizon));
+    let (now, horizon, given) =
+        (rows.first()).map_or((0, 0, 0), |row| (row.now, row.horizon, row.given));
     let found = (rows.into_iter())
         .filter_map(|row| row.id.map(|id| found(id, &row)))
         .map(|found| found.map(|found| (found.id, found)))
         .collect::<Result<_, _>>()?;
     Ok(Known {
         now: Timestamp::from_micros(now),
-        horizon: AttemptId(horizon),
+        open: IdRange::known_open(horizon, given, now),
         found,
     })
 }

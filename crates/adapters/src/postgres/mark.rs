@@ -12,6 +12,27 @@ use uuid::Uuid;
 use super::admit::Plan;
 use super::failure::Failure;
 use super::fold;
+use super::id_range::IdRange;
+
+const MARK_ADMITTED: &str = "-- admit: mark_admitted
+    with picked as materialized (
+        select a.id, n.number, n.epoch, n.not_before, n.deadline, n.coarse, n.crowded
+        from unnest(
+            $1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[],
+            $6::boolean[], $7::boolean[]
+        ) as n (id, number, epoch, not_before, deadline, coarse, crowded)
+        join attempts a on a.id = n.id
+        where a.id {in_days} and a.state = 'waiting'
+        order by a.id
+        for update of a skip locked
+    )
+    update attempts a
+    set state = 'admitted', permit = p.number, epoch = p.epoch,
+        not_before = from_micros(p.not_before), deadline = from_micros(p.deadline),
+        coarse = p.coarse, crowded = p.crowded, admitted_at = from_micros($8)
+    from picked p
+    where a.id {in_days} and a.id = p.id
+    returning a.id";
 
 /// Marks the picks; returns those that were still there to be marked.
 pub(super) async fn mark_admitted(
@@ -36,37 +57,17 @@ pub(super) async fn mark_admitted(
     if ids.is_empty() {
         return Ok(HashSet::new());
     }
-    let marked: Vec<i64> = sqlx::query_scalar(
-        "-- admit: mark_admitted
-        with picked as materialized (
-            select a.id, n.number, n.epoch, n.not_before, n.deadline, n.coarse, n.crowded
-            from unnest(
-                $1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[],
-                $6::boolean[], $7::boolean[]
-            ) as n (id, number, epoch, not_before, deadline, coarse, crowded)
-            join attempts a on a.id = n.id
-            where a.state = 'waiting'
-            order by a.id
-            for update of a skip locked
-        )
-        update attempts a
-        set state = 'admitted', permit = p.number, epoch = p.epoch,
-            not_before = from_micros(p.not_before), deadline = from_micros(p.deadline),
-            coarse = p.coarse, crowded = p.crowded, admitted_at = from_micros($8)
-        from picked p
-        where a.id = p.id
-        returning a.id",
-    )
-    .bind(ids)
-    .bind(numbers)
-    .bind(epochs)
-    .bind(not_befores)
-    .bind(deadlines)
-    .bind(coarse)
-    .bind(crowded)
-    .bind(now.as_micros())
-    .fetch_all(connection)
-    .await?;
+    let marked: Vec<i64> = sqlx::query_scalar(IdRange::of(&ids).told(MARK_ADMITTED))
+        .bind(ids)
+        .bind(numbers)
+        .bind(epochs)
+        .bind(not_befores)
+        .bind(deadlines)
+        .bind(coarse)
+        .bind(crowded)
+        .bind(now.as_micros())
+        .fetch_all(connection)
+        .await?;
     Ok(marked.into_iter().map(AttemptId).collect())
 }
 

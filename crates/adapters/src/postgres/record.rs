@@ -20,6 +20,7 @@ use uuid::Uuid;
 use super::failure::Failure;
 use super::fold;
 use super::health::{self, Seen};
+use super::id_range::IdRange;
 use super::rows::{count, integer, keys};
 use super::smart::{self, Samples};
 
@@ -92,7 +93,8 @@ const RECORD_PLAIN: &str = "-- record_outcomes: record_plain
         join attempts a on a.id = n.id and a.permit = n.number
         left join health h on h.destination_id = a.destination_id
         left join smart_limits s on s.destination_id = a.destination_id
-        where a.worker_id = $1 and a.state || '' = 'started' and (a.folded or not a.coarse)
+        where a.id {in_days} and a.worker_id = $1
+            and a.state || '' = 'started' and (a.folded or not a.coarse)
             and h.destination_id is null and s.destination_id is null
         order by a.id
         for update of a skip locked
@@ -101,7 +103,8 @@ const RECORD_PLAIN: &str = "-- record_outcomes: record_plain
     set state = l.state, finished_at = a.started_at + l.elapsed * interval '1 microsecond',
         status = l.status, error = l.error, response_body = l.response_body
     from locked l
-    where a.id = l.id and (select count(*) from locked) = cardinality($2)
+    where a.id {in_days} and a.id = l.id
+        and (select count(*) from locked) = cardinality($2)
     returning a.destination_id, a.crowded";
 
 /// Records outcomes from which nothing follows: no retry, nothing that a coarse
@@ -123,7 +126,7 @@ async fn record_plain(
         .filter(|outcome| known.insert(outcome.attempt))
         .collect();
     let (ids, numbers) = keys(plain.iter().map(|one| (one.attempt, one.number)));
-    let rows: Vec<(Uuid, bool)> = sqlx::query_as(RECORD_PLAIN)
+    let rows: Vec<(Uuid, bool)> = sqlx::query_as(IdRange::of(&ids).told(RECORD_PLAIN))
         .bind(worker.0)
         .bind(ids)
         .bind(numbers)
@@ -210,7 +213,7 @@ async fn lock(
     outcomes: &[Outcome],
 ) -> Result<Vec<Started>, Failure> {
     let (ids, numbers) = keys(outcomes.iter().map(|one| (one.attempt, one.number)));
-    Ok(sqlx::query_as(
+    Ok(sqlx::query_as(IdRange::of(&ids).told(
         "-- record_outcomes: lock
         with clock as materialized (select micros(clock_timestamp()) as now)
         select (select now from clock) as now, a.id, a.event_id, a.destination_id, a.tenant_id,
@@ -223,10 +226,10 @@ async fn lock(
         join attempts a on a.id = n.id and a.permit = n.number
         left join health h on h.destination_id = a.destination_id
         left join smart_limits s on s.destination_id = a.destination_id
-        where a.worker_id = $1 and a.state in ('started', 'unknown')
+        where a.id {in_days} and a.worker_id = $1 and a.state in ('started', 'unknown')
         order by a.id
         for update of a skip locked",
-    )
+    ))
     .bind(worker.0)
     .bind(ids)
     .bind(numbers)
@@ -317,7 +320,7 @@ impl Steps {
         if self.ids.is_empty() {
             return Ok(());
         }
-        sqlx::query(
+        sqlx::query(IdRange::of(&self.ids).told(
             "-- record_outcomes: update
             update attempts a
             set state = n.state, finished_at = from_micros(n.finished_at), status = n.status,
@@ -332,8 +335,8 @@ impl Steps {
                 $1::bigint[], $2::text[], $3::bigint[], $4::integer[], $5::text[], $6::bytea[],
                 $7::boolean[]
             ) as n (id, state, finished_at, status, error, response_body, dead_letter)
-            where a.id = n.id",
-        )
+            where a.id {in_days} and a.id = n.id",
+        ))
         .bind(&self.ids)
         .bind(&self.states)
         .bind(&self.finished)

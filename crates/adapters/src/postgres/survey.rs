@@ -16,6 +16,7 @@ use uuid::Uuid;
 use super::PostgresStore;
 use super::destinations::{Known, read_destinations};
 use super::failure::{Failure, retried};
+use super::id_range::IdRange;
 use super::rows::{count, integer, time, word};
 use super::usage::{self, Question};
 
@@ -54,13 +55,13 @@ const BACKLOGS: &str = "-- survey: backlogs
                 (
                     select a.destination_id from attempts a
                     where a.state = 'waiting' and a.due_at is null and a.destination_id > w.id
-                        and a.id >= (select o.attempt_id from attempts_horizon o where o.id = 1)
+                        and a.id {in_days}
                     order by a.destination_id limit 1
                 ),
                 (
                     select a.destination_id from attempts a
                     where a.state = 'waiting' and a.due_at is not null and a.destination_id > w.id
-                        and a.id >= (select o.attempt_id from attempts_horizon o where o.id = 1)
+                        and a.id {in_days}
                     order by a.destination_id limit 1
                 )
             ),
@@ -73,13 +74,13 @@ const BACKLOGS: &str = "-- survey: backlogs
             select micros(a.created_at) from attempts a
             where a.destination_id = w.id and a.state = 'waiting' and a.due_at is null
                 and a.id + 0 > coalesce(p.first_after, 0)
-                and a.id >= (select o.attempt_id from attempts_horizon o where o.id = 1)
+                and a.id {in_days}
             order by a.id + 0 limit 1
         ) as first_since,
         (
             select micros(a.due_at) from attempts a
             where a.destination_id = w.id and a.state = 'waiting' and a.due_at <= clock.now
-                and a.id >= (select o.attempt_id from attempts_horizon o where o.id = 1)
+                and a.id {in_days}
             order by a.due_at limit 1
         ) as due_since
     from walk w
@@ -91,7 +92,7 @@ const BACKLOGS: &str = "-- survey: backlogs
             select from attempts a
             where a.destination_id = w.id and a.state = 'waiting' and a.due_at is null
                 and a.id + 0 > coalesce(p.first_after, 0)
-                and a.id >= (select o.attempt_id from attempts_horizon o where o.id = 1)
+                and a.id {in_days}
             limit $3
         ) x
     ) f
@@ -99,7 +100,7 @@ const BACKLOGS: &str = "-- survey: backlogs
         select count(*) as waiting from (
             select from attempts a
             where a.destination_id = w.id and a.state = 'waiting' and a.due_at is not null
-                and a.id >= (select o.attempt_id from attempts_horizon o where o.id = 1)
+                and a.id {in_days}
             limit $3
         ) x
     ) l
@@ -122,11 +123,13 @@ async fn backlogs(
     after: Option<DestinationId>,
     rules: &SurveyRules,
 ) -> Result<SurveyPage, Failure> {
-    let rows: Vec<Row> = sqlx::query_as(BACKLOGS)
+    let mut connection = pool.acquire().await?;
+    let open = IdRange::open(&mut connection).await?;
+    let rows: Vec<Row> = sqlx::query_as(open.told(BACKLOGS))
         .bind(after.map(|after| after.0))
         .bind(integer(rules.page))
         .bind(i64::from(rules.far))
-        .fetch_all(pool)
+        .fetch_all(&mut *connection)
         .await?;
     let full = rows.len() >= rules.page as usize;
     let next = rows.last().map(|last| DestinationId(last.id));
@@ -149,11 +152,7 @@ async fn backlogs(
 async fn standings(pool: &PgPool, asked: &[DestinationId]) -> Result<Vec<Surveyed>, Failure> {
     let mut connection = pool.acquire().await?;
     let ids: Vec<Uuid> = asked.iter().map(|id| id.0).collect();
-    let Known {
-        now,
-        horizon,
-        found,
-    } = read_destinations(&mut connection, &ids).await?;
+    let Known { now, open, found } = read_destinations(&mut connection, &ids).await?;
     let living: Vec<_> = (asked.iter())
         .filter_map(|id| found.get(id))
         .filter(|destination| !destination.deleted)
@@ -165,7 +164,7 @@ async fn standings(pool: &PgPool, asked: &[DestinationId]) -> Result<Vec<Surveye
             ..Question::of(destination)
         })
         .collect();
-    let mut readings = usage::read(&mut connection, &questions, (now, horizon)).await?;
+    let mut readings = usage::read(&mut connection, &questions, (now, open)).await?;
     let mut held_for = held_for(&mut connection, &ids).await?;
     let standing = |destination: &&super::destinations::Found| {
         let reading = readings.remove(&destination.id)?;

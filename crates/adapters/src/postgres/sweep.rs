@@ -11,6 +11,7 @@ use sqlx::PgPool;
 use uuid::Uuid;
 
 use super::failure::Failure;
+use super::id_range::IdRange;
 
 /// Each step of the walk reads the next few rows of each of the indexes. So it
 /// finds all destinations up to the last one that each of them has come to: many
@@ -33,7 +34,7 @@ const WALK: &str = "-- sweep
             from (
                 select a.destination_id from attempts a
                 where a.state = 'waiting' and a.due_at is null and a.destination_id > w.last
-                    and a.id >= (select o.attempt_id from attempts_horizon o where o.id = 1)
+                    and a.id {in_days}
                 order by a.destination_id limit w.reads
             ) n
         ) first
@@ -42,7 +43,7 @@ const WALK: &str = "-- sweep
             from (
                 select a.destination_id, a.due_at from attempts a
                 where a.state = 'waiting' and a.due_at is not null and a.destination_id > w.last
-                    and a.id >= (select o.attempt_id from attempts_horizon o where o.id = 1)
+                    and a.id {in_days}
                 order by a.destination_id, a.due_at limit w.reads
             ) n
         ) due
@@ -51,7 +52,7 @@ const WALK: &str = "-- sweep
             from (
                 select a.destination_id from attempts a
                 where $3 and a.state = 'admitted' and a.destination_id > w.last
-                    and a.id >= (select o.attempt_id from attempts_horizon o where o.id = 1)
+                    and a.id {in_days}
                 order by a.destination_id limit w.reads
             ) n
         ) admitted
@@ -146,7 +147,8 @@ const BEGIN: &str = "begin; set local enable_sort = off";
 
 async fn visit(pool: &PgPool, sweep: &Sweep) -> Result<Vec<Visited>, Failure> {
     let mut transaction = pool.begin_with(BEGIN).await?;
-    let visited = sqlx::query_as(WALK)
+    let open = IdRange::open(&mut transaction).await?;
+    let visited = sqlx::query_as(open.told(WALK))
         .bind(sweep.after.map(|after| after.0))
         .bind(i32::try_from(sweep.limit).unwrap_or(i32::MAX))
         .bind(sweep.everything)

@@ -20,6 +20,7 @@ use uuid::Uuid;
 
 use super::destinations::Found;
 use super::failure::Failure;
+use super::id_range::IdRange;
 use super::rows::{count, integer, time};
 
 /// Starts of a coarse limit that are in no bucket and yet final: above this
@@ -125,16 +126,16 @@ struct Row {
 }
 
 /// Reads them all. `now` is the store's clock, read after the locks; all that
-/// counts or waits has an id of `horizon` or above.
+/// counts or waits is of the days that are `open`.
 pub(super) async fn read(
     connection: &mut PgConnection,
     questions: &[Question<'_>],
-    (now, horizon): (Timestamp, AttemptId),
+    (now, open): (Timestamp, IdRange),
 ) -> Result<HashMap<DestinationId, Reading>, Failure> {
     let scopes: Vec<Scope> = (questions.iter())
         .map(|question| Scope::of(question, now))
         .collect();
-    let rows = fetch(connection, questions, &scopes, (now, horizon)).await?;
+    let rows = fetch(connection, questions, &scopes, (now, open)).await?;
     let mut rows: HashMap<Uuid, Row> = rows.into_iter().map(|row| (row.id, row)).collect();
     let asked = questions.iter().zip(&scopes);
     Ok(asked
@@ -187,7 +188,7 @@ impl Scope {
 }
 
 /// One row per destination; each list is bounded by the limits, none by the
-/// backlog. No day before the horizon is asked for any.
+/// backlog. No day that is over is asked for any.
 const USAGE: &str = "-- admit: usage
     select r.id,
         o.permit_attempts, o.permit_numbers, o.permit_epochs, o.not_befores, o.deadlines,
@@ -199,7 +200,7 @@ const USAGE: &str = "-- admit: usage
         d.due_ids, d.due_since, d.due_expired, d.due_bytes, d.due_limits,
         (
             select micros(a.due_at) from attempts a
-            where a.destination_id = r.id and a.state = 'waiting' and a.id >= $13
+            where a.destination_id = r.id and a.state = 'waiting' and a.id {in_days}
                 and a.due_at > from_micros($10)
             order by a.due_at limit 1
         ) as next_due
@@ -226,12 +227,12 @@ const USAGE: &str = "-- admit: usage
             coalesce(array_agg(a.batch_limit order by a.not_before, a.permit), '{}')
                 as permit_limits
         from attempts a
-        where a.destination_id = r.id and a.state = 'admitted' and a.id >= $13
+        where a.destination_id = r.id and a.state = 'admitted' and a.id {in_days}
     ) o
     cross join lateral (
         select count(*) as in_flight from attempts a
         where a.destination_id = r.id and a.state = 'started' and a.carried_by is null
-            and a.id >= $13
+            and a.id {in_days}
     ) f
     cross join lateral (
         select coalesce(array_agg(micros(x.started_at)), '{}') as starts
@@ -240,14 +241,14 @@ const USAGE: &str = "-- admit: usage
                 (
                     select a.started_at from attempts a
                     where a.destination_id = r.id and not a.folded and a.carried_by is null
-                        and a.started_at > from_micros(r.exact_since) and a.id >= $13
+                        and a.started_at > from_micros(r.exact_since) and a.id {in_days}
                     order by a.started_at desc limit r.exact_max
                 )
                 union all
                 (
                     select a.started_at from attempts a
                     where a.destination_id = r.id and a.folded and a.carried_by is null
-                        and a.started_at > from_micros(r.exact_since) and a.id >= $13
+                        and a.started_at > from_micros(r.exact_since) and a.id {in_days}
                     order by a.started_at desc limit r.exact_max
                 )
             ) y
@@ -279,7 +280,7 @@ const USAGE: &str = "-- admit: usage
         from (
             select a.id, a.started_at, a.state from attempts a
             where a.destination_id = r.id and not a.folded and a.carried_by is null
-                and a.started_at > from_micros(r.coarse_since) and a.id >= $13
+                and a.started_at > from_micros(r.coarse_since) and a.id {in_days}
             order by a.started_at
             limit case when r.coarse_since is null then 0 else f.in_flight + $12 + 1 end
         ) x
@@ -294,7 +295,7 @@ const USAGE: &str = "-- admit: usage
         from (
             select a.id, a.created_at, a.expires_at, a.payload_bytes from attempts a
             where a.destination_id = r.id and a.state = 'waiting' and a.due_at is null
-                and a.id + 0 > r.first_after and a.id >= $13
+                and a.id + 0 > r.first_after and a.id {in_days}
             order by a.id + 0 limit r.ahead
         ) x
     ) w
@@ -309,7 +310,7 @@ const USAGE: &str = "-- admit: usage
         from (
             select a.id, a.due_at, a.expires_at, a.payload_bytes, a.batch_limit from attempts a
             where a.destination_id = r.id and a.state = 'waiting'
-                and a.due_at <= from_micros($10) and a.id >= $13
+                and a.due_at <= from_micros($10) and a.id {in_days}
             order by a.due_at, a.id limit r.ahead
         ) x
     ) d";
@@ -318,7 +319,7 @@ async fn fetch(
     connection: &mut PgConnection,
     questions: &[Question<'_>],
     scopes: &[Scope],
-    (now, horizon): (Timestamp, AttemptId),
+    (now, open): (Timestamp, IdRange),
 ) -> Result<Vec<Row>, Failure> {
     let coarse = |period: usize| -> Vec<Option<i64>> {
         scopes
@@ -326,7 +327,7 @@ async fn fetch(
             .map(|scope| scope.coarse_since[period])
             .collect()
     };
-    Ok(sqlx::query_as(USAGE)
+    Ok(sqlx::query_as(open.told(USAGE))
         .bind(
             questions
                 .iter()
@@ -354,7 +355,6 @@ async fn fetch(
         .bind(now.as_micros())
         .bind(scopes.iter().map(Scope::coarse_since).collect::<Vec<_>>())
         .bind(i64::try_from(MAX_UNFOLDED).unwrap_or(i64::MAX))
-        .bind(horizon.0)
         .fetch_all(connection)
         .await?)
 }

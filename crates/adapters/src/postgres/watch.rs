@@ -150,11 +150,7 @@ async fn look(
         return Ok(Vec::new());
     }
     let ids: Vec<Uuid> = page.iter().map(|one| one.id).collect();
-    let Known {
-        now,
-        horizon,
-        found,
-    } = read_destinations(connection, &ids).await?;
+    let Known { now, open, found } = read_destinations(connection, &ids).await?;
     let living: Vec<_> = (found.values())
         .filter(|destination| !destination.deleted)
         .collect();
@@ -165,7 +161,7 @@ async fn look(
             ..Question::of(destination)
         })
         .collect();
-    let readings = usage::read(connection, &questions, (now, horizon)).await?;
+    let readings = usage::read(connection, &questions, (now, open)).await?;
     let sight = |(one, backlog): (&Passed, &u32)| {
         let id = DestinationId(one.id);
         let reading = readings.get(&id).zip(found.get(&id));

@@ -8,7 +8,8 @@ use domain::permit::Permit;
 use domain::share::Room;
 use engine::ports::{ClaimAnswer, Run, Store, Sweep};
 
-use crate::database::{Database, measured, per_second};
+use crate::coarse::success;
+use crate::database::{Database, measured, per_second, run};
 use crate::days::{SUCCEEDED, old, running_for};
 use crate::horizon::raise;
 
@@ -60,37 +61,30 @@ async fn a_claim_costs_the_same_whatever_the_days_before() {
     .await;
 }
 
-/// Pages touched by ten runs that find nothing new, without planning.
+/// Pages touched by ten runs that find nothing new. Planning counts: it touches
+/// every index of every day that is in the plan.
 async fn pages_of_runs(database: &Database, to: DestinationId) -> i64 {
     database.sql("vacuum analyze attempts, events").await;
-    let runs = async |count: u32| {
-        let runs = async |store: PostgresStore| {
-            for _ in 0..count {
-                let run = Run {
-                    destination: to,
-                    republish: false,
-                };
-                store.admit(&[run], &Room::of(u32::MAX)).await.unwrap();
-            }
-        };
-        database.pages_of(runs).await
+    let runs = async |store: PostgresStore| {
+        for _ in 0..10 {
+            let run = Run {
+                destination: to,
+                republish: false,
+            };
+            store.admit(&[run], &Room::of(u32::MAX)).await.unwrap();
+        }
     };
-    let planned = runs(10).await;
-    runs(20).await - planned
+    database.pages_of(runs).await
 }
 
-/// Pages touched by twenty sweeps of everything, without planning.
+/// Pages touched by twenty sweeps of everything, and by planning them.
 async fn pages_of_sweeps(database: &Database) -> i64 {
-    let sweeps = async |count: u32| {
-        let sweeps = async |store: PostgresStore| {
-            for _ in 0..count {
-                store.sweep(&EVERYTHING).await.unwrap();
-            }
-        };
-        database.pages_of(sweeps).await
+    let sweeps = async |store: PostgresStore| {
+        for _ in 0..20 {
+            store.sweep(&EVERYTHING).await.unwrap();
+        }
     };
-    let planned = sweeps(10).await;
-    sweeps(30).await - planned
+    database.pages_of(sweeps).await
 }
 
 const EVERYTHING: Sweep = Sweep {
@@ -101,7 +95,7 @@ const EVERYTHING: Sweep = Sweep {
     overdue: Duration::ZERO,
 };
 
-/// Neither a run nor a sweep asks days that are below the horizon.
+/// Neither a run nor a sweep knows of days that are below the horizon.
 #[tokio::test]
 async fn admission_costs_the_same_whatever_the_days_before() {
     let few = running_for(1).await;
@@ -134,6 +128,68 @@ async fn admission_costs_the_same_whatever_the_days_before() {
         counted && flat
     })
     .await;
+}
+
+/// Days of attempts that a step has open when it writes to the first of them.
+async fn days_open<T>(database: &Database, step: impl Future<Output = T>) -> (i64, T) {
+    let held = "select pg_advisory_lock(41)";
+    let mut holder = database.user().await;
+    run(&mut holder, held.to_owned()).await;
+    let looking = async {
+        database.until_somebody_waits().await;
+        let open = "select count(distinct l.relation) from pg_locks l
+            join pg_inherits i on i.inhrelid = l.relation
+            where i.inhparent = 'attempts'::regclass
+                and l.database = (select oid from pg_database where datname = current_database())";
+        let open = database.number(open).await;
+        run(&mut holder, "select pg_advisory_unlock(41)".to_owned()).await;
+        open
+    };
+    tokio::join!(looking, step)
+}
+
+/// A plan opens and locks each day that is in it, whether it looks there or not.
+#[tokio::test]
+async fn a_step_of_an_attempt_opens_its_days_alone() {
+    let database = running_for(38).await;
+    raise(&database).await;
+    database
+        .sql(
+            "create function waits() returns trigger language plpgsql as $$
+            begin
+                perform set_config('lock_timeout', '0', true), pg_advisory_xact_lock(41);
+                return new;
+            end;
+            $$;
+            create trigger waits before update on attempts for each row
+            execute function waits()",
+        )
+        .await;
+    let to = database.destination(per_second(100)).await;
+    let worker = database.worker().await;
+    database.accept(to, 2).await;
+    let store = &database.store;
+    let (admitting, permits) = days_open(&database, database.permits(to)).await;
+    database.let_nothing_lapse().await;
+    let claim = store.claim_starts(worker, &permits[..1]);
+    let (claiming, claims) = days_open(&database, claim).await;
+    assert!(matches!(
+        claims.unwrap().answers[0],
+        ClaimAnswer::Started(_)
+    ));
+    let outcomes = [success(&permits[0])];
+    let record = store.record_outcomes(worker, &outcomes);
+    let (recording, recorded) = days_open(&database, record).await;
+    assert_eq!(recorded.unwrap().skipped, []);
+    let release = store.release_permits(&permits[1..]);
+    let (releasing, released) = days_open(&database, release).await;
+    assert_eq!(released.unwrap().len(), 1);
+    // An admission counts what started on the days before.
+    assert_eq!(
+        (admitting, claiming, recording, releasing),
+        (4, 1, 1, 1),
+        "of 42 days"
+    );
 }
 
 /// Where rows have a day, they are found in it, whatever the statistics say.

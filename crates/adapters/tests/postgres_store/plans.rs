@@ -1,5 +1,6 @@
 //! What a run costs: by the pages that it touches, not by a clock.
 
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use adapters::postgres::PostgresStore;
@@ -341,6 +342,46 @@ async fn a_count_of_backlogs_reads_what_is_pending_alone() {
         large <= most && analyzed <= most,
         "{small}, then {large}, analyzed {analyzed}"
     );
+}
+
+/// However many destinations have a backlog: as long as all of it is less than any
+/// tenant's may be, whose each is does not matter.
+#[tokio::test]
+async fn a_count_of_backlogs_looks_nobody_up_while_all_of_it_is_little() {
+    let database = Database::create().await;
+    let destination = database.destination(per_second(100)).await;
+    database.accept(destination, 1).await;
+    backlog(&database, destination, 0, 1_000).await;
+    let others = format!(
+        "with others as (
+            insert into destinations (id, tenant_id, name, url, limit_per_second)
+            select gen_random_uuid(), '{DEFAULT_TENANT}', '', 'https://receiver.example/', 1
+            from generate_series(1, 1000) returning id
+        )
+        update attempts a set destination_id = o.id
+        from (select id, row_number() over () as nth from others) o,
+            (select id, row_number() over () as nth from attempts where due_at is not null) b
+        where b.id = a.id and b.nth = o.nth"
+    );
+    let looked_up = async |tenant: u64| {
+        let bounds = BacklogBounds {
+            tenant: NonZeroU64::new(tenant).unwrap(),
+            ..BacklogBounds::default()
+        };
+        let count = async |store: PostgresStore| {
+            let counted = store.standings(&bounds, &[], Some(&NOW));
+            assert_eq!(counted.await.unwrap().standings[0].pending, 1_001);
+        };
+        let read = "select (heap_blks_read + heap_blks_hit + idx_blks_read + idx_blks_hit)::bigint
+            from pg_statio_user_tables where relname = 'destinations'";
+        let before = database.number(read).await;
+        database.pages_of(count).await;
+        database.number(read).await - before
+    };
+    database.sql(&others).await;
+    let pages = (looked_up(1_000_000).await, looked_up(1_000).await);
+    // Planning reads a few; and of a tenant that has too much it is known.
+    assert!(pages.0 < 50 && pages.1 > 500, "{pages:?}");
 }
 
 /// However many events the requests in flight carry.

@@ -1,0 +1,110 @@
+//! Whole days of attempts, named in the text of a statement.
+//!
+//! Attempts are partitioned by day, and a plan is made once for whatever is bound
+//! to it. One in which the ids are bound has a node for each day that is kept:
+//! forty of them are opened and locked each time to find that one is needed. With a
+//! ledger of thirty days that made the largest statement of a run five times as dear
+//! as on the first day, and its planning ten times. By what stands in the text the
+//! planner goes itself, and other days are not in the plan. A day's statements have
+//! the same text, so each is still planned once.
+
+use sqlx::{AssertSqlSafe, PgConnection};
+
+use super::failure::Failure;
+
+/// Above these bits an id is its day, counted from 1970: see `next_attempt_id`.
+const DAY_BITS: u32 = 36;
+const WITHIN_A_DAY: i64 = (1 << DAY_BITS) - 1;
+const MICROS_A_DAY: i64 = 86_400_000_000;
+
+/// The ids of whole days.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct IdRange {
+    first: i64,
+    last: i64,
+}
+
+impl IdRange {
+    const fn days(first: i64, last: i64) -> Self {
+        Self {
+            first: first & !WITHIN_A_DAY,
+            last: last | WITHIN_A_DAY,
+        }
+    }
+
+    /// The days of these attempts and those between them; of none, the day 0.
+    pub(super) fn of(ids: &[i64]) -> Self {
+        let (first, last) = (ids.iter().min(), ids.iter().max());
+        Self::days(
+            first.copied().unwrap_or_default(),
+            last.copied().unwrap_or_default(),
+        )
+    }
+
+    /// The days of all attempts that wait, are under way or count.
+    pub(super) async fn open(connection: &mut PgConnection) -> Result<Self, Failure> {
+        let (now, horizon, given): (i64, i64, i64) = sqlx::query_as(
+            "-- open days
+            select micros(clock_timestamp()), o.attempt_id,
+                coalesce(pg_sequence_last_value('attempts_id_seq'), 0)
+            from attempts_horizon o where o.id = 1",
+        )
+        .fetch_one(connection)
+        .await?;
+        Ok(Self::known_open(horizon, given, now))
+    }
+
+    /// The same where the horizon is known, the last id that was given, and the clock
+    /// (µs). Whichever is later, that id's day or today, is the last: a clock may have
+    /// been set back, and no id may have been given yet.
+    pub(super) fn known_open(horizon: i64, given: i64, now: i64) -> Self {
+        let today = now.div_euclid(MICROS_A_DAY) << DAY_BITS;
+        Self::days(horizon, given.max(today))
+    }
+
+    /// The statement about these ids: it says `a.id {in_days}` where it means them.
+    ///
+    /// `any`: of a bound on both sides a planner without statistics believes that it
+    /// leaves one row in two hundred, and may read a whole day by its ids.
+    pub(super) fn told(self, statement: &str) -> AssertSqlSafe<String> {
+        let Self { first, last } = self;
+        let text = format!("a.id >= {first} and a.id <= any ('{{{last}}}')");
+        AssertSqlSafe(statement.replace("a.id {in_days}", &text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY: i64 = 1 << 36;
+
+    #[test]
+    fn a_range_is_of_whole_days() {
+        let today = 20_780 * DAY;
+        let range = IdRange::of(&[today + 5, today + 3]);
+        assert_eq!(range, IdRange::of(&[today]));
+        let AssertSqlSafe(text) = range.told("where a.id {in_days}");
+        assert_eq!(
+            text,
+            format!(
+                "where a.id >= {today} and a.id <= any ('{{{}}}')",
+                today + DAY - 1
+            )
+        );
+        let far = IdRange::of(&[today + 2 * DAY + 7, today, i64::MAX]);
+        assert_eq!((far.first, far.last), (today, i64::MAX));
+        assert_eq!(IdRange::of(&[]), IdRange::of(&[0]));
+        assert_eq!(IdRange::of(&[-1]), IdRange::of(&[-DAY]));
+    }
+
+    #[test]
+    fn what_is_open_ends_today_or_with_the_last_id() {
+        let open = |given, now| IdRange::known_open(20_777 * DAY, given, now);
+        let noon = 20_780 * MICROS_A_DAY + MICROS_A_DAY / 2;
+        let until = |day| IdRange::of(&[20_777 * DAY, day * DAY]);
+        assert_eq!(open(0, noon), until(20_780));
+        assert_eq!(open(20_779 * DAY + 8, noon), until(20_780));
+        assert_eq!(open(20_781 * DAY + 8, noon), until(20_781));
+    }
+}
