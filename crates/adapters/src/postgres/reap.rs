@@ -105,6 +105,10 @@ async fn mark_unknown(
     let mut rows: Vec<GivenUp> = sqlx::query_as(
         "-- reap: give_up_starts
         with clock as materialized (select clock_timestamp() as now),
+        living as materialized (
+            select coalesce(array_agg(w.id), '{}') as ids from workers w
+            where w.seen_at >= (select now from clock) - $2::bigint * interval '1 microsecond'
+        ),
         locked as materialized (
             select a.id, a.coarse and not a.folded as to_fold,
                 a.try_number - a.tries_before >= coalesce(
@@ -113,17 +117,14 @@ async fn mark_unknown(
                 (a.carried_by is not null or a.batch_size is not null)
                     and a.batch_limit is distinct from 1 as is_batch,
                 d.deleted_at is not null as destination_is_gone,
-                w.id is null
-                    or w.seen_at < (select now from clock) - $2::bigint * interval '1 microsecond'
+                (a.worker_id = any ((select ids from living)::uuid[])) is not true
                     as worker_is_gone
             from attempts a
             join destinations d on d.id = a.destination_id
-            left join workers w on w.id = a.worker_id
             where a.state = 'started' and a.id >= (select o.attempt_id from attempts_horizon o where o.id = 1)
                 and (
                     a.started_at < (select now from clock) - $1::bigint * interval '1 microsecond'
-                    or w.id is null
-                    or w.seen_at < (select now from clock) - $2::bigint * interval '1 microsecond'
+                    or (a.worker_id = any ((select ids from living)::uuid[])) is not true
                 )
             order by a.started_at, a.id
             limit $3

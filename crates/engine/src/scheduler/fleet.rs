@@ -15,12 +15,19 @@ use crate::ports::{Given, Store};
 /// run may come because a place has just come free.
 const FRESH: Duration = Duration::from_millis(100);
 
+/// Where so many requests are under way that counting them takes its time, a count
+/// is good for so many times what it took, up to a second: schedulers that count are
+/// at most one part in fifty of what the store does.
+const BREATH: u32 = 50;
+const FRESH_AT_MOST: Duration = Duration::from_secs(1);
+
 /// Room for outstanding permits, counted now and then, estimated in between.
 pub(super) struct Places {
     store: Arc<dyn Store>,
     permits_per_place: u32,
     room: Room,
-    counted_at: Option<Instant>,
+    /// When the last count began, and for how long it is good.
+    counted: Option<(Instant, Duration)>,
 }
 
 impl Places {
@@ -29,16 +36,17 @@ impl Places {
             store,
             permits_per_place,
             room: Room::default(),
-            counted_at: None,
+            counted: None,
         }
     }
 
     /// Counts the fleet again, unless the last count is still good.
     pub(super) async fn count(&mut self) {
-        let stale = self.counted_at.is_none_or(|at| at.elapsed() > FRESH);
+        let stale = (self.counted).is_none_or(|(at, fresh)| at.elapsed() > fresh);
         if !stale && self.room.left() > 0 {
             return;
         }
+        let began = Instant::now();
         match self.store.fleet().await {
             Ok(fleet) => {
                 self.room = Room {
@@ -46,7 +54,7 @@ impl Places {
                     outstanding: fleet.outstanding,
                     loads: fleet.loads,
                 };
-                self.counted_at = Some(Instant::now());
+                self.counted = Some((began, fresh(began.elapsed())));
             }
             Err(error) => tracing::debug!(%error, "fleet not counted"),
         }
@@ -73,5 +81,22 @@ impl Places {
                 }),
             }
         }
+    }
+}
+
+/// For how long a count is good that took so long.
+fn fresh(took: Duration) -> Duration {
+    (took * BREATH).clamp(FRESH, FRESH_AT_MOST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_count_that_takes_long_is_good_for_longer() {
+        let millis = Duration::from_millis;
+        let taking = [0, 1, 2, 10, 19, 20, 5_000].map(|took| fresh(millis(took)));
+        assert_eq!(taking, [100, 100, 100, 500, 950, 1_000, 1_000].map(millis));
     }
 }
