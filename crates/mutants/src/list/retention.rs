@@ -3,7 +3,7 @@
 use crate::mutant::Change::{Rust, Text};
 use crate::mutant::{Mutant, postgres, sqlite_contract};
 
-pub(super) const MUTANTS: [Mutant; 4] = [
+pub(super) const MUTANTS: [Mutant; 6] = [
     Mutant {
         name: "sqlite-retention-takes-what-waits",
         wrong: "An old event goes though an attempt of it still waits.",
@@ -43,5 +43,25 @@ pub(super) const MUTANTS: [Mutant; 4] = [
             wrong: "when true or o.seen_at <= clock_timestamp()",
         },
         killer: postgres("horizon::a_clock_that_is_ahead_for_a_moment_moves_nothing"),
+    },
+    Mutant {
+        name: "open-days-end-with-the-last-id",
+        wrong: "What waits since a day after the last id that was given is not looked for.",
+        file: "crates/adapters/src/postgres/id_range.rs",
+        change: Rust {
+            right: "Self::days(horizon, given.max(today))",
+            wrong: "Self::days(horizon, given)",
+        },
+        killer: postgres("days::a_day_goes_when_it_is_old_and_nothing_in_it_is_needed"),
+    },
+    Mutant {
+        name: "plans-know-every-day",
+        wrong: "A step of an attempt opens and locks each day that is kept.",
+        file: "crates/adapters/src/postgres/id_range.rs",
+        change: Rust {
+            right: "statement.replace(\"a.id {in_days}\", &text)",
+            wrong: "statement.replace(\"a.id {in_days}\", \"true\")",
+        },
+        killer: postgres("days_cost::a_step_of_an_attempt_opens_its_days_alone"),
     },
 ];
