@@ -160,9 +160,9 @@ pub(super) const MUTANTS: [Mutant; 32] = [
             sent again.",
         file: CLAIM,
         change: Text {
-            right: "where a.state || '' = 'admitted'\n        order by a.id\n        \
+            right: "and a.state || '' = 'admitted'\n        order by a.id\n        \
                 for update of a skip locked\n    ),\n    started as (",
-            wrong: "where a.state in ('admitted', 'started')\n        order by a.id\n        \
+            wrong: "and a.state in ('admitted', 'started')\n        order by a.id\n        \
                 for update of a skip locked\n    ),\n    started as (",
         },
         killer: postgres("starts::a_permit_that_is_claimed_by_many_starts_once"),
@@ -279,9 +279,9 @@ pub(super) const MUTANTS: [Mutant; 32] = [
         wrong: "An outcome is recorded for whoever sends it, not for the worker that claimed.",
         file: RECORD,
         change: Text {
-            right: "where a.worker_id = $1 and a.state in ('started', 'unknown')\n        \
+            right: "and a.worker_id = $1 and a.state in ('started', 'unknown')\n        \
                 order by a.id\n        for update",
-            wrong: "where $1 = $1 and a.state in ('started', 'unknown')\n        \
+            wrong: "and $1 = $1 and a.state in ('started', 'unknown')\n        \
                 order by a.id\n        for update",
         },
         killer: postgres("contract::record::a_wrong_worker_or_number_changes_nothing"),
@@ -291,8 +291,8 @@ pub(super) const MUTANTS: [Mutant; 32] = [
         wrong: "A success is recorded for whoever sends it, not for the worker that claimed.",
         file: RECORD,
         change: Text {
-            right: "where a.worker_id = $1 and a.state || '' = 'started'",
-            wrong: "where $1 = $1 and a.state || '' = 'started'",
+            right: "and a.worker_id = $1\n            and a.state || '' = 'started'",
+            wrong: "and $1 = $1\n            and a.state || '' = 'started'",
         },
         killer: postgres("contract::record::a_wrong_worker_or_number_changes_nothing"),
     },
