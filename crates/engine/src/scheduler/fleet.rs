@@ -15,19 +15,12 @@ use crate::ports::{Given, Store};
 /// run may come because a place has just come free.
 const FRESH: Duration = Duration::from_millis(100);
 
-/// Where so many requests are under way that counting them takes its time, a count
-/// is good for so many times what it took, up to a second: schedulers that count are
-/// at most one part in fifty of what the store does.
-const BREATH: u32 = 50;
-const FRESH_AT_MOST: Duration = Duration::from_secs(1);
-
 /// Room for outstanding permits, counted now and then, estimated in between.
 pub(super) struct Places {
     store: Arc<dyn Store>,
     permits_per_place: u32,
     room: Room,
-    /// When the last count began, and for how long it is good.
-    counted: Option<(Instant, Duration)>,
+    counted_at: Option<Instant>,
 }
 
 impl Places {
@@ -36,17 +29,16 @@ impl Places {
             store,
             permits_per_place,
             room: Room::default(),
-            counted: None,
+            counted_at: None,
         }
     }
 
     /// Counts the fleet again, unless the last count is still good.
     pub(super) async fn count(&mut self) {
-        let stale = (self.counted).is_none_or(|(at, fresh)| at.elapsed() > fresh);
+        let stale = self.counted_at.is_none_or(|at| at.elapsed() > FRESH);
         if !stale && self.room.left() > 0 {
             return;
         }
-        let began = Instant::now();
         match self.store.fleet().await {
             Ok(fleet) => {
                 self.room = Room {
@@ -54,7 +46,7 @@ impl Places {
                     outstanding: fleet.outstanding,
                     loads: fleet.loads,
                 };
-                self.counted = Some((began, fresh(began.elapsed())));
+                self.counted_at = Some(Instant::now());
             }
             Err(error) => tracing::debug!(%error, "fleet not counted"),
         }
@@ -81,22 +73,5 @@ impl Places {
                 }),
             }
         }
-    }
-}
-
-/// For how long a count is good that took so long.
-fn fresh(took: Duration) -> Duration {
-    (took * BREATH).clamp(FRESH, FRESH_AT_MOST)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_count_that_takes_long_is_good_for_longer() {
-        let millis = Duration::from_millis;
-        let taking = [0, 1, 2, 10, 19, 20, 5_000].map(|took| fresh(millis(took)));
-        assert_eq!(taking, [100, 100, 100, 500, 950, 1_000, 1_000].map(millis));
     }
 }
