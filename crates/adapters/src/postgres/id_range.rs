@@ -4,7 +4,7 @@
 //! to it. One in which the ids are bound has a node for each day that is kept:
 //! forty of them are opened and locked each time to find that one is needed. With a
 //! ledger of thirty days that made the largest statement of a run five times as dear
-//! as on the first day, and its planning ten times. By what stands in the text the
+//! as on the first day, and its planning eight times. By what stands in the text the
 //! planner goes itself, and other days are not in the plan. A day's statements have
 //! the same text, so each is still planned once.
 
