@@ -253,7 +253,7 @@ pub struct Run {
 }
 
 /// What [`Store::admit`] did.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Admitted {
     /// The store's clock, read after the locks.
     pub now: Timestamp,
@@ -287,7 +287,7 @@ impl Given {
 }
 
 /// What became of one run.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum RunResult {
     /// Somebody holds the row: nothing is known. Not the same as empty.
     Skipped,
@@ -307,7 +307,7 @@ pub enum RunResult {
 }
 
 /// What [`Store::claim_starts`] answered.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Claims {
     /// The store's clock at the claim.
     pub now: Timestamp,

@@ -15,7 +15,7 @@ pub enum ClockStep {
 }
 
 /// A clock that goes with the runtime's and is set at will.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct ModelClock {
     base: Timestamp,
     origin: Instant,

@@ -65,10 +65,17 @@ pub struct ModelStore {
     changed: Notify,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 struct State {
     clock: ModelClock,
     rows: Rows,
+}
+
+/// No call can tell them apart.
+impl PartialEq for ModelStore {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other) || *self.state() == *other.state()
+    }
 }
 
 impl ModelStore {

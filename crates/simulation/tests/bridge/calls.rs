@@ -50,7 +50,7 @@ pub(crate) enum Call {
 }
 
 /// What it answered; what went wrong in words.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Answer {
     Accepted(Vec<Acceptance>),
     Admitted(Admitted),

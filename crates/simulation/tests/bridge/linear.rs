@@ -68,8 +68,8 @@ pub(crate) trait Candidate: Sized {
     /// not the model's.
     fn after(&self, step: Step<'_, Self::Call, Self::Answer>) -> impl Future<Output = Vec<Self>>;
 
-    /// Equal for states that no call can tell apart.
-    fn fingerprint(&self) -> String;
+    /// Whether no call can tell them apart.
+    fn is_as(&self, other: &Self) -> bool;
 }
 
 /// All states in which an order of these calls can leave the model, beginning
@@ -85,29 +85,36 @@ pub(crate) async fn explain<S: Candidate>(
     let steps: Vec<usize> = batch.iter().map(S::steps).collect();
     let mut reached = BTreeMap::from([(vec![0; batch.len()], distinct(candidates))]);
     for _ in 0..steps.iter().sum() {
-        let mut next: BTreeMap<Vec<usize>, BTreeMap<String, S>> = BTreeMap::new();
+        let mut next: BTreeMap<Vec<usize>, Vec<S>> = BTreeMap::new();
         for (done, states) in &reached {
             for of in can_follow(done, &steps, batch) {
                 let mut then = done.clone();
                 then[of] += 1;
-                for state in states.values() {
+                for state in states {
                     let number = done[of];
                     for after in state.after(Step { of, number, batch }).await {
-                        let states = next.entry(then.clone()).or_default();
-                        states.insert(after.fingerprint(), after);
+                        add(next.entry(then.clone()).or_default(), after);
                     }
                 }
             }
         }
         reached = next;
     }
-    let states = reached.into_values().flatten();
-    states.map(|(_, state)| state).collect()
+    reached.into_values().flatten().collect()
 }
 
-fn distinct<S: Candidate>(states: Vec<S>) -> BTreeMap<String, S> {
-    let named = states.into_iter().map(|state| (state.fingerprint(), state));
-    named.collect()
+fn distinct<S: Candidate>(states: Vec<S>) -> Vec<S> {
+    states.into_iter().fold(Vec::new(), |mut distinct, state| {
+        add(&mut distinct, state);
+        distinct
+    })
+}
+
+/// There are few: a comparison with each is cheaper than a name for each.
+fn add<S: Candidate>(states: &mut Vec<S>, state: S) {
+    if !states.iter().any(|other| other.is_as(&state)) {
+        states.push(state);
+    }
 }
 
 /// The calls of which a step may come next.

@@ -246,8 +246,14 @@ impl Candidate for State {
         vec![state]
     }
 
+    fn is_as(&self, other: &Self) -> bool {
+        self.with_their_tokens() == other.with_their_tokens()
+    }
+}
+
+impl State {
     /// The model, with the schedule's tokens for its own.
-    fn fingerprint(&self) -> String {
+    fn with_their_tokens(&self) -> String {
         let mut text = format!("{:?}", self.model);
         for (theirs, ours) in &self.tokens {
             text = text.replace(&format!("\"{ours}\""), theirs);

@@ -19,7 +19,7 @@ use super::ingest::known_key;
 use super::rows::Rows;
 
 /// What the last count left.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct Standings {
     last: LastCount,
     all: Vec<Standing>,

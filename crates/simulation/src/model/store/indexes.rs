@@ -11,7 +11,7 @@ use domain::time::{Timestamp, micros};
 use super::rows::Attempt;
 
 /// One destination's rows, in the orders in which they are asked for.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Indexes {
     pub(super) all: BTreeSet<AttemptId>,
     /// First attempts that wait and were never admitted.

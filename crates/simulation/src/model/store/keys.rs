@@ -9,7 +9,7 @@ use domain::time::Timestamp;
 pub(super) type Key = (TenantId, String);
 
 /// What an idempotency key stands for.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct KeyRow {
     pub(super) digest: [u8; 32],
     pub(super) event: EventId,
@@ -17,7 +17,7 @@ pub(super) struct KeyRow {
 }
 
 /// All keys.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Keys {
     rows: BTreeMap<Key, KeyRow>,
     by_expiry: BTreeSet<(Timestamp, Key)>,

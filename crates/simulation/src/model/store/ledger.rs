@@ -27,7 +27,7 @@ pub struct Transition {
     pub at: Timestamp,
 }
 
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Ledger {
     attempts: BTreeMap<AttemptId, Attempt>,
     by_destination: BTreeMap<DestinationId, Indexes>,

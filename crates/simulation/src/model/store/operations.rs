@@ -22,7 +22,7 @@ use super::rows::Rows;
 use super::watch;
 
 /// All tables of it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct News {
     /// In order; relayed are those up to [`News::relayed`].
     pub(super) events: Vec<OperationalEvent>,

@@ -19,7 +19,7 @@ use super::record::add_try;
 use super::rows::{Attempt, Rows};
 
 /// A replay's row.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct ReplayRow {
     tenant: TenantId,
     destination: DestinationId,

@@ -14,11 +14,11 @@ use super::replays;
 use super::rows::{Attempt, Rows};
 
 /// Where the walks are.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Walks(BTreeMap<Walk, Round>);
 
 /// One round of a walk.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 struct Round {
     after: Option<Place>,
     began_at: Timestamp,
@@ -26,7 +26,7 @@ struct Round {
 }
 
 /// What a walk has come to.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 enum Place {
     Attempt(AttemptId),
     /// The model keeps events by their ids.

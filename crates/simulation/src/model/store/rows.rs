@@ -188,7 +188,7 @@ pub struct EventRow {
 }
 
 /// A destination's row, and what admission remembers of it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct DestinationRow {
     pub(super) tenant: TenantId,
     pub(super) name: String,
@@ -212,7 +212,7 @@ pub(super) struct DestinationRow {
 }
 
 /// What admission remembers of a destination.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Pacing {
     pub(super) last_permit: i64,
     pub(super) meter: Meter,
@@ -224,7 +224,7 @@ pub(super) struct Pacing {
 }
 
 /// A secret's row.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct SecretRow {
     pub(super) sealed: SealedSecret,
     pub(super) shown: Option<String>,
@@ -240,7 +240,7 @@ pub(super) struct ManagerRow {
 }
 
 /// A worker's row.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct WorkerRow {
     pub(super) places: u32,
     pub(super) seen_at: Timestamp,
@@ -248,7 +248,7 @@ pub(super) struct WorkerRow {
 }
 
 /// The whole store.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Rows {
     pub(super) tiers: BTreeMap<String, LimitSettings>,
     /// Each tenant's tier.
@@ -295,7 +295,7 @@ pub struct Rows {
 }
 
 /// A destination and its picks as they were before an admission.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct Unflushed {
     pub(super) destination: DestinationId,
     pub(super) pacing: Pacing,

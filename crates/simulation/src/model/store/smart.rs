@@ -15,7 +15,7 @@ use super::health::own;
 use super::rows::{Attempt, DestinationRow, Rows};
 
 /// A destination with smart delivery.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct SmartRow {
     begun_at: Timestamp,
     effective: Effective,
