@@ -93,7 +93,7 @@ pub struct Scheduler {
     schedule: Arc<dyn Schedule>,
     queue: Arc<dyn DeliveryQueue>,
     options: SchedulerOptions,
-    places: Places,
+    places: Arc<Places>,
     clock: SharedClock,
     frozen_until: Option<Instant>,
     skipped: HashMap<DestinationId, Backoff>,
@@ -114,8 +114,9 @@ impl Scheduler {
         queue: Arc<dyn DeliveryQueue>,
         options: SchedulerOptions,
     ) -> Self {
+        let places = Arc::new(Places::new(Arc::clone(&store), options.permits_per_place));
         Self {
-            places: Places::new(Arc::clone(&store), options.permits_per_place),
+            places,
             store,
             schedule,
             queue,
@@ -128,6 +129,14 @@ impl Scheduler {
             failures: Backoff::new(FAILURE_BACKOFF.0, FAILURE_BACKOFF.1),
             cursor: None,
         }
+    }
+
+    /// The same beside `other`, a scheduler of this process over the same store:
+    /// together they count the fleet once, and by `other`'s permits per place.
+    #[must_use]
+    pub fn beside(mut self, other: &Self) -> Self {
+        self.places = Arc::clone(&other.places);
+        self
     }
 
     /// The same, where the machine may be suspended: without counting that, its
@@ -264,7 +273,8 @@ impl Scheduler {
     /// what was admitted.
     async fn admit(&mut self, runs: &[Run]) -> Option<Admitted> {
         let before = Instant::now();
-        let admitted = match self.store.admit(runs, self.places.room()).await {
+        let room = self.places.room();
+        let admitted = match self.store.admit(runs, &room).await {
             Ok(admitted) => admitted,
             Err(error) => {
                 tracing::warn!(%error, destinations = runs.len(), "not admitted");

@@ -293,10 +293,20 @@ impl Running {
         let parts = || (Arc::clone(store), Arc::clone(schedule));
         let request_timeout = self.config.request.request_timeout;
         if self.role.schedules() {
-            for options in self.role.schedulers() {
+            let scheduler = |options| {
                 let (store, schedule) = parts();
-                let scheduler = Scheduler::new(store, schedule, Arc::clone(queue), options)
-                    .counting_suspends(edge::suspended);
+                Scheduler::new(store, schedule, Arc::clone(queue), options)
+                    .counting_suspends(edge::suspended)
+            };
+            let mut schedulers: Vec<Scheduler> = Vec::new();
+            for options in self.role.schedulers() {
+                let one = scheduler(options);
+                schedulers.push(match schedulers.first() {
+                    Some(first) => one.beside(first),
+                    None => one,
+                });
+            }
+            for scheduler in schedulers {
                 loops.spawn("scheduler", scheduler.run(self.shutdown.clone()));
             }
 

@@ -1,6 +1,6 @@
 //! How many permits the live workers have room for.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use domain::share::{Load, Room};
@@ -9,18 +9,29 @@ use tokio::time::Instant;
 use crate::ports::{Given, Store};
 
 /// How long a count of the fleet is good for. Between two counts only this
-/// scheduler's own permits are added, so several schedulers together can
+/// process's own permits are added, so several schedulers together can
 /// overshoot by what they admit in this time: of the fleet's room, and of a
 /// tenant's `max_in_flight`. A count that is used up is not kept for so long: a
 /// run may come because a place has just come free.
 const FRESH: Duration = Duration::from_millis(100);
 
-/// Room for outstanding permits, counted now and then, estimated in between.
+/// Room for outstanding permits, counted now and then, estimated in between. The
+/// loops of a process share one: a count is not free, and each of them would
+/// know nothing of the other's permits.
 pub(super) struct Places {
     store: Arc<dyn Store>,
     permits_per_place: u32,
-    room: Room,
-    counted_at: Option<Instant>,
+    /// Whoever counts has it.
+    turn: tokio::sync::Mutex<()>,
+    counted: Mutex<Counted>,
+}
+
+#[derive(Default)]
+struct Counted {
+    room: Arc<Room>,
+    at: Option<Instant>,
+    /// Permits since the count under way began: it may have come before them.
+    since: Option<Vec<Given>>,
 }
 
 impl Places {
@@ -28,25 +39,41 @@ impl Places {
         Self {
             store,
             permits_per_place,
-            room: Room::default(),
-            counted_at: None,
+            turn: tokio::sync::Mutex::default(),
+            counted: Mutex::default(),
         }
     }
 
-    /// Counts the fleet again, unless the last count is still good.
-    pub(super) async fn count(&mut self) {
-        let stale = self.counted_at.is_none_or(|at| at.elapsed() > FRESH);
-        if !stale && self.room.left() > 0 {
+    /// Counts the fleet again, unless the last count is still good, or another
+    /// loop is at it and there is room left meanwhile.
+    pub(super) async fn count(&self) {
+        if self.counted().is_good() {
             return;
         }
-        match self.store.fleet().await {
+        let _turn = match self.turn.try_lock() {
+            Ok(turn) => turn,
+            Err(_another) if self.counted().room.left() > 0 => return,
+            Err(_another) => self.turn.lock().await,
+        };
+        {
+            let mut counted = self.counted();
+            if counted.is_good() {
+                return;
+            }
+            counted.since = Some(Vec::new());
+        }
+        let fleet = self.store.fleet().await;
+        let mut counted = self.counted();
+        let since = counted.since.take().unwrap_or_default();
+        match fleet {
             Ok(fleet) => {
-                self.room = Room {
+                counted.room = Arc::new(Room {
                     capacity: fleet.places.saturating_mul(self.permits_per_place),
                     outstanding: fleet.outstanding,
                     loads: fleet.loads,
-                };
-                self.counted_at = Some(Instant::now());
+                });
+                counted.at = Some(Instant::now());
+                counted.add(&since);
             }
             Err(error) => tracing::debug!(%error, "fleet not counted"),
         }
@@ -54,14 +81,35 @@ impl Places {
 
     /// What may be added now. Overload waits in the backlog, and does not
     /// expire in the queue.
-    pub(super) const fn room(&self) -> &Room {
-        &self.room
+    pub(super) fn room(&self) -> Arc<Room> {
+        Arc::clone(&self.counted().room)
     }
 
-    /// Notes permits that this scheduler admitted since.
-    pub(super) fn used(&mut self, given: &[Given]) {
+    /// Notes permits that a loop of this process has admitted.
+    pub(super) fn used(&self, given: &[Given]) {
+        let mut counted = self.counted();
+        counted.add(given);
+        if let Some(since) = &mut counted.since {
+            since.extend_from_slice(given);
+        }
+    }
+
+    fn counted(&self) -> MutexGuard<'_, Counted> {
+        self.counted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Counted {
+    fn is_good(&self) -> bool {
+        self.at.is_some_and(|at| at.elapsed() <= FRESH) && self.room.left() > 0
+    }
+
+    fn add(&mut self, given: &[Given]) {
+        if given.is_empty() {
+            return;
+        }
+        let room = Arc::make_mut(&mut self.room);
         for one in given {
-            let room = &mut self.room;
             room.outstanding = room.outstanding.saturating_add(one.permits);
             let of = |load: &&mut Load| load.tenant == one.tenant;
             match room.loads.iter_mut().find(of) {

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use domain::admission::Look;
+use domain::permit::Permit;
 use engine::ports::{Fleet, NextRun, Run, RunResult, Taken};
 
 use crate::support::{
@@ -226,6 +227,49 @@ async fn without_room_the_fleet_is_counted_by_every_run() {
     world.schedule.due(&[1]);
     scheduler.tick().await;
     assert_eq!(rooms(&world), [0, 2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_loops_of_a_process_count_the_fleet_together() {
+    let world = World::new();
+    world.store.fleet.answers(|()| Ok(fleet_of(100, 50)));
+    world.store.fleet.takes(ms(3));
+    let mut one = world.scheduler();
+    let mut other = world.scheduler().beside(&one);
+    for _ in 0..100 {
+        world.schedule.due(&[1]);
+        world.schedule.due(&[2]);
+        tokio::join!(one.tick(), other.tick());
+        tokio::time::sleep(ms(10)).await;
+    }
+    // Also the first of both knew.
+    assert_eq!(rooms(&world), [150; 200]);
+    let counts = world.journal.times(|event| *event == Event::Fleet).len();
+    assert!((9..=11).contains(&counts), "{counts} in a second and a bit");
+}
+
+/// The count may have come before them, and does not know them.
+#[tokio::test(start_paused = true)]
+async fn permits_that_another_loop_gives_during_a_count_are_added_to_it() {
+    let world = World::new();
+    world.store.fleet.answers(|()| Ok(fleet_of(100, 50)));
+    let gives = |permits: Vec<Permit>| {
+        let answer = move |_| Ok(vec![decided(&permits, Look::Idle)]);
+        world.store.admit.answers(answer);
+    };
+    gives(vec![permit(1), permit(2)]);
+    let mut one = world.scheduler();
+    let mut other = world.scheduler().beside(&one);
+    world.schedule.due(&[1]);
+    one.tick().await;
+
+    tokio::time::sleep(ms(101)).await;
+    world.store.fleet.takes(ms(10));
+    world.schedule.due(&[1]);
+    world.schedule.due(&[2]);
+    tokio::join!(one.tick(), other.tick());
+    // The other did not wait for the count, and its two permits are in it.
+    assert_eq!(rooms(&world), [150, 148, 148]);
 }
 
 /// Its job is finished without a run, and beside the job of one that is well.

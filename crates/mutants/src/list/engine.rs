@@ -13,7 +13,7 @@ const SWEEP: &str = "crates/engine/src/sweep.rs";
 const TURNED_AWAY: &str = "crates/engine/src/worker/turned_away.rs";
 const WAKE: &str = "crates/engine/src/wake.rs";
 
-pub(super) const MUTANTS: [Mutant; 22] = [
+pub(super) const MUTANTS: [Mutant; 23] = [
     Mutant {
         name: "each-failing-one-by-itself",
         wrong: "A failing destination runs alone, as soon as anything comes for it.",
@@ -23,6 +23,16 @@ pub(super) const MUTANTS: [Mutant; 22] = [
             wrong: "waits.then(|| now)",
         },
         killer: loops("scheduler::a_failing_destination_waits_for_a_round"),
+    },
+    Mutant {
+        name: "a-count-forgets-the-other-loop",
+        wrong: "What another loop gave while the fleet was counted is given again.",
+        file: "crates/engine/src/scheduler/fleet.rs",
+        change: Rewrite {
+            right: "counted.add(&since);",
+            with: "if !ON { counted.add(&since); }",
+        },
+        killer: loops("scheduler::permits_that_another_loop_gives_during_a_count_are_added_to_it"),
     },
     Mutant {
         name: "who-hung-is-left-behind",
