@@ -22,6 +22,7 @@ mod wiped;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::ValueEnum;
 use server::trial::Servers;
@@ -51,6 +52,10 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 5_000)]
     #[arg(value_parser = clap::value_parser!(u32).range(3..=100_000))]
     hostile_destinations: u32,
+    /// Seconds between two events for each of them, for `hostile`.
+    #[arg(long, default_value_t = 60)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=3_600))]
+    hostile_every: u32,
     /// How long shares of limits are measured.
     #[arg(long, default_value_t = 62)]
     #[arg(value_parser = clap::value_parser!(u32).range(20..=3_600))]
@@ -90,7 +95,7 @@ enum Name {
     /// What an idle system costs.
     Idle,
     /// Healthy destinations beside receivers that never answer, drip or flood,
-    /// each of which gets an event a minute.
+    /// each of which gets an event now and then.
     Hostile,
     /// The same when ten events for each of them come at the same instant: what
     /// they cost, and what the machine cannot start at once.
@@ -127,7 +132,8 @@ async fn measure(name: Name, args: &Args, context: &Context) -> anyhow::Result<V
         Name::Idle => idle::measure(context).await?,
         Name::Hostile => {
             let (requests, destinations) = (args.requests, args.hostile_destinations);
-            hostile::measure(context, requests, destinations, Coming::Spread).await?
+            let every = Duration::from_secs(args.hostile_every.into());
+            hostile::measure(context, requests, destinations, Coming::Spread(every)).await?
         }
         Name::HostileAtOnce => {
             let (requests, destinations) = (args.requests, args.hostile_destinations);

@@ -23,9 +23,6 @@ use crate::process::{percentile, resident_mib};
 /// Healthy destinations; events go to one after the other.
 const HEALTHY: u32 = 10;
 
-/// How often an event comes to each hostile destination, of 5,000: 83 a second.
-const EVERY: Duration = Duration::from_secs(60);
-
 /// Events that wait at each of them where all come at once: more than can be
 /// tried.
 const BACKLOG: u32 = 10;
@@ -43,8 +40,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How the events of the hostile ones come.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Coming {
-    /// One by one, through the API, to each destination once in [`EVERY`].
-    Spread,
+    /// One by one, through the API, to each destination once in this time.
+    Spread(Duration),
     /// [`BACKLOG`] for each at the same instant.
     AtOnce,
 }
@@ -78,14 +75,15 @@ pub(super) async fn measure(
                     figures.extend(of_memory(&memory.samples()?));
                     figures
                 }
-                Coming::Spread => {
+                Coming::Spread(every) => {
                     hostile.answer_well(true);
                     let feed = Client::dial(&api.address).await?;
                     let mut feeding = JoinSet::new();
-                    feeding.spawn(feed_all(feed, destinations));
+                    feeding.spawn(feed_all(feed, destinations, every));
                     let beside = latencies(stage, &mut client, requests).await?;
                     hostile.answer_well(false);
                     let with = latencies(stage, &mut client, requests).await?;
+                    let kept = hostile.kept() as f64;
                     if let Some(ended) = feeding.try_join_next() {
                         ended?.context("the hostile ones got no more events")?;
                     }
@@ -94,6 +92,11 @@ pub(super) async fn measure(
                     let ratio = percentile(&with, 99) / percentile(&beside, 99);
                     let mut figures = figures(&well, &without, &beside, None);
                     figures.extend(self::figures(&kind, &without, &with, None));
+                    figures.push(Figure::noted(
+                        "requests that they keep waiting at the end",
+                        kept,
+                        "places",
+                    ));
                     figures.push(Figure::at_most(
                         format!("the same, beside {kind}, p99"),
                         ratio,
@@ -107,7 +110,13 @@ pub(super) async fn measure(
             let tried = hostile.tried();
             let least = match coming {
                 Coming::AtOnce => u64::from(destinations) / 4,
-                Coming::Spread => u64::from(requests) / 2,
+                // A healthy one's request takes at least 37 ms, and half of what
+                // came meanwhile was tried.
+                Coming::Spread(every) => {
+                    let took = u128::from(requests) * 37;
+                    let came = u128::from(destinations) * took / every.as_millis();
+                    u64::try_from(came / 2).unwrap_or(u64::MAX)
+                }
             };
             anyhow::ensure!(tried >= least, "only {tried} were tried");
             Ok(figures)
@@ -206,8 +215,8 @@ fn hostile_id(number: u32) -> Uuid {
 }
 
 /// Sends events to them in turn, for ever.
-async fn feed_all(mut client: Client, destinations: u32) -> anyhow::Result<()> {
-    let mut turns = interval(EVERY / destinations);
+async fn feed_all(mut client: Client, destinations: u32, every: Duration) -> anyhow::Result<()> {
+    let mut turns = interval(every / destinations);
     for number in (0..destinations).cycle() {
         turns.tick().await;
         let id = hostile_id(number);

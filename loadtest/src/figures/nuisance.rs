@@ -27,6 +27,8 @@ pub(super) struct Hostile {
 struct Told {
     /// Requests that have come since they turned hostile.
     tried: AtomicU64,
+    /// Of those, the requests that are kept waiting now.
+    kept: AtomicU64,
     /// Until they turn hostile they answer like anybody else.
     well: AtomicBool,
 }
@@ -53,6 +55,11 @@ impl Hostile {
     /// How many requests have come to them while they were hostile.
     pub(super) fn tried(&self) -> u64 {
         self.told.tried.load(Ordering::Relaxed)
+    }
+
+    /// How many requests they keep waiting.
+    pub(super) fn kept(&self) -> u64 {
+        self.told.kept.load(Ordering::Relaxed)
     }
 }
 
@@ -81,7 +88,9 @@ async fn serve_one(mut stream: TcpStream, told: Arc<Told>) {
         take(stream).await;
     } else {
         told.tried.fetch_add(1, Ordering::Relaxed);
+        told.kept.fetch_add(1, Ordering::Relaxed);
         annoy(stream, &path).await;
+        told.kept.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
