@@ -4,7 +4,6 @@
 use std::time::Duration;
 
 use domain::admission::Look;
-use domain::permit::Permit;
 use engine::ports::{Fleet, NextRun, Run, RunResult, Taken};
 
 use crate::support::{
@@ -253,11 +252,10 @@ async fn the_loops_of_a_process_count_the_fleet_together() {
 async fn permits_that_another_loop_gives_during_a_count_are_added_to_it() {
     let world = World::new();
     world.store.fleet.answers(|()| Ok(fleet_of(100, 50)));
-    let gives = |permits: Vec<Permit>| {
-        let answer = move |_| Ok(vec![decided(&permits, Look::Idle)]);
-        world.store.admit.answers(answer);
-    };
-    gives(vec![permit(1), permit(2)]);
+    world.store.admit.answers(|_| {
+        let permits = [permit(1), permit(2)];
+        Ok(vec![decided(&permits, Look::Idle)])
+    });
     let mut one = world.scheduler();
     let mut other = world.scheduler().beside(&one);
     world.schedule.due(&[1]);
