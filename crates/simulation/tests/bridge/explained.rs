@@ -28,6 +28,11 @@ const BEGAN: Timestamp = Timestamp::from_millis(4_100_000_000_000);
 /// The most calls in one batch.
 const BATCH: usize = 6;
 
+/// The most states that a case is followed in. Calls that met, and whose order no row
+/// shows, can leave twice as many with each batch; what comes later in such a case is
+/// tried in another.
+const STATES: usize = 64;
+
 /// Wraps a driver, to plant a fault in front of it.
 pub(crate) type Wrap<'a> = &'a dyn Fn(SqliteStore) -> Arc<dyn Driver>;
 
@@ -52,7 +57,7 @@ pub(crate) fn agree(cases: Cases, wrap: Wrap<'_>) -> Result<(), String> {
             let called = threads.block_on(at_once(&case.driver, calls));
             let rows = threads.block_on(rows(&*case.driver, &case.destinations));
             still.block_on(case.explain(&called, &rows))?;
-            if case.known.destinations.is_empty() {
+            if case.known.destinations.is_empty() || case.states.len() > STATES {
                 break;
             }
         }
