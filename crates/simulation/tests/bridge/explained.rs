@@ -31,7 +31,7 @@ const BATCH: usize = 6;
 /// The most states that a case is followed in. Calls that met, and whose order no row
 /// shows, can leave twice as many with each batch; what comes later in such a case is
 /// tried in another.
-const STATES: usize = 64;
+const STATES: usize = 8;
 
 /// Wraps a driver, to plant a fault in front of it.
 pub(crate) type Wrap<'a> = &'a dyn Fn(SqliteStore) -> Arc<dyn Driver>;
