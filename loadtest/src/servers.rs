@@ -60,11 +60,13 @@ impl PrivateServers {
     pub(crate) fn url(&self, name: &str) -> anyhow::Result<String> {
         let variable = match name {
             "postgres" => "DATABASE_URL=",
+            "postgres-superuser" => "POSTGRES_SUPERUSER_URL=",
             "redis" => "REDIS_URL=",
             _ => "AMQP_URL=",
         };
-        let file = self.folder.path().join(format!("servers/{name}.env"));
-        let text = std::fs::read_to_string(file).with_context(|| format!("read {name}.env"))?;
+        let server = name.split('-').next().unwrap_or(name);
+        let file = self.folder.path().join(format!("servers/{server}.env"));
+        let text = std::fs::read_to_string(file).with_context(|| format!("read {server}.env"))?;
         let url = text.lines().find_map(|line| line.strip_prefix(variable));
         Ok(url
             .with_context(|| format!("{name} has no URL"))?

@@ -1,8 +1,8 @@
 -- Paceline's schema on Postgres. The SQLite half says the same, table by
 -- table; a test compares the two.
 --
--- Everything lives in the schema that the connection's search_path names
--- first. Times are timestamptz, read with clock_timestamp() and never now():
+-- Everything lives in the schema that our connections' search_path names first:
+-- `public`, unless the URL says otherwise. Times are timestamptz, read with clock_timestamp() and never now():
 -- now() is when the transaction began, and a limit is judged by when things
 -- happened.
 

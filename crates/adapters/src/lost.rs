@@ -21,7 +21,7 @@ pub(crate) fn no_event(
         kind: OutcomeKind::NotSent,
         elapsed: Duration::ZERO,
         status: None,
-        error: Some("its event is gone".to_owned()),
+        error: Some("its event is gone".into()),
         response_body: Bytes::new(),
         next: NextTry::None,
         signal: Signal::default(),

@@ -9,6 +9,8 @@
 
 #[path = "postgres_store/admission.rs"]
 mod admission;
+#[path = "recorded/answers.rs"]
+mod answers;
 #[path = "postgres_store/backlog.rs"]
 mod backlog;
 #[path = "postgres_store/changes.rs"]
@@ -53,6 +55,8 @@ mod plans;
 mod ratios;
 #[path = "postgres_store/retention.rs"]
 mod retention;
+#[path = "postgres_store/roles.rs"]
+mod roles;
 #[path = "postgres_store/smart.rs"]
 mod smart;
 #[path = "postgres_store/starts.rs"]

@@ -21,6 +21,22 @@ use engine::ports::{
 };
 use rusqlite::Connection;
 
+#[path = "recorded/answers.rs"]
+mod answers;
+
+/// From the bytes of an answer to the row.
+#[test]
+fn whatever_a_receiver_answers_is_recorded() -> fuzzing::Outcome {
+    let place = Place::new();
+    let path = place.file("paceline.db");
+    let store = Arc::new(SqliteStore::open(&path, system_clock()).unwrap());
+    let world = World::new(store.clone(), Arc::new(Shell(path)));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    answers::any_answer_is_recorded(&runtime.unwrap(), store, world)
+}
+
 /// A user's shell, with none of our settings.
 struct Shell(PathBuf);
 

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-pub use answer::{Answer, MAX_ERROR_CHARS, Malformed, Said, answers};
+pub use answer::{Answer, Malformed, Said, answers};
 pub use failure::{AfterBatch, after_failure, half};
 pub use openings::{LOOK_WHEN_CUT, Leader, Lines, Openings, Waiting, openings};
 pub use request::{CONTENT_TYPE, Item, body, id};

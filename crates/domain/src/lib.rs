@@ -30,6 +30,7 @@ pub mod operations;
 pub mod outbox;
 pub mod permit;
 pub mod policy;
+pub mod remark;
 pub mod replay;
 pub mod retention;
 pub mod retry;

@@ -42,7 +42,11 @@ impl PrivateServers {
             servers.set_clock(0)?;
         }
         servers.restart(Server::Postgres).await?;
-        servers.sql("alter system set max_wal_size = '1GB'").await?;
+        let superuser = servers.value(Server::Postgres, "POSTGRES_SUPERUSER_URL")?;
+        let small = "alter system set max_wal_size = '1GB'";
+        adapters::shell::psql(&superuser, small)
+            .await
+            .map_err(anyhow::Error::msg)?;
         Ok(servers)
     }
 

@@ -2,6 +2,7 @@
 //! used for it.
 
 use adapters::shell;
+use anyhow::Context as _;
 use server::config::{SecretUrl, StoreConfig, THIS_HOST};
 use server::edge::Mint;
 use server::secret_keys::new_key;
@@ -41,7 +42,7 @@ pub(super) async fn servers() -> anyhow::Result<(Servers, Option<PrivateServers>
         return Ok((servers, None));
     }
     let private = PrivateServers::start().await?;
-    let counted = match private.url("postgres") {
+    let counted = match private.url("postgres-superuser") {
         Ok(url) => count_statements(&private, &url).await,
         Err(error) => Err(error),
     };
@@ -54,10 +55,17 @@ pub(super) async fn servers() -> anyhow::Result<(Servers, Option<PrivateServers>
     }
 }
 
-/// Has a private Postgres count its statements, if it has what that takes.
+/// Has a private Postgres count its statements, if it has what that takes: in each
+/// database that is made from now on, since only a superuser may ask for it.
 async fn count_statements(private: &PrivateServers, url: &str) -> anyhow::Result<()> {
+    let template = url
+        .strip_suffix("/postgres")
+        .context("the superuser's database")?;
     let create = "create extension pg_stat_statements";
-    if shell::psql(url, create).await.is_err() {
+    if shell::psql(&format!("{template}/template1"), create)
+        .await
+        .is_err()
+    {
         return Ok(());
     }
     let preload = "alter system set shared_preload_libraries = 'pg_stat_statements'";

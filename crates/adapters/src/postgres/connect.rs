@@ -58,12 +58,20 @@ const SETTINGS: [(&str, &str); 13] = [
     ("max_parallel_workers_per_gather", "0"),
 ];
 
+/// The schema that our tables live in, unless the URL's `options` name another. Not
+/// what the server would choose: that is `"$user", public`, and a role called
+/// `paceline` would find the schema of that name first, which is made half-way through
+/// the migrations for users of the outbox.
+pub(super) const HOME: &str = "public";
+
 /// A pool with at least one connection that works.
 pub(super) async fn connect(options: &PostgresOptions) -> Result<PgPool, StoreError> {
     let parsed = PgConnectOptions::from_str(&options.url)
         // The parser's own words may repeat a part of the URL.
         .map_err(|_refused| StoreError::Unavailable("the database URL is malformed".to_owned()))?;
-    let session = parsed.application_name("paceline").options(SETTINGS);
+    let has_home = (parsed.get_options()).is_some_and(|given| given.contains("search_path"));
+    let home = (!has_home).then_some(("search_path", HOME));
+    let session = (parsed.application_name("paceline")).options(SETTINGS.into_iter().chain(home));
     let pool = PgPoolOptions::new()
         .max_connections(options.max_connections.max(1))
         .acquire_timeout(ACQUIRE_TIMEOUT)

@@ -84,6 +84,7 @@ fn backoff(tries: u32) -> Duration {
 impl From<Failure> for StoreError {
     fn from(failure: Failure) -> Self {
         match failure {
+            Failure::Database(error) if is_refused(&error) => Self::Refused(in_words(&error)),
             Failure::Database(error) => Self::Unavailable(in_words(&error)),
             Failure::Corrupt(error) => error,
             Failure::Invalid(invalid) => Self::Unavailable(invalid.to_string()),
@@ -91,6 +92,20 @@ impl From<Failure> for StoreError {
             Failure::Conflict(problem) => Self::Unavailable(problem.to_owned()),
             Failure::Refused(error) => Self::Unavailable(error.to_string()),
         }
+    }
+}
+
+/// Classes 22 (values that make no sense), 23 (constraints) and 54 (too large, too
+/// many): the same again is refused again. A day without its partition is of class 23,
+/// too, but names no constraint; it is there as soon as a scheduler has made it.
+fn is_refused(error: &sqlx::Error) -> bool {
+    let sqlx::Error::Database(error) = error else {
+        return false;
+    };
+    match error.code().as_deref() {
+        Some("23514") => error.constraint().is_some(),
+        Some(code) => matches!(code.get(..2), Some("22" | "23" | "54")),
+        None => false,
     }
 }
 

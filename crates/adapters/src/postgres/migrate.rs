@@ -2,8 +2,8 @@
 
 use engine::ports::CatalogError;
 use engine::ports::StoreError;
-use sqlx::PgPool;
-use sqlx::migrate::Migrator;
+use sqlx::migrate::{MigrateError, Migrator};
+use sqlx::{PgConnection, PgPool};
 
 use super::days;
 use super::failure::in_words;
@@ -25,15 +25,54 @@ pub(super) async fn migrate(pool: &PgPool) -> Result<(), StoreError> {
     .execute(&mut *connection)
     .await
     .map_err(unavailable)?;
+    if is_split(&mut connection).await.map_err(unavailable)? {
+        return Err(StoreError::Unavailable(SPLIT.to_owned()));
+    }
     let migrated = MIGRATOR.run(&mut *connection).await;
     let made = match &migrated {
         Ok(()) => days::make(&mut connection).await,
         Err(_) => Ok(0),
     };
     connection.close().await.map_err(unavailable)?;
-    migrated.map_err(|error| StoreError::Unavailable(format!("migrate: {error}")))?;
+    migrated.map_err(|error| StoreError::Unavailable(why_not(&error)))?;
     made.map_err(unavailable)?;
     Ok(())
+}
+
+/// What to do about an installation that [`is_split`].
+const SPLIT: &str = "migrate: the schema \"paceline\" holds tables, which an earlier version \
+    left there when its migration failed half-way. Nothing was ever accepted into them. \
+    Use a new database, or, if this one holds nothing else, start over: \
+    drop schema paceline cascade; drop schema public cascade; create schema public";
+
+/// Whether tables of ours are in the schema for users of the outbox, which has views
+/// alone. An earlier version followed the server's search path, and so a role called
+/// `paceline` made its first tables in `public` and the others there.
+async fn is_split(connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar(
+        "-- migrate: is_split
+        select current_schema() is distinct from 'paceline' and exists (
+            select from pg_class c join pg_namespace n on n.oid = c.relnamespace
+            where n.nspname = 'paceline' and c.relkind in ('r', 'p', 'S')
+        )",
+    )
+    .fetch_one(connection)
+    .await
+}
+
+/// The error, with what to do where that is known.
+fn why_not(error: &MigrateError) -> String {
+    let source = match error {
+        MigrateError::Execute(source) | MigrateError::ExecuteMigration(source, _) => source,
+        other => return format!("migrate: {other}"),
+    };
+    let is_no_right =
+        (source.as_database_error()).is_some_and(|error| error.code().as_deref() == Some("42501"));
+    let hint = match is_no_right {
+        true => "; the role needs to own the database, or: grant create, usage on schema public",
+        false => "",
+    };
+    format!("migrate: {error}: {}{hint}", in_words(source))
 }
 
 /// The newest version that this binary knows.

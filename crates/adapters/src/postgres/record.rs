@@ -277,7 +277,8 @@ impl Steps {
         self.states.push(outcome.kind.state().as_str());
         self.finished.push(finished_at.as_micros());
         self.statuses.push(outcome.status.map(i32::from));
-        self.errors.push(outcome.error.clone());
+        self.errors
+            .push(outcome.error.as_deref().map(str::to_owned));
         self.bodies.push(body(outcome).map(<[u8]>::to_vec));
         self.dead_letters.push(outcome.next == NextTry::DeadLetter);
         if row.to_fold {

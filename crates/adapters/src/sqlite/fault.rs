@@ -61,8 +61,17 @@ fn store_error(error: &rusqlite::Error) -> StoreError {
                 problem: error.to_string(),
             }
         }
+        _ if is_refused(error) => StoreError::Refused(format!("sqlite: {error}")),
         _ => StoreError::Unavailable(format!("sqlite: {error}")),
     }
+}
+
+/// The same again is refused again: a constraint, a type, a size.
+fn is_refused(error: &rusqlite::Error) -> bool {
+    matches!(
+        error.sqlite_error_code(),
+        Some(ErrorCode::ConstraintViolation | ErrorCode::TypeMismatch | ErrorCode::TooBig)
+    )
 }
 
 /// The column that a constraint refused. Ours are named so that they end in

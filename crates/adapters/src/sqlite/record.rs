@@ -223,7 +223,7 @@ impl Started {
             outcome.kind.state().as_str(),
             finished_at.as_micros(),
             outcome.status,
-            &outcome.error,
+            outcome.error.as_deref(),
             body,
             dead_letter,
             self.to_fold,

@@ -16,6 +16,7 @@ use engine::contract::tenants::TenantWorld;
 use engine::ports::Store;
 use sqlx::{Connection, PgConnection};
 
+use crate::answers::any_answer_is_recorded;
 use crate::database::Database;
 
 struct Door {
@@ -57,12 +58,28 @@ impl Deref for Fresh {
 }
 
 fn world_of(database: &Database) -> World {
-    let store = Arc::new(database.store.clone());
+    world_at(&database.url, database.store.clone())
+}
+
+/// One over `store`, with a user's shell at `url`.
+pub(crate) fn world_at(url: &str, store: PostgresStore) -> World {
     let door = Arc::new(Door {
-        url: database.url.clone(),
-        store: database.store.clone(),
+        url: url.to_owned(),
+        store: store.clone(),
     });
-    World::new(store, door)
+    World::new(Arc::new(store), door)
+}
+
+/// From the bytes of an answer to the row.
+#[test]
+fn whatever_a_receiver_answers_is_recorded() -> fuzzing::Outcome {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let runtime = runtime.unwrap();
+    let database = runtime.block_on(Database::create());
+    let store = Arc::new(database.store.clone());
+    any_answer_is_recorded(&runtime, store, world_of(&database))
 }
 
 pub(crate) async fn world() -> Fresh {

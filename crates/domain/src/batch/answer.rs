@@ -6,9 +6,7 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use crate::ids::EventId;
-
-/// Of what a receiver says about one event so much is kept.
-pub const MAX_ERROR_CHARS: usize = 500;
+use crate::remark::Remark;
 
 /// What a receiver says about one event.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,7 +14,7 @@ pub struct Answer {
     /// As if the event had been alone.
     pub status: u16,
     /// In its own words.
-    pub error: Option<String>,
+    pub error: Option<Remark>,
 }
 
 impl Answer {
@@ -65,10 +63,9 @@ pub fn answers(said: Said<'_>, events: &[EventId]) -> Result<Vec<Option<Answer>>
         let Ok(id) = result.id.parse() else {
             continue;
         };
-        let cut = |error: String| error.chars().take(MAX_ERROR_CHARS).collect();
         let answer = Answer {
             status: result.status,
-            error: result.error.map(cut),
+            error: result.error.as_deref().map(Remark::new),
         };
         if by_id.get(&id).is_none_or(Answer::is_success) {
             by_id.insert(id, answer);

@@ -11,6 +11,7 @@ use domain::event::NewEvent;
 use domain::health::Signal;
 use domain::ids::{AttemptId, DestinationId, EventId, PermitNumber, TenantId, WorkerId};
 use domain::permit::Permit;
+use domain::remark::Remark;
 use domain::retry::RetrySettings;
 use domain::share::{Load, Room};
 use domain::time::Timestamp;
@@ -400,8 +401,8 @@ pub struct Outcome {
     pub elapsed: Duration,
     /// The HTTP status, if there was a response.
     pub status: Option<u16>,
-    /// In words, for people, if it failed; no payload, no URL.
-    pub error: Option<String>,
+    /// For people, if it failed; no payload, no URL.
+    pub error: Option<Remark>,
     /// The beginning of the response body.
     pub response_body: Bytes,
     /// What follows, if it failed.
@@ -410,6 +411,22 @@ pub struct Outcome {
     pub signal: Signal,
     /// What it says of the request.
     pub speaks: Speaks,
+}
+
+impl Outcome {
+    /// The same without what the receiver wrote, for a store that refuses it. `None`
+    /// if there is nothing to leave out.
+    #[must_use]
+    pub fn without_answer(&self) -> Option<Self> {
+        let plain = Self {
+            error: (self.error.as_ref())
+                .map(|_| Remark::new("the store refused the answer's text")),
+            response_body: Bytes::new(),
+            signal: Signal::default(),
+            ..self.clone()
+        };
+        (plain != *self).then_some(plain)
+    }
 }
 
 /// What an outcome says of the request that it is of. Health and smart delivery
@@ -574,6 +591,11 @@ pub enum StoreError {
     /// try again later. Whether it was committed is not known.
     #[error("store unavailable: {0}")]
     Unavailable(String),
+    /// The store never takes these values, however often they are sent: one of them
+    /// is no text, out of range, against a constraint or too large. Nothing was
+    /// committed. Without the culprit the rest of the batch is taken.
+    #[error("refused by the store: {0}")]
+    Refused(String),
     /// A row says what it must not: a bug, or a hand in the database.
     #[error("store corrupt: {table}.{column} of {row}: {problem}")]
     Corrupt {

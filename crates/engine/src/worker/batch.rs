@@ -112,7 +112,7 @@ impl Batch {
     fn late(&self, late: Duration) -> Vec<Outcome> {
         self.each(|_| Outcome {
             kind: OutcomeKind::NotSent,
-            error: Some(format!("{} ms passed since the claim", late.as_millis())),
+            error: Some(format!("{} ms passed since the claim", late.as_millis()).into()),
             next: NextTry::Again,
             ..self.blank()
         })
@@ -124,7 +124,7 @@ impl Batch {
             let (next, error) = sent.tries.after_batch(status, jitter, self.size(), error);
             Outcome {
                 status,
-                error: Some(error),
+                error: Some(error.into()),
                 next,
                 ..self.blank()
             }
@@ -176,7 +176,7 @@ impl Batch {
                 let (next, error) = sent.tries.after_batch(status, jitter, 1, &error);
                 Outcome {
                     status,
-                    error: Some(error),
+                    error: Some(error.into()),
                     next,
                     ..blank
                 }
@@ -186,7 +186,7 @@ impl Batch {
                 let error = "exchange failed: the list of results is too long";
                 let (next, error) = sent.tries.after_batch(None, jitter, 1, error);
                 Outcome {
-                    error: Some(error),
+                    error: Some(error.into()),
                     next,
                     ..blank
                 }

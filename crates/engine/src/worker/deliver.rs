@@ -392,7 +392,7 @@ impl Deliverer {
                 let (next, error) = self.after(tries, Some(response.status), error);
                 Outcome {
                     status: Some(response.status),
-                    error: Some(error),
+                    error: Some(error.into()),
                     response_body: response.body,
                     next,
                     ..blank
@@ -400,14 +400,14 @@ impl Deliverer {
             }
             Err(NotDone::Late(late)) => Outcome {
                 kind: OutcomeKind::NotSent,
-                error: Some(format!("{} ms passed since the claim", late.as_millis())),
+                error: Some(format!("{} ms passed since the claim", late.as_millis()).into()),
                 next: NextTry::Again,
                 ..blank
             },
             Err(NotDone::Send(error)) => {
                 let (next, error) = self.after(tries, None, error.to_string());
                 Outcome {
-                    error: Some(error),
+                    error: Some(error.into()),
                     next,
                     ..blank
                 }

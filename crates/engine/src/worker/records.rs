@@ -8,7 +8,7 @@ use domain::batch::MAX_EVENTS;
 use domain::ids::WorkerId;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
 
 use super::patient::Patient;
 use crate::backoff::Backoff;
@@ -45,7 +45,9 @@ struct Loop {
     outcomes: mpsc::Receiver<Together>,
     /// What was taken and does not fit into the commit before it.
     next: Option<Together>,
-    failures: Backoff,
+    /// Commits that failed. Each waits by itself, so that one which fails for ever
+    /// does not hold up what others have sent meanwhile.
+    failed: Vec<Failed>,
     /// Outcomes whose rows somebody else had locked. They wait by themselves,
     /// so that one row that stays locked does not hold up all the others.
     locked: Vec<Handed>,
@@ -54,6 +56,20 @@ struct Loop {
     /// Outcomes of requests that hung: nobody waits for them.
     patient: Patient,
 }
+
+/// Outcomes of one commit that failed, and when it is tried again.
+struct Failed {
+    outcomes: Vec<Handed>,
+    until: Instant,
+    pauses: Backoff,
+}
+
+/// As many outcomes as this, in failed commits or of locked rows, and nothing more is
+/// taken: a store that is away must not fill the memory.
+const MAX_WAITING: usize = 4 * MAX_ROWS;
+
+/// The first and the longest pause before a commit that failed is tried again.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 
 impl Records {
     /// Starts the loop; it ends when the last clone is dropped and all is
@@ -71,10 +87,10 @@ impl Records {
             schedule,
             outcomes,
             next: None,
-            failures: Backoff::new(Duration::from_millis(10), Duration::from_secs(1)),
+            failed: Vec::new(),
             locked: Vec::new(),
             locked_until: Instant::now(),
-            locks: Backoff::new(Duration::from_millis(10), Duration::from_secs(1)),
+            locks: Backoff::new(PAUSES.0, PAUSES.1),
             patient: Patient::default(),
         };
         tasks.spawn(back.run());
@@ -108,11 +124,15 @@ impl Loop {
         let mut open = true;
         loop {
             let mut batch = Vec::new();
-            let room = MAX_ROWS.saturating_sub(self.locked.len());
+            let mut pauses = Backoff::new(PAUSES.0, PAUSES.1);
+            let room = self.room();
             tokio::select! {
                 biased;
                 () = sleep_until(self.locked_until), if !self.locked.is_empty() => {
                     batch = std::mem::take(&mut self.locked);
+                }
+                failed = first_due(&mut self.failed), if !self.failed.is_empty() => {
+                    (batch, pauses) = (failed.outcomes, failed.pauses);
                 }
                 () = self.patient.over(), if !self.patient.is_empty() => {
                     batch = self.patient.take();
@@ -126,14 +146,25 @@ impl Loop {
                 }
                 else => return,
             }
-            while !batch.is_empty() {
-                batch = self.tick(batch).await;
-                if batch.is_empty() {
-                    self.failures.succeeded();
-                } else {
-                    sleep(self.failures.failed()).await;
-                }
+            let outcomes = self.tick(batch).await;
+            if !outcomes.is_empty() {
+                let until = Instant::now() + pauses.failed();
+                self.failed.push(Failed {
+                    outcomes,
+                    until,
+                    pauses,
+                });
             }
+        }
+    }
+
+    /// How many outcomes the next commit may take.
+    fn room(&self) -> usize {
+        let failed: usize = self.failed.iter().map(|one| one.outcomes.len()).sum();
+        let waiting = self.locked.len() + failed;
+        match waiting < MAX_WAITING {
+            true => MAX_ROWS.saturating_sub(self.locked.len()),
+            false => 0,
         }
     }
 
@@ -173,13 +204,14 @@ impl Loop {
                     recorded.health.iter().for_each(tell);
                     wake_all(self.schedule.as_ref(), &recorded.wakes).await;
                 }
-                Err(error @ StoreError::Corrupt { .. }) if outcomes.len() == 1 => {
-                    tracing::error!(%error, "outcome given up: its start becomes unknown");
-                }
                 // One of them is to blame, and must not hold up the others.
-                Err(StoreError::Corrupt { .. }) => {
-                    let alone = outcomes.into_iter().map(|outcome| (worker, vec![outcome]));
-                    commits.extend(alone);
+                Err(StoreError::Corrupt { .. } | StoreError::Refused(_)) if outcomes.len() > 1 => {
+                    let mut first = outcomes;
+                    let second = first.split_off(first.len() / 2);
+                    commits.extend([(worker, second), (worker, first)]);
+                }
+                Err(error @ (StoreError::Corrupt { .. } | StoreError::Refused(_))) => {
+                    commits.extend(without_answer(&outcomes, &error).map(|one| (worker, one)));
                 }
                 Err(error @ StoreError::Unavailable(_)) => {
                     tracing::warn!(%error, outcomes = outcomes.len(), "not recorded yet");
@@ -193,6 +225,29 @@ impl Loop {
             (true, _) => {}
         }
         again
+    }
+}
+
+/// What is recorded of an outcome that the store refuses, if anything.
+fn without_answer(refused: &[Outcome], error: &StoreError) -> Option<Vec<Outcome>> {
+    let plain: Vec<_> = refused.iter().filter_map(Outcome::without_answer).collect();
+    if matches!(error, StoreError::Refused(_)) && !plain.is_empty() {
+        tracing::error!(%error, "outcome recorded without what the receiver answered");
+        return Some(plain);
+    }
+    tracing::error!(%error, "outcome given up: its start becomes unknown");
+    None
+}
+
+/// The failed commit that is due first, when it is. Nothing is lost if it is dropped.
+async fn first_due(failed: &mut Vec<Failed>) -> Failed {
+    let first = (0..failed.len()).min_by_key(|at| failed[*at].until);
+    match first {
+        Some(first) => {
+            sleep_until(failed[first].until).await;
+            failed.swap_remove(first)
+        }
+        None => std::future::pending().await,
     }
 }
 

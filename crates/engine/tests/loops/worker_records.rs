@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use domain::ids::AttemptId;
-use engine::ports::{Recorded, Wake};
+use engine::ports::{Outcome, Recorded, StoreError, Wake};
 
-use crate::support::{Event, World, corrupt, destination, ms, pass, permit, settle, store_away};
+use crate::support::{
+    Event, World, answer, corrupt, destination, ms, pass, permit, settle, store_away,
+};
 
 /// The attempts of each call.
 fn calls(world: &World) -> Vec<Vec<i64>> {
@@ -97,10 +99,75 @@ async fn a_corrupt_row_is_given_up_alone() {
     });
     world.queue.delivers(&[permit(6), permit(7), permit(8)]);
     pass(Duration::from_secs(5)).await;
-    let mut calls = calls(&world);
-    assert_eq!(calls.remove(0), [6, 7, 8]);
-    calls.sort();
-    assert_eq!(calls, [[6], [7], [8]]);
+    assert_eq!(
+        calls(&world),
+        [vec![6, 7, 8], vec![6], vec![7, 8], vec![7], vec![8]]
+    );
+}
+
+/// Whatever came back from a receiver, if the store takes none of it.
+#[tokio::test(start_paused = true)]
+async fn a_refused_outcome_is_recorded_alone_without_the_answer() {
+    let world = World::new();
+    let _worker = world.worker().await;
+    world.sender.send.answers(|request| {
+        let status = if request.attempt == AttemptId(7) {
+            500
+        } else {
+            200
+        };
+        Ok(answer(status))
+    });
+    world.store.record.answers(|outcomes| {
+        let is_poison = |one: &Outcome| one.status == Some(500) && !one.response_body.is_empty();
+        match outcomes.iter().any(is_poison) {
+            true => Err(StoreError::Refused(
+                "invalid byte sequence (22021)".to_owned(),
+            )),
+            false => Ok(Recorded::default()),
+        }
+    });
+    world.queue.delivers(&[permit(6), permit(7), permit(8)]);
+    pass(Duration::from_secs(5)).await;
+    assert_eq!(
+        calls(&world),
+        [
+            vec![6, 7, 8],
+            vec![6],
+            vec![7, 8],
+            vec![7],
+            vec![7],
+            vec![8]
+        ]
+    );
+    let (_, plain) = world.journal.recorded().swap_remove(4);
+    assert_eq!(
+        (plain[0].status, plain[0].response_body.len()),
+        (Some(500), 0)
+    );
+    assert_eq!(
+        plain[0].error.as_deref(),
+        Some("the store refused the answer's text")
+    );
+}
+
+/// A commit that never succeeds waits by itself.
+#[tokio::test(start_paused = true)]
+async fn a_commit_that_fails_again_and_again_holds_up_no_other() {
+    let world = World::new();
+    let _worker = world.worker().await;
+    world.store.record.answers(|outcomes| {
+        match outcomes.iter().any(|one| one.attempt == AttemptId(7)) {
+            true => Err(store_away()),
+            false => Ok(Recorded::default()),
+        }
+    });
+    world.queue.delivers(&[permit(7)]);
+    pass(ms(500)).await;
+    let before = calls(&world).len();
+    world.queue.delivers(&[permit(8)]);
+    settle().await;
+    assert_eq!(calls(&world)[before..], [[8]]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -148,6 +148,29 @@ async fn the_grace_period_bounds_a_store_that_is_away() {
     assert_retired_last(&world);
 }
 
+/// More outcomes than there is room for: deliveries wait to hand theirs in.
+#[tokio::test(start_paused = true)]
+async fn the_grace_period_bounds_outcomes_that_find_no_room() {
+    let world = World::new();
+    let worker = world.worker_with(with_grace(Duration::from_secs(5))).await;
+    world.store.record.answers(|_| Err(store_away()));
+    let permits: Vec<_> = (0..8_000).map(permit).collect();
+    for message in permits.chunks(16) {
+        world.queue.delivers(message);
+        settle().await;
+    }
+    pass(Duration::from_secs(2)).await;
+    let began = Instant::now();
+    world.shutdown.cancel();
+    worker.await.unwrap();
+    assert!(
+        began.elapsed() <= Duration::from_secs(7),
+        "{:?}",
+        began.elapsed()
+    );
+    assert_retired_last(&world);
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_grace_period_bounds_a_store_that_hangs() {
     let world = World::new();

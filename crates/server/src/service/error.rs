@@ -83,6 +83,10 @@ impl From<CatalogError> for ServiceError {
             CatalogError::Conflict(problem) => Self::Conflict(problem),
             CatalogError::Schema { .. } => Self::Unavailable(error.to_string()),
             CatalogError::Store(StoreError::Unavailable(_)) => Self::Unavailable(error.to_string()),
+            CatalogError::Store(StoreError::Refused(_)) => Self::invalid(
+                "request",
+                "holds a value that cannot be stored, such as a NUL character in a text",
+            ),
             CatalogError::Store(StoreError::Corrupt { .. }) => Self::Internal(error.to_string()),
         }
     }

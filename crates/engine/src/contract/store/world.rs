@@ -242,7 +242,7 @@ impl World {
             kind,
             elapsed: Duration::from_millis(40),
             status: Some(if succeeded { 200 } else { 503 }),
-            error: (!succeeded).then(|| "the receiver answered 503".to_owned()),
+            error: (!succeeded).then(|| "the receiver answered 503".into()),
             response_body: Bytes::from_static(b"ok"),
             next,
             signal: Signal::default(),

@@ -94,7 +94,7 @@ fn finish(
         row.state = outcome.kind.state();
         row.finished_at = Some(finished_at);
         row.status = outcome.status;
-        row.error.clone_from(&outcome.error);
+        row.error = outcome.error.as_deref().map(str::to_owned);
         row.response_body = outcome.response_body.clone();
         row.dead_letter = dead_letter;
         row.folded |= started.is_to_fold();
