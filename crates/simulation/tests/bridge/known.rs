@@ -183,7 +183,7 @@ fn outcome(permit: &Permit, kind: usize) -> Outcome {
         kind,
         elapsed: Duration::from_micros(10),
         status: Some(if failed { 500 } else { 200 }),
-        error: failed.then(|| "it said so".to_owned()),
+        error: failed.then(|| "it said so".into()),
         response_body: Bytes::new(),
         next,
         signal: domain::health::Signal::default(),
