@@ -40,7 +40,7 @@ pub(super) async fn migrate(pool: &PgPool) -> Result<(), StoreError> {
 }
 
 /// What to do about an installation that [`is_split`].
-const SPLIT: &str = "migrate: the schema \"paceline\" holds tables, which an earlier version \
+const SPLIT: &str = "migrate: the schema \"paceline\" holds tables of ours, which an earlier version \
     left there when its migration failed half-way. Nothing was ever accepted into them. \
     Use a new database, or, if this one holds nothing else, start over: \
     drop schema paceline cascade; drop schema public cascade; create schema public";
@@ -53,7 +53,7 @@ async fn is_split(connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
         "-- migrate: is_split
         select current_schema() is distinct from 'paceline' and exists (
             select from pg_class c join pg_namespace n on n.oid = c.relnamespace
-            where n.nspname = 'paceline' and c.relkind in ('r', 'p', 'S')
+            where n.nspname = 'paceline' and c.relname in ('smart_limits', '_sqlx_migrations')
         )",
     )
     .fetch_one(connection)

@@ -228,12 +228,14 @@ async fn the_example_works_for_a_role_that_may_only_insert() {
     let role = format!("shop_{}", database.id().simple());
     let grants = include_str!("../../../../examples/outbox_grants.sql");
     let example = include_str!("../../../../examples/outbox.sql");
-    database.sql(&format!("create role {role}")).await;
+    // As who made it we may take it on.
+    let make = format!("create role {role}; grant {role} to current_user");
+    database.sql(&make).await;
     database.sql(&grants.replace("shop", &role)).await;
     let mut user = database.user().await;
     run(
         &mut user,
-        "create table orders (id bigint, total_cents bigint)".to_owned(),
+        "create table public.orders (id bigint, total_cents bigint)".to_owned(),
     )
     .await;
     run(

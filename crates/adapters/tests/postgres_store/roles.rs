@@ -109,6 +109,7 @@ async fn delivers(world: &World) {
     world.accept(destination, 3).await;
     let worker = world.worker().await;
     let permits = world.admit(destination).await;
+    world.start(worker, &permits[..1]).await;
     world.finish(worker, &permits[..1]).await;
     world
         .sql(&format!(
@@ -123,8 +124,8 @@ async fn delivers(world: &World) {
 async fn an_installation_that_is_split_over_two_schemas_is_told_what_to_do() {
     let (_database, url) = database_for("paceline", Rights::Owns).await;
     let mut user = PgConnection::connect(&url).await.unwrap();
-    let split =
-        "create table public.tiers (); create schema paceline; create table paceline.health ()";
+    let split = "create table public.tiers (); create schema paceline;
+        create table paceline.smart_limits ()";
     run(&mut user, split.to_owned()).await;
     let refused = store_at(&url)
         .await

@@ -8,12 +8,16 @@ use engine::ports::{Catalog, ClaimAnswer, DEFAULT_TENANT, Store};
 
 use crate::database::{Database, run};
 
+/// As our own connections have it.
+const HOME: &str = "set search_path = public";
+
 /// The schema before, as its migrations left it.
 async fn before() -> (Database, PostgresStore) {
     let database = Database::empty().await;
     let before = migrations(|name| name < "0020");
     assert!(before.len() > 10, "the migrations were not found");
     let mut user = database.user().await;
+    run(&mut user, HOME.to_owned()).await;
     for migration in before {
         run(&mut user, migration).await;
     }
@@ -57,7 +61,7 @@ const ROWS: &str = "
     values ($one, $to, $tenant, 'failed', now(), now());
     insert into attempts (event_id, destination_id, tenant_id)
     select e.id, $to, $tenant from events e order by e.payload;
-    create role $role;
+    create role $role; grant $role to current_user;
     grant select on attempts to $role;
     create view theirs as select destination_id, count(*) as attempts from attempts group by 1;
     create index their_index on attempts (status) where status >= 500;
@@ -76,6 +80,7 @@ async fn what_was_there_before_stays_and_goes_on() {
         .replace("$ahead", &format!("'{ahead}'"))
         .replace("$role", &role);
     let mut user = database.user().await;
+    run(&mut user, HOME.to_owned()).await;
     run(&mut user, rows).await;
     let before = indexes(&database).await;
     let last = database.number("select max(id) from attempts").await;

@@ -200,7 +200,7 @@ impl Pair {
             kind,
             elapsed: self.millis(500),
             status: Some(if failed { 500 } else { 200 }),
-            error: failed.then(|| "it said so".to_owned()),
+            error: failed.then(|| "it said so".into()),
             response_body: Bytes::from_static(if failed { b"" } else { b"ok" }),
             next,
             signal: domain::health::Signal::default(),
