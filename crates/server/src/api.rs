@@ -10,12 +10,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
 use axum::extract::Request;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use axum::{Json, Router};
+use bytes::Bytes;
 use domain::ids::TenantId;
+use http::header;
 use utoipa::openapi::OpenApi;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{Modify, OpenApi as _};
@@ -207,10 +209,13 @@ pub fn router(app: App) -> Router {
         .route_layer(middleware::from_fn(bound_time))
         .route_layer(middleware::from_fn(traffic::measure))
         .with_state(app);
-    let document = Arc::new(openapi());
+    // Written once: anybody may ask for it.
+    let document = serde_json::to_vec(&openapi()).expect("it has strings for its keys");
+    let document = Bytes::from(document);
+    let content_type = [(header::CONTENT_TYPE, "application/json")];
     v1.route(
         "/openapi.json",
-        get(async move || Json(document.as_ref().clone())),
+        get(async move || (content_type, document.clone())),
     )
     .fallback(async || Problem::no_route())
     .method_not_allowed_fallback(async || Problem::no_method())

@@ -120,6 +120,7 @@ mod tests {
             },
             ListenConfig {
                 listen: listen.parse().unwrap(),
+                metrics_listen: None,
             },
             StoreConfig {
                 database_url,

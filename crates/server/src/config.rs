@@ -116,6 +116,11 @@ pub struct ListenConfig {
     #[arg(long, env = "PACELINE_LISTEN", value_name = "ADDRESS:PORT")]
     #[arg(default_value = "127.0.0.1:8080")]
     pub listen: SocketAddr,
+
+    /// A second address, for those who run this alone: `/metrics` is then served
+    /// there and not on the first one, beside `/livez` and `/readyz`.
+    #[arg(long, env = "PACELINE_METRICS_LISTEN", value_name = "ADDRESS:PORT")]
+    pub metrics_listen: Option<SocketAddr>,
 }
 
 /// Who may call the API.

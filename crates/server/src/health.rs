@@ -2,7 +2,9 @@
 //!
 //! *Live* is whether this process answers at all, so it touches nothing: a
 //! store that is away must not get every process restarted. *Ready* is the
-//! truth about each part, asked now.
+//! truth about each part, at most a second old. Anybody may ask, so asking
+//! often costs the parts nothing ([`look`]), and those who can reach the API
+//! are not told in which words a part failed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,8 +12,9 @@ use std::time::Duration;
 use anyhow::Context;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use axum::routing::get;
 use axum::{Json, Router};
-use engine::ports::{Catalog, DeliveryQueue, Schedule};
+use engine::ports::DeliveryQueue;
 use http::{StatusCode, header};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use metrics_util::MetricKindMask;
@@ -24,9 +27,9 @@ use utoipa_axum::routes;
 use crate::parts::Parts;
 use crate::role::Role;
 
-/// How long a part may take to answer. Probes give up after a few seconds, and
-/// an answer that names the part is worth more than none.
-const PATIENCE: Duration = Duration::from_secs(2);
+pub mod look;
+
+use look::Look;
 
 /// From half a millisecond to half a minute.
 const LATENCY_BUCKETS: [f64; 16] = [
@@ -55,12 +58,23 @@ const GAUGES_LAST: Duration = Duration::from_secs(120);
 /// What the three routes look at.
 #[derive(Clone)]
 pub struct Health {
-    catalog: Arc<dyn Catalog>,
-    schedule: Arc<dyn Schedule>,
+    store: Arc<Look<()>>,
+    schedule: Arc<Look<()>>,
     queue: Option<Arc<dyn DeliveryQueue>>,
     role: Role,
     metrics: PrometheusHandle,
     shutdown: CancellationToken,
+    audience: Audience,
+}
+
+/// Who can reach a listener.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Audience {
+    /// Those who run Paceline: a failure is told in its own words, which can
+    /// name hosts and databases.
+    Operators,
+    /// Whoever can reach the API: they learn which part failed, and no more.
+    Everybody,
 }
 
 /// The answer of `/readyz`.
@@ -84,7 +98,7 @@ pub struct Readiness {
 pub struct Part {
     /// It answers, and can be worked with.
     pub ready: bool,
-    /// Why it cannot.
+    /// Why it cannot. Where the API is served as well, it is in the log instead.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
@@ -99,6 +113,13 @@ impl Part {
     }
 }
 
+impl Readiness {
+    fn parts_mut(&mut self) -> impl Iterator<Item = &mut Part> {
+        let both = [&mut self.store, &mut self.schedule];
+        both.into_iter().chain(self.queue.as_mut())
+    }
+}
+
 impl Health {
     /// Of these parts.
     #[must_use]
@@ -108,29 +129,41 @@ impl Health {
         metrics: PrometheusHandle,
         shutdown: CancellationToken,
     ) -> Self {
+        let (catalog, jobs) = (Arc::clone(&parts.catalog), Arc::clone(&parts.schedule));
+        let store = Look::new(move || {
+            let catalog = Arc::clone(&catalog);
+            async move { catalog.ready().await.map_err(|error| error.to_string()) }
+        });
+        let schedule = Look::new(move || {
+            let jobs = Arc::clone(&jobs);
+            async move {
+                let life = jobs.life().await;
+                life.map(drop).map_err(|error| error.to_string())
+            }
+        });
         Self {
-            catalog: Arc::clone(&parts.catalog),
-            schedule: Arc::clone(&parts.schedule),
+            store: Arc::new(store),
+            schedule: Arc::new(schedule),
             queue: parts.queue.clone(),
             role,
             metrics,
             shutdown,
+            audience: Audience::Operators,
+        }
+    }
+
+    /// The same, as it is shown to others.
+    #[must_use]
+    pub fn shown_to(&self, audience: Audience) -> Self {
+        Self {
+            audience,
+            ..self.clone()
         }
     }
 
     async fn readiness(&self) -> Readiness {
-        let catalog = Arc::clone(&self.catalog);
-        let schedule = Arc::clone(&self.schedule);
-        let (store, schedule) = tokio::join!(
-            ask(async move { catalog.ready().await.map_err(|error| error.to_string()) }),
-            ask(async move {
-                schedule
-                    .life()
-                    .await
-                    .map(drop)
-                    .map_err(|error| error.to_string())
-            }),
-        );
+        let (store, schedule) = tokio::join!(self.store.now(), self.schedule.now());
+        let (store, schedule) = (Part::new(store), Part::new(schedule));
         let queue = self.queue.as_ref().map(|queue| Part::new(queue.health()));
         let draining = self.shutdown.is_cancelled();
         // The API accepts events without a schedule, and the operator makes changes:
@@ -151,21 +184,22 @@ impl Health {
     }
 }
 
-/// Asks a part in a task of its own: giving up on the answer must not cancel
-/// the question, which a pooled connection would not survive.
-async fn ask(question: impl Future<Output = Result<(), String>> + Send + 'static) -> Part {
-    match tokio::time::timeout(PATIENCE, tokio::spawn(question)).await {
-        Ok(Ok(answer)) => Part::new(answer),
-        Ok(Err(broken)) => Part::new(Err(broken)),
-        Err(_) => Part::new(Err(format!("no answer within {PATIENCE:?}"))),
-    }
-}
-
-/// The three routes, without authentication.
+/// `/livez` and `/readyz`, without authentication.
 pub fn router(health: Health) -> Router {
-    routes().with_state(health).split_for_parts().0
+    Router::new()
+        .route("/livez", get(livez))
+        .route("/readyz", get(readyz))
+        .with_state(health)
 }
 
+/// `/metrics`, without authentication.
+pub fn metrics_router(health: Health) -> Router {
+    Router::new()
+        .route("/metrics", get(metrics))
+        .with_state(health)
+}
+
+/// All three, to be described.
 pub(crate) fn routes() -> OpenApiRouter<Health> {
     OpenApiRouter::new()
         .routes(routes!(livez))
@@ -180,12 +214,17 @@ pub(crate) async fn livez() -> &'static str {
     "live\n"
 }
 
-/// Whether every part can be worked with.
+/// Whether every part can be worked with, as of the last second.
 #[utoipa::path(get, path = "/readyz", tag = "health", responses(
     (status = 200, description = "Ready.", body = Readiness),
-    (status = 503, description = "Not ready, and why.", body = Readiness)))]
+    (status = 503, description = "Not ready; says which part is not.", body = Readiness)))]
 pub(crate) async fn readyz(State(health): State<Health>) -> Response {
-    let readiness = health.readiness().await;
+    let mut readiness = health.readiness().await;
+    if health.audience == Audience::Everybody {
+        for part in readiness.parts_mut() {
+            part.problem = None;
+        }
+    }
     let status = if readiness.ready {
         StatusCode::OK
     } else {
@@ -194,7 +233,8 @@ pub(crate) async fn readyz(State(health): State<Health>) -> Response {
     (status, Json(readiness)).into_response()
 }
 
-/// Metrics in the text format of Prometheus.
+/// Metrics in the text format of Prometheus. Where metrics have a listener of
+/// their own, they are served there alone.
 #[utoipa::path(get, path = "/metrics", tag = "health",
     responses((status = 200, body = String, content_type = "text/plain")))]
 pub(crate) async fn metrics(State(health): State<Health>) -> Response {
@@ -227,11 +267,12 @@ pub fn install_metrics() -> anyhow::Result<PrometheusHandle> {
 /// Keeps the histograms' memory bounded where nobody scrapes, and says how the
 /// parts are.
 pub async fn upkeep(health: Health, shutdown: CancellationToken) {
+    let mut known = Problems::default();
     loop {
         tokio::select! {
             biased;
             () = shutdown.cancelled() => return,
-            () = health.measure() => {}
+            () = health.measure(&mut known) => {}
         }
         tokio::select! {
             biased;
@@ -241,9 +282,26 @@ pub async fn upkeep(health: Health, shutdown: CancellationToken) {
     }
 }
 
+/// What each part was found to lack last, so that each change is logged once.
+#[derive(Default)]
+struct Problems([Option<String>; 3]);
+
+impl Problems {
+    fn note(&mut self, at: usize, name: &str, part: &Part) {
+        let Some(known) = self.0.get_mut(at).filter(|known| **known != part.problem) else {
+            return;
+        };
+        known.clone_from(&part.problem);
+        match known {
+            Some(problem) => tracing::warn!(part = name, problem, "not ready"),
+            None => tracing::info!(part = name, "ready again"),
+        }
+    }
+}
+
 impl Health {
     /// Sets the gauges of the process and of its parts.
-    async fn measure(&self) {
+    async fn measure(&self, known: &mut Problems) {
         let (version, role) = (env!("CARGO_PKG_VERSION"), self.role.as_str());
         metrics::gauge!("paceline_build_info", "version" => version, "role" => role).set(1);
         let readiness = self.readiness().await;
@@ -252,9 +310,10 @@ impl Health {
             ("schedule", Some(&readiness.schedule)),
             ("queue", readiness.queue.as_ref()),
         ];
-        for (name, part) in parts {
+        for (at, (name, part)) in parts.into_iter().enumerate() {
             if let Some(part) = part {
                 metrics::gauge!("paceline_part_up", "part" => name).set(u32::from(part.ready));
+                known.note(at, name, part);
             }
         }
     }

@@ -56,7 +56,7 @@ use crate::config::{
 use crate::edge::{self, Mint};
 use crate::exported;
 use crate::front::{self, Front, FrontOptions};
-use crate::health::{self, Health};
+use crate::health::{self, Audience, Health};
 use crate::managed::{self, ManagedDestinations};
 use crate::parts::Parts;
 use crate::secret_keys;
@@ -200,9 +200,7 @@ pub async fn run_with(
     if let Some(ring) = &ring {
         secret_keys::check(ring, parts.secrets.as_ref()).await?;
     }
-    let listener = TcpListener::bind(config.listen.listen)
-        .await
-        .with_context(|| format!("listen on {} (PACELINE_LISTEN)", config.listen.listen))?;
+    let listeners = Listeners::bind(&config.listen).await?;
     signals::until_stopped(|shutdown| async move {
         let running = Running {
             role,
@@ -214,13 +212,37 @@ pub async fn run_with(
             admissions,
             shutdown,
         };
-        let ended = running.run(listener, key, mint).await;
+        let ended = running.run(listeners, key, mint).await;
         if let Some(tracing) = tracing {
             tracing.end().await;
         }
         ended
     })
     .await
+}
+
+/// What this process listens on.
+struct Listeners {
+    /// The API, or what a role without it answers.
+    main: TcpListener,
+    /// Metrics, where they are not to be had on the first one.
+    metrics: Option<TcpListener>,
+}
+
+impl Listeners {
+    async fn bind(config: &ListenConfig) -> anyhow::Result<Self> {
+        let bind = async |address, variable| {
+            let bound = TcpListener::bind(address).await;
+            bound.with_context(|| format!("listen on {address} ({variable})"))
+        };
+        Ok(Self {
+            main: bind(config.listen, "PACELINE_LISTEN").await?,
+            metrics: match config.metrics_listen {
+                Some(address) => Some(bind(address, "PACELINE_METRICS_LISTEN").await?),
+                None => None,
+            },
+        })
+    }
 }
 
 struct Running {
@@ -238,13 +260,12 @@ struct Running {
 impl Running {
     async fn run(
         mut self,
-        listener: TcpListener,
+        listeners: Listeners,
         key: Option<SecretString>,
         mint: Mint,
     ) -> anyhow::Result<ExitCode> {
-        let address = listener
-            .local_addr()
-            .context("read the listener's address")?;
+        let Listeners { main, metrics } = listeners;
+        let address = main.local_addr().context("read the listener's address")?;
         let mut loops = Loops::new();
         if let Some(admissions) = self.admissions.take() {
             loops.spawn("traces", admissions.run(self.shutdown.clone()));
@@ -257,19 +278,22 @@ impl Running {
         self.spawn_operator(&mut loops, &mint);
         // Probes and metrics are answered until all else has drained.
         let drained = CancellationToken::new();
-        let probes = match key {
-            Some(key) => {
-                self.spawn_api(&mut loops, listener, &key, mint);
-                None
-            }
+        let mut probes = JoinSet::new();
+        let apart = metrics.is_some();
+        if let Some(metrics) = metrics {
+            let router = self.probes().merge(self.metrics());
+            probes.spawn(serve_http(metrics, router, drained.clone()));
+        }
+        match key {
+            Some(key) => self.spawn_api(&mut loops, (main, apart), &key, mint),
             None => {
-                let mut router = health::router(self.health.clone());
-                if self.role.schedules() {
-                    router = router.merge(work::router(Arc::clone(&self.parts.store)));
+                let mut router = self.probes();
+                if !apart {
+                    router = router.merge(self.metrics());
                 }
-                Some(tokio::spawn(serve_http(listener, router, drained.clone())))
+                probes.spawn(serve_http(main, router, drained.clone()));
             }
-        };
+        }
         loops.spawn(
             "metrics",
             health::upkeep(self.health.clone(), self.shutdown.clone()),
@@ -278,11 +302,22 @@ impl Running {
         let grace = self.config.shutdown.shutdown_grace;
         let ended = loops.join(&self.shutdown, grace).await;
         drained.cancel();
-        if let Some(probes) = probes {
-            // A probe that is kept open must not keep the process.
-            let _ = tokio::time::timeout(Duration::from_millis(500), probes).await;
-        }
+        // A probe that is kept open must not keep the process.
+        let _ = tokio::time::timeout(Duration::from_millis(500), probes.join_all()).await;
         ended
+    }
+
+    /// What orchestrators ask of a listener that does not serve the API.
+    fn probes(&self) -> axum::Router {
+        let router = health::router(self.health.shown_to(Audience::Operators));
+        match self.role.schedules() {
+            true => router.merge(work::router(Arc::clone(&self.parts.store))),
+            false => router,
+        }
+    }
+
+    fn metrics(&self) -> axum::Router {
+        health::metrics_router(self.health.clone())
     }
 
     fn spawn_engine(&self, loops: &mut Loops, seed: u64) {
@@ -429,7 +464,7 @@ impl Running {
     fn spawn_api(
         &self,
         loops: &mut Loops,
-        listener: TcpListener,
+        (listener, metrics_apart): (TcpListener, bool),
         key: &SecretString,
         mint: Arc<Mint>,
     ) {
@@ -444,7 +479,11 @@ impl Running {
         loops.spawn("backpressure", front.counting.run(self.shutdown.clone()));
         let uses = front.gate.note_uses(self.shutdown.clone());
         loops.spawn("uses of keys", uses);
-        let router = front.router.merge(health::router(self.health.clone()));
+        let health = self.health.shown_to(Audience::Everybody);
+        let mut router = front.router.merge(health::router(health));
+        if !metrics_apart {
+            router = router.merge(self.metrics());
+        }
         loops.spawn(
             "api",
             serve_api(listener, router, front.back, self.shutdown.clone()),

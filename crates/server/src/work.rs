@@ -3,10 +3,9 @@
 //! Counted in permits and requests, not in messages, and in the store, which
 //! knows it exactly. What waits for a limit, a pause or a receiver's backoff is
 //! no work: more workers would not start it any sooner. Every scheduler gives
-//! the same answer, since all ask the same store.
+//! the same answer, since all ask the same store; at most once a second.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -16,11 +15,10 @@ use engine::ports::{Fleet, Store};
 use http::StatusCode;
 use serde::Serialize;
 
+use crate::health::look::Look;
+
 /// Where it is asked for.
 pub const PATH: &str = "/work";
-
-/// Autoscalers give up after a few seconds, and keep what they have.
-const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -53,18 +51,23 @@ impl From<&Fleet> for Work {
 
 /// The route, without authentication, like metrics.
 pub fn router(store: Arc<dyn Store>) -> Router {
-    Router::new().route(PATH, get(work)).with_state(store)
+    let look = Look::new(move || {
+        let store = Arc::clone(&store);
+        async move {
+            let fleet = store.fleet().await;
+            let fleet = fleet.map_err(|error| error.to_string())?;
+            Ok(Work::from(&fleet))
+        }
+    });
+    Router::new()
+        .route(PATH, get(work))
+        .with_state(Arc::new(look))
 }
 
-async fn work(State(store): State<Arc<dyn Store>>) -> Response {
-    // In a task of its own: giving up on the answer must not cancel the
-    // question, which a pooled connection would not survive.
-    let asked = tokio::spawn(async move { store.fleet().await });
-    match tokio::time::timeout(PATIENCE, asked).await {
-        Ok(Ok(Ok(fleet))) => Json(Work::from(&fleet)).into_response(),
-        Ok(Ok(Err(error))) => unknown(&error.to_string()),
-        Ok(Err(broken)) => unknown(&broken.to_string()),
-        Err(_) => unknown("the store does not answer"),
+async fn work(State(look): State<Arc<Look<Work>>>) -> Response {
+    match look.now().await {
+        Ok(work) => Json(work).into_response(),
+        Err(problem) => unknown(&problem),
     }
 }
 

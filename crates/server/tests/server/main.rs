@@ -12,6 +12,7 @@ mod fuzz;
 mod health;
 mod imports;
 mod ingest;
+mod listeners;
 mod managed;
 mod monitoring;
 mod notified;

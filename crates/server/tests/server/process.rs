@@ -53,6 +53,11 @@ impl Server {
         Self::spawn(port, paceline(folder).args(["--log", filter]).stderr(log))
     }
 
+    /// Any role, once it has been spawned.
+    pub(crate) fn of(command: &mut Command) -> Self {
+        Self(command.spawn().unwrap())
+    }
+
     fn spawn(port: u16, command: &mut Command) -> Self {
         let child = command
             .args(["serve", "--allow-http", "--allow-networks", "localhost:*"])
