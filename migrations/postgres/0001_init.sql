@@ -217,11 +217,19 @@ create table destinations (
         constraint destinations_check_state check (state in ('active', 'paused', 'disabled')),
     epoch bigint not null default 0,
     created_at timestamptz not null default clock_timestamp(),
-    deleted_at timestamptz
+    deleted_at timestamptz,
+    -- Of a deleted one: when nothing of it waited or was under way any more, so
+    -- that the reaper need not look at it again.
+    drained_at timestamptz
+        constraint destinations_check_drained_at
+        check (drained_at is null or deleted_at is not null)
 );
 
-create index destinations_of_tenant on destinations (tenant_id, id);
-create index destinations_deleted on destinations (id) where deleted_at is not null;
+create index destinations_of_tenant on destinations (tenant_id, id) where deleted_at is null;
+create index destinations_deleted on destinations (deleted_at, id) where deleted_at is not null;
+-- The few whose backlog has yet to be cancelled, those first that were deleted first.
+create index destinations_to_drain on destinations (deleted_at, id)
+    where deleted_at is not null and drained_at is null;
 
 -- A change that has yet to be looked at; a later change is another version.
 create table destination_marks (

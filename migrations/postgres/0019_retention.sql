@@ -11,11 +11,15 @@ alter table attempts drop constraint attempts_event_id_fkey;
 create table retention_walks (
     name text primary key
         constraint retention_walks_check_name check (
-            name in ('attempts', 'days', 'dead_letters', 'events', 'limit_history', 'records')
+            name in (
+                'attempts', 'days', 'dead_letters', 'destinations', 'events', 'limit_history',
+                'records'
+            )
         ),
     -- Up to where this round has come: an id of attempts or of limit history, the
-    -- creation and the id of an event, the death and the id of a dead letter, or
-    -- the end of a day since 1970. SQLite walks along events by their rowids.
+    -- creation and the id of an event, the death and the id of a dead letter, when
+    -- a destination was deleted and its id, or the end of a day since 1970. SQLite
+    -- walks along events by their rowids.
     after_id bigint not null default 0,
     after_at timestamptz not null default '1970-01-01 00:00:00+00',
     after_event uuid not null default '00000000-0000-0000-0000-000000000000',
@@ -32,7 +36,7 @@ create table retention_walks (
 insert into retention_walks (name, began_at, due_at)
 select n.name, clock_timestamp(), clock_timestamp()
 from unnest(array[
-    'attempts', 'days', 'dead_letters', 'events', 'limit_history', 'records'
+    'attempts', 'days', 'dead_letters', 'destinations', 'events', 'limit_history', 'records'
 ]) as n (name);
 
 -- Whoever takes a step holds the one row, and sets when the next may be taken: so

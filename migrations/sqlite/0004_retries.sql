@@ -64,3 +64,5 @@ create table replays (
 
 create index replays_running on replays (id) where state = 'running';
 create index replays_of_tenant on replays (tenant_id, id);
+-- A destination that goes is asked for here.
+create index replays_of_destination on replays (destination_id);

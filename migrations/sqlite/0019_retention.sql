@@ -15,11 +15,15 @@ pragma writable_schema = reset;
 create table retention_walks (
     name text primary key
         constraint retention_walks_check_name check (
-            name in ('attempts', 'days', 'dead_letters', 'events', 'limit_history', 'records')
+            name in (
+                'attempts', 'days', 'dead_letters', 'destinations', 'events', 'limit_history',
+                'records'
+            )
         ),
     -- Up to where this round has come: an id of attempts or of limit history, an
-    -- event's rowid, or the death and the id of a dead letter. Postgres walks along
-    -- events by their creation and ids, and has days.
+    -- event's rowid, the death and the id of a dead letter, or when a destination was
+    -- deleted and its rowid. Postgres walks along events by their creation and ids,
+    -- and has days.
     after_id integer not null default 0,
     after_at integer not null default 0,
     after_event text not null default '',
@@ -33,7 +37,8 @@ create table retention_walks (
 ) strict, without rowid;
 
 insert into retention_walks (name)
-values ('attempts'), ('days'), ('dead_letters'), ('events'), ('limit_history'), ('records');
+values ('attempts'), ('days'), ('dead_letters'), ('destinations'), ('events'), ('limit_history'),
+    ('records');
 
 -- By which Postgres gives each step to one process. There is one here.
 create table retention_turn (

@@ -44,3 +44,5 @@ create table limit_requests (
 -- A newer request takes the place of the open one.
 create unique index limit_requests_open on limit_requests (destination_id) where state = 'open';
 create index limit_requests_of_tenant on limit_requests (tenant_id, created_at);
+-- A destination that goes is asked for here.
+create index limit_requests_of_destination on limit_requests (destination_id);

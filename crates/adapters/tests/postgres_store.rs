@@ -53,6 +53,8 @@ mod outbox;
 mod plans;
 #[path = "postgres_store/ratios.rs"]
 mod ratios;
+#[path = "postgres_store/reap.rs"]
+mod reap;
 #[path = "postgres_store/retention.rs"]
 mod retention;
 #[path = "postgres_store/roles.rs"]

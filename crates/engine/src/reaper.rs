@@ -4,6 +4,9 @@
 //! rechecked. After its own start, after a stall, and after the store was
 //! away it gives workers time to show themselves before it takes their starts
 //! for lost: their heartbeats could not be written either.
+//!
+//! A part of it that the store puts off costs the others nothing. It may have been
+//! too large a step, so the next ones are smaller until one gets through.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,9 +15,18 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::ports::{
-    HEARTBEAT_TIMEOUT, MAX_REQUEST_TIMEOUT, MAX_ROWS, ReapRules, Reaped, Schedule, Store,
+    HEARTBEAT_TIMEOUT, MAX_REQUEST_TIMEOUT, MAX_ROWS, REAP_PART_BOUND, ReapRules, Reaped, Schedule,
+    Store,
 };
 use crate::wake::wake_freed;
+
+/// Rows of one step, at most.
+#[expect(clippy::cast_possible_truncation, reason = "a thousand")]
+const MOST: u32 = MAX_ROWS as u32;
+
+/// Rows of the smallest step: if the store cannot do so few in its bound, fewer
+/// would not help.
+const LEAST: u32 = 10;
 
 /// How the reaper runs.
 #[derive(Debug, Clone, Copy)]
@@ -50,6 +62,11 @@ pub struct Reaper {
     /// Until then no start is taken for lost.
     patient_until: Instant,
     last_tick: Instant,
+    /// How much of the last tick went into parts that were put off: time in which
+    /// the store was there, and so is no stall.
+    put_off_for: Duration,
+    /// Rows of the next step.
+    limit: u32,
 }
 
 impl Reaper {
@@ -63,6 +80,8 @@ impl Reaper {
             options,
             patient_until: now + options.patience,
             last_tick: now,
+            put_off_for: Duration::ZERO,
+            limit: MOST,
         }
     }
 
@@ -86,19 +105,21 @@ impl Reaper {
     /// One batch. Returns whether more may be left.
     pub async fn tick(&mut self) -> bool {
         let now = Instant::now();
-        let stalled = now.duration_since(self.last_tick) > self.options.patience / 2;
-        if stalled {
+        let away = now
+            .duration_since(self.last_tick)
+            .saturating_sub(self.put_off_for);
+        if away > self.options.patience / 2 {
             self.patient_until = now + self.options.patience;
         }
         self.last_tick = now;
         let rules = self.rules(now);
-        let limit = u32::try_from(MAX_ROWS).unwrap_or(u32::MAX);
+        let limit = self.limit;
         match self.store.reap(&rules, limit).await {
             Ok(reaped) => {
                 report(&reaped);
+                self.go_on_from(&reaped);
                 wake_freed(self.schedule.as_ref(), &reaped.wakes).await;
-                let most = reaped.expired_permits.max(reaped.unknown_starts);
-                most.max(reaped.cancelled).max(reaped.expired) >= limit
+                reaped.is_full(limit)
             }
             Err(error) => {
                 tracing::warn!(%error, "reaping failed, will run again");
@@ -106,6 +127,16 @@ impl Reaper {
                 false
             }
         }
+    }
+
+    /// A step of which something was put off is followed by a smaller one.
+    fn go_on_from(&mut self, reaped: &Reaped) {
+        let parts = u32::try_from(reaped.put_off.len()).unwrap_or(u32::MAX);
+        self.put_off_for = REAP_PART_BOUND.saturating_mul(parts);
+        self.limit = match parts {
+            0 => self.limit.saturating_mul(2).min(MOST),
+            _ => (self.limit / 4).max(LEAST),
+        };
     }
 
     fn rules(&self, now: Instant) -> ReapRules {
@@ -129,6 +160,14 @@ fn report(reaped: &Reaped) {
     metrics::counter!("paceline_starts_unknown_total").increment(reaped.unknown_starts.into());
     metrics::counter!("paceline_attempts_expired_total").increment(reaped.expired.into());
     metrics::counter!("paceline_dead_letters_total").increment(reaped.expired.into());
+    for put_off in &reaped.put_off {
+        let (part, problem) = (put_off.part, &put_off.problem);
+        tracing::warn!(
+            part,
+            problem,
+            "a part of reaping is put off, the others go on"
+        );
+    }
     if reaped.unknown_starts > 0 {
         tracing::warn!(
             starts = reaped.unknown_starts,

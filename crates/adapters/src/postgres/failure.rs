@@ -48,6 +48,22 @@ impl Failure {
         }
     }
 
+    /// The server is there and has answered: another statement may well succeed.
+    /// It is not where it shuts down, or has no room for anybody.
+    pub(super) fn is_of_its_own(&self) -> bool {
+        match self {
+            Self::Database(_) => {
+                let away = |code: &str| {
+                    ["08", "53", "57P", "58", "XX"]
+                        .iter()
+                        .any(|of| code.starts_with(of))
+                };
+                self.code().is_some_and(|code| !away(&code))
+            }
+            _ => true,
+        }
+    }
+
     /// A serialization failure, a deadlock or a lock timeout: the server has
     /// rolled back, and the same again may well succeed.
     fn is_conflict(&self) -> bool {

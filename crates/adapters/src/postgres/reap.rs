@@ -8,36 +8,134 @@ use domain::ids::DestinationId;
 use domain::limit::Period;
 use domain::retry::DEFAULT_MAX_TRIES;
 use domain::time::{Timestamp, micros};
-use engine::ports::{NO_OUTCOME_IN_TIME, ReapRules, Reaped, WORKER_IS_GONE, Wakes};
+use engine::ports::{
+    DRAINED_AFTER, NO_OUTCOME_IN_TIME, PutOff, REAP_PART_BOUND, ReapRules, Reaped, StoreError,
+    WORKER_IS_GONE, Wakes,
+};
+use sqlx::postgres::PgQueryResult;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use super::expire::expire;
-use super::failure::Failure;
+use super::failure::{Failure, retried};
 use super::fold;
 use super::record::{Retry, insert_retries};
-use super::rows::{count, integer};
+use super::rows::integer;
 
 /// How long a worker that is gone is remembered.
 const FORGET_WORKERS_AFTER: Duration = Duration::from_secs(3_600);
 
-/// One pass, at most `limit` rows of each kind.
+/// Deleted destinations that one pass looks at.
+const TO_DRAIN: i64 = 200;
+
+/// One pass, at most `limit` rows of each kind. Each part has a transaction and a
+/// time of its own: what one of them meets does not undo what the others do.
 pub(super) async fn reap(pool: &PgPool, rules: &ReapRules, limit: u32) -> Result<Reaped, Failure> {
+    let mut reaped = Reaped::default();
     let mut wakes = Wakes::default();
+    for part in Part::ALL {
+        match retried(|| in_bound(pool, part, rules, limit)).await {
+            Ok(done) => {
+                for destination in &done.freed {
+                    wakes.now(DestinationId(*destination));
+                }
+                match part {
+                    Part::Permits => reaped.expired_permits = done.rows,
+                    Part::Starts => reaped.unknown_starts = done.rows,
+                    Part::Deleted => reaped.cancelled = done.rows,
+                    Part::Expired => reaped.expired = done.rows,
+                    Part::Keys | Part::Workers | Part::Buckets => {}
+                }
+                reaped.more |= done.more;
+            }
+            Err(failure) if failure.is_of_its_own() => reaped.put_off.push(PutOff {
+                part: part.as_str(),
+                problem: StoreError::from(failure).to_string(),
+            }),
+            Err(failure) => return Err(failure),
+        }
+    }
+    reaped.wakes = wakes.into_vec();
+    Ok(reaped)
+}
+
+/// What a pass consists of, in this order.
+#[derive(Debug, Clone, Copy)]
+enum Part {
+    Permits,
+    Starts,
+    Deleted,
+    Expired,
+    Keys,
+    Workers,
+    Buckets,
+}
+
+impl Part {
+    const ALL: [Self; 7] = [
+        Self::Permits,
+        Self::Starts,
+        Self::Deleted,
+        Self::Expired,
+        Self::Keys,
+        Self::Workers,
+        Self::Buckets,
+    ];
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Permits => "expired permits",
+            Self::Starts => "starts without an outcome",
+            Self::Deleted => "deleted destinations",
+            Self::Expired => "expired attempts",
+            Self::Keys => "idempotency keys",
+            Self::Workers => "workers that are gone",
+            Self::Buckets => "buckets of starts",
+        }
+    }
+}
+
+/// What one part did.
+#[derive(Default)]
+struct Done {
+    rows: u32,
+    /// Whose admission may go on.
+    freed: Vec<Uuid>,
+    /// Though `rows` does not say so.
+    more: bool,
+}
+
+impl Done {
+    fn of(rows: u32) -> Self {
+        Self {
+            rows,
+            ..Self::default()
+        }
+    }
+}
+
+async fn in_bound(
+    pool: &PgPool,
+    part: Part,
+    rules: &ReapRules,
+    limit: u32,
+) -> Result<Done, Failure> {
     let mut transaction = pool.begin().await?;
-    let expired = expire_permits(&mut transaction, rules, limit, &mut wakes).await?;
-    let unknown = give_up_starts(&mut transaction, rules, limit, &mut wakes).await?;
-    let cancelled = cancel_deleted(&mut transaction, limit).await?;
-    let expired_attempts = expire(&mut transaction, limit).await?;
-    forget(&mut transaction, limit).await?;
+    sqlx::query("-- reap: in_bound\nselect set_config('statement_timeout', $1, true)")
+        .bind(REAP_PART_BOUND.as_millis().to_string())
+        .execute(&mut *transaction)
+        .await?;
+    let done = match part {
+        Part::Permits => expire_permits(&mut transaction, rules, limit).await?,
+        Part::Starts => give_up_starts(&mut transaction, rules, limit).await?,
+        Part::Deleted => drain_deleted(&mut transaction, limit).await?,
+        Part::Expired => Done::of(expire(&mut transaction, limit).await?),
+        Part::Keys => forget_keys(&mut transaction, limit).await?,
+        Part::Workers => forget_workers(&mut transaction).await?,
+        Part::Buckets => forget_buckets(&mut transaction, limit).await?,
+    };
     transaction.commit().await?;
-    Ok(Reaped {
-        expired_permits: expired,
-        unknown_starts: unknown,
-        cancelled,
-        expired: expired_attempts,
-        wakes: wakes.into_vec(),
-    })
+    Ok(done)
 }
 
 /// Permits past their deadline wait again.
@@ -45,8 +143,7 @@ async fn expire_permits(
     connection: &mut PgConnection,
     rules: &ReapRules,
     limit: u32,
-    wakes: &mut Wakes,
-) -> Result<u32, Failure> {
+) -> Result<Done, Failure> {
     let expired: Vec<Uuid> = sqlx::query_scalar(
         "-- reap: expire_permits
         with clock as materialized (select clock_timestamp() as now),
@@ -69,10 +166,11 @@ async fn expire_permits(
     .bind(i64::from(limit))
     .fetch_all(connection)
     .await?;
-    for destination in &expired {
-        wakes.now(DestinationId(*destination));
-    }
-    Ok(u32::try_from(expired.len()).unwrap_or(u32::MAX))
+    Ok(Done {
+        rows: u32::try_from(expired.len()).unwrap_or(u32::MAX),
+        freed: expired,
+        more: false,
+    })
 }
 
 /// A start that was given up.
@@ -160,8 +258,7 @@ async fn give_up_starts(
     connection: &mut PgConnection,
     rules: &ReapRules,
     limit: u32,
-    wakes: &mut Wakes,
-) -> Result<u32, Failure> {
+) -> Result<Done, Failure> {
     let rows = mark_unknown(connection, rules, limit).await?;
     let retried = (rows.iter()).filter(|row| !row.is_last && !row.destination_is_gone);
     let retries: Vec<Retry> = retried
@@ -188,19 +285,27 @@ async fn give_up_starts(
         (DestinationId(row.destination_id), started_at)
     });
     fold::add_starts(connection, folds, fold::shard(None)).await?;
-    for row in &rows {
-        wakes.now(DestinationId(row.destination_id));
-    }
-    Ok(u32::try_from(rows.len()).unwrap_or(u32::MAX))
+    Ok(Done {
+        rows: u32::try_from(rows.len()).unwrap_or(u32::MAX),
+        freed: rows.iter().map(|row| row.destination_id).collect(),
+        more: false,
+    })
 }
 
-/// The backlog of deleted destinations, a step of it.
-async fn cancel_deleted(connection: &mut PgConnection, limit: u32) -> Result<u32, Failure> {
+/// The backlog of deleted destinations, a step of it: of those first that were
+/// deleted first, and of none that has been drained.
+async fn drain_deleted(connection: &mut PgConnection, limit: u32) -> Result<Done, Failure> {
     let cancelled = sqlx::query(
         "-- reap: cancel_deleted
-        with backlog as materialized (
+        with deleted as materialized (
+            select d.id from destinations d
+            where d.deleted_at is not null and d.drained_at is null
+            order by d.deleted_at, d.id
+            limit $2
+        ),
+        backlog as materialized (
             select b.id
-            from destinations d
+            from deleted d
             cross join lateral (
                 (
                     select a.id from attempts a
@@ -216,7 +321,6 @@ async fn cancel_deleted(connection: &mut PgConnection, limit: u32) -> Result<u32
                     order by a.due_at limit $1
                 )
             ) b
-            where d.deleted_at is not null
             limit $1
         ),
         locked as materialized (
@@ -230,17 +334,80 @@ async fn cancel_deleted(connection: &mut PgConnection, limit: u32) -> Result<u32
         where a.id = l.id",
     )
     .bind(i64::from(limit))
-    .execute(connection)
+    .bind(TO_DRAIN)
+    .execute(&mut *connection)
     .await?;
-    Ok(count(
-        i64::try_from(cancelled.rows_affected()).unwrap_or(i64::MAX),
-    ))
+    let drained = mark_drained(connection).await?;
+    Ok(Done {
+        rows: moved(&cancelled),
+        more: drained >= TO_DRAIN,
+        ..Done::default()
+    })
 }
 
-/// Buckets that no window can reach any more, expired idempotency keys, and
-/// workers long gone. A margin
+/// Those of which nothing waits, has a permit or is under way, and that were
+/// deleted long enough ago, are not looked at again. How many.
+async fn mark_drained(connection: &mut PgConnection) -> Result<i64, Failure> {
+    let drained = sqlx::query(
+        "-- reap: mark_drained
+        with deleted as materialized (
+            select d.id from destinations d
+            where d.deleted_at is not null and d.drained_at is null
+            order by d.deleted_at, d.id
+            limit $1
+        ),
+        empty as materialized (
+            select d.id from deleted d
+            where not exists (
+                    select from attempts a
+                    where a.destination_id = d.id and a.state = 'waiting' and a.due_at is null
+                        and a.id >= (select o.attempt_id from attempts_horizon o where o.id = 1)
+                    offset 0
+                )
+                and not exists (
+                    select from attempts a
+                    where a.destination_id = d.id and a.state = 'waiting' and a.due_at is not null
+                        and a.id >= (select o.attempt_id from attempts_horizon o where o.id = 1)
+                    offset 0
+                )
+                and not exists (
+                    select from attempts a
+                    where a.destination_id = d.id and a.state = 'admitted'
+                        and a.id >= (select o.attempt_id from attempts_horizon o where o.id = 1)
+                    offset 0
+                )
+                and not exists (
+                    select from attempts a
+                    where a.destination_id = d.id and a.state = 'started' and a.carried_by is null
+                        and a.id >= (select o.attempt_id from attempts_horizon o where o.id = 1)
+                    offset 0
+                )
+        ),
+        locked as materialized (
+            select d.id from destinations d
+            where d.id in (select id from empty) and d.drained_at is null
+                and d.deleted_at < clock_timestamp() - $2::bigint * interval '1 microsecond'
+            order by d.id
+            for no key update skip locked
+        )
+        update destinations d set drained_at = clock_timestamp()
+        from locked l
+        where d.id = l.id",
+    )
+    .bind(TO_DRAIN)
+    .bind(micros(DRAINED_AFTER))
+    .execute(connection)
+    .await?;
+    Ok(i64::from(moved(&drained)))
+}
+
+fn moved(done: &PgQueryResult) -> u32 {
+    u32::try_from(done.rows_affected()).unwrap_or(u32::MAX)
+}
+
+/// Buckets that no window can reach any more. A margin
 /// of 1 makes a period twice as long, so two periods and a minute are kept.
-async fn forget(connection: &mut PgConnection, limit: u32) -> Result<(), Failure> {
+async fn forget_buckets(connection: &mut PgConnection, limit: u32) -> Result<Done, Failure> {
     let periods = Period::ALL.map(Period::as_str);
     let ages = Period::ALL.map(|p| micros(p.duration() * 2 + Duration::from_secs(60)));
     sqlx::query(
@@ -266,8 +433,13 @@ async fn forget(connection: &mut PgConnection, limit: u32) -> Result<(), Failure
     .bind(periods.as_slice())
     .bind(ages.as_slice())
     .bind(i64::from(limit))
-    .execute(&mut *connection)
+    .execute(connection)
     .await?;
+    Ok(Done::default())
+}
+
+/// Idempotency keys that have expired.
+async fn forget_keys(connection: &mut PgConnection, limit: u32) -> Result<Done, Failure> {
     sqlx::query(
         "-- reap: forget_keys
         with old as materialized (
@@ -282,8 +454,13 @@ async fn forget(connection: &mut PgConnection, limit: u32) -> Result<(), Failure
         where k.tenant_id = o.tenant_id and k.key = o.key",
     )
     .bind(i64::from(limit))
-    .execute(&mut *connection)
+    .execute(connection)
     .await?;
+    Ok(Done::default())
+}
+
+/// Workers long gone.
+async fn forget_workers(connection: &mut PgConnection) -> Result<Done, Failure> {
     sqlx::query(
         "-- reap: forget_workers
         delete from workers w
@@ -292,5 +469,5 @@ async fn forget(connection: &mut PgConnection, limit: u32) -> Result<(), Failure
     .bind(micros(FORGET_WORKERS_AFTER))
     .execute(connection)
     .await?;
-    Ok(())
+    Ok(Done::default())
 }

@@ -16,6 +16,7 @@ use super::days::{self, DayAges};
 use super::failure::{Failure, in_words};
 use super::rows::{count, word};
 
+mod destinations;
 mod walks;
 
 /// One step of the walk that is due.
@@ -88,7 +89,8 @@ async fn row_by_row(
     rules: &RetainRules,
 ) -> Result<Retained, Failure> {
     let cutoff = Cutoffs::at(Timestamp::from_micros(turn.now), rules);
-    let stepped = walks::step(connection, walk, turn, &cutoff, i64::from(rules.limit)).await?;
+    let limit = i64::from(rules.limit);
+    let stepped = walks::step(connection, walk, turn, &cutoff, rules.deleted_for, limit).await?;
     rest(connection, turn, &stepped, rules).await?;
     Ok(stepped.retained(walk))
 }

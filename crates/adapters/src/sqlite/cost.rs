@@ -3,11 +3,13 @@
 
 use domain::ids::{DestinationId, WorkerId};
 use domain::time::Timestamp;
-use engine::ports::{ClaimAnswer, Heartbeat, Run, RunResult, SurveyRules, Sweep, WatchRules};
+use engine::ports::{
+    ClaimAnswer, Heartbeat, ReapRules, Run, RunResult, SurveyRules, Sweep, WatchRules,
+};
 use rusqlite::{Connection, StatementStatus};
 use uuid::Uuid;
 
-use super::{admit, claim, fleet, migrate, rows, survey, sweep, usage, watch};
+use super::{admit, claim, fleet, migrate, reap, rows, survey, sweep, usage, watch};
 
 const ID: Uuid = Uuid::from_u128(0xd);
 const TENANT: Uuid = engine::ports::DEFAULT_TENANT.0;
@@ -120,4 +122,35 @@ fn a_run_costs_the_same_whatever_waits() {
         small, large,
         "steps of a run, of a claim, of a sweep, of a cut, of a look, of a survey"
     );
+}
+
+/// The steps that a reap takes for the deleted, when it has been through with so
+/// many of them.
+fn cost_of_the_deleted(count: u32) -> i32 {
+    let mut connection = Connection::open_in_memory().unwrap();
+    migrate::migrate(&mut connection).unwrap();
+    connection.set_prepared_statement_cache_capacity(128);
+    let insert = format!(
+        "insert into destinations (id, tenant_id, url, deleted_at)
+        with recursive n (n) as (values (1) union all select n + 1 from n where n < {count})
+        select printf('%08x-0000-7000-8000-000000000000', n), '{TENANT}', 'https://x.example/', n
+        from n"
+    );
+    connection.execute_batch(&insert).unwrap();
+    let tx = connection.transaction().unwrap();
+    let rules = ReapRules {
+        heartbeat_timeout: std::time::Duration::from_secs(5),
+        start_timeout: std::time::Duration::from_secs(40),
+        permit_grace: std::time::Duration::ZERO,
+    };
+    while reap::reap(&tx, NOW, &rules, 1_000).unwrap().more {}
+    let before = steps(&tx, &reap::OF_THE_DELETED);
+    assert!(before > 20, "nothing was measured: {before}");
+    assert!(!reap::reap(&tx, NOW, &rules, 1_000).unwrap().more);
+    steps(&tx, &reap::OF_THE_DELETED) - before
+}
+
+#[test]
+fn a_reap_costs_the_same_whatever_was_deleted() {
+    assert_eq!(cost_of_the_deleted(10), cost_of_the_deleted(2_000));
 }

@@ -12,6 +12,21 @@ pub(super) enum Fault {
     Catalog(CatalogError),
 }
 
+impl Fault {
+    /// A row says what it must not, or may not say what it should: the file is
+    /// sound, and another statement may well succeed.
+    pub(super) fn is_of_a_row(&self) -> bool {
+        match self {
+            Self::Sql(rusqlite::Error::SqliteFailure(failure, _)) => {
+                failure.code == ErrorCode::ConstraintViolation
+            }
+            Self::Sql(error) => matches!(store_error(error), StoreError::Corrupt { .. }),
+            Self::Store(StoreError::Unavailable(_)) => false,
+            Self::Store(StoreError::Corrupt { .. }) | Self::Catalog(_) => true,
+        }
+    }
+}
+
 impl From<rusqlite::Error> for Fault {
     fn from(error: rusqlite::Error) -> Self {
         Self::Sql(error)

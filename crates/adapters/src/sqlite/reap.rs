@@ -5,13 +5,15 @@ use std::time::Duration;
 use domain::ids::{AttemptId, DestinationId, PermitNumber};
 use domain::retry::DEFAULT_MAX_TRIES;
 use domain::time::Timestamp;
-use engine::ports::{NO_OUTCOME_IN_TIME, ReapRules, Reaped, WORKER_IS_GONE, Wakes};
+use engine::ports::{
+    DRAINED_AFTER, NO_OUTCOME_IN_TIME, PutOff, ReapRules, Reaped, StoreError, WORKER_IS_GONE, Wakes,
+};
 use rusqlite::Transaction;
 
 use super::buckets::{self, Buckets};
 use super::fault::Fault;
 use super::record::EventAt;
-use super::rows::{all, execute, parse, time, word};
+use super::rows::{all, execute, first, parse, time, word};
 
 const EXPIRED: &str = "
     -- reap: permits past their deadline, the longest past first
@@ -44,23 +46,47 @@ const MARK_UNKNOWN: &str = "
     update attempts set state = 'unknown', error = ?2, dead_letter = ?3, folded = folded or ?4
     where id = ?1";
 
+const TO_DRAIN: &str = "
+    -- reap: deleted destinations with a backlog to cancel, the first deleted first
+    select id, deleted_at from destinations indexed by destinations_to_drain
+    where deleted_at is not null and drained_at is null
+    order by deleted_at, id limit ?1";
+
 const CANCEL: &str = "
-    -- reap: the backlog of the deleted
+    -- reap: the backlog of one that is deleted
     update attempts set state = 'cancelled' where id in (
-        select a.id from destinations d
-        cross join attempts a indexed by attempts_first on a.destination_id = d.id
-        where d.deleted_at is not null and a.state = 'waiting' and a.due_at is null
-        limit ?1
+        select id from attempts indexed by attempts_first
+        where destination_id = ?1 and state = 'waiting' and due_at is null
+        limit ?2
     )";
 
 const CANCEL_DUE: &str = "
-    -- reap: the retries of the deleted
+    -- reap: its retries
     update attempts set state = 'cancelled' where id in (
-        select a.id from destinations d
-        cross join attempts a indexed by attempts_due on a.destination_id = d.id
-        where d.deleted_at is not null and a.state = 'waiting' and a.due_at is not null
-        limit ?1
+        select id from attempts indexed by attempts_due
+        where destination_id = ?1 and state = 'waiting' and due_at is not null
+        limit ?2
     )";
+
+const IS_BUSY: &str = "
+    -- reap: whether anything of it waits, has a permit or is under way
+    select exists (
+            select 1 from attempts indexed by attempts_first
+            where destination_id = ?1 and state = 'waiting' and due_at is null
+        ) or exists (
+            select 1 from attempts indexed by attempts_due
+            where destination_id = ?1 and state = 'waiting' and due_at is not null
+        ) or exists (
+            select 1 from attempts indexed by attempts_admitted
+            where destination_id = ?1 and state = 'admitted'
+        ) or exists (
+            select 1 from attempts indexed by attempts_in_flight
+            where destination_id = ?1 and state = 'started' and carried_by is null
+        )";
+
+const DRAINED: &str = "
+    -- reap: it need not be looked at again
+    update destinations set drained_at = ?2 where id = ?1";
 
 const EXPIRE: &str = "
     -- reap: what grew too old while it waited, what expired first first
@@ -87,49 +113,162 @@ const DELETE_KEYS: &str = "
 /// How long a worker's row is kept after its last heartbeat.
 const WORKER_KEPT: Duration = Duration::from_secs(3_600);
 
-/// Reaps; see [`engine::ports::Store::reap`].
+#[cfg(test)]
+pub(super) const OF_THE_DELETED: [&str; 5] = [TO_DRAIN, CANCEL, CANCEL_DUE, IS_BUSY, DRAINED];
+
+/// Deleted destinations that one pass looks at.
+const DRAINED_AT_ONCE: u32 = 200;
+
+/// Reaps; see [`engine::ports::Store::reap`]. Each part has a savepoint of its own:
+/// what one of them meets in a row does not undo what the others do.
 pub(super) fn reap(
     tx: &Transaction<'_>,
     now: Timestamp,
     rules: &ReapRules,
     limit: u32,
 ) -> Result<Reaped, Fault> {
+    let mut reaped = Reaped::default();
     let mut wakes = Wakes::default();
-    let expired_permits = expire(tx, now - rules.permit_grace, limit, &mut wakes)?;
-    let unknown_starts = give_up(tx, now, rules, limit, &mut wakes)?;
-    let first_attempts = execute(tx, CANCEL, [limit])?;
-    let first_attempts = u32::try_from(first_attempts).unwrap_or(u32::MAX);
-    let retries = execute(tx, CANCEL_DUE, [limit.saturating_sub(first_attempts)])?;
-    let retries = u32::try_from(retries).unwrap_or(u32::MAX);
-    let expired = execute(tx, EXPIRE, (now.as_micros(), limit))?;
-    buckets::delete_old(tx, now, limit)?;
-    execute(tx, DELETE_KEYS, (now.as_micros(), limit))?;
-    execute(tx, DELETE_WORKERS, ((now - WORKER_KEPT).as_micros(), limit))?;
-    Ok(Reaped {
-        expired_permits,
-        unknown_starts,
-        cancelled: first_attempts.saturating_add(retries),
-        expired: u32::try_from(expired).unwrap_or(u32::MAX),
-        wakes: wakes.into_vec(),
+    for part in Part::ALL {
+        tx.execute_batch("savepoint part")?;
+        match step(tx, now, part, rules, limit) {
+            Ok(done) => {
+                done.freed.iter().for_each(|freed| wakes.now(*freed));
+                match part {
+                    Part::Permits => reaped.expired_permits = done.rows,
+                    Part::Starts => reaped.unknown_starts = done.rows,
+                    Part::Deleted => reaped.cancelled = done.rows,
+                    Part::Expired => reaped.expired = done.rows,
+                    Part::Forgotten => {}
+                }
+                reaped.more |= done.more;
+            }
+            Err(fault) if fault.is_of_a_row() => {
+                tx.execute_batch("rollback to part")?;
+                reaped.put_off.push(PutOff {
+                    part: part.as_str(),
+                    problem: StoreError::from(fault).to_string(),
+                });
+            }
+            Err(fault) => return Err(fault),
+        }
+        tx.execute_batch("release part")?;
+    }
+    reaped.wakes = wakes.into_vec();
+    Ok(reaped)
+}
+
+/// What a pass consists of, in this order.
+#[derive(Debug, Clone, Copy)]
+enum Part {
+    Permits,
+    Starts,
+    Deleted,
+    Expired,
+    Forgotten,
+}
+
+impl Part {
+    const ALL: [Self; 5] = [
+        Self::Permits,
+        Self::Starts,
+        Self::Deleted,
+        Self::Expired,
+        Self::Forgotten,
+    ];
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Permits => "expired permits",
+            Self::Starts => "starts without an outcome",
+            Self::Deleted => "deleted destinations",
+            Self::Expired => "expired attempts",
+            Self::Forgotten => "keys, workers and buckets of starts",
+        }
+    }
+}
+
+/// What one part did.
+#[derive(Default)]
+struct Done {
+    rows: u32,
+    /// Whose admission may go on.
+    freed: Vec<DestinationId>,
+    /// Though `rows` does not say so.
+    more: bool,
+}
+
+fn step(
+    tx: &Transaction<'_>,
+    now: Timestamp,
+    part: Part,
+    rules: &ReapRules,
+    limit: u32,
+) -> Result<Done, Fault> {
+    match part {
+        Part::Permits => expire(tx, now - rules.permit_grace, limit),
+        Part::Starts => give_up(tx, now, rules, limit),
+        Part::Deleted => drain_deleted(tx, now, limit),
+        Part::Expired => Ok(Done {
+            rows: moved(execute(tx, EXPIRE, (now.as_micros(), limit))?),
+            ..Done::default()
+        }),
+        Part::Forgotten => {
+            buckets::delete_old(tx, now, limit)?;
+            execute(tx, DELETE_KEYS, (now.as_micros(), limit))?;
+            execute(tx, DELETE_WORKERS, ((now - WORKER_KEPT).as_micros(), limit))?;
+            Ok(Done::default())
+        }
+    }
+}
+
+fn moved(rows: usize) -> u32 {
+    u32::try_from(rows).unwrap_or(u32::MAX)
+}
+
+/// The backlog of deleted destinations, a step of it; one of which nothing is
+/// left, and that was deleted long enough ago, is not looked at again.
+fn drain_deleted(tx: &Transaction<'_>, now: Timestamp, limit: u32) -> Result<Done, Fault> {
+    let deleted = all(tx, TO_DRAIN, [DRAINED_AT_ONCE], |row| {
+        let id: String = row.get(0)?;
+        Ok((id, time(row, 1)?))
+    })?;
+    let (mut left, mut drained) = (limit, 0);
+    for (id, deleted_at) in &deleted {
+        for sql in [CANCEL, CANCEL_DUE] {
+            let cancelled = moved(execute(tx, sql, (id, left))?);
+            left = left.saturating_sub(cancelled);
+        }
+        if left == 0 {
+            break;
+        }
+        let is_old = *deleted_at < now - DRAINED_AFTER;
+        if is_old && first(tx, IS_BUSY, [id], |row| Ok(row.get(0)?))? == Some(false) {
+            execute(tx, DRAINED, (id, now.as_micros()))?;
+            drained += 1;
+        }
+    }
+    Ok(Done {
+        rows: limit - left,
+        more: drained >= DRAINED_AT_ONCE,
+        ..Done::default()
     })
 }
 
-fn expire(
-    tx: &Transaction<'_>,
-    before: Timestamp,
-    limit: u32,
-    wakes: &mut Wakes,
-) -> Result<u32, Fault> {
+fn expire(tx: &Transaction<'_>, before: Timestamp, limit: u32) -> Result<Done, Fault> {
     let expired = all(tx, EXPIRED, (before.as_micros(), limit), |row| {
         let (id, number) = (AttemptId(row.get(0)?), PermitNumber(row.get(1)?));
         let destination: DestinationId = word(row, 2, ("attempts", "destination_id"))?;
         Ok((id, number, destination))
     })?;
-    for (attempt, number, destination) in &expired {
+    for (attempt, number, _) in &expired {
         execute(tx, RETURN, (attempt.0, number.0))?;
-        wakes.now(*destination);
     }
-    Ok(u32::try_from(expired.len()).unwrap_or(u32::MAX))
+    Ok(Done {
+        rows: moved(expired.len()),
+        freed: expired.iter().map(|(_, _, of)| *of).collect(),
+        more: false,
+    })
 }
 
 /// A start that is given up.
@@ -151,8 +290,7 @@ fn give_up(
     now: Timestamp,
     rules: &ReapRules,
     limit: u32,
-    wakes: &mut Wakes,
-) -> Result<u32, Fault> {
+) -> Result<Done, Fault> {
     let started_before = (now - rules.start_timeout).as_micros();
     let seen_before = (now - rules.heartbeat_timeout).as_micros();
     let rules = (started_before, seen_before, limit, DEFAULT_MAX_TRIES);
@@ -178,6 +316,7 @@ fn give_up(
         })
     })?;
     let mut buckets = Buckets::default();
+    let mut freed = Vec::with_capacity(given_up.len());
     for start in &given_up {
         let tries = start.try_number.saturating_sub(start.event.tries_before);
         let used_up = tries >= start.max_tries;
@@ -198,11 +337,15 @@ fn give_up(
             };
             start.event.add_try(tx, next, (now, now), limit)?;
         }
-        wakes.now(parse(
+        freed.push(parse(
             &start.event.destination,
             ("attempts", "destination_id"),
         )?);
     }
     buckets.write(tx)?;
-    Ok(u32::try_from(given_up.len()).unwrap_or(u32::MAX))
+    Ok(Done {
+        rows: moved(given_up.len()),
+        freed,
+        more: false,
+    })
 }

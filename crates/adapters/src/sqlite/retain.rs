@@ -12,6 +12,8 @@ use rusqlite::Transaction;
 use super::fault::Fault;
 use super::rows::{all, execute, first, word};
 
+mod destinations;
+
 /// Rows that one step looks at, at most: a few milliseconds.
 const STEP: u32 = 200;
 
@@ -146,7 +148,13 @@ fn take_turn(tx: &Transaction<'_>, now: Timestamp, rules: &RetainRules) -> Resul
         return Ok(Retained::default());
     };
     let limit = rules.limit.min(STEP);
-    let stepped = step(tx, now, (walk, after), &rules.keep, limit)?;
+    let stepped = match walk {
+        Walk::Destinations => {
+            let deleted_by = now - rules.deleted_for;
+            destinations::step(tx, deleted_by, (after.1, after.0), limit)?
+        }
+        _ => step(tx, now, (walk, after), &rules.keep, limit)?,
+    };
     let is_over = !stepped.more && began_at <= (now - rules.again).as_micros();
     let ((id, at), began_at) = match is_over {
         true => ((0, 0), now.as_micros()),
@@ -186,8 +194,8 @@ fn step(
         Walk::Events => keep.payloads,
         Walk::DeadLetters => keep.dead_letters,
         Walk::Attempts | Walk::LimitHistory | Walk::Records => keep.ledger,
-        // All of it is one table.
-        Walk::Days => Kept::Forever,
+        // All of it is one table; and those that are deleted have a walk elsewhere.
+        Walk::Days | Walk::Destinations => Kept::Forever,
     };
     let Some(since) = since.cutoff(now).map(Timestamp::as_micros) else {
         return Ok(Stepped::default());
@@ -201,7 +209,7 @@ fn step(
             let ledger = keep.ledger.cutoff(now).map(Timestamp::as_micros);
             dead_letters(tx, (since, ledger), (after_at, after), limit)
         }
-        Walk::Days => Ok(Stepped::default()),
+        Walk::Days | Walk::Destinations => Ok(Stepped::default()),
         Walk::Records => {
             let removed = execute(tx, DELETE_REPLAYS, (since, limit))?;
             let removed = u32::try_from(removed).unwrap_or(u32::MAX);

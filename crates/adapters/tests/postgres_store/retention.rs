@@ -21,6 +21,7 @@ const AT_ONCE: RetainRules = RetainRules {
     again: Duration::ZERO,
     pause_factor: 0,
     day_goes_first: Duration::ZERO,
+    deleted_for: Duration::ZERO,
 };
 
 /// The next step of this walk.

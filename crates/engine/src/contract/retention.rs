@@ -111,6 +111,7 @@ fn at_once(keep: Retention, limit: u32) -> RetainRules {
         again: Duration::ZERO,
         pause_factor: 0,
         day_goes_first: Duration::ZERO,
+        deleted_for: Duration::ZERO,
     }
 }
 
@@ -128,6 +129,8 @@ macro_rules! retention_contract {
             what_was_superseded_before_the_cut_goes
             what_a_start_that_is_left_was_made_under_stays
             replays_that_are_over_go
+            a_deleted_destination_goes_once_nothing_of_it_is_left
+            a_destination_that_was_deleted_just_now_stays
         );
         $crate::retention_contract!(@module $world, kept:
             what_is_not_over_stays_however_old_it_is

@@ -28,6 +28,10 @@ pub trait Retain: Send + Sync {
     ///   attempt that is not over or a dead letter that can be replayed;
     /// - of **limit history**, what was superseded before the ledger's age, and
     ///   before all that is left of that destination's starts;
+    /// - of **destinations**, those that were deleted at least `rules.deleted_for`
+    ///   ago and have no attempt left in the ledger, with their limit history and
+    ///   whatever else is known of them. One of them that has a waiting attempt
+    ///   after all is given back to [`Store::reap`](super::Store::reap);
     /// - of **records**, replays that ended before the ledger's age, and rows of
     ///   the outbox that were rejected before it;
     /// - of **days**, where the store keeps attempts and events by the day: whole
@@ -48,6 +52,10 @@ pub const PUT_OFF: Duration = Duration::from_secs(60);
 /// would be emptied in vain.
 pub const DAY_GOES_FIRST: Duration = Duration::from_secs(2 * 86_400);
 
+/// How long a deleted destination is kept, however little is left of it: no
+/// transaction that began before the deletion is that old.
+pub const DELETED_FOR: Duration = Duration::from_secs(86_400);
+
 /// How it is gone about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetainRules {
@@ -65,6 +73,8 @@ pub struct RetainRules {
     /// How much later than its age a row goes by itself, where its day goes whole.
     /// Stores without days have no use for it.
     pub day_goes_first: Duration,
+    /// How long a deleted destination is kept at least.
+    pub deleted_for: Duration,
 }
 
 impl Default for RetainRules {
@@ -76,6 +86,7 @@ impl Default for RetainRules {
             again: Duration::from_secs(3_600),
             pause_factor: 4,
             day_goes_first: DAY_GOES_FIRST,
+            deleted_for: DELETED_FOR,
         }
     }
 }
@@ -89,6 +100,8 @@ pub enum Walk {
     Days,
     /// Dead letters that can be replayed, those first that died first.
     DeadLetters,
+    /// Destinations that were deleted, from the first.
+    Destinations,
     /// Events with their payloads, from the oldest.
     Events,
     /// What was in force from when on.
@@ -99,10 +112,11 @@ pub enum Walk {
 
 impl Walk {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Attempts,
         Self::Days,
         Self::DeadLetters,
+        Self::Destinations,
         Self::Events,
         Self::LimitHistory,
         Self::Records,
@@ -115,6 +129,7 @@ impl Walk {
             Self::Attempts => "attempts",
             Self::Days => "days",
             Self::DeadLetters => "dead_letters",
+            Self::Destinations => "destinations",
             Self::Events => "events",
             Self::LimitHistory => "limit_history",
             Self::Records => "records",

@@ -153,10 +153,15 @@ pub trait Store: Send + Sync {
     /// `unknown`, say why ([`WORKER_IS_GONE`], [`NO_OUTCOME_IN_TIME`]) and are
     /// followed by a retry, in the order of their starts and then of their ids,
     /// unless the destination is deleted or the tries are used up; waiting
-    /// attempts of deleted destinations are cancelled; those that are older
+    /// attempts of deleted destinations are cancelled, and one of which nothing
+    /// has been left for [`DRAINED_AFTER`] is not looked at again; those that are older
     /// than their destination's `max_age` become `expired`, and dead letters.
     /// Each row is locked and rechecked; a skipped one is left. And it deletes
     /// what nobody needs any more, such as expired idempotency keys.
+    ///
+    /// Each of these parts is a transaction of its own with a bound of its own:
+    /// one that runs out of it is named in [`Reaped::put_off`], has done nothing,
+    /// and is tried again the next time. The others go on.
     async fn reap(&self, rules: &ReapRules, limit: u32) -> Result<Reaped, StoreError>;
 
     /// One page of destinations, after `after` in id order, that need a look:
@@ -521,9 +526,43 @@ pub struct Reaped {
     pub cancelled: u32,
     /// Attempts that grew too old while they waited: dead letters now.
     pub expired: u32,
+    /// Parts that met a lock or their bound, and what they said.
+    pub put_off: Vec<PutOff>,
+    /// A part that has no count of its own, such as what is only forgotten, may
+    /// have more to do.
+    pub more: bool,
     /// Whom to wake.
     pub wakes: Vec<Wake>,
 }
+
+impl Reaped {
+    /// Whether some part may have more to do: it moved as many as it may.
+    #[must_use]
+    pub fn is_full(&self, limit: u32) -> bool {
+        let most = self.expired_permits.max(self.unknown_starts);
+        self.more || most.max(self.cancelled).max(self.expired) >= limit
+    }
+}
+
+/// A part of [`Store::reap`] that has done nothing this time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PutOff {
+    /// Which.
+    pub part: &'static str,
+    /// Why.
+    pub problem: String,
+}
+
+/// The longest that one part of [`Store::reap`] may take, where the store can end
+/// it: many times what a full step takes, and so little that a loop which meets it
+/// still comes round.
+pub const REAP_PART_BOUND: Duration = Duration::from_secs(1);
+
+/// How long a deleted destination is looked at at least: whatever read its row
+/// before it was deleted has long committed what it makes of it, and the longest
+/// request is over and recorded. What commits later still is found by retention
+/// ([`Retain`](super::Retain)).
+pub const DRAINED_AFTER: Duration = Duration::from_secs(120);
 
 /// One page of a sweep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

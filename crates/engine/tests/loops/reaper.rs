@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use engine::ports::{HEARTBEAT_TIMEOUT, MAX_ROWS, ReapRules, Reaped, Wake};
+use engine::ports::{HEARTBEAT_TIMEOUT, MAX_ROWS, PutOff, ReapRules, Reaped, Wake};
 use engine::reaper::{Reaper, ReaperOptions};
 use tokio::time::sleep;
 
@@ -93,8 +93,7 @@ async fn full_batches_follow_each_other_at_once() {
             expired_permits,
             unknown_starts,
             cancelled,
-            expired: 0,
-            wakes: Vec::new(),
+            ..Reaped::default()
         })
     });
     let running = tokio::spawn(reaper(&world).run(world.shutdown.clone()));
@@ -117,4 +116,30 @@ async fn what_waits_again_is_woken_whatever_the_floor() {
     reaper(&world).tick().await;
     let woken = world.journal.woken();
     assert_eq!(woken, [Wake::unblocked(destination(1)), later]);
+}
+
+/// The store was there: what a part waited for is no stall, and workers could say
+/// that they live.
+#[tokio::test(start_paused = true)]
+async fn a_part_that_is_put_off_costs_no_patience() {
+    let world = World::new();
+    let mut reaper = reaper(&world);
+    world.store.reap.answers(move |_| {
+        let put_off = PutOff {
+            part: "idempotency keys",
+            problem: "canceling statement due to statement timeout".to_owned(),
+        };
+        Ok(Reaped {
+            put_off: vec![put_off],
+            ..Reaped::default()
+        })
+    });
+    reap_for(&mut reaper, Duration::from_secs(7)).await;
+    assert!(!was_patient(&world));
+    sleep(ms(3_900)).await;
+    reaper.tick().await;
+    assert!(!was_patient(&world), "a second of it went into that part");
+    sleep(ms(4_100)).await;
+    reaper.tick().await;
+    assert!(was_patient(&world));
 }

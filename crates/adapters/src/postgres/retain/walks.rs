@@ -4,11 +4,13 @@
 //! that has none left that is not over begins from a row that this snapshot sees
 //! as not over, or as a dead letter that can be replayed.
 
+use std::time::Duration;
+
 use engine::ports::Walk;
 use sqlx::PgConnection;
 use sqlx::postgres::PgQueryResult;
 
-use super::{Cutoffs, Stepped, Turn};
+use super::{Cutoffs, Stepped, Turn, destinations};
 use crate::postgres::failure::Failure;
 
 /// Bytes of payloads that one step deletes, but for the first: each 2 KiB are a
@@ -21,6 +23,7 @@ pub(super) async fn step(
     walk: Walk,
     turn: &Turn,
     cutoff: &Cutoffs,
+    deleted_for: Duration,
     limit: i64,
 ) -> Result<Stepped, Failure> {
     let since = match walk {
@@ -28,6 +31,10 @@ pub(super) async fn step(
         Walk::DeadLetters => cutoff.dead_letters,
         Walk::Attempts => cutoff.rows_of_ledger,
         Walk::LimitHistory | Walk::Records => cutoff.ledger,
+        // The walk itself knows since when.
+        Walk::Destinations => {
+            return destinations::step(connection, turn, deleted_for, limit).await;
+        }
         Walk::Days => None,
     };
     let Some(since) = since else {
@@ -41,7 +48,7 @@ pub(super) async fn step(
         }
         Walk::Events => events(connection, turn, since, limit).await,
         Walk::Records => records(connection, since, limit).await,
-        Walk::Days => Ok(Stepped::default()),
+        Walk::Days | Walk::Destinations => Ok(Stepped::default()),
     }
 }
 

@@ -8,9 +8,10 @@ use domain::ids::ReplayId;
 use domain::replay::ReplayState;
 use domain::retention::{Kept, Retention};
 
-use super::{AGE, KEEP, NOW, RetentionWorld};
+use super::{AGE, KEEP, NOW, RetentionWorld, at_once};
 use crate::ports::{
-    CatalogError, DEFAULT_TENANT, DeadLetterFilter, DestinationChange, NextTry, ReapRules, Which,
+    CatalogError, DEFAULT_TENANT, DeadLetterFilter, DestinationChange, NextTry, ReapRules,
+    RetainRules, Walk, Which,
 };
 
 /// The event is not found; what became of it is.
@@ -193,4 +194,44 @@ pub async fn replays_that_are_over_go(world: &RetentionWorld) {
     let listed = world.backlog.replays(DEFAULT_TENANT, None, 10).await;
     let listed: Vec<ReplayId> = listed.unwrap().iter().map(|one| one.id).collect();
     assert_eq!(listed, [runs]);
+}
+
+/// With its limit history, and not before its last attempt.
+pub async fn a_deleted_destination_goes_once_nothing_of_it_is_left(world: &RetentionWorld) {
+    let of = world.destination().unlimited().create().await;
+    let unused = world.destination().unlimited().create().await;
+    let living = world.destination().unlimited().create().await;
+    world.deliver(of, 2).await;
+    for gone in [of, unused] {
+        let deleted = world.catalog.delete_destination(DEFAULT_TENANT, gone);
+        deleted.await.unwrap();
+    }
+    let is_known = async |id| !world.catalog.limit_history(id).await.unwrap().is_empty();
+    world.retain(KEEP).await;
+    assert!(is_known(of).await, "the audit reads it");
+    assert!(!is_known(unused).await, "nothing was ever sent there");
+    let keep = Retention {
+        ledger: NOW,
+        ..KEEP
+    };
+    world.retain(keep).await;
+    world.retain(keep).await;
+    assert!(!is_known(of).await);
+    assert!(is_known(living).await, "nobody has deleted it");
+}
+
+/// Whatever read it before is over by then.
+pub async fn a_destination_that_was_deleted_just_now_stays(world: &RetentionWorld) {
+    let of = world.destination().unlimited().create().await;
+    let deleted = world.catalog.delete_destination(DEFAULT_TENANT, of);
+    deleted.await.unwrap();
+    let rules = RetainRules {
+        deleted_for: Duration::from_secs(60),
+        ..at_once(KEEP, 100)
+    };
+    for _ in 0..3 * Walk::ALL.len() {
+        world.pass(Duration::from_millis(2)).await;
+        assert_eq!(world.step(&rules).await.removed, 0);
+    }
+    assert_eq!(world.catalog.limit_history(of).await.unwrap().len(), 2);
 }

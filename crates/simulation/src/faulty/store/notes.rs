@@ -210,7 +210,9 @@ impl FaultyStore {
             Walk::Attempts => "attempt forgotten",
             Walk::DeadLetters => "dead letter forgotten",
             Walk::Events => "event forgotten",
-            Walk::Days | Walk::LimitHistory | Walk::Records => "record forgotten",
+            Walk::Days | Walk::Destinations | Walk::LimitHistory | Walk::Records => {
+                "record forgotten"
+            }
         };
         counts.add(what, u64::from(retained.removed));
         self.line(

@@ -36,6 +36,11 @@ pub(super) struct ReplayRow {
 }
 
 impl ReplayRow {
+    /// Whose dead letters.
+    pub(super) fn destination(&self) -> DestinationId {
+        self.destination
+    }
+
     /// When it was over.
     pub(super) fn finished_at(&self) -> Option<Timestamp> {
         self.finished_at

@@ -1,17 +1,17 @@
 //! Retention: what is over and old goes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use async_trait::async_trait;
-use domain::ids::{AttemptId, EventId};
+use domain::ids::{AttemptId, DestinationId, EventId};
 use domain::retention::Kept;
 use domain::time::Timestamp;
 use engine::ports::{Retain, RetainRules, Retained, StoreError, Walk};
 
 use super::ModelStore;
 use super::replays;
-use super::rows::{Attempt, Rows};
+use super::rows::{Attempt, DestinationRow, Rows};
 
 /// Where the walks are.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -93,6 +93,7 @@ fn step(
         Walk::Events => keep.payloads,
         Walk::DeadLetters => keep.dead_letters,
         Walk::Attempts | Walk::LimitHistory | Walk::Records => keep.ledger,
+        Walk::Destinations => return destinations(rows, now - rules.deleted_for),
         // It has none.
         Walk::Days => Kept::Forever,
     };
@@ -107,7 +108,7 @@ fn step(
         (Walk::DeadLetters, _) => dead_letters(rows, since, keep.ledger.cutoff(now), most),
         (Walk::LimitHistory, _) => limit_history(rows, since),
         (Walk::Records, _) => records(rows, since),
-        (Walk::Days, _) => Stepped::default(),
+        (Walk::Days | Walk::Destinations, _) => Stepped::default(),
     }
 }
 
@@ -225,6 +226,27 @@ fn limit_history(rows: &mut Rows, since: Timestamp) -> Stepped {
     Stepped {
         examined: removed,
         removed,
+        ..Stepped::default()
+    }
+}
+
+/// Those that were deleted by then, and have nothing left in the ledger.
+fn destinations(rows: &mut Rows, deleted_by: Timestamp) -> Stepped {
+    let in_ledger: BTreeSet<_> = (rows.ledger.attempts())
+        .map(|row| row.destination)
+        .collect();
+    let is_over = |(id, row): (&DestinationId, &DestinationRow)| {
+        let is_old = row.deleted_at.is_some_and(|at| at <= deleted_by);
+        (is_old && !in_ledger.contains(id)).then_some(*id)
+    };
+    let gone: Vec<_> = rows.destinations.iter().filter_map(is_over).collect();
+    for id in &gone {
+        rows.destinations.remove(id);
+        rows.replays.retain(|_, replay| replay.destination() != *id);
+    }
+    Stepped {
+        examined: gone.len(),
+        removed: gone.len(),
         ..Stepped::default()
     }
 }

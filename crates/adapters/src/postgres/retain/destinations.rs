@@ -1,0 +1,192 @@
+//! Deleted destinations of which nothing is left.
+
+use std::time::Duration;
+
+use domain::time::micros;
+use sqlx::PgConnection;
+use sqlx::postgres::PgQueryResult;
+use uuid::Uuid;
+
+use super::{Stepped, Turn};
+use crate::postgres::failure::Failure;
+
+/// Destinations that one step looks at: each is looked for in every day of the
+/// ledger.
+const AT_ONCE: i64 = 100;
+
+/// One that was deleted long enough ago.
+#[derive(sqlx::FromRow)]
+struct Deleted {
+    id: Uuid,
+    deleted_at: i64,
+    /// Something is left in the ledger.
+    is_in_ledger: bool,
+    /// It has been taken for drained, but an attempt waits that was committed late.
+    waits: bool,
+}
+
+/// Goes on from where the walk is.
+pub(super) async fn step(
+    connection: &mut PgConnection,
+    turn: &Turn,
+    deleted_for: Duration,
+    limit: i64,
+) -> Result<Stepped, Failure> {
+    let at_once = limit.min(AT_ONCE);
+    let examined = examine(connection, turn, deleted_for, at_once).await?;
+    let ids = |which: fn(&&Deleted) -> bool| -> Vec<Uuid> {
+        examined.iter().filter(which).map(|one| one.id).collect()
+    };
+    give_back(connection, &ids(|one| one.waits)).await?;
+    let over = ids(|one| !one.is_in_ledger);
+    let places = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+    let mut stepped = Stepped {
+        examined: places(examined.len()),
+        more: places(examined.len()) >= at_once,
+        // Each round begins at the first: what had to stay is among all of them.
+        left_at: Some(0),
+        ..Stepped::default()
+    };
+    if !forget(connection, &over, limit).await? {
+        // The next step comes to the same ones.
+        stepped.more = true;
+        return Ok(stepped);
+    }
+    stepped.removed = places(over.len());
+    if let Some(last) = examined.last() {
+        stepped.last_at = Some(last.deleted_at);
+        stepped.last_event = Some(last.id);
+    }
+    Ok(stepped)
+}
+
+async fn examine(
+    connection: &mut PgConnection,
+    turn: &Turn,
+    deleted_for: Duration,
+    limit: i64,
+) -> Result<Vec<Deleted>, Failure> {
+    Ok(sqlx::query_as(
+        "-- retain: destinations
+        with examined as materialized (
+            select d.id, d.tenant_id, d.deleted_at, d.drained_at
+            from destinations d
+            where d.deleted_at is not null
+                and (d.deleted_at, d.id) > (from_micros($1), $2)
+                and d.deleted_at <= clock_timestamp() - $3::bigint * interval '1 microsecond'
+            order by d.deleted_at, d.id
+            limit $4
+        )
+        select x.id, micros(x.deleted_at) as deleted_at,
+            exists (
+                select from attempts a
+                where a.tenant_id = x.tenant_id and a.destination_id = x.id
+                offset 0
+            ) as is_in_ledger,
+            x.drained_at is not null and (
+                exists (
+                    select from attempts a
+                    where a.destination_id = x.id and a.state = 'waiting' and a.due_at is null
+                    offset 0
+                )
+                or exists (
+                    select from attempts a
+                    where a.destination_id = x.id and a.state = 'waiting' and a.due_at is not null
+                    offset 0
+                )
+            ) as waits
+        from examined x
+        order by x.deleted_at, x.id",
+    )
+    .bind(turn.after_at)
+    .bind(turn.after_event)
+    .bind(micros(deleted_for))
+    .bind(limit)
+    .fetch_all(connection)
+    .await?)
+}
+
+/// The reaper looks at them again.
+async fn give_back(connection: &mut PgConnection, destinations: &[Uuid]) -> Result<(), Failure> {
+    if destinations.is_empty() {
+        return Ok(());
+    }
+    sqlx::query(
+        "-- retain: give_back
+        update destinations d set drained_at = null where d.id = any ($1)",
+    )
+    .bind(destinations)
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// What else is known of a destination, and may be many rows: so many of them go in
+/// one step.
+const LONG: [&str; 3] = [
+    "-- retain: forget_history
+    delete from limit_history where id = any (array(
+        select h.id from unnest($1) as o (id)
+        cross join lateral (
+            select h.id from limit_history h where h.destination_id = o.id limit $2
+        ) h
+        limit $2
+    ))",
+    "-- retain: forget_smart_history
+    delete from smart_history where id = any (array(
+        select h.id from unnest($1) as o (id)
+        cross join lateral (
+            select h.id from smart_history h where h.destination_id = o.id limit $2
+        ) h
+        limit $2
+    ))",
+    "-- retain: forget_starts
+    delete from start_buckets b
+    using (
+        select b.destination_id, b.period, b.ends_at, b.shard
+        from unnest($1) as o (id)
+        cross join lateral (
+            select b.destination_id, b.period, b.ends_at, b.shard
+            from start_buckets b where b.destination_id = o.id limit $2
+        ) b
+        limit $2
+    ) x
+    where b.destination_id = x.destination_id and b.period = x.period
+        and b.ends_at = x.ends_at and b.shard = x.shard",
+];
+
+/// The rest, a row or few of each; the destination itself at the end.
+const SHORT: [&str; 9] = [
+    "-- retain: forget_pacing\ndelete from pacing where destination_id = any ($1)",
+    "-- retain: forget_health\ndelete from health where destination_id = any ($1)",
+    "-- retain: forget_smart\ndelete from smart_limits where destination_id = any ($1)",
+    "-- retain: forget_watch\ndelete from watches where destination_id = any ($1)",
+    "-- retain: forget_mark\ndelete from destination_marks where destination_id = any ($1)",
+    "-- retain: forget_requests\ndelete from limit_requests where destination_id = any ($1)",
+    "-- retain: forget_replays\ndelete from replays where destination_id = any ($1)",
+    "-- retain: forget_secrets\ndelete from destination_secrets where destination_id = any ($1)",
+    "-- retain: forget_destinations\ndelete from destinations where id = any ($1)",
+];
+
+/// Whether they are gone; else there is more of them than one step deletes.
+async fn forget(
+    connection: &mut PgConnection,
+    destinations: &[Uuid],
+    limit: i64,
+) -> Result<bool, Failure> {
+    if destinations.is_empty() {
+        return Ok(true);
+    }
+    let removed = |done: PgQueryResult| i64::try_from(done.rows_affected()).unwrap_or(i64::MAX);
+    for sql in LONG {
+        let deleting = sqlx::query(sql).bind(destinations).bind(limit);
+        if removed(deleting.execute(&mut *connection).await?) >= limit {
+            return Ok(false);
+        }
+    }
+    for sql in SHORT {
+        let deleting = sqlx::query(sql).bind(destinations);
+        deleting.execute(&mut *connection).await?;
+    }
+    Ok(true)
+}
