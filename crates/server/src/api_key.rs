@@ -121,6 +121,8 @@ mod tests {
             ListenConfig {
                 listen: listen.parse().unwrap(),
                 metrics_listen: None,
+                max_connections: 16,
+                max_connections_per_address: 16,
             },
             StoreConfig {
                 database_url,

@@ -18,6 +18,8 @@ use domain::ingest_limit::IngestLimit;
 use engine::ports::MAX_REQUEST_TIMEOUT;
 use secrecy::SecretString;
 
+use crate::listening::Bounds;
+
 pub mod keep;
 pub mod operator;
 pub mod places;
@@ -121,6 +123,29 @@ pub struct ListenConfig {
     /// there and not on the first one, beside `/livez` and `/readyz`.
     #[arg(long, env = "PACELINE_METRICS_LISTEN", value_name = "ADDRESS:PORT")]
     pub metrics_listen: Option<SocketAddr>,
+
+    /// How many connections there may be at each address that is listened on.
+    #[arg(long, env = "PACELINE_MAX_CONNECTIONS", value_name = "N")]
+    #[arg(default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub max_connections: u32,
+
+    /// And from one address, or one /64 of IPv6; all that comes through a proxy
+    /// is from the proxy's.
+    #[arg(long, env = "PACELINE_MAX_CONNECTIONS_PER_ADDRESS", value_name = "N")]
+    #[arg(default_value_t = 2_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub max_connections_per_address: u32,
+}
+
+impl ListenConfig {
+    /// What connections may take.
+    #[must_use]
+    pub fn bounds(&self) -> Bounds {
+        Bounds {
+            connections: self.max_connections as usize,
+            from_one_address: self.max_connections_per_address as usize,
+            ..Bounds::default()
+        }
+    }
 }
 
 /// Who may call the API.

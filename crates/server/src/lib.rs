@@ -20,6 +20,7 @@ pub mod exported;
 pub mod front;
 pub mod health;
 pub mod hidden;
+pub mod listening;
 pub mod logging;
 pub mod managed;
 pub mod open_files;

@@ -16,6 +16,24 @@ pub fn raise_limit() {
     }
 }
 
+/// How many of the sockets that are wanted there can be, when half of the files
+/// are left to all else.
+#[must_use]
+pub fn room_for(wanted: usize) -> usize {
+    let limit = getrlimit(Resource::Nofile).current;
+    let half = limit.map_or(usize::MAX, |limit| {
+        usize::try_from(limit / 2).unwrap_or(usize::MAX)
+    });
+    if half < wanted {
+        tracing::warn!(
+            wanted,
+            connections = half,
+            "fewer connections than PACELINE_MAX_CONNECTIONS: raise the limit of open files"
+        );
+    }
+    wanted.min(half)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -61,7 +61,7 @@ use crate::managed::{self, ManagedDestinations};
 use crate::parts::Parts;
 use crate::secret_keys;
 use crate::traces::Tracing;
-use crate::{signals, work};
+use crate::{listening, signals, work};
 
 /// What a process does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -279,10 +279,10 @@ impl Running {
         // Probes and metrics are answered until all else has drained.
         let drained = CancellationToken::new();
         let mut probes = JoinSet::new();
-        let apart = metrics.is_some();
+        let (apart, bounds) = (metrics.is_some(), self.config.listen.bounds());
         if let Some(metrics) = metrics {
             let router = self.probes().merge(self.metrics());
-            probes.spawn(serve_http(metrics, router, drained.clone()));
+            probes.spawn(listening::serve(metrics, router, bounds, drained.clone()));
         }
         match key {
             Some(key) => self.spawn_api(&mut loops, (main, apart), &key, mint),
@@ -291,7 +291,7 @@ impl Running {
                 if !apart {
                     router = router.merge(self.metrics());
                 }
-                probes.spawn(serve_http(main, router, drained.clone()));
+                probes.spawn(listening::serve(main, router, bounds, drained.clone()));
             }
         }
         loops.spawn(
@@ -481,39 +481,29 @@ impl Running {
         loops.spawn("uses of keys", uses);
         let health = self.health.shown_to(Audience::Everybody);
         let mut router = front.router.merge(health::router(health));
+        let bounds = self.config.listen.bounds();
         if !metrics_apart {
             router = router.merge(self.metrics());
         }
         loops.spawn(
             "api",
-            serve_api(listener, router, front.back, self.shutdown.clone()),
+            serve_api(
+                listening::serve(listener, router, bounds, self.shutdown.clone()),
+                front.back,
+            ),
         );
     }
 }
 
 /// The API, and behind it ingest: it stops when there is nobody left to hand
 /// anything in.
-async fn serve_api(
-    listener: TcpListener,
-    router: axum::Router,
-    ingest: IngestLoop,
-    shutdown: CancellationToken,
-) {
+async fn serve_api(listening: impl Future<Output = ()>, ingest: IngestLoop) {
     let served = CancellationToken::new();
     let http = async {
-        serve_http(listener, router, shutdown).await;
+        listening.await;
         served.cancel();
     };
     tokio::join!(http, ingest.run(served.clone()));
-}
-
-async fn serve_http(listener: TcpListener, router: axum::Router, shutdown: CancellationToken) {
-    let served = axum::serve(listener, router)
-        .with_graceful_shutdown(shutdown.cancelled_owned())
-        .await;
-    if let Err(error) = served {
-        tracing::error!(%error, "listening failed");
-    }
 }
 
 /// The running loops, by name.

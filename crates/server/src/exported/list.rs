@@ -43,6 +43,8 @@ const CHANGES: Kind = Counters(
     &["breaker_opened", "breaker_closed", "destination_disabled"],
 );
 
+const CONNECTIONS: Kind = Counters("bound", &["all", "address"]);
+
 const REFUSALS: Kind = Counters("reason", &["too-fast", "backlog-full"]);
 
 const RECONCILES: Kind = Counters("outcome", &operator::reconcile::OUTCOMES);
@@ -54,6 +56,7 @@ const WALKS: Kind = Counters("of", &super::WALKS);
 pub const METRICS: &[Metric] = &[
     of(All, Gauge, "paceline_build_info", "1, with the version and the role as labels"),
     of(All, Gauge, "paceline_part_up", "Whether the store, the schedule or the delivery queue can be worked with"),
+    of(All, CONNECTIONS, "paceline_connections_refused_total", "Connections that were closed at once: there were too many, in all or from one address"),
     of(Api, Histogram, BY_ROUTE, "How long API requests took"),
     of(Api, Histogram, "paceline_ingest_batch_events", "Events per commit of ingest"),
     of(Api, REFUSALS, "paceline_ingest_refused_total", "Events that were not taken"),

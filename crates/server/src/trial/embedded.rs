@@ -22,6 +22,7 @@ use super::{Plan, Trial};
 use crate::config::{QueueConfig, ScheduleConfig, StoreConfig, TargetConfig};
 use crate::edge::Mint;
 use crate::front::{Front, FrontOptions};
+use crate::listening::{self, Bounds};
 use crate::parts::Parts;
 use crate::secret_keys::new_key;
 
@@ -167,12 +168,7 @@ async fn spawn_front(
     loops.spawn(front.counting.run(shutdown.clone()));
     loops.spawn(front.back.run(shutdown.clone()));
     let (router, stop) = (front.router, shutdown.clone());
-    loops.spawn(async move {
-        let served = axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned());
-        if let Err(error) = served.await {
-            tracing::error!(%error, "listening failed");
-        }
-    });
+    loops.spawn(listening::serve(listener, router, Bounds::default(), stop));
     let day = Duration::from_secs(86_400);
     let path = front.pages.full_link(DEFAULT_TENANT, day).await?;
     Ok(format!("http://{address}{path}"))

@@ -1,6 +1,11 @@
 //! Who is told what, by the address that they reach.
 
+use std::io::Write;
+use std::net::TcpStream;
 use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use crate::process::{Server, free_port, get, paceline, poll};
 
@@ -54,4 +59,50 @@ fn without_such_an_address_metrics_stay_where_they_were() {
     let _server = serve(folder.path(), port, &[]);
     assert_eq!(status(port, "/metrics"), "200");
     assert!(!get(port, "/readyz").unwrap().contains("problem"));
+}
+
+/// Resident memory of a process, in MiB.
+fn memory(pid: u32) -> usize {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+    let kib = line.unwrap().split_whitespace().nth(1).unwrap();
+    kib.parse::<usize>().unwrap() / 1024
+}
+
+/// Heads that never end: what hyper buffers by itself is 400 KiB of each, and it
+/// waits for them as long as it is let.
+#[test]
+fn strangers_cost_little_memory_and_do_not_hold_up_the_end() {
+    const STRANGERS: usize = 2_000;
+    server::open_files::raise_limit();
+    let folder = tempfile::tempdir().unwrap();
+    let port = free_port();
+    let bound = (STRANGERS + 100).to_string();
+    let server = serve(
+        folder.path(),
+        port,
+        &["--max-connections-per-address", &bound],
+    );
+    let before = memory(server.id());
+    let half = format!("GET / HTTP/1.1\r\nhost: x\r\nx: {}", "a".repeat(15_000));
+    let strangers: Vec<TcpStream> = (0..STRANGERS)
+        .map(|_| {
+            let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+            stream.write_all(half.as_bytes()).unwrap();
+            stream
+        })
+        .collect();
+    assert_eq!(status(port, "/livez"), "200");
+    let grown = memory(server.id()).saturating_sub(before);
+    // Buffers double as they grow: 32 KiB for each head, and its task.
+    assert!(grown < 128, "{grown} MiB for {STRANGERS} strangers");
+
+    let began = Instant::now();
+    assert_eq!(server.stop(), Some(0), "drained");
+    let took = began.elapsed();
+    assert!(
+        took < Duration::from_secs(9),
+        "{took:?}, of a grace of 25 s"
+    );
+    drop(strangers);
 }

@@ -76,6 +76,10 @@ impl Server {
         server
     }
 
+    pub(crate) fn id(&self) -> u32 {
+        self.0.id()
+    }
+
     pub(crate) fn stop(mut self) -> Option<i32> {
         let pid = rustix::process::Pid::from_raw(self.0.id() as i32).unwrap();
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();

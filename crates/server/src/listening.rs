@@ -1,0 +1,224 @@
+//! Connections from outside: how many there are, and how long each may take.
+//!
+//! A stranger needs no key to open a socket, so each one is bounded in memory
+//! and in time before anything is known of it: a head has [`Bounds::head`] to
+//! come and `HEAD_BYTES` to fit in, a connection without a request ends after
+//! [`Bounds::idle`], and one whose client reads nothing of its answer after
+//! `STALLED`. There are [`Bounds::connections`] at once, and fewer from one
+//! address ([`places`]); who comes beyond them is closed at once, which costs
+//! less than letting him wait.
+//!
+//! Shutdown waits for requests, not for connections: one that has none, or only
+//! the beginning of one, is closed.
+
+use std::convert::Infallible;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use bytes::Bytes;
+use http::{Request, Response};
+use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::{Instant, sleep, sleep_until};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tower::ServiceExt;
+
+use crate::open_files;
+
+mod places;
+mod seen;
+
+use places::{Place, Places};
+use seen::{Busy, Next, Seen, Watched};
+
+/// The largest head of a request. Ours are below 2 KiB; cookies of others on the
+/// same host can make them larger. Ten thousand of them are 160 MiB.
+const HEAD_BYTES: usize = 16 * 1024;
+
+/// What one connection buffers, at most: of its head, of a body that is read on,
+/// or of an answer.
+const BUFFER_BYTES: usize = 2 * HEAD_BYTES;
+
+/// How long a client may read nothing while its answer waits for it, and send
+/// nothing either: a bulk body may well be sent whole before its answer is read.
+const STALLED: Duration = Duration::from_secs(60);
+
+/// After it was told to end, a head that has begun has so long to become a
+/// request.
+const LAST_HEAD: Duration = Duration::from_secs(1);
+
+/// After a connection could not be accepted: there are too many open files, and
+/// some are closed in a moment.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// What connections may take.
+#[derive(Debug, Clone, Copy)]
+pub struct Bounds {
+    /// All of them at one time.
+    pub connections: usize,
+    /// Those from one address, or from one /64 of IPv6.
+    pub from_one_address: usize,
+    /// How long a request's head may take to come.
+    pub head: Duration,
+    /// How long a connection without a request is kept open. Longer than the
+    /// minute after which load balancers close theirs: whoever closes first
+    /// must not be the one who is about to be asked.
+    pub idle: Duration,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            connections: 10_000,
+            from_one_address: 2_000,
+            head: Duration::from_secs(10),
+            idle: Duration::from_secs(75),
+        }
+    }
+}
+
+/// Answers with these routes until `shutdown`, and then until the requests that
+/// have come are answered.
+pub async fn serve(
+    listener: TcpListener,
+    router: Router,
+    bounds: Bounds,
+    shutdown: CancellationToken,
+) {
+    let connections = open_files::room_for(bounds.connections);
+    let places = Places::new(connections, bounds.from_one_address);
+    let running = TaskTracker::new();
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = shutdown.cancelled() => break,
+            accepted = listener.accept() => accepted,
+        };
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                tracing::debug!(%error, "a connection was not accepted");
+                sleep(PAUSE).await;
+                continue;
+            }
+        };
+        let Some(place) = places.take(peer.ip()) else {
+            continue;
+        };
+        let connection = Connection {
+            router: router.clone(),
+            bounds,
+            shutdown: shutdown.clone(),
+            _place: place,
+        };
+        running.spawn(connection.run(stream));
+    }
+    drop(listener);
+    running.close();
+    running.wait().await;
+}
+
+struct Connection {
+    router: Router,
+    bounds: Bounds,
+    shutdown: CancellationToken,
+    _place: Place,
+}
+
+impl Connection {
+    async fn run(self, stream: TcpStream) {
+        // An answer is one write: waiting for more delays it and saves nothing.
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "a connection is gone already");
+            return;
+        }
+        self.speak(stream).await;
+    }
+
+    async fn speak(self, stream: impl AsyncRead + AsyncWrite + Unpin) {
+        let seen = Arc::new(Seen::new());
+        let (router, busy) = (self.router, Arc::clone(&seen));
+        let answers = service_fn(move |request: Request<Incoming>| {
+            let busy = Busy::new(&busy);
+            let answered = router.clone().oneshot(request.map(Body::new));
+            async move {
+                let answer = match answered.await {
+                    Ok(answer) => answer,
+                    Err(never) => match never {},
+                };
+                Ok::<Response<Answer>, Infallible>(answer.map(|body| Answer { body, _busy: busy }))
+            }
+        });
+        let io = TokioIo::new(Watched::new(stream, Arc::clone(&seen)));
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            // By `seen`, which knows the beginning of a head from keeping still.
+            .header_read_timeout(None)
+            .max_header_size(HEAD_BYTES)
+            .max_buf_size(BUFFER_BYTES)
+            .serve_connection(io, answers);
+        let mut connection = pin!(connection);
+        let mut ends_at = None;
+        loop {
+            let next = match seen.next(&self.bounds, ends_at) {
+                Next::LookAt(next) => next,
+                Next::Close(why) => {
+                    tracing::debug!(why, "a connection was closed");
+                    return;
+                }
+            };
+            tokio::select! {
+                biased;
+                ended = &mut connection => {
+                    if let Err(error) = ended {
+                        tracing::debug!(%error, "a connection broke");
+                    }
+                    return;
+                }
+                () = self.shutdown.cancelled(), if ends_at.is_none() => {
+                    ends_at = Some(Instant::now() + LAST_HEAD);
+                    connection.as_mut().graceful_shutdown();
+                }
+                () = sleep_until(next) => {}
+            }
+        }
+    }
+}
+
+/// The body of an answer: its request is in flight until the end of it.
+struct Answer {
+    body: Body,
+    _busy: Busy,
+}
+
+impl HttpBody for Answer {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests;
