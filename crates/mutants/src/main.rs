@@ -11,6 +11,8 @@
 //! scripts/with-servers cargo run -p mutants             # and writes docs/mutants.md
 //! scripts/with-servers cargo run -p mutants -- --check  # the page must say the same
 //! scripts/with-servers cargo run -p mutants -- NAME...  # only these, no page
+//! scripts/with-servers cargo run -p mutants -- --changed-since REVISION
+//!                       # those of files that changed, and others in turn, no page
 //! ```
 
 #![expect(
@@ -25,6 +27,7 @@ mod mutant;
 mod page;
 mod programs;
 mod run;
+mod short;
 mod tree;
 mod trial;
 
@@ -47,20 +50,23 @@ fn main() -> ExitCode {
 
 fn try_main() -> Result<ExitCode> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let (check, names) = match &arguments[..] {
-        [only] if only == "--check" => (true, &[][..]),
-        names => (false, names),
-    };
     let all = list::all();
-    let mutants = chosen(&all, names)?;
     let root = root();
+    let (check, is_whole, mutants) = match &arguments[..] {
+        [] => (false, true, all.iter().collect()),
+        [only] if only == "--check" => (true, true, all.iter().collect()),
+        [option, revision] if option == "--changed-since" => {
+            (false, false, short::chosen(&root, &all, revision)?)
+        }
+        names => (false, false, named(&all, names)?),
+    };
     let killed = run::run(&root, &all, &mutants)?;
     if killed.len() < mutants.len() {
         println!("{} of {} mutants killed", killed.len(), mutants.len());
         return Ok(ExitCode::FAILURE);
     }
     println!("all {} mutants killed", mutants.len());
-    if names.is_empty() {
+    if is_whole {
         return publish(&root, &page::table(&killed), check);
     }
     Ok(ExitCode::SUCCESS)
@@ -86,15 +92,14 @@ fn publish(root: &Path, table: &str, check: bool) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn chosen<'a>(all: &'a [Mutant], names: &[String]) -> Result<Vec<&'a Mutant>> {
+fn named<'a>(all: &'a [Mutant], names: &[String]) -> Result<Vec<&'a Mutant>> {
     for name in names {
         if !all.iter().any(|mutant| mutant.name == name) {
             bail!("there is no mutant {name}");
         }
     }
-    let is_chosen =
-        |mutant: &&Mutant| names.is_empty() || names.iter().any(|name| name == mutant.name);
-    Ok(all.iter().filter(is_chosen).collect())
+    let is_named = |mutant: &&Mutant| names.iter().any(|name| name == mutant.name);
+    Ok(all.iter().filter(is_named).collect())
 }
 
 /// The root of the workspace that this program was built in.
