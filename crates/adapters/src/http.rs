@@ -44,7 +44,7 @@ use tokio::time::{Instant, timeout};
 use url::Host;
 
 use connect::Connector;
-pub(crate) use connect::tls_config;
+pub use connect::tls_config;
 use connection::Connection;
 use endpoint::Endpoint;
 use exchange::{Exchange, Pool};

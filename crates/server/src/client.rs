@@ -1,9 +1,10 @@
 //! A small client of the API, for the command line.
 //!
-//! One connection per request, plain HTTP: a remote API is behind TLS that
-//! somebody else ends, or behind a tunnel. Errors say what to do next.
+//! One connection per request, over TLS for `https`, by the roots of this host.
+//! Errors say what to do next.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -12,10 +13,14 @@ use clap::Args;
 use http::{Method, Request, StatusCode, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::rt::TokioIo;
+use rustls::pki_types::ServerName;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 use url::Url;
 
 use crate::api::problem::Problem;
@@ -67,11 +72,8 @@ pub struct Client {
 impl Client {
     /// From its configuration; dials nothing yet.
     pub fn new(config: &ClientConfig) -> anyhow::Result<Self> {
-        if config.url.scheme() != "http" {
-            bail!(
-                "--url (PACELINE_URL): only http:// is supported; for a remote API, open a tunnel \
-                 such as `ssh -L 8080:127.0.0.1:8080 HOST` or `kubectl port-forward`"
-            );
+        if !matches!(config.url.scheme(), "http" | "https") {
+            bail!("--url (PACELINE_URL): must begin with http:// or https://");
         }
         let host = config
             .url
@@ -169,6 +171,41 @@ impl Client {
                 self.url
             )
         })?;
+        if self.url.scheme() == "https" {
+            let stream = self.over_tls(stream).await?;
+            return self.speak(stream, (method, content_type), path, body).await;
+        }
+        self.speak(stream, (method, content_type), path, body).await
+    }
+
+    async fn over_tls(&self, stream: TcpStream) -> anyhow::Result<TlsStream<TcpStream>> {
+        let config = adapters::http::tls_config(Vec::new()).context("trust this host's roots")?;
+        let host = self.url.host_str().unwrap_or_default();
+        let name = host
+            .trim_start_matches('[')
+            .trim_end_matches(']')
+            .to_owned();
+        let name = ServerName::try_from(name).context("--url (PACELINE_URL): its host")?;
+        let connector = TlsConnector::from(Arc::new(config));
+        connector.connect(name, stream).await.with_context(|| {
+            format!(
+                "speak TLS with {}: this host has to trust its certificate (SSL_CERT_FILE names \
+                 a file of further roots)",
+                self.url
+            )
+        })
+    }
+
+    async fn speak<S>(
+        &self,
+        stream: S,
+        (method, content_type): (Method, &'static str),
+        path: &str,
+        body: Bytes,
+    ) -> anyhow::Result<(StatusCode, Bytes)>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
             .await
             .context("speak HTTP")?;

@@ -148,6 +148,19 @@ impl ListenConfig {
     }
 }
 
+/// TLS at the API's address, where no proxy does it.
+#[derive(Debug, Clone, Default, Args)]
+pub struct TlsConfig {
+    /// The API speaks TLS with this certificate: PEM, this server's own first,
+    /// then its authorities'. Read again on SIGHUP and when it changes.
+    #[arg(long, env = "PACELINE_TLS_CERT", value_name = "FILE")]
+    pub tls_cert: Option<PathBuf>,
+
+    /// The private key of the certificate, in PEM.
+    #[arg(long, env = "PACELINE_TLS_KEY", value_name = "FILE")]
+    pub tls_key: Option<PathBuf>,
+}
+
 /// Who may call the API.
 #[derive(Debug, Clone, Args)]
 pub struct ApiConfig {

@@ -27,7 +27,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
@@ -36,9 +36,11 @@ use crate::open_files;
 
 mod places;
 mod seen;
+mod tls;
 
 use places::{Place, Places};
 use seen::{Busy, Next, Seen, Watched};
+pub use tls::{Acceptor, Tls};
 
 /// The largest head of a request. Ours are below 2 KiB; cookies of others on the
 /// same host can make them larger. Ten thousand of them are 160 MiB.
@@ -86,45 +88,57 @@ impl Default for Bounds {
     }
 }
 
-/// Answers with these routes until `shutdown`, and then until the requests that
-/// have come are answered.
-pub async fn serve(
-    listener: TcpListener,
-    router: Router,
-    bounds: Bounds,
-    shutdown: CancellationToken,
-) {
-    let connections = open_files::room_for(bounds.connections);
-    let places = Places::new(connections, bounds.from_one_address);
-    let running = TaskTracker::new();
-    loop {
-        let accepted = tokio::select! {
-            biased;
-            () = shutdown.cancelled() => break,
-            accepted = listener.accept() => accepted,
-        };
-        let (stream, peer) = match accepted {
-            Ok(accepted) => accepted,
-            Err(error) => {
-                tracing::debug!(%error, "a connection was not accepted");
-                sleep(PAUSE).await;
-                continue;
-            }
-        };
-        let Some(place) = places.take(peer.ip()) else {
-            continue;
-        };
-        let connection = Connection {
-            router: router.clone(),
+/// An address, and what answers there.
+pub struct Listening {
+    pub listener: TcpListener,
+    pub router: Router,
+    pub bounds: Bounds,
+    /// Without it, HTTP is spoken in the clear.
+    pub tls: Option<Acceptor>,
+}
+
+impl Listening {
+    /// Answers until `shutdown`, and then until the requests that have come are
+    /// answered.
+    pub async fn serve(self, shutdown: CancellationToken) {
+        let Self {
+            listener,
+            router,
             bounds,
-            shutdown: shutdown.clone(),
-            _place: place,
-        };
-        running.spawn(connection.run(stream));
+            tls,
+        } = self;
+        let connections = open_files::room_for(bounds.connections);
+        let places = Places::new(connections, bounds.from_one_address);
+        let running = TaskTracker::new();
+        loop {
+            let accepted = tokio::select! {
+                biased;
+                () = shutdown.cancelled() => break,
+                accepted = listener.accept() => accepted,
+            };
+            let (stream, peer) = match accepted {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    tracing::debug!(%error, "a connection was not accepted");
+                    sleep(PAUSE).await;
+                    continue;
+                }
+            };
+            let Some(place) = places.take(peer.ip()) else {
+                continue;
+            };
+            let connection = Connection {
+                router: router.clone(),
+                bounds,
+                shutdown: shutdown.clone(),
+                _place: place,
+            };
+            running.spawn(connection.run(stream, tls.clone()));
+        }
+        drop(listener);
+        running.close();
+        running.wait().await;
     }
-    drop(listener);
-    running.close();
-    running.wait().await;
 }
 
 struct Connection {
@@ -135,13 +149,26 @@ struct Connection {
 }
 
 impl Connection {
-    async fn run(self, stream: TcpStream) {
+    async fn run(self, stream: TcpStream, tls: Option<Acceptor>) {
         // An answer is one write: waiting for more delays it and saves nothing.
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "a connection is gone already");
             return;
         }
-        self.speak(stream).await;
+        let Some(tls) = tls else {
+            return self.speak(stream).await;
+        };
+        let handshake = timeout(self.bounds.head, tls.now().accept(stream));
+        let stream = tokio::select! {
+            biased;
+            () = self.shutdown.cancelled() => return,
+            stream = handshake => stream,
+        };
+        match stream {
+            Ok(Ok(stream)) => self.speak(stream).await,
+            Ok(Err(error)) => tracing::debug!(%error, "a handshake of TLS failed"),
+            Err(_late) => tracing::debug!("a handshake of TLS took too long"),
+        }
     }
 
     async fn speak(self, stream: impl AsyncRead + AsyncWrite + Unpin) {

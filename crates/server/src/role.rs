@@ -51,17 +51,18 @@ use crate::api_key;
 use crate::config::{
     ApiConfig, IngestConfig, KeepConfig, ListenConfig, OperatorConfig, QueueConfig, RequestConfig,
     ScheduleConfig, SecretKeysConfig, ShownConfig, ShutdownConfig, StoreConfig, TargetConfig,
-    TracesConfig, WorkerConfig, require_shared,
+    TlsConfig, TracesConfig, WorkerConfig, require_shared,
 };
 use crate::edge::{self, Mint};
 use crate::exported;
 use crate::front::{self, Front, FrontOptions};
 use crate::health::{self, Audience, Health};
+use crate::listening::{Listening, Tls};
 use crate::managed::{self, ManagedDestinations};
 use crate::parts::Parts;
 use crate::secret_keys;
 use crate::traces::Tracing;
-use crate::{listening, signals, work};
+use crate::{signals, work};
 
 /// What a process does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,6 +122,8 @@ pub struct RoleConfig {
     pub listen: ListenConfig,
     /// `None` for a role without the API.
     pub api: Option<ApiConfig>,
+    /// The same.
+    pub tls: Option<TlsConfig>,
     /// `None` for a role that takes no events in.
     pub ingest: Option<IngestConfig>,
     /// `None` for a role that neither makes secrets nor signs.
@@ -171,6 +174,10 @@ pub async fn run_with(
         )?),
         None => None,
     };
+    let tls = match &config.tls {
+        Some(tls) => Tls::load(tls)?,
+        None => None,
+    };
     let ring = match &config.secret_keys {
         Some(keys) => Some(secret_keys::resolve(
             role == Role::Serve,
@@ -200,7 +207,7 @@ pub async fn run_with(
     if let Some(ring) = &ring {
         secret_keys::check(ring, parts.secrets.as_ref()).await?;
     }
-    let listeners = Listeners::bind(&config.listen).await?;
+    let listeners = Listeners::bind(&config.listen, tls).await?;
     signals::until_stopped(|shutdown| async move {
         let running = Running {
             role,
@@ -225,18 +232,37 @@ pub async fn run_with(
 struct Listeners {
     /// The API, or what a role without it answers.
     main: TcpListener,
+    /// The API's certificate.
+    tls: Option<Tls>,
     /// Metrics, where they are not to be had on the first one.
     metrics: Option<TcpListener>,
 }
 
+/// Where the API is served.
+struct ApiListener {
+    listener: TcpListener,
+    tls: Option<Tls>,
+    metrics: MetricsAt,
+}
+
+/// Where `/metrics` is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum MetricsAt {
+    /// Beside all else.
+    Main,
+    /// At an address of its own.
+    Apart,
+}
+
 impl Listeners {
-    async fn bind(config: &ListenConfig) -> anyhow::Result<Self> {
+    async fn bind(config: &ListenConfig, tls: Option<Tls>) -> anyhow::Result<Self> {
         let bind = async |address, variable| {
             let bound = TcpListener::bind(address).await;
             bound.with_context(|| format!("listen on {address} ({variable})"))
         };
         Ok(Self {
             main: bind(config.listen, "PACELINE_LISTEN").await?,
+            tls,
             metrics: match config.metrics_listen {
                 Some(address) => Some(bind(address, "PACELINE_METRICS_LISTEN").await?),
                 None => None,
@@ -264,7 +290,7 @@ impl Running {
         key: Option<SecretString>,
         mint: Mint,
     ) -> anyhow::Result<ExitCode> {
-        let Listeners { main, metrics } = listeners;
+        let Listeners { main, tls, metrics } = listeners;
         let address = main.local_addr().context("read the listener's address")?;
         let mut loops = Loops::new();
         if let Some(admissions) = self.admissions.take() {
@@ -279,19 +305,24 @@ impl Running {
         // Probes and metrics are answered until all else has drained.
         let drained = CancellationToken::new();
         let mut probes = JoinSet::new();
-        let (apart, bounds) = (metrics.is_some(), self.config.listen.bounds());
-        if let Some(metrics) = metrics {
-            let router = self.probes().merge(self.metrics());
-            probes.spawn(listening::serve(metrics, router, bounds, drained.clone()));
+        let mut metrics_at = MetricsAt::Main;
+        if let Some(listener) = metrics {
+            metrics_at = MetricsAt::Apart;
+            let listening = self.probes(listener, metrics_at, MetricsAt::Apart);
+            probes.spawn(listening.serve(drained.clone()));
         }
         match key {
-            Some(key) => self.spawn_api(&mut loops, (main, apart), &key, mint),
+            Some(key) => {
+                let api = ApiListener {
+                    listener: main,
+                    tls,
+                    metrics: metrics_at,
+                };
+                self.spawn_api(&mut loops, api, &key, mint);
+            }
             None => {
-                let mut router = self.probes();
-                if !apart {
-                    router = router.merge(self.metrics());
-                }
-                probes.spawn(listening::serve(main, router, bounds, drained.clone()));
+                let listening = self.probes(main, metrics_at, MetricsAt::Main);
+                probes.spawn(listening.serve(drained.clone()));
             }
         }
         loops.spawn(
@@ -307,12 +338,21 @@ impl Running {
         ended
     }
 
-    /// What orchestrators ask of a listener that does not serve the API.
-    fn probes(&self) -> axum::Router {
-        let router = health::router(self.health.shown_to(Audience::Operators));
-        match self.role.schedules() {
-            true => router.merge(work::router(Arc::clone(&self.parts.store))),
-            false => router,
+    /// What orchestrators ask of a listener that does not serve the API, and
+    /// metrics if they are served here.
+    fn probes(&self, listener: TcpListener, metrics: MetricsAt, here: MetricsAt) -> Listening {
+        let mut router = health::router(self.health.shown_to(Audience::Operators));
+        if self.role.schedules() {
+            router = router.merge(work::router(Arc::clone(&self.parts.store)));
+        }
+        if metrics == here {
+            router = router.merge(self.metrics());
+        }
+        Listening {
+            listener,
+            router,
+            bounds: self.config.listen.bounds(),
+            tls: None,
         }
     }
 
@@ -461,13 +501,7 @@ impl Running {
         self.vault.clone().unwrap_or_else(|| Arc::new(NoVault))
     }
 
-    fn spawn_api(
-        &self,
-        loops: &mut Loops,
-        (listener, metrics_apart): (TcpListener, bool),
-        key: &SecretString,
-        mint: Arc<Mint>,
-    ) {
+    fn spawn_api(&self, loops: &mut Loops, at: ApiListener, key: &SecretString, mint: Arc<Mint>) {
         let options = FrontOptions {
             key,
             vault: self.vault(),
@@ -481,16 +515,21 @@ impl Running {
         loops.spawn("uses of keys", uses);
         let health = self.health.shown_to(Audience::Everybody);
         let mut router = front.router.merge(health::router(health));
-        let bounds = self.config.listen.bounds();
-        if !metrics_apart {
+        if at.metrics == MetricsAt::Main {
             router = router.merge(self.metrics());
+        }
+        let listening = Listening {
+            listener: at.listener,
+            router,
+            bounds: self.config.listen.bounds(),
+            tls: at.tls.as_ref().map(Tls::acceptor),
+        };
+        if let Some(tls) = at.tls {
+            loops.spawn("certificate", tls.renew(self.shutdown.clone()));
         }
         loops.spawn(
             "api",
-            serve_api(
-                listening::serve(listener, router, bounds, self.shutdown.clone()),
-                front.back,
-            ),
+            serve_api(listening.serve(self.shutdown.clone()), front.back),
         );
     }
 }

@@ -109,7 +109,8 @@ impl Connector {
 
 /// The host's roots and no way to switch verification off. HTTP/1.1 is the
 /// only protocol offered, so that nobody answers in another.
-pub(crate) fn tls_config(
+/// A client's side of TLS: the host's roots and these, HTTP/1.1 inside.
+pub fn tls_config(
     extra_roots: Vec<CertificateDer<'static>>,
 ) -> Result<ClientConfig, rustls::Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());

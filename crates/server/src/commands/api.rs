@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use crate::config::{
     ApiConfig, IngestConfig, ListenConfig, RequestConfig, ScheduleConfig, SecretKeysConfig,
-    ShutdownConfig, StoreConfig, TargetConfig, TracesConfig,
+    ShutdownConfig, StoreConfig, TargetConfig, TlsConfig, TracesConfig,
 };
 use crate::role::{self, Role, RoleConfig};
 
@@ -16,6 +16,8 @@ pub struct Args {
     pub schedule: ScheduleConfig,
     #[command(flatten)]
     pub listen: ListenConfig,
+    #[command(flatten)]
+    pub tls: TlsConfig,
     #[command(flatten)]
     pub api: ApiConfig,
     #[command(flatten)]
@@ -38,6 +40,7 @@ impl From<Args> for RoleConfig {
             queue: None,
             listen: args.listen,
             api: Some(args.api),
+            tls: Some(args.tls),
             ingest: Some(args.ingest),
             secret_keys: Some(args.secret_keys),
             target: args.target,

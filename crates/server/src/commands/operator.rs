@@ -34,6 +34,7 @@ impl From<Args> for RoleConfig {
             queue: None,
             listen: args.listen,
             api: None,
+            tls: None,
             ingest: None,
             secret_keys: Some(args.secret_keys),
             target: args.target,

@@ -38,6 +38,7 @@ impl From<Args> for RoleConfig {
             queue: Some(args.queue),
             listen: args.listen,
             api: None,
+            tls: None,
             ingest: None,
             secret_keys: None,
             target: TargetConfig::default(),

@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use crate::config::{
     ApiConfig, IngestConfig, KeepConfig, ListenConfig, QueueConfig, RequestConfig, ScheduleConfig,
-    SecretKeysConfig, ShownConfig, ShutdownConfig, StoreConfig, TargetConfig, TracesConfig,
-    WorkerConfig,
+    SecretKeysConfig, ShownConfig, ShutdownConfig, StoreConfig, TargetConfig, TlsConfig,
+    TracesConfig, WorkerConfig,
 };
 use crate::role::{self, Role, RoleConfig};
 
@@ -19,6 +19,8 @@ pub struct Args {
     pub queue: QueueConfig,
     #[command(flatten)]
     pub listen: ListenConfig,
+    #[command(flatten)]
+    pub tls: TlsConfig,
     #[command(flatten)]
     pub api: ApiConfig,
     #[command(flatten)]
@@ -49,6 +51,7 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
         queue: Some(args.queue),
         listen: args.listen,
         api: Some(args.api),
+        tls: Some(args.tls),
         ingest: Some(args.ingest),
         secret_keys: Some(args.secret_keys),
         target: args.target,

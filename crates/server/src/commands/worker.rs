@@ -40,6 +40,7 @@ impl From<Args> for RoleConfig {
             queue: Some(args.queue),
             listen: args.listen,
             api: None,
+            tls: None,
             ingest: None,
             secret_keys: Some(args.secret_keys),
             target: args.target,

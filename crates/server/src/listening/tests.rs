@@ -1,6 +1,5 @@
 use axum::routing::get;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::time::timeout;
 
 use super::*;
 
@@ -31,7 +30,13 @@ impl World {
                     "at last\n"
                 }),
             );
-        let served = tokio::spawn(serve(listener, router, bounds, shutdown.clone()));
+        let listening = Listening {
+            listener,
+            router,
+            bounds,
+            tls: None,
+        };
+        let served = tokio::spawn(listening.serve(shutdown.clone()));
         Self {
             address,
             shutdown,

@@ -22,7 +22,7 @@ use super::{Plan, Trial};
 use crate::config::{QueueConfig, ScheduleConfig, StoreConfig, TargetConfig};
 use crate::edge::Mint;
 use crate::front::{Front, FrontOptions};
-use crate::listening::{self, Bounds};
+use crate::listening::{Bounds, Listening};
 use crate::parts::Parts;
 use crate::secret_keys::new_key;
 
@@ -167,8 +167,14 @@ async fn spawn_front(
     let front = Front::new(parts, Arc::new(mint), options);
     loops.spawn(front.counting.run(shutdown.clone()));
     loops.spawn(front.back.run(shutdown.clone()));
-    let (router, stop) = (front.router, shutdown.clone());
-    loops.spawn(listening::serve(listener, router, Bounds::default(), stop));
+    let listening = Listening {
+        listener,
+        router: front.router,
+        bounds: Bounds::default(),
+        tls: None,
+    };
+    let stop = shutdown.clone();
+    loops.spawn(listening.serve(stop));
     let day = Duration::from_secs(86_400);
     let path = front.pages.full_link(DEFAULT_TENANT, day).await?;
     Ok(format!("http://{address}{path}"))

@@ -100,10 +100,10 @@ fn a_client_says_what_to_do_next() {
         &["PACELINE_API_KEY"],
     );
     refused(
-        &["destination", "list", "--url", "https://x.example"],
+        &["destination", "list", "--url", "ftp://x.example"],
         &[key],
         1,
-        &["http://", "tunnel"],
+        &["http://", "https://"],
     );
 }
 

@@ -80,9 +80,13 @@ impl Server {
         self.0.id()
     }
 
-    pub(crate) fn stop(mut self) -> Option<i32> {
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
         let pid = rustix::process::Pid::from_raw(self.0.id() as i32).unwrap();
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        rustix::process::kill_process(pid, signal).unwrap();
+    }
+
+    pub(crate) fn stop(mut self) -> Option<i32> {
+        self.signal(rustix::process::Signal::TERM);
         self.0.wait().unwrap().code()
     }
 }
