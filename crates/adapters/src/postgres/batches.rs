@@ -17,7 +17,7 @@ use sqlx::{PgConnection, PgPool};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::claim::{Claimed, answered, claim_on};
+use super::claim::{Claimed, answered, claim_on, destinations};
 use super::failure::Failure;
 use super::id_range::IdRange;
 use super::rows::{batch_settings, count, integer, keys};
@@ -92,8 +92,9 @@ async fn lock_leaders(
             a.due_at is null as first, a.batch_limit,
             octet_length(e.payload) as bytes,
             array[d.batch_max_events, d.batch_max_bytes, d.batch_max_wait_ms] as batch
-        from unnest($1::bigint[], $2::bigint[]) as n (id, number)
+        from unnest($1::bigint[], $2::bigint[], $4::uuid[]) as n (id, number, destination_id)
         join attempts a on a.id = n.id and a.permit = n.number
+            and a.destination_id = n.destination_id
         join destinations d on d.id = a.destination_id
         cross join lateral (
             select e.payload from events e
@@ -110,6 +111,7 @@ async fn lock_leaders(
     .bind(ids)
     .bind(numbers)
     .bind(micros(MAX_HEAD_START) + SOON_MICROS)
+    .bind(destinations(permits))
     .fetch_all(connection)
     .await?
     .into_iter()

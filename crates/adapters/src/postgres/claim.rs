@@ -114,8 +114,10 @@ const CLAIM: &str = "-- claim_starts
                 then 'early'
                 else 'started'
             end as answer
-        from unnest($2::bigint[], $3::bigint[], $4::bigint[]) as n (id, number, epoch)
+        from unnest($2::bigint[], $3::bigint[], $4::bigint[], $7::uuid[])
+            as n (id, number, epoch, destination_id)
         join attempts a on a.id = n.id and a.permit = n.number
+            and a.destination_id = n.destination_id
         join destinations d on d.id = a.destination_id
         left join pacing p on p.destination_id = a.destination_id
         left join health h on h.destination_id = a.destination_id
@@ -174,6 +176,7 @@ pub(super) async fn claim_on(
         .bind(epochs)
         .bind(micros(HEARTBEAT_TIMEOUT))
         .bind(micros(MAX_HEAD_START))
+        .bind(destinations(permits))
         .fetch_all(executor)
         .await?)
 }
@@ -218,6 +221,13 @@ pub(super) async fn answered(
         wakes: wakes.into_vec(),
         composed_for: Duration::ZERO,
     })
+}
+
+/// Whose they are, as their messages say. A row of another destination is not theirs:
+/// its payload would go to that one's URL, under that one's signature.
+pub(super) fn destinations<'a>(permits: impl IntoIterator<Item = &'a Permit>) -> Vec<Uuid> {
+    let of = |permit: &Permit| permit.destination.0;
+    permits.into_iter().map(of).collect()
 }
 
 fn key(permit: &Permit) -> (i64, i64) {
@@ -314,12 +324,14 @@ async fn still_admitted(
     let rows: Vec<(i64, i64)> = sqlx::query_as(
         "-- claim_starts: still_admitted
         select a.id, a.permit
-        from unnest($1::bigint[], $2::bigint[]) as n (id, number)
+        from unnest($1::bigint[], $2::bigint[], $3::uuid[]) as n (id, number, destination_id)
         join attempts a on a.id = n.id and a.permit = n.number
+            and a.destination_id = n.destination_id
         where a.state || '' = 'admitted'",
     )
     .bind(ids)
     .bind(numbers)
+    .bind(destinations(permits.iter().copied()))
     .fetch_all(pool)
     .await?;
     Ok(rows.into_iter().collect())
@@ -361,8 +373,9 @@ pub(super) async fn release_permits(
         "-- release_permits
         with locked as materialized (
             select a.id
-            from unnest($1::bigint[], $2::bigint[]) as n (id, number)
+            from unnest($1::bigint[], $2::bigint[], $3::uuid[]) as n (id, number, destination_id)
             join attempts a on a.id = n.id and a.permit = n.number
+                and a.destination_id = n.destination_id
             where a.id {in_days} and a.state || '' = 'admitted'
             order by a.id
             for update of a skip locked
@@ -376,6 +389,7 @@ pub(super) async fn release_permits(
     ))
     .bind(ids)
     .bind(numbers)
+    .bind(destinations(permits))
     .fetch_all(pool)
     .await?;
     let mut wakes = Wakes::default();

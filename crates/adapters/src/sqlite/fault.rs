@@ -22,7 +22,9 @@ impl Fault {
             }
             Self::Sql(error) => matches!(store_error(error), StoreError::Corrupt { .. }),
             Self::Store(StoreError::Unavailable(_)) => false,
-            Self::Store(StoreError::Corrupt { .. }) | Self::Catalog(_) => true,
+            Self::Store(StoreError::Corrupt { .. } | StoreError::Refused(_)) | Self::Catalog(_) => {
+                true
+            }
         }
     }
 }

@@ -101,6 +101,8 @@ macro_rules! store_contract {
             a_permit_starts_once
             a_permit_that_is_early_twice_is_told_so_twice
             a_stale_number_is_refused_and_touches_nothing
+            a_permit_for_another_destination_is_refused
+            another_destinations_permit_is_not_released
             a_late_claim_goes_back_to_waiting
             an_unknown_worker_is_refused
             a_retired_worker_is_refused

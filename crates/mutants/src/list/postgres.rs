@@ -12,7 +12,7 @@ const REAP: &str = "crates/adapters/src/postgres/reap.rs";
 const RECORD: &str = "crates/adapters/src/postgres/record.rs";
 const USAGE: &str = "crates/adapters/src/postgres/usage.rs";
 
-pub(super) const MUTANTS: [Mutant; 32] = [
+pub(super) const MUTANTS: [Mutant; 33] = [
     Mutant {
         name: "postgres-claim-ignores-holds",
         wrong: "A claim takes no notice of a hold: a permit from before it starts within it.",
@@ -172,11 +172,22 @@ pub(super) const MUTANTS: [Mutant; 32] = [
         wrong: "A stale permit claims, and moves, a row that is admitted under another number.",
         file: CLAIM,
         change: Text {
-            right: "join attempts a on a.id = n.id and a.permit = n.number\n        \
+            right: "join attempts a on a.id = n.id and a.permit = n.number\n            \
+                and a.destination_id = n.destination_id\n        join destinations d",
+            wrong: "join attempts a on a.id = n.id and a.destination_id = n.destination_id\n        \
                 join destinations d",
-            wrong: "join attempts a on a.id = n.id\n        join destinations d",
         },
         killer: postgres("contract::claim::a_stale_number_is_refused_and_touches_nothing"),
+    },
+    Mutant {
+        name: "postgres-a-forged-permit-is-released",
+        wrong: "A release believes whose attempt it is, as the queue's message says.",
+        file: CLAIM,
+        change: Text {
+            right: "\n                and a.destination_id = n.destination_id",
+            wrong: "",
+        },
+        killer: postgres("contract::claim::another_destinations_permit_is_not_released"),
     },
     Mutant {
         name: "postgres-skipped-claim-is-refused",

@@ -177,6 +177,33 @@ pub async fn a_stale_number_is_refused_and_touches_nothing(world: &World) {
     assert_eq!(world.start(worker, &[new]).await.len(), 1);
 }
 
+/// A message that names another destination would send this one's payload there.
+pub async fn a_permit_for_another_destination_is_refused(world: &World) {
+    let (worker, destination, permit) = one_permit(world).await;
+    let other = world.destination().per_second(5).create().await;
+    let forged = Permit {
+        destination: other,
+        ..permit
+    };
+    assert_eq!(refused(world, worker, forged).await, []);
+    let claims = world.store.claim_batches(worker, &[forged]).await.unwrap();
+    assert_eq!(claims.answers, [ClaimAnswer::Refused]);
+    assert_eq!(world.states(destination).await, [AttemptState::Admitted]);
+    assert_eq!(world.start(worker, &[permit]).await.len(), 1);
+}
+
+/// Nor does it give the permit back.
+pub async fn another_destinations_permit_is_not_released(world: &World) {
+    let (_, destination, permit) = one_permit(world).await;
+    let other = world.destination().per_second(5).create().await;
+    let forged = Permit {
+        destination: other,
+        ..permit
+    };
+    assert_eq!(world.store.release_permits(&[forged]).await.unwrap(), []);
+    assert_eq!(world.states(destination).await, [AttemptState::Admitted]);
+}
+
 /// Past its deadline nothing starts; the row waits again, and goes first.
 pub async fn a_late_claim_goes_back_to_waiting(world: &World) {
     let (worker, destination, permit) = one_permit(world).await;
