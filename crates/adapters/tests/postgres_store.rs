@@ -43,6 +43,8 @@ mod horizon;
 mod ingest;
 #[path = "notifier/killed.rs"]
 mod killed;
+#[path = "postgres_store/late_commits.rs"]
+mod late_commits;
 #[path = "postgres_store/limits.rs"]
 mod limits;
 #[path = "postgres_store/notifier.rs"]

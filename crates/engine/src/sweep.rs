@@ -143,6 +143,14 @@ impl SweepLoop {
             only_marks: !(whole || everything),
         };
         let page = self.store.sweep(&sweep).await?;
+        if page.late > 0 {
+            metrics::counter!("paceline_late_commits_total").increment(page.late.into());
+            tracing::warn!(
+                destinations = page.late,
+                "events were committed so late that admission had passed them: \
+                it goes back to them"
+            );
+        }
         // What is due is past the look that was planned for it, or its job is of
         // another life. Its floor is not to be trusted either: it may count a
         // permit that ended unused and whose wake was lost, or have come back

@@ -21,21 +21,21 @@ use super::id_range::IdRange;
 /// due is returned, and the last of the page.
 const WALK: &str = "-- sweep
     with recursive clock as materialized (select clock_timestamp() as now),
-    walk (ids, has_first, due_at, has_permits, last, step, reads) as (
-        select '{}'::uuid[], '{}'::boolean[], '{}'::timestamptz[], '{}'::boolean[],
+    walk (ids, firsts, due_at, has_permits, last, step, reads) as (
+        select '{}'::uuid[], '{}'::bigint[], '{}'::timestamptz[], '{}'::boolean[],
             coalesce($1, '00000000-0000-0000-0000-000000000000'::uuid), 0, 8
         union all
-        select found.ids, found.has_first, found.due_at, found.has_permits,
+        select found.ids, found.firsts, found.due_at, found.has_permits,
             found.ids[cardinality(found.ids)], w.step + cardinality(found.ids),
             least(2 * cardinality(found.ids), 64)
         from walk w
         cross join lateral (
-            select array_agg(n.destination_id) as ids
+            select array_agg(n.destination_id) as ids, array_agg(n.first) as firsts
             from (
-                select a.destination_id from attempts a
+                select a.destination_id, a.id + 0 as first from attempts a
                 where a.state = 'waiting' and a.due_at is null and a.destination_id > w.last
                     and a.id {in_days}
-                order by a.destination_id limit w.reads
+                order by a.destination_id, a.id + 0 limit w.reads
             ) n
         ) first
         cross join lateral (
@@ -58,19 +58,19 @@ const WALK: &str = "-- sweep
         ) admitted
         cross join lateral (
             select array_agg(n.id order by n.id) as ids,
-                array_agg(n.has_first order by n.id) as has_first,
+                array_agg(n.first order by n.id) as firsts,
                 array_agg(n.due_at order by n.id) as due_at,
                 array_agg(n.has_permits order by n.id) as has_permits
             from (
-                select n.id, bool_or(n.is_first) as has_first, min(n.due_at) as due_at,
+                select n.id, min(n.first) as first, min(n.due_at) as due_at,
                     bool_or(n.is_admitted) as has_permits
                 from (
-                    select n.id, true as is_first, null::timestamptz as due_at, false as is_admitted
-                    from unnest(first.ids) n (id)
+                    select n.id, n.first, null::timestamptz as due_at, false as is_admitted
+                    from unnest(first.ids, first.firsts) n (id, first)
                     union all
-                    select n.id, false, n.due_at, false from unnest(due.ids, due.due_at) n (id, due_at)
+                    select n.id, null, n.due_at, false from unnest(due.ids, due.due_at) n (id, due_at)
                     union all
-                    select n.id, false, null, true from unnest(admitted.ids) n (id)
+                    select n.id, null, null, true from unnest(admitted.ids) n (id)
                 ) n
                 where (n.id <= least(first.ids[w.reads], due.ids[w.reads], admitted.ids[w.reads])) is not false
                 group by n.id
@@ -79,10 +79,10 @@ const WALK: &str = "-- sweep
         where w.step < $2 and w.last is not null
     ),
     page as materialized (
-        select n.id, n.has_first, n.due_at, n.has_permits
+        select n.id, n.first, n.due_at, n.has_permits
         from walk w
-        cross join lateral unnest(w.ids, w.has_first, w.due_at, w.has_permits)
-            n (id, has_first, due_at, has_permits)
+        cross join lateral unnest(w.ids, w.firsts, w.due_at, w.has_permits)
+            n (id, first, due_at, has_permits)
         order by n.id limit $2
     ),
     whole as materialized (
@@ -91,7 +91,8 @@ const WALK: &str = "-- sweep
     )
     select micros(clock.now) as now, w.id, whole.is_full,
         coalesce(d.state = 'active' and d.deleted_at is null, false) as awake,
-        l.overdue, w.has_first, micros(w.due_at) as due_at, w.has_permits
+        l.overdue, w.first is not null as has_first, micros(w.due_at) as due_at, w.has_permits,
+        case when w.first <= p.first_after then w.first end as late
     from page w
     cross join clock
     cross join whole
@@ -101,7 +102,8 @@ const WALK: &str = "-- sweep
         select p.next_look_at is null
             or p.next_look_at < clock.now - $4::bigint * interval '1 microsecond' as overdue
     ) l
-    where $3 or w.id = whole.last or l.overdue and (w.has_first or w.due_at <= clock.now)
+    where $3 or w.id = whole.last or w.first <= p.first_after
+        or l.overdue and (w.first is not null or w.due_at <= clock.now)
     order by w.id";
 
 #[derive(sqlx::FromRow)]
@@ -116,6 +118,8 @@ struct Visited {
     due_at: Option<i64>,
     /// Read only where everything is asked for.
     has_permits: bool,
+    /// The first attempt that waits, where the cursor has passed it.
+    late: Option<i64>,
 }
 
 /// One page.
@@ -124,6 +128,7 @@ pub(super) async fn sweep(pool: &PgPool, sweep: &Sweep) -> Result<SweepPage, Fai
         true => Vec::new(),
         false => visit(pool, sweep).await?,
     };
+    let late = lower_cursors(pool, &visited).await?;
     let next = (visited.last())
         .filter(|last| last.is_full)
         .map(|last| DestinationId(last.id));
@@ -138,7 +143,12 @@ pub(super) async fn sweep(pool: &PgPool, sweep: &Sweep) -> Result<SweepPage, Fai
             wakes.push(Wake::unblocked(mark.destination));
         }
     }
-    Ok(SweepPage { wakes, marks, next })
+    Ok(SweepPage {
+        wakes,
+        marks,
+        late,
+        next,
+    })
 }
 
 /// Where the server believes that next to nothing waits, it would rather read and
@@ -158,6 +168,39 @@ async fn visit(pool: &PgPool, sweep: &Sweep) -> Result<Vec<Visited>, Failure> {
     Ok(visited)
 }
 
+/// Ids are given before the commit. A commit that was held up for longer than the
+/// cursor waits, by a standby that stalls or a client that is slow, shows attempts that
+/// the cursor has passed, and no run would ever read them. The cursor is a hint: it goes
+/// back to what really waits. Under the destination's lock, or a run that read it
+/// before would write it back; where a run has the lock, the next sweep comes soon.
+/// How many were lowered.
+async fn lower_cursors(pool: &PgPool, visited: &[Visited]) -> Result<u32, Failure> {
+    let (ids, firsts): (Vec<Uuid>, Vec<i64>) = (visited.iter())
+        .filter_map(|one| one.late.map(|first| (one.id, first)))
+        .unzip();
+    if ids.is_empty() {
+        return Ok(0);
+    }
+    let lowered = sqlx::query(
+        "-- sweep: lower_cursors
+        with locked as materialized (
+            select d.id, n.first
+            from unnest($1::uuid[], $2::bigint[]) as n (id, first)
+            join destinations d on d.id = n.id
+            order by d.id
+            for no key update of d skip locked
+        )
+        update pacing p set first_after = l.first - 1
+        from locked l
+        where p.destination_id = l.id and p.first_after >= l.first",
+    )
+    .bind(ids)
+    .bind(firsts)
+    .execute(pool)
+    .await?;
+    Ok(u32::try_from(lowered.rows_affected()).unwrap_or(u32::MAX))
+}
+
 impl Visited {
     fn wake(&self, everything: bool) -> Option<Wake> {
         let now = Timestamp::from_micros(self.now);
@@ -168,6 +211,7 @@ impl Visited {
             return None;
         }
         match due_at {
+            _ if self.late.is_some() => Some(Wake::now(destination)),
             _ if due => (everything || self.overdue).then(|| Wake::now(destination)),
             _ if !everything => None,
             // The run that follows publishes them again, or sees when they end.

@@ -586,6 +586,9 @@ pub struct SweepPage {
     pub wakes: Vec<Wake>,
     /// Marks to clear after waking.
     pub marks: Vec<Mark>,
+    /// Destinations with attempts whose commit came so late that admission had gone
+    /// past them. It goes back to them now.
+    pub late: u32,
     /// Where the next page begins; `None` after the last.
     pub next: Option<DestinationId>,
 }

@@ -31,7 +31,7 @@ fn has_three_pages(world: &World) {
         Ok(SweepPage {
             wakes: vec![Wake::now(destination(number))],
             next: (number < 3).then(|| destination(number)),
-            marks: Vec::new(),
+            ..SweepPage::default()
         })
     });
 }

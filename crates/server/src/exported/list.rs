@@ -98,6 +98,7 @@ pub const METRICS: &[Metric] = &[
     of(Scheduler, Gauge, "paceline_destination_breaker_open", "Whether the breaker is open"),
     of(Scheduler, Gauge, "paceline_destination_short", "Whether it gets less than its limit allows just now"),
     of(Scheduler, Gauge, "paceline_destination_early_starts", "Starts that came too early"),
+    of(Scheduler, Counter, "paceline_late_commits_total", "Destinations with events whose commit came after admission had passed them"),
     of(NotWorker, Counter, "paceline_outbox_relayed_total", "Rows of the outbox that became events"),
     of(NotWorker, Counter, "paceline_outbox_rejected_total", "Rows of the outbox that could not"),
     of(Worker, Counter, "paceline_starts_total", "Attempts that were claimed for sending"),

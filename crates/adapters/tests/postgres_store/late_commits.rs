@@ -1,0 +1,220 @@
+//! Events whose commit takes longer than the admission cursor waits.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use adapters::postgres::{PostgresOptions, PostgresStore};
+use domain::ids::DestinationId;
+use engine::contract::store::World;
+use engine::ports::{DEFAULT_TENANT, Store, Sweep};
+use sqlx::{Connection, PgConnection};
+
+use crate::contract::world_at;
+use crate::database::{Database, run};
+
+/// All that waits, as a scheduler asks once a second.
+const WHOLE: Sweep = Sweep {
+    after: None,
+    limit: 100,
+    overdue: Duration::ZERO,
+    everything: false,
+    only_marks: false,
+};
+
+/// An event of this destination that was accepted a minute ago, by SQL.
+fn insert_old(world: &World, destination: DestinationId) -> String {
+    let event = world.id();
+    format!(
+        "insert into events (id, tenant_id, content_type, payload, created_at, day)
+        values ('{event}', '{DEFAULT_TENANT}', 'text/plain', 'x', clock_timestamp(), event_day('{event}'));
+        insert into attempts (event_id, destination_id, tenant_id, created_at)
+        values ('{event}', '{destination}', '{DEFAULT_TENANT}', clock_timestamp() - interval '1 minute')"
+    )
+}
+
+/// The sweep finds what the cursor has passed, and the next run admits it.
+async fn is_healed(store: &PostgresStore, world: &World, destination: DestinationId) {
+    assert_eq!(
+        world.admit(destination).await,
+        [],
+        "the cursor has passed it"
+    );
+    let page = store.sweep(&WHOLE).await.unwrap();
+    assert_eq!(page.late, 1);
+    assert!(
+        page.wakes
+            .iter()
+            .any(|wake| wake.destination == destination)
+    );
+    assert_eq!(world.admit(destination).await.len(), 1);
+    assert_eq!(store.sweep(&WHOLE).await.unwrap().late, 0, "once is enough");
+}
+
+/// A client that keeps its transaction open, past every time-out of ours.
+#[tokio::test]
+async fn what_is_committed_behind_the_cursor_is_found() {
+    let database = Database::create().await;
+    let world = world_at(&database.url, database.store.clone());
+    let destination = world.destination().unlimited().create().await;
+    let mut slow = database.user().await;
+    run(
+        &mut slow,
+        format!("begin; {}", insert_old(&world, destination)),
+    )
+    .await;
+    database.sql(&insert_old(&world, destination)).await;
+    assert_eq!(world.admit(destination).await.len(), 1);
+    run(&mut slow, "commit".to_owned()).await;
+    is_healed(&database.store, &world, destination).await;
+}
+
+/// The same for a destination that is looked at all the time: the sweep would leave it
+/// to its next look.
+#[tokio::test]
+async fn a_busy_destination_is_found_too() {
+    let database = Database::create().await;
+    let world = world_at(&database.url, database.store.clone());
+    let destination = world.destination().per_second(1).create().await;
+    let mut slow = database.user().await;
+    run(
+        &mut slow,
+        format!("begin; {}", insert_old(&world, destination)),
+    )
+    .await;
+    let insert = insert_old(&world, destination);
+    database.sql(&insert).await;
+    world.accept(destination, 10).await;
+    assert!(!world.admit(destination).await.is_empty());
+    run(&mut slow, "commit".to_owned()).await;
+    let not_overdue = Sweep {
+        overdue: Duration::from_secs(3_600),
+        ..WHOLE
+    };
+    assert_eq!(database.store.sweep(&not_overdue).await.unwrap().late, 1);
+}
+
+/// A run that holds the destination would write its cursor over ours: later, then.
+#[tokio::test]
+async fn a_cursor_is_not_lowered_under_a_run() {
+    let database = Database::create().await;
+    let world = world_at(&database.url, database.store.clone());
+    let destination = world.destination().unlimited().create().await;
+    let mut slow = database.user().await;
+    run(
+        &mut slow,
+        format!("begin; {}", insert_old(&world, destination)),
+    )
+    .await;
+    database.sql(&insert_old(&world, destination)).await;
+    world.admit(destination).await;
+    run(&mut slow, "commit".to_owned()).await;
+    let mut running = database.user().await;
+    let lock =
+        format!("begin; select from destinations where id = '{destination}' for no key update");
+    run(&mut running, lock).await;
+    assert_eq!(database.store.sweep(&WHOLE).await.unwrap().late, 0);
+    run(&mut running, "rollback".to_owned()).await;
+    is_healed(&database.store, &world, destination).await;
+}
+
+/// Servers of a test's own, in a folder that goes with it.
+struct Own(tempfile::TempDir);
+
+impl Own {
+    /// A Postgres that can wait for a standby.
+    async fn start() -> Self {
+        let own = Self(tempfile::tempdir().unwrap());
+        own.script("start");
+        let mut superuser = own.superuser().await;
+        for setting in ["wal_level = replica", "max_wal_senders = 2"] {
+            run(&mut superuser, format!("alter system set {setting}")).await;
+        }
+        drop(superuser);
+        own.script("stop");
+        own.script("start");
+        own
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.0.path().join("servers")
+    }
+
+    fn script(&self, verb: &str) {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/servers");
+        let mut command = Command::new(script);
+        command.arg(verb).arg(self.folder());
+        if verb != "remove" {
+            command.arg("postgres");
+        }
+        assert!(command.status().unwrap().success(), "servers {verb}");
+    }
+
+    fn value(&self, name: &str) -> String {
+        let text = std::fs::read_to_string(self.folder().join("postgres.env")).unwrap();
+        let mut values = text.lines().filter_map(|line| line.split_once('='));
+        values.find(|(key, _)| *key == name).unwrap().1.to_owned()
+    }
+
+    async fn superuser(&self) -> PgConnection {
+        let url = self.value("POSTGRES_SUPERUSER_URL");
+        PgConnection::connect(&url).await.unwrap()
+    }
+
+    /// Commits wait for this standby from now on; for none, if it is empty.
+    async fn waits_for(&self, standby: &str) {
+        let mut superuser = self.superuser().await;
+        let set = format!("alter system set synchronous_standby_names = '{standby}'");
+        run(&mut superuser, set).await;
+        run(&mut superuser, "select pg_reload_conf()".to_owned()).await;
+    }
+
+    /// How many commits wait.
+    async fn waiting(&self) -> i64 {
+        let waits = "select count(*) from pg_stat_activity where wait_event = 'SyncRep'";
+        (sqlx::query_scalar(waits)
+            .fetch_one(&mut self.superuser().await)
+            .await)
+            .unwrap()
+    }
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        self.script("remove");
+    }
+}
+
+/// A synchronous standby that stalls: what was accepted meanwhile becomes visible in
+/// any order when it is back.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stalled_standby_loses_no_event() {
+    let own = Own::start().await;
+    let url = own.value("DATABASE_URL");
+    let store = PostgresStore::connect(PostgresOptions {
+        url: url.clone(),
+        max_connections: 6,
+    });
+    let store = store.await.unwrap();
+    store.migrate().await.unwrap();
+    let world = Arc::new(world_at(&url, store.clone()));
+    world.sql("select ensure_day('events', '2037-07-04')").await;
+    let destination = world.destination().unlimited().create().await;
+
+    own.waits_for("nobody").await;
+    let accepting = Arc::clone(&world);
+    let accepted = tokio::spawn(async move { accepting.accept(destination, 1).await });
+    while own.waiting().await == 0 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let local = "set synchronous_commit = local";
+    world
+        .sql(&format!("{local}; {}", insert_old(&world, destination)))
+        .await;
+    assert_eq!(world.admit(destination).await.len(), 1);
+
+    own.waits_for("").await;
+    accepted.await.unwrap();
+    is_healed(&store, &world, destination).await;
+}
