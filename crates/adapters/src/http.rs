@@ -2,16 +2,17 @@
 //! chosen for it.
 //!
 //! ```text
-//!  Target ─ endpoint ─► pool ── idle, still ready ──────────────► Prepared
-//!           (parse)       └─ none ─► resolve ─► connect (TCP, TLS) ──┘ │
-//!                                                                      ▼
-//!             pool ◄─ whole response read, kept alive ─ exchange ─► Response
+//!  Target ─ endpoint ─► pool ── idle, still ready ────────────────────► Prepared
+//!           (parse)       └─ none ─► line ─► resolve, connect (TCP, TLS) ──┘ │
+//!                                                                            ▼
+//!             pool, line ◄─ whole response read, kept alive ─ exchange ─► Response
 //! ```
 //!
 //! It owns the connections to destinations. It promises that nothing is sent
-//! twice, that every byte read and every wait is bounded, and that a future
+//! twice, that every byte read and every wait is bounded, and that a request
 //! that is dropped closes its connection at once: a connection has no task of
-//! its own, whoever holds it drives it. It connects only to addresses that its
+//! its own, whoever holds it drives it. Only a dial has one: it goes on when who
+//! waited for it has no more time. It connects only to addresses that its
 //! [`Policy`] has vetted, each time that it connects. It refuses to follow
 //! redirects, to decompress, to keep cookies and to use a proxy: those would
 //! connect to places that nobody chose.
@@ -22,6 +23,7 @@
 pub mod address;
 mod connect;
 mod connection;
+mod connections;
 mod dial;
 mod endpoint;
 mod exchange;
@@ -34,20 +36,23 @@ mod pool;
 mod resolve;
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use engine::ports::{Prepared, SendError, Sender, Target};
+use futures_util::FutureExt;
 use rustls::pki_types::CertificateDer;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 use url::Host;
 
 use connect::Connector;
 pub use connect::tls_config;
 use connection::Connection;
+use connections::{Connections, Dialled, Lined};
 use endpoint::Endpoint;
-use exchange::{Exchange, Pool};
+use exchange::Exchange;
 use pool::{Key, PoolLimits};
 
 pub use dial::{Dial, DialDirect};
@@ -104,8 +109,8 @@ pub fn place(url: &str, policy: &Policy) -> Result<(Host, u16), SendError> {
 /// Sends over HTTP/1.1 from a bounded pool of connections.
 pub struct HttpSender {
     policy: Arc<Policy>,
-    connector: Connector,
-    pool: Arc<Pool>,
+    connector: Arc<Connector>,
+    connections: Arc<Connections>,
 }
 
 impl HttpSender {
@@ -120,14 +125,14 @@ impl HttpSender {
         };
         let policy = Arc::new(options.policy);
         Self {
-            connector: Connector::new(
+            connector: Arc::new(Connector::new(
                 Arc::clone(&policy),
                 &options.name_servers,
                 options.dial,
                 options.extra_roots,
-            ),
+            )),
             policy,
-            pool: Arc::new(Mutex::new(pool::Pool::new(limits))),
+            connections: Arc::new(Connections::new(limits)),
         }
     }
 
@@ -144,14 +149,13 @@ impl HttpSender {
     /// Closes the connections that have been idle for too long. Every use of
     /// the pool does that too; this is for when there is no use.
     pub fn sweep(&self) {
-        let expired = lock(&self.pool).sweep(Instant::now());
-        drop(expired); // after the lock: closing sockets takes time
+        self.connections.sweep();
     }
 
     /// How many idle connections there are.
     #[must_use]
     pub fn idle_connections(&self) -> usize {
-        lock(&self.pool).len()
+        self.connections.idle()
     }
 
     /// An idle connection that is still ready. Those that are not are closed
@@ -159,9 +163,7 @@ impl HttpSender {
     async fn reuse(&self, key: &Key) -> Option<Connection> {
         let mut turned = false;
         loop {
-            let (taken, expired) = lock(&self.pool).take(key, Instant::now());
-            drop(expired);
-            let mut connection = taken?;
+            let mut connection = self.connections.take(key)?;
             if !turned {
                 // One turn of the runtime, in which it learns of the closes that
                 // the kernel knows of already (but for one that another thread
@@ -176,11 +178,53 @@ impl HttpSender {
         }
     }
 
-    async fn connection(&self, key: &Key, endpoint: &Endpoint) -> Result<Connection, SendError> {
-        match self.reuse(key).await {
-            Some(connection) => Ok(connection),
-            None => self.connector.connect(endpoint).await,
+    /// One that is idle, or the next that is opened or comes back. Dropped, it leaves
+    /// the line; what it had begun goes on.
+    async fn connection(&self, key: &Key, endpoint: Endpoint, limit: Duration) -> Dialled {
+        if let Some(connection) = self.reuse(key).await {
+            return Ok(connection);
         }
+        let Lined { dialled, begin } = self.connections.line_up(key)?;
+        let dialling = Dialling {
+            connector: Arc::clone(&self.connector),
+            connections: Arc::clone(&self.connections),
+            key: key.clone(),
+            endpoint,
+            limit,
+        };
+        dialling.begin(begin);
+        let gone = |_| Err(SendError::Connect("the sender has ended".to_owned()));
+        dialled.await.unwrap_or_else(gone)
+    }
+}
+
+/// Dials to one destination, each a task of its own.
+#[derive(Clone)]
+struct Dialling {
+    connector: Arc<Connector>,
+    connections: Arc<Connections>,
+    key: Key,
+    endpoint: Endpoint,
+    /// For a dial, at most; each of its steps has a bound of its own.
+    limit: Duration,
+}
+
+impl Dialling {
+    fn begin(&self, dials: usize) {
+        for _ in 0..dials {
+            tokio::spawn(self.clone().run());
+        }
+    }
+
+    async fn run(self) {
+        let dial = timeout(self.limit, self.connector.connect(&self.endpoint));
+        let dialled = match AssertUnwindSafe(dial).catch_unwind().await {
+            Ok(Ok(dialled)) => dialled,
+            Ok(Err(_elapsed)) => Err(SendError::TimedOut(self.limit)),
+            Err(_panic) => Err(SendError::Connect("the dial panicked".to_owned())),
+        };
+        let begin = self.connections.ended(&self.key, dialled);
+        self.begin(begin);
     }
 }
 
@@ -192,16 +236,14 @@ impl Sender for HttpSender {
             destination: target.destination,
             origin: endpoint.origin.clone(),
         };
-        let connection = timeout(target.timeout, self.connection(&key, &endpoint))
-            .await
-            .map_err(|_elapsed| SendError::TimedOut(target.timeout))??;
-        let pool = Arc::clone(&self.pool);
-        Ok(Box::new(Exchange::new(connection, key, endpoint, pool)))
+        let connection = self.connection(&key, endpoint.clone(), target.timeout);
+        let connection = connection.await?;
+        let connections = Arc::clone(&self.connections);
+        Ok(Box::new(Exchange::new(
+            connection,
+            key,
+            endpoint,
+            connections,
+        )))
     }
-}
-
-/// The pool is whole between any two of its methods, so a panic elsewhere that
-/// held the lock has not broken it.
-fn lock(pool: &Pool) -> std::sync::MutexGuard<'_, pool::Pool<Connection>> {
-    pool.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -62,7 +62,8 @@ use turned_away::TurnedAway;
 pub struct WorkerOptions {
     /// How many attempts it sends at once, at least [`MIN_PLACES`].
     pub places: u32,
-    /// For one exchange, from dialling to the last byte, at most.
+    /// For a dial, and then for one exchange, from the request's first byte to the
+    /// answer's last, at most.
     pub request_timeout: Duration,
     /// How long started attempts may take to finish after a shutdown began.
     pub grace: Duration,

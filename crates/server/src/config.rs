@@ -306,7 +306,7 @@ pub struct WorkerConfig {
 /// a start without an outcome is taken for lost.
 #[derive(Debug, Clone, Copy, Args)]
 pub struct RequestConfig {
-    /// How long one request may take, from dialling to the last byte, at most
+    /// How long a connection may take, and then one request to the last byte, at most
     /// 30s; the same in every process.
     #[arg(long, env = "PACELINE_REQUEST_TIMEOUT", value_name = "DURATION")]
     #[arg(default_value = "15s", value_parser = request_duration)]

@@ -91,7 +91,10 @@ impl Connector {
                 Err(_elapsed) => last = io::Error::from(io::ErrorKind::TimedOut),
             }
         }
-        Err(failed("tcp", &last))
+        match last.kind() {
+            io::ErrorKind::TimedOut => Err(SendError::TimedOut(TCP_TIMEOUT)),
+            _ => Err(failed("tcp", &last)),
+        }
     }
 
     async fn secure(&self, tcp: TcpStream, origin: &Origin) -> Result<Stream, SendError> {

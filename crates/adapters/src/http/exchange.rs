@@ -1,7 +1,7 @@
 //! One request and its response on one connection, within one deadline.
 
 use std::pin::pin;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -19,11 +19,10 @@ use hyper::body::{Body, Incoming};
 use tokio::time::{Instant, timeout_at};
 
 use super::connection::Connection;
+use super::connections::Connections;
 use super::endpoint::Endpoint;
 use super::metered::{MIN_BYTES_PER_SECOND, Meter, SLOW_START};
-use super::pool::{self, Key, Returned};
-
-pub(super) type Pool = Mutex<pool::Pool<Connection>>;
+use super::pool::{Key, Returned};
 
 const USER_AGENT: &str = concat!("Paceline/", env!("CARGO_PKG_VERSION"));
 
@@ -47,7 +46,7 @@ pub(super) struct Exchange {
     unused: Option<Connection>,
     key: Key,
     endpoint: Endpoint,
-    pool: Arc<Pool>,
+    connections: Arc<Connections>,
 }
 
 impl Exchange {
@@ -55,13 +54,13 @@ impl Exchange {
         connection: Connection,
         key: Key,
         endpoint: Endpoint,
-        pool: Arc<Pool>,
+        connections: Arc<Connections>,
     ) -> Self {
         Self {
             unused: Some(connection),
             key,
             endpoint,
-            pool,
+            connections,
         }
     }
 
@@ -71,8 +70,7 @@ impl Exchange {
             connection,
             keep_alive,
         };
-        let closing = super::lock(&self.pool).put(self.key.clone(), returned, Instant::now());
-        drop(closing); // after the lock: closing sockets takes time
+        self.connections.put(&self.key, returned);
     }
 }
 

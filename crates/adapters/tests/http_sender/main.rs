@@ -8,6 +8,7 @@
 
 mod addresses;
 mod answers;
+mod dialling;
 mod hostile;
 mod name_server;
 mod peer;

@@ -19,9 +19,11 @@ pub trait Sender: Send + Sync {
     /// the claim and the first byte there is nothing left to wait for. Reuses
     /// an idle connection of the same destination.
     ///
-    /// Bounded by the target's timeout. After an error here nothing has been
-    /// sent; the caller decides whether the failed try to connect is worth a
-    /// start.
+    /// A dial is bounded by the target's timeout and belongs to nobody: if the caller
+    /// has no more time and drops the future, it goes on, and what it comes to, be it a
+    /// failure, is for who asks next. So an error here is the receiver's (or the
+    /// network's), never the caller's impatience. Nothing has been sent then; the caller
+    /// decides whether the failed try to connect is worth a start.
     async fn prepare(&self, target: &Target) -> Result<Box<dyn Prepared>, SendError>;
 }
 
@@ -47,8 +49,8 @@ pub struct Target {
     pub epoch: Epoch,
     /// An absolute http or https URL.
     pub url: String,
-    /// For everything from dialling to the last byte of the response: what
-    /// [`Sender::prepare`] takes is taken off the request's timeout.
+    /// For a dial, and then for everything from the first byte of the request to the
+    /// last of the response.
     pub timeout: Duration,
     /// Its requests are batches: [`super::Store::claim_batches`] claims them.
     pub batches: bool,

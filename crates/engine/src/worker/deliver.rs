@@ -225,8 +225,10 @@ impl Deliverer {
         self.batch_room.in_time(asking.standing, in_time).await
     }
 
-    /// A connection, or why there is none. Only a destination that is known to
-    /// answer may keep the hand waiting without a seat.
+    /// A connection, or why there can be none. If there is none in time, that says
+    /// nothing of the receiver yet: the dial goes on (see [`Sender::prepare`]), and the
+    /// permit goes back unused. Only a destination that is known to answer may keep the
+    /// hand waiting without a seat.
     async fn connect(
         &self,
         permit: &Permit,
@@ -234,7 +236,7 @@ impl Deliverer {
         asking: Asking,
     ) -> Result<Connection, NoPlace> {
         let patience = self.clock.until(permit.deadline).saturating_sub(CLAIM_TIME);
-        let patience = patience.max(CLAIM_TIME).min(self.timeout(target));
+        let patience = patience.max(CLAIM_TIME);
         let began = Instant::now();
         let mut dial = pin!(timeout(patience, caught(self.sender.prepare(target))));
         let grace = match asking.standing {
@@ -250,7 +252,7 @@ impl Deliverer {
             }
         };
         Ok(Connection {
-            ready: dialled.unwrap_or(Err(SendError::TimedOut(patience))),
+            ready: dialled.map_err(|_elapsed| NoPlace::TurnedAway)?,
             took: began.elapsed(),
         })
     }
@@ -310,12 +312,10 @@ impl Deliverer {
         } else {
             match started.connection.ready {
                 Ok(connection) => {
-                    let left = self
-                        .timeout(&addressee.target)
-                        .saturating_sub(started.connection.took);
+                    let limit = self.timeout(&addressee.target);
                     let request = match &batch {
-                        Some(_) => batch::request(permit, started.start, addressee, left),
-                        None => request(permit, started.start, addressee, left),
+                        Some(_) => batch::request(permit, started.start, addressee, limit),
+                        None => request(permit, started.start, addressee, limit),
                     };
                     caught(connection.send(request))
                         .await

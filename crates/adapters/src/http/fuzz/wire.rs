@@ -2,8 +2,8 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -14,10 +14,11 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, DuplexStream, ReadBuf, dupl
 use uuid::Uuid;
 
 use super::super::connection::Connection;
+use super::super::connections::Connections;
 use super::super::endpoint::Endpoint;
-use super::super::exchange::{Exchange, Pool};
+use super::super::exchange::Exchange;
 use super::super::policy::Policy;
-use super::super::pool::{self, Key, PoolLimits};
+use super::super::pool::{Key, PoolLimits};
 
 const LIMITS: PoolLimits = PoolLimits {
     per_key: 1,
@@ -72,7 +73,7 @@ impl AsyncWrite for Counted {
 pub(in super::super) struct Wire {
     pub(in super::super) receiver: DuplexStream,
     read: Arc<AtomicUsize>,
-    pool: Arc<Pool>,
+    connections: Arc<Connections>,
     key: Key,
     endpoint: Endpoint,
 }
@@ -89,7 +90,7 @@ impl Wire {
         let wire = Self {
             receiver,
             read: Arc::default(),
-            pool: Arc::new(Mutex::new(pool::Pool::new(LIMITS))),
+            connections: Arc::new(Connections::new(LIMITS)),
             key: Key {
                 destination: DestinationId(Uuid::from_u128(1)),
                 origin: endpoint.origin.clone(),
@@ -104,20 +105,18 @@ impl Wire {
 
     fn exchange(&self, connection: Connection) -> Exchange {
         let (key, endpoint) = (self.key.clone(), self.endpoint.clone());
-        Exchange::new(connection, key, endpoint, Arc::clone(&self.pool))
+        Exchange::new(connection, key, endpoint, Arc::clone(&self.connections))
     }
 
     /// The idle connection, if the sender would use it again.
     pub(in super::super) async fn reuse(&self) -> Option<Box<Exchange>> {
-        let now = tokio::time::Instant::now();
-        let (taken, _closing) = super::super::lock(&self.pool).take(&self.key, now);
-        let mut connection = taken?;
+        let mut connection = self.connections.take(&self.key)?;
         let ready = connection.is_ready().await;
         ready.then(|| Box::new(self.exchange(connection)))
     }
 
     pub(in super::super) fn idle(&self) -> usize {
-        super::super::lock(&self.pool).len()
+        self.connections.idle()
     }
 
     pub(in super::super) fn bytes_read(&self) -> usize {

@@ -1,0 +1,295 @@
+//! The connections of all destinations: those that are idle, and those that are being
+//! opened.
+//!
+//! Dials to one destination are few at a time, and more as they succeed: a burst of a
+//! thousand would overrun the accept queue of a healthy receiver, which would then look
+//! like one that does not answer. Whoever needs a connection waits in line, and gets the
+//! next that is opened or comes back.
+//!
+//! A dial belongs to nobody. Who waited for it may have no more time, because a permit
+//! ends after two seconds, and then says nothing of the receiver; the dial goes on to
+//! its own end, and what it comes to is for who waits by then, or for who asks next.
+
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use engine::ports::SendError;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::connection::Connection;
+use super::pool::{Key, Pool, PoolLimits, Returned};
+
+/// Dials to one destination at first, and again after one that failed.
+const FIRST_DIALS: usize = 16;
+
+/// The most, each success making room for one more: what the accept queue of a common
+/// server holds.
+const MOST_DIALS: usize = 128;
+
+/// Failures that nobody waited for are told to who asks within this time: longer than a
+/// destination that got no connection is left alone.
+const FAILURE_KEPT: Duration = Duration::from_secs(20);
+
+/// What a dial came to.
+pub(super) type Dialled = Result<Connection, SendError>;
+
+/// Idle connections, and lines for new ones.
+pub(super) struct Connections {
+    pool: Mutex<Pool<Connection>>,
+    lines: Mutex<HashMap<Key, Line<Connection>>>,
+}
+
+/// How to get a connection that is not idle already.
+pub(super) struct Lined {
+    /// What will be there.
+    pub(super) dialled: oneshot::Receiver<Dialled>,
+    /// So many dials are to be begun now, each to be [`Connections::ended`].
+    pub(super) begin: usize,
+}
+
+impl Connections {
+    pub(super) fn new(limits: PoolLimits) -> Self {
+        Self {
+            pool: Mutex::new(Pool::new(limits)),
+            lines: Mutex::default(),
+        }
+    }
+
+    /// How many are idle.
+    pub(super) fn idle(&self) -> usize {
+        lock(&self.pool).len()
+    }
+
+    /// The one that became idle last.
+    pub(super) fn take(&self, key: &Key) -> Option<Connection> {
+        let (taken, closing) = lock(&self.pool).take(key, Instant::now());
+        drop(closing); // after the lock: closing sockets takes time
+        taken
+    }
+
+    /// Closes those that have been idle for too long, and forgets old failures.
+    pub(super) fn sweep(&self) {
+        let now = Instant::now();
+        let expired = lock(&self.pool).sweep(now);
+        drop(expired);
+        lock(&self.lines).retain(|_, line| !line.is_over(now));
+    }
+
+    /// One that was used, or was not needed: for who waits, or else idle.
+    pub(super) fn put(&self, key: &Key, returned: Returned<Connection>) {
+        let Returned {
+            connection,
+            opened_at,
+            keep_alive,
+        } = returned;
+        // The receiver is about to close it.
+        let closes = keep_alive.is_some_and(|kept| kept.is_zero());
+        let left = match lock(&self.lines).get_mut(key) {
+            Some(line) if !closes => line.hand_over(Ok(connection)),
+            _ => Some(Ok(connection)),
+        };
+        if let Some(Ok(connection)) = left {
+            let returned = Returned {
+                connection,
+                opened_at,
+                keep_alive,
+            };
+            let closing = lock(&self.pool).put(key.clone(), returned, Instant::now());
+            drop(closing);
+        }
+    }
+
+    /// A place in the destination's line.
+    ///
+    /// # Errors
+    /// A dial has failed since, and nobody was told.
+    pub(super) fn line_up(&self, key: &Key) -> Result<Lined, SendError> {
+        let mut lines = lock(&self.lines);
+        let line = lines.entry(key.clone()).or_default();
+        if let Some(failure) = line.untold(Instant::now()) {
+            return Err(failure);
+        }
+        let (sender, dialled) = oneshot::channel();
+        line.waiting.push_back(sender);
+        let begin = line.begin();
+        Ok(Lined { dialled, begin })
+    }
+
+    /// A dial has ended; how many to begin now.
+    pub(super) fn ended(&self, key: &Key, dialled: Dialled) -> usize {
+        let now = Instant::now();
+        let mut lines = lock(&self.lines);
+        let Entry::Occupied(mut line) = lines.entry(key.clone()) else {
+            return 0;
+        };
+        let left = line.get_mut().ended(dialled, now);
+        let begin = line.get_mut().begin();
+        if line.get().is_over(now) {
+            line.remove();
+        }
+        drop(lines);
+        if let Some(connection) = left {
+            let returned = Returned {
+                opened_at: connection.opened_at,
+                connection,
+                keep_alive: None,
+            };
+            let closing = lock(&self.pool).put(key.clone(), returned, now);
+            drop(closing);
+        }
+        begin
+    }
+}
+
+/// Who waits for a connection to one destination: pure, and told the time.
+struct Line<C> {
+    /// In order. One whose other end is dropped waits no more.
+    waiting: VecDeque<oneshot::Sender<Result<C, SendError>>>,
+    under_way: usize,
+    /// How many may be under way.
+    most: usize,
+    /// Failures that nobody has been told of.
+    untold: VecDeque<(Instant, SendError)>,
+}
+
+impl<C> Default for Line<C> {
+    fn default() -> Self {
+        Self {
+            waiting: VecDeque::new(),
+            under_way: 0,
+            most: FIRST_DIALS,
+            untold: VecDeque::new(),
+        }
+    }
+}
+
+impl<C> Line<C> {
+    /// How many dials to begin; they count as under way from here on.
+    fn begin(&mut self) -> usize {
+        self.waiting.retain(|one| !one.is_closed());
+        let wanted = self.waiting.len().min(self.most);
+        let begin = wanted.saturating_sub(self.under_way);
+        self.under_way += begin;
+        begin
+    }
+
+    /// A dial is over; a connection that nobody waits for.
+    fn ended(&mut self, dialled: Result<C, SendError>, now: Instant) -> Option<C> {
+        self.under_way = self.under_way.saturating_sub(1);
+        match &dialled {
+            Ok(_) => {
+                self.most = (self.most + 1).min(MOST_DIALS);
+                // It answers: what failed before is no news any more.
+                self.untold.clear();
+            }
+            Err(_) => self.most = FIRST_DIALS,
+        }
+        match self.hand_over(dialled)? {
+            Ok(connection) => Some(connection),
+            Err(failure) => {
+                self.untold.push_back((now, failure));
+                None
+            }
+        }
+    }
+
+    /// To the first who still waits; back, if nobody does.
+    fn hand_over(&mut self, mut dialled: Result<C, SendError>) -> Option<Result<C, SendError>> {
+        while let Some(first) = self.waiting.pop_front() {
+            match first.send(dialled) {
+                Ok(()) => return None,
+                Err(back) => dialled = back,
+            }
+        }
+        Some(dialled)
+    }
+
+    /// The oldest failure that nobody has been told of.
+    fn untold(&mut self, now: Instant) -> Option<SendError> {
+        while let Some((since, failure)) = self.untold.pop_front() {
+            if now.duration_since(since) < FAILURE_KEPT {
+                return Some(failure);
+            }
+        }
+        None
+    }
+
+    fn is_over(&self, now: Instant) -> bool {
+        let is_old = |(since, _): &(Instant, SendError)| now.duration_since(*since) >= FAILURE_KEPT;
+        self.under_way == 0
+            && self.waiting.iter().all(oneshot::Sender::is_closed)
+            && self.untold.iter().all(is_old)
+    }
+}
+
+/// Each is whole between any two of its methods, so a panic elsewhere that held the lock
+/// has not broken it.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Waits = oneshot::Receiver<Result<u32, SendError>>;
+
+    fn waits(line: &mut Line<u32>) -> Waits {
+        let (sender, receiver) = oneshot::channel();
+        line.waiting.push_back(sender);
+        receiver
+    }
+
+    fn failure() -> SendError {
+        SendError::Connect("tcp: nobody there".to_owned())
+    }
+
+    #[test]
+    fn dials_are_few_at_first_and_more_as_they_succeed() {
+        let (mut line, now) = (Line::default(), Instant::now());
+        let mut waiting: Vec<Waits> = (0..1_000).map(|_| waits(&mut line)).collect();
+        assert_eq!(line.begin(), FIRST_DIALS);
+        assert_eq!(line.begin(), 0, "they are under way");
+        for connection in 0..500 {
+            assert_eq!(line.ended(Ok(connection), now), None);
+            line.begin();
+            assert_eq!(
+                waiting.remove(0).try_recv().unwrap(),
+                Ok(connection),
+                "in turn"
+            );
+        }
+        assert_eq!(line.under_way, MOST_DIALS);
+        line.ended(Err(failure()), now);
+        assert_eq!(line.begin(), 0);
+        assert_eq!(line.most, FIRST_DIALS, "after a failure few again");
+    }
+
+    #[test]
+    fn no_more_are_dialled_than_wait() {
+        let (mut line, now) = (Line::default(), Instant::now());
+        let waiting: Vec<Waits> = (0..3).map(|_| waits(&mut line)).collect();
+        assert_eq!(line.begin(), 3);
+        drop(waiting);
+        assert_eq!(line.ended(Ok(1), now), Some(1), "for the pool");
+        assert_eq!(line.begin(), 0);
+    }
+
+    /// A permit ends before a dial into nothing does. If that were all, no such
+    /// destination would ever fail.
+    #[test]
+    fn a_failure_that_nobody_waited_for_is_told_once_to_who_asks() {
+        let (mut line, now) = (Line::<u32>::default(), Instant::now());
+        drop(waits(&mut line));
+        line.under_way = 2;
+        line.ended(Err(failure()), now);
+        line.ended(Err(failure()), now);
+        assert!(!line.is_over(now));
+        assert_eq!(line.untold(now), Some(failure()));
+        assert_eq!(line.untold(now + FAILURE_KEPT), None, "that one is old");
+        assert!(line.is_over(now));
+    }
+}
