@@ -2,7 +2,6 @@
 
 use axum::Json;
 use domain::ids::{AttemptId, DestinationId};
-use domain::time::Timestamp;
 use engine::ports;
 use engine::ports::{DeadLetterFilter, DeadLetterPosition};
 use serde::{Deserialize, Serialize};
@@ -12,6 +11,7 @@ use super::attempts::Attempt;
 use super::parameters::{Page, PathId};
 use super::problem::Problem;
 use super::{Caller, text};
+use crate::service::rules;
 
 /// An event that was given up at a destination.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -86,7 +86,7 @@ fn default_page() -> u32 {
 fn position(text: &str) -> Result<DeadLetterPosition, Problem> {
     let parsed = text.split_once(':').and_then(|(at, id)| {
         Some(DeadLetterPosition {
-            died_at: Timestamp::from_micros(at.parse().ok()?),
+            died_at: rules::time(at)?,
             attempt: AttemptId(id.parse().ok()?),
         })
     });

@@ -16,6 +16,7 @@ use super::destination::{Beside, page, parsed};
 use super::refused::Refused;
 use super::visitor::{Fields, Posted, Visitor};
 use super::{Asked, Pages, preview};
+use crate::service::rules::{self, Lines};
 use crate::service::secrets::{DEFAULT_OVERLAP, SecretDraft};
 use crate::service::{DestinationEdit, LimitsChange};
 
@@ -74,9 +75,7 @@ async fn request(
     (settings, fields): (LimitSettings, &Fields),
 ) -> Result<Response, Refused> {
     let note = fields.get("note").unwrap_or_default();
-    if note.len() > MAX_NOTE_BYTES {
-        return Err(Refused::invalid("The reason is longer than 1,000 bytes."));
-    }
+    rules::text("note", note, MAX_NOTE_BYTES, Lines::Many)?;
     let new = NewLimitRequest {
         id: pages.0.mint.uuid(),
         destination: id,

@@ -7,7 +7,6 @@ use axum::response::{Html, IntoResponse, Redirect, Response};
 use domain::access::Scope;
 use domain::ids::{AttemptId, ReplayId};
 use domain::replay::ReplayState;
-use domain::time::Timestamp;
 use engine::ports::{DeadLetterFilter, DeadLetterPosition, Replay};
 use serde::Deserialize;
 
@@ -17,7 +16,7 @@ use super::refused::Refused;
 use super::visitor::{Fields, Posted, Visitor};
 use super::words::{self, NONE};
 use super::{Asked, live};
-use crate::service::{Everywhere, ReplayDraft};
+use crate::service::{Everywhere, ReplayDraft, rules};
 
 const PART: &str = "/dashboard/dead-letters";
 
@@ -57,7 +56,7 @@ impl Wanted {
     fn after(&self) -> Option<DeadLetterPosition> {
         let (at, attempt) = self.after.split_once(':')?;
         Some(DeadLetterPosition {
-            died_at: Timestamp::from_micros(at.parse().ok()?),
+            died_at: rules::time(at)?,
             attempt: AttemptId(attempt.parse().ok()?),
         })
     }

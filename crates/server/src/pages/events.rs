@@ -13,6 +13,7 @@ use super::frame::{Frame, rendered};
 use super::refused::Refused;
 use super::visitor::Visitor;
 use super::words::{self, NONE};
+use crate::service::rules;
 
 const PART: &str = "/dashboard/events";
 
@@ -85,6 +86,7 @@ pub(super) async fn list(
         event_type: (!wanted_type.is_empty()).then(|| wanted_type.to_owned()),
         state: wanted.state.parse().ok(),
     };
+    rules::wanted_type(filter.event_type.as_deref())?;
     let before = wanted.before.parse().ok();
     let page = pages
         .0

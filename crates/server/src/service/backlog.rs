@@ -64,7 +64,7 @@ impl FromStr for CancelCursor {
             ["first", id] => Ok(Self(CancelFrom::First(AttemptId(number(id)?)))),
             ["admitted", id] => Ok(Self(CancelFrom::Admitted(AttemptId(number(id)?)))),
             ["due", at, id] => {
-                let at = Timestamp::from_micros(number(at)?);
+                let at = rules::time(at).ok_or(BAD_CURSOR)?;
                 Ok(Self(CancelFrom::Due(at, AttemptId(number(id)?))))
             }
             _ => Err(BAD_CURSOR),
@@ -143,9 +143,7 @@ impl Service {
         destination: DestinationId,
         draft: CancelDraft,
     ) -> Result<CancelledPart, ServiceError> {
-        if let Some(event_type) = &draft.event_type {
-            rules::event_type("type", event_type)?;
-        }
+        rules::wanted_type(draft.event_type.as_deref())?;
         let mut step = CancelStep {
             destination,
             event_type: draft.event_type,
@@ -181,6 +179,7 @@ impl Service {
         limit: u32,
     ) -> Result<DeadLetterPage, ServiceError> {
         rules::page(limit)?;
+        rules::wanted_type(filter.event_type.as_deref())?;
         let page = (self.backlog()).dead_letters(self.tenant, &filter, after, limit);
         Ok(page.await?)
     }

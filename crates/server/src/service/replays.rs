@@ -45,6 +45,7 @@ impl Service {
         if !(share > 0.0 && share <= 1.0) {
             return Err(ServiceError::invalid("share", "must be above 0, at most 1"));
         }
+        rules::wanted_type(draft.filter.event_type.as_deref())?;
         let plain = draft.filter == DeadLetterFilter::default();
         let which = match (draft.attempt, draft.filter.destination, draft.everywhere) {
             (Some(attempt), None, None) if plain => Which::One(attempt),

@@ -1,7 +1,10 @@
 //! What a destination and a page may look like.
 
+use std::ops::RangeInclusive;
+
 use adapters::http::Policy;
 use domain::event::event_type_problem;
+use domain::time::Timestamp;
 use url::{Host, Url};
 
 use super::{MAX_BATCH, MAX_PAGE, ServiceError};
@@ -15,18 +18,56 @@ pub const MAX_URL_BYTES: usize = 2_048;
 /// The most types that one destination subscribes to.
 pub const MAX_EVENT_TYPES: usize = 100;
 
-pub(super) fn name(name: &str) -> Result<(), ServiceError> {
-    if name.len() > MAX_NAME_BYTES {
-        let problem = format!("must be at most {MAX_NAME_BYTES} bytes");
-        return Err(ServiceError::invalid("name", problem));
+/// How a text is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lines {
+    /// Without line breaks.
+    One,
+    /// Of people who may press Enter.
+    Many,
+}
+
+/// Any text that goes to the store as it is: Postgres takes no NUL, and would
+/// have us answer that it is away; other control characters are no text.
+pub fn text(field: &str, text: &str, max_bytes: usize, lines: Lines) -> Result<(), ServiceError> {
+    if text.len() > max_bytes {
+        let problem = format!("must be at most {max_bytes} bytes");
+        return Err(ServiceError::invalid(field, problem));
     }
-    if name.chars().any(char::is_control) {
-        return Err(ServiceError::invalid(
-            "name",
-            "must not have control characters",
-        ));
+    let breaks = |letter| lines == Lines::Many && matches!(letter, '\n' | '\r' | '\t');
+    if (text.chars()).any(|letter| letter.is_control() && !breaks(letter)) {
+        let problem = "must not have control characters";
+        return Err(ServiceError::invalid(field, problem));
     }
     Ok(())
+}
+
+pub(super) fn name(name: &str) -> Result<(), ServiceError> {
+    text("name", name, MAX_NAME_BYTES, Lines::One)
+}
+
+/// The name of a plan tier, to be looked for.
+pub(super) fn tier(field: &str, name: &str) -> Result<(), ServiceError> {
+    text(field, name, MAX_NAME_BYTES, Lines::One)
+}
+
+/// The times that can be written by RFC 3339, in microseconds: the years 0 to
+/// 9999. Postgres takes few beyond them.
+const TIMES: RangeInclusive<i64> = -62_167_219_200_000_000..=253_402_300_799_999_999;
+
+/// The time in a cursor, which a client may have made up.
+#[must_use]
+pub fn time(micros: &str) -> Option<Timestamp> {
+    let micros = micros.parse().ok();
+    micros
+        .filter(|micros| TIMES.contains(micros))
+        .map(Timestamp::from_micros)
+}
+
+/// A type that events are looked for by, if one is. What no event can have
+/// finds nothing, and is a mistake that had better be seen.
+pub fn wanted_type(wanted: Option<&str>) -> Result<(), ServiceError> {
+    wanted.map_or(Ok(()), |wanted| event_type("type", wanted))
 }
 
 /// Absolute, of a scheme that is allowed, to a host, without credentials. What

@@ -97,6 +97,7 @@ impl Tenancy {
 
     pub async fn create_tenant(&self, draft: TenantDraft) -> Result<Tenant, ServiceError> {
         named(&draft.name)?;
+        rules::tier("tier", &draft.tier)?;
         bound("max_in_flight", draft.max_in_flight)?;
         bound("ingest_per_second", draft.ingest_per_second)?;
         let new = NewTenant {
@@ -130,6 +131,9 @@ impl Tenancy {
     ) -> Result<Tenant, ServiceError> {
         if let Some(name) = &change.name {
             named(name)?;
+        }
+        if let Some(tier) = &change.tier {
+            rules::tier("tier", tier)?;
         }
         bound("max_in_flight", change.max_in_flight.flatten())?;
         bound("ingest_per_second", change.ingest_per_second.flatten())?;
@@ -189,6 +193,7 @@ impl Tenancy {
     /// Changes a tier. Limits are merged with those of the moment, so of two
     /// simultaneous changes of limits the later wins whole.
     pub async fn change_tier(&self, name: &str, edit: TierEdit) -> Result<Tier, ServiceError> {
+        rules::tier("name", name)?;
         bound("tenant_max_in_flight", edit.tenant_max_in_flight.flatten())?;
         let ingest = edit.tenant_ingest_per_second;
         bound("tenant_ingest_per_second", ingest.flatten())?;

@@ -11,6 +11,7 @@
 mod documented;
 mod place;
 mod reports;
+mod texts;
 mod walk;
 mod world;
 
@@ -55,6 +56,8 @@ on_both! {
     reports::standings_are_the_own_and_say_what_binds
     reports::a_plan_replays_what_waits
     reports::a_report_is_of_the_own_destinations
+    texts::what_no_store_takes_is_the_clients_mistake
+    texts::pages_say_the_same
 }
 
 #[test]

@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 use server::access::Gate;
 use server::api::{self, App};
 use server::edge::Mint;
+use server::pages::{self, Pages};
 use server::service::rate::IngestRates;
 use server::service::secrets::Signing;
 use server::service::{Books, Intake, Registers, Service, Tenancy};
@@ -102,9 +103,19 @@ pub(crate) struct Answer {
     pub(crate) json: Value,
 }
 
+/// What a browser is answered.
+#[derive(Debug)]
+pub(crate) struct Page {
+    pub(crate) status: StatusCode,
+    /// The one that it sets.
+    pub(crate) cookie: String,
+    pub(crate) html: String,
+}
+
 impl World {
     pub(crate) async fn over(place: Place) -> Self {
         let parts = place.parts().await;
+        let all = parts.clone();
         let stop = CancellationToken::new();
         let (ingest, back) = Ingest::new(
             parts.store.clone(),
@@ -139,11 +150,13 @@ impl World {
             },
             parts.schedule,
             Intake::new(ingest, pressure, parts.backpressure, rates),
-            mint,
+            mint.clone(),
             Policy::default(),
             signing,
         );
-        let router = api::router(App::new(service, tenancy, gate));
+        let app = App::new(service, tenancy, gate);
+        let dashboard = Pages::new(app.clone(), &all, mint, stop.clone());
+        let router = api::router(app).merge(pages::router(dashboard));
         let behind = Behind {
             store: parts.store,
             operations: parts.operations,
@@ -168,6 +181,30 @@ impl World {
         body: Option<Value>,
     ) -> Answer {
         call(&self.router, key, method, path, body).await
+    }
+
+    /// A page for whoever has this cookie, or what comes of a form.
+    pub(crate) async fn page(&self, cookie: &str, path: &str, form: Option<&str>) -> Page {
+        let method = if form.is_some() { "POST" } else { "GET" };
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("cookie", cookie)
+            .header("host", "localhost")
+            .header("sec-fetch-site", "same-origin")
+            .header("content-type", "application/x-www-form-urlencoded")
+            .body(Body::from(form.unwrap_or_default().to_owned()));
+        let response = self.router.clone().oneshot(request.unwrap()).await.unwrap();
+        let status = response.status();
+        let cookie = response.headers().get("set-cookie");
+        let cookie = cookie.and_then(|value| value.to_str().ok()?.split(';').next());
+        let cookie = cookie.unwrap_or_default().to_owned();
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        Page {
+            status,
+            cookie,
+            html: String::from_utf8(body.to_vec()).unwrap(),
+        }
     }
 
     /// One more tenant.
