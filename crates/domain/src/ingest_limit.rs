@@ -1,4 +1,6 @@
-//! How fast one tenant may hand events in: a bucket that is refilled evenly.
+//! How fast one tenant may hand events in: a bucket that is refilled evenly. An
+//! event counts for each destination that it goes to, and for one if it goes to none:
+//! its deliveries are what it costs.
 //!
 //! It protects the API and the store from one tenant's loop, not a receiver:
 //! what receivers are promised is `admission`'s. Each API process has buckets
@@ -9,7 +11,7 @@ use std::time::Duration;
 
 use crate::time::Timestamp;
 
-/// Events a second; as many may come at once.
+/// Deliveries a second; as many may come at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IngestLimit(pub NonZeroU32);
 
@@ -20,7 +22,7 @@ impl Default for IngestLimit {
     }
 }
 
-/// What a tenant has used, in millionths of an event.
+/// What a tenant has used, in millionths of a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IngestBucket {
     missing_micro: u64,
@@ -32,6 +34,10 @@ const MICRO: u64 = 1_000_000;
 /// The most events that one request counts for: as many as it may have.
 const MAX_REQUEST: u32 = 1_000;
 
+/// A tenant whose events went to very many destinations is not kept waiting for
+/// longer: an hour of it would be no fuse but a punishment.
+pub const LONGEST_DEBT: Duration = Duration::from_secs(60);
+
 impl IngestBucket {
     /// Nothing is used.
     #[must_use]
@@ -42,13 +48,15 @@ impl IngestBucket {
         }
     }
 
-    /// As it is now. What is missing is never more than the bucket and a
-    /// request, whatever the limit was when it was taken.
+    /// As it is now. What is missing is never more than the bucket and what is
+    /// refilled in [`LONGEST_DEBT`], or a request, whatever the limit was when it was
+    /// taken.
     #[must_use]
     pub fn at(self, limit: IngestLimit, now: Timestamp) -> Self {
         let elapsed = u64::try_from(now.micros_since(self.as_of)).unwrap_or(0);
         let refilled = elapsed.saturating_mul(u64::from(limit.0.get()));
-        let most = limit.capacity() + u64::from(MAX_REQUEST) * MICRO;
+        let debt = limit.capacity().saturating_mul(LONGEST_DEBT.as_secs());
+        let most = limit.capacity() + debt.max(u64::from(MAX_REQUEST) * MICRO);
         Self {
             missing_micro: self.missing_micro.saturating_sub(refilled).min(most),
             as_of: self.as_of.max(now),
@@ -70,6 +78,20 @@ impl IngestBucket {
             missing_micro: now_has.missing_micro + wanted,
             ..now_has
         })
+    }
+
+    /// Takes what events that were taken as one each have cost beyond that: known
+    /// only once they are written, and waited for afterwards.
+    #[must_use]
+    pub fn charge(self, limit: IngestLimit, now: Timestamp, deliveries: u32) -> Self {
+        let now_has = self.at(limit, now);
+        let more = u64::from(deliveries) * MICRO;
+        let missing_micro = now_has.missing_micro.saturating_add(more);
+        Self {
+            missing_micro,
+            ..now_has
+        }
+        .at(limit, now)
     }
 
     /// Gives back what was taken and not used.

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use domain::ingest_limit::{IngestBucket, IngestLimit};
+use domain::ingest_limit::{IngestBucket, IngestLimit, LONGEST_DEBT};
 use domain::time::Timestamp;
 use proptest::prelude::*;
 
@@ -50,8 +50,20 @@ proptest! {
         prop_assert_eq!(bucket.at(of, T0 + bucket.full_after(of)).left(of), limit);
     }
 
-    /// A limit that is lowered is waited for as long as a bucket and a request
-    /// of its own, and what is given back is as if it had not been taken.
+    /// Deliveries are charged when they are known, and waited for afterwards: at the
+    /// limit, and never for longer than a minute and a bucket.
+    #[test]
+    fn what_is_charged_is_waited_for(limit in 20_u32..2_000, deliveries in 1_u32..10_000_000) {
+        let of = IngestLimit(NonZeroU32::new(limit).unwrap());
+        let bucket = IngestBucket::full(T0).charge(of, T0, deliveries);
+        let wait = bucket.take(of, T0, 1).err().unwrap_or_default();
+        let seconds = f64::from(deliveries.saturating_sub(limit - 1)) / f64::from(limit);
+        let expected = seconds.min(60.0 + 1.0 / f64::from(limit));
+        prop_assert!((wait.as_secs_f64() - expected).abs() < 0.001, "{wait:?}, {expected}");
+    }
+
+    /// A limit that is lowered is waited for as long as a minute, or a bucket and a
+    /// request of its own, and what is given back is as if it had not been taken.
     #[test]
     fn a_debt_is_of_the_limit_in_force(
         high in 1_u32..1_000_000_000,
@@ -64,7 +76,8 @@ proptest! {
         for _ in 0..times {
             bucket = bucket.take(high, T0, events).unwrap_or(bucket);
         }
-        let longest = Duration::from_secs(1) + Duration::from_secs(1_000) / low.0.get();
+        let request = Duration::from_secs(1_000) / low.0.get();
+        let longest = Duration::from_secs(1) + request.max(LONGEST_DEBT);
         if let Err(wait) = bucket.take(low, T0, events) {
             prop_assert!(wait <= longest);
         }

@@ -1,5 +1,6 @@
 //! The way in: how fast a tenant may hand events in, whether there is room for
-//! them, and then ingest.
+//! them, and then ingest. What they cost is known when they are written: an event is
+//! charged by its deliveries.
 
 use std::sync::Arc;
 
@@ -116,10 +117,15 @@ impl Intake {
                 self.rates.give_back(whose, count);
             }
         })?;
+        let mut beyond = 0_usize;
         for acceptance in &accepted {
             if let Acceptance::Accepted(destinations) = acceptance {
                 self.pressure.accepted(whose.tenant, destinations);
+                beyond += destinations.len().saturating_sub(1);
             }
+        }
+        if beyond > 0 {
+            (self.rates).charge(whose, u32::try_from(beyond).unwrap_or(u32::MAX));
         }
         Ok(accepted)
     }

@@ -70,6 +70,14 @@ impl IngestRates {
         Ok(())
     }
 
+    /// Charges what a tenant's events have cost beyond one each: their deliveries.
+    pub fn charge(&self, whose: Limited, deliveries: u32) {
+        let now = self.now();
+        let mut buckets = self.buckets();
+        let bucket = self.bucket(&mut buckets, whose);
+        bucket.level = bucket.level.charge(bucket.limit, now, deliveries);
+    }
+
     /// Gives back what was taken and not used.
     pub fn give_back(&self, whose: Limited, events: u32) {
         let mut buckets = self.buckets();
