@@ -5,15 +5,31 @@
 //! commits the next one gathers, so the batch grows with the load by itself.
 //! An answer is given after the commit and never before; the wake comes after
 //! the answer, because a lost wake is the sweep's to repair.
+//!
+//! Nobody's request is in everybody's way. One whose events go to very many
+//! destinations is written in parts, by turns with the commits of the others. A
+//! commit that fails is tried again request by request, and refuses only those
+//! that fail alone.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use domain::event::NewEvent;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::ports::{Acceptance, MAX_ROWS, Schedule, Store, StoreError, Wake};
 use crate::wake::wake_all;
+
+/// So many requests that fail alone, one after the other, and it is the store that
+/// is away: the others of that commit are refused without asking.
+const AWAY_AFTER: u32 = 3;
+
+/// For so long the requests of a commit that failed are tried one by one: others
+/// wait meanwhile, and callers give up after 30 s.
+const ALONE_FOR: Duration = Duration::from_secs(5);
 
 /// Bounds of the ingest queue.
 #[derive(Debug, Clone, Copy)]
@@ -59,9 +75,26 @@ type Answer = Result<Vec<Acceptance>, IngestError>;
 
 struct Request {
     events: Vec<NewEvent>,
+    /// Of the first of them, as far as it is written.
+    answers: Vec<Acceptance>,
     answer: oneshot::Sender<Answer>,
     /// Its share of [`IngestOptions::queue_bytes`].
     _room: OwnedSemaphorePermit,
+}
+
+impl Request {
+    /// What is not written yet.
+    fn rest(&self) -> &[NewEvent] {
+        self.events.get(self.answers.len()..).unwrap_or_default()
+    }
+}
+
+/// What is to be committed next.
+enum Next {
+    /// A request, and whatever else waits.
+    New(Request),
+    /// The next part of one that is too large for one commit.
+    Part(Request),
 }
 
 /// The front of ingest: clone it into every request handler.
@@ -78,8 +111,12 @@ pub struct IngestLoop {
     schedule: Arc<dyn Schedule>,
     options: IngestOptions,
     requests: mpsc::Receiver<Request>,
-    /// A request that did not fit into the batch before.
-    carried: Option<Request>,
+    /// Requests that did not fit into the batch before, in order.
+    carried: VecDeque<Request>,
+    /// Requests of which a part is written.
+    begun: VecDeque<Request>,
+    /// The last commit was of others: it is their turn.
+    begun_is_next: bool,
 }
 
 impl Ingest {
@@ -96,7 +133,9 @@ impl Ingest {
             schedule,
             options,
             requests,
-            carried: None,
+            carried: VecDeque::new(),
+            begun: VecDeque::new(),
+            begun_is_next: false,
         };
         let queue_bytes = options.queue_bytes.min(u32::MAX as usize);
         let front = Self {
@@ -119,6 +158,7 @@ impl Ingest {
         let room = Arc::clone(&self.room).try_acquire_many_owned(bytes);
         let request = Request {
             events,
+            answers: Vec::new(),
             answer,
             _room: room.map_err(|_full| IngestError::Full)?,
         };
@@ -140,66 +180,139 @@ impl IngestLoop {
     /// that wait.
     pub async fn run(mut self, shutdown: CancellationToken) {
         loop {
-            let first = tokio::select! {
+            let next = tokio::select! {
                 biased;
                 () = shutdown.cancelled() => break,
-                first = self.next() => first,
+                next = self.next() => next,
             };
-            match first {
-                Some(first) => self.tick(first).await,
+            match next {
+                Some(next) => self.tick(next).await,
                 None => return,
             }
         }
         self.requests.close();
-        while let Some(request) = self.next().await {
-            self.tick(request).await;
+        while let Some(next) = self.next().await {
+            self.tick(next).await;
         }
     }
 
-    async fn next(&mut self) -> Option<Request> {
-        match self.carried.take() {
-            Some(request) => Some(request),
-            None => self.requests.recv().await,
+    /// Requests that came first come first, but large ones have every second turn.
+    async fn next(&mut self) -> Option<Next> {
+        if std::mem::take(&mut self.begun_is_next)
+            && let Some(begun) = self.begun.pop_front()
+        {
+            return Some(Next::Part(begun));
+        }
+        if let Some(request) = self.carried.pop_front() {
+            return Some(Next::New(request));
+        }
+        if self.begun.is_empty() {
+            return self.requests.recv().await.map(Next::New);
+        }
+        match self.requests.try_recv() {
+            Ok(request) => Some(Next::New(request)),
+            Err(_none) => self.begun.pop_front().map(Next::Part),
         }
     }
 
-    /// One commit: `first` and whatever else waits, up to the batch's bounds.
-    async fn tick(&mut self, first: Request) {
-        let requests = self.gather(first);
+    /// One commit: a request and whatever else waits, up to the batch's bounds, or
+    /// a part of one.
+    async fn tick(&mut self, next: Next) {
+        let requests = match next {
+            Next::New(first) => {
+                self.begun_is_next = true;
+                self.gather(first)
+            }
+            // Its caller has gone: what is written is written.
+            Next::Part(begun) if begun.answer.is_closed() => return,
+            Next::Part(begun) => vec![begun],
+        };
         let events: Vec<NewEvent> = (requests.iter())
-            .flat_map(|request| request.events.iter().cloned())
+            .flat_map(|request| request.rest().iter().cloned())
             .collect();
         metrics::histogram!("paceline_ingest_batch_events").record(events.len() as f64);
         match self.store.accept_events(&events).await {
-            Ok(acceptances) => {
-                let wakes = wakes_of(&acceptances);
-                answer_each(requests, acceptances);
-                wake_all(self.schedule.as_ref(), &wakes).await;
-            }
-            Err(error) => refuse_each(requests, &error),
+            Ok(acceptances) => self.deal_out(requests, acceptances).await,
+            Err(error) if requests.len() > 1 => self.each_alone(requests, &error).await,
+            Err(error) => requests.into_iter().for_each(|one| refuse(one, &error)),
         }
     }
 
     fn gather(&mut self, first: Request) -> Vec<Request> {
         let (mut events, mut bytes) = size(&first);
         let mut requests = vec![first];
-        while let Ok(request) = self.requests.try_recv() {
+        while let Some(request) = self.waiting() {
             let (more_events, more_bytes) = size(&request);
             events += more_events;
             bytes += more_bytes;
             if events > self.options.batch_events.min(MAX_ROWS) || bytes > self.options.batch_bytes
             {
-                self.carried = Some(request);
+                self.carried.push_front(request);
                 break;
             }
             requests.push(request);
         }
         requests
     }
+
+    fn waiting(&mut self) -> Option<Request> {
+        (self.carried.pop_front()).or_else(|| self.requests.try_recv().ok())
+    }
+
+    /// Answers the requests that are written, and keeps the others: the store has
+    /// answered the first events, perhaps not all.
+    async fn deal_out(&mut self, requests: Vec<Request>, acceptances: Vec<Acceptance>) {
+        let wakes = wakes_of(&acceptances);
+        let stuck = acceptances.is_empty();
+        let mut acceptances = acceptances.into_iter();
+        let mut untouched = VecDeque::new();
+        for mut request in requests {
+            let open = request.rest().len();
+            request.answers.extend(acceptances.by_ref().take(open));
+            if request.rest().is_empty() {
+                // A caller that went away has its events all the same.
+                let _ = request.answer.send(Ok(request.answers));
+            } else if stuck {
+                refuse(request, &no_answer());
+            } else if request.answers.is_empty() {
+                untouched.push_back(request);
+            } else {
+                self.begun.push_back(request);
+            }
+        }
+        untouched.append(&mut self.carried);
+        self.carried = untouched;
+        wake_all(self.schedule.as_ref(), &wakes).await;
+    }
+
+    /// After a commit that failed: one of them may be why.
+    async fn each_alone(&mut self, requests: Vec<Request>, error: &StoreError) {
+        let count = requests.len();
+        tracing::warn!(%error, requests = count, "events not accepted together, trying one by one");
+        let until = Instant::now() + ALONE_FOR;
+        let mut in_a_row = 0;
+        for request in requests {
+            if in_a_row >= AWAY_AFTER || Instant::now() >= until {
+                refuse(request, error);
+                continue;
+            }
+            match self.store.accept_events(request.rest()).await {
+                Ok(acceptances) => {
+                    in_a_row = 0;
+                    self.deal_out(vec![request], acceptances).await;
+                }
+                Err(error) => {
+                    in_a_row += 1;
+                    refuse(request, &error);
+                }
+            }
+        }
+    }
 }
 
 fn size(request: &Request) -> (usize, usize) {
-    (request.events.len(), payload_bytes(&request.events))
+    let rest = request.rest();
+    (rest.len(), payload_bytes(rest))
 }
 
 fn payload_bytes(events: &[NewEvent]) -> usize {
@@ -216,19 +329,13 @@ fn wakes_of(acceptances: &[Acceptance]) -> Vec<Wake> {
     destinations.into_iter().map(Wake::now).collect()
 }
 
-fn answer_each(requests: Vec<Request>, acceptances: Vec<Acceptance>) {
-    let mut acceptances = acceptances.into_iter();
-    for request in requests {
-        let own = acceptances.by_ref().take(request.events.len()).collect();
-        // A caller that went away has its events all the same.
-        let _ = request.answer.send(Ok(own));
-    }
+fn refuse(request: Request, error: &StoreError) {
+    tracing::warn!(%error, "events not accepted");
+    let refusal = IngestError::Unavailable(error.to_string());
+    let _ = request.answer.send(Err(refusal));
 }
 
-fn refuse_each(requests: Vec<Request>, error: &StoreError) {
-    tracing::warn!(%error, "events not accepted");
-    for request in requests {
-        let refusal = IngestError::Unavailable(error.to_string());
-        let _ = request.answer.send(Err(refusal));
-    }
+/// A store that answers nothing is asked no more.
+fn no_answer() -> StoreError {
+    StoreError::Unavailable("events were left unanswered".to_owned())
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use adapters::http::Policy;
 use domain::destination::DestinationState;
-use domain::event::NewEvent;
+use domain::event::{MAX_DESTINATIONS, NewEvent};
 use domain::ids::{AttemptId, DestinationId, EventId, TenantId};
 use domain::ingest_limit::IngestLimit;
 use domain::policy::LimitSettings;
@@ -344,6 +344,13 @@ impl Service {
                     destinations,
                 }),
                 Acceptance::KeyReused => Err(ServiceError::KeyReused),
+                Acceptance::TooManyDestinations => Err(ServiceError::invalid(
+                    "type",
+                    format!(
+                        "more than {MAX_DESTINATIONS} destinations subscribe to it, an event may \
+                        go to that many: use several types, or name one destination_id"
+                    ),
+                )),
                 Acceptance::UnknownDestination => Err(ServiceError::invalid(
                     "destination_id",
                     "there is no such destination",

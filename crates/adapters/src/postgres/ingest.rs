@@ -8,11 +8,11 @@
 
 use std::collections::{HashMap, HashSet};
 
-use domain::event::{Audience, NewEvent};
+use domain::event::{Audience, MAX_DESTINATIONS, NewEvent};
 use domain::ids::{DestinationId, TenantId};
 use domain::time::micros;
 use domain::trace::TraceContext;
-use engine::ports::{Acceptance, StoreError};
+use engine::ports::{Acceptance, MAX_DELIVERIES, StoreError};
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
@@ -29,23 +29,41 @@ pub(super) async fn accept_events(
 }
 
 /// The same on a connection, which may have a transaction open, for a caller
-/// that writes more with it: the answers are true if that commits.
+/// that writes more with it: the answers are true if that commits. There may be
+/// fewer of them than events; see [`engine::ports::Store::accept_events`].
 pub(super) async fn accept_within(
     connection: &mut PgConnection,
     events: &[NewEvent],
 ) -> Result<Vec<Acceptance>, Failure> {
     let mut batch = Batch::of(connection, events).await?;
-    loop {
+    for _ in 0..ROUNDS {
         let offered = batch.to_offer();
         if offered.is_empty() {
-            break;
+            batch.settle(connection).await?;
+            return Ok(batch.answers);
+        }
+        if batch.some_wait_for(&offered) {
+            batch.look_up_named(connection).await?;
+        }
+        let offered = batch.to_offer();
+        if offered.is_empty() {
+            continue;
         }
         let written = batch.write(connection, &offered).await?;
         batch.note(&offered, &written);
     }
+    if !batch.to_offer().is_empty() {
+        let problem = "destinations changed while events were accepted for them".to_owned();
+        return Err(Failure::Corrupt(StoreError::Unavailable(problem)));
+    }
     batch.settle(connection).await?;
     Ok(batch.answers)
 }
+
+/// How often events are offered. A second time, where the one that came first with
+/// a key or an id was refused: its destination was deleted or disabled since it was
+/// looked up. That this happens again and again to one batch is no coincidence.
+const ROUNDS: u32 = 3;
 
 /// A batch on its way in.
 struct Batch<'a> {
@@ -70,9 +88,11 @@ struct Written {
 impl<'a> Batch<'a> {
     /// Before anything is written.
     async fn of(connection: &mut PgConnection, events: &'a [NewEvent]) -> Result<Self, Failure> {
+        let mut answers = audiences(connection, events).await?;
+        // Those that are looked at this time.
+        let events = events.get(..answers.len()).unwrap_or(events);
         let known = keys::known(connection, events.iter()).await?;
         let mut known = keys::answer(connection, events, &known).await?;
-        let mut answers = audiences(connection, events).await?;
         let mut offered = vec![false; events.len()];
         for (place, answer) in answers.iter_mut().enumerate() {
             if let Some(known) = known.remove(&place) {
@@ -109,6 +129,43 @@ impl<'a> Batch<'a> {
             .collect()
     }
 
+    /// Whether some that are to be written are not offered: another with the same
+    /// key or id comes first.
+    fn some_wait_for(&self, offered: &[usize]) -> bool {
+        let open =
+            |at: &usize| !self.offered[*at] && matches!(self.answers[*at], Acceptance::Accepted(_));
+        (0..self.events.len()).filter(open).count() > offered.len()
+    }
+
+    /// Refuses all that name a destination which is not there or is disabled, in one
+    /// read: else each of those with one key would be offered, and refused, alone.
+    async fn look_up_named(&mut self, connection: &mut PgConnection) -> Result<(), Failure> {
+        let named: HashSet<_> = (0..self.events.len())
+            .filter_map(|at| self.named(at))
+            .collect();
+        let (tenants, ids): (Vec<Uuid>, Vec<Uuid>) =
+            named.iter().map(|(tenant, id)| (tenant.0, id.0)).unzip();
+        let states: Vec<(Uuid, Uuid, Option<String>)> = sqlx::query_as(
+            "-- accept_events: look_up_named
+            select n.tenant_id, n.id, d.state
+            from unnest($1::uuid[], $2::uuid[]) as n (tenant_id, id)
+            left join destinations d on d.id = n.id and d.tenant_id = n.tenant_id
+                and d.deleted_at is null",
+        )
+        .bind(tenants)
+        .bind(ids)
+        .fetch_all(connection)
+        .await?;
+        let refused = (states.into_iter())
+            .filter_map(|(tenant, id, state)| {
+                let named = (TenantId(tenant), DestinationId(id));
+                Some((named, refusal(state.as_deref())?))
+            })
+            .collect();
+        self.refuse(&refused);
+        Ok(())
+    }
+
     /// Writes what is new.
     async fn write(
         &self,
@@ -141,22 +198,23 @@ impl<'a> Batch<'a> {
             .await?)
     }
 
-    /// Where one was refused, all are that name the same destination: or a batch
-    /// of events with one key would take a turn for each.
+    /// Where one was refused, all are that name the same destination.
     fn note(&mut self, offered: &[usize], written: &[Written]) {
         let mut refused = HashMap::new();
         for (at, written) in offered.iter().zip(written) {
             self.offered[*at] = true;
             self.written[*at] = written.is_written;
-            let Some(named) = self.named(*at) else {
-                continue;
-            };
-            match written.state.as_deref() {
-                None => refused.insert(named, Acceptance::UnknownDestination),
-                Some("disabled") => refused.insert(named, Acceptance::DisabledDestination),
-                Some(_) => None,
-            };
+            if let (Some(named), Some(refusal)) =
+                (self.named(*at), refusal(written.state.as_deref()))
+            {
+                refused.insert(named, refusal);
+            }
         }
+        self.refuse(&refused);
+    }
+
+    /// Refuses what is not written and names one of these destinations.
+    fn refuse(&mut self, refused: &HashMap<(TenantId, DestinationId), Acceptance>) {
         for at in 0..self.events.len() {
             let refusal = self.named(at).and_then(|named| refused.get(&named));
             let accepted = matches!(self.answers[at], Acceptance::Accepted(_));
@@ -224,6 +282,16 @@ impl<'a> Batch<'a> {
             self.answers[at],
             Acceptance::Repeated { .. } | Acceptance::KeyReused
         )
+    }
+}
+
+/// Why nothing is taken for a destination in this state; none is one that is not
+/// there.
+fn refusal(state: Option<&str>) -> Option<Acceptance> {
+    match state {
+        None => Some(Acceptance::UnknownDestination),
+        Some("disabled") => Some(Acceptance::DisabledDestination),
+        Some(_) => None,
     }
 }
 
@@ -380,57 +448,105 @@ fn named(event: &&NewEvent) -> Option<Uuid> {
     }
 }
 
-/// Who gets each event, if those that it names are there.
+/// Who gets each event, if those that it names are there. Of the first events
+/// alone, where they go to many: so many as one step takes, at least one.
 async fn audiences(
     connection: &mut PgConnection,
     events: &[NewEvent],
 ) -> Result<Vec<Acceptance>, Failure> {
-    let types = (events.iter())
-        .filter(|event| matches!(event.audience, Audience::Subscribers))
-        .map(|event| (event.tenant.0, event.event_type.as_deref().unwrap_or("")))
-        .collect();
-    let subscribers = subscribers_of(connection, &types).await?;
-    let audience = |event: &NewEvent| match event.audience {
-        Audience::Destination(id) => vec![id],
-        Audience::Subscribers => {
-            let event_type = event.event_type.clone().unwrap_or_default();
-            let found = subscribers.get(&(event.tenant.0, event_type));
-            found.cloned().unwrap_or_default()
+    let subscribers = Subscribers::of(connection, events).await?;
+    let (mut audiences, mut deliveries) = (Vec::with_capacity(events.len()), 0);
+    for event in events {
+        let audience = match event.audience {
+            Audience::Destination(id) => vec![id],
+            Audience::Subscribers => match subscribers.to(event) {
+                Some(found) => found.to_vec(),
+                None => break,
+            },
+        };
+        deliveries += audience.len().min(MAX_DESTINATIONS);
+        if deliveries > MAX_DELIVERIES && !audiences.is_empty() {
+            break;
         }
-    };
-    Ok((events.iter().map(audience))
-        .map(Acceptance::Accepted)
-        .collect())
+        audiences.push(match audience.len() {
+            0..=MAX_DESTINATIONS => Acceptance::Accepted(audience),
+            _ => Acceptance::TooManyDestinations,
+        });
+    }
+    Ok(audiences)
 }
 
-/// The destinations that take events of these types.
-async fn subscribers_of(
-    connection: &mut PgConnection,
-    types: &HashSet<(Uuid, &str)>,
-) -> Result<HashMap<(Uuid, String), Vec<DestinationId>>, Failure> {
-    if types.is_empty() {
-        return Ok(HashMap::new());
+/// The destinations that take events of some types.
+#[derive(Default)]
+struct Subscribers<'a> {
+    /// Without the types of which not all was read: there were many of those before
+    /// them.
+    found: HashMap<(Uuid, &'a str), Vec<DestinationId>>,
+}
+
+impl<'a> Subscribers<'a> {
+    /// In the order of the events; for the first ones, where they are many.
+    async fn of(connection: &mut PgConnection, events: &'a [NewEvent]) -> Result<Self, Failure> {
+        let mut types: Vec<(Uuid, &str)> = Vec::new();
+        let mut seen = HashSet::new();
+        for event in events {
+            if matches!(event.audience, Audience::Subscribers) && seen.insert(type_of(event)) {
+                types.push(type_of(event));
+            }
+        }
+        if types.is_empty() {
+            return Ok(Self::default());
+        }
+        let (tenants, names): (Vec<Uuid>, Vec<&str>) = types.iter().copied().unzip();
+        // One more than an event may have, and so all of the first type.
+        let of_one = MAX_DESTINATIONS + 1;
+        let of_all = MAX_DELIVERIES + of_one;
+        let rows: Vec<(i64, Uuid)> = sqlx::query_as(
+            "-- accept_events: subscribers
+            select n.position, s.id
+            from unnest($1::uuid[], $2::text[]) with ordinality as n (tenant_id, event_type, position)
+            cross join lateral (
+                select d.id from destinations d
+                where d.tenant_id = n.tenant_id and d.deleted_at is null and d.state <> 'disabled'
+                    and (n.event_type = any (d.event_types) or '*' = any (d.event_types))
+                order by d.id
+                limit $3
+            ) s
+            limit $4",
+        )
+        .bind(tenants)
+        .bind(names)
+        .bind(i64::try_from(of_one).unwrap_or(i64::MAX))
+        .bind(i64::try_from(of_all).unwrap_or(i64::MAX))
+        .fetch_all(&mut *connection)
+        .await?;
+        let last = rows.last().map(|(position, _)| *position);
+        let cut = last.filter(|_| rows.len() >= of_all);
+        let mut subscribers = Self::default();
+        for (position, of_type) in (1..).zip(&types) {
+            if cut.is_none_or(|cut| position < cut) {
+                subscribers.found.insert(*of_type, Vec::new());
+            }
+        }
+        for (position, id) in rows {
+            let of_type = usize::try_from(position - 1)
+                .ok()
+                .and_then(|at| types.get(at));
+            if let Some(found) = of_type.and_then(|of_type| subscribers.found.get_mut(of_type)) {
+                found.push(DestinationId(id));
+            }
+        }
+        Ok(subscribers)
     }
-    let (tenants, names): (Vec<Uuid>, Vec<&str>) = types.iter().copied().unzip();
-    let rows: Vec<(Uuid, String, Uuid)> = sqlx::query_as(
-        "-- accept_events: subscribers_of
-        select n.tenant_id, n.event_type, d.id
-        from unnest($1::uuid[], $2::text[]) as n (tenant_id, event_type)
-        join destinations d on d.tenant_id = n.tenant_id
-        where d.deleted_at is null and d.state <> 'disabled'
-            and (n.event_type = any (d.event_types) or '*' = any (d.event_types))
-        order by d.id",
-    )
-    .bind(tenants)
-    .bind(names)
-    .fetch_all(&mut *connection)
-    .await?;
-    let mut found: HashMap<_, Vec<DestinationId>> = HashMap::new();
-    for (tenant, event_type, id) in rows {
-        let of_type = found.entry((tenant, event_type)).or_default();
-        of_type.push(DestinationId(id));
+
+    /// Who takes this one; `None` if that was not read.
+    fn to(&self, event: &'a NewEvent) -> Option<&[DestinationId]> {
+        self.found.get(&type_of(event)).map(Vec::as_slice)
     }
-    Ok(found)
+}
+
+fn type_of(event: &NewEvent) -> (Uuid, &str) {
+    (event.tenant.0, event.event_type.as_deref().unwrap_or(""))
 }
 
 /// Where events that are there already went, and whose they are; only those

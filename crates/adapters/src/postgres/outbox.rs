@@ -6,7 +6,7 @@
 
 use std::collections::HashSet;
 
-use domain::event::{MAX_PAYLOAD_BYTES, NewEvent};
+use domain::event::{MAX_DESTINATIONS, MAX_PAYLOAD_BYTES, NewEvent};
 use domain::ids::{DestinationId, EventId, TenantId};
 use domain::outbox::{OutboxRow, accepted_or_why};
 use engine::ports::{Acceptance, DEFAULT_TENANT, Lane, Relayed};
@@ -56,6 +56,8 @@ pub(super) async fn relay(pool: &PgPool, after: Lane, limit: u32) -> Result<Rela
     });
     let (of_events, events): (Vec<i64>, Vec<NewEvent>) = events.into_iter().unzip();
     let answers = ingest::accept_within(&mut transaction, &events).await?;
+    // The others have gone to none yet: they are the next step's.
+    let left = of_events.get(answers.len()..).unwrap_or_default().to_vec();
     for (position, answer) in of_events.into_iter().zip(answers) {
         match answer {
             Acceptance::UnknownDestination => {
@@ -65,6 +67,13 @@ pub(super) async fn relay(pool: &PgPool, after: Lane, limit: u32) -> Result<Rela
             Acceptance::DisabledDestination => {
                 let reason = "destination_id: the destination is disabled";
                 rejected.push((position, reason.to_owned()));
+            }
+            Acceptance::TooManyDestinations => {
+                let reason = format!(
+                    "event_type: more than {MAX_DESTINATIONS} destinations subscribe to it: use \
+                    several types, or name one destination_id"
+                );
+                rejected.push((position, reason));
             }
             answer => {
                 relayed.accepted += 1;
@@ -76,7 +85,10 @@ pub(super) async fn relay(pool: &PgPool, after: Lane, limit: u32) -> Result<Rela
     }
     relayed.rejected = u32::try_from(rejected.len()).unwrap_or(u32::MAX);
     reject(&mut transaction, &rejected).await?;
-    delete(&mut transaction, &positions).await?;
+    let done: Vec<i64> = (positions.into_iter())
+        .filter(|position| !left.contains(position))
+        .collect();
+    delete(&mut transaction, &done).await?;
     transaction.commit().await?;
     relayed.destinations.sort_unstable();
     relayed.destinations.dedup();

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 
 use domain::attempt::AttemptState;
 use domain::destination::DestinationState;
-use domain::event::{Audience, NewEvent};
+use domain::event::{Audience, MAX_DESTINATIONS, NewEvent};
 use domain::ids::{DestinationId, EventId, TenantId};
 use domain::time::Timestamp;
 use domain::trace::TraceContext;
-use engine::ports::Acceptance;
+use engine::ports::{Acceptance, MAX_DELIVERIES};
 use rusqlite::Transaction;
 
 use super::fault::Fault;
@@ -34,7 +34,7 @@ const SUBSCRIBERS: &str = "
     select d.id from destinations d
     where d.tenant_id = ?1 and d.deleted_at is null and d.state <> 'disabled'
         and exists (select 1 from json_each(d.event_types) t where t.value in (?2, '*'))
-    order by d.id";
+    order by d.id limit ?3";
 
 const INSERT_EVENT: &str = "
     -- accept_events: the event
@@ -58,11 +58,12 @@ pub(super) fn accept_events(
         tx,
         resolved: HashMap::new(),
     };
-    let mut accept = |event: &NewEvent| {
+    let mut written = 0;
+    let mut accept = |event: &NewEvent| -> Result<(Acceptance, usize), Fault> {
         if let Some(asked) = &event.idempotency
             && let Some(answer) = keys::known(tx, now, event.tenant, asked)?
         {
-            return Ok(answer);
+            return Ok((answer, written));
         }
         let answer = if first(tx, KNOWN, [event.id.to_string()], |_| Ok(()))?.is_some() {
             Acceptance::Accepted(went_to(tx, event.id, event.tenant)?)
@@ -70,15 +71,24 @@ pub(super) fn accept_events(
             let answer = audiences.of(event)?;
             if let Acceptance::Accepted(to) = &answer {
                 insert(tx, now, event, to)?;
+                written += to.len();
             }
             answer
         };
         if let (Some(asked), Acceptance::Accepted(_)) = (&event.idempotency, &answer) {
             keys::take(tx, now, event, asked)?;
         }
-        Ok(answer)
+        Ok((answer, written))
     };
-    events.iter().map(&mut accept).collect()
+    let mut answers = Vec::with_capacity(events.len());
+    for event in events {
+        let (answer, written) = accept(event)?;
+        answers.push(answer);
+        if written >= MAX_DELIVERIES {
+            break;
+        }
+    }
+    Ok(answers)
 }
 
 /// Where an event that is there went, as its own tenant may know.
@@ -156,7 +166,12 @@ impl Audiences<'_> {
             AudienceKey::Destination(id) => self.destination(*id, &tenant)?,
             AudienceKey::Subscribers(event_type) => {
                 let read = |row: &rusqlite::Row<'_>| word(row, 0, ("destinations", "id"));
-                Acceptance::Accepted(all(self.tx, SUBSCRIBERS, [&tenant, event_type], read)?)
+                // One more than may be.
+                let wanted = (&tenant, event_type, MAX_DESTINATIONS as i64 + 1);
+                match all(self.tx, SUBSCRIBERS, wanted, read)? {
+                    found if found.len() > MAX_DESTINATIONS => Acceptance::TooManyDestinations,
+                    found => Acceptance::Accepted(found),
+                }
             }
         };
         self.resolved.insert(key, answer.clone());

@@ -94,3 +94,39 @@ async fn expired_idempotency_keys_are_deleted_a_few_at_a_time() {
     database.store.reap(&rules, 5).await.unwrap();
     assert_eq!(database.number(left).await, 2);
 }
+
+/// Each is for another destination that is not there, and all have one key: they are
+/// refused together, not by turns.
+#[tokio::test]
+async fn refused_events_with_one_key_take_no_turn_each() {
+    let database = Database::create().await;
+    let to = database.destination(LimitSettings::default()).await;
+    let mut user = database.user().await;
+    let count = "create table writes (at timestamptz);
+        create function note_write() returns trigger language plpgsql as
+            $$ begin insert into writes values (clock_timestamp()); return null; end $$;
+        create trigger note_write before insert on idempotency_keys
+            for each statement execute function note_write()";
+    run(&mut user, count.to_owned()).await;
+    let nowhere = || keyed(&database, domain::ids::DestinationId(database.id()), 1);
+    let mut events: Vec<_> = (0..200).map(|_| nowhere()).collect();
+    events.push(keyed(&database, to, 1));
+    events.push(keyed(&database, to, 1));
+    let answers = database.store.accept_events(&events).await.unwrap();
+    assert!(
+        answers[..200]
+            .iter()
+            .all(|answer| *answer == Acceptance::UnknownDestination)
+    );
+    assert_eq!(answers[200], Acceptance::Accepted(vec![to]));
+    let event = events[200].id;
+    let destinations = vec![to];
+    assert_eq!(
+        answers[201],
+        Acceptance::Repeated {
+            event,
+            destinations
+        }
+    );
+    assert_eq!(database.number("select count(*) from writes").await, 1);
+}

@@ -38,6 +38,11 @@ pub trait Store: Send + Sync {
     /// [`Acceptance::Accepted`] is durable. One event's refusal does not touch
     /// the others. The answers are in the order of `events`.
     ///
+    /// There may be fewer answers than events, but at least one, where they go to
+    /// more than [`MAX_DELIVERIES`] destinations together: of the others nothing is
+    /// written yet, so that a step stays short; ask again with them. An event with
+    /// more than [`domain::event::MAX_DESTINATIONS`] subscribers is refused.
+    ///
     /// A retry after an error may find that the first try was committed; the
     /// event id is the key, and an id that is there already is answered as
     /// accepted without a second attempt, for where it went; also when all of
@@ -211,6 +216,10 @@ pub const NO_OUTCOME_IN_TIME: &str = "no outcome was recorded in time";
 /// their locks for longer.
 pub const MAX_ROWS: usize = 1_000;
 
+/// About as many deliveries one [`Store::accept_events`] adds, whoever's: they take
+/// a quarter of a second, which is what others then wait for.
+pub const MAX_DELIVERIES: usize = 2_000;
+
 /// The most permits of one [`Store::claim_batches`]: what is composed at once
 /// stays within so many times [`domain::batch::MAX_BYTES`].
 pub const MAX_BATCHES: usize = 16;
@@ -225,6 +234,9 @@ pub enum Acceptance {
     UnknownDestination,
     /// The destination is disabled.
     DisabledDestination,
+    /// More than [`domain::event::MAX_DESTINATIONS`] destinations subscribe to its
+    /// type.
+    TooManyDestinations,
     /// The tenant has used the idempotency key before, for the same: nothing
     /// new was written, the answer is that event's.
     Repeated {
@@ -243,7 +255,10 @@ impl Acceptance {
     pub fn destinations(&self) -> &[DestinationId] {
         match self {
             Self::Accepted(destinations) | Self::Repeated { destinations, .. } => destinations,
-            Self::UnknownDestination | Self::DisabledDestination | Self::KeyReused => &[],
+            Self::UnknownDestination
+            | Self::DisabledDestination
+            | Self::TooManyDestinations
+            | Self::KeyReused => &[],
         }
     }
 }

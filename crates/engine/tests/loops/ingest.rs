@@ -152,28 +152,77 @@ async fn the_bytes_that_wait_are_bounded() {
     front.ingest.accept(events(1, 5_000)).await.unwrap();
 }
 
+/// Only the one that fails alone is refused.
 #[tokio::test(start_paused = true)]
-async fn an_error_of_the_store_refuses_the_whole_batch_and_only_it() {
+async fn a_commit_that_fails_is_tried_again_request_by_request() {
     let front = Front::new(IngestOptions::default());
     front.world.store.accept.takes(ms(10));
     let first = front.accept(events(1, 1)).await;
-    let second = front.accept(events(1, 1)).await;
-    let third = front.accept(events(1, 1)).await;
-    let accepted = |count| Ok(vec![Acceptance::Accepted(Vec::new()); count]);
-    front
-        .world
-        .store
-        .accept
-        .answers(move |events| match events.len() {
-            1 => accepted(1),
-            _ => Err(store_away()),
-        });
+    let second = front.accept(events(2, 1)).await;
+    let culprit = front.accept(events(1, 13)).await;
+    let third = front.accept(events(3, 1)).await;
+    (front.world.store.accept).answers(move |events| {
+        match events.iter().any(|event| event.payload.len() == 13) {
+            true => Err(store_away()),
+            false => Ok(vec![Acceptance::Accepted(Vec::new()); events.len()]),
+        }
+    });
     first.await.unwrap().unwrap();
-    for refused in [second, third] {
+    assert_eq!(second.await.unwrap().unwrap().len(), 2);
+    let refusal = culprit.await.unwrap().unwrap_err();
+    assert!(matches!(refusal, IngestError::Unavailable(_)), "{refusal}");
+    assert_eq!(third.await.unwrap().unwrap().len(), 3);
+    assert_eq!(front.commits(), [1, 6, 2, 1, 3]);
+}
+
+/// Three in a row are enough to see it.
+#[tokio::test(start_paused = true)]
+async fn a_store_that_is_away_is_not_asked_for_each_request() {
+    let front = Front::new(IngestOptions::default());
+    front.world.store.accept.takes(ms(10));
+    let mut accepting = Vec::new();
+    for _ in 0..20 {
+        accepting.push(front.accept(events(1, 1)).await);
+    }
+    front.world.store.accept.answers(|_| Err(store_away()));
+    for refused in accepting.into_iter().skip(1) {
         let refusal = refused.await.unwrap().unwrap_err();
         assert!(matches!(refusal, IngestError::Unavailable(_)), "{refusal}");
     }
-    front.ingest.accept(events(1, 1)).await.unwrap();
+    assert_eq!(front.commits(), [1, 19, 1, 1, 1]);
+}
+
+/// A step of the store takes two events here. The large request is answered when
+/// all of it is written; small ones do not wait for that.
+#[tokio::test(start_paused = true)]
+async fn a_large_request_is_written_in_parts_by_turns_with_others() {
+    let front = Front::new(IngestOptions::default());
+    (front.world.store.accept).answers(|events| {
+        let written = events.len().min(2);
+        Ok(vec![Acceptance::Accepted(Vec::new()); written])
+    });
+    front.world.store.accept.takes(ms(10));
+    let large = front.accept(events(9, 1)).await;
+    let small = front.accept(events(1, 1)).await;
+    let another = front.accept(events(1, 1)).await;
+    pass(ms(31)).await;
+    assert!(small.is_finished() && another.is_finished());
+    assert!(!large.is_finished());
+    assert_eq!(large.await.unwrap().unwrap().len(), 9);
+    assert_eq!(front.commits(), [9, 7, 2, 5, 3, 1]);
+}
+
+/// What is written of it stays; the rest is not written for nobody.
+#[tokio::test(start_paused = true)]
+async fn a_large_request_ends_with_its_caller() {
+    let front = Front::new(IngestOptions::default());
+    (front.world.store.accept).answers(|_| Ok(vec![Acceptance::Accepted(Vec::new())]));
+    front.world.store.accept.takes(ms(10));
+    let large = front.accept(events(100, 1)).await;
+    pass(ms(15)).await;
+    large.abort();
+    pass(ms(1_000)).await;
+    assert_eq!(front.commits(), [100, 99]);
 }
 
 #[tokio::test(start_paused = true)]

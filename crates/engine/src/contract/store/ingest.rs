@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use domain::attempt::AttemptState;
-use domain::event::{Audience, MAX_PAYLOAD_BYTES, NewEvent};
+use domain::event::{Audience, MAX_DESTINATIONS, MAX_PAYLOAD_BYTES, NewEvent};
 use domain::ids::{DestinationId, TenantId};
 
 use super::World;
@@ -225,4 +225,38 @@ pub async fn payloads_come_back_byte_for_byte(world: &World) {
         assert_eq!(start.content_type, "application/octet-stream");
         assert!(start.payload == event.payload, "the payload changed");
     }
+}
+
+/// A step of the store stays short, and an event has no end of deliveries.
+pub async fn what_goes_to_very_many_is_written_in_parts(world: &World) {
+    for _ in 0..MAX_DESTINATIONS {
+        world.destination().event_types(&["*"]).create().await;
+    }
+    let events: Vec<_> = (0..5).map(|_| of_type(world, "order.paid")).collect();
+    let mut answers = Vec::new();
+    while answers.len() < events.len() {
+        let more = world.store.accept_events(&events[answers.len()..]).await;
+        let more = more.unwrap();
+        let deliveries: usize = more.iter().map(|one| one.destinations().len()).sum();
+        assert!(!more.is_empty() && deliveries <= 5 * MAX_DESTINATIONS);
+        answers.extend(more);
+    }
+    for answer in &answers {
+        assert_eq!(answer.destinations().len(), MAX_DESTINATIONS);
+    }
+    world
+        .destination()
+        .event_types(&["order.paid"])
+        .create()
+        .await;
+    let answer = world
+        .store
+        .accept_events(&[of_type(world, "order.paid")])
+        .await;
+    assert_eq!(answer.unwrap(), [Acceptance::TooManyDestinations]);
+    let answer = world
+        .store
+        .accept_events(&[of_type(world, "order.lost")])
+        .await;
+    assert_eq!(answer.unwrap()[0].destinations().len(), MAX_DESTINATIONS);
 }

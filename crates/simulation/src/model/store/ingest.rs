@@ -1,7 +1,7 @@
 //! Accepting events.
 
 use domain::destination::DestinationState;
-use domain::event::{Audience, NewEvent};
+use domain::event::{Audience, MAX_DESTINATIONS, NewEvent};
 use domain::ids::DestinationId;
 use domain::time::Timestamp;
 use engine::ports::Acceptance;
@@ -26,7 +26,10 @@ pub(super) fn accept_events(
         }
         let answer = match event.audience {
             Audience::Destination(id) => destination(rows, event, id),
-            Audience::Subscribers => Acceptance::Accepted(subscribers(rows, event)),
+            Audience::Subscribers => match subscribers(rows, event) {
+                to if to.len() > MAX_DESTINATIONS => Acceptance::TooManyDestinations,
+                to => Acceptance::Accepted(to),
+            },
         };
         if let Acceptance::Accepted(to) = &answer {
             insert(rows, now, event, to);
