@@ -319,6 +319,16 @@ impl Catalog for PostgresStore {
         Ok(retried(|| ledger::limit_history(&self.pool, destination)).await?)
     }
 
+    async fn recent_limits(
+        &self,
+        destination: DestinationId,
+        since: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<LimitHistory>, CatalogError> {
+        let end = (since, limit);
+        Ok(retried(|| ledger::recent_limits(&self.pool, destination, end)).await?)
+    }
+
     async fn backlogs(
         &self,
         destinations: &[DestinationId],

@@ -51,6 +51,8 @@ mod limits;
 mod notifier;
 #[path = "postgres_store/outbox.rs"]
 mod outbox;
+#[path = "postgres_store/pages.rs"]
+mod pages;
 #[path = "postgres_store/plans.rs"]
 mod plans;
 #[path = "postgres_store/ratios.rs"]

@@ -65,7 +65,8 @@ impl Row {
     }
 }
 
-/// Up to `limit` destinations after `after`; those given, if any are.
+/// Up to `limit` destinations from one id to another, which may be one and the
+/// same: so that the plan, which is made once for all, reads no more by the index.
 const READ: &str = "-- destinations
     select d.id, d.tenant_id, d.name, d.url, d.event_types, d.state,
         array[
@@ -83,10 +84,16 @@ const READ: &str = "-- destinations
     join tenants n on n.id = d.tenant_id
     join tiers t on t.name = n.tier
     where d.tenant_id = $1 and d.deleted_at is null
-        and d.id > coalesce($2, '00000000-0000-0000-0000-000000000000'::uuid)
-        and ($4::uuid is null or d.id = $4)
+        and d.id between $2 and $4
     order by d.id
     limit $3";
+
+/// The smallest id after this one. After the largest, which nobody gives, that one.
+pub(super) fn first_after(after: Option<Uuid>) -> Uuid {
+    after.map_or(Uuid::nil(), |after| {
+        Uuid::from_u128(after.as_u128().saturating_add(1))
+    })
+}
 
 pub(super) async fn destinations(
     pool: &PgPool,
@@ -96,9 +103,9 @@ pub(super) async fn destinations(
 ) -> Result<Vec<Destination>, Failure> {
     let rows: Vec<Row> = sqlx::query_as(READ)
         .bind(tenant.0)
-        .bind(after.map(|after| after.0))
+        .bind(first_after(after.map(|after| after.0)))
         .bind(i64::from(limit))
-        .bind(None::<Uuid>)
+        .bind(Uuid::max())
         .fetch_all(pool)
         .await?;
     rows.into_iter().map(Row::destination).collect()
@@ -111,9 +118,9 @@ pub(super) async fn destination(
 ) -> Result<Option<Destination>, Failure> {
     let row: Option<Row> = sqlx::query_as(READ)
         .bind(tenant.0)
-        .bind(None::<Uuid>)
+        .bind(id.0)
         .bind(1_i64)
-        .bind(Some(id.0))
+        .bind(id.0)
         .fetch_optional(executor)
         .await?;
     row.map(Row::destination).transpose()

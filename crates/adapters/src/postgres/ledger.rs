@@ -202,6 +202,24 @@ struct HistoryRow {
     state: String,
 }
 
+impl HistoryRow {
+    fn entry(self, destination: DestinationId) -> Result<LimitHistory, Failure> {
+        let columns = LimitColumns {
+            table: "limit_history",
+            row: &destination,
+            numbers: &self.numbers,
+            unlimited: self.unlimited,
+            shape: self.shape.as_deref(),
+            safety_margin: self.safety_margin,
+        };
+        Ok(LimitHistory {
+            in_force_from: Timestamp::from_micros(self.in_force_from),
+            effective: columns.settings()?,
+            state: word("limit_history", "state", destination, &self.state)?,
+        })
+    }
+}
+
 /// What was in force from when on, the earliest first.
 pub(super) async fn limit_history(
     pool: &PgPool,
@@ -222,22 +240,49 @@ pub(super) async fn limit_history(
     .bind(destination.0)
     .fetch_all(pool)
     .await?;
-    let entry = |row: HistoryRow| {
-        let columns = LimitColumns {
-            table: "limit_history",
-            row: &destination,
-            numbers: &row.numbers,
-            unlimited: row.unlimited,
-            shape: row.shape.as_deref(),
-            safety_margin: row.safety_margin,
-        };
-        Ok(LimitHistory {
-            in_force_from: Timestamp::from_micros(row.in_force_from),
-            effective: columns.settings()?,
-            state: word("limit_history", "state", destination, &row.state)?,
-        })
-    };
-    rows.into_iter().map(entry).collect()
+    let entries = rows.into_iter().map(|row| row.entry(destination));
+    entries.collect()
+}
+
+/// The end of it: backwards along the index, and no further than the limit.
+pub(super) async fn recent_limits(
+    pool: &PgPool,
+    destination: DestinationId,
+    (since, limit): (Timestamp, usize),
+) -> Result<Vec<LimitHistory>, Failure> {
+    let rows: Vec<HistoryRow> = sqlx::query_as(
+        "-- recent_limits
+        select micros(h.in_force_from) as in_force_from,
+            array[
+                h.limit_per_second, h.limit_per_minute, h.limit_per_hour, h.limit_per_day,
+                h.burst, h.max_in_flight
+            ] as numbers,
+            h.unlimited, h.shape, h.safety_margin, h.state
+        from (
+            (
+                select * from limit_history l
+                where l.destination_id = $1 and l.in_force_from > from_micros($2)
+                order by l.in_force_from desc, l.id desc
+                limit $3
+            )
+            union all
+            (
+                select * from limit_history l
+                where l.destination_id = $1 and l.in_force_from <= from_micros($2)
+                order by l.in_force_from desc, l.id desc
+                limit 1
+            )
+        ) h
+        order by h.in_force_from desc, h.id desc
+        limit $3",
+    )
+    .bind(destination.0)
+    .bind(since.as_micros())
+    .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+    .fetch_all(pool)
+    .await?;
+    let entries = rows.into_iter().rev().map(|row| row.entry(destination));
+    entries.collect()
 }
 
 /// How many attempts wait, due or not, counted up to `cap`.

@@ -410,7 +410,7 @@ fn moved(done: &PgQueryResult) -> u32 {
 async fn forget_buckets(connection: &mut PgConnection, limit: u32) -> Result<Done, Failure> {
     let periods = Period::ALL.map(Period::as_str);
     let ages = Period::ALL.map(|p| micros(p.duration() * 2 + Duration::from_secs(60)));
-    sqlx::query(
+    let forgotten = sqlx::query(
         "-- reap: forget_buckets
         with old as materialized (
             select o.destination_id, o.period, o.ends_at, o.shard
@@ -435,12 +435,15 @@ async fn forget_buckets(connection: &mut PgConnection, limit: u32) -> Result<Don
     .bind(i64::from(limit))
     .execute(connection)
     .await?;
-    Ok(Done::default())
+    Ok(Done {
+        more: moved(&forgotten) >= limit,
+        ..Done::default()
+    })
 }
 
 /// Idempotency keys that have expired.
 async fn forget_keys(connection: &mut PgConnection, limit: u32) -> Result<Done, Failure> {
-    sqlx::query(
+    let forgotten = sqlx::query(
         "-- reap: forget_keys
         with old as materialized (
             select k.tenant_id, k.key from idempotency_keys k
@@ -456,7 +459,10 @@ async fn forget_keys(connection: &mut PgConnection, limit: u32) -> Result<Done, 
     .bind(i64::from(limit))
     .execute(connection)
     .await?;
-    Ok(Done::default())
+    Ok(Done {
+        more: moved(&forgotten) >= limit,
+        ..Done::default()
+    })
 }
 
 /// Workers long gone.

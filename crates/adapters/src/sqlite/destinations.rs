@@ -66,6 +66,27 @@ const HISTORY: &str = "
         shape, max_in_flight, safety_margin, in_force_from, state
     from limit_history where destination_id = ?1 order by in_force_from, id";
 
+const RECENT: &str = "
+    -- recent_limits: backwards, and no further than the limit
+    select * from (
+        select * from (
+            select limit_per_second, limit_per_minute, limit_per_hour, limit_per_day, unlimited,
+                burst, shape, max_in_flight, safety_margin, in_force_from, state, id
+            from limit_history indexed by limit_history_of_destination
+            where destination_id = ?1 and in_force_from > ?2
+            order by in_force_from desc, id desc limit ?3
+        )
+        union all
+        select * from (
+            select limit_per_second, limit_per_minute, limit_per_hour, limit_per_day, unlimited,
+                burst, shape, max_in_flight, safety_margin, in_force_from, state, id
+            from limit_history indexed by limit_history_of_destination
+            where destination_id = ?1 and in_force_from <= ?2
+            order by in_force_from desc, id desc limit 1
+        )
+    )
+    order by in_force_from desc, id desc limit ?3";
+
 /// Creates one; see [`engine::ports::Catalog::create_destination`].
 pub(super) fn create(
     tx: &Transaction<'_>,
@@ -187,12 +208,27 @@ pub(super) fn history(
     connection: &Connection,
     id: DestinationId,
 ) -> Result<Vec<LimitHistory>, Fault> {
-    all(connection, HISTORY, [id.to_string()], |row| {
-        Ok(LimitHistory {
-            effective: settings(row, 0)?,
-            in_force_from: time(row, 9)?,
-            state: word(row, 10, ("limit_history", "state"))?,
-        })
+    all(connection, HISTORY, [id.to_string()], entry)
+}
+
+/// Reads the end of it; see [`engine::ports::Catalog::recent_limits`].
+pub(super) fn recent_limits(
+    connection: &Connection,
+    id: DestinationId,
+    (since, limit): (Timestamp, usize),
+) -> Result<Vec<LimitHistory>, Fault> {
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let end = (id.to_string(), since.as_micros(), limit);
+    let mut newest_first = all(connection, RECENT, end, entry)?;
+    newest_first.reverse();
+    Ok(newest_first)
+}
+
+fn entry(row: &Row<'_>) -> Result<LimitHistory, Fault> {
+    Ok(LimitHistory {
+        effective: settings(row, 0)?,
+        in_force_from: time(row, 9)?,
+        state: word(row, 10, ("limit_history", "state"))?,
     })
 }
 

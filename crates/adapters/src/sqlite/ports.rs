@@ -240,6 +240,18 @@ impl Catalog for SqliteStore {
             .await?)
     }
 
+    async fn recent_limits(
+        &self,
+        destination: DestinationId,
+        since: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<LimitHistory>, CatalogError> {
+        let end = (since, limit);
+        Ok(self
+            .read(move |tx| destinations::recent_limits(tx, destination, end))
+            .await?)
+    }
+
     async fn backlogs(
         &self,
         destinations: &[DestinationId],

@@ -215,9 +215,12 @@ fn step(
         }),
         Part::Forgotten => {
             buckets::delete_old(tx, now, limit)?;
-            execute(tx, DELETE_KEYS, (now.as_micros(), limit))?;
+            let keys = execute(tx, DELETE_KEYS, (now.as_micros(), limit))?;
             execute(tx, DELETE_WORKERS, ((now - WORKER_KEPT).as_micros(), limit))?;
-            Ok(Done::default())
+            Ok(Done {
+                more: moved(keys) >= limit,
+                ..Done::default()
+            })
         }
     }
 }

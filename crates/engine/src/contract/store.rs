@@ -59,6 +59,7 @@ macro_rules! store_contract {
             a_repeated_request_is_answered_whatever_became_of_the_destination
             a_refused_event_takes_no_key
             a_key_that_has_expired_is_free
+            more_expired_keys_than_a_pass_deletes_are_told_of
             one_of_many_at_once_is_accepted
             a_batch_that_is_tried_again_is_repeated
         );
@@ -274,6 +275,7 @@ macro_rules! store_contract {
             an_event_shows_its_attempts
             attempts_are_paged_newest_first
             a_migrated_store_is_ready
+            recent_limits_are_the_end_of_limit_history
         );
     };
     (@module $world:path, $module:ident: $($test:ident)+) => {

@@ -107,6 +107,23 @@ pub trait Catalog: HealthBook + SmartBook + Send + Sync {
         destination: DestinationId,
     ) -> Result<Vec<LimitHistory>, CatalogError>;
 
+    /// The end of it, the earliest first: what was in force at `since` and what came
+    /// into force later, of more than `limit` entries the newest. For those who show
+    /// it, or look at what has just been: a destination may have had very many.
+    async fn recent_limits(
+        &self,
+        destination: DestinationId,
+        since: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<LimitHistory>, CatalogError> {
+        let mut history = self.limit_history(destination).await?;
+        let at = history.partition_point(|entry| entry.in_force_from <= since);
+        let from = at
+            .saturating_sub(1)
+            .max(history.len().saturating_sub(limit));
+        Ok(history.split_off(from))
+    }
+
     /// How many attempts wait, counted up to `cap`, per destination given.
     async fn backlogs(
         &self,

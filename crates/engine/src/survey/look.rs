@@ -18,6 +18,14 @@ const JUDGED: f64 = 1_000.0;
 /// the longest period with an hour to spare.
 const SPAN_SECONDS: (f64, f64) = (30.0, 90_000.0);
 
+/// By what was in force so long ago and since: the longest of those spans, and the
+/// longest window before it, with the largest safety margin.
+const JUDGED_BY: Duration = Duration::from_secs(90_000 + 2 * 86_400);
+
+/// Changes of limits that are read, the newest: what started before them is not
+/// judged.
+const MAX_CHANGES: usize = 1_000;
+
 /// Rows of a ledger that are read at once.
 const PAGE: u32 = 1_000;
 
@@ -61,7 +69,9 @@ impl SurveyLoop {
         fleet: &Fleet,
     ) -> Result<Shown, NotSurveyed> {
         let now = fleet.now;
-        let history = self.catalog.limit_history(one.destination).await?;
+        let history = (self.catalog)
+            .recent_limits(one.destination, now - JUDGED_BY, MAX_CHANGES)
+            .await?;
         let configured = history.last().map(|entry| entry.effective.policy());
         let configured = configured.and_then(|policy| policy.starts_per_second());
         let in_force: Vec<InForce> = (history.iter())

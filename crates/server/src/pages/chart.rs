@@ -38,6 +38,9 @@ pub(super) struct Chart {
     pub(super) rate: u32,
 }
 
+/// Changes of limits that are drawn, of the newest: more than there are points.
+const MAX_CHANGES: usize = 1_000;
+
 /// Of the last two minutes of the store's clock.
 pub(super) async fn draw(pages: &Pages, id: DestinationId) -> Result<Chart, Refused> {
     let now = pages.0.overview.now().await?;
@@ -46,7 +49,9 @@ pub(super) async fn draw(pages: &Pages, id: DestinationId) -> Result<Chart, Refu
     let end = Timestamp::from_micros(end);
     let since = end - SHOWN;
     let starts = pages.0.overview.starts(id, since - STEP * 2, STEP).await?;
-    let history = pages.0.catalog.limit_history(id).await?;
+    let history = (pages.0.catalog)
+        .recent_limits(id, since, MAX_CHANGES)
+        .await?;
     Ok(drawn(&starts, &history, (since, end)))
 }
 

@@ -8,6 +8,7 @@ use axum::response::{Html, Response};
 use domain::ids::{AttemptId, DestinationId, TenantId};
 use domain::limit::Shape;
 use domain::policy::LimitSettings;
+use domain::time::Timestamp;
 use engine::ports::{AttemptView, Destination, LimitHistory};
 use serde::Deserialize;
 
@@ -159,7 +160,9 @@ pub(super) async fn page(
     let destination = pages.0.catalog.destination(tenant, id).await?;
     let chart = chart::draw(pages, id).await?;
     let attempts = pages.0.overview.last_started(id, ATTEMPTS).await?;
-    let history = pages.0.catalog.limit_history(id).await?;
+    let history = (pages.0.catalog)
+        .recent_limits(id, Timestamp::from_micros(0), HISTORY)
+        .await?;
     let secrets = pages.service(tenant).secrets(id).await?;
     let shown = beside
         .preview
@@ -186,7 +189,7 @@ pub(super) async fn page(
             true => String::new(),
             false => words::limits(&super::change::ceiling(pages, visitor).await?),
         },
-        history: history.iter().rev().take(HISTORY).map(entry).collect(),
+        history: history.iter().rev().map(entry).collect(),
         attempts: attempts.into_iter().map(Line::from).collect(),
         secrets: (secrets.into_iter())
             .map(|secret| {

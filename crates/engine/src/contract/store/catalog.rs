@@ -1,5 +1,7 @@
 //! Destinations, events and attempts, as their owners see them.
 
+use std::time::Duration;
+
 use domain::attempt::AttemptState;
 use domain::destination::DestinationState;
 use domain::ids::{DestinationId, EventId, TenantId};
@@ -268,4 +270,26 @@ pub async fn attempts_are_paged_newest_first(world: &World) {
 /// Its schema is the one that this binary needs.
 pub async fn a_migrated_store_is_ready(world: &World) {
     world.catalog.ready().await.unwrap();
+}
+
+/// What was in force at a time and since, and of that no more than is asked for.
+pub async fn recent_limits_are_the_end_of_limit_history(world: &World) {
+    let of = world.destination().per_second(1).create().await;
+    for per_second in 2..=6 {
+        world.pass(Duration::from_millis(5)).await;
+        let change =
+            format!("update destinations set limit_per_second = {per_second} where id = '{of}'");
+        world.sql(&change).await;
+    }
+    let whole = world.catalog.limit_history(of).await.unwrap();
+    assert_eq!(whole.len(), 6);
+    let recent = async |since, limit| world.catalog.recent_limits(of, since, limit).await.unwrap();
+    let long_ago = whole[0].in_force_from - Duration::from_secs(1);
+    assert_eq!(recent(long_ago, 100).await, whole);
+    assert_eq!(recent(long_ago, 2).await, whole[4..]);
+    assert_eq!(recent(whole[3].in_force_from, 100).await, whole[3..]);
+    let between = whole[3].in_force_from - Duration::from_micros(1);
+    assert_eq!(recent(between, 100).await, whole[2..]);
+    let ahead = whole[5].in_force_from + Duration::from_secs(60);
+    assert_eq!(recent(ahead, 100).await, whole[5..]);
 }

@@ -158,6 +158,25 @@ pub async fn a_key_that_has_expired_is_free(world: &World) {
     }
 }
 
+/// The reaper does not pause while there are more than one pass deletes.
+pub async fn more_expired_keys_than_a_pass_deletes_are_told_of(world: &World) {
+    let to = world.destination().create().await;
+    let short = Duration::from_millis(50);
+    for key in ["order-1", "order-2", "order-3"] {
+        accept(world, &kept(world, to, (key, 1), short)).await;
+    }
+    world.pass(short + Duration::from_millis(1)).await;
+    let rules = ReapRules {
+        heartbeat_timeout: DAY,
+        start_timeout: DAY,
+        permit_grace: DAY,
+    };
+    for more in [true, false] {
+        let reaped = world.store.reap(&rules, 2).await.unwrap();
+        assert_eq!((reaped.more, reaped.is_full(2)), (more, more));
+    }
+}
+
 /// Requests with the same keys, in different orders, all at the same time.
 pub async fn one_of_many_at_once_is_accepted(world: &World) {
     let to = world.destination().create().await;

@@ -37,6 +37,12 @@ impl Keys {
         }
     }
 
+    /// Whether as many as that have expired.
+    pub(super) fn are_expired(&self, now: Timestamp, most: usize) -> bool {
+        let expired = self.by_expiry.iter().take(most);
+        expired.take_while(|(at, _)| *at <= now).count() >= most
+    }
+
     /// Forgets `most` of those that have expired.
     pub(super) fn delete_expired(&mut self, now: Timestamp, most: usize) {
         for _ in 0..most {

@@ -42,7 +42,11 @@ impl ReapStep {
 /// Reaps; see [`engine::ports::Store::reap`].
 pub(super) fn reap(rows: &mut Rows, now: Timestamp, rules: &ReapRules, limit: u32) -> Reaped {
     let mut wakes = Wakes::default();
-    let mut reaped = Reaped::default();
+    let most = usize::try_from(limit).unwrap_or(usize::MAX);
+    let mut reaped = Reaped {
+        more: rows.keys.are_expired(now, most),
+        ..Reaped::default()
+    };
     for step in ReapStep::ALL {
         let done = reap_step(rows, now, step, rules, limit, &mut wakes);
         match step {
