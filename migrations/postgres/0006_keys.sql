@@ -36,3 +36,14 @@ alter table tenants add column max_in_flight integer
 alter table tiers add column tenant_max_in_flight integer
     constraint tiers_check_tenant_max_in_flight
     check (tenant_max_in_flight between 1 and 1000000000);
+
+-- Destinations that one of its tenants may have, and may have deleted within the last
+-- hour. Null: no bound. Who inserts them by SQL is not held to it: what an event
+-- costs is bounded by how many it may go to.
+alter table tiers add column tenant_max_destinations integer default 10000
+    constraint tiers_check_tenant_max_destinations
+    check (tenant_max_destinations between 1 and 1000000000);
+
+-- Those that were deleted within the last hour.
+create index destinations_deleted_of_tenant on destinations (tenant_id, deleted_at)
+    where deleted_at is not null;

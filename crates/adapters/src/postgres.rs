@@ -221,7 +221,7 @@ impl Catalog for PostgresStore {
         tenant: TenantId,
         new: &NewDestination,
     ) -> Result<Destination, CatalogError> {
-        retried(|| catalog::create_destination(&self.pool, tenant, new)).await?;
+        retried(|| catalog::create(&self.pool, tenant, new)).await?;
         self.destination(tenant, new.id).await
     }
 

@@ -3,8 +3,11 @@
 
 use domain::ids::{DestinationId, TenantId};
 use domain::policy::LimitSettings;
-use domain::time::Timestamp;
-use engine::ports::{Destination, DestinationChange, Managed, NewDestination};
+use domain::time::{Timestamp, micros};
+use engine::ports::{
+    COUNTED_AFTER_DELETION, Destination, DestinationChange, Managed, NewDestination,
+    too_many_destinations,
+};
 use sqlx::{PgConnection, PgExecutor, PgPool};
 use uuid::Uuid;
 
@@ -126,11 +129,21 @@ pub(super) async fn destination(
     row.map(Row::destination).transpose()
 }
 
-pub(super) async fn create_destination(
-    executor: impl PgExecutor<'_>,
+pub(super) async fn create(
+    pool: &PgPool,
     tenant: TenantId,
     new: &NewDestination,
 ) -> Result<(), Failure> {
+    let mut connection = pool.acquire().await?;
+    create_destination(&mut connection, tenant, new).await
+}
+
+pub(super) async fn create_destination(
+    connection: &mut PgConnection,
+    tenant: TenantId,
+    new: &NewDestination,
+) -> Result<(), Failure> {
+    check_room(&mut *connection, tenant).await?;
     new.limits.validate().map_err(Failure::Invalid)?;
     let numbers = numbers(&new.limits);
     let created = sqlx::query(
@@ -158,10 +171,48 @@ pub(super) async fn create_destination(
     .bind(new.limits.shape.map(|shape| shape.as_str()))
     .bind(new.limits.safety_margin)
     .bind(new.pass_traceparent)
-    .execute(executor)
+    .execute(connection)
     .await?;
     match created.rows_affected() {
         0 => Err(Failure::NotFound("tenant")),
+        _ => Ok(()),
+    }
+}
+
+/// Whether the tenant may have one more: counts up to the bound of its tier, along
+/// two indexes.
+async fn check_room(connection: &mut PgConnection, tenant: TenantId) -> Result<(), Failure> {
+    let bound: Option<(i32, i64)> = sqlx::query_as(
+        "-- create_destination: check_room
+        select t.tenant_max_destinations, l.count + g.count
+        from tenants n
+        join tiers t on t.name = n.tier
+        cross join lateral (
+            select count(*) as count from (
+                select from destinations d
+                where d.tenant_id = n.id and d.deleted_at is null
+                limit t.tenant_max_destinations
+            ) x
+        ) l
+        cross join lateral (
+            select count(*) as count from (
+                select from destinations d
+                where d.tenant_id = n.id
+                    and d.deleted_at > clock_timestamp() - $2::bigint * interval '1 microsecond'
+                limit t.tenant_max_destinations
+            ) x
+        ) g
+        where n.id = $1 and t.tenant_max_destinations is not null",
+    )
+    .bind(tenant.0)
+    .bind(micros(COUNTED_AFTER_DELETION))
+    .fetch_optional(connection)
+    .await?;
+    match bound {
+        Some((most, has)) if has >= i64::from(most) => {
+            let most = super::rows::count(i64::from(most));
+            Err(Failure::Refused(too_many_destinations(most)))
+        }
         _ => Ok(()),
     }
 }

@@ -116,7 +116,7 @@ async fn create(
     manager: &Manager,
 ) -> Result<Option<Destination>, Failure> {
     let mut transaction = pool.begin().await?;
-    catalog::create_destination(&mut *transaction, tenant, new).await?;
+    catalog::create_destination(&mut transaction, tenant, new).await?;
     for secret in sealed {
         secrets::insert(&mut transaction, secret).await?;
     }

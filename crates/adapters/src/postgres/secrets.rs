@@ -83,7 +83,7 @@ pub(super) async fn create_destination_with(
     secrets: &[NewSecret],
 ) -> Result<Option<Destination>, Failure> {
     let mut transaction = pool.begin().await?;
-    catalog::create_destination(&mut *transaction, tenant, new).await?;
+    catalog::create_destination(&mut transaction, tenant, new).await?;
     for secret in secrets {
         insert(&mut transaction, secret).await?;
     }

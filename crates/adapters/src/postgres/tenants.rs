@@ -196,6 +196,7 @@ struct TierRow {
     shape: Option<String>,
     tenant_max_in_flight: Option<i32>,
     tenant_ingest_per_second: Option<i32>,
+    tenant_max_destinations: Option<i32>,
 }
 
 impl TierRow {
@@ -213,6 +214,7 @@ impl TierRow {
             limits: columns.settings()?,
             tenant_max_in_flight: number(self.tenant_max_in_flight),
             tenant_ingest_per_second: number(self.tenant_ingest_per_second),
+            tenant_max_destinations: number(self.tenant_max_destinations),
             name: self.name,
         })
     }
@@ -226,7 +228,8 @@ async fn tiers(executor: impl PgExecutor<'_>, name: Option<&str>) -> Result<Vec<
                 limit_per_second, limit_per_minute, limit_per_hour, limit_per_day,
                 burst, max_in_flight
             ] as numbers,
-            unlimited, shape, tenant_max_in_flight, tenant_ingest_per_second
+            unlimited, shape, tenant_max_in_flight, tenant_ingest_per_second,
+            tenant_max_destinations
         from tiers where $1::text is null or name = $1 order by name",
     )
     .bind(name)
@@ -256,7 +259,8 @@ async fn change_tier(
             shape = case when $2 then $10 else shape end,
             tenant_max_in_flight = case when $11 then $12 else tenant_max_in_flight end,
             tenant_ingest_per_second =
-                case when $13 then $14 else tenant_ingest_per_second end
+                case when $13 then $14 else tenant_ingest_per_second end,
+            tenant_max_destinations = case when $15 then $16 else tenant_max_destinations end
         where name = $1",
     )
     .bind(name)
@@ -273,6 +277,8 @@ async fn change_tier(
     .bind(change.tenant_max_in_flight.flatten().map(integer))
     .bind(change.tenant_ingest_per_second.is_some())
     .bind(change.tenant_ingest_per_second.flatten().map(integer))
+    .bind(change.tenant_max_destinations.is_some())
+    .bind(change.tenant_max_destinations.flatten().map(integer))
     .execute(&mut *transaction)
     .await?;
     let changed = tiers(&mut *transaction, Some(name)).await?;

@@ -4,7 +4,8 @@ use domain::ids::{DestinationId, TenantId};
 use domain::policy::LimitSettings;
 use domain::time::Timestamp;
 use engine::ports::{
-    CatalogError, Destination, DestinationChange, LimitHistory, NewDestination, StoreError,
+    COUNTED_AFTER_DELETION, CatalogError, Destination, DestinationChange, LimitHistory,
+    NewDestination, StoreError, too_many_destinations,
 };
 use rusqlite::{Connection, Row, Transaction};
 
@@ -87,6 +88,42 @@ const RECENT: &str = "
     )
     order by in_force_from desc, id desc limit ?3";
 
+const BOUND: &str = "
+    -- create: how many destinations the tenant may have
+    select t.tenant_max_destinations
+    from tenants n join tiers t on t.name = n.tier
+    where n.id = ?1 and t.tenant_max_destinations is not null";
+
+const HAS: &str = "
+    -- create: how many it has, and has just deleted; up to the bound
+    select (
+        select count(*) from (
+            select 1 from destinations indexed by destinations_of_tenant
+            where tenant_id = ?1 and deleted_at is null limit ?3
+        )
+    ) + (
+        select count(*) from (
+            select 1 from destinations indexed by destinations_deleted_of_tenant
+            where tenant_id = ?1 and deleted_at is not null and deleted_at > ?2 limit ?3
+        )
+    )";
+
+/// Whether the tenant may have one more.
+fn check_room(tx: &Transaction<'_>, now: Timestamp, tenant: TenantId) -> Result<(), Fault> {
+    let tenant = tenant.to_string();
+    let Some(most) = first(tx, BOUND, [&tenant], |row| Ok(row.get::<_, u32>(0)?))? else {
+        return Ok(());
+    };
+    let since = (now - COUNTED_AFTER_DELETION).as_micros();
+    let has = first(tx, HAS, (&tenant, since, most), |row| {
+        Ok(row.get::<_, u32>(0)?)
+    })?;
+    match has {
+        Some(has) if has >= most => Err(too_many_destinations(most).into()),
+        _ => Ok(()),
+    }
+}
+
 /// Creates one; see [`engine::ports::Catalog::create_destination`].
 pub(super) fn create(
     tx: &Transaction<'_>,
@@ -94,6 +131,7 @@ pub(super) fn create(
     tenant: TenantId,
     new: &NewDestination,
 ) -> Result<Destination, Fault> {
+    check_room(tx, now, tenant)?;
     dated(tx, now, || {
         let limits = &new.limits;
         let row = (

@@ -37,7 +37,8 @@ const CHANGE: &str = "
 const TIERS: &str = "
     -- tiers
     select limit_per_second, limit_per_minute, limit_per_hour, limit_per_day, unlimited, burst,
-        shape, max_in_flight, 0.0, name, tenant_max_in_flight, tenant_ingest_per_second
+        shape, max_in_flight, 0.0, name, tenant_max_in_flight, tenant_ingest_per_second,
+        tenant_max_destinations
     from tiers where ?1 is null or name = ?1 order by name";
 
 /// One statement, so that the trigger sees one change.
@@ -53,7 +54,8 @@ const CHANGE_TIER: &str = "
         shape = iif(?2, ?9, shape),
         max_in_flight = iif(?2, ?10, max_in_flight),
         tenant_max_in_flight = iif(?11, ?12, tenant_max_in_flight),
-        tenant_ingest_per_second = iif(?13, ?14, tenant_ingest_per_second)
+        tenant_ingest_per_second = iif(?13, ?14, tenant_ingest_per_second),
+        tenant_max_destinations = iif(?15, ?16, tenant_max_destinations)
     where name = ?1";
 
 #[async_trait]
@@ -175,6 +177,8 @@ fn change_tier(
             change.tenant_max_in_flight.flatten(),
             change.tenant_ingest_per_second.is_some(),
             change.tenant_ingest_per_second.flatten(),
+            change.tenant_max_destinations.is_some(),
+            change.tenant_max_destinations.flatten(),
         ];
         execute(tx, CHANGE_TIER, row)
     })?;
@@ -209,5 +213,6 @@ fn tier(row: &Row<'_>) -> Result<Tier, Fault> {
         name: row.get(9)?,
         tenant_max_in_flight: row.get(10)?,
         tenant_ingest_per_second: row.get(11)?,
+        tenant_max_destinations: row.get(12)?,
     })
 }

@@ -147,6 +147,7 @@ macro_rules! tenant_contract {
             a_lowered_tier_revokes_and_a_raised_one_does_not
             the_tiers_bound_in_flight_is_the_tenants_unless_it_has_its_own
             a_tenants_ingest_is_bounded_by_its_own_or_its_tiers
+            a_tenant_has_no_more_destinations_than_its_tier_allows
         );
         $crate::tenant_contract!(@module $world, sessions:
             a_session_is_what_it_was_begun_as

@@ -18,6 +18,10 @@ use super::store::StoreError;
 #[async_trait]
 pub trait Catalog: HealthBook + SmartBook + Send + Sync {
     /// Creates a destination, active, with its first entry in limit history.
+    ///
+    /// Refused where the tenant has as many as its tier allows
+    /// ([`super::Tier::tenant_max_destinations`]); of several at the same moment all
+    /// may be taken.
     async fn create_destination(
         &self,
         tenant: TenantId,

@@ -1,5 +1,7 @@
 //! Tenants and plan tiers, as the installation's administrator sees them.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use domain::ids::TenantId;
 use domain::policy::LimitSettings;
@@ -106,6 +108,8 @@ pub struct TierChange {
     pub tenant_max_in_flight: Option<Option<u32>>,
     /// Another bound on what each of its tenants hands in a second.
     pub tenant_ingest_per_second: Option<Option<u32>>,
+    /// Another bound on how many destinations each of its tenants has.
+    pub tenant_max_destinations: Option<Option<u32>>,
 }
 
 /// A plan tier: what destinations without limits of their own inherit.
@@ -121,4 +125,27 @@ pub struct Tier {
     /// The most events that each of its tenants may hand in a second, at each
     /// process; `None` for what that is configured with.
     pub tenant_ingest_per_second: Option<u32>,
+    /// The most destinations that each of its tenants has, with those that it has
+    /// deleted within [`COUNTED_AFTER_DELETION`]; `None` for no bound.
+    pub tenant_max_destinations: Option<u32>,
+}
+
+/// The bound of a tier for which nothing else is said: as many as are measured in
+/// one installation.
+pub const DEFAULT_MAX_DESTINATIONS: u32 = 10_000;
+
+/// So long a deleted destination counts against the bound of its tenant: it has to be
+/// finished still, and whoever makes and deletes them by turns would have no bound.
+pub const COUNTED_AFTER_DELETION: Duration = Duration::from_secs(3_600);
+
+/// Why a tenant may not have one more destination.
+#[must_use]
+pub fn too_many_destinations(most: u32) -> CatalogError {
+    CatalogError::Invalid {
+        field: "tenant_max_destinations".to_owned(),
+        problem: format!(
+            "the tenant has {most} destinations, which is what its tier allows, counting those \
+            deleted within the last hour: delete some and wait, or have the tier's bound raised"
+        ),
+    }
 }

@@ -34,8 +34,12 @@ pub struct Tier {
     /// `null` for no bound.
     pub tenant_max_in_flight: Option<u32>,
     /// Events that one tenant may hand in a second, at each API process; `null`
-    /// for what that is configured with.
+    /// for what that is configured with. An event counts for each destination that
+    /// it goes to.
     pub tenant_ingest_per_second: Option<u32>,
+    /// Destinations that one tenant may have, counting those that it has deleted
+    /// within the last hour; `null` for no bound.
+    pub tenant_max_destinations: Option<u32>,
 }
 
 /// All tiers.
@@ -78,6 +82,10 @@ pub struct ChangeTier {
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<u32>)]
     pub tenant_ingest_per_second: Option<Option<u32>>,
+    /// Destinations that one tenant may have.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<u32>)]
+    pub tenant_max_destinations: Option<Option<u32>>,
 }
 
 impl From<ports::Tier> for Tier {
@@ -90,6 +98,7 @@ impl From<ports::Tier> for Tier {
             max_in_flight: tier.limits.max_in_flight,
             tenant_max_in_flight: tier.tenant_max_in_flight,
             tenant_ingest_per_second: tier.tenant_ingest_per_second,
+            tenant_max_destinations: tier.tenant_max_destinations,
             name: tier.name,
         }
     }
@@ -107,6 +116,7 @@ impl From<ChangeTier> for TierEdit {
             },
             tenant_max_in_flight: body.tenant_max_in_flight,
             tenant_ingest_per_second: body.tenant_ingest_per_second,
+            tenant_max_destinations: body.tenant_max_destinations,
         }
     }
 }

@@ -47,6 +47,10 @@ pub struct TierLimits {
     /// Events that one tenant may hand in a second, at each API process.
     #[arg(long, value_name = "N")]
     pub tenant_ingest_per_second: Option<Setting>,
+
+    /// Destinations that one tenant may have.
+    #[arg(long, value_name = "N")]
+    pub tenant_max_destinations: Option<Setting>,
 }
 
 impl TierLimits {
@@ -57,6 +61,10 @@ impl TierLimits {
             (
                 "tenant_ingest_per_second",
                 number(self.tenant_ingest_per_second),
+            ),
+            (
+                "tenant_max_destinations",
+                number(self.tenant_max_destinations),
             ),
         ];
         object(own.into_iter().chain(self.limits.fields()))
@@ -105,6 +113,7 @@ fn table(tiers: &[Tier]) -> String {
             output::or_dash(tier.max_in_flight),
             output::or_dash(tier.tenant_max_in_flight),
             output::or_dash(tier.tenant_ingest_per_second),
+            output::or_dash(tier.tenant_max_destinations),
         ]
     });
     let header = [
@@ -113,6 +122,7 @@ fn table(tiers: &[Tier]) -> String {
         "IN FLIGHT",
         "TENANT IN FLIGHT",
         "TENANT INGEST/S",
+        "TENANT DESTINATIONS",
     ];
     output::table(&header, rows).to_string()
 }

@@ -68,6 +68,7 @@ pub struct TierEdit {
     pub limits: LimitsChange,
     pub tenant_max_in_flight: Option<Option<u32>>,
     pub tenant_ingest_per_second: Option<Option<u32>>,
+    pub tenant_max_destinations: Option<Option<u32>>,
 }
 
 impl Tenancy {
@@ -197,6 +198,8 @@ impl Tenancy {
         bound("tenant_max_in_flight", edit.tenant_max_in_flight.flatten())?;
         let ingest = edit.tenant_ingest_per_second;
         bound("tenant_ingest_per_second", ingest.flatten())?;
+        let destinations = edit.tenant_max_destinations;
+        bound("tenant_max_destinations", destinations.flatten())?;
         let limits = if edit.limits.is_empty() {
             None
         } else {
@@ -211,6 +214,7 @@ impl Tenancy {
             limits,
             tenant_max_in_flight: edit.tenant_max_in_flight,
             tenant_ingest_per_second: ingest,
+            tenant_max_destinations: destinations,
         };
         Ok(self.tenants.change_tier(name, &change).await?)
     }

@@ -6,7 +6,9 @@ use domain::limit::Shape;
 use domain::policy::LimitSettings;
 
 use super::{TenantWorld, not_found, refuses};
-use crate::ports::{DEFAULT_TENANT, NewKey, NewTenant, TenantChange, Tier, TierChange};
+use crate::ports::{
+    DEFAULT_MAX_DESTINATIONS, DEFAULT_TENANT, NewKey, NewTenant, TenantChange, Tier, TierChange,
+};
 
 fn bucket(per_second: u32, burst: u32) -> LimitSettings {
     LimitSettings {
@@ -24,6 +26,7 @@ pub async fn the_tiers_are_the_plans(world: &TenantWorld) {
         limits: bucket(per_second, per_second * 5),
         tenant_max_in_flight: None,
         tenant_ingest_per_second: None,
+        tenant_max_destinations: Some(DEFAULT_MAX_DESTINATIONS),
     };
     let plans = [
         tier("enterprise", 100),
@@ -293,4 +296,35 @@ pub async fn a_tenants_ingest_is_bounded_by_its_own_or_its_tiers(world: &TenantW
     };
     let tier = world.tenants.change_tier("free", &change).await.unwrap();
     assert_eq!(tier.tenant_ingest_per_second, None);
+}
+
+/// Also of those that it has just deleted: who makes and deletes by turns has a bound.
+pub async fn a_tenant_has_no_more_destinations_than_its_tier_allows(world: &TenantWorld) {
+    let tenant = world.tenant("free").await;
+    let bound = async |most| {
+        let change = TierChange {
+            tenant_max_destinations: Some(most),
+            ..TierChange::default()
+        };
+        let tier = world.tenants.change_tier("free", &change).await.unwrap();
+        assert_eq!(tier.tenant_max_destinations, most);
+    };
+    let create = async || {
+        let new = world.destination().build();
+        let created = world.catalog.create_destination(tenant.id, &new).await;
+        created.map(|one| one.id)
+    };
+    bound(Some(2)).await;
+    let first = create().await.unwrap();
+    create().await.unwrap();
+    refuses(create().await, "tenant_max_destinations");
+    let other = world.destination().create().await;
+    assert_ne!(other, first, "another tenant is not meant");
+    let deleted = world.catalog.delete_destination(tenant.id, first);
+    deleted.await.unwrap();
+    refuses(create().await, "tenant_max_destinations");
+    bound(Some(3)).await;
+    create().await.unwrap();
+    bound(None).await;
+    create().await.unwrap();
 }
