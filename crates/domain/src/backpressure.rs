@@ -6,6 +6,9 @@
 //! at the mark does not take and refuse by turns. A refusal says when to come
 //! back: when the low mark will be reached at the rate at which the backlog
 //! really drains. How often is counted is decided here, too.
+//!
+//! The bound of all together is no tenant's own: above its mark those are refused
+//! who have filled it, and the others only above [`FULL_PERCENT`].
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -21,6 +24,10 @@ pub const HIGH_PERCENT: u64 = 80;
 
 /// Below so many per cent they are taken again.
 pub const LOW_PERCENT: u64 = 50;
+
+/// Above so many per cent of the bound of all, everybody's events are refused; from
+/// its high mark on those of tenants alone that have a long backlog themselves.
+pub const FULL_PERCENT: u64 = 95;
 
 /// Backlogs below so many per cent of their bound are not told of: whoever
 /// counts on takes them for this long.
@@ -267,6 +274,13 @@ pub fn refuses(bound: u64, refusing: bool, pending: u64) -> bool {
     } else {
         pending > high_mark(bound)
     }
+}
+
+/// Whether what all have pending together refuses this tenant, once it is above its
+/// high mark: who has a long backlog goes first, and nobody comes above the last mark.
+#[must_use]
+pub const fn is_meant_by_all(bounds: &BacklogBounds, all: u64, tenant: u64) -> bool {
+    all > percent(bounds.all.get(), FULL_PERCENT) || tenant >= noted_mark(bounds.tenant.get())
 }
 
 /// Above it, events are refused.

@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use domain::backpressure::{
-    BacklogBounds, Backlogged, CountPace, FIRST_RETRY_AFTER, MIN_RETRY_AFTER, Standing, low_mark,
-    noted_mark, refuses,
+    BacklogBounds, Backlogged, CountPace, FIRST_RETRY_AFTER, MIN_RETRY_AFTER, Standing,
+    is_meant_by_all, low_mark, noted_mark, refuses,
 };
 use domain::event::{Audience, NewEvent};
 use domain::ids::{DestinationId, TenantId};
@@ -101,10 +101,16 @@ impl Pressure {
         };
         let tenant = Backlogged::Tenant(event.tenant);
         let mut known = self.known();
-        [Some(Backlogged::All), Some(tenant), destination]
-            .into_iter()
-            .flatten()
-            .filter_map(|whose| known.refusal(whose, self.bounds.of(whose)))
+        let meant = is_meant_by_all(
+            &self.bounds,
+            known.pending(Backlogged::All),
+            known.pending(tenant),
+        );
+        // Asked all the same: what is above its mark is noted.
+        let by_all = known.refusal(Backlogged::All, self.bounds.of(Backlogged::All));
+        let own = [Some(tenant), destination].into_iter().flatten();
+        own.filter_map(|whose| known.refusal(whose, self.bounds.of(whose)))
+            .chain(by_all.filter(|_| meant))
             .max_by_key(|refusal| refusal.retry_after)
     }
 
@@ -200,14 +206,24 @@ impl Known {
         }
     }
 
+    fn accepted(&self, whose: Backlogged) -> u64 {
+        let of_slice = |slice: &Slice| slice.accepted.get(&whose).copied();
+        (self.slices.iter().filter_map(of_slice)).fold(0, u64::saturating_add)
+    }
+
+    /// As many as are known of.
+    fn pending(&self, whose: Backlogged) -> u64 {
+        let counted = self.standings.get(&whose).map_or(0, |one| one.pending);
+        counted.saturating_add(self.accepted(whose))
+    }
+
     fn refusal(&mut self, whose: Backlogged, bound: u64) -> Option<Refusal> {
         let standing = self.standings.get(&whose);
         if let Some(standing) = standing.filter(|standing| standing.is_refusing()) {
             let retry_after = standing.retry_after.max(MIN_RETRY_AFTER);
             return Some(Refusal { whose, retry_after });
         }
-        let of_slice = |slice: &Slice| slice.accepted.get(&whose).copied();
-        let accepted = (self.slices.iter().filter_map(of_slice)).fold(0, u64::saturating_add);
+        let accepted = self.accepted(whose);
         let counted = match standing {
             Some(standing) => standing.pending,
             // Not told of, so below this; before the first count, of all.

@@ -236,6 +236,30 @@ async fn what_the_store_refuses_is_refused() {
     }
 }
 
+/// Those who fill it are refused first; the others near its end alone.
+#[tokio::test(start_paused = true)]
+async fn the_bound_of_all_is_first_for_those_who_fill_it() {
+    let process = process();
+    let filling = standing(Backlogged::Tenant(TENANT), 600, false);
+    let others = NewEvent {
+        tenant: TenantId(Uuid::from_u128(78)),
+        ..event(destination(2))
+    };
+    let all = |pending| standing(Backlogged::All, pending, true);
+    process.count(&[all(850), filling]).await;
+    let refusal = process.pressure.refusal(&event(destination(1))).unwrap();
+    assert_eq!(refusal.whose, Backlogged::All);
+    assert_eq!(process.pressure.refusal(&others), None);
+    process.count(&[all(951), filling]).await;
+    for event in [&event(destination(1)), &others] {
+        let refusal = process.pressure.refusal(event).unwrap();
+        assert_eq!(refusal.whose, Backlogged::All);
+    }
+    process.count(&[all(600), filling]).await;
+    assert!(process.pressure.refusal(&event(destination(1))).is_some());
+    assert_eq!(process.pressure.refusal(&others), None);
+}
+
 /// What is accepted while a count is under way may not be in it: it is counted
 /// once more until the next.
 #[tokio::test(start_paused = true)]
