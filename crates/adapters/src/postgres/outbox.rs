@@ -56,10 +56,16 @@ pub(super) async fn relay(pool: &PgPool, after: Lane, limit: u32) -> Result<Rela
     });
     let (of_events, events): (Vec<i64>, Vec<NewEvent>) = events.into_iter().unzip();
     let answers = ingest::accept_within(&mut transaction, &events).await?;
+    let taken = taken_by_others(&mut transaction, &events, &answers).await?;
     // The others have gone to none yet: they are the next step's.
     let left = of_events.get(answers.len()..).unwrap_or_default().to_vec();
-    for (position, answer) in of_events.into_iter().zip(answers) {
+    for ((position, event), answer) in of_events.into_iter().zip(&events).zip(answers) {
         match answer {
+            _ if taken.contains(&event.id.0) => {
+                let reason = "event_id: another tenant has an event of this id: leave it out, or \
+                    give another one";
+                rejected.push((position, reason.to_owned()));
+            }
             Acceptance::UnknownDestination => {
                 let reason = "destination_id: the tenant has no such destination";
                 rejected.push((position, reason.to_owned()));
@@ -120,6 +126,39 @@ async fn without_a_day(
     .fetch_all(connection)
     .await?;
     Ok(nowhere.into_iter().collect())
+}
+
+/// Those of these events that are another tenant's: accepted without a destination,
+/// as if they had been here before. To a client that says nothing; a row of the
+/// outbox would be gone without a word.
+async fn taken_by_others(
+    connection: &mut PgConnection,
+    events: &[NewEvent],
+    answers: &[Acceptance],
+) -> Result<HashSet<Uuid>, Failure> {
+    let nowhere = |answer: &Acceptance| matches!(answer, Acceptance::Accepted(destinations) if destinations.is_empty());
+    let (ids, tenants): (Vec<Uuid>, Vec<Uuid>) = (events.iter().zip(answers))
+        .filter(|(_, answer)| nowhere(answer))
+        .map(|(event, _)| (event.id.0, event.tenant.0))
+        .unzip();
+    if ids.is_empty() {
+        return Ok(HashSet::new());
+    }
+    let taken: Vec<Uuid> = sqlx::query_scalar(
+        "-- relay: taken_by_others
+        select n.id from unnest($1::uuid[], $2::uuid[]) as n (id, tenant_id)
+        cross join lateral (
+            select e.tenant_id from events e
+            where e.id = n.id and e.day = event_day(n.id)
+            limit 1
+        ) e
+        where e.tenant_id <> n.tenant_id",
+    )
+    .bind(ids)
+    .bind(tenants)
+    .fetch_all(connection)
+    .await?;
+    Ok(taken.into_iter().collect())
 }
 
 /// The next lane with rows that nobody holds, after the last one, so that none

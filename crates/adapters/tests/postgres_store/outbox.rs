@@ -100,6 +100,32 @@ async fn an_id_that_is_there_already_is_no_second_event() {
     assert_eq!(database.number("select count(*) from outbox").await, 0);
 }
 
+/// It is not answered as if it were the same event: nobody would get it.
+#[tokio::test]
+async fn a_row_with_the_id_of_another_tenants_event_is_rejected() {
+    let database = Database::create().await;
+    let (id, other) = (database.id(), database.id());
+    let tenant = format!("insert into tenants (id, name, tier) values ('{other}', 'x', 'free')");
+    database.sql(&tenant).await;
+    let to = destination(&database).await;
+    let theirs = format!(
+        "insert into events (id, tenant_id, content_type, payload, created_at, day)
+        values ('{id}', '{other}', 'text/plain', 'theirs', now(), event_day('{id}'))"
+    );
+    database.sql(&theirs).await;
+    let row = format!(
+        "insert into paceline.outbox (event_id, destination_id, payload)
+        values ('{id}', '{to}', 'ours'), (null, '{to}', 'another')"
+    );
+    database.sql(&row).await;
+    relay_all(&database).await;
+    assert_eq!(waiting(&database, to).await, ["another"]);
+    let rejected = "select payload || ' ' || split_part(reason, ':', 1)
+        from paceline.outbox_rejected";
+    assert_eq!(texts(&database, rejected).await, ["ours event_id"]);
+    assert_eq!(database.number("select count(*) from outbox").await, 0);
+}
+
 #[tokio::test]
 async fn bad_rows_are_moved_out_of_the_way_with_the_reason() {
     let database = Database::create().await;
