@@ -230,6 +230,25 @@ pub(super) fn numbers(limits: &LimitSettings) -> [Option<i32>; 6] {
     .map(|number| number.map(integer))
 }
 
+/// Against change, before the destination is locked: a change of the tier locks its
+/// destinations after the tier, so two that meet wait for each other and not in a
+/// circle. The trigger takes the same lock, too late for that; a user's own SQL is
+/// left to it.
+pub(super) async fn lock_tier(
+    connection: &mut PgConnection,
+    tenant: TenantId,
+) -> Result<(), Failure> {
+    sqlx::query(
+        "-- change_destination: lock_tier
+        select from tenants n join tiers t on t.name = n.tier where n.id = $1
+        for share of n, t",
+    )
+    .bind(tenant.0)
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
 /// The destination as it is after the change; `None` if there is none.
 pub(super) async fn change_destination(
     pool: &PgPool,
@@ -241,6 +260,7 @@ pub(super) async fn change_destination(
         limits.validate().map_err(Failure::Invalid)?;
     }
     let mut transaction = pool.begin().await?;
+    lock_tier(&mut transaction, tenant).await?;
     managers::check(&mut transaction, of).await?;
     update(&mut transaction, tenant, id, change).await?;
     let changed = destination(&mut *transaction, tenant, id).await?;
@@ -299,6 +319,7 @@ pub(super) async fn update(
 
 pub(super) async fn delete_destination(pool: &PgPool, of: Managed<'_>) -> Result<(), Failure> {
     let mut transaction = pool.begin().await?;
+    lock_tier(&mut transaction, of.tenant).await?;
     managers::check(&mut transaction, of).await?;
     sqlx::query(
         "-- delete_destination

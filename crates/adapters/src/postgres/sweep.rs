@@ -243,9 +243,18 @@ async fn read_marks(pool: &PgPool, limit: u32) -> Result<Vec<Mark>, Failure> {
 pub(super) async fn clear_marks(pool: &PgPool, marks: &[Mark]) -> Result<(), Failure> {
     sqlx::query(
         "-- clear_marks
+        with locked as materialized (
+            -- In the order in which a change marks them.
+            select m.destination_id, m.version
+            from unnest($1::uuid[], $2::bigint[]) as n (destination_id, version)
+            join destination_marks m
+                on m.destination_id = n.destination_id and m.version = n.version
+            order by m.destination_id
+            for update of m
+        )
         delete from destination_marks m
-        using unnest($1::uuid[], $2::bigint[]) as n (destination_id, version)
-        where m.destination_id = n.destination_id and m.version = n.version",
+        using locked l
+        where m.destination_id = l.destination_id and m.version = l.version",
     )
     .bind(
         marks

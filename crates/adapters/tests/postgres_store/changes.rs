@@ -1,10 +1,11 @@
 //! Changes by users' own SQL: of destinations, of tiers, of tenants.
 
+use domain::destination::DestinationState;
 use domain::ids::DestinationId;
 use domain::policy::LimitSettings;
-use engine::ports::{Catalog, Store};
+use engine::ports::{Catalog, DEFAULT_TENANT, DestinationChange, Store};
 
-use crate::database::{Database, per_second};
+use crate::database::{Database, per_second, run};
 
 async fn epoch(database: &Database, id: DestinationId) -> i64 {
     database
@@ -140,4 +141,48 @@ async fn a_change_is_notified() {
     tokio::time::timeout(patience, database.store.changed())
         .await
         .unwrap();
+}
+
+/// A change of the tier holds it and waits for its first destination; ours of another
+/// one waits for the tier, and holds nothing that the other comes to: nobody is a
+/// deadlock's victim, a user's own statement least of all.
+#[tokio::test]
+async fn a_change_of_a_tier_and_of_a_destination_wait_in_one_order() {
+    let database = Database::create().await;
+    let mut ids = Vec::new();
+    for _ in 0..2 {
+        ids.push(database.destination(LimitSettings::default()).await);
+    }
+    ids.sort_unstable();
+    let mut holding = database.user().await;
+    let hold = format!(
+        "begin; select from destinations where id = '{}' for update",
+        ids[0]
+    );
+    run(&mut holding, hold).await;
+    let mut tier = database.user().await;
+    let tier = tokio::spawn(async move {
+        let cut = "update tiers set limit_per_second = 1 where name = 'standard'";
+        run(&mut tier, cut.to_owned()).await;
+    });
+    database.until_somebody_waits().await;
+    let (store, last) = (database.store.clone(), ids[1]);
+    let paused = DestinationChange {
+        state: Some(DestinationState::Paused),
+        ..DestinationChange::default()
+    };
+    let ours = tokio::spawn(async move {
+        store
+            .change_destination(DEFAULT_TENANT, last, &paused)
+            .await
+            .unwrap()
+    });
+    let waiting = "select count(*) from pg_stat_activity
+        where datname = current_database() and wait_event_type = 'Lock'";
+    while database.number(waiting).await < 2 {
+        tokio::task::yield_now().await;
+    }
+    run(&mut holding, "rollback".to_owned()).await;
+    tier.await.unwrap();
+    assert_eq!(ours.await.unwrap().state, DestinationState::Paused);
 }
