@@ -1,25 +1,35 @@
 //! The schema: brought forward, and compared.
 
+use std::time::Duration;
+
 use engine::ports::CatalogError;
 use engine::ports::StoreError;
 use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::{PgConnection, PgPool};
+use tokio::time::Instant;
 
 use super::days;
 use super::failure::in_words;
 
 static MIGRATOR: Migrator = sqlx::migrate!("../../migrations/postgres");
 
+/// Between two tries: those who had queued up get through.
+const PAUSE: Duration = Duration::from_secs(2);
+
+/// How long it is tried. A dump or a report of that length has no end in sight.
+const PATIENCE: Duration = Duration::from_secs(3_600);
+
 /// Brings the schema forward, under an advisory lock. On a connection of its
 /// own that is closed afterwards: a migration, or the wait for somebody else's,
-/// may take longer than any other statement of ours.
+/// may take longer than any other statement of ours. But it waits for no lock for
+/// longer than two seconds: whoever reads or writes meanwhile queues behind it.
 pub(super) async fn migrate(pool: &PgPool) -> Result<(), StoreError> {
     let unavailable = |error: sqlx::Error| StoreError::Unavailable(in_words(&error));
     let mut connection = pool.acquire().await.map_err(unavailable)?;
     sqlx::raw_sql(
         "-- migrate: patience
         set statement_timeout = 0;
-        set lock_timeout = 0;
+        set lock_timeout = '2s';
         set idle_in_transaction_session_timeout = 0",
     )
     .execute(&mut *connection)
@@ -28,7 +38,7 @@ pub(super) async fn migrate(pool: &PgPool) -> Result<(), StoreError> {
     if is_split(&mut connection).await.map_err(unavailable)? {
         return Err(StoreError::Unavailable(SPLIT.to_owned()));
     }
-    let migrated = MIGRATOR.run(&mut *connection).await;
+    let migrated = as_locks_allow(&mut connection).await;
     let made = match &migrated {
         Ok(()) => days::make(&mut connection).await,
         Err(_) => Ok(0),
@@ -73,6 +83,59 @@ fn why_not(error: &MigrateError) -> String {
         false => "",
     };
     format!("migrate: {error}: {}{hint}", in_words(source))
+}
+
+/// Each migration is one transaction, so one that met a lock has done nothing, and
+/// holds nothing while it pauses.
+async fn as_locks_allow(connection: &mut PgConnection) -> Result<(), MigrateError> {
+    let began = Instant::now();
+    loop {
+        let error = match MIGRATOR.run(&mut *connection).await {
+            Err(error) if met_a_lock(&error) => error,
+            done => return done,
+        };
+        let holders = holders(connection).await;
+        tracing::warn!(
+            holders,
+            "the migration waits for a lock, and for nobody else to wait for it: end those \
+            transactions, or let them end"
+        );
+        if began.elapsed() >= PATIENCE {
+            return Err(error);
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+fn met_a_lock(error: &MigrateError) -> bool {
+    let (MigrateError::Execute(sqlx::Error::Database(error))
+    | MigrateError::ExecuteMigration(sqlx::Error::Database(error), _)) = error
+    else {
+        return false;
+    };
+    error.code().as_deref() == Some("55P03")
+}
+
+/// The transactions that are open for longest: one of them holds the lock.
+async fn holders(connection: &mut PgConnection) -> String {
+    let found: Result<Vec<String>, sqlx::Error> = sqlx::query_scalar(
+        "-- migrate: holders
+        select format('pid %s (%s), open for %s s', a.pid,
+            coalesce(nullif(a.application_name, ''), a.usename, 'unknown'),
+            floor(extract(epoch from clock_timestamp() - a.xact_start)))
+        from pg_stat_activity a
+        where a.datname = current_database() and a.pid <> pg_backend_pid()
+            and a.xact_start is not null
+        order by a.xact_start
+        limit 3",
+    )
+    .fetch_all(connection)
+    .await;
+    match found {
+        Ok(found) if found.is_empty() => "none that can be seen".to_owned(),
+        Ok(found) => found.join(", "),
+        Err(error) => in_words(&error),
+    }
 }
 
 /// The newest version that this binary knows.

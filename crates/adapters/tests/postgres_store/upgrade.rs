@@ -188,3 +188,27 @@ async fn go_on(database: &Database, store: &PostgresStore, to: DestinationId) {
     let payloads: Vec<String> = claims.answers.iter().filter_map(payload).collect();
     assert_eq!(payloads, ["ahead", "one", "today", "new"]);
 }
+
+/// Somebody reads for long while the schema is brought forward: whoever comes after
+/// the migration waits for it for two seconds at most, and it goes on once the reader
+/// has ended.
+#[tokio::test]
+async fn a_migration_that_waits_for_a_reader_holds_nobody_up() {
+    let database = Database::create().await;
+    // One is to be done again, and it needs all of `sessions`.
+    let back = "alter table sessions drop column name, drop column link_digest;
+        delete from _sqlx_migrations where version = 41";
+    database.sql(back).await;
+    let mut reader = database.user().await;
+    run(&mut reader, "begin; select from sessions".to_owned()).await;
+    let beside = async {
+        database.until_somebody_waits().await;
+        // Behind it in the queue; with a time-out of its own, which is not met.
+        let read = "set statement_timeout = '10s'; select from sessions";
+        database.sql(read).await;
+        run(&mut reader, "commit".to_owned()).await;
+    };
+    let (migrated, ()) = tokio::join!(database.store.migrate(), beside);
+    migrated.unwrap();
+    database.store.ready().await.unwrap();
+}
