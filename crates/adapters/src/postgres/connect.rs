@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use engine::ports::StoreError;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::{ConnectOptions, PgPool};
+use sqlx::{ConnectOptions, PgConnection, PgPool};
 
 /// Where the database is, and how many connections to hold at most.
 #[derive(Clone)]
@@ -84,6 +84,7 @@ pub(super) async fn connect(options: &PostgresOptions) -> Result<PgPool, StoreEr
                 Ok(true)
             })
         })
+        .after_connect(|connection, _| Box::pin(check_settings(connection)))
         .after_release(|connection, _| {
             // One whose transaction was not ended, because its future was
             // dropped, must not serve anybody else.
@@ -104,10 +105,43 @@ pub(super) async fn connect(options: &PostgresOptions) -> Result<PgPool, StoreEr
 
 /// Why there is no connection.
 async fn why_not(session: &PgConnectOptions) -> sqlx::Error {
-    match tokio::time::timeout(ACQUIRE_TIMEOUT, session.connect()).await {
+    let connecting = async {
+        let mut connection = session.connect().await?;
+        check_settings(&mut connection).await
+    };
+    match tokio::time::timeout(ACQUIRE_TIMEOUT, connecting).await {
         Ok(Err(error)) => error,
         // It has come back this instant, or it does not answer at all.
-        Ok(Ok(_)) | Err(_) => sqlx::Error::PoolTimedOut,
+        Ok(Ok(())) | Err(_) => sqlx::Error::PoolTimedOut,
+    }
+}
+
+/// Refuses a connection that does not have what it was told: a pooler in between
+/// drops what it does not know, and with it time-outs, isolation and whether a commit
+/// is on the disk, without a word.
+async fn check_settings(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    let (names, wanted): (Vec<&str>, Vec<&str>) = SETTINGS.iter().copied().unzip();
+    let other: Option<(String, String, String)> = sqlx::query_as(
+        "-- check_settings
+        select n.name, current_setting(n.name), n.wanted
+        from unnest($1::text[], $2::text[]) as n (name, wanted)
+        where current_setting(n.name) <> n.wanted
+        limit 1",
+    )
+    .bind(names)
+    .bind(wanted)
+    .fetch_optional(connection)
+    .await?;
+    match other {
+        None => Ok(()),
+        Some((name, found, wanted)) => Err(sqlx::Error::Configuration(
+            format!(
+                "{name} is {found:?} on a new connection that asked for {wanted:?}: a pooler or \
+                proxy in between drops the startup parameter `options`; let it pass on, or \
+                connect to Postgres itself"
+            )
+            .into(),
+        )),
     }
 }
 

@@ -141,3 +141,58 @@ async fn forward(client: TcpStream, server: TcpStream, answers: Arc<AtomicUsize>
         }
     }
 }
+
+/// A pooler that knows of no `options`: it leaves the parameter out.
+async fn forgetful_pooler(server: String) -> u16 {
+    use tokio::io::copy_bidirectional;
+
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            let server = server.clone();
+            tokio::spawn(async move {
+                let startup = loop {
+                    let length = client.read_u32().await.unwrap() as usize;
+                    let mut message = vec![0; length - 4];
+                    client.read_exact(&mut message).await.unwrap();
+                    // A request for TLS; no.
+                    match message[..4] == 80_877_103_u32.to_be_bytes() {
+                        true => client.write_all(b"N").await.unwrap(),
+                        false => break message,
+                    }
+                };
+                let words: Vec<&[u8]> = startup[4..].split(|byte| *byte == 0).collect();
+                let mut kept = startup[..4].to_vec();
+                for pair in words.chunks(2).filter(|pair| !pair[0].is_empty()) {
+                    if pair[0] != b"options" {
+                        kept.extend([pair[0], b"\0", pair[1], b"\0"].concat());
+                    }
+                }
+                kept.push(0);
+                let mut server = tokio::net::TcpStream::connect(server).await.unwrap();
+                server.write_u32(kept.len() as u32 + 4).await.unwrap();
+                server.write_all(&kept).await.unwrap();
+                let _ = copy_bidirectional(&mut client, &mut server).await;
+            });
+        }
+    });
+    port
+}
+
+#[tokio::test]
+async fn a_pooler_that_drops_settings_is_refused_in_words() {
+    let database = Database::create().await;
+    let (before, name) = database.url.rsplit_once('/').unwrap();
+    let (user, server) = before.rsplit_once('@').unwrap();
+    let port = forgetful_pooler(server.to_owned()).await;
+    let options = PostgresOptions {
+        url: format!("{user}@127.0.0.1:{port}/{name}"),
+        max_connections: 1,
+    };
+    let refused = PostgresStore::connect(options).await.unwrap_err();
+    let refused = refused.to_string();
+    for word in ["statement_timeout", "\"5s\"", "pooler", "options"] {
+        assert!(refused.contains(word), "{word}: {refused}");
+    }
+}
