@@ -5,6 +5,10 @@
 //! after the other; each answers through a channel of its own. A caller that
 //! goes away does not stop its step: as after any error, it may have been
 //! committed.
+//!
+//! A step that panics ends the process. Without its thread the store answers nothing
+//! any more, while everything else lives on, and nobody would start it again; what is
+//! committed is in the file.
 
 use std::thread::JoinHandle;
 
@@ -35,6 +39,7 @@ impl Lane {
     ) -> Result<Self, StoreError> {
         let (steps, mut queue) = mpsc::channel::<Step>(QUEUE);
         let run = move || {
+            let _last = EndsWithIt;
             while let Some(step) = queue.blocking_recv() {
                 step(&mut connection);
             }
@@ -73,13 +78,56 @@ impl Lane {
     }
 }
 
+/// Dropped by a panic, it ends the process.
+struct EndsWithIt;
+
+impl Drop for EndsWithIt {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            // The panic has said why.
+            tracing::error!("the store's thread has panicked: the process ends, start it again");
+            std::process::abort();
+        }
+    }
+}
+
 impl Drop for Lane {
     fn drop(&mut self) {
         self.steps = None;
         if let Some(thread) = self.thread.take() {
-            // Whoever opens the file next finds everything in it. A thread
-            // that panicked has said so itself.
+            // Whoever opens the file next finds everything in it.
             let _ = thread.join();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    /// Set for the process that panics.
+    const PANICS: &str = "PACELINE_TEST_PANICKING_STEP";
+
+    #[tokio::test]
+    async fn a_step_that_panics_ends_the_process() {
+        if std::env::var_os(PANICS).is_some() {
+            let connection = Connection::open_in_memory().unwrap();
+            let lane = Lane::spawn("sqlite-test", connection, ()).unwrap();
+            let answer = lane.run(|_| -> Result<(), Fault> { panic!("a bug") }).await;
+            panic!("still here, with {answer:?}");
+        }
+        let name = "sqlite::thread::tests::a_step_that_panics_ends_the_process";
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", name, "--nocapture"])
+            .env(PANICS, "1")
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&child.stderr);
+        assert!(said.contains("a bug"), "{said}");
+        assert!(!said.contains("still here"), "{said}");
+        // Not the code of a test that fails: a signal.
+        assert_eq!(child.status.code(), None);
     }
 }
