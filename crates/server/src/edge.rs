@@ -1,13 +1,16 @@
 //! The edge: the one place of this crate that reads the wall clock and the
 //! system's randomness. Everything else takes them as arguments.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use domain::time::Timestamp;
+use engine::ports::Store;
 use rand::rngs::{StdRng, SysRng};
 use rand::{Rng, SeedableRng};
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::access::MintedKey;
@@ -47,7 +50,33 @@ pub fn suspended() -> Duration {
 /// Makes ids and keys, from one generator that is seeded once.
 pub struct Mint {
     clock: fn() -> Timestamp,
+    /// How far the store's clock is ahead of that one, in microseconds.
+    ahead: AtomicI64,
     random: Mutex<StdRng>,
+}
+
+/// Between two looks at the store's clock.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+
+/// So far a machine's clock may be off before that is told: more than NTP ever
+/// leaves, and less than anybody would see in ids.
+const TOLD_FROM: Duration = Duration::from_secs(5);
+
+/// Keeps ids dated by the store's clock until `shutdown`. An event is kept under the
+/// day of its id, and the store has a few days only: by a clock that is three days
+/// off nothing could be accepted.
+pub async fn follow_store(mint: Arc<Mint>, store: Arc<dyn Store>, shutdown: CancellationToken) {
+    loop {
+        // While the store is away nothing is accepted either.
+        if let Ok(fleet) = store.fleet().await {
+            mint.follow(fleet.now);
+        }
+        tokio::select! {
+            biased;
+            () = shutdown.cancelled() => return,
+            () = tokio::time::sleep(LOOK_EVERY) => {}
+        }
+    }
 }
 
 impl Mint {
@@ -62,16 +91,33 @@ impl Mint {
     pub fn new(clock: fn() -> Timestamp, random: StdRng) -> Self {
         Self {
             clock,
+            ahead: AtomicI64::new(0),
             random: Mutex::new(random),
         }
     }
 
     /// A new id, of version 7: ids sort roughly by their time, which keeps the
-    /// store's indexes dense.
+    /// store's indexes dense. By the store's clock, as far as it is known.
     #[must_use]
     pub fn uuid(&self) -> Uuid {
-        let millis = u64::try_from((self.clock)().as_micros() / 1_000).unwrap_or(0);
+        let ahead = self.ahead.load(Ordering::Relaxed);
+        let now = (self.clock)().as_micros().saturating_add(ahead);
+        let millis = u64::try_from(now / 1_000).unwrap_or(0);
         uuid::Builder::from_unix_timestamp_millis(millis, &self.bytes()).into_uuid()
+    }
+
+    /// Learns what the store's clock says just now, and tells when this machine's says
+    /// something else.
+    pub fn follow(&self, store: Timestamp) {
+        let ahead = store.micros_since((self.clock)());
+        let before = self.ahead.swap(ahead, Ordering::Relaxed);
+        let told = i64::try_from(TOLD_FROM.as_micros()).unwrap_or(i64::MAX);
+        if ahead.abs() >= told && before.abs_diff(ahead) >= told.unsigned_abs() {
+            tracing::error!(
+                store_ahead_seconds = ahead / 1_000_000,
+                "this machine's clock is not the store's: ids are dated by the store's; set it right"
+            );
+        }
     }
 
     /// A new API key.
@@ -110,5 +156,19 @@ mod tests {
         assert_eq!(first.get_version_num(), 7);
         let time = first.get_timestamp().unwrap().to_unix();
         assert_eq!(time, (1_700_000_000, 123_000_000));
+    }
+
+    /// A machine that is ten days behind, then right again.
+    #[test]
+    fn ids_are_dated_by_the_stores_clock() {
+        let mint = Mint::new(
+            || Timestamp::from_millis(1_700_000_000_000),
+            StdRng::seed_from_u64(1),
+        );
+        let dated = |mint: &Mint| mint.uuid().get_timestamp().unwrap().to_unix().0;
+        mint.follow(Timestamp::from_millis(1_700_864_000_000));
+        assert_eq!(dated(&mint), 1_700_864_000);
+        mint.follow(Timestamp::from_millis(1_700_000_000_000));
+        assert_eq!(dated(&mint), 1_700_000_000);
     }
 }

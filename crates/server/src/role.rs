@@ -301,6 +301,11 @@ impl Running {
         self.spawn_relay(&mut loops);
         self.spawn_resealing(&mut loops, &mint);
         let mint = Arc::new(mint);
+        let (dated, by) = (Arc::clone(&mint), Arc::clone(&self.parts.store));
+        loops.spawn(
+            "clock",
+            edge::follow_store(dated, by, self.shutdown.clone()),
+        );
         self.spawn_operator(&mut loops, &mint);
         // Probes and metrics are answered until all else has drained.
         let drained = CancellationToken::new();
