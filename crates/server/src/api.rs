@@ -90,7 +90,7 @@ impl App {
             tenancy: Arc::new(tenancy),
             gate,
             required: Required::of(&openapi()),
-            room: Arc::new(body::Room::new()),
+            room: Arc::default(),
             bulk: bulk::Places::new(),
         }))
     }

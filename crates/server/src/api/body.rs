@@ -1,18 +1,29 @@
 //! Reading a body: bounded by itself and together with all others, and refused
 //! by the name of the field at fault.
+//!
+//! Room is taken as bytes come, not as they are announced, and no tenant has more
+//! than a quarter of it: whoever sends slowly, or announces much, is in nobody
+//! else's way.
 
 use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::{FromRequest, Request};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
+use domain::ids::TenantId;
 use http::{HeaderMap, header};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::App;
 use super::problem::Problem;
+use crate::access::Identity;
+
+mod pace;
+mod room;
+
+pub(super) use pace::Pace;
+pub use room::{Room, Share};
 
 /// The largest body that has no payload in it.
 pub const MAX_BODY_BYTES: usize = 256 * 1024;
@@ -23,37 +34,12 @@ pub const MAX_EVENT_BODY_BYTES: usize = 512 * 1024;
 /// The largest body with a batch of events.
 pub const MAX_BATCH_BODY_BYTES: usize = 8 * 1024 * 1024;
 
-/// The largest sum of all bodies that are read or worked on at one time.
-const MAX_BYTES_AT_ONCE: usize = 256 * 1024 * 1024;
-
-/// What one body takes of the room at least, so that many small ones are
-/// bounded as well: 16,384 at once.
-const MIN_SHARE_BYTES: usize = 16 * 1024;
-
-const KIB: usize = 1024;
-
-/// Memory for bodies, in KiB. What does not fit is refused at once.
-pub struct Room(Arc<Semaphore>);
-
-impl Room {
-    pub(super) fn new() -> Self {
-        Self(Arc::new(Semaphore::new(MAX_BYTES_AT_ONCE / KIB)))
-    }
-
-    fn take(&self, bytes: usize) -> Result<OwnedSemaphorePermit, Problem> {
-        let kib = u32::try_from(bytes.max(MIN_SHARE_BYTES).div_ceil(KIB)).unwrap_or(u32::MAX);
-        let taken = Arc::clone(&self.0).try_acquire_many_owned(kib).ok();
-        let problem = "too many bytes are on their way in; nothing was written";
-        taken.ok_or_else(|| Problem::overloaded(problem))
-    }
-}
-
 /// The bytes of a body that has a payload in it.
 pub struct EventBody {
     /// The whole body.
     pub bytes: Bytes,
     /// Keep it until the request is answered.
-    pub room: OwnedSemaphorePermit,
+    pub room: Share,
 }
 
 /// The same of a batch.
@@ -100,16 +86,44 @@ async fn read(
     if announced.is_some_and(|bytes| bytes > max_bytes) {
         return Err(Problem::too_large(field, max_bytes));
     }
-    let room = app.0.room.take(announced.unwrap_or(max_bytes))?;
-    let bytes = collect(body, max_bytes, field).await?;
-    Ok(EventBody { bytes, room })
+    let identity = head.extensions.get::<Identity>();
+    let tenant = identity.ok_or_else(Problem::unauthorized)?.tenant;
+    let sent = Sent {
+        body,
+        max_bytes,
+        field,
+    };
+    sent.read(&app.0.room, tenant).await
 }
 
-async fn collect(body: Body, max_bytes: usize, field: &str) -> Result<Bytes, Problem> {
-    match Limited::new(body, max_bytes).collect().await {
-        Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(Problem::too_large(field, max_bytes)),
-        Err(error) => Err(Problem::malformed(error.to_string())),
+/// A body on its way in.
+struct Sent<'a> {
+    body: Body,
+    max_bytes: usize,
+    /// What is too large if the body is.
+    field: &'a str,
+}
+
+impl Sent<'_> {
+    async fn read(mut self, room: &Arc<Room>, tenant: TenantId) -> Result<EventBody, Problem> {
+        let mut share = room.take(tenant)?;
+        let (mut pace, mut read) = (Pace::of_a_request(), BytesMut::new());
+        while let Some(frame) = pace.wait_for(self.body.frame()).await? {
+            let frame = frame.map_err(|error| Problem::malformed(error.to_string()))?;
+            let Ok(bytes) = frame.into_data() else {
+                continue;
+            };
+            if read.len() + bytes.len() > self.max_bytes {
+                return Err(Problem::too_large(self.field, self.max_bytes));
+            }
+            pace.came(bytes.len());
+            share.hold(read.len() + bytes.len())?;
+            read.extend_from_slice(&bytes);
+        }
+        Ok(EventBody {
+            bytes: read.freeze(),
+            room: share,
+        })
     }
 }
 

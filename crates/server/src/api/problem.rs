@@ -180,6 +180,14 @@ impl Problem {
         )
     }
 
+    /// Too much of one tenant at once: others are not kept from anything.
+    #[must_use]
+    pub fn busy(detail: impl Into<String>) -> Self {
+        let (status, kind) = (StatusCode::TOO_MANY_REQUESTS, "busy");
+        let title = "Too much of this tenant at once";
+        Self::new(status, kind, title, detail).after(Duration::from_secs(1))
+    }
+
     /// Too much at once; nothing was written.
     #[must_use]
     pub fn overloaded(detail: impl Into<String>) -> Self {

@@ -9,6 +9,7 @@
 #![cfg(test)]
 
 mod documented;
+mod neighbours;
 mod place;
 mod reports;
 mod texts;
@@ -56,6 +57,7 @@ on_both! {
     reports::standings_are_the_own_and_say_what_binds
     reports::a_plan_replays_what_waits
     reports::a_report_is_of_the_own_destinations
+    neighbours::bodies_that_drip_are_in_nobodys_way
     texts::what_no_store_takes_is_the_clients_mistake
     texts::pages_say_the_same
 }

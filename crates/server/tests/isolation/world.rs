@@ -183,6 +183,10 @@ impl World {
         call(&self.router, key, method, path, body).await
     }
 
+    pub(crate) fn router(&self) -> Router {
+        self.router.clone()
+    }
+
     /// A page for whoever has this cookie, or what comes of a form.
     pub(crate) async fn page(&self, cookie: &str, path: &str, form: Option<&str>) -> Page {
         let method = if form.is_some() { "POST" } else { "GET" };

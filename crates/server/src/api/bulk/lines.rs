@@ -7,7 +7,7 @@ use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use tokio::time::timeout;
 
-use super::super::body::MAX_EVENT_BODY_BYTES;
+use super::super::body::{MAX_EVENT_BODY_BYTES, Pace};
 use super::super::problem::Problem;
 
 /// How long the next bytes may take.
@@ -38,6 +38,7 @@ pub(super) struct Lines {
     skipping: bool,
     ended: bool,
     number: u32,
+    pace: Pace,
 }
 
 impl Lines {
@@ -49,6 +50,7 @@ impl Lines {
             skipping: false,
             ended: false,
             number: 0,
+            pace: Pace::of_a_bulk_body(),
         }
     }
 
@@ -107,7 +109,8 @@ impl Lines {
     }
 
     async fn read_on(&mut self) -> Result<(), Stopped> {
-        match timeout(PATIENCE, self.body.frame()).await {
+        let next = timeout(PATIENCE, self.body.frame());
+        match self.pace.wait_for(next).await.map_err(Stopped)? {
             Err(_) => Err(Stopped(Problem::too_slow_body(PATIENCE))),
             Ok(None) => {
                 self.ended = true;
@@ -115,6 +118,7 @@ impl Lines {
             }
             Ok(Some(Ok(frame))) => {
                 if let Ok(bytes) = frame.into_data() {
+                    self.pace.came(bytes.len());
                     self.read.extend_from_slice(&bytes);
                 }
                 Ok(())
