@@ -19,7 +19,8 @@ const PAUSE: Duration = Duration::from_secs(2);
 /// How long it is tried. A dump or a report of that length has no end in sight.
 const PATIENCE: Duration = Duration::from_secs(3_600);
 
-/// Brings the schema forward, under an advisory lock. On a connection of its
+/// Brings the schema forward, under an advisory lock. A newer one stays as it is:
+/// during a rollout, pods of the version before may start once more. On a connection of its
 /// own that is closed afterwards: a migration, or the wait for somebody else's,
 /// may take longer than any other statement of ours. But it waits for no lock for
 /// longer than two seconds: whoever reads or writes meanwhile queues behind it.
@@ -38,7 +39,10 @@ pub(super) async fn migrate(pool: &PgPool) -> Result<(), StoreError> {
     if is_split(&mut connection).await.map_err(unavailable)? {
         return Err(StoreError::Unavailable(SPLIT.to_owned()));
     }
-    let migrated = as_locks_allow(&mut connection).await;
+    let migrated = match as_locks_allow(&mut connection).await {
+        Err(MigrateError::VersionMissing(found)) if found > needed() => Ok(()),
+        migrated => migrated,
+    };
     let made = match &migrated {
         Ok(()) => days::make(&mut connection).await,
         Err(_) => Ok(0),

@@ -62,14 +62,17 @@ pub(crate) fn documents(text: &str) -> Vec<Value> {
     documents.into_iter().filter(|one| !one.is_null()).collect()
 }
 
+/// The program, by name or path.
+pub(crate) fn kubectl() -> String {
+    match std::env::var("PACELINE_TEST_KUBECTL") {
+        Ok(path) if !path.is_empty() => path,
+        _ => "kubectl".to_owned(),
+    }
+}
+
 fn build(name: &'static str, folder: &Path) -> Build {
-    let kubectl = std::env::var("PACELINE_TEST_KUBECTL").unwrap_or_default();
-    let kubectl = if kubectl.is_empty() {
-        "kubectl"
-    } else {
-        &kubectl
-    };
-    let built = Command::new(kubectl).arg("kustomize").arg(folder).output();
+    let kubectl = kubectl();
+    let built = Command::new(&kubectl).arg("kustomize").arg(folder).output();
     let built = built.unwrap_or_else(|error| {
         panic!(
             "{kubectl} cannot be run ({error}): it builds the manifests. `scripts/test` installs \

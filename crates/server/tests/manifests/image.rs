@@ -177,8 +177,9 @@ fn compose_runs_every_role_with_settings_that_it_takes() {
     let compose = documents(&read("compose.yaml")).remove(0);
     let services = compose["services"].as_object().expect("it has services");
     // There is no API server without Kubernetes.
-    let roles = super::pods::ROLES;
-    for role in roles.into_iter().filter(|role| *role != "operator") {
+    let roles = super::pods::ROLES.into_iter();
+    let roles = roles.filter(|role| *role != "operator");
+    for role in roles.chain(["migrate"]) {
         let service = &services[role];
         let environment = environment(service);
         let names = environment.keys().cloned();

@@ -10,9 +10,13 @@
 )]
 
 mod access;
+mod api_server;
+mod applied;
 mod bases;
 mod built;
 mod image;
+mod kinds;
+mod kubectl;
 mod network;
 mod pods;
 mod scaling;

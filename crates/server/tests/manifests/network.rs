@@ -122,14 +122,7 @@ fn contains(block: &Value, address: IpAddr) -> bool {
 /// Everybody who could try, by name.
 fn ends(build: &Build) -> BTreeMap<&'static str, End<'_>> {
     let mut ends = BTreeMap::new();
-    for name in [
-        "api",
-        "scheduler",
-        "worker",
-        "operator",
-        "migrate",
-        "receiver",
-    ] {
+    for name in ["api", "scheduler", "worker", "operator", "receiver"] {
         if let Some(pod) = build.pod(name) {
             ends.insert(name, End::Ours(pod));
         }
@@ -173,7 +166,6 @@ fn allowed(build: &Build) -> BTreeSet<(&'static str, &'static str, u64)> {
         ("api", "postgres", vec![5432]),
         ("scheduler", "postgres", vec![5432]),
         ("worker", "postgres", vec![5432]),
-        ("migrate", "postgres", vec![5432]),
         ("operator", "postgres", vec![5432]),
         ("api", "redis", vec![6379]),
         ("scheduler", "redis", vec![6379]),
@@ -188,7 +180,6 @@ fn allowed(build: &Build) -> BTreeSet<(&'static str, &'static str, u64)> {
         ("scheduler", "dns", vec![53]),
         ("worker", "dns", vec![53]),
         ("operator", "dns", vec![53]),
-        ("migrate", "dns", vec![53]),
         ("client", "api", vec![8080]),
     ];
     match build.name {

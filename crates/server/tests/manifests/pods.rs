@@ -1,4 +1,4 @@
-//! The pods that a build's Deployments and Jobs make.
+//! The pods that a build's Deployments make.
 
 use std::collections::BTreeMap;
 
@@ -9,19 +9,18 @@ use super::built::{Build, labels, list, name, text};
 /// One pod of a template.
 #[derive(Clone)]
 pub(crate) struct Pod<'a> {
-    /// The Deployment or Job.
+    /// The Deployment.
     pub(crate) owner: &'a Value,
     pub(crate) labels: BTreeMap<String, String>,
     pub(crate) spec: &'a Value,
 }
 
 /// What every pod of ours is named by.
-pub(crate) const ROLES: [&str; 5] = ["api", "scheduler", "worker", "operator", "migrate"];
+pub(crate) const ROLES: [&str; 4] = ["api", "scheduler", "worker", "operator"];
 
 impl Build {
     pub(crate) fn pods(&self) -> Vec<Pod<'_>> {
-        let owners = self.of_kind("Deployment").chain(self.of_kind("Job"));
-        owners
+        self.of_kind("Deployment")
             .map(|owner| Pod {
                 owner,
                 labels: labels(&owner["spec"]["template"]["metadata"]["labels"]),

@@ -102,7 +102,6 @@ fn the_servers_talk_to_nobody_but_by_the_table() {
         ("scheduler", "postgres", 5432),
         ("worker", "postgres", 5432),
         ("operator", "postgres", 5432),
-        ("migrate", "postgres", 5432),
         ("cnpg", "postgres", 5432),
         ("cnpg", "postgres", 8000),
         ("monitoring", "postgres", 9187),

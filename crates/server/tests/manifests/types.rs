@@ -4,7 +4,6 @@
 use k8s_openapi::Resource;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
-use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, Service, ServiceAccount};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -36,7 +35,6 @@ fn built_in_kinds_have_no_field_that_kubernetes_does_not_know() {
                 "ConfigMap" => surplus::<ConfigMap>(object),
                 "Deployment" => surplus::<Deployment>(object),
                 "HorizontalPodAutoscaler" => surplus::<HorizontalPodAutoscaler>(object),
-                "Job" => surplus::<Job>(object),
                 "Namespace" => surplus::<Namespace>(object),
                 "NetworkPolicy" => surplus::<NetworkPolicy>(object),
                 "PodDisruptionBudget" => surplus::<PodDisruptionBudget>(object),

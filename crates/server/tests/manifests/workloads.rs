@@ -62,10 +62,6 @@ fn services_and_probes_name_ports_that_are_there() {
         for pod in build.pods() {
             let container = pod.container();
             let probes = ["startupProbe", "livenessProbe", "readinessProbe"];
-            if pod.owner["kind"] == "Job" {
-                assert!(probes.iter().all(|probe| container[probe].is_null()));
-                continue;
-            }
             for probe in probes.map(|probe| &container[probe]) {
                 let port = [&probe["httpGet"]["port"], &probe["tcpSocket"]["port"]];
                 let port = port.into_iter().find(|port| !port.is_null());
@@ -99,9 +95,6 @@ fn services_and_probes_name_ports_that_are_there() {
 fn roles_are_live_by_livez_and_ready_by_readyz() {
     let routes = server::api::openapi().paths.paths;
     for (role, pod) in every().flat_map(super::built::Build::roles) {
-        if role == "migrate" {
-            continue;
-        }
         let path = |probe: &str| text(&pod.container()[probe]["httpGet"]["path"]).to_owned();
         assert_eq!(path("startupProbe"), "/livez", "{role}");
         assert_eq!(path("livenessProbe"), "/livez", "{role}");
@@ -170,10 +163,6 @@ fn pods_have_no_power() {
 fn rollouts_and_drains_leave_enough_pods() {
     for build in every() {
         for (role, pod) in build.roles() {
-            if role == "migrate" {
-                assert!(build.find("PodDisruptionBudget", role).is_none());
-                continue;
-            }
             let update = &pod.owner["spec"]["strategy"]["rollingUpdate"];
             assert_eq!(update["maxUnavailable"], 0, "{role}");
             assert!(
@@ -204,16 +193,18 @@ fn rollouts_and_drains_leave_enough_pods() {
     }
 }
 
-/// Applying one again that has changed is an error, so it is another one.
+/// A Job that has changed cannot be applied again.
 #[test]
-fn the_migration_is_named_by_its_version() {
+fn nothing_is_a_job() {
+    for build in every() {
+        assert_eq!(build.of_kind("Job").count(), 0, "{}", build.name);
+    }
+}
+
+#[test]
+fn every_role_runs_this_version() {
     let version = env!("CARGO_PKG_VERSION");
     for build in every() {
-        let migrate = build.pod("migrate").expect("there is a migration");
-        assert_eq!(
-            migrate.name(),
-            format!("migrate-{}", version.replace('.', "-"))
-        );
         for (role, pod) in build.roles() {
             let image = text(&pod.container()["image"]);
             let (_, tag) = image.rsplit_once(':').expect("the image has a tag");
