@@ -6,7 +6,8 @@
 //! is available at once, and our operator lets a deleted Destination go while it has
 //! its pods and its rights. There is no kubelet, so nothing runs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -15,11 +16,14 @@ use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State as Shared};
 use axum::response::{IntoResponse, Response};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
 
 use operator::FINALIZER;
+use prost::Message;
 
 use super::built::list;
 use super::kinds::{Kind, discovered, openapi};
@@ -37,8 +41,8 @@ const ACT: Duration = Duration::from_millis(20);
 /// Plural, namespace (empty for none) and name.
 type Key = (&'static str, String, String);
 
-/// What is told to watches: the kind's plural and the line.
-type Told = (&'static str, Value);
+/// What is told to watches: its version, the kind's plural and the line.
+type Told = (u64, &'static str, Value);
 
 pub(crate) struct ApiServer {
     pub(crate) address: SocketAddr,
@@ -49,6 +53,8 @@ pub(crate) struct ApiServer {
 struct State {
     objects: BTreeMap<Key, Value>,
     version: u64,
+    /// All that was told so far, for watches that begin at a version.
+    history: Vec<Told>,
     told: broadcast::Sender<Told>,
 }
 
@@ -63,6 +69,7 @@ impl ApiServer {
         let mut state = State {
             objects: BTreeMap::new(),
             version: 0,
+            history: Vec::new(),
             told: broadcast::channel(MAX_UNTOLD).0,
         };
         for name in ["default", "kube-system"] {
@@ -145,7 +152,10 @@ impl State {
             _ => self.objects.insert(key, object.clone()),
         };
         let line = json!({ "type": kind, "object": object });
-        let _ = self.told.send((plural, line));
+        let told = (self.version, plural, line);
+        self.history.push(told.clone());
+        // Nobody may be listening.
+        let _ = self.told.send(told);
         object
     }
 
@@ -258,9 +268,47 @@ async fn answer(Shared(state): Shared<Arc<Mutex<State>>>, request: Request) -> R
         namespace: namespace.to_owned(),
         name: rest.get(1).map(|name| (*name).to_owned()),
         query: query.into_owned().collect(),
-        body: serde_json::from_slice(&body).unwrap_or(Value::Null),
+        body: object(&body),
     };
     state.answer(&asked)
+}
+
+/// A body: JSON, or nothing; or a Secret by Protocol Buffers, which is what `kubectl
+/// create secret` sends.
+fn object(body: &[u8]) -> Value {
+    let Some(envelope) = body.strip_prefix(b"k8s\0") else {
+        return serde_json::from_slice(body).unwrap_or(Value::Null);
+    };
+    let envelope = Envelope::decode(envelope).expect("an envelope");
+    let secret = SentSecret::decode(&*envelope.raw).expect("a Secret");
+    let encoded = |bytes: Vec<u8>| Value::from(STANDARD.encode(bytes));
+    let data = secret.data.into_iter();
+    let data = data.map(|(key, value)| (key, encoded(value)));
+    json!({
+        "apiVersion": "v1", "kind": "Secret",
+        "metadata": { "name": secret.metadata.unwrap_or_default().name },
+        "data": data.collect::<serde_json::Map<_, _>>(),
+    })
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Envelope {
+    #[prost(bytes = "vec", tag = "2")]
+    raw: Vec<u8>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct SentSecret {
+    #[prost(message, optional, tag = "1")]
+    metadata: Option<SentMetadata>,
+    #[prost(map = "string, bytes", tag = "2")]
+    data: std::collections::HashMap<String, Vec<u8>>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct SentMetadata {
+    #[prost(string, tag = "1")]
+    name: String,
 }
 
 impl State {
@@ -357,16 +405,26 @@ impl State {
         }))
     }
 
+    /// From the version that is asked for: what happened between a list and the watch
+    /// after it is told, too.
     fn watched(&self, asked: &Asked) -> Response {
         let (plural, query) = (asked.kind.plural, asked.query.clone());
-        let lines = futures_util::stream::unfold(self.told.subscribe(), move |mut told| {
+        let since: Option<u64> = query.get("resourceVersion").and_then(|at| at.parse().ok());
+        let since = since.unwrap_or(self.version);
+        let missed = self.history.iter().filter(|told| told.0 > since).cloned();
+        let missed: VecDeque<Told> = missed.collect();
+        let from = (missed, self.told.subscribe());
+        let lines = futures_util::stream::unfold(from, move |(mut missed, mut told)| {
             let query = query.clone();
             async move {
                 loop {
-                    let (of, line) = told.recv().await.ok()?;
+                    let (_, of, line) = match missed.pop_front() {
+                        Some(missed) => missed,
+                        None => told.recv().await.ok()?,
+                    };
                     if of == plural && is_selected(&line["object"], &query) {
                         let line = Bytes::from(format!("{line}\n"));
-                        return Some((Ok::<_, std::convert::Infallible>(line), told));
+                        return Some((Ok::<_, Infallible>(line), (missed, told)));
                     }
                 }
             }
@@ -413,8 +471,8 @@ fn is_selected(object: &Value, query: &BTreeMap<String, String>) -> bool {
     };
     let metadata = &object["metadata"];
     terms("fieldSelector").iter().all(|(field, value)| {
-        let field = field.strip_prefix("metadata.").expect("of its metadata");
-        metadata[field] == **value
+        let at = format!("/{}", field.replace('.', "/"));
+        object.pointer(&at).is_some_and(|found| found == value)
     }) && (terms("labelSelector").iter()).all(|(label, value)| metadata["labels"][label] == **value)
 }
 

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Output;
+use std::time::Duration;
 
 use tempfile::TempDir;
 use tokio::process::Command;
@@ -17,6 +18,9 @@ clusters: [{ name: test, cluster: { server: "http://ADDRESS" } }]
 users: [{ name: test, user: {} }]
 contexts: [{ name: test, context: { cluster: test, user: test } }]
 "#;
+
+/// No line takes longer, on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A shell in a folder of its own, whose `kubectl` asks the API server, and whose
 /// `paceline` is ours.
@@ -65,15 +69,17 @@ impl Shell {
     /// Runs a line, and gives back what came of it.
     pub(crate) async fn run(&self, line: &str) -> Output {
         let path = std::env::var("PATH").expect("there is a path");
-        Command::new("bash")
+        let output = Command::new("bash")
             .args(["-euo", "pipefail", "-c", line])
             .current_dir(self.path())
             .env("PATH", format!("{}/bin:{path}", self.path().display()))
             .env("HOME", self.path())
             .env("KUBECONFIG", self.path().join("kubeconfig"))
             .kill_on_drop(true)
-            .output()
-            .await
+            .output();
+        let output = tokio::time::timeout(PATIENCE, output).await;
+        output
+            .unwrap_or_else(|_elapsed| panic!("{line} does not end"))
             .expect("there is a shell")
     }
 

@@ -18,6 +18,7 @@ mod image;
 mod kinds;
 mod kubectl;
 mod network;
+mod pages;
 mod pods;
 mod scaling;
 mod servers;

@@ -1,0 +1,139 @@
+//! The steps of the pages, run as they stand there by the real `kubectl` against the
+//! API server in memory: all but those that need a kubelet or an image.
+
+use std::time::Duration;
+
+use super::built::read;
+use super::kubectl::Shell;
+
+/// How long an end that comes by itself may take, on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What the page has users write.
+const SECRETS: &str = "\
+database-url=postgres://user:password@host:5432/paceline
+schedule-url=rediss://user:password@host:6379/
+queue-url=amqps://user:password@host:5671/%2f
+api-key=0123456789abcdef
+secret-keys=one:BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc=
+";
+
+/// The lines of the shell on a page, from one heading to the next of its rank; of the
+/// whole page without one.
+pub(crate) fn steps(page: &str, heading: Option<&str>) -> Vec<String> {
+    let page = read(page);
+    let part = match heading {
+        None => &*page,
+        Some(heading) => {
+            let begin = format!("\n## {heading}\n");
+            let (_, rest) = page.split_once(&begin).expect("the heading is there");
+            rest.split("\n## ").next().unwrap_or_default()
+        }
+    };
+    let blocks = part.split("```sh\n").skip(1);
+    let lines = blocks.flat_map(|block| block.split("```").next().unwrap_or_default().lines());
+    lines.map(str::to_owned).collect()
+}
+
+/// Whether it needs a kubelet, which runs pods, or an image.
+fn needs_a_kubelet(step: &str) -> bool {
+    let words: Vec<&str> = step.split_whitespace().collect();
+    matches!(words[0], "docker" | "kind") || words.contains(&"exec") || words.contains(&"logs")
+}
+
+/// A cluster with nothing in it, and a folder with our manifests and the user's secrets.
+async fn empty_cluster() -> Shell {
+    let shell = Shell::start().await;
+    shell.copy_manifests();
+    shell.write("secret.env", SECRETS);
+    shell
+}
+
+async fn run(shell: &Shell, steps: &[String]) {
+    for step in steps.iter().filter(|step| !needs_a_kubelet(step)) {
+        shell.done(step).await;
+    }
+}
+
+const README: &str = "k8s/README.md";
+
+#[tokio::test]
+async fn every_step_of_the_readme_can_be_taken_in_its_order() {
+    let mut steps = steps(README, None);
+    let left: Vec<&String> = steps.iter().filter(|step| needs_a_kubelet(step)).collect();
+    assert_eq!(left.len(), 5, "no more than these: {left:#?}");
+    // It ends with uninstalling, and with what to do where that was not done: below.
+    let way_out = steps.pop().expect("it has steps");
+    assert!(way_out.contains("finalizers"), "{way_out}");
+    let shell = empty_cluster().await;
+    run(&shell, &steps).await;
+    assert!(is_gone(&shell));
+}
+
+/// The namespace is there before the Secret.
+#[tokio::test]
+async fn what_users_supply_can_be_made_on_an_empty_cluster() {
+    let shell = empty_cluster().await;
+    run(&shell, &steps(README, Some("What you supply"))).await;
+    let secret = shell.server.get("secrets", "paceline");
+    assert!(secret.expect("it was made")["data"]["secret-keys"].is_string());
+    assert!(shell.server.get("deployments", "worker").is_some());
+}
+
+/// As many resources as its operator does not let go at once.
+async fn with_resources(shell: &Shell) {
+    shell.done("kubectl apply -k k8s/overlays/dev").await;
+    let mut resources = String::new();
+    let sample = read("k8s/samples/destination.yaml");
+    for number in 0..40 {
+        resources += &sample.replace("name: shop\n", &format!("name: shop-{number}\n"));
+        resources += "---\n";
+    }
+    shell.write("resources.yaml", &resources);
+    shell.done("kubectl apply -f resources.yaml").await;
+    shell
+        .done("kubectl -n paceline wait --for=condition=Ready destination --all --timeout=1m")
+        .await;
+}
+
+fn is_gone(shell: &Shell) -> bool {
+    shell.server.names("destinations").is_empty()
+        && shell.server.get("namespaces", "paceline").is_none()
+        && shell.server.names("customresourcedefinitions").is_empty()
+}
+
+#[tokio::test]
+async fn one_command_uninstalls_it() {
+    let shell = empty_cluster().await;
+    with_resources(&shell).await;
+    let [uninstall, _] = &steps(README, Some("Uninstalling"))[..] else {
+        panic!("one command, and one for where it was not given")
+    };
+    shell.done(uninstall).await;
+    assert!(is_gone(&shell));
+}
+
+/// Where the operator went before its resources.
+#[tokio::test]
+async fn there_is_a_way_out_of_half_an_uninstallation() {
+    let shell = empty_cluster().await;
+    with_resources(&shell).await;
+    shell
+        .done("kubectl delete -k k8s/overlays/dev --ignore-not-found --wait=false")
+        .await;
+    let namespace = shell.server.get("namespaces", "paceline");
+    let namespace = namespace.expect("it waits for its resources");
+    assert!(namespace["metadata"]["deletionTimestamp"].is_string());
+    assert!(!shell.server.names("destinations").is_empty());
+    let [_, way_out] = &steps(README, Some("Uninstalling"))[..] else {
+        panic!("one command, and one for where it was not given")
+    };
+    shell.done(way_out).await;
+    tokio::time::timeout(PATIENCE, async {
+        while !is_gone(&shell) {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+    .expect("nothing holds it any more");
+}
