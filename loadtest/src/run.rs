@@ -53,7 +53,7 @@ use report::Report;
 use setting_up::ChangeBy;
 use settings::{Ingest, Limit, Rate, Settings, Shape, Size};
 use system::{Roles, Running, System};
-use thresholds::{Threshold, crossed};
+use thresholds::{Threshold, broken, crossed};
 
 /// Sends traffic of a shape, and reports what became of it and what it cost.
 #[derive(Debug, clap::Args)]
@@ -174,7 +174,8 @@ async fn perform(
     write(&args, &report)?;
     output::line(&table::table(&report))?;
     removed.context("take the Paceline away")?;
-    let lines = crossed(&args.threshold, &report);
+    let mut lines = broken(&report);
+    lines.extend(crossed(&args.threshold, &report));
     for line in &lines {
         writeln!(std::io::stderr().lock(), "{line}")?;
     }

@@ -48,7 +48,7 @@ pub(super) const ROWS: [Row; 20] = [
     },
     Row {
         fault: "A receiver hangs, drips, resets or cuts",
-        mechanism: "one deadline from dialling to the last byte; a bound on what is in flight at each destination",
+        mechanism: "one deadline to the last byte; a bound on what is in flight at each destination",
         residue: "a failed try",
         exercised: &[
             Test("a_receiver_that_stalls_is_left_at_the_deadline"),

@@ -11,7 +11,7 @@ use super::judging::Verdict;
 use super::metrics::per_mille;
 use super::processes::Used;
 use super::report::{Ended, FORMAT, Process, Report};
-use super::settings::Settings;
+use super::settings::{Limit, Settings, Shape};
 use super::side_by_side;
 
 /// Everything that was seen.
@@ -56,6 +56,7 @@ pub(crate) fn report(evidence: Evidence) -> Report {
     counts(&evidence, &deliveries, &mut metrics);
     rates(&evidence, &deliveries, &mut metrics);
     latencies(&evidence, &deliveries, &mut metrics);
+    stalls(&evidence, &deliveries, &mut metrics);
     costs(&evidence, deliveries.count, &mut metrics);
     let processes = processes(&evidence, deliveries.count);
     for process in &processes {
@@ -154,6 +155,9 @@ fn counts(evidence: &Evidence, deliveries: &Deliveries, metrics: &mut Metrics) {
     if let Some(early) = evidence.verdict.early_starts {
         count("early_starts", early);
     }
+    if let Some(unfounded) = evidence.verdict.unfounded_failures {
+        count("unfounded_failures", unfounded);
+    }
     if let Some(share) = evidence.verdict.least_share_percent {
         count("least_share_percent", share);
     }
@@ -193,6 +197,49 @@ fn rates(evidence: &Evidence, deliveries: &Deliveries, metrics: &mut Metrics) {
         }
     }
 }
+
+/// Where nothing but Paceline decides when something is delivered: how long it did
+/// nothing, and how long the last few waited for their turn.
+fn stalls(evidence: &Evidence, deliveries: &Deliveries, metrics: &mut Metrics) {
+    let settings = &evidence.settings;
+    let is_free = settings.limit == Limit::Unlimited && settings.limit_then.is_none();
+    if !is_free || matches!(settings.shape, Shape::Failing | Shape::Slow) {
+        return;
+    }
+    let both = evidence.sent.iter().zip(&deliveries.first_us);
+    let mut waits: Vec<(i64, i64)> = both
+        .filter(|(sent, _)| sent.accepted_us > 0)
+        .filter_map(|(sent, first)| Some((sent.accepted_us, (*first)?)))
+        .collect();
+    waits.sort_unstable_by_key(|(_, first)| *first);
+    let mut stalled_us = 0;
+    for (at, pair) in waits.windows(2).enumerate() {
+        let (from, to) = (pair[0].1, pair[1].1);
+        // Of what came after the gap, something was there before it.
+        let waited = || {
+            waits[at + 1..]
+                .iter()
+                .any(|(accepted, _)| *accepted <= from)
+        };
+        if to - from >= SECOND_US && waited() {
+            stalled_us += to - from;
+        }
+    }
+    set(
+        metrics,
+        "stalled_seconds",
+        stalled_us as f64 / SECOND_US as f64,
+    );
+    let ended_us = evidence.load_us.1;
+    let late = waits.partition_point(|(_, first)| *first <= ended_us);
+    let rest = &waits[late..];
+    if let (Some((_, last)), Some((_, most))) = (rest.last(), rest.get(rest.len() * 99 / 100)) {
+        let seconds = (last - most) as f64 / SECOND_US as f64;
+        set(metrics, "stragglers_seconds", seconds);
+    }
+}
+
+const SECOND_US: i64 = 1_000_000;
 
 fn between(from_us: i64, to_us: i64) -> u64 {
     u64::try_from(to_us - from_us).unwrap_or(0)

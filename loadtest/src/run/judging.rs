@@ -7,10 +7,12 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use anyhow::Context;
+use domain::attempt::AttemptState;
 use domain::compliance::largest_sliding;
 use domain::ids::{AttemptId, DestinationId};
 use domain::limit::Period;
 use domain::time::Timestamp;
+use engine::ports::LedgerRow;
 use serde::{Deserialize, Serialize};
 use server::parts::Stored;
 use server::receiver::{self, Behaviour};
@@ -18,7 +20,7 @@ use server::trial::{DestinationVerdict, Ledger, Plan};
 use uuid::Uuid;
 
 use super::arrivals::Arrival;
-use super::settings::{Limit, Settings};
+use super::settings::{Limit, Settings, Shape};
 
 /// The most destinations that are judged, those with the most arrivals.
 pub(crate) const MAX_JUDGED: usize = 2_000;
@@ -52,6 +54,9 @@ pub(crate) struct Verdict {
     pub(crate) judged: u64,
     /// Starts that came too early; `None` without a ledger.
     pub(crate) early_starts: Option<u64>,
+    /// Failed attempts that no receiver has answered; `None` without a ledger, or
+    /// where receivers may take longer than a request may.
+    pub(crate) unfounded_failures: Option<u64>,
     pub(crate) least_share_percent: Option<u64>,
     /// The worst, at most [`MAX_LISTED`].
     pub(crate) worst: Vec<Judged>,
@@ -136,6 +141,10 @@ async fn with_ledger(
             .waits_us
             .extend(waited.map(|waited| waited.as_micros() as u64));
     }
+    if settings.shape != Shape::Slow {
+        let unfounded = ledger.rows.iter().filter(|row| is_unfounded(row)).count() as u64;
+        verdict.unfounded_failures = Some(verdict.unfounded_failures.unwrap_or(0) + unfounded);
+    }
     let plan = Plan {
         name: number.to_string(),
         limits: settings.limit.settings(),
@@ -171,6 +180,11 @@ async fn with_ledger(
         }
     }
     Ok(judged)
+}
+
+/// Our receivers accept every connection and answer every request, if with a 500.
+fn is_unfounded(row: &LedgerRow) -> bool {
+    row.state == AttemptState::Failed && row.status.is_none()
 }
 
 fn without_ledger(settings: &Settings, number: u32, arrived: &[receiver::Arrival]) -> Judged {
@@ -224,7 +238,6 @@ pub(crate) async fn pending(stored: &Stored, destinations: &[(Uuid, u16)]) -> an
 #[cfg(test)]
 mod tests {
     use super::super::arrivals::Answer;
-    use super::super::settings::Shape;
     use super::super::settings::tests::settings;
     use super::*;
 

@@ -57,6 +57,18 @@ pub(crate) const METRICS: &[Metric] = &[
     ),
     metric("early_starts", "starts that broke a limit, by the ledger"),
     metric(
+        "unfounded_failures",
+        "attempts that failed without an answer of a receiver",
+    ),
+    metric(
+        "stalled_seconds",
+        "in which nothing was delivered while something waited that no limit held",
+    ),
+    metric(
+        "stragglers_seconds",
+        "from 99 % of what waited at the load's end to the last of it",
+    ),
+    metric(
         "least_share_percent",
         "the smallest share of its limits that a destination got",
     ),

@@ -82,6 +82,28 @@ impl Threshold {
     }
 }
 
+/// What holds of every run, asked for or not, where it was measured: no failure that no
+/// receiver caused, nothing that waits while it could go, and nothing left behind when
+/// a load is over.
+const ALWAYS: [(&str, Operator, f64); 3] = [
+    ("unfounded_failures", Operator::AtMost, 0.0),
+    ("stalled_seconds", Operator::Below, 1.0),
+    ("stragglers_seconds", Operator::AtMost, 2.0),
+];
+
+/// A line for each of [`ALWAYS`] that does not hold.
+pub(crate) fn broken(report: &Report) -> Vec<String> {
+    let all = ALWAYS.map(|(name, operator, bound)| Threshold {
+        name: name.to_owned(),
+        operator,
+        bound,
+    });
+    let measured: Vec<_> = (all.into_iter())
+        .filter(|one| report.metric(&one.name).is_some())
+        .collect();
+    crossed(&measured, report)
+}
+
 /// A line for each threshold that does not hold. One whose figure was not
 /// measured does not hold.
 pub(crate) fn crossed(thresholds: &[Threshold], report: &Report) -> Vec<String> {
@@ -143,6 +165,25 @@ mod tests {
         ] {
             assert!(text.parse::<Threshold>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn what_always_holds_is_asked_of_what_was_measured() {
+        let mut report = gathering::report(evidence());
+        for (name, _, _) in ALWAYS {
+            assert!(is_known(name), "{name}");
+            report.metrics.remove(name);
+        }
+        assert_eq!(broken(&report), Vec::<String>::new());
+        report.metrics.insert("unfounded_failures".to_owned(), 94.0);
+        report.metrics.insert("stragglers_seconds".to_owned(), 31.0);
+        assert_eq!(
+            broken(&report),
+            [
+                "crossed: unfounded_failures <= 0: it is 94",
+                "crossed: stragglers_seconds <= 2: it is 31",
+            ]
+        );
     }
 
     #[test]
