@@ -117,9 +117,8 @@ pub fn service(
         backlog: Arc::clone(&parts.backlog),
         operations: Arc::clone(&parts.operations_book),
         managers: Arc::clone(&parts.managers),
-        store: Arc::clone(&parts.store),
-        survey: Arc::clone(&parts.survey),
         tenants: Arc::clone(&parts.tenants),
+        reading: parts.reading.clone(),
     };
     let signing = Signing {
         secrets: Arc::clone(&parts.secrets),

@@ -78,10 +78,10 @@ impl Pages {
     pub fn new(app: App, parts: &Parts, mint: Arc<Mint>, shutdown: CancellationToken) -> Self {
         Self(Arc::new(Inner {
             app,
-            store: Arc::clone(&parts.store),
-            catalog: Arc::clone(&parts.catalog),
-            survey: Arc::clone(&parts.survey),
-            overview: Arc::clone(&parts.overview),
+            store: Arc::clone(&parts.reading.store),
+            catalog: Arc::clone(&parts.reading.catalog),
+            survey: Arc::clone(&parts.reading.survey),
+            overview: Arc::clone(&parts.reading.overview),
             sessions: Arc::clone(&parts.sessions),
             mint,
             streams: live::Places::new(),

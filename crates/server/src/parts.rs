@@ -49,6 +49,33 @@ pub struct Parts {
     /// `None` for a role without permits.
     pub queue: Option<Arc<dyn DeliveryQueue>>,
     pub sender: Arc<dyn Sender>,
+    /// The store, for what people read.
+    pub reading: Reading,
+}
+
+/// A store, as people read it. With [`Parts::read_apart`] over connections of its
+/// own: however much is read, ingest and sign-in have theirs.
+#[derive(Clone)]
+pub struct Reading {
+    pub store: Arc<dyn Store>,
+    pub catalog: Arc<dyn Catalog>,
+    pub backlog: Arc<dyn Backlog>,
+    pub operations_book: Arc<dyn OperationsBook>,
+    pub survey: Arc<dyn Survey>,
+    pub overview: Arc<dyn Overview>,
+}
+
+impl From<&Stored> for Reading {
+    fn from(stored: &Stored) -> Self {
+        Self {
+            store: Arc::clone(&stored.store),
+            catalog: Arc::clone(&stored.catalog),
+            backlog: Arc::clone(&stored.backlog),
+            operations_book: Arc::clone(&stored.operations_book),
+            survey: Arc::clone(&stored.survey),
+            overview: Arc::clone(&stored.overview),
+        }
+    }
 }
 
 impl Parts {
@@ -65,6 +92,7 @@ impl Parts {
             None => None,
         };
         Ok(Self {
+            reading: Reading::from(&stored),
             store: stored.store,
             catalog: stored.catalog,
             backlog: stored.backlog,
@@ -85,6 +113,18 @@ impl Parts {
             schedule: connect_schedule(schedule).await?,
             queue,
             sender: sender(target),
+        })
+    }
+
+    /// Dials Postgres once more, for what people read. An SQLite file has one
+    /// writer and one reader, however often it is opened.
+    pub async fn read_apart(self, store: &StoreConfig) -> anyhow::Result<Self> {
+        Ok(match store.place()? {
+            Database::Postgres(_) => Self {
+                reading: Reading::from(&connect_store(store).await?),
+                ..self
+            },
+            Database::Sqlite(_) | Database::SqliteInMemory => self,
         })
     }
 }

@@ -193,9 +193,7 @@ pub async fn run_with(
     };
     let metrics = health::install_metrics()?;
     exported::describe(role);
-    let queue = config.queue.as_ref();
-    let parts = Parts::connect(&config.store, &config.schedule, queue, &config.target).await?;
-    let mut parts = wrap(parts);
+    let mut parts = wrap(connect(&config).await?);
     let mut tracing = Tracing::wrap(config.traces.as_ref(), role.as_str(), &mut parts)?;
     let admissions = tracing
         .as_mut()
@@ -226,6 +224,17 @@ pub async fn run_with(
         ended
     })
     .await
+}
+
+/// Dials everything; where people read, with connections of their own for it.
+async fn connect(config: &RoleConfig) -> anyhow::Result<Parts> {
+    let (schedule, queue) = (&config.schedule, config.queue.as_ref());
+    if config.api.is_none() {
+        return Parts::connect(&config.store, schedule, queue, &config.target).await;
+    }
+    let [store, reading] = config.store.divided();
+    let parts = Parts::connect(&store, schedule, queue, &config.target).await?;
+    parts.read_apart(&reading).await
 }
 
 /// What this process listens on.

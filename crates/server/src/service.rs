@@ -15,15 +15,16 @@ use domain::ingest_limit::IngestLimit;
 use domain::policy::LimitSettings;
 use engine::ports::{
     Acceptance, AttemptView, Backlog, Catalog, Destination, DestinationChange, EventSummary,
-    HeadersChange, Manager, Managers, NewDestination, OperationsBook, Schedule, Store, Survey,
-    Tenants, Wake,
+    HeadersChange, Manager, Managers, NewDestination, OperationsBook, Schedule, Tenants, Wake,
 };
-use tokio::sync::Semaphore;
+use tokio_util::sync::DropGuard;
 
 use crate::edge::Mint;
 use crate::hidden::Hidden;
+use crate::parts::Reading;
 
 pub mod backlog;
+pub mod bulkhead;
 pub mod compliance;
 pub mod error;
 pub mod event;
@@ -35,6 +36,7 @@ pub mod managed;
 pub mod operations;
 pub mod plan;
 pub mod rate;
+pub mod readings;
 pub mod replays;
 pub mod rules;
 pub mod secrets;
@@ -50,10 +52,11 @@ pub use intake::Intake;
 pub use limits::LimitsChange;
 pub use links::{LinkDraft, Links, MadeLink};
 pub use plan::{Plan, PlanDraft};
+pub use readings::Readings;
 pub use replays::{BegunReplays, Everywhere, ReplayDraft};
 use secrets::{MadeSecret, SecretDraft, Signing};
 pub use smart::SmartAndHistory;
-pub use standing::Standing;
+pub use standing::{Standing, Standings};
 pub use tenancy::{Registers, Tenancy};
 
 /// The most rows on one page.
@@ -69,8 +72,6 @@ pub struct Service {
     backlog: Arc<dyn Backlog>,
     operations: Arc<dyn OperationsBook>,
     managers: Arc<dyn Managers>,
-    store: Arc<dyn Store>,
-    survey: Arc<dyn Survey>,
     tenants: Arc<dyn Tenants>,
     schedule: Arc<dyn Schedule>,
     intake: Intake,
@@ -79,14 +80,12 @@ pub struct Service {
     signing: Signing,
     tenant: TenantId,
     ingest_limit: Option<IngestLimit>,
-    /// Whose turn it is to read whole ledgers: seconds of work, and memory.
-    readings: Arc<Semaphore>,
+    /// What people read.
+    reading: Reading,
+    readings: Readings,
     /// For whom it acts; `None` for whoever calls the API.
     manager: Option<Manager>,
 }
-
-/// Reports and plans that one process makes at once; others wait for their turn.
-const READINGS: usize = 2;
 
 /// The store, as the API asks it.
 #[derive(Clone)]
@@ -95,9 +94,8 @@ pub struct Books {
     pub backlog: Arc<dyn Backlog>,
     pub operations: Arc<dyn OperationsBook>,
     pub managers: Arc<dyn Managers>,
-    pub store: Arc<dyn Store>,
-    pub survey: Arc<dyn Survey>,
     pub tenants: Arc<dyn Tenants>,
+    pub reading: Reading,
 }
 
 /// A destination that somebody wants.
@@ -155,8 +153,6 @@ impl Service {
             backlog: books.backlog,
             operations: books.operations,
             managers: books.managers,
-            store: books.store,
-            survey: books.survey,
             tenants: books.tenants,
             schedule,
             intake,
@@ -165,7 +161,8 @@ impl Service {
             signing,
             tenant: engine::ports::DEFAULT_TENANT,
             ingest_limit: None,
-            readings: Arc::new(Semaphore::new(READINGS)),
+            reading: books.reading,
+            readings: Readings::default(),
             manager: None,
         }
     }
@@ -180,6 +177,17 @@ impl Service {
             ingest_limit,
             ..self.clone()
         }
+    }
+
+    /// A place for what this tenant reads; may be dropped while it waits.
+    pub async fn read(&self) -> Result<bulkhead::Place, ServiceError> {
+        self.readings.read(self.tenant).await
+    }
+
+    /// A place for a report of this tenant's, which goes on for as long as the
+    /// guard is kept; may be dropped while it waits.
+    pub async fn report(&self) -> Result<(readings::Report, DropGuard), ServiceError> {
+        self.readings.report(self.tenant).await
     }
 
     /// How fast tenants hand events in.
@@ -226,7 +234,7 @@ impl Service {
     }
 
     pub async fn destination(&self, id: DestinationId) -> Result<Described, ServiceError> {
-        let found = self.catalog.destination(self.tenant, id).await?;
+        let found = self.reading.catalog.destination(self.tenant, id).await?;
         self.described(found).await
     }
 
@@ -247,7 +255,7 @@ impl Service {
         limit: u32,
     ) -> Result<Vec<Described>, ServiceError> {
         rules::page(limit)?;
-        let found = self.catalog.destinations(self.tenant, after, limit).await?;
+        let found = (self.reading.catalog.destinations(self.tenant, after, limit)).await?;
         let ids: Vec<_> = found.iter().map(|destination| destination.id).collect();
         let names = self.signing.secrets.header_names(&ids).await?;
         let described = found.into_iter().zip(names);
@@ -375,7 +383,7 @@ impl Service {
         &self,
         id: EventId,
     ) -> Result<(EventSummary, Vec<AttemptView>), ServiceError> {
-        Ok(self.catalog.event(self.tenant, id).await?)
+        Ok(self.reading.catalog.event(self.tenant, id).await?)
     }
 
     /// A page of a destination's attempts, the newest first.
@@ -387,6 +395,7 @@ impl Service {
     ) -> Result<Vec<AttemptView>, ServiceError> {
         rules::page(limit)?;
         Ok(self
+            .reading
             .catalog
             .attempts(self.tenant, id, before, limit)
             .await?)

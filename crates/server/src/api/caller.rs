@@ -12,13 +12,17 @@ use http::request::Parts;
 use super::problem::Problem;
 use super::{App, bulk, rate};
 use crate::access::Identity;
+use crate::service::bulkhead::Place;
 use crate::service::rate::Limited;
+use crate::service::readings::Report;
 use crate::service::{Service, ServiceError, Tenancy};
 
 /// An authenticated request: all that it can reach is its tenant's.
 pub(super) struct Caller {
     app: App,
     identity: Identity,
+    /// Of one that only reads.
+    place: Option<Arc<Place>>,
 }
 
 impl FromRequestParts<App> for Caller {
@@ -29,6 +33,8 @@ impl FromRequestParts<App> for Caller {
         Ok(Self {
             identity: *identity.ok_or_else(Problem::unauthorized)?,
             app: app.clone(),
+            // Nobody else keeps it.
+            place: parts.extensions.remove(),
         })
     }
 }
@@ -41,7 +47,30 @@ impl Caller {
         T: Send + 'static,
         F: Future<Output = Result<T, ServiceError>> + Send + 'static,
     {
-        to_its_end(work(self.service())).await
+        let (work, place) = (work(self.service()), self.place.clone());
+        to_its_end(async move {
+            let done = work.await;
+            drop(place);
+            done
+        })
+        .await
+    }
+
+    /// Makes a report for the caller's tenant. It waits for a place for as long as
+    /// the client does, and ends between two steps when nobody waits any more.
+    pub(super) async fn report<T, F>(
+        self,
+        work: impl FnOnce(Service, Report) -> F,
+    ) -> Result<T, Problem>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, ServiceError>> + Send + 'static,
+    {
+        let service = self.service();
+        // Others of this tenant read meanwhile.
+        drop(self.place);
+        let (report, _wanted) = service.report().await?;
+        to_its_end(work(service, report)).await
     }
 
     /// What the caller's tenant can do: for work that outlives the handler.
@@ -105,9 +134,17 @@ pub(super) async fn authenticate(
     next: Next,
 ) -> Response {
     let claim = Claim::of(&app, &request);
+    let scope = claim.scope;
     match claim.identify(&app).await {
         Ok(identity) => {
             request.extensions_mut().insert(identity);
+            if scope == Some(Scope::Read) {
+                let service = app.0.service.of(identity.tenant, None);
+                match service.read().await {
+                    Ok(place) => request.extensions_mut().insert(Arc::new(place)),
+                    Err(busy) => return Problem::from(busy).into_response(),
+                };
+            }
             let mut response = next.run(request).await;
             let whose = Limited {
                 tenant: identity.tenant,

@@ -65,7 +65,7 @@ pub(super) async fn report(
         points: page.points,
     };
     let found = caller
-        .run(move |service| async move { service.compliance(draft).await })
+        .report(async move |service, turn| service.compliance(draft, &turn).await)
         .await?;
     Ok(Json(found.into()))
 }

@@ -221,7 +221,7 @@ pub(super) async fn try_limits(
 ) -> Result<Json<WhatIf>, Problem> {
     let draft = body.into();
     let planned = caller
-        .run(move |service| async move { service.plan(id, draft).await })
+        .report(async move |service, turn| service.plan(id, draft, &turn).await)
         .await?;
     Ok(Json(planned.into()))
 }

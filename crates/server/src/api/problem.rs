@@ -260,6 +260,7 @@ impl From<ServiceError> for Problem {
                 format!("no such {what}"),
             ),
             ServiceError::Conflict(detail) => Self::conflict(detail),
+            ServiceError::Busy(detail) => Self::busy(detail),
             ServiceError::Overloaded(detail) => Self::overloaded(detail),
             ServiceError::Unavailable(detail) => {
                 tracing::warn!(%detail, "a request failed: a part is unavailable");

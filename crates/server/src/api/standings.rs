@@ -62,7 +62,8 @@ pub struct Standing {
 /// A page of standings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Standings {
-    /// In the order of their destinations' ids.
+    /// In the order of their destinations' ids; where backlogs are long, fewer
+    /// than were asked for, and more on the next page.
     pub standings: Vec<Standing>,
     /// The `after` of the next page; `null` on the last.
     pub next: Option<Uuid>,
@@ -126,11 +127,11 @@ pub(super) async fn list(
     Page(page): Page<StandingsPage>,
 ) -> Result<Json<Standings>, Problem> {
     let found = caller
-        .run(|service| async move { service.standings(page.after, page.limit).await })
+        .report(async move |service, turn| service.standings(page.after, page.limit, &turn).await)
         .await?;
-    let full = found.len() >= page.limit as usize;
-    let next = found.last().filter(|_| full);
-    let next = next.map(|last| last.destination.id.0);
-    let standings = found.into_iter().map(Standing::from).collect();
-    Ok(Json(Standings { standings, next }))
+    let standings = found.standings.into_iter().map(Standing::from).collect();
+    Ok(Json(Standings {
+        standings,
+        next: found.next.map(|next| next.0),
+    }))
 }

@@ -75,7 +75,8 @@ pub(super) async fn show(
         points: 0,
     };
     let service = pages.service(visitor.tenant());
-    let found = service.compliance(draft).await?;
+    let (turn, _wanted) = service.report().await?;
+    let found = service.compliance(draft, &turn).await?;
     let mut lines: Vec<_> = found.report.destinations.into_iter().map(line).collect();
     // What is wrong comes first.
     lines.sort_by_key(|line| line.is_compliant);

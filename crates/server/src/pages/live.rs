@@ -14,6 +14,7 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
 use super::Pages;
@@ -122,10 +123,14 @@ where
 {
     let place = pages.0.streams.take(visitor.digest)?;
     let (sender, mut receiver) = mpsc::channel(1);
+    let look = Arc::new(look);
     let (pages, digest, tenant) = (pages.clone(), visitor.digest, visitor.tenant());
     tokio::spawn(async move {
         let _place = place;
         let (began, mut checked) = (Instant::now(), Instant::now());
+        // In a task of its own: giving up on it must not leave a store in
+        // mid-transaction. It ends before another begins.
+        let mut looking: Option<JoinHandle<Result<Said, Refused>>> = None;
         while began.elapsed() < LIFETIME {
             if checked.elapsed() >= RECHECK {
                 checked = Instant::now();
@@ -134,24 +139,35 @@ where
                     return;
                 }
             }
-            // What cannot be asked now is asked again: the page keeps what it has.
-            // A browser that does not read has no place for good.
-            let said = timeout(PATIENCE, async {
-                match look(pages.clone()).await {
-                    Ok(said) => match Event::default().json_data(said) {
-                        Ok(event) => sender.send(event).await.is_ok(),
-                        Err(_unsaid) => true,
-                    },
-                    Err(_refused) => true,
-                }
+            let look = looking.get_or_insert_with(|| {
+                let (pages, look) = (pages.clone(), Arc::clone(&look));
+                tokio::spawn(async move {
+                    // Beside the tenant's other readers.
+                    let _place = pages.service(tenant).read().await?;
+                    look(pages).await
+                })
             });
-            let goes_on = tokio::select! {
+            let said = tokio::select! {
                 biased;
-                () = pages.0.shutdown.cancelled() => false,
-                said = said => said.unwrap_or(false),
+                () = pages.0.shutdown.cancelled() => return,
+                said = timeout(PATIENCE, look) => said,
             };
-            if !goes_on {
-                return;
+            if said.is_ok() {
+                looking = None;
+            }
+            // What cannot be asked now is asked again: the page keeps what it has.
+            if let Ok(Ok(Ok(said))) = said
+                && let Ok(event) = Event::default().json_data(said)
+            {
+                // A browser that does not read has no place for good.
+                let sent = tokio::select! {
+                    biased;
+                    () = pages.0.shutdown.cancelled() => return,
+                    sent = timeout(PATIENCE, sender.send(event)) => sent,
+                };
+                if !matches!(sent, Ok(Ok(()))) {
+                    return;
+                }
             }
             tokio::select! {
                 biased;

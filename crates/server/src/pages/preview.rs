@@ -61,7 +61,8 @@ pub(super) async fn of(
         change,
         last: Duration::from_secs(seconds),
     };
-    let plan = service.plan(destination.id, draft).await?;
+    let (turn, _wanted) = service.report().await?;
+    let plan = service.plan(destination.id, draft, &turn).await?;
     let settings = change.applied_to(destination.limits);
     let names = NUMBERS.into_iter().chain(["shape"]);
     Ok(Preview {

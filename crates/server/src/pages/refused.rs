@@ -55,6 +55,10 @@ impl From<ServiceError> for Refused {
                 tracing::warn!(%error, "a page could not ask the store");
                 Self::unavailable("The store does not answer. Try again in a moment.")
             }
+            ServiceError::Busy(_) => {
+                let words = "Too many pages of this tenant are being read. Try again in a moment.";
+                Self::new(StatusCode::TOO_MANY_REQUESTS, words)
+            }
             ServiceError::Internal(_) => Self::broken(&error),
             _ => Self::invalid(error.to_string()),
         }

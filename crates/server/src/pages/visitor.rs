@@ -8,6 +8,7 @@
 //! another digest of what the cookie holds.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use axum::extract::{Form, FromRequest, FromRequestParts, Request};
 use domain::access::Scope;
@@ -20,6 +21,7 @@ use subtle::ConstantTimeEq;
 
 use super::Pages;
 use super::refused::Refused;
+use crate::service::bulkhead::Place;
 use crate::service::links::digest;
 
 /// A visitor with a session.
@@ -29,6 +31,8 @@ pub(super) struct Visitor {
     pub(super) digest: [u8; 32],
     /// What its forms carry.
     pub(super) token: String,
+    /// Of one that only reads, until the page is there.
+    _place: Option<Arc<Place>>,
 }
 
 impl Visitor {
@@ -59,7 +63,11 @@ impl FromRequestParts<Pages> for Visitor {
         let visitor = identify(&parts.headers, pages).await?;
         let visitor = visitor.ok_or(Refused::SignIn)?;
         visitor.needs(Scope::Read)?;
-        Ok(visitor)
+        let place = pages.service(visitor.tenant()).read().await?;
+        Ok(Self {
+            _place: Some(Arc::new(place)),
+            ..visitor
+        })
     }
 }
 
@@ -78,6 +86,7 @@ pub(super) async fn identify(
         session,
         digest,
         token: token(&held),
+        _place: None,
     }))
 }
 

@@ -180,12 +180,12 @@ impl Service {
     ) -> Result<DeadLetterPage, ServiceError> {
         rules::page(limit)?;
         rules::wanted_type(filter.event_type.as_deref())?;
-        let page = (self.backlog()).dead_letters(self.tenant, &filter, after, limit);
+        let page = (self.reading.backlog).dead_letters(self.tenant, &filter, after, limit);
         Ok(page.await?)
     }
 
     pub async fn dead_letter(&self, id: AttemptId) -> Result<DeadLetter, ServiceError> {
-        Ok(self.backlog().dead_letter(self.tenant, id).await?)
+        Ok(self.reading.backlog.dead_letter(self.tenant, id).await?)
     }
 
     /// Permits ended: their places are free. The sweep would notice later.

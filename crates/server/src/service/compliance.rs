@@ -5,7 +5,7 @@ use std::time::Duration;
 use domain::ids::DestinationId;
 use domain::time::Timestamp;
 
-use super::{Service, ServiceError};
+use super::{Service, ServiceError, readings};
 use crate::audit::{Beyond, Depth, DestinationReport, NotExamined, Report, Span, collect};
 
 /// How far back a report goes if nothing is said.
@@ -53,12 +53,16 @@ impl Service {
     /// `paceline audit`. A page ends early where the next destination's ledger
     /// would make it read more than [`MAX_ROWS`]; of one that has more by itself,
     /// the newest slice is judged.
-    pub async fn compliance(&self, draft: ComplianceDraft) -> Result<Compliance, ServiceError> {
+    pub async fn compliance(
+        &self,
+        draft: ComplianceDraft,
+        turn: &readings::Report,
+    ) -> Result<Compliance, ServiceError> {
         bounded("limit", draft.limit, 1, MAX_REPORTS)?;
         bounded("points", draft.points, 0, MAX_POINTS)?;
         let until = match draft.until {
             Some(until) => until,
-            None => self.store.fleet().await?.now,
+            None => self.reading.store.fleet().await?.now,
         };
         let since = draft.since.unwrap_or(until - DEFAULT_SPAN);
         if since >= until {
@@ -68,13 +72,11 @@ impl Service {
             let problem = "must be at most 31 days before until; `paceline audit` takes any time";
             return Err(ServiceError::invalid("since", problem));
         }
-        let _turn = self.readings.acquire().await;
+        let catalog = &self.reading.catalog;
         let page = match draft.destination {
-            Some(id) => vec![self.catalog.destination(self.tenant, id).await?],
+            Some(id) => vec![catalog.destination(self.tenant, id).await?],
             None => {
-                let page = self
-                    .catalog
-                    .destinations(self.tenant, draft.after, draft.limit);
+                let page = catalog.destinations(self.tenant, draft.after, draft.limit);
                 page.await?
             }
         };
@@ -84,12 +86,13 @@ impl Service {
         let (mut reports, mut read): (Vec<DestinationReport>, u64) = (Vec::new(), 0);
         let mut before = draft.after;
         for destination in &page {
+            turn.goes_on()?;
             let depth = Depth {
                 points: draft.points as usize,
                 rows: MAX_ROWS - read.min(MAX_ROWS),
                 beyond: Beyond::Refuse,
             };
-            let books = (self.catalog.as_ref(), self.operations.as_ref());
+            let books = (catalog.as_ref(), self.reading.operations_book.as_ref());
             let mut examined = collect::examine(books, destination, span, depth).await;
             // Alone on its page: of the newest that one request can read.
             if reports.is_empty() && matches!(examined, Err(NotExamined::TooLong(_))) {

@@ -50,6 +50,10 @@ pub enum ServiceError {
     /// It would be allowed, but not as things are.
     #[error("{0}")]
     Conflict(String),
+    /// Too much of this tenant at once: wait, then repeat. Others are not kept
+    /// from anything.
+    #[error("{0}")]
+    Busy(String),
     /// Too much at once: wait, then repeat. Nothing was written.
     #[error("{0}")]
     Overloaded(String),

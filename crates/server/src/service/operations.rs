@@ -54,7 +54,7 @@ impl Service {
             OperationalScope::Tenant => Some(self.tenant),
             OperationalScope::Installation => None,
         };
-        let book = &self.operations;
+        let book = &self.reading.operations_book;
         Ok(book
             .recent_operational_events(tenant, before, limit)
             .await?)

@@ -11,7 +11,7 @@ use domain::what_if::{MAX_ARRIVALS, Receiver, Summary, arrivals, replay, summary
 use engine::ports::{Destination, LedgerPosition};
 
 use super::limits::validate;
-use super::{LimitsChange, Service, ServiceError};
+use super::{LimitsChange, Service, ServiceError, readings};
 
 /// The longest time that is replayed.
 pub const MAX_LAST: Duration = Duration::from_secs(7 * 86_400);
@@ -68,19 +68,23 @@ pub struct Plan {
 impl Service {
     /// Replays what was recorded of a destination against limits that are
     /// proposed ([`domain::what_if`]). Changes nothing.
-    pub async fn plan(&self, id: DestinationId, draft: PlanDraft) -> Result<Plan, ServiceError> {
+    pub async fn plan(
+        &self,
+        id: DestinationId,
+        draft: PlanDraft,
+        turn: &readings::Report,
+    ) -> Result<Plan, ServiceError> {
         if draft.last.is_zero() || draft.last > MAX_LAST {
             return Err(ServiceError::invalid(
                 "last_seconds",
                 "must be between 1 s and 7 days",
             ));
         }
-        let destination = self.catalog.destination(self.tenant, id).await?;
-        let _turn = self.readings.acquire().await;
+        let destination = self.reading.catalog.destination(self.tenant, id).await?;
         let proposed = proposed(&destination, &draft.change, &self.tier_limits().await?)?;
-        let until = self.store.fleet().await?.now;
+        let until = self.reading.store.fleet().await?.now;
         let since = until - draft.last;
-        let recorded = self.recorded(id, (since, until)).await?;
+        let recorded = self.recorded(id, (since, until), turn).await?;
         let current = destination.effective;
         let step = move || Plan::of(&recorded, (current, proposed), (since, until));
         // Seconds of arithmetic, for half a million arrivals.
@@ -103,11 +107,14 @@ impl Service {
         &self,
         id: DestinationId,
         (since, until): (Timestamp, Timestamp),
+        turn: &readings::Report,
     ) -> Result<Vec<Passage>, ServiceError> {
         let mut recorded = Vec::new();
         let mut after = None;
+        let catalog = &self.reading.catalog;
         loop {
-            let page = self.catalog.ledger(id, since, until, after, PAGE).await?;
+            turn.goes_on()?;
+            let page = catalog.ledger(id, since, until, after, PAGE).await?;
             let Some(last) = page.last() else {
                 return Ok(recorded);
             };

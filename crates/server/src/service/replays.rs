@@ -117,7 +117,9 @@ impl Service {
         limit: u32,
     ) -> Result<Vec<ReplayProgress>, ServiceError> {
         rules::page(limit)?;
-        Ok(self.backlog().replays(self.tenant, after, limit).await?)
+        Ok((self.reading.backlog)
+            .replays(self.tenant, after, limit)
+            .await?)
     }
 
     pub async fn replay(&self, id: ReplayId) -> Result<Replay, ServiceError> {

@@ -11,13 +11,25 @@ use domain::time::Timestamp;
 use engine::ports::{Destination, Fleet, MAX_SURVEYED, SurveyRules, Surveyed, around};
 use uuid::Uuid;
 
-use super::{Service, ServiceError};
+use super::{Service, ServiceError, readings};
 
 /// How far a backlog is counted: its first attempts, and its others.
 pub const COUNTED: u32 = 100_000;
 
 /// The most destinations on one page of standings: each costs as much as a run.
 pub const MAX_STANDINGS: u32 = MAX_SURVEYED as u32;
+
+/// How many waiting attempts one request counts: where backlogs are long, its page
+/// is shorter.
+const WALKED: u32 = 4 * COUNTED;
+
+/// A page of standings.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Standings {
+    pub standings: Vec<Standing>,
+    /// Where the next page begins; `None` after the last.
+    pub next: Option<DestinationId>,
+}
 
 /// Where one destination stands at one instant.
 #[derive(Debug, Clone, PartialEq)]
@@ -50,9 +62,13 @@ pub struct Standing {
 impl Service {
     /// Where one of the tenant's destinations stands, explained.
     pub async fn standing(&self, id: DestinationId) -> Result<Standing, ServiceError> {
-        let destination = self.catalog.destination(self.tenant, id).await?;
-        let mut found = self.stand(vec![destination]).await?;
-        found.pop().ok_or(ServiceError::NotFound("destination"))
+        let destination = (self.reading.catalog).destination(self.tenant, id).await?;
+        let found = self.stand(vec![destination], || Ok(())).await?;
+        found
+            .standings
+            .into_iter()
+            .next()
+            .ok_or(ServiceError::NotFound("destination"))
     }
 
     /// A page of the tenant's destinations in id order, each with where it
@@ -61,34 +77,52 @@ impl Service {
         &self,
         after: Option<DestinationId>,
         limit: u32,
-    ) -> Result<Vec<Standing>, ServiceError> {
+        turn: &readings::Report,
+    ) -> Result<Standings, ServiceError> {
         if !(1..=MAX_STANDINGS).contains(&limit) {
             let problem = format!("must be between 1 and {MAX_STANDINGS}");
             return Err(ServiceError::invalid("limit", problem));
         }
-        let page = self.catalog.destinations(self.tenant, after, limit).await?;
-        self.stand(page).await
+        let catalog = &self.reading.catalog;
+        let page = catalog.destinations(self.tenant, after, limit).await?;
+        let full = page.len() >= limit as usize;
+        let last = page.last().filter(|_| full).map(|last| last.id);
+        let mut found = self.stand(page, || turn.goes_on()).await?;
+        found.next = found.next.or(last);
+        Ok(found)
     }
 
     /// Of destinations that are known to be the tenant's.
-    async fn stand(&self, destinations: Vec<Destination>) -> Result<Vec<Standing>, ServiceError> {
+    async fn stand(
+        &self,
+        destinations: Vec<Destination>,
+        goes_on: impl Fn() -> Result<(), ServiceError>,
+    ) -> Result<Standings, ServiceError> {
         let ids: Vec<_> = destinations.iter().map(|one| one.id).collect();
-        let fleet = self.store.fleet().await?;
+        let fleet = self.reading.store.fleet().await?;
         let surveyed = match ids.is_empty() {
             true => Vec::new(),
-            false => self.survey.survey_standings(&ids).await?,
+            false => self.reading.survey.survey_standings(&ids).await?,
         };
-        let mut standings = Vec::new();
+        let (mut standings, mut walked) = (Vec::new(), 0_u32);
         for destination in destinations {
+            goes_on()?;
             // One that has just been deleted is left out.
             let of_it = |one: &&Surveyed| one.destination == destination.id;
             let Some(surveyed) = surveyed.iter().find(of_it) else {
                 continue;
             };
             let waits = self.waits(destination.id).await?;
+            let id = destination.id;
             standings.push(standing(destination, surveyed, waits, &fleet));
+            walked = walked.saturating_add(waits.backlog);
+            if walked >= WALKED {
+                let next = (ids.last() != Some(&id)).then_some(id);
+                return Ok(Standings { standings, next });
+            }
         }
-        Ok(standings)
+        let next = None;
+        Ok(Standings { standings, next })
     }
 
     /// How many attempts of one destination wait, and since when.
@@ -99,7 +133,9 @@ impl Service {
             page: 1,
             far: COUNTED,
         };
-        let page = self.survey.survey_backlogs(Some(before), &rules).await?;
+        let page = (self.reading.survey)
+            .survey_backlogs(Some(before), &rules)
+            .await?;
         let found = page.backlogs.iter().find(|one| one.destination == id);
         Ok(found.map_or(Waits::default(), |one| Waits {
             backlog: one.waiting().min(COUNTED),

@@ -58,6 +58,8 @@ on_both! {
     reports::a_plan_replays_what_waits
     reports::a_report_is_of_the_own_destinations
     neighbours::bodies_that_drip_are_in_nobodys_way
+    neighbours::reads_that_hang_hold_up_no_events_and_no_sign_in
+    neighbours::reports_are_bounded_and_end_with_their_client
     texts::what_no_store_takes_is_the_clients_mistake
     texts::pages_say_the_same
 }

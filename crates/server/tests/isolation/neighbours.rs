@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -10,9 +11,14 @@ use http::{Method, Request};
 use serde_json::json;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 use tower::ServiceExt;
 
 use crate::world::{Tenant, World};
+
+/// Longer than anything here takes, and less than what hangs does: Postgres gives a
+/// lock up after 2 s.
+const SOON: Duration = Duration::from_millis(1_800);
 
 /// A body of which one byte comes, and no more; tells when that has been taken.
 fn dripping(taken: &Arc<Semaphore>) -> Body {
@@ -50,4 +56,87 @@ pub(crate) async fn bodies_that_drip_are_in_nobodys_way(world: &World) {
     assert_eq!(renames(world, &world.theirs).await, 200);
     assert_eq!(renames(world, &world.ours).await, 200);
     all.forget();
+}
+
+/// Reads that hang, of two tenants: they keep their tenants' other reads waiting,
+/// and a reader who is one too many is told so; but events come in, people sign in
+/// and a third tenant reads. They had shared all connections.
+pub(crate) async fn reads_that_hang_hold_up_no_events_and_no_sign_in(world: &World) {
+    let third = world.tenant("third").await;
+    let Some(lock) = world.lock_table("operational_events").await else {
+        // SQLite has one file: nothing of it can be held so.
+        return;
+    };
+    let mut reading = JoinSet::new();
+    for tenant in [&world.ours, &world.theirs] {
+        for _ in 0..70 {
+            let request = Request::get("/v1/operational-events")
+                .header("authorization", format!("Bearer {}", tenant.key))
+                .body(Body::empty())
+                .unwrap();
+            reading.spawn(world.router().oneshot(request));
+        }
+    }
+    // 2 at work and 62 in line of each: six are refused at once.
+    for _ in 0..12 {
+        let answer = reading.join_next().await.unwrap().unwrap().unwrap();
+        assert_eq!(answer.status(), 429);
+        assert!(answer.headers().contains_key("retry-after"));
+    }
+    let soon = async {
+        let event = json!({"destination_id": world.theirs.destination, "payload": 1});
+        let key = Some(world.theirs.key.as_str());
+        let sent = world.call(key, &Method::POST, "/v1/events", Some(event));
+        assert_eq!(sent.await.status, 202);
+        let key = format!("key={}", world.theirs.key);
+        let entered = world.page("", "/dashboard/sign-in", Some(&key)).await;
+        assert_eq!(entered.status, 303);
+        assert_eq!(renames(world, &world.ours).await, 200);
+    };
+    let waited = timeout(SOON, soon).await;
+    waited.expect("others do not wait for what hangs");
+    reading.abort_all();
+    drop(lock);
+    // Those who went away have left the line.
+    let path = format!("/v1/destinations/{}", third.destination);
+    let read = world.call(Some(&third.key), &Method::GET, &path, None);
+    assert_eq!(read.await.status, 200);
+}
+
+/// Reports are made two of a tenant at a time, two more wait, and whoever gives up
+/// takes his place in the line with him.
+pub(crate) async fn reports_are_bounded_and_end_with_their_client(world: &World) {
+    let Some(lock) = world.lock_table("limit_history").await else {
+        return;
+    };
+    let report = |tenant: &Tenant| {
+        let request = Request::get("/v1/compliance")
+            .header("authorization", format!("Bearer {}", tenant.key))
+            .body(Body::empty())
+            .unwrap();
+        world.router().oneshot(request)
+    };
+    let mut reports = JoinSet::new();
+    for _ in 0..20 {
+        reports.spawn(report(&world.ours));
+    }
+    for _ in 0..16 {
+        let answer = reports.join_next().await.unwrap().unwrap().unwrap();
+        assert_eq!(answer.status(), 429);
+    }
+    reports.abort_all();
+    while reports.join_next().await.is_some() {}
+    drop(lock);
+    let answers = async {
+        // The two at work end by themselves.
+        loop {
+            let ours = report(&world.ours).await.unwrap().status();
+            if ours == 200 {
+                return report(&world.theirs).await.unwrap().status();
+            }
+            assert_eq!(ours, 429);
+            tokio::task::yield_now().await;
+        }
+    };
+    assert_eq!(timeout(SOON * 5, answers).await.unwrap(), 200);
 }

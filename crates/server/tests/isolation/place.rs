@@ -11,9 +11,10 @@ static NEXT: AtomicU32 = AtomicU32::new(0);
 
 /// A store of its own.
 pub(crate) struct Place {
-    url: String,
+    pub(crate) url: String,
     _folder: tempfile::TempDir,
-    database: Option<(String, String)>,
+    /// The server, and the database there.
+    pub(crate) database: Option<(String, String)>,
 }
 
 impl Place {
@@ -58,9 +59,9 @@ impl Place {
         };
         parts::migrate(&store).await.unwrap();
         let target = TargetConfig::default();
-        Parts::connect(&store, &schedule, None, &target)
-            .await
-            .unwrap()
+        let [store, reading] = store.divided();
+        let parts = Parts::connect(&store, &schedule, None, &target).await;
+        parts.unwrap().read_apart(&reading).await.unwrap()
     }
 }
 

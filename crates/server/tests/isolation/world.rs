@@ -41,8 +41,10 @@ pub(crate) struct World {
     pub(crate) ours: Tenant,
     pub(crate) theirs: Tenant,
     _ingest: tokio_util::sync::DropGuard,
-    _place: Place,
+    place: Place,
 }
+
+type Transaction = sqlx::Transaction<'static, sqlx::Postgres>;
 
 /// What works behind the API, step by step.
 struct Behind {
@@ -144,8 +146,7 @@ impl World {
                 backlog: parts.backlog,
                 operations: parts.operations_book,
                 managers: parts.managers,
-                store: parts.store.clone(),
-                survey: parts.survey,
+                reading: parts.reading,
                 tenants: parts.tenants.clone(),
             },
             parts.schedule,
@@ -169,7 +170,7 @@ impl World {
             ours,
             theirs,
             _ingest: stop.drop_guard(),
-            _place: place,
+            place,
         }
     }
 
@@ -181,6 +182,18 @@ impl World {
         body: Option<Value>,
     ) -> Answer {
         call(&self.router, key, method, path, body).await
+    }
+
+    /// Holds a table, until it is dropped, from whoever wants to read it; `None`
+    /// where there is no such thing.
+    pub(crate) async fn lock_table(&self, table: &'static str) -> Option<Transaction> {
+        self.place.database.as_ref()?;
+        let pool = sqlx::PgPool::connect(&self.place.url).await.unwrap();
+        let mut transaction = pool.begin().await.unwrap();
+        let lock = format!("lock table {table} in access exclusive mode");
+        let lock = sqlx::query(sqlx::AssertSqlSafe(lock));
+        lock.execute(&mut *transaction).await.unwrap();
+        Some(transaction)
     }
 
     pub(crate) fn router(&self) -> Router {

@@ -29,6 +29,7 @@ use server::access::Gate;
 use server::api::{self, App};
 use server::edge::Mint;
 use server::managed::ManagedDestinations;
+use server::parts::Reading;
 use server::service::rate::IngestRates;
 use server::service::secrets::{DEFAULT_OVERLAP, Signing};
 use server::service::{Books, Intake, Registers, Service, Tenancy};
@@ -63,9 +64,15 @@ impl World {
             backlog: store.clone(),
             operations: store.clone(),
             managers: store.clone(),
-            store: store.clone(),
-            survey: store.clone(),
             tenants: store.clone(),
+            reading: Reading {
+                store: store.clone(),
+                catalog: store.clone(),
+                backlog: store.clone(),
+                operations_book: store.clone(),
+                survey: store.clone(),
+                overview: store.clone(),
+            },
         };
         let intake = Intake::new(ingest, pressure, store.clone(), rates);
         let policy = Policy::default();

@@ -24,6 +24,7 @@ use serde_json::Value;
 use server::access::Gate;
 use server::api::{self, App};
 use server::edge::Mint;
+use server::parts::Reading;
 use server::service::rate::IngestRates;
 use server::service::secrets::Signing;
 use server::service::{Books, Intake, Registers, Service, Tenancy};
@@ -107,13 +108,20 @@ impl World {
             secrets,
             vault: Arc::new(KeyRing::parse(SECRET_KEY).unwrap()),
         };
+        let reading = Reading {
+            store,
+            catalog: catalog.clone(),
+            backlog: backlog.clone(),
+            operations_book: operations.clone(),
+            survey,
+            overview: operations.clone(),
+        };
         let books = Books {
+            reading,
             catalog,
             backlog,
             operations: operations.clone(),
             managers: Arc::new(Unmanaged),
-            store,
-            survey,
             tenants,
         };
         let policy = Policy::default();
