@@ -60,28 +60,9 @@ pub(super) async fn relay(pool: &PgPool, after: Lane, limit: u32) -> Result<Rela
     // The others have gone to none yet: they are the next step's.
     let left = of_events.get(answers.len()..).unwrap_or_default().to_vec();
     for ((position, event), answer) in of_events.into_iter().zip(&events).zip(answers) {
-        match answer {
-            _ if taken.contains(&event.id.0) => {
-                let reason = "event_id: another tenant has an event of this id: leave it out, or \
-                    give another one";
-                rejected.push((position, reason.to_owned()));
-            }
-            Acceptance::UnknownDestination => {
-                let reason = "destination_id: the tenant has no such destination";
-                rejected.push((position, reason.to_owned()));
-            }
-            Acceptance::DisabledDestination => {
-                let reason = "destination_id: the destination is disabled";
-                rejected.push((position, reason.to_owned()));
-            }
-            Acceptance::TooManyDestinations => {
-                let reason = format!(
-                    "event_type: more than {MAX_DESTINATIONS} destinations subscribe to it: use \
-                    several types, or name one destination_id"
-                );
-                rejected.push((position, reason));
-            }
-            answer => {
+        match why_not(&answer, taken.contains(&event.id.0)) {
+            Some(reason) => rejected.push((position, reason)),
+            None => {
                 relayed.accepted += 1;
                 relayed
                     .destinations
@@ -99,6 +80,26 @@ pub(super) async fn relay(pool: &PgPool, after: Lane, limit: u32) -> Result<Rela
     relayed.destinations.sort_unstable();
     relayed.destinations.dedup();
     Ok(relayed)
+}
+
+/// Why a row is not accepted, by the answer to its event and whether that is another
+/// tenant's: beginning with the column's name.
+fn why_not(answer: &Acceptance, is_anothers: bool) -> Option<String> {
+    let reason = match answer {
+        _ if is_anothers => {
+            "event_id: another tenant has an event of this id: leave it out, or give another one"
+        }
+        Acceptance::UnknownDestination => "destination_id: the tenant has no such destination",
+        Acceptance::DisabledDestination => "destination_id: the destination is disabled",
+        Acceptance::TooManyDestinations => {
+            return Some(format!(
+                "event_type: more than {MAX_DESTINATIONS} destinations subscribe to it: use \
+                several types, or name one destination_id"
+            ));
+        }
+        _ => return None,
+    };
+    Some(reason.to_owned())
 }
 
 /// Those of these ids whose day has no partition, after making those that are
