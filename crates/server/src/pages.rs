@@ -150,14 +150,15 @@ pub fn router(pages: Pages) -> Router {
         .with_state(pages)
 }
 
-/// In a task of its own: a browser that leaves must not leave a store in
-/// mid-transaction.
+/// In a task of its own: neither a browser that leaves nor a time-out of ours
+/// must leave a store in mid-transaction. What is too late ends by itself, since
+/// the store bounds each statement, and has its tenant's place until then.
 async fn to_its_end(request: Request, next: Next) -> Response {
-    let page = tokio::spawn(tokio::time::timeout(PAGE_TIMEOUT, next.run(request)));
-    match page.await {
+    let page = tokio::spawn(next.run(request));
+    match tokio::time::timeout(PAGE_TIMEOUT, page).await {
         Ok(Ok(response)) => response,
-        Ok(Err(_)) => refused::Refused::unavailable("This took too long.").into_response(),
-        Err(broken) => refused::Refused::broken(&broken).into_response(),
+        Ok(Err(broken)) => refused::Refused::broken(&broken).into_response(),
+        Err(_late) => refused::Refused::unavailable("This took too long.").into_response(),
     }
 }
 
@@ -185,3 +186,34 @@ async fn guarded(mut response: Response) -> Response {
 
 /// What pages share: who asks, as handlers have it.
 type Asked = State<Pages>;
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+    use http::StatusCode;
+    use tokio::time::{Instant, sleep};
+    use tower::ServiceExt;
+
+    use super::*;
+
+    /// Dropped in the middle of a query, it would leave a connection in a state
+    /// that its pool does not know.
+    #[tokio::test(start_paused = true)]
+    async fn a_page_that_is_too_late_is_answered_and_still_ends_by_itself() {
+        let ended = CancellationToken::new();
+        let at_the_end = ended.clone();
+        let page = async move || {
+            sleep(PAGE_TIMEOUT * 2).await;
+            at_the_end.cancel();
+        };
+        let pages = Router::new()
+            .route("/", get(page))
+            .route_layer(middleware::from_fn(to_its_end));
+        let (began, request) = (Instant::now(), Request::get("/").body(Body::empty()));
+        let answer = pages.oneshot(request.unwrap()).await.unwrap();
+        assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert!(began.elapsed() < PAGE_TIMEOUT * 2);
+        ended.cancelled().await;
+        assert!(began.elapsed() >= PAGE_TIMEOUT * 2);
+    }
+}
