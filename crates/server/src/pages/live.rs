@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
+use domain::ids::TenantId;
 use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinHandle;
@@ -23,6 +24,9 @@ use super::visitor::{self, Visitor};
 
 /// Streams in one process, of all visitors.
 const MAX_STREAMS: usize = 200;
+
+/// Of one tenant, whose key can open any number of sessions.
+const OF_A_TENANT: usize = MAX_STREAMS / 5;
 
 /// And of one session: a customer's link does not take all of them.
 const OF_A_SESSION: usize = 6;
@@ -40,14 +44,21 @@ const LIFETIME: Duration = Duration::from_secs(600);
 #[derive(Clone)]
 pub(super) struct Places {
     all: Arc<Semaphore>,
-    /// How many streams each session has.
-    taken: Arc<Mutex<HashMap<[u8; 32], usize>>>,
+    /// How many streams each has.
+    taken: Arc<Mutex<HashMap<Holder, usize>>>,
+}
+
+/// Whose streams are counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Holder {
+    Tenant(TenantId),
+    Session([u8; 32]),
 }
 
 /// A stream's, until it is dropped.
 struct Place {
     places: Places,
-    session: [u8; 32],
+    holders: [Holder; 2],
     _one: OwnedSemaphorePermit,
 }
 
@@ -59,25 +70,29 @@ impl Places {
         }
     }
 
-    fn take(&self, session: [u8; 32]) -> Result<Place, Refused> {
+    fn take(&self, tenant: TenantId, session: [u8; 32]) -> Result<Place, Refused> {
         let full = || Refused::unavailable("Too many pages are watching; this one stands still.");
         let one = Arc::clone(&self.all).try_acquire_owned();
         let one = one.map_err(|_full| full())?;
         let mut taken = self.taken();
-        let of_session = taken.entry(session).or_default();
-        if *of_session >= OF_A_SESSION {
+        let holders = [Holder::Tenant(tenant), Holder::Session(session)];
+        let has = |holder| taken.get(&holder).copied().unwrap_or_default();
+        let [of_tenant, of_session] = holders.map(has);
+        if of_tenant >= OF_A_TENANT || of_session >= OF_A_SESSION {
             return Err(full());
         }
-        *of_session += 1;
+        for holder in holders {
+            *taken.entry(holder).or_default() += 1;
+        }
         drop(taken);
         Ok(Place {
             places: self.clone(),
-            session,
+            holders,
             _one: one,
         })
     }
 
-    fn taken(&self) -> MutexGuard<'_, HashMap<[u8; 32], usize>> {
+    fn taken(&self) -> MutexGuard<'_, HashMap<Holder, usize>> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -85,10 +100,12 @@ impl Places {
 impl Drop for Place {
     fn drop(&mut self) {
         let mut taken = self.places.taken();
-        if let Entry::Occupied(mut of_session) = taken.entry(self.session) {
-            *of_session.get_mut() -= 1;
-            if *of_session.get() == 0 {
-                of_session.remove();
+        for holder in self.holders {
+            if let Entry::Occupied(mut count) = taken.entry(holder) {
+                *count.get_mut() -= 1;
+                if *count.get() == 0 {
+                    count.remove();
+                }
             }
         }
     }
@@ -121,7 +138,7 @@ pub(super) fn stream<F>(
 where
     F: Future<Output = Result<Said, Refused>> + Send + 'static,
 {
-    let place = pages.0.streams.take(visitor.digest)?;
+    let place = pages.0.streams.take(visitor.tenant(), visitor.digest)?;
     let (sender, mut receiver) = mpsc::channel(1);
     let look = Arc::new(look);
     let (pages, digest, tenant) = (pages.clone(), visitor.digest, visitor.tenant());
@@ -191,18 +208,37 @@ where
 mod tests {
     use super::*;
 
+    const TENANT: TenantId = TenantId(uuid::Uuid::from_u128(1));
+    const OTHER: TenantId = TenantId(uuid::Uuid::from_u128(2));
+
     #[test]
     fn a_session_has_so_many_streams_and_no_more() {
         let places = Places::new();
         let mut taken: Vec<_> = (0..OF_A_SESSION)
-            .map(|_| places.take([1; 32]).ok().unwrap())
+            .map(|_| places.take(TENANT, [1; 32]).ok().unwrap())
             .collect();
-        assert!(places.take([1; 32]).is_err());
-        assert!(places.take([2; 32]).is_ok(), "it is nobody else's affair");
+        assert!(places.take(TENANT, [1; 32]).is_err());
+        let other = places.take(TENANT, [2; 32]);
+        assert!(other.is_ok(), "it is nobody else's affair");
+        drop(other);
         taken.pop();
-        assert!(places.take([1; 32]).is_ok());
+        assert!(places.take(TENANT, [1; 32]).is_ok());
         taken.clear();
         assert!(places.taken().is_empty());
         assert_eq!(places.all.available_permits(), MAX_STREAMS);
+    }
+
+    /// However many sessions its keys have opened.
+    #[test]
+    fn a_tenant_leaves_streams_to_the_others() {
+        let places = Places::new();
+        let mut taken: Vec<Place> = Vec::new();
+        for session in 0..=u8::MAX {
+            taken.extend(places.take(TENANT, [session; 32]).ok());
+        }
+        assert_eq!(taken.len(), OF_A_TENANT);
+        assert!(places.take(OTHER, [1; 32]).is_ok());
+        taken.pop();
+        assert!(places.take(TENANT, [3; 32]).is_ok());
     }
 }
