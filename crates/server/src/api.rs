@@ -91,7 +91,7 @@ impl App {
             gate,
             required: Required::of(&openapi()),
             room: Arc::default(),
-            bulk: bulk::Places::new(),
+            bulk: bulk::Places::default(),
         }))
     }
 

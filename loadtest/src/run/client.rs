@@ -29,7 +29,7 @@ use crate::chaos::boottime_us;
 /// Requests that wait for a connection.
 const MAX_QUEUED: usize = 100_000;
 
-/// Bulk requests at the same time; the API reads six of one tenant.
+/// Bulk requests at the same time; the API reads four of one tenant.
 const MAX_BULKS: usize = 4;
 
 /// How long requests under way may take after the last was sent.

@@ -10,7 +10,8 @@
 //! is durable whatever happens to the rest.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::hash_map::Entry;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -60,9 +61,9 @@ const ANSWER_BYTES: usize = 8 * 1024 * 1024;
 /// and so is their sum.
 const AT_ONCE: usize = 8;
 
-/// How many of these are one tenant's, at most: a tenant whose bodies are read
-/// slowly leaves some to the others.
-const OF_ONE_TENANT: usize = 6;
+/// The last of them are for tenants that have none: it takes five tenants to be
+/// in the way of a sixth.
+const FOR_OTHERS: usize = AT_ONCE / 2;
 
 /// How often a commit is tried for which there was no room.
 const TRIES: u32 = 50;
@@ -74,42 +75,53 @@ const MAX_WAIT: Duration = Duration::from_secs(60);
 /// Between two tries.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Places for bulk bodies.
-pub(super) struct Places {
-    all: Arc<Semaphore>,
-    of_tenants: Mutex<HashMap<TenantId, Arc<Semaphore>>>,
+/// Places for bulk bodies; cheap to clone.
+#[derive(Clone, Default)]
+pub(super) struct Places(Arc<Mutex<HashMap<TenantId, usize>>>);
+
+/// A tenant's, until it is dropped.
+pub(super) struct Place {
+    places: Places,
+    tenant: TenantId,
 }
 
-/// A tenant's, and one of all.
-pub(super) type Place = [OwnedSemaphorePermit; 2];
-
 impl Places {
-    pub(super) fn new() -> Self {
-        Self {
-            all: Arc::new(Semaphore::new(AT_ONCE)),
-            of_tenants: Mutex::default(),
+    pub(super) fn take(&self, tenant: TenantId) -> Result<Place, Problem> {
+        let mut taken = self.taken();
+        let all: usize = taken.values().sum();
+        let own = taken.get(&tenant).copied().unwrap_or_default();
+        if all >= AT_ONCE {
+            return Err(Problem::overloaded(format!(
+                "{all} bulk bodies are on their way in; nothing was written"
+            )));
         }
+        if own > 0 && all >= AT_ONCE - FOR_OTHERS {
+            return Err(Problem::busy(format!(
+                "{own} bulk bodies of this tenant are on their way in; nothing was written"
+            )));
+        }
+        taken.insert(tenant, own + 1);
+        drop(taken);
+        Ok(Place {
+            places: self.clone(),
+            tenant,
+        })
     }
 
-    pub(super) fn take(&self, tenant: TenantId) -> Result<Place, Problem> {
-        let of_tenant = {
-            let mut of_tenants = self
-                .of_tenants
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
-            // As many as there are bodies, at most.
-            of_tenants.retain(|_, places| places.available_permits() < OF_ONE_TENANT);
-            let places = of_tenants.entry(tenant);
-            Arc::clone(places.or_insert_with(|| Arc::new(Semaphore::new(OF_ONE_TENANT))))
-        };
-        let take = |places: Arc<Semaphore>, most: usize, whose: &str| {
-            let problem =
-                format!("{most} bulk bodies{whose} are on their way in; nothing was written");
-            let place = places.try_acquire_owned();
-            place.map_err(|_full| Problem::overloaded(problem))
-        };
-        let own = take(of_tenant, OF_ONE_TENANT, " of this tenant")?;
-        Ok([own, take(Arc::clone(&self.all), AT_ONCE, "")?])
+    fn taken(&self) -> MutexGuard<'_, HashMap<TenantId, usize>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut taken = self.places.taken();
+        if let Entry::Occupied(mut own) = taken.entry(self.tenant) {
+            *own.get_mut() -= 1;
+            if *own.get() == 0 {
+                own.remove();
+            }
+        }
     }
 }
 
@@ -381,21 +393,32 @@ fn result(answer: Result<crate::service::AcceptedEvent, ServiceError>) -> BatchR
 mod tests {
     use super::*;
 
+    /// As many as there are for it.
+    fn fill(places: &Places, tenant: u128) -> (Vec<Place>, u16) {
+        let mut taken = Vec::new();
+        loop {
+            match places.take(TenantId(uuid::Uuid::from_u128(tenant))) {
+                Ok(place) => taken.push(place),
+                Err(problem) => return (taken, problem.status),
+            }
+        }
+    }
+
     /// However many one of them wants.
     #[test]
-    fn one_tenant_leaves_places_to_another() {
-        let places = Places::new();
-        let [ours, theirs] = [1, 2].map(|id| TenantId(uuid::Uuid::from_u128(id)));
-        let mut taken: Vec<Place> = Vec::new();
-        while let Ok(place) = places.take(ours) {
-            taken.push(place);
+    fn one_tenant_leaves_places_to_the_others() {
+        let places = Places::default();
+        let (ours, status) = fill(&places, 1);
+        assert_eq!((ours.len(), status), (AT_ONCE - FOR_OTHERS, 429));
+        let others: Vec<_> = (2..6).map(|tenant| fill(&places, tenant)).collect();
+        for (theirs, _) in &others {
+            assert_eq!(theirs.len(), 1);
         }
-        assert_eq!(taken.len(), OF_ONE_TENANT);
-        while let Ok(place) = places.take(theirs) {
-            taken.push(place);
-        }
-        assert_eq!(taken.len(), AT_ONCE);
-        drop(taken);
-        assert!(places.take(ours).is_ok());
+        assert_eq!(fill(&places, 6).1, 503);
+        drop(ours);
+        assert_eq!(fill(&places, 7).0.len(), 1, "the rest have theirs");
+        drop(others);
+        assert!(places.taken().is_empty(), "nobody is remembered");
+        assert_eq!(fill(&places, 8).0.len(), AT_ONCE - FOR_OTHERS);
     }
 }
