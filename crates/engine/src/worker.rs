@@ -11,6 +11,7 @@
 //! by the places. Destinations that hang share half of the places, so that
 //! they cannot have all (`places`, `standing`).
 
+mod away;
 mod batch;
 mod bench;
 mod claims;
@@ -43,6 +44,7 @@ use tokio_util::task::TaskTracker;
 use crate::ports::{DeliveryQueue, NoVault, Schedule, Sender, Store, Vault};
 use crate::store_clock::{SharedClock, Suspended, never_suspended};
 use crate::warm::warm_worker;
+pub use places::places_of_the_slow;
 pub use promptness::AT_MOST as MAX_CLAIM_TO_SEND;
 
 use claims::{Claims, Kind};

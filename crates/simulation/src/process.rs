@@ -34,7 +34,7 @@ use crate::witness::Witness;
 const IDLE: Duration = Duration::from_millis(500);
 
 /// What a worker can send at once.
-const PLACES: u32 = 256;
+pub const PLACES: u32 = 256;
 
 /// How long one request may take.
 pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);

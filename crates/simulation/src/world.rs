@@ -24,6 +24,7 @@ use crate::gate::Deaths;
 use crate::intake::Intake;
 use crate::invariants::Broken;
 use crate::model::{ModelQueue, ModelSchedule, ModelSender, ModelStore};
+pub use crate::process::PLACES;
 use crate::process::{Parts, Running};
 use crate::sabotage::Sabotage;
 use crate::scenario::{Operation, Process, Scenario};

@@ -19,7 +19,8 @@
 //! line for a place while the line moves: to be turned away is to draw lots, and
 //! whoever has the most destinations wins.
 //! Whoever else keeps the hand waiting, or stands in a line that does not move,
-//! needs a seat on a bench, or is turned away.
+//! needs a seat on a bench, or is turned away. Who was sent away until later is called
+//! back as soon as a quarter of what those that hang may have is free.
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -27,13 +28,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use domain::ids::DestinationId;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
+use super::away::Away;
 use super::bench::{Bench, Seat};
 use super::crowd::Crowd;
 use super::standing::{Held, Pause, Record, Standing};
-use crate::ports::DeliveryTag;
+use crate::ports::{DeliveryTag, MAX_ROWS};
 
 /// Destinations that are remembered; beyond it those that are idle and answer
 /// are forgotten, which costs them nothing but being new. About 100 bytes each.
@@ -46,6 +48,14 @@ const STILL: Duration = Duration::from_millis(250);
 /// How long anybody stands in a line that moves: a hand of full messages has a
 /// permit for each place, so all of them get one while common receivers answer.
 const LINE: Duration = Duration::from_secs(1);
+
+/// How many of a worker's places those that hang may have: half. What takes five
+/// seconds and more counts among them, so an autoscaler whose receivers are slow has
+/// to reckon with these alone.
+#[must_use]
+pub const fn places_of_the_slow(places: u32) -> u32 {
+    places / 2
+}
 
 pub(super) struct Places {
     all: Arc<Semaphore>,
@@ -60,6 +70,11 @@ pub(super) struct Places {
     benches: [Arc<Bench>; 3],
     records: Mutex<HashMap<DestinationId, Record>>,
     crowd: Mutex<Crowd>,
+    away: Mutex<Away>,
+    /// So many are free again that some who are away should come.
+    freed: Notify,
+    /// How many that is.
+    worth_a_call: usize,
 }
 
 /// A place, until it is dropped.
@@ -70,6 +85,11 @@ pub(super) struct Place {
     held: Option<Held>,
     /// It is one of those that a line forms for.
     in_line_for: bool,
+    taken: Option<Taken>,
+}
+
+/// What others may have when it is dropped.
+struct Taken {
     _all: OwnedSemaphorePermit,
     _doubtful: Option<OwnedSemaphorePermit>,
     _hung: Option<OwnedSemaphorePermit>,
@@ -102,10 +122,14 @@ impl Places {
             moved_at: Mutex::default(),
             aside: semaphore(places / 4),
             doubtful: semaphore(places - places / 4),
-            hung: semaphore(places / 2),
+            hung: semaphore(places_of_the_slow(places)),
             benches: [(); 3].map(|()| Bench::new(usize::from(hand) / 4)),
             records: Mutex::default(),
             crowd: Mutex::new(Crowd::new()),
+            away: Mutex::default(),
+            freed: Notify::new(),
+            // At each single place, those who come would be many and find few.
+            worth_a_call: (places_of_the_slow(places) / 4).max(1) as usize,
         }
     }
 
@@ -222,7 +246,36 @@ impl Places {
     pub(super) fn pause(&self, destination: DestinationId) -> Pause {
         let now = Instant::now();
         let mut records = self.records();
-        record(&mut records, destination, now).turned_away(&mut self.crowd(), now)
+        let pause = record(&mut records, destination, now).turned_away(&mut self.crowd(), now);
+        if pause.defers {
+            self.away().leaves(destination, now + pause.lasts);
+        }
+        pause
+    }
+
+    /// Waits until there is room for some of those who are away, and says whom to
+    /// call back: one for each place, since each brings one permit at least.
+    pub(super) async fn called_back(&self) -> Vec<DestinationId> {
+        loop {
+            self.freed.notified().await;
+            let room = self.room_for_the_slow().min(MAX_ROWS);
+            let back = self.away().come_back(room, Instant::now());
+            if !back.is_empty() {
+                return back;
+            }
+        }
+    }
+
+    fn room_for_the_slow(&self) -> usize {
+        let kinds = [&self.all, &self.doubtful, &self.hung];
+        let free = kinds.map(|kind| kind.available_permits());
+        free.into_iter().min().unwrap_or(0)
+    }
+
+    fn call_back(&self) {
+        if !self.away().is_empty() && self.room_for_the_slow() >= self.worth_a_call {
+            self.freed.notify_one();
+        }
     }
 
     fn place(
@@ -239,14 +292,20 @@ impl Places {
             destination,
             held: None,
             in_line_for: true,
-            _all: all,
-            _doubtful: doubtful,
-            _hung: hung,
+            taken: Some(Taken {
+                _all: all,
+                _doubtful: doubtful,
+                _hung: hung,
+            }),
         }
     }
 
     fn moved_at(&self) -> MutexGuard<'_, Option<Instant>> {
         (self.moved_at.lock()).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn away(&self) -> MutexGuard<'_, Away> {
+        self.away.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn crowd(&self) -> MutexGuard<'_, Crowd> {
@@ -291,6 +350,8 @@ impl Drop for Place {
         if self.in_line_for && self.held.is_none_or(|held| !held.is_hung()) {
             *self.places.moved_at() = Some(now);
         }
+        drop(self.taken.take());
+        self.places.call_back();
     }
 }
 

@@ -5,7 +5,8 @@
 //! Of a destination that is not known to answer the store admits nothing
 //! meanwhile. A later wake alone would not do: a run that is due sooner finds
 //! its limit free, and thousands that hang, each looked at every second, would
-//! keep schedulers and workers from all others.
+//! keep schedulers and workers from all others. When enough places are free again
+//! before that, as many as find one are called back.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -64,9 +65,43 @@ impl TurnedAway {
 impl Loop {
     async fn run(mut self) {
         let mut batch = Vec::new();
-        while self.permits.recv_many(&mut batch, MAX_ROWS).await > 0 {
-            self.tick(std::mem::take(&mut batch)).await;
+        let places = Arc::clone(&self.places);
+        loop {
+            let back = tokio::select! {
+                biased;
+                received = self.permits.recv_many(&mut batch, MAX_ROWS) => match received {
+                    0 => return,
+                    _ => Vec::new(),
+                },
+                back = places.called_back() => back,
+            };
+            match back.is_empty() {
+                true => self.tick(std::mem::take(&mut batch)).await,
+                false => self.call_back(&back).await,
+            }
         }
+    }
+
+    /// One statement, and one call of the schedule. Where either fails, they come back
+    /// by themselves, later.
+    async fn call_back(&self, destinations: &[DestinationId]) {
+        let deferrals: Vec<_> = (destinations.iter())
+            .map(|destination| Deferral {
+                destination: *destination,
+                lasts: Duration::ZERO,
+            })
+            .collect();
+        if let Err(error) = self.store.defer(&deferrals).await {
+            tracing::debug!(%error, "not called back");
+            return;
+        }
+        let wakes: Vec<_> = (destinations.iter())
+            .map(|destination| Wake {
+                clear_floor: true,
+                ..Wake::now(*destination)
+            })
+            .collect();
+        wake_all(self.schedule.as_ref(), &wakes).await;
     }
 
     /// Two statements at most.
