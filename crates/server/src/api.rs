@@ -7,6 +7,7 @@
 //! together in bytes, too. Whoever calls reaches his tenant's things and no
 //! others (`caller`).
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,7 +28,8 @@ use utoipa_axum::routes;
 use crate::access::Gate;
 use crate::access::required::Required;
 use crate::health;
-use crate::service::{Service, Tenancy};
+use crate::service::rate::ManageRates;
+use crate::service::{Service, ServiceError, Tenancy};
 
 mod answers;
 pub mod attempts;
@@ -77,18 +79,26 @@ struct Inner {
     tenancy: Arc<Tenancy>,
     gate: Arc<Gate>,
     required: Required,
+    manage: ManageRates,
     room: Arc<body::Room>,
     bulk: bulk::Places,
 }
 
 impl App {
-    /// A service, and its administration, behind a gate.
+    /// A service, and its administration, behind a gate, that each tenant makes so
+    /// many management calls of a second.
     #[must_use]
-    pub fn new(service: Service, tenancy: Tenancy, gate: Arc<Gate>) -> Self {
+    pub fn new(
+        service: Service,
+        tenancy: Tenancy,
+        gate: Arc<Gate>,
+        manage_per_second: NonZeroU32,
+    ) -> Self {
         Self(Arc::new(Inner {
             service,
             tenancy: Arc::new(tenancy),
             gate,
+            manage: ManageRates::new(manage_per_second),
             required: Required::of(&openapi()),
             room: Arc::default(),
             bulk: bulk::Places::default(),
@@ -98,6 +108,11 @@ impl App {
     /// What a tenant can do: the dashboard does the same.
     pub(crate) fn service_of(&self, tenant: TenantId) -> Service {
         self.0.service.of(tenant, None)
+    }
+
+    /// Takes a management call of a tenant's, if it may make one now.
+    pub(crate) fn manage(&self, tenant: TenantId) -> Result<(), ServiceError> {
+        self.0.manage.take(tenant)
     }
 
     /// What administrators do.

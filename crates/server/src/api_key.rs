@@ -116,6 +116,7 @@ mod tests {
         let Ok(database_url) = database.parse();
         (
             ApiConfig {
+                manage_per_second: crate::config::MANAGE_PER_SECOND,
                 api_key: key.map(SecretString::from),
             },
             ListenConfig {

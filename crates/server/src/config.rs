@@ -192,7 +192,17 @@ pub struct ApiConfig {
         hide_env_values = true
     )]
     pub api_key: Option<SecretString>,
+
+    /// How many management calls a second each tenant may make at this process,
+    /// and how many at once: what creates, changes or deletes.
+    #[arg(long, env = "PACELINE_MANAGE_PER_SECOND", value_name = "N")]
+    #[arg(default_value_t = MANAGE_PER_SECOND)]
+    pub manage_per_second: NonZeroU32,
 }
+
+/// Far more than people and programs that provision do, and few enough that the
+/// history of limits grows by no more than a few gigabytes a day.
+pub const MANAGE_PER_SECOND: NonZeroU32 = NonZeroU32::MIN.saturating_add(99);
 
 /// How much is taken in. Tenants and tiers can have an `ingest_per_second` of
 /// their own.

@@ -1,6 +1,7 @@
 //! What answers HTTP: the API and the dashboard over one service, and the loops
 //! that they need.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use axum::Router;
@@ -28,6 +29,8 @@ pub struct FrontOptions<'a> {
     pub key: &'a SecretString,
     /// What seals secrets.
     pub vault: Arc<dyn Vault>,
+    /// Management calls that each tenant makes a second.
+    pub manage_per_second: NonZeroU32,
     /// How events come in; `None` for the defaults.
     pub ingest: Option<IngestConfig>,
     /// Where requests may go.
@@ -72,7 +75,12 @@ impl Front {
         let (intake, back) = self::intake(parts, intake, pressure);
         let (vault, target) = (options.vault, options.target);
         let service = service(parts, intake, Arc::clone(&mint), target, vault);
-        let app = App::new(service, tenancy, Arc::clone(&gate));
+        let app = App::new(
+            service,
+            tenancy,
+            Arc::clone(&gate),
+            options.manage_per_second,
+        );
         let pages = Pages::new(app.clone(), parts, mint, options.shutdown);
         Self {
             router: api::router(app).merge(pages::router(pages.clone())),

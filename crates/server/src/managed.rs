@@ -212,6 +212,7 @@ fn refusal(error: ServiceError) -> Refusal {
         ServiceError::NotFound(_) => Refusal::NotFound(message),
         ServiceError::Backlogged { .. }
         | ServiceError::TooFast { .. }
+        | ServiceError::TooManyChanges { .. }
         | ServiceError::Busy(_)
         | ServiceError::Overloaded(_)
         | ServiceError::Unavailable(_)

@@ -49,9 +49,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api_key;
 use crate::config::{
-    ApiConfig, IngestConfig, KeepConfig, ListenConfig, OperatorConfig, QueueConfig, RequestConfig,
-    ScheduleConfig, SecretKeysConfig, ShownConfig, ShutdownConfig, StoreConfig, TargetConfig,
-    TlsConfig, TracesConfig, WorkerConfig, require_shared,
+    ApiConfig, IngestConfig, KeepConfig, ListenConfig, MANAGE_PER_SECOND, OperatorConfig,
+    QueueConfig, RequestConfig, ScheduleConfig, SecretKeysConfig, ShownConfig, ShutdownConfig,
+    StoreConfig, TargetConfig, TlsConfig, TracesConfig, WorkerConfig, require_shared,
 };
 use crate::edge::{self, Mint};
 use crate::exported;
@@ -516,8 +516,10 @@ impl Running {
     }
 
     fn spawn_api(&self, loops: &mut Loops, at: ApiListener, key: &SecretString, mint: Arc<Mint>) {
+        let manage = self.config.api.as_ref();
         let options = FrontOptions {
             key,
+            manage_per_second: manage.map_or(MANAGE_PER_SECOND, |api| api.manage_per_second),
             vault: self.vault(),
             ingest: self.config.ingest,
             target: &self.config.target,

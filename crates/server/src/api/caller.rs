@@ -138,6 +138,11 @@ pub(super) async fn authenticate(
     match claim.identify(&app).await {
         Ok(identity) => {
             request.extensions_mut().insert(identity);
+            if scope == Some(Scope::Manage)
+                && let Err(too_many) = app.manage(identity.tenant)
+            {
+                return Problem::from(too_many).into_response();
+            }
             if scope == Some(Scope::Read) {
                 let service = app.0.service.of(identity.tenant, None);
                 match service.read().await {

@@ -253,6 +253,13 @@ impl From<ServiceError> for Problem {
                 format!("{error}; nothing was written"),
             )
             .after(retry_after),
+            ServiceError::TooManyChanges { retry_after } => Self::new(
+                StatusCode::TOO_MANY_REQUESTS,
+                "too-many-changes",
+                "Too many management calls a second",
+                format!("{error} (PACELINE_MANAGE_PER_SECOND); nothing was changed"),
+            )
+            .after(retry_after),
             ServiceError::NotFound(what) => Self::new(
                 StatusCode::NOT_FOUND,
                 "not-found",

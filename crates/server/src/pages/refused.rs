@@ -59,6 +59,10 @@ impl From<ServiceError> for Refused {
                 let words = "Too many pages of this tenant are being read. Try again in a moment.";
                 Self::new(StatusCode::TOO_MANY_REQUESTS, words)
             }
+            ServiceError::TooManyChanges { .. } => Self::new(
+                StatusCode::TOO_MANY_REQUESTS,
+                format!("There were {error}."),
+            ),
             ServiceError::Internal(_) => Self::broken(&error),
             _ => Self::invalid(error.to_string()),
         }

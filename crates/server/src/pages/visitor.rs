@@ -131,6 +131,7 @@ impl FromRequest<Pages> for Posted {
             let words = "This form is not of your session. Go back, reload the page, try again.";
             return Err(Refused::new(StatusCode::FORBIDDEN, words));
         }
+        pages.0.app.manage(visitor.tenant())?;
         Ok(Self { visitor, fields })
     }
 }

@@ -44,6 +44,12 @@ pub enum ServiceError {
         /// When there may be room for them.
         retry_after: Duration,
     },
+    /// The tenant changes things too fast: wait, then repeat. Nothing was changed.
+    #[error("more management calls a second than this tenant may make")]
+    TooManyChanges {
+        /// When there may be room for one.
+        retry_after: Duration,
+    },
     /// There is no such thing.
     #[error("no such {0}")]
     NotFound(&'static str),

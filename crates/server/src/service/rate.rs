@@ -1,6 +1,7 @@
-//! How fast tenants hand events in, in this process.
+//! How fast tenants hand events in, and change things, in this process.
 
 use std::collections::HashMap;
+use std::num::NonZeroU32;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -8,6 +9,8 @@ use domain::ids::TenantId;
 use domain::ingest_limit::{IngestBucket, IngestLimit};
 use domain::time::Timestamp;
 use tokio::time::Instant;
+
+use super::ServiceError;
 
 /// Buckets that are remembered; full ones are forgotten first.
 const MAX_BUCKETS: usize = 10_000;
@@ -48,6 +51,25 @@ pub struct RateStanding {
     pub left: u32,
     /// When as many as the limit may, if nothing more comes.
     pub full_after: Duration,
+}
+
+/// How many management calls each tenant makes: what changes a destination or its
+/// limits is kept for ever, or for months, and shared locks are taken for it.
+pub struct ManageRates(IngestRates);
+
+impl ManageRates {
+    /// So many a second, and as many at once.
+    #[must_use]
+    pub fn new(per_second: NonZeroU32) -> Self {
+        Self(IngestRates::new(IngestLimit(per_second)))
+    }
+
+    /// Takes one call of a tenant's.
+    pub fn take(&self, tenant: TenantId) -> Result<(), ServiceError> {
+        let limit = None;
+        let taken = self.0.take(Limited { tenant, limit }, 1);
+        taken.map_err(|retry_after| ServiceError::TooManyChanges { retry_after })
+    }
 }
 
 impl IngestRates {
@@ -144,8 +166,6 @@ fn make_room(buckets: &mut HashMap<Whose, Bucket>, now: Timestamp) {
 
 #[cfg(test)]
 mod tests {
-    use std::num::NonZeroU32;
-
     use engine::ports::DEFAULT_TENANT;
 
     use super::*;
@@ -179,6 +199,21 @@ mod tests {
             limit: None,
         };
         assert_eq!(rates.take(other, 1_000), Ok(()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_tenant_changes_so_much_a_second_and_keeps_nobody_from_it() {
+        let rates = ManageRates::new(limit(3).0);
+        let other = TenantId(uuid::Uuid::from_u128(9));
+        for _ in 0..3 {
+            assert_eq!(rates.take(DEFAULT_TENANT), Ok(()));
+        }
+        let Err(ServiceError::TooManyChanges { retry_after }) = rates.take(DEFAULT_TENANT) else {
+            panic!("a fourth");
+        };
+        assert_eq!(rates.take(other), Ok(()));
+        tokio::time::advance(retry_after).await;
+        assert_eq!(rates.take(DEFAULT_TENANT), Ok(()));
     }
 
     /// Those who owe most are remembered longest.

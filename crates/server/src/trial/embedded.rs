@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::{Plan, Trial};
-use crate::config::{QueueConfig, ScheduleConfig, StoreConfig, TargetConfig};
+use crate::config::{MANAGE_PER_SECOND, QueueConfig, ScheduleConfig, StoreConfig, TargetConfig};
 use crate::edge::Mint;
 use crate::front::{Front, FrontOptions};
 use crate::listening::{Bounds, Listening};
@@ -159,6 +159,7 @@ async fn spawn_front(
     let key = mint.key().text;
     let options = FrontOptions {
         key: &key,
+        manage_per_second: MANAGE_PER_SECOND,
         vault,
         ingest: None,
         target: &TargetConfig::this_host(),

@@ -53,6 +53,8 @@ impl Site {
             .current_dir(folder.path())
             .env_clear()
             .env("PACELINE_API_KEY", KEY)
+            // A test of conformance is not one of rates.
+            .env("PACELINE_MANAGE_PER_SECOND", "1000000")
             .args(["--log", "warn", "serve", "--allow-http"])
             .args(["--allow-networks", "localhost:*"])
             .args(["--listen", &format!("127.0.0.1:{port}")])

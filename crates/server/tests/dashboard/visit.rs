@@ -45,6 +45,7 @@ impl World {
         let parts = place.parts().await;
         let stop = CancellationToken::new();
         let options = FrontOptions {
+            manage_per_second: server::config::MANAGE_PER_SECOND,
             key: &SecretString::from(ADMIN),
             vault: Arc::new(KeyRing::parse(SECRET_KEY).unwrap()),
             ingest: None,

@@ -140,3 +140,38 @@ pub(crate) async fn reports_are_bounded_and_end_with_their_client(world: &World)
     };
     assert_eq!(timeout(SOON * 5, answers).await.unwrap(), 200);
 }
+
+/// The history of limits is kept, and shared locks are taken for each change.
+pub(crate) async fn changes_are_bounded_and_keep_nobody_else_from_any(world: &World) {
+    const CALLS: usize = 400;
+    let path = format!("/v1/destinations/{}", world.ours.destination);
+    let mut changing = JoinSet::new();
+    for _ in 0..CALLS {
+        let request = Request::patch(&path)
+            .header("authorization", format!("Bearer {}", world.ours.key))
+            .body(Body::from(r#"{"limits": {"per_second": 5}}"#))
+            .unwrap();
+        changing.spawn(world.router().oneshot(request));
+    }
+    let (mut done, mut refused) = (0, 0);
+    while let Some(answer) = changing.join_next().await {
+        let answer = answer.unwrap().unwrap();
+        match answer.status().as_u16() {
+            200 => done += 1,
+            429 => {
+                assert!(answer.headers().contains_key("retry-after"));
+                refused += 1;
+            }
+            other => panic!("{other}"),
+        }
+    }
+    assert!(done > 0 && refused >= CALLS / 2, "{done} of {CALLS}");
+    assert_eq!(renames(world, &world.theirs).await, 200);
+    // What is no change still goes through.
+    let key = Some(world.ours.key.as_str());
+    let event = json!({"destination_id": world.ours.destination, "payload": 1});
+    let sent = world.call(key, &Method::POST, "/v1/events", Some(event));
+    assert_eq!(sent.await.status, 202);
+    let read = world.call(key, &Method::GET, &path, None).await;
+    assert_eq!(read.status, 200);
+}

@@ -155,7 +155,7 @@ impl World {
             Policy::default(),
             signing,
         );
-        let app = App::new(service, tenancy, gate);
+        let app = App::new(service, tenancy, gate, server::config::MANAGE_PER_SECOND);
         let dashboard = Pages::new(app.clone(), &all, mint, stop.clone());
         let router = api::router(app).merge(pages::router(dashboard));
         let behind = Behind {

@@ -84,7 +84,12 @@ impl World {
             sessions: store.clone(),
         };
         let tenancy = Tenancy::new(registers, gate.clone(), mint);
-        let router = api::router(App::new(service.clone(), tenancy, gate));
+        let router = api::router(App::new(
+            service.clone(),
+            tenancy,
+            gate,
+            server::config::MANAGE_PER_SECOND,
+        ));
         Self {
             store,
             managed: ManagedDestinations::new(service),

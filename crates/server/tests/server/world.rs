@@ -1,6 +1,6 @@
 //! A running API and a client of it, in this process.
 
-use std::num::NonZeroU64;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
 
 use adapters::http::Policy;
@@ -129,7 +129,7 @@ impl World {
         Self {
             store: fake,
             operations,
-            router: api::router(App::new(service, tenancy, gate)),
+            router: api::router(App::new(service, tenancy, gate, NonZeroU32::MAX)),
             _ingest: stop.drop_guard(),
         }
     }
