@@ -14,7 +14,7 @@ use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use sha2::{Digest, Sha256};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
@@ -34,6 +34,8 @@ pub struct Tls {
     files: Files,
     read: Fingerprint,
     current: watch::Sender<Arc<ServerConfig>>,
+    /// From the beginning on: a SIGHUP that nobody waits for ends the process.
+    told: Signal,
 }
 
 /// What makes connections speak TLS; cheap to clone.
@@ -51,17 +53,17 @@ type Fingerprint = [u8; 32];
 
 impl Tls {
     /// From the files that are configured; `None` where none are.
-    pub fn load(config: &TlsConfig) -> Result<Option<Self>, ConfigError> {
+    pub fn load(config: &TlsConfig) -> anyhow::Result<Option<Self>> {
         let (certificate, key) = match (&config.tls_cert, &config.tls_key) {
             (None, None) => return Ok(None),
             (Some(certificate), Some(key)) => (certificate.clone(), key.clone()),
             (Some(_), None) => {
                 let problem = "set it too: the file of the key of --tls-cert";
-                return Err(ConfigError::flag("tls-key", problem));
+                return Err(ConfigError::flag("tls-key", problem).into());
             }
             (None, Some(_)) => {
                 let problem = "set it too: the file of the certificate of --tls-key";
-                return Err(ConfigError::flag("tls-cert", problem));
+                return Err(ConfigError::flag("tls-cert", problem).into());
             }
         };
         let files = Files { certificate, key };
@@ -71,6 +73,7 @@ impl Tls {
             files,
             read,
             current,
+            told: signal(SignalKind::hangup()).context("listen for SIGHUP")?,
         }))
     }
 
@@ -82,18 +85,11 @@ impl Tls {
 
     /// Reads the files again, now and then, until `shutdown`.
     pub async fn renew(mut self, shutdown: CancellationToken) {
-        let mut told = match signal(SignalKind::hangup()).context("listen for SIGHUP") {
-            Ok(told) => told,
-            Err(error) => {
-                tracing::error!(%error, "certificates are not renewed");
-                return;
-            }
-        };
         loop {
             tokio::select! {
                 biased;
                 () = shutdown.cancelled() => return,
-                _ = told.recv() => {}
+                _ = self.told.recv() => {}
                 () = tokio::time::sleep(LOOKED_AT_EVERY) => {}
             }
             self.renew_once().await;
