@@ -182,6 +182,12 @@ async fn a_change_of_a_tier_and_of_a_destination_wait_in_one_order() {
     while database.number(waiting).await < 2 {
         tokio::task::yield_now().await;
     }
+    // Which is what makes a circle, if they come to it at the same time.
+    let free = format!(
+        "select from destinations where id = '{}' for update nowait",
+        ids[1]
+    );
+    database.sql(&free).await;
     run(&mut holding, "rollback".to_owned()).await;
     tier.await.unwrap();
     assert_eq!(ours.await.unwrap().state, DestinationState::Paused);
