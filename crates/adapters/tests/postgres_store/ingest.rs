@@ -102,9 +102,9 @@ async fn refused_events_with_one_key_take_no_turn_each() {
     let database = Database::create().await;
     let to = database.destination(LimitSettings::default()).await;
     let mut user = database.user().await;
-    let count = "create table writes (at timestamptz);
+    let count = "create table public.writes (at timestamptz);
         create function note_write() returns trigger language plpgsql as
-            $$ begin insert into writes values (clock_timestamp()); return null; end $$;
+            $$ begin insert into public.writes values (clock_timestamp()); return null; end $$;
         create trigger note_write before insert on idempotency_keys
             for each statement execute function note_write()";
     run(&mut user, count.to_owned()).await;
