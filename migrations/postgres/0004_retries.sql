@@ -23,6 +23,10 @@ alter table attempts
     -- A dead letter that was replayed, and when.
     add column replayed_at timestamptz;
 
+-- For whoever reads a backlog page by page, which is by id.
+create index attempts_due_by_id on attempts (destination_id, (id + 0))
+    where state = 'waiting' and due_at is not null;
+
 create index attempts_expiring on attempts (expires_at)
     where state = 'waiting' and expires_at is not null;
 

@@ -21,6 +21,10 @@ alter table attempts add column replay_id text;
 -- A dead letter that was replayed, and when.
 alter table attempts add column replayed_at integer;
 
+-- For whoever reads a backlog page by page, which is by id.
+create index attempts_due_by_id on attempts (destination_id, id)
+    where state = 'waiting' and due_at is not null;
+
 create index attempts_expiring on attempts (expires_at)
     where state = 'waiting' and expires_at is not null;
 

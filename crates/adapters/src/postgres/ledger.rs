@@ -150,7 +150,8 @@ pub(super) async fn starts_before(
     Ok(rows.into_iter().map(start).collect())
 }
 
-/// What has not started, by id.
+/// What has not started, by id: of each kind no more than the page has room for. What
+/// has a permit is few. `(…) is true`: no plan reads all that is due, to sort it.
 async fn waiting(pool: &PgPool, page: Page, limit: i64) -> Result<Vec<Row>, Failure> {
     let after = match page.after {
         Some(LedgerPosition {
@@ -173,13 +174,21 @@ async fn waiting(pool: &PgPool, page: Page, limit: i64) -> Result<Vec<Row>, Fail
                 limit $4
             )
             union all
-            select a.id, a.due_at, a.created_at, a.state from attempts a
-            where a.destination_id = $1 and a.state = 'waiting' and a.due_at < from_micros($3)
-                and a.id > $2
+            (
+                select a.id, a.due_at, a.created_at, a.state from attempts a
+                where a.destination_id = $1 and a.state = 'waiting' and a.due_at is not null
+                    and a.id + 0 > $2 and (a.due_at < from_micros($3)) is true
+                order by a.id + 0
+                limit $4
+            )
             union all
-            select a.id, a.due_at, a.created_at, a.state from attempts a
-            where a.destination_id = $1 and a.state = 'admitted' and a.id > $2
-                and coalesce(a.due_at, a.created_at) < from_micros($3)
+            (
+                select a.id, a.due_at, a.created_at, a.state from attempts a
+                where a.destination_id = $1 and a.state = 'admitted' and a.id + 0 > $2
+                    and coalesce(a.due_at, a.created_at) < from_micros($3)
+                order by a.id + 0
+                limit $4
+            )
         ) x
         order by x.id
         limit $4",

@@ -1,15 +1,16 @@
 //! What a run and a claim cost, in steps of SQLite's virtual machine: the same with a
 //! thousand waiting attempts and with hundreds of thousands.
 
-use domain::ids::{DestinationId, WorkerId};
+use domain::ids::{AttemptId, DestinationId, WorkerId};
 use domain::time::Timestamp;
 use engine::ports::{
-    ClaimAnswer, Heartbeat, ReapRules, Run, RunResult, SurveyRules, Sweep, WatchRules,
+    ClaimAnswer, Heartbeat, LedgerPosition, ReapRules, Run, RunResult, SurveyRules, Sweep,
+    WatchRules,
 };
 use rusqlite::{Connection, StatementStatus};
 use uuid::Uuid;
 
-use super::{admit, claim, fleet, migrate, reap, rows, survey, sweep, usage, watch};
+use super::{admit, claim, fleet, ledger, migrate, reap, rows, survey, sweep, usage, watch};
 
 const ID: Uuid = Uuid::from_u128(0xd);
 const TENANT: Uuid = engine::ports::DEFAULT_TENANT.0;
@@ -153,4 +154,27 @@ fn cost_of_the_deleted(count: u32) -> i32 {
 #[test]
 fn a_reap_costs_the_same_whatever_was_deleted() {
     assert_eq!(cost_of_the_deleted(10), cost_of_the_deleted(2_000));
+}
+
+/// The steps of a page of ten, some way into what waits.
+fn cost_of_a_page(size: u32) -> i32 {
+    let mut connection = with_rows(size);
+    let tx = connection.transaction().unwrap();
+    let span = ledger::Span {
+        destination: DestinationId(ID),
+        since: Timestamp::from_micros(0),
+        until: Timestamp::MAX,
+        after: Some(LedgerPosition {
+            started_at: None,
+            attempt: AttemptId(i64::from(size) + 10),
+        }),
+        limit: 10,
+    };
+    assert_eq!(ledger::ledger(&tx, &span).unwrap().len(), 10);
+    steps(&tx, &ledger::OF_WHAT_WAITS)
+}
+
+#[test]
+fn a_page_of_what_waits_costs_the_same_whatever_waits() {
+    assert_eq!(cost_of_a_page(1_000), cost_of_a_page(20_000));
 }

@@ -81,16 +81,19 @@ const NOT_STARTED: &str = "
         union all
         select * from (
             select id, due_at, started_at, finished_at, state, status
-            from attempts indexed by attempts_due
+            from attempts indexed by attempts_due_by_id
             where destination_id = ?1 and state = 'waiting' and due_at is not null
                 and due_at < ?2 and id > ?3
             order by id limit ?4
         )
         union all
-        select id, coalesce(due_at, created_at), started_at, finished_at, state, status
-        from attempts indexed by attempts_admitted
-        where destination_id = ?1 and state = 'admitted'
-            and coalesce(due_at, created_at) < ?2 and id > ?3
+        select * from (
+            select id, coalesce(due_at, created_at), started_at, finished_at, state, status
+            from attempts indexed by attempts_admitted
+            where destination_id = ?1 and state = 'admitted'
+                and coalesce(due_at, created_at) < ?2 and id > ?3
+            order by id limit ?4
+        )
     )
     order by 1 limit ?4";
 
@@ -107,6 +110,9 @@ const BACKLOG: &str = "
             where destination_id = ?1 and state = 'waiting' and due_at is not null limit ?2
         )
     )";
+
+#[cfg(test)]
+pub(super) const OF_WHAT_WAITS: [&str; 1] = [NOT_STARTED];
 
 /// Reads an event; see [`engine::ports::Catalog::event`].
 pub(super) fn event(

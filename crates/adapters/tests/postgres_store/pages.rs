@@ -1,9 +1,9 @@
 //! What people ask for costs what they are shown, not what there is: in pages.
 
 use adapters::postgres::PostgresStore;
-use domain::ids::DestinationId;
+use domain::ids::{AttemptId, DestinationId};
 use domain::time::Timestamp;
-use engine::ports::{Catalog, DEFAULT_TENANT, Tenants};
+use engine::ports::{Catalog, DEFAULT_TENANT, LedgerPosition, Tenants};
 
 use crate::database::{Database, per_second};
 
@@ -80,6 +80,49 @@ async fn recent_limits_cost_the_same_whatever_came_before() {
     let few = pages_of_limits(&database, of).await;
     change(20_000).await;
     let many = pages_of_limits(&database, of).await;
+    assert!(few > 50, "the counters count: {few}");
+    assert!(many <= few + few / 2, "{few}, then {many}");
+}
+
+/// A page of ten, some way into the retries that wait: of two thousand, and of fifty
+/// thousand.
+#[tokio::test]
+async fn a_page_of_what_waits_costs_the_same_whatever_waits() {
+    let database = Database::create().await;
+    let of = database.destination(per_second(1)).await;
+    database.accept(of, 1).await;
+    let retries = async |count| {
+        database
+            .sql(&format!(
+                "insert into attempts (event_id, destination_id, tenant_id, due_at)
+                select a.event_id, a.destination_id, a.tenant_id, clock_timestamp()
+                from (select * from attempts limit 1) a, generate_series(1, {count})"
+            ))
+            .await;
+        database.sql("vacuum analyze attempts").await;
+    };
+    let first = AttemptId(database.number("select min(id) from attempts").await);
+    let pages = async || {
+        let looks = async |store: PostgresStore| {
+            for place in 1..=20 {
+                let after = LedgerPosition {
+                    started_at: None,
+                    attempt: AttemptId(first.0 + 50 * place),
+                };
+                let (since, until) = (Timestamp::from_micros(0), Timestamp::from_millis(1 << 42));
+                let page = store
+                    .ledger(of, since, until, Some(after), 10)
+                    .await
+                    .unwrap();
+                assert_eq!(page.len(), 10);
+            }
+        };
+        database.pages_of(looks).await
+    };
+    retries(2_000).await;
+    let few = pages().await;
+    retries(48_000).await;
+    let many = pages().await;
     assert!(few > 50, "the counters count: {few}");
     assert!(many <= few + few / 2, "{few}, then {many}");
 }
