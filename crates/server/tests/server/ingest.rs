@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use adapters::sqlite::SqliteStore;
 use axum::body::Body;
-use domain::event::MAX_PAYLOAD_BYTES;
+use domain::event::{MAX_DESTINATIONS, MAX_PAYLOAD_BYTES};
 use http::Request;
 use serde_json::{Value, json};
 
@@ -208,6 +208,33 @@ async fn every_answer_says_how_fast_its_tenant_may_be() {
     assert_eq!(unrouted.status, 405);
     let seen = world.get("/v1/destinations").await;
     assert_eq!(seen.headers["x-ratelimit-limit"], "50000", "the usual one");
+}
+
+/// What it costs is known once it is written, and waited for afterwards. One more
+/// destination than an event may go to is refused, in words.
+#[tokio::test]
+async fn an_event_counts_for_each_destination_that_it_goes_to() {
+    let world = World::new();
+    world.destination(json!({"event_types": ["*"]})).await;
+    let one = world.store.state().destinations[0].clone();
+    let others = vec![one.clone(); MAX_DESTINATIONS - 1];
+    world.store.state().destinations.extend(others);
+    let slow = Ingesting::new(&world, json!({"name": "slow", "ingest_per_second": 100})).await;
+    let event = json!({"type": "order.paid", "payload": 1});
+    let taken = slow.post(&world, "/v1/events", &event).await;
+    assert_eq!(taken.status, 202, "{}", taken.json);
+    let second = slow.post(&world, "/v1/events", &event).await;
+    assert_eq!(second.status, 429, "{}", second.json);
+    let wait = second.json["retry_after_seconds"].as_u64().unwrap();
+    assert!(
+        (7..=10).contains(&wait),
+        "{wait}: 900 more than it may at 100 a second"
+    );
+    world.store.state().destinations.push(one);
+    let refused = post(&world, "/v1/events", &[], &event).await;
+    refused.refuses(422, "type");
+    let detail = refused.json["detail"].as_str().unwrap();
+    assert!(detail.contains("1000 destinations"), "{detail}");
 }
 
 /// More than it may at once is taken when nothing was before, and waited for

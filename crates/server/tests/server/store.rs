@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use domain::attempt::AttemptState;
 use domain::compliance::Start;
 use domain::destination::DestinationState;
-use domain::event::{Audience, NewEvent};
+use domain::event::{Audience, MAX_DESTINATIONS, NewEvent};
 use domain::health::{BreakerSettings, Health};
 use domain::ids::{AttemptId, DestinationId, EventId, SecretId, TenantId, WorkerId};
 use domain::permit::Permit;
@@ -87,6 +87,9 @@ impl State {
             }
         }
         let ids: Vec<DestinationId> = found.iter().map(|destination| destination.id).collect();
+        if ids.len() > MAX_DESTINATIONS {
+            return Acceptance::TooManyDestinations;
+        }
         if let Some(asked) = &event.idempotency {
             let same = |known: &&NewEvent| {
                 (known.idempotency.as_ref()).is_some_and(|known| known.key == asked.key)
