@@ -47,6 +47,10 @@ pub trait Destinations: Send + Sync {
     /// Deletes it.
     async fn discard(&self, owner: &Owner, id: DestinationId) -> Result<(), Refusal>;
 
+    /// How all that resources hold stand, in brief: a statement or a few, however
+    /// many they are.
+    async fn glance(&self) -> Result<Vec<Glance>, Refusal>;
+
     /// How it fares.
     async fn observe(&self, owner: &Owner, id: DestinationId) -> Result<Observed, Refusal>;
 }
@@ -104,6 +108,18 @@ pub struct Row {
     pub signs: bool,
 }
 
+/// How a destination stands, in brief.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Glance {
+    /// The resource that holds it: its namespace and name, such as `paceline/shop`.
+    pub resource: String,
+    pub state: DestinationState,
+    /// Open, or half open.
+    pub breaker_is_open: bool,
+    /// Something waits, or is under way.
+    pub has_work: bool,
+}
+
 /// How a destination fares.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Observed {
@@ -117,6 +133,14 @@ pub struct Observed {
     pub breaker: Breaker,
     /// Its receiver asked to be left alone for now.
     pub held: bool,
+}
+
+impl Observed {
+    /// A limit of 0 stops it.
+    #[must_use]
+    pub fn is_limited_to_nothing(&self) -> bool {
+        self.allowed_per_second.is_some_and(|rate| rate <= 0.0)
+    }
 }
 
 /// Why Paceline did not.

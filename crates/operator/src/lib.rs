@@ -24,6 +24,7 @@ pub mod reconcile;
 pub mod resource;
 pub mod run;
 pub mod status;
+pub mod stir;
 
 pub use destinations::Destinations;
 pub use resource::Destination;

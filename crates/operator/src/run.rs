@@ -4,19 +4,22 @@
 use std::sync::Arc;
 
 use domain::time::Timestamp;
-use futures_util::StreamExt;
+use futures_util::{Stream, StreamExt, stream};
 use kube::runtime::controller::{Config, Controller};
+use kube::runtime::reflector::ObjectRef;
 use kube::runtime::{Predicate, PredicateConfig, WatchStreamExt, predicates, reflector, watcher};
 use kube::{Api, Client};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::destinations::Destinations;
 use crate::election::Candidate;
 use crate::reconcile::{Context, reconcile_undisturbed, try_again};
 use crate::resource::Destination;
+use crate::stir::{self, Stir};
 
 /// How many resources are seen to at once.
 const CONCURRENCY: u16 = 8;
@@ -95,7 +98,13 @@ pub async fn run(
 pub async fn act(client: Client, destinations: Arc<dyn Destinations>, options: &OperatorOptions) {
     let api: Api<Destination> = Api::namespaced(client.clone(), &options.namespace);
     let rng = StdRng::seed_from_u64(options.seed.wrapping_add(1));
-    let context = Context::new(client, destinations, options.clock, rng, &options.identity);
+    let context = Context::new(
+        client,
+        Arc::clone(&destinations),
+        options.clock,
+        rng,
+        &options.identity,
+    );
     let (reader, writer) = reflector::store();
     // What only changes the status changes no generation: our own writing does not
     // call us again.
@@ -105,7 +114,9 @@ pub async fn act(client: Client, destinations: Arc<dyn Destinations>, options: &
         .reflect(writer)
         .applied_objects()
         .predicate_filter(changed, PredicateConfig::default());
+    let stirred = stirred(destinations, options.namespace.clone());
     Controller::for_stream(resources, reader)
+        .reconcile_on(stirred)
         .with_config(Config::default().concurrency(CONCURRENCY))
         .run(
             reconcile_undisturbed,
@@ -119,4 +130,37 @@ pub async fn act(client: Client, destinations: Arc<dyn Destinations>, options: &
             }
         })
         .await;
+}
+
+/// The resources of a namespace that are worth a look before their turn, as long as it
+/// is asked.
+fn stirred(
+    destinations: Arc<dyn Destinations>,
+    namespace: String,
+) -> impl Stream<Item = ObjectRef<Destination>> {
+    let begun = (destinations, Stir::default());
+    let rounds = stream::unfold(begun, |(destinations, mut stir)| async {
+        sleep(stir::EVERY).await;
+        // In a task of its own, as each look: a store must not be abandoned in
+        // mid-question.
+        let asked = Arc::clone(&destinations);
+        let glances = tokio::spawn(async move { asked.glance().await }).await;
+        let worth = match glances {
+            Ok(Ok(glances)) => stir.worth_a_look(&glances, Instant::now()),
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "no glance at destinations; looks go on in their turn");
+                Vec::new()
+            }
+            Err(_broken) => Vec::new(),
+        };
+        Some((worth, (destinations, stir)))
+    });
+    rounds.flat_map(move |worth| {
+        let of_ours = |resource: String| {
+            let name = resource.strip_prefix(&*namespace)?.strip_prefix('/')?;
+            Some(ObjectRef::new(name).within(&namespace))
+        };
+        let references: Vec<_> = worth.into_iter().filter_map(of_ours).collect();
+        stream::iter(references)
+    })
 }

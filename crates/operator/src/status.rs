@@ -23,6 +23,9 @@ pub enum Reason {
     Synced,
     Delivering,
     Paused,
+    /// A limit is 0, which pauses it.
+    LimitIsZero,
+    NotStopped,
     /// The receiver is gone, or its breaker was open for too long.
     Disabled,
     CircuitOpen,
@@ -47,6 +50,8 @@ impl Reason {
             Self::Synced => "Synced",
             Self::Delivering => "Delivering",
             Self::Paused => "Paused",
+            Self::LimitIsZero => "LimitIsZero",
+            Self::NotStopped => "NotStopped",
             Self::Disabled => "Disabled",
             Self::CircuitOpen => "CircuitOpen",
             Self::Held => "Held",
@@ -126,6 +131,7 @@ pub fn status(before: &DestinationStatus, report: &Report<'_>) -> DestinationSta
     ];
     if let Some(observed) = observed {
         verdicts.push(("Throttled", throttled(observed)));
+        verdicts.push(("Stopped", stopped(observed)));
     }
     let conditions = verdicts
         .into_iter()
@@ -172,8 +178,30 @@ fn ready(synced: &Verdict, observed: Option<&Observed>) -> Verdict {
             "its receiver fails: the backlog is held, and tried from time to time",
         ),
         (DestinationState::Paused, _) => Verdict::yes(Reason::Paused, "paused, as specified"),
+        (DestinationState::Active, _) if observed.is_limited_to_nothing() => Verdict::yes(
+            Reason::LimitIsZero,
+            "as specified: a limit of 0, so nothing is delivered",
+        ),
         (DestinationState::Active, Breaker::Closed) => {
             Verdict::yes(Reason::Delivering, "as specified, and delivered to")
+        }
+    }
+}
+
+/// Nothing starts until somebody changes something.
+fn stopped(observed: &Observed) -> Verdict {
+    match observed.state {
+        DestinationState::Paused => Verdict::yes(Reason::Paused, "paused: resume it to go on"),
+        DestinationState::Disabled => Verdict::yes(
+            Reason::Disabled,
+            "its receiver is given up: resume it by the API to go on",
+        ),
+        DestinationState::Active if observed.is_limited_to_nothing() => Verdict::yes(
+            Reason::LimitIsZero,
+            "a limit is 0: raise it, or take it away, to go on",
+        ),
+        DestinationState::Active => {
+            Verdict::no(Reason::NotStopped, "attempts start as its limits allow")
         }
     }
 }
@@ -190,6 +218,9 @@ fn throttled(observed: &Observed) -> Verdict {
         }
         (DestinationState::Active, Breaker::Open | Breaker::HalfOpen) => {
             Verdict::yes(Reason::CircuitOpen, "its backlog waits for its receiver")
+        }
+        (DestinationState::Active, _) if backlog && observed.is_limited_to_nothing() => {
+            Verdict::yes(Reason::LimitIsZero, "its backlog waits for another limit")
         }
         (DestinationState::Active, _) if observed.held => {
             Verdict::yes(Reason::Held, "its receiver asked to be left alone for now")

@@ -69,6 +69,10 @@ fn each_condition_says_why() {
         (Observed { state: Paused, ..WELL }, ("True", "Paused"), ("False", "NotThrottled")),
         (Observed { state: Paused, backlog: 1, ..WELL }, ("True", "Paused"), ("True", "Paused")),
         (Observed { state: Disabled, ..WELL }, ("False", "Disabled"), ("False", "NotThrottled")),
+        (Observed { allowed_per_second: Some(0.0), ..WELL },
+            ("True", "LimitIsZero"), ("False", "NotThrottled")),
+        (Observed { allowed_per_second: Some(0.0), backlog: 1, ..WELL },
+            ("True", "LimitIsZero"), ("True", "LimitIsZero")),
     ];
     for (observed, ready, throttled) in cases {
         let status = seen(&none, observed, 100);
@@ -83,6 +87,13 @@ fn each_condition_says_why() {
         let owned = |(status, reason): (&str, &str)| (status.to_owned(), reason.to_owned());
         assert_eq!(said("Ready"), owned(ready), "{observed:?}");
         assert_eq!(said("Throttled"), owned(throttled), "{observed:?}");
+        let stopped = match (observed.state, observed.allowed_per_second) {
+            (Paused, _) => ("True", "Paused"),
+            (Disabled, _) => ("True", "Disabled"),
+            (_, Some(0.0)) => ("True", "LimitIsZero"),
+            _ => ("False", "NotStopped"),
+        };
+        assert_eq!(said("Stopped"), owned(stopped), "{observed:?}");
     }
 }
 

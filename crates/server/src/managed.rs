@@ -8,7 +8,7 @@ use domain::destination::DestinationState;
 use domain::health::Breaker;
 use domain::ids::DestinationId;
 use engine::ports::{Hold, Manager};
-use operator::destinations::{Destinations, Observed, Owner, Refusal, Row, Stored, Wanted};
+use operator::destinations::{Destinations, Glance, Observed, Owner, Refusal, Row, Stored, Wanted};
 use operator::{Cluster, OperatorOptions};
 use secrecy::{ExposeSecret, SecretString};
 use zeroize::Zeroizing;
@@ -174,6 +174,17 @@ impl Destinations for ManagedDestinations {
     async fn discard(&self, owner: &Owner, id: DestinationId) -> Result<(), Refusal> {
         let discarded = self.of(owner).delete_destination(id).await;
         discarded.map_err(refusal)
+    }
+
+    async fn glance(&self) -> Result<Vec<Glance>, Refusal> {
+        let held = self.service.held().await.map_err(refusal)?;
+        let brief = held.into_iter().map(|one| Glance {
+            resource: one.resource,
+            state: one.state,
+            breaker_is_open: one.breaker_is_open,
+            has_work: one.has_work,
+        });
+        Ok(brief.collect())
     }
 
     async fn observe(&self, owner: &Owner, id: DestinationId) -> Result<Observed, Refusal> {

@@ -3,13 +3,14 @@
 use async_trait::async_trait;
 use domain::ids::{DestinationId, TenantId};
 use engine::ports::{
-    CatalogError, Destination, Found, HAS_ONE, Hold, Managed, Manager, Managers, NOT_RELEASED,
-    NewDestination, NewSecret, SealedSecret,
+    CatalogError, Destination, Found, HAS_ONE, HeldDestination, Hold, MAX_ROWS, Managed, Manager,
+    Managers, NOT_RELEASED, NewDestination, NewSecret, SealedSecret,
 };
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use super::failure::{Failure, retried};
+use super::rows::word;
 use super::secrets::{self, answered};
 use super::{PostgresStore, catalog};
 
@@ -97,6 +98,13 @@ impl Managers for PostgresStore {
     ) -> Result<(), CatalogError> {
         let of = Managed::by(tenant, id, manager);
         Ok(retried(|| catalog::delete_destination(&self.pool, of)).await?)
+    }
+
+    async fn held(
+        &self,
+        after: Option<DestinationId>,
+    ) -> Result<Vec<HeldDestination>, CatalogError> {
+        Ok(retried(|| held(&self.pool, after)).await?)
     }
 
     async fn signing_secrets(
@@ -239,6 +247,40 @@ async fn release(
     .execute(pool)
     .await?;
     Ok(())
+}
+
+/// `next_look_at` is null where the last run found nothing, and at the end of time where
+/// a limit of 0 stops it.
+async fn held(
+    pool: &PgPool,
+    after: Option<DestinationId>,
+) -> Result<Vec<HeldDestination>, Failure> {
+    let rows: Vec<(Uuid, String, String, bool, bool)> = sqlx::query_as(
+        "-- held
+        select m.destination_id, m.resource, d.state, h.opened_at is not null,
+            coalesce(isfinite(p.next_look_at), false)
+        from destination_managers m
+        join destinations d on d.id = m.destination_id
+        left join health h on h.destination_id = m.destination_id
+        left join pacing p on p.destination_id = m.destination_id
+        where m.uid is not null and m.destination_id > $1
+        order by m.destination_id
+        limit $2",
+    )
+    .bind(after.map_or(Uuid::nil(), |after| after.0))
+    .bind(i64::try_from(MAX_ROWS).unwrap_or(i64::MAX))
+    .fetch_all(pool)
+    .await?;
+    let read = |(id, resource, state, breaker_is_open, has_work): (_, _, String, _, _)| {
+        Ok(HeldDestination {
+            id: DestinationId(id),
+            resource,
+            state: word("destinations", "state", id, &state)?,
+            breaker_is_open,
+            has_work,
+        })
+    };
+    rows.into_iter().map(read).collect()
 }
 
 async fn signing_secrets(

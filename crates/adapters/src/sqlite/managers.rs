@@ -4,13 +4,13 @@ use async_trait::async_trait;
 use domain::ids::{DestinationId, TenantId};
 use domain::time::Timestamp;
 use engine::ports::{
-    CatalogError, Destination, Found, HAS_ONE, Hold, Managed, Manager, Managers, NOT_RELEASED,
-    NewDestination, NewSecret, SealedKind, SealedSecret,
+    CatalogError, Destination, Found, HAS_ONE, HeldDestination, Hold, MAX_ROWS, Managed, Manager,
+    Managers, NOT_RELEASED, NewDestination, NewSecret, SealedKind, SealedSecret,
 };
 use rusqlite::{Connection, Transaction};
 
 use super::fault::Fault;
-use super::rows::{execute, first, word};
+use super::rows::{all, execute, first, word};
 use super::{SqliteStore, destinations, secrets};
 
 const INSERT: &str = "
@@ -44,6 +44,37 @@ const RELEASE: &str = "
     -- release_managed
     update destination_managers set uid = null
     where destination_id = ?1 and tenant_id = ?2 and resource = ?3 and uid = ?4";
+
+/// `next_look_at` is null where the last run found nothing, and at the end of time where
+/// a limit of 0 stops it.
+const HELD: &str = "
+    -- held
+    select m.destination_id, m.resource, d.state, h.opened_at is not null,
+        coalesce(p.next_look_at < 9223372036854775807, 0)
+    from destination_managers m
+    join destinations d on d.id = m.destination_id
+    left join health h on h.destination_id = m.destination_id
+    left join pacing p on p.destination_id = m.destination_id
+    where m.uid is not null and m.destination_id > ?1
+    order by m.destination_id
+    limit ?2";
+
+fn held(
+    connection: &Connection,
+    after: Option<DestinationId>,
+) -> Result<Vec<HeldDestination>, Fault> {
+    let after = after.map_or_else(String::new, |after| after.to_string());
+    let limit = i64::try_from(MAX_ROWS).unwrap_or(i64::MAX);
+    all(connection, HELD, (after, limit), |row| {
+        Ok(HeldDestination {
+            id: word(row, 0, ("destination_managers", "destination_id"))?,
+            resource: row.get(1)?,
+            state: word(row, 2, ("destinations", "state"))?,
+            breaker_is_open: row.get(3)?,
+            has_work: row.get(4)?,
+        })
+    })
+}
 
 /// Refuses a change of what is not there, or held by somebody else. In the
 /// transaction of the change, which is the only one that writes.
@@ -144,6 +175,13 @@ impl Managers for SqliteStore {
             destinations::delete(tx, now, tenant, id)
         };
         Ok(self.write(step).await?)
+    }
+
+    async fn held(
+        &self,
+        after: Option<DestinationId>,
+    ) -> Result<Vec<HeldDestination>, CatalogError> {
+        Ok(self.read(move |tx| held(tx, after)).await?)
     }
 
     async fn signing_secrets(

@@ -247,6 +247,7 @@ macro_rules! store_contract {
             managers_are_of_their_tenant
             what_signs_is_read_without_headers
             managing_is_no_change
+            what_is_held_is_seen_at_a_glance
         );
         $crate::store_contract!(@module $world, held:
             what_is_held_only_its_manager_changes

@@ -8,6 +8,7 @@
 //! holds it ([`Managed`]), and the store compares in the same transaction.
 
 use async_trait::async_trait;
+use domain::destination::DestinationState;
 use domain::ids::{DestinationId, TenantId};
 
 use super::catalog::{CatalogError, Destination, NewDestination};
@@ -72,6 +73,14 @@ pub trait Managers: Send + Sync {
         manager: &Manager,
     ) -> Result<(), CatalogError>;
 
+    /// How what resources hold stands, in brief, of all tenants: a page of at most
+    /// [`MAX_ROWS`](super::MAX_ROWS), in the order of the ids, after this one. Reads only, and of
+    /// each destination only rows by its id.
+    async fn held(
+        &self,
+        after: Option<DestinationId>,
+    ) -> Result<Vec<HeldDestination>, CatalogError>;
+
     /// What signs, sealed, the newest first: to see whether a resource's secret
     /// is among it. Without headers.
     async fn signing_secrets(
@@ -79,6 +88,21 @@ pub trait Managers: Send + Sync {
         tenant: TenantId,
         id: DestinationId,
     ) -> Result<Vec<SealedSecret>, CatalogError>;
+}
+
+/// A destination that a resource holds, in brief.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeldDestination {
+    /// Which.
+    pub id: DestinationId,
+    /// The resource that holds it: its namespace and name.
+    pub resource: String,
+    /// Its state.
+    pub state: DestinationState,
+    /// Its breaker is open, or half open.
+    pub breaker_is_open: bool,
+    /// The last run left something that waits or is under way.
+    pub has_work: bool,
 }
 
 /// A resource that manages a destination.

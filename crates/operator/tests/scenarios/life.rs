@@ -163,6 +163,41 @@ async fn an_equal_status_is_not_written() {
     assert_ne!(busy, Action::await_change());
 }
 
+/// An idle one has its turn every five minutes; what happens to it is told within
+/// seconds all the same.
+#[tokio::test(start_paused = true)]
+async fn trouble_and_work_of_an_idle_destination_are_told_within_seconds() {
+    let world = World::new();
+    let test = async {
+        // Idle for long.
+        tokio::time::sleep(Duration::from_secs(100)).await;
+        let looks = world.paceline.rows().looks;
+        world.paceline.rows().backlog = 120;
+        tokio::time::sleep(Duration::from_secs(11)).await;
+        assert_eq!(world.status()["backlog"], 120);
+        world.paceline.rows().breaker_is_open = true;
+        tokio::time::sleep(Duration::from_secs(6)).await;
+        assert_eq!(world.condition("Ready"), is("False", "CircuitOpen"));
+        assert_eq!(world.paceline.rows().looks, looks + 2, "one each");
+        // And closed again, with nothing left.
+        world.paceline.rows().breaker_is_open = false;
+        world.paceline.rows().backlog = 0;
+        tokio::time::sleep(Duration::from_secs(6)).await;
+        assert_eq!(world.condition("Ready"), is("True", "Delivering"));
+        // While the store is away nothing is known, and nothing ends.
+        world.paceline.rows().away = true;
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        world.paceline.rows().away = false;
+        world.paceline.rows().breaker_is_open = true;
+        tokio::time::sleep(Duration::from_secs(6)).await;
+        assert_eq!(world.condition("Ready"), is("False", "CircuitOpen"));
+    };
+    tokio::select! {
+        () = test => {}
+        () = world.act() => panic!("the loop ended"),
+    }
+}
+
 /// The loop, with its watch: what we write does not call us again.
 #[tokio::test(start_paused = true)]
 async fn the_loop_comes_to_rest() {

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use domain::destination::DestinationState;
 use domain::health::Breaker;
 use domain::ids::DestinationId;
-use operator::destinations::{Destinations, Observed, Owner, Refusal, Row, Stored, Wanted};
+use operator::destinations::{Destinations, Glance, Observed, Owner, Refusal, Row, Stored, Wanted};
 use secrecy::{ExposeSecret, SecretString};
 use uuid::Uuid;
 
@@ -22,6 +22,7 @@ pub(crate) struct Rows {
     pub(crate) looks: usize,
     pub(crate) away: bool,
     pub(crate) backlog: u32,
+    pub(crate) breaker_is_open: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -196,16 +197,34 @@ impl Destinations for Paceline {
         Ok(())
     }
 
+    async fn glance(&self) -> Result<Vec<Glance>, Refusal> {
+        let rows = self.up()?;
+        let held = rows.rows.iter().filter(|kept| kept.uid.is_some());
+        let glances = held.filter_map(|kept| {
+            Some(Glance {
+                resource: kept.resource.clone()?,
+                state: kept.row.state,
+                breaker_is_open: rows.breaker_is_open,
+                has_work: rows.backlog > 0,
+            })
+        });
+        Ok(glances.collect())
+    }
+
     async fn observe(&self, owner: &Owner, id: DestinationId) -> Result<Observed, Refusal> {
         let mut rows = self.up()?;
         let backlog = rows.backlog;
+        let breaker = match rows.breaker_is_open {
+            true => Breaker::Open,
+            false => Breaker::Closed,
+        };
         let row = &rows.held(owner, id)?.row;
         Ok(Observed {
             state: row.state,
             backlog,
             starts_per_second: 0.0,
             allowed_per_second: Some(f64::from(row.limits.per_second.unwrap_or(10))),
-            breaker: Breaker::Closed,
+            breaker,
             held: false,
         })
     }

@@ -10,7 +10,10 @@ use domain::destination::DestinationState;
 use domain::ids::{DestinationId, TenantId};
 use domain::signature::SigningSecret;
 use domain::time::Timestamp;
-use engine::ports::{Found, HealthView, LedgerRow, Managed, Manager, SealedKind, SealedSecret};
+use engine::ports::{
+    Found, HealthView, HeldDestination, LedgerRow, MAX_ROWS, Managed, Manager, SealedKind,
+    SealedSecret,
+};
 use subtle::ConstantTimeEq;
 
 use super::{Service, ServiceError};
@@ -24,6 +27,10 @@ const SPAN_SECONDS: (f64, f64) = (10.0, 3_600.0);
 
 /// Rows of a ledger that are read for it, at most.
 const ROWS: u32 = 500;
+
+/// Pages of what resources hold that are read at a time: more resources than an API server
+/// keeps of one kind. The others have their turn.
+const MAX_PAGES: usize = 200;
 
 /// How a managed destination fares.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -55,6 +62,21 @@ impl Service {
             destination,
             by: self.manager.as_ref(),
         }
+    }
+
+    /// All that resources hold, whose ever it is, in brief.
+    pub async fn held(&self) -> Result<Vec<HeldDestination>, ServiceError> {
+        let mut held = Vec::new();
+        for _page in 0..MAX_PAGES {
+            let after = held.last().map(|last: &HeldDestination| last.id);
+            let page = self.managers.held(after).await?;
+            let is_last = page.len() < MAX_ROWS;
+            held.extend(page);
+            if is_last {
+                break;
+            }
+        }
+        Ok(held)
     }
 
     /// What the manager has, may have, or finds in its way.

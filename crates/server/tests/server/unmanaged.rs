@@ -4,8 +4,8 @@
 use async_trait::async_trait;
 use domain::ids::{DestinationId, TenantId};
 use engine::ports::{
-    CatalogError, Destination, Found, Manager, Managers, NOT_RELEASED, NewDestination, NewSecret,
-    SealedSecret,
+    CatalogError, Destination, Found, HeldDestination, Manager, Managers, NOT_RELEASED,
+    NewDestination, NewSecret, SealedSecret,
 };
 
 pub(crate) struct Unmanaged;
@@ -68,6 +68,10 @@ impl Managers for Unmanaged {
         _: &Manager,
     ) -> Result<(), CatalogError> {
         refused()
+    }
+
+    async fn held(&self, _: Option<DestinationId>) -> Result<Vec<HeldDestination>, CatalogError> {
+        Ok(Vec::new())
     }
 
     async fn signing_secrets(

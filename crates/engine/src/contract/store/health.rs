@@ -52,7 +52,7 @@ fn asking(outcome: Outcome, wait: Duration) -> Outcome {
 }
 
 /// Starts `count` attempts, which all fail with `status`.
-async fn fail(
+pub(super) async fn fail(
     world: &World,
     destination: DestinationId,
     (count, status): (usize, u16),

@@ -3,14 +3,16 @@
 
 use std::time::Duration;
 
+use domain::destination::DestinationState;
 use domain::ids::{DestinationId, TenantId};
 use uuid::Uuid;
 
 use super::World;
+use super::health::fail;
 use super::secrets::{HMAC, secret};
 use crate::ports::{
-    CatalogError, DEFAULT_TENANT, DestinationChange, Found, HeadersChange, Hold, Managed, Manager,
-    NewDestination, SealedKind,
+    CatalogError, DEFAULT_TENANT, DestinationChange, Found, HeadersChange, HeldDestination, Hold,
+    Managed, Manager, NewDestination, SealedKind,
 };
 
 pub(super) const RESOURCE: &str = "paceline/shop";
@@ -258,4 +260,44 @@ pub async fn managing_is_no_change(world: &World) {
     assert_eq!(world.catalog.limit_history(id).await.unwrap(), before);
     assert_eq!(permits.len(), 1);
     assert_eq!(world.start(worker, &permits).await.len(), 1);
+}
+
+/// Its work, its breaker and its state; what nobody holds is not there.
+pub async fn what_is_held_is_seen_at_a_glance(world: &World) {
+    let id = held(world, "shop", "one").await.unwrap();
+    let seen = async || world.managers.held(None).await.unwrap();
+    let idle = HeldDestination {
+        id,
+        resource: RESOURCE.to_owned(),
+        state: DestinationState::Active,
+        breaker_is_open: false,
+        has_work: false,
+    };
+    assert_eq!(seen().await, std::slice::from_ref(&idle));
+    assert_eq!(world.managers.held(Some(id)).await.unwrap(), []);
+
+    world.accept(id, 1).await;
+    world.decide(id).await;
+    let busy = HeldDestination {
+        has_work: true,
+        ..idle.clone()
+    };
+    assert_eq!(seen().await, [busy]);
+    fail(world, id, (20, 500)).await;
+    let [open] = &seen().await[..] else {
+        panic!("it is the only one")
+    };
+    assert!(open.breaker_is_open);
+
+    let change = DestinationChange {
+        state: Some(DestinationState::Paused),
+        ..DestinationChange::default()
+    };
+    let (holder, headers) = (manager("one"), HeadersChange::Keep);
+    let of = Managed::by(DEFAULT_TENANT, id, &holder);
+    let changed = world.secrets.change_destination_with(of, &change, &headers);
+    changed.await.unwrap();
+    assert_eq!(seen().await[0].state, DestinationState::Paused);
+    release(world, id, &holder).await;
+    assert_eq!(seen().await, []);
 }

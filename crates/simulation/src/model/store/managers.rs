@@ -2,9 +2,10 @@
 
 use async_trait::async_trait;
 use domain::ids::{DestinationId, TenantId};
+use domain::time::Timestamp;
 use engine::ports::{
-    CatalogError, Destination, Found, HAS_ONE, Hold, Managed, Manager, Managers, NOT_RELEASED,
-    NewDestination, NewSecret, SealedKind, SealedSecret,
+    CatalogError, Destination, Found, HAS_ONE, HeldDestination, Hold, MAX_ROWS, Managed, Manager,
+    Managers, NOT_RELEASED, NewDestination, NewSecret, SealedKind, SealedSecret,
 };
 
 use super::rows::{ManagerRow, Rows};
@@ -149,6 +150,31 @@ impl Managers for ModelStore {
             check(rows, Managed::by(tenant, id, manager))?;
             destinations::delete(rows, now, tenant, id)
         })
+    }
+
+    async fn held(
+        &self,
+        after: Option<DestinationId>,
+    ) -> Result<Vec<HeldDestination>, CatalogError> {
+        Ok(self.read(|rows| {
+            let held = rows
+                .managers
+                .iter()
+                .filter(|(id, row)| row.uid.is_some() && after.is_none_or(|after| **id > after));
+            let brief = held.filter_map(|(id, row)| {
+                let destination = rows.destinations.get(id)?;
+                let health = rows.health.get(id);
+                let next_look_at = destination.pacing.next_look_at;
+                Some(HeldDestination {
+                    id: *id,
+                    resource: row.resource.clone(),
+                    state: destination.state,
+                    breaker_is_open: health.is_some_and(|health| health.opened_at.is_some()),
+                    has_work: next_look_at.is_some_and(|at| at < Timestamp::MAX),
+                })
+            });
+            brief.take(MAX_ROWS).collect()
+        }))
     }
 
     async fn signing_secrets(
