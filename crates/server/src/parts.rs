@@ -63,11 +63,14 @@ pub struct Reading {
     pub operations_book: Arc<dyn OperationsBook>,
     pub survey: Arc<dyn Survey>,
     pub overview: Arc<dyn Overview>,
+    /// How many reads it answers at once.
+    pub at_once: u32,
 }
 
-impl From<&Stored> for Reading {
-    fn from(stored: &Stored) -> Self {
+impl Reading {
+    fn of(stored: &Stored, config: &StoreConfig) -> Self {
         Self {
+            at_once: config.database_connections,
             store: Arc::clone(&stored.store),
             catalog: Arc::clone(&stored.catalog),
             backlog: Arc::clone(&stored.backlog),
@@ -92,7 +95,7 @@ impl Parts {
             None => None,
         };
         Ok(Self {
-            reading: Reading::from(&stored),
+            reading: Reading::of(&stored, store),
             store: stored.store,
             catalog: stored.catalog,
             backlog: stored.backlog,
@@ -121,7 +124,7 @@ impl Parts {
     pub async fn read_apart(self, store: &StoreConfig) -> anyhow::Result<Self> {
         Ok(match store.place()? {
             Database::Postgres(_) => Self {
-                reading: Reading::from(&connect_store(store).await?),
+                reading: Reading::of(&connect_store(store).await?, store),
                 ..self
             },
             Database::Sqlite(_) | Database::SqliteInMemory => self,

@@ -161,8 +161,8 @@ impl Service {
             signing,
             tenant: engine::ports::DEFAULT_TENANT,
             ingest_limit: None,
+            readings: Readings::new(books.reading.at_once),
             reading: books.reading,
-            readings: Readings::default(),
             manager: None,
         }
     }

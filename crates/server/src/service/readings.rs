@@ -9,14 +9,12 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::ServiceError;
 use super::bulkhead::{Bulkhead, Place, Places};
 
-/// Lists, and single things. One tenant has half of the connections that are for
-/// reading by default.
-const READS: Places = Places {
-    of: "reads",
-    all: 16,
-    of_one: 2,
-    waiting: 62,
-};
+/// Who waits for his turn to read a list or a single thing, of one tenant: as many
+/// as a browser with all its streams, and a program with some threads, have.
+const READS_WAITING: usize = 62;
+
+/// Reads of one tenant that go on however few the connections are.
+const LEAST_READS: usize = 2;
 
 /// Reports, plans and standings: seconds of work, and memory.
 const REPORTS: Places = Places {
@@ -33,16 +31,23 @@ pub struct Readings {
     reports: Bulkhead,
 }
 
-impl Default for Readings {
-    fn default() -> Self {
+impl Readings {
+    /// Over a store that answers so many reads at once. One tenant has half of
+    /// them; in all there are more reads than that at work, since pages think, too.
+    #[must_use]
+    pub fn new(at_once: u32) -> Self {
+        let at_once = at_once as usize;
         Self {
-            reads: Bulkhead::new(READS),
+            reads: Bulkhead::new(Places {
+                of: "reads",
+                all: (4 * at_once).max(4 * LEAST_READS),
+                of_one: (at_once / 2).max(LEAST_READS),
+                waiting: READS_WAITING,
+            }),
             reports: Bulkhead::new(REPORTS),
         }
     }
-}
 
-impl Readings {
     /// A place for a read.
     pub async fn read(&self, tenant: TenantId) -> Result<Place, ServiceError> {
         self.reads.enter(tenant).await
@@ -76,6 +81,26 @@ impl Report {
         match self.gone.is_cancelled() {
             true => Err(ServiceError::Busy("nobody waits for it".to_owned())),
             false => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use engine::ports::DEFAULT_TENANT;
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_tenant_reads_by_half_of_the_connections() {
+        for (at_once, own) in [(1, 2), (4, 2), (25, 12)] {
+            let readings = Readings::new(at_once);
+            let mut taken = Vec::new();
+            while let Some(place) = readings.read(DEFAULT_TENANT).now_or_never() {
+                taken.push(place.unwrap());
+            }
+            assert_eq!(taken.len(), own, "of {at_once}");
         }
     }
 }

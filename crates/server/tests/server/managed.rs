@@ -66,6 +66,7 @@ impl World {
             managers: store.clone(),
             tenants: store.clone(),
             reading: Reading {
+                at_once: 4,
                 store: store.clone(),
                 catalog: store.clone(),
                 backlog: store.clone(),

@@ -109,6 +109,7 @@ impl World {
             vault: Arc::new(KeyRing::parse(SECRET_KEY).unwrap()),
         };
         let reading = Reading {
+            at_once: 4,
             store,
             catalog: catalog.clone(),
             backlog: backlog.clone(),
