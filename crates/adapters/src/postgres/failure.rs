@@ -48,6 +48,16 @@ impl Failure {
         }
     }
 
+    /// A row has no partition to go to: the code of a check, of no constraint.
+    pub(super) fn is_without_a_day(&self) -> bool {
+        match self {
+            Self::Database(sqlx::Error::Database(error)) => {
+                error.code().as_deref() == Some("23514") && error.constraint().is_none()
+            }
+            _ => false,
+        }
+    }
+
     /// The server is there and has answered: another statement may well succeed.
     /// It is not where it shuts down, or has no room for anybody.
     pub(super) fn is_of_its_own(&self) -> bool {

@@ -16,14 +16,26 @@ use engine::ports::{Acceptance, MAX_DELIVERIES, StoreError};
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
+use super::days;
 use super::failure::Failure;
 use super::keys;
 
-/// Accepts events; the answers are in their order.
+/// Accepts events; the answers are in their order. Schedulers make the days that come;
+/// where none has run for days, whoever finds today missing makes it, and asks again.
 pub(super) async fn accept_events(
     pool: &PgPool,
     events: &[NewEvent],
 ) -> Result<Vec<Acceptance>, Failure> {
+    match accept_once(pool, events).await {
+        Err(failure) if failure.is_without_a_day() => {
+            days::make_if_missing(pool).await;
+            accept_once(pool, events).await
+        }
+        done => done,
+    }
+}
+
+async fn accept_once(pool: &PgPool, events: &[NewEvent]) -> Result<Vec<Acceptance>, Failure> {
     let mut connection = pool.acquire().await?;
     accept_within(&mut connection, events).await
 }

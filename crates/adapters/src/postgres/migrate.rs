@@ -177,7 +177,11 @@ pub(super) async fn ready(pool: &PgPool) -> Result<(), CatalogError> {
     let unavailable = |problem| CatalogError::Store(StoreError::Unavailable(problem));
     match days::has_today(pool).await {
         Ok(true) => Ok(()),
-        Ok(false) => Err(unavailable("no partitions for today".to_owned())),
+        Ok(false) => {
+            // No scheduler has run for days: the next look finds them.
+            days::make_if_missing(pool).await;
+            Err(unavailable("no partitions for today".to_owned()))
+        }
         Err(error) => Err(unavailable(in_words(&error))),
     }
 }

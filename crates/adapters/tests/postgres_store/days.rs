@@ -301,3 +301,32 @@ async fn what_limits_count_stays_however_short_the_age() {
     assert!(!has(&database, "events", 2).await);
     assert!(!has(&database, "attempts", 5).await);
 }
+
+/// No scheduler has run for days: an event is accepted all the same.
+#[tokio::test]
+async fn an_event_of_a_day_that_nobody_made_is_accepted() {
+    let database = Database::create().await;
+    let to = database.destination(per_second(100)).await;
+    let none = "do $$
+        declare one record;
+        begin
+            for one in
+                select c.oid::regclass as name
+                from pg_inherits i join pg_class c on c.oid = i.inhrelid
+                where i.inhparent = 'attempts'::regclass and partition_day(c.relname) is not null
+            loop
+                execute format('drop table %s', one.name);
+            end loop;
+        end;
+        $$";
+    database.sql(none).await;
+    assert!(!has(&database, "attempts", 0).await);
+    database.accept(to, 1).await;
+    let waiting = "select count(*) from attempts where state = 'waiting'";
+    assert_eq!(database.number(waiting).await, 1);
+    database.store.ready().await.unwrap();
+    // And who is asked whether it is ready, and is not, is so at the next look.
+    database.sql(none).await;
+    database.store.ready().await.unwrap_err();
+    database.store.ready().await.unwrap();
+}
