@@ -33,9 +33,14 @@ pub(crate) fn every() -> impl Iterator<Item = &'static Build> {
 
 /// The overlay `prod`, and more.
 pub(crate) fn with_components(name: &'static str, components: &[&str]) -> Build {
+    combined(name, "overlays/prod", components)
+}
+
+/// One folder, and components in this order.
+pub(crate) fn combined(name: &'static str, of: &str, components: &[&str]) -> Build {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("make a folder");
     let path = |of: &str| relative(folder.path(), &repository().join("k8s").join(of));
-    let resource = path("overlays/prod");
+    let resource = path(of);
     let components = components
         .iter()
         .map(|one| path(&format!("components/{one}")));

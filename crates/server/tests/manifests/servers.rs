@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use serde_json::{Value, json};
 
-use super::built::{SERVERS, text};
+use super::built::{SERVERS, combined, list, text};
 use super::network::{End, map, may_talk, namespace};
 use super::pods::Pod;
 use super::settings::{arguments, check, environment, environment_of};
@@ -27,6 +27,26 @@ fn roles_take_what_the_operators_make() {
         let expected = matches!(role, "scheduler" | "worker")
             .then_some("amqp://default_user_x:a-b_c@rabbitmq:5672/%2f");
         assert_eq!(queue, expected, "{role}");
+    }
+}
+
+/// Listed before the operator, `cnpg` left it on a Secret that is not there.
+#[test]
+fn components_may_be_listed_in_any_order() {
+    let orders = [["cnpg", "operator"], ["operator", "cnpg"]];
+    for order in orders {
+        let build = combined("servers in another order", "base", &order);
+        for (role, pod) in build.roles() {
+            for container in pod.before().iter().chain([pod.container()]) {
+                let variables = list(&container["env"]).iter();
+                let urls: Vec<_> = variables
+                    .filter(|one| one["name"] == "PACELINE_DATABASE_URL")
+                    .map(|one| &one["valueFrom"]["secretKeyRef"])
+                    .collect();
+                let expected = json!({ "name": "postgres-app", "key": "uri" });
+                assert_eq!(urls, [&expected], "{order:?}: {role}");
+            }
+        }
     }
 }
 
