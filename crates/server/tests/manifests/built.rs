@@ -26,9 +26,13 @@ pub(crate) static BUILDS: LazyLock<[Build; 3]> = LazyLock::new(|| {
 pub(crate) static SERVERS: LazyLock<Build> =
     LazyLock::new(|| with_components("prod with servers", &["cnpg", "rabbitmq-operator"]));
 
+/// What an installation can have more: traces, and more to autoscale.
+pub(crate) static EXTRAS: LazyLock<Build> =
+    LazyLock::new(|| with_components("prod with extras", &["otlp", "autoscaling"]));
+
 /// All of these.
 pub(crate) fn every() -> impl Iterator<Item = &'static Build> {
-    BUILDS.iter().chain([&*SERVERS])
+    BUILDS.iter().chain([&*SERVERS, &*EXTRAS])
 }
 
 /// The overlay `prod`, and more.

@@ -20,6 +20,7 @@ mod kubectl;
 mod network;
 mod pages;
 mod pods;
+mod published;
 mod scaling;
 mod servers;
 mod settings;

@@ -8,7 +8,7 @@ use adapters::http::Policy;
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
-use super::built::{BUILDS, Build, every, list, selects, text};
+use super::built::{BUILDS, Build, EXTRAS, every, list, selects, text};
 use super::pods::Pod;
 
 /// One end of a connection.
@@ -137,6 +137,8 @@ fn ends(build: &Build) -> BTreeMap<&'static str, End<'_>> {
     let other = |of, label| End::Other(namespace(of), map([label]));
     ends.insert("prometheus", other("monitoring", ("app", "prometheus")));
     ends.insert("keda", other("keda", ("app", "keda-operator")));
+    let collector = ("app.kubernetes.io/name", "opentelemetry-collector");
+    ends.insert("collector", other("observability", collector));
     ends.insert("dns", other("kube-system", ("k8s-app", "kube-dns")));
     // In the right namespace and yet not meant; and labelled as ours elsewhere.
     ends.insert("stranger", other("data", ("app", "something")));
@@ -158,7 +160,9 @@ fn ends(build: &Build) -> BTreeMap<&'static str, End<'_>> {
     ends
 }
 
-const PORTS: [u64; 11] = [53, 80, 443, 5432, 5672, 6379, 6443, 8080, 8443, 9090, 15672];
+const PORTS: [u64; 12] = [
+    53, 80, 443, 4318, 5432, 5672, 6379, 6443, 8080, 8443, 9090, 15672,
+];
 
 /// All that is allowed: of whom, to whom, at which ports.
 fn allowed(build: &Build) -> BTreeSet<(&'static str, &'static str, u64)> {
@@ -184,16 +188,23 @@ fn allowed(build: &Build) -> BTreeSet<(&'static str, &'static str, u64)> {
     ];
     match build.name {
         "dev" => table.push(("worker", "receiver", vec![8080])),
-        "prod" | "prod with keda" => table.extend([
-            ("prometheus", "api", vec![8080]),
-            ("prometheus", "scheduler", vec![8080]),
-            ("prometheus", "worker", vec![8080]),
-            ("prometheus", "operator", vec![8080]),
+        // At the port of the metrics, and not at the API's.
+        "prod" | "prod with keda" | "prod with extras" => table.extend([
+            ("prometheus", "api", vec![9090]),
+            ("prometheus", "scheduler", vec![9090]),
+            ("prometheus", "worker", vec![9090]),
+            ("prometheus", "operator", vec![9090]),
         ]),
         other => panic!("{other}"),
     }
-    if build.name == "prod with keda" {
-        table.push(("keda", "scheduler", vec![8080]));
+    match build.name {
+        "prod with keda" => table.push(("keda", "scheduler", vec![8080])),
+        "prod with extras" => table.extend([
+            ("api", "collector", vec![4318]),
+            ("scheduler", "collector", vec![4318]),
+            ("worker", "collector", vec![4318]),
+        ]),
+        _ => {}
     }
     table
         .into_iter()
@@ -203,7 +214,7 @@ fn allowed(build: &Build) -> BTreeSet<(&'static str, &'static str, u64)> {
 
 #[test]
 fn nobody_talks_to_anybody_but_by_the_table() {
-    for build in &*BUILDS {
+    for build in BUILDS.iter().chain([&*EXTRAS]) {
         let ends = ends(build);
         let ours = |end: &End<'_>| matches!(end, End::Ours(_));
         let mut found = BTreeSet::new();

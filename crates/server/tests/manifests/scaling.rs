@@ -8,7 +8,7 @@ use serde_json::Value;
 use server::cli::Command;
 use server::work::{self, Work};
 
-use super::built::{BUILDS, Build, documents, list, name, read, text};
+use super::built::{BUILDS, Build, EXTRAS, documents, list, name, read, text};
 use super::settings::{arguments, command};
 
 /// What an autoscaler scales, and its bounds.
@@ -27,7 +27,8 @@ fn autoscalers(build: &Build) -> Vec<(&Value, u64, u64)> {
 
 #[test]
 fn what_is_autoscaled_is_there_and_has_no_replicas_of_its_own() {
-    for (build, expected) in BUILDS.iter().zip([0, 1, 1]) {
+    let builds = BUILDS.iter().chain([&*EXTRAS]);
+    for (build, expected) in builds.zip([0, 1, 1, 3]) {
         let autoscalers = autoscalers(build);
         assert_eq!(
             autoscalers.len(),
@@ -43,7 +44,7 @@ fn what_is_autoscaled_is_there_and_has_no_replicas_of_its_own() {
             let target = build
                 .find("Deployment", text(&target["name"]))
                 .expect("its target is there");
-            assert_eq!(name(target), "worker");
+            assert!(expected == 3 || name(target) == "worker");
             assert!(target["spec"]["replicas"].is_null(), "two would set it");
             assert!(1 < least && least < most);
         }
@@ -51,6 +52,30 @@ fn what_is_autoscaled_is_there_and_has_no_replicas_of_its_own() {
     let [_, prod, keda] = &*BUILDS;
     assert_eq!(prod.of_kind("HorizontalPodAutoscaler").count(), 1);
     assert_eq!(keda.of_kind("ScaledObject").count(), 1);
+}
+
+/// As the API counts what it refuses, and the adapter is told.
+#[test]
+fn the_api_is_scaled_on_what_it_refuses_for_its_own_sake() {
+    let scaler = EXTRAS.find("HorizontalPodAutoscaler", "api");
+    let metrics = list(&scaler.expect("it is there")["spec"]["metrics"]);
+    let kinds: Vec<&str> = metrics.iter().map(|one| text(&one["type"])).collect();
+    assert_eq!(kinds, ["Resource", "External"]);
+    let wanted = &metrics[1]["external"]["metric"]["name"];
+    let rules = EXTRAS.find("ConfigMap", "prometheus-adapter-api-rules");
+    let rules = &rules.expect("it is there")["data"]["rules.yaml"];
+    let rules = documents(text(rules));
+    let rule = &rules[0]["externalRules"][0];
+    assert_eq!(rule["name"]["as"], *wanted);
+    let reason = r#"reason="too-fast""#;
+    for query in [&rule["seriesQuery"], &rule["metricsQuery"]] {
+        assert!(text(query).contains(reason), "{query}");
+    }
+    let series = text(&rule["seriesQuery"]).split('{').next();
+    let row = format!("| `{}{{reason}}` |", series.expect("a series"));
+    let page = read("docs/operations.md");
+    let row = page.lines().find(|line| line.starts_with(&row));
+    assert!(row.expect("it is a metric").contains("`too-fast`"));
 }
 
 /// Schedulers admit no more than `permits_per_place` for each place, so a target

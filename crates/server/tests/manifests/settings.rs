@@ -237,6 +237,9 @@ pub(crate) fn check(role: &str, arguments: &[String]) {
         "probes come from elsewhere"
     );
     assert_eq!(config.listen.listen.port(), 8080);
+    // Whoever publishes the API does not publish metrics.
+    let metrics = config.listen.metrics_listen;
+    assert!(metrics.is_none_or(|at| at.port() == 9090 && !at.ip().is_loopback()));
 }
 
 /// Which keys the roles take of the Secret that users supply, and who takes them.

@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::built::{every, name, text};
 
 /// Parses it, and says which fields were not used.
-fn surplus<T: DeserializeOwned + Resource>(object: &Value) -> Vec<String> {
+pub(crate) fn surplus<T: DeserializeOwned + Resource>(object: &Value) -> Vec<String> {
     assert_eq!(text(&object["apiVersion"]), T::API_VERSION);
     let mut unused = Vec::new();
     let parsed: Result<T, _> =

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::built::{every, labels, list, name, selects, text};
+use super::settings::environment;
 
 #[test]
 fn every_selector_selects_a_pod() {
@@ -49,6 +50,12 @@ fn services_and_probes_name_ports_that_are_there() {
     for build in every() {
         for service in build.of_kind("Service") {
             let selector = json!({ "matchLabels": service["spec"]["selector"] });
+            let ports = list(&service["spec"]["ports"]).iter();
+            let mut ports = ports.map(|port| &port["targetPort"]);
+            assert!(
+                ports.all(|port| port != "metrics"),
+                "they are not published"
+            );
             let pods = build.pods();
             let pod = pods.iter().find(|pod| selects(&selector, &pod.labels));
             let pod = pod.expect("it selects one");
@@ -81,7 +88,9 @@ fn services_and_probes_name_ports_that_are_there() {
             for (role, pod) in build.roles() {
                 if selects(&monitor["spec"]["selector"], &pod.labels) {
                     for endpoint in list(&monitor["spec"]["podMetricsEndpoints"]) {
-                        assert!(pod.port(&endpoint["port"]).is_some(), "{role}");
+                        let port = pod.port(&endpoint["port"]).expect("it is there");
+                        let listens = &environment(build, &pod)["PACELINE_METRICS_LISTEN"];
+                        assert!(listens.ends_with(&format!(":{port}")), "{role}: {listens}");
                         assert_eq!(endpoint["path"], "/metrics");
                     }
                 }
