@@ -14,6 +14,7 @@ mod api_server;
 mod applied;
 mod bases;
 mod built;
+mod database_role;
 mod image;
 mod kinds;
 mod kubectl;

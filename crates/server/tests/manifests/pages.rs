@@ -80,6 +80,15 @@ async fn what_users_supply_can_be_made_on_an_empty_cluster() {
     assert!(shell.server.get("deployments", "worker").is_some());
 }
 
+/// They need no cluster at all.
+#[tokio::test]
+async fn every_step_of_the_operations_page_can_be_taken() {
+    let steps = steps("docs/operations.md", None);
+    assert!(!steps.is_empty());
+    let shell = Shell::start().await;
+    run(&shell, &steps).await;
+}
+
 /// As many resources as its operator does not let go at once.
 async fn with_resources(shell: &Shell) {
     shell.done("kubectl apply -k k8s/overlays/dev").await;
