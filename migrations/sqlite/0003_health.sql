@@ -1,10 +1,14 @@
 -- What destinations' answers come to: holds, breakers, and what operators must
 -- know. The Postgres half says the same.
 
--- Null is the default: 20 failures in a row, five days.
+-- Null is the default: 20 failures in a row, which go on for five seconds, and five
+-- days.
 alter table destinations add column breaker_failures integer
     constraint destinations_check_breaker_failures
     check (breaker_failures between 0 and 1000000000);
+alter table destinations add column breaker_failing_for_seconds integer
+    constraint destinations_check_breaker_failing_for_seconds
+    check (breaker_failing_for_seconds between 0 and 1000000000);
 alter table destinations add column breaker_disable_after_seconds integer
     constraint destinations_check_breaker_disable_after_seconds
     check (breaker_disable_after_seconds between 0 and 1000000000);
@@ -13,8 +17,12 @@ alter table destinations add column breaker_disable_after_seconds integer
 -- has none. Outcomes write it, admission and claims read it.
 create table health (
     destination_id text primary key,
-    -- In a row, while the breaker is closed.
+    -- In a row, while the breaker is closed: each of an attempt that started when
+    -- the one before had ended.
     failures integer not null default 0,
+    -- When the first of them ended, and the last.
+    failing_since integer,
+    last_failed_at integer,
     -- Holds in a row that a 429 began.
     refusals integer not null default 0,
     held_since integer,
@@ -28,6 +36,9 @@ create table health (
     probes integer not null default 0,
     disabled_for text
         constraint health_check_disabled_for check (disabled_for in ('gone', 'failing')),
+    constraint health_check_failing_since check (
+        (failing_since is null) = (last_failed_at is null)
+    ),
     constraint health_check_held_until check (
         (held_until is null) = (held_since is null) and (held_until is null) = (held_for is null)
     )

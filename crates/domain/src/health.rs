@@ -1,7 +1,7 @@
 //! What a destination's answers come to: holds, the breaker, and giving up.
 //!
 //! ```text
-//!               20 failures in a row            the wait is over
+//!         20 failures in a row over 5 s         the wait is over
 //!   closed ───────────────────────────► open ───────────────────► half open
 //!      ▲                                  ▲                          │  │
 //!      │                                  └────── the probe fails ───┘  │
@@ -13,6 +13,12 @@
 //! breaker is one hold after another, and between two of them admission lets
 //! exactly one attempt through, the probe. A 429 is an answer of a receiver
 //! that works: it neither opens the breaker nor closes it.
+//!
+//! **In a row** means one after the other. A failure counts if its attempt
+//! started when the last counted one had ended. A hundred requests that were
+//! under way together and fail together tell of one moment, as one request
+//! would; and twenty quick failures tell of little more. So the breaker asks
+//! for both: so many failures in a row, and that they go on for some seconds.
 //!
 //! A hold is about what starts, so an answer to what started before the hold
 //! began is of the same burst: it may make the hold longer, but is neither
@@ -28,6 +34,11 @@ use crate::time::Timestamp;
 
 /// How many failures in a row open the breaker, unless set.
 pub const DEFAULT_FAILURES: u32 = 20;
+
+/// How long failures in a row must go on to open the breaker, unless set: for
+/// longer than a receiver's restart or an overrun accept queue takes. The hold
+/// that follows, [`FIRST_PROBE`], costs six times as much.
+pub const DEFAULT_FAILING_FOR: Duration = Duration::from_secs(5);
 
 /// How long the breaker may stay open, unless set.
 pub const DEFAULT_DISABLE_AFTER: Duration = Duration::from_secs(5 * 86_400);
@@ -49,7 +60,9 @@ pub const FIRST_PROBE: Duration = Duration::from_secs(30);
 pub const FREE_HOLDS: u32 = 12;
 
 /// So many failures in a row make a destination a failing one. One alone is an
-/// accident.
+/// accident, and so is a crowd that fails together: it counts as one here too. A
+/// receiver that hiccups once would be slowed down otherwise, though it takes
+/// what comes next. One that is down fails again, and is a failing one then.
 const FAILING_FROM: u32 = 2;
 
 /// When the breaker opens and when it gives up.
@@ -57,6 +70,9 @@ const FAILING_FROM: u32 = 2;
 pub struct BreakerSettings {
     /// So many failures in a row open it; 0 for never.
     pub failures: u32,
+    /// If there is so much time at least between the end of the first of them and
+    /// the end of the last; zero for at once.
+    pub failing_for: Duration,
     /// Open for so long, the destination is disabled; zero for at once.
     pub disable_after: Duration,
 }
@@ -65,6 +81,7 @@ impl Default for BreakerSettings {
     fn default() -> Self {
         Self {
             failures: DEFAULT_FAILURES,
+            failing_for: DEFAULT_FAILING_FOR,
             disable_after: DEFAULT_DISABLE_AFTER,
         }
     }
@@ -74,8 +91,13 @@ impl Default for BreakerSettings {
 /// and need not be written down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Health {
-    /// Failures in a row, while the breaker is closed.
+    /// Failures in a row, while the breaker is closed; those that were under way
+    /// together count as one.
     pub failures: u32,
+    /// When the first of them ended.
+    pub failing_since: Option<Timestamp>,
+    /// When the last of them ended.
+    pub last_failed_at: Option<Timestamp>,
     /// Holds in a row that a 429 began, without a success in between.
     pub refusals: u32,
     /// The last hold.
@@ -271,7 +293,11 @@ impl Watch<'_> {
             health.refusals = 0;
         }
         match health.opened_at {
-            None => health.failures = 0,
+            None => {
+                health.failures = 0;
+                health.failing_since = None;
+                health.last_failed_at = None;
+            }
             Some(opened_at) if one.started_at >= opened_at => {
                 *health = Health::default();
                 verdict.closed = !std::mem::take(&mut verdict.opened);
@@ -290,8 +316,17 @@ impl Watch<'_> {
             }
             return;
         }
+        // It was under way when the last one failed: the same accident. What ends
+        // first is seen first, so as many count as can follow each other.
+        if (health.last_failed_at).is_some_and(|last| one.started_at < last) {
+            return;
+        }
         health.failures = health.failures.saturating_add(1);
-        if self.settings.failures > 0 && health.failures >= self.settings.failures {
+        health.last_failed_at = Some(one.finished_at);
+        let since = *health.failing_since.get_or_insert(one.finished_at);
+        let is_enough = health.failures >= self.settings.failures
+            && one.finished_at.since(since) >= self.settings.failing_for;
+        if self.settings.failures > 0 && is_enough {
             health.opened_at = Some(self.now);
             verdict.opened = !std::mem::take(&mut verdict.closed);
             self.pause(verdict, one, self.now);

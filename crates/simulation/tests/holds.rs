@@ -91,7 +91,18 @@ fn a_receiver_that_fails_for_long_is_probed_and_comes_back() {
         assert!(opened >= 1, "seed {seed}");
         assert_eq!(happened("breaker closed"), opened, "seed {seed}");
         let failed = happened("receiver failed");
-        // 20 in a row, what was on its way, and a few probes.
-        assert!((20..120).contains(&failed), "seed {seed}: {failed}");
+        // Five seconds at 20 a second, what was on its way, and a few probes.
+        assert!((20..160).contains(&failed), "seed {seed}: {failed}");
+    }
+}
+
+#[test]
+fn a_receiver_that_fails_for_a_moment_is_not_held() {
+    for seed in 1..6 {
+        let happened = play(seed, Behaviour::Fails, 3_000);
+        assert_eq!(happened("breaker opened"), 0, "seed {seed}");
+        // Many more than open a breaker where they go on.
+        let failed = happened("receiver failed");
+        assert!(failed >= 40, "seed {seed}: {failed}");
     }
 }

@@ -87,7 +87,7 @@ pub(super) const ROWS: [Row; 20] = [
     },
     Row {
         fault: "A receiver fails for hours",
-        mechanism: "after 20 failures in a row its breaker holds the backlog; one probe at a time, \
+        mechanism: "after 20 failures in a row over 5 s its breaker holds the backlog; one probe at a time, \
             at growing intervals; after five days it is disabled",
         residue: "20 tries, what was under way, and up to an hour after it is back",
         exercised: &[

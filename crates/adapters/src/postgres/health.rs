@@ -35,8 +35,11 @@ pub(super) struct Row {
     id: Uuid,
     tenant_id: Uuid,
     breaker_failures: Option<i32>,
+    breaker_failing_for_seconds: Option<i32>,
     breaker_disable_after_seconds: Option<i32>,
     failures: Option<i32>,
+    failing_since: Option<i64>,
+    last_failed_at: Option<i64>,
     refusals: Option<i32>,
     held_since: Option<i64>,
     held_until: Option<i64>,
@@ -53,13 +56,13 @@ impl Row {
 
     pub(super) fn settings(&self) -> BreakerSettings {
         let number = |set: i32| count(i64::from(set));
+        let seconds = |set: i32| Duration::from_secs(number(set).into());
         let default = BreakerSettings::default();
         BreakerSettings {
             failures: self.breaker_failures.map_or(default.failures, number),
+            failing_for: (self.breaker_failing_for_seconds).map_or(default.failing_for, seconds),
             disable_after: (self.breaker_disable_after_seconds)
-                .map_or(default.disable_after, |set| {
-                    Duration::from_secs(number(set).into())
-                }),
+                .map_or(default.disable_after, seconds),
         }
     }
 
@@ -76,6 +79,8 @@ impl Row {
         let disabled = self.disabled_for.as_deref();
         Ok(Health {
             failures: number(self.failures),
+            failing_since: self.failing_since.map(Timestamp::from_micros),
+            last_failed_at: self.last_failed_at.map(Timestamp::from_micros),
             refusals: number(self.refusals),
             hold,
             opened_at: self.opened_at.map(Timestamp::from_micros),
@@ -149,8 +154,11 @@ async fn read(
     .await?;
     let rows = sqlx::query_as(
         "-- record_outcomes: read_health
-        select d.id, d.tenant_id, d.breaker_failures, d.breaker_disable_after_seconds,
-            h.failures, h.refusals, micros(h.held_since) as held_since,
+        select d.id, d.tenant_id, d.breaker_failures, d.breaker_failing_for_seconds,
+            d.breaker_disable_after_seconds, h.failures,
+            micros(h.failing_since) as failing_since,
+            micros(h.last_failed_at) as last_failed_at, h.refusals,
+            micros(h.held_since) as held_since,
             micros(h.held_until) as held_until, h.held_for, micros(h.opened_at) as opened_at,
             h.probes, h.disabled_for
         from destinations d
@@ -229,27 +237,30 @@ async fn write(
     sqlx::query(
         "-- record_outcomes: write_health
         insert into health (
-            destination_id, failures, refusals, held_since, held_until, held_for, opened_at,
-            probes, disabled_for
+            destination_id, failures, failing_since, last_failed_at, refusals, held_since,
+            held_until, held_for, opened_at, probes, disabled_for
         )
-        select n.id, n.failures, n.refusals, from_micros(n.held_since),
-            from_micros(n.held_until), n.held_for, from_micros(n.opened_at), n.probes,
-            n.disabled_for
+        select n.id, n.failures, from_micros(n.failing_since), from_micros(n.last_failed_at),
+            n.refusals, from_micros(n.held_since), from_micros(n.held_until), n.held_for,
+            from_micros(n.opened_at), n.probes, n.disabled_for
         from unnest(
-            $1::uuid[], $2::integer[], $3::integer[], $4::bigint[], $5::bigint[], $6::text[],
-            $7::bigint[], $8::integer[], $9::text[]
+            $1::uuid[], $2::integer[], $3::bigint[], $4::bigint[], $5::integer[],
+            $6::bigint[], $7::bigint[], $8::text[], $9::bigint[], $10::integer[], $11::text[]
         ) as n (
-            id, failures, refusals, held_since, held_until, held_for, opened_at, probes,
-            disabled_for
+            id, failures, failing_since, last_failed_at, refusals, held_since, held_until,
+            held_for, opened_at, probes, disabled_for
         )
         on conflict (destination_id) do update
-        set failures = excluded.failures, refusals = excluded.refusals,
+        set failures = excluded.failures, failing_since = excluded.failing_since,
+            last_failed_at = excluded.last_failed_at, refusals = excluded.refusals,
             held_since = excluded.held_since, held_until = excluded.held_until,
             held_for = excluded.held_for, opened_at = excluded.opened_at,
             probes = excluded.probes, disabled_for = excluded.disabled_for",
     )
     .bind(of(&kept, |(id, _)| *id))
     .bind(of(&kept, |(_, health)| integer(health.failures)))
+    .bind(of(&kept, |(_, health)| micros(health.failing_since)))
+    .bind(of(&kept, |(_, health)| micros(health.last_failed_at)))
     .bind(of(&kept, |(_, health)| integer(health.refusals)))
     .bind(of(&kept, |(_, health)| {
         micros(health.hold.map(|hold| hold.since))

@@ -73,7 +73,9 @@ async fn read(
         "-- health
         with clock as materialized (select micros(clock_timestamp()) as now)
         select clock.now, d.id, d.tenant_id, d.breaker_failures,
-            d.breaker_disable_after_seconds, h.failures, h.refusals,
+            d.breaker_failing_for_seconds, d.breaker_disable_after_seconds, h.failures,
+            micros(h.failing_since) as failing_since,
+            micros(h.last_failed_at) as last_failed_at, h.refusals,
             micros(h.held_since) as held_since, micros(h.held_until) as held_until, h.held_for,
             micros(h.opened_at) as opened_at, h.probes, h.disabled_for
         from clock
@@ -155,14 +157,18 @@ async fn change_breaker(
         "-- change_breaker
         update destinations d
         set breaker_failures = case when $3 then $4 else d.breaker_failures end,
+            breaker_failing_for_seconds =
+                case when $5 then $6 else d.breaker_failing_for_seconds end,
             breaker_disable_after_seconds =
-                case when $5 then $6 else d.breaker_disable_after_seconds end
+                case when $7 then $8 else d.breaker_disable_after_seconds end
         where d.id = $1 and d.tenant_id = $2 and d.deleted_at is null",
     )
     .bind(id.0)
     .bind(tenant.0)
     .bind(change.failures.is_some())
     .bind(change.failures.flatten().map(integer))
+    .bind(change.failing_for_seconds.is_some())
+    .bind(change.failing_for_seconds.flatten().map(integer))
     .bind(change.disable_after_seconds.is_some())
     .bind(change.disable_after_seconds.flatten().map(integer))
     .execute(pool)

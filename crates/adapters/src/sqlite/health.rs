@@ -29,7 +29,8 @@ const READ: &str = "
     -- health: the settings, and what is remembered
     select d.tenant_id, d.breaker_failures, d.breaker_disable_after_seconds,
         coalesce(h.failures, 0), coalesce(h.refusals, 0), h.held_since, h.held_until, h.held_for,
-        h.opened_at, coalesce(h.probes, 0), h.disabled_for
+        h.opened_at, coalesce(h.probes, 0), h.disabled_for, d.breaker_failing_for_seconds,
+        h.failing_since, h.last_failed_at
     from destinations d
     left join health h on h.destination_id = d.id
     where d.id = ?1 and d.deleted_at is null";
@@ -41,13 +42,14 @@ const FORGET: &str = "
 const WRITE: &str = "
     -- health: what to remember
     insert into health (destination_id, failures, refusals, held_since, held_until, held_for,
-        opened_at, probes, disabled_for)
-    values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
+        opened_at, probes, disabled_for, failing_since, last_failed_at)
+    values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
     on conflict (destination_id) do update
     set failures = excluded.failures, refusals = excluded.refusals,
         held_since = excluded.held_since, held_until = excluded.held_until,
         held_for = excluded.held_for, opened_at = excluded.opened_at, probes = excluded.probes,
-        disabled_for = excluded.disabled_for";
+        disabled_for = excluded.disabled_for, failing_since = excluded.failing_since,
+        last_failed_at = excluded.last_failed_at";
 
 const NOTE: &str = "
     -- health: what operators must know
@@ -88,7 +90,10 @@ pub(super) fn read(
 
 fn remembered(row: &Row<'_>) -> Result<Remembered, Fault> {
     let default = BreakerSettings::default();
-    let disable_after: Option<u32> = row.get(2)?;
+    let seconds = |column: usize, default: Duration| -> Result<Duration, Fault> {
+        let set: Option<u32> = row.get(column)?;
+        Ok(set.map_or(default, |set| Duration::from_secs(set.into())))
+    };
     let disabled: Option<String> = row.get(10)?;
     let reason: Option<String> = row.get(7)?;
     let hold = match (maybe_time(row, 5)?, maybe_time(row, 6)?, reason) {
@@ -103,11 +108,13 @@ fn remembered(row: &Row<'_>) -> Result<Remembered, Fault> {
         tenant: row.get(0)?,
         settings: BreakerSettings {
             failures: row.get::<_, Option<u32>>(1)?.unwrap_or(default.failures),
-            disable_after: disable_after
-                .map_or(default.disable_after, |set| Duration::from_secs(set.into())),
+            failing_for: seconds(11, default.failing_for)?,
+            disable_after: seconds(2, default.disable_after)?,
         },
         health: Health {
             failures: row.get(3)?,
+            failing_since: maybe_time(row, 12)?,
+            last_failed_at: maybe_time(row, 13)?,
             refusals: row.get(4)?,
             hold,
             opened_at: maybe_time(row, 8)?,
@@ -171,6 +178,8 @@ fn write(
         health.opened_at.map(Timestamp::as_micros),
         health.probes,
         health.disabled.map(|reason| reason.as_str()),
+        health.failing_since.map(Timestamp::as_micros),
+        health.last_failed_at.map(Timestamp::as_micros),
     );
     execute(tx, WRITE, row)?;
     Ok(())

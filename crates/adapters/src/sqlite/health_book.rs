@@ -35,7 +35,8 @@ const CHANGE_BREAKER: &str = "
     -- change_breaker
     update destinations
     set breaker_failures = iif(?3, ?4, breaker_failures),
-        breaker_disable_after_seconds = iif(?5, ?6, breaker_disable_after_seconds)
+        breaker_failing_for_seconds = iif(?5, ?6, breaker_failing_for_seconds),
+        breaker_disable_after_seconds = iif(?7, ?8, breaker_disable_after_seconds)
     where id = ?1 and tenant_id = ?2 and deleted_at is null";
 
 const EVENTS: &str = "
@@ -84,6 +85,8 @@ impl HealthBook for SqliteStore {
             tenant.to_string(),
             change.failures.is_some(),
             change.failures.flatten(),
+            change.failing_for_seconds.is_some(),
+            change.failing_for_seconds.flatten(),
             change.disable_after_seconds.is_some(),
             change.disable_after_seconds.flatten(),
         );

@@ -2,6 +2,7 @@ use super::*;
 
 const SETTINGS: BreakerSettings = BreakerSettings {
     failures: 20,
+    failing_for: DEFAULT_FAILING_FOR,
     disable_after: DEFAULT_DISABLE_AFTER,
 };
 
@@ -34,10 +35,25 @@ fn seen(health: Health, observation: Observation) -> Verdict {
     health.observe(&SETTINGS, &[observation], observation.finished_at)
 }
 
-/// After 20 failures at 100 s.
+/// Failures one after the other, a second apart; the last ends at `seconds`.
+fn in_a_row(count: i64, seconds: i64) -> Vec<Observation> {
+    (seconds - count + 1..=seconds)
+        .map(|second| one(Answer::Failed, second))
+        .collect()
+}
+
+/// A failure between these milliseconds.
+fn failed_between(started: i64, finished: i64) -> Observation {
+    Observation {
+        started_at: Timestamp::from_millis(started),
+        finished_at: Timestamp::from_millis(finished),
+        ..one(Answer::Failed, 0)
+    }
+}
+
+/// After 20 failures in a row up to 100 s.
 fn open() -> Health {
-    let failures = vec![one(Answer::Failed, 100); 20];
-    let verdict = Health::default().observe(&SETTINGS, &failures, at(100));
+    let verdict = Health::default().observe(&SETTINGS, &in_a_row(20, 100), at(100));
     assert!(verdict.opened && verdict.held && verdict.disable.is_none());
     verdict.health
 }
@@ -51,16 +67,90 @@ fn a_success_of_one_that_is_well_leaves_nothing() {
 #[test]
 fn failures_in_a_row_open_the_breaker_and_one_success_begins_anew() {
     let mut health = Health::default();
-    for _ in 0..19 {
-        health = seen(health, one(Answer::Failed, 100)).health;
+    for failure in in_a_row(19, 99) {
+        health = seen(health, failure).health;
     }
     assert_eq!(
         (health.failures, health.breaker(at(100))),
         (19, Breaker::Closed)
     );
+    assert_eq!(health.failing_since, Some(at(81)));
     assert!(seen(health, one(Answer::Failed, 100)).opened);
     let well = seen(health, one(Answer::Succeeded, 100)).health;
-    assert_eq!(well.failures, 0);
+    assert_eq!(well, Health::default(), "the time begins anew as well");
+    let quick: Vec<_> = (0..20)
+        .map(|n| failed_between(100_000 + n * 100, 100_050 + n * 100))
+        .collect();
+    assert!(!well.observe(&SETTINGS, &quick, at(102)).opened);
+}
+
+/// Whether they are told of together or one by one, and in whatever order.
+#[test]
+fn a_thousand_failures_that_started_together_count_as_one() {
+    let crowd: Vec<_> = (0..1_000)
+        .map(|n| failed_between(100_000 + n % 7, 101_000 + n * 13 % 10_000))
+        .collect();
+    let together = Health::default().observe(&SETTINGS, &crowd, at(111));
+    let mut one_by_one = Health::default();
+    for failure in crowd {
+        let verdict = seen(one_by_one, failure);
+        assert!(!verdict.opened && !verdict.held);
+        one_by_one = verdict.health;
+    }
+    for health in [together.health, one_by_one] {
+        assert_eq!(health.failures, 1);
+        assert_eq!(health.breaker(at(111)), Breaker::Closed);
+        // It is one accident to admission too.
+        assert!(!is_failing(health.failures, false));
+        let again = seen(health, failed_between(112_000, 112_001)).health;
+        assert!(is_failing(again.failures, false));
+    }
+}
+
+#[test]
+fn quick_failures_open_it_when_they_have_gone_on_for_long_enough() {
+    let every_100_ms = |n: i64| failed_between(100_000 + n * 100, 100_050 + n * 100);
+    let quick: Vec<_> = (0..20).map(every_100_ms).collect();
+    let within_2_s = Health::default().observe(&SETTINGS, &quick, at(102));
+    assert_eq!((within_2_s.opened, within_2_s.health.failures), (false, 20));
+    let until: Vec<_> = (20..50).map(every_100_ms).collect();
+    let before = within_2_s.health.observe(&SETTINGS, &until, at(105));
+    assert_eq!((before.opened, before.health.failures), (false, 50));
+    let verdict = before
+        .health
+        .observe(&SETTINGS, &[every_100_ms(50)], at(106));
+    assert!(verdict.opened, "five seconds since the first one ended");
+
+    let slower: Vec<_> = (0..20)
+        .map(|n| failed_between(100_000 + n * 264, 100_050 + n * 264))
+        .collect();
+    assert!(
+        Health::default()
+            .observe(&SETTINGS, &slower, at(106))
+            .opened
+    );
+    // Few do not, however long they go on.
+    let few = Health::default().observe(&SETTINGS, &in_a_row(19, 100), at(100));
+    assert!(!few.opened);
+    let at_once = BreakerSettings {
+        failing_for: Duration::ZERO,
+        ..SETTINGS
+    };
+    assert!(Health::default().observe(&at_once, &quick, at(102)).opened);
+}
+
+#[test]
+fn a_late_failure_of_an_old_start_does_not_count() {
+    let health = Health::default()
+        .observe(&SETTINGS, &in_a_row(19, 100), at(100))
+        .health;
+    // One hung since before the last counted one ended, one from the beginning.
+    for started in [99_999, 70_000] {
+        let late = seen(health, failed_between(started, 130_000));
+        assert_eq!((late.opened, late.health), (false, health));
+    }
+    let verdict = seen(health, failed_between(100_000, 130_000));
+    assert!(verdict.opened, "it started when the last one had ended");
 }
 
 #[test]
@@ -82,8 +172,7 @@ fn it_never_opens_if_told_so() {
         failures: 0,
         ..SETTINGS
     };
-    let failures = vec![one(Answer::Failed, 100); 500];
-    let verdict = Health::default().observe(&never, &failures, at(100));
+    let verdict = Health::default().observe(&never, &in_a_row(500, 600), at(600));
     assert_eq!((verdict.opened, verdict.health.opened_at), (false, None));
 }
 
@@ -153,10 +242,10 @@ fn open_for_too_long_it_is_disabled() {
 fn at_once_means_when_it_opens() {
     let at_once = BreakerSettings {
         failures: 2,
+        failing_for: Duration::from_secs(1),
         disable_after: Duration::ZERO,
     };
-    let failures = [one(Answer::Failed, 100); 2];
-    let verdict = Health::default().observe(&at_once, &failures, at(100));
+    let verdict = Health::default().observe(&at_once, &in_a_row(2, 100), at(100));
     assert_eq!(verdict.disable, Some(DisableReason::Failing));
 }
 

@@ -138,6 +138,8 @@ macro_rules! store_contract {
             any_other_failure_costs_a_try
             refusals_do_not_open_the_breaker
             failures_in_a_row_open_the_breaker
+            a_crowd_that_fails_together_is_one_failure
+            failures_open_the_breaker_when_they_go_on
             a_run_says_who_is_failing
             what_was_not_sent_is_no_failure
             a_half_open_breaker_admits_one_probe

@@ -261,6 +261,7 @@ pub async fn open_breakers_and_short_destinations_are_counted(world: &SurveyWorl
     let broken = world.destination().unlimited().create().await;
     let change = BreakerChange {
         failures: Some(Some(1)),
+        failing_for_seconds: Some(Some(0)),
         ..BreakerChange::default()
     };
     let changed = (world.health()).change_breaker(DEFAULT_TENANT, broken, &change);

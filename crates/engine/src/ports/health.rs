@@ -69,6 +69,8 @@ pub struct HealthView {
 pub struct BreakerChange {
     /// So many failures in a row open it; 0 for never.
     pub failures: Option<Option<u32>>,
+    /// If they go on for so many seconds at least; 0 for at once.
+    pub failing_for_seconds: Option<Option<u32>>,
     /// Open for so many seconds, the destination is disabled; 0 for at once.
     pub disable_after_seconds: Option<Option<u32>>,
 }

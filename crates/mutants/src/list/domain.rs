@@ -7,9 +7,10 @@ const PLAN: &str = "crates/domain/src/admission/plan.rs";
 const WINDOW: &str = "crates/domain/src/admission/window.rs";
 const SHARE: &str = "crates/domain/src/share/tenants.rs";
 const METER: &str = "crates/domain/src/admission/meter.rs";
+const HEALTH: &str = "crates/domain/src/health.rs";
 const TURNS: &str = "crates/domain/src/turns.rs";
 
-pub(super) const MUTANTS: [Mutant; 17] = [
+pub(super) const MUTANTS: [Mutant; 19] = [
     Mutant {
         name: "limit-minus-queue-alone",
         wrong: "The limit minus what is queued, as in the classic formula: starts within the \
@@ -167,6 +168,27 @@ pub(super) const MUTANTS: [Mutant; 17] = [
             wrong: "self.policy.max_in_flight.min(2)",
         },
         killer: sqlite_contract("health::a_half_open_breaker_admits_one_probe"),
+    },
+    Mutant {
+        name: "breaker-counts-a-crowd",
+        wrong: "Failures of attempts that were under way together count one by one: a breaker \
+            opens on one hiccup.",
+        file: HEALTH,
+        change: Rust {
+            right: "(health.last_failed_at).is_some_and(|last| one.started_at < last)",
+            wrong: "false",
+        },
+        killer: sqlite_contract("health::a_crowd_that_fails_together_is_one_failure"),
+    },
+    Mutant {
+        name: "breaker-forgets-the-time",
+        wrong: "Enough failures in a row open the breaker, however short a time they go on.",
+        file: HEALTH,
+        change: Rust {
+            right: "one.finished_at.since(since) >= self.settings.failing_for",
+            wrong: "true",
+        },
+        killer: sqlite_contract("health::failures_open_the_breaker_when_they_go_on"),
     },
     Mutant {
         name: "bucket-forgets-its-level",

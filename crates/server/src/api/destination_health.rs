@@ -40,8 +40,12 @@ pub struct BreakerStatus {
     /// lets one attempt through at a time.
     #[schema(schema_with = breaker)]
     pub state: Breaker,
-    /// Failures in a row, while it is closed.
+    /// Failures in a row, while it is closed. Requests that were under way
+    /// together and failed count as one.
     pub failures: u32,
+    /// When the first of them ended.
+    #[schema(format = DateTime)]
+    pub failing_since: Option<String>,
     /// Since when it is open.
     #[schema(format = DateTime)]
     pub opened_at: Option<String>,
@@ -49,6 +53,9 @@ pub struct BreakerStatus {
     pub failed_probes: u32,
     /// So many failures in a row open it; 0 for never.
     pub opens_after_failures: u32,
+    /// If they go on for so long at least, from the end of the first to the end
+    /// of the last; 0 for at once.
+    pub opens_after_failing_for_seconds: u64,
     /// Open for so long, the destination is disabled; 0 for at once.
     pub disable_after_seconds: u64,
 }
@@ -76,6 +83,11 @@ pub struct ChangeBreaker {
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<u32>)]
     pub opens_after_failures: Option<Option<u32>>,
+    /// If they go on for so long at least, from the end of the first to the end
+    /// of the last; 0 for at once. By default five seconds.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<u32>)]
+    pub opens_after_failing_for_seconds: Option<Option<u32>>,
     /// Open for so long, the destination is disabled; 0 for at once. By
     /// default five days.
     #[serde(default, deserialize_with = "present")]
@@ -108,9 +120,11 @@ impl From<StateAndHealth> for Health {
             breaker: BreakerStatus {
                 state: health.breaker(now),
                 failures: health.failures,
+                failing_since: health.failing_since.map(text::time),
                 opened_at: health.opened_at.map(text::time),
                 failed_probes: health.probes,
                 opens_after_failures: view.settings.failures,
+                opens_after_failing_for_seconds: view.settings.failing_for.as_secs(),
                 disable_after_seconds: view.settings.disable_after.as_secs(),
             },
             hold: hold.map(|hold| HoldStatus {
@@ -151,6 +165,7 @@ pub(super) async fn change_breaker(
 ) -> Result<Json<Health>, Problem> {
     let change = ports::BreakerChange {
         failures: body.opens_after_failures,
+        failing_for_seconds: body.opens_after_failing_for_seconds,
         disable_after_seconds: body.disable_after_seconds,
     };
     let found = caller

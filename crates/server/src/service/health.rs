@@ -32,6 +32,10 @@ impl Service {
     ) -> Result<StateAndHealth, ServiceError> {
         let numbers = [
             ("opens_after_failures", change.failures),
+            (
+                "opens_after_failing_for_seconds",
+                change.failing_for_seconds,
+            ),
             ("disable_after_seconds", change.disable_after_seconds),
         ];
         for (field, number) in numbers {

@@ -26,9 +26,11 @@ async fn one_that_is_well_holds_nothing() {
             "breaker": {
                 "state": "closed",
                 "failures": 0,
+                "failing_since": null,
                 "opened_at": null,
                 "failed_probes": 0,
                 "opens_after_failures": 20,
+                "opens_after_failing_for_seconds": 5,
                 "disable_after_seconds": 432_000,
             },
             "hold": null,
@@ -47,6 +49,8 @@ async fn an_open_breaker_says_since_when_and_until_when() {
     };
     let open = Health {
         failures: 20,
+        failing_since: Some(NOON),
+        last_failed_at: Some(NOON + Duration::from_secs(5)),
         hold: Some(hold),
         opened_at: Some(NOON),
         ..Health::default()
@@ -54,6 +58,10 @@ async fn an_open_breaker_says_since_when_and_until_when() {
     world.store.state().health.insert(id_of(&path), open);
     let health = world.get(&format!("{path}/health")).await.json;
     assert_eq!(health["breaker"]["state"], "open");
+    assert_eq!(
+        health["breaker"]["failing_since"],
+        "2026-01-31T12:00:00.000000Z"
+    );
     assert_eq!(
         health["breaker"]["opened_at"],
         "2026-01-31T12:00:00.000000Z"
@@ -108,19 +116,30 @@ async fn a_breaker_is_changed_by_name_and_null_is_the_default() {
     let world = World::new();
     let path = world.destination(json!({})).await;
     let breaker = format!("{path}/breaker");
-    let set = json!({"opens_after_failures": 5, "disable_after_seconds": 0});
+    let set = json!({
+        "opens_after_failures": 5,
+        "opens_after_failing_for_seconds": 30,
+        "disable_after_seconds": 0,
+    });
     let answer = world.patch(&breaker, set).await;
+    let failing_for = "opens_after_failing_for_seconds";
     assert_eq!(answer.json["breaker"]["opens_after_failures"], 5);
+    assert_eq!(answer.json["breaker"][failing_for], 30);
     assert_eq!(answer.json["breaker"]["disable_after_seconds"], 0);
     let answer = world
         .patch(&breaker, json!({"opens_after_failures": null}))
         .await;
     assert_eq!(answer.json["breaker"]["opens_after_failures"], 20);
+    assert_eq!(answer.json["breaker"][failing_for], 30);
+    let answer = world.patch(&breaker, json!({failing_for: null})).await;
+    assert_eq!(answer.json["breaker"][failing_for], 5);
     assert_eq!(answer.json["breaker"]["disable_after_seconds"], 0);
 
-    let absurd = json!({"disable_after_seconds": 4_000_000_000_u32});
-    let answer = world.patch(&breaker, absurd).await;
-    answer.refuses(422, "disable_after_seconds");
+    for field in [failing_for, "disable_after_seconds"] {
+        let absurd = json!({field: 4_000_000_000_u32});
+        let answer = world.patch(&breaker, absurd).await;
+        answer.refuses(422, field);
+    }
     let unknown = world.patch(&breaker, json!({"failures": 5})).await;
     assert_eq!(unknown.status, 422);
 }

@@ -384,8 +384,11 @@ impl HealthBook for FakeStore {
         if let Some(failures) = change.failures {
             settings.failures = failures.unwrap_or(default.failures);
         }
+        let set = |seconds: u32| std::time::Duration::from_secs(seconds.into());
+        if let Some(seconds) = change.failing_for_seconds {
+            settings.failing_for = seconds.map_or(default.failing_for, set);
+        }
         if let Some(seconds) = change.disable_after_seconds {
-            let set = |seconds: u32| std::time::Duration::from_secs(seconds.into());
             settings.disable_after = seconds.map_or(default.disable_after, set);
         }
         Ok(())

@@ -10,6 +10,9 @@ use server::receiver::{Behaviour, Told};
 /// So many failures in a row open a breaker that is on.
 const BREAKER_FAILURES: u32 = 5;
 
+/// If they go on for so long: less than usual, for a storm is short.
+const BREAKER_FAILING_FOR_SECONDS: u32 = 1;
+
 /// One that does not come back is disabled by the first probe that fails: it comes
 /// half a minute after the breaker opened.
 const DISABLE_AFTER_SECONDS: u32 = 20;
@@ -63,6 +66,7 @@ impl Manners {
         };
         BreakerChange {
             failures: Some(Some(failures)),
+            failing_for_seconds: Some(Some(BREAKER_FAILING_FOR_SECONDS)),
             disable_after_seconds: self.is_doomed().then_some(Some(DISABLE_AFTER_SECONDS)),
         }
     }

@@ -5,7 +5,10 @@ use std::time::Duration;
 use domain::admission::{Blocked, Look};
 use domain::attempt::{AttemptState, OutcomeKind};
 use domain::destination::DestinationState;
-use domain::health::{Breaker, DisableReason, FIRST_PROBE, Health, HoldReason, Signal};
+use domain::health::{
+    Breaker, BreakerSettings, DEFAULT_FAILING_FOR, DisableReason, FIRST_PROBE, Health, HoldReason,
+    Signal,
+};
 use domain::ids::{DestinationId, WorkerId};
 use domain::permit::Permit;
 use domain::share::Room;
@@ -51,7 +54,7 @@ fn asking(outcome: Outcome, wait: Duration) -> Outcome {
     Outcome { signal, ..outcome }
 }
 
-/// Starts `count` attempts, which all fail with `status`.
+/// Starts `count` attempts together, which all fail with `status`.
 pub(super) async fn fail(
     world: &World,
     destination: DestinationId,
@@ -63,6 +66,57 @@ pub(super) async fn fail(
         .collect();
     let recorded = world.store.record_outcomes(worker, &outcomes).await;
     recorded.unwrap()
+}
+
+/// Starts one attempt after the other, `count` in all: each fails with `status`, by
+/// the store's clock before the next one starts. What the last came to.
+async fn fail_in_a_row(
+    world: &World,
+    destination: DestinationId,
+    (count, status): (usize, u16),
+) -> Recorded {
+    let mut recorded = Recorded::default();
+    for _ in 0..count {
+        recorded = fail_after(world, destination, status, Duration::ZERO).await;
+    }
+    recorded
+}
+
+/// Starts one attempt, which fails with `status` after so long.
+async fn fail_after(
+    world: &World,
+    destination: DestinationId,
+    status: u16,
+    elapsed: Duration,
+) -> Recorded {
+    let (worker, permits) = started(world, destination, 1).await;
+    let failed = Outcome {
+        elapsed,
+        ..failure(world, &permits[0], status)
+    };
+    let recorded = world.store.record_outcomes(worker, &[failed]).await;
+    recorded.unwrap()
+}
+
+/// As many failures in a row as open a breaker unless it is set, and for as long:
+/// the last one hung. What it came to.
+async fn fail_for_long(world: &World, destination: DestinationId) -> Recorded {
+    fail_in_a_row(world, destination, (19, 503)).await;
+    fail_after(world, destination, 503, DEFAULT_FAILING_FOR).await
+}
+
+async fn set_breaker(world: &World, destination: DestinationId, change: BreakerChange) {
+    let changed = (world.health()).change_breaker(DEFAULT_TENANT, destination, &change);
+    changed.await.unwrap();
+}
+
+/// Of a breaker that so many failures in a row open, however quick.
+fn opens_at(failures: u32) -> BreakerChange {
+    BreakerChange {
+        failures: Some(Some(failures)),
+        failing_for_seconds: Some(Some(0)),
+        disable_after_seconds: None,
+    }
 }
 
 /// Accepts and starts so many.
@@ -82,7 +136,7 @@ async fn started(
 /// A destination whose breaker is half open, with a backlog.
 async fn half_open(world: &World) -> DestinationId {
     let destination = world.destination().unlimited().create().await;
-    fail(world, destination, (20, 503)).await;
+    fail_for_long(world, destination).await;
     world.accept(destination, 5).await;
     end_hold(world, destination).await;
     assert_eq!(
@@ -178,9 +232,10 @@ pub async fn any_other_failure_costs_a_try(world: &World) {
     assert_eq!(remembered(world, destination).await.failures, 1);
 }
 
-/// However many: the receiver works.
+/// However many, where a single failure would: the receiver works.
 pub async fn refusals_do_not_open_the_breaker(world: &World) {
     let destination = world.destination().unlimited().create().await;
+    set_breaker(world, destination, opens_at(1)).await;
     let recorded = fail(world, destination, (30, 429)).await;
     assert_eq!(recorded.health, []);
     assert_eq!(remembered(world, destination).await.opened_at, None);
@@ -189,14 +244,15 @@ pub async fn refusals_do_not_open_the_breaker(world: &World) {
 /// In a row: one success in between begins anew.
 pub async fn failures_in_a_row_open_the_breaker(world: &World) {
     let destination = world.destination().unlimited().create().await;
-    fail(world, destination, (19, 503)).await;
+    fail_in_a_row(world, destination, (19, 503)).await;
+    assert_eq!(remembered(world, destination).await.failures, 19);
     let (worker, permits) = started(world, destination, 1).await;
     world.finish(worker, &permits).await;
     assert_eq!(remembered(world, destination).await, Health::default());
-    let recorded = fail(world, destination, (19, 500)).await;
+    let recorded = fail_in_a_row(world, destination, (19, 500)).await;
     assert_eq!(recorded.health, []);
 
-    let recorded = fail(world, destination, (1, 500)).await;
+    let recorded = fail_after(world, destination, 500, DEFAULT_FAILING_FOR).await;
     let what = HealthEvent::BreakerOpened;
     assert_eq!(recorded.health, [HealthChange { destination, what }]);
     let view = view(world, destination).await;
@@ -217,19 +273,73 @@ pub async fn failures_in_a_row_open_the_breaker(world: &World) {
     assert_eq!(later.unwrap(), []);
 }
 
+/// Requests that were under way together and fail together are one accident, to
+/// admission too; in however many batches they are told of.
+pub async fn a_crowd_that_fails_together_is_one_failure(world: &World) {
+    let destination = world.destination().unlimited().create().await;
+    set_breaker(world, destination, opens_at(2)).await;
+    let (worker, permits) = started(world, destination, 25).await;
+    let mut outcomes: Vec<_> = (permits.iter())
+        .map(|permit| failure(world, permit, 503))
+        .collect();
+    // Some hang for longer than any of them took to start.
+    for (outcome, more) in outcomes.iter_mut().zip(0..) {
+        outcome.elapsed = Duration::from_secs(60 + more % 7);
+    }
+    let mut health = Health::default();
+    for batch in outcomes.chunks(20) {
+        let recorded = world.store.record_outcomes(worker, batch).await.unwrap();
+        assert_eq!(recorded.health, []);
+        health = remembered(world, destination).await;
+        assert_eq!((health.failures, health.opened_at), (1, None));
+    }
+    assert!(health.failing_since.is_some() && health.hold.is_none());
+    assert_eq!(health.failing_since, health.last_failed_at);
+    assert!(!is_failing(world, destination).await);
+    // A success leaves nothing of it.
+    let (worker, permits) = started(world, destination, 1).await;
+    world.finish(worker, &permits).await;
+    assert_eq!(remembered(world, destination).await, Health::default());
+    assert_eq!(fail_in_a_row(world, destination, (1, 503)).await.health, []);
+    let recorded = fail_in_a_row(world, destination, (1, 503)).await;
+    let what = HealthEvent::BreakerOpened;
+    assert_eq!(recorded.health, [HealthChange { destination, what }]);
+}
+
+/// Enough failures, which have not gone on for long enough, open nothing yet.
+pub async fn failures_open_the_breaker_when_they_go_on(world: &World) {
+    const HOUR: u32 = 3_600;
+    let destination = world.destination().unlimited().create().await;
+    let change = BreakerChange {
+        failing_for_seconds: Some(Some(HOUR)),
+        ..opens_at(3)
+    };
+    set_breaker(world, destination, change).await;
+    let recorded = fail_in_a_row(world, destination, (4, 503)).await;
+    assert_eq!(recorded.health, []);
+    let before = remembered(world, destination).await;
+    assert_eq!((before.failures, before.opened_at), (4, None));
+    assert!(before.failing_since < before.last_failed_at);
+
+    let hung = Duration::from_secs(HOUR.into());
+    let recorded = fail_after(world, destination, 503, hung).await;
+    let what = HealthEvent::BreakerOpened;
+    assert_eq!(recorded.health, [HealthChange { destination, what }]);
+    let after = remembered(world, destination).await;
+    assert_eq!(after.failing_since, before.failing_since);
+    let (since, last) = (after.failing_since.unwrap(), after.last_failed_at.unwrap());
+    assert!(last.since(since) >= hung);
+    let events = world.health().operational_events(0, 10).await.unwrap();
+    assert_eq!(events[0].details, "{\"failures\":5}");
+}
+
 /// Two in a row, until a success.
 pub async fn a_run_says_who_is_failing(world: &World) {
     let destination = world.destination().unlimited().create().await;
     assert!(!is_failing(world, destination).await);
-    fail(world, destination, (1, 503)).await;
+    fail_in_a_row(world, destination, (1, 503)).await;
     assert!(!is_failing(world, destination).await, "one is an accident");
-    let (worker, permits) = started(world, destination, 1).await;
-    let outcomes = [failure(world, &permits[0], 503)];
-    world
-        .store
-        .record_outcomes(worker, &outcomes)
-        .await
-        .unwrap();
+    fail_in_a_row(world, destination, (1, 503)).await;
     assert!(is_failing(world, destination).await);
     let (worker, permits) = started(world, destination, 1).await;
     world.finish(worker, &permits).await;
@@ -311,34 +421,43 @@ pub async fn a_probe_that_succeeds_closes_the_breaker(world: &World) {
 /// The owner says when it opens, and how long it may stay so.
 pub async fn a_breaker_is_set_by_its_owner(world: &World) {
     let destination = world.destination().unlimited().create().await;
-    let book = world.health();
+    let default = view(world, destination).await.settings;
+    assert_eq!(default, BreakerSettings::default());
     let at_once = BreakerChange {
-        failures: Some(Some(2)),
         disable_after_seconds: Some(Some(0)),
+        ..opens_at(2)
     };
-    let changed = book.change_breaker(DEFAULT_TENANT, destination, &at_once);
-    changed.await.unwrap();
-    let settings = view(world, destination).await.settings;
-    assert_eq!(
-        (settings.failures, settings.disable_after),
-        (2, Duration::ZERO)
-    );
+    set_breaker(world, destination, at_once).await;
+    let set = BreakerSettings {
+        failures: 2,
+        failing_for: Duration::ZERO,
+        disable_after: Duration::ZERO,
+    };
+    assert_eq!(view(world, destination).await.settings, set);
     // What is not named stays, and the inner `None` is the default.
-    let default = BreakerChange {
+    let failures = BreakerChange {
         failures: Some(None),
         ..BreakerChange::default()
     };
-    let changed = book.change_breaker(DEFAULT_TENANT, destination, &default);
-    changed.await.unwrap();
-    let settings = view(world, destination).await.settings;
-    assert_eq!(
-        (settings.failures, settings.disable_after),
-        (20, Duration::ZERO)
-    );
-    let changed = book.change_breaker(DEFAULT_TENANT, destination, &at_once);
-    changed.await.unwrap();
+    set_breaker(world, destination, failures).await;
+    let changed = BreakerSettings {
+        failures: default.failures,
+        ..set
+    };
+    assert_eq!(view(world, destination).await.settings, changed);
+    let failing_for = BreakerChange {
+        failing_for_seconds: Some(None),
+        ..BreakerChange::default()
+    };
+    set_breaker(world, destination, failing_for).await;
+    let changed = BreakerSettings {
+        failing_for: default.failing_for,
+        ..changed
+    };
+    assert_eq!(view(world, destination).await.settings, changed);
+    set_breaker(world, destination, at_once).await;
 
-    let recorded = fail(world, destination, (2, 503)).await;
+    let recorded = fail_in_a_row(world, destination, (2, 503)).await;
     let disabled = HealthEvent::Disabled(DisableReason::Failing);
     let what: Vec<_> = recorded.health.iter().map(|change| change.what).collect();
     assert_eq!(what, [HealthEvent::BreakerOpened, disabled]);
@@ -374,7 +493,7 @@ pub async fn a_receiver_that_is_gone_is_disabled(world: &World) {
 /// The owner knows better than the past.
 pub async fn resuming_forgets_and_drains(world: &World) {
     let destination = world.destination().unlimited().create().await;
-    fail(world, destination, (20, 503)).await;
+    fail_for_long(world, destination).await;
     world.accept(destination, 4).await;
     let book = world.health();
     book.resume(DEFAULT_TENANT, destination).await.unwrap();
@@ -421,7 +540,7 @@ pub async fn a_resumed_backlog_keeps_the_limit(world: &World) {
 /// Another URL is another receiver.
 pub async fn another_url_forgets(world: &World) {
     let destination = world.destination().unlimited().create().await;
-    fail(world, destination, (20, 503)).await;
+    fail_for_long(world, destination).await;
     let moved = DestinationChange {
         url: Some("https://elsewhere.example/hooks".to_owned()),
         ..DestinationChange::default()

@@ -15,6 +15,10 @@ pub struct BreakerSettings {
     #[arg(long, value_name = "COUNT")]
     pub(super) opens_after_failures: Option<u32>,
 
+    /// If they go on for so long at least, such as `5s`; `0s` for at once.
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    pub(super) opens_after_failing_for: Option<std::time::Duration>,
+
     /// Open for so long, such as `5d`, the destination is disabled; `0s` for
     /// at once.
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
@@ -24,10 +28,14 @@ pub struct BreakerSettings {
 impl BreakerSettings {
     pub(super) fn json(&self) -> Map<String, Value> {
         let failures = self.opens_after_failures.map(Value::from);
-        let disable_after = self.disable_after.map(|after| after.as_secs().into());
+        let seconds = |set: Option<std::time::Duration>| set.map(|set| set.as_secs().into());
         [
             ("opens_after_failures", failures),
-            ("disable_after_seconds", disable_after),
+            (
+                "opens_after_failing_for_seconds",
+                seconds(self.opens_after_failing_for),
+            ),
+            ("disable_after_seconds", seconds(self.disable_after)),
         ]
         .into_iter()
         .filter_map(|(name, value)| Some((name.to_owned(), value?)))

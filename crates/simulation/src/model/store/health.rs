@@ -57,12 +57,13 @@ impl Rows {
     pub(super) fn breaker_settings(&self, id: DestinationId) -> BreakerSettings {
         let default = BreakerSettings::default();
         let set = self.breakers.get(&id).copied().unwrap_or_default();
-        let seconds = set.disable_after_seconds.flatten();
+        let seconds = |set: Option<Option<u32>>, default: Duration| {
+            (set.flatten()).map_or(default, |seconds| Duration::from_secs(seconds.into()))
+        };
         BreakerSettings {
             failures: set.failures.flatten().unwrap_or(default.failures),
-            disable_after: seconds.map_or(default.disable_after, |seconds| {
-                Duration::from_secs(seconds.into())
-            }),
+            failing_for: seconds(set.failing_for_seconds, default.failing_for),
+            disable_after: seconds(set.disable_after_seconds, default.disable_after),
         }
     }
 }
@@ -200,6 +201,7 @@ impl HealthBook for ModelStore {
             let set: &mut BTreeMap<_, BreakerChange> = &mut rows.breakers;
             let set = set.entry(destination).or_default();
             set.failures = change.failures.or(set.failures);
+            set.failing_for_seconds = change.failing_for_seconds.or(set.failing_for_seconds);
             set.disable_after_seconds = change.disable_after_seconds.or(set.disable_after_seconds);
             Ok(())
         })
