@@ -55,7 +55,7 @@ fn asking(outcome: Outcome, wait: Duration) -> Outcome {
 }
 
 /// Starts `count` attempts together, which all fail with `status`.
-pub(super) async fn fail(
+async fn fail(
     world: &World,
     destination: DestinationId,
     (count, status): (usize, u16),
@@ -100,7 +100,7 @@ async fn fail_after(
 
 /// As many failures in a row as open a breaker unless it is set, and for as long:
 /// the last one hung. What it came to.
-async fn fail_for_long(world: &World, destination: DestinationId) -> Recorded {
+pub(super) async fn fail_for_long(world: &World, destination: DestinationId) -> Recorded {
     fail_in_a_row(world, destination, (19, 503)).await;
     fail_after(world, destination, 503, DEFAULT_FAILING_FOR).await
 }

@@ -8,7 +8,7 @@ use domain::ids::{DestinationId, TenantId};
 use uuid::Uuid;
 
 use super::World;
-use super::health::fail;
+use super::health::fail_for_long;
 use super::secrets::{HMAC, secret};
 use crate::ports::{
     CatalogError, DEFAULT_TENANT, DestinationChange, Found, HeadersChange, HeldDestination, Hold,
@@ -283,7 +283,7 @@ pub async fn what_is_held_is_seen_at_a_glance(world: &World) {
         ..idle.clone()
     };
     assert_eq!(seen().await, [busy]);
-    fail(world, id, (20, 500)).await;
+    fail_for_long(world, id).await;
     let [open] = &seen().await[..] else {
         panic!("it is the only one")
     };
