@@ -71,3 +71,5 @@ mod starts;
 mod traces;
 #[path = "postgres_store/upgrade.rs"]
 mod upgrade;
+#[path = "postgres_store/worker_role.rs"]
+mod worker_role;

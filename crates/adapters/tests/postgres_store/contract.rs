@@ -57,7 +57,7 @@ impl Deref for Fresh {
     }
 }
 
-fn world_of(database: &Database) -> World {
+pub(crate) fn world_of(database: &Database) -> World {
     world_at(&database.url, database.store.clone())
 }
 

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use serde_json::{Value, json};
 
-use super::built::{SERVERS, combined, list, text};
+use super::built::{SERVERS, combined, list, read, text};
 use super::network::{End, map, may_talk, namespace};
 use super::pods::Pod;
 use super::settings::{arguments, check, environment, environment_of};
@@ -48,6 +48,35 @@ fn components_may_be_listed_in_any_order() {
             }
         }
     }
+}
+
+/// Whether it is listed before `cnpg` or after it.
+#[test]
+fn workers_can_have_a_role_of_their_own() {
+    let orders: [&[&str]; 3] = [
+        &["operator", "cnpg", "worker-role"],
+        &["worker-role", "cnpg", "operator"],
+        &["operator", "worker-role"],
+    ];
+    for order in orders {
+        let build = combined("a role for workers", "base", order);
+        let owner = match order.contains(&"cnpg") {
+            true => json!({ "name": "postgres-app", "key": "uri" }),
+            false => json!({ "name": "paceline", "key": "database-url" }),
+        };
+        let own = json!({ "name": "paceline", "key": "worker-database-url" });
+        for (role, pod) in build.roles() {
+            for container in pod.before().iter().chain([pod.container()]) {
+                let mut variables = list(&container["env"]).iter();
+                let url = variables.find(|one| one["name"] == "PACELINE_DATABASE_URL");
+                let taken = &url.expect("it has one")["valueFrom"]["secretKeyRef"];
+                let expected = if role == "worker" { &own } else { &owner };
+                assert_eq!(taken, expected, "{order:?}: {role}");
+            }
+        }
+    }
+    let page = read("k8s/README.md");
+    assert!(page.contains("| `worker-database-url` | worker, with `worker-role` |"));
 }
 
 #[test]

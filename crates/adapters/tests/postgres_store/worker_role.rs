@@ -1,0 +1,154 @@
+//! A worker talks to strangers, so it has a role of its own: with the rights that
+//! `examples/worker_grants.sql` gives, its statements run, and others do not.
+
+use std::path::Path;
+use std::time::Duration;
+
+use adapters::postgres::{PostgresOptions, PostgresStore};
+use domain::attempt::OutcomeKind;
+use domain::ids::WorkerId;
+use domain::permit::Permit;
+use engine::contract::store::World;
+use engine::ports::{
+    Catalog, ClaimAnswer, DEFAULT_TENANT, Deferral, Heartbeat, NextTry, Outcome, Recorded, Store,
+};
+
+use crate::contract::world_of;
+use crate::database::{Database, run};
+
+/// Of the repository.
+const GRANTS: &str = "../../examples/worker_grants.sql";
+
+/// The store as a worker has it, once the owner has given the rights.
+async fn worker_of(database: &Database) -> PostgresStore {
+    let mut owner = database.user().await;
+    // Roles are the server's, and other tests may be making it.
+    let role = "do $$ begin create role paceline_worker; exception
+        when duplicate_object or unique_violation then null; end $$";
+    run(&mut owner, role.to_owned()).await;
+    let grants = Path::new(env!("CARGO_MANIFEST_DIR")).join(GRANTS);
+    run(&mut owner, std::fs::read_to_string(grants).unwrap()).await;
+    let options = PostgresOptions {
+        url: format!("{}?options=-c%20role%3Dpaceline_worker", database.url),
+        max_connections: 2,
+    };
+    PostgresStore::connect(options).await.unwrap()
+}
+
+async fn started(store: &PostgresStore, worker: WorkerId, permits: &[Permit]) {
+    let claims = store.claim_starts(worker, permits).await.unwrap();
+    for answer in &claims.answers {
+        assert!(matches!(answer, ClaimAnswer::Started(_)), "{answer:?}");
+    }
+}
+
+async fn record(store: &PostgresStore, worker: WorkerId, outcomes: &[Outcome]) -> Recorded {
+    store.record_outcomes(worker, outcomes).await.unwrap()
+}
+
+/// Each kind of outcome writes other tables.
+async fn record_all(world: &World, store: &PostgresStore, worker: WorkerId) {
+    let retry = NextTry::RetryAfter(Duration::from_secs(1));
+    let destination = world.destination().unlimited().create().await;
+    world.accept(destination, 30).await;
+    let permits = world.admit(destination).await;
+    assert_eq!(permits.len(), 30);
+    started(store, worker, &permits).await;
+    let succeeded = world.outcome(&permits[0], OutcomeKind::Succeeded, NextTry::None);
+    record(store, worker, &[succeeded]).await;
+    let not_sent = world.outcome(&permits[1], OutcomeKind::NotSent, NextTry::Again);
+    record(store, worker, &[not_sent]).await;
+    let last = world.outcome(&permits[2], OutcomeKind::Failed, NextTry::DeadLetter);
+    record(store, worker, &[last]).await;
+    let failed = |permit| Outcome {
+        status: Some(503),
+        ..world.outcome(permit, OutcomeKind::Failed, retry)
+    };
+    let failures: Vec<_> = permits[3..29].iter().map(failed).collect();
+    let recorded = record(store, worker, &failures).await;
+    assert!(!recorded.health.is_empty(), "its breaker opened");
+    let gone = Outcome {
+        status: Some(410),
+        ..world.outcome(&permits[29], OutcomeKind::Failed, retry)
+    };
+    let recorded = record(store, worker, &[gone]).await;
+    assert!(!recorded.health.is_empty(), "it is disabled");
+}
+
+/// Smart delivery finds another limit.
+async fn cut(world: &World, store: &PostgresStore, worker: WorkerId) {
+    let destination = world.destination().per_second(100).create().await;
+    let smart = format!("update destinations set smart_delivery = true where id = '{destination}'");
+    world.sql(&smart).await;
+    world.accept(destination, 2).await;
+    let permits = world.admit(destination).await;
+    started(store, worker, &permits).await;
+    let retry = NextTry::RetryAfter(Duration::from_secs(1));
+    let refused = |permit| Outcome {
+        status: Some(429),
+        ..world.outcome(permit, OutcomeKind::Failed, retry)
+    };
+    let outcomes: Vec<_> = permits.iter().map(refused).collect();
+    record(store, worker, &outcomes).await;
+}
+
+#[tokio::test]
+async fn a_worker_needs_no_more_than_its_grants() {
+    let database = Database::create().await;
+    let world = world_of(&database);
+    let store = worker_of(&database).await;
+    store.ready().await.unwrap();
+    let worker = WorkerId(world.id());
+    let heartbeat = Heartbeat { worker, places: 64 };
+    store.heartbeat(&heartbeat).await.unwrap();
+
+    let destination = world.destination().unlimited().create().await;
+    assert_eq!(store.targets(&[destination]).await.unwrap().len(), 1);
+    world.accept(destination, 3).await;
+    let permits = world.admit(destination).await;
+    store.release_permits(&permits[..1]).await.unwrap();
+    let claims = store.claim_batches(worker, &permits[1..2]).await.unwrap();
+    assert!(matches!(claims.answers[0], ClaimAnswer::Started(_)));
+    let lasts = Duration::from_secs(1);
+    let deferral = Deferral { destination, lasts };
+    store.defer(&[deferral]).await.unwrap();
+    record_all(&world, &store, worker).await;
+    cut(&world, &store, worker).await;
+    let retired = Heartbeat { worker, places: 0 };
+    store.heartbeat(&retired).await.unwrap();
+}
+
+/// What a worker that was taken over would like to do.
+#[tokio::test]
+async fn what_is_no_workers_business_is_refused() {
+    let database = Database::create().await;
+    let world = world_of(&database);
+    let destination = world.destination().per_second(5).create().await;
+    let _store = worker_of(&database).await;
+    let mut user = database.user().await;
+    run(&mut user, "set role paceline_worker".to_owned()).await;
+    for statement in [
+        "update destinations set limit_per_second = 1000",
+        "update destinations set url = 'https://elsewhere.example/'",
+        "insert into destinations (id) values (gen_random_uuid())",
+        "select * from api_keys",
+        "update destination_secrets set sealed = ''",
+        "delete from attempts",
+        "delete from events",
+        "update events set payload = ''",
+        "drop table workers",
+        "create table public.mine (id int)",
+        "update tiers set limit_per_second = 1",
+        "select * from sessions",
+    ] {
+        let refused = sqlx::raw_sql(sqlx::AssertSqlSafe(statement.to_owned()));
+        let refused = refused.execute(&mut user).await;
+        let problem = refused.err().map(|error| error.to_string());
+        let denied = problem.as_ref().is_some_and(|said| {
+            said.contains("permission denied") || said.contains("must be owner")
+        });
+        assert!(denied, "{statement}: {problem:?}");
+    }
+    let kept = world.catalog.destination(DEFAULT_TENANT, destination).await;
+    assert_eq!(kept.unwrap().limits.per_second, Some(5));
+}
