@@ -5,7 +5,7 @@
 //! come and `HEAD_BYTES` to fit in, a connection without a request ends after
 //! [`Bounds::idle`], and one whose client reads nothing of its answer after
 //! `STALLED`. There are [`Bounds::connections`] at once, and fewer from one
-//! address ([`places`]); who comes beyond them is closed at once, which costs
+//! address (`places`); who comes beyond them is closed at once, which costs
 //! less than letting him wait.
 //!
 //! Shutdown waits for requests, not for connections: one that has none, or only
