@@ -23,8 +23,10 @@ const GRANTS: &str = "../../examples/worker_grants.sql";
 async fn worker_of(database: &Database) -> PostgresStore {
     let mut owner = database.user().await;
     // Roles are the server's, and other tests may be making it.
-    let role = "do $$ begin create role paceline_worker; exception
-        when duplicate_object or unique_violation then null; end $$";
+    let role = "do $$ begin
+            create role paceline_worker;
+            grant paceline_worker to current_user;
+        exception when duplicate_object or unique_violation then null; end $$";
     run(&mut owner, role.to_owned()).await;
     let grants = Path::new(env!("CARGO_MANIFEST_DIR")).join(GRANTS);
     run(&mut owner, std::fs::read_to_string(grants).unwrap()).await;
@@ -50,6 +52,11 @@ async fn record(store: &PostgresStore, worker: WorkerId, outcomes: &[Outcome]) -
 async fn record_all(world: &World, store: &PostgresStore, worker: WorkerId) {
     let retry = NextTry::RetryAfter(Duration::from_secs(1));
     let destination = world.destination().unlimited().create().await;
+    // At the first failure that counts.
+    let opens = "update destinations set breaker_failures = 1, breaker_failing_for_seconds = 0";
+    world
+        .sql(&format!("{opens} where id = '{destination}'"))
+        .await;
     world.accept(destination, 30).await;
     let permits = world.admit(destination).await;
     assert_eq!(permits.len(), 30);
@@ -59,14 +66,14 @@ async fn record_all(world: &World, store: &PostgresStore, worker: WorkerId) {
     let not_sent = world.outcome(&permits[1], OutcomeKind::NotSent, NextTry::Again);
     record(store, worker, &[not_sent]).await;
     let last = world.outcome(&permits[2], OutcomeKind::Failed, NextTry::DeadLetter);
-    record(store, worker, &[last]).await;
+    let recorded = record(store, worker, &[last]).await;
+    assert!(!recorded.health.is_empty(), "its breaker opened");
     let failed = |permit| Outcome {
         status: Some(503),
         ..world.outcome(permit, OutcomeKind::Failed, retry)
     };
     let failures: Vec<_> = permits[3..29].iter().map(failed).collect();
-    let recorded = record(store, worker, &failures).await;
-    assert!(!recorded.health.is_empty(), "its breaker opened");
+    record(store, worker, &failures).await;
     let gone = Outcome {
         status: Some(410),
         ..world.outcome(&permits[29], OutcomeKind::Failed, retry)
