@@ -88,8 +88,14 @@ impl Connections {
         // The receiver is about to close it.
         let closes = keep_alive.is_some_and(|kept| kept.is_zero());
         let left = match lock(&self.lines).get_mut(key) {
-            Some(line) if !closes => line.hand_over(Ok(connection)),
-            _ => Some(Ok(connection)),
+            Some(line) => {
+                line.answers();
+                match closes {
+                    true => Some(Ok(connection)),
+                    false => line.hand_over(Ok(connection)),
+                }
+            }
+            None => Some(Ok(connection)),
         };
         if let Some(Ok(connection)) = left {
             let returned = Returned {
@@ -182,8 +188,7 @@ impl<C> Line<C> {
         match &dialled {
             Ok(_) => {
                 self.most = (self.most + 1).min(MOST_DIALS);
-                // It answers: what failed before is no news any more.
-                self.untold.clear();
+                self.answers();
             }
             Err(_) => self.most = FIRST_DIALS,
         }
@@ -194,6 +199,11 @@ impl<C> Line<C> {
                 None
             }
         }
+    }
+
+    /// The receiver is there: that a dial failed before is no news any more.
+    fn answers(&mut self) {
+        self.untold.clear();
     }
 
     /// To the first who still waits; back, if nobody does.
@@ -291,5 +301,8 @@ mod tests {
         assert_eq!(line.untold(now), Some(failure()));
         assert_eq!(line.untold(now + FAILURE_KEPT), None, "that one is old");
         assert!(line.is_over(now));
+        line.ended(Err(failure()), now);
+        line.answers();
+        assert_eq!(line.untold(now), None, "it is there after all");
     }
 }
