@@ -138,9 +138,10 @@ pub(super) const ROWS: [Row; 20] = [
     },
     Row {
         fault: "A process's own clock is wrong",
-        mechanism: "only the store's clock counts; a worker waits by an estimate of it, and an early claim is refused",
+        mechanism: "only the store's clock counts; a worker waits by an estimate of it, and an early claim is refused; ids are dated by the store's clock, too, as their days have to be there",
         residue: "an early answer",
         exercised: &[
+            Test("ids_are_dated_by_the_stores_clock"),
             Test("nothing_is_claimed_before_its_slot_by_the_stores_clock"),
             Test("an_early_claim_is_told_how_long_to_wait"),
         ],

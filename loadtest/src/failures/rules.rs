@@ -42,6 +42,7 @@ pub(super) const ROWS: [Row; 20] = [
             Test("a_paused_destination_refuses_claims"),
             Test("a_deleted_destination_refuses_claims"),
             Test("a_deleted_destinations_backlog_is_cancelled_in_steps"),
+            Test("a_pass_costs_the_same_whatever_was_deleted"),
             Chaos("pause"),
             Chaos("delete-destination"),
         ],
