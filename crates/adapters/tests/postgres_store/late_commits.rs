@@ -170,6 +170,22 @@ impl Own {
         run(&mut superuser, "select pg_reload_conf()".to_owned()).await;
     }
 
+    /// Returns when commits wait, of which one is left to wait: a setting is in force a
+    /// moment after it was made.
+    async fn stalls(&self, world: &Arc<World>) {
+        for number in 0.. {
+            let user = Arc::clone(world);
+            let probe = format!("create table public.probe_{number} ()");
+            let probing = tokio::spawn(async move { user.sql(&probe).await });
+            while !probing.is_finished() {
+                if self.waiting().await > 0 {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        }
+    }
+
     /// How many commits wait.
     async fn waiting(&self) -> i64 {
         let waits = "select count(*) from pg_stat_activity where wait_event = 'SyncRep'";
@@ -203,9 +219,10 @@ async fn a_stalled_standby_loses_no_event() {
     let destination = world.destination().unlimited().create().await;
 
     own.waits_for("nobody").await;
+    own.stalls(&world).await;
     let accepting = Arc::clone(&world);
     let accepted = tokio::spawn(async move { accepting.accept(destination, 1).await });
-    while own.waiting().await == 0 {
+    while own.waiting().await < 2 {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     let local = "set synchronous_commit = local";
