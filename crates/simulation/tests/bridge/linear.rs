@@ -77,11 +77,13 @@ pub(crate) trait Candidate: Sized {
 /// it. None: there is no such order.
 ///
 /// It goes through what may have been done so far, by how much, and keeps equal
-/// states once: at most 2ⁿ sets of calls, not n! orders.
+/// states once: at most 2ⁿ sets of calls, not n! orders. Calls that all met, and whose
+/// order nothing shows, can leave so many states that they would take minutes: then it
+/// gives up, and `None` says nothing of the driver.
 pub(crate) async fn explain<S: Candidate>(
     candidates: Vec<S>,
     batch: &[Called<S::Call, S::Answer>],
-) -> Vec<S> {
+) -> Option<Vec<S>> {
     let steps: Vec<usize> = batch.iter().map(S::steps).collect();
     let mut reached = BTreeMap::from([(vec![0; batch.len()], distinct(candidates))]);
     for _ in 0..steps.iter().sum() {
@@ -99,9 +101,15 @@ pub(crate) async fn explain<S: Candidate>(
             }
         }
         reached = next;
+        if reached.values().map(Vec::len).sum::<usize>() > MOST_STATES {
+            return None;
+        }
     }
-    reached.into_values().flatten().collect()
+    Some(reached.into_values().flatten().collect())
 }
+
+/// A few seconds' worth: common batches leave a few dozen.
+const MOST_STATES: usize = 1_000;
 
 fn distinct<S: Candidate>(states: Vec<S>) -> Vec<S> {
     states.into_iter().fold(Vec::new(), |mut distinct, state| {

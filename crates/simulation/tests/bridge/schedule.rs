@@ -75,7 +75,10 @@ fn case(
             seen.extend(jobs.map(|job| (job.destination, job.token.clone())));
         }
         states.iter().for_each(State::pass);
-        states = still.block_on(explain(states, &called));
+        let Some(explained) = still.block_on(explain(states, &called)) else {
+            return Ok(());
+        };
+        states = explained;
         if states.is_empty() {
             let problem = format!("no order explains {called:#?}");
             return Err(TestCaseError::fail(problem));

@@ -221,7 +221,10 @@ impl<'a> Case<'a> {
         // the greater id may be seen first. From then on the stores choose in
         // different orders.
         let mut in_another_order = 0;
-        for state in explain(std::mem::take(&mut self.states), called).await {
+        let Some(explained) = explain(std::mem::take(&mut self.states), called).await else {
+            return Ok(Then::End);
+        };
+        for state in explained {
             let shown = Shown::read(&state.model, &self.destinations).await;
             let rest = rest(&state.model, &self.destinations).await;
             let model = format!("{}{rest}", shown.text());
