@@ -79,7 +79,7 @@ impl PrivateServers {
 
     /// Statements from a shell of our own, again until Postgres answers.
     pub(crate) async fn sql(&self, sql: &str) -> anyhow::Result<()> {
-        let url = self.url(Server::Postgres)?;
+        let url = self.at_home()?;
         let done = async {
             loop {
                 match adapters::shell::psql(&url, sql).await {
@@ -92,9 +92,15 @@ impl PrivateServers {
             .with_context(|| format!("Postgres does not do: {sql}"))
     }
 
+    /// Postgres, and the schema of Paceline's tables: its triggers read ours.
+    fn at_home(&self) -> anyhow::Result<String> {
+        let url = self.url(Server::Postgres)?;
+        Ok(format!("{url}?options=-csearch_path%3Dpublic"))
+    }
+
     /// A connection to Postgres, past all proxies.
     pub(crate) async fn connect(&self) -> anyhow::Result<sqlx::PgConnection> {
-        let url = self.url(Server::Postgres)?;
+        let url = self.at_home()?;
         sqlx::PgConnection::connect(&url)
             .await
             .context("connect to Postgres")
