@@ -126,6 +126,7 @@ async fn the_reaper_leaves_what_a_claim_holds_alone() {
     run(&mut claim, start).await;
     let reaped = reap_against(&database, claim).await;
     assert_eq!(reaped.expired_permits, 0);
+    assert!(reaped.put_off.is_empty(), "{:?}", reaped.put_off);
     let started = "select count(*) from attempts where state = 'started'";
     assert_eq!(database.number(started).await, 1);
 }
@@ -151,6 +152,7 @@ async fn the_reaper_leaves_what_an_outcome_holds_alone() {
     .await;
     let reaped = reap_against(&database, outcome).await;
     assert_eq!(reaped.unknown_starts, 0);
+    assert!(reaped.put_off.is_empty(), "{:?}", reaped.put_off);
     let succeeded = "select count(*) from attempts where state = 'succeeded'";
     assert_eq!(database.number(succeeded).await, 1);
     let attempts = "select count(*) from attempts";
