@@ -34,6 +34,23 @@ fn insert_old(world: &World, destination: DestinationId) -> String {
     )
 }
 
+/// A client in the middle of its transaction.
+struct Slow(PgConnection);
+
+impl Slow {
+    /// It has inserted an old event, and has not committed.
+    async fn inserts(database: &Database, world: &World, destination: DestinationId) -> Self {
+        let mut client = database.user().await;
+        let insert = insert_old(world, destination);
+        run(&mut client, format!("begin; {insert}")).await;
+        Self(client)
+    }
+
+    async fn commits(mut self) {
+        run(&mut self.0, "commit".to_owned()).await;
+    }
+}
+
 /// The sweep finds what the cursor has passed, and the next run admits it.
 async fn is_healed(store: &PostgresStore, world: &World, destination: DestinationId) {
     assert_eq!(
@@ -58,15 +75,10 @@ async fn what_is_committed_behind_the_cursor_is_found() {
     let database = Database::create().await;
     let world = world_at(&database.url, database.store.clone());
     let destination = world.destination().unlimited().create().await;
-    let mut slow = database.user().await;
-    run(
-        &mut slow,
-        format!("begin; {}", insert_old(&world, destination)),
-    )
-    .await;
+    let slow = Slow::inserts(&database, &world, destination).await;
     database.sql(&insert_old(&world, destination)).await;
     assert_eq!(world.admit(destination).await.len(), 1);
-    run(&mut slow, "commit".to_owned()).await;
+    slow.commits().await;
     is_healed(&database.store, &world, destination).await;
 }
 
@@ -77,17 +89,11 @@ async fn a_busy_destination_is_found_too() {
     let database = Database::create().await;
     let world = world_at(&database.url, database.store.clone());
     let destination = world.destination().per_second(1).create().await;
-    let mut slow = database.user().await;
-    run(
-        &mut slow,
-        format!("begin; {}", insert_old(&world, destination)),
-    )
-    .await;
-    let insert = insert_old(&world, destination);
-    database.sql(&insert).await;
+    let slow = Slow::inserts(&database, &world, destination).await;
+    database.sql(&insert_old(&world, destination)).await;
     world.accept(destination, 10).await;
     assert!(!world.admit(destination).await.is_empty());
-    run(&mut slow, "commit".to_owned()).await;
+    slow.commits().await;
     let not_overdue = Sweep {
         overdue: Duration::from_secs(3_600),
         ..WHOLE
@@ -101,15 +107,10 @@ async fn a_cursor_is_not_lowered_under_a_run() {
     let database = Database::create().await;
     let world = world_at(&database.url, database.store.clone());
     let destination = world.destination().unlimited().create().await;
-    let mut slow = database.user().await;
-    run(
-        &mut slow,
-        format!("begin; {}", insert_old(&world, destination)),
-    )
-    .await;
+    let slow = Slow::inserts(&database, &world, destination).await;
     database.sql(&insert_old(&world, destination)).await;
     world.admit(destination).await;
-    run(&mut slow, "commit".to_owned()).await;
+    slow.commits().await;
     let mut running = database.user().await;
     let lock =
         format!("begin; select from destinations where id = '{destination}' for no key update");

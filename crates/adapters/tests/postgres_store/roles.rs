@@ -119,6 +119,12 @@ async fn delivers(world: &World) {
     assert_eq!(world.starts(destination).await.len(), 1);
 }
 
+/// It is refused, with what to do.
+async fn migrating_says(url: &str, what_to_do: &str) {
+    let refused = store_at(url).await.migrate().await.unwrap_err().to_string();
+    assert!(refused.contains(what_to_do), "{refused}");
+}
+
 /// What an earlier version left behind as the role `paceline`.
 #[tokio::test]
 async fn an_installation_that_is_split_over_two_schemas_is_told_what_to_do() {
@@ -127,16 +133,7 @@ async fn an_installation_that_is_split_over_two_schemas_is_told_what_to_do() {
     let split = "create table public.tiers (); create schema paceline;
         create table paceline.smart_limits ()";
     run(&mut user, split.to_owned()).await;
-    let refused = store_at(&url)
-        .await
-        .migrate()
-        .await
-        .unwrap_err()
-        .to_string();
-    assert!(
-        refused.contains("drop schema paceline cascade"),
-        "{refused}"
-    );
+    migrating_says(&url, "drop schema paceline cascade").await;
     // As it says.
     let over = "drop schema paceline cascade; drop schema public cascade; create schema public";
     run(&mut user, over.to_owned()).await;
@@ -155,14 +152,5 @@ async fn a_role_without_rights_is_told_which() {
     )
     .await;
     let url = format!("{}?options=-crole%3Dsomebody_else", database.url);
-    let refused = store_at(&url)
-        .await
-        .migrate()
-        .await
-        .unwrap_err()
-        .to_string();
-    assert!(
-        refused.contains("grant create, usage on schema public"),
-        "{refused}"
-    );
+    migrating_says(&url, "grant create, usage on schema public").await;
 }
