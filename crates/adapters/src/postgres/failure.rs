@@ -48,14 +48,9 @@ impl Failure {
         }
     }
 
-    /// A row has no partition to go to: the code of a check, of no constraint.
+    /// A row has no partition to go to.
     pub(super) fn is_without_a_day(&self) -> bool {
-        match self {
-            Self::Database(sqlx::Error::Database(error)) => {
-                error.code().as_deref() == Some("23514") && error.constraint().is_none()
-            }
-            _ => false,
-        }
+        matches!(self, Self::Database(error) if is_without_a_day(error))
     }
 
     /// The server is there and has answered: another statement may well succeed.
@@ -121,18 +116,20 @@ impl From<Failure> for StoreError {
     }
 }
 
+/// The code of a check, of no constraint: the day's partition is there as soon as a
+/// scheduler has made it.
+fn is_without_a_day(error: &sqlx::Error) -> bool {
+    (error.as_database_error()).is_some_and(|error| {
+        error.code().as_deref() == Some("23514") && error.constraint().is_none()
+    })
+}
+
 /// Classes 22 (values that make no sense), 23 (constraints) and 54 (too large, too
-/// many): the same again is refused again. A day without its partition is of class 23,
-/// too, but names no constraint; it is there as soon as a scheduler has made it.
+/// many): the same again is refused again, unless only its day is missing.
 fn is_refused(error: &sqlx::Error) -> bool {
-    let sqlx::Error::Database(error) = error else {
-        return false;
-    };
-    match error.code().as_deref() {
-        Some("23514") => error.constraint().is_some(),
-        Some(code) => matches!(code.get(..2), Some("22" | "23" | "54")),
-        None => false,
-    }
+    let code = error.as_database_error().and_then(|error| error.code());
+    code.is_some_and(|code| matches!(code.get(..2), Some("22" | "23" | "54")))
+        && !is_without_a_day(error)
 }
 
 impl From<Failure> for CatalogError {
