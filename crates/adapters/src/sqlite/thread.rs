@@ -39,7 +39,6 @@ impl Lane {
     ) -> Result<Self, StoreError> {
         let (steps, mut queue) = mpsc::channel::<Step>(QUEUE);
         let run = move || {
-            let _last = EndsWithIt;
             while let Some(step) = queue.blocking_recv() {
                 step(&mut connection);
             }
@@ -69,8 +68,13 @@ impl Lane {
         };
         let (answer, answered) = oneshot::channel();
         let step: Step = Box::new(move |connection| {
+            // Its drop comes before the answer's: a caller of a step that
+            // panics never hears that the thread has ended and acts on it.
+            let ends = EndsWithIt;
+            let done = step(connection);
+            drop(ends);
             // Nobody may be waiting any more: then the answer is dropped.
-            let _ = answer.send(step(connection));
+            let _ = answer.send(done);
         });
         let steps = self.steps.as_ref().ok_or_else(gone)?;
         steps.send(step).await.map_err(|_closed| gone())?;
@@ -79,6 +83,7 @@ impl Lane {
 }
 
 /// Dropped by a panic, it ends the process.
+#[must_use]
 struct EndsWithIt;
 
 impl Drop for EndsWithIt {
