@@ -1,5 +1,6 @@
 //! A process with the API, and a client of it.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,9 +9,11 @@ use http::StatusCode;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use hyper_util::rt::TokioIo;
+use serde_json::json;
 use server::trial::{Child, SharedParts};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::Instant;
+use uuid::Uuid;
 
 /// The key that the API is started with.
 pub(crate) const KEY: &str = "loadtest";
@@ -62,14 +65,21 @@ pub(crate) struct Client {
     sender: hyper::client::conn::http1::SendRequest<Full<Bytes>>,
     host: String,
     key: String,
+    cookie: Option<String>,
 }
 
 impl Client {
     /// Dials until somebody listens.
     pub(crate) async fn dial(address: &str) -> anyhow::Result<Self> {
+        Self::dial_from(Ipv4Addr::LOCALHOST, address).await
+    }
+
+    /// The same from another address of this machine, for whoever counts connections
+    /// by their address.
+    pub(crate) async fn dial_from(from: Ipv4Addr, address: &str) -> anyhow::Result<Self> {
         let stream = tokio::time::timeout(Duration::from_secs(30), async {
             loop {
-                if let Ok(stream) = TcpStream::connect(address).await {
+                if let Ok(stream) = connect_from(from, address).await {
                     return stream;
                 }
                 tokio::time::sleep(Duration::from_millis(50)).await;
@@ -85,6 +95,7 @@ impl Client {
             sender,
             host: address.to_owned(),
             key: KEY.to_owned(),
+            cookie: None,
         })
     }
 
@@ -146,19 +157,67 @@ impl Client {
         path: &str,
         body: &str,
     ) -> anyhow::Result<(StatusCode, Bytes)> {
-        let request = hyper::Request::builder()
+        let mut request = hyper::Request::builder()
             .method(method)
             .uri(path)
             .header("host", &self.host)
-            .header("authorization", format!("Bearer {}", self.key))
-            .header("content-type", "application/json")
-            .body(Full::new(Bytes::from(body.to_owned())))?;
+            .header("content-type", "application/json");
+        request = match &self.cookie {
+            Some(cookie) => request.header("cookie", cookie),
+            None => request.header("authorization", format!("Bearer {}", self.key)),
+        };
+        let request = request.body(Full::new(Bytes::from(body.to_owned())))?;
+        let response = self.response(request).await?;
+        let status = response.status();
+        Ok((status, response.into_body().collect().await?.to_bytes()))
+    }
+
+    /// Signs in to the pages with its key; from then on it asks as a browser does,
+    /// with the cookie that is returned.
+    pub(crate) async fn sign_in(&mut self) -> anyhow::Result<&str> {
+        let request = hyper::Request::builder()
+            .method("POST")
+            .uri("/dashboard/sign-in")
+            .header("host", &self.host)
+            .header("sec-fetch-site", "same-origin")
+            .header("content-type", "application/x-www-form-urlencoded")
+            .body(Full::new(Bytes::from(format!("key={}", self.key))))?;
+        let response = self.response(request).await?;
+        let cookie = response.headers().get("set-cookie");
+        let cookie = cookie.and_then(|value| value.to_str().ok()?.split(';').next());
+        let cookie = cookie.context("nobody was signed in")?.to_owned();
+        response.into_body().collect().await?;
+        Ok(self.cookie.insert(cookie))
+    }
+
+    /// Has an administrator's client make a tenant with a key of its own, which is
+    /// returned with the tenant's id.
+    pub(crate) async fn found(&mut self, name: &str, tier: &str) -> anyhow::Result<(Uuid, String)> {
+        let tenant = json!({"name": name, "tier": tier}).to_string();
+        let tenant = self.ask("POST", "/v1/tenants", &tenant).await?;
+        let id: Uuid = serde_json::from_value(tenant["id"].clone())?;
+        let scopes = json!({"scopes": ["ingest", "manage", "read"]}).to_string();
+        let path = format!("/v1/tenants/{id}/keys");
+        let key = self.ask("POST", &path, &scopes).await?;
+        let key = key["key"].as_str().context("a key has no text")?;
+        Ok((id, key.to_owned()))
+    }
+
+    async fn response(
+        &mut self,
+        request: hyper::Request<Full<Bytes>>,
+    ) -> anyhow::Result<hyper::Response<hyper::body::Incoming>> {
         self.sender
             .ready()
             .await
             .context("the API closed the connection")?;
-        let response = self.sender.send_request(request).await?;
-        let status = response.status();
-        Ok((status, response.into_body().collect().await?.to_bytes()))
+        Ok(self.sender.send_request(request).await?)
     }
+}
+
+/// A connection from this address of the machine.
+pub(crate) async fn connect_from(from: Ipv4Addr, address: &str) -> anyhow::Result<TcpStream> {
+    let socket = TcpSocket::new_v4()?;
+    socket.bind(SocketAddr::from((from, 0)))?;
+    Ok(socket.connect(address.parse()?).await?)
 }

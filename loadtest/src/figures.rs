@@ -9,6 +9,7 @@ mod change;
 pub(crate) mod figure;
 mod hostile;
 mod idle;
+mod neighbours;
 mod nuisance;
 mod pending;
 mod receiver_limit;
@@ -102,6 +103,9 @@ enum Name {
     HostileAtOnce,
     /// Healthy destinations beside one that takes five seconds, with a backlog.
     Slow,
+    /// A tenant that posts and one that reads, beside one that attacks, on both
+    /// stores.
+    Neighbours,
 }
 
 pub(crate) async fn run(args: Args, program: PathBuf) -> anyhow::Result<ExitCode> {
@@ -139,6 +143,7 @@ async fn measure(name: Name, args: &Args, context: &Context) -> anyhow::Result<V
             let (requests, destinations) = (args.requests, args.hostile_destinations);
             hostile::measure(context, requests, destinations, Coming::AtOnce).await?
         }
+        Name::Neighbours => neighbours::measure(&context.program, args.requests).await?,
         Name::Slow => hostile::beside_a_slow_one(context, args.requests).await?,
     })
 }

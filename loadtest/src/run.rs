@@ -35,7 +35,7 @@ mod setting_up;
 pub(crate) mod settings;
 mod shapes;
 pub(crate) mod side_by_side;
-mod system;
+pub(crate) mod system;
 mod table;
 mod thresholds;
 
@@ -48,6 +48,7 @@ use anyhow::{Context, ensure};
 use server::{output, signals};
 use tokio_util::sync::CancellationToken;
 
+use crate::api::OPEN;
 use measuring::Wishes;
 use report::Report;
 use setting_up::ChangeBy;
@@ -161,7 +162,7 @@ async fn perform(
     server::open_files::raise_limit();
     let mut system = match &args.running.url {
         Some(url) => System::running(&args.running, url)?,
-        None => System::start(args.size, crate::program(program)?, args.roles).await?,
+        None => System::start(args.size, crate::program(program)?, args.roles, &OPEN).await?,
     };
     let wishes = args.wishes();
     let measured = match args.find_rate {

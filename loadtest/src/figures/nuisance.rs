@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
@@ -16,7 +17,7 @@ pub(super) const SLOW: Duration = Duration::from_secs(5);
 /// How large a response of the third kind is.
 const GIBIBYTE: u64 = 1 << 30;
 
-/// One port, four ways to be a nuisance; it ends when it is dropped.
+/// One port, six ways to be a nuisance; it ends when it is dropped.
 pub(super) struct Hostile {
     pub(super) address: SocketAddr,
     told: Arc<Told>,
@@ -89,7 +90,7 @@ async fn serve_one(mut stream: TcpStream, told: Arc<Told>) {
     } else {
         told.tried.fetch_add(1, Ordering::Relaxed);
         told.kept.fetch_add(1, Ordering::Relaxed);
-        annoy(stream, &path).await;
+        annoy(stream, &path, &request[..length]).await;
         told.kept.fetch_sub(1, Ordering::Relaxed);
     }
 }
@@ -101,12 +102,21 @@ async fn take(mut stream: TcpStream) {
 }
 
 /// Does as its path says, until the sender has enough of it.
-async fn annoy(mut stream: TcpStream, path: &str) {
+async fn annoy(mut stream: TcpStream, path: &str, begun: &[u8]) {
     let mut request = [0; 64];
     let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {GIBIBYTE}\r\n\r\n");
     if path.starts_with("POST /never") {
         // Until it hangs up.
         while !matches!(stream.read(&mut request).await, Ok(0) | Err(_)) {}
+        return;
+    }
+    if path.starts_with("POST /nul") {
+        // Whoever has hung up needs no answer.
+        let _ = poison(stream, begun).await;
+        return;
+    }
+    if path.starts_with("POST /garbage") {
+        let _ = stream.write_all(b"HTTP/1.1 \0\xff\r\n\r\n").await;
         return;
     }
     if path.starts_with("POST /slow") {
@@ -123,4 +133,33 @@ async fn annoy(mut stream: TcpStream, path: &str) {
             sleep(Duration::from_secs(1)).await;
         }
     }
+}
+
+/// Answers each event of a batch with a failure that no database takes as text.
+async fn poison(mut stream: TcpStream, begun: &[u8]) -> std::io::Result<()> {
+    let mut request = begun.to_vec();
+    let events = loop {
+        if let Some(events) = batch(&request) {
+            break events;
+        }
+        if stream.read_buf(&mut request).await? == 0 {
+            return Ok(());
+        }
+    };
+    let result = |event: &Value| json!({"id": event["id"], "status": 500, "error": "\u{0}"});
+    let results: Vec<Value> = events.iter().map(result).collect();
+    let body = json!({"results": results}).to_string();
+    let head = format!(
+        "HTTP/1.1 207 Multi-Status\r\ncontent-type: application/json\r\n\
+         content-length: {}\r\nconnection: close\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).await?;
+    stream.write_all(body.as_bytes()).await
+}
+
+/// The events of a request, once it is whole.
+fn batch(request: &[u8]) -> Option<Vec<Value>> {
+    let end = request.windows(4).position(|four| four == b"\r\n\r\n")?;
+    serde_json::from_slice(&request[end + 4..]).ok()
 }

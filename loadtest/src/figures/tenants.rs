@@ -12,7 +12,6 @@ use server::edge::Mint;
 use server::receiver::Behaviour;
 use server::trial::{Child, Distributed, Plan, per_second};
 use tokio::time::{Instant, sleep};
-use uuid::Uuid;
 
 use super::figure::Figure;
 use super::stage::{Context, free_address, until};
@@ -197,16 +196,8 @@ impl Tenant {
         number: u32,
     ) -> anyhow::Result<Self> {
         let mut admin = Client::dial(address).await?;
-        let tenant = json!({"name": name, "tier": "enterprise"});
-        let tenant = admin
-            .ask("POST", "/v1/tenants", &tenant.to_string())
-            .await?;
-        let id: Uuid = serde_json::from_value(tenant["id"].clone())?;
-        let scopes = json!({"scopes": ["ingest", "manage"]}).to_string();
-        let path = format!("/v1/tenants/{id}/keys");
-        let key = admin.ask("POST", &path, &scopes).await?;
-        let key = key["key"].as_str().unwrap_or_default();
-        let mut client = Client::dial(address).await?.with_key(key);
+        let (id, key) = admin.found(name, "enterprise").await?;
+        let mut client = Client::dial(address).await?.with_key(&key);
         let single = destination(stage, &mut client, number).await?;
         Ok(Self {
             id: TenantId(id),

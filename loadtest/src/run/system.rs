@@ -20,7 +20,7 @@ use zeroize::Zeroizing;
 use super::places::{embedded_environment, server_at, servers, store};
 use super::processes::{Watched, listener};
 use super::settings::Size;
-use crate::api::{KEY, OPEN};
+use crate::api::KEY;
 use crate::figures::free_address;
 use crate::servers::PrivateServers;
 
@@ -95,10 +95,14 @@ pub(crate) struct System {
     started: Option<Started>,
 }
 
+/// Environment variables of whatever has the API.
+pub(crate) type Settings = &'static [(&'static str, &'static str)];
+
 /// What has to be taken away again.
 struct Started {
     program: PathBuf,
     environment: Vec<(String, String)>,
+    set: Settings,
     children: Vec<Child>,
     place: Place,
 }
@@ -135,21 +139,27 @@ impl System {
         })
     }
 
-    /// Starts one.
-    pub(crate) async fn start(size: Size, program: PathBuf, roles: Roles) -> anyhow::Result<Self> {
+    /// Starts one, whose API is `set` so.
+    pub(crate) async fn start(
+        size: Size,
+        program: PathBuf,
+        roles: Roles,
+        set: Settings,
+    ) -> anyhow::Result<Self> {
         match size {
-            Size::Embedded => Self::embedded(program),
-            Size::Distributed => Self::distributed(program, roles).await,
+            Size::Embedded => Self::embedded(program, set),
+            Size::Distributed => Self::distributed(program, roles, set).await,
         }
     }
 
-    fn embedded(program: PathBuf) -> anyhow::Result<Self> {
+    fn embedded(program: PathBuf, set: Settings) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir().context("make a folder for the database")?;
         let url = format!("sqlite:{}", folder.path().join("paceline.db").display());
         let environment = embedded_environment(&url)?;
         let started = Started {
             program,
             environment,
+            set,
             children: Vec::new(),
             place: Place::Embedded(folder),
         };
@@ -158,7 +168,7 @@ impl System {
         Ok(system)
     }
 
-    async fn distributed(program: PathBuf, roles: Roles) -> anyhow::Result<Self> {
+    async fn distributed(program: PathBuf, roles: Roles, set: Settings) -> anyhow::Result<Self> {
         let (servers, private) = servers().await?;
         let urls = [
             ("postgres", servers.database.clone()),
@@ -182,6 +192,7 @@ impl System {
         let started = Started {
             program,
             environment: shared.environment(),
+            set,
             children: Vec::new(),
             place,
         };
@@ -248,7 +259,7 @@ impl System {
             // A Ctrl-C is for us: there is a report to be written first.
             .process_group(0);
         if matches!(role, "api" | "serve") {
-            command.envs(OPEN);
+            command.envs(started.set.iter().copied());
         }
         let child = Child::spawn(role, command)?;
         let process = child.id().context("a process ended at once")?;

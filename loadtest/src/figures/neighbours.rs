@@ -1,0 +1,341 @@
+//! One tenant does what it should not; a second posts an event every 50 ms, and a
+//! third reads its pages: what the two notice of it, on both stores.
+
+mod attack;
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::path::Path;
+use std::time::Duration;
+
+use http::StatusCode;
+use serde_json::{Value, json};
+use server::receiver::{Behaviour, Receiver};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, interval, sleep, sleep_until};
+use uuid::Uuid;
+
+use self::attack::{Attack, Attacker, Underway};
+use super::figure::Figure;
+use super::stage::until;
+use crate::api::{Client, KEY};
+use crate::process::percentile;
+use crate::run::processes::look;
+use crate::run::settings::Size;
+use crate::run::system::{Roles, Settings, System};
+
+/// How often the second posts, and the third reads.
+const POST_EVERY: Duration = Duration::from_millis(50);
+const READ_EVERY: Duration = Duration::from_millis(200);
+
+/// Connections that the second posts on, in turn: an answer that is late holds up no
+/// other post.
+const CONNECTIONS: usize = 8;
+
+/// Posts before the measured ones, and how long an attack goes on before they begin.
+const WARM_UP: u32 = 40;
+const BEFORE: Duration = Duration::from_secs(2);
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// As it comes, but for a backlog of all that a tenant can fill in the time.
+const SET: Settings = &[
+    ("PACELINE_API_KEY", KEY),
+    ("PACELINE_MAX_BACKLOG", "2000000"),
+];
+
+/// What k8s/base gives each role, and a whole Paceline in one process.
+const MEMORY: [(&str, f64); 4] = [
+    ("api", 512.0),
+    ("scheduler", 256.0),
+    ("worker", 1_024.0),
+    ("serve", 1_024.0),
+];
+
+/// On both stores; each attack against the same posts and reads without one.
+pub(super) async fn measure(program: &Path, posts: u32) -> anyhow::Result<Vec<Figure>> {
+    server::open_files::raise_limit();
+    let mut figures = Vec::new();
+    for (size, store) in [(Size::Embedded, "SQLite"), (Size::Distributed, "Postgres")] {
+        let roles = Roles {
+            apis: 1,
+            schedulers: 1,
+            workers: 1,
+        };
+        let mut system = System::start(size, program.to_owned(), roles, SET).await?;
+        let measured = on(&mut system, store, posts).await;
+        system.remove().await?;
+        figures.extend(measured?);
+    }
+    Ok(figures)
+}
+
+async fn on(system: &mut System, store: &str, posts: u32) -> anyhow::Result<Vec<Figure>> {
+    let mut scene = Scene::set_up(system.address()).await?;
+    scene.neighbours(WARM_UP).await?;
+    let alone = scene.neighbours(posts).await?;
+    let p99 = |took: &[f64]| percentile(took, 99);
+    let mut figures = vec![
+        Figure::noted(
+            format!("{store}, alone: a post, p99"),
+            p99(&alone.posts),
+            "ms",
+        ),
+        Figure::noted(
+            format!("{store}, alone: to the receiver, p99"),
+            p99(&alone.arrivals),
+            "ms",
+        ),
+        Figure::noted(
+            format!("{store}, alone: a page, p99"),
+            p99(&alone.reads),
+            "ms",
+        ),
+    ];
+    let mut memory = BTreeMap::new();
+    for attack in Attack::ALL {
+        let attacker = scene.attacker(attack.name()).await?;
+        let underway = attack.begin(attacker).await?;
+        sleep(BEFORE).await;
+        let beside = scene.neighbours(posts).await?;
+        for (role, used) in look(&system.watched) {
+            let most: &mut f64 = memory.entry(role).or_default();
+            *most = most.max(used.resident_mib);
+        }
+        system.check()?;
+        report(store, attack, &underway)?;
+        let name = format!("{store}, beside {}", attack.name());
+        let ratio = |beside: &[f64], alone: &[f64]| p99(beside) / p99(alone);
+        let unit = "× alone";
+        figures.extend([
+            Figure::at_most(
+                format!("{name}: a post, p99"),
+                ratio(&beside.posts, &alone.posts),
+                2.0,
+                unit,
+            ),
+            Figure::noted(
+                format!("{name}: to the receiver, p99"),
+                ratio(&beside.arrivals, &alone.arrivals),
+                unit,
+            ),
+            Figure::noted(
+                format!("{name}: a page, p99"),
+                ratio(&beside.reads, &alone.reads),
+                unit,
+            ),
+            Figure::at_most(
+                format!("{name}: refused or failed"),
+                f64::from(beside.refused),
+                0.0,
+                "requests",
+            ),
+        ]);
+    }
+    figures.extend(MEMORY.iter().filter_map(|(role, most)| {
+        let used = *memory.get(*role)?;
+        Some(Figure::at_most(
+            format!("{store}, memory of {role}"),
+            used,
+            *most,
+            "MiB",
+        ))
+    }));
+    Ok(figures)
+}
+
+/// Says how it was answered; one that did nothing measured nothing.
+fn report(store: &str, attack: Attack, underway: &Underway) -> anyhow::Result<()> {
+    let [taken, refused, failed] = underway.told();
+    writeln!(
+        std::io::stderr().lock(),
+        "{store}, {}: {taken} taken, {refused} refused, {failed} failed",
+        attack.name()
+    )?;
+    anyhow::ensure!(
+        taken + refused + failed > 100,
+        "{}: nothing was asked",
+        attack.name()
+    );
+    Ok(())
+}
+
+/// The second and the third tenant, and who makes the first ones.
+struct Scene {
+    address: String,
+    admin: Client,
+    receiver: Receiver,
+    destination: String,
+    posting: Vec<Client>,
+    reading: Client,
+    pages: Vec<String>,
+}
+
+/// What the second and the third noticed; milliseconds, sorted.
+#[derive(Default)]
+struct Noticed {
+    /// From when a post was due to its answer.
+    posts: Vec<f64>,
+    /// From when a post was due to the request at the receiver.
+    arrivals: Vec<f64>,
+    /// From when a page was due to its end.
+    reads: Vec<f64>,
+    /// Requests of both that were not answered by a success.
+    refused: u32,
+}
+
+impl Scene {
+    async fn set_up(address: &str) -> anyhow::Result<Self> {
+        let mut admin = Client::dial(address).await?;
+        let receiver = Receiver::start(Behaviour::ACCEPT, 100_000).await?;
+        let (_, second) = admin.found("second", "standard").await?;
+        let (_, third) = admin.found("third", "standard").await?;
+        let mut posting = Vec::new();
+        for _ in 0..CONNECTIONS {
+            posting.push(Client::dial(address).await?.with_key(&second));
+        }
+        let mut reading = Client::dial(address).await?.with_key(&third);
+        let new = json!({"url": receiver.url(0), "unlimited": true}).to_string();
+        let mut made = Vec::new();
+        for client in [&mut posting[0], &mut reading] {
+            let created = client.ask("POST", "/v1/destinations", &new).await?;
+            made.push(created["id"].as_str().unwrap_or_default().to_owned());
+        }
+        reading.sign_in().await?;
+        let pages = vec![
+            "/dashboard".to_owned(),
+            format!("/dashboard/destinations/{}", made[1]),
+            "/dashboard/events".to_owned(),
+        ];
+        Ok(Self {
+            address: address.to_owned(),
+            admin,
+            receiver,
+            destination: made.swap_remove(0),
+            posting,
+            reading,
+            pages,
+        })
+    }
+
+    /// A tenant that has done nothing yet.
+    async fn attacker(&mut self, name: &str) -> anyhow::Result<Attacker> {
+        let (_, key) = self.admin.found(name, "standard").await?;
+        Ok(Attacker {
+            address: self.address.clone(),
+            key,
+        })
+    }
+
+    /// The second posts so many events, and the third reads as long.
+    async fn neighbours(&mut self, posts: u32) -> anyhow::Result<Noticed> {
+        let began = Instant::now() + POST_EVERY;
+        let body = json!({"destination_id": self.destination, "payload": {"order": 1}});
+        let body = body.to_string();
+        let mut posting = JoinSet::new();
+        for (first, client) in (0_u32..).zip(self.posting.drain(..)) {
+            let turns = (first..posts).step_by(CONNECTIONS);
+            posting.spawn(post(client, began, turns.collect(), body.clone()));
+        }
+        let mut noticed = Noticed::default();
+        let mut accepted = Vec::new();
+        let reads = began + POST_EVERY * posts;
+        let reading = read(&mut self.reading, &self.pages, reads, &mut noticed);
+        reading.await?;
+        while let Some(done) = posting.join_next().await {
+            let (client, answers) = done??;
+            self.posting.push(client);
+            for Answered { due, took, event } in answers {
+                noticed.posts.push(took.as_secs_f64() * 1_000.0);
+                match event {
+                    Some(event) => accepted.push((event, due)),
+                    None => noticed.refused += 1,
+                }
+            }
+        }
+        noticed.arrivals = self.arrivals(accepted).await?;
+        for sorted in [
+            &mut noticed.posts,
+            &mut noticed.arrivals,
+            &mut noticed.reads,
+        ] {
+            sorted.sort_unstable_by(f64::total_cmp);
+        }
+        Ok(noticed)
+    }
+
+    /// When those that were accepted came, milliseconds after they were due.
+    async fn arrivals(&self, accepted: Vec<(Uuid, Instant)>) -> anyhow::Result<Vec<f64>> {
+        let mut arrived = BTreeMap::new();
+        let all_there = async || {
+            arrived = (self.receiver.record().arrivals.iter())
+                .filter_map(|one| Some((one.event?, one.at_us)))
+                .collect();
+            Ok(accepted
+                .iter()
+                .all(|(event, _)| arrived.contains_key(event)))
+        };
+        until("all arrive", PATIENCE, all_there).await?;
+        let started = self.receiver.started_at();
+        let took = |(event, due): &(Uuid, Instant)| {
+            let at = started + Duration::from_micros(arrived[event]);
+            at.saturating_duration_since(*due).as_secs_f64() * 1_000.0
+        };
+        Ok(accepted.iter().map(took).collect())
+    }
+}
+
+/// One post, as it was answered.
+struct Answered {
+    due: Instant,
+    took: Duration,
+    /// If it was accepted.
+    event: Option<Uuid>,
+}
+
+/// Posts one event at each of these turns.
+async fn post(
+    mut client: Client,
+    began: Instant,
+    turns: Vec<u32>,
+    body: String,
+) -> anyhow::Result<(Client, Vec<Answered>)> {
+    let mut answers = Vec::new();
+    for turn in turns {
+        let due = began + POST_EVERY * turn;
+        sleep_until(due).await;
+        let (status, answer) = client.answer("POST", "/v1/events", &body).await?;
+        let took = due.elapsed();
+        let event = match status {
+            StatusCode::ACCEPTED => {
+                let accepted: Value = serde_json::from_slice(&answer)?;
+                Some(serde_json::from_value(accepted["id"].clone())?)
+            }
+            _ => None,
+        };
+        answers.push(Answered { due, took, event });
+    }
+    Ok((client, answers))
+}
+
+/// Reads page after page until then.
+async fn read(
+    client: &mut Client,
+    pages: &[String],
+    end: Instant,
+    noticed: &mut Noticed,
+) -> anyhow::Result<()> {
+    let mut turns = interval(READ_EVERY);
+    for page in pages.iter().cycle() {
+        let due = turns.tick().await;
+        if due >= end {
+            break;
+        }
+        let (status, _) = client.answer("GET", page, "").await?;
+        noticed.reads.push(due.elapsed().as_secs_f64() * 1_000.0);
+        if status != StatusCode::OK {
+            noticed.refused += 1;
+        }
+    }
+    Ok(())
+}
