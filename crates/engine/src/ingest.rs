@@ -6,22 +6,37 @@
 //! An answer is given after the commit and never before; the wake comes after
 //! the answer, because a lost wake is the sweep's to repair.
 //!
-//! Nobody's request is in everybody's way. One whose events go to very many
-//! destinations is written in parts, by turns with the commits of the others. A
-//! commit that fails is tried again request by request, and refuses only those
-//! that fail alone.
+//! Nobody's request is in everybody's way. Tenants have their turns at each commit.
+//! A request that costs much is written apart, a little at a time, beside the commits
+//! of the others. A commit that fails is tried again request by request, and refuses
+//! only those that fail alone.
 
-use std::collections::VecDeque;
+mod waiting;
+mod widths;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use domain::event::NewEvent;
+use domain::ids::TenantId;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use self::waiting::Waiting;
+use self::widths::Widths;
 use crate::ports::{Acceptance, MAX_ROWS, Schedule, Store, StoreError, Wake};
 use crate::wake::wake_all;
+
+/// About as many deliveries are written at once of a request that adds more. A store
+/// with one writer takes some milliseconds for them, for which the others wait.
+const PART: u32 = 250;
+
+/// And as many where nobody else has handed anything in for a while.
+const PART_ALONE: u32 = MAX_ROWS as u32;
+const ALONE_AFTER: Duration = Duration::from_secs(1);
 
 /// So many requests that fail alone, one after the other, and it is the store that
 /// is away: the others of that commit are refused without asking.
@@ -74,6 +89,7 @@ pub enum IngestError {
 type Answer = Result<Vec<Acceptance>, IngestError>;
 
 struct Request {
+    tenant: TenantId,
     events: Vec<NewEvent>,
     /// Of the first of them, as far as it is written.
     answers: Vec<Acceptance>,
@@ -89,12 +105,12 @@ impl Request {
     }
 }
 
-/// What is to be committed next.
-enum Next {
-    /// A request, and whatever else waits.
-    New(Request),
-    /// The next part of one that is too large for one commit.
-    Part(Request),
+/// Events on their way into the store, and what it answered.
+type Commit = BoxFuture<'static, Committed>;
+
+struct Committed {
+    requests: Vec<Request>,
+    answer: Result<Vec<Acceptance>, StoreError>,
 }
 
 /// The front of ingest: clone it into every request handler.
@@ -103,6 +119,7 @@ pub struct Ingest {
     requests: mpsc::Sender<Request>,
     room: Arc<Semaphore>,
     queue_bytes: usize,
+    widths: Arc<Widths>,
 }
 
 /// The back of ingest: run it once.
@@ -111,12 +128,13 @@ pub struct IngestLoop {
     schedule: Arc<dyn Schedule>,
     options: IngestOptions,
     requests: mpsc::Receiver<Request>,
-    /// Requests that did not fit into the batch before, in order.
-    carried: VecDeque<Request>,
-    /// Requests of which a part is written.
-    begun: VecDeque<Request>,
-    /// The last commit was of others: it is their turn.
-    begun_is_next: bool,
+    widths: Arc<Widths>,
+    /// Those that are committed together.
+    together: Waiting,
+    /// Those that cost much, and those of which a part is written.
+    apart: Waiting,
+    /// Of the last commit of those that are committed together.
+    last_together: Option<Instant>,
 }
 
 impl Ingest {
@@ -128,35 +146,49 @@ impl Ingest {
         options: IngestOptions,
     ) -> (Self, IngestLoop) {
         let (sender, requests) = mpsc::channel(options.queue.max(1));
+        let widths = Arc::<Widths>::default();
         let back = IngestLoop {
             store,
             schedule,
             options,
             requests,
-            carried: VecDeque::new(),
-            begun: VecDeque::new(),
-            begun_is_next: false,
+            widths: Arc::clone(&widths),
+            together: Waiting::default(),
+            apart: Waiting::default(),
+            last_together: None,
         };
         let queue_bytes = options.queue_bytes.min(u32::MAX as usize);
         let front = Self {
             requests: sender,
             room: Arc::new(Semaphore::new(queue_bytes.min(Semaphore::MAX_PERMITS))),
             queue_bytes,
+            widths,
         };
         (front, back)
     }
 
-    /// Accepts events, all or nothing; at most [`MAX_ROWS`] at once.
+    /// How many deliveries these events will add, as far as can be told before it is
+    /// known who subscribes: as many each as the tenant's last ones.
+    #[must_use]
+    pub fn expected(&self, tenant: TenantId, events: &[NewEvent]) -> u32 {
+        self.widths.expected(tenant, events)
+    }
+
+    /// Accepts a tenant's events, all or nothing; at most [`MAX_ROWS`] at once.
     ///
     /// When it returns `Ok` every accepted event is durable. If the caller
     /// goes away meanwhile, the events may be committed all the same.
     pub async fn accept(&self, events: Vec<NewEvent>) -> Answer {
+        let Some(tenant) = events.first().map(|event| event.tenant) else {
+            return Ok(Vec::new());
+        };
         let (answer, answered) = oneshot::channel();
         // One request larger than all the room may still go alone.
         let bytes = payload_bytes(&events).min(self.queue_bytes);
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         let room = Arc::clone(&self.room).try_acquire_many_owned(bytes);
         let request = Request {
+            tenant,
             events,
             answers: Vec::new(),
             answer,
@@ -179,109 +211,134 @@ impl IngestLoop {
     /// Commits until `shutdown`, then refuses new requests and commits those
     /// that wait.
     pub async fn run(mut self, shutdown: CancellationToken) {
+        let (mut together, mut part): (Option<Commit>, Option<Commit>) = (None, None);
+        let (mut stopping, mut closed) = (false, false);
         loop {
-            let next = tokio::select! {
+            if together.is_none() {
+                together = self.commit_together();
+            }
+            if part.is_none() {
+                part = self.commit_part();
+            }
+            if closed && together.is_none() && part.is_none() {
+                return;
+            }
+            // What comes during a commit gathers in the channel, which is bounded.
+            let idle = together.is_none();
+            tokio::select! {
                 biased;
-                () = shutdown.cancelled() => break,
-                next = self.next() => next,
-            };
-            match next {
-                Some(next) => self.tick(next).await,
-                None => return,
+                () = shutdown.cancelled(), if !stopping => {
+                    stopping = true;
+                    self.requests.close();
+                }
+                done = under_way(&mut together) => self.deal_out(done).await,
+                done = under_way(&mut part) => self.deal_out(done).await,
+                request = self.requests.recv(), if idle && !closed => match request {
+                    Some(request) => self.sort(request),
+                    None => closed = true,
+                },
             }
-        }
-        self.requests.close();
-        while let Some(next) = self.next().await {
-            self.tick(next).await;
         }
     }
 
-    /// Requests that came first come first, but large ones have every second turn.
-    async fn next(&mut self) -> Option<Next> {
-        if std::mem::take(&mut self.begun_is_next)
-            && let Some(begun) = self.begun.pop_front()
+    /// Into the line that it belongs to.
+    fn sort(&mut self, request: Request) {
+        match self.widths.expected(request.tenant, request.rest()) > PART {
+            true => self.apart.push(request),
+            false => self.together.push(request),
+        }
+    }
+
+    /// Whatever waits, tenant by tenant, up to the bounds of a commit.
+    fn commit_together(&mut self) -> Option<Commit> {
+        while self.together.len() < self.options.queue
+            && let Ok(request) = self.requests.try_recv()
         {
-            return Some(Next::Part(begun));
+            self.sort(request);
         }
-        if let Some(request) = self.carried.pop_front() {
-            return Some(Next::New(request));
-        }
-        if self.begun.is_empty() {
-            return self.requests.recv().await.map(Next::New);
-        }
-        match self.requests.try_recv() {
-            Ok(request) => Some(Next::New(request)),
-            Err(_none) => self.begun.pop_front().map(Next::Part),
-        }
-    }
-
-    /// One commit: a request and whatever else waits, up to the batch's bounds, or
-    /// a part of one.
-    async fn tick(&mut self, next: Next) {
-        let requests = match next {
-            Next::New(first) => {
-                self.begun_is_next = true;
-                self.gather(first)
-            }
-            // Its caller has gone: what is written is written.
-            Next::Part(begun) if begun.answer.is_closed() => return,
-            Next::Part(begun) => vec![begun],
-        };
-        let events: Vec<NewEvent> = (requests.iter())
-            .flat_map(|request| request.rest().iter().cloned())
-            .collect();
-        metrics::histogram!("paceline_ingest_batch_events").record(events.len() as f64);
-        match self.store.accept_events(&events).await {
-            Ok(acceptances) => self.deal_out(requests, acceptances).await,
-            Err(error) if requests.len() > 1 => self.each_alone(requests, &error).await,
-            Err(error) => requests.into_iter().for_each(|one| refuse(one, &error)),
-        }
-    }
-
-    fn gather(&mut self, first: Request) -> Vec<Request> {
+        let first = self.together.pop()?;
         let (mut events, mut bytes) = size(&first);
         let mut requests = vec![first];
-        while let Some(request) = self.waiting() {
+        while let Some(request) = self.together.pop() {
             let (more_events, more_bytes) = size(&request);
             events += more_events;
             bytes += more_bytes;
             if events > self.options.batch_events.min(MAX_ROWS) || bytes > self.options.batch_bytes
             {
-                self.carried.push_front(request);
+                self.together.put_back(request);
                 break;
             }
             requests.push(request);
         }
-        requests
+        self.last_together = Some(Instant::now());
+        Some(self.commit(requests, usize::MAX))
     }
 
-    fn waiting(&mut self) -> Option<Request> {
-        (self.carried.pop_front()).or_else(|| self.requests.try_recv().ok())
+    /// A part of the next one of those that are written apart.
+    fn commit_part(&mut self) -> Option<Commit> {
+        loop {
+            let request = self.apart.pop()?;
+            // Its caller has gone: what is written is written.
+            if request.answer.is_closed() {
+                continue;
+            }
+            let width = self.widths.of(request.tenant);
+            let alone = (self.last_together).is_none_or(|last| last.elapsed() >= ALONE_AFTER);
+            let part = if alone { PART_ALONE } else { PART };
+            return Some(self.commit(vec![request], (part / width).max(1) as usize));
+        }
+    }
+
+    /// Of these, at most so many events each.
+    fn commit(&self, requests: Vec<Request>, most: usize) -> Commit {
+        let events: Vec<NewEvent> = (requests.iter())
+            .flat_map(|request| request.rest().iter().take(most).cloned())
+            .collect();
+        metrics::histogram!("paceline_ingest_batch_events").record(events.len() as f64);
+        let store = Arc::clone(&self.store);
+        async move {
+            let answer = store.accept_events(&events).await;
+            Committed { requests, answer }
+        }
+        .boxed()
+    }
+
+    async fn deal_out(&mut self, committed: Committed) {
+        let Committed { requests, answer } = committed;
+        match answer {
+            Ok(acceptances) => self.answer(requests, acceptances).await,
+            Err(error) if requests.len() > 1 => self.each_alone(requests, &error).await,
+            Err(error) => requests.into_iter().for_each(|one| refuse(one, &error)),
+        }
     }
 
     /// Answers the requests that are written, and keeps the others: the store has
     /// answered the first events, perhaps not all.
-    async fn deal_out(&mut self, requests: Vec<Request>, acceptances: Vec<Acceptance>) {
+    async fn answer(&mut self, requests: Vec<Request>, acceptances: Vec<Acceptance>) {
         let wakes = wakes_of(&acceptances);
         let stuck = acceptances.is_empty();
         let mut acceptances = acceptances.into_iter();
-        let mut untouched = VecDeque::new();
+        let mut untouched = Vec::new();
         for mut request in requests {
             let open = request.rest().len();
+            let before = request.answers.len();
             request.answers.extend(acceptances.by_ref().take(open));
+            let written = request.events.iter().zip(&request.answers).skip(before);
+            self.widths.learn(request.tenant, written);
             if request.rest().is_empty() {
                 // A caller that went away has its events all the same.
                 let _ = request.answer.send(Ok(request.answers));
             } else if stuck {
                 refuse(request, &no_answer());
             } else if request.answers.is_empty() {
-                untouched.push_back(request);
+                untouched.push(request);
             } else {
-                self.begun.push_back(request);
+                self.apart.put_back(request);
             }
         }
-        untouched.append(&mut self.carried);
-        self.carried = untouched;
+        for request in untouched.into_iter().rev() {
+            self.together.put_back(request);
+        }
         wake_all(self.schedule.as_ref(), &wakes).await;
     }
 
@@ -299,7 +356,7 @@ impl IngestLoop {
             match self.store.accept_events(request.rest()).await {
                 Ok(acceptances) => {
                     in_a_row = 0;
-                    self.deal_out(vec![request], acceptances).await;
+                    self.answer(vec![request], acceptances).await;
                 }
                 Err(error) => {
                     in_a_row += 1;
@@ -307,6 +364,18 @@ impl IngestLoop {
                 }
             }
         }
+    }
+}
+
+/// The end of what is under way; never, where nothing is.
+async fn under_way(commit: &mut Option<Commit>) -> Committed {
+    match commit {
+        Some(running) => {
+            let done = running.await;
+            *commit = None;
+            done
+        }
+        None => std::future::pending().await,
     }
 }
 

@@ -105,32 +105,7 @@ async fn on(system: &mut System, store: &str, posts: u32) -> anyhow::Result<Vec<
         system.check()?;
         report(store, attack, &underway)?;
         let name = format!("{store}, beside {}", attack.name());
-        let ratio = |beside: &[f64], alone: &[f64]| p99(beside) / p99(alone);
-        let unit = "× alone";
-        figures.extend([
-            Figure::at_most(
-                format!("{name}: a post, p99"),
-                ratio(&beside.posts, &alone.posts),
-                2.0,
-                unit,
-            ),
-            Figure::noted(
-                format!("{name}: to the receiver, p99"),
-                ratio(&beside.arrivals, &alone.arrivals),
-                unit,
-            ),
-            Figure::noted(
-                format!("{name}: a page, p99"),
-                ratio(&beside.reads, &alone.reads),
-                unit,
-            ),
-            Figure::at_most(
-                format!("{name}: refused or failed"),
-                f64::from(beside.refused),
-                0.0,
-                "requests",
-            ),
-        ]);
+        figures.extend(compared(&name, &beside, &alone));
     }
     figures.extend(MEMORY.iter().filter_map(|(role, most)| {
         let used = *memory.get(*role)?;
@@ -144,19 +119,39 @@ async fn on(system: &mut System, store: &str, posts: u32) -> anyhow::Result<Vec<
     Ok(figures)
 }
 
+/// A post is what the second waits for; the others tell what it costs besides.
+fn compared(name: &str, beside: &Noticed, alone: &Noticed) -> [Figure; 4] {
+    let ratio = |of: fn(&Noticed) -> &Vec<f64>| {
+        let p99 = |noticed| percentile(of(noticed), 99);
+        p99(beside) / p99(alone)
+    };
+    let unit = "× alone";
+    let post = ratio(|noticed| &noticed.posts);
+    let arrival = ratio(|noticed| &noticed.arrivals);
+    let page = ratio(|noticed| &noticed.reads);
+    let refused = f64::from(beside.refused);
+    [
+        Figure::at_most(format!("{name}: a post, p99"), post, 2.0, unit),
+        Figure::noted(format!("{name}: to the receiver, p99"), arrival, unit),
+        Figure::noted(format!("{name}: a page, p99"), page, unit),
+        Figure::at_most(
+            format!("{name}: refused or failed"),
+            refused,
+            0.0,
+            "requests",
+        ),
+    ]
+}
+
 /// Says how it was answered; one that did nothing measured nothing.
 fn report(store: &str, attack: Attack, underway: &Underway) -> anyhow::Result<()> {
-    let [taken, refused, failed] = underway.told();
+    let [asked, taken, refused, failed] = underway.told();
+    let name = attack.name();
     writeln!(
         std::io::stderr().lock(),
-        "{store}, {}: {taken} taken, {refused} refused, {failed} failed",
-        attack.name()
+        "{store}, {name}: {asked} asked, {taken} taken, {refused} refused, {failed} failed"
     )?;
-    anyhow::ensure!(
-        taken + refused + failed > 100,
-        "{}: nothing was asked",
-        attack.name()
-    );
+    anyhow::ensure!(asked > 10, "{name}: nothing was asked");
     Ok(())
 }
 

@@ -10,11 +10,14 @@ use uuid::Uuid;
 
 use crate::support::{Event, World, destination, ms, pass, settle, store_away};
 
+const TENANT: TenantId = TenantId(Uuid::from_u128(1));
+const OTHER: TenantId = TenantId(Uuid::from_u128(2));
+
 /// Events with payloads of so many bytes.
 fn events(count: usize, bytes: usize) -> Vec<NewEvent> {
     let event = NewEvent {
         id: EventId(Uuid::from_u128(1)),
-        tenant: TenantId(Uuid::from_u128(1)),
+        tenant: TENANT,
         audience: Audience::Destination(destination(1)),
         event_type: None,
         content_type: "application/json".to_owned(),
@@ -195,7 +198,7 @@ async fn a_store_that_is_away_is_not_asked_for_each_request() {
 /// A step of the store takes two events here. The large request is answered when
 /// all of it is written; small ones do not wait for that.
 #[tokio::test(start_paused = true)]
-async fn a_large_request_is_written_in_parts_by_turns_with_others() {
+async fn a_large_request_is_written_in_parts_beside_the_commits_of_others() {
     let front = Front::new(IngestOptions::default());
     (front.world.store.accept).answers(|events| {
         let written = events.len().min(2);
@@ -209,7 +212,64 @@ async fn a_large_request_is_written_in_parts_by_turns_with_others() {
     assert!(small.is_finished() && another.is_finished());
     assert!(!large.is_finished());
     assert_eq!(large.await.unwrap().unwrap().len(), 9);
-    assert_eq!(front.commits(), [9, 7, 2, 5, 3, 1]);
+    assert_eq!(front.commits(), [9, 2, 7, 5, 3, 1]);
+}
+
+/// The first time nobody knows how many subscribe.
+#[tokio::test(start_paused = true)]
+async fn what_goes_to_many_is_written_a_little_at_a_time_once_that_is_known() {
+    let front = Front::new(IngestOptions::default());
+    (front.world.store.accept).answers(|events| {
+        let to = |event: &NewEvent| match event.audience {
+            Audience::Subscribers => (0..100).map(destination).collect(),
+            Audience::Destination(to) => vec![to],
+        };
+        Ok(events.iter().map(to).map(Acceptance::Accepted).collect())
+    });
+    front.world.store.accept.takes(ms(10));
+    let to_all = |count| {
+        let mut events = events(count, 1);
+        for event in &mut events {
+            event.audience = Audience::Subscribers;
+        }
+        events
+    };
+    assert_eq!(front.ingest.expected(TENANT, &to_all(3)), 3);
+    front.accept(to_all(3)).await.await.unwrap().unwrap();
+    assert_eq!(front.ingest.expected(TENANT, &to_all(3)), 300);
+    assert_eq!(front.ingest.expected(TENANT, &events(3, 1)), 3);
+    assert_eq!(front.ingest.expected(OTHER, &to_all(3)), 3);
+    let wide = front.accept(to_all(5)).await;
+    let narrow = front.accept(events(5, 1)).await;
+    pass(ms(11)).await;
+    assert!(narrow.is_finished() && !wide.is_finished());
+    assert_eq!(wide.await.unwrap().unwrap().len(), 5);
+    assert_eq!(front.commits(), [3, 2, 5, 2, 1]);
+    pass(ms(1_000)).await;
+    front.accept(to_all(13)).await.await.unwrap().unwrap();
+    assert_eq!(front.commits()[5..], [10, 3], "more, where nobody waits");
+}
+
+/// Twenty requests of one tenant are there before another's one.
+#[tokio::test(start_paused = true)]
+async fn tenants_have_their_turns() {
+    let options = IngestOptions {
+        batch_events: 5,
+        ..IngestOptions::default()
+    };
+    let front = Front::new(options);
+    front.world.store.accept.takes(ms(10));
+    let mut many = Vec::new();
+    for _ in 0..20 {
+        many.push(front.accept(events(1, 1)).await);
+    }
+    let mut of_another = events(1, 1);
+    of_another[0].tenant = OTHER;
+    let one = front.accept(of_another).await;
+    pass(ms(21)).await;
+    assert!(one.is_finished(), "it waited behind all of them");
+    let done = many.iter().filter(|one| one.is_finished()).count();
+    assert_eq!(done, 1 + 4);
 }
 
 /// What is written of it stays; the rest is not written for nobody.

@@ -1,6 +1,6 @@
 //! The way in: how fast a tenant may hand events in, whether there is room for
-//! them, and then ingest. What they cost is known when they are written: an event is
-//! charged by its deliveries.
+//! them, and then ingest. An event is charged by its deliveries: by as many as are
+//! expected, before it is written, and by as many as they were, after it.
 
 use std::sync::Arc;
 
@@ -107,26 +107,31 @@ impl Intake {
             return Ok(Vec::new());
         }
         let count = u32::try_from(events.len()).unwrap_or(u32::MAX);
+        let expected = self.ingest.expected(whose.tenant, &events).max(count);
         self.rates.take(whose, count).map_err(|retry_after| {
             metrics::counter!("paceline_ingest_refused_total", "reason" => "too-fast")
                 .increment(count.into());
             ServiceError::TooFast { retry_after }
         })?;
+        self.rates.charge(whose, expected - count);
         let accepted = self.ingest.accept(events).await.inspect_err(|error| {
             if matches!(error, IngestError::Full | IngestError::Stopped) {
-                self.rates.give_back(whose, count);
+                self.rates.give_back(whose, expected);
             }
         })?;
-        let mut beyond = 0_usize;
+        let mut cost = 0_usize;
         for acceptance in &accepted {
-            if let Acceptance::Accepted(destinations) = acceptance {
-                self.pressure.accepted(whose.tenant, destinations);
-                beyond += destinations.len().saturating_sub(1);
-            }
+            cost += match acceptance {
+                Acceptance::Accepted(destinations) => {
+                    self.pressure.accepted(whose.tenant, destinations);
+                    destinations.len().max(1)
+                }
+                _ => 1,
+            };
         }
-        if beyond > 0 {
-            (self.rates).charge(whose, u32::try_from(beyond).unwrap_or(u32::MAX));
-        }
+        let cost = u32::try_from(cost).unwrap_or(u32::MAX);
+        self.rates.charge(whose, cost.saturating_sub(expected));
+        self.rates.give_back(whose, expected.saturating_sub(cost));
         Ok(accepted)
     }
 }

@@ -237,6 +237,26 @@ async fn an_event_counts_for_each_destination_that_it_goes_to() {
     assert!(detail.contains("1000 destinations"), "{detail}");
 }
 
+/// Once it is known to how many a tenant's events go, they are charged for that before
+/// they are written: requests that come together do not all pass.
+#[tokio::test]
+async fn an_event_is_charged_by_what_is_expected_of_it() {
+    let world = World::new();
+    world.destination(json!({"event_types": ["*"]})).await;
+    let one = world.store.state().destinations[0].clone();
+    let others = vec![one; MAX_DESTINATIONS - 1];
+    world.store.state().destinations.extend(others);
+    let tenant = json!({"name": "wide", "ingest_per_second": 1_100});
+    let wide = Ingesting::new(&world, tenant).await;
+    let event = json!({"type": "order.paid", "payload": 1});
+    let post = || wide.post(&world, "/v1/events", &event);
+    assert_eq!(post().await.status, 202);
+    let (a, b, c, d) = tokio::join!(post(), post(), post(), post());
+    let mut statuses = [a.status, b.status, c.status, d.status];
+    statuses.sort_unstable();
+    assert_eq!(statuses, [202, 429, 429, 429]);
+}
+
 /// More than it may at once is taken when nothing was before, and waited for
 /// then. Another tenant does not wait.
 #[tokio::test]

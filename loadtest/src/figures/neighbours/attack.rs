@@ -233,21 +233,23 @@ pub(super) struct Underway {
 /// How its requests were answered.
 #[derive(Default)]
 struct Told {
+    asked: AtomicU64,
     taken: AtomicU64,
     refused: AtomicU64,
     failed: AtomicU64,
 }
 
 impl Underway {
-    /// Requests so far: taken, refused, and answered by a failure or not at all. Of
-    /// connections that are held, those that were opened count as taken.
-    pub(super) fn told(&self) -> [u64; 3] {
+    /// Requests so far: all, and of these those that were taken, refused, and answered
+    /// by a failure or not at all. Connections that are held count as taken.
+    pub(super) fn told(&self) -> [u64; 4] {
         let Told {
+            asked,
             taken,
             refused,
             failed,
         } = &*self.told;
-        [taken, refused, failed].map(|count| count.load(Ordering::Relaxed))
+        [asked, taken, refused, failed].map(|count| count.load(Ordering::Relaxed))
     }
 
     /// Clients that send one request after the other, so many a second together,
@@ -269,6 +271,7 @@ impl Underway {
                 for turn in (u64::from(number)..).step_by(CLIENTS as usize) {
                     turns.tick().await;
                     let Ask { method, path, body } = request(turn);
+                    told.asked.fetch_add(1, Ordering::Relaxed);
                     let asked = async {
                         let mut one = match client.take() {
                             Some(client) => client,
@@ -305,6 +308,7 @@ impl Underway {
                 // Not all in the same instant.
                 sleep(Duration::from_millis(u64::from(number) % 1_000)).await;
                 loop {
+                    told.asked.fetch_add(1, Ordering::Relaxed);
                     match connect_from(FROM, &address).await {
                         Ok(stream) => {
                             told.taken.fetch_add(1, Ordering::Relaxed);
@@ -479,6 +483,7 @@ fn deletions(attacker: Attacker, underway: &mut Underway) {
         let (attacker, told) = (attacker.clone(), Arc::clone(&underway.told));
         underway.tasks.spawn(async move {
             loop {
+                told.asked.fetch_add(1, Ordering::Relaxed);
                 // Bounded by what it may ask for in a second.
                 let deleted = async {
                     let id = attacker.destination(&nobody(), json!({})).await?;

@@ -1,0 +1,58 @@
+//! Requests that wait, and whose turn it is.
+
+use std::collections::{HashMap, VecDeque};
+
+use domain::ids::TenantId;
+
+use super::Request;
+
+/// Requests in the order in which each tenant made them; tenants have their turns.
+#[derive(Default)]
+pub(super) struct Waiting {
+    /// Of tenants that have some.
+    requests: HashMap<TenantId, VecDeque<Request>>,
+    /// The same tenants; the first one is next.
+    turns: VecDeque<TenantId>,
+    count: usize,
+}
+
+impl Waiting {
+    /// How many wait.
+    pub(super) const fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Behind its tenant's others.
+    pub(super) fn push(&mut self, request: Request) {
+        let tenant = request.tenant;
+        self.of(tenant).push_back(request);
+    }
+
+    /// Before its tenant's others; whoever was next still is.
+    pub(super) fn put_back(&mut self, request: Request) {
+        let tenant = request.tenant;
+        self.of(tenant).push_front(request);
+    }
+
+    /// The first of the tenant whose turn it is.
+    pub(super) fn pop(&mut self) -> Option<Request> {
+        let tenant = self.turns.pop_front()?;
+        let of_tenant = self.requests.get_mut(&tenant)?;
+        let request = of_tenant.pop_front()?;
+        match of_tenant.is_empty() {
+            true => drop(self.requests.remove(&tenant)),
+            false => self.turns.push_back(tenant),
+        }
+        self.count -= 1;
+        Some(request)
+    }
+
+    /// Those of a tenant, to which one is added.
+    fn of(&mut self, tenant: TenantId) -> &mut VecDeque<Request> {
+        self.count += 1;
+        self.requests.entry(tenant).or_insert_with(|| {
+            self.turns.push_back(tenant);
+            VecDeque::new()
+        })
+    }
+}
