@@ -11,7 +11,7 @@
 use std::collections::HashMap;
 use std::future::pending;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
@@ -24,7 +24,7 @@ use axum::routing::post;
 use axum::serve::ListenerExt;
 use http::{HeaderMap, StatusCode};
 use http_body_util::BodyExt;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
@@ -125,6 +125,20 @@ pub struct Record {
     pub total: u64,
 }
 
+/// Connections that wait to be accepted, as most servers have it. A sender that dials
+/// more at once finds a queue that is full: the fault is its own, not the receiver's.
+const ACCEPT_QUEUE: u32 = 128;
+
+/// A free port of the loopback.
+///
+/// # Errors
+/// No port could be bound.
+pub fn listen() -> io::Result<TcpListener> {
+    let socket = TcpSocket::new_v4()?;
+    socket.bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
+    socket.listen(ACCEPT_QUEUE)
+}
+
 /// A running receiver; it stops when it is dropped, or in order by [`stop`].
 ///
 /// [`stop`]: Receiver::stop
@@ -171,7 +185,7 @@ impl Receiver {
         capacity: usize,
         observer: Option<Box<Observer>>,
     ) -> io::Result<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let listener = listen()?;
         let address = listener.local_addr()?;
         let stopping = CancellationToken::new();
         let shared = Arc::new(Shared {

@@ -60,6 +60,27 @@ async fn several_schedulers_and_workers_keep_every_limit_and_deliver_once() {
     stage.strike().await.unwrap();
 }
 
+/// A thousand a second from the first one on, to a receiver whose queue of connections
+/// is 128 long.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_healthy_receiver_fails_nothing_from_a_cold_start() {
+    let servers = Servers::for_tests().unwrap();
+    let plans = vec![Plan::flooded("1,000/s", per_second(1_000), 1_000, 3)];
+    let mut stage = Distributed::set_up(program(), servers, ROLES, plans)
+        .await
+        .unwrap();
+    stage.trial.flood(&stage.ingest).await.unwrap();
+    let undelivered = stage.trial.drain(PATIENCE).await.unwrap();
+    let until = stage.trial.now().await.unwrap();
+    let verdict = stage.trial.judge(until).await.unwrap();
+    assert_kept(&verdict);
+    let one = &verdict.destinations[0];
+    assert_eq!(undelivered, 0, "{one:?}");
+    let not_failed = one.succeeded + one.unknown + one.not_sent;
+    assert_eq!(not_failed, one.starts, "{one:?}");
+    stage.strike().await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_processes_a_lost_schedule_and_a_deleted_queue_lose_nothing() {
     let servers = Servers::for_tests().unwrap();

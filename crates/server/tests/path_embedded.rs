@@ -51,6 +51,23 @@ async fn every_event_is_delivered_once_and_no_window_is_over() {
     stage.strike().await.unwrap();
 }
 
+/// A thousand a second from the first one on, to a receiver whose queue of connections
+/// is 128 long.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_healthy_receiver_fails_nothing_from_a_cold_start() {
+    let plans = vec![Plan::flooded("1,000/s", per_second(1_000), 1_000, 3)];
+    let mut stage = Embedded::set_up(plans).await.unwrap();
+    stage.trial.flood(&stage.ingest).await.unwrap();
+    let undelivered = stage.trial.drain(PATIENCE).await.unwrap();
+    let until = stage.trial.now().await.unwrap();
+    let verdict = &stage.trial.judge(until).await.unwrap().destinations[0];
+    assert_eq!(undelivered, 0, "{verdict:?}");
+    assert_eq!(verdict.early_starts, 0, "{verdict:?}");
+    let not_failed = verdict.succeeded + verdict.unknown + verdict.not_sent;
+    assert_eq!(not_failed, verdict.starts, "{verdict:?}");
+    stage.strike().await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_limit_cut_by_sql_in_another_process_holds_from_its_time_in_history() {
     let plans = vec![Plan::flooded("200/s, then 10/s", per_second(200), 200, 2)];

@@ -98,7 +98,7 @@ async fn listen(args: Args) -> anyhow::Result<ExitCode> {
         args,
     });
     for _ in 0..state.args.ports {
-        let listener = TcpListener::bind("127.0.0.1:0").await.context("listen")?;
+        let listener = server::receiver::listen().context("listen")?;
         ports.push(listener.local_addr()?.port());
         spawn_local(accept(listener, Rc::clone(&state)));
     }
