@@ -1,6 +1,7 @@
 //! The steps of the pages, run as they stand there by the real `kubectl` against the
 //! API server in memory: all but those that need a kubelet or an image.
 
+use std::io::Write as _;
 use std::time::Duration;
 
 use super::built::read;
@@ -68,6 +69,37 @@ async fn every_step_of_the_readme_can_be_taken_in_its_order() {
     let shell = empty_cluster().await;
     run(&shell, &steps).await;
     assert!(is_gone(&shell));
+    no_namespace(&shell).await;
+}
+
+/// Names the kubeconfig of a cluster that tests may change, and that can pull the image.
+const KUBECONFIG: &str = "PACELINE_TEST_KUBECONFIG";
+
+/// The same page, and the same end, where the API server is not ours.
+#[tokio::test]
+async fn every_step_of_the_readme_can_be_taken_on_a_real_cluster() {
+    let Some(kubeconfig) = std::env::var_os(KUBECONFIG).filter(|path| !path.is_empty()) else {
+        // Past the test's own capture: this is to be seen.
+        let said =
+            format!("\nNOT RUN: {KUBECONFIG} names no cluster to take the README's steps on\n");
+        std::io::stderr()
+            .write_all(said.as_bytes())
+            .expect("say it");
+        return;
+    };
+    let shell = empty_cluster().await;
+    let kubeconfig = std::fs::read_to_string(kubeconfig).expect("read the kubeconfig");
+    shell.write("kubeconfig", &kubeconfig);
+    let mut steps = steps(README, None);
+    steps.pop();
+    run(&shell, &steps).await;
+    no_namespace(&shell).await;
+}
+
+/// As a user finds it after the page's last step.
+async fn no_namespace(shell: &Shell) {
+    let left = "kubectl get namespace paceline --ignore-not-found --output name";
+    assert_eq!(shell.done(left).await, "");
 }
 
 /// The namespace is there before the Secret.
