@@ -269,6 +269,21 @@ impl Policy {
         configured.into_iter().chain(paced).reduce(f64::min)
     }
 
+    /// What is set, in starts per second: that of the shortest of its limits, which is
+    /// the one that people know. In the long run others may allow less
+    /// ([`Policy::starts_per_second`]).
+    #[must_use]
+    pub fn configured_per_second(&self) -> Option<f64> {
+        let limited = match &self.rate {
+            Rate::Paused => return Some(0.0),
+            Rate::Unlimited => return None,
+            Rate::Limited(limited) => limited,
+        };
+        let refill = limited.pacing.map(|pacing| pacing.refill);
+        let all = refill.into_iter().chain(limited.windows.iter().copied());
+        all.min_by_key(|limit| limit.period).map(Limit::per_second)
+    }
+
     /// Whether any window is counted in coarse buckets, so that outcomes must
     /// fold their starts.
     #[must_use]
@@ -320,6 +335,25 @@ mod tests {
         };
         assert_eq!(limited.pacing, None);
         assert_eq!(limited.windows, [Limit::new(7, Period::Minute).unwrap()]);
+    }
+
+    #[test]
+    fn what_is_configured_is_the_shortest_limit_however_little_a_day_allows() {
+        let set = |settings: LimitSettings| settings.policy();
+        let both = set(LimitSettings {
+            per_second: Some(2),
+            per_day: Some(50_000),
+            ..LimitSettings::default()
+        });
+        assert_eq!(both.configured_per_second(), Some(2.0));
+        assert_eq!(both.starts_per_second(), Some(50_000.0 / 86_400.0));
+        let bucket = set(LimitSettings {
+            per_day: Some(50_000),
+            ..TIER
+        });
+        assert_eq!(bucket.configured_per_second(), Some(2.0));
+        let none = LimitSettings::default().policy();
+        assert_eq!(none.configured_per_second(), None);
     }
 
     #[test]

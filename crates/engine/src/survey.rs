@@ -14,7 +14,6 @@ mod round;
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::explain::drain_seconds;
 use domain::ids::{DestinationId, TenantId};
 use domain::time::Timestamp;
 use domain::watch::Shortfall;
@@ -92,13 +91,17 @@ pub struct Shown {
     pub oldest: Duration,
     /// Attempts that have started and have no outcome.
     pub in_flight: u32,
-    /// Starts per second that its settings allow in the long run; `None` for
-    /// any number.
+    /// Starts per second that its shortest limit allows, as it is set; `None` for any
+    /// number.
     pub configured: Option<f64>,
-    /// The same as it is in force: 0 while paused, less under smart delivery.
+    /// And what all that is in force allows in the long run: 0 while paused, less under
+    /// smart delivery.
     pub effective: Option<f64>,
     /// How many more its limits would let start now.
     pub tokens: Option<f64>,
+    /// How long its backlog takes to drain, if nothing else comes; `None` where nobody
+    /// can say.
+    pub drains_in: Option<Duration>,
     /// Its breaker is open, or half open.
     pub breaker_open: bool,
     /// Why it gets less than its limit allows just now, if it does.
@@ -107,16 +110,6 @@ pub struct Shown {
     pub early_starts: u64,
     /// How long what started since the last round had been due.
     pub lags: Vec<Duration>,
-}
-
-impl Shown {
-    /// How long its backlog takes to drain, if nothing else comes: what the limit
-    /// leaves goes at once.
-    #[must_use]
-    pub fn drains_in_seconds(&self) -> Option<f64> {
-        let left = self.tokens.unwrap_or(0.0);
-        drain_seconds(f64::from(self.backlog), left, self.effective?)
-    }
 }
 
 /// Why a round came to nothing.

@@ -3,8 +3,9 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::admission::{Look, Outstanding, admit};
-use crate::limit::Shape;
+use crate::admission::{Bucket, CoarseStarts, Look, Outstanding, admit};
+use crate::health::HoldReason;
+use crate::limit::{Period, Shape};
 use crate::policy::LimitSettings;
 use crate::smart::Effective;
 
@@ -57,8 +58,8 @@ fn free() -> Case {
 }
 
 impl Case {
-    fn explained(&self) -> Explanation {
-        explain(&Circumstances {
+    fn circumstances(&self) -> Circumstances<'_> {
+        Circumstances {
             state: self.state,
             policy: &self.policy,
             usage: &self.usage,
@@ -66,7 +67,15 @@ impl Case {
             around: self.around,
             workers: self.workers,
             now: NOW,
-        })
+        }
+    }
+
+    fn explained(&self) -> Explanation {
+        explain(&self.circumstances())
+    }
+
+    fn drains(&self, backlog: u32) -> Option<Duration> {
+        drains_in(&self.circumstances(), backlog)
     }
 
     fn held(reason: HoldReason) -> Self {
@@ -345,22 +354,180 @@ fn of_several_windows_the_one_that_opens_last_is_named() {
 
 #[test]
 fn a_backlog_drains_at_the_limit_after_what_is_left_of_it() {
-    let at = |usage: &Usage, backlog| drains_in(&per_second(2), usage, backlog, NOW);
     let seconds = |seconds| Some(Duration::from_secs(seconds));
-    assert_eq!(at(&Usage::default(), 0), seconds(0));
-    assert_eq!(at(&Usage::default(), 2), seconds(0));
-    assert_eq!(at(&Usage::default(), 22), seconds(10));
-    let held = Usage {
-        held_until: Some(ms(5_000)),
-        ..Usage::default()
+    let mut case = free();
+    // The first two at once, two more after a second, and so on.
+    assert_eq!(
+        [0, 1, 2].map(|backlog| case.drains(backlog)),
+        [seconds(0); 3]
+    );
+    assert_eq!(
+        [3, 4, 22].map(|backlog| case.drains(backlog)),
+        [1, 1, 10].map(seconds)
+    );
+    case.usage.held_until = Some(ms(5_000));
+    case.around.held_for = Some(HoldReason::Asked);
+    assert_eq!(case.drains(22), seconds(15));
+}
+
+#[test]
+fn of_several_limits_the_one_that_takes_longest_counts() {
+    let mut case = Case::with(|case| {
+        case.policy = limits(LimitSettings {
+            per_second: Some(2),
+            per_day: Some(1_000),
+            ..LimitSettings::default()
+        });
+    });
+    let day = 86_400;
+    let seconds = |case: &Case, backlog| case.drains(backlog).map(|time| time.as_secs());
+    assert_eq!(seconds(&case, 96), Some(47), "the day has room for them");
+    assert_eq!(
+        seconds(&case, 1_004),
+        Some(day + 1),
+        "a day, and two of the next"
+    );
+    // 990 of the day are used, an hour ago: they come back tomorrow.
+    case.usage.starts = vec![ms(-3_600_000); 990];
+    assert_eq!(seconds(&case, 10), Some(4));
+    assert_eq!(seconds(&case, 13), Some(day - 3_600 + 1));
+}
+
+#[test]
+fn a_full_window_is_waited_for_before_anything_drains() {
+    let mut case = Case::with(|case| {
+        case.policy = limits(LimitSettings {
+            per_hour: Some(1_000),
+            ..LimitSettings::default()
+        });
+        case.usage.starts = vec![ms(-780_000); 1_000];
+    });
+    let in_47_minutes = Some(Duration::from_secs(47 * 60));
+    assert_eq!(case.drains(319), in_47_minutes);
+    assert_eq!(case.explained().next_at, Some(ms(47 * 60_000)));
+    // The same where they are counted in buckets.
+    case.policy = limits(LimitSettings {
+        per_hour: Some(3_000),
+        ..LimitSettings::default()
+    });
+    case.usage.starts = Vec::new();
+    case.usage.coarse = vec![CoarseStarts {
+        period: Period::Hour,
+        buckets: vec![Bucket {
+            ends_at: ms(-780_000),
+            starts: 2_900,
+        }],
+        unfolded: vec![ms(-60_000); 90],
+    }];
+    assert_eq!(case.drains(10), Some(Duration::ZERO));
+    assert_eq!(case.drains(319), in_47_minutes);
+}
+
+#[test]
+fn what_is_to_be_retried_drains_no_sooner_than_it_is_due() {
+    let case = Case::with(|case| {
+        case.backlog = Backlog {
+            due: 0,
+            next_due: Some(ms(45 * 60_000)),
+        };
+    });
+    assert_eq!(case.explained().reason, Reason::Backoff);
+    assert_eq!(case.drains(1), Some(Duration::from_secs(45 * 60)));
+}
+
+#[test]
+fn smart_delivery_is_a_limit_too() {
+    let case = Case::with(|case| {
+        case.policy = limits(LimitSettings::default()).slowed(Effective {
+            per_second: Some(0.5),
+            max_in_flight: None,
+        });
+    });
+    assert_eq!(case.drains(31), Some(Duration::from_secs(60)));
+}
+
+#[test]
+fn nobody_can_say_how_long_it_is_up_to_somebody() {
+    let unknown = |change: fn(&mut Case)| Case::with(change).drains(22);
+    let held = |case: &mut Case, reason| {
+        case.usage.held_until = Some(ms(5_000));
+        case.around.held_for = Some(reason);
     };
-    assert_eq!(at(&held, 22), seconds(15));
-    assert_eq!(drains_in(&per_second(0), &held, 22, NOW), None);
-    let unlimited = LimitSettings::default().policy();
-    assert_eq!(drains_in(&unlimited, &held, 22, NOW), None);
+    assert_eq!(unknown(|case| case.state = DestinationState::Paused), None);
+    assert_eq!(
+        unknown(|case| case.state = DestinationState::Disabled),
+        None
+    );
+    assert_eq!(unknown(|case| case.policy = per_second(0)), None);
+    assert_eq!(
+        unknown(|case| case.policy = LimitSettings::default().policy()),
+        None
+    );
+    assert_eq!(unknown(|case| case.workers = 0), None);
+    assert_eq!(unknown(|case| case.around.no_places = true), None);
+    assert_eq!(unknown(|case| case.usage.in_flight = 1_000), None);
+    let breaker = Case::with(|case| held(case, HoldReason::Breaker));
+    assert_eq!(
+        (breaker.explained().reason, breaker.drains(22)),
+        (Reason::Breaker, None)
+    );
+}
+
+/// Runs of admission, one after the other, until so many have started; when the last
+/// one did.
+fn drained(case: &Case, backlog: u32) -> Timestamp {
+    let (mut usage, mut now, mut left) = (case.usage.clone(), NOW, backlog);
+    loop {
+        let waits = Backlog {
+            due: left,
+            next_due: None,
+        };
+        let decision = admit(&case.policy, &usage, &waits, 1_000, now);
+        // They start at their slots, and end at once.
+        for slot in &decision.slots {
+            usage.starts.insert(0, slot.not_before);
+            now = now.max(slot.not_before);
+        }
+        left -= u32::try_from(decision.slots.len()).unwrap();
+        if left == 0 {
+            return now;
+        }
+        usage.meter = decision.meter;
+        now = match decision.look {
+            Look::At { at, .. } => now.max(at),
+            look => panic!("{look:?}"),
+        };
+    }
 }
 
 proptest! {
+    /// As long as it takes when it is tried. Two rules together may take longer than
+    /// each of them: by no more than a turn of the shorter one for each of the longer.
+    #[test]
+    fn a_backlog_drains_when_it_is_said_to(
+        max in 1_u32..6,
+        per_minute in proptest::option::of(1_u32..40),
+        burst in proptest::option::of(1_u32..4),
+        ages in proptest::collection::vec(0_i64..70_000, 0..40),
+        backlog in 1_u32..150,
+    ) {
+        let mut case = free();
+        case.policy = limits(LimitSettings {
+            per_second: Some(max),
+            per_minute,
+            burst,
+            ..LimitSettings::default()
+        });
+        let mut starts: Vec<_> = ages.iter().map(|age| ms(-age)).collect();
+        starts.sort_by_key(|start| std::cmp::Reverse(*start));
+        case.usage.starts = starts;
+        let said = NOW + case.drains(backlog).expect("only limits bind");
+        let tried = drained(&case, backlog);
+        let turns = per_minute.map_or(1, |max| backlog / max + 2);
+        prop_assert!(said <= tried + Duration::from_millis(1), "{said:?} of {tried:?}");
+        prop_assert!(tried <= said + Duration::from_secs(turns.into()), "{said:?} of {tried:?}");
+    }
+
     /// Admission agrees: before the time that is named it gives no slot, and a
     /// look at that time gives one. Nothing is outstanding, so that slots are
     /// counted where they are.

@@ -111,6 +111,33 @@ impl Reason {
     }
 }
 
+impl Reason {
+    /// A few words for people, beside which a time or a number may stand.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Now | Self::Permitted => "sending",
+            Self::NoWork => "up to date",
+            Self::Backoff => "to be retried",
+            Self::Paused => "paused",
+            Self::Disabled => "disabled",
+            Self::ZeroLimit => "paused: a limit is 0",
+            Self::Asked => "held: the receiver asked to wait",
+            Self::Refused => "held: the receiver answered 429",
+            Self::Breaker => "breaker open",
+            Self::Probe => "breaker open, one attempt probes",
+            Self::Window | Self::Spacing => "at its limit",
+            Self::Smart => "slowed by smart delivery",
+            Self::Concurrency => "as many in flight as may be",
+            Self::Tenant => "its tenant has as many in flight as may be",
+            Self::NoWorkers => "no worker lives",
+            Self::Places => "waits for a worker's place",
+            Self::Counting => "earlier starts are being counted",
+            Self::Unscheduled => "not scheduled yet",
+        }
+    }
+}
+
 impl FromStr for Reason {
     type Err = UnknownWord;
     fn from_str(text: &str) -> Result<Self, UnknownWord> {

@@ -54,8 +54,8 @@ fn export_one(one: &Shown) {
     if let Some(tokens) = one.tokens {
         gauge!("paceline_destination_tokens", labels()).set(tokens);
     }
-    if let Some(seconds) = one.drains_in_seconds() {
-        gauge!("paceline_destination_drain_seconds", labels()).set(seconds);
+    if let Some(drain) = one.drains_in {
+        gauge!("paceline_destination_drain_seconds", labels()).set(drain.as_secs_f64());
     }
     for lag in &one.lags {
         histogram!("paceline_limiter_lag_seconds").record(*lag);

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use domain::compliance::{InForce, Start, judge};
+use domain::destination::DestinationState;
+use domain::explain::{Circumstances, drains_in};
 use domain::ids::DestinationId;
 use domain::time::Timestamp;
 use domain::watch::{shortfall, tokens};
@@ -72,12 +74,12 @@ impl SurveyLoop {
         let history = (self.catalog)
             .recent_limits(one.destination, now - JUDGED_BY, MAX_CHANGES)
             .await?;
-        let configured = history.last().map(|entry| entry.effective.policy());
-        let configured = configured.and_then(|policy| policy.starts_per_second());
+        let set = history.last().map(|entry| entry.effective.policy());
+        let allowed = set.as_ref().and_then(|policy| policy.starts_per_second());
         let in_force: Vec<InForce> = (history.iter())
             .map(|entry| InForce::new(entry.in_force_from, &entry.effective, entry.state))
             .collect();
-        let rows = self.recent(one.destination, configured, now).await?;
+        let rows = self.recent(one.destination, allowed, now).await?;
         let starts: Vec<Start> = (rows.iter())
             .filter_map(|row| Some((row.started_at?, row.attempt)))
             .collect();
@@ -96,9 +98,22 @@ impl SurveyLoop {
             backlog,
             oldest: waited(oldest, now),
             in_flight: one.usage.in_flight,
-            configured,
+            configured: set.and_then(|policy| policy.configured_per_second()),
             effective: one.policy.starts_per_second(),
             tokens: tokens(&one.policy, &one.usage, now),
+            drains_in: drains_in(
+                &Circumstances {
+                    // While it is paused, its policy is.
+                    state: DestinationState::Active,
+                    policy: &one.policy,
+                    usage: &one.usage,
+                    backlog: &one.backlog,
+                    around,
+                    workers: fleet.workers,
+                    now,
+                },
+                backlog,
+            ),
             breaker_open: one.usage.probing,
             shortfall: shortfall(&one.policy, &one.usage, &one.backlog, around, now),
             early_starts: early.map(|violations| violations.early_starts).sum(),

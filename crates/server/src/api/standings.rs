@@ -41,8 +41,9 @@ pub struct Standing {
     /// Since when the first of those that are due waits.
     #[schema(format = DateTime)]
     pub oldest_since: Option<String>,
-    /// In how many seconds the backlog drains at its limit, if nothing else
-    /// comes. `null` where nobody can say: it is paused, or nothing limits it.
+    /// In how many seconds the backlog drains by its limits, if nothing else comes.
+    /// `null` where nobody can say: while it is paused or its breaker is open, where
+    /// places are what it lacks, or where nothing limits it.
     pub drains_in_seconds: Option<f64>,
     /// Attempts that have started and have no outcome.
     pub in_flight: u32,
@@ -52,10 +53,11 @@ pub struct Standing {
     pub starts_in_last_second: u32,
     /// The limit in words: `10/second 100/minute`, `unlimited`, `paused`.
     pub limit: String,
-    /// Starts per second that its settings allow in the long run; `null` for any
+    /// Starts per second that its shortest limit allows, as it is set; `null` for any
     /// number.
     pub configured_per_second: Option<f64>,
-    /// The same as it is in force: 0 while paused, less under smart delivery.
+    /// And what all that is in force allows in the long run: 0 while paused, less under
+    /// smart delivery.
     pub effective_per_second: Option<f64>,
 }
 

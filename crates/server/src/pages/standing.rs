@@ -3,14 +3,12 @@
 use std::collections::HashMap;
 
 use domain::attempt::AttemptState;
-use domain::destination::DestinationState;
-use domain::explain::{Circumstances, Explanation, drains_in, explain};
+use domain::explain::{Circumstances, Explanation, Reason, drains_in, explain};
 use domain::health::DisableReason;
 use domain::ids::{DestinationId, TenantId};
 use domain::limit::Period;
 use domain::policy::Rate;
 use domain::time::Timestamp;
-use domain::watch::{Shortfall, shortfall};
 use engine::ports::{
     Answered, Destination, Fleet, GLANCE_RATE, Glance, HealthView, Surveyed, around,
 };
@@ -115,10 +113,10 @@ impl Seen<'_> {
     fn standing(self, destination: Destination) -> Standing {
         let now = self.fleet.now;
         let rate = f64::from(self.glance.starts) / GLANCE_RATE.as_secs_f64();
-        let drains = self
-            .surveyed
-            .and_then(|one| drains_in(&one.policy, &one.usage, self.backlog, now));
-        let (tone, state) = self.state(&destination);
+        let circumstances = self.circumstances(&destination);
+        let drains = (circumstances.as_ref()).and_then(|one| drains_in(one, self.backlog));
+        let explanation = circumstances.as_ref().map(explain);
+        let (tone, state) = self.state(explanation.as_ref());
         let [median, slow] = latencies(&self.glance.answers);
         Standing {
             tone,
@@ -137,9 +135,7 @@ impl Seen<'_> {
             refused: refused(&self.glance.answers),
             median,
             slow,
-            why: self
-                .explanation(&destination)
-                .map_or(String::new(), |found| found.words),
+            why: explanation.map_or(String::new(), |found| found.words),
             id: destination.id,
             name: match destination.name.is_empty() {
                 true => destination.url.clone(),
@@ -149,78 +145,52 @@ impl Seen<'_> {
         }
     }
 
-    fn explanation(&self, destination: &Destination) -> Option<Explanation> {
+    fn circumstances(&self, destination: &Destination) -> Option<Circumstances<'_>> {
         let one = self.surveyed?;
-        Some(explain(&Circumstances {
+        let tenant = (one.tenant, one.tenant_max_in_flight);
+        Some(Circumstances {
             state: destination.state,
             policy: &one.policy,
             usage: &one.usage,
             backlog: &one.backlog,
-            around: self.around(one),
+            around: around(self.fleet, (one.held_for, None), tenant),
             workers: self.fleet.workers,
             now: self.fleet.now,
-        }))
+        })
     }
 
-    fn around(&self, one: &Surveyed) -> domain::watch::Around {
-        let tenant = (one.tenant, one.tenant_max_in_flight);
-        around(self.fleet, (one.held_for, None), tenant)
-    }
-
-    /// What is to be said first.
-    fn state(&self, destination: &Destination) -> (&'static str, String) {
-        let (now, health) = (self.fleet.now, self.health.map(|view| view.health));
-        let bad = |words: &str| ("bad", words.to_owned());
-        match destination.state {
-            DestinationState::Disabled => {
-                return match health.and_then(|health| health.disabled) {
-                    Some(DisableReason::Gone) => bad("disabled: gone"),
-                    Some(DisableReason::Failing) => bad("disabled: failing"),
-                    None => bad("disabled"),
-                };
-            }
-            DestinationState::Paused => return ("warn", "paused".to_owned()),
-            DestinationState::Active => {}
-        }
-        if health.is_some_and(|health| health.opened_at.is_some()) {
-            return bad("breaker open");
-        }
-        let Some(one) = self.surveyed else {
+    /// What is to be said first, by what is explained.
+    fn state(&self, explanation: Option<&Explanation>) -> (&'static str, String) {
+        let Some(Explanation {
+            reason, next_at, ..
+        }) = explanation
+        else {
             return ("idle", "idle".to_owned());
         };
-        if let Some(until) = one.usage.held_until.filter(|until| *until > now) {
-            return (
-                "warn",
-                format!("held for {}", words::span(until.since(now))),
-            );
+        let label = reason.label();
+        let next = next_at.map(|at| words::span(at.since(self.fleet.now)));
+        match reason {
+            Reason::NoWork if self.glance.starts == 0 => ("idle", "idle".to_owned()),
+            Reason::NoWork | Reason::Now | Reason::Permitted | Reason::Window | Reason::Spacing => {
+                ("good", label.to_owned())
+            }
+            Reason::Disabled => match self.health.and_then(|view| view.health.disabled) {
+                Some(DisableReason::Gone) => ("bad", format!("{label}: gone")),
+                Some(DisableReason::Failing) => ("bad", format!("{label}: failing")),
+                None => ("bad", label.to_owned()),
+            },
+            Reason::Breaker | Reason::Probe | Reason::NoWorkers => ("bad", label.to_owned()),
+            Reason::Backoff => {
+                let count = words::count(self.backlog, COUNTED);
+                let next = next.map_or(String::new(), |next| format!(", the next in {next}"));
+                ("warn", format!("{count} {label}{next}"))
+            }
+            Reason::Asked | Reason::Refused => {
+                let next = next.map_or(String::new(), |next| format!(", for {next}"));
+                ("warn", format!("{label}{next}"))
+            }
+            _ => ("warn", label.to_owned()),
         }
-        if one.policy.rate == Rate::Paused {
-            return ("warn", "paused: limit 0".to_owned());
-        }
-        if let Some(short) = shortfall(&one.policy, &one.usage, &one.backlog, self.around(one), now)
-            && self.backlog > 0
-        {
-            return ("warn", format!("slow: {}", shortfall_words(short)));
-        }
-        match (self.backlog, self.glance.starts) {
-            (0, 0) => ("idle", "idle".to_owned()),
-            (0, _) => ("good", "up to date".to_owned()),
-            _ => ("good", "at its limit".to_owned()),
-        }
-    }
-}
-
-const fn shortfall_words(short: Shortfall) -> &'static str {
-    match short {
-        Shortfall::Asked => "receiver asked to wait",
-        Shortfall::Refused => "receiver answers 429",
-        Shortfall::Breaker => "breaker",
-        Shortfall::Concurrency => "all places in flight",
-        Shortfall::Tenant => "tenant's places in flight",
-        Shortfall::Places => "workers are full",
-        Shortfall::Smart => "smart delivery",
-        Shortfall::Unclaimed => "permits unclaimed",
-        Shortfall::Unscheduled => "not scheduled yet",
     }
 }
 
@@ -278,4 +248,59 @@ fn latencies(answers: &[Answered]) -> [String; 2] {
         let time = times.get(times.len() * percent / 100);
         time.map_or(NONE.to_owned(), |time| words::latency(*time))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use uuid::Uuid;
+
+    use super::*;
+
+    /// What is said of a destination with this backlog, where this is explained.
+    fn said(reason: Reason, next: Option<Duration>, backlog: u32) -> (&'static str, String) {
+        let fleet = Fleet::default();
+        let seen = Seen {
+            surveyed: None,
+            health: None,
+            glance: Glance {
+                destination: DestinationId(Uuid::nil()),
+                starts: 0,
+                answers: Vec::new(),
+            },
+            backlog,
+            fleet: &fleet,
+        };
+        let next_at = next.map(|next| fleet.now + next);
+        let words = String::new();
+        seen.state(Some(&Explanation {
+            reason,
+            next_at,
+            words,
+        }))
+    }
+
+    #[test]
+    fn a_destination_is_at_its_limit_only_where_a_limit_binds() {
+        for reason in Reason::ALL {
+            let (tone, state) = said(reason, Some(Duration::from_secs(3)), 7);
+            let binds = matches!(reason, Reason::Window | Reason::Spacing);
+            assert_eq!(state == "at its limit", binds, "{reason:?}: {state}");
+            let is_calm = matches!(
+                reason,
+                Reason::Window | Reason::Spacing | Reason::Now | Reason::Permitted
+            );
+            assert_eq!(tone == "good", is_calm, "{reason:?}: {tone}");
+        }
+    }
+
+    #[test]
+    fn what_is_to_be_retried_says_how_many_and_when() {
+        let in_45_minutes = Some(Duration::from_secs(44 * 60 + 50));
+        let (_, state) = said(Reason::Backoff, in_45_minutes, 1);
+        assert_eq!(state, "1 to be retried, the next in 44 min 50 s");
+        let (_, state) = said(Reason::Asked, Some(Duration::from_secs(9)), 1);
+        assert_eq!(state, "held: the receiver asked to wait, for 9 s");
+    }
 }

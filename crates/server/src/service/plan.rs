@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
-use domain::explain::drains_in;
+use domain::admission::{Backlog, Usage};
+use domain::destination::DestinationState;
+use domain::explain::{Circumstances, drains_in};
 use domain::ids::DestinationId;
 use domain::policy::LimitSettings;
 use domain::series::{Curve, Passage, Series};
 use domain::time::Timestamp;
+use domain::watch::Around;
 use domain::what_if::{MAX_ARRIVALS, Receiver, Summary, arrivals, replay, summary};
 use engine::ports::{Destination, LedgerPosition};
 
@@ -171,7 +174,21 @@ impl Plan {
                 _ => None,
             },
             backlog_now: actual.waiting,
-            backlog_drains_in: drains_in(&policy, &Default::default(), backlog, until),
+            backlog_drains_in: drains_in(
+                &Circumstances {
+                    state: DestinationState::Active,
+                    policy: &policy,
+                    usage: &Usage::default(),
+                    backlog: &Backlog {
+                        due: backlog,
+                        next_due: None,
+                    },
+                    around: Around::default(),
+                    workers: 1,
+                    now: until,
+                },
+                backlog,
+            ),
             actual,
             replayed,
             actual_curve: curve(recorded),

@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use domain::destination::DestinationState;
 use domain::explain::{Circumstances, Explanation, drains_in, explain};
 use domain::ids::DestinationId;
 use domain::limit::Period;
@@ -52,10 +51,11 @@ pub struct Standing {
     pub permits: u32,
     /// Starts within the last second, as far as its limits look back.
     pub starts_in_last_second: u32,
-    /// Starts per second that its settings allow in the long run; `None` for
-    /// any number.
+    /// Starts per second that its shortest limit allows, as it is set; `None` for any
+    /// number.
     pub configured_per_second: Option<f64>,
-    /// The same as it is in force: 0 while paused, less under smart delivery.
+    /// And what all that is in force allows in the long run: 0 while paused, less under
+    /// smart delivery.
     pub effective_per_second: Option<f64>,
 }
 
@@ -164,7 +164,7 @@ fn standing(
         (surveyed.held_for, waits.oldest),
         (surveyed.tenant, surveyed.tenant_max_in_flight),
     );
-    let explanation = explain(&Circumstances {
+    let circumstances = Circumstances {
         state: destination.state,
         policy,
         usage,
@@ -172,19 +172,18 @@ fn standing(
         around,
         workers: fleet.workers,
         now,
-    });
+    };
     let second = now - Period::Second.duration();
     let lately = usage.starts.iter().filter(|start| **start > second).count();
     Standing {
-        explanation,
+        explanation: explain(&circumstances),
         backlog: waits.backlog,
         oldest: waits.oldest,
-        drains_in: drains_in(policy, usage, waits.backlog, now)
-            .filter(|_| destination.state == DestinationState::Active),
+        drains_in: drains_in(&circumstances, waits.backlog),
         in_flight: usage.in_flight,
         permits: u32::try_from(usage.outstanding.len()).unwrap_or(u32::MAX),
         starts_in_last_second: u32::try_from(lately).unwrap_or(u32::MAX),
-        configured_per_second: destination.effective.policy().starts_per_second(),
+        configured_per_second: destination.effective.policy().configured_per_second(),
         effective_per_second: policy.starts_per_second(),
         destination,
         now,
