@@ -24,10 +24,12 @@
 //! began is of the same burst: it may make the hold longer, but is neither
 //! another refusal nor a failed probe.
 
+mod lately;
 mod words;
 
 use std::time::Duration;
 
+pub use lately::{FAILING_PERCENT, Lately};
 pub use words::{Breaker, DisableReason, HoldReason, UnknownWord};
 
 use crate::time::Timestamp;

@@ -10,7 +10,7 @@ use domain::time::{Timestamp, micros};
 use engine::ports::{
     Answered, AttemptView, CatalogError, EventFilter, EventPage, FoundEvent, GLANCE_ANSWERS,
     GLANCE_RATE, GLANCE_SAMPLE, GLANCE_STARTS, Glance, MAX_CHARTED, MAX_CHARTED_ANSWERS,
-    MAX_EVENTS_EXAMINED, MAX_GLANCED, Overview, Requested, StartsAt,
+    MAX_EVENTS_EXAMINED, MAX_GLANCED, Overview, Requested, StartsAt, Troubled,
 };
 use sqlx::PgPool;
 use uuid::Uuid;
@@ -40,7 +40,7 @@ impl Overview for PostgresStore {
         &self,
         tenant: TenantId,
         limit: u32,
-    ) -> Result<Vec<DestinationId>, CatalogError> {
+    ) -> Result<Troubled, CatalogError> {
         Ok(retried(|| troubled(&self.pool, tenant, limit)).await?)
     }
 
@@ -127,27 +127,29 @@ async fn find_destinations(
     Ok(found.into_iter().map(DestinationId).collect())
 }
 
-async fn troubled(
-    pool: &PgPool,
-    tenant: TenantId,
-    limit: u32,
-) -> Result<Vec<DestinationId>, Failure> {
-    let found: Vec<Uuid> = sqlx::query_scalar(
+async fn troubled(pool: &PgPool, tenant: TenantId, limit: u32) -> Result<Troubled, Failure> {
+    let found: Vec<(Uuid, i64)> = sqlx::query_as(
         "-- troubled_destinations
-        select d.id from destinations d
+        select d.id, count(*) over () from destinations d
         left join health h on h.destination_id = d.id
         left join watches w on w.destination_id = d.id
         where d.tenant_id = $1 and d.deleted_at is null
             and (d.state <> 'active' or h.opened_at is not null
-                or h.held_until > clock_timestamp()
+                or h.failures > 1 or h.held_until > clock_timestamp()
                 or w.short_told or w.backlog_high_since is not null)
-        order by h.opened_at is null, not coalesce(w.short_told, false), d.id limit $2",
+        order by h.opened_at is null, d.state <> 'disabled', coalesce(h.failures, 0) desc,
+            not coalesce(w.short_told, false), d.state = 'paused', d.id
+        limit $2",
     )
     .bind(tenant.0)
     .bind(i64::from(limit))
     .fetch_all(pool)
     .await?;
-    Ok(found.into_iter().map(DestinationId).collect())
+    let count = found.first().map_or(0, |(_, count)| *count);
+    Ok(Troubled {
+        first: found.into_iter().map(|(id, _)| DestinationId(id)).collect(),
+        count: count.unsigned_abs(),
+    })
 }
 
 async fn glance(pool: &PgPool, asked: &[DestinationId]) -> Result<Vec<Glance>, Failure> {

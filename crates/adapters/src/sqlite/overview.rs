@@ -9,7 +9,7 @@ use domain::time::{Timestamp, micros};
 use engine::ports::{
     Answered, AttemptView, CatalogError, EventFilter, EventPage, FoundEvent, GLANCE_ANSWERS,
     GLANCE_RATE, GLANCE_SAMPLE, GLANCE_STARTS, Glance, MAX_CHARTED, MAX_CHARTED_ANSWERS,
-    MAX_EVENTS_EXAMINED, MAX_GLANCED, Overview, Requested, StartsAt,
+    MAX_EVENTS_EXAMINED, MAX_GLANCED, Overview, Requested, StartsAt, Troubled,
 };
 use rusqlite::Transaction;
 
@@ -27,13 +27,15 @@ const FIND: &str = "
 
 const TROUBLED: &str = "
     -- troubled_destinations
-    select d.id from destinations d
+    select d.id, count(*) over () from destinations d
     left join health h on h.destination_id = d.id
     left join watches w on w.destination_id = d.id
     where d.tenant_id = ?1 and d.deleted_at is null
-        and (d.state <> 'active' or h.opened_at is not null or h.held_until > ?2
-            or w.short_told = 1 or w.backlog_high_since is not null)
-    order by h.opened_at is null, coalesce(w.short_told, 0) = 0, d.id limit ?3";
+        and (d.state <> 'active' or h.opened_at is not null or h.failures > 1
+            or h.held_until > ?2 or w.short_told = 1 or w.backlog_high_since is not null)
+    order by h.opened_at is null, d.state <> 'disabled', coalesce(h.failures, 0) desc,
+        coalesce(w.short_told, 0) = 0, d.state = 'paused', d.id
+    limit ?3";
 
 const STARTED_SINCE: &str = "
     -- glance: starts
@@ -158,12 +160,18 @@ impl Overview for SqliteStore {
         &self,
         tenant: TenantId,
         limit: u32,
-    ) -> Result<Vec<DestinationId>, CatalogError> {
+    ) -> Result<Troubled, CatalogError> {
         let now = (self.clock)();
         let step = move |tx: &Transaction<'_>| {
             let params = (tenant.to_string(), now.as_micros(), limit);
-            all(tx, TROUBLED, params, |row| {
-                word(row, 0, ("destinations", "id"))
+            let found = all(tx, TROUBLED, params, |row| {
+                let count: i64 = row.get(1)?;
+                Ok((word(row, 0, ("destinations", "id"))?, count.unsigned_abs()))
+            })?;
+            let count = found.first().map_or(0, |(_, count)| *count);
+            Ok(Troubled {
+                first: found.into_iter().map(|(id, _)| id).collect(),
+                count,
             })
         };
         Ok(self.count(step).await?)

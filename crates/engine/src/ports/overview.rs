@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use domain::attempt::AttemptState;
+use domain::health::Lately;
 use domain::ids::{AttemptId, DestinationId, EventId, TenantId};
 use domain::time::Timestamp;
 
@@ -28,13 +29,14 @@ pub trait Overview: Send + Sync {
         limit: u32,
     ) -> Result<Vec<DestinationId>, CatalogError>;
 
-    /// Up to `limit` of the tenant's destinations that need somebody: held or
-    /// with an open breaker, not active, or told of by the watch.
+    /// Up to `limit` of the tenant's destinations that need somebody, those first that
+    /// harm most: with an open breaker, disabled, failing again and again, told of by
+    /// the watch, held, paused.
     async fn troubled_destinations(
         &self,
         tenant: TenantId,
         limit: u32,
-    ) -> Result<Vec<DestinationId>, CatalogError>;
+    ) -> Result<Troubled, CatalogError>;
 
     /// What these destinations did lately, in the order of the ids. At most
     /// [`MAX_GLANCED`].
@@ -108,6 +110,15 @@ pub const MAX_CHARTED_ANSWERS: u32 = 20_000;
 /// The most events that one page examines.
 pub const MAX_EVENTS_EXAMINED: u32 = 2_000;
 
+/// Destinations that need somebody.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Troubled {
+    /// The first of them.
+    pub first: Vec<DestinationId>,
+    /// How many there are.
+    pub count: u64,
+}
+
 /// What a destination did lately.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Glance {
@@ -119,6 +130,26 @@ pub struct Glance {
     /// an outcome.
     pub answers: Vec<Answered>,
 }
+
+impl Glance {
+    /// What came of its requests.
+    #[must_use]
+    pub fn lately(&self) -> Lately {
+        let failed = |one: &&Answered| {
+            one.state == AttemptState::Failed && one.status != Some(TOO_MANY_REQUESTS)
+        };
+        let count = |found: usize| u32::try_from(found).unwrap_or(u32::MAX);
+        let failures = || self.answers.iter().filter(failed);
+        let last = failures().max_by_key(|one| one.started_at);
+        Lately {
+            answered: count(self.answers.len()),
+            failed: count(failures().count()),
+            last_failure: last.map(|one| (one.started_at, one.status)),
+        }
+    }
+}
+
+const TOO_MANY_REQUESTS: u16 = 429;
 
 /// One outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

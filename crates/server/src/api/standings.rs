@@ -45,6 +45,20 @@ pub struct Standing {
     /// `null` where nobody can say: while it is paused or its breaker is open, where
     /// places are what it lacks, or where nothing limits it.
     pub drains_in_seconds: Option<f64>,
+    /// Whether it fails: at least half of what was answered lately, or, where nothing
+    /// was, the last of what was sent before.
+    pub failing: bool,
+    /// Requests of the last five minutes that have an outcome, of the newest 200.
+    pub answered_lately: u32,
+    /// Of these, the ones that failed. A 429 is no failure.
+    pub failed_lately: u32,
+    /// So many of its last requests failed, one after the other.
+    pub failures_in_a_row: u32,
+    /// When the last of those that failed lately started.
+    #[schema(format = DateTime)]
+    pub last_failure_at: Option<String>,
+    /// The status that it got, if any.
+    pub last_failure_status: Option<u16>,
     /// Attempts that have started and have no outcome.
     pub in_flight: u32,
     /// Permits that may still start.
@@ -78,6 +92,7 @@ fn reason() -> Object {
 impl From<service::Standing> for Standing {
     fn from(found: service::Standing) -> Self {
         let destination = found.destination;
+        let last_failure = found.lately.last_failure;
         let rounded = |rate: f64| (rate * 1_000.0).round() / 1_000.0;
         Self {
             destination_id: destination.id.0,
@@ -91,6 +106,12 @@ impl From<service::Standing> for Standing {
             backlog: found.backlog,
             oldest_since: found.oldest.map(text::time),
             drains_in_seconds: found.drains_in.map(|drain| rounded(drain.as_secs_f64())),
+            failing: found.lately.is_failing(found.failures_in_a_row),
+            answered_lately: found.lately.answered,
+            failed_lately: found.lately.failed,
+            failures_in_a_row: found.failures_in_a_row,
+            last_failure_at: last_failure.map(|(at, _)| text::time(at)),
+            last_failure_status: last_failure.and_then(|(_, status)| status),
             in_flight: found.in_flight,
             permits: found.permits,
             starts_in_last_second: found.starts_in_last_second,

@@ -22,7 +22,8 @@ const CLEAR: &str = "\x1b[H\x1b[J";
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
-    /// How many destinations to show: those with the longest backlogs.
+    /// How many destinations to show: those that fail, then those with the longest
+    /// backlogs.
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub count: usize,
 
@@ -44,7 +45,7 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let live = io::stdout().is_terminal() && !args.once;
     loop {
         let mut found = explain::all(&client).await?;
-        found.sort_by_key(|one| std::cmp::Reverse((one.backlog, one.in_flight)));
+        found.sort_by_key(|one| std::cmp::Reverse((one.failing, one.backlog, one.in_flight)));
         match args.connection.output {
             Format::Json => output::json(&serde_json::json!({ "standings": found }))?,
             Format::Table => draw(&page(&found, args.count), live)?,
@@ -74,8 +75,9 @@ fn page(found: &[Standing], count: usize) -> String {
     let sum = |of: fn(&Standing) -> u32| found.iter().map(|one| u64::from(of(one))).sum::<u64>();
     let at = found.first().map_or("", |one| one.at.as_str());
     let all = format!(
-        "{at}  {} destinations, {} waiting, {} in flight, {} starts in the last second",
+        "{at}  {} destinations, {} failing, {} waiting, {} in flight, {} starts in the last second",
         found.len(),
+        found.iter().filter(|one| one.failing).count(),
         sum(|one| one.backlog),
         sum(|one| one.in_flight),
         sum(|one| one.starts_in_last_second),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::extract::{Query, State};
 use axum::response::{Html, Response};
 use domain::ids::{DestinationId, TenantId};
-use engine::ports::{CatalogError, Destination};
+use engine::ports::{CatalogError, Destination, MAX_GLANCED, Troubled};
 use serde::Deserialize;
 
 use super::frame::{Frame, rendered};
@@ -17,8 +17,9 @@ use super::{Asked, Pages, live};
 /// Lines on a page.
 const LINES: u32 = 50;
 
-/// Those that need somebody, at most.
+/// Those that need somebody, at first; and where all are asked for.
 const TROUBLED: u32 = 20;
+const ALL_TROUBLED: u32 = MAX_GLANCED as u32;
 
 /// How often lines are looked at again.
 const EVERY: Duration = Duration::from_secs(2);
@@ -28,6 +29,8 @@ const EVERY: Duration = Duration::from_secs(2);
 pub(super) struct Wanted {
     search: String,
     after: String,
+    /// All that need somebody.
+    all: bool,
 }
 
 impl Wanted {
@@ -43,6 +46,9 @@ struct Page {
     search: String,
     is_first: bool,
     troubled: Vec<Standing>,
+    /// Those that need somebody and are not shown.
+    more_troubled: u64,
+    all: bool,
     lines: Vec<Standing>,
     next: Option<DestinationId>,
     live: String,
@@ -54,13 +60,20 @@ pub(super) async fn show(
     Query(wanted): Query<Wanted>,
 ) -> Result<Html<String>, Refused> {
     let tenant = visitor.tenant();
-    let (troubled, lines, next) = look(&pages, tenant, &wanted).await?;
+    let Looked {
+        troubled,
+        more_troubled,
+        lines,
+        next,
+    } = look(&pages, tenant, &wanted).await?;
     let query = form_urlencoded(&wanted);
     rendered(&Page {
         frame: Frame::of(&pages, &visitor, ("Overview", "/dashboard")).await?,
         is_first: wanted.after().is_none(),
         search: wanted.search,
         troubled,
+        more_troubled,
+        all: wanted.all,
         lines,
         next,
         live: format!("/dashboard/live?{query}"),
@@ -76,9 +89,9 @@ pub(super) async fn live(
     live::stream(&pages, &visitor, EVERY, move |pages| {
         let wanted = wanted.clone();
         async move {
-            let (troubled, lines, _) = look(&pages, tenant, &wanted).await?;
+            let looked = look(&pages, tenant, &wanted).await?;
             let mut said = live::Said::default();
-            for one in troubled.iter().chain(&lines) {
+            for one in looked.troubled.iter().chain(&looked.lines) {
                 let texts = one.live().into_iter();
                 said.texts
                     .extend(texts.map(|(what, text)| (format!("{}.{what}", one.id), text)));
@@ -89,9 +102,14 @@ pub(super) async fn live(
     })
 }
 
-type Lines = (Vec<Standing>, Vec<Standing>, Option<DestinationId>);
+struct Looked {
+    troubled: Vec<Standing>,
+    more_troubled: u64,
+    lines: Vec<Standing>,
+    next: Option<DestinationId>,
+}
 
-async fn look(pages: &Pages, tenant: TenantId, wanted: &Wanted) -> Result<Lines, Refused> {
+async fn look(pages: &Pages, tenant: TenantId, wanted: &Wanted) -> Result<Looked, Refused> {
     let (after, search) = (wanted.after(), wanted.search.trim());
     let parts = &pages.0;
     let page = match search.is_empty() {
@@ -109,18 +127,19 @@ async fn look(pages: &Pages, tenant: TenantId, wanted: &Wanted) -> Result<Lines,
         .filter(|_| page.len() >= LINES as usize)
         .map(|last| last.id);
     let is_first = after.is_none() && search.is_empty();
+    let most = if wanted.all { ALL_TROUBLED } else { TROUBLED };
     let troubled = match is_first {
-        true => {
-            parts
-                .overview
-                .troubled_destinations(tenant, TROUBLED)
-                .await?
-        }
-        false => Vec::new(),
+        true => parts.overview.troubled_destinations(tenant, most).await?,
+        false => Troubled::default(),
     };
-    let troubled = each(pages, tenant, &troubled).await?;
-    let troubled = standing::of(pages, tenant, troubled).await?;
-    Ok((troubled, standing::of(pages, tenant, page).await?, next))
+    let shown = troubled.first.len() as u64;
+    let first = each(pages, tenant, &troubled.first).await?;
+    Ok(Looked {
+        troubled: standing::of(pages, tenant, first).await?,
+        more_troubled: troubled.count.saturating_sub(shown),
+        lines: standing::of(pages, tenant, page).await?,
+        next,
+    })
 }
 
 async fn each(
@@ -144,5 +163,6 @@ fn form_urlencoded(wanted: &Wanted) -> String {
     url::form_urlencoded::Serializer::new(String::new())
         .append_pair("search", &wanted.search)
         .append_pair("after", &wanted.after)
+        .append_pair("all", if wanted.all { "true" } else { "false" })
         .finish()
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use domain::attempt::AttemptState;
 use domain::explain::{Circumstances, Explanation, Reason, drains_in, explain};
-use domain::health::DisableReason;
+use domain::health::{DisableReason, Lately};
 use domain::ids::{DestinationId, TenantId};
 use domain::limit::Period;
 use domain::policy::Rate;
@@ -35,6 +35,8 @@ pub(super) struct Standing {
     pub(super) share: Option<u32>,
     pub(super) backlog: String,
     pub(super) drains: String,
+    /// Of the requests of the last minutes.
+    pub(super) failed: String,
     pub(super) refused: String,
     pub(super) median: String,
     pub(super) slow: String,
@@ -44,7 +46,7 @@ pub(super) struct Standing {
 
 impl Standing {
     /// What changes, by the suffix of its name on the page.
-    pub(super) fn live(&self) -> [(&'static str, String); 9] {
+    pub(super) fn live(&self) -> [(&'static str, String); 10] {
         let share = self
             .share
             .map_or(NONE.to_owned(), |share| format!("{share} %"));
@@ -54,6 +56,7 @@ impl Standing {
             ("share", share),
             ("backlog", self.backlog.clone()),
             ("drains", self.drains.clone()),
+            ("failed", self.failed.clone()),
             ("refused", self.refused.clone()),
             ("median", self.median.clone()),
             ("slow", self.slow.clone()),
@@ -132,6 +135,7 @@ impl Seen<'_> {
                 (_, Some(time)) => words::span(time),
                 (_, None) => "unknown".to_owned(),
             },
+            failed: failed(&self.glance.lately()),
             refused: refused(&self.glance.answers),
             median,
             slow,
@@ -167,6 +171,11 @@ impl Seen<'_> {
         else {
             return ("idle", "idle".to_owned());
         };
+        let in_a_row = self.health.map_or(0, |view| view.health.failures);
+        let lately = self.glance.lately();
+        if is_sending(*reason) && lately.is_failing(in_a_row) {
+            return ("bad", self.failing(&lately, in_a_row));
+        }
         let label = reason.label();
         let next = next_at.map(|at| words::span(at.since(self.fleet.now)));
         match reason {
@@ -192,6 +201,41 @@ impl Seen<'_> {
             _ => ("warn", label.to_owned()),
         }
     }
+
+    /// `failing: 13 of 13, last 500 12 s ago`.
+    fn failing(&self, lately: &Lately, in_a_row: u32) -> String {
+        let Some((at, status)) = lately.last_failure else {
+            return format!("failing: the last {in_a_row} in a row");
+        };
+        let status = status.map_or("without an answer".to_owned(), |status| status.to_string());
+        let ago = words::span(self.fleet.now.since(at));
+        let Lately {
+            failed, answered, ..
+        } = lately;
+        format!("failing: {failed} of {answered}, last {status} {ago} ago")
+    }
+}
+
+/// Whether what comes of its requests says more than why the next one waits.
+const fn is_sending(reason: Reason) -> bool {
+    matches!(
+        reason,
+        Reason::NoWork
+            | Reason::Now
+            | Reason::Permitted
+            | Reason::Backoff
+            | Reason::Window
+            | Reason::Spacing
+            | Reason::Smart
+            | Reason::Concurrency
+    )
+}
+
+/// `100 % of 13`.
+fn failed(lately: &Lately) -> String {
+    lately.failed_percent().map_or(NONE.to_owned(), |percent| {
+        format!("{percent:.0} % of {}", lately.answered)
+    })
 }
 
 /// Which part of the limit that binds most is used, in percent: a second's by
@@ -258,20 +302,28 @@ mod tests {
 
     use super::*;
 
+    fn nothing_sent() -> Glance {
+        Glance {
+            destination: DestinationId(Uuid::nil()),
+            starts: 0,
+            answers: Vec::new(),
+        }
+    }
+
+    fn looked_at(fleet: &Fleet, backlog: u32) -> Seen<'_> {
+        Seen {
+            surveyed: None,
+            health: None,
+            glance: nothing_sent(),
+            backlog,
+            fleet,
+        }
+    }
+
     /// What is said of a destination with this backlog, where this is explained.
     fn said(reason: Reason, next: Option<Duration>, backlog: u32) -> (&'static str, String) {
         let fleet = Fleet::default();
-        let seen = Seen {
-            surveyed: None,
-            health: None,
-            glance: Glance {
-                destination: DestinationId(Uuid::nil()),
-                starts: 0,
-                answers: Vec::new(),
-            },
-            backlog,
-            fleet: &fleet,
-        };
+        let seen = looked_at(&fleet, backlog);
         let next_at = next.map(|next| fleet.now + next);
         let words = String::new();
         seen.state(Some(&Explanation {
@@ -293,6 +345,54 @@ mod tests {
             );
             assert_eq!(tone == "good", is_calm, "{reason:?}: {tone}");
         }
+    }
+
+    #[test]
+    fn a_destination_that_fails_is_not_green() {
+        let answered = |state, status| Answered {
+            started_at: Timestamp::from_millis(0),
+            state,
+            status: Some(status),
+            latency: Duration::from_millis(3),
+        };
+        let failed = answered(AttemptState::Failed, 500);
+        let mut all = vec![failed; 13];
+        let state = |answers: &[Answered]| {
+            let fleet = Fleet {
+                now: Timestamp::from_millis(12_000),
+                ..Fleet::default()
+            };
+            let seen = Seen {
+                glance: Glance {
+                    answers: answers.to_vec(),
+                    ..nothing_sent()
+                },
+                ..looked_at(&fleet, 1)
+            };
+            let words = String::new();
+            seen.state(Some(&Explanation {
+                reason: Reason::Window,
+                next_at: None,
+                words,
+            }))
+        };
+        let said = ("bad", "failing: 13 of 13, last 500 12 s ago".to_owned());
+        assert_eq!(state(&all), said);
+        all.extend([answered(AttemptState::Succeeded, 204); 14]);
+        assert_eq!(state(&all), ("good", "at its limit".to_owned()));
+        // A receiver that answers 429 works.
+        let busy = [answered(AttemptState::Failed, 429); 5];
+        assert_eq!(state(&busy).0, "good");
+        assert_eq!(failed_share(&all), "48 % of 27");
+        assert_eq!(failed_share(&[]), NONE);
+    }
+
+    fn failed_share(answers: &[Answered]) -> String {
+        let glance = Glance {
+            answers: answers.to_vec(),
+            ..nothing_sent()
+        };
+        super::failed(&glance.lately())
     }
 
     #[test]

@@ -1,13 +1,15 @@
 //! Where a destination stands: what waits, how long that takes, and why the
 //! next attempt is not going out now.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use domain::explain::{Circumstances, Explanation, drains_in, explain};
+use domain::health::Lately;
 use domain::ids::DestinationId;
 use domain::limit::Period;
 use domain::time::Timestamp;
-use engine::ports::{Destination, Fleet, MAX_SURVEYED, SurveyRules, Surveyed, around};
+use engine::ports::{Destination, Fleet, MAX_GLANCED, MAX_SURVEYED, SurveyRules, Surveyed, around};
 use uuid::Uuid;
 
 use super::{Service, ServiceError, readings};
@@ -45,6 +47,10 @@ pub struct Standing {
     /// How long the backlog takes to drain, if nothing else comes; `None` where
     /// nobody can say ([`drains_in`]).
     pub drains_in: Option<Duration>,
+    /// What came of its requests in the last minutes.
+    pub lately: Lately,
+    /// So many of its last requests failed, one after the other.
+    pub failures_in_a_row: u32,
     /// Attempts that have started and have no outcome.
     pub in_flight: u32,
     /// Permits that may still start.
@@ -104,6 +110,16 @@ impl Service {
             true => Vec::new(),
             false => self.reading.survey.survey_standings(&ids).await?,
         };
+        let mut lately = HashMap::new();
+        for some in ids.chunks(MAX_GLANCED) {
+            let glances = self.reading.overview.glance(some).await?;
+            lately.extend(glances.iter().map(|one| (one.destination, one.lately())));
+        }
+        let health = self.reading.catalog.health(self.tenant, &ids).await?;
+        let in_a_row = |id| {
+            let view = health.iter().find(|view| view.destination == id);
+            view.map_or(0, |view| view.health.failures)
+        };
         let (mut standings, mut walked) = (Vec::new(), 0_u32);
         for destination in destinations {
             goes_on()?;
@@ -114,7 +130,8 @@ impl Service {
             };
             let waits = self.waits(destination.id).await?;
             let id = destination.id;
-            standings.push(standing(destination, surveyed, waits, &fleet));
+            let answered = (lately.remove(&id).unwrap_or_default(), in_a_row(id));
+            standings.push(standing(destination, surveyed, waits, answered, &fleet));
             walked = walked.saturating_add(waits.backlog);
             if walked >= WALKED {
                 let next = (ids.last() != Some(&id)).then_some(id);
@@ -155,6 +172,7 @@ fn standing(
     destination: Destination,
     surveyed: &Surveyed,
     waits: Waits,
+    (lately, failures_in_a_row): (Lately, u32),
     fleet: &Fleet,
 ) -> Standing {
     let now = fleet.now;
@@ -174,15 +192,17 @@ fn standing(
         now,
     };
     let second = now - Period::Second.duration();
-    let lately = usage.starts.iter().filter(|start| **start > second).count();
+    let started = usage.starts.iter().filter(|start| **start > second).count();
     Standing {
         explanation: explain(&circumstances),
         backlog: waits.backlog,
         oldest: waits.oldest,
         drains_in: drains_in(&circumstances, waits.backlog),
+        lately,
+        failures_in_a_row,
         in_flight: usage.in_flight,
         permits: u32::try_from(usage.outstanding.len()).unwrap_or(u32::MAX),
-        starts_in_last_second: u32::try_from(lately).unwrap_or(u32::MAX),
+        starts_in_last_second: u32::try_from(started).unwrap_or(u32::MAX),
         configured_per_second: destination.effective.policy().configured_per_second(),
         effective_per_second: policy.starts_per_second(),
         destination,

@@ -55,6 +55,7 @@ on_both! {
     walk::without_a_good_key_nothing_is_answered
     walk::the_owner_gets_through
     reports::standings_are_the_own_and_say_what_binds
+    reports::the_overview_counts_all_that_need_somebody
     reports::a_plan_replays_what_waits
     reports::a_report_is_of_the_own_destinations
     neighbours::bodies_that_drip_are_in_nobodys_way

@@ -84,6 +84,47 @@ pub(crate) async fn standings_are_the_own_and_say_what_binds(world: &World) {
     assert_eq!(explained["drains_in_seconds"], Value::Null);
 }
 
+/// All that need somebody are counted, and the rest is a link away.
+pub(crate) async fn the_overview_counts_all_that_need_somebody(world: &World) {
+    let many = world.tenant("many").await;
+    for number in 0..24 {
+        let new =
+            json!({"url": format!("https://{number}.example/"), "name": format!("no {number}")});
+        let made = ask(world, &many, Method::POST, "/v1/destinations", new).await;
+        let path = format!("/v1/destinations/{}", made["id"].as_str().unwrap());
+        ask(
+            world,
+            &many,
+            Method::PATCH,
+            &path,
+            json!({"state": "disabled"}),
+        )
+        .await;
+    }
+    let key = format!("key={}", many.key);
+    let entered = world.page("", "/dashboard/sign-in", Some(&key)).await;
+    let page = async |path| world.page(&entered.cookie, path, None).await.html;
+    let first = page("/dashboard").await;
+    let attention = |page: &str| {
+        let part = page
+            .split("<section aria-labelledby=\"all\">")
+            .next()
+            .unwrap();
+        part.matches("<th scope=\"row\">").count()
+    };
+    assert_eq!(attention(&first), 20);
+    let more = first
+        .split_once("<a href=\"/dashboard?all=true\">")
+        .unwrap()
+        .1;
+    let more: usize = more.split(" more").next().unwrap().parse().unwrap();
+    // Beside those of ours there may be what the tenant came with.
+    assert!(more >= 4, "{more}");
+    let all = page("/dashboard?all=true").await;
+    assert_eq!(attention(&all), 20 + more);
+    assert!(!all.contains("id=\"more-trouble\""));
+}
+
 pub(crate) async fn a_plan_replays_what_waits(world: &World) {
     let ours = &world.ours;
     twenty(world).await;

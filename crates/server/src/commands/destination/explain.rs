@@ -49,6 +49,15 @@ pub(in crate::commands) async fn all(client: &Client) -> anyhow::Result<Vec<Stan
     }
 }
 
+/// Of the last minutes; of what was sent before, where nothing was since.
+fn failed(one: &Standing) -> String {
+    match (one.answered_lately, one.failures_in_a_row) {
+        (0, 0) => output::or_dash(None::<String>),
+        (0, in_a_row) => format!("last {in_a_row}"),
+        (answered, _) => format!("{} of {answered}", one.failed_lately),
+    }
+}
+
 /// One line each.
 pub(in crate::commands) fn table(standings: &[Standing]) -> String {
     let rows = standings.iter().map(|one| {
@@ -62,6 +71,7 @@ pub(in crate::commands) fn table(standings: &[Standing]) -> String {
             one.starts_in_last_second.to_string(),
             one.backlog.to_string(),
             output::or_dash(one.drains_in_seconds.map(duration)),
+            failed(one),
             one.in_flight.to_string(),
             one.reason.as_str().to_owned(),
             output::or_dash(one.next_at.as_ref()),
@@ -73,6 +83,7 @@ pub(in crate::commands) fn table(standings: &[Standing]) -> String {
         "STARTS/S",
         "BACKLOG",
         "DRAINS IN",
+        "FAILED",
         "IN FLIGHT",
         "REASON",
         "NEXT AT",

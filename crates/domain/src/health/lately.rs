@@ -1,0 +1,48 @@
+//! Whether a destination fails: what came of its latest requests.
+
+use crate::time::Timestamp;
+
+/// A destination fails if so many of a hundred answers were failures.
+pub const FAILING_PERCENT: u32 = 50;
+
+/// What came of the requests of the last minutes. A 429 is neither: its receiver works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Lately {
+    /// Those with an outcome.
+    pub answered: u32,
+    /// Of these, the ones that failed.
+    pub failed: u32,
+    /// When the last of them started, and the status that it got, if any.
+    pub last_failure: Option<(Timestamp, Option<u16>)>,
+}
+
+impl Lately {
+    /// Whether it fails. Where nothing was sent lately, `in_a_row` says what came of
+    /// the last ones.
+    ///
+    /// ```
+    /// use domain::health::Lately;
+    ///
+    /// let failing = |failed, answered| {
+    ///     Lately { answered, failed, last_failure: None }.is_failing(0)
+    /// };
+    /// assert!(failing(13, 13) && failing(1, 2));
+    /// assert!(!failing(3, 10));
+    /// assert!(Lately::default().is_failing(4), "the last four failed, an hour ago");
+    /// ```
+    #[must_use]
+    pub fn is_failing(&self, in_a_row: u32) -> bool {
+        match self.answered {
+            0 => in_a_row > 0,
+            answered => {
+                u64::from(self.failed) * 100 >= u64::from(answered) * u64::from(FAILING_PERCENT)
+            }
+        }
+    }
+
+    /// Which part of them failed, in percent; `None` of none.
+    #[must_use]
+    pub fn failed_percent(&self) -> Option<f64> {
+        (self.answered > 0).then(|| f64::from(self.failed) * 100.0 / f64::from(self.answered))
+    }
+}
