@@ -61,6 +61,8 @@ pub const SOMETIMES: &[&str] = &[
     "receiver answered 429",
     "receiver answered 422",
     "receiver answered in parts",
+    "receiver answered a batch with nonsense",
+    "receiver answered with an odd status",
     "receiver hung",
     "response lost",
     "destination held",

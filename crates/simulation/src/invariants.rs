@@ -30,6 +30,7 @@
 //! | [`what_is_refused_is_not_stored`] | at rest |
 //! | [`every_client_is_answered`] | after the last fault |
 //! | [`what_is_recorded_is_what_was_answered`] | at rest |
+//! | [`what_is_recorded_can_be_stored`] | at every outcome |
 //! | [`news_are_told_once`] | at rest |
 //! | [`an_alert_is_raised_and_ended_in_turn`] | at rest |
 //! | [`every_alert_ends`] | after the last fault |
@@ -354,6 +355,15 @@ pub fn what_is_recorded_is_what_was_answered(
     let kept = state == AttemptState::Unknown || (state, status) == (expected, Some(status_of));
     keep("what_is_recorded_is_what_was_answered", kept, || {
         format!("attempt {attempt} was answered {answered:?}, and is {state:?} with {status:?}")
+    })
+}
+
+/// A receiver's words do not decide what a table can hold: what was cleaned before
+/// is never refused. One that is would still be recorded without its words, and
+/// nobody would know what went wrong.
+pub fn what_is_recorded_can_be_stored(refused: Option<&str>) -> Promise {
+    keep("what_is_recorded_can_be_stored", refused.is_none(), || {
+        format!("the store refused outcomes: {refused:?}")
     })
 }
 

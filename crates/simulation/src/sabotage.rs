@@ -43,6 +43,9 @@ pub enum Sabotage {
     /// Of a batch that is answered in parts all is recorded as a success:
     /// `what_is_recorded_is_what_was_answered`.
     ForgetsParts,
+    /// What a receiver wrote of an event is recorded as it wrote it:
+    /// `what_is_recorded_can_be_stored`.
+    KeepsRawWords,
     /// Destinations are created without their secrets:
     /// `every_request_is_signed`.
     ForgetsSecrets,
@@ -50,7 +53,7 @@ pub enum Sabotage {
 
 impl Sabotage {
     /// Each with the promise that it breaks.
-    pub const ALL: [(Self, &'static str); 17] = [
+    pub const ALL: [(Self, &'static str); 18] = [
         (Self::ForgetsEvents, "nothing_is_lost"),
         (Self::ForgetsKeys, "a_repeated_request_is_one_event"),
         (Self::StartsTwice, "a_permit_starts_once_and_in_time"),
@@ -67,6 +70,7 @@ impl Sabotage {
         (Self::TellsTwice, "news_are_told_once"),
         (Self::NeverEndsAlerts, "every_alert_ends"),
         (Self::ForgetsParts, "what_is_recorded_is_what_was_answered"),
+        (Self::KeepsRawWords, "what_is_recorded_can_be_stored"),
         (Self::ForgetsSecrets, "every_request_is_signed"),
     ];
 }

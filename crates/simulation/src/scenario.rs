@@ -293,6 +293,9 @@ pub enum Behaviour {
     },
     /// Answers 207 to a batch: some of its events are taken, and some are not.
     AnswersInParts,
+    /// Answers what nobody can mean: statuses that are seldom seen, bodies that are
+    /// no list of results, errors that no table holds, times that are none.
+    AnswersNonsense,
     /// Takes the events one after the other, however many wait.
     Queues {
         /// So many.

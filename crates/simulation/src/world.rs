@@ -152,7 +152,7 @@ impl<'a> World<'a> {
             counts,
             dice: dice.of(RECEIVERS),
             takings: Takings::default(),
-            body: bytes::Bytes::new(),
+            said: Default::default(),
         };
         let parts = Parts {
             store: Arc::new(ModelStore::new(BEGAN).with_head_start(MAX_HEAD_START)),

@@ -85,6 +85,7 @@ fn batches_lose_nothing_and_stay_within_the_limit_whatever_fails() {
         Behaviour::Hangs,
         Behaviour::LosesResponses,
         Behaviour::Slow { millis: 2_000 },
+        Behaviour::AnswersNonsense,
     ];
     for (behaviour, seed) in behaviours.into_iter().zip(1..) {
         let counts = Counts::default();

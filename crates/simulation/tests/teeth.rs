@@ -81,24 +81,25 @@ fn showing(sabotage: Sabotage) -> Scenario {
         Sabotage::TellsTwice | Sabotage::NeverEndsAlerts => {
             scenario(Mood::Stormy, vec![What::Told { destination: 0 }])
         }
-        Sabotage::ForgetsParts => scenario(
-            Mood::Stormy,
-            vec![
-                What::Batches {
-                    destination: 1,
-                    max_events: 10,
-                    max_bytes: 10_000,
-                    max_wait_ms: 1_000,
-                },
-                What::Receiver {
-                    destination: 1,
-                    behaviour: Behaviour::AnswersInParts,
-                    lasts_ms: 20_000,
-                },
-            ],
-        ),
+        Sabotage::ForgetsParts => batches_at(Behaviour::AnswersInParts),
+        Sabotage::KeepsRawWords => batches_at(Behaviour::AnswersNonsense),
         _ => scenario(Mood::Calm, Vec::new()),
     }
+}
+
+fn batches_at(behaviour: Behaviour) -> Scenario {
+    let batches = What::Batches {
+        destination: 1,
+        max_events: 10,
+        max_bytes: 10_000,
+        max_wait_ms: 1_000,
+    };
+    let receiver = What::Receiver {
+        destination: 1,
+        behaviour,
+        lasts_ms: 20_000,
+    };
+    scenario(Mood::Stormy, vec![batches, receiver])
 }
 
 fn play(scenario: &Scenario, sabotage: Option<Sabotage>) -> Report {

@@ -1,12 +1,15 @@
 //! The receivers, which misbehave when told to, and one process's way to them.
 
+mod nonsense;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use domain::ids::DestinationId;
+use domain::ids::{AttemptId, DestinationId, EventId};
+use domain::signals::RawSignals;
 use engine::ports::{Prepared, Request, Response, SendError, Sender, Target};
 use engine::worker::MAX_CLAIM_TO_SEND;
 use tokio::time::{Instant, sleep};
@@ -22,6 +25,7 @@ use crate::scenario::Behaviour;
 use crate::signing::is_signed;
 use crate::site::Site;
 use crate::witness::Witness;
+use nonsense::{Nonsense, Part};
 
 /// How long a receiver takes at most that behaves well.
 pub(crate) const PROMPT: Duration = Duration::from_millis(60);
@@ -64,8 +68,8 @@ pub(crate) struct WatchedReceivers {
     pub(crate) counts: Counts,
     pub(crate) dice: Dice,
     pub(crate) takings: Takings,
-    /// Of the answer to the request that began last.
-    pub(crate) body: Bytes,
+    /// What the answer to the request that began last says beside its status.
+    pub(crate) said: (RawSignals, Bytes),
 }
 
 /// What receivers have taken that take only so much. Clones share it.
@@ -126,6 +130,9 @@ impl Takings {
 /// So long a hidden capacity may take to be found; what comes after is counted.
 const FOUND_WITHIN: Duration = Duration::from_secs(60);
 
+/// So many of those that answer nonsense ask for hours.
+const ENDLESS_PERMILLE: u32 = 125;
+
 impl Receivers for WatchedReceivers {
     fn connect(&mut self, target: &Target) -> Connecting {
         match self.behaviours.of(target.destination) {
@@ -140,7 +147,7 @@ impl Receivers for WatchedReceivers {
     fn react(&mut self, destination: DestinationId, request: &Request) -> Reaction {
         let signed = is_signed(destination, request);
         (self.witness).note(every_request_is_signed(request.attempt, signed));
-        self.body = Bytes::new();
+        self.said = Default::default();
         let dice = self.dice.of(request.attempt.0.unsigned_abs());
         let prompt = dice.up_to(PROMPT);
         let (counted, reaction) = match self.behaviours.of(destination) {
@@ -179,6 +186,9 @@ impl Receivers for WatchedReceivers {
             Some(Behaviour::AnswersInParts) if request.batch.is_some() => {
                 return self.take_in_parts(destination, request, dice, prompt);
             }
+            Some(Behaviour::AnswersNonsense) => {
+                return self.answer_nonsense(destination, request, dice, prompt);
+            }
             Some(Behaviour::Refuses | Behaviour::AnswersInParts) | None => {
                 return self.take(destination, request, Reaction::answers(200, prompt));
             }
@@ -187,8 +197,8 @@ impl Receivers for WatchedReceivers {
         reaction
     }
 
-    fn body(&mut self) -> Bytes {
-        self.body.clone()
+    fn said(&mut self) -> (RawSignals, Bytes) {
+        std::mem::take(&mut self.said)
     }
 }
 
@@ -228,19 +238,58 @@ impl WatchedReceivers {
             results.extend(status.map(result));
         }
         self.counts.note("receiver answered in parts");
-        self.body = format!(r#"{{"results":[{}]}}"#, results.join(",")).into();
+        self.said.1 = format!(r#"{{"results":[{}]}}"#, results.join(",")).into();
         Reaction::answers(207, prompt)
+    }
+
+    /// Says what nobody can mean. It took what it says it took, and some of what
+    /// it says nothing legible of.
+    fn answer_nonsense(
+        &mut self,
+        destination: DestinationId,
+        request: &Request,
+        dice: Dice,
+        prompt: Duration,
+    ) -> Reaction {
+        let carried = self.carried(request);
+        let endless = (self.dice.of(destination.0.as_u64_pair().1)).permille(ENDLESS_PERMILLE);
+        let nonsense = Nonsense::answer(dice, &carried, (request.batch.is_some(), endless));
+        let is_success = |status: u16| (200..300).contains(&status);
+        for ((event, attempt), part) in carried.into_iter().zip(&nonsense.parts) {
+            let taken = match part {
+                Part::WithTheRest => is_success(nonsense.status),
+                Part::Said(status) => status.is_none_or(is_success),
+                Part::Lost => dice.of(attempt.0.unsigned_abs()).permille(500),
+            };
+            if taken {
+                self.witness.took(destination, event, attempt);
+            }
+            match part {
+                Part::WithTheRest => {}
+                Part::Said(status) => self.witness.answered(attempt, *status),
+                Part::Lost => self.witness.response_lost(destination, event, attempt),
+            }
+        }
+        self.counts.note(match nonsense.status {
+            207 if request.batch.is_some() => "receiver answered a batch with nonsense",
+            _ => "receiver answered with an odd status",
+        });
+        self.said = (nonsense.signals, nonsense.body);
+        Reaction::answers(nonsense.status, prompt)
+    }
+
+    fn carried(&self, request: &Request) -> Vec<(EventId, AttemptId)> {
+        match request.batch {
+            Some(_) => self.witness.carried_by(request.attempt),
+            None => vec![(request.event, request.attempt)],
+        }
     }
 
     /// The receiver takes the event, whether or not its answer arrives.
     fn take(&self, destination: DestinationId, request: &Request, reaction: Reaction) -> Reaction {
         let arrives =
             matches!(reaction, Reaction::Answers { after, .. } if after <= request.timeout);
-        let carried = match request.batch {
-            Some(_) => self.witness.carried_by(request.attempt),
-            None => vec![(request.event, request.attempt)],
-        };
-        for (event, attempt) in carried {
+        for (event, attempt) in self.carried(request) {
             self.witness.took(destination, event, attempt);
             if !arrives {
                 self.counts.note("response lost");

@@ -25,6 +25,7 @@ use tokio::time::sleep;
 
 use crate::dice::Dice;
 use crate::gate::{Fate, Gate};
+use crate::invariants;
 use crate::model::ModelStore;
 use crate::sabotage::Sabotage;
 use crate::scenario::Fault;
@@ -191,8 +192,24 @@ impl FaultyStore {
     }
 }
 
+/// Whether a receiver wrote what no text can hold.
+fn holds_a_nul(outcome: &Outcome) -> bool {
+    let escaped = br"\u0000";
+    let body = &outcome.response_body;
+    body.windows(escaped.len()).any(|bytes| bytes == escaped)
+}
+
 fn failed(how: &str) -> StoreError {
     StoreError::Unavailable(how.to_owned())
+}
+
+impl FaultyStore {
+    async fn record(&self, worker: WorkerId, outcomes: &[Outcome]) -> Result<Recorded, StoreError> {
+        if self.gate.has(Sabotage::KeepsRawWords) && outcomes.iter().any(holds_a_nul) {
+            return Err(StoreError::Refused("a NUL".to_owned()));
+        }
+        self.inner.record_outcomes(worker, outcomes).await
+    }
 }
 
 #[async_trait]
@@ -307,8 +324,14 @@ impl Store for FaultyStore {
         self.call(Site::RecordOutcomes, |store, dice| async move {
             let destinations: Vec<_> = outcomes.iter().map(|one| one.destination).collect();
             let unknown = store.unknown_among(&outcomes);
-            let statement = store.inner.record_outcomes(worker, &outcomes);
-            let recorded = store.beside_a_lock(dice, &destinations, statement).await?;
+            let statement = store.record(worker, &outcomes);
+            let recorded = store.beside_a_lock(dice, &destinations, statement).await;
+            let refused = match &recorded {
+                Err(StoreError::Refused(why)) => Some(why.as_str()),
+                _ => None,
+            };
+            (store.witness).note(invariants::what_is_recorded_can_be_stored(refused));
+            let recorded = recorded?;
             let overwritten = unknown - store.unknown_among(&outcomes);
             let counts = &store.gate.around.counts;
             counts.add("outcome overwrote unknown", overwritten);

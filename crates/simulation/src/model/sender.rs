@@ -61,9 +61,10 @@ pub trait Receivers: Send {
     /// Somebody's request begins.
     fn react(&mut self, destination: DestinationId, request: &Request) -> Reaction;
 
-    /// The body of the answer to the request that began last.
-    fn body(&mut self) -> Bytes {
-        Bytes::new()
+    /// What the answer to the request that began last says beside its status. A
+    /// reaction's own `Retry-After` goes before.
+    fn said(&mut self) -> (RawSignals, Bytes) {
+        Default::default()
     }
 }
 
@@ -171,10 +172,10 @@ struct Connection {
 
 impl Connection {
     /// Notes that the request has begun; what its receiver does.
-    fn begin(&self, request: &Request) -> (Reaction, Bytes) {
+    fn begin(&self, request: &Request) -> (Reaction, RawSignals, Bytes) {
         let mut shared = lock(&self.shared);
         let reaction = shared.receivers.react(self.destination, request);
-        let body = shared.receivers.body();
+        let (signals, body) = shared.receivers.said();
         shared.log.push(Received {
             at: Instant::now(),
             destination: self.destination,
@@ -184,14 +185,14 @@ impl Connection {
             reaction,
         });
         *shared.under_way.entry(self.destination).or_default() += 1;
-        (reaction, body)
+        (reaction, signals, body)
     }
 }
 
 #[async_trait]
 impl Prepared for Connection {
     async fn send(self: Box<Self>, request: Request) -> Result<Response, SendError> {
-        let (reaction, body) = self.begin(&request);
+        let (reaction, signals, body) = self.begin(&request);
         let _under_way = UnderWay(&self);
         let (after, result) = match reaction {
             Reaction::Answers {
@@ -202,8 +203,9 @@ impl Prepared for Connection {
                 let response = Response {
                     status,
                     signals: RawSignals {
-                        retry_after: retry_after.map(|seconds| seconds.to_string()),
-                        ..RawSignals::default()
+                        retry_after: (retry_after.map(|seconds| seconds.to_string()))
+                            .or(signals.retry_after),
+                        ..signals
                     },
                     body,
                     elapsed: after,

@@ -57,7 +57,7 @@ pub use ledger::Transition;
 pub use reap::ReapStep;
 pub use rows::{Attempt, EventRow, Rows};
 
-/// A store in memory. It never fails by itself.
+/// A store in memory. It never fails by itself, and refuses what Postgres refuses.
 #[derive(Debug)]
 pub struct ModelStore {
     state: Mutex<State>,
@@ -346,6 +346,12 @@ impl Store for ModelStore {
         worker: WorkerId,
         outcomes: &[Outcome],
     ) -> Result<Recorded, StoreError> {
+        // Postgres holds no NUL in a text.
+        let text = |outcome: &Outcome| outcome.error.as_deref().is_some_and(|it| it.contains('\0'));
+        if let Some(outcome) = outcomes.iter().find(|outcome| text(outcome)) {
+            let refused = format!("a NUL in the error of {}", outcome.attempt);
+            return Err(StoreError::Refused(refused));
+        }
         Ok(self.step(|rows, now| record::record_outcomes(rows, now, worker, outcomes)))
     }
 

@@ -20,6 +20,8 @@ const SMART: u64 = 0x5A17;
 const BATCHES: u64 = 0xBA7C;
 /// Of the dice for receivers that answer event by event.
 const PARTS: u64 = 0x207;
+/// Of the dice for receivers that answer nonsense.
+const NONSENSE: u64 = 0xBAB8;
 /// Of the dice for bounds of the backlog.
 const BOUNDS: u64 = 0xB0D5;
 /// Of the dice for operational destinations.
@@ -109,6 +111,7 @@ impl Draw<'_> {
         self.smart_delivery(seed);
         self.batches(seed, lasts_ms);
         self.parts(seed, lasts_ms);
+        self.nonsense(seed, lasts_ms);
         self.keep(seed);
         self.bounds(seed, lasts_ms);
         self.told(seed, lasts_ms);
@@ -176,8 +179,7 @@ impl Draw<'_> {
     fn parts(&mut self, seed: u64, lasts_ms: u64) {
         let mut rng = StdRng::seed_from_u64(seed ^ PARTS);
         for destination in 0..self.destinations {
-            let of_it = |what: &What| matches!(what, What::Batches { destination: of, .. } if *of == destination);
-            if !self.operations.iter().any(|(_, what)| of_it(what)) || !rng.random_bool(0.6) {
+            if !self.takes_batches(destination) || !rng.random_bool(0.6) {
                 continue;
             }
             let receiver = What::Receiver {
@@ -187,6 +189,34 @@ impl Draw<'_> {
             };
             self.push(rng.random_range(0..lasts_ms), receiver);
         }
+    }
+
+    /// Some answer nonsense for a while, mostly those that take batches. With dice
+    /// of its own: all other draws stay.
+    fn nonsense(&mut self, seed: u64, lasts_ms: u64) {
+        let mut rng = StdRng::seed_from_u64(seed ^ NONSENSE);
+        for destination in 0..self.destinations {
+            let chance = if self.takes_batches(destination) {
+                0.5
+            } else {
+                0.1
+            };
+            if !rng.random_bool(chance) {
+                continue;
+            }
+            let receiver = What::Receiver {
+                destination,
+                behaviour: Behaviour::AnswersNonsense,
+                lasts_ms: rng.random_range(10..100) * SECOND,
+            };
+            self.push(rng.random_range(0..lasts_ms), receiver);
+        }
+    }
+
+    /// Whether batches are ever set for it.
+    fn takes_batches(&self, destination: usize) -> bool {
+        let of_it = |what: &What| matches!(what, What::Batches { destination: of, .. } if *of == destination);
+        self.operations.iter().any(|(_, what)| of_it(what))
     }
 
     /// Some forget payloads while all goes on. With dice of its own: all other
