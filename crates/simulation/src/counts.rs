@@ -15,6 +15,8 @@ pub const SOMETIMES: &[&str] = &[
     "store failed before the commit",
     "store failed after the commit",
     "store committed after it had failed",
+    "commit held up",
+    "admission went back to what was committed late",
     "store slow",
     "row locked",
     "admission forgotten in a crash",

@@ -8,4 +8,4 @@ mod store;
 pub(crate) use queue::{FaultyQueue, fates};
 pub(crate) use receiver::{Behaviours, FaultySender, PROMPT, Takings, WatchedReceivers};
 pub(crate) use schedule::FaultySchedule;
-pub(crate) use store::{FaultyStore, LATEST_COMMIT, pending};
+pub(crate) use store::{FaultyStore, HELD_UP_FOR, LATEST_COMMIT, pending};

@@ -17,4 +17,4 @@ pub use clock::{ClockStep, ModelClock};
 pub use queue::{Condition, Fate, ModelQueue};
 pub use schedule::ModelSchedule;
 pub use sender::{Connecting, ModelSender, Reaction, Received, Receivers};
-pub use store::{Attempt, EventRow, ModelStore, ReapStep, Rows, Transition};
+pub use store::{Attempt, EventRow, ModelStore, ReapStep, Rows, Transition, Unseen};

@@ -18,6 +18,9 @@ pub enum Sabotage {
     DoubtsSuccess,
     /// Nobody reaps: `all_is_drained`.
     NeverReaps,
+    /// Nobody looks for what waits without having been woken, nor for what was
+    /// committed late: `all_is_drained`.
+    SweepsMarksOnly,
     /// Leases end long before their holders think: `a_lease_is_exclusive`.
     ShortLeases,
     /// Every next run is set too late: `the_limit_is_used`.
@@ -53,12 +56,13 @@ pub enum Sabotage {
 
 impl Sabotage {
     /// Each with the promise that it breaks.
-    pub const ALL: [(Self, &'static str); 18] = [
+    pub const ALL: [(Self, &'static str); 19] = [
         (Self::ForgetsEvents, "nothing_is_lost"),
         (Self::ForgetsKeys, "a_repeated_request_is_one_event"),
         (Self::StartsTwice, "a_permit_starts_once_and_in_time"),
         (Self::DoubtsSuccess, "a_duplicate_has_a_reason"),
         (Self::NeverReaps, "all_is_drained"),
+        (Self::SweepsMarksOnly, "all_is_drained"),
         (Self::ShortLeases, "a_lease_is_exclusive"),
         (Self::LooksLate, "the_limit_is_used"),
         (Self::SendsLate, "a_start_is_sent_once_and_at_once"),

@@ -335,11 +335,14 @@ pub enum Fault {
     /// The store crashes soon after an admission, which did not wait for the
     /// disk, and has forgotten it unless something else was flushed since.
     AdmissionForgotten,
+    /// The store says that it failed, and commits events 5 to 90 seconds later:
+    /// their ids are older than some that admission has gone past.
+    CommitHeldUp,
 }
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::StoreFailsBefore,
         Self::StoreFailsAfter,
         Self::StoreCommitsLate,
@@ -354,6 +357,7 @@ impl Fault {
         Self::MessagesReordered,
         Self::PublishUnconfirmed,
         Self::AdmissionForgotten,
+        Self::CommitHeldUp,
     ];
 }
 

@@ -72,7 +72,12 @@ impl Witness {
         for permit in permits {
             let of = seen.attempts.entry(permit.attempt).or_default();
             let was_admitted = std::mem::replace(&mut of.was_admitted, true);
-            if was_admitted || Some(permit.attempt) < seen.in_order_from || !first(permit.attempt) {
+            let was_late = of.was_late;
+            if was_admitted
+                || was_late
+                || Some(permit.attempt) < seen.in_order_from
+                || !first(permit.attempt)
+            {
                 continue;
             }
             let destination = seen.destinations.entry(permit.destination).or_default();
@@ -81,6 +86,15 @@ impl Witness {
                 invariants::first_attempts_are_admitted_in_order(newest, permit.attempt)
             });
             self.judge(&mut seen, in_order);
+        }
+    }
+
+    /// These attempts were committed long after their ids were given: younger ones
+    /// were there before.
+    pub(crate) fn committed_late(&self, attempts: Vec<AttemptId>) {
+        let mut seen = self.seen();
+        for attempt in attempts {
+            seen.attempts.entry(attempt).or_default().was_late = true;
         }
     }
 

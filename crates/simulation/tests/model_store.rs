@@ -10,15 +10,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use domain::attempt::{AttemptState, OutcomeKind};
-use domain::event::{Audience, NewEvent};
+use domain::event::{Audience, Idempotency, NewEvent};
 use domain::ids::{DestinationId, EventId, WorkerId};
 use domain::permit::Permit;
 use domain::policy::LimitSettings;
 use domain::share::Room;
 use domain::time::Timestamp;
 use engine::ports::{
-    Catalog, ClaimAnswer, DEFAULT_TENANT, DestinationChange, Heartbeat, NewDestination, NextTry,
-    Outcome, Run, RunResult, Store,
+    Acceptance, Catalog, ClaimAnswer, DEFAULT_TENANT, DestinationChange, Heartbeat, NewDestination,
+    NextTry, Outcome, Run, RunResult, Store, StoreError, Sweep,
 };
 use simulation::model::{ClockStep, ModelStore};
 use uuid::Uuid;
@@ -56,7 +56,7 @@ fn limits(per_second: u32) -> LimitSettings {
     }
 }
 
-async fn accept(store: &ModelStore, ids: std::ops::Range<u128>) {
+fn events(ids: std::ops::Range<u128>) -> Vec<NewEvent> {
     let event = |id| NewEvent {
         id: EventId(Uuid::from_u128(id)),
         tenant: DEFAULT_TENANT,
@@ -67,8 +67,11 @@ async fn accept(store: &ModelStore, ids: std::ops::Range<u128>) {
         idempotency: None,
         trace: None,
     };
-    let events: Vec<_> = ids.map(event).collect();
-    store.accept_events(&events).await.unwrap();
+    ids.map(event).collect()
+}
+
+async fn accept(store: &ModelStore, ids: std::ops::Range<u128>) {
+    store.accept_events(&events(ids)).await.unwrap();
 }
 
 async fn run(store: &ModelStore) -> RunResult {
@@ -114,6 +117,45 @@ async fn finish(store: &ModelStore, permit: &Permit, next: NextTry) {
         speaks: engine::ports::Speaks::ForRequest,
     };
     store.record_outcomes(WORKER, &[outcome]).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn admission_goes_back_to_what_was_committed_late_when_a_sweep_has_found_it() {
+    let store = store(10).await;
+    let mut late = events(1..2);
+    late[0].idempotency = Some(Idempotency {
+        key: "late".to_owned(),
+        digest: [0; 32],
+        kept_for: SECOND * 1_000,
+    });
+    let unseen = store.accept_unseen(&late).unwrap();
+    accept(&store, 2..3).await;
+    let [younger] = admit(&store).await[..] else {
+        panic!("what is not committed is not seen")
+    };
+    let again = store.accept_events(&late).await;
+    assert!(
+        matches!(again, Err(StoreError::Unavailable(_))),
+        "{again:?}"
+    );
+
+    tokio::time::advance(SECOND * 31).await;
+    let attempts = store.commit_unseen(unseen);
+    assert!(attempts[0] < younger.attempt);
+    assert_eq!(admit(&store).await, [], "admission had gone past it");
+    let sweep = Sweep {
+        after: None,
+        limit: 10,
+        overdue: SECOND * 1_000,
+        everything: false,
+        only_marks: false,
+    };
+    let page = store.sweep(&sweep).await.unwrap();
+    assert_eq!((page.late, page.wakes.len()), (1, 1));
+    assert_eq!(admit(&store).await[0].attempt, attempts[0]);
+    assert_eq!(store.sweep(&sweep).await.unwrap().late, 0);
+    let again = store.accept_events(&late).await.unwrap();
+    assert!(matches!(again[..], [Acceptance::Repeated { .. }]));
 }
 
 #[tokio::test(start_paused = true)]

@@ -61,6 +61,7 @@ fn showing(sabotage: Sabotage) -> Scenario {
     match sabotage {
         Sabotage::ForgetsKeys => scenario(Mood::Stormy, vec![fault(Fault::StoreFailsAfter)]),
         Sabotage::StartsTwice => scenario(Mood::Stormy, vec![fault(Fault::MessageDuplicated)]),
+        Sabotage::SweepsMarksOnly => scenario(Mood::Stormy, vec![fault(Fault::CommitHeldUp)]),
         Sabotage::NeverReaps => scenario(Mood::Stormy, vec![fault(Fault::MessageLost)]),
         Sabotage::ShortLeases => scenario(Mood::Stormy, vec![fault(Fault::StoreSlow)]),
         Sabotage::ForgetsHolds => scenario(

@@ -6,6 +6,7 @@ mod notes;
 mod notifier;
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -125,6 +126,29 @@ impl FaultyStore {
         });
     }
 
+    /// Whether the commit of these is held up, by that fault: it comes all the same.
+    fn holds_up(&self, events: &[NewEvent], dice: Dice) -> bool {
+        let weather = &self.gate.around.weather;
+        if !weather.strikes(Fault::CommitHeldUp, dice) {
+            return false;
+        }
+        let Some(unseen) = self.inner.accept_unseen(events) else {
+            return false;
+        };
+        self.gate.around.counts.note("commit held up");
+        let store = self.clone();
+        tokio::spawn(async move {
+            let longer = HELD_UP_FOR.end.saturating_sub(HELD_UP_FOR.start);
+            sleep(HELD_UP_FOR.start + dice.of(4).up_to(longer)).await;
+            let commit = async { store.inner.commit_unseen(unseen) };
+            let attempts = store.noting_what_comes(commit).await;
+            let line = format_args!("{} attempts committed late", attempts.len());
+            store.line(Site::AcceptEvents, line);
+            store.witness.committed_late(attempts);
+        });
+        true
+    }
+
     /// What the process takes the store's clock for.
     fn seen_by_pod(&self, now: Timestamp) -> Timestamp {
         let off = self.gate.clock_off_ms();
@@ -222,7 +246,10 @@ impl Store for FaultyStore {
         if self.gate.has(Sabotage::ForgetsKeys) {
             events.iter_mut().for_each(|event| event.idempotency = None);
         }
-        self.call(Site::AcceptEvents, |store, _| async move {
+        self.call(Site::AcceptEvents, |store, dice| async move {
+            if store.holds_up(&events, dice) {
+                return Err(failed("nobody knows"));
+            }
             let accepting = store.inner.accept_events(&events);
             let answer = store.noting_what_comes(accepting).await?;
             let repeated = |answer: &&Acceptance| matches!(answer, Acceptance::Repeated { .. });
@@ -356,13 +383,19 @@ impl Store for FaultyStore {
     }
 
     async fn sweep(&self, sweep: &Sweep) -> Result<SweepPage, StoreError> {
-        let sweep = *sweep;
+        let mut sweep = *sweep;
+        sweep.only_marks |= self.gate.has(Sabotage::SweepsMarksOnly);
         self.call(Site::Sweep, |store, _| async move {
             let page = store.inner.sweep(&sweep).await?;
             if !page.wakes.is_empty() || !page.marks.is_empty() {
                 let (wakes, marks) = (page.wakes.len(), page.marks.len());
                 store.line(Site::Sweep, format_args!("{wakes} wakes, {marks} marks"));
             }
+            let counts = &store.gate.around.counts;
+            counts.add(
+                "admission went back to what was committed late",
+                page.late.into(),
+            );
             Ok(page)
         })
         .await
@@ -430,5 +463,8 @@ pub(crate) fn short(destination: DestinationId) -> u128 {
     destination.0.as_u128()
 }
 
-/// How late a commit is at most.
+/// How long the commit of events is held up by [`Fault::CommitHeldUp`].
+pub(crate) const HELD_UP_FOR: Range<Duration> = Duration::from_secs(5)..Duration::from_secs(90);
+
+/// How late any other commit is at most.
 pub(crate) const LATEST_COMMIT: Duration = Duration::from_secs(4);

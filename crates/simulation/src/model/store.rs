@@ -32,6 +32,7 @@ mod secrets;
 mod smart;
 mod survey;
 mod sweep;
+mod unseen;
 mod usage;
 mod view;
 mod watch;
@@ -56,6 +57,7 @@ use super::clock::{ClockStep, ModelClock};
 pub use ledger::Transition;
 pub use reap::ReapStep;
 pub use rows::{Attempt, EventRow, Rows};
+pub use unseen::Unseen;
 
 /// A store in memory. It never fails by itself, and refuses what Postgres refuses.
 #[derive(Debug)]
@@ -301,7 +303,13 @@ const TIMEOUT: Duration = engine::ports::MAX_REQUEST_TIMEOUT;
 #[async_trait]
 impl Store for ModelStore {
     async fn accept_events(&self, events: &[NewEvent]) -> Result<Vec<Acceptance>, StoreError> {
-        Ok(self.step(|rows, now| ingest::accept_events(rows, now, events)))
+        self.step(|rows, now| {
+            if ingest::is_held_up(rows, events) {
+                let problem = "somebody's transaction holds a key";
+                return Err(StoreError::Unavailable(problem.to_owned()));
+            }
+            Ok(ingest::accept_events(rows, now, events))
+        })
     }
 
     async fn admit(&self, runs: &[Run], room: &Room) -> Result<Admitted, StoreError> {
@@ -360,7 +368,11 @@ impl Store for ModelStore {
     }
 
     async fn sweep(&self, sweep: &Sweep) -> Result<SweepPage, StoreError> {
-        Ok(self.look(|rows, now| sweep::sweep(rows, now, sweep)))
+        let page = self.look(|rows, now| sweep::sweep(rows, now, sweep));
+        if page.late > 0 {
+            self.step(|rows, _| sweep::go_back(rows, sweep));
+        }
+        Ok(page)
     }
 
     async fn changed(&self) {

@@ -22,6 +22,10 @@ const BATCHES: u64 = 0xBA7C;
 const PARTS: u64 = 0x207;
 /// Of the dice for receivers that answer nonsense.
 const NONSENSE: u64 = 0xBAB8;
+/// Of the dice for commits that are held up.
+const HELD_UP: u64 = 0x1A7E;
+/// All faults but that one, which is the last.
+const FAULTS: usize = Fault::ALL.len() - 1;
 /// Of the dice for bounds of the backlog.
 const BOUNDS: u64 = 0xB0D5;
 /// Of the dice for operational destinations.
@@ -115,6 +119,7 @@ impl Draw<'_> {
         self.keep(seed);
         self.bounds(seed, lasts_ms);
         self.told(seed, lasts_ms);
+        self.held_up(seed, lasts_ms);
         for _ in 0..self.rng.random_range(0..10) {
             let at = self.rng.random_range(0..lasts_ms);
             let what = self.afterlife();
@@ -280,6 +285,24 @@ impl Draw<'_> {
         }
     }
 
+    /// Some commits of events are held up: by a standby that stalls, or a client
+    /// that is slow to end its transaction. With dice of its own: all other draws
+    /// stay.
+    fn held_up(&mut self, seed: u64, lasts_ms: u64) {
+        let mut rng = StdRng::seed_from_u64(seed ^ HELD_UP);
+        if !rng.random_bool(0.3) {
+            return;
+        }
+        for _ in 0..rng.random_range(1..4) {
+            let fault = What::Fault {
+                fault: Fault::CommitHeldUp,
+                permille: [50, 200, 1_000][rng.random_range(0..3)],
+                lasts_ms: rng.random_range(1..30) * SECOND,
+            };
+            self.push(rng.random_range(0..lasts_ms), fault);
+        }
+    }
+
     /// Limits of an hour, for more than an hour.
     fn long(mut self, seed: u64) -> Scenario {
         let lasts_ms = self.rng.random_range(75..100) * MINUTE;
@@ -397,7 +420,7 @@ impl Draw<'_> {
         let lasts_ms = self.rng.random_range(200..40_000);
         match self.rng.random_range(0..100) {
             0..25 => What::Fault {
-                fault: Fault::ALL[self.rng.random_range(0..Fault::ALL.len())],
+                fault: Fault::ALL[self.rng.random_range(0..FAULTS)],
                 permille: [10, 50, 200, 500, 1_000][self.rng.random_range(0..5)],
                 lasts_ms,
             },

@@ -57,6 +57,8 @@ pub(super) struct OfEvent {
 #[derive(Default)]
 pub(super) struct OfAttempt {
     pub(super) was_admitted: bool,
+    /// Its commit was held up.
+    pub(super) was_late: bool,
     pub(super) started: Option<Instant>,
     pub(super) was_sent: bool,
     /// What its request carries, itself first, if that is a batch.

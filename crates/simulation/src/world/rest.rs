@@ -22,11 +22,11 @@ use tokio::time::Instant;
 use super::clients::{CLIENT_PATIENCE, named_by_client};
 use super::owners::per_second;
 use super::{Action, BrokenPromise, World, destination};
-use crate::faulty::{LATEST_COMMIT, PROMPT};
+use crate::faulty::{HELD_UP_FOR, LATEST_COMMIT, PROMPT};
 use crate::invariants::{self, Accepted, Left, Promise, what_is_recorded_is_what_was_answered};
 use crate::model::Attempt;
 use crate::process::{GRACE as PROCESS_GRACE, REQUEST_TIMEOUT};
-use crate::scenario::{Mood, Operation, What};
+use crate::scenario::{Fault, Mood, Operation, What};
 use crate::witness::named;
 
 /// How often it is looked whether all is drained.
@@ -197,8 +197,16 @@ impl World<'_> {
             None => self.drains_within(of),
             Some(bounds) => self.taken_and_drained_within(&bounds),
         };
-        let held_until = store.read(|rows| rows.held_until(of));
-        let held = held_until.map_or(Duration::ZERO, |until| until.since(now));
+        // Whose client is refused waits for all whose backlogs are in its way.
+        let held = match self.scenario.bounds() {
+            None => vec![of],
+            Some(_) => self.living(),
+        };
+        let held = (held.into_iter())
+            .filter_map(|of| store.read(|rows| rows.held_until(of)))
+            .map(|until| until.since(now))
+            .max()
+            .unwrap_or_default();
         // What still fails while the faults end may open the breaker.
         let breaker = FIRST_PROBE.mul_f64(1.2);
         // A receiver that refused for long is asked seldom, and then more often.
@@ -208,7 +216,17 @@ impl World<'_> {
         } else {
             Duration::ZERO
         };
-        RECOVERY + smart + backlog + retry.unwrap_or_default() + held.max(breaker)
+        RECOVERY + self.held_up() + smart + backlog + retry.unwrap_or_default() + held.max(breaker)
+    }
+
+    /// How long a commit may still be held up, if any ever is; its client waits for
+    /// its keys.
+    fn held_up(&self) -> Duration {
+        let held_up = |operation: &Operation| matches!(operation.what, What::Fault { fault, .. } if fault == Fault::CommitHeldUp);
+        match self.scenario.operations.iter().any(held_up) {
+            true => HELD_UP_FOR.end,
+            false => Duration::ZERO,
+        }
     }
 
     /// Events that clients hand in for a destination.

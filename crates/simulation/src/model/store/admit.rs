@@ -251,7 +251,7 @@ fn read_backlog(
         row.is_some_and(|row| row.expires_at.is_none_or(|at| at > now))
     };
     let up_to_now = ..=(now, AttemptId(i64::MAX));
-    let firsts: Vec<_> = indexes.first.iter().copied().take(limit).collect();
+    let firsts: Vec<_> = indexes.seen_first().take(limit).collect();
     let others = indexes.due.range(up_to_now).map(|(_, id)| *id);
     let others: Vec<_> = others.take(limit).collect();
     let some_expired = !firsts.iter().chain(&others).all(is_fresh);
@@ -279,7 +279,7 @@ fn batched(
         return (Vec::new(), Backlog::default());
     };
     let limit = rules.read_ahead(most) as usize;
-    let firsts: Vec<_> = indexes.first.iter().copied().take(limit).collect();
+    let firsts: Vec<_> = indexes.seen_first().take(limit).collect();
     let others = indexes.due.range(..=(now, AttemptId(i64::MAX)));
     let others: Vec<_> = others.map(|(_, id)| *id).take(limit).collect();
     let fresh = |ids: &[AttemptId]| -> Vec<&Attempt> {

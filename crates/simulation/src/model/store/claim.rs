@@ -73,7 +73,7 @@ fn to_carry(rows: &Rows, now: Timestamp, permit: &Permit) -> Vec<AttemptId> {
     let due: Vec<_> = due.map(|(_, id)| *id).collect();
     for line in Line::of(leader.due_at.is_none(), leader.batch_limit) {
         let (ids, class) = match line {
-            Some(Line::Firsts) => (indexes.first.iter().copied().collect(), None),
+            Some(Line::Firsts) => (indexes.seen_first().collect(), None),
             Some(Line::Due) => (due.clone(), None),
             Some(Line::Class(limit)) => (due.clone(), Some(limit)),
             None => break,

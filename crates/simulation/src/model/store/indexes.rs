@@ -16,6 +16,9 @@ pub(super) struct Indexes {
     pub(super) all: BTreeSet<AttemptId>,
     /// First attempts that wait and were never admitted.
     pub(super) first: BTreeSet<AttemptId>,
+    /// Of these, what admission does not see: it went past them before they were
+    /// committed.
+    pub(super) passed: BTreeSet<AttemptId>,
     /// All others that wait, by when they are due.
     pub(super) due: BTreeSet<(Timestamp, AttemptId)>,
     /// Permits by slot.
@@ -50,6 +53,16 @@ impl Indexes {
             let key = (period, bucket_end(period, started_at));
             *self.buckets.entry(key).or_default() += 1;
         }
+    }
+
+    /// First attempts that wait and that admission sees.
+    pub(super) fn seen_first(&self) -> impl Iterator<Item = AttemptId> {
+        self.first.difference(&self.passed).copied()
+    }
+
+    /// Whether a first attempt waits that admission does not see.
+    pub(super) fn hides_first(&self) -> bool {
+        !self.first.is_disjoint(&self.passed)
     }
 
     /// What waits, is admitted or has started.

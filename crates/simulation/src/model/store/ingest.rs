@@ -2,11 +2,11 @@
 
 use domain::destination::DestinationState;
 use domain::event::{Audience, MAX_DESTINATIONS, NewEvent};
-use domain::ids::DestinationId;
+use domain::ids::{AttemptId, DestinationId};
 use domain::time::Timestamp;
 use engine::ports::Acceptance;
 
-use super::keys::KeyRow;
+use super::keys::{Key, KeyRow};
 use super::rows::{Attempt, EventRow, Rows};
 
 /// Accepts a batch; see [`engine::ports::Store::accept_events`].
@@ -32,7 +32,8 @@ pub(super) fn accept_events(
             },
         };
         if let Acceptance::Accepted(to) = &answer {
-            insert(rows, now, event, to);
+            let ids: Vec<_> = to.iter().map(|_| rows.ledger.next_id()).collect();
+            insert(rows, now, event, to, &ids);
             take_key(rows, now, event);
         }
         answer
@@ -43,7 +44,7 @@ pub(super) fn accept_events(
 /// The answer for a key that is known and has not expired.
 pub(super) fn known_key(rows: &Rows, now: Timestamp, event: &NewEvent) -> Option<Acceptance> {
     let asked = event.idempotency.as_ref()?;
-    let known = rows.keys.get(&(event.tenant, asked.key.clone()))?;
+    let known = rows.keys.get(&key(event)?)?;
     if known.expires_at <= now {
         return None;
     }
@@ -61,7 +62,19 @@ pub(super) fn known_key(rows: &Rows, now: Timestamp, event: &NewEvent) -> Option
     })
 }
 
-fn take_key(rows: &mut Rows, now: Timestamp, event: &NewEvent) {
+/// The key that it asks for.
+pub(super) fn key(event: &NewEvent) -> Option<Key> {
+    let asked = event.idempotency.as_ref()?;
+    Some((event.tenant, asked.key.clone()))
+}
+
+/// Whether a transaction that is open holds one of their keys.
+pub(super) fn is_held_up(rows: &Rows, events: &[NewEvent]) -> bool {
+    let mut keys = events.iter().filter_map(key);
+    keys.any(|key| rows.keys.is_held(&key))
+}
+
+pub(super) fn take_key(rows: &mut Rows, now: Timestamp, event: &NewEvent) {
     if let Some(asked) = &event.idempotency {
         let row = KeyRow {
             digest: asked.digest,
@@ -106,18 +119,25 @@ fn subscribers(rows: &Rows, event: &NewEvent) -> Vec<DestinationId> {
     subscribers.map(|(id, _)| *id).collect()
 }
 
-fn insert(rows: &mut Rows, now: Timestamp, event: &NewEvent, to: &[DestinationId]) {
-    let first = |destination: &DestinationId| {
+/// Inserts an event, and its attempts under these ids.
+pub(super) fn insert(
+    rows: &mut Rows,
+    now: Timestamp,
+    event: &NewEvent,
+    to: &[DestinationId],
+    ids: &[AttemptId],
+) {
+    for (destination, id) in to.iter().zip(ids) {
         let row = rows.destinations.get(destination);
         let max_age = row.and_then(|row| row.max_age);
         let attempt = Attempt {
             expires_at: max_age.map(|age| now + age),
             payload_bytes: u32::try_from(event.payload.len()).unwrap_or(u32::MAX),
+            id: *id,
             ..Attempt::waiting(event.id, *destination, now)
         };
-        rows.ledger.insert(now, attempt)
-    };
-    let attempts = to.iter().map(first).collect();
+        rows.ledger.put_in(now, attempt);
+    }
     let row = EventRow {
         tenant: event.tenant,
         event_type: event.event_type.clone(),
@@ -125,7 +145,7 @@ fn insert(rows: &mut Rows, now: Timestamp, event: &NewEvent, to: &[DestinationId
         payload: event.payload.clone(),
         created_at: now,
         trace: event.trace.clone(),
-        attempts,
+        attempts: ids.to_vec(),
     };
     rows.events.insert(event.id, row);
 }

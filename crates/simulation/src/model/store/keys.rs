@@ -21,6 +21,8 @@ pub(super) struct KeyRow {
 pub(super) struct Keys {
     rows: BTreeMap<Key, KeyRow>,
     by_expiry: BTreeSet<(Timestamp, Key)>,
+    /// Inserted by a transaction that is open.
+    held: BTreeSet<Key>,
 }
 
 impl Keys {
@@ -35,6 +37,20 @@ impl Keys {
         {
             self.by_expiry.remove(&(before.expires_at, key));
         }
+    }
+
+    /// Nobody else can insert it.
+    pub(super) fn hold(&mut self, key: Option<Key>) {
+        self.held.extend(key);
+    }
+
+    /// That transaction has ended.
+    pub(super) fn let_go(&mut self, key: Option<Key>) {
+        self.held.retain(|held| Some(held) != key.as_ref());
+    }
+
+    pub(super) fn is_held(&self, key: &Key) -> bool {
+        self.held.contains(key)
     }
 
     /// Whether as many as that have expired.

@@ -127,11 +127,22 @@ impl Ledger {
         admitted.filter_map(|(_, _, id)| self.attempts.get(id)?.permit.as_ref())
     }
 
+    /// Gives an id.
+    pub(super) fn next_id(&mut self) -> AttemptId {
+        self.last_id += 1;
+        AttemptId(self.last_id)
+    }
+
     /// Adds a row, with the next id.
     pub(super) fn insert(&mut self, at: Timestamp, row: Attempt) -> AttemptId {
-        self.last_id += 1;
-        let id = AttemptId(self.last_id);
-        let row = Attempt { id, ..row };
+        let id = self.next_id();
+        self.put_in(at, Attempt { id, ..row });
+        id
+    }
+
+    /// Adds a row that has its id.
+    pub(super) fn put_in(&mut self, at: Timestamp, row: Attempt) {
+        let id = row.id;
         let destination = row.destination;
         self.by_destination
             .entry(destination)
@@ -141,7 +152,19 @@ impl Ledger {
         self.put(&row, Put::In);
         self.note(&row, None, at);
         self.attempts.insert(id, row);
-        id
+    }
+
+    /// Admission has gone past this first attempt before it was there.
+    pub(super) fn pass(&mut self, destination: DestinationId, id: AttemptId) {
+        let indexes = self.by_destination.entry(destination).or_default();
+        indexes.passed.insert(id);
+    }
+
+    /// Admission goes back to what waits first.
+    pub(super) fn go_back(&mut self, destination: DestinationId) {
+        if let Some(indexes) = self.by_destination.get_mut(&destination) {
+            indexes.passed.clear();
+        }
     }
 
     /// Changes a row, if it is there.

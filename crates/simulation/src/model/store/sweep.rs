@@ -8,6 +8,7 @@ use domain::ids::DestinationId;
 use domain::time::Timestamp;
 use engine::ports::{Mark, Sweep, SweepPage, Wake};
 
+use super::indexes::Indexes;
 use super::rows::Rows;
 
 /// Reads one page; see [`engine::ports::Store::sweep`].
@@ -26,6 +27,9 @@ pub(super) fn sweep(rows: &Rows, now: Timestamp, sweep: &Sweep) -> SweepPage {
     let mut busy = rows.ledger.busy.range((after, Bound::Unbounded)).peekable();
     for destination in busy.by_ref().take(limit) {
         page.next = Some(*destination);
+        if is_late(rows, *destination) && !rows.locked.contains(destination) {
+            page.late += 1;
+        }
         let mut marks = page.marks.iter();
         let marked = marks.any(|mark| mark.destination == *destination);
         if let Some(after) = look(rows, now, sweep, *destination)
@@ -38,6 +42,26 @@ pub(super) fn sweep(rows: &Rows, now: Timestamp, sweep: &Sweep) -> SweepPage {
         page.next = None;
     }
     page
+}
+
+/// Whether something was committed so late that admission had gone past it.
+fn is_late(rows: &Rows, destination: DestinationId) -> bool {
+    let indexes = rows.ledger.indexes(destination);
+    indexes.is_some_and(Indexes::hides_first)
+}
+
+/// Admission goes back to what was late in this page, unless somebody holds the
+/// destination.
+pub(super) fn go_back(rows: &mut Rows, sweep: &Sweep) {
+    let limit = usize::try_from(sweep.limit).unwrap_or(usize::MAX);
+    let after = sweep.after.map_or(Bound::Unbounded, Bound::Excluded);
+    let busy = rows.ledger.busy.range((after, Bound::Unbounded));
+    let page: Vec<_> = busy.take(limit).copied().collect();
+    for destination in page {
+        if !rows.locked.contains(&destination) {
+            rows.ledger.go_back(destination);
+        }
+    }
 }
 
 fn oldest_marks(rows: &Rows, limit: usize) -> Vec<Mark> {
@@ -62,6 +86,9 @@ fn look(
     let row = (rows.living(destination)).filter(|row| row.state == DestinationState::Active)?;
     let indexes = rows.ledger.indexes(destination)?;
     let next_due = indexes.due.first().map(|(due_at, _)| *due_at);
+    if is_late(rows, destination) {
+        return Some(Duration::ZERO);
+    }
     let due = !indexes.first.is_empty() || next_due.is_some_and(|due_at| due_at <= now);
     if sweep.everything {
         return match due || !indexes.admitted.is_empty() {

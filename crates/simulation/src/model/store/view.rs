@@ -130,7 +130,7 @@ impl Rows {
         };
         let due = of.due.range(..=(now, AttemptId(i64::MAX)));
         let mut others = due.map(|(_, id)| *id).take(LOOKED_AT).peekable();
-        let mut firsts = of.first.iter().copied().take(LOOKED_AT).peekable();
+        let mut firsts = of.seen_first().take(LOOKED_AT).peekable();
         firsts.peek().is_some() && others.peek().is_some() && firsts.chain(others).all(fresh)
     }
 
