@@ -3,9 +3,10 @@
 
 use domain::limit::Shape;
 use domain::policy::LimitSettings;
+use domain::smart::SmartDelivery;
 use simulation::counts::Counts;
 use simulation::model::Condition;
-use simulation::scenario::{Fault, Mood, Operation, Process, Scenario, What};
+use simulation::scenario::{Behaviour, Fault, Mood, Operation, Process, Scenario, What};
 use simulation::world;
 
 fn keeps_every_promise(scenario: &Scenario) {
@@ -147,5 +148,30 @@ fn a_client_that_was_refused_goes_on_at_its_own_pace() {
             Operation { number: 40, at_ms: 254_010, what: What::Delete { destination: 0 } },
         ],
         lasts_ms: 254_011,
+    });
+}
+
+/// Seed 10194. Smart delivery had found three starts in ten seconds, which was no
+/// less than the configured limit, until its owner raised that at the end.
+#[test]
+#[rustfmt::skip]
+fn a_limit_that_is_raised_above_what_smart_delivery_found_takes_its_time() {
+    keeps_every_promise(&Scenario {
+        seed: 10_194,
+        mood: Mood::Stormy,
+        destinations: vec![
+            LimitSettings { per_second: Some(5), per_minute: Some(83), ..LimitSettings::default() },
+            LimitSettings { per_second: Some(4), ..LimitSettings::default() },
+        ],
+        schedulers: 1,
+        workers: 3,
+        operations: vec![
+            Operation { number: 1, at_ms: 0, what: What::Arrivals { destination: 1, events: 136, every_ms: 3395 } },
+            Operation { number: 3, at_ms: 0, what: What::Smart { destination: 1, to: SmartDelivery::On } },
+            Operation { number: 21, at_ms: 125_768, what: What::Receiver { destination: 1, behaviour: Behaviour::Busy, lasts_ms: 13_869 } },
+            Operation { number: 23, at_ms: 140_412, what: What::Limits { destination: 1, limits: LimitSettings { per_second: Some(4), per_minute: Some(100), per_hour: Some(798), ..LimitSettings::default() } } },
+            Operation { number: 52, at_ms: 398_603, what: What::Arrivals { destination: 1, events: 239, every_ms: 0 } },
+        ],
+        lasts_ms: 398_604,
     });
 }

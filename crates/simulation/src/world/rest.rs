@@ -14,7 +14,6 @@ use domain::health::FIRST_PROBE;
 use domain::ids::{DestinationId, EventId};
 use domain::policy::{LimitSettings, Policy, Rate};
 use domain::retry::{AfterFailure, RetrySettings};
-use domain::smart::Effective;
 use domain::time::Timestamp;
 use engine::ports::{Catalog, DEFAULT_TENANT};
 use tokio::time::Instant;
@@ -198,20 +197,21 @@ impl World<'_> {
             Some(bounds) => self.taken_and_drained_within(&bounds),
         };
         // Whose client is refused waits for all whose backlogs are in its way.
-        let held = match self.scenario.bounds() {
+        let in_the_way = match self.scenario.bounds() {
             None => vec![of],
             Some(_) => self.living(),
         };
-        let held = (held.into_iter())
-            .filter_map(|of| store.read(|rows| rows.held_until(of)))
+        let held = (in_the_way.iter())
+            .filter_map(|of| store.read(|rows| rows.held_until(*of)))
             .map(|until| until.since(now))
             .max()
             .unwrap_or_default();
         // What still fails while the faults end may open the breaker.
         let breaker = FIRST_PROBE.mul_f64(1.2);
-        // A receiver that refused for long is asked seldom, and then more often.
-        let smart = store.read(|rows| rows.lowered(of)) != Effective::default();
-        let smart = if smart {
+        // A receiver that refused for long is asked seldom, and then more often;
+        // also where its limit was as low until its owner has just raised it.
+        let was_lowered = |of: &DestinationId| store.read(|rows| rows.was_lowered(*of));
+        let smart = if in_the_way.iter().any(was_lowered) {
             SMART_RECOVERY
         } else {
             Duration::ZERO

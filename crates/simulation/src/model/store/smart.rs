@@ -40,6 +40,16 @@ impl Rows {
         (self.smart.get(&id)).map_or_else(Effective::default, |row| row.effective)
     }
 
+    /// Whether smart delivery, which is on, has ever lowered them.
+    #[must_use]
+    pub fn was_lowered(&self, id: DestinationId) -> bool {
+        let history = self.smart_history.get(&id).into_iter().flatten();
+        self.smart.contains_key(&id)
+            && history
+                .into_iter()
+                .any(|change| change.effective != Effective::default())
+    }
+
     /// What a run goes by: the limits in force, and as slow as smart delivery
     /// has made them.
     pub(super) fn policy_of(&self, id: DestinationId, row: &DestinationRow) -> Policy {
