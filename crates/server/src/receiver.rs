@@ -22,7 +22,9 @@ use axum::extract::{Path, Request, State};
 use axum::response::{AppendHeaders, IntoResponse, Response};
 use axum::routing::post;
 use axum::serve::ListenerExt;
-use http::{HeaderMap, StatusCode};
+use bytes::Bytes;
+use http::header::RETRY_AFTER;
+use http::{HeaderMap, HeaderValue, StatusCode};
 use http_body_util::BodyExt;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
@@ -86,12 +88,14 @@ pub struct Observed<'a> {
 }
 
 /// What an observer wants to be answered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Told {
     /// The HTTP status.
     pub status: StatusCode,
-    /// `Retry-After`, in seconds.
-    pub retry_after: Option<u32>,
+    /// `Retry-After`, as it stands.
+    pub retry_after: Option<HeaderValue>,
+    /// After the head.
+    pub body: Bytes,
 }
 
 impl From<StatusCode> for Told {
@@ -99,16 +103,15 @@ impl From<StatusCode> for Told {
         Self {
             status,
             retry_after: None,
+            body: Bytes::new(),
         }
     }
 }
 
 impl IntoResponse for Told {
     fn into_response(self) -> Response {
-        let retry_after = self
-            .retry_after
-            .map(|seconds| ("retry-after", seconds.to_string()));
-        (self.status, AppendHeaders(retry_after)).into_response()
+        let retry_after = self.retry_after.map(|value| (RETRY_AFTER, value));
+        (self.status, AppendHeaders(retry_after), self.body).into_response()
     }
 }
 
@@ -461,11 +464,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_observer_may_ask_for_time() {
+    async fn an_observer_may_ask_for_time_and_say_more() {
         let asks = |_: Observed<'_>| {
             Some(Told {
                 status: StatusCode::TOO_MANY_REQUESTS,
-                retry_after: Some(7),
+                retry_after: Some(HeaderValue::from_static("7, or so")),
+                body: Bytes::from_static(b"busy"),
             })
         };
         let receiver = Receiver::start_observed(Behaviour::ACCEPT, 10, Some(Box::new(asks)))
@@ -475,7 +479,8 @@ mod tests {
         let mut stream = post(&receiver, "/r/0", Uuid::nil()).await;
         stream.read_to_string(&mut response).await.unwrap();
         assert!(response.starts_with("HTTP/1.1 429"), "{response}");
-        assert!(response.contains("retry-after: 7\r\n"), "{response}");
+        assert!(response.contains("retry-after: 7, or so\r\n"), "{response}");
+        assert!(response.ends_with("\r\n\r\nbusy"), "{response}");
     }
 
     #[tokio::test]

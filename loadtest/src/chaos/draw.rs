@@ -36,10 +36,11 @@ pub(super) enum Group {
     Delete,
     Afterlife,
     Secret,
+    LateCommit,
 }
 
 /// A deck of them.
-pub(super) const GROUPS: [Group; 25] = [
+pub(super) const GROUPS: [Group; 26] = [
     Group::Kill,
     Group::Kill,
     Group::Freeze,
@@ -65,6 +66,7 @@ pub(super) const GROUPS: [Group; 25] = [
     Group::Afterlife,
     Group::Afterlife,
     Group::Secret,
+    Group::LateCommit,
 ];
 
 impl Group {
@@ -127,6 +129,9 @@ impl Group {
                 let overlap = [0, 5_000, 20_000].choose(random).copied();
                 let overlap = Duration::from_millis(overlap.unwrap_or(0));
                 Fault::Rotate(one_of(random, &cast.rotated), overlap)
+            }
+            Self::LateCommit => {
+                Fault::LateCommit(one_of(random, &cast.late), millis(random, 35_000, 40_000))
             }
             // Mostly what makes dead letters, and what brings them back.
             Self::Afterlife => {

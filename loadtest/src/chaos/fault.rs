@@ -134,6 +134,9 @@ pub(crate) enum Fault {
     /// A destination gets another secret; the one before signs beside it for this
     /// long.
     Rotate(u32, Duration),
+    /// A transaction that inserts an event for a destination stays open for this
+    /// long, and commits.
+    LateCommit(u32, Duration),
 }
 
 impl Fault {
@@ -165,6 +168,7 @@ impl Fault {
             Self::Age(..) => "short-age".to_owned(),
             Self::Replay => "replay".to_owned(),
             Self::Rotate(..) => "rotate-secret".to_owned(),
+            Self::LateCommit(..) => "late-commit".to_owned(),
         }
     }
 }
@@ -175,7 +179,7 @@ pub(crate) fn is_kill(kind: &str) -> bool {
 }
 
 /// Every kind there is. A test compares this with what plans are made of.
-pub(crate) const KINDS: [&str; 71] = [
+pub(crate) const KINDS: [&str; 72] = [
     "api-link-blackhole",
     "api-link-cut",
     "api-link-latency",
@@ -212,6 +216,7 @@ pub(crate) const KINDS: [&str; 71] = [
     "kill-redis",
     "kill-scheduler",
     "kill-worker",
+    "late-commit",
     "lose-schedule",
     "memory-alarm",
     "pause",

@@ -149,6 +149,9 @@ pub(crate) struct Receipt {
     /// Another event's line is that of the request.
     #[serde(default)]
     pub(crate) carried: bool,
+    /// The request is answered with what nobody can mean.
+    #[serde(default)]
+    pub(crate) nonsense: bool,
 }
 
 /// The store's clock, asked between two instants.

@@ -30,10 +30,14 @@ pub(crate) struct Planned {
     pub(crate) fault: Fault,
 }
 
+/// One fault of so many is a commit that is late, and one of each plan.
+const A_LATE_COMMIT_IN: usize = 50;
+
 /// Faults of every group in turn, shuffled, at uneven distances, in order.
 ///
 /// The store's clock steps forward last: admission is frozen for a minute
-/// after that, so later faults would find nothing to disturb.
+/// after that, so later faults would find nothing to disturb. A commit is late
+/// first: it takes longer than any other fault, and few are enough.
 pub(crate) fn plan(wishes: &Wishes) -> Vec<Planned> {
     let mut random = StdRng::seed_from_u64(wishes.seed);
     let is_wanted = |fault: Fault| {
@@ -47,9 +51,13 @@ pub(crate) fn plan(wishes: &Wishes) -> Vec<Planned> {
         .collect();
     let mut deck: Vec<Group> = Vec::new();
     let (mut step, mut heavy) = (None, 0);
+    let late = Group::LateCommit.draw(&mut random, &wishes.cast);
+    let late = Some(late).filter(|late| kills < wishes.faults && is_wanted(*late));
+    let mut late_commits = usize::from(late.is_some());
     // Ends also when nothing that is wanted can be drawn.
     for _ in 0..wishes.faults * 50 {
-        if faults.len() + usize::from(step.is_some()) >= wishes.faults {
+        let first_and_last = usize::from(late.is_some()) + usize::from(step.is_some());
+        if faults.len() + first_and_last >= wishes.faults {
             break;
         }
         if deck.is_empty() {
@@ -61,9 +69,11 @@ pub(crate) fn plan(wishes: &Wishes) -> Vec<Planned> {
         // What stops everything for a while may be a fifth of all.
         let too_heavy = group.is_heavy() && heavy > faults.len() / 5;
         let again = matches!(fault, Fault::Delete(_)) && faults.contains(&fault);
-        if too_heavy || again || !is_wanted(fault) {
+        let too_late = group == Group::LateCommit && late_commits > faults.len() / A_LATE_COMMIT_IN;
+        if too_heavy || too_late || again || !is_wanted(fault) {
             continue;
         }
+        late_commits += usize::from(group == Group::LateCommit);
         heavy += usize::from(group.is_heavy());
         match fault {
             Fault::ClockStep(by) if by > 0 => step = Some(fault),
@@ -71,7 +81,7 @@ pub(crate) fn plan(wishes: &Wishes) -> Vec<Planned> {
         }
     }
     faults.shuffle(&mut random);
-    faults.extend(step);
+    let faults: Vec<_> = late.into_iter().chain(faults).chain(step).collect();
     timed(&mut random, &faults, wishes.length)
 }
 
@@ -123,6 +133,9 @@ mod tests {
                 .filter(|one| is_kill(&one.fault.kind()))
                 .count();
             assert!(kills >= 10, "{seed}: {kills}");
+            assert!(matches!(planned[0].fault, Fault::LateCommit(..)), "{seed}");
+            let late = |one: &&Planned| matches!(one.fault, Fault::LateCommit(..));
+            assert!(planned.iter().filter(late).count() <= 2);
             let steps = |one: &&Planned| matches!(one.fault, Fault::ClockStep(by) if by > 0);
             assert!(planned.iter().filter(steps).count() <= 1);
         }

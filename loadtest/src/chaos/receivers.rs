@@ -14,7 +14,7 @@ use uuid::Uuid;
 use super::batch;
 use super::log::{Appender, Receipt, boottime_us, fingerprint};
 use super::secrets::Secrets;
-use super::world::{Destination, part};
+use super::world::{Destination, Manners, part};
 
 /// Arrivals that the receiver itself keeps: the log has them all.
 const KEPT: usize = 0;
@@ -35,17 +35,24 @@ pub(crate) async fn start(
     let manners: Vec<_> = destinations.iter().map(|one| one.manners).collect();
     let requests: Vec<_> = manners.iter().map(|_| AtomicU64::new(0)).collect();
     let observer = move |seen: Observed<'_>| {
-        if let Err(error) = log.append_all(&receipts(&seen, &secrets)) {
+        let mut receipts = receipts(&seen, &secrets);
+        let number = seen.destination as usize;
+        let told = requests.get(number).and_then(|requests| {
+            let request = requests.fetch_add(1, Ordering::Relaxed) + 1;
+            let passed = storm.began.get().map(Instant::elapsed);
+            let events: Vec<_> = receipts.iter().filter_map(|one| one.event).collect();
+            let manners = manners.get(number)?;
+            manners.answer(request, part(passed, storm.length), &events)
+        });
+        if let Some(first) = receipts.first_mut() {
+            first.nonsense = told.is_some() && manners.get(number) == Some(&Manners::Hostile);
+        }
+        if let Err(error) = log.append_all(&receipts) {
             // A receipt that is not in the log was not received.
             complain(&error);
             return Some(http::StatusCode::INTERNAL_SERVER_ERROR.into());
         }
-        let number = seen.destination as usize;
-        let request = requests.get(number)?.fetch_add(1, Ordering::Relaxed) + 1;
-        let passed = storm.began.get().map(Instant::elapsed);
-        manners
-            .get(number)?
-            .answer(request, part(passed, storm.length))
+        told
     };
     let receiver = Receiver::start_observed(Behaviour::ACCEPT, KEPT, Some(Box::new(observer)))
         .await
@@ -92,6 +99,7 @@ fn receipt(seen: &Observed<'_>, secrets: &Secrets) -> Receipt {
         body: fingerprint(seen.body),
         at_us: boottime_us() - since.unwrap_or(0),
         carried: false,
+        nonsense: false,
     }
 }
 

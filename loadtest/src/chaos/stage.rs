@@ -103,6 +103,8 @@ impl Stage {
             turns: [(); 3].map(|()| Mutex::new(())),
             clock_ahead_ms: AtomicI64::new(0),
             replays: AtomicU64::new(0),
+            late_commits: AtomicU64::new(0),
+            posts: self.folder.appender(Folder::CLIENT)?,
         });
         let cast = Cast {
             planned: &planned,

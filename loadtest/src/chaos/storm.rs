@@ -1,5 +1,6 @@
 //! Does the faults of a plan, each at its time, and heals what they did.
 
+mod late;
 mod owner;
 
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::diary::Diary;
 use super::fault::{Fault, Server, Slot, Trouble};
 use super::keeper::Order;
+use super::log::Appender;
 use super::plan::Planned;
 use super::processes::Processes;
 use super::proxy::{Link, Proxy};
@@ -46,6 +48,10 @@ pub(crate) struct Scene {
     pub(crate) clock_ahead_ms: AtomicI64,
     /// So far.
     pub(crate) replays: AtomicU64,
+    /// So far.
+    pub(crate) late_commits: AtomicU64,
+    /// The log of what clients post.
+    pub(crate) posts: Appender,
 }
 
 /// A destination, as faults see it.
@@ -143,6 +149,7 @@ impl Scene {
             Fault::Age(number, length) => self.shorten_age(fault, number, length).await,
             Fault::Replay => self.replay(fault).await,
             Fault::Rotate(number, overlap) => self.rotate(fault, number, overlap).await,
+            Fault::LateCommit(number, open) => self.commit_late(fault, number, open).await,
         }
     }
 

@@ -103,11 +103,14 @@ impl<'a> Summary<'a> {
         let figures = &self.judgement.figures;
         writeln!(
             out,
-            "{}: {} faults, {} kills, {} accepted, {} received, {} extra (all explained: {}), \
-             longest wait {} s, {} of {} signatures verified",
+            "{}: {} faults, {} kills, {} late commits, {} answers of nonsense, {} accepted, \
+             {} received, {} extra (all explained: {}), longest wait {} s, {} of {} signatures \
+             verified",
             if self.passed { "SOUND" } else { "NOT SOUND" },
             self.faults_done,
             self.kills,
+            self.faults.get("late-commit").unwrap_or(&0),
+            figures.nonsense,
             figures.accepted,
             figures.receipts,
             figures.extra_receipts,

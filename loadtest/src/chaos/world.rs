@@ -46,6 +46,8 @@ pub(crate) struct Destination {
     pub(crate) changeable: bool,
     /// Whether faults may rotate its secret.
     pub(crate) rotates: bool,
+    /// Whether faults may commit events for it long after they are inserted.
+    pub(crate) late: bool,
     /// What it is told of, where it is an operational destination.
     pub(crate) told: Option<Registration>,
 }
@@ -57,6 +59,7 @@ pub(crate) struct Cast {
     pub(crate) changed: Vec<u32>,
     pub(crate) deleted: Vec<u32>,
     pub(crate) rotated: Vec<u32>,
+    pub(crate) late: Vec<u32>,
 }
 
 impl Cast {
@@ -75,6 +78,7 @@ impl Cast {
             changed: numbers(|one| one.changeable),
             deleted: numbers(|one| one.mortal),
             rotated: numbers(|one| one.rotates),
+            late: numbers(|one| one.late),
         }
     }
 }
@@ -101,6 +105,13 @@ pub(crate) fn destinations(scale: u32) -> Vec<Destination> {
         mortal: true,
         ..plain(scale, &format!("to be deleted {n}"), 5)
     }));
+    all.push(Destination {
+        late: true,
+        // Enough that something younger always comes, so little that what waits
+        // while it is paused is soon sent.
+        weight: f64::from(3 * scale),
+        ..plain(scale, "committed late", 10)
+    });
     all.extend(
         [
             ("in batches", Manners::Polite),
@@ -108,6 +119,12 @@ pub(crate) fn destinations(scale: u32) -> Vec<Destination> {
         ]
         .map(|(name, manners)| batched(scale, name, manners)),
     );
+    all.push(Destination {
+        limits: per_second(15 * scale),
+        // A batch that fails comes again in halves: more requests than of others.
+        weight: f64::from(8 * scale),
+        ..batched(scale, "answering nonsense", Manners::Hostile)
+    });
     all.extend(shaped(scale).map(|(name, limits, rate)| Destination {
         limits,
         weight: rate * f64::from(scale),
@@ -138,6 +155,7 @@ fn plain(scale: u32, name: &str, limit: u32) -> Destination {
         mortal: false,
         changeable: false,
         rotates: false,
+        late: false,
         told: None,
     }
 }
@@ -246,8 +264,14 @@ mod tests {
             one.limits.validate().unwrap();
         }
         let cast = Cast::new(1);
-        let groups = [&cast.proxied, &cast.changed, &cast.deleted, &cast.rotated];
-        assert_eq!(groups.map(Vec::len), [5, 5, 3, 6]);
+        let groups = [
+            &cast.proxied,
+            &cast.changed,
+            &cast.deleted,
+            &cast.rotated,
+            &cast.late,
+        ];
+        assert_eq!(groups.map(Vec::len), [5, 5, 3, 6, 1]);
     }
 
     #[test]

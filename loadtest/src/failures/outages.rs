@@ -3,7 +3,7 @@
 use super::By::{Chaos, Nothing, Test};
 use super::Row;
 
-pub(super) const ROWS: [Row; 20] = [
+pub(super) const ROWS: [Row; 21] = [
     Row {
         fault: "Redis restarts empty, or loses its keys",
         mechanism: "the ledger is in Postgres; another life of Redis is seen, and the schedule rebuilt",
@@ -125,6 +125,16 @@ pub(super) const ROWS: [Row; 20] = [
         exercised: &[
             Test("schedulers_that_meet_never_exceed_the_limit"),
             Test("a_held_row_is_skipped_by_claims_and_outcomes"),
+        ],
+    },
+    Row {
+        fault: "A transaction commits an event long after its id was given: a slow client, a standby that stalls",
+        mechanism: "admission goes past ids that are 30 s old; a sweep that finds one behind it goes back",
+        residue: "half a second of latency",
+        exercised: &[
+            Test("what_is_committed_behind_the_cursor_is_found"),
+            Test("a_stalled_standby_loses_no_event"),
+            Chaos("late-commit"),
         ],
     },
     Row {

@@ -3,7 +3,7 @@
 use super::By::{Cast, Chaos, Nothing, Test};
 use super::Row;
 
-pub(super) const ROWS: [Row; 20] = [
+pub(super) const ROWS: [Row; 21] = [
     Row {
         fault: "A limit is lowered while permits are out",
         mechanism: "the change locks the destination and moves its permits back before it enters history",
@@ -84,6 +84,16 @@ pub(super) const ROWS: [Row; 20] = [
             Test("a_hidden_capacity_is_found_within_a_minute_and_seldom_exceeded_after_it"),
             Test("the_configured_windows_hold_beside_it"),
             Cast("taking less"),
+        ],
+    },
+    Row {
+        fault: "A receiver answers what no table can hold, or what means nothing",
+        mechanism: "its words are a line without control characters; what the store refuses all the same is recorded alone and without them; a 207 without a list is a failed try",
+        residue: "a retry; of a batch in halves",
+        exercised: &[
+            Test("any_text_becomes_a_short_line"),
+            Test("a_refused_outcome_is_recorded_alone_without_the_answer"),
+            Cast("answering nonsense"),
         ],
     },
     Row {

@@ -18,6 +18,8 @@ pub(crate) struct Figures {
     pub(crate) receipts: u64,
     /// Requests beyond one per event.
     pub(crate) extra_receipts: u64,
+    /// Requests that were answered with what nobody can mean.
+    pub(crate) nonsense: u64,
     /// Attempts by their state at the end.
     pub(crate) attempts: BTreeMap<String, u64>,
     /// Attempts that were ever `unknown`.
@@ -70,6 +72,8 @@ impl Figures {
         let intruding = posts.filter(|post| post.intruding && post.said == Said::Posted);
         self.intruding = intruding.count() as u64;
         self.receipts = evidence.receipts.len() as u64;
+        let nonsense = evidence.receipts.iter().filter(|one| one.nonsense);
+        self.nonsense = nonsense.count() as u64;
         self.extra_receipts = self.receipts.saturating_sub(case.receipts.len() as u64);
         for row in &evidence.rows {
             *self

@@ -129,6 +129,7 @@ fn request(evidence: &mut Evidence, number: u64, destination: u32, try_number: u
         body: fingerprint(&number.to_le_bytes()),
         at_us: at + 2_000,
         carried: false,
+        nonsense: false,
     });
 }
 

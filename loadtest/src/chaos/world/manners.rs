@@ -1,11 +1,15 @@
 //! How the receivers of a run answer.
 
+mod nonsense;
+
 use std::time::Duration;
 
+use bytes::Bytes;
 use domain::retry::{DEFAULT_MAX_TRIES, RetrySettings};
 use engine::ports::BreakerChange;
 use http::StatusCode;
 use server::receiver::{Behaviour, Told};
+use uuid::Uuid;
 
 /// So many failures in a row open a breaker that is on.
 const BREAKER_FAILURES: u32 = 5;
@@ -43,6 +47,8 @@ pub(crate) enum Manners {
     Dying(u64),
     /// Every so many requests one 429 or, in turn, one 503, with a `Retry-After`.
     Asking(u64),
+    /// Three of four requests get what nobody can mean; see [`nonsense`].
+    Hostile,
     /// So many in each second, and 429 to any other; with smart delivery.
     Capable(u32),
 }
@@ -84,9 +90,9 @@ impl Manners {
         }
     }
 
-    /// What it answers to its request of this number, after this part of the
-    /// storm; `None` is what it does by itself.
-    pub(crate) fn answer(self, request: u64, part: f64) -> Option<Told> {
+    /// What it answers to its request of this number, which carries these events,
+    /// after this part of the storm; `None` is what it does by itself.
+    pub(crate) fn answer(self, request: u64, part: f64, events: &[Uuid]) -> Option<Told> {
         match self {
             Self::Polite | Self::Capable(_) => None,
             Self::Flaky(every) => request
@@ -102,12 +108,14 @@ impl Manners {
             Self::Dying(after) => {
                 (request > after).then_some(StatusCode::INTERNAL_SERVER_ERROR.into())
             }
+            Self::Hostile => nonsense::answer(request, events),
             Self::Asking(every) => request.is_multiple_of(every).then(|| Told {
                 status: match (request / every).is_multiple_of(2) {
                     true => StatusCode::SERVICE_UNAVAILABLE,
                     false => StatusCode::TOO_MANY_REQUESTS,
                 },
-                retry_after: Some(ASKED_SECONDS),
+                retry_after: Some(ASKED_SECONDS.into()),
+                body: Bytes::new(),
             }),
         }
     }
@@ -125,7 +133,7 @@ mod tests {
     use super::*;
 
     fn statuses(manners: Manners, requests: u64) -> Vec<Option<u16>> {
-        let answers = (1..=requests).map(|n| manners.answer(n, 0.0));
+        let answers = (1..=requests).map(|n| manners.answer(n, 0.0, &[]));
         answers
             .map(|told| told.map(|told| told.status.as_u16()))
             .collect()
@@ -141,13 +149,14 @@ mod tests {
     fn one_that_asks_says_for_how_long() {
         let answers = statuses(Manners::Asking(2), 4);
         assert_eq!(answers, [None, Some(429), None, Some(503)]);
-        let asked = Manners::Asking(2).answer(2, 0.0);
-        assert_eq!(asked.and_then(|told| told.retry_after), Some(ASKED_SECONDS));
+        let asked = Manners::Asking(2).answer(2, 0.0, &[]);
+        let asked = asked.and_then(|told| told.retry_after);
+        assert_eq!(asked, Some(ASKED_SECONDS.into()));
     }
 
     #[test]
     fn one_is_ill_for_a_while_and_another_to_the_end() {
-        let ill = |part| Manners::Ill.answer(1, part).is_some();
+        let ill = |part| Manners::Ill.answer(1, part, &[]).is_some();
         assert_eq!([0.0, 0.2, 0.5, 3.0].map(ill), [false, true, false, false]);
         assert_eq!(statuses(Manners::Dying(1), 3), [None, Some(500), Some(500)]);
         let length = Duration::from_secs(100);
