@@ -29,7 +29,7 @@ mod words;
 
 use std::time::Duration;
 
-pub use lately::{FAILING_PERCENT, Lately};
+pub use lately::{FAILING_PERCENT, LATELY, Lately};
 pub use words::{Breaker, DisableReason, HoldReason, UnknownWord};
 
 use crate::time::Timestamp;

@@ -294,6 +294,8 @@ impl BackpressureLoop {
                 // The whole comes first.
                 if let Some(whole) = counted.standings.first() {
                     metrics::gauge!("paceline_pending_attempts").set(whole.pending as f64);
+                    let bound = self.pressure.bounds.of(Backlogged::All);
+                    metrics::gauge!("paceline_pending_bound_attempts").set(bound as f64);
                 }
                 self.pressure.learn(counted);
             }

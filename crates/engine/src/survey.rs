@@ -14,6 +14,7 @@ mod round;
 use std::sync::Arc;
 use std::time::Duration;
 
+use domain::health::Lately;
 use domain::ids::{DestinationId, TenantId};
 use domain::time::Timestamp;
 use domain::watch::Shortfall;
@@ -106,6 +107,8 @@ pub struct Shown {
     pub breaker_open: bool,
     /// Why it gets less than its limit allows just now, if it does.
     pub shortfall: Option<Shortfall>,
+    /// What came of its requests, in the part of the last minutes that was read.
+    pub lately: Lately,
     /// Starts that came too early, in the part of its ledger that was judged.
     pub early_starts: u64,
     /// How long what started since the last round had been due.

@@ -1,6 +1,14 @@
 //! Whether a destination fails: what came of its latest requests.
 
+use std::time::Duration;
+
+use crate::attempt::AttemptState;
 use crate::time::Timestamp;
+
+/// How far back the latest requests go.
+pub const LATELY: Duration = Duration::from_secs(300);
+
+const TOO_MANY_REQUESTS: u16 = 429;
 
 /// A destination fails if so many of a hundred answers were failures.
 pub const FAILING_PERCENT: u32 = 50;
@@ -17,6 +25,20 @@ pub struct Lately {
 }
 
 impl Lately {
+    /// Of outcomes, by when they started, as what they ended, and with which status.
+    #[must_use]
+    pub fn of(outcomes: impl Iterator<Item = (Timestamp, AttemptState, Option<u16>)>) -> Self {
+        let mut lately = Self::default();
+        for (at, state, status) in outcomes {
+            lately.answered = lately.answered.saturating_add(1);
+            if state == AttemptState::Failed && status != Some(TOO_MANY_REQUESTS) {
+                lately.failed = lately.failed.saturating_add(1);
+                lately.last_failure = lately.last_failure.max(Some((at, status)));
+            }
+        }
+        lately
+    }
+
     /// Whether it fails. Where nothing was sent lately, `in_a_row` says what came of
     /// the last ones.
     ///

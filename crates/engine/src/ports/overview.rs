@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use domain::attempt::AttemptState;
-use domain::health::Lately;
+use domain::health::{LATELY, Lately};
 use domain::ids::{AttemptId, DestinationId, EventId, TenantId};
 use domain::time::Timestamp;
 
@@ -93,7 +93,7 @@ pub const MAX_GLANCED: usize = 100;
 pub const GLANCE_RATE: Duration = Duration::from_secs(10);
 
 /// How far back it goes for answers and latencies.
-pub const GLANCE_ANSWERS: Duration = Duration::from_secs(300);
+pub const GLANCE_ANSWERS: Duration = LATELY;
 
 /// The newest starts that its answers and latencies are taken from.
 pub const GLANCE_SAMPLE: u32 = 200;
@@ -135,21 +135,10 @@ impl Glance {
     /// What came of its requests.
     #[must_use]
     pub fn lately(&self) -> Lately {
-        let failed = |one: &&Answered| {
-            one.state == AttemptState::Failed && one.status != Some(TOO_MANY_REQUESTS)
-        };
-        let count = |found: usize| u32::try_from(found).unwrap_or(u32::MAX);
-        let failures = || self.answers.iter().filter(failed);
-        let last = failures().max_by_key(|one| one.started_at);
-        Lately {
-            answered: count(self.answers.len()),
-            failed: count(failures().count()),
-            last_failure: last.map(|one| (one.started_at, one.status)),
-        }
+        let outcome = |one: &Answered| (one.started_at, one.state, one.status);
+        Lately::of(self.answers.iter().map(outcome))
     }
 }
-
-const TOO_MANY_REQUESTS: u16 = 429;
 
 /// One outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

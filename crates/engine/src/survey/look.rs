@@ -5,6 +5,7 @@ use std::time::Duration;
 use domain::compliance::{InForce, Start, judge};
 use domain::destination::DestinationState;
 use domain::explain::{Circumstances, drains_in};
+use domain::health::{LATELY, Lately};
 use domain::ids::DestinationId;
 use domain::time::Timestamp;
 use domain::watch::{shortfall, tokens};
@@ -116,6 +117,7 @@ impl SurveyLoop {
             ),
             breaker_open: one.usage.probing,
             shortfall: shortfall(&one.policy, &one.usage, &one.backlog, around, now),
+            lately: lately(&rows, now),
             early_starts: early.map(|violations| violations.early_starts).sum(),
             lags: self.lags(&rows),
         })
@@ -161,6 +163,16 @@ impl SurveyLoop {
             .map(|(due_at, started_at)| started_at.since(due_at))
             .collect()
     }
+}
+
+fn lately(rows: &[LedgerRow], now: Timestamp) -> Lately {
+    let since = now - LATELY;
+    let outcome = |row: &LedgerRow| {
+        row.finished_at?;
+        Some((row.started_at?, row.state, row.status))
+    };
+    let outcomes = rows.iter().filter_map(outcome);
+    Lately::of(outcomes.filter(|(started_at, ..)| *started_at > since))
 }
 
 fn waited(oldest: Option<Timestamp>, now: Timestamp) -> Duration {
