@@ -52,7 +52,7 @@ const MEMORY: [(&str, f64); 4] = [
     ("serve", 1_024.0),
 ];
 
-/// On both stores; each attack against the same posts and reads without one.
+/// On both stores; each attack against the same posts and reads without one, by turns.
 pub(super) async fn measure(program: &Path, posts: u32) -> anyhow::Result<Vec<Figure>> {
     server::open_files::raise_limit();
     let mut figures = Vec::new();
@@ -73,74 +73,73 @@ pub(super) async fn measure(program: &Path, posts: u32) -> anyhow::Result<Vec<Fi
 async fn on(system: &mut System, store: &str, posts: u32) -> anyhow::Result<Vec<Figure>> {
     let mut scene = Scene::set_up(system.address()).await?;
     scene.neighbours(WARM_UP).await?;
-    let alone = scene.neighbours(posts).await?;
-    let p99 = |took: &[f64]| percentile(took, 99);
-    let mut figures = vec![
-        Figure::noted(
-            format!("{store}, alone: a post, p99"),
-            p99(&alone.posts),
-            "ms",
-        ),
-        Figure::noted(
-            format!("{store}, alone: to the receiver, p99"),
-            p99(&alone.arrivals),
-            "ms",
-        ),
-        Figure::noted(
-            format!("{store}, alone: a page, p99"),
-            p99(&alone.reads),
-            "ms",
-        ),
-    ];
+    let (mut alone, mut beside) = (Vec::new(), Vec::new());
     let mut memory = BTreeMap::new();
     for attack in Attack::ALL {
+        // By turns: machines have moods.
+        alone.push(scene.neighbours(posts).await?);
         let attacker = scene.attacker(attack.name()).await?;
         let underway = attack.begin(attacker).await?;
         sleep(BEFORE).await;
-        let beside = scene.neighbours(posts).await?;
+        beside.push((attack, scene.neighbours(posts).await?));
         for (role, used) in look(&system.watched) {
             let most: &mut f64 = memory.entry(role).or_default();
             *most = most.max(used.resident_mib);
         }
         system.check()?;
         report(store, attack, &underway)?;
+    }
+    // The middle one: what an attack leaves behind is not to be a part of it.
+    let usual = |of: Aspect| {
+        let mut p99s: Vec<f64> = alone.iter().map(|one| percentile(of(one), 99)).collect();
+        p99s.sort_unstable_by(f64::total_cmp);
+        percentile(&p99s, 50)
+    };
+    let usual = ASPECTS.map(|(_, of)| usual(of));
+    let mut figures = Vec::new();
+    for ((name, _), p99) in ASPECTS.iter().zip(usual) {
+        figures.push(Figure::noted(
+            format!("{store}, alone: {name}, p99"),
+            p99,
+            "ms",
+        ));
+    }
+    for (attack, beside) in &beside {
         let name = format!("{store}, beside {}", attack.name());
-        figures.extend(compared(&name, &beside, &alone));
+        figures.extend(compared(&name, beside, usual));
     }
     figures.extend(MEMORY.iter().filter_map(|(role, most)| {
         let used = *memory.get(*role)?;
-        Some(Figure::at_most(
-            format!("{store}, memory of {role}"),
-            used,
-            *most,
-            "MiB",
-        ))
+        let name = format!("{store}, memory of {role}");
+        Some(Figure::at_most(name, used, *most, "MiB"))
     }));
     Ok(figures)
 }
 
+/// One of the things that the two notice.
+type Aspect = fn(&Noticed) -> &Vec<f64>;
+
+const ASPECTS: [(&str, Aspect); 3] = [
+    ("a post", |noticed| &noticed.posts),
+    ("to the receiver", |noticed| &noticed.arrivals),
+    ("a page", |noticed| &noticed.reads),
+];
+
 /// A post is what the second waits for; the others tell what it costs besides.
-fn compared(name: &str, beside: &Noticed, alone: &Noticed) -> [Figure; 4] {
-    let ratio = |of: fn(&Noticed) -> &Vec<f64>| {
-        let p99 = |noticed| percentile(of(noticed), 99);
-        p99(beside) / p99(alone)
-    };
-    let unit = "× alone";
-    let post = ratio(|noticed| &noticed.posts);
-    let arrival = ratio(|noticed| &noticed.arrivals);
-    let page = ratio(|noticed| &noticed.reads);
+fn compared(name: &str, beside: &Noticed, usual: [f64; 3]) -> Vec<Figure> {
+    let mut figures = Vec::new();
+    for ((what, of), usual) in ASPECTS.iter().zip(usual) {
+        let ratio = percentile(of(beside), 99) / usual;
+        let name = format!("{name}: {what}, p99");
+        figures.push(match figures.is_empty() {
+            true => Figure::at_most(name, ratio, 2.0, "× alone"),
+            false => Figure::noted(name, ratio, "× alone"),
+        });
+    }
     let refused = f64::from(beside.refused);
-    [
-        Figure::at_most(format!("{name}: a post, p99"), post, 2.0, unit),
-        Figure::noted(format!("{name}: to the receiver, p99"), arrival, unit),
-        Figure::noted(format!("{name}: a page, p99"), page, unit),
-        Figure::at_most(
-            format!("{name}: refused or failed"),
-            refused,
-            0.0,
-            "requests",
-        ),
-    ]
+    let name = format!("{name}: refused or failed");
+    figures.push(Figure::at_most(name, refused, 0.0, "requests"));
+    figures
 }
 
 /// Says how it was answered; one that did nothing measured nothing.
