@@ -1,27 +1,93 @@
-//! Starts per second against the limit, as SVG.
+//! Starts against the limit, as SVG.
 //!
-//! A point every half second says how many attempts started in the second
-//! before it: what a limit of so many in any second is about. The drawing is
-//! stretched to its place, so it has no letters; those are HTML beside it.
+//! A point says how many attempts started in the period before it, the period of the
+//! shortest limit: what a limit of so many in any second, or minute, is about. A
+//! destination that may start 60 a minute may start them all at once, and is not over
+//! anything then. The drawing is stretched to its place, so it has no letters; those
+//! are HTML beside it.
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use domain::destination::DestinationState;
 use domain::ids::DestinationId;
+use domain::limit::{Limit, Period};
 use domain::policy::{LimitSettings, Rate};
 use domain::series::Curve;
-use domain::time::Timestamp;
+use domain::time::{Timestamp, micros};
 use engine::ports::{LimitHistory, StartsAt};
 
 use super::Pages;
 use super::refused::Refused;
+use super::words;
 
-/// What it shows.
-pub(super) const SHOWN: Duration = Duration::from_secs(120);
+/// What is counted in, and how much of it is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Window {
+    period: Period,
+    shown: Duration,
+    /// From one point to the next; the period is a multiple of it.
+    step: Duration,
+}
 
-const STEP: Duration = Duration::from_millis(500);
-const STEP_MICROS: i64 = 500_000;
+impl Window {
+    /// The shortest limit's; a second where nothing limits.
+    pub(super) fn of(limits: &LimitSettings) -> Self {
+        let set = [
+            limits.per_second,
+            limits.per_minute,
+            limits.per_hour,
+            limits.per_day,
+        ];
+        let mut periods = Period::ALL.into_iter().zip(set);
+        let shortest = periods.find_map(|(period, max)| max.map(|_| period));
+        let period = shortest.unwrap_or(Period::Second);
+        let (shown, step_millis) = match period {
+            Period::Second => (120, 500),
+            Period::Minute => (600, 5_000),
+            Period::Hour => (3 * 3_600, 120_000),
+            Period::Day => (2 * 86_400, 1_800_000),
+        };
+        Self {
+            period,
+            shown: Duration::from_secs(shown),
+            step: Duration::from_millis(step_millis),
+        }
+    }
+
+    /// `second`, `minute`, `hour` or `day`.
+    pub(super) fn period(self) -> String {
+        self.period.to_string()
+    }
+
+    /// How long ago it begins.
+    pub(super) fn shown(self) -> String {
+        words::span(self.shown)
+    }
+
+    /// Whether it is drawn again with each look, as one that moves within seconds is.
+    pub(super) fn is_quick(self) -> bool {
+        self.period == Period::Second
+    }
+
+    /// How many starts these limits allow in it; `None` for any number.
+    fn allows(self, settings: &LimitSettings) -> Option<f64> {
+        let limited = match settings.policy().rate {
+            Rate::Unlimited => return None,
+            Rate::Paused => return Some(0.0),
+            Rate::Limited(limited) => limited,
+        };
+        let refilled = |limit: Limit| limit.per_second() * self.period.duration().as_secs_f64();
+        // What is counted over longer says nothing about this one.
+        let windows = limited.windows.iter().copied();
+        let windows = windows
+            .filter(|limit| limit.period <= self.period)
+            .map(refilled);
+        let bucket =
+            (limited.pacing).map(|pacing| f64::from(pacing.burst) + refilled(pacing.refill));
+        windows.chain(bucket).reduce(f64::min)
+    }
+}
 
 /// The drawing's size, in its own units.
 pub(super) const WIDTH: f64 = 960.0;
@@ -34,6 +100,8 @@ pub(super) struct Chart {
     pub(super) svg: String,
     /// At the top of its scale.
     pub(super) top: String,
+    /// And half-way.
+    pub(super) half: String,
     /// The last point.
     pub(super) rate: u32,
 }
@@ -41,41 +109,44 @@ pub(super) struct Chart {
 /// Changes of limits that are drawn, of the newest: more than there are points.
 const MAX_CHANGES: usize = 1_000;
 
-/// Of the last two minutes of the store's clock.
-pub(super) async fn draw(pages: &Pages, id: DestinationId) -> Result<Chart, Refused> {
+/// Up to now, by the store's clock.
+pub(super) async fn draw(
+    pages: &Pages,
+    id: DestinationId,
+    window: Window,
+) -> Result<Chart, Refused> {
     let now = pages.0.overview.now().await?;
+    let Window { shown, step, .. } = window;
     // The last whole step: a later start would change it yet.
-    let end = now.as_micros().div_euclid(STEP_MICROS) * STEP_MICROS;
+    let step_micros = micros(step);
+    let end = now.as_micros().div_euclid(step_micros) * step_micros;
     let end = Timestamp::from_micros(end);
-    let since = end - SHOWN;
-    let starts = pages.0.overview.starts(id, since - STEP * 2, STEP).await?;
+    let since = end - shown;
+    let counted = since - window.period.duration();
+    let starts = pages.0.overview.starts(id, counted, step).await?;
     let history = (pages.0.catalog)
         .recent_limits(id, since, MAX_CHANGES)
         .await?;
-    Ok(drawn(&starts, &history, (since, end)))
+    Ok(drawn(&starts, &history, window, (since, end)))
 }
 
 fn drawn(
     starts: &[StartsAt],
     history: &[LimitHistory],
+    window: Window,
     (since, end): (Timestamp, Timestamp),
 ) -> Chart {
-    let in_step = |from: i64| {
-        let at = starts.binary_search_by_key(&from, |one| one.from.as_micros());
-        at.ok()
-            .and_then(|at| starts.get(at))
-            .map_or(0, |one| one.starts)
-    };
+    let (period, step) = (micros(window.period.duration()), micros(window.step));
     let points: Vec<(i64, u32)> = (since.as_micros()..=end.as_micros())
-        .step_by(STEP_MICROS.unsigned_abs() as usize)
+        .step_by(usize::try_from(step).unwrap_or(1).max(1))
         .map(|at| {
-            (
-                at,
-                in_step(at - STEP_MICROS) + in_step(at - STEP_MICROS * 2),
-            )
+            let from = starts.partition_point(|one| one.from.as_micros() < at - period);
+            let until = starts.partition_point(|one| one.from.as_micros() < at);
+            let counted = starts.get(from..until).unwrap_or_default();
+            (at, counted.iter().map(|one| one.starts).sum())
         })
         .collect();
-    let limits = steps(history, (since, end));
+    let limits = steps(history, window, (since, end));
     let highest = points.iter().map(|(_, rate)| f64::from(*rate));
     let highest = highest.chain(limits.iter().filter_map(|(_, limit)| *limit));
     let top = nice(highest.fold(1.0, f64::max) * 1.1);
@@ -110,9 +181,11 @@ fn drawn(
         svg,
         r#"<path class="area" d="{line}V{HEIGHT}H0Z"/><path class="line" d="{line}"/><path class="limit" d="{limit_line}"/>"#
     );
+    let scale = |count: f64| format!("{count} a {}", window.period);
     Chart {
         svg,
-        top: format!("{top:.0}/s"),
+        top: scale(top),
+        half: scale(top / 2.0),
         rate: points.last().map_or(0, |(_, rate)| *rate),
     }
 }
@@ -159,12 +232,13 @@ fn path(points: impl Iterator<Item = (f64, f64)>) -> String {
 /// From when on which limit was in force, within what is shown.
 fn steps(
     history: &[LimitHistory],
+    window: Window,
     (since, end): (Timestamp, Timestamp),
 ) -> Vec<(i64, Option<f64>)> {
     let mut steps: Vec<(i64, Option<f64>)> = Vec::new();
     for entry in history.iter().filter(|entry| entry.in_force_from <= end) {
         let limit = match entry.state {
-            DestinationState::Active => per_second(&entry.effective),
+            DestinationState::Active => window.allows(&entry.effective),
             DestinationState::Paused | DestinationState::Disabled => Some(0.0),
         };
         let from = entry.in_force_from.max(since).as_micros();
@@ -175,16 +249,6 @@ fn steps(
         steps.push((from, limit));
     }
     steps
-}
-
-/// The line of a limit: its second's, or what it allows in the long run.
-fn per_second(settings: &LimitSettings) -> Option<f64> {
-    match (settings.policy().rate, settings.per_second) {
-        (Rate::Unlimited, _) => None,
-        (Rate::Paused, _) => Some(0.0),
-        (Rate::Limited(_), Some(second)) => Some(f64::from(second)),
-        (Rate::Limited(limited), None) => Some(limited.per_second()),
-    }
 }
 
 /// The next of 1, 2, 5, 10, 20, 50 …
@@ -200,6 +264,8 @@ pub(super) fn nice(number: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use domain::limit::Shape;
+
     use super::*;
 
     #[test]
@@ -218,14 +284,61 @@ mod tests {
             state: DestinationState::Active,
         };
         let history = [entry(0, 20), entry(2_250, 10)];
-        let chart = drawn(&starts, &history, (at(1_000), at(2_500)));
+        let window = Window::of(&history[0].effective);
+        let chart = drawn(&starts, &history, window, (at(1_000), at(2_500)));
         assert_eq!(chart.rate, 10);
-        assert_eq!(chart.top, "30/s");
+        assert_eq!((&*chart.top, &*chart.half), ("30 a second", "15 a second"));
         // 20/s for 1.25 of 1.5 s, then 10/s.
         assert!(
             chart.svg.contains("M0.0 80.0H800.0M800.0 160.0H960.0"),
             "{}",
             chart.svg
+        );
+    }
+
+    /// 60 at once, as a limit of 60 a minute allows.
+    #[test]
+    fn a_limit_is_drawn_in_its_own_period() {
+        let at = Timestamp::from_millis;
+        let limits = LimitSettings {
+            per_minute: Some(60),
+            per_day: Some(1_000),
+            ..LimitSettings::default()
+        };
+        let starts = [StartsAt {
+            from: at(600_000),
+            starts: 60,
+        }];
+        let history = [LimitHistory {
+            in_force_from: at(0),
+            effective: limits,
+            state: DestinationState::Active,
+        }];
+        let window = Window::of(&limits);
+        assert_eq!((&*window.period(), &*window.shown()), ("minute", "10 min"));
+        let until = |end| drawn(&starts, &history, window, (at(540_000), at(end)));
+        let chart = until(660_000);
+        assert_eq!((chart.rate, &*chart.top), (60, "80 a minute"));
+        // The limit is at 60 of 80, and the highest point is on it.
+        assert!(chart.svg.contains("d=\"M0.0 60.0H960.0\""), "{}", chart.svg);
+        assert!(chart.svg.contains("L960.0 60.0"), "{}", chart.svg);
+        assert_eq!(until(665_000).rate, 0, "they are out of the minute");
+        let second = LimitSettings {
+            per_second: Some(2),
+            ..limits
+        };
+        assert_eq!(Window::of(&second).allows(&second), Some(2.0));
+        assert_eq!(window.allows(&second), Some(60.0));
+        let bucket = LimitSettings {
+            per_second: Some(10),
+            burst: Some(50),
+            shape: Some(Shape::TokenBucket),
+            ..LimitSettings::default()
+        };
+        assert_eq!(
+            Window::of(&bucket).allows(&bucket),
+            Some(60.0),
+            "a full one, and its refill"
         );
     }
 }

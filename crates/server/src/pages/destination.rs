@@ -12,7 +12,7 @@ use domain::time::Timestamp;
 use engine::ports::{AttemptView, Destination, LimitHistory};
 use serde::Deserialize;
 
-use super::chart::{self, Chart};
+use super::chart::{self, Chart, Window};
 use super::frame::{Frame, rendered};
 use super::latency::{self, Latency};
 use super::preview::{self, Preview};
@@ -28,6 +28,9 @@ const EVERY: Duration = Duration::from_millis(500);
 /// How often latencies are drawn again: at each so many of those times.
 const LATENCY_EVERY: u32 = 20;
 
+/// And one of minutes or more.
+const SLOW_CHART_EVERY: u32 = 10;
+
 /// Attempts that are shown at once, and entries of history.
 const ATTEMPTS: u32 = 20;
 const PAGE: u32 = 100;
@@ -39,6 +42,7 @@ struct Page {
     frame: Frame,
     one: Standing,
     is_active: bool,
+    window: Window,
     chart: Chart,
     latency: Latency,
     size: String,
@@ -158,7 +162,8 @@ pub(super) async fn page(
 ) -> Result<Html<String>, Refused> {
     let tenant = visitor.tenant();
     let destination = pages.0.catalog.destination(tenant, id).await?;
-    let chart = chart::draw(pages, id).await?;
+    let window = Window::of(&destination.effective);
+    let chart = chart::draw(pages, id, window).await?;
     let attempts = pages.0.overview.last_started(id, ATTEMPTS).await?;
     let history = (pages.0.catalog)
         .recent_limits(id, Timestamp::from_micros(0), HISTORY)
@@ -172,6 +177,7 @@ pub(super) async fn page(
     let frame = Frame::of(pages, visitor, (&one.name, "/dashboard")).await?;
     rendered(&Page {
         is_active: destination.state == domain::destination::DestinationState::Active,
+        window,
         chart,
         latency: latency::draw(pages, id).await?,
         size: format!("0 0 {} {}", chart::WIDTH, chart::HEIGHT),
@@ -261,18 +267,22 @@ async fn said(
     look: u32,
 ) -> Result<live::Said, Refused> {
     let destination = pages.0.catalog.destination(tenant, id).await?;
+    let window = Window::of(&destination.effective);
     let one = standing(pages, destination).await?;
-    let chart = chart::draw(pages, id).await?;
     let mut said = live::Said::default();
     let texts = one.live().into_iter();
     said.texts
         .extend(texts.map(|(what, text)| (format!("{id}.{what}"), text)));
     said.texts.push((format!("{id}.limit"), one.limit.clone()));
-    said.texts.push(("chart.top".to_owned(), chart.top));
-    said.texts
-        .push(("chart.rate".to_owned(), chart.rate.to_string()));
     said.tones.push((format!("{id}.state"), one.tone));
-    said.chart = Some(chart.svg);
+    if window.is_quick() || look.is_multiple_of(SLOW_CHART_EVERY) {
+        let chart = chart::draw(pages, id, window).await?;
+        let rate = chart.rate.to_string();
+        let texts = [("top", chart.top), ("half", chart.half), ("rate", rate)];
+        let texts = texts.map(|(what, text)| (format!("chart.{what}"), text));
+        said.texts.extend(texts);
+        said.chart = Some(chart.svg);
+    }
     if look.is_multiple_of(LATENCY_EVERY) {
         let latency = latency::draw(pages, id).await?;
         said.texts.push(("latency.top".to_owned(), latency.top));
