@@ -35,4 +35,5 @@ pub mod service;
 pub mod signals;
 pub mod traces;
 pub mod trial;
+mod welcome;
 pub mod work;

@@ -59,10 +59,11 @@ use crate::front::{self, Front, FrontOptions};
 use crate::health::{self, Audience, Health};
 use crate::listening::{Listening, Tls};
 use crate::managed::{self, ManagedDestinations};
+use crate::pages::Pages;
 use crate::parts::Parts;
 use crate::secret_keys;
 use crate::traces::Tracing;
-use crate::{signals, work};
+use crate::{signals, welcome, work};
 
 /// What a process does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -332,7 +333,11 @@ impl Running {
                     tls,
                     metrics: metrics_at,
                 };
-                self.spawn_api(&mut loops, api, &key, mint);
+                let scheme = if api.tls.is_some() { "https" } else { "http" };
+                let pages = self.spawn_api(&mut loops, api, &key, mint);
+                if self.role == Role::Serve && address.ip().is_loopback() {
+                    welcome::say(&pages, (scheme, address), &self.config.store).await?;
+                }
             }
             None => {
                 let listening = self.probes(main, metrics_at, MetricsAt::Main);
@@ -515,7 +520,14 @@ impl Running {
         self.vault.clone().unwrap_or_else(|| Arc::new(NoVault))
     }
 
-    fn spawn_api(&self, loops: &mut Loops, at: ApiListener, key: &SecretString, mint: Arc<Mint>) {
+    /// Returns the pages, for whoever makes links to them.
+    fn spawn_api(
+        &self,
+        loops: &mut Loops,
+        at: ApiListener,
+        key: &SecretString,
+        mint: Arc<Mint>,
+    ) -> Pages {
         let manage = self.config.api.as_ref();
         let options = FrontOptions {
             key,
@@ -547,6 +559,7 @@ impl Running {
             "api",
             serve_api(listening.serve(self.shutdown.clone()), front.back),
         );
+        front.pages
     }
 }
 

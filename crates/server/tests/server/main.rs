@@ -27,4 +27,5 @@ mod store;
 mod tls;
 mod unmanaged;
 mod waiting;
+mod welcome;
 mod world;
