@@ -38,6 +38,7 @@ mod migrate;
 mod operations;
 mod operations_book;
 mod overview;
+mod place;
 mod ports;
 mod reap;
 mod record;
@@ -68,6 +69,7 @@ use engine::ports::StoreError;
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 
 use fault::Fault;
+use place::Place;
 use thread::Lane;
 
 /// The store's clock.
@@ -101,6 +103,9 @@ pub struct SqliteStore {
     reader: Arc<Lane>,
     /// For what takes long; likewise.
     counter: Arc<Lane>,
+    /// Where what is written has to be found again; `None` where nothing is
+    /// written, or only in memory.
+    place: Option<Arc<Place>>,
     clock: Clock,
 }
 
@@ -110,7 +115,7 @@ impl SqliteStore {
     /// Refuses a file that another Paceline has open.
     pub fn open(path: &Path, clock: Clock) -> Result<Self, StoreError> {
         let lock = lock(path)?;
-        create_private(path)?;
+        let new = create_private(path)?;
         let mut writer = connect(path, OpenFlags::default())?;
         configure(&writer)?;
         migrate::migrate(&mut writer)?;
@@ -119,7 +124,13 @@ impl SqliteStore {
         let writer = Lane::spawn("sqlite-writer", writer, lock)?;
         let reader = Lane::spawn("sqlite-reader", reader, ())?;
         let counter = Lane::spawn("sqlite-counter", connect(path, read_only)?, ())?;
+        let place = Place::of(path)?;
+        if new {
+            let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+            tracing::info!("made a new database at {}", path.display());
+        }
         Ok(Self {
+            place: Some(Arc::new(place)),
             writer: Arc::new(writer),
             reader: Arc::new(reader),
             counter: Arc::new(counter),
@@ -136,6 +147,7 @@ impl SqliteStore {
             writer: lane.clone(),
             reader: lane.clone(),
             counter: lane,
+            place: None,
             clock,
         })
     }
@@ -150,6 +162,7 @@ impl SqliteStore {
             writer: lane.clone(),
             reader: lane.clone(),
             counter: lane,
+            place: None,
             clock,
         })
     }
@@ -160,11 +173,14 @@ impl SqliteStore {
         T: Send + 'static,
         F: FnOnce(&Transaction<'_>, Timestamp) -> Result<T, Fault> + Send + 'static,
     {
-        let clock = self.clock.clone();
+        let (clock, place) = (self.clock.clone(), self.place.clone());
+        let still_there = move || place.as_ref().map_or(Ok(()), |place| place.check());
         let step = move |connection: &mut Connection| {
+            still_there()?;
             let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             let answer = step(&tx, clock())?;
             tx.commit()?;
+            still_there()?;
             Ok(answer)
         };
         self.writer.run(step).await
@@ -229,20 +245,22 @@ fn configure(connection: &Connection) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The lock that says that a Paceline has the file open. Beside it, because
-/// SQLite's own locks are for statements, and a shell must get in.
-/// A new file is for its owner only: it holds payloads. The files that SQLite
-/// puts beside it take its mode.
-fn create_private(path: &Path) -> Result<(), StoreError> {
+/// Whether there was none. A new file is for its owner only: it holds payloads. The
+/// files that SQLite puts beside it take its mode.
+fn create_private(path: &Path) -> Result<bool, StoreError> {
+    let new = !path.exists();
     let mut options = File::options();
     options.create(true).truncate(false).write(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path).map(drop).map_err(|problem| {
+    options.open(path).map_err(|problem| {
         StoreError::Unavailable(format!("cannot open {}: {problem}", path.display()))
-    })
+    })?;
+    Ok(new)
 }
 
+/// The lock that says that a Paceline has the file open. Beside it, because
+/// SQLite's own locks are for statements, and a shell must get in.
 fn lock(path: &Path) -> Result<File, StoreError> {
     let mut name = OsString::from(path);
     name.push(".lock");

@@ -254,6 +254,60 @@ async fn a_new_file_is_for_its_owner_only() {
     }
 }
 
+/// Whatever is done to the files: what would be written is refused, readiness ends,
+/// and both for good.
+#[cfg(unix)]
+#[tokio::test]
+async fn a_file_that_is_gone_takes_nothing_more_and_is_not_ready() {
+    use std::fs;
+
+    type Way = fn(&Path);
+
+    let moved = |path: &Path| fs::rename(path, path.with_extension("moved")).unwrap();
+    let replaced = |path: &Path| {
+        let other = path.with_extension("other");
+        fs::copy(path, &other).unwrap();
+        fs::rename(&other, path).unwrap();
+    };
+    let deleted = |path: &Path| fs::remove_file(path).unwrap();
+    let log_deleted = |path: &Path| fs::remove_file(path.with_extension("db-wal")).unwrap();
+    let ways: [(&str, Way); 4] = [
+        ("paceline.db was deleted or moved away", moved),
+        ("paceline.db was replaced by another file", replaced),
+        ("paceline.db was deleted or moved away", deleted),
+        ("paceline.db-wal was deleted or moved away", log_deleted),
+    ];
+    for (says, happens) in ways {
+        let place = Place::new();
+        let path = fs::canonicalize(place.directory.path()).unwrap();
+        let path = path.join("paceline.db");
+        let world = open(&path);
+        let destination = world.destination().create().await;
+        let store = &world.catalog;
+        store.ready().await.unwrap();
+        let before = fs::read(&path).unwrap();
+
+        happens(&path);
+        let refused = store.delete_destination(DEFAULT_TENANT, destination).await;
+        let refused = refused.unwrap_err();
+        assert!(
+            matches!(refused, CatalogError::Store(StoreError::Lost(_))),
+            "{refused}"
+        );
+        let says = format!(
+            "{}/{says} while it was open",
+            path.parent().unwrap().display()
+        );
+        assert!(refused.to_string().ends_with(&says), "{refused}");
+        let unready = store.ready().await.unwrap_err().to_string();
+        assert!(unready.ends_with(&says), "{unready}");
+
+        // The same bytes are not the same file, and what came in between is unknown.
+        fs::write(&path, before).unwrap();
+        store.ready().await.unwrap_err();
+    }
+}
+
 #[tokio::test]
 async fn a_second_paceline_is_refused_until_the_first_has_gone() {
     let place = Place::new();

@@ -81,6 +81,9 @@ pub enum IngestError {
     /// The store could not take them; whether it did is not known.
     #[error("{0}")]
     Unavailable(String),
+    /// The store is lost, and so would be what it took.
+    #[error("{0}")]
+    Lost(String),
     /// The process is going down. Nothing was written.
     #[error("shutting down")]
     Stopped,
@@ -400,7 +403,10 @@ fn wakes_of(acceptances: &[Acceptance]) -> Vec<Wake> {
 
 fn refuse(request: Request, error: &StoreError) {
     tracing::warn!(%error, "events not accepted");
-    let refusal = IngestError::Unavailable(error.to_string());
+    let refusal = match error {
+        StoreError::Lost(_) => IngestError::Lost(error.to_string()),
+        _ => IngestError::Unavailable(error.to_string()),
+    };
     let _ = request.answer.send(Err(refusal));
 }
 

@@ -227,6 +227,7 @@ fn refusal(error: ServiceError) -> Refusal {
         | ServiceError::Busy(_)
         | ServiceError::Overloaded(_)
         | ServiceError::Unavailable(_)
+        | ServiceError::Lost(_)
         | ServiceError::Internal(_) => Refusal::Unavailable(message),
     }
 }

@@ -310,7 +310,7 @@ async fn accept(ingest: &Ingest, events: Vec<NewEvent>) -> anyhow::Result<()> {
             Err(IngestError::Full | IngestError::Unavailable(_)) => {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
-            Err(error @ IngestError::Stopped) => return Err(error.into()),
+            Err(error @ (IngestError::Stopped | IngestError::Lost(_))) => return Err(error.into()),
         }
     }
 }

@@ -264,6 +264,13 @@ impl Catalog for SqliteStore {
     }
 
     async fn ready(&self) -> Result<(), CatalogError> {
-        Ok(self.read(|tx| migrate::ready(tx)).await?)
+        let place = self.place.clone();
+        let look = move |tx: &Transaction<'_>| {
+            if let Some(place) = place {
+                place.check()?;
+            }
+            migrate::ready(tx)
+        };
+        Ok(self.read(look).await?)
     }
 }

@@ -648,6 +648,11 @@ pub enum StoreError {
     /// try again later. Whether it was committed is not known.
     #[error("store unavailable: {0}")]
     Unavailable(String),
+    /// Nothing that is written would be found again: where it belongs is gone, and
+    /// only whoever runs the process can bring it back. Nothing was committed that
+    /// will be there.
+    #[error("the store is lost: {0}")]
+    Lost(String),
     /// The store never takes these values, however often they are sent: one of them
     /// is no text, out of range, against a constraint or too large. Nothing was
     /// committed. Without the culprit the rest of the batch is taken.

@@ -278,6 +278,14 @@ impl From<ServiceError> for Problem {
                     "try again later; whether it was done is not known; /readyz tells which part",
                 )
             }
+            // Whoever runs it was told when it was lost.
+            ServiceError::Lost(_) => Self::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "store-lost",
+                "The store is lost",
+                "nothing is accepted until whoever runs Paceline has brought its database back \
+                 and started it again; the server's log says more",
+            ),
             ServiceError::Internal(detail) => {
                 tracing::error!(%detail, "a request failed: our fault");
                 Self::new(

@@ -55,6 +55,10 @@ impl From<ServiceError> for Refused {
                 tracing::warn!(%error, "a page could not ask the store");
                 Self::unavailable("The store does not answer. Try again in a moment.")
             }
+            ServiceError::Lost(_) => Self::unavailable(
+                "The store is lost: nothing can be changed until whoever runs Paceline has \
+                 brought its database back. The log says more.",
+            ),
             ServiceError::Busy(_) => {
                 let words = "Too many pages of this tenant are being read. Try again in a moment.";
                 Self::new(StatusCode::TOO_MANY_REQUESTS, words)

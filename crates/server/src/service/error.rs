@@ -66,6 +66,9 @@ pub enum ServiceError {
     /// A part is away: repeat later. Whether it was written is not known.
     #[error("{0}")]
     Unavailable(String),
+    /// The store is gone: repeat once somebody has brought it back.
+    #[error("{0}")]
+    Lost(String),
     /// Our fault.
     #[error("{0}")]
     Internal(String),
@@ -93,6 +96,7 @@ impl From<CatalogError> for ServiceError {
             CatalogError::Conflict(problem) => Self::Conflict(problem),
             CatalogError::Schema { .. } => Self::Unavailable(error.to_string()),
             CatalogError::Store(StoreError::Unavailable(_)) => Self::Unavailable(error.to_string()),
+            CatalogError::Store(StoreError::Lost(_)) => Self::Lost(error.to_string()),
             CatalogError::Store(StoreError::Refused(_)) => Self::invalid(
                 "request",
                 "holds a value that cannot be stored, such as a NUL character in a text",
@@ -120,6 +124,7 @@ impl From<IngestError> for ServiceError {
         match error {
             IngestError::Full | IngestError::Stopped => Self::Overloaded(error.to_string()),
             IngestError::Unavailable(problem) => Self::Unavailable(problem),
+            IngestError::Lost(problem) => Self::Lost(problem),
         }
     }
 }

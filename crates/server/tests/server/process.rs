@@ -251,6 +251,49 @@ fn a_restart_finds_the_key_and_what_was_changed() {
     assert_eq!(again.stop(), Some(0));
 }
 
+/// As a tidy-up script does it. Of what would be lost nothing is accepted.
+#[test]
+fn a_database_that_is_deleted_under_it_ends_readiness_and_ingest() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = fs::canonicalize(folder.path()).unwrap();
+    let (port, log) = (free_port(), folder.join("log"));
+    let server = Server::start_logging(&folder, port, "info", &log);
+    let database = folder.join("paceline.db");
+    let said = || fs::read_to_string(&log).unwrap();
+    let made = format!("made a new database at {}", database.display());
+    assert!(said().contains(&made), "{}", said());
+    let body = r#"{"type":"order.paid","payload":{}}"#;
+    let accepted = post(&folder, port, "/v1/events", body);
+    assert!(accepted.starts_with("HTTP/1.1 202"), "{accepted}");
+
+    for suffix in ["", "-wal", "-shm"] {
+        fs::remove_file(format!("{}{suffix}", database.display())).unwrap();
+    }
+    let refused = post(&folder, port, "/v1/events", body);
+    assert!(refused.starts_with("HTTP/1.1 503"), "{refused}");
+    assert!(
+        refused.contains("urn:paceline:problem:store-lost"),
+        "{refused}"
+    );
+    poll("not ready", || {
+        get(port, "/readyz").filter(|answer| answer.starts_with("HTTP/1.1 503"))
+    });
+    let said = said();
+    let errors: Vec<_> = (said.lines())
+        .filter(|line| line.contains("\"level\":\"ERROR\""))
+        .collect();
+    let [error] = errors[..] else {
+        panic!("{} errors in {said}", errors.len());
+    };
+    for words in [
+        format!("{} was deleted or moved away", database.display()),
+        "start Paceline again".to_owned(),
+    ] {
+        assert!(error.contains(&words), "{error}");
+    }
+    drop(server);
+}
+
 /// Reads a page with the key that `serve` made.
 pub(crate) fn get_with_key(folder: &Path, port: u16, path: &str) -> Option<String> {
     let key = fs::read_to_string(folder.join("paceline.db.key")).ok()?;
