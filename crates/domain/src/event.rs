@@ -80,6 +80,8 @@ pub enum Audience {
     Destination(DestinationId),
     /// Every destination of the tenant that subscribes to the event's type.
     Subscribers,
+    /// The same, if there is one at least.
+    SomeSubscriber,
 }
 
 /// An event that a client hands in.

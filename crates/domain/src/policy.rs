@@ -122,7 +122,10 @@ impl LimitSettings {
             return refuse("burst", "a leaky_bucket has no burst; leave it out");
         }
         if self.unlimited && self.limits().iter().any(|(_, max)| max.is_some()) {
-            return refuse("unlimited", "excludes every limit_per_…");
+            return refuse(
+                "unlimited",
+                "cannot stand beside a limit: leave one of them out",
+            );
         }
         if !(0.0..=MAX_SAFETY_MARGIN).contains(&self.safety_margin) {
             return refuse("safety_margin", "must be between 0 and 1");

@@ -97,7 +97,7 @@ impl Pressure {
     pub fn refusal(&self, event: &NewEvent) -> Option<Refusal> {
         let destination = match event.audience {
             Audience::Destination(id) => Some(Backlogged::Destination(event.tenant, id)),
-            Audience::Subscribers => None,
+            Audience::Subscribers | Audience::SomeSubscriber => None,
         };
         let tenant = Backlogged::Tenant(event.tenant);
         let mut known = self.known();

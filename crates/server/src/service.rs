@@ -359,6 +359,13 @@ impl Service {
                         go to that many: use several types, or name one destination_id"
                     ),
                 )),
+                Acceptance::NoSubscriber => {
+                    let event_type = event.event_type.unwrap_or_default();
+                    Err(ServiceError::invalid(
+                        "type",
+                        format!("no destination subscribes to {event_type}; nothing was written"),
+                    ))
+                }
                 Acceptance::UnknownDestination => Err(ServiceError::invalid(
                     "destination_id",
                     "there is no such destination",

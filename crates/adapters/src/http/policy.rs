@@ -39,15 +39,15 @@ impl Default for Policy {
     }
 }
 
-/// Why an address is refused. Without the address: people at the destination
-/// read this, and it may be one of an inner network.
+/// Why an address is refused. Without the address, and without what would open it:
+/// people at the destination read this, and it may be one of an inner network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// Not public.
-    #[error("{0} addresses are not allowed (PACELINE_ALLOW_NETWORKS can open them)")]
+    #[error("{0} addresses are not allowed")]
     Address(AddressKind),
     /// Not a port for requests.
-    #[error("port {0} is not allowed (PACELINE_ALLOW_PORTS can open it)")]
+    #[error("port {0} is not allowed")]
     Port(u16),
 }
 
@@ -120,6 +120,19 @@ impl Policy {
             }
             Some(Host::Domain(_)) => self.vet_port(port),
             None => Ok(()),
+        }
+    }
+
+    /// The flag that would open what was refused, for those who run this.
+    #[must_use]
+    pub fn opened_by(&self, host: &str, port: u16, refusal: Refusal) -> String {
+        match refusal {
+            Refusal::Address(_) => format!("--allow-networks {host}:{port}"),
+            Refusal::Port(port) => {
+                let ports = self.ports.iter().chain([&port]);
+                let ports: Vec<String> = ports.map(ToString::to_string).collect();
+                format!("--allow-ports {}", ports.join(","))
+            }
         }
     }
 

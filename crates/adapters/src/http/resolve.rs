@@ -62,16 +62,15 @@ impl Resolver {
         origin: &Origin,
         policy: &Policy,
     ) -> Result<Vec<Vetted>, SendError> {
-        let port = origin.port;
         let name = match &origin.host {
-            Host::Ipv4(address) => return Ok(vec![policy.vet(IpAddr::from(*address), port)?]),
-            Host::Ipv6(address) => return Ok(vec![policy.vet(IpAddr::from(*address), port)?]),
+            Host::Ipv4(address) => return vetted(origin, [IpAddr::from(*address)], policy),
+            Host::Ipv6(address) => return vetted(origin, [IpAddr::from(*address)], policy),
             Host::Domain(name) => name,
         };
         let found = timeout(RESOLVE_TIMEOUT, self.look_up(name))
             .await
             .map_err(|_elapsed| failed(&format!("no answer within {RESOLVE_TIMEOUT:?}")))??;
-        let mut addresses = policy.vet_all(found, port)?;
+        let mut addresses = vetted(origin, found, policy)?;
         if addresses.is_empty() {
             return Err(failed("the name has no address"));
         }
@@ -90,6 +89,20 @@ impl Resolver {
             Err(error) => Err(failed(&in_words(&error))),
         }
     }
+}
+
+/// The log says what would open what is refused; those at the destination are not
+/// told.
+fn vetted(
+    origin: &Origin,
+    found: impl IntoIterator<Item = IpAddr>,
+    policy: &Policy,
+) -> Result<Vec<Vetted>, SendError> {
+    policy.vet_all(found, origin.port).map_err(|refusal| {
+        let opened_by = policy.opened_by(&origin.host.to_string(), origin.port, refusal);
+        tracing::debug!(%refusal, opened_by, "a request was refused");
+        refusal.into()
+    })
 }
 
 fn build(name_servers: &[SocketAddr]) -> Result<TokioResolver, NetError> {

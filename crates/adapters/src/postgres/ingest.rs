@@ -241,7 +241,7 @@ impl<'a> Batch<'a> {
         let event = &self.events[at];
         match event.audience {
             Audience::Destination(id) => Some((event.tenant, id)),
-            Audience::Subscribers => None,
+            Audience::Subscribers | Audience::SomeSubscriber => None,
         }
     }
 
@@ -456,7 +456,7 @@ fn trace(event: &&NewEvent) -> Option<String> {
 fn named(event: &&NewEvent) -> Option<Uuid> {
     match event.audience {
         Audience::Destination(id) => Some(id.0),
-        Audience::Subscribers => None,
+        Audience::Subscribers | Audience::SomeSubscriber => None,
     }
 }
 
@@ -471,7 +471,7 @@ async fn audiences(
     for event in events {
         let audience = match event.audience {
             Audience::Destination(id) => vec![id],
-            Audience::Subscribers => match subscribers.to(event) {
+            Audience::Subscribers | Audience::SomeSubscriber => match subscribers.to(event) {
                 Some(found) => found.to_vec(),
                 None => break,
             },
@@ -481,6 +481,7 @@ async fn audiences(
             break;
         }
         audiences.push(match audience.len() {
+            0 if event.audience == Audience::SomeSubscriber => Acceptance::NoSubscriber,
             0..=MAX_DESTINATIONS => Acceptance::Accepted(audience),
             _ => Acceptance::TooManyDestinations,
         });
@@ -502,7 +503,7 @@ impl<'a> Subscribers<'a> {
         let mut types: Vec<(Uuid, &str)> = Vec::new();
         let mut seen = HashSet::new();
         for event in events {
-            if matches!(event.audience, Audience::Subscribers) && seen.insert(type_of(event)) {
+            if named(&event).is_none() && seen.insert(type_of(event)) {
                 types.push(type_of(event));
             }
         }

@@ -68,7 +68,14 @@ pub(super) fn accept_events(
         let answer = if first(tx, KNOWN, [event.id.to_string()], |_| Ok(()))?.is_some() {
             Acceptance::Accepted(went_to(tx, event.id, event.tenant)?)
         } else {
-            let answer = audiences.of(event)?;
+            let answer = match audiences.of(event)? {
+                Acceptance::Accepted(to)
+                    if to.is_empty() && event.audience == Audience::SomeSubscriber =>
+                {
+                    Acceptance::NoSubscriber
+                }
+                answer => answer,
+            };
             if let Acceptance::Accepted(to) = &answer {
                 insert(tx, now, event, to)?;
                 written += to.len();
@@ -153,7 +160,7 @@ impl Audiences<'_> {
     fn of(&mut self, event: &NewEvent) -> Result<Acceptance, Fault> {
         let audience = match event.audience {
             Audience::Destination(id) => AudienceKey::Destination(id),
-            Audience::Subscribers => {
+            Audience::Subscribers | Audience::SomeSubscriber => {
                 AudienceKey::Subscribers(event.event_type.clone().unwrap_or_default())
             }
         };

@@ -49,6 +49,7 @@ macro_rules! store_contract {
             an_event_that_nobody_subscribes_to_is_accepted
             a_paused_destination_still_accepts
             payloads_come_back_byte_for_byte
+            an_event_for_nobody_is_refused_where_there_has_to_be_somebody
             what_goes_to_very_many_is_written_in_parts
         );
         $crate::store_contract!(@module $world, idempotency:

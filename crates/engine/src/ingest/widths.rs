@@ -28,7 +28,7 @@ impl Widths {
         let width = self.of(tenant);
         let each = events.iter().map(|event| match event.audience {
             Audience::Destination(_) => 1,
-            Audience::Subscribers => width,
+            Audience::Subscribers | Audience::SomeSubscriber => width,
         });
         each.fold(0, u32::saturating_add)
     }
@@ -41,7 +41,9 @@ impl Widths {
     ) {
         let to_subscribers =
             written.filter_map(|(event, answer)| match (&event.audience, answer) {
-                (Audience::Subscribers, Acceptance::Accepted(to)) => u32::try_from(to.len()).ok(),
+                (Audience::Subscribers | Audience::SomeSubscriber, Acceptance::Accepted(to)) => {
+                    u32::try_from(to.len()).ok()
+                }
                 _ => None,
             });
         let Some(most) = to_subscribers.max() else {

@@ -41,7 +41,8 @@ pub trait Store: Send + Sync {
     /// There may be fewer answers than events, but at least one, where they go to
     /// more than [`MAX_DELIVERIES`] destinations together: of the others nothing is
     /// written yet, so that a step stays short; ask again with them. An event with
-    /// more than [`domain::event::MAX_DESTINATIONS`] subscribers is refused.
+    /// more than [`domain::event::MAX_DESTINATIONS`] subscribers is refused, and so
+    /// is one without any that is for [`domain::event::Audience::SomeSubscriber`].
     ///
     /// A retry after an error may find that the first try was committed; the
     /// event id is the key, and an id that is there already is answered as
@@ -237,6 +238,8 @@ pub enum Acceptance {
     /// More than [`domain::event::MAX_DESTINATIONS`] destinations subscribe to its
     /// type.
     TooManyDestinations,
+    /// Nobody subscribes to its type, and somebody has to.
+    NoSubscriber,
     /// The tenant has used the idempotency key before, for the same: nothing
     /// new was written, the answer is that event's.
     Repeated {
@@ -258,6 +261,7 @@ impl Acceptance {
             Self::UnknownDestination
             | Self::DisabledDestination
             | Self::TooManyDestinations
+            | Self::NoSubscriber
             | Self::KeyReused => &[],
         }
     }

@@ -221,7 +221,7 @@ async fn what_goes_to_many_is_written_a_little_at_a_time_once_that_is_known() {
     let front = Front::new(IngestOptions::default());
     (front.world.store.accept).answers(|events| {
         let to = |event: &NewEvent| match event.audience {
-            Audience::Subscribers => (0..100).map(destination).collect(),
+            Audience::Subscribers | Audience::SomeSubscriber => (0..100).map(destination).collect(),
             Audience::Destination(to) => vec![to],
         };
         Ok(events.iter().map(to).map(Acceptance::Accepted).collect())

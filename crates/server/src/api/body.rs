@@ -10,10 +10,11 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::{FromRequest, Request};
 use bytes::{Bytes, BytesMut};
+use domain::event::MAX_PAYLOAD_BYTES;
 use domain::ids::TenantId;
 use http::{HeaderMap, header};
 use http_body_util::BodyExt;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 
 use super::App;
 use super::problem::Problem;
@@ -21,6 +22,7 @@ use crate::access::Identity;
 
 mod pace;
 mod room;
+pub(super) mod words;
 
 pub(super) use pace::Pace;
 pub use room::{Room, Share};
@@ -48,16 +50,21 @@ pub struct BatchBody(pub EventBody);
 impl FromRequest<App> for EventBody {
     type Rejection = Problem;
     async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
-        read(request, app, MAX_EVENT_BODY_BYTES, "payload").await
+        read(request, app, MAX_EVENT_BODY_BYTES, Some("payload")).await
     }
 }
 
 impl FromRequest<App> for BatchBody {
     type Rejection = Problem;
     async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
-        read(request, app, MAX_BATCH_BODY_BYTES, "events")
-            .await
-            .map(Self)
+        read(
+            request,
+            app,
+            MAX_BATCH_BODY_BYTES,
+            Some("payload of each event"),
+        )
+        .await
+        .map(Self)
     }
 }
 
@@ -67,7 +74,7 @@ pub struct JsonBody<T>(pub T);
 impl<T: DeserializeOwned> FromRequest<App> for JsonBody<T> {
     type Rejection = Problem;
     async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
-        let body = read(request, app, MAX_BODY_BYTES, "body").await?;
+        let body = read(request, app, MAX_BODY_BYTES, None).await?;
         parse(&body.bytes).map(Self)
     }
 }
@@ -76,7 +83,7 @@ async fn read(
     request: Request,
     app: &App,
     max_bytes: usize,
-    field: &str,
+    payload: Option<&str>,
 ) -> Result<EventBody, Problem> {
     let (head, body) = request.into_parts();
     if !is_json(&head.headers) {
@@ -84,14 +91,14 @@ async fn read(
     }
     let announced = announced_bytes(&head.headers);
     if announced.is_some_and(|bytes| bytes > max_bytes) {
-        return Err(Problem::too_large(field, max_bytes));
+        return Err(too_large(max_bytes, payload));
     }
     let identity = head.extensions.get::<Identity>();
     let tenant = identity.ok_or_else(Problem::unauthorized)?.tenant;
     let sent = Sent {
         body,
         max_bytes,
-        field,
+        payload,
     };
     sent.read(&app.0.room, tenant).await
 }
@@ -100,8 +107,8 @@ async fn read(
 struct Sent<'a> {
     body: Body,
     max_bytes: usize,
-    /// What is too large if the body is.
-    field: &'a str,
+    /// What in it has a bound of its own.
+    payload: Option<&'a str>,
 }
 
 impl Sent<'_> {
@@ -114,7 +121,7 @@ impl Sent<'_> {
                 continue;
             };
             if read.len() + bytes.len() > self.max_bytes {
-                return Err(Problem::too_large(self.field, self.max_bytes));
+                return Err(too_large(self.max_bytes, self.payload));
             }
             pace.came(bytes.len());
             share.hold(read.len() + bytes.len())?;
@@ -125,6 +132,17 @@ impl Sent<'_> {
             room: share,
         })
     }
+}
+
+/// With the payload's own bound, so that whoever makes the body just small enough is
+/// not refused again.
+fn too_large(max_bytes: usize, payload: Option<&str>) -> Problem {
+    let mut problem = Problem::too_large("body", max_bytes);
+    if let Some(payload) = payload {
+        let also = format!(", and the {payload} at most {MAX_PAYLOAD_BYTES}");
+        problem.detail.push_str(&also);
+    }
+    problem
 }
 
 fn announced_bytes(headers: &HeaderMap) -> Option<usize> {
@@ -155,6 +173,8 @@ fn is_json(headers: &HeaderMap) -> bool {
 
 /// JSON into a body, refused by the field at fault.
 pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    // The end of a line in a bulk body is no place to name.
+    let bytes = bytes.trim_ascii_end();
     // serde would take an array for the fields in their order.
     if bytes.trim_ascii_start().starts_with(b"[") {
         return Err(Problem::invalid(
@@ -164,17 +184,28 @@ pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     }
     let mut json = serde_json::Deserializer::from_slice(bytes);
     let parsed = serde_path_to_error::deserialize(&mut json).map_err(|error| {
+        // A field may be wrong before it is seen that all of it is no JSON.
+        if let Err(error) = serde_json::from_slice::<IgnoredAny>(bytes) {
+            return broken(&error);
+        }
         let path = error.path().to_string();
         refused(&path, error.inner())
     })?;
-    json.end()
-        .map_err(|error| Problem::malformed(error.to_string()))?;
+    json.end().map_err(|error| broken(&error))?;
     Ok(parsed)
+}
+
+/// With the place, which in one line is only a column.
+fn broken(error: &serde_json::Error) -> Problem {
+    let detail = error
+        .to_string()
+        .replace(" at line 1 column ", " at column ");
+    Problem::malformed(format!("broken JSON: {detail}"))
 }
 
 fn refused(path: &str, error: &serde_json::Error) -> Problem {
     if !error.is_data() {
-        return Problem::malformed(error.to_string());
+        return broken(error);
     }
     let detail = error.to_string();
     // A missing field is reported at its parent; its name is in the message.
@@ -188,7 +219,7 @@ fn refused(path: &str, error: &serde_json::Error) -> Problem {
         (None, "") => "body".to_owned(),
         (None, path) => path.to_owned(),
     };
-    Problem::invalid(field, without_position(&detail))
+    Problem::invalid(&field, words::of(&field, without_position(&detail)))
 }
 
 /// "… at line 1 column 30" helps nobody whose JSON was made by a program.

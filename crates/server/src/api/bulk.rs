@@ -293,7 +293,7 @@ impl Bulk {
             }
             let draft = match line {
                 Line::Empty => continue,
-                Line::TooLong(max_bytes) => Err(Problem::too_large("payload", max_bytes)),
+                Line::TooLong(max_bytes) => Err(Problem::too_large("line", max_bytes)),
                 Line::Whole(line) => draft(&line, &self.trace),
             };
             bytes += draft.as_ref().map_or(0, |draft| draft.payload.len());

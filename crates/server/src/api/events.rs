@@ -5,8 +5,8 @@
 //! signatures over bytes.
 
 use axum::Json;
-use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use base64::{DecodeError, Engine};
 use bytes::Bytes;
 use domain::ids::DestinationId;
 use domain::trace::Incoming;
@@ -39,6 +39,10 @@ pub struct PostEvent {
     #[serde(default, rename = "type")]
     #[schema(example = "order.paid")]
     pub event_type: Option<String>,
+    /// Refuse it, by `type`, if no destination subscribes to its type. Otherwise it
+    /// is accepted, for none: that is how a mistyped type gets lost.
+    #[serde(default)]
+    pub strict: bool,
     /// Any JSON, at most 256 KiB: delivered byte for byte as it stands here.
     #[serde(default, deserialize_with = "raw")]
     #[schema(value_type = serde_json::Value)]
@@ -135,6 +139,7 @@ impl PostEvent {
         Ok(EventDraft {
             destination: self.destination_id,
             event_type: self.event_type,
+            strict: self.strict,
             content_type: self.content_type,
             payload,
             payload_field,
@@ -152,7 +157,17 @@ fn raw<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawValue
 fn decoded(text: &str) -> Result<Bytes, ServiceError> {
     match STANDARD.decode(text) {
         Ok(bytes) => Ok(Bytes::from(bytes)),
-        Err(error) => Err(ServiceError::invalid("payload_base64", error.to_string())),
+        Err(error) => {
+            let problem = match error {
+                DecodeError::InvalidByte(at, _) | DecodeError::InvalidLastSymbol(at, _) => {
+                    format!("is not base64: character {}", at + 1)
+                }
+                DecodeError::InvalidLength(_) | DecodeError::InvalidPadding => {
+                    "is not base64: something is missing at its end".to_owned()
+                }
+            };
+            Err(ServiceError::invalid("payload_base64", problem))
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::App;
+use super::body::words;
 use super::problem::Problem;
 
 /// How many rows a page has if nothing is said.
@@ -210,7 +211,7 @@ impl<T: serde::de::DeserializeOwned> FromRequestParts<App> for Page<T> {
                 // `limit: invalid digit found in string` names its field.
                 match text.split_once(": ") {
                     Some((field, problem)) if !field.is_empty() && !field.contains(' ') => {
-                        Err(Problem::invalid(field, problem))
+                        Err(Problem::invalid(field, words::of(field, problem)))
                     }
                     _ => Err(Problem::invalid("query", text)),
                 }

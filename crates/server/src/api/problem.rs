@@ -257,7 +257,7 @@ impl From<ServiceError> for Problem {
                 StatusCode::TOO_MANY_REQUESTS,
                 "too-many-changes",
                 "Too many management calls a second",
-                format!("{error} (PACELINE_MANAGE_PER_SECOND); nothing was changed"),
+                format!("{error}; nothing was changed"),
             )
             .after(retry_after),
             ServiceError::NotFound(what) => Self::new(

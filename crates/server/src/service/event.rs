@@ -18,6 +18,8 @@ pub struct EventDraft {
     pub destination: Option<DestinationId>,
     /// Its type; without a destination, who subscribes to it.
     pub event_type: Option<String>,
+    /// Whether it is refused where nobody subscribes to its type.
+    pub strict: bool,
     /// The payload's media type.
     pub content_type: Option<String>,
     /// The bytes, kept and sent as they are.
@@ -37,6 +39,7 @@ impl EventDraft {
         }
         let audience = match (self.destination, &self.event_type) {
             (Some(destination), _) => Audience::Destination(destination),
+            (None, Some(_)) if self.strict => Audience::SomeSubscriber,
             (None, Some(_)) => Audience::Subscribers,
             (None, None) => {
                 let problem = "give destination_id, or a type for its subscribers";
@@ -101,7 +104,8 @@ fn digest(event: &NewEvent) -> [u8; 32] {
     };
     match event.audience {
         Audience::Destination(id) => part(Some(id.0.as_bytes())),
-        Audience::Subscribers => part(None),
+        // Strict or not, it is the same event.
+        Audience::Subscribers | Audience::SomeSubscriber => part(None),
     }
     part(event.event_type.as_deref().map(str::as_bytes));
     part(Some(event.content_type.as_bytes()));
@@ -117,6 +121,7 @@ mod tests {
         EventDraft {
             destination: None,
             event_type: Some("order.paid".to_owned()),
+            strict: false,
             content_type: None,
             payload: Bytes::from_static(b"{}"),
             payload_field: "payload",
@@ -197,6 +202,11 @@ mod tests {
         let mut digests: Vec<_> = others.into_iter().map(keyed).collect();
         digests.push(keyed(draft()));
         assert_eq!(keyed(draft()), keyed(draft()), "the same is the same");
+        let strict = EventDraft {
+            strict: true,
+            ..draft()
+        };
+        assert_eq!(keyed(draft()), keyed(strict));
         digests.sort_unstable();
         digests.dedup();
         assert_eq!(digests.len(), 6, "each of them is another request");

@@ -145,7 +145,7 @@ mod tests {
         };
         assert_eq!(
             validate(&both.applied_to(TEN)).unwrap_err().to_string(),
-            "unlimited: excludes every limit_per_…"
+            "unlimited: cannot stand beside a limit: leave one of them out"
         );
     }
 

@@ -92,7 +92,13 @@ pub(super) fn url(text: &str, policy: &Policy) -> Result<(), ServiceError> {
     match url.scheme() {
         "https" => {}
         "http" if policy.allow_http => {}
-        "http" => return refuse("must be https (http needs PACELINE_ALLOW_HTTP)"),
+        "http" => {
+            tracing::info!(
+                opened_by = "--allow-http",
+                "an http destination was refused"
+            );
+            return refuse("must be https");
+        }
         _ => return refuse("must be https"),
     }
     match url.host() {
@@ -112,6 +118,11 @@ pub(super) fn url(text: &str, policy: &Policy) -> Result<(), ServiceError> {
         return refuse("must not have a fragment: it would never be sent");
     }
     policy.vet_url(&url).map_err(|refusal| {
+        // The setting is nothing to those who write URLs, and all to those who run this.
+        if let (Some(host), Some(port)) = (url.host_str(), url.port_or_known_default()) {
+            let opened_by = policy.opened_by(host, port, refusal);
+            tracing::info!(%refusal, opened_by, "a destination was refused");
+        }
         let problem = format!("leads to a place that is not open: {refusal}");
         ServiceError::invalid("url", problem)
     })
@@ -186,31 +197,69 @@ mod tests {
     }
 
     #[test]
-    fn places_that_are_not_open_are_refused_by_the_setting_that_opens_them() {
+    fn places_that_are_not_open_are_refused_and_the_log_has_what_opens_them() {
         let refused = |text: &str| url(text, true).unwrap_err().to_string();
-        for (text, words) in [
+        let closed = Policy {
+            allow_http: true,
+            ..Policy::default()
+        };
+        for (text, words, opened_by) in [
             (
                 "http://127.0.0.1:9000/",
-                ["loopback", "PACELINE_ALLOW_NETWORKS"],
+                "loopback addresses are not allowed",
+                "--allow-networks 127.0.0.1:9000",
             ),
             (
                 "http://localhost:9000/",
-                ["loopback", "PACELINE_ALLOW_NETWORKS"],
+                "loopback addresses are not allowed",
+                "--allow-networks localhost:9000",
             ),
-            ("https://10.1.2.3/", ["private", "PACELINE_ALLOW_NETWORKS"]),
             (
-                "https://[::ffff:169.254.169.254]/",
-                ["metadata", "PACELINE_ALLOW_NETWORKS"],
+                "https://10.1.2.3/",
+                "private addresses are not allowed",
+                "--allow-networks 10.1.2.3:443",
+            ),
+            (
+                "http://[::1]:9000/",
+                "loopback addresses are not allowed",
+                "--allow-networks [::1]:9000",
             ),
             (
                 "https://example.com:6379/",
-                ["port 6379", "PACELINE_ALLOW_PORTS"],
+                "port 6379 is not allowed",
+                "--allow-ports 443,80,8443,8080,6379",
             ),
         ] {
-            let refused = refused(text);
-            assert!(refused.starts_with("url: "), "{refused}");
-            assert!(words.iter().all(|word| refused.contains(word)), "{refused}");
+            let expected = format!("url: leads to a place that is not open: {words}");
+            assert_eq!(refused(text), expected);
+            // What the log says is what opens it.
+            let url = Url::parse(text).unwrap();
+            let refusal = closed.vet_url(&url).unwrap_err();
+            let (host, port) = (
+                url.host_str().unwrap(),
+                url.port_or_known_default().unwrap(),
+            );
+            let flag = closed.opened_by(host, port, refusal);
+            assert_eq!(flag, opened_by);
+            let (flag, value) = flag.split_once(' ').unwrap();
+            let open = match flag {
+                "--allow-networks" => Policy {
+                    networks: vec![value.parse().unwrap()],
+                    ..closed.clone()
+                },
+                _ => Policy {
+                    ports: value.split(',').map(|port| port.parse().unwrap()).collect(),
+                    ..closed.clone()
+                },
+            };
+            assert_eq!(super::url(text, &open), Ok(()), "{text}");
         }
+        let metadata = refused("https://[::ffff:169.254.169.254]/");
+        assert!(metadata.contains("metadata"), "{metadata}");
+    }
+
+    #[test]
+    fn what_is_open_is_taken() {
         let policy = Policy {
             networks: vec!["localhost:9000".parse().unwrap()],
             allow_http: true,

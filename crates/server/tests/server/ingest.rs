@@ -116,6 +116,47 @@ async fn a_payload_over_the_cap_is_refused_by_its_size() {
     assert_eq!(taken.status, 202);
 }
 
+/// Told before it is accepted, to those who ask for it.
+#[tokio::test]
+async fn a_strict_event_for_nobody_is_refused_by_its_type() {
+    let world = World::new();
+    world
+        .destination(json!({"event_types": ["order.paid"]}))
+        .await;
+    let strict = |event_type: &str| json!({"type": event_type, "payload": 1, "strict": true});
+    let refused = world.post("/v1/events", strict("order.payd")).await;
+    refused.refuses(422, "type");
+    assert_eq!(
+        refused.json["detail"],
+        "no destination subscribes to order.payd; nothing was written"
+    );
+    assert!(world.store.state().events.is_empty());
+    assert_eq!(
+        world.post("/v1/events", strict("order.paid")).await.status,
+        202
+    );
+
+    let both = json!({"events": [strict("order.payd"), {"type": "order.payd", "payload": 1}]});
+    let answer = world.post("/v1/events/batch", both).await.json;
+    assert_eq!(answer["results"][0]["problem"]["field"], "type");
+    assert_eq!(answer["results"][1]["destinations"], json!([]));
+}
+
+/// A body that is just small enough is not refused again for its payload.
+#[tokio::test]
+async fn a_body_over_its_cap_is_told_both_bounds() {
+    let world = World::new();
+    let payload = "x".repeat(1_000_000);
+    let refused = world
+        .post("/v1/events", json!({"type": "a", "payload": payload}))
+        .await;
+    refused.refuses(413, "body");
+    assert_eq!(
+        refused.json["detail"],
+        "must be at most 524288 bytes, and the payload at most 262144"
+    );
+}
+
 /// A tenant's key for ingest, and what one request of it is answered.
 struct Ingesting {
     key: String,

@@ -74,9 +74,11 @@ impl State {
     fn accept(&mut self, event: &NewEvent) -> Acceptance {
         let wanted = |destination: &&Destination| match event.audience {
             Audience::Destination(id) => destination.id == id,
-            Audience::Subscribers => destination.event_types.iter().any(|event_type| {
-                event_type == "*" || Some(event_type) == event.event_type.as_ref()
-            }),
+            Audience::Subscribers | Audience::SomeSubscriber => {
+                destination.event_types.iter().any(|event_type| {
+                    event_type == "*" || Some(event_type) == event.event_type.as_ref()
+                })
+            }
         };
         let found: Vec<&Destination> = self.destinations.iter().filter(wanted).collect();
         if let Audience::Destination(_) = event.audience {
@@ -87,6 +89,9 @@ impl State {
             }
         }
         let ids: Vec<DestinationId> = found.iter().map(|destination| destination.id).collect();
+        if ids.is_empty() && event.audience == Audience::SomeSubscriber {
+            return Acceptance::NoSubscriber;
+        }
         if ids.len() > MAX_DESTINATIONS {
             return Acceptance::TooManyDestinations;
         }

@@ -180,7 +180,7 @@ impl Witness {
         let to: BTreeSet<_> = (events.iter())
             .filter_map(|event| match event.audience {
                 Audience::Destination(id) => Some(id),
-                Audience::Subscribers => None,
+                Audience::Subscribers | Audience::SomeSubscriber => None,
             })
             .flat_map(all_of)
             .collect();

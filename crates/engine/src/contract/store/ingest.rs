@@ -227,6 +227,29 @@ pub async fn payloads_come_back_byte_for_byte(world: &World) {
     }
 }
 
+/// In its place, beside the others; and it leaves nothing behind, so that its key is
+/// free and its id may come again.
+pub async fn an_event_for_nobody_is_refused_where_there_has_to_be_somebody(world: &World) {
+    let strict = |event: &NewEvent| NewEvent {
+        audience: Audience::SomeSubscriber,
+        ..event.clone()
+    };
+    let paid = of_type(world, "order.paid");
+    let batch = [strict(&paid), of_type(world, "order.paid")];
+    let answers = world.store.accept_events(&batch).await.unwrap();
+    let nobody = Acceptance::Accepted(vec![]);
+    assert_eq!(answers, [Acceptance::NoSubscriber, nobody]);
+
+    let to = world
+        .destination()
+        .event_types(&["order.paid"])
+        .create()
+        .await;
+    let answers = world.store.accept_events(&[strict(&paid)]).await.unwrap();
+    assert_eq!(answers, [Acceptance::Accepted(vec![to])]);
+    assert_eq!(world.backlog(to).await, 1);
+}
+
 /// A step of the store stays short, and an event has no end of deliveries.
 pub async fn what_goes_to_very_many_is_written_in_parts(world: &World) {
     for _ in 0..MAX_DESTINATIONS {

@@ -26,7 +26,10 @@ pub(super) fn accept_events(
         }
         let answer = match event.audience {
             Audience::Destination(id) => destination(rows, event, id),
-            Audience::Subscribers => match subscribers(rows, event) {
+            Audience::Subscribers | Audience::SomeSubscriber => match subscribers(rows, event) {
+                to if to.is_empty() && event.audience == Audience::SomeSubscriber => {
+                    Acceptance::NoSubscriber
+                }
                 to if to.len() > MAX_DESTINATIONS => Acceptance::TooManyDestinations,
                 to => Acceptance::Accepted(to),
             },
