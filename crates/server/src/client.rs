@@ -242,7 +242,20 @@ impl Client {
     }
 
     fn refused(&self, status: StatusCode, answer: &[u8]) -> String {
-        let Ok(problem) = serde_json::from_slice::<Problem>(answer) else {
+        let path = self.url.path().trim_end_matches('/');
+        let problem = serde_json::from_slice::<Problem>(answer);
+        let no_route = problem
+            .as_ref()
+            .map_or(status == StatusCode::NOT_FOUND, |problem| {
+                problem.kind == "urn:paceline:problem:no-such-route"
+            });
+        if no_route && !path.is_empty() {
+            return format!(
+                "there is no API at {}: --url (PACELINE_URL) should have no path, leave out {path}",
+                self.url
+            );
+        }
+        let Ok(problem) = problem else {
             return format!(
                 "{} answered {status} and is no Paceline API: check PACELINE_URL",
                 self.url
@@ -250,7 +263,8 @@ impl Client {
         };
         match (status, problem.field) {
             (StatusCode::UNAUTHORIZED, _) => format!(
-                "{} refused the API key: set PACELINE_API_KEY to the one it was started with",
+                "{} refused the API key: set PACELINE_API_KEY to the one it was started with, or to \
+                 one that `paceline key create` printed",
                 self.url
             ),
             (StatusCode::TOO_MANY_REQUESTS, _) => {

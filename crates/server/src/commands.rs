@@ -12,6 +12,7 @@ pub mod event;
 pub mod key;
 pub mod link;
 pub mod migrate;
+mod named;
 pub mod operations;
 pub mod operator;
 pub mod plan;

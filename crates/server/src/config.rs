@@ -5,7 +5,7 @@
 //! URLs are taken as they are ([`SecretUrl`]) and understood afterwards, since
 //! clap repeats a value that it refuses.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::num::{NonZeroU32, NonZeroU64};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -129,18 +129,37 @@ pub struct QueueConfig {
     pub queue_shards: u16,
 }
 
+/// An address to listen on, as people write it. A name is nothing to listen on, but
+/// for that of this host.
+pub fn address(text: &str) -> Result<SocketAddr, String> {
+    let here = |port: &str| Some(SocketAddr::from((Ipv4Addr::LOCALHOST, port.parse().ok()?)));
+    let port = text.strip_prefix("localhost:").unwrap_or(text);
+    (text.parse().ok())
+        .or_else(|| here(port))
+        .ok_or_else(|| "expected ADDRESS:PORT or a port, such as 127.0.0.1:8080 or 8080".to_owned())
+}
+
+/// A duration with its unit.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text).map_err(|error| match text.parse::<f64>() {
+        Ok(_) => format!("needs a unit: {text}s, {text}m or {text}h"),
+        Err(_) => error.to_string(),
+    })
+}
+
 /// What this process serves: the API where the role has one, else only
 /// `/livez`, `/readyz` and `/metrics`.
 #[derive(Debug, Clone, Args)]
 pub struct ListenConfig {
-    /// The address to listen on.
+    /// The address to listen on; a port alone is one of 127.0.0.1.
     #[arg(long, env = "PACELINE_LISTEN", value_name = "ADDRESS:PORT")]
-    #[arg(default_value = "127.0.0.1:8080")]
+    #[arg(default_value = "127.0.0.1:8080", value_parser = address)]
     pub listen: SocketAddr,
 
     /// A second address, for those who run this alone: `/metrics` is then served
     /// there and not on the first one, beside `/livez` and `/readyz`.
     #[arg(long, env = "PACELINE_METRICS_LISTEN", value_name = "ADDRESS:PORT")]
+    #[arg(value_parser = address)]
     pub metrics_listen: Option<SocketAddr>,
 
     /// How many connections there may be at each address that is listened on.
@@ -405,9 +424,44 @@ fn request_duration(text: &str) -> Result<Duration, String> {
 }
 
 pub(crate) fn positive_duration(text: &str) -> Result<Duration, String> {
-    let duration = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    let duration = duration(text)?;
     if duration.is_zero() || duration > MAX_DURATION {
         return Err("must be more than 0 and at most 1h".to_owned());
     }
     Ok(duration)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_to_listen_on_is_taken_as_people_write_it() {
+        for (text, address) in [
+            ("8080", "127.0.0.1:8080"),
+            ("localhost:8080", "127.0.0.1:8080"),
+            ("0.0.0.0:0", "0.0.0.0:0"),
+            ("[::1]:8080", "[::1]:8080"),
+        ] {
+            assert_eq!(super::address(text).unwrap().to_string(), address);
+        }
+        for wrong in ["", "example.com:8080", "localhost", "99999", ":8080"] {
+            assert_eq!(
+                super::address(wrong).unwrap_err(),
+                "expected ADDRESS:PORT or a port, such as 127.0.0.1:8080 or 8080",
+                "{wrong}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_number_alone_is_no_duration() {
+        assert_eq!(duration("15s").unwrap(), Duration::from_secs(15));
+        assert_eq!(duration("15").unwrap_err(), "needs a unit: 15s, 15m or 15h");
+        assert!(
+            request_duration("15")
+                .unwrap_err()
+                .starts_with("needs a unit")
+        );
+    }
 }

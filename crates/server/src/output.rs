@@ -24,6 +24,26 @@ pub fn line(text: &str) -> anyhow::Result<()> {
     writeln!(io::stdout().lock(), "{text}").context("print")
 }
 
+/// Says something beside what is printed, to standard error.
+pub fn aside(text: &str) {
+    // A closed pipe is no reason to fail: there is nobody to tell.
+    let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
+/// A number as people read it, `1,000,009`.
+#[must_use]
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 /// Prints JSON, indented.
 pub fn json(value: &impl Serialize) -> anyhow::Result<()> {
     line(&serde_json::to_string_pretty(value).context("print as JSON")?)

@@ -7,6 +7,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::destination::Connection;
+use super::named::Named;
 use crate::api::attempts::{Attempt, Attempts};
 use crate::client::Client;
 use crate::output::{self, Format};
@@ -15,8 +16,8 @@ use crate::output::{self, Format};
 pub enum Command {
     /// List a destination's attempts, the newest first.
     List {
-        /// The destination's id.
-        destination: Uuid,
+        /// The destination's id or its name.
+        destination: Named,
         /// How many at most.
         #[arg(long, value_name = "N", default_value_t = 100)]
         limit: usize,
@@ -43,7 +44,9 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
             limit,
             connection,
         } => {
-            let found = list(&Client::new(&connection.client)?, destination, limit).await?;
+            let client = Client::new(&connection.client)?;
+            let destination = destination.destination(&client).await?;
+            let found = list(&client, destination, limit).await?;
             match connection.output {
                 Format::Json => output::json(&json!({ "attempts": found }))?,
                 Format::Table => print(&found)?,

@@ -13,6 +13,7 @@ use url::form_urlencoded;
 use uuid::Uuid;
 
 use super::destination::Connection;
+use super::named::Named;
 use crate::api::dead_letters::{DeadLetter, DeadLetters};
 use crate::api::replays::{BegunReplays, Replay, ReplayProgress, Replays};
 use crate::client::Client;
@@ -89,9 +90,9 @@ pub enum ReplayCommand {
 /// Which dead letters.
 #[derive(Debug, Clone, Default, Args)]
 pub struct Filter {
-    /// Of this destination.
+    /// Of this destination: its id or its name.
     #[arg(long, value_name = "ID")]
-    pub destination: Option<Uuid>,
+    pub destination: Option<Named>,
     /// Of events of this type.
     #[arg(long = "type", value_name = "TYPE")]
     pub event_type: Option<String>,
@@ -107,12 +108,20 @@ pub struct Filter {
 }
 
 impl Filter {
+    /// The same, with the id of its destination.
+    async fn resolved(mut self, client: &Client) -> anyhow::Result<Self> {
+        if let Some(named) = &self.destination {
+            self.destination = Some(named.destination(client).await?.into());
+        }
+        Ok(self)
+    }
+
     /// What is set, as the API takes it.
     fn fields(&self) -> Map<String, Value> {
         [
             (
                 "destination_id",
-                self.destination.map(|id| id.to_string().into()),
+                (self.destination.as_ref()).and_then(|named| Some(named.id()?.to_string().into())),
             ),
             ("type", self.event_type.clone().map(Value::from)),
             ("status", self.status.map(Value::from)),
@@ -151,7 +160,9 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
             limit,
             connection,
         } => {
-            let found = list(&Client::new(&connection.client)?, &filter, limit).await?;
+            let client = Client::new(&connection.client)?;
+            let filter = filter.resolved(&client).await?;
+            let found = list(&client, &filter, limit).await?;
             match connection.output {
                 Format::Json => output::json(&json!({ "dead_letters": found }))?,
                 Format::Table => print(&found)?,
@@ -177,13 +188,13 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
             share,
             connection,
         } => {
-            let mut body = filter.fields();
+            let client = Client::new(&connection.client)?;
+            let mut body = filter.resolved(&client).await?.fields();
             body.extend(id.map(|id| ("attempt_id".to_owned(), id.into())));
             body.extend(share.map(|share| ("share".to_owned(), share.into())));
             if all_destinations {
                 body.insert("all_destinations".to_owned(), true.into());
             }
-            let client = Client::new(&connection.client)?;
             let begun = begin(&client, body, connection.output).await?;
             match connection.output {
                 Format::Json => output::json(&json!({ "replays": begun }))?,

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use http::Method;
 use serde_json::{Map, Value, json};
-use uuid::Uuid;
 
+use super::named::Named;
 use crate::api::destinations::{CreatedDestination, Destination, Destinations};
 use crate::client::{Client, ClientConfig};
 use crate::output::{self, Format};
@@ -40,15 +40,15 @@ pub enum Command {
     },
     /// Show one destination.
     Show {
-        /// Its id.
-        id: Uuid,
+        /// Its id or its name.
+        id: Named,
         #[command(flatten)]
         connection: Connection,
     },
     /// Change what is named and nothing else.
     Update {
-        /// Its id.
-        id: Uuid,
+        /// Its id or its name.
+        id: Named,
         /// Where its requests go from now on.
         #[arg(long, value_name = "URL")]
         endpoint: Option<String>,
@@ -59,15 +59,15 @@ pub enum Command {
     },
     /// Delete a destination and its backlog.
     Delete {
-        /// Its id.
-        id: Uuid,
+        /// Its id or its name.
+        id: Named,
         #[command(flatten)]
         connection: Connection,
     },
     /// Hold its backlog; events are still accepted.
     Pause {
-        /// Its id.
-        id: Uuid,
+        /// Its id or its name.
+        id: Named,
         #[command(flatten)]
         connection: Connection,
     },
@@ -76,22 +76,22 @@ pub enum Command {
     Secret(secret::Command),
     /// Let it go on, whatever holds it: a pause, a hold, its breaker, or that it was disabled.
     Resume {
-        /// Its id.
-        id: Uuid,
+        /// Its id or its name.
+        id: Named,
         #[command(flatten)]
         connection: Connection,
     },
     /// Show how it answers, and what holds its backlog.
     Health {
-        /// Its id.
-        id: Uuid,
+        /// Its id or its name.
+        id: Named,
         #[command(flatten)]
         connection: Connection,
     },
     /// Say why its next attempt is not going out now, and when it will.
     Explain {
-        /// Its id.
-        id: Uuid,
+        /// Its id or its name.
+        id: Named,
         #[command(flatten)]
         connection: Connection,
     },
@@ -102,8 +102,8 @@ pub enum Command {
     },
     /// Set when its breaker opens and when it gives up.
     Breaker {
-        /// Its id.
-        id: Uuid,
+        /// Its id or its name.
+        id: Named,
         #[command(flatten)]
         settings: health::BreakerSettings,
         #[command(flatten)]
@@ -111,8 +111,8 @@ pub enum Command {
     },
     /// Show its effective limit, why it is lower than the configured one, and what it was.
     SmartDelivery {
-        /// Its id.
-        id: Uuid,
+        /// Its id or its name.
+        id: Named,
         /// Turn it on or off before.
         #[arg(long, value_enum, value_name = "TURN")]
         set: Option<smart::Turn>,
@@ -151,6 +151,10 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
             settings,
             connection,
         } => {
+            anyhow::ensure!(
+                !settings.clears_types(),
+                "--type none: a new destination has no types to clear; leave --type out"
+            );
             create(with_endpoint(settings.json(), Some(endpoint)), &connection).await?;
         }
         Command::List { connection } => {
@@ -160,35 +164,27 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
                 Format::Table => print(&destinations, Format::Table)?,
             }
         }
-        Command::Show { id, connection } => {
-            let client = Client::new(&connection.client)?;
-            let found: Destination = client.get(&format!("{PATH}/{id}")).await?;
-            print(&[found], connection.output)?;
-        }
+        Command::Show { id, connection } => show(&id, &connection).await?,
         Command::Update {
             id,
             endpoint,
             settings,
             connection,
         } => {
-            change(id, with_endpoint(settings.json(), endpoint), &connection).await?;
+            change(&id, with_endpoint(settings.json(), endpoint), &connection).await?;
         }
-        Command::Delete { id, connection } => {
-            Client::new(&connection.client)?
-                .delete(&format!("{PATH}/{id}"))
-                .await?;
-            output::done(connection.output, "deleted", id)?;
-        }
+        Command::Delete { id, connection } => delete(&id, &connection).await?,
         Command::Secret(command) => return secret::run(command).await,
-        Command::Pause { id, connection } => change(id, state("paused"), &connection).await?,
+        Command::Pause { id, connection } => change(&id, state("paused"), &connection).await?,
         Command::Resume { id, connection } => {
             let client = Client::new(&connection.client)?;
+            let id = id.destination(&client).await?;
             let path = format!("{PATH}/{id}/resume");
             let resumed: Destination = client.send(Method::POST, &path, &json!({})).await?;
             print(&[resumed], connection.output)?;
         }
-        Command::Health { id, connection } => show_health(id, &connection).await?,
-        Command::Explain { id, connection } => explain::explain(id, &connection).await?,
+        Command::Health { id, connection } => show_health(&id, &connection).await?,
+        Command::Explain { id, connection } => explain::explain(&id, &connection).await?,
         Command::Standings { connection } => explain::list(&connection).await?,
         Command::Breaker {
             id,
@@ -196,6 +192,7 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
             connection,
         } => {
             let client = Client::new(&connection.client)?;
+            let id = id.destination(&client).await?;
             let path = format!("{PATH}/{id}/breaker");
             let changed = client.send(Method::PATCH, &path, &settings.json()).await?;
             health::print(&changed, connection.output)?;
@@ -204,7 +201,7 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
             id,
             set,
             connection,
-        } => smart::run(id, set, &connection).await?,
+        } => smart::run(&id, set, &connection).await?,
         Command::Retries(args) => backlog::retries(args).await?,
         Command::Batches(args) => batches::batches(args).await?,
         Command::Cancel(args) => backlog::cancel(args).await?,
@@ -212,8 +209,23 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn show_health(id: Uuid, connection: &Connection) -> anyhow::Result<()> {
+async fn show(id: &Named, connection: &Connection) -> anyhow::Result<()> {
     let client = Client::new(&connection.client)?;
+    let id = id.destination(&client).await?;
+    let found: Destination = client.get(&format!("{PATH}/{id}")).await?;
+    print(&[found], connection.output)
+}
+
+async fn delete(id: &Named, connection: &Connection) -> anyhow::Result<()> {
+    let client = Client::new(&connection.client)?;
+    let id = id.destination(&client).await?;
+    client.delete(&format!("{PATH}/{id}")).await?;
+    output::done(connection.output, "deleted", id)
+}
+
+async fn show_health(id: &Named, connection: &Connection) -> anyhow::Result<()> {
+    let client = Client::new(&connection.client)?;
+    let id = id.destination(&client).await?;
     let found = client.get(&format!("{PATH}/{id}/health")).await?;
     health::print(&found, connection.output)
 }
@@ -245,19 +257,24 @@ fn with_endpoint(mut body: Map<String, Value>, endpoint: Option<String>) -> Map<
     body
 }
 
-async fn change(id: Uuid, body: Map<String, Value>, connection: &Connection) -> anyhow::Result<()> {
+async fn change(
+    id: &Named,
+    body: Map<String, Value>,
+    connection: &Connection,
+) -> anyhow::Result<()> {
     anyhow::ensure!(
         !body.is_empty(),
         "nothing to change: name what, such as --per-second 50"
     );
     let client = Client::new(&connection.client)?;
+    let id = id.destination(&client).await?;
     let changed: Destination = client
         .send(Method::PATCH, &format!("{PATH}/{id}"), &body)
         .await?;
     print(&[changed], connection.output)
 }
 
-async fn list(client: &Client) -> anyhow::Result<Vec<Destination>> {
+pub(super) async fn list(client: &Client) -> anyhow::Result<Vec<Destination>> {
     let mut all = Vec::new();
     let mut after = String::new();
     loop {

@@ -4,10 +4,10 @@ use std::io::Read;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use clap::Subcommand;
+use clap::{ArgGroup, Subcommand};
 use domain::event::MAX_PAYLOAD_BYTES;
 use http::Method;
 use serde::Serialize;
@@ -16,6 +16,7 @@ use uuid::Uuid;
 
 use super::attempt;
 use super::destination::Connection;
+use super::named::Named;
 use crate::api::events::{Accepted, Event};
 use crate::client::Client;
 use crate::output::{self, Format};
@@ -46,14 +47,19 @@ pub enum Command {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(group = ArgGroup::new("to").args(["destination", "event_type"]).required(true).multiple(true))]
 pub struct Send {
-    /// The one destination that it is for.
-    #[arg(long, value_name = "ID", required_unless_present = "event_type")]
-    pub destination: Option<Uuid>,
+    /// The one destination that it is for: its id or its name.
+    #[arg(long, value_name = "ID")]
+    pub destination: Option<Named>,
 
     /// Its type; without --destination, for all who subscribe to it.
-    #[arg(long = "type", value_name = "TYPE")]
+    #[arg(long = "type", alias = "event-type", value_name = "TYPE")]
     pub event_type: Option<String>,
+
+    /// Refuse it if no destination subscribes to its type.
+    #[arg(long)]
+    pub strict: bool,
 
     /// The payload's media type [default: application/json]
     #[arg(long, value_name = "TYPE")]
@@ -79,6 +85,8 @@ struct Body<'a> {
     destination_id: Option<Uuid>,
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     event_type: Option<&'a str>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    strict: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     content_type: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -117,16 +125,27 @@ async fn post(send: Send) -> anyhow::Result<()> {
         serde_json::from_slice::<&RawValue>(&bytes)
             .context("the payload is not JSON: correct it, or name its --content-type")?;
     }
+    let client = Client::new(&send.connection.client)?;
+    let destination_id = match &send.destination {
+        Some(named) => Some(named.destination(&client).await?),
+        None => None,
+    };
     let body = Body {
-        destination_id: send.destination,
+        destination_id,
         event_type: send.event_type.as_deref(),
+        strict: send.strict,
         content_type: send.content_type.as_deref(),
         payload: json,
         payload_base64: json.is_none().then(|| STANDARD.encode(&bytes)),
         idempotency_key: send.idempotency_key.as_deref(),
     };
-    let client = Client::new(&send.connection.client)?;
     let accepted: Accepted = client.send(Method::POST, "/v1/events", &body).await?;
+    if let (true, Some(event_type)) = (accepted.destinations.is_empty(), &send.event_type) {
+        output::aside(&format!(
+            "accepted, but no destination subscribes to {event_type}: nothing will be sent \
+             (--strict refuses such an event)"
+        ));
+    }
     match send.connection.output {
         Format::Json => output::json(&accepted),
         Format::Table => {
@@ -139,24 +158,40 @@ async fn post(send: Send) -> anyhow::Result<()> {
     }
 }
 
-/// A little more than is allowed, so that the API says what is.
+/// Nobody waits for the end of what has none: counted no further.
+const MAX_COUNTED_BYTES: u64 = 1024 * 1024 * 1024;
+
 fn read(payload: &str) -> anyhow::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let most = MAX_PAYLOAD_BYTES as u64 + 1;
     if payload == "-" {
-        let mut input = std::io::stdin().lock().take(most);
-        input
-            .read_to_end(&mut bytes)
-            .context("read standard input")?;
+        bounded(std::io::stdin().lock()).context("read standard input")
     } else if let Some(path) = payload.strip_prefix('@') {
         let file = std::fs::File::open(path).with_context(|| format!("open {path}"))?;
-        file.take(most)
-            .read_to_end(&mut bytes)
-            .with_context(|| format!("read {path}"))?;
+        bounded(file).with_context(|| format!("read {path}"))
     } else {
-        bytes.extend_from_slice(payload.as_bytes());
+        bounded(payload.as_bytes())
     }
-    Ok(bytes)
+}
+
+/// All of it. Of what is too long the size is told, and no more than may be sent is
+/// ever in memory.
+fn bounded(mut input: impl Read) -> anyhow::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let most = MAX_PAYLOAD_BYTES as u64;
+    (&mut input).take(most + 1).read_to_end(&mut bytes)?;
+    let read = bytes.len() as u64;
+    if read <= most {
+        return Ok(bytes);
+    }
+    let rest = std::io::copy(&mut input.take(MAX_COUNTED_BYTES), &mut std::io::sink())?;
+    let or_more = match rest {
+        MAX_COUNTED_BYTES => " or more",
+        _ => "",
+    };
+    bail!(
+        "the payload is {}{or_more} bytes; at most {} are taken",
+        output::grouped(read + rest),
+        output::grouped(most)
+    )
 }
 
 fn print(event: &Event) -> anyhow::Result<()> {
@@ -169,4 +204,25 @@ fn print(event: &Event) -> anyhow::Result<()> {
         event.created_at,
     ))?;
     attempt::print(&event.attempts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_payload_that_is_too_long_is_told_by_its_size() {
+        let most = MAX_PAYLOAD_BYTES;
+        assert_eq!(bounded(&vec![b'x'; most][..]).unwrap().len(), most);
+        let says = |bytes| {
+            bounded(std::io::repeat(b'x').take(bytes))
+                .unwrap_err()
+                .to_string()
+        };
+        let expected = "the payload is 1,000,009 bytes; at most 262,144 are taken";
+        assert_eq!(says(1_000_009), expected);
+        let expected = "the payload is 262,145 bytes; at most 262,144 are taken";
+        assert_eq!(says(most as u64 + 1), expected);
+        assert!(says(u64::MAX).contains(" or more bytes; "));
+    }
 }

@@ -10,6 +10,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::destination::Connection;
+use super::named::Named;
 use crate::api::keys::{ApiKey, CreatedKey, KeyList};
 use crate::client::Client;
 use crate::output::{self, Format};
@@ -18,8 +19,8 @@ use crate::output::{self, Format};
 pub enum Command {
     /// Create a key and show it, once.
     Create {
-        /// The tenant that it is for.
-        tenant: Uuid,
+        /// The tenant that it is for, by its id or its name.
+        tenant: Named,
         /// What it may be used for: ingest, manage, read or admin. Repeatable.
         #[arg(long = "scope", value_name = "SCOPE", required = true)]
         scopes: Vec<Scope>,
@@ -28,22 +29,22 @@ pub enum Command {
         name: String,
         /// How long it is good for, such as `90d`; without it until it is
         /// revoked.
-        #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+        #[arg(long, value_name = "DURATION", value_parser = crate::config::duration)]
         expires_in: Option<Duration>,
         #[command(flatten)]
         connection: Connection,
     },
     /// List a tenant's keys.
     List {
-        /// Whose.
-        tenant: Uuid,
+        /// Whose: an id or a name.
+        tenant: Named,
         #[command(flatten)]
         connection: Connection,
     },
     /// Revoke a key for good; it is refused everywhere within 5 seconds.
     Revoke {
-        /// Whose it is.
-        tenant: Uuid,
+        /// Whose it is: an id or a name.
+        tenant: Named,
         /// Its id.
         key: KeyId,
         #[command(flatten)]
@@ -68,6 +69,7 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
             let seconds = expires_in.map(|expires_in| expires_in.as_secs());
             let body = json!({"name": name, "scopes": scopes, "expires_in_seconds": seconds});
             let client = Client::new(&connection.client)?;
+            let tenant = tenant.tenant(&client).await?;
             let created: CreatedKey = client.send(Method::POST, &path(tenant), &body).await?;
             match connection.output {
                 Format::Json => output::json(&created)?,
@@ -77,6 +79,7 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
         }
         Command::List { tenant, connection } => {
             let client = Client::new(&connection.client)?;
+            let tenant = tenant.tenant(&client).await?;
             let list: KeyList = client.get(&path(tenant)).await?;
             match connection.output {
                 Format::Json => output::json(&list)?,
@@ -89,6 +92,7 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
             connection,
         } => {
             let client = Client::new(&connection.client)?;
+            let tenant = tenant.tenant(&client).await?;
             client.delete(&format!("{}/{key}", path(tenant))).await?;
             output::done(connection.output, "revoked", key)?;
         }

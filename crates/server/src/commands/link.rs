@@ -12,6 +12,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::destination::Connection;
+use super::named::Named;
 use crate::api::links::{CreatedLink, Link, LinkList};
 use crate::client::Client;
 use crate::output::{self, Format};
@@ -20,13 +21,13 @@ use crate::output::{self, Format};
 pub enum Command {
     /// Create a link to a tenant's pages and show it, once.
     Create {
-        /// The tenant whose pages it opens.
-        tenant: Uuid,
+        /// The tenant whose pages it opens, by its id or its name.
+        tenant: Named,
         /// A name, for people.
         #[arg(long, value_name = "TEXT", default_value = "")]
         name: String,
         /// How long it is good for, a minute to seven days, such as `8h`.
-        #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+        #[arg(long, value_name = "DURATION", value_parser = crate::config::duration)]
         #[arg(default_value = "1h")]
         expires_in: Duration,
         /// It may pause, resume, replay, and change limits up to the tier's.
@@ -37,15 +38,15 @@ pub enum Command {
     },
     /// List a tenant's links that are good.
     List {
-        /// Whose.
-        tenant: Uuid,
+        /// Whose: an id or a name.
+        tenant: Named,
         #[command(flatten)]
         connection: Connection,
     },
     /// Revoke a link for good; whoever opened it is signed out.
     Revoke {
-        /// Whose pages it opens.
-        tenant: Uuid,
+        /// Whose pages it opens: an id or a name.
+        tenant: Named,
         /// Its id.
         link: LinkId,
         #[command(flatten)]
@@ -72,6 +73,7 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
                 "expires_in_seconds": expires_in.as_secs(),
             });
             let client = Client::new(&connection.client)?;
+            let tenant = tenant.tenant(&client).await?;
             let mut created: CreatedLink = client.send(Method::POST, &path(tenant), &body).await?;
             let url = connection.client.url.join(&created.url);
             created.url = url.context("read the link's url")?.into();
@@ -83,6 +85,7 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
         }
         Command::List { tenant, connection } => {
             let client = Client::new(&connection.client)?;
+            let tenant = tenant.tenant(&client).await?;
             let list: LinkList = client.get(&path(tenant)).await?;
             match connection.output {
                 Format::Json => output::json(&list)?,
@@ -95,6 +98,7 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
             connection,
         } => {
             let client = Client::new(&connection.client)?;
+            let tenant = tenant.tenant(&client).await?;
             client.delete(&format!("{}/{link}", path(tenant))).await?;
             output::done(connection.output, "revoked", link)?;
         }

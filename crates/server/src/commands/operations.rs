@@ -7,9 +7,9 @@ use clap::{Args, Subcommand};
 use domain::operations::{OperationalScope, OperationalType};
 use http::Method;
 use serde_json::{Map, Value, json};
-use uuid::Uuid;
 
 use super::destination::Connection;
+use super::named::Named;
 use crate::api::operations::{
     Alerts, OperationalDestination, OperationalDestinations, OperationalEvents,
 };
@@ -39,8 +39,8 @@ pub enum Command {
     },
     /// Tell a destination, or change what it is told of.
     Register {
-        /// Its id.
-        id: Uuid,
+        /// Its id or its name.
+        id: Named,
         /// Of all tenants' destinations; for the scope `admin`.
         #[arg(long)]
         installation: bool,
@@ -52,15 +52,15 @@ pub enum Command {
     },
     /// Tell a destination nothing more.
     Unregister {
-        /// Its id.
-        id: Uuid,
+        /// Its id or its name.
+        id: Named,
         #[command(flatten)]
         connection: Connection,
     },
     /// Show a destination's alerts, or set when operators are told of it.
     Alerts {
-        /// Its id.
-        id: Uuid,
+        /// Its id or its name.
+        id: Named,
         #[command(flatten)]
         settings: AlertSettings,
         #[command(flatten)]
@@ -77,7 +77,7 @@ pub struct AlertSettings {
 
     /// For so long, such as `60s`, it gets less than its limit allows; `0s` for
     /// never.
-    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = crate::config::duration)]
     pub under_delivery: Option<Duration>,
 }
 
@@ -131,6 +131,7 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
         } => {
             let body = json!({"scope": scope(installation), "event_types": types});
             let client = Client::new(&connection.client)?;
+            let id = id.destination(&client).await?;
             let path = format!("{PATH}/{id}");
             let registered: OperationalDestination = client.send(Method::PUT, &path, &body).await?;
             match connection.output {
@@ -140,6 +141,7 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
         }
         Command::Unregister { id, connection } => {
             let client = Client::new(&connection.client)?;
+            let id = id.destination(&client).await?;
             client.delete(&format!("{PATH}/{id}")).await?;
             output::done(connection.output, "unregistered", id)?;
         }
@@ -149,6 +151,7 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
             connection,
         } => {
             let client = Client::new(&connection.client)?;
+            let id = id.destination(&client).await?;
             let (path, change) = (format!("/v1/destinations/{id}/alerts"), settings.json());
             let alerts: Alerts = match change.is_empty() {
                 true => client.get(&path).await?,

@@ -7,10 +7,10 @@ use std::time::Duration;
 use domain::limit::{Period, Shape};
 use http::Method;
 use serde_json::{Map, Value};
-use uuid::Uuid;
 
 use super::destination::settings::{Setting, number, object, phrase};
 use super::destination::{Connection, PATH};
+use super::named::Named;
 use crate::api::limits::Effective;
 use crate::api::plan::{Course, WhatIf};
 use crate::client::Client;
@@ -19,9 +19,9 @@ use crate::progress::{Measure, Progress};
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
-    /// Whose arrivals.
+    /// Whose arrivals: an id or a name.
     #[arg(long, value_name = "ID")]
-    pub destination: Uuid,
+    pub destination: Named,
 
     /// The limit to try, such as 20/s, 1000/m, 5000/h, 100000/d; repeatable. All
     /// others are lifted.
@@ -45,7 +45,7 @@ pub struct Args {
     pub max_in_flight: Option<Setting>,
 
     /// How much of the past to replay, such as 6h.
-    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration, default_value = "6h")]
+    #[arg(long, value_name = "DURATION", value_parser = crate::config::duration, default_value = "6h")]
     pub last: Duration,
 
     #[command(flatten)]
@@ -112,7 +112,8 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
         "nothing to try: name a limit, such as --limit 20/s, or --max-in-flight 50"
     );
     let client = Client::new(&args.connection.client)?;
-    let path = format!("{PATH}/{}/plan", args.destination);
+    let id = args.destination.destination(&client).await?;
+    let path = format!("{PATH}/{id}/plan");
     let progress = Progress::begin(
         "replaying what was recorded",
         Measure::Unknown,

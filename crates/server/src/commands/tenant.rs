@@ -5,10 +5,10 @@ use std::process::ExitCode;
 use clap::Subcommand;
 use http::Method;
 use serde_json::{Map, Value, json};
-use uuid::Uuid;
 
 use super::destination::Connection;
 use super::destination::settings::Setting;
+use super::named::Named;
 use crate::api::tenants::{Tenant, TenantList};
 use crate::client::Client;
 use crate::output::{self, Format};
@@ -39,15 +39,15 @@ pub enum Command {
     },
     /// Show one tenant.
     Show {
-        /// Its id.
-        id: Uuid,
+        /// Its id or its name.
+        id: Named,
         #[command(flatten)]
         connection: Connection,
     },
     /// Change what is named and nothing else.
     Update {
-        /// Its id.
-        id: Uuid,
+        /// Its id or its name.
+        id: Named,
         /// A name, for people.
         #[arg(long, value_name = "TEXT")]
         name: Option<String>,
@@ -99,6 +99,7 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
         }
         Command::Show { id, connection } => {
             let client = Client::new(&connection.client)?;
+            let id = id.tenant(&client).await?;
             let found: Tenant = client.get(&format!("{PATH}/{id}")).await?;
             print(&[found], connection.output)?;
         }
@@ -125,6 +126,7 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
                 "nothing to change: name what, such as --tier enterprise"
             );
             let client = Client::new(&connection.client)?;
+            let id = id.tenant(&client).await?;
             let path = format!("{PATH}/{id}");
             let changed: Tenant = client.send(Method::PATCH, &path, &body).await?;
             print(&[changed], connection.output)?;
@@ -133,7 +135,7 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn list(client: &Client) -> anyhow::Result<Vec<Tenant>> {
+pub(super) async fn list(client: &Client) -> anyhow::Result<Vec<Tenant>> {
     let mut all = Vec::new();
     let mut after = String::new();
     loop {

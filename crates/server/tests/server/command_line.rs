@@ -108,6 +108,25 @@ fn a_client_says_what_to_do_next() {
 }
 
 #[test]
+fn what_is_missing_or_wrong_is_told_with_what_to_say_instead() {
+    let key = [("PACELINE_API_KEY", "k")];
+    let to = "<--destination <ID>|--type <TYPE>>";
+    refused(&["event", "send", "{}"], &key, 2, &[to]);
+    let listen = ["serve", "--listen", "example.com:8080"];
+    refused(&listen, &[], 2, &["such as 127.0.0.1:8080 or 8080"]);
+    let timeout = ["serve", "--request-timeout", "15"];
+    refused(&timeout, &[], 2, &["needs a unit: 15s, 15m or 15h"]);
+    let create = [
+        "destination",
+        "create",
+        "https://x.example",
+        "--type",
+        "none",
+    ];
+    refused(&create, &key, 1, &["--type none", "leave --type out"]);
+}
+
+#[test]
 fn an_audit_that_cannot_be_made_exits_with_2() {
     refused(
         &["audit", "--database-url", "mysql://x"],

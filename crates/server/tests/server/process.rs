@@ -294,6 +294,84 @@ fn a_database_that_is_deleted_under_it_ends_readiness_and_ingest() {
     drop(server);
 }
 
+/// On the command line: nobody knows ids by heart.
+#[test]
+fn a_destination_goes_by_its_name_and_an_event_for_nobody_is_noticed() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (port, log) = (free_port(), folder.join("log"));
+    let server = Server::start_logging(folder, port, "info", &log);
+    let client = |arguments: &[&str]| {
+        let url = format!("http://127.0.0.1:{port}");
+        let with = ["--url", &url, "--output", "json"];
+        let mut command = paceline(folder);
+        command.args(arguments).args(with).output().unwrap()
+    };
+    let stderr = |output: &Output| String::from_utf8(output.stderr.clone()).unwrap();
+    let create = |name: &str| {
+        let endpoint = "https://receiver.example/";
+        let pauses = ["--per-second", "0", "--event-type", "order.paid"];
+        let create = ["destination", "create", endpoint, "--name", name];
+        json(&client(&[create.as_slice(), pauses.as_slice()].concat()))["id"].clone()
+    };
+    let (shop, first, second) = (create("shop"), create("twin"), create("twin"));
+
+    let shown = json(&client(&["destination", "show", "shop"]));
+    assert_eq!(shown["id"], shop);
+    let sent = json(&client(&["event", "send", "1", "--destination", "shop"]));
+    assert_eq!(sent["destinations"], serde_json::json!([shop]));
+    let unknown = stderr(&client(&["destination", "pause", "shopp"]));
+    let says = "no destination is called shopp: `paceline destination list` shows their names";
+    assert!(unknown.contains(says), "{unknown}");
+    let twins = stderr(&client(&["event", "send", "1", "--destination", "twin"]));
+    let ids = [&first, &second].map(|id| id.as_str().unwrap());
+    let says = format!(
+        "2 destinations are called twin: name one by its id: {}",
+        ids.join(", ")
+    );
+    assert!(twins.contains(&says), "{twins}");
+    let tenant = json(&client(&["tenant", "show", "default"]));
+    assert_eq!(tenant["name"], "default");
+
+    let lost = client(&["event", "send", "1", "--type", "order.payd"]);
+    assert!(lost.status.success());
+    let says = "accepted, but no destination subscribes to order.payd: nothing will be sent";
+    assert!(stderr(&lost).contains(says), "{lost:?}");
+    let strict = client(&["event", "send", "1", "--type", "order.payd", "--strict"]);
+    assert!(!strict.status.success());
+    assert!(
+        stderr(&strict).contains("type: no destination subscribes to order.payd"),
+        "{strict:?}"
+    );
+    let cleared = json(&client(&[
+        "destination",
+        "update",
+        "shop",
+        "--type",
+        "none",
+    ]));
+    assert_eq!(cleared["event_types"], serde_json::json!([]));
+
+    // The log has for the operator what the answer does not say.
+    let closed = stderr(&client(&["destination", "create", "http://10.1.2.3:9000/"]));
+    assert!(
+        closed.contains("private addresses are not allowed"),
+        "{closed}"
+    );
+    assert!(!closed.contains("PACELINE_ALLOW"), "{closed}");
+    let log = fs::read_to_string(&log).unwrap();
+    assert!(log.contains("--allow-networks 10.1.2.3:9000"), "{log}");
+
+    let with_path = paceline(folder)
+        .args(["destination", "list", "--url"])
+        .arg(format!("http://127.0.0.1:{port}/dashboard"))
+        .output()
+        .unwrap();
+    let says = "--url (PACELINE_URL) should have no path, leave out /dashboard";
+    assert!(stderr(&with_path).contains(says), "{with_path:?}");
+    drop(server);
+}
+
 /// Reads a page with the key that `serve` made.
 pub(crate) fn get_with_key(folder: &Path, port: u16, path: &str) -> Option<String> {
     let key = fs::read_to_string(folder.join("paceline.db.key")).ok()?;

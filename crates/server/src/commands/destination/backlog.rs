@@ -4,9 +4,8 @@
 use clap::Args;
 use http::Method;
 use serde_json::{Map, Value, json};
-use uuid::Uuid;
 
-use super::{Connection, PATH};
+use super::{Connection, Named, PATH};
 use crate::api::cancel::CancelledBacklog;
 use crate::api::retries::RetryRules;
 use crate::client::Client;
@@ -15,8 +14,8 @@ use crate::output::{self, Format};
 /// What is set; nothing set is to look.
 #[derive(Debug, Clone, Args)]
 pub struct Retries {
-    /// Its id.
-    pub id: Uuid,
+    /// Its id or its name.
+    pub id: Named,
 
     /// Tries of one event, the first included.
     #[arg(long, value_name = "N")]
@@ -82,7 +81,8 @@ impl Retries {
 /// Sets what is named and leaves the rest, or shows it.
 pub(super) async fn retries(args: Retries) -> anyhow::Result<()> {
     let client = Client::new(&args.connection.client)?;
-    let path = format!("{PATH}/{}/retries", args.id);
+    let id = args.id.destination(&client).await?;
+    let path = format!("{PATH}/{id}/retries");
     let changes = args.changes();
     let rules: RetryRules = if changes.is_empty() && !args.reset {
         client.get(&path).await?
@@ -114,8 +114,8 @@ pub(super) async fn retries(args: Retries) -> anyhow::Result<()> {
 /// What is taken back.
 #[derive(Debug, Clone, Args)]
 pub struct Cancel {
-    /// Its id.
-    pub id: Uuid,
+    /// Its id or its name.
+    pub id: Named,
 
     /// Only events of this type.
     #[arg(long = "type", value_name = "TYPE")]
@@ -132,7 +132,8 @@ pub struct Cancel {
 /// Cancels step by step until nothing is left.
 pub(super) async fn cancel(args: Cancel) -> anyhow::Result<()> {
     let client = Client::new(&args.connection.client)?;
-    let path = format!("{PATH}/{}/cancel", args.id);
+    let id = args.id.destination(&client).await?;
+    let path = format!("{PATH}/{id}/cancel");
     let mut body = json!({ "type": args.event_type, "accepted_before": args.accepted_before });
     let mut cancelled = 0_u64;
     loop {

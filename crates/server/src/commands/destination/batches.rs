@@ -3,9 +3,8 @@
 use clap::Args;
 use http::Method;
 use serde_json::{Map, Value};
-use uuid::Uuid;
 
-use super::{Connection, PATH};
+use super::{Connection, Named, PATH};
 use crate::api::batches::Batches as Settings;
 use crate::client::Client;
 use crate::output::{self, Format};
@@ -13,8 +12,8 @@ use crate::output::{self, Format};
 /// What is set; nothing set is to look.
 #[derive(Debug, Clone, Args)]
 pub struct Batches {
-    /// Its id.
-    pub id: Uuid,
+    /// Its id or its name.
+    pub id: Named,
 
     /// Events in one request, at most: this turns batches on.
     #[arg(long, value_name = "N", conflicts_with = "off")]
@@ -52,7 +51,8 @@ impl Batches {
 /// Sets what is named and leaves the rest, or shows it.
 pub(super) async fn batches(args: Batches) -> anyhow::Result<()> {
     let client = Client::new(&args.connection.client)?;
-    let path = format!("{PATH}/{}/batches", args.id);
+    let id = args.id.destination(&client).await?;
+    let path = format!("{PATH}/{id}/batches");
     let changes = args.changes();
     let set: Settings = if changes.is_empty() && !args.off {
         client.get(&path).await?

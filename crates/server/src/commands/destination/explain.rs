@@ -1,9 +1,7 @@
 //! `paceline destination explain` and `standings`: where destinations stand, on a
 //! terminal.
 
-use uuid::Uuid;
-
-use super::{Connection, PATH};
+use super::{Connection, Named, PATH};
 use crate::api::standings::{Standing, Standings};
 use crate::client::Client;
 use crate::commands::plan::duration;
@@ -13,8 +11,9 @@ use crate::output::{self, Format};
 const PAGE: usize = 200;
 
 /// Says why the next attempt is not going out now.
-pub(super) async fn explain(id: Uuid, connection: &Connection) -> anyhow::Result<()> {
+pub(super) async fn explain(id: &Named, connection: &Connection) -> anyhow::Result<()> {
     let client = Client::new(&connection.client)?;
+    let id = id.destination(&client).await?;
     let found: Standing = client.get(&format!("{PATH}/{id}/explanation")).await?;
     if connection.output == Format::Json {
         return output::json(&found);

@@ -10,7 +10,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::{Connection, PATH};
+use super::{Connection, Named, PATH};
 use crate::api::secrets::{CreatedSecret, Secret, Secrets};
 use crate::client::Client;
 use crate::output::{self, Format};
@@ -19,22 +19,22 @@ use crate::output::{self, Format};
 pub enum Command {
     /// List the secrets that sign, without the secrets.
     List {
-        /// The destination's id.
-        destination: Uuid,
+        /// The destination's id or its name.
+        destination: Named,
         #[command(flatten)]
         connection: Connection,
     },
     /// Add a secret, shown once; those before it sign beside it for a day, and
     /// then no more.
     Rotate {
-        /// The destination's id.
-        destination: Uuid,
+        /// The destination's id or its name.
+        destination: Named,
         /// How a new one signs: hmac or ed25519; as the one before it, if left out.
         #[arg(long, value_name = "KIND", conflicts_with = "secret")]
         kind: Option<SecretKind>,
         /// How long the secrets before it still sign: `0s` for one that has
         /// leaked, at most `7days`.
-        #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+        #[arg(long, value_name = "DURATION", value_parser = crate::config::duration)]
         overlap: Option<Duration>,
         /// Your own secret, whsec_… or whsk_…; better set by its variable.
         #[arg(
@@ -49,8 +49,8 @@ pub enum Command {
     },
     /// Delete a secret: no request is signed by it any more.
     Delete {
-        /// The destination's id.
-        destination: Uuid,
+        /// The destination's id or its name.
+        destination: Named,
         /// The secret's id.
         id: Uuid,
         #[command(flatten)]
@@ -66,6 +66,7 @@ pub(super) async fn run(command: Command) -> anyhow::Result<ExitCode> {
             connection,
         } => {
             let client = Client::new(&connection.client)?;
+            let destination = destination.destination(&client).await?;
             let found: Secrets = client.get(&format!("{PATH}/{destination}/secrets")).await?;
             match connection.output {
                 Format::Json => output::json(&found)?,
@@ -81,6 +82,7 @@ pub(super) async fn run(command: Command) -> anyhow::Result<ExitCode> {
         } => {
             let body = body(kind, overlap, secret.as_ref());
             let client = Client::new(&connection.client)?;
+            let destination = destination.destination(&client).await?;
             let path = format!("{PATH}/{destination}/secrets");
             let created: CreatedSecret = client.send(Method::POST, &path, &body).await?;
             match connection.output {
@@ -98,8 +100,10 @@ pub(super) async fn run(command: Command) -> anyhow::Result<ExitCode> {
             id,
             connection,
         } => {
+            let client = Client::new(&connection.client)?;
+            let destination = destination.destination(&client).await?;
             let path = format!("{PATH}/{destination}/secrets/{id}");
-            Client::new(&connection.client)?.delete(&path).await?;
+            client.delete(&path).await?;
             output::done(connection.output, "deleted", id)?;
         }
     }

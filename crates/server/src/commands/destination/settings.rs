@@ -17,8 +17,9 @@ pub struct Settings {
     #[arg(long, value_name = "TEXT")]
     pub name: Option<String>,
 
-    /// A type of events to subscribe to; `*` is all. Repeatable.
-    #[arg(long = "type", value_name = "TYPE")]
+    /// A type of events to subscribe to; `*` is all. Repeatable: all of them, or
+    /// `none`.
+    #[arg(long = "type", alias = "event-type", value_name = "TYPE")]
     pub event_types: Vec<String>,
 
     #[command(flatten)]
@@ -109,6 +110,9 @@ pub(in crate::commands) fn object(
         .collect()
 }
 
+/// The word that clears.
+const NONE: &str = "none";
+
 /// A header to add, or `none`.
 #[derive(Clone)]
 pub struct Header(Option<(String, SecretString)>);
@@ -116,7 +120,7 @@ pub struct Header(Option<(String, SecretString)>);
 impl FromStr for Header {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        if text == "none" {
+        if text == NONE {
             return Ok(Self(None));
         }
         match text.split_once(':') {
@@ -140,7 +144,7 @@ pub struct Setting(pub Option<u32>);
 impl FromStr for Setting {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        if text == "none" {
+        if text == NONE {
             return Ok(Self(None));
         }
         match text.parse() {
@@ -151,6 +155,11 @@ impl FromStr for Setting {
 }
 
 impl Settings {
+    /// `--type none`.
+    pub(super) fn clears_types(&self) -> bool {
+        self.event_types.iter().any(|name| name == NONE)
+    }
+
     /// What is set, as the API takes it; what is not is left out.
     #[must_use]
     pub fn json(&self) -> Map<String, Value> {
@@ -158,7 +167,9 @@ impl Settings {
         let headers: Map<String, Value> = set
             .map(|(name, value)| (name.clone(), value.expose_secret().into()))
             .collect();
-        let event_types = (!self.event_types.is_empty()).then(|| self.event_types.clone().into());
+        let types = self.event_types.iter().filter(|name| *name != NONE);
+        let types: Value = types.cloned().collect();
+        let event_types = (!self.event_types.is_empty()).then_some(types);
         let own = [
             ("name", self.name.clone().map(Value::from)),
             ("event_types", event_types),

@@ -3,9 +3,8 @@
 use clap::ValueEnum;
 use http::Method;
 use serde_json::{Map, Value};
-use uuid::Uuid;
 
-use super::{Connection, PATH};
+use super::{Connection, Named, PATH};
 use crate::api::smart_delivery::{EffectiveLimit, SmartStatus};
 use crate::client::Client;
 use crate::output::{self, Format};
@@ -21,11 +20,12 @@ pub enum Turn {
 
 /// Turns it, if that is asked for, and prints what is in force.
 pub(super) async fn run(
-    id: Uuid,
+    id: &Named,
     set: Option<Turn>,
     connection: &Connection,
 ) -> anyhow::Result<()> {
     let client = Client::new(&connection.client)?;
+    let id = id.destination(&client).await?;
     let path = format!("{PATH}/{id}/smart-delivery");
     let status = match set {
         Some(turn) => client.send(Method::PATCH, &path, &turn.json()).await?,
