@@ -28,6 +28,7 @@ use utoipa_axum::routes;
 use crate::access::Gate;
 use crate::access::required::Required;
 use crate::health;
+use crate::request_id;
 use crate::service::rate::ManageRates;
 use crate::service::{Service, ServiceError, Tenancy};
 
@@ -108,6 +109,11 @@ impl App {
     /// What a tenant can do: the dashboard does the same.
     pub(crate) fn service_of(&self, tenant: TenantId) -> Service {
         self.0.service.of(tenant, None)
+    }
+
+    /// A new id, for a request.
+    pub(crate) fn new_id(&self) -> uuid::Uuid {
+        self.0.service.new_id()
     }
 
     /// Takes a management call of a tenant's, if it may make one now.
@@ -208,6 +214,7 @@ pub fn openapi() -> OpenApi {
     let mut document = Document::openapi();
     document.merge(routes().into_openapi());
     rate::describe(&mut document);
+    request_id::describe(&mut document);
     document.merge(health::routes().into_openapi());
     answers::describe(&mut document);
     document
@@ -223,7 +230,7 @@ pub fn router(app: App) -> Router {
         ))
         .route_layer(middleware::from_fn(bound_time))
         .route_layer(middleware::from_fn(traffic::measure))
-        .with_state(app);
+        .with_state(app.clone());
     // Written once: anybody may ask for it.
     let document = serde_json::to_vec(&openapi()).expect("it has strings for its keys");
     let document = Bytes::from(document);
@@ -234,6 +241,7 @@ pub fn router(app: App) -> Router {
     )
     .fallback(async || Problem::no_route())
     .method_not_allowed_fallback(async || Problem::no_method())
+    .layer(middleware::from_fn_with_state(app, request_id::assign))
 }
 
 async fn bound_time(request: Request, next: Next) -> Response {

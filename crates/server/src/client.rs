@@ -261,7 +261,9 @@ impl Client {
                 self.url
             );
         };
-        match (status, problem.field) {
+        let request =
+            (problem.request_id).map_or_else(String::new, |id| format!(" (request {id})"));
+        let said = match (status, problem.field) {
             (StatusCode::UNAUTHORIZED, _) => format!(
                 "{} refused the API key: set PACELINE_API_KEY to the one it was started with, or to \
                  one that `paceline key create` printed",
@@ -284,7 +286,8 @@ impl Client {
             ),
             (_, Some(field)) => format!("{}: {field}: {}", problem.title, problem.detail),
             (_, None) => format!("{}: {}", problem.title, problem.detail),
-        }
+        };
+        said + &request
     }
 }
 

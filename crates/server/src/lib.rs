@@ -29,6 +29,7 @@ pub mod pages;
 pub mod parts;
 pub mod progress;
 pub mod receiver;
+mod request_id;
 pub mod role;
 pub mod secret_keys;
 pub mod service;

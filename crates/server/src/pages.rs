@@ -18,10 +18,12 @@ use domain::ids::TenantId;
 use engine::ports::{Catalog, Overview, Sessions, Store, Survey};
 use http::{HeaderValue, header};
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 
 use crate::api::App;
 use crate::edge::Mint;
 use crate::parts::Parts;
+use crate::request_id;
 use crate::service::Service;
 
 mod assets;
@@ -96,6 +98,7 @@ impl Pages {
 
 /// All pages.
 pub fn router(pages: Pages) -> Router {
+    let app = pages.0.app.clone();
     Router::new()
         .route("/", get(async || Redirect::to("/dashboard")))
         .route("/dashboard", get(overview::show))
@@ -147,6 +150,7 @@ pub fn router(pages: Pages) -> Router {
         .route_layer(middleware::from_fn(to_its_end))
         .route("/dashboard/assets/{name}", get(assets::serve))
         .layer(middleware::map_response(guarded))
+        .layer(middleware::from_fn_with_state(app, request_id::assign))
         .with_state(pages)
 }
 
@@ -154,7 +158,7 @@ pub fn router(pages: Pages) -> Router {
 /// must leave a store in mid-transaction. What is too late ends by itself, since
 /// the store bounds each statement, and has its tenant's place until then.
 async fn to_its_end(request: Request, next: Next) -> Response {
-    let page = tokio::spawn(next.run(request));
+    let page = tokio::spawn(next.run(request).in_current_span());
     match tokio::time::timeout(PAGE_TIMEOUT, page).await {
         Ok(Ok(response)) => response,
         Ok(Err(broken)) => refused::Refused::broken(&broken).into_response(),

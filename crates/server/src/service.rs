@@ -179,6 +179,11 @@ impl Service {
         }
     }
 
+    /// A new id.
+    pub(crate) fn new_id(&self) -> uuid::Uuid {
+        self.mint.uuid()
+    }
+
     /// A place for what this tenant reads; may be dropped while it waits.
     pub async fn read(&self) -> Result<bulkhead::Place, ServiceError> {
         self.readings.read(self.tenant).await

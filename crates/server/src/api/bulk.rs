@@ -25,6 +25,7 @@ use http::{HeaderMap, header};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tracing::Instrument;
 use utoipa::ToSchema;
 
 use super::Caller;
@@ -190,7 +191,7 @@ pub(super) async fn post_bulk(
         },
         _place: place,
     };
-    tokio::spawn(bulk.run(Lines::new(body)));
+    tokio::spawn(bulk.run(Lines::new(body)).in_current_span());
     let answer = stream::unfold(outgoing, |mut outgoing: mpsc::Receiver<Answer>| async {
         let (bytes, _room) = outgoing.recv().await?;
         Some((Ok::<_, std::convert::Infallible>(bytes), outgoing))

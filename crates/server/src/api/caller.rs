@@ -8,6 +8,7 @@ use axum::response::{IntoResponse, Response};
 use domain::access::{KeyId, Scope};
 use http::header;
 use http::request::Parts;
+use tracing::Instrument;
 
 use super::problem::Problem;
 use super::{App, bulk, rate};
@@ -119,7 +120,7 @@ impl Caller {
 async fn to_its_end<T: Send + 'static>(
     work: impl Future<Output = Result<T, ServiceError>> + Send + 'static,
 ) -> Result<T, Problem> {
-    match tokio::spawn(work).await {
+    match tokio::spawn(work.in_current_span()).await {
         Ok(done) => Ok(done?),
         Err(broken) => Err(ServiceError::Internal(broken.to_string()).into()),
     }

@@ -8,6 +8,7 @@ use http::{HeaderValue, StatusCode, header};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::request_id;
 use crate::service::ServiceError;
 
 /// The longest detail, in bytes. It may repeat what was sent, and a body is not
@@ -17,7 +18,8 @@ const MAX_DETAIL_BYTES: usize = 500;
 /// The longest name of a field, in bytes: the sender's fields are named, too.
 const MAX_FIELD_BYTES: usize = 200;
 
-/// A problem: what went wrong, and where.
+/// A problem: what went wrong, and where. Small: it is in the way back of nearly
+/// every function.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Problem {
     /// Names the kind of problem, for programs.
@@ -25,29 +27,37 @@ pub struct Problem {
     #[schema(example = "urn:paceline:problem:invalid-field")]
     pub kind: String,
     /// Names the kind of problem, for people.
-    pub title: String,
+    #[schema(value_type = String)]
+    pub title: Box<str>,
     /// The HTTP status.
     pub status: u16,
     /// What went wrong this time.
     pub detail: String,
     /// The field at fault, such as `limits.per_second`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub field: Option<String>,
+    #[schema(value_type = Option<String>)]
+    pub field: Option<Box<str>>,
     /// In so many seconds it may go better; the same as the header
     /// `Retry-After`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_seconds: Option<u64>,
+    /// The request's id, the same as the header `X-Request-Id`: the server's log has
+    /// it. Absent from what is said of one of many events.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub request_id: Option<Box<str>>,
 }
 
 impl Problem {
     fn new(status: StatusCode, kind: &str, title: &str, detail: impl Into<String>) -> Self {
         Self {
             kind: format!("urn:paceline:problem:{kind}"),
-            title: title.to_owned(),
+            title: title.into(),
             status: status.as_u16(),
             detail: cut(detail.into(), MAX_DETAIL_BYTES),
             field: None,
             retry_after_seconds: None,
+            request_id: None,
         }
     }
 
@@ -58,7 +68,7 @@ impl Problem {
     }
 
     fn of(mut self, field: impl Into<String>) -> Self {
-        self.field = Some(cut(field.into(), MAX_FIELD_BYTES));
+        self.field = Some(cut(field.into(), MAX_FIELD_BYTES).into());
         self
     }
 
@@ -278,14 +288,16 @@ impl From<ServiceError> for Problem {
                     "try again later; whether it was done is not known; /readyz tells which part",
                 )
             }
-            // Whoever runs it was told when it was lost.
-            ServiceError::Lost(_) => Self::new(
-                StatusCode::SERVICE_UNAVAILABLE,
-                "store-lost",
-                "The store is lost",
-                "nothing is accepted until whoever runs Paceline has brought its database back \
-                 and started it again; the server's log says more",
-            ),
+            ServiceError::Lost(detail) => {
+                tracing::warn!(%detail, "a request failed: the store is lost");
+                Self::new(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "store-lost",
+                    "The store is lost",
+                    "nothing is accepted until whoever runs Paceline has brought its database \
+                     back and started it again; the server's log says more",
+                )
+            }
             ServiceError::Internal(detail) => {
                 tracing::error!(%detail, "a request failed: our fault");
                 Self::new(
@@ -309,7 +321,8 @@ fn cut(mut text: String, max_bytes: usize) -> String {
 }
 
 impl IntoResponse for Problem {
-    fn into_response(self) -> Response {
+    fn into_response(mut self) -> Response {
+        self.request_id = request_id::current();
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let body = serde_json::to_vec(&self).unwrap_or_default();
         let mut response = (status, body).into_response();

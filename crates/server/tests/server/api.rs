@@ -416,3 +416,42 @@ async fn other_media_types_routes_and_methods_are_problems_too() {
         .await;
     assert_eq!(put.json["type"], "urn:paceline:problem:no-such-method");
 }
+
+/// The caller's own, if it can stand in a log; and whatever becomes of the request.
+#[tokio::test]
+async fn every_answer_has_the_id_of_its_request() {
+    let world = World::new();
+    let asked = async |path: &str, key: &str, id: Option<&str>| {
+        let request = Request::get(path).header("authorization", format!("Bearer {key}"));
+        let request = match id {
+            Some(id) => request.header("x-request-id", id),
+            None => request,
+        };
+        let answer = world.request(request.body(Body::empty()).unwrap()).await;
+        let said = answer.headers["x-request-id"].to_str().unwrap().to_owned();
+        if !answer.status.is_success() {
+            assert_eq!(answer.json["request_id"], said.as_str());
+        }
+        (answer.status.as_u16(), said)
+    };
+    let list = "/v1/destinations";
+    let (status, own) = asked(list, KEY, Some("proxy-7:a.b_c")).await;
+    assert_eq!((status, own.as_str()), (200, "proxy-7:a.b_c"));
+    let mut made = Vec::new();
+    for (path, key, id, expected) in [
+        (list, KEY, None, 200),
+        (list, KEY, Some("two words"), 200),
+        (list, KEY, Some("{\"a\":1}"), 200),
+        (list, "wrong", None, 401),
+        ("/v1/nowhere", KEY, None, 404),
+        ("/v1/destinations/7", KEY, None, 422),
+    ] {
+        let (status, id) = asked(path, key, id).await;
+        assert_eq!(status, expected, "{path}");
+        assert!(id.parse::<uuid::Uuid>().is_ok(), "{id}");
+        made.push(id);
+    }
+    made.sort();
+    made.dedup();
+    assert_eq!(made.len(), 6, "each has its own");
+}

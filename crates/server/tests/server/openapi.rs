@@ -47,10 +47,10 @@ async fn every_described_route_is_there() {
 
 /// Each is described once, and told by an answer.
 #[tokio::test]
-async fn answers_refer_to_the_headers_of_the_rate() {
+async fn answers_refer_to_the_headers_of_the_rate_and_of_the_request() {
     let document = serde_json::to_value(server::api::openapi()).unwrap();
     let headers = document["components"]["headers"].as_object().unwrap();
-    assert_eq!(headers.len(), 5);
+    assert_eq!(headers.len(), 6);
     let world = World::new();
     let path = "/v1/destinations";
     let answer = world.send(Method::GET, path, Body::empty()).await;
@@ -58,7 +58,9 @@ async fn answers_refer_to_the_headers_of_the_rate() {
         assert!(answer.headers.contains_key(name.as_str()), "{name}");
         assert!(header["description"].is_string(), "{header}");
     }
-    let told = (answer.headers.keys()).filter(|name| name.as_str().contains("ratelimit"));
+    let ours = ["ratelimit", "x-request-id"];
+    let told =
+        (answer.headers.keys()).filter(|name| ours.iter().any(|ours| name.as_str().contains(ours)));
     assert_eq!(told.count(), headers.len());
     let answers = &document["paths"][path]["get"]["responses"];
     for name in headers.keys() {

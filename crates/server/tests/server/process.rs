@@ -279,6 +279,13 @@ fn a_database_that_is_deleted_under_it_ends_readiness_and_ingest() {
         get(port, "/readyz").filter(|answer| answer.starts_with("HTTP/1.1 503"))
     });
     let said = said();
+    // The answer's id finds its line.
+    let (_, problem) = refused.split_once("\r\n\r\n").unwrap();
+    let problem: Value = serde_json::from_str(problem).unwrap();
+    let id = format!("\"request_id\":{}", problem["request_id"]);
+    let line = said.lines().find(|line| line.contains(&id));
+    let line = line.unwrap_or_else(|| panic!("{id} is not in {said}"));
+    assert!(line.contains("the store is lost"), "{line}");
     let errors: Vec<_> = (said.lines())
         .filter(|line| line.contains("\"level\":\"ERROR\""))
         .collect();
@@ -294,25 +301,30 @@ fn a_database_that_is_deleted_under_it_ends_readiness_and_ingest() {
     drop(server);
 }
 
+fn asked(folder: &Path, port: u16, arguments: &[&str]) -> Output {
+    let url = format!("http://127.0.0.1:{port}");
+    let with = ["--url", &url, "--output", "json"];
+    let mut command = paceline(folder);
+    command.args(arguments).args(with).output().unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
 /// On the command line: nobody knows ids by heart.
 #[test]
-fn a_destination_goes_by_its_name_and_an_event_for_nobody_is_noticed() {
+fn a_destination_and_a_tenant_go_by_their_names() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let (port, log) = (free_port(), folder.join("log"));
-    let server = Server::start_logging(folder, port, "info", &log);
-    let client = |arguments: &[&str]| {
-        let url = format!("http://127.0.0.1:{port}");
-        let with = ["--url", &url, "--output", "json"];
-        let mut command = paceline(folder);
-        command.args(arguments).args(with).output().unwrap()
-    };
-    let stderr = |output: &Output| String::from_utf8(output.stderr.clone()).unwrap();
+    let port = free_port();
+    let server = Server::start(folder, port);
+    let client = |arguments: &[&str]| asked(folder, port, arguments);
     let create = |name: &str| {
         let endpoint = "https://receiver.example/";
-        let pauses = ["--per-second", "0", "--event-type", "order.paid"];
+        let pauses = ["--per-second", "0"];
         let create = ["destination", "create", endpoint, "--name", name];
-        json(&client(&[create.as_slice(), pauses.as_slice()].concat()))["id"].clone()
+        json(&client(&[create.as_slice(), &pauses].concat()))["id"].clone()
     };
     let (shop, first, second) = (create("shop"), create("twin"), create("twin"));
 
@@ -320,18 +332,33 @@ fn a_destination_goes_by_its_name_and_an_event_for_nobody_is_noticed() {
     assert_eq!(shown["id"], shop);
     let sent = json(&client(&["event", "send", "1", "--destination", "shop"]));
     assert_eq!(sent["destinations"], serde_json::json!([shop]));
+    let tenant = json(&client(&["tenant", "show", "default"]));
+    assert_eq!(tenant["name"], "default");
+
     let unknown = stderr(&client(&["destination", "pause", "shopp"]));
     let says = "no destination is called shopp: `paceline destination list` shows their names";
     assert!(unknown.contains(says), "{unknown}");
     let twins = stderr(&client(&["event", "send", "1", "--destination", "twin"]));
     let ids = [&first, &second].map(|id| id.as_str().unwrap());
-    let says = format!(
-        "2 destinations are called twin: name one by its id: {}",
-        ids.join(", ")
-    );
+    let ids = ids.join(", ");
+    let says = format!("2 destinations are called twin: name one by its id: {ids}");
     assert!(twins.contains(&says), "{twins}");
-    let tenant = json(&client(&["tenant", "show", "default"]));
-    assert_eq!(tenant["name"], "default");
+    drop(server);
+}
+
+/// A mistyped type is how everybody's first event gets lost.
+#[test]
+fn an_event_for_nobody_is_noticed_and_types_can_be_cleared() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let port = free_port();
+    let server = Server::start(folder, port);
+    let client = |arguments: &[&str]| asked(folder, port, arguments);
+    let endpoint = "https://receiver.example/";
+    let create = ["destination", "create", endpoint, "--name", "shop"];
+    let types = ["--event-type", "order.paid", "--per-second", "0"];
+    let created = json(&client(&[create.as_slice(), &types].concat()));
+    assert_eq!(created["event_types"], serde_json::json!(["order.paid"]));
 
     let lost = client(&["event", "send", "1", "--type", "order.payd"]);
     assert!(lost.status.success());
@@ -339,10 +366,11 @@ fn a_destination_goes_by_its_name_and_an_event_for_nobody_is_noticed() {
     assert!(stderr(&lost).contains(says), "{lost:?}");
     let strict = client(&["event", "send", "1", "--type", "order.payd", "--strict"]);
     assert!(!strict.status.success());
-    assert!(
-        stderr(&strict).contains("type: no destination subscribes to order.payd"),
-        "{strict:?}"
-    );
+    let says = "type: no destination subscribes to order.payd; nothing was written";
+    assert!(stderr(&strict).contains(says), "{strict:?}");
+    let found = client(&["event", "send", "1", "--type", "order.paid", "--strict"]);
+    assert_eq!(stderr(&found), "");
+
     let cleared = json(&client(&[
         "destination",
         "update",
@@ -351,24 +379,43 @@ fn a_destination_goes_by_its_name_and_an_event_for_nobody_is_noticed() {
         "none",
     ]));
     assert_eq!(cleared["event_types"], serde_json::json!([]));
+    drop(server);
+}
 
-    // The log has for the operator what the answer does not say.
-    let closed = stderr(&client(&["destination", "create", "http://10.1.2.3:9000/"]));
+/// What an operator may open is nothing to a caller; the id of the refusal finds it.
+#[test]
+fn the_log_has_what_a_refusal_does_not_say() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (port, log) = (free_port(), folder.join("log"));
+    let server = Server::start_logging(folder, port, "info", &log);
+    let closed = asked(
+        folder,
+        port,
+        &["destination", "create", "http://10.1.2.3:9000/"],
+    );
+    let closed = stderr(&closed);
     assert!(
         closed.contains("private addresses are not allowed"),
         "{closed}"
     );
     assert!(!closed.contains("PACELINE_ALLOW"), "{closed}");
+    let (_, id) = closed.trim_end().rsplit_once(" (request ").unwrap();
+    let id = format!("\"request_id\":\"{}\"", id.trim_end_matches(')'));
     let log = fs::read_to_string(&log).unwrap();
-    assert!(log.contains("--allow-networks 10.1.2.3:9000"), "{log}");
+    let opens = "--allow-networks 10.1.2.3:9000";
+    let line = log.lines().find(|line| line.contains(opens));
+    assert!(line.is_some_and(|line| line.contains(&id)), "{id}: {log}");
+    let page = get(port, "/dashboard/sign-in").unwrap();
+    assert!(page.contains("\r\nx-request-id: 0"), "{page}");
 
     let with_path = paceline(folder)
         .args(["destination", "list", "--url"])
         .arg(format!("http://127.0.0.1:{port}/dashboard"))
-        .output()
-        .unwrap();
+        .output();
+    let said = stderr(&with_path.unwrap());
     let says = "--url (PACELINE_URL) should have no path, leave out /dashboard";
-    assert!(stderr(&with_path).contains(says), "{with_path:?}");
+    assert!(said.contains(says), "{said}");
     drop(server);
 }
 
