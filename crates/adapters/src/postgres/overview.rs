@@ -365,6 +365,7 @@ struct EventRow {
     payload_bytes: i32,
     created_at: i64,
     attempts: Option<i64>,
+    matching: Option<i64>,
     last: Option<String>,
     /// The last that was examined, of as many as may be.
     more: bool,
@@ -395,12 +396,14 @@ async fn find_events(
             from examined x
         )
         select e.id, n.wanted, e.event_type, octet_length(e.payload) as payload_bytes,
-            micros(e.created_at) as created_at, t.attempts, t.last,
+            micros(e.created_at) as created_at, t.attempts, t.matching, t.last,
             n.is_last and (select count(*) from examined) >= $3 as more
         from numbered n
         join events e on e.id = n.id and e.day = n.day
         left join lateral (
             select count(*) as attempts,
+                case when $5::text is not null then count(*) filter (where a.state = $5) end
+                    as matching,
                 (array_agg(a.state order by a.id desc))[1] as last
             from attempts a where a.event_id = n.id
         ) t on n.wanted
@@ -429,6 +432,7 @@ async fn find_events(
             payload_bytes: count(i64::from(row.payload_bytes)),
             created_at: Timestamp::from_micros(row.created_at),
             attempts: count(row.attempts.unwrap_or(0)),
+            matching: row.matching.map(count),
             last: (last.map(|last| word("attempts", "state", row.id, last))).transpose()?,
             event_type: row.event_type,
         });

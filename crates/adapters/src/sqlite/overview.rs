@@ -131,7 +131,9 @@ const EVENT: &str = "
     -- find_events: one
     select e.event_type, length(e.payload), e.created_at,
         (select count(*) from attempts a where a.event_id = e.id),
-        (select a.state from attempts a where a.event_id = e.id order by a.id desc limit 1)
+        (select a.state from attempts a where a.event_id = e.id order by a.id desc limit 1),
+        iif(?2 is null, null,
+            (select count(*) from attempts a where a.event_id = e.id and a.state = ?2))
     from events e where e.id = ?1";
 
 #[async_trait]
@@ -315,7 +317,7 @@ fn events(
         examined += 1;
         let id: EventId = word(row, 0, ("events", "id"))?;
         if row.get(1)? {
-            page.events.extend(event(tx, id)?);
+            page.events.extend(event(tx, id, filter.state)?);
         }
         let full = page.events.len() >= limit as usize;
         if full || examined >= MAX_EVENTS_EXAMINED {
@@ -326,8 +328,13 @@ fn events(
     Ok(page)
 }
 
-fn event(tx: &Transaction<'_>, id: EventId) -> Result<Option<FoundEvent>, Fault> {
-    first(tx, EVENT, [id.to_string()], |row| {
+fn event(
+    tx: &Transaction<'_>,
+    id: EventId,
+    state: Option<AttemptState>,
+) -> Result<Option<FoundEvent>, Fault> {
+    let params = (id.to_string(), state.map(AttemptState::as_str));
+    first(tx, EVENT, params, |row| {
         let last: Option<String> = row.get(4)?;
         let last = last.map(|last| parse(&last, ("attempts", "state")));
         Ok(FoundEvent {
@@ -336,6 +343,7 @@ fn event(tx: &Transaction<'_>, id: EventId) -> Result<Option<FoundEvent>, Fault>
             payload_bytes: row.get(1)?,
             created_at: time(row, 2)?,
             attempts: row.get(3)?,
+            matching: row.get(5)?,
             last: last.transpose()?,
         })
     })

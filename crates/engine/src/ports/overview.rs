@@ -206,6 +206,8 @@ pub struct FoundEvent {
     pub created_at: Timestamp,
     /// How many attempts it has.
     pub attempts: u32,
+    /// How many of them are in the state that was asked for; `None` without one.
+    pub matching: Option<u32>,
     /// Where the newest of them stands; `None` if it has none.
     pub last: Option<AttemptState>,
 }

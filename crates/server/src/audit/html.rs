@@ -67,7 +67,7 @@ fn table(page: &mut String, destinations: &[DestinationReport]) {
     page.push_str(
         "<div class=\"scroll\"><table><caption>All destinations</caption><thead><tr>\
          <th scope=\"col\">Destination</th><th scope=\"col\">Limit</th>\
-         <th scope=\"col\">Starts</th><th scope=\"col\">Used</th>\
+         <th scope=\"col\">Starts</th><th scope=\"col\">Of possible</th>\
          <th scope=\"col\">Window</th><th scope=\"col\">Aligned</th>\
          <th scope=\"col\">Sliding</th><th scope=\"col\">Bound</th>\
          <th scope=\"col\">Over</th><th scope=\"col\">Short for</th></tr></thead><tbody>",
@@ -95,7 +95,7 @@ fn table(page: &mut String, destinations: &[DestinationReport]) {
              <td>{}</td></tr>",
             if one.compliant { "kept" } else { "over" },
             escape(label(one)),
-            escape(&one.limit_in_force),
+            escape(&one.limit_words()),
             one.starts,
             one.share.percent,
             one.share.allowed,
@@ -319,6 +319,24 @@ mod tests {
             page.matches("</figure>").count()
         );
         assert!(page.contains("prefers-color-scheme: dark"));
+    }
+
+    /// The fullest window is of the limit before: by itself it would look broken.
+    #[test]
+    fn a_limit_that_was_changed_is_shown_with_the_one_before() {
+        let mut one = destination("shop", false);
+        one.limits.insert(
+            0,
+            LimitReport {
+                in_force_from: "2026-01-01T00:00:00Z".to_owned(),
+                limit: "50/second".to_owned(),
+            },
+        );
+        assert_eq!(one.limit_words(), "2/second, before 50/second");
+        one.limits.insert(0, one.limits[0].clone());
+        assert_eq!(one.limit_words(), "2/second, before 50/second and 1 more");
+        assert!(page(vec![one]).contains("<td>2/second, before 50/second and 1 more</td>"));
+        assert_eq!(destination("kept", false).limit_words(), "2/second");
     }
 
     #[test]

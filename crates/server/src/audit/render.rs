@@ -41,7 +41,7 @@ fn table(report: &Report) -> String {
         "DESTINATION",
         "LIMIT",
         "STARTS",
-        "USED",
+        "OF POSSIBLE",
         "WINDOW",
         "ALIGNED",
         "SLIDING",
@@ -77,7 +77,7 @@ fn row(destination: &DestinationReport, rule: Option<&RuleReport>) -> Vec<String
     let share = &destination.share;
     vec![
         label(destination).to_owned(),
-        destination.limit_in_force.clone(),
+        destination.limit_words(),
         destination.starts.to_string(),
         format!("{}% of {}", share.percent, share.allowed),
         rule.map(|rule| rule.rule).unwrap_or_default().to_owned(),

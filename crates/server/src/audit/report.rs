@@ -61,6 +61,21 @@ pub struct DestinationReport {
     pub curve: Option<CurveReport>,
 }
 
+impl DestinationReport {
+    /// What is in force, and what was before it in the span: a window is judged by the
+    /// limit of its own time, and 6 where 50 were allowed is no 6 of 5.
+    #[must_use]
+    pub fn limit_words(&self) -> String {
+        let mut before = self.limits.iter().rev().skip(1).map(|one| &one.limit);
+        let now = &self.limit_in_force;
+        match (before.next(), before.count()) {
+            (None, _) => now.clone(),
+            (Some(last), 0) => format!("{now}, before {last}"),
+            (Some(last), more) => format!("{now}, before {last} and {more} more"),
+        }
+    }
+}
+
 /// What was in force from a time on.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct LimitReport {

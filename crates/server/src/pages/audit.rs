@@ -96,8 +96,8 @@ fn line(report: DestinationReport) -> Line {
         |one: Option<&WindowReport>| one.map_or(NONE.to_owned(), |one| one.starts.to_string());
     let violations = report.rules.iter().flat_map(|rule| &rule.violations);
     Line {
+        limit: report.limit_words(),
         judged_since: report.judged_since,
-        limit: report.limit_in_force,
         is_compliant: report.compliant,
         starts: words::count(u32::try_from(report.starts).unwrap_or(u32::MAX), u32::MAX),
         aligned: window(rule.and_then(|rule| rule.largest_aligned.as_ref())),

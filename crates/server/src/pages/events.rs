@@ -36,12 +36,15 @@ struct Found {
     at: String,
     iso: String,
     attempts: u32,
-    last: String,
+    /// The newest attempt; of those that were found by a state, how many are in it.
+    stand: String,
     tone: &'static str,
 }
 
-impl From<FoundEvent> for Found {
-    fn from(event: FoundEvent) -> Self {
+impl Found {
+    fn of(event: FoundEvent, wanted: Option<AttemptState>) -> Self {
+        let shown = wanted.or(event.last);
+        let word = shown.map_or(NONE.to_owned(), |state| words::state(state.as_str()));
         Self {
             id: event.id,
             event_type: event.event_type.unwrap_or(NONE.to_owned()),
@@ -49,10 +52,11 @@ impl From<FoundEvent> for Found {
             at: words::time(event.created_at),
             iso: words::iso(event.created_at),
             attempts: event.attempts,
-            last: event
-                .last
-                .map_or(NONE.to_owned(), |state| words::state(state.as_str())),
-            tone: match event.last {
+            stand: match event.matching {
+                Some(matching) => format!("{matching} {word}"),
+                None => word,
+            },
+            tone: match shown {
                 Some(AttemptState::Succeeded) => "good",
                 Some(AttemptState::Failed | AttemptState::Unknown) => "bad",
                 _ => "idle",
@@ -67,6 +71,8 @@ struct Page {
     frame: Frame,
     wanted: Wanted,
     states: Vec<&'static str>,
+    /// What the last column says.
+    stand: &'static str,
     events: Vec<Found>,
     next: Option<String>,
 }
@@ -104,7 +110,13 @@ pub(super) async fn list(
         frame: Frame::of(&pages, &visitor, ("Events", PART)).await?,
         wanted,
         states: AttemptState::ALL.map(AttemptState::as_str).to_vec(),
-        events: page.events.into_iter().map(Found::from).collect(),
+        stand: match filter.state {
+            Some(_) => "Attempts in this state",
+            None => "Last attempt",
+        },
+        events: (page.events.into_iter())
+            .map(|event| Found::of(event, filter.state))
+            .collect(),
         next,
     };
     Ok(rendered(&page)?.into_response())

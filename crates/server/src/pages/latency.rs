@@ -43,7 +43,9 @@ fn drawn(answers: &[Answered], since: Timestamp) -> Latency {
     let mut drawn = 0;
     for one in answers {
         // Of what was not answered, nobody knows how long it would have taken.
-        if !matches!(one.state, AttemptState::Succeeded | AttemptState::Failed) {
+        // A connection that was refused took no time at all.
+        let is_answered = matches!(one.state, AttemptState::Succeeded | AttemptState::Failed);
+        if !is_answered || one.status.is_none() {
             continue;
         }
         let part = one.started_at.since(since).as_secs_f64() / SHOWN.as_secs_f64();
@@ -102,7 +104,7 @@ mod tests {
         let answer = |seconds, millis, state| Answered {
             started_at: at(seconds),
             state,
-            status: None,
+            status: Some(200),
             latency: Duration::from_millis(millis),
         };
         let mut answers: Vec<_> = (0..98)
@@ -113,6 +115,11 @@ mod tests {
         answers.push(answer(899, 100, AttemptState::Succeeded));
         // Nobody knows how long this one took.
         answers.push(answer(500, 9_000, AttemptState::Unknown));
+        // Nothing was connected to.
+        answers.push(Answered {
+            status: None,
+            ..answer(600, 0, AttemptState::Failed)
+        });
         let found = drawn(&answers, at(0));
         assert_eq!(
             (found.top.as_str(), found.of.as_str()),

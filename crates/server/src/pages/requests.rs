@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::frame::{Frame, rendered};
 use super::refused::Refused;
 use super::visitor::{Posted, Visitor};
-use super::words::{self, NONE};
+use super::words;
 use super::{Asked, Pages};
 use crate::service::{DestinationEdit, LimitsChange};
 
@@ -21,7 +21,7 @@ const LINES: u32 = 200;
 struct Line {
     request: LimitRequest,
     limits: String,
-    /// What holds today, for those that are open.
+    /// What holds today.
     today: String,
     at: String,
     state: &'static str,
@@ -41,16 +41,12 @@ pub(super) async fn list(State(pages): Asked, visitor: Visitor) -> Result<Html<S
     let requests = pages.0.sessions.limit_requests(whose, LINES).await?;
     let mut lines = Vec::new();
     for request in requests {
-        let is_open = request.state == LimitRequestState::Open;
         lines.push(Line {
             limits: words::limits(&request.settings),
-            today: match is_open {
-                true => today(&pages, &request).await?,
-                false => NONE.to_owned(),
-            },
+            today: today(&pages, &request).await?,
             at: words::time(request.created_at),
             state: request.state.as_str(),
-            is_open,
+            is_open: request.state == LimitRequestState::Open,
             request,
         });
     }

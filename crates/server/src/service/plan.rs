@@ -40,7 +40,8 @@ pub struct PlanDraft {
 /// What was, and what would have been.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
-    /// What was replayed: `[since, until)`, by the store's clock.
+    /// What was replayed: `[since, until)`, by the store's clock; from the first
+    /// arrival on, where that is later than asked.
     pub since: Timestamp,
     pub until: Timestamp,
     /// What is in force now, and what would be.
@@ -148,6 +149,10 @@ impl Plan {
         (current, proposed): (LimitSettings, LimitSettings),
         (since, until): (Timestamp, Timestamp),
     ) -> Self {
+        // Of hours in which nothing came, nothing can be said, and a curve of them is
+        // a flat line.
+        let first = recorded.iter().map(|one| one.due_at).min();
+        let since = first.map_or(since, |first| since.max(whole_second(first)));
         let policy = proposed.policy();
         let passages = replay(&policy, &arrivals(recorded), u32::MAX);
         let (actual, replayed) = (summary(recorded), summary(&passages));
@@ -197,6 +202,15 @@ impl Plan {
     }
 }
 
+/// The curve's slots are of the clock.
+fn whole_second(at: Timestamp) -> Timestamp {
+    Timestamp::from_micros(
+        at.as_micros()
+            .div_euclid(1_000_000)
+            .saturating_mul(1_000_000),
+    )
+}
+
 /// The settings that would be in force: what its tier gives where it has none of
 /// its own.
 fn proposed(
@@ -207,4 +221,41 @@ fn proposed(
     let own = change.applied_to(destination.limits);
     validate(&own)?;
     Ok(own.or_tier(tier))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Six hours are asked for, and there are ten minutes.
+    #[test]
+    fn it_begins_with_what_was_recorded() {
+        let at = |seconds: u64| Timestamp::from_millis(500) + Duration::from_secs(seconds);
+        let (since, until, began) = (at(0), at(6 * 3_600), 21_000);
+        let recorded: Vec<Passage> = (began..began + 600)
+            .map(|second| Passage {
+                due_at: at(second),
+                started_at: Some(at(second)),
+                finished_at: Some(at(second)),
+                refused: false,
+            })
+            .collect();
+        let ten = LimitSettings {
+            per_second: Some(10),
+            ..LimitSettings::default()
+        };
+        let plan = Plan::of(&recorded, (ten, ten), (since, until));
+        assert_eq!(
+            plan.since,
+            Timestamp::from_millis(0) + Duration::from_secs(began)
+        );
+        let sent_after = plan.actual.drained_at.unwrap().since(plan.since);
+        assert_eq!(sent_after.as_secs(), 599);
+        assert_eq!(
+            plan.actual_curve.slots[0].due,
+            u64::from(plan.actual_curve.step.as_secs() as u32)
+        );
+        // Of nothing it says nothing, of all that was asked for.
+        assert_eq!(Plan::of(&[], (ten, ten), (since, until)).since, since);
+    }
 }

@@ -332,6 +332,8 @@ async fn limits_go_up_to_the_ceiling_and_beyond_it_are_asked_for(world: &World) 
     assert_eq!(world.post(&customer, &decide, &approve).await.status, 403);
     assert_eq!(world.post(&operator, &decide, &approve).await.status, 303);
     assert_eq!(per_second().await, 11);
+    let page = world.get(&operator, "/dashboard/requests").await;
+    assert!(page.text.contains("<td>11/s"), "today's: {}", page.text);
     assert_eq!(world.post(&operator, &decide, &approve).await.status, 409);
 }
 
@@ -436,10 +438,18 @@ async fn events_are_found_by_type(world: &World) {
         .await;
     assert_eq!(links(&page.text), 1);
     assert!(page.text.contains(">waiting</span>"), "{}", page.text);
+    assert!(page.text.contains(">Last attempt<"), "{}", page.text);
     let page = world
         .get(&visitor, "/dashboard/events?type=order.paid&state=waiting")
         .await;
     assert_eq!(links(&page.text), 50);
+    // Of what was asked for, and not of whichever attempt is the last.
+    assert!(page.text.contains(">1 waiting</span>"), "{}", page.text);
+    assert!(
+        page.text.contains(">Attempts in this state<"),
+        "{}",
+        page.text
+    );
     let (_, rest) = page.text.split_once("rel=\"next\" href=\"").unwrap();
     let next = rest
         .split('"')
