@@ -25,6 +25,7 @@ use url::Url;
 
 use crate::api::problem::Problem;
 use crate::api_key;
+use crate::service::rules;
 
 /// How long a whole request may take: a little more than the server gives it.
 const TIMEOUT: Duration = Duration::from_secs(35);
@@ -284,7 +285,13 @@ impl Client {
                 "{}: {}; a key sees its own tenant's things, and `list` shows their ids",
                 problem.title, problem.detail
             ),
-            (_, Some(field)) => format!("{}: {field}: {}", problem.title, problem.detail),
+            (_, Some(field)) => {
+                let log = match problem.detail.starts_with(rules::NOT_OPEN) && is_local(&self.url) {
+                    true => "; the server's log has the flag that opens it",
+                    false => "",
+                };
+                format!("{}: {field}: {}{log}", problem.title, problem.detail)
+            }
             (_, None) => format!("{}: {}", problem.title, problem.detail),
         };
         said + &request

@@ -70,6 +70,9 @@ pub fn wanted_type(wanted: Option<&str>) -> Result<(), ServiceError> {
     wanted.map_or(Ok(()), |wanted| event_type("type", wanted))
 }
 
+/// How the refusal of a URL begins that only whoever runs this can open.
+pub const NOT_OPEN: &str = "leads to a place that is not open";
+
 /// Absolute, of a scheme that is allowed, to a host, without credentials. What
 /// the sender would never connect to is refused here too, so that its owner
 /// hears of it at once; but names change, so what decides is the sender, at
@@ -123,7 +126,7 @@ pub(super) fn url(text: &str, policy: &Policy) -> Result<(), ServiceError> {
             let opened_by = policy.opened_by(host, port, refusal);
             tracing::info!(%refusal, opened_by, "a destination was refused");
         }
-        let problem = format!("leads to a place that is not open: {refusal}");
+        let problem = format!("{NOT_OPEN}: {refusal}");
         ServiceError::invalid("url", problem)
     })
 }

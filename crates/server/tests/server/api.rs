@@ -455,3 +455,48 @@ async fn every_answer_has_the_id_of_its_request() {
     made.dedup();
     assert_eq!(made.len(), 6, "each has its own");
 }
+
+/// The sentences, over the whole way.
+#[tokio::test]
+async fn what_is_wrong_with_a_value_is_told_in_the_readers_words() {
+    let world = World::new();
+    let url = "https://example.com/";
+    let event = |body: Value| ("/v1/events", body);
+    let destination = |body: Value| ("/v1/destinations", body);
+    for ((path, body), field, says) in [
+        (
+            event(json!({"destination_id": "shop", "payload": 1})),
+            "destination_id",
+            "must be the id of a destination",
+        ),
+        (
+            event(json!({"type": "a", "payload_base64": "@@@"})),
+            "payload_base64",
+            "is not base64: character 1",
+        ),
+        (
+            destination(json!({"url": url, "limits": {"per_second": 1.5}})),
+            "limits.per_second",
+            "must be a whole number",
+        ),
+        (
+            destination(json!({"url": url, "limits": {"per_second": "50"}})),
+            "limits.per_second",
+            "must be a whole number",
+        ),
+        (
+            destination(json!({"url": url, "limits": {"per_second": 5}, "unlimited": true})),
+            "unlimited",
+            "cannot stand beside a limit: leave one of them out",
+        ),
+    ] {
+        let refused = world.post(path, &body).await;
+        refused.refuses(422, field);
+        assert_eq!(refused.json["detail"], says, "{body}");
+    }
+    let refused = world.get("/v1/dead-letters?status=abc").await;
+    refused.refuses(422, "status");
+    assert_eq!(refused.json["detail"], "must be a status, 100 to 599");
+    let refused = world.get("/v1/destinations?limit=ten").await;
+    assert_eq!(refused.json["detail"], "must be a whole number");
+}

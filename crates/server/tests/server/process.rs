@@ -400,6 +400,8 @@ fn the_log_has_what_a_refusal_does_not_say() {
         "{closed}"
     );
     assert!(!closed.contains("PACELINE_ALLOW"), "{closed}");
+    let says = "; the server's log has the flag that opens it (request ";
+    assert!(closed.contains(says), "{closed}");
     let (_, id) = closed.trim_end().rsplit_once(" (request ").unwrap();
     let id = format!("\"request_id\":\"{}\"", id.trim_end_matches(')'));
     let log = fs::read_to_string(&log).unwrap();
