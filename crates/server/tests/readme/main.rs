@@ -41,7 +41,11 @@ fn shown(text: &str) -> Vec<Vec<String>> {
     let all = fenced.chain(inline(text));
     let named = all.filter(|line| line.contains("paceline ") || line.contains("cargo run"));
     let split = named.filter_map(|line| {
-        let mut words = words(&line, &variables);
+        // Of `NAME=$(… | jq …)` what comes before the pipe.
+        let asking = line
+            .split_once("=$(")
+            .and_then(|(_, rest)| rest.split_once(" | "));
+        let mut words = words(asking.map_or(&line, |(asking, _)| asking), &variables);
         if let Some(dashes) = words.iter().position(|word| word == "--") {
             words.splice(..=dashes, ["paceline".to_owned()]);
         }

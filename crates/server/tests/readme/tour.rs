@@ -42,7 +42,7 @@ impl Tour {
         }
         let words = words(&command, &self.stage.variables);
         match first {
-            "paceline" => self.paceline(&words[1..]),
+            "paceline" => drop(self.paceline(&words[1..])),
             "curl" => drop(self.curl(&words[1..])),
             "sqlite3" => {
                 let (sql, file) = (&words[words.len() - 1], &words[words.len() - 2]);
@@ -66,17 +66,22 @@ impl Tour {
             let text = std::fs::read_to_string(self.stage.folder.path().join(file));
             return text.unwrap().trim().to_owned();
         }
-        let (curl, field) = command.split_once(" | jq -r .").unwrap();
-        let words = words(curl, &self.stage.variables);
-        assert_eq!(words[0], "curl");
-        let answer = self.curl(&words[1..]);
+        let (asking, field) = command.split_once(" | jq -r .").unwrap();
+        let words = words(asking, &self.stage.variables);
+        let answer = match words[0].as_str() {
+            "curl" => self.curl(&words[1..]),
+            "paceline" => serde_json::from_str(&self.paceline(&words[1..])).unwrap(),
+            other => panic!("{other} has no answer"),
+        };
         answer[field].as_str().unwrap().to_owned()
     }
 
-    fn paceline(&mut self, arguments: &[String]) {
+    /// What it says.
+    fn paceline(&mut self, arguments: &[String]) -> String {
         if arguments[0] == "serve" {
             self.stage.serve(arguments);
-            return self.note("serve");
+            self.note("serve");
+            return String::new();
         }
         let output = self.stage.run(arguments);
         let said = String::from_utf8(output.stdout).unwrap();
@@ -91,6 +96,7 @@ impl Tour {
             1
         };
         self.note(&arguments[..named].join(" "));
+        said
     }
 
     fn curl(&mut self, arguments: &[String]) -> Value {
