@@ -35,7 +35,9 @@ pub(super) const NUMBERS: [&str; 6] = [
 pub(super) async fn limits(
     State(pages): Asked,
     Path(id): Path<String>,
-    Posted { visitor, fields }: Posted,
+    Posted {
+        visitor, fields, ..
+    }: Posted,
 ) -> Result<Response, Refused> {
     visitor.needs(Scope::Manage)?;
     let id = parsed(&id)?;
@@ -157,7 +159,9 @@ fn at_once(policy: &Policy) -> u32 {
 pub(super) async fn state(
     State(pages): Asked,
     Path(id): Path<String>,
-    Posted { visitor, fields }: Posted,
+    Posted {
+        visitor, fields, ..
+    }: Posted,
 ) -> Result<Redirect, Refused> {
     visitor.needs(Scope::Manage)?;
     let (service, id) = (pages.service(visitor.tenant()), parsed(&id)?);

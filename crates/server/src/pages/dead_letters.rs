@@ -132,7 +132,9 @@ pub(super) async fn list(
 
 pub(super) async fn replay(
     State(pages): Asked,
-    Posted { visitor, fields }: Posted,
+    Posted {
+        visitor, fields, ..
+    }: Posted,
 ) -> Result<Redirect, Refused> {
     visitor.needs(Scope::Manage)?;
     let service = pages.service(visitor.tenant());

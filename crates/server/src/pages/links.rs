@@ -15,7 +15,7 @@ use http::header;
 use super::frame::{Frame, rendered};
 use super::refused::Refused;
 use super::sign_in::SESSION_LIFETIME;
-use super::visitor::{Fields, Posted, Visitor, own_form, session, set_cookie};
+use super::visitor::{Posted, Visitor, own_form, session, set_cookie};
 use super::{Asked, Pages, words};
 use crate::service::links::{digest, scopes_of_links};
 use crate::service::{LinkDraft, ServiceError};
@@ -30,8 +30,8 @@ pub(super) const LINK_LIFETIMES: [(&str, u64); 3] = [
 /// A link that was just made, to be shown once.
 #[derive(Debug, Clone)]
 struct MadeLink {
-    /// Below the dashboard's address.
-    path: String,
+    /// The whole of it: it is on its way into a mail.
+    url: String,
     lifetime: &'static str,
 }
 
@@ -163,25 +163,23 @@ pub(super) async fn own(State(pages): Asked, visitor: Visitor) -> Result<Html<St
     page(&pages, &visitor, (visitor.tenant(), Whose::Own), None).await
 }
 
-pub(super) async fn make_own(
-    State(pages): Asked,
-    Posted { visitor, fields }: Posted,
-) -> Result<Html<String>, Refused> {
-    may_make(&visitor)?;
-    let made = made(&pages, (&visitor, visitor.tenant()), &fields).await?;
-    page(&pages, &visitor, (visitor.tenant(), Whose::Own), Some(made)).await
+pub(super) async fn make_own(State(pages): Asked, posted: Posted) -> Result<Html<String>, Refused> {
+    let visitor = &posted.visitor;
+    may_make(visitor)?;
+    let made = made(&pages, visitor.tenant(), &posted).await?;
+    page(&pages, visitor, (visitor.tenant(), Whose::Own), Some(made)).await
 }
 
 /// An operator makes one for any tenant.
 pub(super) async fn make(
     State(pages): Asked,
     Path(tenant): Path<String>,
-    Posted { visitor, fields }: Posted,
+    posted: Posted,
 ) -> Result<Html<String>, Refused> {
-    visitor.needs(Scope::Admin)?;
+    posted.visitor.needs(Scope::Admin)?;
     let tenant = parsed(&tenant)?;
-    let made = made(&pages, (&visitor, tenant), &fields).await?;
-    page(&pages, &visitor, (tenant, Whose::Any), Some(made)).await
+    let made = made(&pages, tenant, &posted).await?;
+    page(&pages, &posted.visitor, (tenant, Whose::Any), Some(made)).await
 }
 
 fn parsed(tenant: &str) -> Result<TenantId, Refused> {
@@ -239,11 +237,12 @@ async fn page(
     })
 }
 
-async fn made(
-    pages: &Pages,
-    (visitor, tenant): (&Visitor, TenantId),
-    fields: &Fields,
-) -> Result<MadeLink, Refused> {
+async fn made(pages: &Pages, tenant: TenantId, posted: &Posted) -> Result<MadeLink, Refused> {
+    let Posted {
+        visitor,
+        fields,
+        origin,
+    } = posted;
     let asked = fields.get("seconds").and_then(|text| text.parse().ok());
     let known = LINK_LIFETIMES
         .into_iter()
@@ -257,7 +256,7 @@ async fn made(
     let links = pages.0.app.tenancy().links();
     let made = links.create(tenant, visitor.session.behind, draft).await?;
     Ok(MadeLink {
-        path: made.path,
+        url: format!("{}{}", origin.as_deref().unwrap_or_default(), made.path),
         lifetime,
     })
 }

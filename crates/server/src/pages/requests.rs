@@ -71,7 +71,9 @@ async fn today(pages: &Pages, request: &LimitRequest) -> Result<String, Refused>
 pub(super) async fn decide(
     State(pages): Asked,
     Path(id): Path<Uuid>,
-    Posted { visitor, fields }: Posted,
+    Posted {
+        visitor, fields, ..
+    }: Posted,
 ) -> Result<Redirect, Refused> {
     visitor.needs(Scope::Admin)?;
     let decision = match fields.get("decision") {

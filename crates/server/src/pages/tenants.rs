@@ -77,7 +77,9 @@ pub(super) async fn list(
 
 pub(super) async fn create(
     State(pages): Asked,
-    Posted { visitor, fields }: Posted,
+    Posted {
+        visitor, fields, ..
+    }: Posted,
 ) -> Result<Redirect, Refused> {
     visitor.needs(Scope::Admin)?;
     let draft = TenantDraft {
@@ -183,7 +185,9 @@ pub(super) async fn open(
 pub(super) async fn create_key(
     State(pages): Asked,
     Path(id): Path<String>,
-    Posted { visitor, fields }: Posted,
+    Posted {
+        visitor, fields, ..
+    }: Posted,
 ) -> Result<Html<String>, Refused> {
     visitor.needs(Scope::Admin)?;
     let id = parsed(&id)?;

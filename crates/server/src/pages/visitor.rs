@@ -101,6 +101,8 @@ pub(super) async fn session(pages: &Pages, digest: [u8; 32]) -> Result<Option<Se
 pub(super) struct Posted {
     pub(super) visitor: Visitor,
     pub(super) fields: Fields,
+    /// Where its browser has this dashboard, such as `https://hooks.example`.
+    pub(super) origin: Option<String>,
 }
 
 /// What a form says.
@@ -125,6 +127,7 @@ impl FromRequest<Pages> for Posted {
     async fn from_request(request: Request, pages: &Pages) -> Result<Self, Refused> {
         let visitor = identify(request.headers(), pages).await?;
         let visitor = visitor.ok_or(Refused::SignIn)?;
+        let origin = origin(request.headers());
         let fields = own_form(request, pages).await?;
         let token = fields.get("token").unwrap_or_default();
         if !bool::from(token.as_bytes().ct_eq(visitor.token.as_bytes())) {
@@ -132,8 +135,19 @@ impl FromRequest<Pages> for Posted {
             return Err(Refused::new(StatusCode::FORBIDDEN, words));
         }
         pages.0.app.manage(visitor.tenant())?;
-        Ok(Self { visitor, fields })
+        Ok(Self {
+            visitor,
+            fields,
+            origin,
+        })
     }
+}
+
+/// As its browser knows it, whatever a proxy in between makes of the host.
+fn origin(headers: &HeaderMap) -> Option<String> {
+    let origin = headers.get(header::ORIGIN)?.to_str().ok()?;
+    let is_web = origin.starts_with("https://") || origin.starts_with("http://");
+    is_web.then(|| origin.to_owned())
 }
 
 /// A form that came from a page of ours: for those without a session, which

@@ -19,7 +19,7 @@ use crate::place::Place;
 
 pub(crate) const ADMIN: &str = "an administrator's key";
 const SECRET_KEY: &str = "test:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
-const HOST: &str = "127.0.0.1:8080";
+pub(crate) const HOST: &str = "127.0.0.1:8080";
 
 pub(crate) struct World {
     router: Router,
