@@ -280,8 +280,10 @@ fn refused(answers: &[Answered]) -> String {
 
 /// The median and the 99th percentile, from start to outcome.
 fn latencies(answers: &[Answered]) -> [String; 2] {
-    let answered =
-        |one: &&Answered| matches!(one.state, AttemptState::Succeeded | AttemptState::Failed);
+    // Where no connection was made there was no answer to wait for.
+    let answered = |one: &&Answered| {
+        one.status.is_some() && matches!(one.state, AttemptState::Succeeded | AttemptState::Failed)
+    };
     let mut times: Vec<_> = answers
         .iter()
         .filter(answered)
@@ -385,6 +387,17 @@ mod tests {
         assert_eq!(state(&busy).0, "good");
         assert_eq!(failed_share(&all), "48 % of 27");
         assert_eq!(failed_share(&[]), NONE);
+    }
+
+    #[test]
+    fn what_was_never_connected_to_has_no_latency() {
+        let unreachable = Answered {
+            started_at: Timestamp::from_millis(0),
+            state: AttemptState::Failed,
+            status: None,
+            latency: Duration::from_micros(10),
+        };
+        assert_eq!(latencies(&[unreachable]), [NONE, NONE]);
     }
 
     fn failed_share(answers: &[Answered]) -> String {
