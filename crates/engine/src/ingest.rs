@@ -14,6 +14,7 @@
 mod waiting;
 mod widths;
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,11 +31,15 @@ use self::widths::Widths;
 use crate::ports::{Acceptance, MAX_ROWS, Schedule, Store, StoreError, Wake};
 use crate::wake::wake_all;
 
-/// About as many deliveries are written at once of a request that adds more. A store
-/// with one writer takes some milliseconds for them, for which the others wait.
-const PART: u32 = 250;
+/// About as many deliveries are written at once, at most and at least, of a request
+/// that adds more.
+const PART: RangeInclusive<u32> = 25..=250;
 
-/// And as many where nobody else has handed anything in for a while.
+/// So long a part is meant to take: where a store has one writer, the others wait for
+/// it meanwhile.
+const PART_TAKES: Duration = Duration::from_millis(8);
+
+/// As many where nobody else has handed anything in for a while.
 const PART_ALONE: u32 = MAX_ROWS as u32;
 const ALONE_AFTER: Duration = Duration::from_secs(1);
 
@@ -114,6 +119,7 @@ type Commit = BoxFuture<'static, Committed>;
 struct Committed {
     requests: Vec<Request>,
     answer: Result<Vec<Acceptance>, StoreError>,
+    took: Duration,
 }
 
 /// The front of ingest: clone it into every request handler.
@@ -136,6 +142,8 @@ pub struct IngestLoop {
     together: Waiting,
     /// Those that cost much, and those of which a part is written.
     apart: Waiting,
+    /// Deliveries of a part, by what the last ones took.
+    part: u32,
     /// Of the last commit of those that are committed together.
     last_together: Option<Instant>,
 }
@@ -158,6 +166,7 @@ impl Ingest {
             widths: Arc::clone(&widths),
             together: Waiting::default(),
             apart: Waiting::default(),
+            part: *PART.end(),
             last_together: None,
         };
         let queue_bytes = options.queue_bytes.min(u32::MAX as usize);
@@ -235,7 +244,10 @@ impl IngestLoop {
                     self.requests.close();
                 }
                 done = under_way(&mut together) => self.deal_out(done).await,
-                done = under_way(&mut part) => self.deal_out(done).await,
+                done = under_way(&mut part) => {
+                    self.measure(&done);
+                    self.deal_out(done).await;
+                }
                 request = self.requests.recv(), if idle && !closed => match request {
                     Some(request) => self.sort(request),
                     None => closed = true,
@@ -246,7 +258,7 @@ impl IngestLoop {
 
     /// Into the line that it belongs to.
     fn sort(&mut self, request: Request) {
-        match self.widths.expected(request.tenant, request.rest()) > PART {
+        match self.widths.expected(request.tenant, request.rest()) > *PART.end() {
             true => self.apart.push(request),
             false => self.together.push(request),
         }
@@ -287,7 +299,7 @@ impl IngestLoop {
             }
             let width = self.widths.of(request.tenant);
             let alone = (self.last_together).is_none_or(|last| last.elapsed() >= ALONE_AFTER);
-            let part = if alone { PART_ALONE } else { PART };
+            let part = if alone { PART_ALONE } else { self.part };
             return Some(self.commit(vec![request], (part / width).max(1) as usize));
         }
     }
@@ -300,14 +312,36 @@ impl IngestLoop {
         metrics::histogram!("paceline_ingest_batch_events").record(events.len() as f64);
         let store = Arc::clone(&self.store);
         async move {
+            let began = Instant::now();
             let answer = store.accept_events(&events).await;
-            Committed { requests, answer }
+            Committed {
+                requests,
+                answer,
+                took: began.elapsed(),
+            }
         }
         .boxed()
     }
 
+    /// The next part is as large as will take as long as one is meant to, if this one
+    /// tells; it grows by little, since a store has good moments.
+    fn measure(&mut self, part: &Committed) {
+        let Ok(acceptances) = &part.answer else {
+            return;
+        };
+        let written = acceptances
+            .iter()
+            .map(|one| one.destinations().len().max(1));
+        let written = written.sum::<usize>() as f64;
+        let fitting = written * PART_TAKES.as_secs_f64() / part.took.as_secs_f64().max(1e-6);
+        let most = (self.part + self.part / 4).min(*PART.end());
+        self.part = (fitting as u32).clamp(*PART.start(), most);
+    }
+
     async fn deal_out(&mut self, committed: Committed) {
-        let Committed { requests, answer } = committed;
+        let Committed {
+            requests, answer, ..
+        } = committed;
         match answer {
             Ok(acceptances) => self.answer(requests, acceptances).await,
             Err(error) if requests.len() > 1 => self.each_alone(requests, &error).await,

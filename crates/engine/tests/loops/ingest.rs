@@ -226,7 +226,7 @@ async fn what_goes_to_many_is_written_a_little_at_a_time_once_that_is_known() {
         };
         Ok(events.iter().map(to).map(Acceptance::Accepted).collect())
     });
-    front.world.store.accept.takes(ms(10));
+    front.world.store.accept.takes(ms(5));
     let to_all = |count| {
         let mut events = events(count, 1);
         for event in &mut events {
@@ -241,13 +241,31 @@ async fn what_goes_to_many_is_written_a_little_at_a_time_once_that_is_known() {
     assert_eq!(front.ingest.expected(OTHER, &to_all(3)), 3);
     let wide = front.accept(to_all(5)).await;
     let narrow = front.accept(events(5, 1)).await;
-    pass(ms(11)).await;
+    pass(ms(6)).await;
     assert!(narrow.is_finished() && !wide.is_finished());
     assert_eq!(wide.await.unwrap().unwrap().len(), 5);
     assert_eq!(front.commits(), [3, 2, 5, 2, 1]);
     pass(ms(1_000)).await;
     front.accept(to_all(13)).await.await.unwrap().unwrap();
     assert_eq!(front.commits()[5..], [10, 3], "more, where nobody waits");
+}
+
+/// 400 ms for a whole one, fifty times as long as it is meant to take.
+#[tokio::test(start_paused = true)]
+async fn parts_are_smaller_where_the_store_is_slow() {
+    let front = Front::new(IngestOptions::default());
+    front.world.store.accept.takes(ms(400));
+    let mut small = vec![front.accept(events(1, 1)).await];
+    let large = front.accept(events(500, 1)).await;
+    for _ in 0..4 {
+        pass(ms(400)).await;
+        small.push(front.accept(events(1, 1)).await);
+    }
+    assert!(!large.is_finished());
+    let parts: Vec<_> = (front.commits().into_iter())
+        .filter(|size| *size > 1)
+        .collect();
+    assert_eq!(parts[..3], [250, 25, 25], "{parts:?}");
 }
 
 /// Twenty requests of one tenant are there before another's one.
