@@ -86,6 +86,33 @@ impl Step {
     }
 }
 
+/// What a share of a policy comes to, in starts per second.
+fn rate(policy: &Policy, share: f64) -> f64 {
+    let per_second = match &policy.rate {
+        Rate::Paused => 0.0,
+        Rate::Unlimited => UNLIMITED_PER_SECOND,
+        Rate::Limited(limited) => limited.per_second().min(UNLIMITED_PER_SECOND),
+    };
+    per_second * share.clamp(0.0, 1.0)
+}
+
+/// About how long so many dead letters take at this share; `None` while it is paused.
+///
+/// ```
+/// use domain::policy::LimitSettings;
+/// use domain::replay::takes;
+/// use std::time::Duration;
+///
+/// let policy = |max| LimitSettings { per_second: Some(max), ..LimitSettings::default() }.policy();
+/// assert_eq!(takes(&policy(10), 0.5, 100), Some(Duration::from_secs(20)));
+/// assert_eq!(takes(&policy(0), 0.5, 100), None);
+/// ```
+#[must_use]
+pub fn takes(policy: &Policy, share: f64, dead_letters: u64) -> Option<Duration> {
+    let seconds = dead_letters as f64 / rate(policy, share);
+    Duration::try_from_secs_f64(seconds).ok()
+}
+
 /// How many dead letters may be moved now, with `waiting` of this replay's
 /// attempts still to start. `paced_at` is what the last step left; `None`
 /// before the first.
@@ -110,12 +137,7 @@ pub fn step(
     waiting: u32,
     now: Timestamp,
 ) -> Step {
-    let per_second = match &policy.rate {
-        Rate::Paused => 0.0,
-        Rate::Unlimited => UNLIMITED_PER_SECOND,
-        Rate::Limited(limited) => limited.per_second().min(UNLIMITED_PER_SECOND),
-    };
-    let per_second = per_second * share.clamp(0.0, 1.0);
+    let per_second = rate(policy, share);
     if per_second <= 0.0 {
         return Step {
             count: 0,

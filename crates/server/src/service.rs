@@ -53,7 +53,7 @@ pub use limits::LimitsChange;
 pub use links::{LinkDraft, Links, MadeLink};
 pub use plan::{Plan, PlanDraft};
 pub use readings::Readings;
-pub use replays::{BegunReplays, Everywhere, ReplayDraft};
+pub use replays::{BegunReplays, Everywhere, PreviewedReplay, ReplayDraft, ReplayPreview};
 use secrets::{MadeSecret, SecretDraft, Signing};
 pub use smart::SmartAndHistory;
 pub use standing::{Standing, Standings};

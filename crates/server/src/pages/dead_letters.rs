@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::extract::{Path, Query, State};
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use domain::access::Scope;
-use domain::ids::{AttemptId, ReplayId};
+use domain::ids::{AttemptId, DestinationId, ReplayId};
 use domain::replay::ReplayState;
 use engine::ports::{DeadLetterFilter, DeadLetterPosition, Replay};
 use serde::Deserialize;
@@ -16,7 +16,7 @@ use super::refused::Refused;
 use super::visitor::{Fields, Posted, Visitor};
 use super::words::{self, NONE};
 use super::{Asked, live};
-use crate::service::{Everywhere, ReplayDraft, rules};
+use crate::service::{Everywhere, ReplayDraft, ReplayPreview, rules};
 
 const PART: &str = "/dashboard/dead-letters";
 
@@ -34,6 +34,8 @@ pub(super) struct Wanted {
     r#type: String,
     status: String,
     after: String,
+    /// So many replays have just begun.
+    begun: String,
 }
 
 impl Wanted {
@@ -130,20 +132,94 @@ pub(super) async fn list(
     })
 }
 
+#[derive(askama::Template)]
+#[template(path = "replay_preview.html")]
+struct PreviewPage {
+    frame: Frame,
+    wanted: Wanted,
+    count: String,
+    takes: String,
+    each: Vec<Previewed>,
+}
+
+/// What would be replayed of one destination.
+struct Previewed {
+    id: DestinationId,
+    name: String,
+    count: String,
+    takes: String,
+}
+
+/// Replays what was asked for: of many, once it was shown how many and for how long.
 pub(super) async fn replay(
     State(pages): Asked,
     Posted {
         visitor, fields, ..
     }: Posted,
-) -> Result<Redirect, Refused> {
+) -> Result<Response, Refused> {
     visitor.needs(Scope::Manage)?;
     let service = pages.service(visitor.tenant());
-    let begun = service.create_replays(draft(&fields)?).await?;
-    Ok(match begun.replays.as_slice() {
-        [one] => Redirect::to(&format!("/dashboard/replays/{}", one.id)),
+    let mut draft = draft(&fields)?;
+    if draft.attempt.is_none() && fields.get("sure").is_none() {
+        let preview = service.replay_preview(&draft.filter).await?;
+        let frame = Frame::of(&pages, &visitor, ("Replay", PART)).await?;
+        return Ok(preview_page(frame, wanted(&fields), preview)?.into_response());
+    }
+    let mut begun = Vec::new();
+    loop {
+        let some = service.create_replays(draft.clone()).await?;
+        begun.extend(some.replays);
+        match some.next {
+            Some(_) => draft.everywhere = Some(Everywhere { after: some.next }),
+            None => break,
+        }
+    }
+    let to = match begun.as_slice() {
+        [one] => format!("/dashboard/replays/{}", one.id),
         // One for each destination: they are in the list.
-        _ => Redirect::to(PART),
+        _ => format!("{PART}?begun={}", begun.len()),
+    };
+    Ok(Redirect::to(&to).into_response())
+}
+
+fn preview_page(
+    frame: Frame,
+    wanted: Wanted,
+    preview: ReplayPreview,
+) -> Result<Html<String>, Refused> {
+    let takes =
+        |takes: Option<Duration>| takes.map_or("for ever: its limit is 0".to_owned(), words::span);
+    let longest = preview.each.iter().map(|one| one.takes);
+    let longest = longest.max_by_key(|takes| takes.unwrap_or(Duration::MAX));
+    let each = preview.each.into_iter().map(|one| Previewed {
+        id: one.destination.id,
+        count: words::large(one.dead_letters),
+        takes: takes(one.takes),
+        name: match one.destination.name.is_empty() {
+            true => one.destination.url,
+            false => one.destination.name,
+        },
+    });
+    rendered(&PreviewPage {
+        frame,
+        wanted,
+        count: match preview.is_all {
+            true => words::large(preview.count),
+            false => format!("more than {}", words::large(preview.count)),
+        },
+        takes: longest.map_or(words::span(Duration::ZERO), takes),
+        each: each.collect(),
     })
+}
+
+fn wanted(fields: &Fields) -> Wanted {
+    let text = |name| fields.get(name).unwrap_or_default().to_owned();
+    Wanted {
+        destination: text("destination"),
+        r#type: text("type"),
+        status: text("status"),
+        ..Wanted::default()
+    }
 }
 
 fn draft(fields: &Fields) -> Result<ReplayDraft, Refused> {
@@ -156,14 +232,7 @@ fn draft(fields: &Fields) -> Result<ReplayDraft, Refused> {
             ..ReplayDraft::default()
         });
     }
-    let text = |name| fields.get(name).unwrap_or_default().to_owned();
-    let wanted = Wanted {
-        destination: text("destination"),
-        r#type: text("type"),
-        status: text("status"),
-        after: String::new(),
-    };
-    let filter = wanted.filter()?;
+    let filter = wanted(fields).filter()?;
     Ok(ReplayDraft {
         everywhere: filter.destination.is_none().then(Everywhere::default),
         filter,

@@ -1,9 +1,12 @@
 //! Replays: of one dead letter, of what matches at one destination, or of what
 //! matches at all of them.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use domain::ids::{AttemptId, DestinationId, ReplayId};
-use domain::replay::DEFAULT_SHARE;
-use engine::ports::{DeadLetterFilter, NewReplay, Replay, ReplayProgress, Which};
+use domain::replay::{DEFAULT_SHARE, takes};
+use engine::ports::{DeadLetterFilter, Destination, NewReplay, Replay, ReplayProgress, Which};
 
 use super::{Service, ServiceError, rules};
 
@@ -20,6 +23,33 @@ pub struct ReplayDraft {
     /// Those of all destinations; where to go on, after the first request.
     pub everywhere: Option<Everywhere>,
     pub share: Option<f64>,
+}
+
+/// How many dead letters a preview counts.
+pub const PREVIEWED: u64 = 10_000;
+
+/// Of these, so many are read at once.
+const PREVIEW_PAGE: u32 = 1_000;
+
+/// What a replay would be of.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ReplayPreview {
+    /// Dead letters, as far as they were counted.
+    pub count: u64,
+    /// Whether all were.
+    pub is_all: bool,
+    /// In id order.
+    pub each: Vec<PreviewedReplay>,
+}
+
+/// Of one destination.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PreviewedReplay {
+    pub destination: Destination,
+    /// Of those that were counted.
+    pub dead_letters: u64,
+    /// About how long they take at half of its limit; `None` while that is 0.
+    pub takes: Option<Duration>,
 }
 
 /// All destinations, after one in id order.
@@ -71,6 +101,45 @@ impl Service {
         Ok(BegunReplays {
             replays: vec![self.create_replay(which, share).await?],
             next: None,
+        })
+    }
+
+    /// What a replay of those that match would be of. Counts up to [`PREVIEWED`].
+    pub async fn replay_preview(
+        &self,
+        filter: &DeadLetterFilter,
+    ) -> Result<ReplayPreview, ServiceError> {
+        rules::wanted_type(filter.event_type.as_deref())?;
+        let mut counts: BTreeMap<DestinationId, u64> = BTreeMap::new();
+        counts.extend(filter.destination.map(|destination| (destination, 0)));
+        let (mut count, mut after) = (0, None);
+        loop {
+            let page = (self.reading.backlog)
+                .dead_letters(self.tenant, filter, after, PREVIEW_PAGE)
+                .await?;
+            for one in &page.dead_letters {
+                count += 1;
+                *counts.entry(one.attempt.destination).or_default() += 1;
+            }
+            after = page.next;
+            if after.is_none() || count >= PREVIEWED {
+                break;
+            }
+        }
+        let mut each = Vec::with_capacity(counts.len());
+        for (id, dead_letters) in counts {
+            let destination = self.reading.catalog.destination(self.tenant, id).await?;
+            let policy = destination.effective.policy();
+            each.push(PreviewedReplay {
+                takes: takes(&policy, DEFAULT_SHARE, dead_letters),
+                destination,
+                dead_letters,
+            });
+        }
+        Ok(ReplayPreview {
+            count,
+            is_all: after.is_none(),
+            each,
         })
     }
 

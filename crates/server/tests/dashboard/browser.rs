@@ -118,6 +118,12 @@ async fn a_dead_letter_is_replayed() {
     )
     .await;
     browser.click("#replay-all").await;
+    let said = |text: &str| text.contains("takes about") && text.contains("half of the limit");
+    browser.until("#preview", said).await;
+    browser
+        .until("h1", |text| text == "Replay 2 dead letters?")
+        .await;
+    browser.click("#sure").await;
     browser.until("#delivered", |text| text == "2").await;
     look(&site, &browser, "/dashboard/dead-letters").await;
     browser.until("p.calm", |text| text == "None.").await;
