@@ -34,13 +34,19 @@
   };
 
   const source = new EventSource(place.dataset.stream);
+  const tell = (text, lost) => {
+    if (status.textContent !== text) status.textContent = text;
+    status.classList.toggle("lost", lost);
+    // What stands there is of the past.
+    place.classList.toggle("stale", lost);
+  };
   source.onmessage = (event) => {
     put(JSON.parse(event.data));
-    if (status.textContent !== "Live.") status.textContent = "Live.";
+    tell("Live.", false);
   };
   source.onerror = () => {
-    status.textContent =
-      source.readyState === EventSource.CLOSED ? "Not live: reload to try again." : "Reconnecting.";
+    const ended = source.readyState === EventSource.CLOSED;
+    tell(ended ? "Not live: reload to try again." : "Reconnecting. The numbers are old.", true);
   };
   window.addEventListener("pagehide", () => source.close());
 })();

@@ -131,6 +131,24 @@ async fn a_dead_letter_is_replayed() {
     browser.end().await;
 }
 
+/// Wherever on the page one looks.
+#[tokio::test(flavor = "multi_thread")]
+async fn numbers_that_are_old_say_so_in_sight() {
+    let mut site = Site::start().await;
+    let id = site.destination(1, "orders", 20);
+    let browser = signed_in(&site).await;
+    look(&site, &browser, &format!("/dashboard/destinations/{id}")).await;
+    browser.until("#stream", |text| text == "Live.").await;
+    site.kill();
+    browser
+        .until("#stream.lost", |text| text.contains("The numbers are old"))
+        .await;
+    browser
+        .until(".stale #state", |text| !text.is_empty())
+        .await;
+    browser.end().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn every_page_is_quiet_and_accessible() {
     let site = Site::start().await;

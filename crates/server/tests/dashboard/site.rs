@@ -67,6 +67,12 @@ impl Site {
         site
     }
 
+    /// Ends it without warning.
+    pub(crate) fn kill(&mut self) {
+        self.server.kill().unwrap();
+        self.server.wait().unwrap();
+    }
+
     /// The audit as a page of its own: a file.
     pub(crate) fn audit(&self) -> PathBuf {
         let audit = Command::new(env!("CARGO_BIN_EXE_paceline"))
