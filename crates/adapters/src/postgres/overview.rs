@@ -8,9 +8,9 @@ use domain::attempt::AttemptState;
 use domain::ids::{AttemptId, DestinationId, EventId, TenantId};
 use domain::time::{Timestamp, micros};
 use engine::ports::{
-    Answered, AttemptView, CatalogError, EventFilter, EventPage, FoundEvent, GLANCE_ANSWERS,
-    GLANCE_RATE, GLANCE_SAMPLE, GLANCE_STARTS, Glance, MAX_CHARTED, MAX_CHARTED_ANSWERS,
-    MAX_EVENTS_EXAMINED, MAX_GLANCED, Overview, Requested, StartsAt, Troubled,
+    Answered, AttemptView, CatalogError, EventFilter, EventPage, FAILS_FOR, FoundEvent,
+    GLANCE_ANSWERS, GLANCE_RATE, GLANCE_SAMPLE, GLANCE_STARTS, Glance, MAX_CHARTED,
+    MAX_CHARTED_ANSWERS, MAX_EVENTS_EXAMINED, MAX_GLANCED, Overview, Requested, StartsAt, Troubled,
 };
 use sqlx::PgPool;
 use uuid::Uuid;
@@ -135,7 +135,8 @@ async fn troubled(pool: &PgPool, tenant: TenantId, limit: u32) -> Result<Trouble
         left join watches w on w.destination_id = d.id
         where d.tenant_id = $1 and d.deleted_at is null
             and (d.state <> 'active' or h.opened_at is not null
-                or h.failures > 1 or h.held_until > clock_timestamp()
+                or h.failing_since < clock_timestamp() - $3 * interval '1 microsecond'
+                or h.held_until > clock_timestamp()
                 or w.short_told or w.backlog_high_since is not null)
         order by h.opened_at is null, d.state <> 'disabled', coalesce(h.failures, 0) desc,
             not coalesce(w.short_told, false), d.state = 'paused', d.id
@@ -143,6 +144,7 @@ async fn troubled(pool: &PgPool, tenant: TenantId, limit: u32) -> Result<Trouble
     )
     .bind(tenant.0)
     .bind(i64::from(limit))
+    .bind(micros(FAILS_FOR))
     .fetch_all(pool)
     .await?;
     let count = found.first().map_or(0, |(_, count)| *count);

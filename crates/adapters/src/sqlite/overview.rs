@@ -7,9 +7,9 @@ use domain::attempt::AttemptState;
 use domain::ids::{AttemptId, DestinationId, EventId, TenantId};
 use domain::time::{Timestamp, micros};
 use engine::ports::{
-    Answered, AttemptView, CatalogError, EventFilter, EventPage, FoundEvent, GLANCE_ANSWERS,
-    GLANCE_RATE, GLANCE_SAMPLE, GLANCE_STARTS, Glance, MAX_CHARTED, MAX_CHARTED_ANSWERS,
-    MAX_EVENTS_EXAMINED, MAX_GLANCED, Overview, Requested, StartsAt, Troubled,
+    Answered, AttemptView, CatalogError, EventFilter, EventPage, FAILS_FOR, FoundEvent,
+    GLANCE_ANSWERS, GLANCE_RATE, GLANCE_SAMPLE, GLANCE_STARTS, Glance, MAX_CHARTED,
+    MAX_CHARTED_ANSWERS, MAX_EVENTS_EXAMINED, MAX_GLANCED, Overview, Requested, StartsAt, Troubled,
 };
 use rusqlite::Transaction;
 
@@ -31,7 +31,7 @@ const TROUBLED: &str = "
     left join health h on h.destination_id = d.id
     left join watches w on w.destination_id = d.id
     where d.tenant_id = ?1 and d.deleted_at is null
-        and (d.state <> 'active' or h.opened_at is not null or h.failures > 1
+        and (d.state <> 'active' or h.opened_at is not null or h.failing_since < ?4
             or h.held_until > ?2 or w.short_told = 1 or w.backlog_high_since is not null)
     order by h.opened_at is null, d.state <> 'disabled', coalesce(h.failures, 0) desc,
         coalesce(w.short_told, 0) = 0, d.state = 'paused', d.id
@@ -165,7 +165,12 @@ impl Overview for SqliteStore {
     ) -> Result<Troubled, CatalogError> {
         let now = (self.clock)();
         let step = move |tx: &Transaction<'_>| {
-            let params = (tenant.to_string(), now.as_micros(), limit);
+            let params = (
+                tenant.to_string(),
+                now.as_micros(),
+                limit,
+                (now - FAILS_FOR).as_micros(),
+            );
             let found = all(tx, TROUBLED, params, |row| {
                 let count: i64 = row.get(1)?;
                 Ok((word(row, 0, ("destinations", "id"))?, count.unsigned_abs()))

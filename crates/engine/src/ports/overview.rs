@@ -30,8 +30,8 @@ pub trait Overview: Send + Sync {
     ) -> Result<Vec<DestinationId>, CatalogError>;
 
     /// Up to `limit` of the tenant's destinations that need somebody, those first that
-    /// harm most: with an open breaker, disabled, failing again and again, told of by
-    /// the watch, held, paused.
+    /// harm most: with an open breaker, disabled, failing for [`FAILS_FOR`] or longer,
+    /// told of by the watch, held, paused.
     async fn troubled_destinations(
         &self,
         tenant: TenantId,
@@ -88,6 +88,10 @@ pub trait Overview: Send + Sync {
 
 /// The most destinations that are glanced at together.
 pub const MAX_GLANCED: usize = 100;
+
+/// A destination needs somebody that has failed for so long: one that fails now and
+/// then has succeeded before.
+pub const FAILS_FOR: Duration = Duration::from_secs(2);
 
 /// How far back a glance goes for its rate.
 pub const GLANCE_RATE: Duration = Duration::from_secs(10);

@@ -50,7 +50,32 @@ impl WebDriverCompatibleCommand for Console {
     }
 }
 
+/// A screen of this width and height, as a phone's.
+#[derive(Debug)]
+struct Screen(u32, u32);
+
+impl WebDriverCompatibleCommand for Screen {
+    fn endpoint(&self, base: &Url, session: Option<&str>) -> Result<Url, url::ParseError> {
+        let session = session.unwrap_or_default();
+        base.join(&format!("session/{session}/goog/cdp/execute"))
+    }
+
+    fn method_and_body(&self, _: &Url) -> (Method, Option<String>) {
+        let Self(width, height) = self;
+        let screen = json!({
+            "cmd": "Emulation.setDeviceMetricsOverride",
+            "params": {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": true},
+        });
+        (Method::POST, Some(screen.to_string()))
+    }
+}
+
 impl Browser {
+    /// From now on on a phone.
+    pub(crate) async fn be_a_phone(&self) {
+        self.client.issue_cmd(Screen(390, 844)).await.unwrap();
+    }
+
     /// On a port that chromedriver finds free.
     pub(crate) async fn start() -> Self {
         let folder = named("PACELINE_TEST_CHROMIUM", "scripts/chromium");
