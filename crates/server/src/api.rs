@@ -32,7 +32,7 @@ use crate::request_id;
 use crate::service::rate::ManageRates;
 use crate::service::{Service, ServiceError, Tenancy};
 
-mod answers;
+pub(crate) mod answers;
 pub mod attempts;
 pub mod batches;
 pub mod body;

@@ -10,6 +10,7 @@ use utoipa::openapi::header::Header;
 use utoipa::openapi::{Object, OpenApi, Ref, RefOr, Type};
 
 use crate::api::App;
+use crate::api::answers::operations;
 
 const NAME: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -63,20 +64,11 @@ pub(crate) fn describe(document: &mut OpenApi) {
     described.description = Some(words.to_owned());
     let components = document.components.get_or_insert_default();
     (components.headers).insert(HEADER.to_owned(), described.into());
-    for item in document.paths.paths.values_mut() {
-        let operations = [
-            &mut item.get,
-            &mut item.put,
-            &mut item.post,
-            &mut item.delete,
-            &mut item.patch,
-        ];
-        for operation in operations.into_iter().flatten() {
-            for response in operation.responses.responses.values_mut() {
-                if let RefOr::T(response) = response {
-                    let header = Ref::new(format!("#/components/headers/{HEADER}"));
-                    (response.headers).insert(HEADER.to_owned(), RefOr::Ref(header));
-                }
+    for operation in operations(document) {
+        for response in operation.responses.responses.values_mut() {
+            if let RefOr::T(response) = response {
+                let header = Ref::new(format!("#/components/headers/{HEADER}"));
+                (response.headers).insert(HEADER.to_owned(), RefOr::Ref(header));
             }
         }
     }

@@ -500,6 +500,22 @@ fn drained(case: &Case, backlog: u32) -> Timestamp {
     }
 }
 
+/// Under limits per second and minute, of which so much was used so many milliseconds
+/// ago.
+fn used((max, per_minute, burst): (u32, Option<u32>, Option<u32>), ages: &[i64]) -> Case {
+    let mut starts: Vec<_> = ages.iter().map(|age| ms(-age)).collect();
+    starts.sort_by_key(|start| std::cmp::Reverse(*start));
+    Case::with(|case| {
+        case.policy = limits(LimitSettings {
+            per_second: Some(max),
+            per_minute,
+            burst,
+            ..LimitSettings::default()
+        });
+        case.usage.starts = starts;
+    })
+}
+
 proptest! {
     /// As long as it takes when it is tried. Two rules together may take longer than
     /// each of them: by no more than a turn of the shorter one for each of the longer.
@@ -511,16 +527,7 @@ proptest! {
         ages in proptest::collection::vec(0_i64..70_000, 0..40),
         backlog in 1_u32..150,
     ) {
-        let mut case = free();
-        case.policy = limits(LimitSettings {
-            per_second: Some(max),
-            per_minute,
-            burst,
-            ..LimitSettings::default()
-        });
-        let mut starts: Vec<_> = ages.iter().map(|age| ms(-age)).collect();
-        starts.sort_by_key(|start| std::cmp::Reverse(*start));
-        case.usage.starts = starts;
+        let case = used((max, per_minute, burst), &ages);
         let said = NOW + case.drains(backlog).expect("only limits bind");
         let tried = drained(&case, backlog);
         let turns = per_minute.map_or(1, |max| backlog / max + 2);
@@ -538,16 +545,7 @@ proptest! {
         burst in proptest::option::of(1_u32..4),
         ages in proptest::collection::vec(0_i64..70_000, 0..20),
     ) {
-        let mut case = free();
-        case.policy = limits(LimitSettings {
-            per_second: Some(max),
-            per_minute,
-            burst,
-            ..LimitSettings::default()
-        });
-        let mut starts: Vec<_> = ages.iter().map(|age| ms(-age)).collect();
-        starts.sort_by_key(|start| std::cmp::Reverse(*start));
-        case.usage.starts = starts;
+        let case = used((max, per_minute, burst), &ages);
         let found = case.explained();
         let next_at = found.next_at.expect("only limits bind");
         let first = |now| admit(&case.policy, &case.usage, &case.backlog, 1_000, now)

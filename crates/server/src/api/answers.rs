@@ -1,11 +1,13 @@
 //! Every answer is described: a document with one that is not is invalid, and
 //! generators of clients refuse it.
 
+use utoipa::openapi::path::Operation;
 use utoipa::openapi::{OpenApi, RefOr};
 
-/// Describes what its route does not.
-pub(super) fn describe(document: &mut OpenApi) {
-    for item in document.paths.paths.values_mut() {
+/// What can be called, on all routes.
+pub(crate) fn operations(document: &mut OpenApi) -> impl Iterator<Item = &mut Operation> {
+    let items = document.paths.paths.values_mut();
+    items.flat_map(|item| {
         let operations = [
             &mut item.get,
             &mut item.put,
@@ -13,13 +15,18 @@ pub(super) fn describe(document: &mut OpenApi) {
             &mut item.delete,
             &mut item.patch,
         ];
-        for operation in operations.into_iter().flatten() {
-            for (status, response) in &mut operation.responses.responses {
-                if let RefOr::T(response) = response
-                    && response.description.is_empty()
-                {
-                    usual(status).clone_into(&mut response.description);
-                }
+        operations.into_iter().flatten()
+    })
+}
+
+/// Describes what its route does not.
+pub(super) fn describe(document: &mut OpenApi) {
+    for operation in operations(document) {
+        for (status, response) in &mut operation.responses.responses {
+            if let RefOr::T(response) = response
+                && response.description.is_empty()
+            {
+                usual(status).clone_into(&mut response.description);
             }
         }
     }

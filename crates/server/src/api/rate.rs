@@ -5,6 +5,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use utoipa::openapi::header::Header;
 use utoipa::openapi::{Object, OpenApi, Ref, RefOr, Response, Type};
 
+use crate::api::answers::operations;
 use crate::service::rate::RateStanding;
 
 const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
@@ -61,19 +62,10 @@ pub(super) fn describe(document: &mut OpenApi) {
         described.description = Some(description.to_owned());
         components.headers.insert(name.to_owned(), described.into());
     }
-    for item in document.paths.paths.values_mut() {
-        let operations = [
-            &mut item.get,
-            &mut item.put,
-            &mut item.post,
-            &mut item.delete,
-            &mut item.patch,
-        ];
-        for operation in operations.into_iter().flatten() {
-            for (status, response) in &mut operation.responses.responses {
-                if let (false, RefOr::T(response)) = (is_before(status), response) {
-                    refer(response);
-                }
+    for operation in operations(document) {
+        for (status, response) in &mut operation.responses.responses {
+            if let (false, RefOr::T(response)) = (is_before(status), response) {
+                refer(response);
             }
         }
     }

@@ -205,27 +205,7 @@ async fn every_page_is_quiet_and_accessible() {
         .as_str()
         .unwrap()
         .to_owned();
-    let pages = [
-        ("overview", "/dashboard".to_owned(), true),
-        ("destination", destination, true),
-        (
-            "attempts",
-            format!("/dashboard/destinations/{orders}/attempts"),
-            false,
-        ),
-        ("events", "/dashboard/events".to_owned(), false),
-        ("event", format!("/dashboard/events/{event}"), false),
-        ("dead-letters", "/dashboard/dead-letters".to_owned(), false),
-        ("audit", "/dashboard/audit".to_owned(), false),
-        ("requests", "/dashboard/requests".to_owned(), false),
-        ("links", "/dashboard/links".to_owned(), false),
-        ("tenants", "/dashboard/tenants".to_owned(), false),
-        (
-            "tenant",
-            "/dashboard/tenants/00000000-0000-0000-0000-000000000001".to_owned(),
-            false,
-        ),
-    ];
+    let pages = pages(&orders, &event);
     for (name, path, live) in &pages {
         look(&site, &browser, path).await;
         if *live {
@@ -258,6 +238,28 @@ async fn audit_as_a_file(site: &Site, browser: &Browser) {
     if let Some(folder) = pictures() {
         std::fs::copy(&file, folder.join("audit.html")).unwrap();
     }
+}
+
+/// All pages with something on them: their names, where they are, and which are live.
+fn pages(destination: &str, event: &str) -> Vec<(&'static str, String, bool)> {
+    let destination = format!("/dashboard/destinations/{destination}");
+    vec![
+        ("overview", "/dashboard".to_owned(), true),
+        ("attempts", format!("{destination}/attempts"), false),
+        ("destination", destination, true),
+        ("events", "/dashboard/events".to_owned(), false),
+        ("event", format!("/dashboard/events/{event}"), false),
+        ("dead-letters", "/dashboard/dead-letters".to_owned(), false),
+        ("audit", "/dashboard/audit".to_owned(), false),
+        ("requests", "/dashboard/requests".to_owned(), false),
+        ("links", "/dashboard/links".to_owned(), false),
+        ("tenants", "/dashboard/tenants".to_owned(), false),
+        (
+            "tenant",
+            "/dashboard/tenants/00000000-0000-0000-0000-000000000001".to_owned(),
+            false,
+        ),
+    ]
 }
 
 /// No page is wider than a phone, whatever names are on it.
