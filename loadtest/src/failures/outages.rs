@@ -3,7 +3,7 @@
 use super::By::{Chaos, Nothing, Test};
 use super::Row;
 
-pub(super) const ROWS: [Row; 21] = [
+pub(super) const ROWS: [Row; 22] = [
     Row {
         fault: "Redis restarts empty, or loses its keys",
         mechanism: "the ledger is in Postgres; another life of Redis is seen, and the schedule rebuilt",
@@ -144,6 +144,15 @@ pub(super) const ROWS: [Row; 21] = [
         exercised: &[
             Test("a_store_that_is_away_is_a_503_and_not_a_202"),
             Chaos("disk-full"),
+        ],
+    },
+    Row {
+        fault: "The SQLite file is deleted, moved or replaced under the running program",
+        mechanism: "each write looks whether the path still has the open file, before it begins and before it is answered; then nothing more is written or sent",
+        residue: "503 and not ready until somebody has put it back and started Paceline again",
+        exercised: &[
+            Test("a_file_that_is_gone_takes_nothing_more_and_is_not_ready"),
+            Test("a_database_that_is_deleted_under_it_ends_readiness_and_ingest"),
         ],
     },
     Row {
