@@ -1,6 +1,6 @@
 //! A day that goes: while it is read, or after its going was interrupted.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use engine::ports::{ClaimAnswer, Store};
 use sqlx::Connection;
@@ -87,7 +87,7 @@ async fn what_was_left_half_done_is_finished() {
     report.commit().await.unwrap();
 
     // What meets somebody's lock is put off, as autovacuum's on a busy machine.
-    let began = Instant::now();
+    let began = tokio::time::Instant::now();
     while has(&database, "attempts", 34).await {
         assert!(began.elapsed() < Duration::from_secs(60), "34 days");
         keep(&database.store).await;
