@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use domain::ids::{AttemptId, DestinationId, ReplayId};
 use domain::replay::{DEFAULT_SHARE, takes};
-use engine::ports::{DeadLetterFilter, Destination, NewReplay, Replay, ReplayProgress, Which};
+use engine::ports::{
+    CatalogError, DeadLetterFilter, Destination, NewReplay, Replay, ReplayProgress, Which,
+};
 
 use super::{Service, ServiceError, rules};
 
@@ -117,8 +119,8 @@ impl Service {
             let page = (self.reading.backlog)
                 .dead_letters(self.tenant, filter, after, PREVIEW_PAGE)
                 .await?;
+            count += page.dead_letters.len() as u64;
             for one in &page.dead_letters {
-                count += 1;
                 *counts.entry(one.attempt.destination).or_default() += 1;
             }
             after = page.next;
@@ -128,7 +130,15 @@ impl Service {
         }
         let mut each = Vec::with_capacity(counts.len());
         for (id, dead_letters) in counts {
-            let destination = self.reading.catalog.destination(self.tenant, id).await?;
+            let found = self.reading.catalog.destination(self.tenant, id).await;
+            let destination = match found {
+                // Deleted: nothing of it is replayed.
+                Err(CatalogError::NotFound(_)) if filter.destination.is_none() => {
+                    count -= dead_letters;
+                    continue;
+                }
+                found => found?,
+            };
             let policy = destination.effective.policy();
             each.push(PreviewedReplay {
                 takes: takes(&policy, DEFAULT_SHARE, dead_letters),

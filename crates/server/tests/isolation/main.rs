@@ -56,6 +56,7 @@ on_both! {
     walk::the_owner_gets_through
     reports::standings_are_the_own_and_say_what_binds
     reports::the_overview_counts_all_that_need_somebody
+    reports::a_replay_of_all_is_shown_before_it_begins
     reports::a_plan_replays_what_waits
     reports::a_report_is_of_the_own_destinations
     neighbours::bodies_that_drip_are_in_nobodys_way

@@ -125,6 +125,40 @@ pub(crate) async fn the_overview_counts_all_that_need_somebody(world: &World) {
     assert!(!all.contains("id=\"more-trouble\""));
 }
 
+/// Of all destinations; one that is deleted has dead letters that nothing replays.
+pub(crate) async fn a_replay_of_all_is_shown_before_it_begins(world: &World) {
+    let ours = world.tenant("replaying").await;
+    let key = format!("key={}", ours.key);
+    let entered = world.page("", "/dashboard/sign-in", Some(&key)).await;
+    let list = world
+        .page(&entered.cookie, "/dashboard/dead-letters", None)
+        .await;
+    let token = list.html.split_once("name=\"token\" value=\"");
+    let token = token.and_then(|(_, rest)| rest.split('"').next()).unwrap();
+    let form = format!("token={token}&destination=&type=&status=");
+    let preview = async || {
+        world
+            .page(&entered.cookie, "/dashboard/replays", Some(&form))
+            .await
+    };
+    let shown = preview().await;
+    assert_eq!(shown.status, 200, "{}", shown.html);
+    assert!(
+        shown.html.contains("<h1>Replay 1 dead letters?</h1>"),
+        "{}",
+        shown.html
+    );
+    assert!(shown.html.contains(&ours.dying), "{}", shown.html);
+    let path = format!("/v1/destinations/{}", ours.dying);
+    let deleted = world
+        .call(Some(&ours.key), &Method::DELETE, &path, None)
+        .await;
+    assert!(deleted.status.is_success(), "{deleted:?}");
+    let shown = preview().await;
+    assert_eq!(shown.status, 200, "{}", shown.html);
+    assert!(shown.html.contains("None match."), "{}", shown.html);
+}
+
 pub(crate) async fn a_plan_replays_what_waits(world: &World) {
     let ours = &world.ours;
     twenty(world).await;
