@@ -16,6 +16,10 @@ alter table destinations add column alert_backlog integer
 alter table destinations add column alert_under_delivery_seconds integer
     constraint destinations_check_alert_under_delivery_seconds
     check (alert_under_delivery_seconds between 0 and 86400);
+-- It fails when so many of a hundred answers are failures.
+alter table destinations add column alert_failing_percent integer
+    constraint destinations_check_alert_failing_percent
+    check (alert_failing_percent between 0 and 100);
 
 -- Destinations that are told.
 create table operational_destinations (

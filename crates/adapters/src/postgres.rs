@@ -77,6 +77,7 @@ mod sessions;
 mod smart;
 mod survey;
 mod sweep;
+mod tallies;
 mod tenants;
 mod traces;
 mod usage;

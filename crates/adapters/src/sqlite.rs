@@ -52,6 +52,7 @@ mod sessions;
 mod smart;
 mod survey;
 mod sweep;
+mod tallies;
 mod tenants;
 mod thread;
 mod traces;

@@ -15,6 +15,7 @@ use engine::contract::operations::{Dialect, OperationsWorld};
 use engine::contract::retention::RetentionWorld;
 use engine::contract::store::{Backdoor, World};
 use engine::contract::survey::SurveyWorld;
+use engine::contract::tallies::TalliesWorld;
 use engine::contract::tenants::TenantWorld;
 use rusqlite::{Connection, TransactionBehavior};
 
@@ -156,6 +157,30 @@ async fn survey_world() -> SurveyInDirectory {
     }
 }
 
+/// The same, with the tallies.
+struct TalliesInDirectory {
+    world: TalliesWorld,
+    _directory: tempfile::TempDir,
+}
+
+impl Deref for TalliesInDirectory {
+    type Target = TalliesWorld;
+
+    fn deref(&self) -> &TalliesWorld {
+        &self.world
+    }
+}
+
+async fn tallies_world() -> TalliesInDirectory {
+    let (store, door, directory) = opened();
+    let world = World::new(store.clone(), door);
+    let world = OperationsWorld::new(world, store.clone(), store.clone(), Dialect::Sqlite);
+    TalliesInDirectory {
+        world: TalliesWorld::new(world, store),
+        _directory: directory,
+    }
+}
+
 /// The same, with the ports of tenants and keys.
 struct TenantsInDirectory {
     world: TenantWorld,
@@ -202,6 +227,10 @@ mod retention {
 
 mod survey {
     engine::survey_contract!(crate::survey_world);
+}
+
+mod tallies {
+    engine::tallies_contract!(crate::tallies_world);
 }
 
 mod operations {

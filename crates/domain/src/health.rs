@@ -24,12 +24,16 @@
 //! began is of the same burst: it may make the hold longer, but is neither
 //! another refusal nor a failed probe.
 
+mod failing;
 mod lately;
+mod tally;
 mod words;
 
 use std::time::Duration;
 
+pub use failing::{Failing, TOLD_AFTER};
 pub use lately::{FAILING_PERCENT, LATELY, Lately};
+pub use tally::{Slot, Tally};
 pub use words::{Breaker, DisableReason, HoldReason, UnknownWord};
 
 use crate::time::Timestamp;

@@ -17,6 +17,7 @@ use std::time::Duration;
 pub use shortfall::{Around, Shortfall, shortfall};
 pub use tokens::tokens;
 
+use crate::health::FAILING_PERCENT;
 use crate::operations::{OperationalType, rfc3339};
 use crate::time::Timestamp;
 
@@ -45,6 +46,8 @@ pub struct AlertSettings {
     pub backlog: u32,
     /// For so long it gets less than its limit allows; zero for never.
     pub under_delivery: Duration,
+    /// It fails when so many of a hundred answers are failures; 0 for never.
+    pub failing_percent: u32,
 }
 
 impl Default for AlertSettings {
@@ -52,6 +55,7 @@ impl Default for AlertSettings {
         Self {
             backlog: DEFAULT_BACKLOG,
             under_delivery: DEFAULT_UNDER_DELIVERY,
+            failing_percent: FAILING_PERCENT,
         }
     }
 }

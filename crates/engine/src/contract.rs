@@ -16,4 +16,5 @@ pub mod schedule;
 pub mod stalled;
 pub mod store;
 pub mod survey;
+pub mod tallies;
 pub mod tenants;

@@ -42,6 +42,7 @@ pub mod sealing;
 pub mod store_clock;
 pub mod survey;
 pub mod sweep;
+pub mod tally;
 pub mod traced;
 mod wake;
 mod warm;

@@ -129,7 +129,7 @@ impl Notifier {
 }
 
 /// Operators are told by the log too. What workers find they log themselves.
-fn tell(told: &Told) {
+pub(crate) fn tell(told: &Told) {
     let (destination, tenant) = (told.destination, told.tenant);
     let (event, details) = (told.news.event_type.as_str(), told.news.details.as_str());
     if told.news.event_type.is_good() {

@@ -8,7 +8,7 @@
 //! has to say no, [`Keys`] and [`Tenants`] are for authentication and
 //! for who administers the installation, [`Outbox`] is where users write events
 //! into it themselves, [`Operations`] and [`OperationsBook`] are where operators
-//! learn what they must know, [`Survey`] is what metrics are sampled from, [`Overview`] and [`Sessions`] are the dashboard's, and [`SecretStore`] as seen by those who sign;
+//! learn what they must know, [`Survey`] is what metrics are sampled from, [`Tallies`] counts what came of requests, [`Overview`] and [`Sessions`] are the dashboard's, and [`SecretStore`] as seen by those who sign;
 //! [`Spans`] and [`TraceBook`] are for those who trace; a
 //! [`Vault`] closes and opens what that keeps. Each method is one
 //! atomic business step over a batch, named for its caller. Its documentation
@@ -39,6 +39,7 @@ mod smart;
 mod spans;
 mod store;
 mod survey;
+mod tallies;
 mod tenants;
 mod vault;
 mod wakes;
@@ -64,6 +65,7 @@ pub use smart::*;
 pub use spans::*;
 pub use store::*;
 pub use survey::*;
+pub use tallies::*;
 pub use tenants::*;
 pub use vault::*;
 pub use wakes::*;

@@ -24,7 +24,8 @@ pub use export::export;
 use round::Round;
 
 use crate::ports::{
-    Catalog, CatalogError, Fleet, Store, StoreError, Survey, SurveyRules, Troubles,
+    Catalog, CatalogError, Fleet, MAX_GLANCED, Outcomes, Store, StoreError, Survey, SurveyRules,
+    Tallies, Troubles,
 };
 
 /// How a survey runs.
@@ -109,6 +110,8 @@ pub struct Shown {
     pub shortfall: Option<Shortfall>,
     /// What came of its requests, in the part of the last minutes that was read.
     pub lately: Lately,
+    /// What came of those of the last hour and day.
+    pub outcomes: Option<Outcomes>,
     /// Starts that came too early, in the part of its ledger that was judged.
     pub early_starts: u64,
     /// How long what started since the last round had been due.
@@ -131,6 +134,7 @@ pub struct SurveyLoop {
     survey: Arc<dyn Survey>,
     store: Arc<dyn Store>,
     catalog: Arc<dyn Catalog>,
+    tallies: Option<Arc<dyn Tallies>>,
     options: SurveyOptions,
     round: Round,
     /// The end of the last round.
@@ -150,10 +154,18 @@ impl SurveyLoop {
             survey,
             store,
             catalog,
+            tallies: None,
             options,
             round: Round::default(),
             last: None,
         }
+    }
+
+    /// Says what came of requests over an hour and a day, too.
+    #[must_use]
+    pub fn with_outcomes(mut self, tallies: Arc<dyn Tallies>) -> Self {
+        self.tallies = Some(tallies);
+        self
     }
 
     /// Goes on until `shutdown`.

@@ -1,6 +1,87 @@
-// Puts what the event stream says into the page. Without it the page stands
-// still, and all else works.
+// Puts what the event stream says into the page, and says a drawing's numbers to the
+// pointer and the arrow keys. Without it the page stands still, and all else works.
 "use strict";
+
+(() => {
+  // Where a line is at x: its last point before that.
+  const at = (path, x) => {
+    let y = null;
+    for (const [, px, py] of (path?.getAttribute("d") || "").matchAll(/[ML]([\d.]+) ([\d.]+)/g)) {
+      if (Number(px) > x) break;
+      y = Number(py);
+    }
+    return y;
+  };
+  const span = (seconds) => {
+    const parts = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
+    const largest = parts.findIndex(([, length]) => seconds >= length);
+    if (largest < 0) return "now";
+    const [name, length] = parts[largest];
+    const count = Math.floor(seconds / length);
+    const next = parts[largest + 1];
+    const left = next ? Math.floor((seconds - count * length) / next[1]) : 0;
+    return `${count} ${name}${left ? ` ${left} ${next[0]}` : ""} ago`;
+  };
+
+  for (const figure of document.querySelectorAll("figure[data-line]")) {
+    const svg = figure.querySelector("svg");
+    const [output, top] = [figure.querySelector("output"), figure.querySelector(".top")];
+    const { width, height } = svg.viewBox.baseVal;
+    const names = svg.dataset.names.split(",");
+    let part = 1;
+    const say = () => {
+      const [, number, unit] = top.textContent.match(/^([\d.,]+)\s*(.*)$/) || [];
+      const highest = Number((number || "0").replaceAll(",", ""));
+      const said = [".line", ".limit"].map((path, i) => {
+        const y = at(svg.querySelector(path), part * width);
+        if (y === null) return null;
+        const value = ((height - y) / height) * highest;
+        return `${names[i]} ${value < 10 ? Number(value.toFixed(1)) : Math.round(value)} ${unit}`;
+      });
+      const numbers = said.filter((text) => text !== null).join(", ") || "nothing";
+      output.textContent = `${numbers}, ${span((1 - part) * Number(figure.dataset.line))}`;
+    };
+    svg.addEventListener("pointermove", (event) => {
+      const box = svg.getBoundingClientRect();
+      part = Math.min(1, Math.max(0, (event.clientX - box.left) / box.width));
+      say();
+    });
+    svg.addEventListener("keydown", (event) => {
+      const step = { ArrowLeft: -1 / 60, ArrowRight: 1 / 60, Home: -1, End: 1 }[event.key];
+      if (step === undefined) return;
+      part = Math.min(1, Math.max(0, part + step));
+      say();
+      event.preventDefault();
+    });
+    const silent = () => { output.textContent = ""; };
+    svg.addEventListener("pointerleave", silent);
+    svg.addEventListener("focus", say);
+    svg.addEventListener("blur", silent);
+  }
+
+  for (const figure of document.querySelectorAll("figure[data-bars]")) {
+    const svg = figure.querySelector("svg");
+    const output = figure.querySelector("output");
+    const all = output.textContent;
+    const bars = [...svg.querySelectorAll("g[data-words]")];
+    let on = bars.length - 1;
+    const say = (index) => {
+      bars.forEach((bar, i) => bar.classList.toggle("on", i === index));
+      output.textContent = bars[index]?.dataset.words ?? all;
+      if (index >= 0) on = index;
+    };
+    svg.addEventListener("pointerover", (event) => say(bars.indexOf(event.target.closest("g"))));
+    svg.addEventListener("pointerleave", () => say(-1));
+    svg.addEventListener("focus", () => say(on));
+    svg.addEventListener("blur", () => say(-1));
+    svg.addEventListener("keydown", (event) => {
+      const next = { ArrowLeft: on - 1, ArrowRight: on + 1, Home: 0, End: bars.length - 1 }[event.key];
+      if (next === undefined || !bars.length) return;
+      say(Math.min(bars.length - 1, Math.max(0, next)));
+      event.preventDefault();
+    });
+  }
+})();
 
 (() => {
   const place = document.querySelector("[data-stream]");

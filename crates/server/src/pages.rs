@@ -15,7 +15,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
 use domain::ids::TenantId;
-use engine::ports::{Catalog, Overview, Sessions, Store, Survey};
+use engine::ports::{Catalog, Overview, Sessions, Store, Survey, Tallies};
 use http::{HeaderValue, header};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
@@ -38,6 +38,7 @@ mod frame;
 mod latency;
 mod links;
 mod live;
+mod outcomes;
 mod overview;
 mod preview;
 mod refused;
@@ -68,6 +69,7 @@ struct Inner {
     catalog: Arc<dyn Catalog>,
     survey: Arc<dyn Survey>,
     overview: Arc<dyn Overview>,
+    tallies: Arc<dyn Tallies>,
     sessions: Arc<dyn Sessions>,
     mint: Arc<Mint>,
     streams: live::Places,
@@ -84,6 +86,7 @@ impl Pages {
             catalog: Arc::clone(&parts.reading.catalog),
             survey: Arc::clone(&parts.reading.survey),
             overview: Arc::clone(&parts.reading.overview),
+            tallies: Arc::clone(&parts.reading.tallies),
             sessions: Arc::clone(&parts.sessions),
             mint,
             streams: live::Places::new(),

@@ -13,7 +13,7 @@ use anyhow::Context;
 use engine::ports::{
     Backlog, Backpressure, Catalog, DeliveryQueue, Keys, Managers, Operations, OperationsBook,
     Outbox, Overview, Replays, Retain, Schedule, SecretStore, Sender, Sessions, Store, StoreError,
-    Survey, Tenants, TraceBook,
+    Survey, Tallies, Tenants, TraceBook,
 };
 
 use crate::config::{
@@ -39,6 +39,7 @@ pub struct Parts {
     pub operations_book: Arc<dyn OperationsBook>,
     pub survey: Arc<dyn Survey>,
     pub overview: Arc<dyn Overview>,
+    pub tallies: Arc<dyn Tallies>,
     pub sessions: Arc<dyn Sessions>,
     pub secrets: Arc<dyn SecretStore>,
     pub managers: Arc<dyn Managers>,
@@ -63,6 +64,7 @@ pub struct Reading {
     pub operations_book: Arc<dyn OperationsBook>,
     pub survey: Arc<dyn Survey>,
     pub overview: Arc<dyn Overview>,
+    pub tallies: Arc<dyn Tallies>,
     /// How many reads it answers at once.
     pub at_once: u32,
 }
@@ -77,6 +79,7 @@ impl Reading {
             operations_book: Arc::clone(&stored.operations_book),
             survey: Arc::clone(&stored.survey),
             overview: Arc::clone(&stored.overview),
+            tallies: Arc::clone(&stored.tallies),
         }
     }
 }
@@ -108,6 +111,7 @@ impl Parts {
             operations_book: stored.operations_book,
             survey: stored.survey,
             overview: stored.overview,
+            tallies: stored.tallies,
             sessions: stored.sessions,
             secrets: stored.secrets,
             managers: stored.managers,
@@ -146,6 +150,7 @@ pub struct Stored {
     pub operations_book: Arc<dyn OperationsBook>,
     pub survey: Arc<dyn Survey>,
     pub overview: Arc<dyn Overview>,
+    pub tallies: Arc<dyn Tallies>,
     pub sessions: Arc<dyn Sessions>,
     pub secrets: Arc<dyn SecretStore>,
     pub managers: Arc<dyn Managers>,
@@ -221,7 +226,15 @@ async fn connect_postgres(config: &StoreConfig) -> Result<PostgresStore, StoreEr
 fn all_of<S>(opened: Result<S, StoreError>, url: &SecretUrl) -> anyhow::Result<Stored>
 where
     S: Store + Catalog + Backlog + Backpressure + Replays + Retain + Keys + Tenants + SecretStore,
-    S: Operations + OperationsBook + Survey + Overview + Sessions + Managers + TraceBook + 'static,
+    S: Operations
+        + OperationsBook
+        + Survey
+        + Tallies
+        + Overview
+        + Sessions
+        + Managers
+        + TraceBook
+        + 'static,
 {
     let store = Arc::new(opened.with_context(|| format!("open the store at {url}"))?);
     Ok(Stored {
@@ -237,6 +250,7 @@ where
         operations_book: Arc::clone(&store) as Arc<dyn OperationsBook>,
         survey: Arc::clone(&store) as Arc<dyn Survey>,
         overview: Arc::clone(&store) as Arc<dyn Overview>,
+        tallies: Arc::clone(&store) as Arc<dyn Tallies>,
         sessions: Arc::clone(&store) as Arc<dyn Sessions>,
         secrets: Arc::clone(&store) as Arc<dyn SecretStore>,
         managers: Arc::clone(&store) as Arc<dyn Managers>,

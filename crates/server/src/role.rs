@@ -4,7 +4,7 @@
 //! |---|---|---|---|---|---|
 //! | API, ingest and backpressure | ✓ | ✓ | | | |
 //! | scheduler, reaper, sweep, replay, retention | ✓ | | ✓ | | |
-//! | notifier, survey | ✓ | | ✓ | | |
+//! | notifier, survey, tally | ✓ | | ✓ | | |
 //! | relay, where there is an outbox | ✓ | ✓ | ✓ | | |
 //! | worker | ✓ | | | ✓ | |
 //! | resealing | ✓ | ✓ | | | |
@@ -37,6 +37,7 @@ use engine::retention::{RetentionLoop, RetentionOptions};
 use engine::scheduler::{Scheduler, SchedulerOptions};
 use engine::survey::{SurveyLoop, SurveyOptions};
 use engine::sweep::{SweepLoop, SweepOptions};
+use engine::tally::{TallyLoop, TallyOptions};
 use engine::traced::Admissions;
 use engine::worker::{Worker, WorkerOptions};
 use operator::Cluster;
@@ -428,6 +429,10 @@ impl Running {
             let operations = Arc::clone(&self.parts.operations);
             let notifier = Notifier::new(operations, schedule, NotifierOptions::default());
             loops.spawn("notifier", notifier.run(self.shutdown.clone()));
+
+            let tallies = Arc::clone(&self.parts.tallies);
+            let tally = TallyLoop::new(tallies, TallyOptions::default());
+            loops.spawn("tally", tally.run(self.shutdown.clone()));
         }
         if let Some(worker) = self.config.worker {
             let (store, schedule) = parts();
@@ -471,7 +476,8 @@ impl Running {
             Arc::clone(&self.parts.store),
             Arc::clone(&self.parts.catalog),
             shown.map_or_else(SurveyOptions::default, ShownConfig::options),
-        );
+        )
+        .with_outcomes(Arc::clone(&self.parts.tallies));
         loops.spawn("survey", survey.run(self.shutdown.clone()));
     }
 

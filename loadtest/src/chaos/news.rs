@@ -18,12 +18,14 @@ use super::world::Destination;
 const SOON: AlertsChange = AlertsChange {
     backlog: Some(Some(40)),
     under_delivery_seconds: Some(Some(10)),
+    failing_percent: None,
 };
 
 /// They would never end of a backlog that stays.
 const NEVER: AlertsChange = AlertsChange {
     backlog: Some(Some(0)),
     under_delivery_seconds: Some(Some(0)),
+    failing_percent: None,
 };
 
 /// Remembers what operators have to be told of, each time that it happens.

@@ -1,6 +1,7 @@
 //! Health, for people; see [`engine::ports::HealthBook`].
 
 use async_trait::async_trait;
+use domain::health::FAILING_PERCENT;
 use domain::ids::{DestinationId, TenantId};
 use domain::time::Timestamp;
 use engine::ports::{
@@ -13,7 +14,7 @@ use super::PostgresStore;
 use super::failure::{Failure, retried};
 use super::health::Row;
 use super::managers;
-use super::rows::integer;
+use super::rows::{count, integer};
 
 #[async_trait]
 impl HealthBook for PostgresStore {
@@ -66,13 +67,14 @@ async fn read(
     #[derive(sqlx::FromRow)]
     struct Found {
         now: i64,
+        alert_failing_percent: Option<i32>,
         #[sqlx(flatten)]
         row: Row,
     }
     let rows: Vec<Found> = sqlx::query_as(
         "-- health
         with clock as materialized (select micros(clock_timestamp()) as now)
-        select clock.now, d.id, d.tenant_id, d.breaker_failures,
+        select clock.now, d.alert_failing_percent, d.id, d.tenant_id, d.breaker_failures,
             d.breaker_failing_for_seconds, d.breaker_disable_after_seconds, h.failures,
             micros(h.failing_since) as failing_since,
             micros(h.last_failed_at) as last_failed_at, h.refusals,
@@ -95,6 +97,9 @@ async fn read(
             now: Timestamp::from_micros(found.now),
             health: found.row.health()?,
             settings: found.row.settings(),
+            failing_percent: found
+                .alert_failing_percent
+                .map_or(FAILING_PERCENT, |set| count(i64::from(set))),
         })
     };
     rows.into_iter().map(view).collect()

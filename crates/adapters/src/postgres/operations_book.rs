@@ -5,6 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use domain::ids::{DestinationId, TenantId};
 use domain::operations::{OperationalDestination, OperationalEvent};
+use domain::time::Timestamp;
 use engine::ports::{
     AlertsChange, AlertsView, CatalogError, MAX_OPERATIONAL, Operations, OperationsBook,
     Registration, RelayedOperations, StoreError, WatchRules, Watched, alert_settings,
@@ -227,6 +228,8 @@ async fn recent(
 struct AlertsRow {
     alert_backlog: Option<i32>,
     alert_under_delivery_seconds: Option<i32>,
+    alert_failing_percent: Option<i32>,
+    failing_since: Option<i64>,
     #[sqlx(flatten)]
     watch: WatchRow,
 }
@@ -234,7 +237,8 @@ struct AlertsRow {
 async fn alerts(pool: &PgPool, tenant: TenantId, id: DestinationId) -> Result<AlertsView, Failure> {
     let found: Option<AlertsRow> = sqlx::query_as(
         "-- alerts
-        select d.alert_backlog, d.alert_under_delivery_seconds,
+        select d.alert_backlog, d.alert_under_delivery_seconds, d.alert_failing_percent,
+            micros(t.failing_since) as failing_since,
             micros(r.backlog_high_since) as backlog_high_since,
             micros(r.short_since) as short_since, micros(r.short_seen_at) as short_seen_at,
             r.short_for, coalesce(r.short_told, false) as short_told,
@@ -242,6 +246,7 @@ async fn alerts(pool: &PgPool, tenant: TenantId, id: DestinationId) -> Result<Al
             micros(r.dead_letters_told_at) as dead_letters_told_at
         from destinations d
         left join watches r on r.destination_id = d.id
+        left join tally_marks t on t.destination_id = d.id
         where d.id = $1 and d.tenant_id = $2 and d.deleted_at is null",
     )
     .bind(id.0)
@@ -252,7 +257,12 @@ async fn alerts(pool: &PgPool, tenant: TenantId, id: DestinationId) -> Result<Al
     let number = |set: Option<i32>| set.map(|set| count(i64::from(set)));
     let (backlog, seconds) = (found.alert_backlog, found.alert_under_delivery_seconds);
     Ok(AlertsView {
-        settings: alert_settings(number(backlog), number(seconds)),
+        settings: alert_settings(
+            number(backlog),
+            number(seconds),
+            number(found.alert_failing_percent),
+        ),
+        failing_since: found.failing_since.map(Timestamp::from_micros),
         watch: found.watch.watch(id.0)?,
     })
 }
@@ -269,7 +279,8 @@ async fn change_alerts(
         update destinations d
         set alert_backlog = case when $3 then $4 else d.alert_backlog end,
             alert_under_delivery_seconds =
-                case when $5 then $6 else d.alert_under_delivery_seconds end
+                case when $5 then $6 else d.alert_under_delivery_seconds end,
+            alert_failing_percent = case when $7 then $8 else d.alert_failing_percent end
         where d.id = $1 and d.tenant_id = $2 and d.deleted_at is null",
     )
     .bind(id.0)
@@ -278,6 +289,8 @@ async fn change_alerts(
     .bind(set(change.backlog))
     .bind(change.under_delivery_seconds.is_some())
     .bind(set(change.under_delivery_seconds))
+    .bind(change.failing_percent.is_some())
+    .bind(set(change.failing_percent))
     .execute(pool)
     .await?;
     Ok(done.rows_affected())

@@ -12,7 +12,7 @@ use engine::ports::{
     GLANCE_ANSWERS, GLANCE_RATE, GLANCE_SAMPLE, GLANCE_STARTS, Glance, MAX_CHARTED,
     MAX_CHARTED_ANSWERS, MAX_EVENTS_EXAMINED, MAX_GLANCED, Overview, Requested, StartsAt, Troubled,
 };
-use sqlx::PgPool;
+use sqlx::{PgExecutor, PgPool};
 use uuid::Uuid;
 
 use super::PostgresStore;
@@ -197,8 +197,8 @@ async fn glance(pool: &PgPool, asked: &[DestinationId]) -> Result<Vec<Glance>, F
     Ok(asked.iter().map(glance).collect())
 }
 
-async fn answers(
-    pool: &PgPool,
+pub(super) async fn answers(
+    on: impl PgExecutor<'_>,
     ids: &[Uuid],
     (since, most): (Timestamp, u32),
 ) -> Result<HashMap<Uuid, Vec<Answered>>, Failure> {
@@ -232,7 +232,7 @@ async fn answers(
     .bind(ids)
     .bind(since.as_micros())
     .bind(i64::from(most))
-    .fetch_all(pool)
+    .fetch_all(on)
     .await?;
     let mut answers: HashMap<Uuid, Vec<Answered>> = HashMap::new();
     for (id, started_at, state, status, latency) in rows {

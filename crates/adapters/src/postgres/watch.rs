@@ -249,7 +249,7 @@ async fn count_together(
 }
 
 /// Writes down what operators must know.
-async fn note(connection: &mut PgConnection, news: &[Told]) -> Result<(), Failure> {
+pub(super) async fn note(connection: &mut PgConnection, news: &[Told]) -> Result<(), Failure> {
     if news.is_empty() {
         return Ok(());
     }

@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 use domain::destination::DestinationState;
+use domain::health::FAILING_PERCENT;
 use domain::ids::{DestinationId, TenantId};
 use domain::time::Timestamp;
 use engine::ports::{
@@ -16,7 +17,8 @@ use super::{SqliteStore, health, managers};
 
 const FIND: &str = "
     -- health: is it the tenant's
-    select 1 from destinations where id = ?1 and tenant_id = ?2 and deleted_at is null";
+    select alert_failing_percent from destinations
+    where id = ?1 and tenant_id = ?2 and deleted_at is null";
 
 const ACTIVATE: &str = "
     -- resume: active
@@ -107,9 +109,14 @@ impl HealthBook for SqliteStore {
     }
 }
 
-fn is_there(tx: &Connection, tenant: TenantId, id: DestinationId) -> Result<bool, Fault> {
+/// By how many failures it fails, where that is set; `None` if it is not there.
+fn found(
+    tx: &Connection,
+    tenant: TenantId,
+    id: DestinationId,
+) -> Result<Option<Option<u32>>, Fault> {
     let key = (id.to_string(), tenant.to_string());
-    Ok(first(tx, FIND, key, |_| Ok(()))?.is_some())
+    first(tx, FIND, key, |row| Ok(row.get(0)?))
 }
 
 fn view(
@@ -118,15 +125,16 @@ fn view(
     tenant: TenantId,
     id: DestinationId,
 ) -> Result<Option<HealthView>, Fault> {
-    if !is_there(tx, tenant, id)? {
+    let Some(failing_percent) = found(tx, tenant, id)? else {
         return Ok(None);
-    }
+    };
     let remembered = health::read(tx, id)?;
     Ok(remembered.map(|remembered| HealthView {
         destination: id,
         now,
         health: remembered.health,
         settings: remembered.settings,
+        failing_percent: failing_percent.unwrap_or(FAILING_PERCENT),
     }))
 }
 

@@ -29,6 +29,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../../../../migrations/sqlite/0036_traces.sql"),
     include_str!("../../../../migrations/sqlite/0040_events_of_tenant.sql"),
     include_str!("../../../../migrations/sqlite/0041_links.sql"),
+    include_str!("../../../../migrations/sqlite/0042_tallies.sql"),
 ];
 
 /// The version that this binary needs.

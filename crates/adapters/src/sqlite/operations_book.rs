@@ -19,7 +19,8 @@ const CHANGE_ALERTS: &str = "
     -- change_alerts
     update destinations
     set alert_backlog = iif(?3, ?4, alert_backlog),
-        alert_under_delivery_seconds = iif(?5, ?6, alert_under_delivery_seconds)
+        alert_under_delivery_seconds = iif(?5, ?6, alert_under_delivery_seconds),
+        alert_failing_percent = iif(?7, ?8, alert_failing_percent)
     where id = ?1 and tenant_id = ?2 and deleted_at is null";
 
 #[async_trait]
@@ -112,6 +113,8 @@ impl OperationsBook for SqliteStore {
             change.backlog.flatten(),
             change.under_delivery_seconds.is_some(),
             change.under_delivery_seconds.flatten(),
+            change.failing_percent.is_some(),
+            change.failing_percent.flatten(),
         );
         Ok(self
             .write(move |tx, _| match execute(tx, CHANGE_ALERTS, row)? {

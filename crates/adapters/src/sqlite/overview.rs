@@ -282,7 +282,7 @@ fn glance(tx: &Transaction<'_>, now: Timestamp, id: DestinationId) -> Result<Gla
     })
 }
 
-fn answers(
+pub(super) fn answers(
     tx: &Transaction<'_>,
     destination: &str,
     (since, most): (Timestamp, u32),

@@ -230,7 +230,7 @@ fn look(
     })
 }
 
-fn note(tx: &Transaction<'_>, now: Timestamp, told: &Told) -> Result<(), Fault> {
+pub(super) fn note(tx: &Transaction<'_>, now: Timestamp, told: &Told) -> Result<(), Fault> {
     let row = (
         told.news.event_type.as_str(),
         told.destination.to_string(),

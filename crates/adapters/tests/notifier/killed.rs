@@ -114,6 +114,7 @@ pub(crate) async fn furnish(store: &(impl Store + Catalog + OperationsBook)) {
     let alerts = |backlog| AlertsChange {
         backlog: Some(Some(backlog)),
         under_delivery_seconds: Some(Some(0)),
+        failing_percent: None,
     };
     let told = store.create_destination(DEFAULT_TENANT, &of(TOLD)).await;
     told.unwrap();

@@ -12,6 +12,7 @@ use engine::contract::operations::{Dialect, OperationsWorld};
 use engine::contract::retention::RetentionWorld;
 use engine::contract::store::{Backdoor, World};
 use engine::contract::survey::SurveyWorld;
+use engine::contract::tallies::TalliesWorld;
 use engine::contract::tenants::TenantWorld;
 use engine::ports::Store;
 use sqlx::{Connection, PgConnection};
@@ -158,6 +159,28 @@ async fn survey_world() -> FreshSurvey {
     }
 }
 
+struct FreshTallies {
+    world: TalliesWorld,
+    _database: Database,
+}
+
+impl Deref for FreshTallies {
+    type Target = TalliesWorld;
+
+    fn deref(&self) -> &TalliesWorld {
+        &self.world
+    }
+}
+
+async fn tallies_world() -> FreshTallies {
+    let FreshOperations { world, _database } = operations_world().await;
+    let store = Arc::new(_database.store.clone());
+    FreshTallies {
+        world: TalliesWorld::new(world, store),
+        _database,
+    }
+}
+
 struct FreshTenants {
     world: TenantWorld,
     _database: Database,
@@ -188,6 +211,10 @@ mod retention {
 
 mod survey {
     engine::survey_contract!(crate::contract::survey_world);
+}
+
+mod tallies {
+    engine::tallies_contract!(crate::contract::tallies_world);
 }
 
 mod operations {

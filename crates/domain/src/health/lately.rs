@@ -2,15 +2,14 @@
 
 use std::time::Duration;
 
+use super::Tally;
 use crate::attempt::AttemptState;
 use crate::time::Timestamp;
 
 /// How far back the latest requests go.
 pub const LATELY: Duration = Duration::from_secs(300);
 
-const TOO_MANY_REQUESTS: u16 = 429;
-
-/// A destination fails if so many of a hundred answers were failures.
+/// A destination fails if so many of a hundred answers were failures, unless set.
 pub const FAILING_PERCENT: u32 = 50;
 
 /// What came of the requests of the last minutes. A 429 is neither: its receiver works.
@@ -31,7 +30,7 @@ impl Lately {
         let mut lately = Self::default();
         for (at, state, status) in outcomes {
             lately.answered = lately.answered.saturating_add(1);
-            if state == AttemptState::Failed && status != Some(TOO_MANY_REQUESTS) {
+            if Tally::is_failure(state, status) {
                 lately.failed = lately.failed.saturating_add(1);
                 lately.last_failure = lately.last_failure.max(Some((at, status)));
             }
@@ -39,25 +38,26 @@ impl Lately {
         lately
     }
 
-    /// Whether it fails. Where nothing was sent lately, `in_a_row` says what came of
-    /// the last ones.
+    /// Whether it fails: at least so many percent did; 0 for never. Where nothing was sent lately,
+    /// `in_a_row` says what came of the last ones.
     ///
     /// ```
-    /// use domain::health::Lately;
+    /// use domain::health::{FAILING_PERCENT, Lately};
     ///
     /// let failing = |failed, answered| {
-    ///     Lately { answered, failed, last_failure: None }.is_failing(0)
+    ///     Lately { answered, failed, last_failure: None }.is_failing(0, FAILING_PERCENT)
     /// };
     /// assert!(failing(13, 13) && failing(1, 2));
     /// assert!(!failing(3, 10));
-    /// assert!(Lately::default().is_failing(4), "the last four failed, an hour ago");
+    /// assert!(Lately::default().is_failing(4, FAILING_PERCENT), "the last four failed, an hour ago");
     /// ```
     #[must_use]
-    pub fn is_failing(&self, in_a_row: u32) -> bool {
+    pub fn is_failing(&self, in_a_row: u32, percent: u32) -> bool {
         match self.answered {
-            0 => in_a_row > 0,
+            0 => percent > 0 && in_a_row > 0,
             answered => {
-                u64::from(self.failed) * 100 >= u64::from(answered) * u64::from(FAILING_PERCENT)
+                percent > 0
+                    && u64::from(self.failed) * 100 >= u64::from(answered) * u64::from(percent)
             }
         }
     }

@@ -26,11 +26,15 @@ pub enum OperationalType {
     UnderDeliveryEnded,
     /// Attempts became dead letters.
     DeadLetters,
+    /// Too many of its requests have failed, for a while.
+    DestinationFailing,
+    /// They do so no more.
+    DestinationRecovered,
 }
 
 impl OperationalType {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::DestinationDisabled,
         Self::BreakerOpened,
         Self::BreakerClosed,
@@ -39,6 +43,8 @@ impl OperationalType {
         Self::UnderDelivery,
         Self::UnderDeliveryEnded,
         Self::DeadLetters,
+        Self::DestinationFailing,
+        Self::DestinationRecovered,
     ];
 
     /// The word.
@@ -53,6 +59,8 @@ impl OperationalType {
             Self::UnderDelivery => "under_delivery",
             Self::UnderDeliveryEnded => "under_delivery_ended",
             Self::DeadLetters => "dead_letters",
+            Self::DestinationFailing => "destination_failing",
+            Self::DestinationRecovered => "destination_recovered",
         }
     }
 
@@ -61,7 +69,10 @@ impl OperationalType {
     pub const fn is_good(self) -> bool {
         matches!(
             self,
-            Self::BreakerClosed | Self::BacklogNormal | Self::UnderDeliveryEnded
+            Self::BreakerClosed
+                | Self::BacklogNormal
+                | Self::UnderDeliveryEnded
+                | Self::DestinationRecovered
         )
     }
 }

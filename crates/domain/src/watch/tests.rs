@@ -401,6 +401,7 @@ fn no_threshold_is_no_alert_and_ends_one() {
     let never = AlertSettings {
         backlog: 0,
         under_delivery: Duration::ZERO,
+        ..AlertSettings::default()
     };
     let mut watch = Watch::default();
     assert_eq!(watch.count_up_to(&never), 0);

@@ -52,6 +52,11 @@ impl Deref for OperationsWorld {
 }
 
 impl OperationsWorld {
+    /// Whether its statements are Postgres's.
+    pub fn is_postgres(&self) -> bool {
+        self.dialect == Dialect::Postgres
+    }
+
     /// The world of a store, with these ports of the same store.
     pub fn new(
         world: World,
@@ -192,6 +197,7 @@ async fn set(world: &OperationsWorld, destination: DestinationId, backlog: u32, 
     let change = AlertsChange {
         backlog: Some(Some(backlog)),
         under_delivery_seconds: Some(Some(seconds)),
+        failing_percent: None,
     };
     let changed = book(world).change_alerts(DEFAULT_TENANT, destination, &change);
     changed.await.unwrap();

@@ -240,6 +240,7 @@ pub async fn open_breakers_and_short_destinations_are_counted(world: &SurveyWorl
     let change = AlertsChange {
         backlog: Some(Some(0)),
         under_delivery_seconds: Some(Some(1)),
+        failing_percent: None,
     };
     let changed = world.book.change_alerts(DEFAULT_TENANT, short, &change);
     changed.await.unwrap();

@@ -61,6 +61,8 @@ pub struct HealthView {
     pub health: Health,
     /// What it is judged by.
     pub settings: BreakerSettings,
+    /// It fails when so many of a hundred answers are failures; 0 for never.
+    pub failing_percent: u32,
 }
 
 /// What to change of a breaker: the outer `None` leaves it as it is, the inner

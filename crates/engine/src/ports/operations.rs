@@ -193,6 +193,8 @@ pub struct AlertsView {
     pub settings: AlertSettings,
     /// What is remembered of it.
     pub watch: Watch,
+    /// It fails since then.
+    pub failing_since: Option<Timestamp>,
 }
 
 /// What to change of alerts: the outer `None` leaves it as it is, the inner
@@ -203,17 +205,24 @@ pub struct AlertsChange {
     pub backlog: Option<Option<u32>>,
     /// For so many seconds it gets less than its limit allows; 0 for never.
     pub under_delivery_seconds: Option<Option<u32>>,
+    /// It fails when so many of a hundred answers are failures; 0 for never.
+    pub failing_percent: Option<Option<u32>>,
 }
 
 /// What the store's columns say, with defaults where they are null.
 #[must_use]
-pub fn alert_settings(backlog: Option<u32>, under_delivery_seconds: Option<u32>) -> AlertSettings {
+pub fn alert_settings(
+    backlog: Option<u32>,
+    under_delivery_seconds: Option<u32>,
+    failing_percent: Option<u32>,
+) -> AlertSettings {
     let default = AlertSettings::default();
     AlertSettings {
         backlog: backlog.unwrap_or(default.backlog),
         under_delivery: under_delivery_seconds.map_or(default.under_delivery, |seconds| {
             Duration::from_secs(seconds.into())
         }),
+        failing_percent: failing_percent.unwrap_or(default.failing_percent),
     }
 }
 

@@ -51,8 +51,18 @@ fn export_one(one: &Shown) {
     gauge!("paceline_destination_breaker_open", labels()).set(u32::from(one.breaker_open));
     gauge!("paceline_destination_short", labels()).set(u32::from(one.shortfall.is_some()));
     gauge!("paceline_destination_early_starts", labels()).set(one.early_starts as f64);
-    if let Some(percent) = one.lately.failed_percent() {
-        gauge!("paceline_destination_failed_ratio", labels()).set(percent / 100.0);
+    let outcomes = one.outcomes.as_ref();
+    let failed = [
+        ("5m", one.lately.failed_percent()),
+        ("1h", outcomes.and_then(|found| found.hour.failed_percent())),
+        ("1d", outcomes.and_then(|found| found.day.failed_percent())),
+    ];
+    for (over, percent) in failed {
+        let mut labels = labels();
+        labels.push(Label::new("over", over));
+        if let Some(percent) = percent {
+            gauge!("paceline_destination_failed_ratio", labels).set(percent / 100.0);
+        }
     }
     if let Some(tokens) = one.tokens {
         gauge!("paceline_destination_tokens", labels()).set(tokens);

@@ -1,5 +1,6 @@
 //! The end of a round: a closer look at the destinations that are shown.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use domain::compliance::{InForce, Start, judge};
@@ -11,7 +12,7 @@ use domain::time::Timestamp;
 use domain::watch::{shortfall, tokens};
 
 use super::round::Round;
-use super::{NotSurveyed, Picture, Shown, SurveyLoop};
+use super::{MAX_GLANCED, NotSurveyed, Picture, Shown, SurveyLoop};
 use crate::ports::{Fleet, LedgerPosition, LedgerRow, MAX_SURVEYED, Surveyed, around};
 
 /// Starts of one destination that are judged in a round, about.
@@ -47,11 +48,20 @@ impl SurveyLoop {
         };
         let ids: Vec<_> = surveyed.iter().map(|one| one.destination).collect();
         let counted = self.catalog.backlogs(&ids, self.options.counted).await?;
+        let mut outcomes = HashMap::new();
+        if let Some(tallies) = &self.tallies {
+            for some in ids.chunks(MAX_GLANCED) {
+                let found = tallies.outcomes(some).await?;
+                outcomes.extend(found.into_iter().map(|one| (one.destination, one)));
+            }
+        }
         let oldest = round.oldest();
         let mut shown = Vec::new();
         for (one, backlog) in surveyed.iter().zip(counted) {
             let oldest = oldest.get(&one.destination).copied().flatten();
-            shown.push(self.show(one, (backlog, oldest), &fleet).await?);
+            let mut found = self.show(one, (backlog, oldest), &fleet).await?;
+            found.outcomes = outcomes.remove(&one.destination);
+            shown.push(found);
         }
         Ok(Picture {
             now: fleet.now,
@@ -118,6 +128,7 @@ impl SurveyLoop {
             breaker_open: one.usage.probing,
             shortfall: shortfall(&one.policy, &one.usage, &one.backlog, around, now),
             lately: lately(&rows, now),
+            outcomes: None,
             early_starts: early.map(|violations| violations.early_starts).sum(),
             lags: self.lags(&rows),
         })

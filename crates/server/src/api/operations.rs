@@ -113,6 +113,8 @@ pub struct Alerts {
     pub backlog: u32,
     /// For so long it gets less than its limit allows; 0 for never.
     pub under_delivery_seconds: u64,
+    /// It fails when so many of a hundred answers are failures; 0 for never.
+    pub failing_percent: u32,
     /// Its backlog has been high since then. `null` if it is not.
     #[schema(format = DateTime)]
     pub backlog_high_since: Option<String>,
@@ -120,6 +122,9 @@ pub struct Alerts {
     /// looked since.
     #[schema(value_type = Option<UnderDelivery>)]
     pub under_delivery: Option<UnderDelivery>,
+    /// It fails since then. `null` if it does not.
+    #[schema(format = DateTime)]
+    pub failing_since: Option<String>,
 }
 
 /// A destination with a backlog gets less than its limit allows.
@@ -152,6 +157,11 @@ pub struct ChangeAlerts {
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<u32>)]
     pub under_delivery_seconds: Option<Option<u32>>,
+    /// It fails when so many of a hundred answers are failures, of the last five
+    /// minutes'; 0 for never. By default 50.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<u32>)]
+    pub failing_percent: Option<Option<u32>>,
 }
 
 fn scope() -> Object {
@@ -205,6 +215,8 @@ impl From<ports::AlertsView> for Alerts {
             under_delivery_seconds: found.settings.under_delivery.as_secs(),
             backlog_high_since: found.watch.backlog_high_since.map(text::time),
             under_delivery,
+            failing_percent: found.settings.failing_percent,
+            failing_since: found.failing_since.map(text::time),
         }
     }
 }
@@ -332,6 +344,7 @@ pub(super) async fn change_alerts(
     let change = ports::AlertsChange {
         backlog: body.backlog,
         under_delivery_seconds: body.under_delivery_seconds,
+        failing_percent: body.failing_percent,
     };
     let found = caller
         .run(|service| async move { service.change_alerts(id, change).await })

@@ -3,6 +3,7 @@
 use axum::Json;
 use domain::destination::DestinationState;
 use domain::explain::Reason;
+use domain::health::Tally;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa::openapi::schema::Object;
@@ -45,8 +46,9 @@ pub struct Standing {
     /// `null` where nobody can say: while it is paused or its breaker is open, where
     /// places are what it lacks, or where nothing limits it.
     pub drains_in_seconds: Option<f64>,
-    /// Whether it fails: at least half of what was answered lately, or, where nothing
-    /// was, the last of what was sent before.
+    /// Whether it fails: as many of a hundred answers as its alerts' `failing_percent`
+    /// says were failures lately, or, where nothing was answered, the last of what was
+    /// sent before.
     pub failing: bool,
     /// Requests of the last five minutes that have an outcome, of the newest 200.
     pub answered_lately: u32,
@@ -54,11 +56,15 @@ pub struct Standing {
     pub failed_lately: u32,
     /// So many of its last requests failed, one after the other.
     pub failures_in_a_row: u32,
-    /// When the last of those that failed lately started.
+    /// When the last one started that failed.
     #[schema(format = DateTime)]
     pub last_failure_at: Option<String>,
     /// The status that it got, if any.
     pub last_failure_status: Option<u16>,
+    /// What came of the requests of the last hour, counted by five minutes.
+    pub last_hour: Outcomes,
+    /// And of the last day.
+    pub last_day: Outcomes,
     /// Attempts that have started and have no outcome.
     pub in_flight: u32,
     /// Permits that may still start.
@@ -73,6 +79,38 @@ pub struct Standing {
     /// And what all that is in force allows in the long run: 0 while paused, less under
     /// smart delivery.
     pub effective_per_second: Option<f64>,
+}
+
+/// How many requests ended how. What is under way is not in it, and of the last seconds
+/// little.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Outcomes {
+    /// With a 2xx.
+    pub succeeded: u64,
+    /// With anything else but a 429, or no answer.
+    pub failed: u64,
+    /// With a 429.
+    pub refused: u64,
+    /// Nobody knows: their worker ended, or never sent them.
+    pub unknown: u64,
+    /// Of those that succeeded or failed; `null` of none.
+    pub failed_percent: Option<f64>,
+}
+
+impl From<Tally> for Outcomes {
+    fn from(tally: Tally) -> Self {
+        Self {
+            succeeded: tally.succeeded,
+            failed: tally.failed,
+            refused: tally.refused,
+            unknown: tally.unknown,
+            failed_percent: tally.failed_percent().map(rounded),
+        }
+    }
+}
+
+fn rounded(number: f64) -> f64 {
+    (number * 1_000.0).round() / 1_000.0
 }
 
 /// A page of standings.
@@ -92,8 +130,7 @@ fn reason() -> Object {
 impl From<service::Standing> for Standing {
     fn from(found: service::Standing) -> Self {
         let destination = found.destination;
-        let last_failure = found.lately.last_failure;
-        let rounded = |rate: f64| (rate * 1_000.0).round() / 1_000.0;
+        let last_failure = found.lately.last_failure.max(found.outcomes.last_failure);
         Self {
             destination_id: destination.id.0,
             limit: in_words(&destination.effective, destination.state),
@@ -106,12 +143,14 @@ impl From<service::Standing> for Standing {
             backlog: found.backlog,
             oldest_since: found.oldest.map(text::time),
             drains_in_seconds: found.drains_in.map(|drain| rounded(drain.as_secs_f64())),
-            failing: found.lately.is_failing(found.failures_in_a_row),
+            failing: found.failing,
             answered_lately: found.lately.answered,
             failed_lately: found.lately.failed,
             failures_in_a_row: found.failures_in_a_row,
             last_failure_at: last_failure.map(|(at, _)| text::time(at)),
             last_failure_status: last_failure.and_then(|(_, status)| status),
+            last_hour: found.outcomes.hour.into(),
+            last_day: found.outcomes.day.into(),
             in_flight: found.in_flight,
             permits: found.permits,
             starts_in_last_second: found.starts_in_last_second,

@@ -79,6 +79,10 @@ pub struct AlertSettings {
     /// never.
     #[arg(long, value_name = "DURATION", value_parser = crate::config::duration)]
     pub under_delivery: Option<Duration>,
+
+    /// It fails when so many of a hundred answers are failures; 0 for never.
+    #[arg(long, value_name = "PERCENT")]
+    pub failing: Option<u32>,
 }
 
 impl AlertSettings {
@@ -89,6 +93,7 @@ impl AlertSettings {
         [
             ("backlog", self.backlog.map(Value::from)),
             ("under_delivery_seconds", seconds),
+            ("failing_percent", self.failing.map(Value::from)),
         ]
         .into_iter()
         .filter_map(|(name, value)| Some((name.to_owned(), value?)))
@@ -208,6 +213,8 @@ fn table(alerts: &Alerts) -> String {
         output::or_dash(alerts.backlog_high_since.as_ref()),
         output::or_dash(short.map(|short| &short.since)),
         output::or_dash(short.map(|short| short.reason.as_str())),
+        format!("{} %", alerts.failing_percent),
+        output::or_dash(alerts.failing_since.as_ref()),
     ];
     let header = [
         "BACKLOG",
@@ -215,6 +222,8 @@ fn table(alerts: &Alerts) -> String {
         "HIGH SINCE",
         "SHORT SINCE",
         "SHORT FOR",
+        "FAILING",
+        "FAILING SINCE",
     ];
     output::table(&header, [row]).to_string()
 }
@@ -229,6 +238,7 @@ mod tests {
             let settings = AlertSettings {
                 backlog: None,
                 under_delivery: Some(Duration::from_millis(millis)),
+                failing: None,
             };
             assert_eq!(settings.json()["under_delivery_seconds"], seconds);
             assert_eq!(settings.json().len(), 1);

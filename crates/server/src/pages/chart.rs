@@ -33,14 +33,8 @@ pub(super) struct Window {
 impl Window {
     /// The shortest limit's; a second where nothing limits.
     pub(super) fn of(limits: &LimitSettings) -> Self {
-        let set = [
-            limits.per_second,
-            limits.per_minute,
-            limits.per_hour,
-            limits.per_day,
-        ];
-        let mut periods = Period::ALL.into_iter().zip(set);
-        let shortest = periods.find_map(|(period, max)| max.map(|_| period));
+        let mut set = limits.limits().into_iter();
+        let shortest = set.find_map(|(period, max)| max.map(|_| period));
         let period = shortest.unwrap_or(Period::Second);
         let (shown, step_millis) = match period {
             Period::Second => (120, 500),
@@ -63,6 +57,24 @@ impl Window {
     /// How long ago it begins.
     pub(super) fn shown(self) -> String {
         words::span(self.shown)
+    }
+
+    /// The same in seconds.
+    pub(super) fn seconds(self) -> u64 {
+        self.shown.as_secs()
+    }
+
+    /// What is written beneath it, from left to right.
+    pub(super) fn ticks(self) -> [String; 5] {
+        let before = [4, 3, 2, 1].map(|quarters| words::span(self.shown / 4 * quarters));
+        let [first, second, third, fourth] = before;
+        [
+            format!("{first} ago"),
+            second,
+            third,
+            fourth,
+            "now".to_owned(),
+        ]
     }
 
     /// Whether it is drawn again with each look, as one that moves within seconds is.

@@ -15,6 +15,7 @@ use serde::Deserialize;
 use super::chart::{self, Chart, Window};
 use super::frame::{Frame, rendered};
 use super::latency::{self, Latency};
+use super::outcomes::{self, Drawn, Over};
 use super::preview::{self, Preview};
 use super::refused::Refused;
 use super::standing::{self, Standing};
@@ -44,6 +45,8 @@ struct Page {
     is_active: bool,
     window: Window,
     chart: Chart,
+    outcomes: Drawn,
+    overs: [Over; 5],
     latency: Latency,
     size: String,
     limits: Vec<Field>,
@@ -116,17 +119,30 @@ impl From<AttemptView> for Line {
 }
 
 /// What is shown beside the destination, after a form.
-#[derive(Default)]
 pub(super) struct Beside {
+    /// How much the bars show.
+    pub(super) over: Over,
     pub(super) preview: Option<Preview>,
     pub(super) new_secret: Option<String>,
     pub(super) notice: &'static str,
+}
+
+impl Default for Beside {
+    fn default() -> Self {
+        Self {
+            over: Over::of(""),
+            preview: None,
+            new_secret: None,
+            notice: "",
+        }
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Done {
     done: String,
+    over: String,
 }
 
 pub(super) fn parsed(id: &str) -> Result<DestinationId, Refused> {
@@ -149,6 +165,7 @@ pub(super) async fn show(
     };
     let beside = Beside {
         notice,
+        over: Over::of(&query.over),
         ..Beside::default()
     };
     page(&pages, &visitor, parsed(&id)?, beside).await
@@ -179,6 +196,8 @@ pub(super) async fn page(
         is_active: destination.state == domain::destination::DestinationState::Active,
         window,
         chart,
+        outcomes: outcomes::draw(pages, id, beside.over).await?,
+        overs: outcomes::ALL,
         latency: latency::draw(pages, id).await?,
         size: format!("0 0 {} {}", chart::WIDTH, chart::HEIGHT),
         limits: fields(&shown),

@@ -10,7 +10,7 @@ use domain::limit::Period;
 use domain::policy::Rate;
 use domain::time::Timestamp;
 use engine::ports::{
-    Answered, Destination, Fleet, GLANCE_RATE, Glance, HealthView, Surveyed, around,
+    Answered, Destination, Fleet, GLANCE_RATE, Glance, HealthView, Outcomes, Surveyed, around,
 };
 
 use super::Pages;
@@ -35,8 +35,14 @@ pub(super) struct Standing {
     pub(super) share: Option<u32>,
     pub(super) backlog: String,
     pub(super) drains: String,
-    /// Of the requests of the last minutes.
+    /// Of the requests of the last minutes, and of how many that is.
     pub(super) failed: String,
+    pub(super) failed_of: String,
+    /// Of those of the last hour, and of the last day.
+    pub(super) failed_hour: String,
+    pub(super) failed_day: String,
+    /// When the last one failed, and how.
+    pub(super) last_failure: String,
     pub(super) refused: String,
     pub(super) median: String,
     pub(super) slow: String,
@@ -46,7 +52,7 @@ pub(super) struct Standing {
 
 impl Standing {
     /// What changes, by the suffix of its name on the page.
-    pub(super) fn live(&self) -> [(&'static str, String); 10] {
+    pub(super) fn live(&self) -> [(&'static str, String); 14] {
         let share = self
             .share
             .map_or(NONE.to_owned(), |share| format!("{share} %"));
@@ -57,6 +63,10 @@ impl Standing {
             ("backlog", self.backlog.clone()),
             ("drains", self.drains.clone()),
             ("failed", self.failed.clone()),
+            ("failed-of", self.failed_of.clone()),
+            ("failed-hour", self.failed_hour.clone()),
+            ("failed-day", self.failed_day.clone()),
+            ("last-failure", self.last_failure.clone()),
             ("refused", self.refused.clone()),
             ("median", self.median.clone()),
             ("slow", self.slow.clone()),
@@ -76,10 +86,11 @@ pub(super) async fn of(
     }
     let ids: Vec<_> = destinations.iter().map(|one| one.id).collect();
     let parts = &pages.0;
-    let (fleet, surveyed, glances, backlogs, health) = tokio::try_join!(
+    let (fleet, surveyed, glances, outcomes, backlogs, health) = tokio::try_join!(
         async { Ok::<_, Refused>(parts.store.fleet().await?) },
         async { Ok(parts.survey.survey_standings(&ids).await?) },
         async { Ok(parts.overview.glance(&ids).await?) },
+        async { Ok(parts.tallies.outcomes(&ids).await?) },
         async { Ok(parts.catalog.backlogs(&ids, COUNTED).await?) },
         async { Ok(parts.catalog.health(tenant, &ids).await?) },
     )?;
@@ -90,12 +101,16 @@ pub(super) async fn of(
         .into_iter()
         .map(|one| (one.destination, one))
         .collect();
-    let known = destinations.into_iter().zip(glances).zip(backlogs);
-    let standing = known.map(|((destination, glance), backlog)| {
+    let known = (destinations.into_iter().zip(glances))
+        .zip(outcomes)
+        .zip(backlogs);
+    let standing = known.map(|(((destination, glance), outcomes), backlog)| {
         let seen = Seen {
             surveyed: surveyed.get(&destination.id),
             health: health.get(&destination.id),
+            lately: glance.lately(),
             glance,
+            outcomes,
             backlog,
             fleet: &fleet,
         };
@@ -108,6 +123,8 @@ struct Seen<'a> {
     surveyed: Option<&'a Surveyed>,
     health: Option<&'a HealthView>,
     glance: Glance,
+    lately: Lately,
+    outcomes: Outcomes,
     backlog: u32,
     fleet: &'a Fleet,
 }
@@ -135,7 +152,12 @@ impl Seen<'_> {
                 (_, Some(time)) => words::span(time),
                 (_, None) => "unknown".to_owned(),
             },
-            failed: failed(&self.glance.lately()),
+            failed: failed(self.lately.failed_percent()),
+            failed_of: failed_of(&self.lately),
+            failed_hour: failed(self.outcomes.hour.failed_percent()),
+            failed_day: failed(self.outcomes.day.failed_percent()),
+            last_failure: (self.last_failure())
+                .map_or(NONE.to_owned(), |(how, ago)| format!("{how}, {ago} ago")),
             refused: refused(&self.glance.answers),
             median,
             slow,
@@ -171,10 +193,13 @@ impl Seen<'_> {
         else {
             return ("idle", "idle".to_owned());
         };
-        let in_a_row = self.health.map_or(0, |view| view.health.failures);
-        let lately = self.glance.lately();
-        if is_sending(*reason) && lately.is_failing(in_a_row) {
-            return ("bad", self.failing(&lately, in_a_row));
+        let fails = |view: &&HealthView| {
+            (self.lately).is_failing(view.health.failures, view.failing_percent)
+        };
+        if is_sending(*reason)
+            && let Some(view) = self.health.filter(fails)
+        {
+            return ("bad", self.failing(view.health.failures));
         }
         let label = reason.label();
         let next = next_at.map(|at| words::span(at.since(self.fleet.now)));
@@ -203,16 +228,26 @@ impl Seen<'_> {
     }
 
     /// `failing: 13 of 13, last 500 12 s ago`.
-    fn failing(&self, lately: &Lately, in_a_row: u32) -> String {
-        let Some((at, status)) = lately.last_failure else {
-            return format!("failing: the last {in_a_row} in a row");
-        };
-        let status = status.map_or("without an answer".to_owned(), |status| status.to_string());
-        let ago = words::span(self.fleet.now.since(at));
+    fn failing(&self, in_a_row: u32) -> String {
         let Lately {
             failed, answered, ..
-        } = lately;
-        format!("failing: {failed} of {answered}, last {status} {ago} ago")
+        } = self.lately;
+        let many = match answered {
+            0 => format!("the last {in_a_row} in a row"),
+            _ => format!("{failed} of {answered}"),
+        };
+        let last = self.last_failure();
+        let last = last.map_or(String::new(), |(how, ago)| {
+            format!(", last {how} {ago} ago")
+        });
+        format!("failing: {many}{last}")
+    }
+
+    /// How the last request that failed did so, and how long ago it started.
+    fn last_failure(&self) -> Option<(String, String)> {
+        let (at, status) = self.lately.last_failure.max(self.outcomes.last_failure)?;
+        let how = status.map_or("without an answer".to_owned(), |status| status.to_string());
+        Some((how, words::span(self.fleet.now.since(at))))
     }
 }
 
@@ -231,10 +266,14 @@ const fn is_sending(reason: Reason) -> bool {
     )
 }
 
+fn failed(percent: Option<f64>) -> String {
+    percent.map_or(NONE.to_owned(), words::percent)
+}
+
 /// `100 % of 13`.
-fn failed(lately: &Lately) -> String {
+fn failed_of(lately: &Lately) -> String {
     lately.failed_percent().map_or(NONE.to_owned(), |percent| {
-        format!("{percent:.0} % of {}", lately.answered)
+        format!("{} of {}", words::percent(percent), lately.answered)
     })
 }
 
@@ -302,7 +341,30 @@ mod tests {
 
     use uuid::Uuid;
 
+    use domain::health::{BreakerSettings, FAILING_PERCENT, Health, Tally};
+
     use super::*;
+
+    const WELL: HealthView = HealthView {
+        destination: DestinationId(Uuid::nil()),
+        now: Timestamp::from_micros(0),
+        health: Health {
+            failures: 0,
+            failing_since: None,
+            last_failed_at: None,
+            refusals: 0,
+            hold: None,
+            opened_at: None,
+            probes: 0,
+            disabled: None,
+        },
+        settings: BreakerSettings {
+            failures: 20,
+            failing_for: Duration::from_secs(5),
+            disable_after: Duration::from_secs(86_400),
+        },
+        failing_percent: FAILING_PERCENT,
+    };
 
     fn nothing_sent() -> Glance {
         Glance {
@@ -317,6 +379,13 @@ mod tests {
             surveyed: None,
             health: None,
             glance: nothing_sent(),
+            lately: Lately::default(),
+            outcomes: Outcomes {
+                destination: DestinationId(Uuid::nil()),
+                hour: Tally::default(),
+                day: Tally::default(),
+                last_failure: None,
+            },
             backlog,
             fleet,
         }
@@ -365,10 +434,8 @@ mod tests {
                 ..Fleet::default()
             };
             let seen = Seen {
-                glance: Glance {
-                    answers: answers.to_vec(),
-                    ..nothing_sent()
-                },
+                lately: lately_of(answers),
+                health: Some(&WELL),
                 ..looked_at(&fleet, 1)
             };
             let words = String::new();
@@ -400,12 +467,16 @@ mod tests {
         assert_eq!(latencies(&[unreachable]), [NONE, NONE]);
     }
 
-    fn failed_share(answers: &[Answered]) -> String {
+    fn lately_of(answers: &[Answered]) -> Lately {
         let glance = Glance {
             answers: answers.to_vec(),
             ..nothing_sent()
         };
-        super::failed(&glance.lately())
+        glance.lately()
+    }
+
+    fn failed_share(answers: &[Answered]) -> String {
+        failed_of(&lately_of(answers))
     }
 
     #[test]

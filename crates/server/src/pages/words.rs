@@ -20,6 +20,16 @@ pub(super) fn time(at: Timestamp) -> String {
     date(at).format("%Y-%m-%d %H:%M:%S").to_string()
 }
 
+/// `14:05`, in UTC.
+pub(super) fn minute(at: Timestamp) -> String {
+    date(at).format("%H:%M").to_string()
+}
+
+/// `Nov 25`, in UTC.
+pub(super) fn day(at: Timestamp) -> String {
+    date(at).format("%b %-d").to_string()
+}
+
 /// As machines read it.
 pub(super) fn iso(at: Timestamp) -> String {
     date(at).to_rfc3339_opts(SecondsFormat::Micros, true)
@@ -62,6 +72,17 @@ pub(super) fn count(number: u32, cap: u32) -> String {
         text.push('+');
     }
     text
+}
+
+/// `48 %`; `<1 %` of what is not nothing.
+pub(super) fn percent(percent: f64) -> String {
+    match percent {
+        0.0 => "0 %".to_owned(),
+        ..1.0 => "<1 %".to_owned(),
+        // What has one success is not all.
+        99.0..100.0 => ">99 %".to_owned(),
+        _ => format!("{percent:.0} %"),
+    }
 }
 
 /// `12,345`.

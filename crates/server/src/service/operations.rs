@@ -77,6 +77,7 @@ impl Service {
                 change.under_delivery_seconds,
                 longest,
             ),
+            ("failing_percent", change.failing_percent, 100),
         ];
         for (field, number, most) in numbers {
             if number.flatten().is_some_and(|number| number > most) {

@@ -9,7 +9,9 @@ use domain::health::Lately;
 use domain::ids::DestinationId;
 use domain::limit::Period;
 use domain::time::Timestamp;
-use engine::ports::{Destination, Fleet, MAX_GLANCED, MAX_SURVEYED, SurveyRules, Surveyed, around};
+use engine::ports::{
+    Destination, Fleet, MAX_GLANCED, MAX_SURVEYED, Outcomes, SurveyRules, Surveyed, around,
+};
 use uuid::Uuid;
 
 use super::{Service, ServiceError, readings};
@@ -49,6 +51,10 @@ pub struct Standing {
     pub drains_in: Option<Duration>,
     /// What came of its requests in the last minutes.
     pub lately: Lately,
+    /// Whether it fails, by its threshold.
+    pub failing: bool,
+    /// What came of them in the last hour and day, and when the last one failed.
+    pub outcomes: Outcomes,
     /// So many of its last requests failed, one after the other.
     pub failures_in_a_row: u32,
     /// Attempts that have started and have no outcome.
@@ -110,16 +116,7 @@ impl Service {
             true => Vec::new(),
             false => self.reading.survey.survey_standings(&ids).await?,
         };
-        let mut lately = HashMap::new();
-        for some in ids.chunks(MAX_GLANCED) {
-            let glances = self.reading.overview.glance(some).await?;
-            lately.extend(glances.iter().map(|one| (one.destination, one.lately())));
-        }
-        let health = self.reading.catalog.health(self.tenant, &ids).await?;
-        let in_a_row = |id| {
-            let view = health.iter().find(|view| view.destination == id);
-            view.map_or(0, |view| view.health.failures)
-        };
+        let mut answered = self.answered(&ids).await?;
         let (mut standings, mut walked) = (Vec::new(), 0_u32);
         for destination in destinations {
             goes_on()?;
@@ -130,7 +127,10 @@ impl Service {
             };
             let waits = self.waits(destination.id).await?;
             let id = destination.id;
-            let answered = (lately.remove(&id).unwrap_or_default(), in_a_row(id));
+            // One that has just been deleted is left out here too.
+            let Some(answered) = answered.remove(&id) else {
+                continue;
+            };
             standings.push(standing(destination, surveyed, waits, answered, &fleet));
             walked = walked.saturating_add(waits.backlog);
             if walked >= WALKED {
@@ -140,6 +140,32 @@ impl Service {
         }
         let next = None;
         Ok(Standings { standings, next })
+    }
+
+    /// What came of these destinations' requests.
+    async fn answered(
+        &self,
+        ids: &[DestinationId],
+    ) -> Result<HashMap<DestinationId, Answered>, ServiceError> {
+        let (mut lately, mut outcomes) = (HashMap::new(), HashMap::new());
+        for some in ids.chunks(MAX_GLANCED) {
+            let glances = self.reading.overview.glance(some).await?;
+            lately.extend(glances.iter().map(|one| (one.destination, one.lately())));
+            let found = self.reading.tallies.outcomes(some).await?;
+            outcomes.extend(found.into_iter().map(|one| (one.destination, one)));
+        }
+        let health = self.reading.catalog.health(self.tenant, ids).await?;
+        let answered = health.into_iter().filter_map(|view| {
+            let id = view.destination;
+            let answered = Answered {
+                lately: lately.remove(&id)?,
+                outcomes: outcomes.remove(&id)?,
+                in_a_row: view.health.failures,
+                failing_percent: view.failing_percent,
+            };
+            Some((id, answered))
+        });
+        Ok(answered.collect())
     }
 
     /// How many attempts of one destination wait, and since when.
@@ -161,6 +187,15 @@ impl Service {
     }
 }
 
+/// What came of a destination's requests.
+#[derive(Debug, Clone, Copy)]
+struct Answered {
+    lately: Lately,
+    outcomes: Outcomes,
+    in_a_row: u32,
+    failing_percent: u32,
+}
+
 /// What waits at a destination.
 #[derive(Debug, Clone, Copy, Default)]
 struct Waits {
@@ -172,7 +207,7 @@ fn standing(
     destination: Destination,
     surveyed: &Surveyed,
     waits: Waits,
-    (lately, failures_in_a_row): (Lately, u32),
+    answered: Answered,
     fleet: &Fleet,
 ) -> Standing {
     let now = fleet.now;
@@ -198,8 +233,10 @@ fn standing(
         backlog: waits.backlog,
         oldest: waits.oldest,
         drains_in: drains_in(&circumstances, waits.backlog),
-        lately,
-        failures_in_a_row,
+        failing: (answered.lately).is_failing(answered.in_a_row, answered.failing_percent),
+        lately: answered.lately,
+        outcomes: answered.outcomes,
+        failures_in_a_row: answered.in_a_row,
         in_flight: usage.in_flight,
         permits: u32::try_from(usage.outstanding.len()).unwrap_or(u32::MAX),
         starts_in_last_second: u32::try_from(started).unwrap_or(u32::MAX),

@@ -1,6 +1,7 @@
 //! In a real browser: sign in, change a limit and see the chart follow, pause
 //! and resume, replay a dead letter, and look at every page.
 
+use fantoccini::Locator;
 use http::StatusCode;
 use serde_json::json;
 use server::receiver::Behaviour;
@@ -145,6 +146,47 @@ async fn a_dead_letter_is_replayed() {
     browser.until("#delivered", |text| text == "2").await;
     look(&site, &browser, "/dashboard/dead-letters").await;
     browser.until("p.calm", |text| text == "None.").await;
+    browser.is_quiet().await;
+    browser.end().await;
+}
+
+/// To the arrow keys; and what is longer ago than a few minutes is counted as well.
+#[tokio::test(flavor = "multi_thread")]
+async fn drawings_say_their_numbers() {
+    const LEFT: &str = "\u{E012}";
+    const END: &str = "\u{E010}";
+    let site = Site::start().await;
+    let id = dead_letters(&site, 1, 3);
+    until_dead(&site, &id, 3).await;
+    let browser = signed_in(&site).await;
+    let page = format!("/dashboard/destinations/{id}?over=");
+    look(&site, &browser, &format!("{page}15m")).await;
+    let svg = async |css| (browser.client.find(Locator::Css(css)).await).unwrap();
+    svg("#outcomes").await.send_keys(LEFT).await.unwrap();
+    let said = |text: &str| text.ends_with(" UTC: 0 delivered, 3 failed");
+    browser.until("figure[data-bars] output", said).await;
+    svg("#chart").await.send_keys(END).await.unwrap();
+    let said = |text: &str| text.starts_with("started ") && text.contains("limit 50 a second");
+    browser.until("figure[data-line] output", said).await;
+    let last = format!("[data-live='{id}.last-failure']");
+    browser
+        .until(&last, |text| {
+            text.starts_with("500, ") && text.ends_with(" ago")
+        })
+        .await;
+    let began = tokio::time::Instant::now();
+    loop {
+        look(&site, &browser, &format!("{page}7d")).await;
+        let output = svg("figure[data-bars] output").await.text().await.unwrap();
+        if output == "0 delivered, 3 failed" {
+            break;
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "{output}");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    let hour = format!("[data-live='{id}.failed-hour']");
+    browser.until(&hour, |text| text == "100 %").await;
+    browser.is_accessible("destination over a week").await;
     browser.is_quiet().await;
     browser.end().await;
 }

@@ -73,6 +73,7 @@ impl World {
                 operations_book: store.clone(),
                 survey: store.clone(),
                 overview: store.clone(),
+                tallies: store.clone(),
             },
         };
         let intake = Intake::new(ingest, pressure, store.clone(), rates);

@@ -61,7 +61,7 @@ async fn nonsense_is_refused_by_its_name() {
         (json!({"scope": "everything"}), "scope"),
         (json!({"event_types": ["anything"]}), "event_types[0]"),
         (
-            json!({"event_types": vec!["dead_letters"; 9]}),
+            json!({"event_types": vec!["dead_letters"; 11]}),
             "event_types",
         ),
     ] {
@@ -73,6 +73,8 @@ async fn nonsense_is_refused_by_its_name() {
     let alerts = format!("/v1/destinations/{id}/alerts");
     let answer = world.patch(&alerts, json!({"backlog": 100_001})).await;
     answer.refuses(422, "backlog");
+    let answer = world.patch(&alerts, json!({"failing_percent": 101})).await;
+    answer.refuses(422, "failing_percent");
     let long = json!({"under_delivery_seconds": 86_401});
     let answer = world.patch(&alerts, long).await;
     answer.refuses(422, "under_delivery_seconds");
@@ -86,15 +88,17 @@ async fn nonsense_is_refused_by_its_name() {
 async fn what_the_watch_has_found_is_shown() {
     let (world, store, id) = world().await;
     let alerts = format!("/v1/destinations/{id}/alerts");
-    let set = json!({"backlog": 2, "under_delivery_seconds": 0});
+    let set = json!({"backlog": 2, "under_delivery_seconds": 0, "failing_percent": 20});
     let answer = world.patch(&alerts, set).await;
     assert_eq!(
         answer.json,
         json!({
             "backlog": 2,
             "under_delivery_seconds": 0,
+            "failing_percent": 20,
             "backlog_high_since": null,
             "under_delivery": null,
+            "failing_since": null,
         })
     );
     let event = |number: u128| NewEvent {

@@ -9,7 +9,7 @@ use domain::attempt::AttemptState;
 use domain::compliance::Start;
 use domain::destination::DestinationState;
 use domain::event::{Audience, MAX_DESTINATIONS, NewEvent};
-use domain::health::{BreakerSettings, Health};
+use domain::health::{BreakerSettings, FAILING_PERCENT, Health};
 use domain::ids::{AttemptId, DestinationId, EventId, SecretId, TenantId, WorkerId};
 use domain::permit::Permit;
 use domain::policy::LimitSettings;
@@ -357,6 +357,7 @@ impl HealthBook for FakeStore {
             now: NOON,
             health: state.health.get(id).copied().unwrap_or_default(),
             settings: state.breakers.get(id).copied().unwrap_or_default(),
+            failing_percent: FAILING_PERCENT,
         };
         Ok(destinations.iter().map(view).collect())
     }

@@ -116,6 +116,7 @@ impl World {
             operations_book: operations.clone(),
             survey,
             overview: operations.clone(),
+            tallies: operations.clone(),
         };
         let books = Books {
             reading,

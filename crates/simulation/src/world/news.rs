@@ -23,6 +23,7 @@ const NEWS_TO_COME: u32 = 60;
 const ALERTS: AlertsChange = AlertsChange {
     backlog: Some(Some(20)),
     under_delivery_seconds: Some(Some(10)),
+    failing_percent: None,
 };
 
 /// What is raised, and what ends it.

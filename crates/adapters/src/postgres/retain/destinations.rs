@@ -123,7 +123,7 @@ async fn give_back(connection: &mut PgConnection, destinations: &[Uuid]) -> Resu
 
 /// What else is known of a destination, and may be many rows: so many of them go in
 /// one step.
-const LONG: [&str; 3] = [
+const LONG: [&str; 4] = [
     "-- retain: forget_history
     delete from limit_history where id = any (array(
         select h.id from unnest($1) as o (id)
@@ -153,14 +153,27 @@ const LONG: [&str; 3] = [
     ) x
     where b.destination_id = x.destination_id and b.period = x.period
         and b.ends_at = x.ends_at and b.shard = x.shard",
+    "-- retain: forget_tallies
+    delete from tallies t
+    using (
+        select t.destination_id, t.slot, t.ends_at
+        from unnest($1) as o (id)
+        cross join lateral (
+            select t.destination_id, t.slot, t.ends_at
+            from tallies t where t.destination_id = o.id limit $2
+        ) t
+        limit $2
+    ) x
+    where t.destination_id = x.destination_id and t.slot = x.slot and t.ends_at = x.ends_at",
 ];
 
 /// The rest, a row or few of each; the destination itself at the end.
-const SHORT: [&str; 9] = [
+const SHORT: [&str; 10] = [
     "-- retain: forget_pacing\ndelete from pacing where destination_id = any ($1)",
     "-- retain: forget_health\ndelete from health where destination_id = any ($1)",
     "-- retain: forget_smart\ndelete from smart_limits where destination_id = any ($1)",
     "-- retain: forget_watch\ndelete from watches where destination_id = any ($1)",
+    "-- retain: forget_tally_mark\ndelete from tally_marks where destination_id = any ($1)",
     "-- retain: forget_mark\ndelete from destination_marks where destination_id = any ($1)",
     "-- retain: forget_requests\ndelete from limit_requests where destination_id = any ($1)",
     "-- retain: forget_replays\ndelete from replays where destination_id = any ($1)",

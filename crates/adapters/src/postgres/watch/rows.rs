@@ -192,6 +192,7 @@ impl Row {
             settings: alert_settings(
                 number(self.alert_backlog),
                 number(self.alert_under_delivery_seconds),
+                None,
             ),
             held_for,
             remembered: self.remembered,

@@ -34,7 +34,7 @@ const GIVE_BACK: &str = "
 
 /// What else is known of a destination, and may be many rows: so many of them go in
 /// one step.
-const LONG: [&str; 3] = [
+const LONG: [&str; 4] = [
     "
     -- retain: its limit history
     delete from limit_history where id in (
@@ -53,14 +53,20 @@ const LONG: [&str; 3] = [
         select destination_id, period, ends_at, shard from start_buckets
         where destination_id = ?1 limit ?2
     )",
+    "
+    -- retain: its tallies
+    delete from tallies where (destination_id, slot, ends_at) in (
+        select destination_id, slot, ends_at from tallies where destination_id = ?1 limit ?2
+    )",
 ];
 
 /// The rest, a row or few of each; the destination itself at the end.
-const SHORT: [&str; 9] = [
+const SHORT: [&str; 10] = [
     "-- retain: its pacing\ndelete from pacing where destination_id = ?1",
     "-- retain: its health\ndelete from health where destination_id = ?1",
     "-- retain: its effective limit\ndelete from smart_limits where destination_id = ?1",
     "-- retain: its watch\ndelete from watches where destination_id = ?1",
+    "-- retain: its tally's mark\ndelete from tally_marks where destination_id = ?1",
     "-- retain: its mark\ndelete from destination_marks where destination_id = ?1",
     "-- retain: its requests\ndelete from limit_requests where destination_id = ?1",
     "-- retain: its replays\ndelete from replays where destination_id = ?1",

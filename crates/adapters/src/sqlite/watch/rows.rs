@@ -36,9 +36,10 @@ const ALERTS: &str = "
     -- alerts
     select w.backlog_high_since, w.short_since, w.short_seen_at, w.short_for,
         coalesce(w.short_told, 0), coalesce(w.dead_letters, 0), w.dead_letters_told_at,
-        d.alert_backlog, d.alert_under_delivery_seconds
+        d.alert_backlog, d.alert_under_delivery_seconds, d.alert_failing_percent, t.failing_since
     from destinations d
     left join watches w on w.destination_id = d.id
+    left join tally_marks t on t.destination_id = d.id
     where d.id = ?1 and d.tenant_id = ?2 and d.deleted_at is null";
 
 const FORGET: &str = "
@@ -84,7 +85,7 @@ impl Passed {
                 key: key.to_owned(),
                 id,
                 tenant: word(row, 10, ("destinations", "tenant_id"))?,
-                settings: alert_settings(row.get(8)?, row.get(9)?),
+                settings: alert_settings(row.get(8)?, row.get(9)?, None),
                 held_for: held_for
                     .map(|reason| parse(&reason, ("health", "held_for")))
                     .transpose()?,
@@ -176,8 +177,9 @@ pub(in super::super) fn alerts(
     let key = (id.to_string(), tenant.to_string());
     first(connection, ALERTS, key, |row| {
         Ok(AlertsView {
-            settings: alert_settings(row.get(7)?, row.get(8)?),
+            settings: alert_settings(row.get(7)?, row.get(8)?, row.get(9)?),
             watch: watch(row)?,
+            failing_since: maybe_time(row, 10)?,
         })
     })
 }

@@ -118,6 +118,7 @@ pub async fn alerts_are_set_by_name(world: &OperationsWorld) {
     let change = AlertsChange {
         backlog: Some(None),
         under_delivery_seconds: None,
+        failing_percent: None,
     };
     let changed = book(world).change_alerts(DEFAULT_TENANT, destination, &change);
     changed.await.unwrap();

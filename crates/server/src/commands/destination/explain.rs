@@ -2,7 +2,7 @@
 //! terminal.
 
 use super::{Connection, Named, PATH};
-use crate::api::standings::{Standing, Standings};
+use crate::api::standings::{Outcomes, Standing, Standings};
 use crate::client::Client;
 use crate::commands::plan::duration;
 use crate::output::{self, Format};
@@ -48,13 +48,20 @@ pub(in crate::commands) async fn all(client: &Client) -> anyhow::Result<Vec<Stan
     }
 }
 
-/// Of the last minutes; of what was sent before, where nothing was since.
+/// Of the last minutes, or of what was sent before, where nothing was since; of the last
+/// hour; and of the last day.
 fn failed(one: &Standing) -> String {
-    match (one.answered_lately, one.failures_in_a_row) {
+    let lately = match (one.answered_lately, one.failures_in_a_row) {
         (0, 0) => output::or_dash(None::<String>),
         (0, in_a_row) => format!("last {in_a_row}"),
         (answered, _) => format!("{} of {answered}", one.failed_lately),
-    }
+    };
+    let percent = |of: &Outcomes| {
+        let percent = of.failed_percent.map(|percent| format!("{percent:.0} %"));
+        output::or_dash(percent)
+    };
+    let (hour, day) = (percent(&one.last_hour), percent(&one.last_day));
+    format!("{lately} / {hour} / {day}")
 }
 
 /// One line each.
@@ -82,7 +89,7 @@ pub(in crate::commands) fn table(standings: &[Standing]) -> String {
         "STARTS/S",
         "BACKLOG",
         "DRAINS IN",
-        "FAILED",
+        "FAILED 5M / 1H / 24H",
         "IN FLIGHT",
         "REASON",
         "NEXT AT",

@@ -173,6 +173,7 @@ impl HealthBook for ModelStore {
             now,
             health: rows.health.get(&id).copied().unwrap_or_default(),
             settings: rows.breaker_settings(id),
+            failing_percent: rows.news.alerts_of(id).failing_percent,
         };
         Ok(self.look(|rows, now| {
             (destinations.iter())

@@ -79,7 +79,11 @@ impl News {
 
     pub(super) fn alerts_of(&self, id: DestinationId) -> domain::watch::AlertSettings {
         let set = self.alerts.get(&id).copied().unwrap_or_default();
-        alert_settings(set.backlog.flatten(), set.under_delivery_seconds.flatten())
+        alert_settings(
+            set.backlog.flatten(),
+            set.under_delivery_seconds.flatten(),
+            set.failing_percent.flatten(),
+        )
     }
 }
 
@@ -280,6 +284,7 @@ impl OperationsBook for ModelStore {
         self.read(|rows| {
             own(rows, tenant, destination)?;
             Ok(AlertsView {
+                failing_since: None,
                 settings: rows.news.alerts_of(destination),
                 watch: rows.watch(destination),
             })
@@ -298,6 +303,7 @@ impl OperationsBook for ModelStore {
             set.backlog = change.backlog.or(set.backlog);
             set.under_delivery_seconds =
                 change.under_delivery_seconds.or(set.under_delivery_seconds);
+            set.failing_percent = change.failing_percent.or(set.failing_percent);
             Ok(())
         })
     }

@@ -1,0 +1,369 @@
+//! What came of requests, counted; see [`engine::ports::Tallies`].
+//!
+//! A step shares the writer's thread with the path of events, so it is short.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use domain::attempt::AttemptState;
+use domain::health::{FAILING_PERCENT, Failing, Lately, Slot, Tally};
+use domain::ids::{DestinationId, TenantId};
+use domain::time::Timestamp;
+use engine::ports::{
+    CatalogError, GLANCE_ANSWERS, GLANCE_SAMPLE, MAX_GLANCED, Outcomes, StoreError, TALLIED_BEFORE,
+    Tallied, TalliedSlot, Tallies, TallyRules, Told,
+};
+use rusqlite::{Row, Transaction};
+
+use super::SqliteStore;
+use super::fault::Fault;
+use super::overview::answers;
+use super::rows::{all, execute, first, maybe_time, parse, time, word};
+use super::watch::note;
+
+/// Destinations that one step looks at, whatever the rules say.
+const MAX_LOOKS: u32 = 50;
+
+/// Starts that one step counts, of all destinations; one more destination may be begun.
+const MAX_STARTS: u64 = 5_000;
+
+const TAKE_TURN: &str = "
+    -- tally: how far the round has come, if a step is due
+    select after from tally_turn where id = 1 and due_at <= ?1";
+
+const END_TURN: &str = "
+    -- tally: the next step
+    update tally_turn set after = ?1, due_at = ?2 where id = 1";
+
+const PASSED: &str = "
+    -- tally: the next destinations
+    select d.id, d.tenant_id, coalesce(m.until, d.created_at), p.looked_at,
+        coalesce(h.failures, 0), d.alert_failing_percent, m.failing_since,
+        coalesce(m.failing_told, 0), m.last_failed_at, m.last_failed_status
+    from destinations d
+    left join pacing p on p.destination_id = d.id
+    left join health h on h.destination_id = d.id
+    left join tally_marks m on m.destination_id = d.id
+    where d.deleted_at is null and d.id > ?1
+    order by d.id limit ?2";
+
+const STARTED: &str = "
+    -- tally: what has started since
+    select * from (
+        select * from (
+            select started_at, state, status from attempts indexed by attempts_starts
+            where destination_id = ?1 and folded = 0 and carried_by is null
+                and started_at >= ?2 and started_at < ?3
+            order by started_at, id limit ?4
+        )
+        union all
+        select * from (
+            select started_at, state, status from attempts indexed by attempts_starts
+            where destination_id = ?1 and folded = 1 and carried_by is null
+                and started_at >= ?2 and started_at < ?3
+            order by started_at, id limit ?4
+        )
+    )
+    order by started_at limit ?4";
+
+const ADD: &str = "
+    -- tally: add to a slot
+    insert into tallies (destination_id, slot, ends_at, succeeded, failed, refused, unknown)
+    values (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+    on conflict do update
+    set succeeded = succeeded + excluded.succeeded, failed = failed + excluded.failed,
+        refused = refused + excluded.refused, unknown = unknown + excluded.unknown";
+
+const MARK: &str = "
+    -- tally: mark
+    insert into tally_marks (destination_id, until, last_failed_at, last_failed_status,
+        failing_since, failing_told)
+    values (?1, ?2, ?3, ?4, ?5, ?6)
+    on conflict do update
+    set until = excluded.until, last_failed_at = excluded.last_failed_at,
+        last_failed_status = excluded.last_failed_status,
+        failing_since = excluded.failing_since, failing_told = excluded.failing_told";
+
+const TRIM: &str = "
+    -- tally: slots that nobody asks for any more
+    delete from tallies where (destination_id, slot, ends_at) in (
+        select destination_id, slot, ends_at from tallies
+        where slot = ?1 and ends_at < ?2 limit ?3
+    )";
+
+const TALLIED: &str = "
+    -- tallied
+    select ends_at, succeeded, failed, refused, unknown from tallies
+    where destination_id = ?1 and slot = ?2 and ends_at > ?3 order by ends_at";
+
+const LAST_FAILURE: &str = "
+    -- outcomes: the last failure
+    select last_failed_at, last_failed_status from tally_marks where destination_id = ?1";
+
+#[async_trait]
+impl Tallies for SqliteStore {
+    async fn tally(&self, rules: &TallyRules) -> Result<Tallied, StoreError> {
+        let rules = *rules;
+        Ok(self.write(move |tx, now| step(tx, now, &rules)).await?)
+    }
+
+    async fn tallied(
+        &self,
+        destination: DestinationId,
+        slot: Slot,
+        since: Timestamp,
+    ) -> Result<Vec<TalliedSlot>, CatalogError> {
+        let key = destination.to_string();
+        Ok(self.count(move |tx| slots(tx, &key, slot, since)).await?)
+    }
+
+    async fn outcomes(
+        &self,
+        destinations: &[DestinationId],
+    ) -> Result<Vec<Outcomes>, CatalogError> {
+        let asked = destinations.len().min(MAX_GLANCED);
+        let (ids, now) = (destinations[..asked].to_vec(), (self.clock)());
+        let step =
+            move |tx: &Transaction<'_>| ids.iter().map(|id| outcomes(tx, now, *id)).collect();
+        Ok(self.count(step).await?)
+    }
+}
+
+fn step(tx: &Transaction<'_>, now: Timestamp, rules: &TallyRules) -> Result<Tallied, Fault> {
+    let turn = first(tx, TAKE_TURN, [now.as_micros()], |row| {
+        Ok(row.get::<_, Option<String>>(0)?)
+    })?;
+    let Some(after) = turn else {
+        return Ok(Tallied::default());
+    };
+    let page = (after.unwrap_or_default(), rules.page);
+    let passed = all(tx, PASSED, page, Passed::read)?;
+    let mut tallied = Tallied {
+        stepped: true,
+        more: u32::try_from(passed.len()).is_ok_and(|length| length >= rules.page),
+        ..Tallied::default()
+    };
+    let (mut looks, mut last) = (0, None);
+    for mut one in passed {
+        if one.is_due() {
+            if looks >= rules.looks.min(MAX_LOOKS) || tallied.counted >= MAX_STARTS {
+                tallied.more = true;
+                break;
+            }
+            looks += 1;
+            let before = one.clone();
+            tallied.counted += one.add(tx, (now - rules.settled, rules.starts))?;
+            if let Some(told) = one.look(tx, (rules.told_after, now))? {
+                note(tx, now, &told)?;
+                tallied.news.push(told);
+            }
+            if one != before {
+                one.write(tx)?;
+            }
+        }
+        last = Some(one.key);
+    }
+    for slot in Slot::ALL {
+        let before = (now - slot.kept()).as_micros();
+        execute(tx, TRIM, (slot.as_str(), before, rules.trimmed))?;
+    }
+    let pause = if tallied.more {
+        rules.pace
+    } else {
+        rules.every
+    };
+    let due_at = now + pause;
+    let next = last.filter(|_| tallied.more);
+    execute(tx, END_TURN, (next, due_at.as_micros()))?;
+    Ok(tallied)
+}
+
+/// A destination that the round passes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Passed {
+    key: String,
+    tenant: String,
+    /// Every start before that is counted.
+    until: Timestamp,
+    looked_at: Option<Timestamp>,
+    failures: u32,
+    failing_percent: u32,
+    failing: Option<Failing>,
+    last_failed_at: Option<Timestamp>,
+    last_failed_status: Option<u16>,
+}
+
+impl Passed {
+    fn read(row: &Row<'_>) -> Result<Self, Fault> {
+        let told: bool = row.get(7)?;
+        let set: Option<u32> = row.get(5)?;
+        Ok(Self {
+            key: row.get(0)?,
+            tenant: row.get(1)?,
+            until: time(row, 2)?,
+            looked_at: maybe_time(row, 3)?,
+            failures: row.get(4)?,
+            failing_percent: set.unwrap_or(FAILING_PERCENT),
+            failing: maybe_time(row, 6)?.map(|since| Failing { since, told }),
+            last_failed_at: maybe_time(row, 8)?,
+            last_failed_status: row.get(9)?,
+        })
+    }
+
+    /// Whether it may have started something, or its owner may have to be told.
+    fn is_due(&self) -> bool {
+        let admitted = self
+            .looked_at
+            .is_some_and(|at| at >= self.until - TALLIED_BEFORE);
+        admitted || self.failing.is_some()
+    }
+
+    /// Counts what has started before `until` and up to the first that has no outcome
+    /// yet; how many.
+    fn add(
+        &mut self,
+        tx: &Transaction<'_>,
+        (until, starts): (Timestamp, u32),
+    ) -> Result<u64, Fault> {
+        let starts = starts.max(2);
+        let params = (&self.key, self.until.as_micros(), until.as_micros(), starts);
+        let rows: Vec<(Timestamp, AttemptState, Option<u16>)> = all(tx, STARTED, params, |row| {
+            let state = word(row, 1, ("attempts", "state"))?;
+            Ok((time(row, 0)?, state, row.get(2)?))
+        })?;
+        let (Some((first, ..)), Some((last, ..))) = (rows.first(), rows.last()) else {
+            // Nothing more of it is looked for, once it has long been idle.
+            if self.until < until - TALLIED_BEFORE {
+                self.until = until;
+            }
+            return Ok(0);
+        };
+        let full = u32::try_from(rows.len()).is_ok_and(|length| length >= starts);
+        // The last ones of the same instant may be cut off.
+        let cut = full.then(|| (*last).max(*first + Duration::from_micros(1)));
+        let open = rows
+            .iter()
+            .find(|(_, state, _)| *state == AttemptState::Started);
+        let edge = cut.unwrap_or(until).min(open.map_or(until, |(at, ..)| *at));
+        let mut slots: BTreeMap<(Slot, Timestamp), Tally> = BTreeMap::new();
+        let mut counted = 0;
+        for (at, state, status) in rows.into_iter().filter(|(at, ..)| *at < edge) {
+            counted += 1;
+            for slot in Slot::ALL {
+                slots
+                    .entry((slot, slot.end_of(at)))
+                    .or_default()
+                    .count(state, status);
+            }
+            if Tally::is_failure(state, status) {
+                self.last_failed_at = Some(at);
+                self.last_failed_status = status;
+            }
+        }
+        self.until = edge;
+        for ((slot, ends_at), tally) in slots {
+            let row = (
+                &self.key,
+                slot.as_str(),
+                ends_at.as_micros(),
+                number(tally.succeeded),
+                number(tally.failed),
+                number(tally.refused),
+                number(tally.unknown),
+            );
+            execute(tx, ADD, row)?;
+        }
+        Ok(counted)
+    }
+
+    /// Whether it begins to fail or has recovered, where that may be.
+    fn look(
+        &mut self,
+        tx: &Transaction<'_>,
+        (told_after, now): (Duration, Timestamp),
+    ) -> Result<Option<Told>, Fault> {
+        let since = now - GLANCE_ANSWERS;
+        let failed_lately = self.last_failed_at.is_some_and(|at| at > since);
+        if !failed_lately && self.failing.is_none() && self.failures == 0 {
+            return Ok(None);
+        }
+        let found = answers(tx, &self.key, (since, GLANCE_SAMPLE))?;
+        let lately = Lately::of(
+            found
+                .iter()
+                .map(|one| (one.started_at, one.state, one.status)),
+        );
+        let by = (self.failures, self.failing_percent);
+        let (failing, news) = Failing::look(self.failing, &lately, by, (told_after, now));
+        self.failing = failing;
+        let Some(news) = news else {
+            return Ok(None);
+        };
+        Ok(Some(Told {
+            destination: parse::<DestinationId>(&self.key, ("destinations", "id"))?,
+            tenant: parse::<TenantId>(&self.tenant, ("destinations", "tenant_id"))?,
+            news,
+        }))
+    }
+
+    fn write(&self, tx: &Transaction<'_>) -> Result<(), Fault> {
+        let at = |time: Option<Timestamp>| time.map(Timestamp::as_micros);
+        let row = (
+            &self.key,
+            self.until.as_micros(),
+            at(self.last_failed_at),
+            self.last_failed_status,
+            at(self.failing.map(|failing| failing.since)),
+            self.failing.is_some_and(|failing| failing.told),
+        );
+        execute(tx, MARK, row)?;
+        Ok(())
+    }
+}
+
+fn number(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+fn slots(
+    tx: &Transaction<'_>,
+    destination: &str,
+    slot: Slot,
+    since: Timestamp,
+) -> Result<Vec<TalliedSlot>, Fault> {
+    let params = (destination, slot.as_str(), since.as_micros());
+    all(tx, TALLIED, params, |row| {
+        Ok(TalliedSlot {
+            ends_at: time(row, 0)?,
+            tally: Tally {
+                succeeded: row.get::<_, i64>(1)?.unsigned_abs(),
+                failed: row.get::<_, i64>(2)?.unsigned_abs(),
+                refused: row.get::<_, i64>(3)?.unsigned_abs(),
+                unknown: row.get::<_, i64>(4)?.unsigned_abs(),
+            },
+        })
+    })
+}
+
+fn outcomes(tx: &Transaction<'_>, now: Timestamp, id: DestinationId) -> Result<Outcomes, Fault> {
+    let key = id.to_string();
+    let day_ago = now - Duration::from_secs(86_400);
+    let hour_ago = now - Duration::from_secs(3_600);
+    let (mut hour, mut day) = (Tally::default(), Tally::default());
+    for slot in slots(tx, &key, Slot::Minutes, day_ago)? {
+        day += slot.tally;
+        if slot.ends_at > hour_ago {
+            hour += slot.tally;
+        }
+    }
+    let last_failure = first(tx, LAST_FAILURE, [&key], |row| {
+        Ok(maybe_time(row, 0)?.zip(Some(row.get(1)?)))
+    })?;
+    Ok(Outcomes {
+        destination: id,
+        hour,
+        day,
+        last_failure: last_failure.flatten(),
+    })
+}

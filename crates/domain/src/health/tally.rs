@@ -1,0 +1,140 @@
+//! What came of a destination's requests, counted.
+
+use std::ops::AddAssign;
+use std::time::Duration;
+
+use crate::attempt::AttemptState;
+use crate::time::{Timestamp, micros};
+
+const TOO_MANY_REQUESTS: u16 = 429;
+
+/// How long a slot is in which requests are counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Slot {
+    /// Five minutes, for an hour and a day.
+    Minutes,
+    /// An hour, for a week.
+    Hour,
+}
+
+impl Slot {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Minutes, Self::Hour];
+
+    /// How long it is.
+    #[must_use]
+    pub const fn length(self) -> Duration {
+        match self {
+            Self::Minutes => Duration::from_secs(300),
+            Self::Hour => Duration::from_secs(3_600),
+        }
+    }
+
+    /// For how long its counts are kept: what is asked for, and a slot to spare.
+    #[must_use]
+    pub const fn kept(self) -> Duration {
+        match self {
+            Self::Minutes => Duration::from_secs(86_400 + 2 * 300),
+            Self::Hour => Duration::from_secs(7 * 86_400 + 2 * 3_600),
+        }
+    }
+
+    /// The word, as in SQL.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Minutes => "minutes",
+            Self::Hour => "hour",
+        }
+    }
+
+    /// The end, exclusive, of the one that holds this.
+    #[must_use]
+    pub fn end_of(self, at: Timestamp) -> Timestamp {
+        let length = micros(self.length());
+        Timestamp::from_micros((at.as_micros().div_euclid(length) + 1) * length)
+    }
+}
+
+/// How many requests ended how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Tally {
+    /// With a 2xx.
+    pub succeeded: u64,
+    /// With anything else but a 429, or no answer.
+    pub failed: u64,
+    /// With a 429.
+    pub refused: u64,
+    /// Nobody knows: their worker ended, or never sent them.
+    pub unknown: u64,
+}
+
+impl Tally {
+    /// Whether a request that ended so has failed.
+    #[must_use]
+    pub fn is_failure(state: AttemptState, status: Option<u16>) -> bool {
+        state == AttemptState::Failed && status != Some(TOO_MANY_REQUESTS)
+    }
+
+    /// Counts a request that ended so.
+    pub fn count(&mut self, state: AttemptState, status: Option<u16>) {
+        match (state, status) {
+            (AttemptState::Succeeded, _) => self.succeeded += 1,
+            _ if Self::is_failure(state, status) => self.failed += 1,
+            (AttemptState::Failed, _) => self.refused += 1,
+            _ => self.unknown += 1,
+        }
+    }
+
+    /// All of them.
+    #[must_use]
+    pub const fn requests(&self) -> u64 {
+        self.succeeded + self.failed + self.refused + self.unknown
+    }
+
+    /// Which part of those that succeeded or failed did fail, in percent; `None` of
+    /// none. A 429 is neither: its receiver works.
+    #[must_use]
+    pub fn failed_percent(&self) -> Option<f64> {
+        let known = self.succeeded + self.failed;
+        (known > 0).then(|| self.failed as f64 * 100.0 / known as f64)
+    }
+}
+
+impl AddAssign for Tally {
+    fn add_assign(&mut self, other: Self) {
+        self.succeeded += other.succeeded;
+        self.failed += other.failed;
+        self.refused += other.refused;
+        self.unknown += other.unknown;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_429_is_no_failure_and_what_nobody_knows_is_neither() {
+        let mut tally = Tally::default();
+        tally.count(AttemptState::Succeeded, Some(204));
+        tally.count(AttemptState::Failed, Some(500));
+        tally.count(AttemptState::Failed, None);
+        tally.count(AttemptState::Failed, Some(429));
+        tally.count(AttemptState::Unknown, None);
+        assert_eq!((tally.succeeded, tally.failed), (1, 2));
+        assert_eq!((tally.refused, tally.unknown, tally.requests()), (1, 1, 5));
+        let percent = tally.failed_percent().unwrap();
+        assert!((percent - 200.0 / 3.0).abs() < 1e-9);
+        assert_eq!(Tally::default().failed_percent(), None);
+    }
+
+    #[test]
+    fn a_slot_ends_after_all_that_is_in_it() {
+        let at = Timestamp::from_millis;
+        assert_eq!(Slot::Minutes.end_of(at(0)), at(300_000));
+        assert_eq!(Slot::Minutes.end_of(at(299_999)), at(300_000));
+        assert_eq!(Slot::Hour.end_of(at(300_000)), at(3_600_000));
+        assert_eq!(Slot::Hour.end_of(at(3_600_000)), at(7_200_000));
+    }
+}
