@@ -1,5 +1,7 @@
 //! Limits that customers ask for, and operators decide on.
 
+use std::collections::HashMap;
+
 use axum::extract::{Path, State};
 use axum::response::{Html, Redirect};
 use domain::access::Scope;
@@ -20,6 +22,10 @@ const LINES: u32 = 200;
 
 struct Line {
     request: LimitRequest,
+    /// The destination's name; its id once it is deleted.
+    destination: String,
+    /// Whose it is.
+    tenant: String,
     limits: String,
     /// What holds today.
     today: String,
@@ -39,11 +45,21 @@ struct Page {
 pub(super) async fn list(State(pages): Asked, visitor: Visitor) -> Result<Html<String>, Refused> {
     let whose = (!visitor.is_operator()).then(|| visitor.tenant());
     let requests = pages.0.sessions.limit_requests(whose, LINES).await?;
-    let mut lines = Vec::new();
+    let (mut lines, mut tenants) = (Vec::new(), HashMap::new());
     for request in requests {
+        let tenant = match tenants.get(&request.tenant) {
+            Some(name) => String::clone(name),
+            None => {
+                let found = pages.0.app.tenancy().tenant(request.tenant).await?;
+                tenants.entry(request.tenant).or_insert(found.name).clone()
+            }
+        };
+        let (destination, today) = today(&pages, &request).await?;
         lines.push(Line {
             limits: words::limits(&request.settings),
-            today: today(&pages, &request).await?,
+            destination,
+            tenant,
+            today,
             at: words::time(request.created_at),
             state: request.state.as_str(),
             is_open: request.state == LimitRequestState::Open,
@@ -56,12 +72,21 @@ pub(super) async fn list(State(pages): Asked, visitor: Visitor) -> Result<Html<S
     })
 }
 
-async fn today(pages: &Pages, request: &LimitRequest) -> Result<String, Refused> {
+/// How the destination is called, and what holds today.
+async fn today(pages: &Pages, request: &LimitRequest) -> Result<(String, String), Refused> {
     let catalog = &pages.0.catalog;
     let destination = catalog.destination(request.tenant, request.destination);
     match destination.await {
-        Ok(destination) => Ok(words::limits(&destination.effective)),
-        Err(CatalogError::NotFound(_)) => Ok("deleted".to_owned()),
+        Ok(found) => {
+            let today = words::limits(&found.effective);
+            Ok(match found.name.is_empty() {
+                true => (found.url, today),
+                false => (found.name, today),
+            })
+        }
+        Err(CatalogError::NotFound(_)) => {
+            Ok((request.destination.to_string(), "deleted".to_owned()))
+        }
         Err(error) => Err(error.into()),
     }
 }
