@@ -1,0 +1,438 @@
+//! Somebody on call, with the operator's key.
+
+use chrono::DateTime;
+use domain::explain::Reason;
+use serde_json::{Value, json};
+
+use crate::Statement;
+use crate::page::{Page, between, cell, seconds};
+use crate::site::{KEY, wait_for};
+use crate::stage::Stage;
+
+pub(crate) const STATEMENTS: &[Statement] = &[
+    (
+        "A3: of two limits, the one that binds says when a backlog has drained",
+        two_limits_drain,
+    ),
+    (
+        "A3: the plan says the same of the same backlog",
+        a_plan_drains_as_it_would,
+    ),
+    (
+        "A3: what a full hour holds back drains no sooner than its next attempt",
+        a_full_hour_drains,
+    ),
+    (
+        "A3: nobody knows when a backlog behind an open breaker drains",
+        a_breaker_drains,
+    ),
+    (
+        "A3: what is configured is exported as it is configured",
+        configured_is_exported,
+    ),
+    (
+        "A4: sixty a minute is drawn in minutes, against sixty, and was kept",
+        a_minute_is_drawn,
+    ),
+    (
+        "A1: what fails each time is failing, with its last status, wherever it stands",
+        failing_is_failing,
+    ),
+    (
+        "A1: what fails mostly is green nowhere",
+        failing_is_not_green,
+    ),
+    (
+        "A1: three failures in ten are a share that the receiver counts as well",
+        a_share_fails,
+    ),
+    (
+        "A1: a metric tells which destinations fail",
+        failing_is_exported,
+    ),
+    ("A2: page, answer and terminal give one reason", one_reason),
+    (
+        "A2: what waits for a retry says how many and when",
+        retries_say_when,
+    ),
+    (
+        "A5: attention counts all who need it, the worst first, with a link to the rest",
+        attention_counts_all,
+    ),
+    (
+        "D: the audit counts what the receivers counted",
+        the_audit_counts,
+    ),
+    (
+        "D: that numbers are old is said above them",
+        stale_is_said_on_top,
+    ),
+    (
+        "D: no alert stands for ever where customers bring the endpoints",
+        alerts_clear,
+    ),
+    (
+        "A13: where no connection was made there is no latency",
+        no_latency,
+    ),
+];
+
+/// Kinds that fail each time, with what is said of their last failure.
+const FAILING: [(&str, u32, &str); 5] = [
+    ("fail", 6, "500"),
+    ("unauthorized", 6, "401"),
+    ("unprocessable", 6, "422"),
+    ("hang", 3, "without an answer"),
+    ("closed", 6, "without an answer"),
+];
+
+fn failing() -> impl Iterator<Item = (String, &'static str)> {
+    (FAILING.into_iter()).flat_map(|(kind, count, status)| {
+        (1..=count).map(move |place| (format!("{kind}-{place}"), status))
+    })
+}
+
+/// The page of one of the operator's destinations.
+fn page_of(stage: &Stage, name: &str) -> Page {
+    let path = format!("/dashboard/destinations/{}", stage.id(name));
+    stage.site.sign_in(KEY).page(&path)
+}
+
+fn top(stage: &Stage) -> String {
+    stage.site.run(KEY, &["top", "--once", "--count", "100"])
+}
+
+/// The value of a destination's metric, once it is there.
+fn metric(stage: &Stage, name: &str, more: &str, of: &str) -> f64 {
+    wait_for(name, || {
+        found(&stage.site.metrics(), name, more, stage.id(of))
+    })
+}
+
+fn found(metrics: &str, name: &str, more: &str, id: &str) -> Option<f64> {
+    let line = metrics.lines().find(|line| {
+        line.starts_with(&format!("{name}{{")) && line.contains(id) && line.contains(more)
+    });
+    line?.rsplit_once(' ')?.1.parse().ok()
+}
+
+/// What a limit of so many a second takes for these, give or take the second that is
+/// under way and a hundredth for the margin.
+#[track_caller]
+fn takes(drains: f64, backlog: f64, per_second: f64) {
+    let expected = backlog / per_second;
+    let is_so = (expected - 2.0..=expected * 1.02 + 2.0).contains(&drains);
+    assert!(is_so, "{backlog} at {per_second}/s drain in {drains} s");
+}
+
+fn number(text: &str) -> f64 {
+    let text = text.replace(',', "");
+    text.parse()
+        .unwrap_or_else(|_| panic!("{text} is no number"))
+}
+
+fn two_limits_drain(stage: &Stage) {
+    let answer = stage.standing(KEY, "two-limits");
+    let of = |field: &str| answer[field].as_f64().unwrap_or_else(|| panic!("{answer}"));
+    takes(of("drains_in_seconds"), of("backlog"), 2.0);
+    let page = page_of(stage, "two-limits");
+    let backlog = number(&page.figure("Backlog"));
+    takes(seconds(&page.figure("Drains in")), backlog, 2.0);
+    let overview = stage.site.sign_in(KEY).page("/dashboard").section("all");
+    let row = overview.row("two-limits");
+    takes(
+        seconds(row.get("Drains in")),
+        number(row.get("Backlog")),
+        2.0,
+    );
+    let top = top(stage);
+    let backlog = number(&cell(&top, "two-limits", "BACKLOG"));
+    takes(
+        seconds(&cell(&top, "two-limits", "DRAINS IN")),
+        backlog,
+        2.0,
+    );
+    let metrics = wait_for("the survey", || {
+        let metrics = stage.site.metrics();
+        let id = stage.id("two-limits");
+        let drain = found(&metrics, "paceline_destination_drain_seconds", "", id)?;
+        let backlog = found(&metrics, "paceline_destination_backlog_attempts", "", id)?;
+        Some((drain, backlog))
+    });
+    takes(metrics.0, metrics.1, 2.0);
+}
+
+fn a_plan_drains_as_it_would(stage: &Stage) {
+    let limits = ["--limit", "5/s", "--limit", "50000/d"];
+    let plan = [&["plan", "--destination", "two-limits"], limits.as_slice()].concat();
+    let plan = stage.site.json(KEY, &plan);
+    let of = |field: &str| plan[field].as_f64().unwrap_or_else(|| panic!("{plan}"));
+    takes(of("backlog_drains_in_seconds"), of("backlog"), 5.0);
+}
+
+fn a_full_hour_drains(stage: &Stage) {
+    let answer = stage.standing(KEY, "per-hour");
+    assert_eq!(stage.got("per-hour").requests, 1_000);
+    let at = |field: &str| DateTime::parse_from_rfc3339(answer[field].as_str().unwrap()).unwrap();
+    let next = (at("next_at") - at("at")).as_seconds_f64();
+    assert!(next > 1_800.0, "{answer}");
+    let drains = answer["drains_in_seconds"].as_f64().unwrap();
+    assert!((next..=next + 60.0).contains(&drains), "{answer}");
+    let page = page_of(stage, "per-hour");
+    let shown = seconds(&page.figure("Drains in"));
+    assert!((next - 120.0..=next + 60.0).contains(&shown), "{page}");
+    assert_eq!(page.figure("State"), "at its limit");
+    let top = seconds(&cell(&top(stage), "per-hour", "DRAINS IN"));
+    assert!((next - 120.0..=next + 60.0).contains(&top), "{top}");
+}
+
+fn a_breaker_drains(stage: &Stage) {
+    let answer = stage.standing(KEY, "breaker");
+    assert_eq!(answer["reason"], "breaker");
+    assert_eq!(answer["drains_in_seconds"], Value::Null);
+    let page = page_of(stage, "breaker");
+    assert_eq!(page.figure("Drains in"), "unknown");
+    assert_eq!(page.figure("State"), "breaker open");
+    assert_eq!(cell(&top(stage), "breaker", "DRAINS IN"), "-");
+    let open = metric(stage, "paceline_destination_breaker_open", "", "breaker");
+    assert!((open - 1.0).abs() < f64::EPSILON, "{open}");
+    let metrics = stage.site.metrics();
+    let drain = "paceline_destination_drain_seconds";
+    assert_eq!(found(&metrics, drain, "", stage.id("breaker")), None);
+}
+
+fn configured_is_exported(stage: &Stage) {
+    let name = "paceline_destination_limit_starts_per_second";
+    let configured = metric(stage, name, "limit=\"configured\"", "two-limits");
+    let answer = stage.standing(KEY, "two-limits");
+    assert_eq!(answer["configured_per_second"], json!(configured));
+    assert!((configured - 2.0).abs() < f64::EPSILON, "{configured}");
+}
+
+fn a_minute_is_drawn(stage: &Stage) {
+    // It shows whole steps: the last start may be later than the last of them.
+    let page = wait_for("the chart has the starts", || {
+        let page = page_of(stage, "per-minute");
+        (page.element("rate") != "0").then_some(page)
+    });
+    assert_eq!(page.element("chart-title"), "Starts in any minute");
+    let rate = number(&page.element("rate"));
+    assert!(rate <= 60.0 && rate <= f64::from(stage.got("per-minute").requests));
+    let top = between(&page.0, "data-live=\"chart.top\">", " a minute<");
+    assert!(number(top.unwrap()) >= 60.0, "{page}");
+    let chart = between(&page.0, "<svg id=\"chart\"", "</svg>").unwrap();
+    let highest = |class: &str| {
+        let path = between(chart, &format!("class=\"{class}\" d=\""), "\"").unwrap();
+        // `M0.0 240.0L8.0 12.5` or `M0.0 12.5H960.0`: the second of each pair.
+        let points = path.split(['M', 'L']).filter_map(|point| {
+            let (_, y) = point.split_once(' ')?;
+            y.split('H').next()?.parse::<f64>().ok()
+        });
+        points.fold(f64::MAX, f64::min)
+    };
+    assert!(highest("limit") < 240.0, "the limit is drawn: {chart}");
+    assert!(highest("line") >= highest("limit"), "it was kept: {chart}");
+}
+
+fn failing_is_failing(stage: &Stage) {
+    let overview = stage.site.sign_in(KEY).page("/dashboard?all=true");
+    let (attention, top) = (overview.section("attention"), top(stage));
+    let standings = stage.site.run(KEY, &["destination", "standings"]);
+    for (name, status) in failing() {
+        let sent = stage.standing(KEY, &name)["answered_lately"].as_u64();
+        let sent = sent.unwrap();
+        // Nobody is there to count what a closed port got.
+        if !name.starts_with("closed") {
+            assert_eq!(sent, u64::from(stage.got(&name).requests), "{name}");
+        }
+        let says = format!("failing: {sent} of {sent}, last {status} ");
+        for page in [attention.row(&name), overview.section("all").row(&name)] {
+            assert!(page.get("State").starts_with(&says), "{name}: {page:?}");
+            assert!(page.get("State").ends_with(" ago"), "{name}: {page:?}");
+            assert_eq!(page.tone(), "bad", "{name}");
+            assert_eq!(page.get("Failed"), format!("100 % of {sent}"), "{name}");
+        }
+        let all = format!("{sent} of {sent}");
+        assert_eq!(cell(&top, &name, "FAILED"), all, "{name}");
+        assert_eq!(cell(&standings, &name, "FAILED"), all, "{name}");
+        let answer = stage.standing(KEY, &name);
+        assert_eq!(answer["failing"], true, "{name}");
+        assert_eq!(answer["failed_lately"], sent, "{name}");
+        let last = &answer["last_failure_status"];
+        assert_eq!(
+            *last,
+            status.parse::<u16>().map_or(Value::Null, Value::from)
+        );
+        assert!(answer["last_failure_at"].is_string(), "{name}");
+    }
+    let page = page_of(stage, "fail-1");
+    assert!(
+        page.figure("State")
+            .starts_with("failing: 5 of 5, last 500 ")
+    );
+    assert_eq!(page.figure("Failed, last 5 min"), "100 % of 5");
+}
+
+fn failing_is_not_green(stage: &Stage) {
+    let overview = stage.site.sign_in(KEY).page("/dashboard?all=true");
+    let mut failing = 0;
+    for row in overview.rows() {
+        let share = row.get("Failed").split(" %").next();
+        let share = share.and_then(|share| share.parse::<f64>().ok());
+        if share.is_some_and(|share| share >= 50.0) {
+            failing += 1;
+            assert_eq!(row.tone(), "bad", "{row:?}");
+        }
+    }
+    assert!(failing > 20, "{overview}");
+}
+
+fn a_share_fails(stage: &Stage) {
+    let overview = stage.site.sign_in(KEY).page("/dashboard").section("all");
+    for name in ["flaky-1", "flaky-2", "flaky-3"] {
+        let got = stage.got(name);
+        assert_eq!((got.requests, got.failed), (10, 3), "{name}");
+        assert_eq!(overview.row(name).get("Failed"), "30 % of 10", "{name}");
+        let answer = stage.standing(KEY, name);
+        let answer = (&answer["failed_lately"], &answer["answered_lately"]);
+        assert_eq!(answer, (&json!(got.failed), &json!(got.requests)), "{name}");
+        assert_eq!(cell(&top(stage), name, "FAILED"), "3 of 10");
+    }
+}
+
+fn failing_is_exported(stage: &Stage) {
+    let name = "paceline_destination_failed_ratio";
+    let failing = metric(stage, name, "", "fail-1");
+    assert!((failing - 1.0).abs() < f64::EPSILON, "{failing}");
+    let flaky = metric(stage, name, "", "flaky-1");
+    assert!((flaky - 0.3).abs() < 1e-9, "{flaky}");
+}
+
+/// Those for which nothing changes while this looks.
+fn at_rest(stage: &Stage) -> Vec<(String, Value)> {
+    let standings = stage.standings(KEY).into_iter();
+    let named = standings.map(|one| (one["name"].as_str().unwrap().to_owned(), one));
+    let moves = |name: &str| name == "two-limits" || name == "per-minute";
+    named.filter(|(name, _)| !moves(name)).collect()
+}
+
+fn one_reason(stage: &Stage) {
+    let overview = stage.site.sign_in(KEY).page("/dashboard").section("all");
+    let standings = stage.site.run(KEY, &["destination", "standings"]);
+    for (name, answer) in at_rest(stage) {
+        let reason: Reason = answer["reason"].as_str().unwrap().parse().unwrap();
+        let row = overview.row(&name);
+        let state = row.get("State");
+        let is_idle = reason == Reason::NoWork && state == "idle";
+        let fails = answer["failing"] == true && state.starts_with("failing: ");
+        let same = state.contains(reason.label());
+        assert!(same || fails || is_idle, "{name}: {state}, and {reason:?}");
+        let binds = matches!(reason, Reason::Window | Reason::Spacing);
+        assert_eq!(state == "at its limit", binds, "{name}: {state}");
+        assert_eq!(cell(&standings, &name, "REASON"), reason.as_str(), "{name}");
+    }
+    for name in [
+        "flaky-1",
+        "fail-1",
+        "too-many-1",
+        "breaker",
+        "per-hour",
+        "ok-1",
+    ] {
+        let why = page_of(stage, name).element("why");
+        let answer = stage.standing(KEY, name);
+        assert_eq!(answer["explanation"], why, "{name}");
+        let said = stage.site.run(KEY, &["destination", "explain", name]);
+        assert_eq!(said.lines().next(), Some(why.as_str()), "{name}");
+    }
+}
+
+fn retries_say_when(stage: &Stage) {
+    let page = page_of(stage, "flaky-1");
+    let state = page.figure("State");
+    let next = state.strip_prefix("3 to be retried, the next in ");
+    let next = seconds(next.unwrap_or_else(|| panic!("{state}")));
+    assert!((2_400.0..=2_700.0).contains(&next), "{state}");
+    assert_eq!(stage.got("flaky-1").failed, 3);
+}
+
+fn attention_counts_all(stage: &Stage) {
+    let browser = stage.site.sign_in(KEY);
+    let first = browser.page("/dashboard");
+    let shown = first.section("attention").rows().len();
+    let more = first.element("more-trouble");
+    let more: usize = more.strip_suffix(" more").unwrap().parse().unwrap();
+    let link = first.attribute("a href=\"/dashboard?all", "href");
+    let all = browser.page(&link).section("attention");
+    assert_eq!(all.rows().len(), shown + more);
+    assert_eq!(all.rows()[0].name(), "breaker", "what harms most is first");
+    let standings = stage.standings(KEY);
+    for one in &standings {
+        let needs = one["failing"] == true
+            || ["asked", "refused", "breaker"].contains(&one["reason"].as_str().unwrap());
+        let name = one["name"].as_str().unwrap();
+        let is_there = all.rows().iter().any(|row| row.name() == name);
+        assert!(is_there || !needs, "{one} needs somebody");
+    }
+    let open = standings.iter().filter(|one| one["reason"] == "breaker");
+    let open = open.count() as f64;
+    wait_for("the survey has them", || {
+        let metrics = stage.site.metrics();
+        let line = metrics
+            .lines()
+            .find(|line| line.starts_with("paceline_breakers_open"));
+        let counted: f64 = line?.rsplit_once(' ')?.1.parse().ok()?;
+        ((counted - open).abs() < f64::EPSILON).then_some(())
+    });
+}
+
+fn the_audit_counts(stage: &Stage) {
+    let audit = stage.site.get(KEY, "/v1/compliance?limit=100");
+    assert_eq!(audit["compliant"], true);
+    let destinations = audit["destinations"].as_array().unwrap();
+    for name in ["ok-1", "fail-1", "flaky-1", "per-hour"] {
+        let one = destinations.iter().find(|one| one["name"] == name).unwrap();
+        assert_eq!(one["starts"], stage.got(name).requests, "{name}");
+    }
+    let browser = stage.site.sign_in(KEY);
+    let page = browser.page("/dashboard/audit?period=1h&all=true");
+    let says = format!("{} destinations, 0 over", destinations.len());
+    assert!(page.has(&says), "{page}");
+    let row = page.row("fail-1");
+    assert_eq!(row.get("Starts"), stage.got("fail-1").requests.to_string());
+    assert_eq!((row.get("Verdict"), row.tone()), ("held", "good"));
+}
+
+fn stale_is_said_on_top(stage: &Stage) {
+    let page = stage.site.sign_in(KEY).page("/dashboard");
+    let (top, _) = page.0.split_once("<main").unwrap();
+    assert!(top.contains("id=\"stream\" role=\"status\""), "{top}");
+}
+
+fn alerts_clear(_: &Stage) {
+    let rules = include_str!("../../../../k8s/components/monitoring/rules.yaml");
+    for (alert, words) in [
+        (
+            "PacelineBreakersOpening",
+            "min_over_time(paceline_breakers_open[1h])",
+        ),
+        ("PacelineDeadLetters", "share1h > "),
+        (
+            "PacelineUnderDelivery",
+            "reason!~\"asked|refused|breaker|smart|concurrency\"",
+        ),
+        (
+            "PacelineDestinationFailing",
+            "paceline_destination_failed_ratio) >= ",
+        ),
+    ] {
+        let rule = between(rules, &format!("alert: {alert}\n"), "annotations:");
+        assert!(rule.unwrap().contains(words), "{alert}: {rule:?}");
+    }
+}
+
+fn no_latency(stage: &Stage) {
+    let overview = stage.site.sign_in(KEY).page("/dashboard").section("all");
+    let row = overview.row("closed-1");
+    assert_eq!([row.get("p50"), row.get("p99")], ["–", "–"]);
+}
