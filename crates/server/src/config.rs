@@ -23,6 +23,7 @@ use crate::listening::Bounds;
 pub mod keep;
 pub mod operator;
 pub mod places;
+pub mod public_url;
 pub mod secret_url;
 pub mod shown;
 pub mod traces;
@@ -31,6 +32,7 @@ pub mod unknown;
 pub use keep::KeepConfig;
 pub use operator::OperatorConfig;
 pub use places::{Database, QueuePlace, SchedulePlace, require_shared};
+pub use public_url::PublicUrl;
 pub use secret_url::SecretUrl;
 pub use shown::ShownConfig;
 pub use traces::TracesConfig;
@@ -217,6 +219,11 @@ pub struct ApiConfig {
     #[arg(long, env = "PACELINE_MANAGE_PER_SECOND", value_name = "N")]
     #[arg(default_value_t = MANAGE_PER_SECOND)]
     pub manage_per_second: NonZeroU32,
+
+    /// Where people find the dashboard, such as `https://hooks.example.com`: what
+    /// links to it begin with.
+    #[arg(long, env = "PACELINE_PUBLIC_URL", value_name = "URL")]
+    pub public_url: Option<PublicUrl>,
 }
 
 /// Far more than people and programs that provision do, and few enough that the

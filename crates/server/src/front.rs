@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::access::Gate;
 use crate::api::{self, App};
-use crate::config::{IngestConfig, TargetConfig};
+use crate::config::{IngestConfig, PublicUrl, TargetConfig};
 use crate::edge::Mint;
 use crate::pages::{self, Pages};
 use crate::parts::Parts;
@@ -31,6 +31,8 @@ pub struct FrontOptions<'a> {
     pub vault: Arc<dyn Vault>,
     /// Management calls that each tenant makes a second.
     pub manage_per_second: NonZeroU32,
+    /// What links to pages begin with.
+    pub public_url: Option<PublicUrl>,
     /// How events come in; `None` for the defaults.
     pub ingest: Option<IngestConfig>,
     /// Where requests may go.
@@ -63,7 +65,8 @@ impl Front {
             keys: Arc::clone(&parts.keys),
             sessions: Arc::clone(&parts.sessions),
         };
-        let tenancy = Tenancy::new(registers, Arc::clone(&gate), Arc::clone(&mint));
+        let tenancy = Tenancy::new(registers, Arc::clone(&gate), Arc::clone(&mint))
+            .found_at(options.public_url);
         let intake = options.ingest;
         let bounds = intake.map(|intake| intake.bounds()).unwrap_or_default();
         let pressure = Arc::new(Pressure::new(bounds));

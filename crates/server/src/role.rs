@@ -538,6 +538,7 @@ impl Running {
         let options = FrontOptions {
             key,
             manage_per_second: manage.map_or(MANAGE_PER_SECOND, |api| api.manage_per_second),
+            public_url: manage.and_then(|api| api.public_url.clone()),
             vault: self.vault(),
             ingest: self.config.ingest,
             target: &self.config.target,

@@ -61,8 +61,8 @@ pub struct Link {
 /// A new link, with what opens it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CreatedLink {
-    /// What opens it, relative to the address of the API: shown now and never
-    /// again.
+    /// What opens it, shown now and never again: whole where the server has a
+    /// public URL, else relative to the address of the API.
     #[schema(format = "uri-reference")]
     pub url: String,
     /// All else.
@@ -113,12 +113,15 @@ pub(super) async fn create(
     let made = caller
         .administer(|tenancy| async move {
             let links = tenancy.links();
-            links.create(tenant, links.behind(key), draft).await
+            let made = links.create(tenant, links.behind(key), draft).await?;
+            let whole = links.whole(&made.path);
+            Ok((whole.unwrap_or(made.path), made.link))
         })
         .await?;
+    let (url, link) = made;
     let created = CreatedLink {
-        url: made.path,
-        about: made.link.into(),
+        url,
+        about: link.into(),
     };
     Ok((StatusCode::CREATED, Json(created)))
 }

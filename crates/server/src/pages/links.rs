@@ -255,8 +255,10 @@ async fn made(pages: &Pages, tenant: TenantId, posted: &Posted) -> Result<MadeLi
     };
     let links = pages.0.app.tenancy().links();
     let made = links.create(tenant, visitor.session.behind, draft).await?;
+    // Without a public URL, where this browser has the dashboard.
+    let here = || format!("{}{}", origin.as_deref().unwrap_or_default(), made.path);
     Ok(MadeLink {
-        url: format!("{}{}", origin.as_deref().unwrap_or_default(), made.path),
+        url: links.whole(&made.path).unwrap_or_else(here),
         lifetime,
     })
 }

@@ -16,6 +16,7 @@ use subtle::ConstantTimeEq;
 
 use super::{ServiceError, rules};
 use crate::access::Gate;
+use crate::config::PublicUrl;
 use crate::edge::Mint;
 
 /// How long a link can be good: a minute, so that somebody can follow it, to
@@ -52,6 +53,7 @@ pub struct Links {
     tenants: Arc<dyn Tenants>,
     gate: Arc<Gate>,
     mint: Arc<Mint>,
+    public_url: Option<PublicUrl>,
 }
 
 impl Links {
@@ -66,7 +68,20 @@ impl Links {
             tenants,
             gate,
             mint,
+            public_url: None,
         }
+    }
+
+    pub(super) fn found_at(self, public_url: Option<PublicUrl>) -> Self {
+        Self { public_url, ..self }
+    }
+
+    /// The whole of a link, where it is configured what links begin with. Else
+    /// whoever asks for it knows best where it is: no header of a request says
+    /// under which name somebody else will find this.
+    #[must_use]
+    pub fn whole(&self, path: &str) -> Option<String> {
+        self.public_url.as_ref().map(|at| at.of(path))
     }
 
     /// What a link stands on that is made with this key; `None` for the one

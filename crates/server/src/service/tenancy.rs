@@ -17,6 +17,7 @@ use secrecy::SecretString;
 
 use super::{LimitsChange, Links, ServiceError, limits, rules};
 use crate::access::Gate;
+use crate::config::PublicUrl;
 use crate::edge::Mint;
 
 /// The most keys in one list: those in force, and those of the past.
@@ -88,6 +89,13 @@ impl Tenancy {
             gate,
             mint,
         }
+    }
+
+    /// With links that begin with this.
+    #[must_use]
+    pub fn found_at(mut self, public_url: Option<PublicUrl>) -> Self {
+        self.links = self.links.found_at(public_url);
+        self
     }
 
     /// Links that open a tenant's pages.

@@ -160,6 +160,7 @@ async fn spawn_front(
     let options = FrontOptions {
         key: &key,
         manage_per_second: MANAGE_PER_SECOND,
+        public_url: None,
         vault,
         ingest: None,
         target: &TargetConfig::this_host(),

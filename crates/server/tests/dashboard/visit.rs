@@ -9,7 +9,7 @@ use http::{Method, Request, StatusCode, header};
 use http_body_util::BodyExt;
 use secrecy::SecretString;
 use serde_json::{Value, json};
-use server::config::TargetConfig;
+use server::config::{PublicUrl, TargetConfig};
 use server::edge::Mint;
 use server::front::{Front, FrontOptions};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -42,10 +42,16 @@ pub(crate) struct Visitor {
 
 impl World {
     pub(crate) async fn over(place: Place) -> Self {
+        Self::found_at(place, None).await
+    }
+
+    /// With links that begin with this.
+    pub(crate) async fn found_at(place: Place, public_url: Option<PublicUrl>) -> Self {
         let parts = place.parts().await;
         let stop = CancellationToken::new();
         let options = FrontOptions {
             manage_per_second: server::config::MANAGE_PER_SECOND,
+            public_url,
             key: &SecretString::from(ADMIN),
             vault: Arc::new(KeyRing::parse(SECRET_KEY).unwrap()),
             ingest: None,

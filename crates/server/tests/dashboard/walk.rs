@@ -243,6 +243,28 @@ async fn a_link_opens_its_tenants_pages_and_no_more(world: &World) {
     assert_eq!(page.status, 404);
 }
 
+/// Whatever the browser calls it, and whatever host a program asks.
+#[tokio::test]
+async fn links_begin_with_the_public_url() {
+    let public = "https://hooks.example".parse().unwrap();
+    let world = World::found_at(Place::sqlite(), Some(public)).await;
+    let (tenant, key, _) = world.tenant("ours", &["manage", "read"]).await;
+    let maker = world.sign_in(&key).await;
+    let page = world.post(&maker, "/dashboard/links", &[("seconds", "3600")]);
+    let page = page.await.text;
+    let (_, rest) = page.split_once("<a id=\"made\" href=\"").unwrap();
+    let of_page = rest.split('"').next().unwrap();
+    let path = format!("/v1/tenants/{tenant}/links");
+    let made = world.api(ADMIN, Method::POST, &path, json!({})).await;
+    let at = "https://hooks.example/dashboard/links/";
+    for link in [of_page, made["url"].as_str().unwrap()] {
+        assert!(link.starts_with(at), "{link}");
+        // And open below it.
+        let opened = world.form(&link[at.len() - 17..], None, &[]).await;
+        assert_eq!(opened.status, 303, "{}", opened.text);
+    }
+}
+
 /// One is made and ended on the page, the other over the API.
 async fn a_link_ends_by_itself_and_with_all_that_it_opened(world: &World) {
     let (tenant, key, _) = world.tenant("ours", &["manage", "read"]).await;

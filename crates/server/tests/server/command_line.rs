@@ -39,6 +39,23 @@ fn a_wrong_setting_is_refused_by_its_flag_and_variable() {
     refused(&["serve", "--log", "a=b=c"], &[], 2, &["PACELINE_LOG"]);
 }
 
+/// What links begin with, and no page is below a path.
+#[test]
+fn a_public_url_that_no_link_can_begin_with_is_refused_by_its_name() {
+    let named = ["--public-url", "PACELINE_PUBLIC_URL"];
+    for (url, why) in [
+        ("hooks.example", "must be http:// or https:// and a host"),
+        ("https://hooks.example/?a=b", "must have no query"),
+        ("https://hooks.example/hooks", "leave out /hooks"),
+    ] {
+        for role in ["serve", "api"] {
+            let says = [&named[..], &[why]].concat();
+            refused(&[role], &[("PACELINE_PUBLIC_URL", url)], 2, &says);
+            refused(&[role, "--public-url", url], &[], 2, &says);
+        }
+    }
+}
+
 #[test]
 fn an_unknown_variable_is_refused_with_what_was_meant() {
     refused(
