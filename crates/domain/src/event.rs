@@ -84,6 +84,17 @@ pub enum Audience {
     SomeSubscriber,
 }
 
+impl Audience {
+    /// The destination that it names; `None` of those that subscribe.
+    #[must_use]
+    pub const fn named(&self) -> Option<DestinationId> {
+        match self {
+            Self::Destination(id) => Some(*id),
+            Self::Subscribers | Self::SomeSubscriber => None,
+        }
+    }
+}
+
 /// An event that a client hands in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewEvent {

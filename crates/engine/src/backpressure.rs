@@ -14,7 +14,7 @@ use domain::backpressure::{
     BacklogBounds, Backlogged, CountPace, FIRST_RETRY_AFTER, MIN_RETRY_AFTER, Standing,
     is_meant_by_all, low_mark, noted_mark, refuses,
 };
-use domain::event::{Audience, NewEvent};
+use domain::event::NewEvent;
 use domain::ids::{DestinationId, TenantId};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
@@ -95,10 +95,8 @@ impl Pressure {
     /// destination's backlog does not refuse what goes to all subscribers.
     #[must_use]
     pub fn refusal(&self, event: &NewEvent) -> Option<Refusal> {
-        let destination = match event.audience {
-            Audience::Destination(id) => Some(Backlogged::Destination(event.tenant, id)),
-            Audience::Subscribers | Audience::SomeSubscriber => None,
-        };
+        let named = event.audience.named();
+        let destination = named.map(|id| Backlogged::Destination(event.tenant, id));
         let tenant = Backlogged::Tenant(event.tenant);
         let mut known = self.known();
         let meant = is_meant_by_all(

@@ -81,13 +81,14 @@ async fn on(system: &mut System, store: &str, posts: u32) -> anyhow::Result<Vec<
         let attacker = scene.attacker(attack.name()).await?;
         let underway = attack.begin(attacker).await?;
         sleep(BEFORE).await;
-        beside.push((attack, scene.neighbours(posts).await?));
+        let noticed = scene.neighbours(posts).await?;
         for (role, used) in look(&system.watched) {
             let most: &mut f64 = memory.entry(role).or_default();
             *most = most.max(used.resident_mib);
         }
         system.check()?;
-        report(store, attack, &underway)?;
+        report(store, attack, &underway, &noticed)?;
+        beside.push((attack, noticed));
     }
     // The middle one: what an attack leaves behind is not to be a part of it.
     let usual = |of: Aspect| {
@@ -136,20 +137,32 @@ fn compared(name: &str, beside: &Noticed, usual: [f64; 3]) -> Vec<Figure> {
             false => Figure::noted(name, ratio, "× alone"),
         });
     }
-    let refused = f64::from(beside.refused);
+    let refused = f64::from(beside.refused.values().sum::<u32>());
     let name = format!("{name}: refused or failed");
     figures.push(Figure::at_most(name, refused, 0.0, "requests"));
     figures
 }
 
-/// Says how it was answered; one that did nothing measured nothing.
-fn report(store: &str, attack: Attack, underway: &Underway) -> anyhow::Result<()> {
+/// Says how it was answered, and how its neighbours were refused; one that did nothing
+/// measured nothing.
+fn report(
+    store: &str,
+    attack: Attack,
+    underway: &Underway,
+    beside: &Noticed,
+) -> anyhow::Result<()> {
     let [asked, taken, refused, failed] = underway.told();
     let name = attack.name();
     writeln!(
         std::io::stderr().lock(),
         "{store}, {name}: {asked} asked, {taken} taken, {refused} refused, {failed} failed"
     )?;
+    for (answer, times) in &beside.refused {
+        writeln!(
+            std::io::stderr().lock(),
+            "  a neighbour, {times} times: {answer}"
+        )?;
+    }
     anyhow::ensure!(asked > 10, "{name}: nothing was asked");
     Ok(())
 }
@@ -174,8 +187,8 @@ struct Noticed {
     arrivals: Vec<f64>,
     /// From when a page was due to its end.
     reads: Vec<f64>,
-    /// Requests of both that were not answered by a success.
-    refused: u32,
+    /// Requests of both that were not answered by a success, by the answer.
+    refused: BTreeMap<String, u32>,
 }
 
 impl Scene {
@@ -242,8 +255,8 @@ impl Scene {
             for Answered { due, took, event } in answers {
                 noticed.posts.push(took.as_secs_f64() * 1_000.0);
                 match event {
-                    Some(event) => accepted.push((event, due)),
-                    None => noticed.refused += 1,
+                    Ok(event) => accepted.push((event, due)),
+                    Err(answer) => *noticed.refused.entry(answer).or_default() += 1,
                 }
             }
         }
@@ -283,8 +296,8 @@ impl Scene {
 struct Answered {
     due: Instant,
     took: Duration,
-    /// If it was accepted.
-    event: Option<Uuid>,
+    /// If it was accepted; else how it was refused.
+    event: Result<Uuid, String>,
 }
 
 /// Posts one event at each of these turns.
@@ -303,9 +316,9 @@ async fn post(
         let event = match status {
             StatusCode::ACCEPTED => {
                 let accepted: Value = serde_json::from_slice(&answer)?;
-                Some(serde_json::from_value(accepted["id"].clone())?)
+                Ok(serde_json::from_value(accepted["id"].clone())?)
             }
-            _ => None,
+            _ => Err(refusal(status, &answer)),
         };
         answers.push(Answered { due, took, event });
     }
@@ -325,11 +338,18 @@ async fn read(
         if due >= end {
             break;
         }
-        let (status, _) = client.answer("GET", page, "").await?;
+        let (status, answer) = client.answer("GET", page, "").await?;
         noticed.reads.push(due.elapsed().as_secs_f64() * 1_000.0);
         if status != StatusCode::OK {
-            noticed.refused += 1;
+            *noticed.refused.entry(refusal(status, &answer)).or_default() += 1;
         }
     }
     Ok(())
+}
+
+/// The same of all that are refused alike.
+fn refusal(status: StatusCode, answer: &[u8]) -> String {
+    let problem: Value = serde_json::from_slice(answer).unwrap_or_default();
+    let word = |field: &str| problem[field].as_str().unwrap_or_default().to_owned();
+    format!("{status} {} {}", word("code"), word("title"))
 }

@@ -239,10 +239,7 @@ impl<'a> Batch<'a> {
     /// The destination that it names, and whose it has to be.
     fn named(&self, at: usize) -> Option<(TenantId, DestinationId)> {
         let event = &self.events[at];
-        match event.audience {
-            Audience::Destination(id) => Some((event.tenant, id)),
-            Audience::Subscribers | Audience::SomeSubscriber => None,
-        }
+        event.audience.named().map(|id| (event.tenant, id))
     }
 
     /// Answers what was not written after all: ids and keys that were there
@@ -454,10 +451,7 @@ fn trace(event: &&NewEvent) -> Option<String> {
 }
 
 fn named(event: &&NewEvent) -> Option<Uuid> {
-    match event.audience {
-        Audience::Destination(id) => Some(id.0),
-        Audience::Subscribers | Audience::SomeSubscriber => None,
-    }
+    event.audience.named().map(|id| id.0)
 }
 
 /// Who gets each event, if those that it names are there. Of the first events
@@ -469,12 +463,10 @@ async fn audiences(
     let subscribers = Subscribers::of(connection, events).await?;
     let (mut audiences, mut deliveries) = (Vec::with_capacity(events.len()), 0);
     for event in events {
-        let audience = match event.audience {
-            Audience::Destination(id) => vec![id],
-            Audience::Subscribers | Audience::SomeSubscriber => match subscribers.to(event) {
-                Some(found) => found.to_vec(),
-                None => break,
-            },
+        let audience = match (event.audience.named(), subscribers.to(event)) {
+            (Some(id), _) => vec![id],
+            (None, Some(found)) => found.to_vec(),
+            (None, None) => break,
         };
         deliveries += audience.len().min(MAX_DESTINATIONS);
         if deliveries > MAX_DELIVERIES && !audiences.is_empty() {

@@ -158,12 +158,8 @@ enum AudienceKey {
 impl Audiences<'_> {
     /// What to answer, were the event new.
     fn of(&mut self, event: &NewEvent) -> Result<Acceptance, Fault> {
-        let audience = match event.audience {
-            Audience::Destination(id) => AudienceKey::Destination(id),
-            Audience::Subscribers | Audience::SomeSubscriber => {
-                AudienceKey::Subscribers(event.event_type.clone().unwrap_or_default())
-            }
-        };
+        let subscribers = || AudienceKey::Subscribers(event.event_type.clone().unwrap_or_default());
+        let audience = (event.audience.named()).map_or_else(subscribers, AudienceKey::Destination);
         let tenant = event.tenant.to_string();
         let key = (event.tenant, audience);
         if let Some(answer) = self.resolved.get(&key) {

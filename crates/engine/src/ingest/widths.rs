@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use domain::event::{Audience, NewEvent};
+use domain::event::NewEvent;
 use domain::ids::TenantId;
 
 use crate::ports::Acceptance;
@@ -26,10 +26,7 @@ impl Widths {
     /// How many deliveries these events will add, all together.
     pub(super) fn expected(&self, tenant: TenantId, events: &[NewEvent]) -> u32 {
         let width = self.of(tenant);
-        let each = events.iter().map(|event| match event.audience {
-            Audience::Destination(_) => 1,
-            Audience::Subscribers | Audience::SomeSubscriber => width,
-        });
+        let each = (events.iter()).map(|event| event.audience.named().map_or(width, |_| 1));
         each.fold(0, u32::saturating_add)
     }
 
@@ -40,10 +37,8 @@ impl Widths {
         written: impl Iterator<Item = (&'a NewEvent, &'a Acceptance)>,
     ) {
         let to_subscribers =
-            written.filter_map(|(event, answer)| match (&event.audience, answer) {
-                (Audience::Subscribers | Audience::SomeSubscriber, Acceptance::Accepted(to)) => {
-                    u32::try_from(to.len()).ok()
-                }
+            written.filter_map(|(event, answer)| match (event.audience.named(), answer) {
+                (None, Acceptance::Accepted(to)) => u32::try_from(to.len()).ok(),
                 _ => None,
             });
         let Some(most) = to_subscribers.max() else {

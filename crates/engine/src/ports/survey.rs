@@ -2,13 +2,16 @@
 
 use async_trait::async_trait;
 use domain::admission::{Backlog, Usage};
+use domain::destination::DestinationState;
+use domain::explain::Circumstances;
 use domain::health::HoldReason;
 use domain::ids::{DestinationId, TenantId};
 use domain::policy::Policy;
 use domain::time::Timestamp;
-use domain::watch::Shortfall;
+use domain::watch::{Around, Shortfall};
 
-use super::store::StoreError;
+use super::operations::around;
+use super::store::{Fleet, StoreError};
 
 /// What a survey asks of a store. Reads only, on the side: nothing on the way
 /// of an event waits for it, and nothing that it costs grows with the ledger.
@@ -109,6 +112,35 @@ pub struct Surveyed {
     pub backlog: Backlog,
     /// The reason of its hold, while it lasts.
     pub held_for: Option<HoldReason>,
+}
+
+impl Surveyed {
+    /// What is explained of it, and by which its backlog drains; the first of what is due
+    /// waits since then, where that matters.
+    #[must_use]
+    pub fn circumstances<'a>(
+        &'a self,
+        state: DestinationState,
+        fleet: &'a Fleet,
+        waits_since: Option<Timestamp>,
+    ) -> Circumstances<'a> {
+        Circumstances {
+            state,
+            policy: &self.policy,
+            usage: &self.usage,
+            backlog: &self.backlog,
+            around: self.around(fleet, waits_since),
+            workers: fleet.workers,
+            now: fleet.now,
+        }
+    }
+
+    /// What binds it beside its own limits.
+    #[must_use]
+    pub fn around(&self, fleet: &Fleet, waits_since: Option<Timestamp>) -> Around {
+        let tenant = (self.tenant, self.tenant_max_in_flight);
+        around(fleet, (self.held_for, waits_since), tenant)
+    }
 }
 
 /// How many destinations are in trouble.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use domain::compliance::{InForce, Start, judge};
 use domain::destination::DestinationState;
-use domain::explain::{Circumstances, drains_in};
+use domain::explain::drains_in;
 use domain::health::{LATELY, Lately};
 use domain::ids::DestinationId;
 use domain::time::Timestamp;
@@ -13,7 +13,7 @@ use domain::watch::{shortfall, tokens};
 
 use super::round::Round;
 use super::{MAX_GLANCED, NotSurveyed, Picture, Shown, SurveyLoop};
-use crate::ports::{Fleet, LedgerPosition, LedgerRow, MAX_SURVEYED, Surveyed, around};
+use crate::ports::{Fleet, LedgerPosition, LedgerRow, MAX_SURVEYED, Surveyed};
 
 /// Starts of one destination that are judged in a round, about.
 const JUDGED: f64 = 1_000.0;
@@ -98,11 +98,6 @@ impl SurveyLoop {
         let early = (verdict.limits.iter().map(|limit| &limit.violations))
             .chain(&verdict.bucket)
             .chain([&verdict.pause]);
-        let around = around(
-            fleet,
-            (one.held_for, oldest),
-            (one.tenant, one.tenant_max_in_flight),
-        );
         Ok(Shown {
             destination: one.destination,
             tenant: one.tenant,
@@ -112,21 +107,19 @@ impl SurveyLoop {
             configured: set.and_then(|policy| policy.configured_per_second()),
             effective: one.policy.starts_per_second(),
             tokens: tokens(&one.policy, &one.usage, now),
+            // While it is paused, its policy is.
             drains_in: drains_in(
-                &Circumstances {
-                    // While it is paused, its policy is.
-                    state: DestinationState::Active,
-                    policy: &one.policy,
-                    usage: &one.usage,
-                    backlog: &one.backlog,
-                    around,
-                    workers: fleet.workers,
-                    now,
-                },
+                &one.circumstances(DestinationState::Active, fleet, oldest),
                 backlog,
             ),
             breaker_open: one.usage.probing,
-            shortfall: shortfall(&one.policy, &one.usage, &one.backlog, around, now),
+            shortfall: shortfall(
+                &one.policy,
+                &one.usage,
+                &one.backlog,
+                one.around(fleet, oldest),
+                now,
+            ),
             lately: lately(&rows, now),
             outcomes: None,
             early_starts: early.map(|violations| violations.early_starts).sum(),

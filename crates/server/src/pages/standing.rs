@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 
 use domain::attempt::AttemptState;
-use domain::explain::{Circumstances, Explanation, Reason, drains_in, explain};
+use domain::explain::{Explanation, Reason, drains_in, explain};
 use domain::health::{DisableReason, Lately};
 use domain::ids::{DestinationId, TenantId};
 use domain::limit::Period;
 use domain::policy::Rate;
 use domain::time::Timestamp;
 use engine::ports::{
-    Answered, Destination, Fleet, GLANCE_RATE, Glance, HealthView, Outcomes, Surveyed, around,
+    Answered, Destination, Fleet, GLANCE_RATE, Glance, HealthView, Outcomes, Surveyed,
 };
 
 use super::Pages;
@@ -133,7 +133,8 @@ impl Seen<'_> {
     fn standing(self, destination: Destination) -> Standing {
         let now = self.fleet.now;
         let rate = f64::from(self.glance.starts) / GLANCE_RATE.as_secs_f64();
-        let circumstances = self.circumstances(&destination);
+        let circumstances =
+            (self.surveyed).map(|one| one.circumstances(destination.state, self.fleet, None));
         let drains = (circumstances.as_ref()).and_then(|one| drains_in(one, self.backlog));
         let explanation = circumstances.as_ref().map(explain);
         let (tone, state) = self.state(explanation.as_ref());
@@ -169,20 +170,6 @@ impl Seen<'_> {
             },
             url: destination.url,
         }
-    }
-
-    fn circumstances(&self, destination: &Destination) -> Option<Circumstances<'_>> {
-        let one = self.surveyed?;
-        let tenant = (one.tenant, one.tenant_max_in_flight);
-        Some(Circumstances {
-            state: destination.state,
-            policy: &one.policy,
-            usage: &one.usage,
-            backlog: &one.backlog,
-            around: around(self.fleet, (one.held_for, None), tenant),
-            workers: self.fleet.workers,
-            now: self.fleet.now,
-        })
     }
 
     /// What is to be said first, by what is explained.

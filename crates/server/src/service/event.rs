@@ -102,11 +102,9 @@ fn digest(event: &NewEvent) -> [u8; 32] {
         digest.update(length.to_le_bytes());
         digest.update(bytes.unwrap_or_default());
     };
-    match event.audience {
-        Audience::Destination(id) => part(Some(id.0.as_bytes())),
-        // Strict or not, it is the same event.
-        Audience::Subscribers | Audience::SomeSubscriber => part(None),
-    }
+    // Strict or not, it is the same event.
+    let named = event.audience.named();
+    part(named.as_ref().map(|id| &id.0.as_bytes()[..]));
     part(event.event_type.as_deref().map(str::as_bytes));
     part(Some(event.content_type.as_bytes()));
     part(Some(&event.payload));

@@ -4,13 +4,13 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use domain::explain::{Circumstances, Explanation, drains_in, explain};
+use domain::explain::{Explanation, drains_in, explain};
 use domain::health::Lately;
 use domain::ids::DestinationId;
 use domain::limit::Period;
 use domain::time::Timestamp;
 use engine::ports::{
-    Destination, Fleet, MAX_GLANCED, MAX_SURVEYED, Outcomes, SurveyRules, Surveyed, around,
+    Destination, Fleet, MAX_GLANCED, MAX_SURVEYED, Outcomes, SurveyRules, Surveyed,
 };
 use uuid::Uuid;
 
@@ -212,20 +212,7 @@ fn standing(
 ) -> Standing {
     let now = fleet.now;
     let (policy, usage) = (&surveyed.policy, &surveyed.usage);
-    let around = around(
-        fleet,
-        (surveyed.held_for, waits.oldest),
-        (surveyed.tenant, surveyed.tenant_max_in_flight),
-    );
-    let circumstances = Circumstances {
-        state: destination.state,
-        policy,
-        usage,
-        backlog: &surveyed.backlog,
-        around,
-        workers: fleet.workers,
-        now,
-    };
+    let circumstances = surveyed.circumstances(destination.state, fleet, waits.oldest);
     let second = now - Period::Second.duration();
     let started = usage.starts.iter().filter(|start| **start > second).count();
     Standing {

@@ -96,11 +96,9 @@ fn his_endpoint_fails(stage: &Stage) {
     }
     assert_eq!([attention.tone(), line.tone()], ["bad", "bad"]);
     assert!(one.0.contains("class=\"tone bad\" id=\"state\""));
-    assert_eq!(one.figure("Failed, last 5 min"), "100 % of 13");
-    assert_eq!(
-        overview.section("all").row("shop").get("Failed"),
-        "0 % of 8"
-    );
+    assert_eq!(one.figure("Failed, 5 min"), "100 % of 13");
+    let shop = overview.section("all").row("shop");
+    assert_eq!(shop.get("Failed, 5 min"), "0 %");
 }
 
 fn his_key_is_told(stage: &Stage) {
@@ -113,7 +111,15 @@ fn his_key_is_told(stage: &Stage) {
     let of_list = of_list.iter().find(|one| one["name"] == "erp").unwrap();
     assert_eq!(of_list["failing"], true);
     let top = stage.site.run(key, &["top", "--once"]);
-    assert_eq!(cell(&top, "erp", "FAILED"), "13 of 13");
+    let failed = cell(&top, "erp", "FAILED 5M / 1H / 24H");
+    assert_eq!(failed.split(" / ").next(), Some("13 of 13"));
+    // And over an hour and a day, as the receiver counts.
+    let of_day = wait_for("all are counted", || {
+        let answer = stage.standing(key, "erp");
+        let counted = answer["last_hour"]["failed"] == stage.got("erp").failed;
+        counted.then(|| answer["last_day"].clone())
+    });
+    assert_eq!(of_day["failed_percent"], 100.0);
     // What fails is first.
     let rows = top.lines().skip_while(|line| !line.contains("REASON"));
     assert!(
@@ -123,7 +129,9 @@ fn his_key_is_told(stage: &Stage) {
     let failed = wait_for("the survey has it", || {
         let metrics = stage.site.metrics();
         let line = metrics.lines().find(|line| {
-            line.starts_with("paceline_destination_failed_ratio{") && line.contains(stage.id("erp"))
+            line.starts_with("paceline_destination_failed_ratio{")
+                && line.contains(stage.id("erp"))
+                && line.contains("over=\"5m\"")
         });
         line.map(str::to_owned)
     });

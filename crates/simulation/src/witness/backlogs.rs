@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use domain::backpressure::{BacklogBounds, Backlogged, high_mark, low_mark};
-use domain::event::{Audience, NewEvent};
+use domain::event::NewEvent;
 use domain::ids::{DestinationId, EventId};
 use domain::time::Timestamp;
 use engine::ports::DEFAULT_TENANT;
@@ -178,10 +178,7 @@ impl Witness {
             return;
         }
         let to: BTreeSet<_> = (events.iter())
-            .filter_map(|event| match event.audience {
-                Audience::Destination(id) => Some(id),
-                Audience::Subscribers | Audience::SomeSubscriber => None,
-            })
+            .filter_map(|event| event.audience.named())
             .flat_map(all_of)
             .collect();
         for whose in to {
