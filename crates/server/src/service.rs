@@ -43,6 +43,7 @@ pub mod secrets;
 pub mod smart;
 pub mod standing;
 pub mod tenancy;
+pub mod whose;
 
 pub use backlog::{CancelCursor, CancelDraft, CancelledPart};
 pub use error::ServiceError;
@@ -79,6 +80,8 @@ pub struct Service {
     policy: Policy,
     signing: Signing,
     tenant: TenantId,
+    /// Whose places it takes while it reads: the caller's, whoever's things those are.
+    asking: TenantId,
     ingest_limit: Option<IngestLimit>,
     /// What people read.
     reading: Reading,
@@ -160,6 +163,7 @@ impl Service {
             policy,
             signing,
             tenant: engine::ports::DEFAULT_TENANT,
+            asking: engine::ports::DEFAULT_TENANT,
             ingest_limit: None,
             readings: Readings::new(books.reading.at_once),
             reading: books.reading,
@@ -174,7 +178,18 @@ impl Service {
     pub fn of(&self, tenant: TenantId, ingest_limit: Option<IngestLimit>) -> Self {
         Self {
             tenant,
+            asking: tenant,
             ingest_limit,
+            ..self.clone()
+        }
+    }
+
+    /// The same over another tenant's things, for an operator: they are that
+    /// tenant's, and the places that reading takes stay the operator's.
+    #[must_use]
+    pub fn looking_at(&self, tenant: TenantId) -> Self {
+        Self {
+            tenant,
             ..self.clone()
         }
     }
@@ -186,13 +201,13 @@ impl Service {
 
     /// A place for what this tenant reads; may be dropped while it waits.
     pub async fn read(&self) -> Result<bulkhead::Place, ServiceError> {
-        self.readings.read(self.tenant).await
+        self.readings.read(self.asking).await
     }
 
     /// A place for a report of this tenant's, which goes on for as long as the
     /// guard is kept; may be dropped while it waits.
     pub async fn report(&self) -> Result<(readings::Report, DropGuard), ServiceError> {
-        self.readings.report(self.tenant).await
+        self.readings.report(self.asking).await
     }
 
     /// How fast tenants hand events in.

@@ -10,7 +10,8 @@ use domain::time::{Timestamp, micros};
 use engine::ports::{
     Answered, AttemptView, CatalogError, EventFilter, EventPage, FAILS_FOR, FoundEvent,
     GLANCE_ANSWERS, GLANCE_RATE, GLANCE_SAMPLE, GLANCE_STARTS, Glance, MAX_CHARTED,
-    MAX_CHARTED_ANSWERS, MAX_EVENTS_EXAMINED, MAX_GLANCED, Overview, Requested, StartsAt, Troubled,
+    MAX_CHARTED_ANSWERS, MAX_EVENTS_EXAMINED, MAX_GLANCED, Overview, Requested, StartsAt, Thing,
+    Troubled,
 };
 use sqlx::{PgExecutor, PgPool};
 use uuid::Uuid;
@@ -24,6 +25,10 @@ use super::rows::{count, word};
 impl Overview for PostgresStore {
     async fn now(&self) -> Result<Timestamp, CatalogError> {
         Ok(retried(|| now(&self.pool)).await?)
+    }
+
+    async fn tenant_of(&self, thing: Thing) -> Result<Option<TenantId>, CatalogError> {
+        Ok(retried(|| tenant_of(&self.pool, thing)).await?)
     }
 
     async fn find_destinations(
@@ -101,6 +106,30 @@ async fn now(pool: &PgPool) -> Result<Timestamp, Failure> {
         .fetch_one(pool)
         .await?;
     Ok(Timestamp::from_micros(now))
+}
+
+async fn tenant_of(pool: &PgPool, thing: Thing) -> Result<Option<TenantId>, Failure> {
+    let query = match thing {
+        Thing::Destination(id) => sqlx::query_scalar(
+            "-- tenant_of: destination\nselect d.tenant_id from destinations d where d.id = $1",
+        )
+        .bind(id.0),
+        Thing::Event(id) => sqlx::query_scalar(
+            "-- tenant_of: event
+            select e.tenant_id from events e where e.id = $1 and e.day = event_day($1)",
+        )
+        .bind(id.0),
+        Thing::Attempt(id) => sqlx::query_scalar(
+            "-- tenant_of: attempt\nselect a.tenant_id from attempts a where a.id = $1",
+        )
+        .bind(id.0),
+        Thing::Replay(id) => sqlx::query_scalar(
+            "-- tenant_of: replay\nselect r.tenant_id from replays r where r.id = $1",
+        )
+        .bind(id.0),
+    };
+    let found: Option<Uuid> = query.fetch_optional(pool).await?;
+    Ok(found.map(TenantId))
 }
 
 async fn find_destinations(

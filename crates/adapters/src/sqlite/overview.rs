@@ -9,7 +9,8 @@ use domain::time::{Timestamp, micros};
 use engine::ports::{
     Answered, AttemptView, CatalogError, EventFilter, EventPage, FAILS_FOR, FoundEvent,
     GLANCE_ANSWERS, GLANCE_RATE, GLANCE_SAMPLE, GLANCE_STARTS, Glance, MAX_CHARTED,
-    MAX_CHARTED_ANSWERS, MAX_EVENTS_EXAMINED, MAX_GLANCED, Overview, Requested, StartsAt, Troubled,
+    MAX_CHARTED_ANSWERS, MAX_EVENTS_EXAMINED, MAX_GLANCED, Overview, Requested, StartsAt, Thing,
+    Troubled,
 };
 use rusqlite::Transaction;
 
@@ -140,6 +141,37 @@ const EVENT: &str = "
 impl Overview for SqliteStore {
     async fn now(&self) -> Result<Timestamp, CatalogError> {
         Ok((self.clock)())
+    }
+
+    async fn tenant_of(&self, thing: Thing) -> Result<Option<TenantId>, CatalogError> {
+        let step = move |tx: &Transaction<'_>| match thing {
+            Thing::Destination(id) => {
+                let sql =
+                    "-- tenant_of: destination\nselect tenant_id from destinations where id = ?1";
+                first(tx, sql, [id.to_string()], |row| {
+                    word(row, 0, ("destinations", "tenant_id"))
+                })
+            }
+            Thing::Event(id) => {
+                let sql = "-- tenant_of: event\nselect tenant_id from events where id = ?1";
+                first(tx, sql, [id.to_string()], |row| {
+                    word(row, 0, ("events", "tenant_id"))
+                })
+            }
+            Thing::Attempt(id) => {
+                let sql = "-- tenant_of: attempt\nselect tenant_id from attempts where id = ?1";
+                first(tx, sql, [id.0], |row| {
+                    word(row, 0, ("attempts", "tenant_id"))
+                })
+            }
+            Thing::Replay(id) => {
+                let sql = "-- tenant_of: replay\nselect tenant_id from replays where id = ?1";
+                first(tx, sql, [id.to_string()], |row| {
+                    word(row, 0, ("replays", "tenant_id"))
+                })
+            }
+        };
+        Ok(self.count(step).await?)
     }
 
     async fn find_destinations(

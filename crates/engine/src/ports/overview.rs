@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use domain::attempt::AttemptState;
 use domain::health::{LATELY, Lately};
-use domain::ids::{AttemptId, DestinationId, EventId, TenantId};
+use domain::ids::{AttemptId, DestinationId, EventId, ReplayId, TenantId};
 use domain::time::Timestamp;
 
 use super::catalog::{AttemptView, CatalogError};
@@ -17,6 +17,10 @@ use super::catalog::{AttemptView, CatalogError};
 pub trait Overview: Send + Sync {
     /// The store's clock.
     async fn now(&self) -> Result<Timestamp, CatalogError>;
+
+    /// Whose this is, deleted or not; `None` if there is no such thing. One read by
+    /// the thing's own key. For operators alone: it says what exists.
+    async fn tenant_of(&self, thing: Thing) -> Result<Option<TenantId>, CatalogError>;
 
     /// Up to `limit` of the tenant's destinations whose name, URL or id has
     /// this text in it, in id order, after `after`. Looks through the tenant's
@@ -113,6 +117,19 @@ pub const MAX_CHARTED_ANSWERS: u32 = 20_000;
 
 /// The most events that one page examines.
 pub const MAX_EVENTS_EXAMINED: u32 = 2_000;
+
+/// What belongs to a tenant, and has an id of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Thing {
+    /// A destination.
+    Destination(DestinationId),
+    /// An event.
+    Event(EventId),
+    /// An attempt, dead or not.
+    Attempt(AttemptId),
+    /// A replay of dead letters.
+    Replay(ReplayId),
+}
 
 /// Destinations that need somebody.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

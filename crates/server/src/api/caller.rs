@@ -6,6 +6,8 @@ use axum::extract::{FromRequestParts, MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use domain::access::{KeyId, Scope};
+use domain::ids::TenantId;
+use engine::ports::Thing;
 use http::header;
 use http::request::Parts;
 use tracing::Instrument;
@@ -16,12 +18,19 @@ use crate::access::Identity;
 use crate::service::bulkhead::Place;
 use crate::service::rate::Limited;
 use crate::service::readings::Report;
-use crate::service::{Service, ServiceError, Tenancy};
+use crate::service::{Service, ServiceError, Tenancy, whose};
 
-/// An authenticated request: all that it can reach is its tenant's.
+/// The tenant that an operator's request looks at, where it is another one.
+#[derive(Clone, Copy)]
+struct LooksAt(TenantId);
+
+/// An authenticated request: all that it can reach is one tenant's, its own or, with
+/// an operator's key, that of the thing that its path names.
 pub(super) struct Caller {
     app: App,
     identity: Identity,
+    /// An operator's that names another tenant's thing.
+    looks_at: Option<TenantId>,
     /// Of one that only reads.
     place: Option<Arc<Place>>,
 }
@@ -33,6 +42,7 @@ impl FromRequestParts<App> for Caller {
         let identity = parts.extensions.get::<Identity>();
         Ok(Self {
             identity: *identity.ok_or_else(Problem::unauthorized)?,
+            looks_at: parts.extensions.get().map(|LooksAt(tenant)| *tenant),
             app: app.clone(),
             // Nobody else keeps it.
             place: parts.extensions.remove(),
@@ -81,7 +91,11 @@ impl Caller {
             ingest_limit,
             ..
         } = self.identity;
-        self.app.0.service.of(tenant, ingest_limit)
+        let own = self.app.0.service.of(tenant, ingest_limit);
+        match self.looks_at {
+            Some(other) => own.looking_at(other),
+            None => own,
+        }
     }
 
     /// Asks for a scope beyond the route's: for what shows more of the same to
@@ -151,6 +165,12 @@ pub(super) async fn authenticate(
                     Err(busy) => return Problem::from(busy).into_response(),
                 };
             }
+            let named = whose::named(identity.scopes, request.uri());
+            match looks_at(&app, &identity, named).await {
+                Ok(Some(tenant)) => drop(request.extensions_mut().insert(LooksAt(tenant))),
+                Ok(None) => {}
+                Err(problem) => return problem.into_response(),
+            }
             let mut response = next.run(request).await;
             let whose = Limited {
                 tenant: identity.tenant,
@@ -162,6 +182,19 @@ pub(super) async fn authenticate(
         }
         Err(problem) => problem.into_response(),
     }
+}
+
+/// The one place where an operator comes to another tenant's things.
+async fn looks_at(
+    app: &App,
+    identity: &Identity,
+    named: Option<Thing>,
+) -> Result<Option<TenantId>, Problem> {
+    let Some(thing) = named else {
+        return Ok(None);
+    };
+    let own = app.0.service.of(identity.tenant, None);
+    to_its_end(async move { own.other_tenant_of(thing).await }).await
 }
 
 /// What a request offers, and what its route asks for.

@@ -7,7 +7,8 @@ use domain::access::Scope;
 use super::refused::Refused;
 use super::visitor::Visitor;
 use super::{Pages, assets};
-use engine::ports::SessionKind;
+use domain::ids::TenantId;
+use engine::ports::{DEFAULT_TENANT, SessionKind};
 
 /// Title, navigation, and who is signed in.
 #[derive(Debug, Clone)]
@@ -30,6 +31,18 @@ pub(super) struct Known {
     pub(super) may_manage: bool,
     pub(super) is_operator: bool,
     pub(super) by_link: bool,
+    /// Of an operator who looks at another tenant's things.
+    pub(super) away: Option<Away>,
+}
+
+/// Whose things an operator looks at, and how he comes back to his own.
+#[derive(Debug, Clone)]
+pub(super) struct Away {
+    /// The session shows that tenant's pages until it is moved back; else the next
+    /// page is the operator's own again.
+    pub(super) for_good: bool,
+    /// Where the session goes back to.
+    pub(super) home: TenantId,
 }
 
 impl Frame {
@@ -58,6 +71,7 @@ impl Frame {
                 may_manage: visitor.may(Scope::Manage),
                 is_operator: visitor.may(Scope::Admin),
                 by_link: visitor.session.kind == SessionKind::Opened,
+                away: away(visitor),
             }),
             ..Self::nobody(title)
         })
@@ -87,6 +101,14 @@ impl Frame {
             false => "false",
         }
     }
+}
+
+/// Only the default tenant has operators.
+fn away(visitor: &Visitor) -> Option<Away> {
+    (visitor.is_operator() && visitor.tenant() != DEFAULT_TENANT).then(|| Away {
+        for_good: visitor.home() != DEFAULT_TENANT,
+        home: DEFAULT_TENANT,
+    })
 }
 
 pub(super) fn rendered(page: &impl Template) -> Result<Html<String>, Refused> {

@@ -138,10 +138,10 @@ pub(super) fn stream<F>(
 where
     F: Future<Output = Result<Said, Refused>> + Send + 'static,
 {
-    let place = pages.0.streams.take(visitor.tenant(), visitor.digest)?;
+    let place = pages.0.streams.take(visitor.home(), visitor.digest)?;
     let (sender, mut receiver) = mpsc::channel(1);
     let look = Arc::new(look);
-    let (pages, digest, tenant) = (pages.clone(), visitor.digest, visitor.tenant());
+    let (pages, digest, tenant) = (pages.clone(), visitor.digest, visitor.home());
     tokio::spawn(async move {
         let _place = place;
         let (began, mut checked) = (Instant::now(), Instant::now());

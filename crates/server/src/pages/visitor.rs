@@ -13,7 +13,7 @@ use std::sync::Arc;
 use axum::extract::{Form, FromRequest, FromRequestParts, Request};
 use domain::access::Scope;
 use domain::ids::TenantId;
-use engine::ports::{Session, SessionKind};
+use engine::ports::{Session, SessionKind, Thing};
 use http::request::Parts;
 use http::{HeaderMap, StatusCode, header};
 use sha2::{Digest, Sha256};
@@ -23,12 +23,16 @@ use super::Pages;
 use super::refused::Refused;
 use crate::service::bulkhead::Place;
 use crate::service::links::digest;
+use crate::service::whose;
 
 /// A visitor with a session.
 #[derive(Debug, Clone)]
 pub(super) struct Visitor {
     pub(super) session: Session,
     pub(super) digest: [u8; 32],
+    /// The tenant that an operator looks at with this request, where it is another one
+    /// than the session's.
+    looks_at: Option<TenantId>,
     /// What its forms carry.
     pub(super) token: String,
     /// Of one that only reads, until the page is there.
@@ -36,8 +40,25 @@ pub(super) struct Visitor {
 }
 
 impl Visitor {
+    /// Whose things the page shows or changes.
     pub(super) const fn tenant(&self) -> TenantId {
+        match self.looks_at {
+            Some(other) => other,
+            None => self.session.tenant,
+        }
+    }
+
+    /// Whose places the page takes, and what the other pages of its session show.
+    pub(super) const fn home(&self) -> TenantId {
         self.session.tenant
+    }
+
+    /// The one place where an operator's page comes to another tenant's things.
+    async fn looking_at(mut self, pages: &Pages, thing: Option<Thing>) -> Result<Self, Refused> {
+        if let Some(thing) = thing {
+            self.looks_at = pages.service(self.home()).other_tenant_of(thing).await?;
+        }
+        Ok(self)
     }
 
     pub(super) const fn may(&self, scope: Scope) -> bool {
@@ -63,11 +84,13 @@ impl FromRequestParts<Pages> for Visitor {
         let visitor = identify(&parts.headers, pages).await?;
         let visitor = visitor.ok_or(Refused::SignIn)?;
         visitor.needs(Scope::Read)?;
-        let place = pages.service(visitor.tenant()).read().await?;
-        Ok(Self {
+        let place = pages.service(visitor.home()).read().await?;
+        let thing = whose::named(visitor.session.scopes, &parts.uri);
+        let visitor = Self {
             _place: Some(Arc::new(place)),
             ..visitor
-        })
+        };
+        visitor.looking_at(pages, thing).await
     }
 }
 
@@ -85,6 +108,7 @@ pub(super) async fn identify(
     Ok(session.map(|session| Visitor {
         session,
         digest,
+        looks_at: None,
         token: token(&held),
         _place: None,
     }))
@@ -127,14 +151,18 @@ impl FromRequest<Pages> for Posted {
     async fn from_request(request: Request, pages: &Pages) -> Result<Self, Refused> {
         let visitor = identify(request.headers(), pages).await?;
         let visitor = visitor.ok_or(Refused::SignIn)?;
-        let origin = origin(request.headers());
+        let (origin, uri) = (origin(request.headers()), request.uri().clone());
         let fields = own_form(request, pages).await?;
         let token = fields.get("token").unwrap_or_default();
         if !bool::from(token.as_bytes().ct_eq(visitor.token.as_bytes())) {
             let words = "This form is not of your session. Go back, reload the page, try again.";
             return Err(Refused::new(StatusCode::FORBIDDEN, words));
         }
-        pages.0.app.manage(visitor.tenant())?;
+        pages.0.app.manage(visitor.home())?;
+        let scopes = visitor.session.scopes;
+        let thing = whose::named(scopes, &uri)
+            .or_else(|| whose::named_by_form(scopes, |name| fields.get(name)));
+        let visitor = visitor.looking_at(pages, thing).await?;
         Ok(Self {
             visitor,
             fields,

@@ -28,6 +28,7 @@ on_both! {
     another_tenants_session_reaches_nothing
     a_form_needs_its_sessions_token_and_our_origin
     a_tenants_session_is_no_operators
+    an_operator_opens_a_destination_by_its_id
     scopes_are_respected
     a_link_opens_its_tenants_pages_and_no_more
     a_link_ends_by_itself_and_with_all_that_it_opened
@@ -119,6 +120,61 @@ async fn a_tenants_session_is_no_operators(world: &World) {
         let page = world.post(&session, &path, &[("seconds", "3600")]).await;
         assert_eq!(page.status, 403, "{path}");
     }
+}
+
+/// Whichever tenant's it is, by nothing but its address. It had been a 404 until "See
+/// its pages" was pressed.
+async fn an_operator_opens_a_destination_by_its_id(world: &World) {
+    let (tenant, key, id) = world
+        .tenant("M\u{fc}ller & S\u{f6}hne", &["ingest", "manage", "read"])
+        .await;
+    let body = json!({"destination_id": id, "type": "a.b", "payload": {}});
+    let event = world.api(&key, Method::POST, "/v1/events", body).await;
+    let event = event["id"].as_str().unwrap();
+    let operator = world.sign_in(ADMIN).await;
+    let says = "You look at <strong>M\u{fc}ller &#38; S\u{f6}hne</strong>";
+    let one = format!("/dashboard/destinations/{id}");
+    for path in [
+        one.clone(),
+        format!("{one}/attempts"),
+        format!("/dashboard/events/{event}"),
+        format!("/dashboard/dead-letters?destination={id}"),
+    ] {
+        let page = world.get(&operator, &path).await;
+        assert_eq!(page.status, 200, "{path}: {}", page.text);
+        assert!(page.text.contains(says), "{path}: {}", page.text);
+        let back = "<a href=\"/dashboard\">Back to your own pages</a>";
+        assert!(page.text.contains(back), "{path}");
+    }
+    let live = world.get(&operator, &format!("{one}/live")).await;
+    assert_eq!(live.status, 200);
+    let paused = [("state", "paused")];
+    let page = world
+        .post(&operator, &format!("{one}/state"), &paused)
+        .await;
+    assert_eq!(page.status, 303, "{}", page.text);
+    let state = format!("/v1/destinations/{id}");
+    let state = world.api(&key, Method::GET, &state, json!({})).await;
+    assert_eq!(state["state"], "paused");
+    // The session has stayed where it was.
+    let own = world.get(&operator, "/dashboard").await;
+    assert!(!own.text.contains("You look at"), "{}", own.text);
+    assert!(!own.text.contains(&id), "{}", own.text);
+
+    // Where it is moved, it says so, and there is a way back.
+    let open = format!("/dashboard/tenants/{tenant}/open");
+    assert_eq!(world.post(&operator, &open, &[]).await.status, 303);
+    let moved = world.get(&operator, "/dashboard").await;
+    assert!(moved.text.contains(says), "{}", moved.text);
+    let back = "/dashboard/tenants/00000000-0000-0000-0000-000000000001/open";
+    assert!(moved.text.contains(back), "{}", moved.text);
+    assert_eq!(world.post(&operator, back, &[]).await.status, 303);
+    let own = world.get(&operator, "/dashboard").await;
+    assert!(!own.text.contains("You look at"), "{}", own.text);
+
+    // The tenant itself is told nothing of this.
+    let theirs = world.get(&world.sign_in(&key).await, &one).await;
+    assert!(!theirs.text.contains("You look at"), "{}", theirs.text);
 }
 
 async fn a_form_needs_its_sessions_token_and_our_origin(world: &World) {

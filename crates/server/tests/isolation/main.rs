@@ -54,6 +54,8 @@ on_both! {
     walk::a_key_without_the_routes_scope_is_refused
     walk::without_a_good_key_nothing_is_answered
     walk::the_owner_gets_through
+    walk::an_operator_reaches_what_a_path_names
+    walk::an_operators_tenant_reaches_nothing_without_the_scope
     reports::standings_are_the_own_and_say_what_binds
     reports::the_overview_counts_all_that_need_somebody
     reports::a_replay_of_all_is_shown_before_it_begins
