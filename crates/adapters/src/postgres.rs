@@ -244,6 +244,14 @@ impl Catalog for PostgresStore {
         Ok(retried(|| catalog::destinations(&self.pool, tenant, after, limit)).await?)
     }
 
+    async fn destinations_of(
+        &self,
+        tenant: TenantId,
+        ids: &[DestinationId],
+    ) -> Result<Vec<Destination>, CatalogError> {
+        Ok(retried(|| catalog::destinations_of(&self.pool, tenant, ids)).await?)
+    }
+
     async fn change_destination(
         &self,
         tenant: TenantId,

@@ -190,6 +190,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(dead_letters::list))
         .routes(routes!(dead_letters::show))
         .routes(routes!(replays::list, replays::create))
+        .routes(routes!(replays::preview))
         .routes(routes!(replays::show))
         .routes(routes!(replays::cancel))
         .routes(routes!(secrets::list, secrets::create))

@@ -68,9 +68,12 @@ impl Row {
     }
 }
 
-/// Up to `limit` destinations from one id to another, which may be one and the
-/// same: so that the plan, which is made once for all, reads no more by the index.
-const READ: &str = "-- destinations
+macro_rules! select {
+    ($name:literal, $which:literal) => {
+        concat!(
+            "-- ",
+            $name,
+            "
     select d.id, d.tenant_id, d.name, d.url, d.event_types, d.state,
         array[
             d.limit_per_second, d.limit_per_minute, d.limit_per_hour, d.limit_per_day,
@@ -87,9 +90,22 @@ const READ: &str = "-- destinations
     join tenants n on n.id = d.tenant_id
     join tiers t on t.name = n.tier
     where d.tenant_id = $1 and d.deleted_at is null
-        and d.id between $2 and $4
+        and ",
+            $which
+        )
+    };
+}
+
+/// Up to `limit` destinations from one id to another, which may be one and the
+/// same: so that the plan, which is made once for all, reads no more by the index.
+const READ: &str = select!(
+    "destinations",
+    "d.id between $2 and $4
     order by d.id
-    limit $3";
+    limit $3"
+);
+
+const READ_OF: &str = select!("destinations_of", "d.id = any ($2) order by d.id");
 
 /// The smallest id after this one. After the largest, which nobody gives, that one.
 pub(super) fn first_after(after: Option<Uuid>) -> Uuid {
@@ -109,6 +125,20 @@ pub(super) async fn destinations(
         .bind(first_after(after.map(|after| after.0)))
         .bind(i64::from(limit))
         .bind(Uuid::max())
+        .fetch_all(pool)
+        .await?;
+    rows.into_iter().map(Row::destination).collect()
+}
+
+pub(super) async fn destinations_of(
+    pool: &PgPool,
+    tenant: TenantId,
+    ids: &[DestinationId],
+) -> Result<Vec<Destination>, Failure> {
+    let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
+    let rows: Vec<Row> = sqlx::query_as(READ_OF)
+        .bind(tenant.0)
+        .bind(ids)
         .fetch_all(pool)
         .await?;
     rows.into_iter().map(Row::destination).collect()

@@ -189,6 +189,22 @@ pub(super) fn page(
     )
 }
 
+/// Reads these; see [`engine::ports::Catalog::destinations_of`].
+pub(super) fn of(
+    connection: &Connection,
+    tenant: TenantId,
+    ids: &[DestinationId],
+) -> Result<Vec<Destination>, Fault> {
+    let sql = format!(
+        "{SELECT} where d.tenant_id = ?1 and d.deleted_at is null
+            and d.id in (select value from json_each(?2))
+        order by d.id"
+    );
+    let quoted: Vec<String> = ids.iter().map(|id| format!("\"{id}\"")).collect();
+    let ids = format!("[{}]", quoted.join(","));
+    all(connection, &sql, (tenant.to_string(), ids), destination)
+}
+
 /// Changes one; see [`engine::ports::Catalog::change_destination`].
 pub(super) fn change(
     tx: &Transaction<'_>,

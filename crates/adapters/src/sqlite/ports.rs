@@ -155,6 +155,17 @@ impl Catalog for SqliteStore {
             .await?)
     }
 
+    async fn destinations_of(
+        &self,
+        tenant: TenantId,
+        ids: &[DestinationId],
+    ) -> Result<Vec<Destination>, CatalogError> {
+        let ids = ids.to_vec();
+        Ok(self
+            .read(move |tx| destinations::of(tx, tenant, &ids))
+            .await?)
+    }
+
     async fn change_destination(
         &self,
         tenant: TenantId,

@@ -276,6 +276,7 @@ macro_rules! store_contract {
             a_deleted_destination_is_gone_and_its_ledger_stays
             another_tenant_sees_nothing
             destinations_are_paged_by_id
+            destinations_are_read_together
             an_event_shows_its_attempts
             attempts_are_paged_newest_first
             a_migrated_store_is_ready

@@ -44,6 +44,14 @@ pub trait Catalog: HealthBook + SmartBook + Send + Sync {
         limit: u32,
     ) -> Result<Vec<Destination>, CatalogError>;
 
+    /// Those of these that are there, in id order, in one read; deleted ones and
+    /// other tenants' are left out.
+    async fn destinations_of(
+        &self,
+        tenant: TenantId,
+        ids: &[DestinationId],
+    ) -> Result<Vec<Destination>, CatalogError>;
+
     /// Changes what `change` names and nothing else, by the same triggers as a
     /// user's SQL: a change that is not a pure raise revokes permits and is in
     /// force from its time in limit history. Refused (`Conflict`) where a

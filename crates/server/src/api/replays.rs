@@ -7,7 +7,7 @@ use engine::ports;
 use engine::ports::DeadLetterFilter;
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
 use super::body::JsonBody;
@@ -53,6 +53,60 @@ pub struct BegunReplays {
     /// More destinations are left: repeat the request with this as `after`.
     /// `null` when all is done.
     pub next: Option<Uuid>,
+}
+
+/// Which dead letters a replay would be of; without a destination, those of all.
+#[derive(Debug, Clone, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct ReplayPreviewQuery {
+    /// Of this destination.
+    #[param(value_type = Option<uuid::Uuid>)]
+    pub destination_id: Option<DestinationId>,
+    /// Of events of this type.
+    #[serde(rename = "type")]
+    pub event_type: Option<String>,
+    /// Whose last answer had this status.
+    pub status: Option<u16>,
+    /// That died at this time or later.
+    #[param(format = DateTime)]
+    pub died_from: Option<String>,
+    /// That died before.
+    #[param(format = DateTime)]
+    pub died_before: Option<String>,
+    /// Which part of each destination's limit it may use: 0.5 if absent.
+    pub share: Option<f64>,
+}
+
+/// What a replay would be of.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ReplayPreview {
+    /// How many dead letters match, counted up to about 10,000.
+    pub dead_letters: u64,
+    /// Whether all were counted. Otherwise there are more, and it takes longer.
+    pub is_all: bool,
+    /// About how long it takes until the last of them are sent; `null` while a limit
+    /// is 0.
+    pub takes_seconds: Option<f64>,
+    /// The destinations with the most of them first, at most 50.
+    pub destinations: Vec<PreviewedReplay>,
+    /// How many more destinations there are.
+    pub further_destinations: u64,
+}
+
+/// What would be replayed of one destination.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct PreviewedReplay {
+    /// Its id.
+    pub destination_id: Uuid,
+    /// For people.
+    pub name: String,
+    /// Where its requests go.
+    pub url: String,
+    /// How many of them are its.
+    pub dead_letters: u64,
+    /// About how long they take; `null` while its limit is 0.
+    pub takes_seconds: Option<f64>,
 }
 
 /// How far a replay is, without what became of its attempts.
@@ -129,6 +183,25 @@ impl From<ports::Replay> for Replay {
     }
 }
 
+impl From<service::ReplayPreview> for ReplayPreview {
+    fn from(preview: service::ReplayPreview) -> Self {
+        let each = preview.each.into_iter().map(|one| PreviewedReplay {
+            destination_id: one.destination.id.0,
+            name: one.destination.name,
+            url: one.destination.url,
+            dead_letters: one.dead_letters,
+            takes_seconds: one.takes.map(|takes| takes.as_secs_f64()),
+        });
+        Self {
+            dead_letters: preview.count,
+            is_all: preview.is_all,
+            takes_seconds: preview.takes.map(|takes| takes.as_secs_f64()),
+            destinations: each.collect(),
+            further_destinations: preview.further as u64,
+        }
+    }
+}
+
 impl From<service::BegunReplays> for BegunReplays {
     fn from(begun: service::BegunReplays) -> Self {
         Self {
@@ -169,6 +242,31 @@ pub(super) async fn create(
         .run(move |service| async move { service.create_replays(draft).await })
         .await?;
     Ok((StatusCode::CREATED, Json(begun.into())))
+}
+
+/// Say what a replay would be of, how many dead letters and about how long; begins
+/// none.
+#[utoipa::path(get, path = "/v1/replays/preview", operation_id = "preview_replay",
+    tag = "dead letters", security(("key" = ["read"])),
+    params(ReplayPreviewQuery), responses(
+    (status = 200, body = ReplayPreview),
+    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn preview(
+    caller: Caller,
+    Page(query): Page<ReplayPreviewQuery>,
+) -> Result<Json<ReplayPreview>, Problem> {
+    let filter = DeadLetterFilter {
+        destination: query.destination_id,
+        event_type: query.event_type,
+        status: query.status,
+        died_from: text::parsed_time("died_from", query.died_from.as_deref())?,
+        died_before: text::parsed_time("died_before", query.died_before.as_deref())?,
+    };
+    let share = query.share;
+    let found = caller
+        .run(move |service| async move { service.replay_preview(&filter, share).await })
+        .await?;
+    Ok(Json(found.into()))
 }
 
 /// List replays, the newest first.

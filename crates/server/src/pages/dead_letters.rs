@@ -140,6 +140,8 @@ struct PreviewPage {
     count: String,
     takes: String,
     each: Vec<Previewed>,
+    /// And so many more destinations; 0 for none.
+    further: usize,
 }
 
 /// What would be replayed of one destination.
@@ -161,7 +163,7 @@ pub(super) async fn replay(
     let service = pages.service(visitor.tenant());
     let mut draft = draft(&fields)?;
     if draft.attempt.is_none() && fields.get("sure").is_none() {
-        let preview = service.replay_preview(&draft.filter).await?;
+        let preview = service.replay_preview(&draft.filter, None).await?;
         let frame = Frame::of(&pages, &visitor, ("Replay", PART)).await?;
         return Ok(preview_page(frame, wanted(&fields), preview)?.into_response());
     }
@@ -189,8 +191,6 @@ fn preview_page(
 ) -> Result<Html<String>, Refused> {
     let takes =
         |takes: Option<Duration>| takes.map_or("for ever: its limit is 0".to_owned(), words::span);
-    let longest = preview.each.iter().map(|one| one.takes);
-    let longest = longest.max_by_key(|takes| takes.unwrap_or(Duration::MAX));
     let each = preview.each.into_iter().map(|one| Previewed {
         id: one.destination.id,
         count: words::large(one.dead_letters),
@@ -207,8 +207,9 @@ fn preview_page(
             true => words::large(preview.count),
             false => format!("more than {}", words::large(preview.count)),
         },
-        takes: longest.map_or(words::span(Duration::ZERO), takes),
+        takes: takes(preview.takes),
         each: each.collect(),
+        further: preview.further,
     })
 }
 
@@ -318,4 +319,59 @@ pub(super) async fn cancel(
     let id = replay_id(&id)?;
     pages.service(visitor.tenant()).cancel_replay(id).await?;
     Ok(Redirect::to(&format!("/dashboard/replays/{id}")).into_response())
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::destination::DestinationState;
+    use domain::ids::TenantId;
+    use domain::policy::LimitSettings;
+    use domain::time::Timestamp;
+    use engine::ports::Destination;
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::service::PreviewedReplay;
+
+    #[test]
+    fn a_preview_of_many_destinations_says_how_many_it_does_not_name() {
+        let destination = Destination {
+            id: DestinationId(Uuid::from_u128(7)),
+            tenant: TenantId(Uuid::from_u128(1)),
+            name: "shop".to_owned(),
+            url: "https://shop.example/".to_owned(),
+            event_types: Vec::new(),
+            state: DestinationState::Active,
+            limits: LimitSettings::default(),
+            effective: LimitSettings::default(),
+            pass_traceparent: false,
+            created_at: Timestamp::from_micros(0),
+        };
+        let takes = Some(Duration::from_secs(61));
+        let preview = |further| ReplayPreview {
+            count: 10_000,
+            is_all: false,
+            each: vec![PreviewedReplay {
+                destination: destination.clone(),
+                dead_letters: 9_000,
+                takes,
+            }],
+            further,
+            takes,
+        };
+        let shown = |further| {
+            let page = preview_page(Frame::nobody("Replay"), Wanted::default(), preview(further));
+            page.unwrap().0
+        };
+        let page = shown(312);
+        for says in [
+            "<h1>Replay more than 10,000 dead letters?</h1>",
+            "which takes about 1 min 1 s",
+            ">shop</a>",
+            "And 312 more destinations.",
+        ] {
+            assert!(page.contains(says), "{says} is not in {page}");
+        }
+        assert!(!shown(0).contains("more destinations"));
+    }
 }

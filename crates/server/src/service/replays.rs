@@ -1,14 +1,13 @@
 //! Replays: of one dead letter, of what matches at one destination, or of what
 //! matches at all of them.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use domain::ids::{AttemptId, DestinationId, ReplayId};
 use domain::replay::{DEFAULT_SHARE, takes};
-use engine::ports::{
-    CatalogError, DeadLetterFilter, Destination, NewReplay, Replay, ReplayProgress, Which,
-};
+use engine::ports::{DeadLetterFilter, Destination, NewReplay, Replay, ReplayProgress, Which};
 
 use super::{Service, ServiceError, rules};
 
@@ -33,6 +32,9 @@ pub const PREVIEWED: u64 = 10_000;
 /// Of these, so many are read at once.
 const PREVIEW_PAGE: u32 = 1_000;
 
+/// How many destinations a preview names: what a person reads through.
+pub const PREVIEW_NAMED: usize = 50;
+
 /// What a replay would be of.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReplayPreview {
@@ -40,8 +42,13 @@ pub struct ReplayPreview {
     pub count: u64,
     /// Whether all were.
     pub is_all: bool,
-    /// In id order.
+    /// Those with the most dead letters first, at most [`PREVIEW_NAMED`].
     pub each: Vec<PreviewedReplay>,
+    /// How many more destinations there are.
+    pub further: usize,
+    /// About how long the one of them all takes that takes longest; `None` while a
+    /// limit is 0.
+    pub takes: Option<Duration>,
 }
 
 /// Of one destination.
@@ -50,7 +57,7 @@ pub struct PreviewedReplay {
     pub destination: Destination,
     /// Of those that were counted.
     pub dead_letters: u64,
-    /// About how long they take at half of its limit; `None` while that is 0.
+    /// About how long they take at that part of its limit; `None` while that is 0.
     pub takes: Option<Duration>,
 }
 
@@ -73,10 +80,7 @@ impl Service {
     /// Begins what is wanted. Repeating it begins another replay, which finds
     /// what the first one has not moved: no dead letter is replayed twice.
     pub async fn create_replays(&self, draft: ReplayDraft) -> Result<BegunReplays, ServiceError> {
-        let share = draft.share.unwrap_or(DEFAULT_SHARE);
-        if !(share > 0.0 && share <= 1.0) {
-            return Err(ServiceError::invalid("share", "must be above 0, at most 1"));
-        }
+        let share = checked_share(draft.share)?;
         rules::wanted_type(draft.filter.event_type.as_deref())?;
         let plain = draft.filter == DeadLetterFilter::default();
         let which = match (draft.attempt, draft.filter.destination, draft.everywhere) {
@@ -106,14 +110,61 @@ impl Service {
         })
     }
 
-    /// What a replay of those that match would be of. Counts up to [`PREVIEWED`].
+    /// What a replay of those that match would be of, at this part of the limits.
+    /// Counts up to [`PREVIEWED`].
     pub async fn replay_preview(
         &self,
         filter: &DeadLetterFilter,
+        share: Option<f64>,
     ) -> Result<ReplayPreview, ServiceError> {
+        let share = checked_share(share)?;
         rules::wanted_type(filter.event_type.as_deref())?;
+        let (mut counts, is_all) = self.counted(filter).await?;
+        counts.extend(
+            filter
+                .destination
+                .filter(|id| !counts.contains_key(id))
+                .map(|id| (id, 0)),
+        );
+        let ids: Vec<DestinationId> = counts.keys().copied().collect();
+        // Of those that are deleted nothing is replayed.
+        let found = (self.reading.catalog)
+            .destinations_of(self.tenant, &ids)
+            .await?;
+        if filter.destination.is_some() && found.is_empty() {
+            return Err(ServiceError::NotFound("destination"));
+        }
+        let mut each: Vec<PreviewedReplay> = (found.into_iter())
+            .map(|destination| {
+                let dead_letters = counts.get(&destination.id).copied().unwrap_or(0);
+                PreviewedReplay {
+                    takes: takes(&destination.effective.policy(), share, dead_letters),
+                    destination,
+                    dead_letters,
+                }
+            })
+            .collect();
+        each.sort_by_key(|one| Reverse(one.dead_letters));
+        let longest = each.iter().map(|one| one.takes);
+        let longest = longest.max_by_key(|takes| takes.unwrap_or(Duration::MAX));
+        let further = each.len().saturating_sub(PREVIEW_NAMED);
+        let count = each.iter().map(|one| one.dead_letters).sum();
+        each.truncate(PREVIEW_NAMED);
+        Ok(ReplayPreview {
+            count,
+            is_all,
+            each,
+            further,
+            takes: longest.unwrap_or(Some(Duration::ZERO)),
+        })
+    }
+
+    /// How many dead letters match at each destination, and whether those are all.
+    async fn counted(
+        &self,
+        filter: &DeadLetterFilter,
+    ) -> Result<(BTreeMap<DestinationId, u64>, bool), ServiceError> {
         let mut counts: BTreeMap<DestinationId, u64> = BTreeMap::new();
-        counts.extend(filter.destination.map(|destination| (destination, 0)));
         let (mut count, mut after) = (0, None);
         loop {
             let page = (self.reading.backlog)
@@ -125,32 +176,9 @@ impl Service {
             }
             after = page.next;
             if after.is_none() || count >= PREVIEWED {
-                break;
+                return Ok((counts, after.is_none()));
             }
         }
-        let mut each = Vec::with_capacity(counts.len());
-        for (id, dead_letters) in counts {
-            let found = self.reading.catalog.destination(self.tenant, id).await;
-            let destination = match found {
-                // Deleted: nothing of it is replayed.
-                Err(CatalogError::NotFound(_)) if filter.destination.is_none() => {
-                    count -= dead_letters;
-                    continue;
-                }
-                found => found?,
-            };
-            let policy = destination.effective.policy();
-            each.push(PreviewedReplay {
-                takes: takes(&policy, DEFAULT_SHARE, dead_letters),
-                destination,
-                dead_letters,
-            });
-        }
-        Ok(ReplayPreview {
-            count,
-            is_all: after.is_none(),
-            each,
-        })
     }
 
     /// One replay for each destination that has what matches: each has limits,
@@ -208,4 +236,12 @@ impl Service {
     pub async fn cancel_replay(&self, id: ReplayId) -> Result<Replay, ServiceError> {
         Ok(self.backlog().cancel_replay(self.tenant, id).await?)
     }
+}
+
+fn checked_share(share: Option<f64>) -> Result<f64, ServiceError> {
+    let share = share.unwrap_or(DEFAULT_SHARE);
+    if !(share > 0.0 && share <= 1.0) {
+        return Err(ServiceError::invalid("share", "must be above 0, at most 1"));
+    }
+    Ok(share)
 }

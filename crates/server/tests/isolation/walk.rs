@@ -111,6 +111,7 @@ pub(crate) const ROWS: &[Row] = &[
         Reach::Own,
     ),
     row("GET /v1/replays", None, Reach::Own),
+    row("GET /v1/replays/preview", None, Reach::Own),
     row("GET /v1/replays/{id}", None, Reach::Named),
     row("GET /v1/destinations/{id}/alerts", None, Reach::Named),
     row(

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use adapters::sqlite::SqliteStore;
+use axum::body::Body;
 use engine::ports::{ReapRules, Replays, Store};
+use http::Method;
 use serde_json::{Value, json};
 
 use crate::store::FakeStore;
@@ -349,4 +351,76 @@ async fn what_matches_is_replayed_everywhere_and_replays_are_listed() {
     assert!(listed.iter().all(|replay| replay["done"] == 2));
     let refused = place.world.get("/v1/replays?limit=0").await;
     refused.refuses(422, "limit");
+}
+
+/// By destination, those with the most first, and no more of them than one reads.
+#[tokio::test]
+async fn a_preview_of_a_replay_counts_and_names_the_most_first() {
+    let place = Place::new();
+    let mut paths = Vec::new();
+    for number in 0..52 {
+        let body = json!({"name": format!("shop {number}"), "limits": {"per_second": 4}});
+        let path = place.world.destination(body).await;
+        let retries = format!("{path}/retries");
+        place.world.put(&retries, json!({"max_age_ms": 1})).await;
+        place
+            .send(&path, "a", if number == 7 { 8 } else { 1 })
+            .await;
+        paths.push(path);
+    }
+    place.let_die().await;
+    let preview = async |query: &str| {
+        let path = format!("/v1/replays/preview{query}");
+        place.world.get(&path).await
+    };
+    let of_all = preview("").await.json;
+    assert_eq!(
+        (&of_all["dead_letters"], &of_all["is_all"]),
+        (&json!(59), &json!(true))
+    );
+    let named = of_all["destinations"].as_array().unwrap();
+    assert_eq!(
+        (named.len(), &of_all["further_destinations"]),
+        (50, &json!(2))
+    );
+    // At half of four a second.
+    assert_eq!(named[0]["name"], "shop 7");
+    assert_eq!(
+        (&named[0]["dead_letters"], &named[0]["takes_seconds"]),
+        (&json!(8), &json!(4.0))
+    );
+    assert!(named[1..].iter().all(|one| one["dead_letters"] == 1));
+    assert_eq!(of_all["takes_seconds"], 4.0);
+
+    let id = |number: usize| paths[number].rsplit('/').next().unwrap();
+    let at_all = preview(&format!("?destination_id={}&share=1", id(7)))
+        .await
+        .json;
+    assert_eq!(
+        (&at_all["dead_letters"], &at_all["takes_seconds"]),
+        (&json!(8), &json!(2.0))
+    );
+    let none = preview(&format!("?destination_id={}&type=b", id(7)))
+        .await
+        .json;
+    assert_eq!(
+        (&none["dead_letters"], &none["takes_seconds"]),
+        (&json!(0), &json!(0.0))
+    );
+    let paused = json!({"limits": {"per_second": 0}});
+    place.world.patch(&paths[7], paused).await;
+    assert_eq!(preview("").await.json["takes_seconds"], Value::Null);
+    let delete = place.world.send(Method::DELETE, &paths[7], Body::empty());
+    assert_eq!(delete.await.status, 204);
+    assert_eq!(preview("").await.json["dead_letters"], 51);
+    assert_eq!(
+        preview(&format!("?destination_id={}", id(7))).await.status,
+        404
+    );
+    preview("?share=2").await.refuses(422, "share");
+    // Nothing has begun.
+    assert_eq!(
+        place.world.get("/v1/replays").await.json["replays"],
+        json!([])
+    );
 }

@@ -180,6 +180,17 @@ impl Catalog for FakeStore {
         Ok(all)
     }
 
+    async fn destinations_of(
+        &self,
+        _tenant: TenantId,
+        ids: &[DestinationId],
+    ) -> Result<Vec<Destination>, CatalogError> {
+        let mut all = self.up()?.destinations.clone();
+        all.sort_by_key(|destination| destination.id);
+        all.retain(|destination| ids.contains(&destination.id));
+        Ok(all)
+    }
+
     async fn change_destination(
         &self,
         _tenant: TenantId,

@@ -186,6 +186,14 @@ impl<D: Driver> Catalog for Faulty<D> {
         self.inner.destinations(tenant, after, limit).await
     }
 
+    async fn destinations_of(
+        &self,
+        tenant: TenantId,
+        ids: &[DestinationId],
+    ) -> Result<Vec<Destination>, CatalogError> {
+        self.inner.destinations_of(tenant, ids).await
+    }
+
     async fn change_destination(
         &self,
         tenant: TenantId,

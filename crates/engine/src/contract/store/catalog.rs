@@ -213,6 +213,31 @@ pub async fn destinations_are_paged_by_id(world: &World) {
     assert_eq!(seen, created);
 }
 
+/// As each is by itself, once and in id order; neither deleted nor another tenant's.
+pub async fn destinations_are_read_together(world: &World) {
+    let mut created = Vec::new();
+    for limit in 1..=3 {
+        created.push(world.destination().per_second(limit).create().await);
+    }
+    let catalog = &world.catalog;
+    let [first, deleted, last] = created[..] else {
+        panic!("three were created");
+    };
+    let delete = catalog.delete_destination(DEFAULT_TENANT, deleted).await;
+    delete.unwrap();
+    let asked = [last, DestinationId(world.id()), deleted, first, last];
+    let read = catalog.destinations_of(DEFAULT_TENANT, &asked).await;
+    let mut each = Vec::new();
+    for id in [first, last] {
+        each.push(catalog.destination(DEFAULT_TENANT, id).await.unwrap());
+    }
+    assert_eq!(read.unwrap(), each);
+    let others = catalog.destinations_of(TenantId(world.id()), &asked).await;
+    assert_eq!(others.unwrap(), []);
+    let none = catalog.destinations_of(DEFAULT_TENANT, &[]).await;
+    assert_eq!(none.unwrap(), []);
+}
+
 /// The event and what became of it everywhere, in creation order.
 pub async fn an_event_shows_its_attempts(world: &World) {
     let destination = world.destination().unlimited().create().await;

@@ -1,5 +1,7 @@
 //! The same store, as its users see it.
 
+use std::collections::BTreeSet;
+
 use async_trait::async_trait;
 use domain::compliance::Start;
 use domain::ids::{AttemptId, DestinationId, EventId, TenantId};
@@ -36,6 +38,16 @@ impl Catalog for ModelStore {
         limit: u32,
     ) -> Result<Vec<Destination>, CatalogError> {
         Ok(self.read(|rows| destinations::page(rows, tenant, after, limit)))
+    }
+
+    async fn destinations_of(
+        &self,
+        tenant: TenantId,
+        ids: &[DestinationId],
+    ) -> Result<Vec<Destination>, CatalogError> {
+        let ids: BTreeSet<&DestinationId> = ids.iter().collect();
+        let found = |id: &DestinationId| self.read(|rows| destinations::read(rows, tenant, *id));
+        Ok(ids.into_iter().filter_map(|id| found(id).ok()).collect())
     }
 
     async fn change_destination(
