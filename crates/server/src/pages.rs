@@ -45,6 +45,7 @@ mod refused;
 mod requests;
 mod sign_in;
 mod standing;
+mod sure;
 mod tenants;
 mod visitor;
 mod words;

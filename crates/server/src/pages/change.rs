@@ -10,15 +10,19 @@ use domain::destination::DestinationState;
 use domain::ids::DestinationId;
 use domain::limit::Shape;
 use domain::policy::{LimitSettings, Policy, Rate};
-use engine::ports::{NewLimitRequest, SessionKind};
+use engine::ports::{Destination, NewLimitRequest, SessionKind};
 
 use super::destination::{Beside, page, parsed};
 use super::refused::Refused;
+use super::sure::{self, Question};
 use super::visitor::{Fields, Posted, Visitor};
-use super::{Asked, Pages, preview};
+use super::{Asked, Pages, preview, words};
 use crate::service::rules::{self, Lines};
 use crate::service::secrets::{DEFAULT_OVERLAP, SecretDraft};
 use crate::service::{DestinationEdit, LimitsChange};
+
+/// Up to here, what waits is counted.
+const COUNTED: u32 = 100_000;
 
 /// The longest reason that a request gives, in bytes.
 const MAX_NOTE_BYTES: usize = 1_000;
@@ -56,6 +60,10 @@ pub(super) async fn limits(
         };
         return Ok(page(&pages, &visitor, id, beside).await?.into_response());
     }
+    if pauses(&destination, &settings) && !sure::is_sure(&fields) {
+        let question = pausing(&pages, &destination, &fields).await?;
+        return sure::ask(&pages, &visitor, "/dashboard", question).await;
+    }
     if is_above {
         return request(&pages, &visitor, id, (settings, &fields)).await;
     }
@@ -68,6 +76,48 @@ pub(super) async fn limits(
         .change_destination(id, edit)
         .await?;
     Ok(Redirect::to(&format!("/dashboard/destinations/{id}?done=limits")).into_response())
+}
+
+/// Whether a destination that takes starts would take none. A limit of 0 is easily
+/// typed, and looks like one that does not limit.
+fn pauses(destination: &Destination, settings: &LimitSettings) -> bool {
+    let zero = [
+        settings.per_second,
+        settings.per_minute,
+        settings.per_hour,
+        settings.per_day,
+    ];
+    zero.contains(&Some(0)) && destination.effective.policy().rate != Rate::Paused
+}
+
+async fn pausing(
+    pages: &Pages,
+    destination: &Destination,
+    fields: &Fields,
+) -> Result<Question, Refused> {
+    let id = destination.id;
+    let waiting = pages.0.catalog.backlogs(&[id], COUNTED).await?;
+    let waiting = waiting.first().copied().unwrap_or(0);
+    let name = match destination.name.is_empty() {
+        true => &destination.url,
+        false => &destination.name,
+    };
+    let names = NUMBERS.into_iter().chain(["shape"]);
+    Ok(Question {
+        asks: format!("Pause {name} with a limit of 0?"),
+        does: vec![
+            "Nothing is sent to it any more, until its limit is above 0.".to_owned(),
+            format!(
+                "{} deliveries wait now. They go on waiting, and so does what comes; none is \
+                 dropped before its age allows.",
+                words::count(waiting, COUNTED)
+            ),
+        ],
+        action: format!("/dashboard/destinations/{id}/limits"),
+        fields: (names.filter_map(|name| Some((name, fields.get(name)?.to_owned())))).collect(),
+        button: "Pause it",
+        back: format!("/dashboard/destinations/{id}"),
+    })
 }
 
 async fn request(

@@ -13,6 +13,7 @@ use serde::Deserialize;
 use super::destination::{Line, parsed};
 use super::frame::{Frame, rendered};
 use super::refused::Refused;
+use super::sure::{self, Question};
 use super::visitor::{Fields, Posted, Visitor};
 use super::words::{self, NONE};
 use super::{Asked, live};
@@ -162,7 +163,7 @@ pub(super) async fn replay(
     visitor.needs(Scope::Manage)?;
     let service = pages.service(visitor.tenant());
     let mut draft = draft(&fields)?;
-    if draft.attempt.is_none() && fields.get("sure").is_none() {
+    if draft.attempt.is_none() && !sure::is_sure(&fields) {
         let preview = service.replay_preview(&draft.filter, None).await?;
         let frame = Frame::of(&pages, &visitor, ("Replay", PART)).await?;
         return Ok(preview_page(frame, wanted(&fields), preview)?.into_response());
@@ -313,11 +314,35 @@ pub(super) async fn live(
 pub(super) async fn cancel(
     State(pages): Asked,
     Path(id): Path<String>,
-    Posted { visitor, .. }: Posted,
+    Posted {
+        visitor, fields, ..
+    }: Posted,
 ) -> Result<Response, Refused> {
     visitor.needs(Scope::Manage)?;
     let id = replay_id(&id)?;
-    pages.service(visitor.tenant()).cancel_replay(id).await?;
+    let service = pages.service(visitor.tenant());
+    let replay = service.replay(id).await?;
+    if replay.state == ReplayState::Running && !sure::is_sure(&fields) {
+        let left = words::large(replay.total.saturating_sub(replay.done));
+        let question = Question {
+            asks: "End this replay?".to_owned(),
+            does: vec![
+                format!(
+                    "About {left} dead letters that it has not moved stay dead letters, and can be replayed by another replay."
+                ),
+                format!(
+                    "{} wait again or were sent: they stay in the backlog and go out.",
+                    words::large(replay.done)
+                ),
+            ],
+            action: format!("/dashboard/replays/{id}/cancel"),
+            fields: Vec::new(),
+            button: "End it",
+            back: format!("/dashboard/replays/{id}"),
+        };
+        return sure::ask(&pages, &visitor, PART, question).await;
+    }
+    service.cancel_replay(id).await?;
     Ok(Redirect::to(&format!("/dashboard/replays/{id}")).into_response())
 }
 

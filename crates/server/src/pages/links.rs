@@ -15,6 +15,7 @@ use http::header;
 use super::frame::{Frame, rendered};
 use super::refused::Refused;
 use super::sign_in::SESSION_LIFETIME;
+use super::sure::{self, Question};
 use super::visitor::{Posted, Visitor, own_form, session, set_cookie};
 use super::{Asked, Pages, words};
 use crate::service::links::{digest, scopes_of_links};
@@ -190,8 +191,10 @@ fn parsed(tenant: &str) -> Result<TenantId, Refused> {
 pub(super) async fn end(
     State(pages): Asked,
     Path((tenant, link)): Path<(String, String)>,
-    Posted { visitor, .. }: Posted,
-) -> Result<Redirect, Refused> {
+    Posted {
+        visitor, fields, ..
+    }: Posted,
+) -> Result<Response, Refused> {
     let tenant = parsed(&tenant)?;
     let is_own = tenant == visitor.tenant();
     match is_own {
@@ -199,10 +202,40 @@ pub(super) async fn end(
         false => visitor.needs(Scope::Admin)?,
     }
     let link = link.parse().map_err(|_bad| Refused::not_found("link"))?;
+    let back = match is_own {
+        true => "/dashboard/links".to_owned(),
+        false => format!("/dashboard/tenants/{tenant}"),
+    };
+    if !sure::is_sure(&fields) {
+        let question = ending(&pages, (tenant, link), back).await?;
+        return sure::ask(&pages, &visitor, "/dashboard/links", question).await;
+    }
     pages.0.app.tenancy().links().end(tenant, link).await?;
-    Ok(match is_own {
-        true => Redirect::to("/dashboard/links"),
-        false => Redirect::to(&format!("/dashboard/tenants/{tenant}")),
+    Ok(Redirect::to(&back).into_response())
+}
+
+async fn ending(
+    pages: &Pages,
+    (tenant, id): (TenantId, LinkId),
+    back: String,
+) -> Result<Question, Refused> {
+    let found = lines(pages, tenant).await?;
+    let link = found.into_iter().find(|line| line.id == id);
+    let link = link.ok_or_else(|| Refused::not_found("link"))?;
+    Ok(Question {
+        asks: match link.name.is_empty() {
+            true => format!("End the link {id}?"),
+            false => format!("End the link {}?", link.name),
+        },
+        does: vec![
+            "It opens nothing any more. A new one has another address.".to_owned(),
+            "Whoever opened it is signed out with the next click.".to_owned(),
+            format!("It would end by itself at {}.", link.ends),
+        ],
+        action: format!("/dashboard/tenants/{tenant}/links/{id}"),
+        fields: Vec::new(),
+        button: "End it",
+        back,
     })
 }
 

@@ -3,16 +3,17 @@
 use std::time::Duration;
 
 use axum::extract::{Path, Query, State};
-use axum::response::{Html, Redirect};
+use axum::response::{Html, IntoResponse, Redirect, Response};
 use domain::access::{KeyId, Scope};
 use domain::ids::TenantId;
-use engine::ports::{ApiKey, DEFAULT_TENANT, DEFAULT_TIER, Tenant};
+use engine::ports::{ApiKey, BehindSession, DEFAULT_TENANT, DEFAULT_TIER, Tenant};
 use secrecy::ExposeSecret;
 use serde::Deserialize;
 
 use super::frame::{Frame, rendered};
 use super::links::{self, LINK_LIFETIMES};
 use super::refused::Refused;
+use super::sure::{self, Question};
 use super::visitor::{Posted, Visitor};
 use super::words::{self, NONE};
 use super::{Asked, Pages};
@@ -206,11 +207,46 @@ pub(super) async fn create_key(
 pub(super) async fn revoke_key(
     State(pages): Asked,
     Path((id, key)): Path<(String, String)>,
-    Posted { visitor, .. }: Posted,
-) -> Result<Redirect, Refused> {
+    Posted {
+        visitor, fields, ..
+    }: Posted,
+) -> Result<Response, Refused> {
     visitor.needs(Scope::Admin)?;
     let id = parsed(&id)?;
     let key: KeyId = key.parse().map_err(|_bad| Refused::not_found("key"))?;
+    if !sure::is_sure(&fields) {
+        let question = revoking(&pages, id, key).await?;
+        return sure::ask(&pages, &visitor, PART, question).await;
+    }
     pages.0.app.tenancy().revoke_key(id, key).await?;
-    Ok(Redirect::to(&format!("{PART}/{id}")))
+    Ok(Redirect::to(&format!("{PART}/{id}")).into_response())
+}
+
+async fn revoking(pages: &Pages, tenant: TenantId, id: KeyId) -> Result<Question, Refused> {
+    let tenancy = pages.0.app.tenancy();
+    let found = tenancy.keys(tenant).await?;
+    let key = found.into_iter().find(|key| key.id == id);
+    let key = key.ok_or_else(|| Refused::not_found("key"))?;
+    let links = tenancy.links().list(tenant).await?;
+    let behind = BehindSession::Key(id);
+    let ends = links.iter().filter(|link| link.behind == behind).count();
+    let used = key.last_used_at.map_or("never".to_owned(), words::time);
+    Ok(Question {
+        asks: match key.name.is_empty() {
+            true => format!("Revoke the key {id}?"),
+            false => format!("Revoke the key {}?", key.name),
+        },
+        does: vec![
+            format!(
+                "Whoever calls with it is refused within 5 seconds, for good. It was last used: {used}."
+            ),
+            format!(
+                "Whoever is signed in with it is signed out, and {ends} open links to this tenant's pages that were made with it end."
+            ),
+        ],
+        action: format!("{PART}/{tenant}/keys/{id}"),
+        fields: Vec::new(),
+        button: "Revoke it",
+        back: format!("{PART}/{tenant}"),
+    })
 }

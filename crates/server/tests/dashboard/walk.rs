@@ -39,6 +39,7 @@ on_both! {
     events_are_found_by_type
     a_search_of_events_is_of_its_tenants_own
     a_preview_is_the_plan_and_says_what_is_inherited
+    what_cannot_be_taken_back_is_asked_first
 }
 
 async fn another_tenants_session_reaches_nothing(world: &World) {
@@ -360,7 +361,8 @@ async fn a_link_ends_by_itself_and_with_all_that_it_opened(world: &World) {
     assert_eq!(world.post(&stranger, &at_theirs, &[]).await.status, 404);
     assert_eq!(status(&by_page).await, 200);
 
-    assert_eq!(world.post(&maker, &end, &[]).await.status, 303);
+    let sure = [("sure", "yes")];
+    assert_eq!(world.post(&maker, &end, &sure).await.status, 303);
     assert_eq!((status(&by_page).await, status(&by_api).await), (303, 200));
     assert_eq!(world.form(&of_page, None, &[]).await.status, 404);
     let revoke = format!("{links}/{id_of_api}");
@@ -437,12 +439,95 @@ async fn a_session_ends_with_its_key(world: &World) {
     let operator = world.sign_in(ADMIN).await;
     let id = &key[3..19];
     let path = format!("/dashboard/tenants/{tenant}/keys/{id}");
-    assert_eq!(world.post(&operator, &path, &[]).await.status, 303);
+    let sure = [("sure", "yes")];
+    assert_eq!(world.post(&operator, &path, &sure).await.status, 303);
     let page = world.get(&visitor, "/dashboard").await;
     assert_eq!(
         (page.status.as_u16(), &page.headers["location"]),
         (303, &"/dashboard/sign-in".parse().unwrap())
     );
+}
+
+/// The form of a page that asks, as a browser sends it.
+fn form_of<'a>(page: &'a str, action: &str) -> Vec<(&'a str, &'a str)> {
+    let (_, form) = page.split_once("<ul id=\"does\">").unwrap();
+    let (form, _) = form.split_once("</form>").unwrap();
+    assert!(form.contains(&format!("action=\"{action}\"")), "{form}");
+    let inputs = form.split("<input type=\"hidden\" name=\"").skip(1);
+    let field = |input: &'a str| {
+        let (name, rest) = input.split_once("\" value=\"").unwrap();
+        (name, rest.split('"').next().unwrap())
+    };
+    inputs.map(field).collect()
+}
+
+/// The page says what it will do; its form is the one that was sent, and does it.
+async fn what_cannot_be_taken_back_is_asked_first(world: &World) {
+    let (tenant, key, id) = world.tenant("ours", &["manage", "read"]).await;
+    let operator = world.sign_in(ADMIN).await;
+    let customer = world.sign_in(&key).await;
+    let links = format!("/v1/tenants/{tenant}/links");
+    let made = world.api(ADMIN, Method::POST, &links, json!({"name": "for <Anna>"}));
+    let link = made.await["id"].as_str().unwrap().to_owned();
+    let fields = [("seconds", "3600")];
+    world.post(&customer, "/dashboard/links", &fields).await;
+    let listed = async || world.api(ADMIN, Method::GET, &links, json!({})).await["links"].clone();
+    let limits = format!("/v1/destinations/{id}");
+    let limits = async || world.api(&key, Method::GET, &limits, json!({})).await["limits"].clone();
+
+    let end = format!("/dashboard/tenants/{tenant}/links/{link}");
+    let revoke = format!("/dashboard/tenants/{tenant}/keys/{}", &key[3..19]);
+    let pause = format!("/dashboard/destinations/{id}/limits");
+    for (visitor, path, fields, asks, does) in [
+        (
+            &customer,
+            &pause,
+            &[("per_second", "0"), ("per_minute", "60")][..],
+            "Pause ours&#39;s with a limit of 0?",
+            "0 deliveries wait now.",
+        ),
+        (
+            &operator,
+            &end,
+            &[],
+            "End the link for &#60;Anna&#62;?",
+            "Whoever opened it is signed out",
+        ),
+        (
+            &operator,
+            &revoke,
+            &[],
+            "Revoke the key ",
+            "and 1 open links to this tenant&#39;s pages that were made with it end.",
+        ),
+    ] {
+        let page = world.post(visitor, path, fields).await;
+        assert_eq!(page.status, 200, "{path}: {}", page.text);
+        for says in [asks, does] {
+            assert!(page.text.contains(says), "{says} is not in {}", page.text);
+        }
+        let links = 2 - usize::from(path == &revoke);
+        assert_eq!(listed().await.as_array().unwrap().len(), links, "{path}");
+        assert_eq!(limits().await["per_second"], 5, "{path}");
+        let sent = form_of(&page.text, path);
+        let done = world.form(path, Some(visitor), &sent).await;
+        assert_eq!(done.status, 303, "{path}: {}", done.text);
+        if path == &pause {
+            let now = limits().await;
+            assert_eq!(
+                (&now["per_second"], &now["per_minute"]),
+                (&json!(0), &json!(60))
+            );
+            // It is paused: another change of it pauses nothing.
+            let fields = [("per_second", "0"), ("per_minute", "70")];
+            let page = world.post(visitor, path, &fields).await;
+            assert_eq!(page.status, 303, "{}", page.text);
+            let fields = [("per_second", "5")];
+            world.post(visitor, path, &fields).await;
+        }
+    }
+    assert_eq!(listed().await, json!([]));
+    assert_eq!(world.get(&customer, "/dashboard").await.status, 303);
 }
 
 /// The proxy ends TLS and calls us by the name of this machine.

@@ -59,6 +59,7 @@ on_both! {
     reports::standings_are_the_own_and_say_what_binds
     reports::the_overview_counts_all_that_need_somebody
     reports::a_replay_of_all_is_shown_before_it_begins
+    reports::a_running_replay_is_ended_when_one_is_sure
     reports::a_plan_replays_what_waits
     reports::a_report_is_of_the_own_destinations
     neighbours::bodies_that_drip_are_in_nobodys_way

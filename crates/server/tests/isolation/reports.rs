@@ -159,6 +159,33 @@ pub(crate) async fn a_replay_of_all_is_shown_before_it_begins(world: &World) {
     assert!(shown.html.contains("None match."), "{}", shown.html);
 }
 
+pub(crate) async fn a_running_replay_is_ended_when_one_is_sure(world: &World) {
+    let ours = world.tenant("ending").await;
+    let key = format!("key={}", ours.key);
+    let entered = world.page("", "/dashboard/sign-in", Some(&key)).await;
+    let path = format!("/dashboard/replays/{}", ours.replay);
+    let shown = world.page(&entered.cookie, &path, None).await;
+    let token = shown.html.split_once("name=\"token\" value=\"");
+    let token = token.and_then(|(_, rest)| rest.split('"').next()).unwrap();
+    let end = async |form: String| {
+        let path = format!("{path}/cancel");
+        world.page(&entered.cookie, &path, Some(&form)).await
+    };
+    let state = async || {
+        let path = format!("/v1/replays/{}", ours.replay);
+        let replay = world.call(Some(&ours.key), &Method::GET, &path, None).await;
+        replay.json["state"].clone()
+    };
+    let asked = end(format!("token={token}")).await;
+    assert_eq!(asked.status, 200, "{}", asked.html);
+    let says = "About 1 dead letters that it has not moved stay dead letters";
+    assert!(asked.html.contains(says), "{}", asked.html);
+    assert_eq!(state().await, "running");
+    let ended = end(format!("token={token}&sure=yes")).await;
+    assert_eq!(ended.status, 303, "{}", ended.html);
+    assert_eq!(state().await, "cancelled");
+}
+
 pub(crate) async fn a_plan_replays_what_waits(world: &World) {
     let ours = &world.ours;
     twenty(world).await;
