@@ -19,6 +19,7 @@ pub mod plan;
 pub mod scheduler;
 pub mod secret_key;
 pub mod serve;
+mod sure;
 pub mod tenant;
 pub mod tier;
 pub mod top;

@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use super::destination::Connection;
 use super::named::Named;
+use super::sure::Sure;
 use crate::api::attempts::{Attempt, Attempts};
 use crate::client::Client;
 use crate::output::{self, Format};
@@ -28,6 +29,8 @@ pub enum Command {
     Cancel {
         /// Its id.
         id: i64,
+        #[command(flatten)]
+        sure: Sure,
         #[command(flatten)]
         connection: Connection,
     },
@@ -52,8 +55,15 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
                 Format::Table => print(&found)?,
             }
         }
-        Command::Cancel { id, connection } => {
+        Command::Cancel {
+            id,
+            sure,
+            connection,
+        } => {
+            sure.check()?;
             let client = Client::new(&connection.client)?;
+            let what = format!("Cancels the attempt {id}: its event is not sent there any more.");
+            sure.ask(async || Ok(what)).await?;
             client.post(&format!("/v1/attempts/{id}/cancel")).await?;
             output::done(connection.output, "cancelled", id)?;
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
-use domain::replay::ReplayState;
+use domain::replay::{DEFAULT_SHARE, ReplayState};
 use http::Method;
 use serde_json::{Map, Value, json};
 use url::form_urlencoded;
@@ -14,9 +14,11 @@ use uuid::Uuid;
 
 use super::destination::Connection;
 use super::named::Named;
+use super::sure::Sure;
 use crate::api::dead_letters::{DeadLetter, DeadLetters};
-use crate::api::replays::{BegunReplays, Replay, ReplayProgress, Replays};
+use crate::api::replays::{BegunReplays, Replay, ReplayPreview, ReplayProgress, Replays};
 use crate::client::Client;
+use crate::commands::plan::duration;
 use crate::output::{self, Format};
 use crate::progress::{Measure, Progress};
 
@@ -54,6 +56,8 @@ pub enum Command {
         #[arg(long, value_name = "PART")]
         share: Option<f64>,
         #[command(flatten)]
+        sure: Sure,
+        #[command(flatten)]
         connection: Connection,
     },
 }
@@ -82,6 +86,8 @@ pub enum ReplayCommand {
     Cancel {
         /// Its id.
         id: Uuid,
+        #[command(flatten)]
+        sure: Sure,
         #[command(flatten)]
         connection: Connection,
     },
@@ -134,19 +140,24 @@ impl Filter {
     }
 
     fn query(&self, limit: usize, after: Option<&str>) -> String {
-        let mut query = form_urlencoded::Serializer::new(String::new());
-        for (field, value) in self.fields() {
-            let text = value
-                .as_str()
-                .map_or_else(|| value.to_string(), str::to_owned);
-            query.append_pair(&field, &text);
-        }
+        let mut query = as_query(&self.fields());
         query.append_pair("limit", &limit.to_string());
         if let Some(after) = after {
             query.append_pair("after", after);
         }
         query.finish()
     }
+}
+
+fn as_query(fields: &Map<String, Value>) -> form_urlencoded::Serializer<'static, String> {
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    for (field, value) in fields {
+        let text = value
+            .as_str()
+            .map_or_else(|| value.to_string(), str::to_owned);
+        query.append_pair(field, &text);
+    }
+    query
 }
 
 /// The most rows asked for at once.
@@ -186,10 +197,23 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
             all_destinations,
             filter,
             share,
+            sure,
             connection,
         } => {
+            // One that is named needs no question: it is that one.
+            if id.is_none() {
+                sure.check()?;
+            }
             let client = Client::new(&connection.client)?;
             let mut body = filter.resolved(&client).await?.fields();
+            if id.is_none() {
+                let words = preview(&client, &body, share).await?;
+                match sure.yes {
+                    true if connection.output == Format::Json => {}
+                    true => output::aside(&words),
+                    false => sure.ask(async || Ok(words)).await?,
+                }
+            }
             body.extend(id.map(|id| ("attempt_id".to_owned(), id.into())));
             body.extend(share.map(|share| ("share".to_owned(), share.into())));
             if all_destinations {
@@ -198,11 +222,55 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
             let begun = begin(&client, body, connection.output).await?;
             match connection.output {
                 Format::Json => output::json(&json!({ "replays": begun }))?,
-                Format::Table => print_replays(&begun)?,
+                Format::Table => {
+                    print_replays(&begun)?;
+                    output::aside(&progress_at(&begun));
+                }
             }
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Where it shows how far they are.
+fn progress_at(begun: &[Replay]) -> String {
+    match begun {
+        [] => "No dead letter matches: nothing is replayed.".to_owned(),
+        [one] => {
+            let id = one.progress.id;
+            format!("How far it is: paceline replay show {id} --follow")
+        }
+        _ => "How far they are: paceline replay list".to_owned(),
+    }
+}
+
+/// What it will replay, and for about how long, in words.
+async fn preview(
+    client: &Client,
+    fields: &Map<String, Value>,
+    share: Option<f64>,
+) -> anyhow::Result<String> {
+    let mut query = as_query(fields);
+    if let Some(share) = share {
+        query.append_pair("share", &share.to_string());
+    }
+    let path = format!("/v1/replays/preview?{}", query.finish());
+    let found: ReplayPreview = client.get(&path).await?;
+    Ok(in_words(&found, share.unwrap_or(DEFAULT_SHARE)))
+}
+
+fn in_words(preview: &ReplayPreview, share: f64) -> String {
+    let count = output::grouped(preview.dead_letters);
+    let more = if preview.is_all { "" } else { "more than " };
+    let destinations = preview.destinations.len() as u64 + preview.further_destinations;
+    let takes = match preview.takes_seconds {
+        Some(seconds) => format!("which takes about {}", duration(seconds)),
+        None => "which takes until a limit that is 0 now is raised".to_owned(),
+    };
+    format!(
+        "Replays {more}{count} dead letters of {destinations} destination(s) at {share} of their \
+         limits, {takes}."
+    )
 }
 
 /// Begins replays, in as many requests as it takes.
@@ -252,8 +320,23 @@ pub async fn run_replay(command: ReplayCommand) -> anyhow::Result<ExitCode> {
             };
             (found, connection.output)
         }
-        ReplayCommand::Cancel { id, connection } => {
+        ReplayCommand::Cancel {
+            id,
+            sure,
+            connection,
+        } => {
+            sure.check()?;
             let client = Client::new(&connection.client)?;
+            let what = async || {
+                let found: Replay = client.get(&format!("/v1/replays/{id}")).await?;
+                let (total, done) = (found.progress.total, found.progress.done);
+                Ok(format!(
+                    "Ends the replay {id}: {done} dead letters are back in the backlog and stay \
+                     there, about {} stay dead letters.",
+                    total.saturating_sub(done)
+                ))
+            };
+            sure.ask(what).await?;
             let path = format!("/v1/replays/{id}/cancel");
             let ended = client.send(Method::POST, &path, &json!({})).await?;
             (ended, connection.output)

@@ -7,6 +7,7 @@ use http::Method;
 use serde_json::{Map, Value, json};
 
 use super::named::Named;
+use super::sure::Sure;
 use crate::api::destinations::{CreatedDestination, Destination, Destinations};
 use crate::client::{Client, ClientConfig};
 use crate::output::{self, Format};
@@ -61,6 +62,8 @@ pub enum Command {
     Delete {
         /// Its id or its name.
         id: Named,
+        #[command(flatten)]
+        sure: Sure,
         #[command(flatten)]
         connection: Connection,
     },
@@ -173,7 +176,11 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
         } => {
             change(&id, with_endpoint(settings.json(), endpoint), &connection).await?;
         }
-        Command::Delete { id, connection } => delete(&id, &connection).await?,
+        Command::Delete {
+            id,
+            sure,
+            connection,
+        } => delete(&id, sure, &connection).await?,
         Command::Secret(command) => return secret::run(command).await,
         Command::Pause { id, connection } => change(&id, state("paused"), &connection).await?,
         Command::Resume { id, connection } => {
@@ -216,9 +223,18 @@ async fn show(id: &Named, connection: &Connection) -> anyhow::Result<()> {
     print(&[found], connection.output)
 }
 
-async fn delete(id: &Named, connection: &Connection) -> anyhow::Result<()> {
+async fn delete(id: &Named, sure: Sure, connection: &Connection) -> anyhow::Result<()> {
+    sure.check()?;
     let client = Client::new(&connection.client)?;
     let id = id.destination(&client).await?;
+    let what = async || {
+        let (name, waiting) = explain::waiting(&client, id).await?;
+        Ok(format!(
+            "Deletes the destination {name}: {waiting} deliveries wait and are dropped. \
+             Nothing is sent to it any more. What was sent stays in the ledger."
+        ))
+    };
+    sure.ask(what).await?;
     client.delete(&format!("{PATH}/{id}")).await?;
     output::done(connection.output, "deleted", id)
 }

@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use super::destination::Connection;
 use super::named::Named;
+use super::sure::Sure;
 use crate::api::keys::{ApiKey, CreatedKey, KeyList};
 use crate::client::Client;
 use crate::output::{self, Format};
@@ -47,6 +48,8 @@ pub enum Command {
         tenant: Named,
         /// Its id.
         key: KeyId,
+        #[command(flatten)]
+        sure: Sure,
         #[command(flatten)]
         connection: Connection,
     },
@@ -89,15 +92,32 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Revoke {
             tenant,
             key,
+            sure,
             connection,
         } => {
+            sure.check()?;
             let client = Client::new(&connection.client)?;
             let tenant = tenant.tenant(&client).await?;
+            sure.ask(async || revoking(&client, tenant, key).await)
+                .await?;
             client.delete(&format!("{}/{key}", path(tenant))).await?;
             output::done(connection.output, "revoked", key)?;
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What ends with it, in words.
+async fn revoking(client: &Client, tenant: Uuid, id: KeyId) -> anyhow::Result<String> {
+    let list: KeyList = client.get(&path(tenant)).await?;
+    let id = id.to_string();
+    let key = list.keys.into_iter().find(|key| key.id == id);
+    let (name, used) = key.map_or_else(Default::default, |key| (key.name, key.last_used_at));
+    Ok(format!(
+        "Revokes the key {id} {name}: whoever calls with it is refused, for good, and whoever \
+         is signed in with it or has a link that it made is signed out. Last used: {}.",
+        used.unwrap_or_else(|| "never".to_owned())
+    ))
 }
 
 fn table(keys: &[ApiKey]) -> String {

@@ -13,6 +13,7 @@ use uuid::Uuid;
 
 use super::destination::Connection;
 use super::named::Named;
+use super::sure::Sure;
 use crate::api::links::{CreatedLink, Link, LinkList};
 use crate::client::Client;
 use crate::output::{self, Format};
@@ -49,6 +50,8 @@ pub enum Command {
         tenant: Named,
         /// Its id.
         link: LinkId,
+        #[command(flatten)]
+        sure: Sure,
         #[command(flatten)]
         connection: Connection,
     },
@@ -95,10 +98,17 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Revoke {
             tenant,
             link,
+            sure,
             connection,
         } => {
+            sure.check()?;
             let client = Client::new(&connection.client)?;
             let tenant = tenant.tenant(&client).await?;
+            let what = format!(
+                "Revokes the link {link}: it opens nothing any more, and whoever opened it is \
+                 signed out."
+            );
+            sure.ask(async || Ok(what)).await?;
             client.delete(&format!("{}/{link}", path(tenant))).await?;
             output::done(connection.output, "revoked", link)?;
         }

@@ -35,7 +35,7 @@ fn what_ends_a_thing_answers_in_json_as_well() {
     let site = Site::start();
     let tenant = json(&site, &["tenant", "create", "shop"]);
     let key = json(&site, &["key", "create", id(&tenant), "--scope", "read"]);
-    let revoked = json(&site, &["key", "revoke", id(&tenant), id(&key)]);
+    let revoked = json(&site, &["key", "revoke", "-y", id(&tenant), id(&key)]);
     assert_eq!(revoked["revoked"], key["id"]);
 
     // Held, so that what is sent waits and can be cancelled.
@@ -46,16 +46,26 @@ fn what_ends_a_thing_answers_in_json_as_well() {
     json(&site, &["event", "send", "--destination", made, "1"]);
     let waiting = json(&site, &["attempt", "list", made]);
     let attempt = waiting["attempts"][0]["id"].to_string();
-    let cancelled = json(&site, &["attempt", "cancel", attempt.trim_matches('"')]);
+    let cancelled = json(
+        &site,
+        &["attempt", "cancel", "--yes", attempt.trim_matches('"')],
+    );
     assert_eq!(cancelled["cancelled"], attempt.trim_matches('"'));
 
     let secret = json(&site, &["destination", "secret", "rotate", made]);
     let gone = json(
         &site,
-        &["destination", "secret", "delete", made, id(&secret)],
+        &[
+            "destination",
+            "secret",
+            "delete",
+            "--yes",
+            made,
+            id(&secret),
+        ],
     );
     assert_eq!(gone["deleted"], secret["id"]);
-    let gone = json(&site, &["destination", "delete", made]);
+    let gone = json(&site, &["destination", "delete", "--yes", made]);
     assert_eq!(gone["deleted"], made);
 }
 
@@ -110,7 +120,7 @@ fn a_link_is_printed_whole_and_listed_without_what_opens_it() {
         !listed.to_string().contains(&link[page.len()..]),
         "{listed}"
     );
-    let revoked = json(&site, &["link", "revoke", tenant, id(one)]);
+    let revoked = json(&site, &["link", "revoke", "--yes", tenant, id(one)]);
     assert_eq!(revoked["revoked"], one["id"]);
     assert_eq!(
         json(&site, &["link", "list", tenant])["links"],

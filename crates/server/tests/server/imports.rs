@@ -108,7 +108,7 @@ fn a_replay_is_followed_to_its_end() {
     while client(&["dead-letters", "list"])["dead_letters"][0].is_null() {
         std::thread::yield_now();
     }
-    let begun = client(&["dead-letters", "replay", "--destination", id]);
+    let begun = client(&["dead-letters", "replay", "--yes", "--destination", id]);
     let replay = begun["replays"][0]["id"].as_str().unwrap();
     let ended = client(&["replay", "show", replay, "--follow"]);
     assert_eq!(ended["state"], "completed", "{ended}");

@@ -24,6 +24,7 @@ mod signatures;
 mod smart_delivery;
 mod snapshots;
 mod store;
+mod sure;
 mod tls;
 mod unmanaged;
 mod waiting;

@@ -5,7 +5,7 @@ use clap::Args;
 use http::Method;
 use serde_json::{Map, Value, json};
 
-use super::{Connection, Named, PATH};
+use super::{Connection, Named, PATH, Sure, explain};
 use crate::api::cancel::CancelledBacklog;
 use crate::api::retries::RetryRules;
 use crate::client::Client;
@@ -126,13 +126,28 @@ pub struct Cancel {
     pub accepted_before: Option<String>,
 
     #[command(flatten)]
+    pub sure: Sure,
+
+    #[command(flatten)]
     pub connection: Connection,
 }
 
 /// Cancels step by step until nothing is left.
 pub(super) async fn cancel(args: Cancel) -> anyhow::Result<()> {
+    args.sure.check()?;
     let client = Client::new(&args.connection.client)?;
     let id = args.id.destination(&client).await?;
+    let what = async || {
+        let (name, waiting) = explain::waiting(&client, id).await?;
+        let which = match (&args.event_type, &args.accepted_before) {
+            (None, None) => "They are dropped",
+            _ => "Those that match are dropped",
+        };
+        Ok(format!(
+            "Cancels what waits at {name}: {waiting} deliveries. {which}, and cannot be replayed."
+        ))
+    };
+    args.sure.ask(what).await?;
     let path = format!("{PATH}/{id}/cancel");
     let mut body = json!({ "type": args.event_type, "accepted_before": args.accepted_before });
     let mut cancelled = 0_u64;

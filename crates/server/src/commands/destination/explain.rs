@@ -1,11 +1,14 @@
 //! `paceline destination explain` and `standings`: where destinations stand, on a
 //! terminal.
 
+use uuid::Uuid;
+
 use super::{Connection, Named, PATH};
 use crate::api::standings::{Outcomes, Standing, Standings};
 use crate::client::Client;
 use crate::commands::plan::duration;
 use crate::output::{self, Format};
+use crate::service::standing::COUNTED;
 
 /// The most rows asked for at once.
 const PAGE: usize = 200;
@@ -20,6 +23,20 @@ pub(super) async fn explain(id: &Named, connection: &Connection) -> anyhow::Resu
     }
     output::line(&found.explanation)?;
     output::line(&table(&[found]))
+}
+
+/// What a destination is called, and how many deliveries wait there, in words.
+pub(super) async fn waiting(client: &Client, id: Uuid) -> anyhow::Result<(String, String)> {
+    let found: Standing = client.get(&format!("{PATH}/{id}/explanation")).await?;
+    let mut waiting = output::grouped(found.backlog.into());
+    if found.backlog >= COUNTED {
+        waiting = format!("{waiting} or more");
+    }
+    let name = match found.name.is_empty() {
+        true => id.to_string(),
+        false => found.name,
+    };
+    Ok((name, waiting))
 }
 
 /// All of them, the longest backlog first.

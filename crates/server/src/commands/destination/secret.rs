@@ -10,7 +10,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::{Connection, Named, PATH};
+use super::{Connection, Named, PATH, Sure};
 use crate::api::secrets::{CreatedSecret, Secret, Secrets};
 use crate::client::Client;
 use crate::output::{self, Format};
@@ -53,6 +53,8 @@ pub enum Command {
         destination: Named,
         /// The secret's id.
         id: Uuid,
+        #[command(flatten)]
+        sure: Sure,
         #[command(flatten)]
         connection: Connection,
     },
@@ -98,16 +100,30 @@ pub(super) async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Delete {
             destination,
             id,
+            sure,
             connection,
         } => {
+            sure.check()?;
             let client = Client::new(&connection.client)?;
             let destination = destination.destination(&client).await?;
+            sure.ask(async || deleting(&client, destination, id).await)
+                .await?;
             let path = format!("{PATH}/{destination}/secrets/{id}");
             client.delete(&path).await?;
             output::done(connection.output, "deleted", id)?;
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What becomes of signatures without it, in words.
+async fn deleting(client: &Client, destination: Uuid, id: Uuid) -> anyhow::Result<String> {
+    let found: Secrets = client.get(&format!("{PATH}/{destination}/secrets")).await?;
+    let others = found.secrets.iter().filter(|one| one.id != id).count();
+    Ok(format!(
+        "Deletes the secret {id}: no request is signed by it any more, and a receiver that \
+         knows no other refuses all. {others} other secret(s) sign."
+    ))
 }
 
 /// The line for the receiver's owner.
