@@ -4,9 +4,10 @@
 create table sessions (
     digest bytea primary key
         constraint sessions_check_digest check (octet_length(digest) = 32),
-    -- Signed in with a key; a link, which opens sessions; or opened by a link.
+    -- Signed in with a key; a link, which opens sessions; opened by a link; or a link
+    -- that signs in once.
     kind text not null
-        constraint sessions_check_kind check (kind in ('key', 'link', 'opened')),
+        constraint sessions_check_kind check (kind in ('key', 'link', 'opened', 'once')),
     -- Whose pages it shows.
     tenant_id uuid not null references tenants (id),
     -- The key behind it: it ends with that. Null for the one that is configured.

@@ -90,7 +90,11 @@ fn stored(file: &Path, mint: &Mint) -> anyhow::Result<SecretString> {
         .open(file)
         .and_then(|mut opened| writeln!(opened, "{}", key.expose_secret()))
         .with_context(context)?;
-    announce(&key, &format!("kept in {}", file.display()))?;
+    if let Err(error) = announce(&key, &format!("kept in {}", file.display())) {
+        // Nobody reads it there; it can be read in the file.
+        let file = file.display();
+        tracing::warn!(error = %format!("{error:#}"), %file, "the API key is in this file");
+    }
     Ok(key)
 }
 

@@ -1,32 +1,34 @@
 //! What `serve` says when it listens: where the pages are, where the data is, and
 //! what to type next. To standard output, once, and never to the log: the address of
-//! the pages signs in whoever opens it.
+//! the pages signs in whoever opens it first.
 
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use anyhow::Context as _;
-use engine::ports::DEFAULT_TENANT;
-
 use crate::config::{Database, StoreConfig};
 use crate::pages::Pages;
 
-/// How long the address signs in: a working day.
-const SIGNS_IN_FOR: Duration = Duration::from_secs(12 * 3_600);
+/// How long the address waits to be opened: as long as one who has just typed the
+/// command sits before it. Terminals keep what they have shown for much longer.
+const SIGNS_IN_WITHIN: Duration = Duration::from_secs(15 * 60);
 
 /// Where the command line looks if nothing else is said.
 const USUAL_PORT: u16 = 8_080;
 
-/// Says it. Without a store that answers, the pages have to be signed in to by hand.
+/// Says it. Without a store that answers, the pages have to be signed in to by hand;
+/// and where nobody reads it any more, the log has all that is no secret.
 pub(crate) async fn say(
     pages: &Pages,
     (scheme, address): (&str, SocketAddr),
     store: &StoreConfig,
 ) -> anyhow::Result<()> {
     let at = format!("{scheme}://{address}");
-    let dashboard = match pages.full_link(DEFAULT_TENANT, SIGNS_IN_FOR).await {
-        Ok(path) => format!("{at}{path} (signs you in, for 12 hours)"),
+    let dashboard = match pages.once_link(SIGNS_IN_WITHIN).await {
+        Ok(path) => format!(
+            "{at}{path} (signs you in once, within {} minutes; then {at}/dashboard with the key)",
+            SIGNS_IN_WITHIN.as_secs() / 60
+        ),
         Err(_away) => format!("{at}/dashboard"),
     };
     let database = match store.place()? {
@@ -41,14 +43,16 @@ pub(crate) async fn say(
         ("http", USUAL_PORT) => String::new(),
         _ => format!("--url {at} "),
     };
-    let mut out = io::stdout().lock();
-    write!(
-        out,
+    let text = format!(
         "Dashboard: {dashboard}\n\
          Database: {database}\n\
          Next, in another terminal in this folder: paceline destination create {named}\
          https://example.com/webhooks --per-second 5\n"
-    )
-    .context("say where things are")?;
-    out.flush().context("say where things are")
+    );
+    let mut out = io::stdout().lock();
+    if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        let dashboard = format!("{at}/dashboard");
+        tracing::warn!(%error, dashboard, database, "nobody reads standard output");
+    }
+    Ok(())
 }

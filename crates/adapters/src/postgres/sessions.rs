@@ -26,6 +26,10 @@ impl Sessions for PostgresStore {
         Ok(retried(|| session(&self.pool, digest)).await?)
     }
 
+    async fn use_once(&self, once: [u8; 32], new: &NewSession) -> Result<bool, CatalogError> {
+        Ok(retried(|| use_once(&self.pool, once, new)).await?)
+    }
+
     async fn move_session(&self, digest: [u8; 32], tenant: TenantId) -> Result<(), CatalogError> {
         let moving = || async {
             sqlx::query("-- move_session\nupdate sessions set tenant_id = $2 where digest = $1")
@@ -93,6 +97,24 @@ async fn begin(pool: &PgPool, new: &NewSession) -> Result<Timestamp, Failure> {
     .bind(i64::from(FORGOTTEN_AT_ONCE))
     .execute(pool)
     .await?;
+    insert(pool, new, None)
+        .await?
+        .ok_or(Failure::Conflict(FULL))
+}
+
+const FULL: &str = "the tenant has too many sessions and links already";
+
+async fn use_once(pool: &PgPool, once: [u8; 32], new: &NewSession) -> Result<bool, Failure> {
+    Ok(insert(pool, new, Some(once)).await?.is_some())
+}
+
+/// Until when it is good. With `once`, only where this has just been used up: by one
+/// statement, so that of two the later finds nothing to delete.
+async fn insert(
+    pool: &PgPool,
+    new: &NewSession,
+    once: Option<[u8; 32]>,
+) -> Result<Option<Timestamp>, Failure> {
     let (key, configured) = match new.behind {
         BehindSession::Key(id) => (Some(id.to_string()), None),
         BehindSession::Configured(digest) => (None, Some(digest.to_vec())),
@@ -101,6 +123,11 @@ async fn begin(pool: &PgPool, new: &NewSession) -> Result<Timestamp, Failure> {
     // Two at once may both be the last: the bound is there against floods.
     let begun: Option<i64> = sqlx::query_scalar(
         "-- begin_session
+        with used as (
+            delete from sessions
+            where digest = $14 and kind = 'once' and expires_at > clock_timestamp()
+            returning digest
+        )
         insert into sessions (
             digest, kind, tenant_id, key_id, configured_digest,
             may_ingest, may_manage, may_read, may_admin, created_at, expires_at,
@@ -110,6 +137,7 @@ async fn begin(pool: &PgPool, new: &NewSession) -> Result<Timestamp, Failure> {
             $12, $13
         from (select clock_timestamp() as now) c
         where (select count(*) from sessions s where s.tenant_id = $3 and s.kind = $2) < $11
+            and ($14::bytea is null or exists (select from used))
         returning micros(expires_at)",
     )
     .bind(&new.digest[..])
@@ -125,10 +153,10 @@ async fn begin(pool: &PgPool, new: &NewSession) -> Result<Timestamp, Failure> {
     .bind(i64::from(MAX_SESSIONS))
     .bind(&new.name)
     .bind(new.opened_by.map(|digest| digest.to_vec()))
+    .bind(once.map(|digest| digest.to_vec()))
     .fetch_optional(pool)
     .await?;
-    let full = Failure::Conflict("the tenant has too many sessions and links already");
-    begun.map(Timestamp::from_micros).ok_or(full)
+    Ok(begun.map(Timestamp::from_micros))
 }
 
 type Found = (

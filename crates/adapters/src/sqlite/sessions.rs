@@ -46,6 +46,10 @@ const SESSION: &str = "
             select 1 from sessions l where l.digest = s.link_digest and l.kind = 'link'
         ))";
 
+const USE: &str = "
+    -- use_once
+    delete from sessions where digest = ?1 and kind = 'once' and expires_at > ?2";
+
 const MOVE: &str = "
     -- move_session
     update sessions set tenant_id = ?2 where digest = ?1";
@@ -114,6 +118,19 @@ impl Sessions for SqliteStore {
             })
         };
         Ok(self.look(step).await?)
+    }
+
+    async fn use_once(&self, once: [u8; 32], new: &NewSession) -> Result<bool, CatalogError> {
+        let new = new.clone();
+        let step = move |tx: &Transaction<'_>, now: Timestamp| match execute(
+            tx,
+            USE,
+            (once, now.as_micros()),
+        )? {
+            0 => Ok(false),
+            _ => begin(tx, now, &new).map(|_until| true),
+        };
+        Ok(self.write(step).await?)
     }
 
     async fn move_session(&self, digest: [u8; 32], tenant: TenantId) -> Result<(), CatalogError> {

@@ -154,6 +154,7 @@ macro_rules! tenant_contract {
             a_session_is_over_by_the_stores_clock
             a_session_ends_with_its_key
             a_session_ends_once_and_moves
+            what_signs_in_once_does_so_once
             a_link_is_listed_while_it_is_good
             a_link_ends_with_all_that_it_opened
             another_tenants_link_cannot_be_ended

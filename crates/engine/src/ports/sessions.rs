@@ -24,6 +24,11 @@ pub trait Sessions: Send + Sync {
     /// the key behind it, nor the link that opened it.
     async fn session(&self, digest: [u8; 32]) -> Result<Option<Session>, CatalogError>;
 
+    /// Ends what signs in once ([`SessionKind::Once`]) and begins the session that it
+    /// is good for, together. `false`, and nothing is begun, where it is over or was
+    /// used: of several at the same moment one is told `true`.
+    async fn use_once(&self, once: [u8; 32], new: &NewSession) -> Result<bool, CatalogError>;
+
     /// From now on it shows this tenant's pages. One that is over is left.
     async fn move_session(&self, digest: [u8; 32], tenant: TenantId) -> Result<(), CatalogError>;
 
@@ -77,9 +82,17 @@ pub enum SessionKind {
     Link,
     /// Opened by a link.
     Opened,
+    /// Good for signing in once, as with the key behind it, and for nothing else.
+    Once,
 }
 
 impl SessionKind {
+    /// Whether pages are shown by it; the others only begin such a one.
+    #[must_use]
+    pub const fn shows_pages(self) -> bool {
+        matches!(self, Self::Key | Self::Opened)
+    }
+
     /// The word, as in SQL.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -87,6 +100,7 @@ impl SessionKind {
             Self::Key => "key",
             Self::Link => "link",
             Self::Opened => "opened",
+            Self::Once => "once",
         }
     }
 }
@@ -99,7 +113,7 @@ pub struct UnknownSessionWord(pub String);
 impl FromStr for SessionKind {
     type Err = UnknownSessionWord;
     fn from_str(text: &str) -> Result<Self, UnknownSessionWord> {
-        [Self::Key, Self::Link, Self::Opened]
+        [Self::Key, Self::Link, Self::Opened, Self::Once]
             .into_iter()
             .find(|kind| kind.as_str() == text)
             .ok_or_else(|| UnknownSessionWord(text.to_owned()))

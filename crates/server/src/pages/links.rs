@@ -9,7 +9,7 @@ use axum::extract::{Path, Request, State};
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use domain::access::{LinkId, Scope, Scopes};
 use domain::ids::TenantId;
-use engine::ports::{BehindSession, Link, NewSession, Session, SessionKind};
+use engine::ports::{BehindSession, DEFAULT_TENANT, Link, NewSession, Session, SessionKind};
 use http::header;
 
 use super::frame::{Frame, rendered};
@@ -74,13 +74,13 @@ struct OpenPage {
 
 async fn good(pages: &Pages, token: &str) -> Result<Session, Refused> {
     let found = session(pages, digest(token)).await?;
-    let link = found.filter(|session| session.kind == SessionKind::Link);
-    link.ok_or_else(|| {
-        Refused::new(
-            http::StatusCode::NOT_FOUND,
-            "This link is over, or never was.",
-        )
-    })
+    let link = found.filter(|session| !session.kind.shows_pages());
+    link.ok_or_else(over)
+}
+
+fn over() -> Refused {
+    let words = "This link is over, or never was. Sign in with a key, or ask for another link.";
+    Refused::new(http::StatusCode::NOT_FOUND, words)
 }
 
 impl Pages {
@@ -99,6 +99,27 @@ impl Pages {
         let behind = BehindSession::Configured(self.0.app.gate().configured());
         let links = self.0.app.tenancy().links();
         Ok(links.create(tenant, behind, draft).await?.path)
+    }
+}
+
+impl Pages {
+    /// A link that signs in once, within so long, as the key that is configured does:
+    /// for whoever starts the process.
+    pub async fn once_link(&self, good_for: Duration) -> Result<String, ServiceError> {
+        let links = self.0.app.tenancy().links();
+        let token = links.new_held();
+        let new = NewSession {
+            digest: digest(&token),
+            kind: SessionKind::Once,
+            tenant: DEFAULT_TENANT,
+            behind: links.behind(None),
+            scopes: Scopes::ALL,
+            good_for,
+            name: String::new(),
+            opened_by: None,
+        };
+        self.0.sessions.begin_session(&new).await?;
+        Ok(format!("/dashboard/links/{token}"))
     }
 }
 
@@ -124,18 +145,31 @@ pub(super) async fn open(
     own_form(request, &pages).await?;
     let link = good(&pages, &token).await?;
     let held = pages.0.app.tenancy().links().new_held();
-    let good_for = link.left.min(SESSION_LIFETIME);
+    let signs_in = link.kind == SessionKind::Once;
+    let good_for = match signs_in {
+        true => SESSION_LIFETIME,
+        false => link.left.min(SESSION_LIFETIME),
+    };
     let new = NewSession {
         digest: digest(&held),
-        kind: SessionKind::Opened,
+        kind: match signs_in {
+            true => SessionKind::Key,
+            false => SessionKind::Opened,
+        },
         tenant: link.tenant,
         behind: link.behind,
         scopes: link.scopes,
         good_for,
         name: String::new(),
-        opened_by: Some(digest(&token)),
+        opened_by: (!signs_in).then(|| digest(&token)),
     };
-    pages.0.sessions.begin_session(&new).await?;
+    match signs_in {
+        true if !pages.0.sessions.use_once(digest(&token), &new).await? => return Err(over()),
+        true => {}
+        false => {
+            pages.0.sessions.begin_session(&new).await?;
+        }
+    }
     let cookie = set_cookie(&headers, &held, good_for.as_secs());
     Ok(([(header::SET_COOKIE, cookie)], Redirect::to("/dashboard")).into_response())
 }
@@ -244,7 +278,7 @@ fn may_make(visitor: &Visitor) -> Result<(), Refused> {
     visitor.needs(Scope::Manage)?;
     match visitor.session.kind {
         SessionKind::Key => Ok(()),
-        SessionKind::Link | SessionKind::Opened => {
+        SessionKind::Link | SessionKind::Opened | SessionKind::Once => {
             let words = "A link makes no links. Sign in with a key.";
             Err(Refused::new(http::StatusCode::FORBIDDEN, words))
         }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use axum::extract::{Form, FromRequest, FromRequestParts, Request};
 use domain::access::Scope;
 use domain::ids::TenantId;
-use engine::ports::{Session, SessionKind, Thing};
+use engine::ports::{Session, Thing};
 use http::request::Parts;
 use http::{HeaderMap, StatusCode, header};
 use sha2::{Digest, Sha256};
@@ -104,7 +104,7 @@ pub(super) async fn identify(
     };
     let digest = digest(&held);
     let session = session(pages, digest).await?;
-    let session = session.filter(|session| session.kind != SessionKind::Link);
+    let session = session.filter(|session| session.kind.shows_pages());
     Ok(session.map(|session| Visitor {
         session,
         digest,

@@ -162,6 +162,51 @@ pub async fn a_session_ends_once_and_moves(world: &TenantWorld) {
     world.sessions.move_session([99; 32], tenant).await.unwrap();
 }
 
+/// However many come with it at the same moment, and not when its time is over.
+pub async fn what_signs_in_once_does_so_once(world: &TenantWorld) {
+    let once = begun(1, SessionKind::Once, DEFAULT_TENANT);
+    begin(world, &once).await;
+    let late = NewSession {
+        good_for: Duration::from_millis(300),
+        ..begun(2, SessionKind::Once, DEFAULT_TENANT)
+    };
+    let until = world.sessions.begin_session(&late).await.unwrap();
+    let link = begun(3, SessionKind::Link, DEFAULT_TENANT);
+    begin(world, &link).await;
+    assert_eq!(
+        world
+            .sessions
+            .links(DEFAULT_TENANT, 10)
+            .await
+            .unwrap()
+            .len(),
+        1
+    );
+
+    let signed_in: Vec<NewSession> = (10..14)
+        .map(|digest| begun(digest, SessionKind::Key, DEFAULT_TENANT))
+        .collect();
+    let [first, second, third, fourth] = &signed_in[..] else {
+        panic!("there are four");
+    };
+    let using = async |new| world.sessions.use_once(once.digest, new).await.unwrap();
+    let used = tokio::join!(using(first), using(second), using(third));
+    let used = [used.0, used.1, used.2];
+    assert_eq!(used.iter().filter(|used| **used).count(), 1, "{used:?}");
+    for (session, used) in [first, second, third].into_iter().zip(used) {
+        assert_eq!(is_good(world, session).await, used);
+    }
+    assert!(!is_good(world, &once).await);
+    assert!(!using(fourth).await);
+    // Neither what is over, nor what is something else.
+    world.pass_until(until).await;
+    for digest in [late.digest, link.digest, first.digest, [99; 32]] {
+        let used = world.sessions.use_once(digest, fourth).await;
+        assert!(!used.unwrap() && !is_good(world, fourth).await);
+    }
+    assert!(is_good(world, &link).await);
+}
+
 /// As it was made, the newest first, and no session beside it.
 pub async fn a_link_is_listed_while_it_is_good(world: &TenantWorld) {
     let tenant = world.tenant("free").await.id;
