@@ -12,10 +12,12 @@ pub const LATELY: Duration = Duration::from_secs(300);
 /// A destination fails if so many of a hundred answers were failures, unless set.
 pub const FAILING_PERCENT: u32 = 50;
 
-/// What came of the requests of the last minutes. A 429 is neither: its receiver works.
+/// What came of the requests of the last minutes. A 429 is no failure: its receiver
+/// works. What was never sent tells nothing of the receiver, nor does what nobody knows
+/// the end of: neither is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Lately {
-    /// Those with an outcome.
+    /// Those that succeeded or failed.
     pub answered: u32,
     /// Of these, the ones that failed.
     pub failed: u32,
@@ -29,6 +31,9 @@ impl Lately {
     pub fn of(outcomes: impl Iterator<Item = (Timestamp, AttemptState, Option<u16>)>) -> Self {
         let mut lately = Self::default();
         for (at, state, status) in outcomes {
+            if !matches!(state, AttemptState::Succeeded | AttemptState::Failed) {
+                continue;
+            }
             lately.answered = lately.answered.saturating_add(1);
             if Tally::is_failure(state, status) {
                 lately.failed = lately.failed.saturating_add(1);
@@ -66,5 +71,25 @@ impl Lately {
     #[must_use]
     pub fn failed_percent(&self) -> Option<f64> {
         (self.answered > 0).then(|| f64::from(self.failed) * 100.0 / f64::from(self.answered))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A worker that was late for its own start has sent nothing.
+    #[test]
+    fn what_was_not_sent_is_no_answer() {
+        let at = Timestamp::from_millis;
+        let outcomes = [
+            (at(1), AttemptState::Failed, Some(500)),
+            (at(2), AttemptState::NotSent, None),
+            (at(3), AttemptState::Unknown, None),
+            (at(4), AttemptState::Succeeded, Some(204)),
+        ];
+        let lately = Lately::of(outcomes.into_iter());
+        assert_eq!((lately.failed, lately.answered), (1, 2));
+        assert_eq!(lately.last_failure, Some((at(1), Some(500))));
     }
 }

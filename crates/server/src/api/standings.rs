@@ -50,7 +50,7 @@ pub struct Standing {
     /// says were failures lately, or, where nothing was answered, the last of what was
     /// sent before.
     pub failing: bool,
-    /// Requests of the last five minutes that have an outcome, of the newest 200.
+    /// Requests of the last five minutes that succeeded or failed, of the newest 200.
     pub answered_lately: u32,
     /// Of these, the ones that failed. A 429 is no failure.
     pub failed_lately: u32,
