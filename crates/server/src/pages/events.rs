@@ -1,18 +1,20 @@
 //! Events: found by id, type and state, and one with its attempts.
 
+use std::collections::{BTreeSet, HashMap};
+
 use axum::extract::{Path, Query, State};
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use domain::attempt::AttemptState;
-use domain::ids::EventId;
-use engine::ports::{EventFilter, FoundEvent};
+use domain::ids::{DestinationId, EventId, TenantId};
+use engine::ports::{AttemptView, CatalogError, EventFilter, FoundEvent};
 use serde::Deserialize;
 
-use super::Asked;
 use super::destination::Line;
 use super::frame::{Frame, rendered};
 use super::refused::Refused;
 use super::visitor::Visitor;
 use super::words::{self, NONE};
+use super::{Asked, Pages};
 use crate::service::rules;
 
 const PART: &str = "/dashboard/events";
@@ -131,8 +133,12 @@ struct EventPage {
     content_type: String,
     bytes: String,
     at: String,
-    attempts: Vec<Line>,
+    /// Each with how its destination is called.
+    attempts: Vec<(String, Line)>,
 }
+
+/// Destinations that are called by their names on one page; others by their ids.
+const NAMED: usize = 100;
 
 pub(super) async fn show(
     State(pages): Asked,
@@ -141,6 +147,12 @@ pub(super) async fn show(
 ) -> Result<Html<String>, Refused> {
     let id: EventId = id.parse().map_err(|_bad| Refused::not_found("event"))?;
     let (event, attempts) = pages.service(visitor.tenant()).event(id).await?;
+    let names = names(&pages, visitor.tenant(), &attempts).await?;
+    let named = |attempt: AttemptView| {
+        let id = attempt.destination;
+        let name = names.get(&id).cloned();
+        (name.unwrap_or_else(|| id.to_string()), Line::from(attempt))
+    };
     rendered(&EventPage {
         frame: Frame::of(&pages, &visitor, ("Event", PART)).await?,
         id,
@@ -148,6 +160,25 @@ pub(super) async fn show(
         content_type: event.content_type,
         bytes: words::count(event.payload_bytes, u32::MAX),
         at: words::time(event.created_at),
-        attempts: attempts.into_iter().map(Line::from).collect(),
+        attempts: attempts.into_iter().map(named).collect(),
     })
+}
+
+/// How the destinations of these are called, as far as they are still there.
+async fn names(
+    pages: &Pages,
+    tenant: TenantId,
+    attempts: &[AttemptView],
+) -> Result<HashMap<DestinationId, String>, Refused> {
+    let ids: BTreeSet<_> = attempts.iter().map(|one| one.destination).collect();
+    let mut names = HashMap::new();
+    for id in ids.into_iter().take(NAMED) {
+        match pages.0.catalog.destination(tenant, id).await {
+            Ok(found) if found.name.is_empty() => drop(names.insert(id, found.url)),
+            Ok(found) => drop(names.insert(id, found.name)),
+            Err(CatalogError::NotFound(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(names)
 }
