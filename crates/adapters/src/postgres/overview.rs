@@ -162,13 +162,15 @@ async fn troubled(pool: &PgPool, tenant: TenantId, limit: u32) -> Result<Trouble
         select d.id, count(*) over () from destinations d
         left join health h on h.destination_id = d.id
         left join watches w on w.destination_id = d.id
+        left join tally_marks m on m.destination_id = d.id
         where d.tenant_id = $1 and d.deleted_at is null
             and (d.state <> 'active' or h.opened_at is not null
                 or h.failing_since < clock_timestamp() - $3 * interval '1 microsecond'
+                or m.failing_since is not null
                 or h.held_until > clock_timestamp()
                 or w.short_told or w.backlog_high_since is not null)
         order by h.opened_at is null, d.state <> 'disabled', coalesce(h.failures, 0) desc,
-            not coalesce(w.short_told, false), d.state = 'paused', d.id
+            m.failing_since is null, not coalesce(w.short_told, false), d.state = 'paused', d.id
         limit $2",
     )
     .bind(tenant.0)

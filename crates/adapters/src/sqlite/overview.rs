@@ -31,11 +31,13 @@ const TROUBLED: &str = "
     select d.id, count(*) over () from destinations d
     left join health h on h.destination_id = d.id
     left join watches w on w.destination_id = d.id
+    left join tally_marks m on m.destination_id = d.id
     where d.tenant_id = ?1 and d.deleted_at is null
         and (d.state <> 'active' or h.opened_at is not null or h.failing_since < ?4
-            or h.held_until > ?2 or w.short_told = 1 or w.backlog_high_since is not null)
+            or m.failing_since is not null or h.held_until > ?2 or w.short_told = 1
+            or w.backlog_high_since is not null)
     order by h.opened_at is null, d.state <> 'disabled', coalesce(h.failures, 0) desc,
-        coalesce(w.short_told, 0) = 0, d.state = 'paused', d.id
+        m.failing_since is null, coalesce(w.short_told, 0) = 0, d.state = 'paused', d.id
     limit ?3";
 
 const STARTED_SINCE: &str = "

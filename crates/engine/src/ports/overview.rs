@@ -34,8 +34,8 @@ pub trait Overview: Send + Sync {
     ) -> Result<Vec<DestinationId>, CatalogError>;
 
     /// Up to `limit` of the tenant's destinations that need somebody, those first that
-    /// harm most: with an open breaker, disabled, failing for [`FAILS_FOR`] or longer,
-    /// told of by the watch, held, paused.
+    /// harm most: with an open breaker, disabled, failing for [`FAILS_FOR`] or longer or
+    /// by the last look of the tally, told of by the watch, held, paused.
     async fn troubled_destinations(
         &self,
         tenant: TenantId,
