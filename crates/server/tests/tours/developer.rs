@@ -34,6 +34,7 @@ pub(crate) const STATEMENTS: &[Statement] = &[
         "A12: what a script wants of `event send` it gets",
         a_script_takes_the_id,
     ),
+    ("D: an event's page says who got it", who_got_it),
     ("A13: `--type none` clears the types", type_none),
     ("A13: an event for nobody says so", an_event_for_nobody),
     (
@@ -66,11 +67,10 @@ pub(crate) const STATEMENTS: &[Statement] = &[
 
 fn serve_says_where(stage: &Stage) {
     let said = stage.site.wrote("said");
-    let link = said
-        .lines()
-        .find_map(|line| line.strip_prefix("Dashboard: "));
-    let link = link.and_then(|line| line.strip_suffix(" (signs you in, for 12 hours)"));
-    let browser = stage.site.open(link.unwrap_or_else(|| panic!("{said}")));
+    let link = (said.lines()).find_map(|line| line.strip_prefix("Dashboard: "));
+    let link = link.and_then(|line| line.split_once(" (signs you in once, within 15 minutes"));
+    let (link, _) = link.unwrap_or_else(|| panic!("{said}"));
+    let browser = stage.site.open(link);
     assert!(browser.page("/dashboard").has("Overview"));
     let file = fs::canonicalize(stage.site.folder())
         .unwrap()
@@ -172,6 +172,22 @@ fn a_script_takes_the_id(stage: &Stage) {
     });
     assert_eq!(shown["attempts"][0]["status"], 204);
     assert_eq!(stage.got("ok-1").requests, before + 1);
+}
+
+fn who_got_it(stage: &Stage) {
+    let names = ["ok-1", "ok-2", "ok-3"];
+    for name in names {
+        let path = format!("/v1/destinations/{}", stage.id(name));
+        let types = json!({"event_types": ["for.three"]});
+        stage.site.api(KEY, "PATCH", &path, &types);
+    }
+    let sent = json!({"type": "for.three", "payload": 1});
+    let sent = stage.site.api(KEY, "POST", "/v1/events", &sent);
+    let path = format!("/dashboard/events/{}", text(&sent["id"]));
+    let page = stage.site.sign_in(KEY).page(&path);
+    let rows = page.rows();
+    let shown: BTreeSet<_> = rows.iter().map(|row| row.name()).collect();
+    assert_eq!(shown, BTreeSet::from(names), "{page}");
 }
 
 fn type_none(stage: &Stage) {

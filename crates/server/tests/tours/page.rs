@@ -197,11 +197,11 @@ pub(crate) fn line(table: &str, name: &str) -> Vec<(String, String)> {
     cells.collect()
 }
 
-/// A cell of it.
+/// A cell of it, under the word that begins so.
 #[track_caller]
 pub(crate) fn cell(table: &str, name: &str, column: &str) -> String {
     let cells = line(table, name);
-    let found = cells.iter().find(|(word, _)| word == column);
+    let found = cells.iter().find(|(word, _)| word.starts_with(column));
     found
         .unwrap_or_else(|| panic!("no {column} in:\n{table}"))
         .1
@@ -237,4 +237,12 @@ pub(crate) fn seconds(span: &str) -> f64 {
             }
     });
     each.sum()
+}
+
+/// How many failed of how many lately, as a table in a terminal says it.
+#[track_caller]
+pub(crate) fn failed(table: &str, name: &str) -> String {
+    let cell = cell(table, name, "FAILED");
+    // The shares of longer times stand beside it.
+    cell.split(" / ").next().unwrap_or_default().to_owned()
 }

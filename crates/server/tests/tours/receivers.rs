@@ -26,6 +26,8 @@ pub(crate) enum Answers {
     Unauthorized,
     /// 503 to three in ten.
     Flaky,
+    /// 503 to six in ten, and the last is none of these.
+    Mostly,
     /// 429, and to come again in half an hour.
     TooMany,
     /// Nobody listens.
@@ -36,6 +38,7 @@ const SLOW: Duration = Duration::from_millis(150);
 
 /// Of ten requests, those that the flaky one answers with 503.
 const FAILS: [u32; 3] = [2, 5, 8];
+const MOSTLY_FAILS: [u32; 6] = [0, 1, 3, 4, 6, 7];
 
 /// What one endpoint got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -119,6 +122,9 @@ impl Books {
             Answers::Unprocessable => Some(StatusCode::UNPROCESSABLE_ENTITY),
             Answers::Unauthorized => Some(StatusCode::UNAUTHORIZED),
             Answers::Flaky => FAILS
+                .contains(&in_ten)
+                .then_some(StatusCode::SERVICE_UNAVAILABLE),
+            Answers::Mostly => MOSTLY_FAILS
                 .contains(&in_ten)
                 .then_some(StatusCode::SERVICE_UNAVAILABLE),
             Answers::TooMany => Some(StatusCode::TOO_MANY_REQUESTS),

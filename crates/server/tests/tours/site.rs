@@ -40,16 +40,25 @@ impl Drop for Site {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "waits for another process")]
+/// Looks until something is there.
 #[track_caller]
 pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    wait_until(what, || look().ok_or(String::new()))
+}
+
+/// Looks until it is so; fails with what was seen last.
+#[expect(clippy::disallowed_methods, reason = "waits for another process")]
+#[track_caller]
+pub(crate) fn wait_until<T>(what: &str, mut look: impl FnMut() -> Result<T, String>) -> T {
+    let mut seen = String::new();
     for _ in 0..POLLS {
-        if let Some(found) = look() {
-            return found;
+        match look() {
+            Ok(found) => return found,
+            Err(otherwise) => seen = otherwise,
         }
         thread::sleep(Duration::from_millis(50));
     }
-    panic!("{what}: not within time")
+    panic!("{what}: not within time: {seen}")
 }
 
 impl Site {
@@ -67,7 +76,7 @@ impl Site {
             .env("PACELINE_METRICS_TOP", "100")
             .args(["--log", "info", "serve", "--allow-http"])
             .args(["--allow-networks", "127.0.0.1:*"])
-            .args(["--request-timeout", "1s"])
+            .args(["--request-timeout", "3s"])
             .args(["--listen", &format!("127.0.0.1:{port}")])
             .stdout(made("said"))
             .stderr(made("log"));
