@@ -1,19 +1,22 @@
 //! A small client of the API, for the command line.
 //!
-//! One connection per request, over TLS for `https`, by the roots of this host.
-//! Errors say what to do next.
+//! One connection per request, over TLS for `https`, by the roots of this host and those
+//! of `--ca-file`. A key goes in clear to this machine alone, unless `--insecure-http` is
+//! said. Errors say what to do next.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use bytes::Bytes;
-use clap::Args;
+use clap::builder::BoolishValueParser;
+use clap::{ArgAction, Args};
 use http::{Method, Request, StatusCode, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::rt::TokioIo;
-use rustls::pki_types::ServerName;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
 use secrecy::{ExposeSecret, SecretString};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -25,6 +28,7 @@ use url::Url;
 
 use crate::api::problem::Problem;
 use crate::api_key;
+use crate::config::ConfigError;
 use crate::service::rules;
 
 /// How long a whole request may take: a little more than the server gives it.
@@ -47,7 +51,7 @@ const LOCAL_KEY_FILE: &str = "paceline.db.key";
 /// Where the API is, and the key to it.
 #[derive(Debug, Clone, Args)]
 pub struct ClientConfig {
-    /// The API to talk to.
+    /// The API to talk to: http:// or https:// and a host.
     #[arg(long, env = "PACELINE_URL", value_name = "URL")]
     #[arg(default_value = "http://127.0.0.1:8080")]
     pub url: Url,
@@ -61,25 +65,33 @@ pub struct ClientConfig {
         hide_env_values = true
     )]
     pub api_key: Option<SecretString>,
+
+    /// Certificates of authorities to trust beside those that this host trusts, in PEM.
+    #[arg(long, env = "PACELINE_CA_FILE", value_name = "FILE")]
+    pub ca_file: Option<PathBuf>,
+
+    /// Send the key in clear to another machine, to an http:// URL: where nobody else
+    /// is on the network between.
+    #[arg(long, env = "PACELINE_INSECURE_HTTP", value_name = "BOOL", action = ArgAction::Set)]
+    #[arg(default_value = "false", default_missing_value = "true", num_args = 0..=1)]
+    #[arg(value_parser = BoolishValueParser::new())]
+    pub insecure_http: bool,
 }
 
 /// A client of one API.
 pub struct Client {
+    /// Without a path.
     url: Url,
     authority: String,
     key: SecretString,
+    /// For `https`.
+    tls: Option<TlsConnector>,
 }
 
 impl Client {
     /// From its configuration; dials nothing yet.
     pub fn new(config: &ClientConfig) -> anyhow::Result<Self> {
-        if !matches!(config.url.scheme(), "http" | "https") {
-            bail!("--url (PACELINE_URL): must begin with http:// or https://");
-        }
-        let host = config
-            .url
-            .host_str()
-            .context("--url (PACELINE_URL): has no host")?;
+        let host = checked(config)?;
         let port = config.url.port_or_known_default().unwrap_or(80);
         let key = match &config.api_key {
             Some(key) => Some(key.clone()),
@@ -90,6 +102,10 @@ impl Client {
             None => None,
         };
         Ok(Self {
+            tls: match config.url.scheme() {
+                "https" => Some(connector(config)?),
+                _ => None,
+            },
             authority: format!("{host}:{port}"),
             url: config.url.clone(),
             key: key.context(
@@ -172,26 +188,28 @@ impl Client {
                 self.url
             )
         })?;
-        if self.url.scheme() == "https" {
-            let stream = self.over_tls(stream).await?;
+        if let Some(tls) = &self.tls {
+            let stream = self.over_tls(tls, stream).await?;
             return self.speak(stream, (method, content_type), path, body).await;
         }
         self.speak(stream, (method, content_type), path, body).await
     }
 
-    async fn over_tls(&self, stream: TcpStream) -> anyhow::Result<TlsStream<TcpStream>> {
-        let config = adapters::http::tls_config(Vec::new()).context("trust this host's roots")?;
+    async fn over_tls(
+        &self,
+        connector: &TlsConnector,
+        stream: TcpStream,
+    ) -> anyhow::Result<TlsStream<TcpStream>> {
         let host = self.url.host_str().unwrap_or_default();
         let name = host
             .trim_start_matches('[')
             .trim_end_matches(']')
             .to_owned();
         let name = ServerName::try_from(name).context("--url (PACELINE_URL): its host")?;
-        let connector = TlsConnector::from(Arc::new(config));
         connector.connect(name, stream).await.with_context(|| {
             format!(
-                "speak TLS with {}: this host has to trust its certificate (SSL_CERT_FILE names \
-                 a file of further roots)",
+                "speak TLS with {}: where its authority is one of your own, name its certificate \
+                 by --ca-file (PACELINE_CA_FILE)",
                 self.url
             )
         })
@@ -212,7 +230,7 @@ impl Client {
             .context("speak HTTP")?;
         let request = Request::builder()
             .method(method)
-            .uri(format!("{}{path}", self.url.path().trim_end_matches('/')))
+            .uri(path)
             .header(header::HOST, &self.authority)
             .header(
                 header::AUTHORIZATION,
@@ -243,20 +261,7 @@ impl Client {
     }
 
     fn refused(&self, status: StatusCode, answer: &[u8]) -> String {
-        let path = self.url.path().trim_end_matches('/');
-        let problem = serde_json::from_slice::<Problem>(answer);
-        let no_route = problem
-            .as_ref()
-            .map_or(status == StatusCode::NOT_FOUND, |problem| {
-                problem.kind == "urn:paceline:problem:no-such-route"
-            });
-        if no_route && !path.is_empty() {
-            return format!(
-                "there is no API at {}: --url (PACELINE_URL) should have no path, leave out {path}",
-                self.url
-            );
-        }
-        let Ok(problem) = problem else {
+        let Ok(problem) = serde_json::from_slice::<Problem>(answer) else {
             return format!(
                 "{} answered {status} and is no Paceline API: check PACELINE_URL",
                 self.url
@@ -295,6 +300,59 @@ impl Client {
             (_, None) => format!("{}: {}", problem.title, problem.detail),
         };
         said + &request
+    }
+}
+
+/// Its host, if keys may be sent there: refused before anything is dialled.
+fn checked(config: &ClientConfig) -> Result<&str, ConfigError> {
+    let url = &config.url;
+    let refused = |problem: String| Err(ConfigError::flag("url", problem));
+    if !matches!(url.scheme(), "http" | "https") {
+        return refused("must begin with http:// or https://".to_owned());
+    }
+    let Some(host) = url.host_str().filter(|host| !host.is_empty()) else {
+        return refused("has no host".to_owned());
+    };
+    if !url.username().is_empty() || url.password().is_some() {
+        let problem = "must have no user and no password: the key goes into PACELINE_API_KEY";
+        return refused(problem.to_owned());
+    }
+    if url.query().is_some() || url.fragment().is_some() {
+        return refused("must have no query: leave out what follows `?` or `#`".to_owned());
+    }
+    if url.path() != "/" {
+        let path = url.path();
+        return refused(format!(
+            "must have no path, leave out {path}: the API is at /v1 of its host"
+        ));
+    }
+    if url.scheme() == "http" && !is_local(url) && !config.insecure_http {
+        return refused(format!(
+            "the key would go in clear to {host}: use https://{host}, or say --insecure-http \
+             (PACELINE_INSECURE_HTTP) if nobody else is on the network between"
+        ));
+    }
+    Ok(host)
+}
+
+fn connector(config: &ClientConfig) -> anyhow::Result<TlsConnector> {
+    let roots = match &config.ca_file {
+        Some(file) => authorities(file)?,
+        None => Vec::new(),
+    };
+    let tls = adapters::http::tls_config(roots).context("trust this host's roots")?;
+    Ok(TlsConnector::from(Arc::new(tls)))
+}
+
+fn authorities(file: &Path) -> Result<Vec<CertificateDer<'static>>, ConfigError> {
+    let refused = |problem: &dyn std::fmt::Display| {
+        ConfigError::flag("ca-file", format!("{}: {problem}", file.display()))
+    };
+    let read = CertificateDer::pem_file_iter(file).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    match read {
+        Ok(found) if found.is_empty() => Err(refused(&"has no certificate in PEM")),
+        Ok(found) => Ok(found),
+        Err(error) => Err(refused(&error)),
     }
 }
 

@@ -8,6 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use clap::CommandFactory;
 use serde_json::Value;
 use server::cli::{Cli, Command, parse};
+use server::client::Client;
 use server::config::{require_shared, unknown};
 use server::edge::Mint;
 use server::role::{Role, RoleConfig};
@@ -179,6 +180,30 @@ fn the_program_takes_every_setting() {
             check(role, &arguments);
         }
     }
+}
+
+/// `kubectl exec deploy/api -- paceline …`, which is to reach the API of its own pod.
+#[test]
+fn the_command_line_works_inside_the_apis_pod() {
+    let mut tried = 0;
+    for build in every() {
+        for (_, pod) in build.roles().into_iter().filter(|(role, _)| *role == "api") {
+            let arguments = as_flags(&["top"], &environment(build, &pod));
+            let Command::Top(top) = command(&arguments) else {
+                panic!("{arguments:?}");
+            };
+            Client::new(&top.connection.client)
+                .unwrap_or_else(|error| panic!("{}: {error}", build.name));
+            assert_eq!(
+                top.connection.client.url.host_str(),
+                Some(POD_IP),
+                "{}",
+                build.name
+            );
+            tried += 1;
+        }
+    }
+    assert!(tried > 0);
 }
 
 /// By the same program, so that it knows what it waits for. Schedulers migrate, and

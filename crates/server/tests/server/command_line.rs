@@ -111,17 +111,67 @@ fn a_client_says_what_to_do_next() {
         &["cannot reach", "paceline serve", "PACELINE_URL"],
     );
     refused(
-        &["destination", "list", "--url", "http://192.0.2.1"],
+        &["destination", "list", "--url", "https://192.0.2.1"],
         &[],
         1,
         &["PACELINE_API_KEY"],
     );
-    refused(
-        &["destination", "list", "--url", "ftp://x.example"],
-        &[key],
-        1,
-        &["http://", "https://"],
-    );
+}
+
+/// Before anything is dialled, so that no key is on its way.
+#[test]
+fn a_url_that_no_key_is_sent_to_is_refused_with_what_to_say_instead() {
+    let key = ("PACELINE_API_KEY", "k");
+    let named = "--url (PACELINE_URL)";
+    let clear = "the key would go in clear to 192.0.2.1: use https://192.0.2.1";
+    for (url, says) in [
+        ("ftp://x.example", &["http:// or https://"][..]),
+        (
+            "http://192.0.2.1",
+            &[clear, "--insecure-http", "PACELINE_INSECURE_HTTP"],
+        ),
+        ("http://192.0.2.1:8080/", &[clear]),
+        ("http://paceline.example", &["in clear to paceline.example"]),
+        ("http://[2001:db8::1]:8080", &["in clear to [2001:db8::1]"]),
+        (
+            "https://x.example/dashboard",
+            &["must have no path, leave out /dashboard"],
+        ),
+        ("https://x.example/?a=b", &["must have no query"]),
+        ("https://x.example/#a", &["must have no query"]),
+        ("https://ann:hunter2@x.example", &["no password"]),
+    ] {
+        let says = [&[named][..], says].concat();
+        refused(&["destination", "list", "--url", url], &[key], 2, &says);
+        refused(
+            &["destination", "list"],
+            &[key, ("PACELINE_URL", url)],
+            2,
+            &says,
+        );
+    }
+    // Said or not, this machine is none of these.
+    for url in ["http://127.0.0.1:1", "http://[::1]:1", "http://localhost:1"] {
+        let list = ["destination", "list", "--url", url];
+        refused(&list, &[key], 1, &["cannot reach"]);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let text = folder.path().join("text");
+    std::fs::write(&text, "no certificate").unwrap();
+    for (file, says) in [
+        ("/nowhere/ca.crt", "/nowhere/ca.crt: "),
+        (text.to_str().unwrap(), "has no certificate in PEM"),
+    ] {
+        let list = [
+            "destination",
+            "list",
+            "--url",
+            "https://127.0.0.1:1",
+            "--ca-file",
+            file,
+        ];
+        refused(&list, &[key], 2, &["--ca-file (PACELINE_CA_FILE)", says]);
+    }
 }
 
 #[test]

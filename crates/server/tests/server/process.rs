@@ -416,7 +416,7 @@ fn the_log_has_what_a_refusal_does_not_say() {
         .arg(format!("http://127.0.0.1:{port}/dashboard"))
         .output();
     let said = stderr(&with_path.unwrap());
-    let says = "--url (PACELINE_URL) should have no path, leave out /dashboard";
+    let says = "--url (PACELINE_URL): must have no path, leave out /dashboard";
     assert!(said.contains(says), "{said}");
     drop(server);
 }

@@ -109,6 +109,8 @@ fn it_is_spoken_renewed_and_no_reason_to_stay() {
     let error = String::from_utf8_lossy(&listed.stderr);
     assert!(listed.status.success(), "{error}");
 
+    is_listed_by_its_authority(folder, port);
+
     // Half of a renewal changes nothing.
     fs::write(folder.join("tls.crt"), TWO[0]).unwrap();
     server.signal(Signal::HUP);
@@ -125,6 +127,35 @@ fn it_is_spoken_renewed_and_no_reason_to_stay() {
     let mut stranger = TcpStream::connect(("127.0.0.1", port)).unwrap();
     stranger.write_all(&[0x16, 0x03, 0x01]).unwrap();
     assert_eq!(server.stop(), Some(0), "drained");
+}
+
+/// By an authority of one's own, named by the flag or by its variable; by none, and by
+/// another, nothing is sent.
+fn is_listed_by_its_authority(folder: &Path, port: u16) {
+    let list = |ca_file: Option<&str>| {
+        let mut command = paceline(folder);
+        command.args(["destination", "list", "--url"]);
+        command.arg(format!("https://localhost:{port}"));
+        command.envs(ca_file.map(|file| ("PACELINE_CA_FILE", file)));
+        let output = command.output().unwrap();
+        (
+            output.status.code(),
+            String::from_utf8(output.stderr).unwrap(),
+        )
+    };
+    fs::write(folder.join("two.crt"), TWO[0]).unwrap();
+    assert_eq!(list(Some("tls.crt")), (Some(0), String::new()));
+    for other in [None, Some("two.crt")] {
+        let (code, error) = list(other);
+        assert_eq!(code, Some(1), "{error}");
+        assert!(error.contains("by --ca-file (PACELINE_CA_FILE)"), "{error}");
+    }
+    let by_flag = paceline(folder)
+        .args(["destination", "list", "--ca-file", "tls.crt", "--url"])
+        .arg(format!("https://localhost:{port}"))
+        .output()
+        .unwrap();
+    assert!(by_flag.status.success(), "{by_flag:?}");
 }
 
 #[track_caller]
