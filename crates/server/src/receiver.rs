@@ -137,8 +137,18 @@ const ACCEPT_QUEUE: u32 = 128;
 /// # Errors
 /// No port could be bound.
 pub fn listen() -> io::Result<TcpListener> {
+    listen_at(0)
+}
+
+/// This port of the loopback; 0 for a free one.
+///
+/// # Errors
+/// It could not be bound.
+pub fn listen_at(port: u16) -> io::Result<TcpListener> {
     let socket = TcpSocket::new_v4()?;
-    socket.bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
+    // One that was chosen, and has just been left, is free.
+    socket.set_reuseaddr(port != 0)?;
+    socket.bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))?;
     socket.listen(ACCEPT_QUEUE)
 }
 
@@ -188,7 +198,19 @@ impl Receiver {
         capacity: usize,
         observer: Option<Box<Observer>>,
     ) -> io::Result<Self> {
-        let listener = listen()?;
+        Self::serve(listen()?, default, capacity, observer).await
+    }
+
+    /// The same at a port that was chosen.
+    ///
+    /// # Errors
+    /// The listener is of no use.
+    pub async fn serve(
+        listener: TcpListener,
+        default: Behaviour,
+        capacity: usize,
+        observer: Option<Box<Observer>>,
+    ) -> io::Result<Self> {
         let address = listener.local_addr()?;
         let stopping = CancellationToken::new();
         let shared = Arc::new(Shared {

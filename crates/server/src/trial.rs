@@ -15,7 +15,7 @@ mod verdict;
 
 pub use children::{Child, Children, Roles};
 pub use distributed::Distributed;
-pub use embedded::Embedded;
+pub use embedded::{Embedded, Listeners};
 pub use plan::{Plan, per_second, plans_for_demo};
 pub use shared::{Servers, SharedParts};
 use signatures::Signatures;
@@ -38,11 +38,12 @@ use engine::ingest::{Ingest, IngestError};
 use engine::ports::{
     Acceptance, BreakerChange, Catalog, DEFAULT_TENANT, LedgerRow, NewDestination, Store, Vault,
 };
+use tokio::net::TcpListener;
 use tokio::time::Instant;
 
 use crate::edge::Mint;
 use crate::parts::Parts;
-use crate::receiver::{Behaviour, Receiver};
+use crate::receiver::{self, Behaviour, Receiver};
 
 /// Events handed in at once for one destination, so that all destinations
 /// have their backlog from the beginning.
@@ -89,12 +90,24 @@ impl Trial {
         vault: &dyn Vault,
         plans: Vec<Plan>,
     ) -> anyhow::Result<Self> {
+        let listener = receiver::listen().context("listen for the receivers")?;
+        Self::receiving_at(listener, parts, vault, plans).await
+    }
+
+    /// The same, with the receivers at a port that was chosen.
+    pub async fn receiving_at(
+        listener: TcpListener,
+        parts: &Parts,
+        vault: &dyn Vault,
+        plans: Vec<Plan>,
+    ) -> anyhow::Result<Self> {
         let (store, catalog) = (Arc::clone(&parts.store), Arc::clone(&parts.catalog));
         let mint = Mint::from_system()?;
         let arrivals: usize = plans.iter().map(|plan| plan.events as usize * 2).sum();
         let signatures = Signatures::default();
         let observer = Some(signatures.observer());
-        let receiver = Receiver::start_observed(Behaviour::ACCEPT, arrivals.max(1_000), observer)
+        let capacity = arrivals.max(1_000);
+        let receiver = Receiver::serve(listener, Behaviour::ACCEPT, capacity, observer)
             .await
             .context("start the receivers")?;
         let (mut placed, mut keys) = (Vec::new(), Vec::new());

@@ -6,6 +6,7 @@
 //! destination with backlog got fewer starts than `--least-share` of what its
 //! limits allowed, rounded down.
 
+mod ports;
 mod report;
 mod stage;
 mod table;
@@ -20,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::signals;
 use crate::trial::{LEAST_SHARE_PERCENT, TrialVerdict, plans_for_demo};
+use ports::Ports;
 use stage::Stage;
 
 /// Between two updates of the live table.
@@ -59,13 +61,16 @@ pub struct Args {
     /// prefix and a queue of its own.
     #[arg(long)]
     distributed: bool,
+
+    #[command(flatten)]
+    ports: Ports,
 }
 
 /// Runs the demo. Ctrl-C ends it early and leaves nothing behind.
 pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
     signals::until_stopped(|shutdown| async move {
         let plans = plans_for_demo(args.seconds);
-        let mut stage = Stage::set_up(args.distributed, plans).await?;
+        let mut stage = Stage::set_up(args.distributed, args.ports, plans).await?;
         let verdict = tokio::select! {
             biased;
             () = shutdown.cancelled() => Err(anyhow::anyhow!("stopped before the end")),
@@ -94,6 +99,9 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
 async fn perform(args: &Args, stage: &mut Stage) -> anyhow::Result<TrialVerdict> {
     let mut table = table::Table::new(args.json);
     table.intro(stage.parts(), args.seconds)?;
+    if let Some(moved) = stage.moved() {
+        table.say(moved)?;
+    }
     if let Some(dashboard) = stage.dashboard() {
         table.say(&format!("Dashboard, while it runs: {dashboard}"))?;
     }

@@ -1,6 +1,5 @@
 //! A trial in one process, over one SQLite file that goes with it.
 
-use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,10 +23,19 @@ use crate::edge::Mint;
 use crate::front::{Front, FrontOptions};
 use crate::listening::{Bounds, Listening};
 use crate::parts::Parts;
+use crate::receiver;
 use crate::secret_keys::new_key;
 
 /// A trial's worker does not wait for receivers that never answer.
 const GRACE: Duration = Duration::from_millis(500);
+
+/// Where it listens, on this machine.
+pub struct Listeners {
+    /// The API and the dashboard.
+    pub dashboard: TcpListener,
+    /// What is sent to.
+    pub receivers: TcpListener,
+}
 
 /// Everything in this process.
 pub struct Embedded {
@@ -47,17 +55,31 @@ pub struct Embedded {
 impl Embedded {
     /// Creates the destinations in a new file and starts every loop.
     pub async fn set_up(plans: Vec<Plan>) -> anyhow::Result<Self> {
+        let listeners = Listeners {
+            dashboard: receiver::listen().context("listen for the dashboard")?,
+            receivers: receiver::listen().context("listen for the receivers")?,
+        };
+        Self::listening_at(listeners, plans).await
+    }
+
+    /// The same at ports that were chosen.
+    pub async fn listening_at(listeners: Listeners, plans: Vec<Plan>) -> anyhow::Result<Self> {
+        let Listeners {
+            dashboard,
+            receivers,
+        } = listeners;
         let mint = Mint::from_system()?;
         let folder = std::env::temp_dir().join(format!("paceline-trial-{}", mint.uuid()));
         std::fs::create_dir(&folder).context("make a folder for the trial")?;
         let file = folder.join("paceline.db");
         let parts = connect(&file).await?;
         let vault = Arc::new(KeyRing::parse(&new_key(&mint))?);
-        let trial = Trial::set_up(&parts, vault.as_ref(), plans).await?;
+        let trial = Trial::receiving_at(receivers, &parts, vault.as_ref(), plans).await?;
         let (loops, shutdown) = (TaskTracker::new(), CancellationToken::new());
         let seed = u64::from_le_bytes(mint.bytes());
         let ingest = spawn(&loops, &shutdown, (&parts, Arc::clone(&vault)), seed)?;
-        let dashboard = spawn_front(&loops, &shutdown, (&parts, vault), mint).await?;
+        let around = (&loops, &shutdown);
+        let dashboard = spawn_front(dashboard, around, (&parts, vault), mint).await?;
         loops.close();
         Ok(Self {
             trial,
@@ -144,15 +166,13 @@ fn spawn(
     Ok(ingest)
 }
 
-/// The API and the dashboard, on a free port of this machine.
+/// The API and the dashboard.
 async fn spawn_front(
-    loops: &TaskTracker,
-    shutdown: &CancellationToken,
+    listener: TcpListener,
+    (loops, shutdown): (&TaskTracker, &CancellationToken),
     (parts, vault): (&Parts, Arc<KeyRing>),
     mint: Mint,
 ) -> anyhow::Result<String> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
-    let listener = listener.context("listen for the dashboard")?;
     let address = listener
         .local_addr()
         .context("read the listener's address")?;
