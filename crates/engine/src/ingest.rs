@@ -186,6 +186,13 @@ impl Ingest {
         self.widths.expected(tenant, events)
     }
 
+    /// How many of these, the first ones, add at most so many deliveries, as far as can
+    /// be told; at least one.
+    #[must_use]
+    pub fn fit(&self, tenant: TenantId, events: &[NewEvent], deliveries: u32) -> usize {
+        self.widths.fit(tenant, events, deliveries)
+    }
+
     /// Accepts a tenant's events, all or nothing; at most [`MAX_ROWS`] at once.
     ///
     /// When it returns `Ok` every accepted event is durable. If the caller

@@ -12,6 +12,10 @@ use engine::ports::{Acceptance, Backpressure};
 use super::ServiceError;
 use super::rate::{IngestRates, Limited};
 
+/// Deliveries of a request that are written before backlogs are asked again: some ten
+/// thousand passes no bound by much, and an ordinary request is one part.
+const PART: u32 = 10_000;
+
 /// Takes events in, within bounds; cheap to clone.
 #[derive(Clone)]
 pub struct Intake {
@@ -57,10 +61,9 @@ impl Intake {
             .map(|(event, _)| event)
             .collect();
         let mut accepted = self.ingest(whose, wanted).await?.into_iter();
-        let missing = || ServiceError::Internal("the store left an event unanswered".to_owned());
         let answers = answers.into_iter().map(|answer| match answer {
             Some(answer) => answer,
-            None => accepted.next().ok_or_else(missing),
+            None => accepted.next().unwrap_or_else(|| Err(unanswered())),
         });
         Ok(answers.collect())
     }
@@ -97,12 +100,14 @@ impl Intake {
         Ok(answers.collect())
     }
 
-    /// At the tenant's rate.
+    /// At the tenant's rate; and a little at a time, so that a backlog's bound is passed
+    /// by one part at most of each request that is on its way, however many deliveries
+    /// the request turns out to be.
     async fn ingest(
         &self,
         whose: Limited,
         events: Vec<NewEvent>,
-    ) -> Result<Vec<Acceptance>, ServiceError> {
+    ) -> Result<Vec<Result<Acceptance, ServiceError>>, ServiceError> {
         if events.is_empty() {
             return Ok(Vec::new());
         }
@@ -114,24 +119,84 @@ impl Intake {
             ServiceError::TooFast { retry_after }
         })?;
         self.rates.charge(whose, expected - count);
-        let accepted = self.ingest.accept(events).await.inspect_err(|error| {
-            if matches!(error, IngestError::Full | IngestError::Stopped) {
-                self.rates.give_back(whose, expected);
-            }
-        })?;
-        let mut cost = 0_usize;
-        for acceptance in &accepted {
-            cost += match acceptance {
-                Acceptance::Accepted(destinations) => {
-                    self.pressure.accepted(whose.tenant, destinations);
-                    destinations.len().max(1)
+        let mut answers = Vec::with_capacity(events.len());
+        let mut cost = 0_u32;
+        let mut rest = events;
+        while !rest.is_empty() {
+            let part = self.ingest.fit(whose.tenant, &rest, PART);
+            let left = rest.split_off(part);
+            let part = std::mem::replace(&mut rest, left);
+            // The first was looked at just now.
+            let first = answers.is_empty();
+            match self.write(&part, !first).await {
+                Ok(written) => {
+                    cost =
+                        (written.iter()).fold(cost, |cost, one| cost.saturating_add(charged(one)));
+                    answers.extend(written);
                 }
-                _ => 1,
-            };
+                Err(error) if first => {
+                    if matches!(error, IngestError::Full | IngestError::Stopped) {
+                        self.rates.give_back(whose, expected);
+                    }
+                    return Err(error.into());
+                }
+                // What was written before is answered.
+                Err(error) => {
+                    let unwritten = part.len() + rest.len();
+                    let answer = Err(ServiceError::from(error));
+                    answers.extend(std::iter::repeat_n(answer, unwritten));
+                    break;
+                }
+            }
         }
-        let cost = u32::try_from(cost).unwrap_or(u32::MAX);
         self.rates.charge(whose, cost.saturating_sub(expected));
         self.rates.give_back(whose, expected.saturating_sub(cost));
-        Ok(accepted)
+        Ok(answers)
+    }
+
+    /// One part, all of it or, where it is asked for again, what backlogs have room for.
+    async fn write(
+        &self,
+        part: &[NewEvent],
+        ask: bool,
+    ) -> Result<Vec<Result<Acceptance, ServiceError>>, IngestError> {
+        let refused = |event| self.pressure.refusal(event).filter(|_| ask);
+        let refusals: Vec<_> = part.iter().map(refused).collect();
+        let wanted = part.iter().zip(&refusals);
+        let wanted: Vec<NewEvent> = (wanted.filter(|(_, refusal)| refusal.is_none()))
+            .map(|(event, _)| event.clone())
+            .collect();
+        let mut accepted = self.ingest.accept(wanted).await?.into_iter();
+        let answers = part
+            .iter()
+            .zip(refusals)
+            .map(|(event, refusal)| match refusal {
+                Some(refusal) => {
+                    metrics::counter!("paceline_ingest_refused_total", "reason" => "backlog-full")
+                        .increment(1);
+                    Err(refusal.into())
+                }
+                None => {
+                    let answer = accepted.next().ok_or_else(unanswered)?;
+                    if let Acceptance::Accepted(destinations) = &answer {
+                        self.pressure.accepted(event.tenant, destinations);
+                    }
+                    Ok(answer)
+                }
+            });
+        Ok(answers.collect())
+    }
+}
+
+fn unanswered() -> ServiceError {
+    ServiceError::Internal("the store left an event unanswered".to_owned())
+}
+
+/// What an event costs of its tenant's rate: its deliveries, and one at least.
+fn charged(answer: &Result<Acceptance, ServiceError>) -> u32 {
+    match answer {
+        Ok(Acceptance::Accepted(to)) => u32::try_from(to.len().max(1)).unwrap_or(u32::MAX),
+        Ok(_) => 1,
+        Err(_) => 0,
     }
 }

@@ -66,6 +66,7 @@ on_both! {
     neighbours::reads_that_hang_hold_up_no_events_and_no_sign_in
     neighbours::reports_are_bounded_and_end_with_their_client
     neighbours::changes_are_bounded_and_keep_nobody_else_from_any
+    neighbours::a_fan_out_ends_where_its_backlog_is_full
     texts::what_no_store_takes_is_the_clients_mistake
     texts::pages_say_the_same
 }

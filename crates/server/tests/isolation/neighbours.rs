@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tower::ServiceExt;
 
-use crate::world::{Tenant, World};
+use crate::world::{TENANT_BACKLOG, Tenant, World};
 
 /// Longer than anything here takes, and less than what hangs does: Postgres gives a
 /// lock up after 2 s.
@@ -174,4 +174,38 @@ pub(crate) async fn changes_are_bounded_and_keep_nobody_else_from_any(world: &Wo
     assert_eq!(sent.await.status, 202);
     let read = world.call(key, &Method::GET, &path, None).await;
     assert_eq!(read.status, 200);
+}
+
+/// However wide one request is: what is written of it ends soon after the bound, and
+/// what was written is answered.
+pub(crate) async fn a_fan_out_ends_where_its_backlog_is_full(world: &World) {
+    const SUBSCRIBERS: u64 = 40;
+    let wide = world.tenant("wide").await;
+    let key = Some(wide.key.as_str());
+    for number in 0..SUBSCRIBERS {
+        let destination = json!({
+            "url": format!("https://example.com/{number}"), "event_types": ["sale"],
+            "limits": {"per_minute": 1},
+        });
+        let made = world.call(key, &Method::POST, "/v1/destinations", Some(destination));
+        assert_eq!(made.await.status, 201);
+    }
+    let event = json!({"type": "sale", "payload": 1});
+    let events = json!({"events": vec![event; 500]});
+    let path = "/v1/events/batch";
+    let answer = world.call(key, &Method::POST, path, Some(events)).await;
+    let each = answer.json["results"].as_array().unwrap();
+    let with = |field| each.iter().filter(|one| one.get(field).is_some()).count() as u64;
+    let (accepted, refused) = (with("id"), with("problem"));
+    assert_eq!(accepted + refused, 500, "{answer:?}");
+    let deliveries = accepted * SUBSCRIBERS;
+    let most = TENANT_BACKLOG.get() + 10_000;
+    assert!(
+        refused > 0 && (1..=most).contains(&deliveries),
+        "{deliveries}"
+    );
+    assert_eq!(
+        each[499]["problem"]["type"],
+        "urn:paceline:problem:backlog-full"
+    );
 }

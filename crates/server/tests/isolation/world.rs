@@ -1,5 +1,6 @@
 //! Two tenants, neither of them the default one, and the keys to them.
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -99,6 +100,9 @@ pub(crate) struct Things<'a> {
     pub(crate) dead_letter: &'a str,
 }
 
+/// So many deliveries may be pending of each tenant.
+pub(crate) const TENANT_BACKLOG: NonZeroU64 = NonZeroU64::new(5_000).unwrap();
+
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
@@ -138,7 +142,11 @@ impl World {
             secrets: parts.secrets,
             vault: Arc::new(vault),
         };
-        let pressure = Arc::new(Pressure::new(BacklogBounds::default()));
+        let bounds = BacklogBounds {
+            tenant: TENANT_BACKLOG,
+            ..BacklogBounds::default()
+        };
+        let pressure = Arc::new(Pressure::new(bounds));
         let rates = IngestRates::new(IngestLimit::default());
         let service = Service::new(
             Books {
