@@ -191,6 +191,30 @@ async fn drawings_say_their_numbers() {
     browser.end().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_limit_of_0_is_asked_about() {
+    let site = Site::start().await;
+    let id = site.destination(1, "orders", 20);
+    let browser = signed_in(&site).await;
+    look(&site, &browser, &format!("/dashboard/destinations/{id}")).await;
+    browser.fill("#per_second", "0").await;
+    browser.click("#save").await;
+    browser
+        .until("h1", |text| text == "Pause orders with a limit of 0?")
+        .await;
+    let says = |text: &str| text.contains("Nothing is sent to it any more");
+    browser.until("#does", says).await;
+    browser.is_accessible("sure").await;
+    browser.is_quiet().await;
+    browser.picture("sure").await;
+    browser.click("#sure").await;
+    browser.until("h1", |text| text == "orders").await;
+    let now = site.api("GET", &format!("/v1/destinations/{id}"), json!({}));
+    assert_eq!(now["limits"]["per_second"], 0, "{now}");
+    browser.is_quiet().await;
+    browser.end().await;
+}
+
 /// Wherever on the page one looks.
 #[tokio::test(flavor = "multi_thread")]
 async fn numbers_that_are_old_say_so_in_sight() {
