@@ -305,6 +305,7 @@ async fn said(
     if look.is_multiple_of(LATENCY_EVERY) {
         let latency = latency::draw(pages, id).await?;
         said.texts.push(("latency.top".to_owned(), latency.top));
+        said.texts.push(("latency.half".to_owned(), latency.half));
         said.texts.push(("latency.of".to_owned(), latency.of));
         said.latency = Some(latency.svg);
     }

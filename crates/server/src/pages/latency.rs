@@ -27,6 +27,8 @@ pub(super) struct Latency {
     pub(super) svg: String,
     /// At the top of its scale.
     pub(super) top: String,
+    /// And half-way.
+    pub(super) half: String,
     /// What it is drawn from.
     pub(super) of: String,
 }
@@ -67,6 +69,7 @@ fn drawn(answers: &[Answered], since: Timestamp) -> Latency {
     Latency {
         svg,
         top: words::latency(Duration::from_secs_f64(top)),
+        half: words::latency(Duration::from_secs_f64(top / 2.0)),
         of: match answers.len() >= MAX_CHARTED_ANSWERS as usize {
             true => format!("the newest {of} answers"),
             false => format!("{of} answers"),

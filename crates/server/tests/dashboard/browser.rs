@@ -280,6 +280,7 @@ async fn every_page_is_quiet_and_accessible() {
         browser.is_accessible(name).await;
         browser.is_quiet().await;
         browser.picture(name).await;
+        browser.is_walked_by_keyboard(name).await;
     }
     audit_as_a_file(&site, &browser).await;
     let long = "a-name-that-nobody-cut-".repeat(8);

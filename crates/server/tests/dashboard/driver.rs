@@ -182,6 +182,43 @@ impl Browser {
         assert!(told.is_empty(), "{name}: {told:#?}");
     }
 
+    /// With the Tab key alone, everything that can be used is reached, in sight.
+    pub(crate) async fn is_walked_by_keyboard(&self, name: &str) {
+        const TAB: &str = "\u{E004}";
+        let usable = "document.activeElement.blur();
+             window.usable = [...document.querySelectorAll(
+                 'a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex=\"0\"]'
+             )].filter(e => !e.disabled && e.checkVisibility({visibilityProperty: true}));
+             return window.usable.length";
+        let usable = self.client.execute(usable, vec![]).await.unwrap();
+        let usable = usize::try_from(usable.as_u64().unwrap()).unwrap();
+        let at = "const e = document.activeElement;
+             const outline = getComputedStyle(e).outlineStyle;
+             return [window.usable.indexOf(e), outline !== 'none', e.outerHTML.slice(0, 200)]";
+        let mut reached = vec![false; usable];
+        // What scrolls may take a turn of its own.
+        for _ in 0..usable + 5 {
+            let focused = self.client.active_element().await.unwrap();
+            focused.send_keys(TAB).await.unwrap();
+            let found = self.client.execute(at, vec![]).await.unwrap();
+            let place = found[0]
+                .as_u64()
+                .and_then(|place| usize::try_from(place).ok());
+            if let Some(place) = place {
+                assert_eq!(found[1], true, "{name}: no focus to be seen: {found}");
+                reached[place] = true;
+            }
+        }
+        let missed: Vec<usize> = (0..usable).filter(|place| !reached[*place]).collect();
+        let told = "return arguments[0].map(i => window.usable[i].outerHTML.slice(0, 200))";
+        let told = self
+            .client
+            .execute(told, vec![json!(missed)])
+            .await
+            .unwrap();
+        assert!(missed.is_empty(), "{name}: not reached: {told:#}");
+    }
+
     /// A picture of the page, where pictures are wanted.
     pub(crate) async fn picture(&self, name: &str) {
         let Some(folder) = pictures() else {
