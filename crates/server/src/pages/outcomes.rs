@@ -175,11 +175,11 @@ fn drawn(
         ""
     };
     let scale = |count: f64| {
-        format!(
-            "{} in {}",
-            words::large(count as u64),
-            words::span(over.bar)
-        )
+        let number = match count.fract() {
+            0.0 => words::large(count as u64),
+            _ => count.to_string(),
+        };
+        format!("{number} in {}", words::span(over.bar))
     };
     Drawn {
         over,
@@ -289,6 +289,13 @@ mod tests {
         assert_eq!(Over::of("a fortnight").words(), "1 h");
         let none = drawn(&BTreeMap::new(), week, (at(0), at(7 * 86_400)), false);
         assert_eq!(none.scale, ["1 in 1 h", ""]);
+        let three = Tally {
+            failed: 3,
+            ..Tally::default()
+        };
+        let few = BTreeMap::from([(at(0), three)]);
+        let few = drawn(&few, week, (at(0), at(7 * 86_400)), false);
+        assert_eq!(few.scale, ["3 in 1 h", "1.5 in 1 h"]);
         assert_eq!(none.sum, "0 delivered, 0 failed");
     }
 }

@@ -165,6 +165,9 @@ async fn drawings_say_their_numbers() {
     svg("#outcomes").await.send_keys(LEFT).await.unwrap();
     let said = |text: &str| text.ends_with(" UTC: 0 delivered, 3 failed");
     browser.until("figure[data-bars] output", said).await;
+    let there = "document.querySelector('#outcomes-title').scrollIntoView()";
+    browser.client.execute(there, vec![]).await.unwrap();
+    browser.picture("outcomes").await;
     svg("#chart").await.send_keys(END).await.unwrap();
     let said = |text: &str| text.starts_with("started ") && text.contains("limit 50 a second");
     browser.until("figure[data-line] output", said).await;
