@@ -71,8 +71,11 @@ fn a_link_is_whole(stage: &Stage) {
     let of_page = made.attribute("id=\"made\"", "href");
     assert_eq!(made.element("made"), of_page);
     let of_command = stage.site.run(KEY, &["link", "create", CUSTOMER]);
-    for link in [of_page.as_str(), of_command.trim()] {
-        assert!(link.starts_with(&stage.site.origin()), "{link}");
+    let path = format!("/v1/tenants/{}/links", stage.customer.id);
+    let of_api = stage.site.api(KEY, "POST", &path, &json!({}));
+    let of_api = text(&of_api["url"]);
+    for link in [of_page.as_str(), of_command.trim(), &of_api] {
+        assert!(link.starts_with(&stage.site.public()), "{link}");
         let overview = stage.site.open(link).page("/dashboard");
         assert!(overview.has(CUSTOMER), "{overview}");
         assert_eq!(overview.section("all").row("shop").get("Limit"), "10/s");
@@ -243,6 +246,17 @@ fn he_replays(stage: &Stage) {
     assert!(asks.has("which takes about "), "{asks}");
     assert_eq!(asks.row("ledger").get("Dead letters"), "10");
     assert_eq!(asks.row("archive").get("Dead letters"), "9");
+    let preview = site.get(key, "/v1/replays/preview");
+    assert_eq!(preview["dead_letters"], 19, "{preview}");
+    assert!(
+        preview["takes_seconds"].as_f64().unwrap() > 0.0,
+        "{preview}"
+    );
+    let asks = site.tried(key, &["dead-letters", "replay", "--all-destinations"]);
+    assert!(
+        asks.code == Some(2) && asks.err.contains("--yes: this asks"),
+        "{asks:?}"
+    );
     assert_eq!(begun(site), 0, "it only asks");
 
     stage.mend("ledger");

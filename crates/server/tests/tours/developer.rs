@@ -59,6 +59,14 @@ pub(crate) const STATEMENTS: &[Statement] = &[
         a_closed_network,
     ),
     (
+        "B, errors: the command line speaks https, and sends no key in clear",
+        no_key_in_clear,
+    ),
+    (
+        "what cannot be taken back is asked first",
+        what_is_asked_first,
+    ),
+    (
         "B, errors: a wrong key is told which are right",
         a_wrong_key,
     ),
@@ -311,7 +319,7 @@ fn a_url_with_a_path(stage: &Stage) {
     let mut list = paceline(stage.site.folder(), KEY);
     let url = format!("{}/dashboard", stage.site.origin());
     let list = list.env("PACELINE_URL", url).args(["destination", "list"]);
-    let words = "--url (PACELINE_URL) should have no path, leave out /dashboard";
+    let words = "--url (PACELINE_URL): must have no path, leave out /dashboard";
     says(&said(list), words);
 }
 
@@ -332,6 +340,35 @@ fn a_closed_network(stage: &Stage) {
     }
     let log = stage.site.wrote("log");
     assert!(log.contains("--allow-networks 10.1.2.3:9000"), "{log}");
+}
+
+fn no_key_in_clear(stage: &Stage) {
+    let list = |url: &str| {
+        let mut list = paceline(stage.site.folder(), KEY);
+        said(list.env("PACELINE_URL", url).args(["destination", "list"]))
+    };
+    says(
+        &list("http://192.0.2.1"),
+        "the key would go in clear to 192.0.2.1",
+    );
+    // It answers, and not in TLS.
+    let plain = list(&format!("https://127.0.0.1:{}", stage.site.port));
+    says(&plain, "speak TLS with");
+    assert!(!plain.err.contains("only http://"), "{plain:?}");
+}
+
+fn what_is_asked_first(stage: &Stage) {
+    let delete = ["destination", "delete", "slow-3"];
+    let asks = stage.site.tried(KEY, &delete);
+    says(&asks, "--yes: this asks before it begins");
+    stage.site.run(KEY, &["destination", "show", "slow-3"]);
+    stage
+        .site
+        .run(KEY, &[delete.as_slice(), &["--yes"]].concat());
+    says(
+        &stage.site.tried(KEY, &["destination", "show", "slow-3"]),
+        "no destination is called slow-3",
+    );
 }
 
 fn a_wrong_key(stage: &Stage) {

@@ -64,6 +64,14 @@ pub(crate) const STATEMENTS: &[Statement] = &[
         attention_counts_all,
     ),
     (
+        "A6: the runbook's commands and pages take any tenant's destination",
+        any_tenants_destination,
+    ),
+    (
+        "D: since when it fails is drawn, delivered and failed apart, up to seven days",
+        outcomes_are_drawn,
+    ),
+    (
         "D: the audit counts what the receivers counted",
         the_audit_counts,
     ),
@@ -407,6 +415,45 @@ fn attention_counts_all(stage: &Stage) {
         let counted: f64 = line?.rsplit_once(' ')?.1.parse().ok()?;
         ((counted - open).abs() < f64::EPSILON).then_some(())
     });
+}
+
+fn any_tenants_destination(stage: &Stage) {
+    let (site, id) = (&stage.site, stage.id("oven"));
+    let explained = site.json(KEY, &["destination", "explain", id]);
+    assert_eq!(explained["name"], "oven");
+    assert_eq!(explained["failed_lately"], stage.got("oven").failed);
+    let health = site.json(KEY, &["destination", "health", id]);
+    assert_eq!(health["breaker"]["state"], "closed");
+    let paused = site.json(KEY, &["destination", "pause", id]);
+    assert_eq!(paused["state"], "paused");
+    assert_eq!(stage.standing(&stage.other.key, "oven")["reason"], "paused");
+    let resumed = site.json(KEY, &["destination", "resume", id]);
+    assert_eq!(resumed["state"], "active");
+    let page = page_of(stage, "oven");
+    assert!(page.has("You look at Naïve Café"), "{page}");
+    assert!(
+        page.figure("State")
+            .starts_with("failing: 4 of 4, last 500 ")
+    );
+}
+
+fn outcomes_are_drawn(stage: &Stage) {
+    let browser = stage.site.sign_in(KEY);
+    let (fails, flaky) = (stage.got("fail-1"), stage.got("flaky-1"));
+    for over in ["15m", "7d"] {
+        for (name, got) in [("fail-1", fails), ("flaky-1", flaky)] {
+            let path = format!("/dashboard/destinations/{}?over={over}", stage.id(name));
+            let delivered = got.requests - got.failed;
+            let counts = format!("{delivered} delivered, {} failed", got.failed);
+            // What has just ended is counted a moment later.
+            wait_until(&counts, || {
+                let page = browser.page(&path);
+                let says = page.attribute("id=\"outcomes\"", "aria-label");
+                let is_so = says.contains(&counts);
+                is_so.then_some(()).ok_or(says)
+            });
+        }
+    }
 }
 
 fn the_audit_counts(stage: &Stage) {

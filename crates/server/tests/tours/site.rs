@@ -74,6 +74,7 @@ impl Site {
         command
             .env("PACELINE_MANAGE_PER_SECOND", "1000000")
             .env("PACELINE_METRICS_TOP", "100")
+            .env("PACELINE_PUBLIC_URL", public(port))
             .args(["--log", "info", "serve", "--allow-http"])
             .args(["--allow-networks", "127.0.0.1:*"])
             .args(["--request-timeout", "3s"])
@@ -99,6 +100,11 @@ impl Site {
 
     pub(crate) fn origin(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
+    }
+
+    /// What its customers' links begin with: another name of the same place.
+    pub(crate) fn public(&self) -> String {
+        public(self.port)
     }
 
     pub(crate) fn folder(&self) -> &Path {
@@ -163,7 +169,8 @@ impl Site {
 
     /// A browser in which a link was opened.
     pub(crate) fn open(&self, link: &str) -> Browser<'_> {
-        let path = link.strip_prefix(&self.origin());
+        let places = [self.origin(), self.public()];
+        let path = places.iter().find_map(|place| link.strip_prefix(place));
         self.browser(path.unwrap_or_else(|| panic!("{link} opens nothing")), "")
     }
 
@@ -202,6 +209,10 @@ pub(crate) fn said(command: &mut Command) -> Said {
         out: String::from_utf8(output.stdout).unwrap(),
         err: String::from_utf8(output.stderr).unwrap(),
     }
+}
+
+fn public(port: u16) -> String {
+    format!("http://localhost:{port}")
 }
 
 fn migrated(store: &str, folder: &Path) {
