@@ -1,6 +1,7 @@
 //! Where destinations stand: one line of the overview for each.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use domain::attempt::AttemptState;
 use domain::explain::{Explanation, Reason, drains_in, explain};
@@ -16,6 +17,9 @@ use engine::ports::{
 use super::Pages;
 use super::refused::Refused;
 use super::words::{self, NONE};
+
+/// What comes sooner is here before it is read.
+const SOON: Duration = Duration::from_secs(1);
 
 /// How far a backlog is counted.
 const COUNTED: u32 = 100_000;
@@ -162,7 +166,7 @@ impl Seen<'_> {
             refused: refused(&self.glance.answers),
             median,
             slow,
-            why: explanation.map_or(String::new(), |found| found.words),
+            why: explanation.map_or(String::new(), |found| self.why(found)),
             id: destination.id,
             name: match destination.name.is_empty() {
                 true => destination.url.clone(),
@@ -211,6 +215,15 @@ impl Seen<'_> {
                 ("warn", format!("{label}{next}"))
             }
             _ => ("warn", label.to_owned()),
+        }
+    }
+
+    /// The sentence, and how long it is until the time that it names.
+    fn why(&self, found: Explanation) -> String {
+        let wait = found.next_at.map(|at| at.since(self.fleet.now));
+        match wait.filter(|wait| *wait >= SOON) {
+            Some(wait) => format!("{} That is in {}.", found.words, words::span(wait)),
+            None => found.words,
         }
     }
 
@@ -324,8 +337,6 @@ fn latencies(answers: &[Answered]) -> [String; 2] {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use uuid::Uuid;
 
     use domain::health::{BreakerSettings, FAILING_PERCENT, Health, Tally};

@@ -146,10 +146,14 @@ fn he_sees_why(stage: &Stage) {
     let next = next.strip_prefix("3 to be retried, the next in ");
     let next = seconds(next.unwrap_or_else(|| panic!("{page}")));
     assert!((2_400.0..=2_700.0).contains(&next), "{page}");
-    assert!(
-        page.element("why")
-            .starts_with("What waits is to be tried again later")
-    );
+    let why = page.element("why");
+    let says = "What waits is to be tried again later";
+    assert!(why.starts_with(says), "{why}");
+    let (_, wait) = why.split_once(" That is in ").unwrap();
+    let wait = seconds(wait.trim_end_matches('.'));
+    assert!((2_400.0..=2_700.0).contains(&wait), "{why}");
+    let (above, _) = page.0.split_once("id=\"chart\"").unwrap();
+    assert!(above.contains("id=\"why\""), "it is beneath the charts");
 }
 
 fn he_sees_an_attempt(stage: &Stage) {
