@@ -34,6 +34,7 @@ use engine::ports::{Lane, Outbox, Relayed};
 use sqlx::PgPool;
 
 mod admit;
+mod all_destinations;
 mod api_keys;
 mod backlog;
 mod backpressure;

@@ -15,6 +15,7 @@
 //! (the triggers in `migrations/sqlite`).
 
 mod admit;
+mod all_destinations;
 mod api_keys;
 mod backlog;
 mod backpressure;

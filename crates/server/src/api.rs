@@ -44,6 +44,7 @@ pub mod dead_letters;
 pub mod destination_health;
 pub mod destinations;
 pub mod events;
+pub mod fleet;
 mod idempotency;
 pub mod keys;
 pub mod limits;
@@ -181,6 +182,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(compliance::report))
         .routes(routes!(standings::explain))
         .routes(routes!(standings::list))
+        .routes(routes!(fleet::list))
         .routes(routes!(plan::try_limits))
         .routes(routes!(attempts::list))
         .routes(routes!(retries::show, retries::set))

@@ -34,6 +34,7 @@ mod chart;
 mod dead_letters;
 mod destination;
 mod events;
+mod fleet;
 mod frame;
 mod latency;
 mod links;
@@ -133,6 +134,7 @@ pub fn router(pages: Pages) -> Router {
         .route("/dashboard/replays/{id}", get(dead_letters::progress))
         .route("/dashboard/replays/{id}/live", get(dead_letters::live))
         .route("/dashboard/replays/{id}/cancel", post(dead_letters::cancel))
+        .route("/dashboard/fleet", get(fleet::show))
         .route("/dashboard/audit", get(audit::show))
         .route("/dashboard/requests", get(requests::list))
         .route("/dashboard/requests/{id}", post(requests::decide))

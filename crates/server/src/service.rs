@@ -57,7 +57,7 @@ pub use readings::Readings;
 pub use replays::{BegunReplays, Everywhere, PreviewedReplay, ReplayDraft, ReplayPreview};
 use secrets::{MadeSecret, SecretDraft, Signing};
 pub use smart::SmartAndHistory;
-pub use standing::{Standing, Standings};
+pub use standing::{Standing, StandingOfTenant, Standings, StandingsOfAll};
 pub use tenancy::{Registers, Tenancy};
 
 /// The most rows on one page.

@@ -69,7 +69,7 @@ impl Row {
 }
 
 macro_rules! select {
-    ($name:literal, $which:literal) => {
+    ($name:literal, $where:literal) => {
         concat!(
             "-- ",
             $name,
@@ -89,9 +89,8 @@ macro_rules! select {
     from destinations d
     join tenants n on n.id = d.tenant_id
     join tiers t on t.name = n.tier
-    where d.tenant_id = $1 and d.deleted_at is null
-        and ",
-            $which
+    ",
+            $where
         )
     };
 }
@@ -100,12 +99,29 @@ macro_rules! select {
 /// same: so that the plan, which is made once for all, reads no more by the index.
 const READ: &str = select!(
     "destinations",
-    "d.id between $2 and $4
+    "where d.tenant_id = $1 and d.deleted_at is null
+        and d.id between $2 and $4
     order by d.id
     limit $3"
 );
 
-const READ_OF: &str = select!("destinations_of", "d.id = any ($2) order by d.id");
+const READ_OF: &str = select!(
+    "destinations_of",
+    "where d.tenant_id = $1 and d.deleted_at is null
+        and d.id = any ($2) order by d.id"
+);
+
+/// These, of whichever tenant.
+const OF_ALL: &str = select!(
+    "destinations: of all",
+    "where d.id = any ($1) and d.deleted_at is null"
+);
+
+/// Whichever tenant's they are, in no order; those that are gone are left out.
+pub(super) async fn of_all(pool: &PgPool, ids: &[Uuid]) -> Result<Vec<Destination>, Failure> {
+    let rows: Vec<Row> = sqlx::query_as(OF_ALL).bind(ids).fetch_all(pool).await?;
+    rows.into_iter().map(Row::destination).collect()
+}
 
 /// The smallest id after this one. After the largest, which nobody gives, that one.
 pub(super) fn first_after(after: Option<Uuid>) -> Uuid {

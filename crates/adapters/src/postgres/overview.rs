@@ -8,18 +8,18 @@ use domain::attempt::AttemptState;
 use domain::ids::{AttemptId, DestinationId, EventId, TenantId};
 use domain::time::{Timestamp, micros};
 use engine::ports::{
-    Answered, AttemptView, CatalogError, EventFilter, EventPage, FAILS_FOR, FoundEvent,
-    GLANCE_ANSWERS, GLANCE_RATE, GLANCE_SAMPLE, GLANCE_STARTS, Glance, MAX_CHARTED,
-    MAX_CHARTED_ANSWERS, MAX_EVENTS_EXAMINED, MAX_GLANCED, Overview, Requested, StartsAt, Thing,
-    Troubled,
+    AllDestinations, Answered, AttemptView, Called, CatalogError, EventFilter, EventPage,
+    FAILS_FOR, FoundEvent, GLANCE_ANSWERS, GLANCE_RATE, GLANCE_SAMPLE, GLANCE_STARTS, Glance,
+    MAX_CHARTED, MAX_CHARTED_ANSWERS, MAX_EVENTS_EXAMINED, MAX_GLANCED, MAX_NAMED, Overview,
+    Requested, StartsAt, Thing, Troubled, WantedOfAll,
 };
-use sqlx::{PgExecutor, PgPool};
+use sqlx::{AssertSqlSafe, PgExecutor, PgPool};
 use uuid::Uuid;
 
 use super::PostgresStore;
-use super::events;
 use super::failure::{Failure, retried};
 use super::rows::{count, word};
+use super::{all_destinations, events};
 
 #[async_trait]
 impl Overview for PostgresStore {
@@ -47,6 +47,18 @@ impl Overview for PostgresStore {
         limit: u32,
     ) -> Result<Troubled, CatalogError> {
         Ok(retried(|| troubled(&self.pool, tenant, limit)).await?)
+    }
+
+    async fn all_destinations(
+        &self,
+        wanted: &WantedOfAll,
+    ) -> Result<AllDestinations, CatalogError> {
+        Ok(retried(|| all_destinations::page(&self.pool, wanted)).await?)
+    }
+
+    async fn names(&self, destinations: &[DestinationId]) -> Result<Vec<Called>, CatalogError> {
+        let asked = &destinations[..destinations.len().min(MAX_NAMED)];
+        Ok(retried(|| names(&self.pool, asked)).await?)
     }
 
     async fn glance(&self, destinations: &[DestinationId]) -> Result<Vec<Glance>, CatalogError> {
@@ -156,33 +168,72 @@ async fn find_destinations(
     Ok(found.into_iter().map(DestinationId).collect())
 }
 
+/// Which destinations need somebody: of `d`, its health `h`, its watch `w` and its
+/// tally's mark `m`.
+pub(super) fn is_troubled() -> String {
+    format!(
+        "coalesce(d.state <> 'active' or h.held_until > clock_timestamp()
+            or w.short_told or w.backlog_high_since is not null, false) or {}",
+        is_failing()
+    )
+}
+
+/// Which of them fail.
+pub(super) fn is_failing() -> String {
+    let fails_for = micros(FAILS_FOR);
+    format!(
+        "coalesce(h.opened_at is not null or h.failing_since
+            < clock_timestamp() - {fails_for} * interval '1 microsecond'
+            or m.failing_since is not null, false)"
+    )
+}
+
+/// Those first that harm most, of those that need somebody.
+pub(super) const BY_HARM: &str = "h.opened_at is null, d.state <> 'disabled',
+    coalesce(h.failures, 0) desc, m.failing_since is null, not coalesce(w.short_told, false),
+    d.state = 'paused', d.id";
+
 async fn troubled(pool: &PgPool, tenant: TenantId, limit: u32) -> Result<Troubled, Failure> {
-    let found: Vec<(Uuid, i64)> = sqlx::query_as(
+    let sql = format!(
         "-- troubled_destinations
         select d.id, count(*) over () from destinations d
         left join health h on h.destination_id = d.id
         left join watches w on w.destination_id = d.id
         left join tally_marks m on m.destination_id = d.id
-        where d.tenant_id = $1 and d.deleted_at is null
-            and (d.state <> 'active' or h.opened_at is not null
-                or h.failing_since < clock_timestamp() - $3 * interval '1 microsecond'
-                or m.failing_since is not null
-                or h.held_until > clock_timestamp()
-                or w.short_told or w.backlog_high_since is not null)
-        order by h.opened_at is null, d.state <> 'disabled', coalesce(h.failures, 0) desc,
-            m.failing_since is null, not coalesce(w.short_told, false), d.state = 'paused', d.id
+        where d.tenant_id = $1 and d.deleted_at is null and ({})
+        order by {BY_HARM}
         limit $2",
-    )
-    .bind(tenant.0)
-    .bind(i64::from(limit))
-    .bind(micros(FAILS_FOR))
-    .fetch_all(pool)
-    .await?;
+        is_troubled()
+    );
+    let found: Vec<(Uuid, i64)> = sqlx::query_as(AssertSqlSafe(sql))
+        .bind(tenant.0)
+        .bind(i64::from(limit))
+        .fetch_all(pool)
+        .await?;
     let count = found.first().map_or(0, |(_, count)| *count);
     Ok(Troubled {
         first: found.into_iter().map(|(id, _)| DestinationId(id)).collect(),
         count: count.unsigned_abs(),
     })
+}
+
+async fn names(pool: &PgPool, asked: &[DestinationId]) -> Result<Vec<Called>, Failure> {
+    let ids: Vec<Uuid> = asked.iter().map(|id| id.0).collect();
+    let rows: Vec<(Uuid, String, String)> = sqlx::query_as(
+        "-- names
+        select d.id, coalesce(nullif(d.name, ''), d.url), n.name from destinations d
+        join tenants n on n.id = d.tenant_id
+        where d.id = any($1)",
+    )
+    .bind(ids)
+    .fetch_all(pool)
+    .await?;
+    let called = |(id, name, tenant_name)| Called {
+        destination: DestinationId(id),
+        name,
+        tenant_name,
+    };
+    Ok(rows.into_iter().map(called).collect())
 }
 
 async fn glance(pool: &PgPool, asked: &[DestinationId]) -> Result<Vec<Glance>, Failure> {
@@ -399,6 +450,8 @@ struct EventRow {
     created_at: i64,
     attempts: Option<i64>,
     matching: Option<i64>,
+    destinations: Option<i64>,
+    destination: Option<Uuid>,
     last: Option<String>,
     /// The last that was examined, of as many as may be.
     more: bool,
@@ -429,14 +482,16 @@ async fn find_events(
             from examined x
         )
         select e.id, n.wanted, e.event_type, octet_length(e.payload) as payload_bytes,
-            micros(e.created_at) as created_at, t.attempts, t.matching, t.last,
-            n.is_last and (select count(*) from examined) >= $3 as more
+            micros(e.created_at) as created_at, t.attempts, t.matching, t.destinations,
+            t.destination, t.last, n.is_last and (select count(*) from examined) >= $3 as more
         from numbered n
         join events e on e.id = n.id and e.day = n.day
         left join lateral (
             select count(*) as attempts,
                 case when $5::text is not null then count(*) filter (where a.state = $5) end
                     as matching,
+                count(distinct a.destination_id) as destinations,
+                (array_agg(a.destination_id))[1] as destination,
                 (array_agg(a.state order by a.id desc))[1] as last
             from attempts a where a.event_id = n.id
         ) t on n.wanted
@@ -466,6 +521,8 @@ async fn find_events(
             created_at: Timestamp::from_micros(row.created_at),
             attempts: count(row.attempts.unwrap_or(0)),
             matching: row.matching.map(count),
+            destinations: count(row.destinations.unwrap_or(0)),
+            destination: row.destination.map(DestinationId),
             last: (last.map(|last| word("attempts", "state", row.id, last))).transpose()?,
             event_type: row.event_type,
         });

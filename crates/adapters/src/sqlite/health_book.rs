@@ -119,7 +119,7 @@ fn found(
     first(tx, FIND, key, |row| Ok(row.get(0)?))
 }
 
-fn view(
+pub(super) fn view(
     tx: &Transaction<'_>,
     now: Timestamp,
     tenant: TenantId,

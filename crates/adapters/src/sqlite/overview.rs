@@ -7,17 +7,17 @@ use domain::attempt::AttemptState;
 use domain::ids::{AttemptId, DestinationId, EventId, TenantId};
 use domain::time::{Timestamp, micros};
 use engine::ports::{
-    Answered, AttemptView, CatalogError, EventFilter, EventPage, FAILS_FOR, FoundEvent,
-    GLANCE_ANSWERS, GLANCE_RATE, GLANCE_SAMPLE, GLANCE_STARTS, Glance, MAX_CHARTED,
-    MAX_CHARTED_ANSWERS, MAX_EVENTS_EXAMINED, MAX_GLANCED, Overview, Requested, StartsAt, Thing,
-    Troubled,
+    AllDestinations, Answered, AttemptView, Called, CatalogError, EventFilter, EventPage,
+    FAILS_FOR, FoundEvent, GLANCE_ANSWERS, GLANCE_RATE, GLANCE_SAMPLE, GLANCE_STARTS, Glance,
+    MAX_CHARTED, MAX_CHARTED_ANSWERS, MAX_EVENTS_EXAMINED, MAX_GLANCED, MAX_NAMED, Overview,
+    Requested, StartsAt, Thing, Troubled, WantedOfAll,
 };
 use rusqlite::Transaction;
 
-use super::SqliteStore;
 use super::fault::Fault;
 use super::ledger::view;
 use super::rows::{all, first, parse, time, word};
+use super::{SqliteStore, all_destinations};
 
 const FIND: &str = "
     -- find_destinations
@@ -26,19 +26,26 @@ const FIND: &str = "
         and (instr(lower(name), ?3) > 0 or instr(lower(url), ?3) > 0 or instr(id, ?3) > 0)
     order by id limit ?4";
 
-const TROUBLED: &str = "
-    -- troubled_destinations
-    select d.id, count(*) over () from destinations d
-    left join health h on h.destination_id = d.id
-    left join watches w on w.destination_id = d.id
-    left join tally_marks m on m.destination_id = d.id
-    where d.tenant_id = ?1 and d.deleted_at is null
-        and (d.state <> 'active' or h.opened_at is not null or h.failing_since < ?4
-            or m.failing_since is not null or h.held_until > ?2 or w.short_told = 1
-            or w.backlog_high_since is not null)
-    order by h.opened_at is null, d.state <> 'disabled', coalesce(h.failures, 0) desc,
-        m.failing_since is null, coalesce(w.short_told, 0) = 0, d.state = 'paused', d.id
-    limit ?3";
+/// Which destinations need somebody: of `d`, its health `h`, its watch `w` and its
+/// tally's mark `m`; by now and by when it has failed for long.
+pub(super) const IS_TROUBLED: &str = "(d.state <> 'active' or h.opened_at is not null
+    or coalesce(h.failing_since < ?4, 0) or m.failing_since is not null
+    or coalesce(h.held_until > ?2, 0) or coalesce(w.short_told, 0) = 1 or w.backlog_high_since is not null)";
+
+/// Which of them fail.
+pub(super) const IS_FAILING: &str =
+    "(h.opened_at is not null or coalesce(h.failing_since < ?4, 0) or m.failing_since is not null)";
+
+/// Those first that harm most, of those that need somebody.
+pub(super) const BY_HARM: &str = "h.opened_at is null, d.state <> 'disabled',
+    coalesce(h.failures, 0) desc, m.failing_since is null, coalesce(w.short_told, 0) = 0,
+    d.state = 'paused', d.id";
+
+const NAME: &str = "
+    -- names
+    select coalesce(nullif(d.name, ''), d.url), n.name from destinations d
+    join tenants n on n.id = d.tenant_id
+    where d.id = ?1";
 
 const STARTED_SINCE: &str = "
     -- glance: starts
@@ -136,7 +143,9 @@ const EVENT: &str = "
         (select count(*) from attempts a where a.event_id = e.id),
         (select a.state from attempts a where a.event_id = e.id order by a.id desc limit 1),
         iif(?2 is null, null,
-            (select count(*) from attempts a where a.event_id = e.id and a.state = ?2))
+            (select count(*) from attempts a where a.event_id = e.id and a.state = ?2)),
+        (select count(distinct a.destination_id) from attempts a where a.event_id = e.id),
+        (select a.destination_id from attempts a where a.event_id = e.id limit 1)
     from events e where e.id = ?1";
 
 #[async_trait]
@@ -205,7 +214,17 @@ impl Overview for SqliteStore {
                 limit,
                 (now - FAILS_FOR).as_micros(),
             );
-            let found = all(tx, TROUBLED, params, |row| {
+            let sql = format!(
+                "-- troubled_destinations
+                select d.id, count(*) over () from destinations d
+                left join health h on h.destination_id = d.id
+                left join watches w on w.destination_id = d.id
+                left join tally_marks m on m.destination_id = d.id
+                where d.tenant_id = ?1 and d.deleted_at is null and {IS_TROUBLED}
+                order by {BY_HARM}
+                limit ?3"
+            );
+            let found = all(tx, &sql, params, |row| {
                 let count: i64 = row.get(1)?;
                 Ok((word(row, 0, ("destinations", "id"))?, count.unsigned_abs()))
             })?;
@@ -214,6 +233,35 @@ impl Overview for SqliteStore {
                 first: found.into_iter().map(|(id, _)| id).collect(),
                 count,
             })
+        };
+        Ok(self.count(step).await?)
+    }
+
+    async fn all_destinations(
+        &self,
+        wanted: &WantedOfAll,
+    ) -> Result<AllDestinations, CatalogError> {
+        let (wanted, now) = (wanted.clone(), (self.clock)());
+        Ok(self
+            .count(move |tx| all_destinations::page(tx, now, &wanted))
+            .await?)
+    }
+
+    async fn names(&self, destinations: &[DestinationId]) -> Result<Vec<Called>, CatalogError> {
+        let first_of = destinations.len().min(MAX_NAMED);
+        let ids = destinations[..first_of].to_vec();
+        let step = move |tx: &Transaction<'_>| {
+            let mut called = Vec::with_capacity(ids.len());
+            for id in ids {
+                called.extend(first(tx, NAME, [id.to_string()], |row| {
+                    Ok(Called {
+                        destination: id,
+                        name: row.get(0)?,
+                        tenant_name: row.get(1)?,
+                    })
+                })?);
+            }
+            Ok(called)
         };
         Ok(self.count(step).await?)
     }
@@ -376,6 +424,8 @@ fn event(
     first(tx, EVENT, params, |row| {
         let last: Option<String> = row.get(4)?;
         let last = last.map(|last| parse(&last, ("attempts", "state")));
+        let destination: Option<String> = row.get(7)?;
+        let destination = destination.map(|id| parse(&id, ("attempts", "destination_id")));
         Ok(FoundEvent {
             id,
             event_type: row.get(0)?,
@@ -383,6 +433,8 @@ fn event(
             created_at: time(row, 2)?,
             attempts: row.get(3)?,
             matching: row.get(5)?,
+            destinations: row.get(6)?,
+            destination: destination.transpose()?,
             last: last.transpose()?,
         })
     })

@@ -8,7 +8,8 @@ use domain::health::{LATELY, Lately};
 use domain::ids::{AttemptId, DestinationId, EventId, ReplayId, TenantId};
 use domain::time::Timestamp;
 
-use super::catalog::{AttemptView, CatalogError};
+use super::catalog::{AttemptView, CatalogError, Destination};
+use super::health::HealthView;
 
 /// What people who watch ask of a store. Reads only, on the side: nothing on
 /// the way of an event waits for it, and each answer examines a bounded number
@@ -41,6 +42,18 @@ pub trait Overview: Send + Sync {
         tenant: TenantId,
         limit: u32,
     ) -> Result<Troubled, CatalogError>;
+
+    /// A page of the destinations of all tenants, in the order of
+    /// [`Self::troubled_destinations`], those that need nobody last; with how many
+    /// there are. A fixed number of statements, however many tenants or destinations.
+    /// For operators alone.
+    async fn all_destinations(&self, wanted: &WantedOfAll)
+    -> Result<AllDestinations, CatalogError>;
+
+    /// What people call these destinations, deleted or not, in no order; those that are
+    /// forgotten are left out. [`MAX_NAMED`] at most. Whoever asks has their ids from
+    /// what he may see.
+    async fn names(&self, destinations: &[DestinationId]) -> Result<Vec<Called>, CatalogError>;
 
     /// What these destinations did lately, in the order of the ids. At most
     /// [`MAX_GLANCED`].
@@ -140,6 +153,103 @@ pub struct Troubled {
     pub count: u64,
 }
 
+/// The most destinations of all tenants on one page, and how many may come before it:
+/// whoever looks further than that says what he looks for.
+pub const MAX_OF_ALL: u32 = MAX_GLANCED as u32;
+/// See [`MAX_OF_ALL`].
+pub const MAX_SKIPPED: u32 = 100_000;
+
+/// The most destinations whose names are asked for together: as many as a page has
+/// rows.
+pub const MAX_NAMED: usize = 1_000;
+
+/// What people call a destination.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Called {
+    /// Which.
+    pub destination: DestinationId,
+    /// Its name; its URL, where it has none.
+    pub name: String,
+    /// Its tenant's name.
+    pub tenant_name: String,
+}
+
+/// Which destinations of all tenants.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct WantedOfAll {
+    /// With this text in their name, URL or id, or in their tenant's name or id; all
+    /// where it is empty.
+    pub text: String,
+    /// In this state.
+    pub state: Option<TroubleState>,
+    /// So many come before the page; [`MAX_SKIPPED`] at most.
+    pub skip: u32,
+    /// On the page; [`MAX_OF_ALL`] at most.
+    pub limit: u32,
+}
+
+/// What destinations are picked by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TroubleState {
+    /// They need somebody, for whatever reason.
+    Attention,
+    /// Their breaker is open, or nothing has succeeded for [`FAILS_FOR`] or longer.
+    Failing,
+    /// The receiver asked to wait, or refused.
+    Held,
+    /// Their owner has paused them.
+    Paused,
+    /// They are disabled.
+    Disabled,
+}
+
+impl TroubleState {
+    /// Each of them.
+    pub const ALL: [Self; 5] = [
+        Self::Attention,
+        Self::Failing,
+        Self::Held,
+        Self::Paused,
+        Self::Disabled,
+    ];
+
+    /// How it is written.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Attention => "attention",
+            Self::Failing => "failing",
+            Self::Held => "held",
+            Self::Paused => "paused",
+            Self::Disabled => "disabled",
+        }
+    }
+}
+
+/// A page of the destinations of all tenants.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct AllDestinations {
+    /// The page, those first that harm most.
+    pub page: Vec<OfTenant>,
+    /// How many there are that were asked for; 0 beyond the last page.
+    pub matching: u64,
+    /// How many there are at all.
+    pub count: u64,
+    /// How many of all are [`TroubleState::Failing`].
+    pub failing: u64,
+}
+
+/// A destination, and whose it is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OfTenant {
+    /// The destination.
+    pub destination: Destination,
+    /// Its tenant's name.
+    pub tenant_name: String,
+    /// Its health.
+    pub health: HealthView,
+}
+
 /// What a destination did lately.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Glance {
@@ -229,6 +339,10 @@ pub struct FoundEvent {
     pub attempts: u32,
     /// How many of them are in the state that was asked for; `None` without one.
     pub matching: Option<u32>,
+    /// How many destinations these are for.
+    pub destinations: u32,
+    /// One of them; `None` if there is none.
+    pub destination: Option<DestinationId>,
     /// Where the newest of them stands; `None` if it has none.
     pub last: Option<AttemptState>,
 }

@@ -68,8 +68,12 @@ pub struct OperationalEvent {
     pub timestamp: String,
     /// About whom.
     pub destination_id: Uuid,
+    /// What people call it: its name, or its URL; empty once it is forgotten.
+    pub destination_name: String,
     /// Whose it is.
     pub tenant_id: Uuid,
+    /// That tenant's name; empty once the destination is forgotten.
+    pub tenant_name: String,
     /// What its type has to say.
     #[schema(value_type = Object)]
     pub details: Map<String, Value>,
@@ -190,9 +194,11 @@ impl From<operations::OperationalDestination> for OperationalDestination {
     }
 }
 
-impl From<operations::OperationalEvent> for OperationalEvent {
-    fn from(found: operations::OperationalEvent) -> Self {
+impl OperationalEvent {
+    fn of(found: operations::OperationalEvent, called: Option<&ports::Called>) -> Self {
         Self {
+            destination_name: called.map_or(String::new(), |one| one.name.clone()),
+            tenant_name: called.map_or(String::new(), |one| one.tenant_name.clone()),
             id: found.id,
             event_type: found.event_type,
             timestamp: text::time(found.created_at),
@@ -302,12 +308,20 @@ pub(super) async fn events(
         scope,
     } = page;
     may_ask_for(&caller, scope)?;
-    let found = caller
-        .run(|service| async move { service.operational_events(scope, before, limit).await })
+    let (found, names) = caller
+        .run(|service| async move {
+            let found = service.operational_events(scope, before, limit).await?;
+            let names = service.names_of(&found).await?;
+            Ok((found, names))
+        })
         .await?;
     let full = found.len() >= limit as usize;
     let next = found.last().filter(|_| full).map(|last| last.id);
-    let operational_events = found.into_iter().map(Into::into).collect();
+    let named = |event: operations::OperationalEvent| {
+        let called = names.get(&event.destination);
+        OperationalEvent::of(event, called)
+    };
+    let operational_events = found.into_iter().map(named).collect();
     Ok(Json(OperationalEvents {
         operational_events,
         next,

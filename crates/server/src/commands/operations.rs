@@ -184,11 +184,16 @@ fn events(page: &OperationalEvents) -> String {
             event.id.to_string(),
             event.timestamp.clone(),
             event.event_type.clone(),
-            event.destination_id.to_string(),
+            match event.destination_name.is_empty() {
+                true => event.destination_id.to_string(),
+                false => event.destination_name.clone(),
+            },
+            event.tenant_name.clone(),
             Value::from(event.details.clone()).to_string(),
         ]
     });
-    output::table(&["ID", "TIME", "TYPE", "DESTINATION", "DETAILS"], rows).to_string()
+    let header = ["ID", "TIME", "TYPE", "DESTINATION", "TENANT", "DETAILS"];
+    output::table(&header, rows).to_string()
 }
 
 fn told(all: &[OperationalDestination]) -> String {

@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::Context;
 
 use super::destination::{Connection, explain};
+use crate::api::fleet::Fleet;
 use crate::api::standings::Standing;
 use crate::client::Client;
 use crate::output::{self, Format};
@@ -26,6 +27,11 @@ pub struct Args {
     /// backlogs.
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub count: usize,
+
+    /// The destinations of all tenants, those first that harm most; needs the scope
+    /// `admin`.
+    #[arg(long)]
+    pub all: bool,
 
     /// How often to look.
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration, default_value = "1s")]
@@ -44,11 +50,9 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let client = Client::new(&args.connection.client)?;
     let live = io::stdout().is_terminal() && !args.once;
     loop {
-        let mut found = explain::all(&client).await?;
-        found.sort_by_key(|one| std::cmp::Reverse((one.failing, one.backlog, one.in_flight)));
-        match args.connection.output {
-            Format::Json => output::json(&serde_json::json!({ "standings": found }))?,
-            Format::Table => draw(&page(&found, args.count), live)?,
+        match args.all {
+            true => of_all(&client, &args, live).await?,
+            false => of_one(&client, &args, live).await?,
         }
         if !live {
             return Ok(ExitCode::SUCCESS);
@@ -59,6 +63,44 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
             () = tokio::time::sleep(args.every.max(SHORTEST)) => {}
         }
     }
+}
+
+async fn of_one(client: &Client, args: &Args, live: bool) -> anyhow::Result<()> {
+    let mut found = explain::all(client).await?;
+    found.sort_by_key(|one| std::cmp::Reverse((one.failing, one.backlog, one.in_flight)));
+    match args.connection.output {
+        Format::Json => output::json(&serde_json::json!({ "standings": found })),
+        Format::Table => draw(&page(&found, args.count), live),
+    }
+}
+
+/// One page: the server has them in order, however many there are.
+async fn of_all(client: &Client, args: &Args, live: bool) -> anyhow::Result<()> {
+    let most = engine::ports::MAX_OF_ALL as usize;
+    let path = format!("/v1/fleet?limit={}", args.count.clamp(1, most));
+    let found: Fleet = client.get(&path).await?;
+    match args.connection.output {
+        Format::Json => output::json(&found),
+        Format::Table => draw(&page_of_all(&found), live),
+    }
+}
+
+/// `350 destinations, 37 failing`, and those that harm most.
+fn page_of_all(found: &Fleet) -> String {
+    let at = (found.destinations.first()).map_or("", |one| one.standing.at.as_str());
+    let [count, failing] = [found.count, found.failing].map(output::grouped);
+    let table = explain::table_of_all(&found.destinations);
+    let left = match found
+        .matching
+        .saturating_sub(found.destinations.len() as u64)
+    {
+        0 => String::new(),
+        left => format!(
+            "\n{} more that harm less; see --count",
+            output::grouped(left)
+        ),
+    };
+    format!("{at}  {count} destinations, {failing} failing\n\n{table}{left}")
 }
 
 fn draw(page: &str, live: bool) -> anyhow::Result<()> {

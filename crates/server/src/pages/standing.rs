@@ -11,7 +11,7 @@ use domain::limit::Period;
 use domain::policy::Rate;
 use domain::time::Timestamp;
 use engine::ports::{
-    Answered, Destination, Fleet, GLANCE_RATE, Glance, HealthView, Outcomes, Surveyed,
+    Answered, Destination, Fleet, GLANCE_RATE, Glance, HealthView, OfTenant, Outcomes, Surveyed,
 };
 
 use super::Pages;
@@ -29,6 +29,8 @@ const COUNTED: u32 = 100_000;
 pub(super) struct Standing {
     pub(super) id: DestinationId,
     pub(super) name: String,
+    /// Its tenant's name; empty where all on the page are one tenant's.
+    pub(super) tenant: String,
     pub(super) url: String,
     /// `good`, `idle`, `warn` or `bad`.
     pub(super) tone: &'static str,
@@ -89,6 +91,30 @@ pub(super) async fn of(
         return Ok(Vec::new());
     }
     let ids: Vec<_> = destinations.iter().map(|one| one.id).collect();
+    let health = async { Ok(pages.0.catalog.health(tenant, &ids).await?) };
+    with_health(pages, destinations, health).await
+}
+
+/// The same of several tenants' destinations, each with its tenant's name.
+pub(super) async fn of_all(pages: &Pages, found: Vec<OfTenant>) -> Result<Vec<Standing>, Refused> {
+    if found.is_empty() {
+        return Ok(Vec::new());
+    }
+    let names: Vec<_> = found.iter().map(|one| one.tenant_name.clone()).collect();
+    let of_each = found.into_iter().map(|one| (one.destination, one.health));
+    let (destinations, health) = of_each.unzip();
+    let standings = with_health(pages, destinations, async { Ok(health) }).await?;
+    let named = standings.into_iter().zip(names);
+    let named = named.map(|(standing, tenant)| Standing { tenant, ..standing });
+    Ok(named.collect())
+}
+
+async fn with_health(
+    pages: &Pages,
+    destinations: Vec<Destination>,
+    health: impl Future<Output = Result<Vec<HealthView>, Refused>>,
+) -> Result<Vec<Standing>, Refused> {
+    let ids: Vec<_> = destinations.iter().map(|one| one.id).collect();
     let parts = &pages.0;
     let (fleet, surveyed, glances, outcomes, backlogs, health) = tokio::try_join!(
         async { Ok::<_, Refused>(parts.store.fleet().await?) },
@@ -96,7 +122,7 @@ pub(super) async fn of(
         async { Ok(parts.overview.glance(&ids).await?) },
         async { Ok(parts.tallies.outcomes(&ids).await?) },
         async { Ok(parts.catalog.backlogs(&ids, COUNTED).await?) },
-        async { Ok(parts.catalog.health(tenant, &ids).await?) },
+        health,
     )?;
     let surveyed: HashMap<_, _> = (surveyed.into_iter())
         .map(|one| (one.destination, one))
@@ -172,6 +198,7 @@ impl Seen<'_> {
                 true => destination.url.clone(),
                 false => destination.name,
             },
+            tenant: String::new(),
             url: destination.url,
         }
     }

@@ -1,11 +1,13 @@
 //! What operators must know: who is told, what there was, and when.
 
+use std::collections::{BTreeSet, HashMap};
+
 use domain::ids::DestinationId;
 use domain::operations::{
     OperationalDestination, OperationalEvent, OperationalScope, OperationalType,
 };
 use domain::watch::{MAX_BACKLOG, MAX_UNDER_DELIVERY};
-use engine::ports::{AlertsChange, AlertsView, DEFAULT_TENANT, Registration};
+use engine::ports::{AlertsChange, AlertsView, Called, DEFAULT_TENANT, Registration};
 
 use super::{Service, ServiceError, rules};
 
@@ -58,6 +60,20 @@ impl Service {
         Ok(book
             .recent_operational_events(tenant, before, limit)
             .await?)
+    }
+
+    /// What people call the destinations of these events.
+    pub async fn names_of(
+        &self,
+        events: &[OperationalEvent],
+    ) -> Result<HashMap<DestinationId, Called>, ServiceError> {
+        let ids: BTreeSet<_> = events.iter().map(|event| event.destination).collect();
+        let ids: Vec<_> = ids.into_iter().collect();
+        let called = self.reading.overview.names(&ids).await?;
+        Ok(called
+            .into_iter()
+            .map(|one| (one.destination, one))
+            .collect())
     }
 
     pub async fn alerts(&self, id: DestinationId) -> Result<AlertsView, ServiceError> {

@@ -16,6 +16,10 @@ use uuid::Uuid;
 
 use super::{Service, ServiceError, readings};
 
+mod of_all;
+
+pub use of_all::{StandingOfTenant, StandingsOfAll};
+
 /// How far a backlog is counted: its first attempts, and its others.
 pub const COUNTED: u32 = 100_000;
 

@@ -9,6 +9,7 @@
 #![cfg(test)]
 
 mod documented;
+mod fleet;
 mod neighbours;
 mod place;
 mod reports;
@@ -58,8 +59,10 @@ on_both! {
     walk::an_operators_tenant_reaches_nothing_without_the_scope
     reports::standings_are_the_own_and_say_what_binds
     reports::the_overview_counts_all_that_need_somebody
+    fleet::ten_thousand_destinations_are_pages
     reports::a_replay_of_all_is_shown_before_it_begins
     reports::a_running_replay_is_ended_when_one_is_sure
+    reports::what_is_told_names_destination_and_tenant
     reports::a_plan_replays_what_waits
     reports::a_report_is_of_the_own_destinations
     neighbours::bodies_that_drip_are_in_nobodys_way

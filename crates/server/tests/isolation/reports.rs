@@ -125,6 +125,22 @@ pub(crate) async fn the_overview_counts_all_that_need_somebody(world: &World) {
     assert!(!all.contains("id=\"more-trouble\""));
 }
 
+/// What operators are told names the destination, and whose it is.
+pub(crate) async fn what_is_told_names_destination_and_tenant(world: &World) {
+    let ours = &world.ours;
+    let path = format!("/v1/destinations/{}", ours.dying);
+    let named = json!({"name": "the dying shop"});
+    ask(world, ours, Method::PATCH, &path, named).await;
+    let told = get(world, ours, "/v1/operational-events").await;
+    let told = told["operational_events"].as_array().unwrap();
+    let of_it = told
+        .iter()
+        .find(|one| one["destination_id"] == ours.dying.as_str());
+    let of_it = of_it.unwrap_or_else(|| panic!("{told:?}"));
+    assert_eq!(of_it["destination_name"], "the dying shop");
+    assert_eq!(of_it["tenant_name"], "ours");
+}
+
 /// Of all destinations; one that is deleted has dead letters that nothing replays.
 pub(crate) async fn a_replay_of_all_is_shown_before_it_begins(world: &World) {
     let ours = world.tenant("replaying").await;

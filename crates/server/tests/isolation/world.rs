@@ -204,6 +204,14 @@ impl World {
         Some(transaction)
     }
 
+    /// Runs a statement in the store, in the words of whichever it is.
+    pub(crate) async fn sql(&self, postgres: &str, sqlite: &str) {
+        match self.place.url.strip_prefix("sqlite:") {
+            Some(file) => adapters::shell::sqlite3(file.as_ref(), sqlite).unwrap(),
+            None => (adapters::shell::psql(&self.place.url, postgres).await).unwrap(),
+        }
+    }
+
     pub(crate) fn router(&self) -> Router {
         self.router.clone()
     }

@@ -9,6 +9,7 @@
 
 mod book;
 mod reference;
+mod runbook;
 mod stage;
 mod tour;
 

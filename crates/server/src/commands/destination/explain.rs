@@ -4,6 +4,7 @@
 use uuid::Uuid;
 
 use super::{Connection, Named, PATH};
+use crate::api::fleet::FleetStanding;
 use crate::api::standings::{Outcomes, Standing, Standings};
 use crate::client::Client;
 use crate::commands::plan::duration;
@@ -83,33 +84,47 @@ fn failed(one: &Standing) -> String {
 
 /// One line each.
 pub(in crate::commands) fn table(standings: &[Standing]) -> String {
+    let rows = standings.iter().map(row);
+    output::table(&HEADER, rows).to_string()
+}
+
+/// The same of several tenants' destinations.
+pub(in crate::commands) fn table_of_all(standings: &[FleetStanding]) -> String {
     let rows = standings.iter().map(|one| {
-        let label = match one.name.is_empty() {
-            true => one.destination_id.to_string(),
-            false => one.name.clone(),
-        };
-        vec![
-            label,
-            one.limit.clone(),
-            one.starts_in_last_second.to_string(),
-            one.backlog.to_string(),
-            output::or_dash(one.drains_in_seconds.map(duration)),
-            failed(one),
-            one.in_flight.to_string(),
-            one.reason.as_str().to_owned(),
-            output::or_dash(one.next_at.as_ref()),
-        ]
+        let mut cells = row(&one.standing);
+        cells.insert(1, one.tenant_name.clone());
+        cells
     });
-    let header = [
-        "DESTINATION",
-        "LIMIT",
-        "STARTS/S",
-        "BACKLOG",
-        "DRAINS IN",
-        "FAILED 5M / 1H / 24H",
-        "IN FLIGHT",
-        "REASON",
-        "NEXT AT",
-    ];
+    let mut header = HEADER.to_vec();
+    header.insert(1, "TENANT");
     output::table(&header, rows).to_string()
 }
+
+fn row(one: &Standing) -> Vec<String> {
+    let label = match one.name.is_empty() {
+        true => one.destination_id.to_string(),
+        false => one.name.clone(),
+    };
+    vec![
+        label,
+        one.limit.clone(),
+        one.starts_in_last_second.to_string(),
+        one.backlog.to_string(),
+        output::or_dash(one.drains_in_seconds.map(duration)),
+        failed(one),
+        one.in_flight.to_string(),
+        one.reason.as_str().to_owned(),
+        output::or_dash(one.next_at.as_ref()),
+    ]
+}
+const HEADER: [&str; 9] = [
+    "DESTINATION",
+    "LIMIT",
+    "STARTS/S",
+    "BACKLOG",
+    "DRAINS IN",
+    "FAILED 5M / 1H / 24H",
+    "IN FLIGHT",
+    "REASON",
+    "NEXT AT",
+];
