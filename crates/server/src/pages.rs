@@ -39,6 +39,7 @@ mod frame;
 mod latency;
 mod links;
 mod live;
+mod names;
 mod outcomes;
 mod overview;
 mod preview;

@@ -12,6 +12,7 @@ use serde::Deserialize;
 
 use super::destination::{Line, parsed};
 use super::frame::{Frame, rendered};
+use super::names::Names;
 use super::refused::Refused;
 use super::sure::{self, Question};
 use super::visitor::{Fields, Posted, Visitor};
@@ -76,6 +77,8 @@ impl Wanted {
 }
 
 struct Dead {
+    /// The destination's.
+    name: String,
     event_type: String,
     died: String,
     iso: String,
@@ -111,7 +114,10 @@ pub(super) async fn list(
         .dead_letters(wanted.filter()?, wanted.after(), LINES)
         .await?;
     let replays = service.replays(None, REPLAYS).await?;
+    let of = (page.dead_letters.iter()).map(|one| one.attempt.destination);
+    let names = Names::of(&pages, of).await?;
     let dead = |one: engine::ports::DeadLetter| Dead {
+        name: names.name(one.attempt.destination),
         event_type: one.event_type.unwrap_or(NONE.to_owned()),
         died: words::time(one.died_at),
         iso: words::iso(one.died_at),

@@ -75,6 +75,8 @@ pub(super) struct Field {
 pub(super) struct Line {
     pub(super) id: AttemptId,
     pub(super) event: String,
+    /// The end of it.
+    pub(super) event_end: String,
     pub(super) destination: DestinationId,
     pub(super) try_number: u32,
     pub(super) state: String,
@@ -95,6 +97,7 @@ impl From<AttemptView> for Line {
         Self {
             id: attempt.id,
             event: attempt.event.to_string(),
+            event_end: words::short(&attempt.event.to_string()),
             destination: attempt.destination,
             try_number: attempt.try_number,
             state: match attempt.dead_letter {

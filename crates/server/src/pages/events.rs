@@ -1,20 +1,19 @@
 //! Events: found by id, type and state, and one with its attempts.
 
-use std::collections::{BTreeSet, HashMap};
-
 use axum::extract::{Path, Query, State};
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use domain::attempt::AttemptState;
-use domain::ids::{DestinationId, EventId, TenantId};
-use engine::ports::{AttemptView, CatalogError, EventFilter, FoundEvent};
+use domain::ids::{DestinationId, EventId};
+use engine::ports::{AttemptView, EventFilter, FoundEvent};
 use serde::Deserialize;
 
+use super::Asked;
 use super::destination::Line;
 use super::frame::{Frame, rendered};
+use super::names::Names;
 use super::refused::Refused;
 use super::visitor::Visitor;
 use super::words::{self, NONE};
-use super::{Asked, Pages};
 use crate::service::rules;
 
 const PART: &str = "/dashboard/events";
@@ -33,6 +32,12 @@ pub(super) struct Wanted {
 
 struct Found {
     id: EventId,
+    /// The end of it.
+    end: String,
+    /// To whom: one by name, or how many.
+    to: String,
+    /// Where the one is.
+    destination: Option<DestinationId>,
     event_type: String,
     bytes: String,
     at: String,
@@ -44,10 +49,18 @@ struct Found {
 }
 
 impl Found {
-    fn of(event: FoundEvent, wanted: Option<AttemptState>) -> Self {
+    fn of(event: FoundEvent, wanted: Option<AttemptState>, names: &Names) -> Self {
         let shown = wanted.or(event.last);
         let word = shown.map_or(NONE.to_owned(), |state| words::state(state.as_str()));
+        let destination = event.destination.filter(|_| event.destinations == 1);
         Self {
+            end: words::short(&event.id.to_string()),
+            to: match (destination, event.destinations) {
+                (Some(one), _) => names.name(one),
+                (None, 0) => NONE.to_owned(),
+                (None, many) => format!("{many} destinations"),
+            },
+            destination,
             id: event.id,
             event_type: event.event_type.unwrap_or(NONE.to_owned()),
             bytes: words::count(event.payload_bytes, u32::MAX),
@@ -108,6 +121,8 @@ pub(super) async fn list(
             .append_pair("state", &wanted.state);
         query.append_pair("before", &next.to_string()).finish()
     });
+    let of = page.events.iter().filter_map(|event| event.destination);
+    let names = Names::of(&pages, of).await?;
     let page = Page {
         frame: Frame::of(&pages, &visitor, ("Events", PART)).await?,
         wanted,
@@ -117,7 +132,7 @@ pub(super) async fn list(
             None => "Last attempt",
         },
         events: (page.events.into_iter())
-            .map(|event| Found::of(event, filter.state))
+            .map(|event| Found::of(event, filter.state, &names))
             .collect(),
         next,
     };
@@ -137,9 +152,6 @@ struct EventPage {
     attempts: Vec<(String, Line)>,
 }
 
-/// Destinations that are called by their names on one page; others by their ids.
-const NAMED: usize = 100;
-
 pub(super) async fn show(
     State(pages): Asked,
     visitor: Visitor,
@@ -147,12 +159,8 @@ pub(super) async fn show(
 ) -> Result<Html<String>, Refused> {
     let id: EventId = id.parse().map_err(|_bad| Refused::not_found("event"))?;
     let (event, attempts) = pages.service(visitor.tenant()).event(id).await?;
-    let names = names(&pages, visitor.tenant(), &attempts).await?;
-    let named = |attempt: AttemptView| {
-        let id = attempt.destination;
-        let name = names.get(&id).cloned();
-        (name.unwrap_or_else(|| id.to_string()), Line::from(attempt))
-    };
+    let names = Names::of(&pages, attempts.iter().map(|one| one.destination)).await?;
+    let named = |attempt: AttemptView| (names.name(attempt.destination), Line::from(attempt));
     rendered(&EventPage {
         frame: Frame::of(&pages, &visitor, ("Event", PART)).await?,
         id,
@@ -162,23 +170,4 @@ pub(super) async fn show(
         at: words::time(event.created_at),
         attempts: attempts.into_iter().map(named).collect(),
     })
-}
-
-/// How the destinations of these are called, as far as they are still there.
-async fn names(
-    pages: &Pages,
-    tenant: TenantId,
-    attempts: &[AttemptView],
-) -> Result<HashMap<DestinationId, String>, Refused> {
-    let ids: BTreeSet<_> = attempts.iter().map(|one| one.destination).collect();
-    let mut names = HashMap::new();
-    for id in ids.into_iter().take(NAMED) {
-        match pages.0.catalog.destination(tenant, id).await {
-            Ok(found) if found.name.is_empty() => drop(names.insert(id, found.url)),
-            Ok(found) => drop(names.insert(id, found.name)),
-            Err(CatalogError::NotFound(_)) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(names)
 }

@@ -10,6 +10,13 @@ use domain::time::Timestamp;
 /// Absent.
 pub(super) const NONE: &str = "–";
 
+/// The end of an id, where the whole one is a link's address or a title: ids of one
+/// time begin alike.
+pub(super) fn short(id: &str) -> String {
+    let from = id.char_indices().rev().nth(4).map_or(0, |(at, _)| at);
+    format!("\u{2026}{}", &id[from..])
+}
+
 /// A time of day within a day, in UTC; the day is in the machine's form of it.
 pub(super) fn clock(at: Timestamp) -> String {
     date(at).format("%H:%M:%S%.3f").to_string()

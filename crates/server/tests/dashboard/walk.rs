@@ -37,6 +37,7 @@ on_both! {
     a_proxy_that_writes_another_host_leaves_the_cookie_secure
     answers_are_guarded
     events_are_found_by_type
+    names_stand_where_ids_did
     a_search_of_events_is_of_its_tenants_own
     a_preview_is_the_plan_and_says_what_is_inherited
     what_cannot_be_taken_back_is_asked_first
@@ -687,6 +688,54 @@ async fn a_preview_is_the_plan_and_says_what_is_inherited(world: &World) {
 
     let fields = [("preview", "1"), ("last", "1")];
     assert_eq!(world.post(&visitor, &path, &fields).await.status, 422);
+}
+
+/// Of an event that went to several destinations each attempt says to which; its own
+/// id had stood in each row instead.
+async fn names_stand_where_ids_did(world: &World) {
+    let (_, key, first) = world.tenant("ours", &["ingest", "manage", "read"]).await;
+    let mut ids = vec![first.clone()];
+    let name = format!("/v1/destinations/{first}");
+    let named = json!({"name": "first shop", "event_types": ["*"]});
+    world.api(&key, Method::PATCH, &name, named).await;
+    for name in ["second shop", ""] {
+        let new = json!({"url": "https://example.com/no-name", "name": name,
+            "event_types": ["*"]});
+        let made = world.api(&key, Method::POST, "/v1/destinations", new).await;
+        ids.push(made["id"].as_str().unwrap().to_owned());
+    }
+    let body = json!({"type": "a.b", "payload": {}});
+    let event = world.api(&key, Method::POST, "/v1/events", body).await;
+    let event = event["id"].as_str().unwrap();
+    let session = world.sign_in(&key).await;
+    let page = world
+        .get(&session, &format!("/dashboard/events/{event}"))
+        .await;
+    let names = ["first shop", "second shop", "https://example.com/no-name"];
+    for (id, name) in ids.iter().zip(names) {
+        let link = format!("<a href=\"/dashboard/destinations/{id}\">{name}</a>");
+        assert!(page.text.contains(&link), "{link}: {}", page.text);
+    }
+    assert_eq!(page.text.matches(event).count(), 1, "{}", page.text);
+
+    // In the list: of one by its name, of several how many.
+    let body = json!({"destination_id": ids[1], "type": "c.d", "payload": {}});
+    let one = world.api(&key, Method::POST, "/v1/events", body).await;
+    let one = one["id"].as_str().unwrap();
+    let list = world.get(&session, "/dashboard/events").await;
+    assert!(
+        list.text.contains("<td>3 destinations</td>"),
+        "{}",
+        list.text
+    );
+    let link = format!(
+        "<a href=\"/dashboard/destinations/{}\">second shop</a>",
+        ids[1]
+    );
+    assert!(list.text.contains(&link), "{}", list.text);
+    let end = &one[one.len() - 5..];
+    let short = format!("title=\"{one}\"><code class=\"end\">\u{2026}{end}</code>");
+    assert!(list.text.contains(&short), "{}", list.text);
 }
 
 async fn a_search_of_events_is_of_its_tenants_own(world: &World) {

@@ -125,12 +125,22 @@ pub(crate) async fn the_overview_counts_all_that_need_somebody(world: &World) {
     assert!(!all.contains("id=\"more-trouble\""));
 }
 
-/// What operators are told names the destination, and whose it is.
+/// A dead letter and what operators are told name the destination, and whose it is.
 pub(crate) async fn what_is_told_names_destination_and_tenant(world: &World) {
     let ours = &world.ours;
     let path = format!("/v1/destinations/{}", ours.dying);
     let named = json!({"name": "the dying shop"});
     ask(world, ours, Method::PATCH, &path, named).await;
+    let key = format!("key={}", ours.key);
+    let entered = world.page("", "/dashboard/sign-in", Some(&key)).await;
+    let dead = world
+        .page(&entered.cookie, "/dashboard/dead-letters", None)
+        .await;
+    let link = format!(
+        "<a href=\"/dashboard/destinations/{}\">the dying shop</a>",
+        ours.dying
+    );
+    assert!(dead.html.contains(&link), "{}", dead.html);
     let told = get(world, ours, "/v1/operational-events").await;
     let told = told["operational_events"].as_array().unwrap();
     let of_it = told
