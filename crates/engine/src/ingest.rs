@@ -27,7 +27,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::waiting::Waiting;
-use self::widths::Widths;
+use self::widths::{UNKNOWN, Widths};
 use crate::ports::{Acceptance, MAX_ROWS, Schedule, Store, StoreError, Wake};
 use crate::wake::wake_all;
 
@@ -180,17 +180,18 @@ impl Ingest {
     }
 
     /// How many deliveries these events will add, as far as can be told before it is
-    /// known who subscribes: as many each as the tenant's last ones.
+    /// known who subscribes: as many each as the last ones of its type.
     #[must_use]
-    pub fn expected(&self, tenant: TenantId, events: &[NewEvent]) -> u32 {
-        self.widths.expected(tenant, events)
+    pub fn expected(&self, events: &[NewEvent]) -> u32 {
+        self.widths.expected(events)
     }
 
-    /// How many of these, the first ones, add at most so many deliveries, as far as can
-    /// be told; at least one.
+    /// How many of these, the first ones, add at most so many deliveries, by the same;
+    /// of a type of which nothing is known, an event adds as many as one can. At least
+    /// one.
     #[must_use]
-    pub fn fit(&self, tenant: TenantId, events: &[NewEvent], deliveries: u32) -> usize {
-        self.widths.fit(tenant, events, deliveries)
+    pub fn fit(&self, events: &[NewEvent], deliveries: u32) -> usize {
+        self.widths.fit(events, deliveries, UNKNOWN)
     }
 
     /// Accepts a tenant's events, all or nothing; at most [`MAX_ROWS`] at once.
@@ -265,7 +266,7 @@ impl IngestLoop {
 
     /// Into the line that it belongs to.
     fn sort(&mut self, request: Request) {
-        match self.widths.expected(request.tenant, request.rest()) > *PART.end() {
+        match self.widths.expected(request.rest()) > *PART.end() {
             true => self.apart.push(request),
             false => self.together.push(request),
         }
@@ -304,10 +305,10 @@ impl IngestLoop {
             if request.answer.is_closed() {
                 continue;
             }
-            let width = self.widths.of(request.tenant);
             let alone = (self.last_together).is_none_or(|last| last.elapsed() >= ALONE_AFTER);
             let part = if alone { PART_ALONE } else { self.part };
-            return Some(self.commit(vec![request], (part / width).max(1) as usize));
+            let most = self.widths.fit(request.rest(), part, 1);
+            return Some(self.commit(vec![request], most));
         }
     }
 
@@ -368,7 +369,7 @@ impl IngestLoop {
             let before = request.answers.len();
             request.answers.extend(acceptances.by_ref().take(open));
             let written = request.events.iter().zip(&request.answers).skip(before);
-            self.widths.learn(request.tenant, written);
+            self.widths.learn(written);
             if request.rest().is_empty() {
                 // A caller that went away has its events all the same.
                 let _ = request.answer.send(Ok(request.answers));

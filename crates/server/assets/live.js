@@ -3,14 +3,18 @@
 "use strict";
 
 (() => {
-  // Where a line is at x: its last point before that.
+  // Where a line is at x: its last point before that, as far as it goes on; in a gap,
+  // nowhere.
   const at = (path, x) => {
-    let y = null;
-    for (const [, px, py] of (path?.getAttribute("d") || "").matchAll(/[ML]([\d.]+) ([\d.]+)/g)) {
-      if (Number(px) > x) break;
-      y = Number(py);
+    let [y, end] = [null, -1];
+    const steps = (path?.getAttribute("d") || "").matchAll(/([MLH])([\d.]+)(?: ([\d.]+))?/g);
+    for (const [, pen, px, py] of steps) {
+      if (pen === "M" && Number(px) > x) break;
+      if (pen !== "M" && Number(px) > x) return y;
+      end = Number(px);
+      if (pen !== "H") y = Number(py);
     }
-    return y;
+    return x <= end ? y : null;
   };
   const span = (seconds) => {
     const parts = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
@@ -36,7 +40,7 @@
         const y = at(svg.querySelector(path), part * width);
         if (y === null) return null;
         const value = ((height - y) / height) * highest;
-        return `${names[i]} ${value < 10 ? Number(value.toFixed(1)) : Math.round(value)} ${unit}`;
+        return `${names[i]} ${value < 10 ? Number(value.toPrecision(2)) : Math.round(value)} ${unit}`;
       });
       const numbers = said.filter((text) => text !== null).join(", ") || "nothing";
       output.textContent = `${numbers}, ${span((1 - part) * Number(figure.dataset.line))}`;

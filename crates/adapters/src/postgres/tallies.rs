@@ -3,7 +3,7 @@
 //! Whoever has the turn's row goes on with the round, in one transaction: what is
 //! counted, up to where, and what owners are told are committed together.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -67,11 +67,12 @@ async fn step(pool: &PgPool, rules: &TallyRules) -> Result<Tallied, Failure> {
     passed.retain(Passed::is_due);
 
     let until = now - rules.settled;
-    let counted = add(&mut transaction, &mut passed, (until, rules.starts)).await?;
+    let (counted, is_cut) = add(&mut transaction, &mut passed, (until, rules.starts)).await?;
     let news = look(&mut transaction, &mut passed, (rules.told_after, now)).await?;
     write(&mut transaction, &passed).await?;
     note(&mut transaction, &news).await?;
     trim(&mut transaction, now, rules.trimmed).await?;
+    let more = more || is_cut;
     let pause = if more { rules.pace } else { rules.every };
     end_turn(&mut transaction, next, pause).await?;
     transaction.commit().await?;
@@ -149,7 +150,10 @@ async fn passed(
 ) -> Result<Vec<Passed>, Failure> {
     Ok(sqlx::query_as(
         "-- tally: passed
-        select d.id, d.tenant_id, micros(coalesce(m.until, d.created_at)) as until,
+        select d.id, d.tenant_id, micros(greatest(
+                coalesce(m.until, d.created_at),
+                clock_timestamp() - $3 * interval '1 microsecond'
+            )) as until,
             micros(p.looked_at) as looked_at, coalesce(h.failures, 0) as failures,
             d.alert_failing_percent, micros(m.failing_since) as failing_since,
             coalesce(m.failing_told, false) as failing_told,
@@ -167,6 +171,7 @@ async fn passed(
     )
     .bind(after)
     .bind(i64::from(page))
+    .bind(micros(Slot::Hour.kept()))
     .fetch_all(connection)
     .await?)
 }
@@ -175,6 +180,9 @@ async fn passed(
 struct Counted {
     id: Uuid,
     until: i64,
+    /// There may be more.
+    is_cut: bool,
+    /// Nothing that it has begun is over, if none is counted.
     ends_at: i64,
     succeeded: i64,
     failed: i64,
@@ -212,7 +220,7 @@ const COUNT: &str = "
         ) x
     ),
     edges as (
-        select f.id,
+        select f.id, count(*) >= $4 as is_cut,
             least(
                 coalesce(min(f.started_at) filter (where f.state = 'started'), from_micros($3)),
                 case when count(*) < $4 then from_micros($3)
@@ -223,8 +231,8 @@ const COUNT: &str = "
             ) as until
         from found f group by f.id
     )
-    select f.id, micros(e.until) as until,
-        (micros(f.started_at) / $5 + 1) * $5 as ends_at,
+    select e.id, micros(e.until) as until, e.is_cut,
+        coalesce((micros(f.started_at) / $5 + 1) * $5, 0) as ends_at,
         count(*) filter (where f.state = 'succeeded') as succeeded,
         count(*) filter (where f.state = 'failed' and f.status is distinct from 429) as failed,
         count(*) filter (where f.state = 'failed' and f.status = 429) as refused,
@@ -233,17 +241,17 @@ const COUNT: &str = "
             where f.state = 'failed' and f.status is distinct from 429)) as last_failed_at,
         (array_agg(f.status order by f.started_at desc) filter (
             where f.state = 'failed' and f.status is distinct from 429))[1] as last_failed_status
-    from found f
-    join edges e on e.id = f.id
-    where f.started_at < e.until
-    group by 1, 2, 3";
+    from edges e
+    left join found f on f.id = e.id and f.started_at < e.until
+    group by 1, 2, 3, 4";
 
-/// Counts what has started at these before `until`; how many that were.
+/// Counts what has started at these before `until`: how many that were, and whether
+/// there may be more.
 async fn add(
     connection: &mut PgConnection,
     passed: &mut [Passed],
     (until, starts): (Timestamp, u32),
-) -> Result<u64, Failure> {
+) -> Result<(u64, bool), Failure> {
     let rows: Vec<Counted> = sqlx::query_as(COUNT)
         .bind(passed.iter().map(|one| one.id).collect::<Vec<_>>())
         .bind(passed.iter().map(|one| one.until).collect::<Vec<_>>())
@@ -253,28 +261,21 @@ async fn add(
         .fetch_all(&mut *connection)
         .await?;
     let mut of: HashMap<Uuid, &mut Passed> = HashMap::new();
+    let found: HashSet<Uuid> = rows.iter().map(|row| row.id).collect();
     for one in passed.iter_mut() {
         // Nothing more of it is looked for, once it has long been idle.
-        if one.until < (until - TALLIED_BEFORE).as_micros()
-            && !rows.iter().any(|row| row.id == one.id)
-        {
+        if !found.contains(&one.id) && one.until < (until - TALLIED_BEFORE).as_micros() {
             one.until = until.as_micros();
         }
         of.insert(one.id, one);
     }
     let mut slots: BTreeMap<(Uuid, Slot, i64), Tally> = BTreeMap::new();
     let mut counted = 0;
-    for row in rows {
-        let number = |count: i64| count.unsigned_abs();
-        let tally = Tally {
-            succeeded: number(row.succeeded),
-            failed: number(row.failed),
-            refused: number(row.refused),
-            unknown: number(row.unknown),
-        };
+    for row in &rows {
+        let tally = row.tally();
         counted += tally.requests();
         let last = Timestamp::from_micros(row.ends_at - 1);
-        for slot in Slot::ALL {
+        for slot in Slot::ALL.into_iter().filter(|_| tally.requests() > 0) {
             let key = (row.id, slot, slot.end_of(last).as_micros());
             *slots.entry(key).or_default() += tally;
         }
@@ -287,7 +288,18 @@ async fn add(
         }
     }
     add_slots(connection, slots).await?;
-    Ok(counted)
+    Ok((counted, rows.iter().any(|row| row.is_cut)))
+}
+
+impl Counted {
+    fn tally(&self) -> Tally {
+        Tally {
+            succeeded: self.succeeded.unsigned_abs(),
+            failed: self.failed.unsigned_abs(),
+            refused: self.refused.unsigned_abs(),
+            unknown: self.unknown.unsigned_abs(),
+        }
+    }
 }
 
 async fn add_slots(

@@ -38,7 +38,7 @@ const END_TURN: &str = "
 
 const PASSED: &str = "
     -- tally: the next destinations
-    select d.id, d.tenant_id, coalesce(m.until, d.created_at), p.looked_at,
+    select d.id, d.tenant_id, max(coalesce(m.until, d.created_at), ?3), p.looked_at,
         coalesce(h.failures, 0), d.alert_failing_percent, m.failing_since,
         coalesce(m.failing_told, 0), m.last_failed_at, m.last_failed_status
     from destinations d
@@ -137,14 +137,15 @@ fn step(tx: &Transaction<'_>, now: Timestamp, rules: &TallyRules) -> Result<Tall
     let Some(after) = turn else {
         return Ok(Tallied::default());
     };
-    let page = (after.unwrap_or_default(), rules.page);
+    let kept = (now - Slot::Hour.kept()).as_micros();
+    let page = (after.unwrap_or_default(), rules.page, kept);
     let passed = all(tx, PASSED, page, Passed::read)?;
     let mut tallied = Tallied {
         stepped: true,
         more: u32::try_from(passed.len()).is_ok_and(|length| length >= rules.page),
         ..Tallied::default()
     };
-    let (mut looks, mut last) = (0, None);
+    let (mut looks, mut last, mut is_cut) = (0, None, false);
     for mut one in passed {
         if one.is_due() {
             if looks >= rules.looks.min(MAX_LOOKS) || tallied.counted >= MAX_STARTS {
@@ -153,7 +154,9 @@ fn step(tx: &Transaction<'_>, now: Timestamp, rules: &TallyRules) -> Result<Tall
             }
             looks += 1;
             let before = one.clone();
-            tallied.counted += one.add(tx, (now - rules.settled, rules.starts))?;
+            let (counted, cut) = one.add(tx, (now - rules.settled, rules.starts))?;
+            tallied.counted += counted;
+            is_cut |= cut;
             if let Some(told) = one.look(tx, (rules.told_after, now))? {
                 note(tx, now, &told)?;
                 tallied.news.push(told);
@@ -168,13 +171,14 @@ fn step(tx: &Transaction<'_>, now: Timestamp, rules: &TallyRules) -> Result<Tall
         let before = (now - slot.kept()).as_micros();
         execute(tx, TRIM, (slot.as_str(), before, rules.trimmed))?;
     }
+    let next = last.filter(|_| tallied.more);
+    tallied.more |= is_cut;
     let pause = if tallied.more {
         rules.pace
     } else {
         rules.every
     };
     let due_at = now + pause;
-    let next = last.filter(|_| tallied.more);
     execute(tx, END_TURN, (next, due_at.as_micros()))?;
     Ok(tallied)
 }
@@ -220,12 +224,12 @@ impl Passed {
     }
 
     /// Counts what has started before `until` and up to the first that has no outcome
-    /// yet; how many.
+    /// yet: how many that were, and whether there may be more.
     fn add(
         &mut self,
         tx: &Transaction<'_>,
         (until, starts): (Timestamp, u32),
-    ) -> Result<u64, Fault> {
+    ) -> Result<(u64, bool), Fault> {
         let starts = starts.max(2);
         let params = (&self.key, self.until.as_micros(), until.as_micros(), starts);
         let rows: Vec<(Timestamp, AttemptState, Option<u16>)> = all(tx, STARTED, params, |row| {
@@ -237,7 +241,7 @@ impl Passed {
             if self.until < until - TALLIED_BEFORE {
                 self.until = until;
             }
-            return Ok(0);
+            return Ok((0, false));
         };
         let full = u32::try_from(rows.len()).is_ok_and(|length| length >= starts);
         // The last ones of the same instant may be cut off.
@@ -274,7 +278,7 @@ impl Passed {
             );
             execute(tx, ADD, row)?;
         }
-        Ok(counted)
+        Ok((counted, full))
     }
 
     /// Whether it begins to fail or has recovered, where that may be.

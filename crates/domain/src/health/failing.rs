@@ -12,6 +12,9 @@ use crate::watch::News;
 /// that restarts, or one bad answer, wakes nobody.
 pub const TOLD_AFTER: Duration = Duration::from_secs(60);
 
+/// So many answers say something, though the last one was good.
+const FEW: u32 = 10;
+
 /// A destination that fails, from look to look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Failing {
@@ -44,16 +47,22 @@ impl Failing {
         (in_a_row, percent): (u32, u32),
         (told_after, now): (Duration, Timestamp),
     ) -> (Option<Self>, Option<News>) {
-        if !lately.is_failing(in_a_row, percent) {
-            let news = before.filter(|failing| failing.told).map(|failing| News {
+        // What is told fails until it fails half as much: one that hovers about its
+        // threshold is no news again and again.
+        let known = before.is_some_and(|failing| failing.told);
+        let threshold = if known { percent.div_ceil(2) } else { percent };
+        if !lately.is_failing(in_a_row, threshold) {
+            let told = before.filter(|failing| failing.told && percent > 0);
+            let news = told.map(|failing| News {
                 event_type: OperationalType::DestinationRecovered,
                 details: format!(r#"{{"since":"{}"}}"#, rfc3339(failing.since)),
             });
             return (None, news);
         }
         let since = before.map_or(now, |failing| failing.since);
-        let known = before.is_some_and(|failing| failing.told);
-        let told = known || now.since(since) >= told_after;
+        // One bad answer, and a good one after it, wake nobody.
+        let enough = in_a_row > 0 || lately.answered >= FEW;
+        let told = known || (enough && now.since(since) >= told_after);
         let news = (told && !known).then(|| News {
             event_type: OperationalType::DestinationFailing,
             details: details(lately, in_a_row, since),
@@ -83,6 +92,12 @@ mod tests {
     const WELL: Lately = Lately {
         answered: 10,
         failed: 1,
+        last_failure: None,
+    };
+
+    const SLIGHTLY: Lately = Lately {
+        answered: 10,
+        failed: 3,
         last_failure: None,
     };
 
@@ -119,6 +134,32 @@ mod tests {
                 (210, "destination_recovered"),
             ]
         );
+    }
+
+    #[test]
+    fn what_hovers_about_its_threshold_is_told_of_once() {
+        let looks = [&[ILL; 8][..], &[SLIGHTLY; 3], &[ILL; 8], &[SLIGHTLY; 9]].concat();
+        assert_eq!(told(&looks), [(60, "destination_failing")]);
+        let never = Failing::look(
+            Some(Failing {
+                since: at(0),
+                told: true,
+            }),
+            &ILL,
+            (3, 0),
+            (TOLD_AFTER, at(60)),
+        );
+        assert_eq!(never, (None, None), "it was asked for no news");
+    }
+
+    #[test]
+    fn one_bad_answer_and_a_good_one_wake_nobody() {
+        let one_of_two = Lately {
+            answered: 2,
+            failed: 1,
+            last_failure: None,
+        };
+        assert_eq!(told(&[one_of_two; 30]), []);
     }
 
     #[test]

@@ -137,6 +137,10 @@ impl TalliesWorld {
     }
 }
 
+fn tally_of(succeeded: u64) -> Tally {
+    tally(succeeded, 0, 0)
+}
+
 fn tally(succeeded: u64, failed: u64, refused: u64) -> Tally {
     Tally {
         succeeded,
@@ -202,6 +206,13 @@ pub async fn what_started_after_one_that_is_open_waits_for_it(world: &TalliesWor
     world.pass(Duration::from_millis(5)).await;
     world.send(destination, &[204, 204]).await;
     assert_eq!(world.tally(&RULES).await.counted, 0);
+    // However long ago it was counted last.
+    let aged = match world.is_postgres() {
+        true => "update tally_marks set until = until - interval '1 hour'",
+        false => "update tally_marks set until = until - 3600000000",
+    };
+    world.sql(aged).await;
+    assert_eq!(world.tally(&RULES).await.counted, 0);
     world.end(worker, &open, &[500]).await;
     assert_eq!(world.tally(&RULES).await.counted, 3);
     assert_eq!(world.outcomes(destination).await.hour, tally(2, 1, 0));
@@ -220,6 +231,11 @@ pub async fn a_step_counts_so_many_and_the_next_goes_on(world: &TalliesWorld) {
         starts: 2,
         looks: 1,
         ..RULES
+    };
+    // A round has a long pause, but not where there is more to count.
+    let few = TallyRules {
+        every: Duration::from_secs(3_600),
+        ..few
     };
     let (mut counted, mut steps) = (0, 0);
     while counted < 6 {
@@ -250,9 +266,18 @@ pub async fn a_turn_is_taken_by_one(world: &TalliesWorld) {
         every: Duration::from_secs(3_600),
         ..RULES
     };
-    assert!(world.tally(&slow).await.stepped);
-    let second = world.tallies.tally(&RULES).await.unwrap();
-    assert_eq!(second, Tallied::default());
+    let destination = world.destination().unlimited().create().await;
+    world.send(destination, &[204; 8]).await;
+    world.pass(Duration::from_millis(5)).await;
+    let tally = || world.tallies.tally(&slow);
+    let together = tokio::join!(tally(), tally(), tally(), tally());
+    let together = [together.0, together.1, together.2, together.3].map(Result::unwrap);
+    let stepped: Vec<_> = together.iter().filter(|one| one.stepped).collect();
+    assert_eq!(stepped.len(), 1, "{together:?}");
+    assert_eq!(stepped[0].counted, 8);
+    assert_eq!(world.outcomes(destination).await.hour, tally_of(8));
+    let next = world.tallies.tally(&RULES).await.unwrap();
+    assert_eq!(next, Tallied::default());
 }
 
 /// Once each, in the tenant's own news.
@@ -276,7 +301,9 @@ pub async fn owners_are_told_who_fails_and_who_has_recovered(world: &TalliesWorl
     assert_eq!(news[0].destination, destination);
     let details = r#"{"answered":3,"failed":2,"in_a_row":"#;
     assert!(news[0].details.starts_with(details), "{}", news[0].details);
-    world.send(destination, &[204, 204]).await;
+    world.send(destination, &[204; 3]).await;
+    assert_eq!(world.told().await, [], "a third of them failed");
+    world.send(destination, &[204; 4]).await;
     assert_eq!(world.told().await, [OperationalType::DestinationRecovered]);
     assert_eq!(world.told().await, []);
     let since = world.book.alerts(DEFAULT_TENANT, destination).await;
@@ -305,6 +332,7 @@ pub async fn a_threshold_of_its_own_decides(world: &TalliesWorld) {
     world.send(destination, &[500]).await;
     assert_eq!(world.told().await, [OperationalType::DestinationFailing]);
     assert_eq!(set(None).await, 50);
+    world.send(destination, &[204; 4]).await;
     assert_eq!(world.told().await, [OperationalType::DestinationRecovered]);
 }
 

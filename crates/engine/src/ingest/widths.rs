@@ -9,72 +9,80 @@ use domain::ids::TenantId;
 
 use crate::ports::Acceptance;
 
-/// Tenants that are remembered.
+/// Types that are remembered, each of its tenant.
 const MOST: usize = 10_000;
 
-/// Of each tenant the most destinations that an event of its last request for
-/// subscribers went to.
+/// Of each type of a tenant's the most destinations that an event of it went to, of those
+/// that were written last.
 #[derive(Default)]
-pub(super) struct Widths(Mutex<HashMap<TenantId, u32>>);
+pub(super) struct Widths(Mutex<HashMap<(TenantId, String), u32>>);
+
+/// Of a type of which nothing is known: it may go to as many as an event can.
+pub(super) const UNKNOWN: u32 = {
+    assert!(MAX_DESTINATIONS <= u32::MAX as usize);
+    MAX_DESTINATIONS as u32
+};
 
 impl Widths {
-    /// For each event of a tenant's that is for subscribers, at least one.
-    pub(super) fn of(&self, tenant: TenantId) -> u32 {
-        self.known().get(&tenant).map_or(1, |width| (*width).max(1))
-    }
-
-    /// How many of these, the first ones, add at most so many deliveries; at least one.
-    /// Of a tenant that nothing is known of, each may go to all that an event can.
-    pub(super) fn fit(&self, tenant: TenantId, events: &[NewEvent], deliveries: u32) -> usize {
-        let all = u32::try_from(MAX_DESTINATIONS).unwrap_or(u32::MAX);
-        let width = self
-            .known()
-            .get(&tenant)
-            .map_or(all, |width| (*width).max(1));
-        let mut sum = 0_u32;
-        let fits = |event: &&NewEvent| {
-            sum = sum.saturating_add(event.audience.named().map_or(width, |_| 1));
-            sum <= deliveries
-        };
-        events
-            .iter()
-            .take_while(fits)
-            .count()
-            .max(1)
-            .min(events.len())
-    }
-
-    /// How many deliveries these events will add, all together.
-    pub(super) fn expected(&self, tenant: TenantId, events: &[NewEvent]) -> u32 {
-        let width = self.of(tenant);
-        let each = (events.iter()).map(|event| event.audience.named().map_or(width, |_| 1));
+    /// How many deliveries these events will add, all together, where one of an unknown
+    /// type goes to one destination.
+    pub(super) fn expected(&self, events: &[NewEvent]) -> u32 {
+        let known = self.known();
+        let each = events.iter().map(|event| width(&known, event, 1));
         each.fold(0, u32::saturating_add)
     }
 
-    /// What became of some.
-    pub(super) fn learn<'a>(
-        &self,
-        tenant: TenantId,
-        written: impl Iterator<Item = (&'a NewEvent, &'a Acceptance)>,
-    ) {
-        let to_subscribers =
-            written.filter_map(|(event, answer)| match (event.audience.named(), answer) {
-                (None, Acceptance::Accepted(to)) => u32::try_from(to.len()).ok(),
-                _ => None,
-            });
-        let Some(most) = to_subscribers.max() else {
-            return;
+    /// How many of these, the first ones, add at most so many deliveries, where one of an
+    /// unknown type goes to `unknown` destinations; at least one.
+    pub(super) fn fit(&self, events: &[NewEvent], deliveries: u32, unknown: u32) -> usize {
+        let known = self.known();
+        let mut sum = 0_u32;
+        let fits = |event: &&NewEvent| {
+            sum = sum.saturating_add(width(&known, event, unknown));
+            sum <= deliveries
         };
-        let mut known = self.known();
-        if known.len() >= MOST && !known.contains_key(&tenant) {
-            // Anybody's: whoever it was is learned again.
-            let other = known.keys().next().copied();
-            other.map(|other| known.remove(&other));
-        }
-        known.insert(tenant, most);
+        let fitting = events.iter().take_while(fits).count();
+        fitting.max(1).min(events.len())
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<TenantId, u32>> {
+    /// What became of some.
+    pub(super) fn learn<'a>(&self, written: impl Iterator<Item = (&'a NewEvent, &'a Acceptance)>) {
+        let mut learned: HashMap<(TenantId, String), u32> = HashMap::new();
+        for (event, answer) in written.filter(|(event, _)| event.audience.named().is_none()) {
+            let Acceptance::Accepted(to) = answer else {
+                continue;
+            };
+            let went_to = u32::try_from(to.len()).unwrap_or(u32::MAX);
+            let most = learned.entry(key(event)).or_default();
+            *most = (*most).max(went_to);
+        }
+        let mut known = self.known();
+        for (of, most) in learned {
+            if known.len() >= MOST && !known.contains_key(&of) {
+                // Anybody's: whichever it was is learned again.
+                let other = known.keys().next().cloned();
+                other.map(|other| known.remove(&other));
+            }
+            known.insert(of, most);
+        }
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<(TenantId, String), u32>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// One at least: an event costs its row.
+fn width(known: &HashMap<(TenantId, String), u32>, event: &NewEvent, unknown: u32) -> u32 {
+    match event.audience.named() {
+        Some(_) => 1,
+        None => known
+            .get(&key(event))
+            .map_or(unknown, |width| (*width).max(1)),
+    }
+}
+
+fn key(event: &NewEvent) -> (TenantId, String) {
+    let event_type = event.event_type.clone().unwrap_or_default();
+    (event.tenant, event_type)
 }

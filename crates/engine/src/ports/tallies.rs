@@ -54,7 +54,7 @@ pub struct TallyRules {
     pub page: u32,
     /// Destinations that one step looks at.
     pub looks: u32,
-    /// Starts that it counts at each.
+    /// Starts that it counts at each: more than ever start at one instant.
     pub starts: u32,
     /// Each look has found a destination failing for so long before its owner is told.
     pub told_after: Duration,
@@ -70,7 +70,7 @@ impl Default for TallyRules {
             settled: Duration::from_secs(10),
             page: 1_000,
             looks: 100,
-            starts: 1_000,
+            starts: 5_000,
             told_after: TOLD_AFTER,
             trimmed: 1_000,
         }
@@ -86,7 +86,7 @@ pub const TALLIED_BEFORE: Duration = Duration::from_secs(300);
 pub struct Tallied {
     /// It was due, and nobody else's.
     pub stepped: bool,
-    /// The round has more steps.
+    /// There is more to count, and the next step is due soon.
     pub more: bool,
     /// Requests that were counted.
     pub counted: u64,

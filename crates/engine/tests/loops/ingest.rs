@@ -234,11 +234,25 @@ async fn what_goes_to_many_is_written_a_little_at_a_time_once_that_is_known() {
         }
         events
     };
-    assert_eq!(front.ingest.expected(TENANT, &to_all(3)), 3);
+    assert_eq!(front.ingest.expected(&to_all(3)), 3);
     front.accept(to_all(3)).await.await.unwrap().unwrap();
-    assert_eq!(front.ingest.expected(TENANT, &to_all(3)), 300);
-    assert_eq!(front.ingest.expected(TENANT, &events(3, 1)), 3);
-    assert_eq!(front.ingest.expected(OTHER, &to_all(3)), 3);
+    assert_eq!(front.ingest.expected(&to_all(3)), 300);
+    assert_eq!(front.ingest.expected(&events(3, 1)), 3);
+    assert_eq!(front.ingest.fit(&to_all(500), 10_000), 100);
+    // Of another tenant's, and of another type, nothing is known.
+    let other = |change: fn(&mut NewEvent)| {
+        let mut others = to_all(500);
+        others.iter_mut().for_each(change);
+        others
+    };
+    let strange = [
+        other(|event| event.tenant = OTHER),
+        other(|event| event.event_type = Some("other".to_owned())),
+    ];
+    for others in strange {
+        assert_eq!(front.ingest.expected(&others), 500);
+        assert_eq!(front.ingest.fit(&others, 10_000), 10);
+    }
     let wide = front.accept(to_all(5)).await;
     let narrow = front.accept(events(5, 1)).await;
     pass(ms(6)).await;

@@ -92,7 +92,7 @@ pub struct BatchAnswer {
 pub enum BatchResult {
     /// Durable.
     Accepted(Accepted),
-    /// Not written.
+    /// Not written; by a problem of 503 it is not known.
     Refused {
         /// Why.
         problem: Problem,

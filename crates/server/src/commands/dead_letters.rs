@@ -207,11 +207,14 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
             let client = Client::new(&connection.client)?;
             let mut body = filter.resolved(&client).await?.fields();
             if id.is_none() {
-                let words = preview(&client, &body, share).await?;
                 match sure.yes {
                     true if connection.output == Format::Json => {}
-                    true => output::aside(&words),
-                    false => sure.ask(async || Ok(words)).await?,
+                    // Who may not read may replay all the same.
+                    true => match preview(&client, &body, share).await {
+                        Ok(words) => output::aside(&words),
+                        Err(problem) => output::aside(&format!("{problem:#}")),
+                    },
+                    false => sure.ask(|| preview(&client, &body, share)).await?,
                 }
             }
             body.extend(id.map(|id| ("attempt_id".to_owned(), id.into())));

@@ -3,6 +3,7 @@
 //! expected, before it is written, and by as many as they were, after it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use domain::event::NewEvent;
 use engine::backpressure::Pressure;
@@ -15,6 +16,11 @@ use super::rate::{IngestRates, Limited};
 /// Deliveries of a request that are written before backlogs are asked again: some ten
 /// thousand passes no bound by much, and an ordinary request is one part.
 const PART: u32 = 10_000;
+
+/// How often, and after which pause, a later part is handed in where there is no room
+/// on the way in.
+const TRIES: u32 = 40;
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// Takes events in, within bounds; cheap to clone.
 #[derive(Clone)]
@@ -112,7 +118,7 @@ impl Intake {
             return Ok(Vec::new());
         }
         let count = u32::try_from(events.len()).unwrap_or(u32::MAX);
-        let expected = self.ingest.expected(whose.tenant, &events).max(count);
+        let expected = self.ingest.expected(&events).max(count);
         self.rates.take(whose, count).map_err(|retry_after| {
             metrics::counter!("paceline_ingest_refused_total", "reason" => "too-fast")
                 .increment(count.into());
@@ -123,28 +129,25 @@ impl Intake {
         let mut cost = 0_u32;
         let mut rest = events;
         while !rest.is_empty() {
-            let part = self.ingest.fit(whose.tenant, &rest, PART);
+            let part = self.ingest.fit(&rest, PART);
             let left = rest.split_off(part);
             let part = std::mem::replace(&mut rest, left);
-            // The first was looked at just now.
-            let first = answers.is_empty();
-            match self.write(&part, !first).await {
+            match self.write(&part, answers.is_empty()).await {
                 Ok(written) => {
                     cost =
                         (written.iter()).fold(cost, |cost, one| cost.saturating_add(charged(one)));
                     answers.extend(written);
                 }
-                Err(error) if first => {
-                    if matches!(error, IngestError::Full | IngestError::Stopped) {
+                Err(error) if answers.is_empty() => {
+                    if matches!(error, ServiceError::Overloaded(_)) {
                         self.rates.give_back(whose, expected);
                     }
-                    return Err(error.into());
+                    return Err(error);
                 }
-                // What was written before is answered.
+                // What was written before is answered; of these it is not known.
                 Err(error) => {
-                    let unwritten = part.len() + rest.len();
-                    let answer = Err(ServiceError::from(error));
-                    answers.extend(std::iter::repeat_n(answer, unwritten));
+                    let left = part.len() + rest.len();
+                    answers.extend(std::iter::repeat_n(Err(error), left));
                     break;
                 }
             }
@@ -154,42 +157,43 @@ impl Intake {
         Ok(answers)
     }
 
-    /// One part, all of it or, where it is asked for again, what backlogs have room for.
+    /// One part: the first, for which there was room just now, or another, as far as
+    /// backlogs have room for it. For that one there may be no room on the way in just
+    /// now: it waits a little.
     async fn write(
         &self,
         part: &[NewEvent],
-        ask: bool,
-    ) -> Result<Vec<Result<Acceptance, ServiceError>>, IngestError> {
-        let refused = |event| self.pressure.refusal(event).filter(|_| ask);
-        let refusals: Vec<_> = part.iter().map(refused).collect();
-        let wanted = part.iter().zip(&refusals);
-        let wanted: Vec<NewEvent> = (wanted.filter(|(_, refusal)| refusal.is_none()))
-            .map(|(event, _)| event.clone())
-            .collect();
-        let mut accepted = self.ingest.accept(wanted).await?.into_iter();
-        let answers = part
-            .iter()
-            .zip(refusals)
-            .map(|(event, refusal)| match refusal {
-                Some(refusal) => {
-                    metrics::counter!("paceline_ingest_refused_total", "reason" => "backlog-full")
-                        .increment(1);
-                    Err(refusal.into())
-                }
-                None => {
-                    let answer = accepted.next().ok_or_else(unanswered)?;
-                    if let Acceptance::Accepted(destinations) = &answer {
-                        self.pressure.accepted(event.tenant, destinations);
-                    }
-                    Ok(answer)
-                }
-            });
+        is_first: bool,
+    ) -> Result<Vec<Result<Acceptance, ServiceError>>, ServiceError> {
+        let answers = match is_first {
+            true => vec![None; part.len()],
+            false => self.refused(part).await?,
+        };
+        let wanted = || {
+            let wanted = part.iter().zip(&answers);
+            let wanted = wanted.filter(|(_, answer)| answer.is_none());
+            wanted.map(|(event, _)| event.clone()).collect()
+        };
+        let mut tries = if is_first { 1 } else { TRIES };
+        let mut accepted = loop {
+            tries -= 1;
+            match self.ingest.accept(wanted()).await {
+                Err(IngestError::Full) if tries > 0 => tokio::time::sleep(PAUSE).await,
+                answered => break answered?.into_iter(),
+            }
+        };
+        let answers = part.iter().zip(answers).map(|(event, answer)| {
+            if let Some(answer) = answer {
+                return answer;
+            }
+            let accepted = accepted.next().ok_or_else(unanswered)?;
+            if let Acceptance::Accepted(destinations) = &accepted {
+                self.pressure.accepted(event.tenant, destinations);
+            }
+            Ok(accepted)
+        });
         Ok(answers.collect())
     }
-}
-
-fn unanswered() -> ServiceError {
-    ServiceError::Internal("the store left an event unanswered".to_owned())
 }
 
 /// What an event costs of its tenant's rate: its deliveries, and one at least.
@@ -199,4 +203,8 @@ fn charged(answer: &Result<Acceptance, ServiceError>) -> u32 {
         Ok(_) => 1,
         Err(_) => 0,
     }
+}
+
+fn unanswered() -> ServiceError {
+    ServiceError::Internal("the store left an event unanswered".to_owned())
 }

@@ -12,6 +12,7 @@ use engine::reaper::{Reaper, ReaperOptions};
 use engine::replay::{ReplayLoop, ReplayOptions};
 use engine::scheduler::{Scheduler, SchedulerOptions};
 use engine::sweep::{SweepLoop, SweepOptions};
+use engine::tally::{TallyLoop, TallyOptions};
 use engine::worker::{Worker, WorkerOptions};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -154,6 +155,10 @@ fn spawn(
     let sender = Arc::clone(&parts.sender);
     let worker = Worker::new(store, schedule, queue, sender, options).opening_with(vault);
     loops.spawn(worker.run(shutdown.clone()));
+
+    // For what the dashboard says of an hour and a day.
+    let tally = TallyLoop::new(Arc::clone(&parts.tallies), TallyOptions::default());
+    loops.spawn(tally.run(shutdown.clone()));
 
     // For dead letters that somebody replays on the dashboard.
     let replays = Arc::clone(&parts.replays);
