@@ -68,6 +68,10 @@ pub(crate) const STATEMENTS: &[Statement] = &[
         any_tenants_destination,
     ),
     (
+        "D: fleet page, `top --all` and operations events name all tenants' destinations",
+        all_tenants_are_seen,
+    ),
+    (
         "D: since when it fails is drawn, delivered and failed apart, up to seven days",
         outcomes_are_drawn,
     ),
@@ -436,6 +440,35 @@ fn any_tenants_destination(stage: &Stage) {
     assert!(
         page.figure("State")
             .starts_with("failing: 4 of 4, last 500 ")
+    );
+}
+
+fn all_tenants_are_seen(stage: &Stage) {
+    let (site, browser) = (&stage.site, stage.site.sign_in(KEY));
+    let keys = [KEY, &stage.customer.key, &stage.other.key];
+    let count: usize = keys.iter().map(|key| stage.standings(key).len()).sum();
+    let fleet = browser.page("/dashboard/fleet");
+    let says = format!("{count} destinations, ");
+    assert!(fleet.element("count").starts_with(&says), "{fleet}");
+    let erp = browser.page("/dashboard/fleet?search=erp");
+    let row = erp.row("erp");
+    assert_eq!(row.get("Tenant"), "Müller & Söhne");
+    assert!(row.get("State").starts_with("failing: 13 of 13, last 500 "));
+    assert_eq!(row.tone(), "bad");
+    let top = site.run(KEY, &["top", "--all", "--once", "--count", "100"]);
+    assert!(top.contains(&says), "{top}");
+    assert_eq!(failed(&top, "erp"), "13 of 13");
+    assert_eq!(cell(&top, "erp", "TENANT"), "Müller & Söhne");
+    // The breaker's opening is told with names.
+    let events = ["operations", "events", "--installation"];
+    let events = wait_for("operators are told", || {
+        let events = site.run(KEY, &events);
+        events.contains("breaker").then_some(events)
+    });
+    let line = events.lines().find(|line| line.contains(" breaker "));
+    assert!(
+        line.is_some_and(|line| line.contains(" default ")),
+        "{events}"
     );
 }
 
