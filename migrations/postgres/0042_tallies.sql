@@ -35,6 +35,8 @@ create table tally_turn (
     id smallint primary key,
     -- Up to where this round has counted.
     after uuid,
+    -- A destination of this round has more to count than a step counts.
+    is_cut boolean not null default false,
     -- When the next step is due.
     due_at timestamptz not null
 );

@@ -35,6 +35,8 @@ create table tally_turn (
     id integer primary key,
     -- Up to where this round has counted.
     after text,
+    -- A destination of this round has more to count than a step counts.
+    is_cut integer not null default 0,
     -- When the next step is due.
     due_at integer not null
 ) strict;

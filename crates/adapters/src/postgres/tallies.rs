@@ -49,7 +49,7 @@ impl Tallies for PostgresStore {
 
 async fn step(pool: &PgPool, rules: &TallyRules) -> Result<Tallied, Failure> {
     let mut transaction = pool.begin().await?;
-    let Some((now, after)) = take_turn(&mut transaction).await? else {
+    let Some((now, after, was_cut)) = take_turn(&mut transaction).await? else {
         transaction.commit().await?;
         return Ok(Tallied::default());
     };
@@ -72,46 +72,54 @@ async fn step(pool: &PgPool, rules: &TallyRules) -> Result<Tallied, Failure> {
     write(&mut transaction, &passed).await?;
     note(&mut transaction, &news).await?;
     trim(&mut transaction, now, rules.trimmed).await?;
-    let more = more || is_cut;
-    let pause = if more { rules.pace } else { rules.every };
-    end_turn(&mut transaction, next, pause).await?;
+    // At the end of a round that leaves something the next one begins soon.
+    let is_cut = is_cut || was_cut;
+    let pause = if more || is_cut {
+        rules.pace
+    } else {
+        rules.every
+    };
+    end_turn(&mut transaction, (next, is_cut && more), pause).await?;
     transaction.commit().await?;
     Ok(Tallied {
         stepped: true,
-        more,
+        more: more || is_cut,
         counted,
         news,
     })
 }
 
-/// How far the round has come, if a step is due and nobody takes it, by the clock.
+/// The time, how far the round has come, and whether it leaves something, if a step is
+/// due and nobody takes it.
 async fn take_turn(
     connection: &mut PgConnection,
-) -> Result<Option<(Timestamp, Option<Uuid>)>, Failure> {
-    let turn: Option<(i64, Option<Uuid>)> = sqlx::query_as(
+) -> Result<Option<(Timestamp, Option<Uuid>, bool)>, Failure> {
+    let turn: Option<(i64, Option<Uuid>, bool)> = sqlx::query_as(
         "-- tally: take_turn
-        select micros(clock_timestamp()), t.after from tally_turn t
+        select micros(clock_timestamp()), t.after, t.is_cut from tally_turn t
         where t.id = 1 and t.due_at <= clock_timestamp()
         for update skip locked",
     )
     .fetch_optional(connection)
     .await?;
-    Ok(turn.map(|(now, after)| (Timestamp::from_micros(now), after)))
+    Ok(turn.map(|(now, after, is_cut)| (Timestamp::from_micros(now), after, is_cut)))
 }
 
 async fn end_turn(
     connection: &mut PgConnection,
-    next: Option<Uuid>,
+    (next, is_cut): (Option<Uuid>, bool),
     pause: Duration,
 ) -> Result<(), Failure> {
     sqlx::query(
         "-- tally: end_turn
         update tally_turn t
-        set after = $1, due_at = clock_timestamp() + $2::bigint * interval '1 microsecond'
+        set after = $1, is_cut = $3,
+            due_at = clock_timestamp() + $2::bigint * interval '1 microsecond'
         where t.id = 1",
     )
     .bind(next)
     .bind(micros(pause))
+    .bind(is_cut)
     .execute(connection)
     .await?;
     Ok(())

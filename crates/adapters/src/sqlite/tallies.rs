@@ -29,12 +29,12 @@ const MAX_LOOKS: u32 = 50;
 const MAX_STARTS: u64 = 5_000;
 
 const TAKE_TURN: &str = "
-    -- tally: how far the round has come, if a step is due
-    select after from tally_turn where id = 1 and due_at <= ?1";
+    -- tally: how far the round has come and whether it leaves something, if a step is due
+    select after, is_cut from tally_turn where id = 1 and due_at <= ?1";
 
 const END_TURN: &str = "
     -- tally: the next step
-    update tally_turn set after = ?1, due_at = ?2 where id = 1";
+    update tally_turn set after = ?1, due_at = ?2, is_cut = ?3 where id = 1";
 
 const PASSED: &str = "
     -- tally: the next destinations
@@ -132,9 +132,9 @@ impl Tallies for SqliteStore {
 
 fn step(tx: &Transaction<'_>, now: Timestamp, rules: &TallyRules) -> Result<Tallied, Fault> {
     let turn = first(tx, TAKE_TURN, [now.as_micros()], |row| {
-        Ok(row.get::<_, Option<String>>(0)?)
+        Ok((row.get::<_, Option<String>>(0)?, row.get::<_, bool>(1)?))
     })?;
-    let Some(after) = turn else {
+    let Some((after, was_cut)) = turn else {
         return Ok(Tallied::default());
     };
     let kept = (now - Slot::Hour.kept()).as_micros();
@@ -145,7 +145,7 @@ fn step(tx: &Transaction<'_>, now: Timestamp, rules: &TallyRules) -> Result<Tall
         more: u32::try_from(passed.len()).is_ok_and(|length| length >= rules.page),
         ..Tallied::default()
     };
-    let (mut looks, mut last, mut is_cut) = (0, None, false);
+    let (mut looks, mut last, mut is_cut) = (0, None, was_cut);
     for mut one in passed {
         if one.is_due() {
             if looks >= rules.looks.min(MAX_LOOKS) || tallied.counted >= MAX_STARTS {
@@ -171,7 +171,9 @@ fn step(tx: &Transaction<'_>, now: Timestamp, rules: &TallyRules) -> Result<Tall
         let before = (now - slot.kept()).as_micros();
         execute(tx, TRIM, (slot.as_str(), before, rules.trimmed))?;
     }
+    // At the end of a round that leaves something the next one begins soon.
     let next = last.filter(|_| tallied.more);
+    let leaves = is_cut && tallied.more;
     tallied.more |= is_cut;
     let pause = if tallied.more {
         rules.pace
@@ -179,7 +181,7 @@ fn step(tx: &Transaction<'_>, now: Timestamp, rules: &TallyRules) -> Result<Tall
         rules.every
     };
     let due_at = now + pause;
-    execute(tx, END_TURN, (next, due_at.as_micros()))?;
+    execute(tx, END_TURN, (next, due_at.as_micros(), leaves))?;
     Ok(tallied)
 }
 

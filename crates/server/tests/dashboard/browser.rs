@@ -315,6 +315,7 @@ fn pages(destination: &str, event: &str) -> Vec<(&'static str, String, bool)> {
     let destination = format!("/dashboard/destinations/{destination}");
     vec![
         ("overview", "/dashboard".to_owned(), true),
+        ("fleet", "/dashboard/fleet".to_owned(), false),
         ("attempts", format!("{destination}/attempts"), false),
         ("destination", destination, true),
         ("events", "/dashboard/events".to_owned(), false),
