@@ -125,7 +125,9 @@ async fn what_the_watch_has_found_is_shown() {
         "type": "backlog_high",
         "timestamp": "2026-01-31T12:00:00.000000Z",
         "destination_id": id,
+        "destination_name": "https://example.com/hooks",
         "tenant_id": DEFAULT_TENANT,
+        "tenant_name": "default",
         "details": {
             "backlog_at_least": 2,
             "threshold": 2,
