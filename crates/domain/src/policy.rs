@@ -287,6 +287,26 @@ impl Policy {
         all.min_by_key(|limit| limit.period).map(Limit::per_second)
     }
 
+    /// The most that may start in any time of this length, as it is set; `None` for any
+    /// number. 60 a minute may all start in one second, and 10 a second are 600 a minute.
+    #[must_use]
+    pub fn most_in(&self, length: Duration) -> Option<f64> {
+        let limited = match &self.rate {
+            Rate::Paused => return Some(0.0),
+            Rate::Unlimited => return None,
+            Rate::Limited(limited) => limited,
+        };
+        let length = length.as_secs_f64();
+        // A window's starts may all be at its beginning, and so may the next one's.
+        let in_windows = (limited.windows.iter()).map(|limit| {
+            let windows = (length / limit.period.duration().as_secs_f64()).ceil();
+            f64::from(limit.max.get()) * windows.max(1.0)
+        });
+        let in_bucket = (limited.pacing)
+            .map(|pacing| f64::from(pacing.burst) + pacing.refill.per_second() * length);
+        in_windows.chain(in_bucket).reduce(f64::min)
+    }
+
     /// Whether any window is counted in coarse buckets, so that outcomes must
     /// fold their starts.
     #[must_use]
@@ -301,6 +321,37 @@ impl Policy {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_limit_is_of_its_own_period() {
+        let most = |limits: LimitSettings, seconds| {
+            let policy = limits.policy();
+            policy.most_in(Duration::from_secs(seconds))
+        };
+        let minute = LimitSettings {
+            per_minute: Some(60),
+            ..LimitSettings::default()
+        };
+        assert_eq!(most(minute, 1), Some(60.0), "all at once");
+        assert_eq!(most(minute, 60), Some(60.0));
+        assert_eq!(most(minute, 90), Some(120.0), "at the beginnings of two");
+        let both = LimitSettings {
+            per_second: Some(10),
+            per_day: Some(1_000),
+            ..minute
+        };
+        assert_eq!(most(both, 2), Some(20.0));
+        assert_eq!(most(both, 7_200), Some(1_000.0));
+        assert_eq!(most(both, 30), Some(60.0));
+        let bucket = LimitSettings {
+            per_second: Some(10),
+            burst: Some(50),
+            shape: Some(Shape::TokenBucket),
+            ..LimitSettings::default()
+        };
+        assert_eq!(most(bucket, 3), Some(80.0), "a full one, and its refill");
+        assert_eq!(most(LimitSettings::default(), 1), None);
+    }
 
     const TIER: LimitSettings = LimitSettings {
         per_second: Some(2),

@@ -61,6 +61,18 @@ pub fn done(format: Format, word: &str, id: impl Display) -> anyhow::Result<()> 
     }
 }
 
+/// The beginning of a text that is longer than that.
+pub fn shortened(text: &str, most: usize) -> String {
+    match text.chars().count() > most {
+        true => text
+            .chars()
+            .take(most.saturating_sub(1))
+            .chain(['…'])
+            .collect(),
+        false => text.to_owned(),
+    }
+}
+
 /// What a cell says of something that may not be there.
 #[must_use]
 pub fn or_dash(value: Option<impl ToString>) -> String {

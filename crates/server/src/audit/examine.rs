@@ -209,9 +209,22 @@ impl Examined {
         // still the start of a second.
         let ends = (at + curve.step).min(self.span.until);
         let seconds = ends.since(at).as_secs_f64().max(1.0);
-        let in_force = self.history.iter().rfind(|entry| entry.from < ends);
-        let in_force = in_force.or(self.history.first());
-        let limit = in_force.and_then(|entry| entry.policy.starts_per_second());
+        let length = Duration::from_secs_f64(seconds);
+        // The largest of those that were in force in it.
+        let until = self
+            .history
+            .partition_point(|entry| entry.from < ends)
+            .max(1);
+        let since = self
+            .history
+            .partition_point(|entry| entry.from <= at)
+            .max(1)
+            - 1;
+        let in_force = self.history.get(since..until).unwrap_or_default();
+        let most = in_force.iter().map(|entry| entry.policy.most_in(length));
+        let most = most.collect::<Option<Vec<f64>>>();
+        let limit = most.and_then(|most| most.into_iter().reduce(f64::max));
+        let limit = limit.map(|most| most / seconds);
         let latency = |part| {
             slot.latencies
                 .quantile(part)
@@ -330,6 +343,27 @@ mod tests {
         assert_eq!(second.largest_aligned.as_ref().map(starts), Some(2));
         assert_eq!(second.largest_sliding.as_ref().map(starts), Some(4));
         assert_eq!(second.violations[0].attempts, [1, 2, 3, 4]);
+    }
+
+    /// 60 a minute may all start at once: drawn as one a second they would be over it.
+    #[test]
+    fn a_kept_limit_is_not_shown_as_broken_whatever_its_period() {
+        let mut history = history();
+        history[0].effective = LimitSettings {
+            per_minute: Some(60),
+            ..LimitSettings::default()
+        };
+        let mut examination = Examination::new(&history, span(), 3);
+        examination.add(&started(&[1_000; 60]));
+        let points = examination.finish().curve().unwrap().points;
+        let drawn: Vec<_> = (points.iter())
+            .map(|point| (point.starts_per_second, point.limit_per_second))
+            .collect();
+        assert!(drawn.contains(&(60.0, Some(60.0))), "{drawn:?}");
+        assert!(
+            drawn.iter().all(|(_, limit)| *limit == Some(60.0)),
+            "{drawn:?}"
+        );
     }
 
     /// A second that the span cuts off is shown as if nothing came in its rest: a

@@ -144,7 +144,8 @@ pub struct PointReport {
     pub at: String,
     /// Starts per second, on average.
     pub starts_per_second: f64,
-    /// What its limit allowed in the long run; `null` is any number.
+    /// The most that its limits allowed in a step, per second: of 60 a minute, 60 in a
+    /// step of a second and 1 in a step of a minute. `null` is any number.
     pub limit_per_second: Option<f64>,
     /// Attempts that became due.
     pub due: u64,

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use domain::destination::DestinationState;
 use domain::ids::DestinationId;
-use domain::limit::{Limit, Period};
-use domain::policy::{LimitSettings, Rate};
+use domain::limit::Period;
+use domain::policy::LimitSettings;
 use domain::series::Curve;
 use domain::time::{Timestamp, micros};
 use engine::ports::{LimitHistory, StartsAt};
@@ -84,20 +84,7 @@ impl Window {
 
     /// How many starts these limits allow in it; `None` for any number.
     fn allows(self, settings: &LimitSettings) -> Option<f64> {
-        let limited = match settings.policy().rate {
-            Rate::Unlimited => return None,
-            Rate::Paused => return Some(0.0),
-            Rate::Limited(limited) => limited,
-        };
-        let refilled = |limit: Limit| limit.per_second() * self.period.duration().as_secs_f64();
-        // What is counted over longer says nothing about this one.
-        let windows = limited.windows.iter().copied();
-        let windows = windows
-            .filter(|limit| limit.period <= self.period)
-            .map(refilled);
-        let bucket =
-            (limited.pacing).map(|pacing| f64::from(pacing.burst) + refilled(pacing.refill));
-        windows.chain(bucket).reduce(f64::min)
+        settings.policy().most_in(self.period.duration())
     }
 }
 
@@ -203,8 +190,8 @@ fn drawn(
 }
 
 /// What was, and what would have been: starts per second of each, over the same
-/// slots.
-pub(super) fn compared(each: [&Curve; 2]) -> String {
+/// slots; and the top of the scale, and half of it.
+pub(super) fn compared(each: [&Curve; 2]) -> (String, [String; 2]) {
     let rates = each.map(|curve| {
         let seconds = curve.step.as_secs_f64();
         let slots = curve.slots.iter();
@@ -215,7 +202,7 @@ pub(super) fn compared(each: [&Curve; 2]) -> String {
     let all = rates.iter().flatten().copied();
     let highest = all.fold(0.0, f64::max);
     if highest <= 0.0 {
-        return String::new();
+        return Default::default();
     }
     let top = nice(highest * 1.1);
     let mut svg = String::new();
@@ -228,7 +215,7 @@ pub(super) fn compared(each: [&Curve; 2]) -> String {
         });
         let _ = write!(svg, r#"<path class="{class}" d="{}"/>"#, path(points));
     }
-    svg
+    (svg, [top, top / 2.0].map(|rate| format!("{rate} a second")))
 }
 
 /// A line through these points.

@@ -37,6 +37,8 @@ pub(super) struct Preview {
     /// As it was, as proposed.
     pub(super) rows: Vec<(&'static str, String, String)>,
     pub(super) svg: String,
+    /// At the top of its scale, and half-way.
+    pub(super) scale: [String; 2],
     pub(super) arrivals: String,
     /// Seconds, as the form has them, and words.
     pub(super) last: &'static str,
@@ -65,11 +67,13 @@ pub(super) async fn of(
     let plan = service.plan(destination.id, draft, &turn).await?;
     let settings = change.applied_to(destination.limits);
     let names = NUMBERS.into_iter().chain(["shape"]);
+    let (svg, scale) = chart::compared([&plan.actual_curve, &plan.replayed_curve]);
     Ok(Preview {
         settings,
         words: proposed(&settings, &plan.proposed),
         rows: rows(&plan),
-        svg: chart::compared([&plan.actual_curve, &plan.replayed_curve]),
+        svg,
+        scale,
         arrivals: words::large(plan.replayed.starts + plan.replayed.waiting),
         last,
         last_words,

@@ -1,6 +1,7 @@
 //! `paceline destination explain` and `standings`: where destinations stand, on a
 //! terminal.
 
+use chrono::DateTime;
 use uuid::Uuid;
 
 use super::{Connection, Named, PATH};
@@ -103,7 +104,7 @@ pub(in crate::commands) fn table_of_all(standings: &[FleetStanding]) -> String {
 fn row(one: &Standing) -> Vec<String> {
     let label = match one.name.is_empty() {
         true => one.destination_id.to_string(),
-        false => one.name.clone(),
+        false => output::shortened(&one.name, NAME),
     };
     vec![
         label,
@@ -114,9 +115,25 @@ fn row(one: &Standing) -> Vec<String> {
         failed(one),
         one.in_flight.to_string(),
         one.reason.as_str().to_owned(),
-        output::or_dash(one.next_at.as_ref()),
+        output::or_dash(one.next_at.as_ref().map(|next| until(&one.at, next))),
     ]
 }
+
+/// From one time to the other, as `1m 12s`; the other itself where they are no times.
+fn until(at: &str, next: &str) -> String {
+    let parsed = |text| DateTime::parse_from_rfc3339(text).ok();
+    match (parsed(at), parsed(next)) {
+        (Some(at), Some(next)) => {
+            let millis = (next - at).num_milliseconds().max(0);
+            duration(millis as f64 / 1_000.0)
+        }
+        _ => next.to_owned(),
+    }
+}
+
+/// Letters of a name in a table: a long one pushes what counts out of sight.
+const NAME: usize = 40;
+
 const HEADER: [&str; 9] = [
     "DESTINATION",
     "LIMIT",
@@ -126,5 +143,26 @@ const HEADER: [&str; 9] = [
     "FAILED 5M / 1H / 24H",
     "IN FLIGHT",
     "REASON",
-    "NEXT AT",
+    "NEXT IN",
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_time_is_said_as_how_long_that_is() {
+        let at = "2026-01-31T12:00:00.000000Z";
+        assert_eq!(until(at, "2026-01-31T12:01:12.400000Z"), "1m 12s");
+        assert_eq!(until(at, "2026-01-31T12:00:00.250000Z"), "0.25s");
+        assert_eq!(until(at, "2026-01-31T11:00:00.000000Z"), "0s", "it is due");
+    }
+
+    #[test]
+    fn a_long_name_leaves_room_for_what_counts() {
+        let long = output::shortened(&"ß".repeat(50), NAME);
+        assert_eq!(long.chars().count(), NAME);
+        assert!(long.ends_with('…'));
+        assert_eq!(output::shortened("shop", NAME), "shop");
+    }
+}
