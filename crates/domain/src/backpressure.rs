@@ -94,6 +94,32 @@ impl Default for BacklogBounds {
 }
 
 impl BacklogBounds {
+    /// No bound above the one that it is a part of: what a tenant may have pending is at
+    /// most what all may have, and by that it is told who has a long backlog.
+    ///
+    /// ```
+    /// use domain::backpressure::{BacklogBounds, is_meant_by_all};
+    /// use std::num::NonZeroU64;
+    ///
+    /// let all = NonZeroU64::new(2_000_000).unwrap();
+    /// let set = BacklogBounds { all, ..BacklogBounds::default() };
+    /// let bounds = set.nested();
+    /// assert_eq!((bounds.tenant, bounds.destination), (all, all));
+    /// // Three quarters of a million are many where all may have two.
+    /// assert!(is_meant_by_all(&bounds, 1_700_000, 750_000));
+    /// assert!(!is_meant_by_all(&bounds, 1_700_000, 100));
+    /// assert!(!is_meant_by_all(&set, 1_700_000, 750_000), "and few where it is ten");
+    /// ```
+    #[must_use]
+    pub fn nested(self) -> Self {
+        let tenant = self.tenant.min(self.all);
+        Self {
+            destination: self.destination.min(tenant),
+            tenant,
+            all: self.all,
+        }
+    }
+
     /// The bound of one of them.
     #[must_use]
     pub const fn of(&self, whose: Backlogged) -> u64 {

@@ -260,12 +260,13 @@ pub struct IngestConfig {
 impl IngestConfig {
     /// The bounds of backlogs.
     #[must_use]
-    pub const fn bounds(&self) -> BacklogBounds {
-        BacklogBounds {
+    pub fn bounds(&self) -> BacklogBounds {
+        let set = BacklogBounds {
             destination: self.max_destination_backlog,
             tenant: self.max_tenant_backlog,
             all: self.max_backlog,
-        }
+        };
+        set.nested()
     }
 }
 

@@ -351,5 +351,5 @@ async fn read(
 fn refusal(status: StatusCode, answer: &[u8]) -> String {
     let problem: Value = serde_json::from_slice(answer).unwrap_or_default();
     let word = |field: &str| problem[field].as_str().unwrap_or_default().to_owned();
-    format!("{status} {} {}", word("code"), word("title"))
+    format!("{status} {}: {}", word("title"), word("detail"))
 }
