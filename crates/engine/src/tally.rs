@@ -15,9 +15,7 @@ use crate::ports::{StoreError, Tallied, Tallies, TallyRules};
 /// How a tally runs.
 #[derive(Debug, Clone, Copy)]
 pub struct TallyOptions {
-    /// Between two steps of a round.
-    pub pace: Duration,
-    /// Between two rounds.
+    /// Between two looks whether a step is due.
     pub every: Duration,
     /// How it goes round.
     pub rules: TallyRules,
@@ -25,11 +23,9 @@ pub struct TallyOptions {
 
 impl Default for TallyOptions {
     fn default() -> Self {
-        let rules = TallyRules::default();
         Self {
-            pace: rules.pace,
             every: Duration::from_secs(1),
-            rules,
+            rules: TallyRules::default(),
         }
     }
 }
@@ -51,7 +47,7 @@ impl TallyLoop {
     pub async fn run(self, shutdown: CancellationToken) {
         loop {
             let pause = match self.tick().await {
-                Ok(Tallied { more: true, .. }) => self.options.pace,
+                Ok(Tallied { more: true, .. }) => self.options.rules.pace,
                 Ok(_) => self.options.every,
                 Err(error) => {
                     tracing::warn!(%error, "requests not tallied, will try again");

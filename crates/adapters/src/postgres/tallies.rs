@@ -7,12 +7,12 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use domain::health::{FAILING_PERCENT, Failing, Lately, Slot, Tally};
+use domain::health::{FAILING_PERCENT, Failing, Slot, Tally};
 use domain::ids::{DestinationId, TenantId};
 use domain::time::{Timestamp, micros};
 use engine::ports::{
     CatalogError, GLANCE_ANSWERS, GLANCE_SAMPLE, MAX_GLANCED, Outcomes, StoreError, TALLIED_BEFORE,
-    Tallied, TalliedSlot, Tallies, TallyRules, Told,
+    Tallied, TalliedSlot, Tallies, TallyRules, Told, lately,
 };
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
@@ -280,7 +280,7 @@ async fn add(
     let mut slots: BTreeMap<(Uuid, Slot, i64), Tally> = BTreeMap::new();
     let mut counted = 0;
     for row in &rows {
-        let tally = row.tally();
+        let tally = tally([row.succeeded, row.failed, row.refused, row.unknown]);
         counted += tally.requests();
         let last = Timestamp::from_micros(row.ends_at - 1);
         for slot in Slot::ALL.into_iter().filter(|_| tally.requests() > 0) {
@@ -299,14 +299,14 @@ async fn add(
     Ok((counted, rows.iter().any(|row| row.is_cut)))
 }
 
-impl Counted {
-    fn tally(&self) -> Tally {
-        Tally {
-            succeeded: self.succeeded.unsigned_abs(),
-            failed: self.failed.unsigned_abs(),
-            refused: self.refused.unsigned_abs(),
-            unknown: self.unknown.unsigned_abs(),
-        }
+/// Of the four columns of a tally.
+fn tally(numbers: [i64; 4]) -> Tally {
+    let [succeeded, failed, refused, unknown] = numbers.map(i64::unsigned_abs);
+    Tally {
+        succeeded,
+        failed,
+        refused,
+        unknown,
     }
 }
 
@@ -376,11 +376,7 @@ async fn look(
     let mut news = Vec::new();
     for one in &mut asked {
         let found = answers.remove(&one.id).unwrap_or_default();
-        let lately = Lately::of(
-            found
-                .iter()
-                .map(|one| (one.started_at, one.state, one.status)),
-        );
+        let lately = lately(&found);
         let before = time(one.failing_since).map(|since| Failing {
             since,
             told: one.failing_told,
@@ -495,16 +491,10 @@ async fn tallied(
     .bind(since.as_micros())
     .fetch_all(pool)
     .await?;
-    let slot =
-        |(ends_at, succeeded, failed, refused, unknown): (i64, i64, i64, i64, i64)| TalliedSlot {
-            ends_at: Timestamp::from_micros(ends_at),
-            tally: Tally {
-                succeeded: succeeded.unsigned_abs(),
-                failed: failed.unsigned_abs(),
-                refused: refused.unsigned_abs(),
-                unknown: unknown.unsigned_abs(),
-            },
-        };
+    let slot = |(ends_at, succeeded, failed, refused, unknown)| TalliedSlot {
+        ends_at: Timestamp::from_micros(ends_at),
+        tally: tally([succeeded, failed, refused, unknown]),
+    };
     Ok(rows.into_iter().map(slot).collect())
 }
 
@@ -513,8 +503,8 @@ struct OutcomesRow {
     id: Uuid,
     last_failed_at: Option<i64>,
     last_failed_status: Option<i32>,
-    hour: Vec<i64>,
-    day: Vec<i64>,
+    hour: [i64; 4],
+    day: [i64; 4],
 }
 
 async fn outcomes(pool: &PgPool, asked: &[DestinationId]) -> Result<Vec<Outcomes>, Failure> {
@@ -547,19 +537,10 @@ async fn outcomes(pool: &PgPool, asked: &[DestinationId]) -> Result<Vec<Outcomes
     .bind(asked.iter().map(|id| id.0).collect::<Vec<_>>())
     .fetch_all(pool)
     .await?;
-    let tally = |numbers: &[i64]| match numbers {
-        [succeeded, failed, refused, unknown] => Tally {
-            succeeded: succeeded.unsigned_abs(),
-            failed: failed.unsigned_abs(),
-            refused: refused.unsigned_abs(),
-            unknown: unknown.unsigned_abs(),
-        },
-        _ => Tally::default(),
-    };
     let outcomes = |row: OutcomesRow| Outcomes {
         destination: DestinationId(row.id),
-        hour: tally(&row.hour),
-        day: tally(&row.day),
+        hour: tally(row.hour),
+        day: tally(row.day),
         last_failure: time(row.last_failed_at).map(|at| {
             let status = row.last_failed_status;
             (at, status.and_then(|status| u16::try_from(status).ok()))

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use domain::attempt::AttemptState;
-use domain::health::{FAILING_PERCENT, Failing, Lately, Slot, Tally};
+use domain::health::{FAILING_PERCENT, Failing, Slot, Tally};
 use domain::ids::{DestinationId, TenantId};
 use domain::time::Timestamp;
 use engine::ports::{
     CatalogError, GLANCE_ANSWERS, GLANCE_SAMPLE, MAX_GLANCED, Outcomes, StoreError, TALLIED_BEFORE,
-    Tallied, TalliedSlot, Tallies, TallyRules, Told,
+    Tallied, TalliedSlot, Tallies, TallyRules, Told, lately,
 };
 use rusqlite::{Row, Transaction};
 
@@ -295,11 +295,7 @@ impl Passed {
             return Ok(None);
         }
         let found = answers(tx, &self.key, (since, GLANCE_SAMPLE))?;
-        let lately = Lately::of(
-            found
-                .iter()
-                .map(|one| (one.started_at, one.state, one.status)),
-        );
+        let lately = lately(&found);
         let by = (self.failures, self.failing_percent);
         let (failing, news) = Failing::look(self.failing, &lately, by, (told_after, now));
         self.failing = failing;

@@ -210,6 +210,17 @@ pub struct Destination {
     pub created_at: Timestamp,
 }
 
+impl Destination {
+    /// Its name; its URL where it has none.
+    #[must_use]
+    pub fn called(&self) -> &str {
+        match self.name.is_empty() {
+            true => &self.url,
+            false => &self.name,
+        }
+    }
+}
+
 /// An event without its payload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventSummary {

@@ -266,9 +266,15 @@ impl Glance {
     /// What came of its requests.
     #[must_use]
     pub fn lately(&self) -> Lately {
-        let outcome = |one: &Answered| (one.started_at, one.state, one.status);
-        Lately::of(self.answers.iter().map(outcome))
+        lately(&self.answers)
     }
+}
+
+/// What these answers come to.
+#[must_use]
+pub fn lately(answers: &[Answered]) -> Lately {
+    let outcome = |one: &Answered| (one.started_at, one.state, one.status);
+    Lately::of(answers.iter().map(outcome))
 }
 
 /// One outcome.

@@ -98,10 +98,7 @@ async fn pausing(
     let id = destination.id;
     let waiting = pages.0.catalog.backlogs(&[id], COUNTED).await?;
     let waiting = waiting.first().copied().unwrap_or(0);
-    let name = match destination.name.is_empty() {
-        true => &destination.url,
-        false => &destination.name,
-    };
+    let name = destination.called();
     let names = NUMBERS.into_iter().chain(["shape"]);
     Ok(Question {
         asks: format!("Pause {name} with a limit of 0?"),

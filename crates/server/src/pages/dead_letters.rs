@@ -202,10 +202,7 @@ fn preview_page(
         id: one.destination.id,
         count: words::large(one.dead_letters),
         takes: takes(one.takes),
-        name: match one.destination.name.is_empty() {
-            true => one.destination.url,
-            false => one.destination.name,
-        },
+        name: one.destination.called().to_owned(),
     });
     rendered(&PreviewPage {
         frame,

@@ -79,10 +79,7 @@ async fn today(pages: &Pages, request: &LimitRequest) -> Result<(String, String)
     match destination.await {
         Ok(found) => {
             let today = words::limits(&found.effective);
-            Ok(match found.name.is_empty() {
-                true => (found.url, today),
-                false => (found.name, today),
-            })
+            Ok((found.called().to_owned(), today))
         }
         Err(CatalogError::NotFound(_)) => {
             Ok((request.destination.to_string(), "deleted".to_owned()))

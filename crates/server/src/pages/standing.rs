@@ -194,10 +194,7 @@ impl Seen<'_> {
             slow,
             why: explanation.map_or(String::new(), |found| self.why(found)),
             id: destination.id,
-            name: match destination.name.is_empty() {
-                true => destination.url.clone(),
-                false => destination.name,
-            },
+            name: destination.called().to_owned(),
             tenant: String::new(),
             url: destination.url,
         }
