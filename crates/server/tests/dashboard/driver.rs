@@ -1,8 +1,8 @@
 //! A browser: headless Chromium behind chromedriver, both ended with the test.
 
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use fantoccini::wd::WebDriverCompatibleCommand;
@@ -13,6 +13,9 @@ use url::Url;
 
 /// As long as a slow machine may take.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// As many as are tried in turn until one finds a port.
+const CHROMEDRIVERS: usize = 20;
 
 pub(crate) struct Browser {
     pub(crate) client: Client,
@@ -80,14 +83,7 @@ impl Browser {
     pub(crate) async fn start() -> Self {
         let folder = named("PACELINE_TEST_CHROMIUM", "scripts/chromium");
         let axe = named("PACELINE_TEST_AXE", "scripts/tool axe");
-        let driver = Command::new(folder.join("chromedriver"))
-            .args(["--port=0"])
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn();
-        let mut driver = Driver(driver.expect("chromedriver starts"));
-        let port = port(driver.0.stdout.take().unwrap());
+        let (driver, port) = listening(&folder.join("chromedriver"));
         let options = json!({
             "binary": folder.join("chromium"),
             // In containers there is no sandbox to be had, and little of /dev/shm.
@@ -234,14 +230,38 @@ pub(crate) fn pictures() -> Option<PathBuf> {
     std::env::var_os("PACELINE_SCREENSHOTS").map(PathBuf::from)
 }
 
-/// What it says once it listens.
-fn port(stdout: std::process::ChildStdout) -> u16 {
+/// A chromedriver and its port. It takes a free port of IPv6 and ends where another
+/// program has the same one of IPv4: that is no fault of the page, so another is tried.
+fn listening(program: &Path) -> (Driver, u16) {
+    let mut last_words = Vec::new();
+    for _ in 0..CHROMEDRIVERS {
+        let started = Command::new(program)
+            .args(["--port=0"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn();
+        let mut driver = Driver(started.expect("chromedriver starts"));
+        match port(driver.0.stdout.take().unwrap()) {
+            Ok(port) => return (driver, port),
+            Err(said) => last_words.push(said),
+        }
+    }
+    panic!("{CHROMEDRIVERS} times chromedriver did not listen: {last_words:?}");
+}
+
+/// The port that it says once it listens, or all that it said before it ended.
+fn port(stdout: ChildStdout) -> Result<u16, String> {
     let mut lines = BufReader::new(stdout).lines();
-    let port = lines.by_ref().map_while(Result::ok).find_map(|line| {
-        let (_, rest) = line.split_once("started successfully on port ")?;
-        rest.trim_end_matches('.').parse().ok()
-    });
-    // It goes on writing, and must not meet a closed pipe.
-    std::thread::spawn(move || lines.for_each(drop));
-    port.expect("chromedriver says where it listens")
+    let mut said = Vec::new();
+    for line in lines.by_ref().map_while(Result::ok) {
+        let port = line.split_once("started successfully on port ");
+        if let Some(port) = port.and_then(|(_, rest)| rest.trim_end_matches('.').parse().ok()) {
+            // It goes on writing, and must not meet a closed pipe.
+            std::thread::spawn(move || lines.for_each(drop));
+            return Ok(port);
+        }
+        said.push(line);
+    }
+    Err(said.join("; "))
 }
