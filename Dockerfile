@@ -22,6 +22,7 @@ RUN cargo install --locked --version 0.1.78 cargo-chef \
 FROM chef AS plan
 COPY Cargo.toml Cargo.lock ./
 COPY crates crates
+COPY proof proof
 COPY loadtest loadtest
 RUN cargo chef prepare --recipe-path recipe.json
 
@@ -32,6 +33,7 @@ COPY --from=plan /paceline/recipe.json recipe.json
 RUN cargo chef cook --profile dist --locked --package server --recipe-path recipe.json
 COPY Cargo.toml Cargo.lock ./
 COPY crates crates
+COPY proof proof
 COPY loadtest loadtest
 COPY migrations migrations
 # The bill of materials is of Cargo.lock: every crate of the program and of its build.

@@ -9,7 +9,7 @@
 //! | `Vault` | [`key_ring`] | [`key_ring`] |
 //! | `Spans` | [`otlp`] | [`otlp`] |
 //!
-//! Both columns pass the same contract suites (`engine::contract`).
+//! Both columns pass the same contract suites (`proof/contract`).
 
 pub mod http;
 pub mod in_process;

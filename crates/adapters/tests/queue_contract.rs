@@ -49,7 +49,7 @@ macro_rules! sharded_test {
         #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
         async fn $check() {
             let own = crate::test_queue::TestQueue::shared().await;
-            engine::contract::queue::$check(&crate::rabbitmq_shards(&own).await).await;
+            contract::queue::$check(&crate::rabbitmq_shards(&own).await).await;
             crate::delete_shards(own).await;
         }
     };
@@ -63,7 +63,7 @@ macro_rules! contract {
                 #[tokio::test(start_paused = true)]
                 async fn $check() {
                     let queue = adapters::in_process::InProcessQueue::new(1_000);
-                    engine::contract::queue::$check(&queue).await;
+                    contract::queue::$check(&queue).await;
                 }
             )*
         }
@@ -73,7 +73,7 @@ macro_rules! contract {
                 #[tokio::test(start_paused = true)]
                 async fn $check() {
                     let queue = crate::in_process_shards();
-                    engine::contract::queue::$check(&queue).await;
+                    contract::queue::$check(&queue).await;
                 }
             )*
         }
@@ -87,7 +87,7 @@ macro_rules! contract {
                 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
                 async fn $check() {
                     let own = crate::test_queue::TestQueue::shared().await;
-                    engine::contract::queue::$check(&own.connect().await).await;
+                    contract::queue::$check(&own.connect().await).await;
                     own.delete().await;
                 }
             )*

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use adapters::in_process::InProcessSchedule;
 use adapters::redis::RedisSchedule;
-use engine::contract::schedule::{self, World};
+use contract::schedule::{self, World};
 use engine::ports::Schedule;
 use rand::TryRng as _;
 use rand::rngs::SysRng;
@@ -48,12 +48,12 @@ macro_rules! redis_test {
 
 mod in_process_schedule {
     use super::*;
-    engine::for_each_schedule_promise!(in_process_test);
+    contract::for_each_schedule_promise!(in_process_test);
 }
 
 mod redis_schedule {
     use super::*;
-    engine::for_each_schedule_promise!(redis_test);
+    contract::for_each_schedule_promise!(redis_test);
 }
 
 mod redis_schedule_in_shards {
@@ -71,5 +71,5 @@ mod redis_schedule_in_shards {
             }
         };
     }
-    engine::for_each_schedule_promise!(sharded_test);
+    contract::for_each_schedule_promise!(sharded_test);
 }

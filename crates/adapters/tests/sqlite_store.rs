@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use adapters::sqlite::{SqliteStore, system_clock};
+use contract::store::{Backdoor, World};
 use domain::attempt::{AttemptState, OutcomeKind};
 use domain::limit::{Period, Shape};
 use domain::policy::LimitSettings;
 use domain::retention::{Kept, Retention};
 use domain::smart::{Reason, SmartDelivery};
 use domain::time::Timestamp;
-use engine::contract::store::{Backdoor, World};
 use engine::ports::{
     Catalog, CatalogError, ClaimAnswer, DEFAULT_TENANT, NextTry, Outcome, Retain, RetainRules,
     StoreError, Walk,

@@ -9,14 +9,14 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use adapters::sqlite::{Clock, SqliteStore, system_clock};
 use async_trait::async_trait;
+use contract::backlog::BacklogWorld;
+use contract::operations::{Dialect, OperationsWorld};
+use contract::retention::RetentionWorld;
+use contract::store::{Backdoor, World};
+use contract::survey::SurveyWorld;
+use contract::tallies::TalliesWorld;
+use contract::tenants::TenantWorld;
 use domain::time::Timestamp;
-use engine::contract::backlog::BacklogWorld;
-use engine::contract::operations::{Dialect, OperationsWorld};
-use engine::contract::retention::RetentionWorld;
-use engine::contract::store::{Backdoor, World};
-use engine::contract::survey::SurveyWorld;
-use engine::contract::tallies::TalliesWorld;
-use engine::contract::tenants::TenantWorld;
 use rusqlite::{Connection, TransactionBehavior};
 
 /// The system's clock, and how far the test has moved it.
@@ -216,32 +216,31 @@ fn opened() -> (Arc<SqliteStore>, Arc<Door>, tempfile::TempDir) {
     (Arc::new(store), Arc::new(Door { path, moved }), directory)
 }
 
-engine::tenant_contract!(super::tenant_world);
+contract::tenant_contract!(super::tenant_world);
 
-engine::store_contract!(super::world);
-engine::backlog_contract!(super::world);
+contract::store_contract!(super::world);
+contract::backlog_contract!(super::world);
 
 mod retention {
-    engine::retention_contract!(crate::retention_world);
+    contract::retention_contract!(crate::retention_world);
 }
 
 mod survey {
-    engine::survey_contract!(crate::survey_world);
+    contract::survey_contract!(crate::survey_world);
 }
 
 mod tallies {
-    engine::tallies_contract!(crate::tallies_world);
+    contract::tallies_contract!(crate::tallies_world);
 }
 
 mod operations {
-    engine::operations_contract!(crate::operations_world);
+    contract::operations_contract!(crate::operations_world);
 }
 
 #[tokio::test]
 async fn an_old_epoch_is_no_proof_that_a_permit_is_gone() {
     let world = world().await;
-    engine::contract::store::admission::an_old_epoch_is_no_proof_that_a_permit_is_gone(&world)
-        .await;
+    contract::store::admission::an_old_epoch_is_no_proof_that_a_permit_is_gone(&world).await;
 }
 
 /// A survey judges ledgers as the audit does: a ledger that says that a limit

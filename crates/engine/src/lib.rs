@@ -27,8 +27,6 @@
 
 pub mod backoff;
 pub mod backpressure;
-#[cfg(feature = "contract")]
-pub mod contract;
 pub mod ingest;
 pub mod notifier;
 pub mod ports;

@@ -12,7 +12,7 @@ use engine::ports::{
 
 use crate::database::{Database, per_second};
 
-engine::backlog_contract!(crate::contract::world);
+contract::backlog_contract!(crate::contract::world);
 
 /// Pages of tables and indexes touched by some steps of everything here.
 async fn pages_of_some_steps(database: &Database, of: DestinationId) -> i64 {

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use adapters::postgres::PostgresStore;
 use async_trait::async_trait;
+use contract::backlog::BacklogWorld;
+use contract::operations::{Dialect, OperationsWorld};
+use contract::retention::RetentionWorld;
+use contract::store::{Backdoor, World};
+use contract::survey::SurveyWorld;
+use contract::tallies::TalliesWorld;
+use contract::tenants::TenantWorld;
 use domain::time::Timestamp;
-use engine::contract::backlog::BacklogWorld;
-use engine::contract::operations::{Dialect, OperationsWorld};
-use engine::contract::retention::RetentionWorld;
-use engine::contract::store::{Backdoor, World};
-use engine::contract::survey::SurveyWorld;
-use engine::contract::tallies::TalliesWorld;
-use engine::contract::tenants::TenantWorld;
 use engine::ports::Store;
 use sqlx::{Connection, PgConnection};
 
@@ -203,29 +203,28 @@ async fn tenant_world() -> FreshTenants {
     }
 }
 
-engine::store_contract!(crate::contract::world);
+contract::store_contract!(crate::contract::world);
 
 mod retention {
-    engine::retention_contract!(crate::contract::retention_world);
+    contract::retention_contract!(crate::contract::retention_world);
 }
 
 mod survey {
-    engine::survey_contract!(crate::contract::survey_world);
+    contract::survey_contract!(crate::contract::survey_world);
 }
 
 mod tallies {
-    engine::tallies_contract!(crate::contract::tallies_world);
+    contract::tallies_contract!(crate::contract::tallies_world);
 }
 
 mod operations {
-    engine::operations_contract!(crate::contract::operations_world);
+    contract::operations_contract!(crate::contract::operations_world);
 }
 
-engine::tenant_contract!(crate::contract::tenant_world);
+contract::tenant_contract!(crate::contract::tenant_world);
 
 #[tokio::test]
 async fn an_old_epoch_is_no_proof_that_a_permit_is_gone() {
     let world = world().await;
-    engine::contract::store::admission::an_old_epoch_is_no_proof_that_a_permit_is_gone(&world)
-        .await;
+    contract::store::admission::an_old_epoch_is_no_proof_that_a_permit_is_gone(&world).await;
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use adapters::postgres::{PostgresOptions, PostgresStore};
+use contract::store::World;
 use domain::ids::DestinationId;
-use engine::contract::store::World;
 use engine::ports::{DEFAULT_TENANT, Store, Sweep};
 use sqlx::{Connection, PgConnection};
 

@@ -2,7 +2,7 @@
 //! the database or was granted what it needs.
 
 use adapters::postgres::{PostgresOptions, PostgresStore};
-use engine::contract::store::World;
+use contract::store::World;
 use sqlx::{Connection, PgConnection};
 
 use crate::contract::world_at;

@@ -5,10 +5,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use adapters::postgres::{PostgresOptions, PostgresStore};
+use contract::store::World;
 use domain::attempt::OutcomeKind;
 use domain::ids::WorkerId;
 use domain::permit::Permit;
-use engine::contract::store::World;
 use engine::ports::{
     Catalog, ClaimAnswer, DEFAULT_TENANT, Deferral, Heartbeat, NextTry, Outcome, Recorded, Store,
 };

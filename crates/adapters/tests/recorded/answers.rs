@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use adapters::http::{AllowedNetwork, HttpOptions, HttpSender, Policy};
 use adapters::in_process::{InProcessQueue, InProcessSchedule};
+use contract::store::World;
 use domain::attempt::AttemptState;
 use domain::ids::DestinationId;
 use domain::permit::PermitGroup;
-use engine::contract::store::World;
 use engine::ports::{AttemptView, DeliveryQueue, Store};
 use engine::worker::{Worker, WorkerOptions};
 use fuzzing::{Context, Verdict, ensure};

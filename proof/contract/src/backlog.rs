@@ -1,0 +1,242 @@
+//! What every [`Backlog`] and [`Replays`] must do, beside the
+//! [`Store`](engine::ports::Store) that they are: one test per sentence of the
+//! ports' documentation, and the share between first attempts and retries.
+//! [`backlog_contract!`](crate::backlog_contract) turns it into tests.
+
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::attempt::OutcomeKind;
+use domain::ids::{AttemptId, DestinationId, ReplayId, WorkerId};
+use domain::permit::Permit;
+use domain::retry::RetrySettings;
+
+use super::store::World;
+use engine::ports::{
+    Backlog, DEFAULT_TENANT, DeadLetter, DeadLetterFilter, NewReplay, NextTry, ReapRules, Reaped,
+    Replay, Replays, RetryRules, Which,
+};
+
+pub mod batches;
+pub mod cancel;
+pub mod dead_letters;
+pub mod expire;
+pub mod replay;
+pub mod rules;
+pub mod turns;
+
+/// A [`World`], and the other ports of its store.
+pub struct BacklogWorld {
+    world: World,
+    /// The store under test.
+    pub backlog: Arc<dyn Backlog>,
+    /// The same store.
+    pub replays: Arc<dyn Replays>,
+}
+
+impl Deref for BacklogWorld {
+    type Target = World;
+
+    fn deref(&self) -> &World {
+        &self.world
+    }
+}
+
+impl BacklogWorld {
+    /// The world of a store, with these ports of the same store.
+    pub fn new(world: World, backlog: Arc<dyn Backlog>, replays: Arc<dyn Replays>) -> Self {
+        Self {
+            world,
+            backlog,
+            replays,
+        }
+    }
+
+    /// Sets a destination's policy and the age of its events.
+    pub async fn rules(&self, of: DestinationId, policy: RetrySettings, max_age: Option<Duration>) {
+        let rules = RetryRules { policy, max_age };
+        let set = self.backlog.set_retry_rules(DEFAULT_TENANT, of, &rules);
+        set.await.unwrap();
+    }
+
+    /// Admits and starts whatever can.
+    pub async fn start_all(&self, worker: WorkerId, of: DestinationId) -> Vec<Permit> {
+        let permits = self.admit(of).await;
+        self.start(worker, &permits).await;
+        permits
+    }
+
+    /// Accepts `count` events and gives them all up.
+    pub async fn die(&self, of: DestinationId, count: usize) -> Vec<AttemptId> {
+        self.accept(of, count).await;
+        let worker = self.worker().await;
+        let permits = self.start_all(worker, of).await;
+        for permit in &permits {
+            self.record(worker, permit, OutcomeKind::Failed, NextTry::DeadLetter)
+                .await;
+        }
+        // A replay is of what died before it.
+        self.pass(Duration::from_millis(50)).await;
+        permits.iter().map(|permit| permit.attempt).collect()
+    }
+
+    /// Destinations with dead letters that match, from pages of so many.
+    pub async fn with_dead_letters(
+        &self,
+        filter: &DeadLetterFilter,
+        limit: u32,
+    ) -> Vec<DestinationId> {
+        let (mut found, mut after) = (Vec::new(), None);
+        loop {
+            let page =
+                (self.backlog).destinations_with_dead_letters(DEFAULT_TENANT, filter, after, limit);
+            let page = page.await.unwrap();
+            assert!(page.destinations.len() <= limit as usize);
+            found.extend(page.destinations);
+            after = match page.next {
+                Some(next) => Some(next),
+                None => return found,
+            };
+        }
+    }
+
+    /// All dead letters that match, on pages of two.
+    pub async fn dead_letters(&self, filter: &DeadLetterFilter) -> Vec<DeadLetter> {
+        let (mut found, mut after) = (Vec::new(), None);
+        loop {
+            let page = self.backlog.dead_letters(DEFAULT_TENANT, filter, after, 2);
+            let page = page.await.unwrap();
+            assert!(page.dead_letters.len() <= 2, "a page is of two");
+            found.extend(page.dead_letters);
+            after = match page.next {
+                Some(next) => Some(next),
+                None => return found,
+            };
+        }
+    }
+
+    /// Begins a replay.
+    pub async fn replay_of(&self, which: Which, share: f64) -> ReplayId {
+        let id = ReplayId(self.id());
+        let new = NewReplay { id, which, share };
+        let created = self.backlog.create_replay(DEFAULT_TENANT, &new).await;
+        assert_eq!(created.unwrap().id, id);
+        id
+    }
+
+    /// How far it is.
+    pub async fn replay(&self, id: ReplayId) -> Replay {
+        self.backlog.replay(DEFAULT_TENANT, id).await.unwrap()
+    }
+
+    /// One step of all replays: how many were moved.
+    pub async fn advance(&self) -> u32 {
+        self.replays.advance_replays(10).await.unwrap().replayed
+    }
+
+    /// Reaps what is over; takes no start for lost.
+    pub async fn reap(&self) -> Reaped {
+        const NEVER: Duration = Duration::from_secs(86_400);
+        let rules = ReapRules {
+            heartbeat_timeout: NEVER,
+            start_timeout: NEVER,
+            permit_grace: Duration::from_millis(1),
+        };
+        self.store.reap(&rules, 100).await.unwrap()
+    }
+}
+
+/// Declares one `#[tokio::test]` for each test of the contract.
+///
+/// `$world` is an async function without arguments that returns something that
+/// dereferences to a fresh [`BacklogWorld`] and lives as long as the test.
+#[macro_export]
+macro_rules! backlog_contract {
+    ($world:path) => {
+        $crate::backlog_contract!(@module $world, turns:
+            while_both_wait_permits_go_in_turn
+            one_permit_a_run_goes_in_turn_as_well
+            what_waits_alone_gets_all
+        );
+        $crate::backlog_contract!(@module $world, batches:
+            settings_are_read_as_they_were_set
+            nonsense_is_refused_by_its_field
+            a_full_batch_is_one_start
+            a_member_is_its_event
+            a_batch_is_full_by_its_bytes
+            nobody_waits_for_longer_than_the_wait
+            a_limit_counts_batches
+            what_is_promised_is_not_admitted_again
+            what_was_due_before_its_leader_is_carried
+            what_is_too_old_is_not_carried
+            a_split_batch_comes_back_in_halves
+            each_event_has_its_own_outcome
+            a_revocation_returns_the_leader_alone
+            a_batch_starts_once
+            turning_it_on_or_off_revokes
+            a_lapsed_workers_batch_becomes_unknown
+            a_lost_batch_is_split_when_batches_are_off
+            a_halved_retry_is_the_next_try
+            a_late_success_of_a_batch_cancels_its_retries
+            a_failed_batch_is_one_failure
+            firsts_and_retries_open_batches_in_turn
+        );
+        $crate::backlog_contract!(@module $world, rules:
+            rules_are_read_as_they_were_set
+            nonsense_is_refused_by_its_field
+            the_policy_comes_with_the_start
+            a_change_of_the_rules_revokes_nothing
+            an_unknown_try_is_the_last_by_the_policy
+        );
+        $crate::backlog_contract!(@module $world, expire:
+            what_is_too_old_expires_and_is_a_dead_letter
+            what_is_too_old_is_not_admitted
+            what_has_started_does_not_expire
+            a_retry_is_as_old_as_its_event
+            an_age_holds_for_events_accepted_after_it
+        );
+        $crate::backlog_contract!(@module $world, cancel:
+            all_that_has_not_started_is_cancelled
+            cancelling_goes_in_bounded_steps
+            only_what_matches_is_cancelled
+            one_is_cancelled_until_it_starts
+            a_cancelled_permit_frees_its_place
+            another_tenant_cancels_nothing
+        );
+        $crate::backlog_contract!(@module $world, dead_letters:
+            a_dead_letter_says_why_when_and_what_was_answered
+            dead_letters_are_paged_by_when_they_died
+            dead_letters_are_found_by_filter
+            another_tenant_sees_none
+        );
+        $crate::backlog_contract!(@module $world, replay:
+            one_is_replayed_once
+            a_replay_keeps_to_its_share
+            only_what_matches_and_died_before_is_replayed
+            several_at_once_move_each_once
+            a_replay_is_cancelled
+            a_paused_destination_replays_nothing
+            a_replay_of_a_destination_that_is_gone_ends
+            tries_count_from_the_replay
+            a_late_success_cancels_what_was_replayed
+            replays_are_listed
+            destinations_with_dead_letters_are_found
+            a_destination_with_too_many_dead_letters_is_named
+        );
+    };
+    (@module $world:path, $module:ident: $($test:ident)+) => {
+        mod $module {
+            $(
+                #[tokio::test]
+                async fn $test() {
+                    $crate::stalled::made_again_if_stalled(async || {
+                        let world = $world().await;
+                        $crate::backlog::$module::$test(&world).await;
+                    })
+                    .await;
+                }
+            )+
+        }
+    };
+}

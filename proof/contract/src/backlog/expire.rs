@@ -1,0 +1,118 @@
+//! Attempts that are older than their destination's `max_age`.
+
+use std::time::Duration;
+
+use domain::attempt::{AttemptState, OutcomeKind};
+use domain::ids::DestinationId;
+use domain::retry::RetrySettings;
+
+use super::BacklogWorld;
+use engine::ports::{DeadLetterFilter, NextTry};
+
+const AGE: Duration = Duration::from_millis(1_000);
+
+async fn aging(world: &BacklogWorld) -> DestinationId {
+    let of = world.destination().unlimited().create().await;
+    world.rules(of, RetrySettings::default(), Some(AGE)).await;
+    of
+}
+
+/// Not a moment before.
+pub async fn what_is_too_old_expires_and_is_a_dead_letter(world: &BacklogWorld) {
+    let of = aging(world).await;
+    let ageless = world.destination().unlimited().create().await;
+    world.accept(ageless, 1).await;
+    world.accept(of, 3).await;
+    let accepted_at = world.attempts(of).await[0].created_at;
+    assert_eq!(world.reap().await.expired, 0);
+    world.pass_until(accepted_at + AGE).await;
+    assert_eq!(world.reap().await.expired, 3);
+    assert_eq!(world.states(of).await, [AttemptState::Expired; 3]);
+    assert_eq!(world.states(ageless).await, [AttemptState::Waiting]);
+    let dead = world.dead_letters(&DeadLetterFilter::default()).await;
+    assert_eq!(dead.len(), 3);
+    for one in dead {
+        assert_eq!(one.attempt.destination, of);
+        assert_eq!(one.attempt.started_at, None);
+        assert!(one.died_at >= accepted_at + AGE);
+        let why = "it was older than the destination's max_age";
+        assert_eq!(one.attempt.error.as_deref(), Some(why));
+    }
+    assert_eq!(world.reap().await.expired, 0);
+}
+
+/// Even before it is reaped; what waits behind it is.
+pub async fn what_is_too_old_is_not_admitted(world: &BacklogWorld) {
+    let of = aging(world).await;
+    world.accept(of, 2).await;
+    let accepted_at = world.attempts(of).await[0].created_at;
+    world.rules(of, RetrySettings::default(), None).await;
+    world.accept(of, 1).await;
+    world.pass_until(accepted_at + AGE).await;
+    let (permits, look, _) = world.decide(of).await;
+    let attempts = world.attempts(of).await;
+    let admitted: Vec<_> = permits.iter().map(|permit| permit.attempt).collect();
+    assert_eq!(admitted, [attempts[2].id]);
+    assert!(
+        matches!(look, domain::admission::Look::At { .. }),
+        "it is looked at again: {look:?}"
+    );
+    let states = [
+        AttemptState::Waiting,
+        AttemptState::Waiting,
+        AttemptState::Admitted,
+    ];
+    assert_eq!(world.states(of).await, states);
+}
+
+/// Nor does what has a permit, until that ends.
+pub async fn what_has_started_does_not_expire(world: &BacklogWorld) {
+    let of = aging(world).await;
+    world.accept(of, 1).await;
+    let worker = world.worker().await;
+    world.start_all(worker, of).await;
+    world.accept(of, 1).await;
+    let permits = world.admit(of).await;
+    world.pass(AGE).await;
+    assert_eq!(world.reap().await.expired, 0);
+    let states = [AttemptState::Started, AttemptState::Admitted];
+    assert_eq!(world.states(of).await, states);
+    world.store.release_permits(&permits).await.unwrap();
+    assert_eq!(world.reap().await.expired, 1);
+    let states = [AttemptState::Started, AttemptState::Expired];
+    assert_eq!(world.states(of).await, states);
+}
+
+/// However late the retry is due.
+pub async fn a_retry_is_as_old_as_its_event(world: &BacklogWorld) {
+    let of = aging(world).await;
+    world.accept(of, 1).await;
+    let worker = world.worker().await;
+    let permits = world.start_all(worker, of).await;
+    let later = NextTry::RetryAfter(Duration::from_secs(3_600));
+    world
+        .record(worker, &permits[0], OutcomeKind::Failed, later)
+        .await;
+    world.pass(AGE).await;
+    assert_eq!(world.reap().await.expired, 1);
+    let states = [AttemptState::Failed, AttemptState::Expired];
+    assert_eq!(world.states(of).await, states);
+}
+
+/// Neither a new age nor none touches what was accepted before.
+pub async fn an_age_holds_for_events_accepted_after_it(world: &BacklogWorld) {
+    let of = world.destination().unlimited().create().await;
+    world.accept(of, 1).await;
+    world.rules(of, RetrySettings::default(), Some(AGE)).await;
+    world.accept(of, 1).await;
+    world.rules(of, RetrySettings::default(), None).await;
+    world.accept(of, 1).await;
+    world.pass(AGE).await;
+    assert_eq!(world.reap().await.expired, 1);
+    let states = [
+        AttemptState::Waiting,
+        AttemptState::Expired,
+        AttemptState::Waiting,
+    ];
+    assert_eq!(world.states(of).await, states);
+}
