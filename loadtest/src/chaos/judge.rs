@@ -2,7 +2,8 @@
 //!
 //! A pure function of the logs. Each rule looks for one kind of lie, counts
 //! what it finds and names the first few; a run is sound when no rule finds
-//! anything. The rules, by name:
+//! anything. What has to be true is asked of [`promises`], as the simulation asks
+//! it; what is here is how the logs of a run answer. The rules, by name:
 //!
 //! - `lost`: an event that was accepted reached nobody, and is neither a
 //!   visible dead letter nor cancelled by its owner;
@@ -46,6 +47,7 @@ mod windows;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use figures::Figures;
+use promises::Promise;
 use serde::Serialize;
 use timeline::Timeline;
 use uuid::Uuid;
@@ -132,6 +134,13 @@ pub(crate) struct Judgement {
 impl Judgement {
     pub(crate) fn is_sound(&self) -> bool {
         self.broken.is_empty()
+    }
+
+    /// Finds what breaks a promise, by the rule that asked for it.
+    fn keep(&mut self, rule: &'static str, judged: Promise) {
+        if let Err(broken) = judged {
+            self.find(rule, || broken.how);
+        }
     }
 
     fn find(&mut self, rule: &'static str, words: impl FnOnce() -> String) {

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use anyhow::Context;
 use domain::attempt::AttemptState;
+use promises::{Accepted, nothing_is_lost};
 use serde::{Deserialize, Serialize};
 use server::api::attempts::{Attempt, Attempts};
 use server::client::Client;
@@ -171,10 +172,14 @@ fn account(mut counts: Counts, accepted: &[(Uuid, Uuid)], attempts: &[Attempt]) 
             counts.duplicates += u64::from(succeeded > 1);
         } else if attempts.iter().any(|one| !one.state.is_final()) {
             counts.pending += 1;
-        } else if attempts.iter().any(|one| one.dead_letter) {
-            counts.dead_letters += 1;
         } else {
-            counts.lost += 1;
+            let accepted = Accepted {
+                was_taken: false,
+                is_dead_letter: attempts.iter().any(|one| one.dead_letter),
+                is_cancelled: false,
+            };
+            counts.dead_letters += u64::from(accepted.is_dead_letter);
+            counts.lost += u64::from(nothing_is_lost(event.0, accepted).is_err());
         }
     }
     counts

@@ -5,7 +5,7 @@
 //! operations with their times. [`world::run`] plays it. Every call of a
 //! process goes through its `gate`, where it may fail, be late, stand still or
 //! die; a `witness` sees what was committed and what the receivers got, and
-//! judges every step by the [`invariants`]. What fails is [`shrink`]ed to the
+//! judges every step by the [`promises`]. What fails is [`shrink`]ed to the
 //! few operations that matter.
 //!
 //! How to run it, and what its numbers mean: `docs/simulation.md`.
@@ -18,7 +18,6 @@ pub mod dice;
 mod faulty;
 mod gate;
 mod intake;
-pub mod invariants;
 pub mod model;
 mod process;
 pub mod sabotage;

@@ -2,7 +2,7 @@
 //!
 //! The witness stands where the processes meet their parts. It sees what was
 //! committed, also if the process never learned of it, and judges every step
-//! at once by the [`invariants`]. It keeps its own record of what started
+//! at once by the [`promises`]. It keeps its own record of what started
 //! when, and does not ask the store about it.
 
 mod backlogs;
@@ -18,12 +18,13 @@ use domain::ids::{AttemptId, DestinationId, EventId};
 use domain::permit::Permit;
 use domain::time::Timestamp;
 use engine::ports::{ClaimAnswer, Claims, Finish, Taken, Wake};
+use engine::worker::MAX_CLAIM_TO_SEND;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::counts::Counts;
-use crate::invariants::{self, Broken, Delivered, Promise, Sending};
 pub(crate) use backlogs::Pending;
+use promises::{Broken, Delivered, Promise, Sending};
 use seen::{Lease, Seen, longest};
 
 /// Sees everything. Clones share what was seen.
@@ -83,7 +84,7 @@ impl Witness {
             let destination = seen.destinations.entry(permit.destination).or_default();
             let newest = destination.newest_admitted.replace(permit.attempt);
             let in_order = newest.map_or(Ok(()), |newest| {
-                invariants::first_attempts_are_admitted_in_order(newest, permit.attempt)
+                promises::first_attempts_are_admitted_in_order(newest, permit.attempt)
             });
             self.judge(&mut seen, in_order);
         }
@@ -118,12 +119,12 @@ impl Witness {
             let started_then = Instant::now() + start.started_at.since(claims.now);
             let has_started = of.started.replace(started_then).is_some();
             let once =
-                invariants::a_permit_starts_once_and_in_time(permit, start.started_at, has_started);
+                promises::a_permit_starts_once_and_in_time(permit, start.started_at, has_started);
             self.judge(&mut seen, once);
             seen.note_start(permit, start.started_at);
             let held_until =
                 (seen.destinations.get(&permit.destination)).and_then(|of| of.held_until);
-            let judged = invariants::nothing_starts_during_a_hold(
+            let judged = promises::nothing_starts_during_a_hold(
                 permit.attempt,
                 start.started_at,
                 held_until,
@@ -166,9 +167,10 @@ impl Witness {
         let of = seen.attempts.entry(attempt).or_default();
         let sending = Sending {
             since_start: of.started.map(|started| started.elapsed()),
+            within: MAX_CLAIM_TO_SEND,
             was_sent: std::mem::replace(&mut of.was_sent, true),
         };
-        let judged = invariants::a_start_is_sent_once_and_at_once(attempt, sending);
+        let judged = promises::a_start_is_sent_once_and_at_once(attempt, sending);
         self.judge(&mut seen, judged);
     }
 
@@ -208,7 +210,7 @@ impl Witness {
     pub(crate) fn took(&self, destination: DestinationId, event: EventId, attempt: AttemptId) {
         let mut seen = self.seen();
         let of = seen.events.entry((destination, event)).or_default();
-        let judged = invariants::a_duplicate_has_a_reason(&of.delivered, attempt);
+        let judged = promises::a_duplicate_has_a_reason(&of.delivered, attempt);
         if of.delivered.iter().any(|earlier| earlier.was_unknown) {
             let what = "event delivered twice after an unknown outcome";
             self.counts.note(what);
@@ -248,7 +250,7 @@ impl Witness {
             let held_for = before
                 .map(|before| before.until.saturating_duration_since(now))
                 .filter(|left| !left.is_zero());
-            let judged = invariants::a_lease_is_exclusive(job.destination, held_for);
+            let judged = promises::a_lease_is_exclusive(job.destination, held_for);
             self.judge(&mut seen, judged);
         }
     }
@@ -352,13 +354,5 @@ impl Witness {
 
     fn seen(&self) -> MutexGuard<'_, Seen> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Says of which destination.
-pub(crate) fn named(destination: DestinationId, broken: Broken) -> Broken {
-    Broken {
-        how: format!("{destination}: {}", broken.how),
-        ..broken
     }
 }

@@ -22,7 +22,6 @@ use crate::dice::Dice;
 use crate::faulty::{Behaviours, Takings, WatchedReceivers, fates};
 use crate::gate::Deaths;
 use crate::intake::Intake;
-use crate::invariants::Broken;
 use crate::model::{ModelQueue, ModelSchedule, ModelSender, ModelStore};
 pub use crate::process::PLACES;
 use crate::process::{Parts, Running};
@@ -32,6 +31,7 @@ use crate::signing;
 use crate::trace::{Sink, Trace};
 use crate::weather::{Surroundings, Weather};
 use crate::witness::Witness;
+use promises::Broken;
 
 /// What the store's clock shows at the beginning.
 const BEGAN: Timestamp = Timestamp::from_millis(1_760_000_000_000);

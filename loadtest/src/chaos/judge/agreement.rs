@@ -4,6 +4,7 @@
 use std::collections::{HashMap, HashSet};
 
 use domain::attempt::AttemptState;
+use promises::every_request_is_signed;
 use uuid::Uuid;
 
 use super::{Case, Judgement};
@@ -143,12 +144,10 @@ fn judge_receipt(
     judgement.figures.signed += u64::from(receipt.signature.is_some());
     if receipt.verified {
         judgement.figures.verified += 1;
-    } else {
-        judgement.find("signature", || {
-            let (event, signature) = (receipt.event, &receipt.signature);
-            format!("event {event:?} does not verify: its signature is {signature:?}")
-        });
     }
+    let (event, signature) = (receipt.event, &receipt.signature);
+    let of = format!("of event {event:?} with signature {signature:?}");
+    judgement.keep("signature", every_request_is_signed(of, receipt.verified));
     let (Some(event), Some(try_number)) = (receipt.event, receipt.try_number) else {
         judgement.find("altered", || {
             format!(

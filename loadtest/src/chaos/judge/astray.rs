@@ -3,6 +3,8 @@
 
 use std::collections::HashMap;
 
+use promises::{an_event_is_where_it_was_posted, what_was_rolled_back_is_nowhere};
+
 use super::{Case, Judgement};
 use crate::chaos::log::{Post, Said};
 
@@ -24,15 +26,11 @@ fn judge_ledger(case: &Case<'_>, judgement: &mut Judgement) {
             });
         }
         let meant = destinations.get(post.destination as usize);
+        let meant = meant.map(|meant| meant.id);
         for row in case.rows(*event) {
-            if meant.is_none_or(|meant| meant.id != row.destination) {
-                judgement.find("strayed", || {
-                    format!(
-                        "attempt {} of event {event} is of {}, the event of destination {}",
-                        row.attempt, row.destination, post.destination
-                    )
-                });
-            }
+            let of = format!("attempt {} of event {event}", row.attempt);
+            let judged = an_event_is_where_it_was_posted(of, (row.destination, meant));
+            judgement.keep("strayed", judged);
         }
     }
 }
@@ -49,21 +47,16 @@ fn judge_receipts(case: &Case<'_>, judgement: &mut Judgement) {
         let Some(post) = accepted.or_else(|| by_body.get(receipt.body.as_str())) else {
             continue;
         };
-        if post.destination == receipt.destination && !post.intruding {
-            continue;
-        }
         let is_crossing = post.intruding || tenant(post.destination) != tenant(receipt.destination);
-        judgement.find("strayed", || {
-            let whose = if is_crossing {
-                ", from another tenant"
-            } else {
-                ""
-            };
-            format!(
-                "event {:?} of destination {} arrived at {}{whose}",
-                receipt.event, post.destination, receipt.destination
-            )
-        });
+        let whose = if is_crossing {
+            ", from another tenant,"
+        } else {
+            ""
+        };
+        let of = format!("event {:?}{whose}", receipt.event);
+        let posted_for = (!post.intruding).then_some(post.destination);
+        let judged = an_event_is_where_it_was_posted(of, (receipt.destination, posted_for));
+        judgement.keep("strayed", judged);
     }
 }
 
@@ -75,13 +68,7 @@ fn judge_rolled_back(case: &Case<'_>, judgement: &mut Judgement) {
         };
         judgement.figures.rolled_back += 1;
         let (attempts, receipts) = (case.rows(event).len(), case.receipts(event).len());
-        if attempts + receipts > 0 {
-            judgement.find("strayed", || {
-                format!(
-                    "event {event} was rolled back, and has {attempts} attempts and {receipts} \
-                     receipts"
-                )
-            });
-        }
+        let judged = what_was_rolled_back_is_nowhere(event, (attempts, receipts));
+        judgement.keep("strayed", judged);
     }
 }

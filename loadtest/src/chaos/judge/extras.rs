@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 
 use domain::attempt::AttemptState;
+use promises::{Followed, a_further_attempt_has_a_reason, a_try_is_one_request};
 
 use super::{Case, Judgement};
 use crate::chaos::log::Row;
@@ -14,16 +15,15 @@ use crate::chaos::log::Row;
 pub(super) fn judge(case: &Case<'_>, judgement: &mut Judgement) {
     for (event, rows) in &case.rows {
         for pair in rows.windows(2) {
-            if !is_reason(pair[0]) {
-                judgement.find("extra", || {
-                    format!(
-                        "attempt {} of event {event} follows attempt {}, which {}",
-                        pair[1].attempt,
-                        pair[0].attempt,
-                        pair[0].state.as_str()
-                    )
-                });
-            }
+            let (before, again) = (pair[0], pair[1]);
+            let followed = Followed {
+                state: before.state,
+                was_unknown: before.was_unknown,
+                is_replayed: before.is_replayed,
+            };
+            let judged = a_further_attempt_has_a_reason(again.attempt, (before.attempt, followed));
+            let judged = judged.map_err(|broken| broken.of(format_args!("event {event}")));
+            judgement.keep("extra", judged);
         }
     }
     for (event, receipts) in &case.receipts {
@@ -35,21 +35,10 @@ pub(super) fn judge(case: &Case<'_>, judgement: &mut Judgement) {
             let attempts = (case.rows(*event).iter())
                 .filter(|row| Some(row.try_number) == try_number && was_sent(row))
                 .count() as u64;
-            if arrived > attempts {
-                judgement.find("extra", || {
-                    format!(
-                        "event {event}: {arrived} requests of try {try_number:?}, which has \
-                         {attempts} attempts"
-                    )
-                });
-            }
+            let of = format!("event {event}, try {try_number:?}");
+            judgement.keep("extra", a_try_is_one_request(of, arrived, attempts));
         }
     }
-}
-
-fn is_reason(row: &Row) -> bool {
-    use AttemptState::{Failed, NotSent, Unknown};
-    row.was_unknown || row.is_replayed || matches!(row.state, Failed | NotSent | Unknown)
 }
 
 /// By the ledger.

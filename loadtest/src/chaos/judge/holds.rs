@@ -9,6 +9,9 @@
 use std::collections::HashMap;
 
 use domain::destination::DestinationState;
+use domain::ids::AttemptId;
+use domain::time::Timestamp;
+use promises::{a_breaker_lets_one_through, nothing_starts_during_a_hold};
 use uuid::Uuid;
 
 use super::timeline::Timeline;
@@ -113,12 +116,10 @@ fn judge_holds(tried: &Tried, notes: &Notes<'_>, starts: &[(i64, &Row)], found: 
     for (from, until) in notes.holds() {
         found.figures.holds += 1;
         for (at, row) in within(starts, from, until) {
-            found.find("held", || {
-                format!(
-                    "attempt {} of {} started at {at} us, held from {from} until {until}",
-                    row.attempt, tried.name
-                )
-            });
+            let (attempt, until) = (AttemptId(row.attempt), Timestamp::from_micros(until));
+            let started_at = Timestamp::from_micros(*at);
+            let judged = nothing_starts_during_a_hold(attempt, started_at, Some(until));
+            found.keep("held", judged.map_err(|broken| broken.of(&tried.name)));
         }
     }
 }
@@ -133,14 +134,11 @@ fn judge_probes(tried: &Tried, notes: &Notes<'_>, starts: &[(i64, &Row)], found:
             let ((_, before), (at, row)) = (pair[0], pair[1]);
             // Of one that nobody knew the end of, another takes the place.
             let is_over = before.finished_at.is_some_and(|end| end <= at);
-            if !is_over && !before.was_unknown {
-                found.find("held", || {
-                    format!(
-                        "attempt {} of {} started beside the probe {}",
-                        row.attempt, tried.name, before.attempt
-                    )
-                });
-            }
+            let in_flight = if is_over || before.was_unknown { 1 } else { 2 };
+            let pair = [before.attempt, row.attempt];
+            let judged = a_breaker_lets_one_through(&tried.name, in_flight);
+            let judged = judged.map_err(|broken| broken.of(format_args!("attempts {pair:?}")));
+            found.keep("held", judged);
         }
     }
 }

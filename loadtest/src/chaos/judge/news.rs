@@ -9,6 +9,9 @@ use std::collections::HashMap;
 use domain::ids::{DestinationId, TenantId};
 use domain::operations::{OperationalEvent, payload};
 use domain::time::Timestamp;
+use promises::{
+    Unsettled, an_alert_is_raised_and_ended_in_turn, every_alert_ends, news_are_told_once,
+};
 use uuid::Uuid;
 
 use super::loss::is_over;
@@ -40,16 +43,14 @@ fn judge_notes(case: &Case<'_>, judgement: &mut Judgement) {
     }
     let told = Audience::new(&case.evidence.run.destinations);
     for news in &case.evidence.news {
-        if !news.relayed {
-            judgement.find("told", || format!("{} was not relayed", words(news)));
-        }
+        let unrelayed = every_alert_ends(Unsettled::at_the_end(usize::from(!news.relayed), 0));
+        judgement.keep("told", unrelayed.map_err(|broken| broken.of(words(news))));
         let body = fingerprint(body(news).as_bytes());
         for (number, to) in told.of(news) {
             let events = made.remove(&(to, body.clone())).unwrap_or_default();
+            let once = news_are_told_once(words(news), (events.len(), 1), false);
+            judgement.keep("told", once.map_err(|broken| broken.of(to)));
             let [event] = events[..] else {
-                judgement.find("told", || {
-                    format!("{} is {} events for {to}", words(news), events.len())
-                });
                 continue;
             };
             let arrived = (case.receipts(event).iter())
@@ -161,20 +162,16 @@ fn count(news: &News) -> u64 {
 /// Raised, ended, raised again; and ended when all is well.
 fn judge_alerts(case: &Case<'_>, happened: &Happened, judgement: &mut Judgement) {
     for (raised, ended) in ALERTS {
-        let mut stands = false;
-        let mut in_turn = true;
-        for news in of(case, happened) {
+        let raises = of(case, happened).filter_map(|news| {
             let is = |word: &str| news.event_type == word;
-            if is(raised) || is(ended) {
-                in_turn &= stands == is(ended);
-                stands = is(raised);
-            }
-        }
-        if !in_turn || (stands && !happened.is_deleted) {
-            judgement.find("told", || {
-                let how = if in_turn { "not ended" } else { "not in turn" };
-                format!("{raised} and {ended} of {} are {how}", happened.destination)
-            });
-        }
+            (is(raised) || is(ended)).then(|| is(raised))
+        });
+        let raises: Vec<bool> = raises.collect();
+        let alert = (happened.destination, raised);
+        judgement.keep("told", an_alert_is_raised_and_ended_in_turn(alert, &raises));
+        let stands = raises.last() == Some(&true) && !happened.is_deleted;
+        let ends = every_alert_ends(Unsettled::at_the_end(0, usize::from(stands)));
+        let ends = ends.map_err(|broken| broken.of(format_args!("{alert:?}")));
+        judgement.keep("told", ends);
     }
 }

@@ -30,6 +30,7 @@ use domain::limit::Period;
 use domain::policy::LimitSettings;
 use domain::time::Timestamp;
 use engine::worker::MAX_CLAIM_TO_SEND;
+use promises::no_window_is_over;
 use uuid::Uuid;
 
 use super::timeline::Timeline;
@@ -164,19 +165,8 @@ impl Destination<'_> {
             let fullest = &mut judgement.figures.fullest_window_percent;
             *fullest = percent.max(*fullest);
         }
-        for violation in verdict.violations() {
-            judgement.find("window", || {
-                format!(
-                    "{}: {:?} holds {} starts, bound {}, up to {:?}, attempts {:?}",
-                    self.name,
-                    violation.rule,
-                    violation.starts,
-                    violation.bound,
-                    violation.ends_at,
-                    violation.attempts.iter().take(20).collect::<Vec<_>>()
-                )
-            });
-        }
+        let judged = no_window_is_over(&verdict).map_err(|broken| broken.of(self.name));
+        judgement.keep("window", judged);
     }
 
     /// Windows shorter by `later` microseconds, which is also how much later a

@@ -18,7 +18,6 @@ use super::store::short;
 use crate::counts::Counts;
 use crate::dice::Dice;
 use crate::gate::Gate;
-use crate::invariants::every_request_is_signed;
 use crate::model::{Connecting, ModelSender, Reaction, Receivers};
 use crate::sabotage::Sabotage;
 use crate::scenario::Behaviour;
@@ -26,6 +25,7 @@ use crate::signing::is_signed;
 use crate::site::Site;
 use crate::witness::Witness;
 use nonsense::{Nonsense, Part};
+use promises::every_request_is_signed;
 
 /// How long a receiver takes at most that behaves well.
 pub(crate) const PROMPT: Duration = Duration::from_millis(60);

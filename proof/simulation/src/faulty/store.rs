@@ -26,7 +26,6 @@ use tokio::time::sleep;
 
 use crate::dice::Dice;
 use crate::gate::{Fate, Gate};
-use crate::invariants;
 use crate::model::ModelStore;
 use crate::sabotage::Sabotage;
 use crate::scenario::Fault;
@@ -357,7 +356,7 @@ impl Store for FaultyStore {
                 Err(StoreError::Refused(why)) => Some(why.as_str()),
                 _ => None,
             };
-            (store.witness).note(invariants::what_is_recorded_can_be_stored(refused));
+            (store.witness).note(promises::what_is_recorded_can_be_stored(refused));
             let recorded = recorded?;
             let overwritten = unknown - store.unknown_among(&outcomes);
             let counts = &store.gate.around.counts;

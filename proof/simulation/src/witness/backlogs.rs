@@ -10,7 +10,7 @@ use domain::time::Timestamp;
 use engine::ports::DEFAULT_TENANT;
 
 use super::Witness;
-use crate::invariants::{self, LetIn, Promise};
+use promises::{LetIn, Promise};
 
 /// Counts that are remembered: one that is told of is hardly older.
 const REMEMBERED: usize = 8;
@@ -91,7 +91,7 @@ impl Backlogs {
             mark,
             unknown,
         };
-        invariants::a_backlog_is_bounded(whose, let_in)
+        promises::a_backlog_is_bounded(whose, let_in)
     }
 
     fn judge_refusal(&self, whose: Backlogged) -> Promise {
@@ -107,7 +107,7 @@ impl Backlogs {
         let bound = bounds.of(whose);
         let marks = (low_mark(bound), high_mark(bound));
         let counted = counted.map(|(pending, _)| pending);
-        invariants::what_is_short_again_is_taken(whose, (counted, came), marks)
+        promises::what_is_short_again_is_taken(whose, (counted, came), marks)
     }
 }
 

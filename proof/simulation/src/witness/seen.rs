@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use domain::compliance::{InForce, Start};
+use domain::compliance::{InForce, Start, judge};
 use domain::ids::{AttemptId, DestinationId, EventId};
 use domain::limit::Period;
 use domain::permit::Permit;
@@ -13,8 +13,7 @@ use engine::ports::Member;
 use tokio::time::Instant;
 
 use super::backlogs::Backlogs;
-use super::named;
-use crate::invariants::{self, Broken, Delivered, Promise};
+use promises::{Broken, Delivered, Promise};
 
 /// All that was seen.
 #[derive(Default)]
@@ -89,7 +88,7 @@ impl Seen {
         for member in members.iter().filter(|member| member.attempt != leader) {
             let of = self.attempts.entry(member.attempt).or_default();
             let has_started = of.started.replace(started).is_some();
-            judged = judged.and(invariants::what_is_carried_starts_once(
+            judged = judged.and(promises::what_is_carried_starts_once(
                 member.attempt,
                 has_started,
             ));
@@ -109,8 +108,8 @@ impl Seen {
         };
         let since = first - of.longest;
         let begin = of.starts.partition_point(|(at, _)| *at <= since);
-        invariants::no_window_is_over(&of.history, &of.starts[begin..])
-            .map_err(|broken| named(destination, broken))
+        promises::no_window_is_over(&judge(&of.history, &of.starts[begin..]))
+            .map_err(|broken| broken.of(destination))
     }
 }
 

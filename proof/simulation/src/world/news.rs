@@ -9,8 +9,8 @@ use domain::operations::{OperationalType, payload};
 use engine::ports::{AlertsChange, DEFAULT_TENANT, OperationsBook, Registration};
 
 use super::{World, destination};
-use crate::invariants::{self, Unsettled};
 use crate::model::Rows;
+use promises::Unsettled;
 
 /// How long it may take until operators know that all is well: two rounds of the
 /// watch, a step of the store's clock, and the relay.
@@ -76,7 +76,7 @@ impl World<'_> {
             after,
             bound: SETTLED_WITHIN,
         });
-        self.parts.witness.note(invariants::every_alert_ends(left));
+        self.parts.witness.note(promises::every_alert_ends(left));
         left.unrelayed + left.raised
     }
 
@@ -100,7 +100,7 @@ impl World<'_> {
                 let made = events.get(&(to, payload.clone())).copied().unwrap_or(0);
                 let expected = usize::from(self.parts.witness.was_told(one.id, to));
                 let what = (one.id, &one.event_type, to);
-                let judged = invariants::news_are_told_once(what, (made, expected), forgotten);
+                let judged = promises::news_are_told_once(what, (made, expected), forgotten);
                 self.parts.witness.note(judged);
             }
         }
@@ -113,8 +113,7 @@ impl World<'_> {
                 let in_turn: Vec<_> = of_alert
                     .map(|one| one.event_type == raised.as_str())
                     .collect();
-                let judged =
-                    invariants::an_alert_is_raised_and_ended_in_turn((of, raised), &in_turn);
+                let judged = promises::an_alert_is_raised_and_ended_in_turn((of, raised), &in_turn);
                 self.parts.witness.note(judged);
             }
         }

@@ -9,6 +9,7 @@ use domain::admission::GRACE;
 use domain::attempt::AttemptState;
 use domain::backpressure::{BacklogBounds, high_mark, low_mark};
 use domain::clock::MAX_FREEZE;
+use domain::compliance::judge;
 use domain::destination::DestinationState;
 use domain::health::FIRST_PROBE;
 use domain::ids::{DestinationId, EventId};
@@ -22,11 +23,10 @@ use super::clients::{CLIENT_PATIENCE, named_by_client};
 use super::owners::per_second;
 use super::{Action, BrokenPromise, World, destination};
 use crate::faulty::{HELD_UP_FOR, LATEST_COMMIT, PROMPT};
-use crate::invariants::{self, Accepted, Left, Promise, what_is_recorded_is_what_was_answered};
 use crate::model::Attempt;
 use crate::process::{GRACE as PROCESS_GRACE, REQUEST_TIMEOUT};
 use crate::scenario::{Fault, Mood, Operation, What};
-use crate::witness::named;
+use promises::{Accepted, Left, Promise, what_is_recorded_is_what_was_answered};
 
 /// How often it is looked whether all is drained.
 const LOOK: Duration = Duration::from_secs(1);
@@ -116,11 +116,11 @@ impl World<'_> {
                 left += of_one.attempts;
                 self.parts
                     .witness
-                    .note(invariants::all_is_drained(of, of_one));
+                    .note(promises::all_is_drained(of, of_one));
             }
             while self.clients.try_join_next().is_some() {}
             let longest = bounds.iter().map(|(_, bound)| *bound).max();
-            let judged = invariants::every_client_is_answered(
+            let judged = promises::every_client_is_answered(
                 self.clients.len(),
                 (began.elapsed(), longest.unwrap_or(handing_in) + RECOVERY),
             );
@@ -139,7 +139,7 @@ impl World<'_> {
         for of in (0..self.scenario.destinations.len()).map(destination) {
             self.judge(of);
             let [replayed, made] = self.parts.store.read(|rows| rows.replayed(of));
-            let once = invariants::a_dead_letter_is_replayed_once(&replayed, &made);
+            let once = promises::a_dead_letter_is_replayed_once(&replayed, &made);
             self.note(of, once);
         }
         self.judge_parts();
@@ -147,7 +147,7 @@ impl World<'_> {
         self.judge_news();
         for event in self.parts.witness.all_refused() {
             let is_stored = self.parts.store.read(|rows| rows.event(event).is_some());
-            let judged = invariants::what_is_refused_is_not_stored(event, is_stored);
+            let judged = promises::what_is_refused_is_not_stored(event, is_stored);
             self.parts.witness.note(judged);
         }
     }
@@ -279,7 +279,7 @@ impl World<'_> {
     /// Judges one destination over the whole run.
     fn judge(&self, of: DestinationId) {
         let (history, starts) = self.parts.witness.ledger(of);
-        self.note(of, invariants::no_window_is_over(&history, &starts));
+        self.note(of, promises::no_window_is_over(&judge(&history, &starts)));
         if self.scenario.mood != Mood::Calm || self.is_held_up(of) {
             return;
         }
@@ -290,7 +290,7 @@ impl World<'_> {
         let burst_takes = (history.iter())
             .map(|entry| burst_takes(&entry.policy))
             .max();
-        let used = invariants::the_limit_is_used(
+        let used = promises::the_limit_is_used(
             &history,
             &due,
             &starts,
@@ -323,7 +323,7 @@ impl World<'_> {
                 .collect()
         });
         for (attempt, waited) in waited {
-            self.note(of, invariants::nobody_is_delayed(attempt, waited));
+            self.note(of, promises::nobody_is_delayed(attempt, waited));
         }
     }
 
@@ -349,7 +349,7 @@ impl World<'_> {
             }
         });
         for (name, events) in events {
-            let judged = invariants::a_repeated_request_is_one_event(name, events);
+            let judged = promises::a_repeated_request_is_one_event(name, events);
             self.parts.witness.note(judged);
         }
     }
@@ -370,7 +370,7 @@ impl World<'_> {
                 is_cancelled: self.deleted.contains(&one.destination)
                     || self.is_cancelled(one.destination, one.event),
             };
-            let judged = invariants::nothing_is_lost(one.event, accepted);
+            let judged = promises::nothing_is_lost(one.event, accepted);
             self.note(one.destination, judged);
         }
     }
@@ -396,7 +396,7 @@ impl World<'_> {
     }
 
     fn note(&self, of: DestinationId, judged: Promise) {
-        let judged = judged.map_err(|broken| named(of, broken));
+        let judged = judged.map_err(|broken| broken.of(of));
         self.parts.witness.note(judged);
     }
 }

@@ -13,7 +13,6 @@ use engine::ports::{
 };
 
 use super::{FaultyStore, short};
-use crate::invariants;
 use crate::model::Rows;
 use crate::sabotage::Sabotage;
 use crate::site::Site;
@@ -60,7 +59,7 @@ impl FaultyStore {
                 .counts
                 .note("first attempts and retries waited");
             let turns = self.inner.read(|rows| rows.turns(permits, now));
-            self.witness.note(invariants::both_get_their_turn(turns));
+            self.witness.note(promises::both_get_their_turn(turns));
         }
         let attempts: Vec<_> = permits.iter().map(|permit| permit.attempt.0).collect();
         self.line(
@@ -115,7 +114,7 @@ impl FaultyStore {
                     1 => "a batch of one started",
                     _ => "a batch of several started",
                 });
-                self.witness.note(invariants::a_batch_keeps_to_its_size(
+                self.witness.note(promises::a_batch_keeps_to_its_size(
                     permit.attempt,
                     &payloads,
                     &rules,
@@ -136,7 +135,7 @@ impl FaultyStore {
                 .read(|rows| (rows.is_probing(destination)).then(|| rows.in_flight(destination)));
             if let Some(in_flight) = in_flight {
                 self.gate.around.counts.note("probe started");
-                let judged = invariants::a_breaker_lets_one_through(short(destination), in_flight);
+                let judged = promises::a_breaker_lets_one_through(short(destination), in_flight);
                 self.witness.note(judged);
             }
         }
@@ -220,7 +219,7 @@ impl FaultyStore {
             format_args!("{} of {}", retained.removed, walk.as_str()),
         );
         let orphan = self.inner.read(Rows::orphan);
-        (self.witness).note(invariants::what_is_to_be_sent_has_its_event(orphan));
+        (self.witness).note(promises::what_is_to_be_sent_has_its_event(orphan));
     }
 
     pub(super) fn note_outcomes(&self, outcomes: &[Outcome]) {

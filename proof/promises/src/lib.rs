@@ -5,6 +5,12 @@
 //! knows how Paceline works, and none has a bound of its own: limits are
 //! judged by [`domain::compliance`], as the audit judges them.
 //!
+//! Whoever runs Paceline to see whether it holds asks the same functions: the
+//! simulation after each step, in virtual time; `loadtest chaos` of the logs of a
+//! whole installation that was killed and cut off; `loadtest cluster` by the API.
+//! The table says when the simulation asks; the last ones need logs that only
+//! chaos has.
+//!
 //! | promise | judged |
 //! |---|---|
 //! | [`nothing_is_lost`] | at rest |
@@ -34,20 +40,28 @@
 //! | [`news_are_told_once`] | at rest |
 //! | [`an_alert_is_raised_and_ended_in_turn`] | at rest |
 //! | [`every_alert_ends`] | after the last fault |
+//! | [`what_is_to_be_sent_has_its_event`] | at every step of retention |
+//! | [`a_further_attempt_has_a_reason`] | by chaos, at its end |
+//! | [`a_try_is_one_request`] | by chaos, at its end |
+//! | [`an_event_is_where_it_was_posted`] | by chaos, at its end |
+//! | [`what_was_rolled_back_is_nowhere`] | by chaos, at its end |
+
+#![warn(missing_docs)]
 
 mod ingest;
 mod news;
+#[cfg(test)]
+mod planted;
 
 use std::fmt;
 use std::time::Duration;
 
 use domain::attempt::AttemptState;
 use domain::batch::BatchRules;
-use domain::compliance::{InForce, Share, Start, ideal_starts, judge};
-use domain::ids::{AttemptId, EventId};
+use domain::compliance::{InForce, Share, Start, Verdict, ideal_starts};
+use domain::ids::AttemptId;
 use domain::permit::Permit;
 use domain::time::Timestamp;
-use engine::worker::MAX_CLAIM_TO_SEND;
 
 pub use ingest::{
     LetIn, a_backlog_is_bounded, every_client_is_answered, what_is_refused_is_not_stored,
@@ -64,6 +78,17 @@ pub struct Broken {
     pub promise: &'static str,
     /// By what, for people.
     pub how: String,
+}
+
+impl Broken {
+    /// Says whose promise it was.
+    #[must_use]
+    pub fn of(self, whose: impl fmt::Display) -> Self {
+        Self {
+            how: format!("{whose}: {}", self.how),
+            ..self
+        }
+    }
 }
 
 impl fmt::Display for Broken {
@@ -111,6 +136,64 @@ pub fn what_is_to_be_sent_has_its_event(orphan: Option<AttemptId>) -> Promise {
     })
 }
 
+/// What is known of an attempt that another one of its event follows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Followed {
+    /// What became of it.
+    pub state: AttemptState,
+    /// At some time nobody knew; a late outcome may have overwritten it.
+    pub was_unknown: bool,
+    /// Somebody had it replayed.
+    pub is_replayed: bool,
+}
+
+/// "A duplicate happens only after a crash or a lost response": an event is tried
+/// again only where the try before failed, was not sent, was replayed, or was at
+/// some time unknown.
+pub fn a_further_attempt_has_a_reason(
+    attempt: impl fmt::Display,
+    (followed, before): (impl fmt::Display, Followed),
+) -> Promise {
+    use AttemptState::{Failed, NotSent, Unknown};
+    let by_state = matches!(before.state, Failed | NotSent | Unknown);
+    let kept = by_state || before.was_unknown || before.is_replayed;
+    keep("a_further_attempt_has_a_reason", kept, || {
+        let state = before.state.as_str();
+        format!("attempt {attempt} follows attempt {followed}, which {state}")
+    })
+}
+
+/// No attempt is one request more than once: of a try of an event as many arrive as
+/// the ledger has attempts that were sent, at most.
+pub fn a_try_is_one_request(of: impl fmt::Display, arrived: u64, attempts: u64) -> Promise {
+    keep("a_try_is_one_request", arrived <= attempts, || {
+        format!("{of}: {arrived} requests, and {attempts} attempts that were sent")
+    })
+}
+
+/// An event is at the destination that it was posted for, with a key of that
+/// destination's tenant, and nowhere else.
+pub fn an_event_is_where_it_was_posted<D: PartialEq + fmt::Debug>(
+    event: impl fmt::Display,
+    (is, posted_for): (D, Option<D>),
+) -> Promise {
+    let kept = posted_for.as_ref() == Some(&is);
+    keep("an_event_is_where_it_was_posted", kept, || {
+        format!("{event} is at {is:?}, and was posted for {posted_for:?}")
+    })
+}
+
+/// What a transaction took back is no event.
+pub fn what_was_rolled_back_is_nowhere(
+    event: impl fmt::Display,
+    (attempts, requests): (usize, usize),
+) -> Promise {
+    let kept = attempts + requests == 0;
+    keep("what_was_rolled_back_is_nowhere", kept, || {
+        format!("event {event} was rolled back: {attempts} attempts, {requests} requests")
+    })
+}
+
 /// "The same idempotency key is the same event", however often its client had
 /// to ask, and whatever became of the answers.
 pub fn a_repeated_request_is_one_event(request: impl fmt::Display, events: u32) -> Promise {
@@ -147,8 +230,7 @@ pub fn a_duplicate_has_a_reason(earlier: &[Delivered], again: AttemptId) -> Prom
 /// "At most L starts in every sliding window of P (bucket shapes: burst +
 /// r·(t + slack) in any t), for every limit, through crashes, scale-out, clock
 /// skew and limit changes." And none while paused.
-pub fn no_window_is_over(history: &[InForce], starts: &[Start]) -> Promise {
-    let verdict = judge(history, starts);
+pub fn no_window_is_over(verdict: &Verdict) -> Promise {
     let over = verdict.violations().next();
     keep("no_window_is_over", over.is_none(), || format!("{over:?}"))
 }
@@ -247,6 +329,8 @@ pub fn a_batch_keeps_to_its_size(
 pub struct Sending {
     /// Since the start was recorded; `None` if it never was.
     pub since_start: Option<Duration>,
+    /// The stated bound of that.
+    pub within: Duration,
     /// The attempt has been sent before.
     pub was_sent: bool,
 }
@@ -255,7 +339,7 @@ pub struct Sending {
 /// it, and the wire does not lag behind the ledger by more than the stated
 /// bound: so the wire's windows are exact for their period less that bound.
 pub fn a_start_is_sent_once_and_at_once(attempt: AttemptId, sending: Sending) -> Promise {
-    let at_once = (sending.since_start).is_some_and(|since| since <= MAX_CLAIM_TO_SEND);
+    let at_once = (sending.since_start).is_some_and(|since| since <= sending.within);
     let kept = at_once && !sending.was_sent;
     keep("a_start_is_sent_once_and_at_once", kept, || {
         format!("attempt {attempt}: {sending:?}")
@@ -264,7 +348,7 @@ pub fn a_start_is_sent_once_and_at_once(attempt: AttemptId, sending: Sending) ->
 
 /// Whatever crashes, and whatever is cached: a request is signed by its
 /// destination's secret, over its event, its timestamp and its payload.
-pub fn every_request_is_signed(attempt: AttemptId, is_signed: bool) -> Promise {
+pub fn every_request_is_signed(attempt: impl fmt::Display, is_signed: bool) -> Promise {
     keep("every_request_is_signed", is_signed, || {
         format!("attempt {attempt} was sent without the signature of its destination's secret")
     })
@@ -298,6 +382,9 @@ pub fn a_breaker_lets_one_through(destination: impl fmt::Display, in_flight: u32
 }
 
 /// What one destination has left after the last fault.
+///
+/// The simulation looks again and again and gives it time; a run that has waited
+/// already says [`Left::at_the_end`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Left {
     /// Attempts that wait, are admitted, or have started without an outcome.
@@ -308,6 +395,18 @@ pub struct Left {
     pub after: Duration,
     /// How long it may take.
     pub bound: Duration,
+}
+
+impl Left {
+    /// All the time that it may take is over.
+    pub fn at_the_end(attempts: usize, state: Option<AttemptState>) -> Self {
+        Self {
+            attempts,
+            state,
+            after: Duration::MAX,
+            bound: Duration::ZERO,
+        }
+    }
 }
 
 /// Recovery needs nobody's help: once the faults are over, everything that is
@@ -329,9 +428,12 @@ pub fn both_get_their_turn((firsts, others): (usize, usize)) -> Promise {
 
 /// A dead letter that was replayed has one attempt that follows it, and every
 /// attempt of a replay follows one.
-pub fn a_dead_letter_is_replayed_once(
-    replayed: &[(EventId, u32)],
-    made: &[(EventId, u32)],
+///
+/// Each is named by its event and its place among the event's attempts: of what was
+/// replayed, the place of what follows.
+pub fn a_dead_letter_is_replayed_once<E: PartialEq + fmt::Debug>(
+    replayed: &[(E, u32)],
+    made: &[(E, u32)],
 ) -> Promise {
     let kept = replayed == made && made.windows(2).all(|two| two[0] != two[1]);
     keep("a_dead_letter_is_replayed_once", kept, || {
