@@ -11,8 +11,11 @@
 //! ```
 //!
 //! A row that has started never waits again: what follows is a new attempt,
-//! a *retry*, with the next try number. An event whose tries are used up is a
-//! **dead letter**.
+//! a *retry*, with the next try number ([`follow_up`]). An event whose tries are
+//! used up is a **dead letter**.
+
+pub mod follow_up;
+pub mod outcome;
 
 use std::str::FromStr;
 

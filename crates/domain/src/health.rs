@@ -24,6 +24,7 @@
 //! began is of the same burst: it may make the hold longer, but is neither
 //! another refusal nor a failed probe.
 
+mod event;
 mod failing;
 mod lately;
 mod tally;
@@ -31,6 +32,7 @@ mod words;
 
 use std::time::Duration;
 
+pub use event::{HealthChange, HealthEvent};
 pub use failing::{Failing, TOLD_AFTER};
 pub use lately::{FAILING_PERCENT, LATELY, Lately};
 pub use tally::{Slot, Tally};

@@ -20,6 +20,7 @@ mod deliver;
 mod hand;
 mod heard;
 mod identity;
+mod not_done;
 mod patient;
 mod places;
 mod promptness;

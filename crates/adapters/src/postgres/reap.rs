@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use domain::attempt::follow_up::{self, after_unknown};
 use domain::ids::DestinationId;
 use domain::limit::Period;
 use domain::retry::DEFAULT_MAX_TRIES;
@@ -19,8 +20,9 @@ use uuid::Uuid;
 use super::expire::expire;
 use super::failure::{Failure, retried};
 use super::fold;
+use super::id_range::IdRange;
 use super::record::{Retry, insert_retries};
-use super::rows::integer;
+use super::rows::{count, integer};
 
 /// How long a worker that is gone is remembered.
 const FORGET_WORKERS_AFTER: Duration = Duration::from_secs(3_600);
@@ -186,11 +188,41 @@ struct GivenUp {
     expires_at: Option<i64>,
     payload_bytes: i32,
     batch_limit: Option<i32>,
-    is_last: bool,
-    is_split: bool,
+    max_tries: i32,
+    /// It was not alone.
+    is_batch: bool,
     started_at: i64,
     to_fold: bool,
     destination_is_gone: bool,
+}
+
+impl GivenUp {
+    fn start(&self) -> follow_up::GivenUp {
+        let number = |number: i32| count(i64::from(number));
+        follow_up::GivenUp {
+            try_number: number(self.try_number),
+            tries_before: number(self.tries_before),
+            max_tries: number(self.max_tries),
+            is_batch: self.is_batch,
+            batch_limit: self.batch_limit.map(number),
+            destination_is_gone: self.destination_is_gone,
+        }
+    }
+
+    fn followed_by(&self, retry: &follow_up::Retry) -> Retry {
+        Retry {
+            event: self.event_id,
+            destination: self.destination_id,
+            tenant: self.tenant_id,
+            try_number: integer(retry.try_number),
+            tries_before: self.tries_before,
+            expires_at: self.expires_at,
+            payload_bytes: self.payload_bytes,
+            batch_limit: retry.batch_limit.map(integer),
+            due_at: retry.due_at.as_micros(),
+            created_at: self.now,
+        }
+    }
 }
 
 /// Starts whose workers are gone, or that are too old, become unknown: in the
@@ -209,9 +241,7 @@ async fn mark_unknown(
         ),
         locked as materialized (
             select a.id, a.coarse and not a.folded as to_fold,
-                a.try_number - a.tries_before >= coalesce(
-                    (d.retry_policy ->> 'max_tries')::integer, $4) as is_used_up,
-                -- It was not alone.
+                coalesce((d.retry_policy ->> 'max_tries')::integer, $4) as max_tries,
                 (a.carried_by is not null or a.batch_size is not null)
                     and a.batch_limit is distinct from 1 as is_batch,
                 d.deleted_at is not null as destination_is_gone,
@@ -230,14 +260,12 @@ async fn mark_unknown(
         )
         update attempts a
         set state = 'unknown', folded = a.folded or a.coarse,
-            dead_letter = l.is_used_up and not l.is_batch,
             error = case when l.worker_is_gone then $5 else $6 end
         from locked l
         where a.id = l.id
         returning (select micros(now) from clock) as now, a.id, a.event_id, a.destination_id,
             a.tenant_id, a.try_number, a.tries_before, micros(a.expires_at) as expires_at,
-            a.payload_bytes, a.batch_limit, l.is_used_up and not l.is_batch as is_last,
-            l.is_used_up and l.is_batch as is_split,
+            a.payload_bytes, a.batch_limit, l.max_tries, l.is_batch,
             micros(a.started_at) as started_at, l.to_fold, l.destination_is_gone",
     )
     .bind(micros(rules.start_timeout))
@@ -253,6 +281,21 @@ async fn mark_unknown(
     Ok(rows)
 }
 
+/// These are dead letters.
+async fn end(connection: &mut PgConnection, last: &[i64]) -> Result<(), Failure> {
+    if last.is_empty() {
+        return Ok(());
+    }
+    sqlx::query(IdRange::of(last).told(
+        "-- reap: end
+        update attempts a set dead_letter = true where a.id {in_days} and a.id = any ($1)",
+    ))
+    .bind(last)
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
 /// Each of them is followed by a retry, if there may be one.
 async fn give_up_starts(
     connection: &mut PgConnection,
@@ -260,25 +303,15 @@ async fn give_up_starts(
     limit: u32,
 ) -> Result<Done, Failure> {
     let rows = mark_unknown(connection, rules, limit).await?;
-    let retried = (rows.iter()).filter(|row| !row.is_last && !row.destination_is_gone);
-    let retries: Vec<Retry> = retried
-        .map(|row| Retry {
-            event: row.event_id,
-            destination: row.destination_id,
-            tenant: row.tenant_id,
-            // What is used up gets another one, alone, before it is given up.
-            try_number: row.try_number.saturating_add(i32::from(!row.is_split)),
-            tries_before: row.tries_before,
-            expires_at: row.expires_at,
-            payload_bytes: row.payload_bytes,
-            batch_limit: match row.is_split {
-                true => Some(1),
-                false => row.batch_limit,
-            },
-            due_at: row.now,
-            created_at: row.now,
-        })
-        .collect();
+    let (mut last, mut retries) = (Vec::new(), Vec::new());
+    for row in &rows {
+        let next = after_unknown(&row.start(), Timestamp::from_micros(row.now));
+        if next.dead_letter {
+            last.push(row.id);
+        }
+        retries.extend(next.retry.map(|retry| row.followed_by(&retry)));
+    }
+    end(connection, &last).await?;
     insert_retries(connection, &retries).await?;
     let folds = (rows.iter().filter(|row| row.to_fold)).map(|row| {
         let started_at = Timestamp::from_micros(row.started_at);

@@ -9,7 +9,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use domain::attempt::OutcomeKind;
+use domain::attempt::AttemptState;
+use domain::attempt::follow_up::{self, follow_up};
 use domain::health::Health;
 use domain::ids::{AttemptId, DestinationId, WorkerId};
 use domain::time::{Timestamp, micros};
@@ -198,6 +199,7 @@ struct Started {
     payload_bytes: i32,
     batch_limit: Option<i32>,
     was_unknown: bool,
+    dead_letter: bool,
     to_fold: bool,
     crowded: bool,
     started_at: i64,
@@ -219,7 +221,7 @@ async fn lock(
         select (select now from clock) as now, a.id, a.event_id, a.destination_id, a.tenant_id,
             a.try_number, a.tries_before, micros(a.expires_at) as expires_at,
             a.payload_bytes, a.batch_limit,
-            a.state = 'unknown' as was_unknown, a.coarse and not a.folded as to_fold,
+            a.state = 'unknown' as was_unknown, a.dead_letter, a.coarse and not a.folded as to_fold,
             a.crowded, micros(a.started_at) as started_at,
             h.destination_id is not null as remembered, s.destination_id is not null as smart
         from unnest($2::bigint[], $3::bigint[]) as n (id, number)
@@ -235,6 +237,21 @@ async fn lock(
     .bind(numbers)
     .fetch_all(connection)
     .await?)
+}
+
+impl Started {
+    fn start(&self) -> follow_up::Started {
+        follow_up::Started {
+            state: match self.was_unknown {
+                true => AttemptState::Unknown,
+                false => AttemptState::Started,
+            },
+            started_at: Timestamp::from_micros(self.started_at),
+            try_number: count(i64::from(self.try_number)),
+            batch_limit: self.batch_limit.map(|limit| count(i64::from(limit))),
+            dead_letter: self.dead_letter,
+        }
+    }
 }
 
 /// A new attempt that follows another.
@@ -270,50 +287,43 @@ struct Steps {
 
 impl Steps {
     fn add(&mut self, outcome: &Outcome, row: &Started, health: Option<&Health>) {
-        let started_at = Timestamp::from_micros(row.started_at);
-        let finished_at = started_at + outcome.elapsed;
+        let now = Timestamp::from_micros(row.now);
+        let start = row.start();
+        let next = follow_up(outcome, &start, now, health);
         let destination = DestinationId(row.destination_id);
         self.ids.push(row.id);
         self.states.push(outcome.kind.state().as_str());
-        self.finished.push(finished_at.as_micros());
+        self.finished.push(next.finished_at.as_micros());
         self.statuses.push(outcome.status.map(i32::from));
         self.errors
             .push(outcome.error.as_deref().map(str::to_owned));
         self.bodies.push(body(outcome).map(<[u8]>::to_vec));
-        self.dead_letters.push(outcome.next == NextTry::DeadLetter);
+        self.dead_letters.push(next.dead_letter);
         if row.to_fold {
-            self.folds.push((destination, started_at));
+            self.folds.push((destination, start.started_at));
         }
         if row.crowded {
             self.wakes.now(destination);
         }
-        if row.was_unknown {
-            // Whoever made it unknown has added the retry.
-            if outcome.kind == OutcomeKind::Succeeded {
-                self.cancelled
-                    .push((row.event_id, row.destination_id, row.id));
-            }
-            return;
+        if next.calls_off_retry {
+            self.cancelled
+                .push((row.event_id, row.destination_id, row.id));
         }
-        let now = Timestamp::from_micros(row.now);
-        let try_number = count(i64::from(row.try_number));
-        let next = outcome.next_try(try_number, (started_at, now), health);
-        let Some((try_number, due_at)) = next else {
+        let Some(retry) = next.retry else {
             return;
         };
-        self.wakes.after(destination, due_at.since(now));
-        let limit = outcome.next_limit(row.batch_limit.map(|limit| count(i64::from(limit))));
+        self.wakes.after(destination, retry.due_at.since(now));
         self.retries.push(Retry {
             event: row.event_id,
             destination: row.destination_id,
             tenant: row.tenant_id,
-            try_number: integer(try_number),
+            try_number: integer(retry.try_number),
             tries_before: row.tries_before,
             expires_at: row.expires_at,
             payload_bytes: row.payload_bytes,
-            batch_limit: limit.map(integer),
-            due_at: due_at.as_micros(),
-            created_at: finished_at.as_micros(),
+            batch_limit: retry.batch_limit.map(integer),
+            due_at: retry.due_at.as_micros(),
+            created_at: next.finished_at.as_micros(),
         });
     }
 
@@ -325,12 +335,7 @@ impl Steps {
             "-- record_outcomes: update
             update attempts a
             set state = n.state, finished_at = from_micros(n.finished_at), status = n.status,
-                error = n.error, response_body = n.response_body,
-                -- Whether there is another try was decided when it became unknown.
-                dead_letter = case a.state
-                    when 'unknown' then a.dead_letter and n.state <> 'succeeded'
-                    else n.dead_letter
-                end,
+                error = n.error, response_body = n.response_body, dead_letter = n.dead_letter,
                 folded = a.folded or a.coarse
             from unnest(
                 $1::bigint[], $2::text[], $3::bigint[], $4::integer[], $5::text[], $6::bytea[],

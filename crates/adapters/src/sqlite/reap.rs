@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use domain::attempt::follow_up::{self, after_unknown};
 use domain::ids::{AttemptId, DestinationId, PermitNumber};
 use domain::retry::DEFAULT_MAX_TRIES;
 use domain::time::Timestamp;
@@ -279,13 +280,9 @@ struct GivenUp {
     id: i64,
     started_at: Timestamp,
     to_fold: bool,
-    try_number: u32,
     event: EventAt,
     worker_gone: bool,
-    destination_gone: bool,
-    max_tries: u32,
-    /// It was not alone.
-    is_batch: bool,
+    start: follow_up::GivenUp,
 }
 
 fn give_up(
@@ -302,7 +299,6 @@ fn give_up(
             id: row.get(0)?,
             started_at: time(row, 1)?,
             to_fold: row.get(2)?,
-            try_number: row.get(3)?,
             event: EventAt {
                 event: row.get(4)?,
                 destination: row.get(5)?,
@@ -310,35 +306,36 @@ fn give_up(
                 tries_before: row.get(9)?,
                 expires_at: row.get(10)?,
                 payload_bytes: row.get(12)?,
-                batch_limit: row.get(13)?,
             },
             worker_gone: row.get(7)?,
-            destination_gone: row.get(8)?,
-            max_tries: row.get(11)?,
-            is_batch: row.get(14)?,
+            start: follow_up::GivenUp {
+                try_number: row.get(3)?,
+                tries_before: row.get(9)?,
+                max_tries: row.get(11)?,
+                is_batch: row.get(14)?,
+                batch_limit: row.get(13)?,
+                destination_is_gone: row.get(8)?,
+            },
         })
     })?;
     let mut buckets = Buckets::default();
     let mut freed = Vec::with_capacity(given_up.len());
     for start in &given_up {
-        let tries = start.try_number.saturating_sub(start.event.tries_before);
-        let used_up = tries >= start.max_tries;
-        // What is used up gets another one, alone, before it is given up.
-        let (last, split) = (used_up && !start.is_batch, used_up && start.is_batch);
+        let next = after_unknown(&start.start, now);
         let error = match start.worker_gone {
             true => WORKER_IS_GONE,
             false => NO_OUTCOME_IN_TIME,
         };
-        execute(tx, MARK_UNKNOWN, (start.id, error, last, start.to_fold))?;
+        execute(
+            tx,
+            MARK_UNKNOWN,
+            (start.id, error, next.dead_letter, start.to_fold),
+        )?;
         if start.to_fold {
             buckets.add(&start.event.destination, start.started_at);
         }
-        if !last && !start.destination_gone {
-            let (next, limit) = match split {
-                true => (start.try_number, Some(1)),
-                false => (start.try_number.saturating_add(1), start.event.batch_limit),
-            };
-            start.event.add_try(tx, next, (now, now), limit)?;
+        if let Some(retry) = &next.retry {
+            start.event.add_try(tx, retry, now)?;
         }
         freed.push(parse(
             &start.event.destination,

@@ -2,15 +2,15 @@
 
 use std::collections::HashSet;
 
-use domain::attempt::{AttemptState, OutcomeKind};
+use domain::attempt::follow_up::{self, FollowUp, Retry, follow_up};
 use domain::ids::{AttemptId, WorkerId};
 use domain::time::Timestamp;
-use engine::ports::{NextTry, Outcome, Recorded, Wakes};
+use engine::ports::{Outcome, Recorded, Wakes};
 use rusqlite::Transaction;
 
 use super::buckets::Buckets;
 use super::fault::Fault;
-use super::health::{self, Judged, Seen};
+use super::health::{self, Seen};
 use super::rows::{execute, first, time, word};
 use super::smart::{self, Samples};
 
@@ -69,27 +69,28 @@ pub(super) fn record_outcomes(
     }
     let judged = health::judge(tx, now, &seen(&ended))?;
     smart::judge(tx, now, &samples(&ended), &judged.health)?;
+    let mut called_off = Vec::new();
     for (outcome, row) in &ended {
-        let finished_at = row.started_at + outcome.elapsed;
-        row.finish(tx, finished_at, outcome)?;
+        let health = judged.health.get(&outcome.destination);
+        let next = follow_up(outcome, &row.start, now, health);
+        row.finish(tx, outcome, &next)?;
         if row.to_fold {
-            buckets.add(&row.event.destination, row.started_at);
+            buckets.add(&row.event.destination, row.start.started_at);
         }
-        // Who made it unknown has added the retry.
-        if row.state != AttemptState::Unknown
-            && let Some(due_at) = row.add_next_try(tx, now, outcome, &judged)?
-        {
-            wakes.after(outcome.destination, due_at.since(now));
+        if let Some(retry) = &next.retry {
+            (row.event).add_try(tx, retry, next.finished_at)?;
+            wakes.after(outcome.destination, retry.due_at.since(now));
         }
         if row.crowded {
             wakes.now(outcome.destination);
         }
+        if next.calls_off_retry {
+            called_off.push((outcome.attempt, row));
+        }
     }
     // At the end: also what the failure of such a retry has just added.
-    for (outcome, row) in &ended {
-        if row.state == AttemptState::Unknown && outcome.kind == OutcomeKind::Succeeded {
-            row.cancel_retry(tx, outcome.attempt)?;
-        }
+    for (attempt, row) in called_off {
+        row.cancel_retry(tx, attempt)?;
     }
     buckets.write(tx)?;
     let mut wakes = wakes.into_vec();
@@ -111,7 +112,7 @@ fn seen(ended: &[(&Outcome, Started)]) -> Seen {
         .collect();
     for (outcome, row) in ended {
         if let Some(of_one) = seen.get_mut(&outcome.destination) {
-            of_one.extend(outcome.observation(row.started_at));
+            of_one.extend(outcome.observation(row.start.started_at));
         }
     }
     seen
@@ -122,7 +123,7 @@ fn samples(ended: &[(&Outcome, Started)]) -> Samples {
     let mut samples = Samples::new();
     for (outcome, row) in ended.iter().filter(|(_, row)| row.smart) {
         let of_one = samples.entry(outcome.destination).or_default();
-        of_one.extend(outcome.sample(row.started_at));
+        of_one.extend(outcome.sample(row.start.started_at));
     }
     samples
 }
@@ -135,7 +136,6 @@ pub(super) struct EventAt {
     pub(super) tries_before: u32,
     pub(super) expires_at: Option<i64>,
     pub(super) payload_bytes: i64,
-    pub(super) batch_limit: Option<u32>,
 }
 
 impl EventAt {
@@ -143,21 +143,20 @@ impl EventAt {
     pub(super) fn add_try(
         &self,
         tx: &Transaction<'_>,
-        try_number: u32,
-        (due_at, created_at): (Timestamp, Timestamp),
-        batch_limit: Option<u32>,
+        retry: &Retry,
+        created_at: Timestamp,
     ) -> Result<(), Fault> {
         let row = (
             &self.event,
             &self.destination,
             &self.tenant,
-            try_number,
-            due_at.as_micros(),
+            retry.try_number,
+            retry.due_at.as_micros(),
             created_at.as_micros(),
             self.tries_before,
             self.expires_at,
             self.payload_bytes,
-            batch_limit,
+            retry.batch_limit,
         );
         execute(tx, INSERT_RETRY, row)?;
         Ok(())
@@ -166,13 +165,10 @@ impl EventAt {
 
 /// A row that has started and waits for its outcome.
 struct Started {
-    state: AttemptState,
-    started_at: Timestamp,
+    start: follow_up::Started,
     to_fold: bool,
     crowded: bool,
-    try_number: u32,
     event: EventAt,
-    dead_letter: bool,
     /// Its destination has something to remember.
     remembered: bool,
     /// Its destination has smart delivery.
@@ -185,11 +181,15 @@ impl Started {
         let key = (outcome.attempt.0, outcome.number.0, worker, destination);
         first(tx, STARTED, key, |row| {
             Ok(Self {
-                state: word(row, 0, ("attempts", "state"))?,
-                started_at: time(row, 1)?,
+                start: follow_up::Started {
+                    state: word(row, 0, ("attempts", "state"))?,
+                    started_at: time(row, 1)?,
+                    try_number: row.get(4)?,
+                    batch_limit: row.get(14)?,
+                    dead_letter: row.get(8)?,
+                },
                 to_fold: row.get(2)?,
                 crowded: row.get(3)?,
-                try_number: row.get(4)?,
                 event: EventAt {
                     event: row.get(5)?,
                     destination: row.get(6)?,
@@ -197,9 +197,7 @@ impl Started {
                     tries_before: row.get(9)?,
                     expires_at: row.get(10)?,
                     payload_bytes: row.get(13)?,
-                    batch_limit: row.get(14)?,
                 },
-                dead_letter: row.get(8)?,
                 remembered: row.get(11)?,
                 smart: row.get(12)?,
             })
@@ -209,23 +207,18 @@ impl Started {
     fn finish(
         &self,
         tx: &Transaction<'_>,
-        finished_at: Timestamp,
         outcome: &Outcome,
+        next: &FollowUp,
     ) -> Result<(), Fault> {
-        let dead_letter = match self.state {
-            // Whether there is another try was decided when it became unknown.
-            AttemptState::Unknown => self.dead_letter && outcome.kind != OutcomeKind::Succeeded,
-            _ => outcome.next == NextTry::DeadLetter,
-        };
         let body = (!outcome.response_body.is_empty()).then_some(&outcome.response_body[..]);
         let row = (
             outcome.attempt.0,
             outcome.kind.state().as_str(),
-            finished_at.as_micros(),
+            next.finished_at.as_micros(),
             outcome.status,
             outcome.error.as_deref(),
             body,
-            dead_letter,
+            next.dead_letter,
             self.to_fold,
         );
         execute(tx, FINISH, row)?;
@@ -236,24 +229,5 @@ impl Started {
         let key = (&self.event.event, &self.event.destination, attempt.0);
         execute(tx, CANCEL_RETRY, key)?;
         Ok(())
-    }
-
-    /// Adds what follows; when it is due.
-    fn add_next_try(
-        &self,
-        tx: &Transaction<'_>,
-        now: Timestamp,
-        outcome: &Outcome,
-        judged: &Judged,
-    ) -> Result<Option<Timestamp>, Fault> {
-        let health = judged.health.get(&outcome.destination);
-        let next = outcome.next_try(self.try_number, (self.started_at, now), health);
-        let Some((try_number, due_at)) = next else {
-            return Ok(None);
-        };
-        let finished_at = self.started_at + outcome.elapsed;
-        let limit = outcome.next_limit(self.event.batch_limit);
-        (self.event).add_try(tx, try_number, (due_at, finished_at), limit)?;
-        Ok(Some(due_at))
     }
 }

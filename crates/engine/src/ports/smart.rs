@@ -1,13 +1,11 @@
-//! Smart delivery, as destinations' owners see it; and how outcomes become it.
+//! Smart delivery, as destinations' owners see it.
 
 use async_trait::async_trait;
-use domain::attempt::OutcomeKind;
 use domain::ids::{DestinationId, TenantId};
-use domain::smart::{Answer, Effective, Reason, Sample, SmartDelivery};
+use domain::smart::{Effective, Reason, SmartDelivery};
 use domain::time::Timestamp;
 
 use super::catalog::CatalogError;
-use super::store::Outcome;
 
 /// Entries of its history are kept for so many days, and the one in force then.
 pub const SMART_HISTORY_DAYS: u32 = 7;
@@ -66,23 +64,4 @@ pub struct SmartChange {
     pub effective: Effective,
     /// Why.
     pub reason: Reason,
-}
-
-impl Outcome {
-    /// What smart delivery makes of this outcome; `None` if it says nothing
-    /// about how much the receiver takes.
-    #[must_use]
-    pub fn sample(&self, started_at: Timestamp) -> Option<Sample> {
-        let (kind, status) = self.of_request()?;
-        let answer = match kind {
-            OutcomeKind::NotSent => None,
-            OutcomeKind::Succeeded => Some(Answer::Taken),
-            OutcomeKind::Failed => Answer::of(status),
-        };
-        Some(Sample {
-            started_at,
-            latency: self.elapsed,
-            answer: answer?,
-        })
-    }
 }

@@ -6,18 +6,17 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use domain::admission::{Blocked, Look};
-use domain::attempt::OutcomeKind;
+pub use domain::attempt::follow_up::NextTry;
+pub use domain::attempt::outcome::{Outcome, Speaks};
 use domain::event::NewEvent;
-use domain::health::Signal;
-use domain::ids::{AttemptId, DestinationId, EventId, PermitNumber, TenantId, WorkerId};
+use domain::health::HealthChange;
+use domain::ids::{AttemptId, DestinationId, EventId, TenantId, WorkerId};
 use domain::permit::Permit;
-use domain::remark::Remark;
 use domain::retry::RetrySettings;
 use domain::share::{Load, Room};
 use domain::time::Timestamp;
 use domain::trace::TraceContext;
 
-use super::health::HealthChange;
 use super::schedule::Wake;
 use super::sender::Target;
 
@@ -407,98 +406,6 @@ pub struct Member {
     pub accepted_at: Timestamp,
     /// The trace that the event belongs to.
     pub trace: Option<TraceContext>,
-}
-
-/// What became of one start.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Outcome {
-    /// The attempt.
-    pub attempt: AttemptId,
-    /// The permit that it started under.
-    pub number: PermitNumber,
-    /// Whose it is.
-    pub destination: DestinationId,
-    /// What happened.
-    pub kind: OutcomeKind,
-    /// From the recorded start to the end, by the worker's monotonic clock;
-    /// the store adds it to the start to get `finished_at`.
-    pub elapsed: Duration,
-    /// The HTTP status, if there was a response.
-    pub status: Option<u16>,
-    /// For people, if it failed; no payload, no URL.
-    pub error: Option<Remark>,
-    /// The beginning of the response body.
-    pub response_body: Bytes,
-    /// What follows, if it failed.
-    pub next: NextTry,
-    /// What the receiver asked for.
-    pub signal: Signal,
-    /// What it says of the request.
-    pub speaks: Speaks,
-}
-
-impl Outcome {
-    /// The same without what the receiver wrote, for a store that refuses it. `None`
-    /// if there is nothing to leave out.
-    #[must_use]
-    pub fn without_answer(&self) -> Option<Self> {
-        let plain = Self {
-            error: (self.error.as_ref())
-                .map(|_| Remark::new("the store refused the answer's text")),
-            response_body: Bytes::new(),
-            signal: Signal::default(),
-            ..self.clone()
-        };
-        (plain != *self).then_some(plain)
-    }
-}
-
-/// What an outcome says of the request that it is of. Health and smart delivery
-/// judge requests, and a batch is one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Speaks {
-    /// All: the request was answered as the attempt was.
-    #[default]
-    ForRequest,
-    /// It was answered event by event, and the attempt led it: it counts as
-    /// well answered if anything was taken, and else as not.
-    ForParts {
-        /// Whether anything was.
-        taken: bool,
-    },
-    /// Nothing: another attempt led it, and was answered the same.
-    Carried,
-    /// Nothing: another attempt led it, and it was answered by itself.
-    Apart,
-}
-
-/// What follows an outcome.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NextTry {
-    /// Nothing: it succeeded.
-    None,
-    /// A new attempt with the next try number, due this long after the end.
-    RetryAfter(Duration),
-    /// A new attempt with the *same* try number, due now: nothing was sent.
-    Again,
-    /// A new attempt with the next try number, due this long after the end, in a
-    /// batch of at most so many.
-    RetryHalved {
-        /// The class that it comes back in.
-        limit: u32,
-        /// How long after the end.
-        delay: Duration,
-    },
-    /// A new attempt with the *same* try number, due this long after the end,
-    /// in a batch of at most so many: the one in which it failed is split.
-    Split {
-        /// The class that it comes back in.
-        limit: u32,
-        /// How long after the end.
-        delay: Duration,
-    },
-    /// Nothing: the tries are used up, or the answer is final.
-    DeadLetter,
 }
 
 /// Nothing is to be admitted of a destination for a while.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use domain::attempt::OutcomeKind;
-use domain::batch::{self, AfterBatch, Answer, Item, Said, answers};
+use domain::batch::{self, Answer, Item, Said, answers};
 use domain::health::Signal;
 use domain::ids::{AttemptId, EventId};
 use domain::permit::Permit;
@@ -13,7 +13,7 @@ use domain::permit::Permit;
 use crate::ports::{
     BATCH_BODY_BYTES, Member, NextTry, Outcome, Request, Response, STORED_BODY_BYTES, Speaks, Start,
 };
-use crate::worker::deliver::NotDone;
+use crate::worker::not_done::NotDone;
 use crate::worker::targets::Addressee;
 use crate::worker::tries::Tries;
 
@@ -197,16 +197,6 @@ impl Batch {
                 ..blank
             },
         }
-    }
-}
-
-/// What follows in a batch, as the store is told.
-pub(super) const fn next_try(after: AfterBatch) -> NextTry {
-    match after {
-        AfterBatch::RetryAfter(delay) => NextTry::RetryAfter(delay),
-        AfterBatch::RetryHalved { limit, delay } => NextTry::RetryHalved { limit, delay },
-        AfterBatch::Split { limit, delay } => NextTry::Split { limit, delay },
-        AfterBatch::DeadLetter(_) => NextTry::DeadLetter,
     }
 }
 

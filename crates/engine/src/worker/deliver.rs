@@ -10,7 +10,6 @@ use domain::attempt::OutcomeKind;
 use domain::health::Signal;
 use domain::ids::WorkerId;
 use domain::permit::Permit;
-use domain::retry::AfterFailure;
 use futures_util::FutureExt;
 use rand::RngExt;
 use rand::distr::{Distribution, StandardUniform};
@@ -29,6 +28,7 @@ use crate::worker::batch::{self, Batch};
 use crate::worker::claims::{Claimed, Claims};
 use crate::worker::hand::InHand;
 use crate::worker::heard::heard;
+use crate::worker::not_done::NotDone;
 use crate::worker::places::{Asking, NoPlace, Place, Places};
 use crate::worker::promptness::Promptness;
 use crate::worker::records::Records;
@@ -389,7 +389,8 @@ impl Deliverer {
             },
             Ok(response) => {
                 let error = format!("the receiver answered {}", response.status);
-                let (next, error) = self.after(tries, Some(response.status), error);
+                let (next, error) =
+                    tries.after_failure(Some(response.status), self.random(), error);
                 Outcome {
                     status: Some(response.status),
                     error: Some(error.into()),
@@ -405,7 +406,7 @@ impl Deliverer {
                 ..blank
             },
             Err(NotDone::Send(error)) => {
-                let (next, error) = self.after(tries, None, error.to_string());
+                let (next, error) = tries.after_failure(None, self.random(), error.to_string());
                 Outcome {
                     error: Some(error.into()),
                     next,
@@ -421,14 +422,6 @@ impl Deliverer {
     {
         let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner);
         rng.random()
-    }
-
-    /// What follows a failure, and why in words.
-    fn after(&self, tries: &Tries, status: Option<u16>, error: String) -> (NextTry, String) {
-        match tries.after_failure(status, self.random()) {
-            AfterFailure::RetryAfter(delay) => (NextTry::RetryAfter(delay), error),
-            AfterFailure::DeadLetter(why) => (NextTry::DeadLetter, tries.last_words(why, &error)),
-        }
     }
 }
 
@@ -493,12 +486,4 @@ fn note_response(status: Option<u16>, elapsed: Duration) {
     };
     metrics::counter!("paceline_responses_total", "class" => class).increment(1);
     metrics::histogram!("paceline_delivery_seconds").record(elapsed);
-}
-
-/// Why there is no response.
-pub(super) enum NotDone {
-    /// Too late to be sent.
-    Late(Duration),
-    /// Sending failed.
-    Send(SendError),
 }

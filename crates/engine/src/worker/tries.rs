@@ -4,7 +4,6 @@ use domain::batch::{self, AfterBatch};
 use domain::retry::{AfterFailure, RetrySettings, Why};
 
 use crate::ports::{Member, NextTry, Start};
-use crate::worker::batch::next_try;
 
 /// How often an event was tried, and how often it may be.
 pub(super) struct Tries {
@@ -50,15 +49,27 @@ impl Tries {
             }
             AfterBatch::DeadLetter(why) => self.last_words(why, error),
         };
-        (next_try(after), error)
+        (after.into(), error)
     }
 
-    pub(super) fn after_failure(&self, status: Option<u16>, jitter: f64) -> AfterFailure {
-        self.policy.after_failure(self.so_far, status, jitter)
+    /// What follows the failure of a request with this event alone, and the error
+    /// in words.
+    pub(super) fn after_failure(
+        &self,
+        status: Option<u16>,
+        jitter: f64,
+        error: String,
+    ) -> (NextTry, String) {
+        let after = self.policy.after_failure(self.so_far, status, jitter);
+        let error = match after {
+            AfterFailure::RetryAfter(_) => error,
+            AfterFailure::DeadLetter(why) => self.last_words(why, &error),
+        };
+        (after.into(), error)
     }
 
     /// The error of a try that none follows.
-    pub(super) fn last_words(&self, why: Why, error: &str) -> String {
+    fn last_words(&self, why: Why, error: &str) -> String {
         match why {
             Why::Final => format!("{error}, which is final"),
             Why::UsedUp => format!("{error}; {} tries are used up", self.so_far),

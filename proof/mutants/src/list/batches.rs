@@ -28,7 +28,7 @@ pub(super) const MUTANTS: [Mutant; 3] = [
     Mutant {
         name: "carried-events-open-the-breaker",
         wrong: "Health counts each event of a batch that failed, where one request did.",
-        file: "crates/engine/src/ports/health.rs",
+        file: "crates/domain/src/attempt/outcome.rs",
         change: Rust {
             right: "match self.speaks {\n            \
                 Speaks::ForRequest => Some((self.kind, self.status)),\n            \

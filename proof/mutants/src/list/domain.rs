@@ -8,9 +8,10 @@ const WINDOW: &str = "crates/domain/src/admission/window.rs";
 const SHARE: &str = "crates/domain/src/share/tenants.rs";
 const METER: &str = "crates/domain/src/admission/meter.rs";
 const HEALTH: &str = "crates/domain/src/health.rs";
+const FOLLOW_UP: &str = "crates/domain/src/attempt/follow_up.rs";
 const TURNS: &str = "crates/domain/src/turns.rs";
 
-pub(super) const MUTANTS: [Mutant; 19] = [
+pub(super) const MUTANTS: [Mutant; 21] = [
     Mutant {
         name: "limit-minus-queue-alone",
         wrong: "The limit minus what is queued, as in the classic formula: starts within the \
@@ -210,5 +211,25 @@ pub(super) const MUTANTS: [Mutant; 19] = [
             wrong: "number > 0",
         },
         killer: sqlite_contract("turns::one_permit_a_run_goes_in_turn_as_well"),
+    },
+    Mutant {
+        name: "second-retry",
+        wrong: "A late failure adds a retry to the one that was added when the start was given up.",
+        file: FOLLOW_UP,
+        change: Rust {
+            right: "row.state == AttemptState::Unknown",
+            wrong: "row.state == AttemptState::Unknown && succeeded",
+        },
+        killer: sqlite_contract("record::a_late_failure_adds_no_second_retry"),
+    },
+    Mutant {
+        name: "last-try-is-tried-again",
+        wrong: "An event is tried again after its last try.",
+        file: FOLLOW_UP,
+        change: Rust {
+            right: "tries >= start.max_tries",
+            wrong: "tries > start.max_tries",
+        },
+        killer: sqlite_contract("reap::an_unknown_last_try_is_a_dead_letter"),
     },
 ];

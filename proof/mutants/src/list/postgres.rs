@@ -12,7 +12,7 @@ const REAP: &str = "crates/adapters/src/postgres/reap.rs";
 const RECORD: &str = "crates/adapters/src/postgres/record.rs";
 const USAGE: &str = "crates/adapters/src/postgres/usage.rs";
 
-pub(super) const MUTANTS: [Mutant; 33] = [
+pub(super) const MUTANTS: [Mutant; 32] = [
     Mutant {
         name: "postgres-claim-ignores-holds",
         wrong: "A claim takes no notice of a hold: a permit from before it starts within it.",
@@ -216,19 +216,17 @@ pub(super) const MUTANTS: [Mutant; 33] = [
         file: REAP,
         change: Text {
             right: "set state = 'unknown', folded = a.folded or a.coarse,\n            \
-                dead_letter = l.is_used_up and not l.is_batch,\n            \
                 error = case when l.worker_is_gone then $5 else $6 end\n        \
                 from locked l\n        where a.id = l.id\n        \
                 returning (select micros(now) from clock) as now, a.id, a.event_id, a.destination_id,\n            \
                 a.tenant_id, a.try_number, a.tries_before, micros(a.expires_at) as expires_at,\n            \
-                a.payload_bytes, a.batch_limit, l.is_used_up and not l.is_batch as is_last,\n            \
-                l.is_used_up and l.is_batch as is_split,\n            \
+                a.payload_bytes, a.batch_limit, l.max_tries, l.is_batch,\n            \
                 micros(a.started_at) as started_at,",
             wrong: "set state = 'waiting', started_at = null\n        \
                 from locked l\n        where a.id = l.id and $5 <> $6\n        \
                 returning (select micros(now) from clock) as now, a.id, a.event_id, a.destination_id,\n            \
                 a.tenant_id, a.try_number, a.tries_before, micros(a.expires_at) as expires_at,\n            \
-                a.payload_bytes, a.batch_limit, true as is_last, false as is_split,\n            \
+                a.payload_bytes, a.batch_limit, 0 as max_tries, false as is_batch,\n            \
                 0::bigint as started_at,",
         },
         killer: postgres("contract::reap::a_start_that_is_too_old_becomes_unknown"),
@@ -254,16 +252,6 @@ pub(super) const MUTANTS: [Mutant; 33] = [
             wrong: "limit $2",
         },
         killer: postgres("starts::the_reaper_leaves_what_a_claim_holds_alone"),
-    },
-    Mutant {
-        name: "postgres-second-retry",
-        wrong: "A late failure adds a retry to the one that the reaper has added.",
-        file: RECORD,
-        change: Rewrite {
-            right: "if row.was_unknown {",
-            with: "if row.was_unknown && !ON {",
-        },
-        killer: postgres("contract::record::a_late_failure_adds_no_second_retry"),
     },
     Mutant {
         name: "postgres-final-start-in-no-bucket",

@@ -12,7 +12,7 @@ const RECORD: &str = "crates/adapters/src/sqlite/record.rs";
 const REPLAY: &str = "crates/adapters/src/sqlite/replays/moves.rs";
 const USAGE: &str = "crates/adapters/src/sqlite/usage.rs";
 
-pub(super) const MUTANTS: [Mutant; 22] = [
+pub(super) const MUTANTS: [Mutant; 20] = [
     Mutant {
         name: "sqlite-time-before-the-lock",
         wrong: "The clock is read before the write lock: a step that waited for it dates what it \
@@ -147,16 +147,6 @@ pub(super) const MUTANTS: [Mutant; 22] = [
         killer: sqlite_contract("reap::a_start_that_is_too_old_becomes_unknown"),
     },
     Mutant {
-        name: "sqlite-last-try-is-tried-again",
-        wrong: "An event is tried again after its last try.",
-        file: REAP,
-        change: Rust {
-            right: "tries >= start.max_tries",
-            wrong: "tries > start.max_tries",
-        },
-        killer: sqlite_contract("reap::an_unknown_last_try_is_a_dead_letter"),
-    },
-    Mutant {
         name: "sqlite-anybody-records",
         wrong: "An outcome is recorded for whoever sends it, not for the worker that claimed.",
         file: RECORD,
@@ -165,16 +155,6 @@ pub(super) const MUTANTS: [Mutant; 22] = [
             wrong: "and ?3 = ?3 and state in ('started', 'unknown')",
         },
         killer: sqlite_contract("record::a_wrong_worker_or_number_changes_nothing"),
-    },
-    Mutant {
-        name: "sqlite-second-retry",
-        wrong: "A late failure adds a retry to the one that the reaper has added.",
-        file: RECORD,
-        change: Rust {
-            right: "row.state != AttemptState::Unknown",
-            wrong: "outcome.kind != OutcomeKind::Succeeded",
-        },
-        killer: sqlite_contract("record::a_late_failure_adds_no_second_retry"),
     },
     Mutant {
         name: "sqlite-final-start-in-no-bucket",

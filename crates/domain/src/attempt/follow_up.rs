@@ -1,0 +1,239 @@
+//! What follows an outcome: another try and when, a dead letter, or nothing.
+//!
+//! ```text
+//!   started ── outcome ──► follow_up: a retry, a dead letter, or nothing
+//!      │
+//!      └── nobody came back ──► unknown: after_unknown has added the retry
+//!                                  │
+//!                                  └── late outcome ──► follow_up adds no second one;
+//!                                      if it succeeded, the retry is called off
+//! ```
+
+use std::time::Duration;
+
+use super::AttemptState;
+use super::OutcomeKind;
+use super::outcome::{Outcome, Speaks};
+use crate::batch::AfterBatch;
+use crate::health::{Answer, Health};
+use crate::retry::AfterFailure;
+use crate::time::Timestamp;
+
+/// What follows an outcome, as the worker says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NextTry {
+    /// Nothing: it succeeded.
+    None,
+    /// A new attempt with the next try number, due this long after the end.
+    RetryAfter(Duration),
+    /// A new attempt with the *same* try number, due now: nothing was sent.
+    Again,
+    /// A new attempt with the next try number, due this long after the end, in a
+    /// batch of at most so many.
+    RetryHalved {
+        /// The class that it comes back in.
+        limit: u32,
+        /// How long after the end.
+        delay: Duration,
+    },
+    /// A new attempt with the *same* try number, due this long after the end,
+    /// in a batch of at most so many: the one in which it failed is split.
+    Split {
+        /// The class that it comes back in.
+        limit: u32,
+        /// How long after the end.
+        delay: Duration,
+    },
+    /// Nothing: the tries are used up, or the answer is final.
+    DeadLetter,
+}
+
+impl From<AfterFailure> for NextTry {
+    fn from(after: AfterFailure) -> Self {
+        match after {
+            AfterFailure::RetryAfter(delay) => Self::RetryAfter(delay),
+            AfterFailure::DeadLetter(_) => Self::DeadLetter,
+        }
+    }
+}
+
+impl From<AfterBatch> for NextTry {
+    fn from(after: AfterBatch) -> Self {
+        match after {
+            AfterBatch::RetryAfter(delay) => Self::RetryAfter(delay),
+            AfterBatch::RetryHalved { limit, delay } => Self::RetryHalved { limit, delay },
+            AfterBatch::Split { limit, delay } => Self::Split { limit, delay },
+            AfterBatch::DeadLetter(_) => Self::DeadLetter,
+        }
+    }
+}
+
+/// The row of a start, as it is when its outcome comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Started {
+    /// `started`, or `unknown` if somebody has given it up.
+    pub state: AttemptState,
+    /// The recorded start.
+    pub started_at: Timestamp,
+    /// Which try it was.
+    pub try_number: u32,
+    /// The class of the batches that it may be in.
+    pub batch_limit: Option<u32>,
+    /// Giving it up made a dead letter of it.
+    pub dead_letter: bool,
+}
+
+/// What an outcome comes to. Recording it makes no choices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub struct FollowUp {
+    /// When the attempt ended.
+    pub finished_at: Timestamp,
+    /// The attempt is a dead letter now.
+    pub dead_letter: bool,
+    /// The new attempt.
+    pub retry: Option<Retry>,
+    /// The retry of an earlier giving up is called off, if it has not started:
+    /// the event was delivered after all.
+    pub calls_off_retry: bool,
+}
+
+/// A new attempt that follows another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retry {
+    /// Which try it is.
+    pub try_number: u32,
+    /// When it may be admitted.
+    pub due_at: Timestamp,
+    /// The class of the batches that it may be in.
+    pub batch_limit: Option<u32>,
+}
+
+/// What follows `outcome` at `now`, with the destination's health as this batch
+/// of outcomes leaves it, if anything is remembered of it.
+pub fn follow_up(
+    outcome: &Outcome,
+    row: &Started,
+    now: Timestamp,
+    health: Option<&Health>,
+) -> FollowUp {
+    let succeeded = outcome.kind == OutcomeKind::Succeeded;
+    let finished_at = row.started_at + outcome.elapsed;
+    // Whether there is another try was decided when it was given up.
+    if row.state == AttemptState::Unknown {
+        return FollowUp {
+            finished_at,
+            dead_letter: row.dead_letter && !succeeded,
+            retry: None,
+            calls_off_retry: succeeded,
+        };
+    }
+    let next = outcome.next_try(row.try_number, (row.started_at, now), health);
+    FollowUp {
+        finished_at,
+        dead_letter: outcome.next == NextTry::DeadLetter,
+        retry: next.map(|(try_number, due_at)| Retry {
+            try_number,
+            due_at,
+            batch_limit: outcome.next_limit(row.batch_limit),
+        }),
+        calls_off_retry: false,
+    }
+}
+
+impl Outcome {
+    /// The class that what follows this outcome comes back in, after one of
+    /// class `limit`.
+    #[must_use]
+    pub const fn next_limit(&self, limit: Option<u32>) -> Option<u32> {
+        match self.next {
+            NextTry::Split { limit, .. } | NextTry::RetryHalved { limit, .. } => Some(limit),
+            _ => limit,
+        }
+    }
+
+    /// The number of the try that follows try `try_number`, and when it is due;
+    /// `None` if none does. One that was refused with a 429 waits for the hold
+    /// that this began, and keeps its try for as long as its destination's
+    /// health says so.
+    #[must_use]
+    pub fn next_try(
+        &self,
+        try_number: u32,
+        (started_at, now): (Timestamp, Timestamp),
+        health: Option<&Health>,
+    ) -> Option<(u32, Timestamp)> {
+        let delay = match self.next {
+            NextTry::None | NextTry::DeadLetter => return None,
+            NextTry::Again => return Some((try_number, now)),
+            NextTry::Split { delay, .. } => {
+                return Some((try_number, started_at + self.elapsed + delay));
+            }
+            NextTry::RetryAfter(delay) | NextTry::RetryHalved { delay, .. } => delay,
+        };
+        // What one event was answered began no hold.
+        let of_all = matches!(self.speaks, Speaks::ForRequest | Speaks::Carried);
+        let refused = of_all && Answer::of(false, self.status) == Answer::Refused;
+        let spared = health.filter(|health| refused && health.spares_tries());
+        match spared.and_then(Health::held_until) {
+            Some(until) => Some((try_number, until.max(now))),
+            None => Some((
+                try_number.saturating_add(1),
+                started_at + self.elapsed + delay,
+            )),
+        }
+    }
+}
+
+/// A start that nobody came back for, as its row and its destination's say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GivenUp {
+    /// Which try it was.
+    pub try_number: u32,
+    /// Tries before the event's last replay: the policy counts from there.
+    pub tries_before: u32,
+    /// How many tries the policy allows.
+    pub max_tries: u32,
+    /// Others went with it, or it with another, and it may go with others again.
+    pub is_batch: bool,
+    /// The class of the batches that it may be in.
+    pub batch_limit: Option<u32>,
+    /// Nobody owns its destination any more.
+    pub destination_is_gone: bool,
+}
+
+/// What follows a start that is given up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub struct AfterUnknown {
+    /// It is a dead letter.
+    pub dead_letter: bool,
+    /// The new attempt, due at once.
+    pub retry: Option<Retry>,
+}
+
+/// What follows a start that is given up at `now`.
+///
+/// Its try counts: it may have been sent. Where that uses the tries up, an event
+/// of a batch gets another one, alone, as after a failure
+/// ([`crate::batch::after_failure`]): the others may be to blame.
+pub fn after_unknown(start: &GivenUp, now: Timestamp) -> AfterUnknown {
+    let tries = start.try_number.saturating_sub(start.tries_before);
+    let used_up = tries >= start.max_tries;
+    let (try_number, batch_limit) = match used_up {
+        true => (start.try_number, Some(1)),
+        false => (start.try_number.saturating_add(1), start.batch_limit),
+    };
+    let dead_letter = used_up && !start.is_batch;
+    AfterUnknown {
+        dead_letter,
+        retry: (!dead_letter && !start.destination_is_gone).then_some(Retry {
+            try_number,
+            due_at: now,
+            batch_limit,
+        }),
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests;

@@ -1,0 +1,195 @@
+//! What became of one start, and what it says of its receiver.
+//!
+//! An outcome is about one attempt. Health and smart delivery judge *requests*,
+//! and a batch is one request with an outcome for each of its events: one of
+//! them speaks for the request, the others say nothing of it ([`Speaks`]).
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::OutcomeKind;
+use super::follow_up::NextTry;
+use crate::health::{self, Observation, Signal};
+use crate::ids::{AttemptId, DestinationId, PermitNumber};
+use crate::remark::Remark;
+use crate::smart::{self, Sample};
+use crate::time::Timestamp;
+
+/// What became of one start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcome {
+    /// The attempt.
+    pub attempt: AttemptId,
+    /// The permit that it started under.
+    pub number: PermitNumber,
+    /// Whose it is.
+    pub destination: DestinationId,
+    /// What happened.
+    pub kind: OutcomeKind,
+    /// From the recorded start to the end, by the worker's monotonic clock;
+    /// the store adds it to the start to get `finished_at`.
+    pub elapsed: Duration,
+    /// The HTTP status, if there was a response.
+    pub status: Option<u16>,
+    /// For people, if it failed; no payload, no URL.
+    pub error: Option<Remark>,
+    /// The beginning of the response body.
+    pub response_body: Bytes,
+    /// What follows, if it failed.
+    pub next: NextTry,
+    /// What the receiver asked for.
+    pub signal: Signal,
+    /// What it says of the request.
+    pub speaks: Speaks,
+}
+
+/// What an outcome says of the request that it is of. Health and smart delivery
+/// judge requests, and a batch is one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Speaks {
+    /// All: the request was answered as the attempt was.
+    #[default]
+    ForRequest,
+    /// It was answered event by event, and the attempt led it: it counts as
+    /// well answered if anything was taken, and else as not.
+    ForParts {
+        /// Whether anything was.
+        taken: bool,
+    },
+    /// Nothing: another attempt led it, and was answered the same.
+    Carried,
+    /// Nothing: another attempt led it, and it was answered by itself.
+    Apart,
+}
+
+impl Outcome {
+    /// The same without what the receiver wrote, for a store that refuses it. `None`
+    /// if there is nothing to leave out.
+    #[must_use]
+    pub fn without_answer(&self) -> Option<Self> {
+        let plain = Self {
+            error: (self.error.as_ref())
+                .map(|_| Remark::new("the store refused the answer's text")),
+            response_body: Bytes::new(),
+            signal: Signal::default(),
+            ..self.clone()
+        };
+        (plain != *self).then_some(plain)
+    }
+
+    /// What the destination's health makes of this outcome, and so what its
+    /// breaker counts; `None` if nothing was sent, or another attempt speaks for
+    /// the request.
+    #[must_use]
+    pub fn observation(&self, started_at: Timestamp) -> Option<Observation> {
+        let (kind, status) = self.of_request()?;
+        let succeeded = match kind {
+            OutcomeKind::Succeeded => true,
+            OutcomeKind::Failed => false,
+            OutcomeKind::NotSent => return None,
+        };
+        Some(Observation {
+            started_at,
+            finished_at: started_at + self.elapsed,
+            answer: health::Answer::of(succeeded, status),
+            signal: self.signal,
+        })
+    }
+
+    /// What smart delivery makes of this outcome; `None` if it says nothing
+    /// about how much the receiver takes.
+    #[must_use]
+    pub fn sample(&self, started_at: Timestamp) -> Option<Sample> {
+        let (kind, status) = self.of_request()?;
+        let answer = match kind {
+            OutcomeKind::NotSent => None,
+            OutcomeKind::Succeeded => Some(smart::Answer::Taken),
+            OutcomeKind::Failed => smart::Answer::of(status),
+        };
+        Some(Sample {
+            started_at,
+            latency: self.elapsed,
+            answer: answer?,
+        })
+    }
+
+    /// Whether a destination that is well stays as it is.
+    #[must_use]
+    pub fn is_unremarkable(&self) -> bool {
+        let failed = |(kind, _): (OutcomeKind, _)| kind == OutcomeKind::Failed;
+        !self.of_request().is_some_and(failed) && self.signal.wait.is_none()
+    }
+
+    /// What became of the request; `None` if another attempt led it.
+    fn of_request(&self) -> Option<(OutcomeKind, Option<u16>)> {
+        match self.speaks {
+            Speaks::ForRequest => Some((self.kind, self.status)),
+            Speaks::ForParts { taken: true } => Some((OutcomeKind::Succeeded, None)),
+            Speaks::ForParts { taken: false } => Some((OutcomeKind::Failed, None)),
+            Speaks::Carried | Speaks::Apart => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attempt::follow_up::tests::outcome;
+
+    const START: Timestamp = Timestamp::from_millis(10_000);
+
+    fn of(kind: OutcomeKind, status: Option<u16>, speaks: Speaks) -> Outcome {
+        Outcome {
+            kind,
+            status,
+            speaks,
+            elapsed: Duration::from_millis(40),
+            ..outcome()
+        }
+    }
+
+    #[test]
+    fn a_request_is_judged_once_whatever_it_carries() {
+        use crate::health::Answer::{Failed, Succeeded};
+        let failed = |speaks| of(OutcomeKind::Failed, Some(500), speaks);
+        let answer = |outcome: &Outcome| outcome.observation(START).map(|one| one.answer);
+        assert_eq!(answer(&failed(Speaks::ForRequest)), Some(Failed));
+        let (taken, none) = (
+            Speaks::ForParts { taken: true },
+            Speaks::ForParts { taken: false },
+        );
+        assert_eq!(answer(&failed(taken)), Some(Succeeded), "a part was taken");
+        assert_eq!(answer(&failed(none)), Some(Failed));
+        for speaks in [Speaks::Carried, Speaks::Apart] {
+            assert_eq!(failed(speaks).observation(START), None);
+            assert_eq!(failed(speaks).sample(START), None);
+            assert!(failed(speaks).is_unremarkable());
+        }
+    }
+
+    #[test]
+    fn what_was_not_sent_says_nothing_of_the_receiver() {
+        let late = of(OutcomeKind::NotSent, None, Speaks::ForRequest);
+        assert_eq!(late.observation(START), None);
+        assert_eq!(late.sample(START), None);
+        assert!(late.is_unremarkable());
+    }
+
+    #[test]
+    fn an_observation_is_dated_from_the_recorded_start() {
+        let taken = of(OutcomeKind::Succeeded, Some(204), Speaks::ForRequest);
+        let seen = taken.observation(START).map(|one| one.finished_at);
+        assert_eq!(seen, Some(Timestamp::from_millis(10_040)));
+        let sample = taken.sample(START).map(|one| one.answer);
+        assert_eq!(sample, Some(smart::Answer::Taken));
+        assert!(taken.is_unremarkable());
+    }
+
+    #[test]
+    fn a_success_that_asks_for_a_pause_is_remarkable() {
+        let mut taken = of(OutcomeKind::Succeeded, Some(200), Speaks::ForRequest);
+        taken.signal.wait = Some(Duration::from_secs(1));
+        assert!(!taken.is_unremarkable());
+    }
+}

@@ -1,0 +1,59 @@
+//! What a verdict tells operators.
+
+use super::{DisableReason, Health, Verdict};
+use crate::ids::DestinationId;
+
+/// What became of a destination by its answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HealthChange {
+    /// Whose.
+    pub destination: DestinationId,
+    /// What.
+    pub what: HealthEvent,
+}
+
+/// What operators are told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HealthEvent {
+    /// The breaker holds the backlog.
+    BreakerOpened,
+    /// A probe succeeded.
+    BreakerClosed,
+    /// It takes nothing any more, until its owner says otherwise.
+    Disabled(DisableReason),
+}
+
+impl HealthEvent {
+    /// The word, as in SQL, JSON and logs.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::BreakerOpened => "breaker_opened",
+            Self::BreakerClosed => "breaker_closed",
+            Self::Disabled(_) => "destination_disabled",
+        }
+    }
+
+    /// All that this verdict brings, in the order in which it came.
+    pub fn of(verdict: &Verdict) -> impl Iterator<Item = Self> {
+        let events = [
+            verdict.opened.then_some(Self::BreakerOpened),
+            verdict.closed.then_some(Self::BreakerClosed),
+            verdict.disable.map(Self::Disabled),
+        ];
+        events.into_iter().flatten()
+    }
+
+    /// What is written beside it, as JSON.
+    #[must_use]
+    pub fn details(self, health: &Health) -> String {
+        let (failures, probes) = (health.failures, health.probes);
+        match self {
+            Self::BreakerOpened => format!(r#"{{"failures":{failures}}}"#),
+            Self::BreakerClosed => "{}".to_owned(),
+            Self::Disabled(reason) => {
+                format!(r#"{{"reason":"{reason}","failures":{failures},"failed_probes":{probes}}}"#)
+            }
+        }
+    }
+}
