@@ -66,6 +66,7 @@ mod operations;
 mod operations_book;
 mod outbox;
 mod overview;
+mod plan;
 mod reap;
 mod record;
 mod replays;

@@ -20,6 +20,9 @@
 //! is its deadline, which is no earlier than its start), so it was counted.
 //! There are at most L − 1 such q. ∎
 //!
+//! [`round`] asks the rule for many destinations at once, and shares what the
+//! fleet has room for between them.
+//!
 //! Buckets are planned by `not_before` instead: the [`Meter`] is charged when
 //! a permit is planned, whether or not it starts, so the planned slots of any
 //! interval are at most `burst + r·t`; and as every start falls within
@@ -33,6 +36,7 @@
 mod decision;
 mod meter;
 mod plan;
+mod round;
 mod usage;
 mod window;
 
@@ -42,6 +46,7 @@ pub use decision::{Blocked, Decision, Look, Slot};
 pub use meter::Meter;
 use meter::{BUCKET_STARTS_MAX, counted_starts};
 pub use plan::{Gate, Opening, openings};
+pub use round::{Candidate, Decided, Round, round};
 pub use usage::{Backlog, Bucket, CoarseStarts, Outstanding, Usage};
 
 use plan::Plan;

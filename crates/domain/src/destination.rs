@@ -4,6 +4,23 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::policy::{Policy, Rate};
+use crate::smart::Effective;
+
+/// What admission plans by: what is configured, slowed to what smart delivery has
+/// found, and nothing unless the destination is active.
+#[must_use]
+pub fn in_force(configured: Policy, smart: Effective, state: DestinationState) -> Policy {
+    let slowed = configured.slowed(smart);
+    match state {
+        DestinationState::Active => slowed,
+        DestinationState::Paused | DestinationState::Disabled => Policy {
+            rate: Rate::Paused,
+            ..slowed
+        },
+    }
+}
+
 /// Whether a destination's attempts may be admitted and started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -4,9 +4,10 @@ use std::collections::{HashMap, HashSet};
 
 use domain::admission::Meter;
 use domain::batch::BatchRules;
+use domain::destination::in_force;
 use domain::health::is_failing;
 use domain::ids::{DestinationId, Epoch, TenantId};
-use domain::policy::{Policy, Rate};
+use domain::policy::Policy;
 use domain::smart::Effective;
 use domain::time::Timestamp;
 use sqlx::PgConnection;
@@ -14,7 +15,7 @@ use uuid::Uuid;
 
 use super::failure::Failure;
 use super::id_range::IdRange;
-use super::rows::{LimitColumns, batch_settings, count, time};
+use super::rows::{LimitColumns, batch_settings, count, time, word};
 
 /// Locks the rows that nobody else holds. `for no key update`, because
 /// attempts' foreign keys hold `for key share` while an ingest is open, and
@@ -186,10 +187,8 @@ fn found(id: Uuid, row: &DestinationRow) -> Result<Found, Failure> {
         max_in_flight: (row.smart_max_in_flight).map(|most| count(i64::from(most))),
     };
     let configured = own.settings()?.or_tier(&tier.settings()?).policy();
-    let mut policy = configured.slowed(smart);
-    if row.state.as_deref() != Some("active") {
-        policy.rate = Rate::Paused;
-    }
+    let state = row.state.as_deref().unwrap_or_default();
+    let state = word("destinations", "state", id, state)?;
     let tenant_max_in_flight = row.tenant_max_in_flight.map(i64::from);
     Ok(Found {
         id: DestinationId(id),
@@ -197,7 +196,7 @@ fn found(id: Uuid, row: &DestinationRow) -> Result<Found, Failure> {
         tenant_max_in_flight: tenant_max_in_flight.map(count),
         deleted: row.deleted,
         epoch: Epoch(row.epoch.unwrap_or_default()),
-        policy,
+        policy: in_force(configured, smart, state),
         last_permit: row.last_permit,
         meter: Meter {
             missing_micro: row.missing_micro,

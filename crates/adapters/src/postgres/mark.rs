@@ -9,10 +9,10 @@ use domain::time::Timestamp;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::admit::Plan;
 use super::failure::Failure;
 use super::fold;
 use super::id_range::IdRange;
+use super::plan::Plan;
 
 const MARK_ADMITTED: &str = "-- admit: mark_admitted
     with picked as materialized (
@@ -44,14 +44,14 @@ pub(super) async fn mark_admitted(
     let (mut not_befores, mut deadlines) = (vec![], vec![]);
     let (mut coarse, mut crowded) = (vec![], vec![]);
     for plan in plans {
-        for (_, permit) in plan.picks() {
+        for permit in &plan.decided.permits {
             ids.push(permit.attempt.0);
             numbers.push(permit.number.0);
             epochs.push(permit.epoch.0);
             not_befores.push(permit.not_before.as_micros());
             deadlines.push(permit.deadline.as_micros());
-            coarse.push(plan.destination.policy.is_coarse());
-            crowded.push(plan.decision.crowded);
+            coarse.push(plan.decided.is_coarse);
+            crowded.push(plan.decided.decision.crowded);
         }
     }
     if ids.is_empty() {
@@ -81,7 +81,8 @@ pub(super) async fn remember(
     if plans.is_empty() {
         return Ok(());
     }
-    let last_permit = |plan: &Plan| plan.destination.last_permit + i64::from(plan.given());
+    let meter = |plan: &Plan| plan.decided.decision.meter;
+    let next_look_at = |plan: &Plan| plan.decided.next_look_at.map(Timestamp::as_micros);
     let as_of = |meter: Meter| (meter.as_of > Timestamp::MIN).then(|| meter.as_of.as_micros());
     sqlx::query(
         "-- admit: remember
@@ -106,13 +107,13 @@ pub(super) async fn remember(
             next_look_at = excluded.next_look_at,
             first_after = excluded.first_after",
     )
-    .bind(of(plans, |plan| plan.destination.id.0))
-    .bind(of(plans, last_permit))
-    .bind(of(plans, |plan| plan.decision.meter.missing_micro))
-    .bind(of(plans, |plan| as_of(plan.decision.meter)))
-    .bind(of(plans, |plan| plan.next_look_at(now)))
+    .bind(of(plans, |plan| plan.read.candidate.destination.0))
+    .bind(of(plans, |plan| plan.decided.last_permit.0))
+    .bind(of(plans, |plan| meter(plan).missing_micro))
+    .bind(of(plans, |plan| as_of(meter(plan))))
+    .bind(of(plans, next_look_at))
     .bind(of(plans, |plan| plan.cursor(marked, now)))
-    .bind(of(plans, |plan| plan.destination.epoch.0))
+    .bind(of(plans, |plan| plan.read.candidate.epoch.0))
     .bind(now.as_micros())
     .execute(connection)
     .await?;
@@ -125,7 +126,7 @@ pub(super) async fn fold_starts(
     plans: &[Plan],
 ) -> Result<(), Failure> {
     let ids: Vec<i64> = (plans.iter())
-        .flat_map(|plan| plan.reading.to_fold.iter().map(|attempt| attempt.0))
+        .flat_map(|plan| plan.to_fold().iter().map(|attempt| attempt.0))
         .collect();
     if ids.is_empty() {
         return Ok(());

@@ -3,20 +3,20 @@
 use std::collections::HashSet;
 
 use domain::admission::{
-    Backlog, Decision, LOOK_AFTER_EXPIRED, Meter, Slot, Usage, admit, read_ahead,
+    Backlog, Candidate, Decided, LOOK_AFTER_EXPIRED, Meter, Usage, read_ahead, round,
 };
 use domain::batch::{self, BatchRules, Leader, Lines, openings};
-use domain::destination::DestinationState;
+use domain::destination::{DestinationState, in_force};
 use domain::health::is_failing;
 use domain::ids::{AttemptId, DestinationId, Epoch, PermitNumber, TenantId};
 use domain::permit::Permit;
-use domain::policy::{Policy, Rate};
-use domain::share::{Ask, Room, share_between_tenants};
+use domain::policy::Policy;
+use domain::share::Room;
 use domain::smart::Effective;
 use domain::time::Timestamp;
 use domain::turns::in_turn;
-use engine::ports::{Admitted, Given, Run, RunResult};
-use rusqlite::Transaction;
+use engine::ports::{Admitted, Run, RunResult};
+use rusqlite::{Row, Transaction};
 
 use super::fault::Fault;
 use super::rows::{all, batch_settings, execute, first, maybe_time, settings, time, word};
@@ -99,7 +99,7 @@ const REMEMBER: &str = "
 #[cfg(test)]
 pub(super) const MEASURED: [&str; 5] = [DESTINATION, FIRST_ATTEMPTS, DUE, NEXT_DUE, MARK_ADMITTED];
 
-/// Decides and marks; see [`engine::ports::Store::admit`].
+/// Reads, lets the domain decide, and marks; see [`engine::ports::Store::admit`].
 pub(super) fn admit_runs(
     tx: &Transaction<'_>,
     now: Timestamp,
@@ -111,152 +111,80 @@ pub(super) fn admit_runs(
         // A destination that is named twice is decided once: the second
         // decision would not know of the first.
         match seen.insert(run.destination) {
-            true => Candidate::read(tx, now, run),
+            true => Read::of(tx, now, run),
             false => Ok(None),
         }
     };
     let read: Result<Vec<_>, Fault> = runs.iter().map(&mut read).collect();
-    let candidates = read?;
-    let mut decisions: Vec<Option<Decision>> = (candidates.iter())
-        .map(|candidate| candidate.as_ref().map(|one| one.decide(u32::MAX, now)))
-        .collect();
-    let asks: Vec<Ask> = (candidates.iter().zip(&decisions))
-        .filter_map(|(candidate, decision)| Some(candidate.as_ref()?.ask(decision.as_ref()?)))
-        .collect();
-    let mut shares = share_between_tenants(room, &asks).into_iter();
-    let mut given = Vec::with_capacity(asks.len());
-    for (candidate, decision) in candidates.iter().zip(&mut decisions) {
-        let (Some(candidate), Some(decision)) = (candidate, decision) else {
-            continue;
-        };
-        let places = shares.next().unwrap_or(0);
-        if places < wants(decision) {
-            *decision = candidate.decide(places, now);
-        }
-        given.push((candidate.tenant, wants(decision)));
-    }
-    let given = Given::by_tenant(given.into_iter());
-    let mut seen = HashSet::new();
+    let read = read?;
+    let candidates = read.iter().flatten().map(|read| &read.candidate);
+    let round = round(room, candidates, now);
+    let mut decided = round.decided.into_iter();
+    let mut named = HashSet::new();
     let mut results = Vec::with_capacity(runs.len());
-    for ((run, candidate), decision) in runs.iter().zip(candidates).zip(decisions) {
-        let known = !seen.insert(run.destination);
-        results.push(match (candidate, decision) {
-            (Some(candidate), Some(decision)) => candidate.carry_out(tx, now, decision)?,
-            _ if known => RunResult::Skipped,
-            _ => RunResult::Gone,
+    for (run, read) in runs.iter().zip(read) {
+        let is_first = named.insert(run.destination);
+        let decided = read.and_then(|read| Some((read, decided.next()?)));
+        results.push(match decided {
+            Some((read, decided)) => read.carry_out(tx, now, &decided)?,
+            None if is_first => RunResult::Gone,
+            None => RunResult::Skipped,
         });
     }
     Ok(Admitted {
         now,
         results,
-        given,
+        given: round.given,
     })
 }
 
-fn wants(decision: &Decision) -> u32 {
-    u32::try_from(decision.slots.len()).unwrap_or(u32::MAX)
-}
-
-/// A destination that a run decides about, as the rows say.
-struct Candidate {
-    destination: DestinationId,
-    tenant: TenantId,
-    tenant_max_in_flight: Option<u32>,
+/// A destination that a run decides about, and what is written of it.
+struct Read {
+    candidate: Candidate,
     key: String,
-    policy: Policy,
-    epoch: Epoch,
-    last_permit: i64,
-    usage: Usage,
-    /// What is due, in the order in which it goes.
-    due: Vec<AttemptId>,
-    backlog: Backlog,
     republished: Vec<Permit>,
     /// Its last tries have failed.
     failing: bool,
 }
 
-impl Candidate {
+impl Read {
     /// `None` if there is no such destination any more.
-    fn read(tx: &Transaction<'_>, now: Timestamp, run: &Run) -> Result<Option<Self>, Fault> {
+    fn of(tx: &Transaction<'_>, now: Timestamp, run: &Run) -> Result<Option<Self>, Fault> {
         let key = run.destination.to_string();
-        let read = first(tx, DESTINATION, [&key], |row| {
-            let smart = Effective {
-                per_second: row.get(26)?,
-                max_in_flight: row.get(27)?,
-            };
-            let configured = settings(row, 0)?.or_tier(&settings(row, 9)?).policy();
-            let mut policy = configured.slowed(smart);
-            let state: DestinationState = word(row, 18, ("destinations", "state"))?;
-            if state != DestinationState::Active {
-                policy.rate = Rate::Paused;
-            }
-            let usage = Usage {
-                meter: Meter {
-                    missing_micro: row.get(21)?,
-                    as_of: maybe_time(row, 22)?.unwrap_or(Timestamp::MIN),
-                },
-                recount: row.get(24)?,
-                held_until: maybe_time(row, 23)?,
-                deferred_until: maybe_time(row, 33)?,
-                probing: row.get(25)?,
-                ..Usage::default()
-            };
-            let tenant: TenantId = word(row, 28, ("tenants", "id"))?;
-            let tenant = (tenant, row.get(29)?);
-            let batch = batch_settings(row, 30)?.rules();
-            let failing = is_failing(row.get(34)?, usage.probing);
-            Ok((
-                policy,
-                Epoch(row.get(19)?),
-                row.get(20)?,
-                usage,
-                tenant,
-                batch,
-                failing,
-            ))
-        })?;
-        let Some((policy, epoch, last_permit, mut usage, tenant, batch, failing)) = read else {
+        let Some(row) = first(tx, DESTINATION, [&key], destination)? else {
             return Ok(None);
         };
-        read_usage(tx, now, &key, &policy, &mut usage)?;
+        let mut usage = row.usage;
+        read_usage(tx, now, &key, &row.policy, &mut usage)?;
         let asked = Asked {
             destination: &key,
-            number: last_permit + 1,
-            most: read_ahead(&policy),
-            batch,
+            number: row.last_permit + 1,
+            most: read_ahead(&row.policy),
+            batch: row.batch,
         };
-        let (due, backlog) = read_backlog(tx, now, &asked)?;
+        let (due, next_due) = read_backlog(tx, now, &asked)?;
         let republished = match run.republish {
             true => republished(tx, now, run.destination, &key)?,
             false => Vec::new(),
         };
-        let (tenant, tenant_max_in_flight) = tenant;
-        Ok(Some(Self {
+        let (tenant, tenant_max_in_flight) = row.tenant;
+        let candidate = Candidate {
             destination: run.destination,
             tenant,
             tenant_max_in_flight,
-            key,
-            policy,
-            epoch,
-            last_permit,
+            policy: row.policy,
+            epoch: row.epoch,
+            last_permit: PermitNumber(row.last_permit),
             usage,
             due,
-            backlog,
+            next_due,
+        };
+        Ok(Some(Self {
+            candidate,
+            key,
             republished,
-            failing,
+            failing: row.failing,
         }))
-    }
-
-    fn ask(&self, decision: &Decision) -> Ask {
-        Ask {
-            tenant: self.tenant,
-            wants: wants(decision),
-            tenant_max_in_flight: self.tenant_max_in_flight,
-        }
-    }
-
-    fn decide(&self, places: u32, now: Timestamp) -> Decision {
-        admit(&self.policy, &self.usage, &self.backlog, places, now)
     }
 
     /// Marks the chosen attempts and remembers the look.
@@ -264,37 +192,26 @@ impl Candidate {
         self,
         tx: &Transaction<'_>,
         now: Timestamp,
-        decision: Decision,
+        decided: &Decided,
     ) -> Result<RunResult, Fault> {
-        let mut last_permit = self.last_permit;
-        let mut permits = self.republished;
-        for (attempt, slot) in self.due.iter().zip(&decision.slots) {
-            last_permit += 1;
-            let permit = Permit {
-                destination: self.destination,
-                attempt: *attempt,
-                number: PermitNumber(last_permit),
-                epoch: self.epoch,
-                not_before: slot.not_before,
-                deadline: slot.deadline,
-            };
-            let flags = (self.policy.is_coarse(), decision.crowded);
-            mark_admitted(tx, now, &permit, flags)?;
-            permits.push(permit);
+        let decision = &decided.decision;
+        for permit in &decided.permits {
+            mark_admitted(tx, now, permit, (decided.is_coarse, decision.crowded))?;
         }
-        let next_look_at = decision.looks_help_from(&self.usage, now);
         let meter = decision.meter;
         let charged = meter.as_of > Timestamp::MIN;
         let row = (
             &self.key,
-            last_permit,
+            decided.last_permit.0,
             meter.missing_micro,
             charged.then(|| meter.as_of.as_micros()),
-            self.epoch.0,
+            self.candidate.epoch.0,
             now.as_micros(),
-            next_look_at.map(Timestamp::as_micros),
+            decided.next_look_at.map(Timestamp::as_micros),
         );
         execute(tx, REMEMBER, row)?;
+        let mut permits = self.republished;
+        permits.extend(&decided.permits);
         Ok(RunResult::Decided {
             permits,
             look: decision.look,
@@ -302,6 +219,47 @@ impl Candidate {
             failing: self.failing,
         })
     }
+}
+
+/// A destination's row, its tier's and its pacing's.
+struct Destination {
+    policy: Policy,
+    epoch: Epoch,
+    last_permit: i64,
+    /// What admission remembers; the counts are read apart.
+    usage: Usage,
+    tenant: (TenantId, Option<u32>),
+    batch: Option<BatchRules>,
+    failing: bool,
+}
+
+fn destination(row: &Row<'_>) -> Result<Destination, Fault> {
+    let smart = Effective {
+        per_second: row.get(26)?,
+        max_in_flight: row.get(27)?,
+    };
+    let configured = settings(row, 0)?.or_tier(&settings(row, 9)?).policy();
+    let state: DestinationState = word(row, 18, ("destinations", "state"))?;
+    let usage = Usage {
+        meter: Meter {
+            missing_micro: row.get(21)?,
+            as_of: maybe_time(row, 22)?.unwrap_or(Timestamp::MIN),
+        },
+        recount: row.get(24)?,
+        held_until: maybe_time(row, 23)?,
+        deferred_until: maybe_time(row, 33)?,
+        probing: row.get(25)?,
+        ..Usage::default()
+    };
+    Ok(Destination {
+        policy: in_force(configured, smart, state),
+        epoch: Epoch(row.get(19)?),
+        last_permit: row.get(20)?,
+        tenant: (word(row, 28, ("tenants", "id"))?, row.get(29)?),
+        batch: batch_settings(row, 30)?.rules(),
+        failing: is_failing(row.get(34)?, usage.probing),
+        usage,
+    })
 }
 
 /// What a run would be decided from.
@@ -324,20 +282,28 @@ pub(super) fn reading(
         destination,
         republish: false,
     };
-    let Some(read) = Candidate::read(tx, now, &run)? else {
+    let Some(read) = Read::of(tx, now, &run)? else {
         return Ok(None);
     };
+    let backlog = read.candidate.backlog();
+    let Candidate {
+        tenant,
+        tenant_max_in_flight,
+        policy,
+        usage,
+        ..
+    } = read.candidate;
     let mut usage = Usage {
         recount: true,
         coarse: Vec::new(),
-        ..read.usage
+        ..usage
     };
-    read_usage(tx, now, &read.key, &read.policy, &mut usage)?;
+    read_usage(tx, now, &read.key, &policy, &mut usage)?;
     Ok(Some(Reading {
-        policy: read.policy,
+        policy,
         usage,
-        backlog: read.backlog,
-        tenant: (read.tenant, read.tenant_max_in_flight),
+        backlog,
+        tenant: (tenant, tenant_max_in_flight),
     }))
 }
 
@@ -347,16 +313,12 @@ fn mark_admitted(
     permit: &Permit,
     (coarse, crowded): (bool, bool),
 ) -> Result<(), Fault> {
-    let slot = Slot {
-        not_before: permit.not_before,
-        deadline: permit.deadline,
-    };
     let row = (
         permit.attempt.0,
         permit.number.0,
         permit.epoch.0,
-        slot.not_before.as_micros(),
-        slot.deadline.as_micros(),
+        permit.not_before.as_micros(),
+        permit.deadline.as_micros(),
         coarse,
         crowded,
         now.as_micros(),
@@ -381,7 +343,7 @@ fn read_backlog(
     tx: &Transaction<'_>,
     now: Timestamp,
     asked: &Asked<'_>,
-) -> Result<(Vec<AttemptId>, Backlog), Fault> {
+) -> Result<(Vec<AttemptId>, Option<Timestamp>), Fault> {
     let destination = asked.destination;
     let limit = (asked.batch).map_or(asked.most, |rules| rules.read_ahead(asked.most));
     let (mut some_expired, mut cut) = (false, false);
@@ -413,11 +375,7 @@ fn read_backlog(
     })?;
     let reaped_by = some_expired.then(|| now + LOOK_AFTER_EXPIRED);
     let next_due = next_due.into_iter().chain(reaped_by).chain(next_batch);
-    let backlog = Backlog {
-        due: u32::try_from(due.len()).unwrap_or(u32::MAX),
-        next_due: next_due.min(),
-    };
-    Ok((due, backlog))
+    Ok((due, next_due.min()))
 }
 
 type InLine = Vec<(AttemptId, batch::Waiting)>;

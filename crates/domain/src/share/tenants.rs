@@ -55,6 +55,29 @@ pub struct Ask {
     pub tenant_max_in_flight: Option<u32>,
 }
 
+/// New permits of one tenant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Given {
+    /// Whose.
+    pub tenant: TenantId,
+    /// How many.
+    pub permits: u32,
+}
+
+impl Given {
+    /// What destinations were given, by tenant and in id order.
+    #[must_use]
+    pub fn by_tenant(given: impl Iterator<Item = (TenantId, u32)>) -> Vec<Self> {
+        let mut tenants: BTreeMap<TenantId, u32> = BTreeMap::new();
+        for (tenant, permits) in given.filter(|(_, permits)| *permits > 0) {
+            *tenants.entry(tenant).or_default() += permits;
+        }
+        (tenants.into_iter())
+            .map(|(tenant, permits)| Self { tenant, permits })
+            .collect()
+    }
+}
+
 /// How many permits each of `asks` is given, in their order.
 ///
 /// - Nobody is given more than it asks for, and no tenant more than its

@@ -1,6 +1,5 @@
 //! The truth: events, attempts, limits, and what may start.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -10,9 +9,10 @@ pub use domain::attempt::follow_up::NextTry;
 pub use domain::attempt::outcome::{Outcome, Speaks};
 use domain::event::NewEvent;
 use domain::health::HealthChange;
-use domain::ids::{AttemptId, DestinationId, EventId, TenantId, WorkerId};
+use domain::ids::{AttemptId, DestinationId, EventId, WorkerId};
 use domain::permit::Permit;
 use domain::retry::RetrySettings;
+pub use domain::share::Given;
 use domain::share::{Load, Room};
 use domain::time::Timestamp;
 use domain::trace::TraceContext;
@@ -59,7 +59,7 @@ pub trait Store: Send + Sync {
 
     /// One scheduler run for many destinations: locks each row (skipping those
     /// that somebody holds), reads the limits as they are now and the usage in
-    /// one statement, decides by `domain::admission::admit`, and marks the
+    /// one statement, decides by `domain::admission::round`, and marks the
     /// chosen attempts `admitted` with number, epoch, slot and deadline.
     ///
     /// `room` bounds the permits of all of them together, shared max-min
@@ -285,29 +285,6 @@ pub struct Admitted {
     pub results: Vec<RunResult>,
     /// The new permits of each tenant.
     pub given: Vec<Given>,
-}
-
-/// New permits of one tenant.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Given {
-    /// Whose.
-    pub tenant: TenantId,
-    /// How many.
-    pub permits: u32,
-}
-
-impl Given {
-    /// What destinations were given, by tenant and in id order.
-    #[must_use]
-    pub fn by_tenant(given: impl Iterator<Item = (TenantId, u32)>) -> Vec<Self> {
-        let mut tenants: BTreeMap<TenantId, u32> = BTreeMap::new();
-        for (tenant, permits) in given.filter(|(_, permits)| *permits > 0) {
-            *tenants.entry(tenant).or_default() += permits;
-        }
-        (tenants.into_iter())
-            .map(|(tenant, permits)| Self { tenant, permits })
-            .collect()
-    }
 }
 
 /// What became of one run.

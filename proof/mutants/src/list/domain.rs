@@ -9,9 +9,10 @@ const SHARE: &str = "crates/domain/src/share/tenants.rs";
 const METER: &str = "crates/domain/src/admission/meter.rs";
 const HEALTH: &str = "crates/domain/src/health.rs";
 const FOLLOW_UP: &str = "crates/domain/src/attempt/follow_up.rs";
+const ROUND: &str = "crates/domain/src/admission/round.rs";
 const TURNS: &str = "crates/domain/src/turns.rs";
 
-pub(super) const MUTANTS: [Mutant; 21] = [
+pub(super) const MUTANTS: [Mutant; 22] = [
     Mutant {
         name: "limit-minus-queue-alone",
         wrong: "The limit minus what is queued, as in the classic formula: starts within the \
@@ -231,5 +232,15 @@ pub(super) const MUTANTS: [Mutant; 21] = [
             wrong: "tries > start.max_tries",
         },
         killer: sqlite_contract("reap::an_unknown_last_try_is_a_dead_letter"),
+    },
+    Mutant {
+        name: "share-is-not-decided-again",
+        wrong: "Who gets less than it could have keeps what it was given alone.",
+        file: ROUND,
+        change: Rust {
+            right: "places < permits_of(&decision)",
+            wrong: "false",
+        },
+        killer: sqlite_contract("admission::room_is_shared_between_the_runs"),
     },
 ];

@@ -31,20 +31,20 @@ pub(super) const MUTANTS: [Mutant; 32] = [
         change: Rewrite {
             right: "let locked = lock(&mut transaction, &ids).await?;\n    \
                 let known = read_destinations(&mut transaction, &ids).await?;\n    \
-                let mut plans = plans(&mut transaction, runs, &locked, &known).await?;",
+                let reads = read_runs(&mut transaction, runs, &locked, &known).await?;",
             with: "let mut stale = None;\n    \
                 if ON {\n        \
                     let all: HashSet<Uuid> = ids.iter().copied().collect();\n        \
                     let known = read_destinations(&mut transaction, &ids).await?;\n        \
-                    stale = Some(plans(&mut transaction, runs, &all, &known).await?);\n    \
+                    stale = Some(read_runs(&mut transaction, runs, &all, &known).await?);\n    \
                 }\n    \
                 let locked = lock(&mut transaction, &ids).await?;\n    \
                 let known = read_destinations(&mut transaction, &ids).await?;\n    \
-                let mut plans = plans(&mut transaction, runs, &locked, &known).await?;\n    \
+                let mut reads = read_runs(&mut transaction, runs, &locked, &known).await?;\n    \
                 if let Some(mut stale) = stale {\n        \
-                    stale.retain(|plan| locked.contains(&plan.destination.id.0));\n        \
-                    for (plan, stale) in plans.iter_mut().zip(stale) {\n            \
-                        plan.reading.usage = stale.reading.usage;\n        \
+                    stale.retain(|read| locked.contains(&read.candidate.destination.0));\n        \
+                    for (read, stale) in reads.iter_mut().zip(stale) {\n            \
+                        read.candidate.usage = stale.candidate.usage;\n        \
                     }\n    \
                 }",
         },
@@ -106,7 +106,7 @@ pub(super) const MUTANTS: [Mutant; 32] = [
         name: "postgres-cursor-runs-ahead",
         wrong: "The cursor of first attempts passes attempts that commit later than ones with a \
             larger id.",
-        file: ADMIT,
+        file: "crates/adapters/src/postgres/plan.rs",
         change: Rust {
             right: "now.micros_since(waiting.since) > CURSOR_AGE_MICROS",
             wrong: "true",

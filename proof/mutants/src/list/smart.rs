@@ -40,7 +40,7 @@ pub(super) const MUTANTS: [Mutant; 5] = [
     Mutant {
         name: "smart-is-not-planned-by",
         wrong: "The effective limit is shown, and admission plans by the configured one alone.",
-        file: "crates/adapters/src/sqlite/admit.rs",
+        file: "crates/domain/src/destination.rs",
         change: Rust {
             right: "configured.slowed(smart)",
             wrong: "configured.slowed(Effective::default())",

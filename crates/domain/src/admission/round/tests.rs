@@ -1,0 +1,238 @@
+use std::time::Duration;
+
+use proptest::prelude::*;
+use uuid::Uuid;
+
+use super::*;
+use crate::admission::{Blocked, GRACE, Outstanding};
+use crate::limit::Shape;
+use crate::policy::LimitSettings;
+use crate::share::Load;
+
+const NOW: Timestamp = Timestamp::from_millis(1_000_000);
+
+fn candidate(number: u128, tenant: u128, waiting: i64) -> Candidate {
+    Candidate {
+        destination: DestinationId(Uuid::from_u128(number)),
+        tenant: TenantId(Uuid::from_u128(tenant)),
+        tenant_max_in_flight: None,
+        policy: LimitSettings::default().policy(),
+        epoch: Epoch(7),
+        last_permit: PermitNumber(40),
+        usage: Usage::default(),
+        due: (1..=waiting).map(AttemptId).collect(),
+        next_due: None,
+    }
+}
+
+fn per_second(candidate: Candidate, max: u32) -> Candidate {
+    let limit = LimitSettings {
+        per_second: Some(max),
+        ..LimitSettings::default()
+    };
+    Candidate {
+        policy: limit.policy(),
+        ..candidate
+    }
+}
+
+#[test]
+fn permits_are_numbered_from_the_last_one_in_the_order_of_what_is_due() {
+    let mut one = per_second(candidate(1, 1, 5), 3);
+    one.due = vec![AttemptId(9), AttemptId(4), AttemptId(6), AttemptId(2)];
+    let round = round(&Room::of(100), [&one], NOW);
+    let decided = &round.decided[0];
+    let given: Vec<_> = (decided.permits.iter())
+        .map(|permit| (permit.attempt.0, permit.number.0, permit.epoch.0))
+        .collect();
+    assert_eq!(given, [(9, 41, 7), (4, 42, 7), (6, 43, 7)]);
+    assert_eq!(decided.last_permit, PermitNumber(43));
+    assert_eq!(decided.decision.blocked, Some(Blocked::Limit));
+    assert_eq!(round.given.len(), 1);
+    assert_eq!(round.given[0].permits, 3);
+}
+
+#[test]
+fn who_is_given_nothing_keeps_its_last_number() {
+    let idle = candidate(1, 1, 0);
+    let round = round(&Room::of(100), [&idle], NOW);
+    assert_eq!(round.decided[0].last_permit, PermitNumber(40));
+    assert!(round.given.is_empty());
+}
+
+#[test]
+fn tenants_share_and_each_is_decided_again_with_its_share() {
+    let many: Vec<Candidate> = (1..=3)
+        .map(|number| candidate(number, 1, 90))
+        .chain([candidate(4, 2, 90), candidate(5, 2, 2)])
+        .collect();
+    let round = round(&Room::of(60), &many, NOW);
+    let permits: Vec<_> = (round.decided.iter())
+        .map(|decided| decided.permits.len())
+        .collect();
+    assert_eq!(permits, [10, 10, 10, 28, 2]);
+    let blocked: Vec<_> = (round.decided.iter())
+        .map(|decided| decided.decision.blocked)
+        .collect();
+    let full = Some(Blocked::Places);
+    assert_eq!(blocked, [full, full, full, full, None]);
+    let given: Vec<_> = round.given.iter().map(|given| given.permits).collect();
+    assert_eq!(given, [30, 30]);
+}
+
+#[test]
+fn a_tenants_own_bound_holds_for_all_of_its_destinations() {
+    let mut both = [candidate(1, 1, 90), candidate(2, 1, 90)];
+    for one in &mut both {
+        one.tenant_max_in_flight = Some(20);
+    }
+    let load = Load {
+        tenant: both[0].tenant,
+        outstanding: 4,
+        in_flight: 6,
+    };
+    let room = Room {
+        capacity: 1_000,
+        outstanding: 4,
+        loads: vec![load],
+    };
+    let round = round(&room, &both, NOW);
+    assert_eq!(round.given[0].permits, 10);
+}
+
+/// What a share leaves to one that could have had more.
+#[test]
+fn a_bucket_is_charged_for_its_share_alone() {
+    let bucket = LimitSettings {
+        per_second: Some(10),
+        shape: Some(Shape::TokenBucket),
+        ..LimitSettings::default()
+    };
+    let one = Candidate {
+        policy: bucket.policy(),
+        ..candidate(1, 1, 10)
+    };
+    let shared = round(&Room::of(3), [&one], NOW);
+    let decided = &shared.decided[0];
+    assert_eq!(decided.permits.len(), 3);
+    assert_eq!(decided.decision, one.decide(3, NOW));
+    assert_ne!(decided.decision.meter, one.decide(u32::MAX, NOW).meter);
+}
+
+/// A destination in virtual time: what a store would read of it.
+struct Simulated {
+    candidate: Candidate,
+    /// Permits that may still start: the latest instant, and when it will.
+    out: Vec<(Permit, Option<Timestamp>)>,
+    starts: Vec<Timestamp>,
+}
+
+impl Simulated {
+    /// What has happened by `now`, read anew. The rest of its permits may start.
+    fn read(&mut self, now: Timestamp) {
+        let (over, out): (Vec<_>, Vec<_>) = (std::mem::take(&mut self.out).into_iter())
+            .partition(|(permit, start)| start.unwrap_or(permit.deadline) <= now);
+        self.out = out;
+        self.starts
+            .extend(over.into_iter().filter_map(|(_, start)| start));
+        self.starts.sort_unstable();
+        let usage = &mut self.candidate.usage;
+        usage.outstanding = (self.out.iter())
+            .map(|(permit, _)| Outstanding {
+                not_before: permit.not_before,
+                deadline: permit.deadline,
+            })
+            .collect();
+        usage.starts = self.starts.iter().rev().copied().collect();
+    }
+
+    /// Each starts when `fates` says, up to its deadline, or not at all.
+    fn take(&mut self, decided: &Decided, fates: &mut impl Iterator<Item = Option<u16>>) {
+        for permit in &decided.permits {
+            let start = fates.next().flatten().map(|part| {
+                let most = permit.deadline.since(permit.not_before);
+                permit.not_before + most.mul_f64(f64::from(part) / f64::from(u16::MAX))
+            });
+            self.out.push((*permit, start));
+        }
+        self.candidate.last_permit = decided.last_permit;
+    }
+
+    /// The most starts in any window (w − 1 s, w].
+    fn fullest_second(&self) -> usize {
+        let second = Duration::from_secs(1);
+        (self.starts.iter())
+            .map(|w| {
+                let inside = |start: &&Timestamp| **start > *w - second && *start <= w;
+                self.starts.iter().filter(inside).count()
+            })
+            .max()
+            .unwrap_or(0)
+    }
+}
+
+proptest! {
+    /// The theorem, of each destination of a round, whatever the others want,
+    /// however little room there is, and whenever their permits start.
+    #[test]
+    fn no_window_holds_more_starts_than_its_limit(
+        limits in prop::collection::vec(1..12_u32, 1..5),
+        rounds in prop::collection::vec((0..40_u32, 0..700_u64), 1..25),
+        fates in prop::collection::vec(prop::option::weighted(0.9, any::<u16>()), 1..40),
+    ) {
+        let mut fates = fates.into_iter().cycle();
+        let mut all: Vec<Simulated> = (1..).zip(&limits)
+            .map(|(number, limit)| Simulated {
+                candidate: per_second(candidate(number, number % 2, 50), *limit),
+                out: Vec::new(),
+                starts: Vec::new(),
+            })
+            .collect();
+        let mut now = NOW;
+        for (capacity, pause) in rounds {
+            now = now + Duration::from_millis(pause);
+            all.iter_mut().for_each(|one| one.read(now));
+            let room = Room::of(capacity);
+            let round = round(&room, all.iter().map(|one| &one.candidate), now);
+            let permits: u32 = round.given.iter().map(|given| given.permits).sum();
+            prop_assert!(permits <= capacity);
+            for (one, decided) in all.iter_mut().zip(&round.decided) {
+                prop_assert!(decided.permits.iter().all(|permit| permit.not_before >= now));
+                one.take(decided, &mut fates);
+            }
+        }
+        let end = now + GRACE + Duration::from_secs(10);
+        for (one, limit) in all.iter_mut().zip(&limits) {
+            one.read(end);
+            prop_assert!(one.fullest_second() <= *limit as usize);
+        }
+    }
+
+    /// A share is decided, not cut: it is what the rule says of so many places.
+    #[test]
+    fn each_is_what_the_rule_says_of_its_places(
+        wants in prop::collection::vec((0..60_i64, 1..30_u32, 0..3_u128), 0..6),
+        capacity in 0..120_u32,
+    ) {
+        let all: Vec<Candidate> = (1..).zip(&wants)
+            .map(|(number, (waiting, limit, tenant))| {
+                per_second(candidate(number, *tenant, *waiting), *limit)
+            })
+            .collect();
+        let round = round(&Room::of(capacity), &all, NOW);
+        prop_assert_eq!(round.decided.len(), all.len());
+        for (one, decided) in all.iter().zip(&round.decided) {
+            let alone = one.decide(u32::MAX, NOW);
+            let places = permits_of(&decided.decision);
+            prop_assert!(places <= permits_of(&alone));
+            let again = match places < permits_of(&alone) {
+                true => one.decide(places, NOW),
+                false => alone,
+            };
+            prop_assert_eq!(&decided.decision, &again);
+            prop_assert_eq!(decided.permits.len(), decided.decision.slots.len());
+            let spent = decided.last_permit.0 - one.last_permit.0;
+            prop_assert_eq!(spent, i64::from(places));
+        }
+    }
+}
