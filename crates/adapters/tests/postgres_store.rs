@@ -71,5 +71,7 @@ mod starts;
 mod traces;
 #[path = "postgres_store/upgrade.rs"]
 mod upgrade;
+#[path = "postgres_store/verdicts.rs"]
+mod verdicts;
 #[path = "postgres_store/worker_role.rs"]
 mod worker_role;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use domain::destination::DestinationState;
-use domain::ids::{DestinationId, Epoch, EventId, WorkerId};
+use domain::attempt::verdict::{self, Asked, Verdict, verdict};
+use domain::ids::{AttemptId, DestinationId, Epoch, EventId, PermitNumber, WorkerId};
 use domain::permit::Permit;
 use domain::time::Timestamp;
 use domain::trace::TraceContext;
@@ -12,11 +12,11 @@ use engine::ports::{
     ClaimAnswer, Claims, Deferral, HEARTBEAT_TIMEOUT, MAX_REQUEST_TIMEOUT, Member, Start, Target,
     Wake, Wakes,
 };
-use rusqlite::Transaction;
+use rusqlite::{Row, Transaction};
 
 use super::fault::Fault;
 use super::record::record_outcomes;
-use super::rows::{execute, first, maybe_time, time, word};
+use super::rows::{execute, first, maybe_time, word};
 use super::secrets;
 use crate::lost::no_event;
 use crate::stored_policy;
@@ -29,18 +29,17 @@ const ALIVE: &str = "
     -- claim_starts: does the worker live
     select 1 from workers where id = ?1 and retired = 0 and seen_at >= ?2";
 
-/// Only a row that is still admitted under this very number.
-const ADMITTED: &str = "
-    -- claim_starts: the row, if the permit is its own
+const ROW: &str = "
+    -- claim_starts: the row, whatever has become of it
     select a.event_id, a.try_number, a.epoch, a.not_before, a.deadline,
         d.epoch, d.state, d.deleted_at,
         nullif(max(coalesce(p.held_until, 0), coalesce(h.held_until, 0)), 0),
-        a.tries_before, d.retry_policy
+        a.tries_before, d.retry_policy, a.state, a.permit, a.destination_id
     from attempts a
     join destinations d on d.id = a.destination_id
     left join pacing p on p.destination_id = a.destination_id
     left join health h on h.destination_id = a.destination_id
-    where a.id = ?1 and a.state = 'admitted' and a.permit = ?2 and a.destination_id = ?3";
+    where a.id = ?1";
 
 const START: &str = "
     -- claim_starts: it starts
@@ -66,7 +65,7 @@ const TARGET: &str = "
 
 /// The statements of a claim, for the test of what they cost.
 #[cfg(test)]
-pub(super) const MEASURED: [&str; 4] = [ALIVE, ADMITTED, START, EVENT];
+pub(super) const MEASURED: [&str; 4] = [ALIVE, ROW, START, EVENT];
 
 /// Claims; see [`engine::ports::Store::claim_starts`].
 pub(super) fn claim_starts(
@@ -91,17 +90,25 @@ pub(super) fn claim_with(
     let is_alive = first(tx, ALIVE, (&worker, fresh), |_| Ok(()))?.is_some();
     let (mut wakes, mut lost_wakes) = (Wakes::default(), Vec::new());
     let mut answers = Vec::with_capacity(permits.len());
+    let asked = Asked {
+        now,
+        worker_lives: is_alive,
+        head_start: Duration::ZERO,
+    };
     for permit in permits {
-        answers.push(match Admitted::read(tx, permit)? {
-            None => ClaimAnswer::Refused,
-            // Nobody would start it under this number any more.
-            Some(row) if !is_alive || row.is_over(now) => {
+        let Some(row) = Claimed::read(tx, permit)? else {
+            answers.push(ClaimAnswer::Refused);
+            continue;
+        };
+        answers.push(match verdict(permit, &row.row, asked) {
+            Verdict::Refused => ClaimAnswer::Refused,
+            Verdict::Returned => {
                 return_permit(tx, permit)?;
                 wakes.now(permit.destination);
                 ClaimAnswer::Refused
             }
-            Some(row) if now < row.not_before => ClaimAnswer::Early(row.not_before.since(now)),
-            Some(row) => match row.start(tx, now, &worker, permit)? {
+            Verdict::Early(left) => ClaimAnswer::Early(left),
+            Verdict::Starts(at) => match row.start(tx, at, &worker, permit)? {
                 Some(start) => {
                     let members = carry(permit, &worker, &start)?;
                     ClaimAnswer::Started(Start { members, ..start })
@@ -125,67 +132,55 @@ pub(super) fn claim_with(
     })
 }
 
-/// A row that is admitted under the number that was claimed.
-struct Admitted {
+/// The row of an attempt that is claimed.
+struct Claimed {
+    row: verdict::Row,
     event: EventId,
     try_number: u32,
-    epoch: Epoch,
-    not_before: Timestamp,
-    deadline: Timestamp,
-    destination_epoch: Epoch,
-    state: DestinationState,
-    deleted: bool,
-    held_until: Option<Timestamp>,
     tries_before: u32,
     retry_policy: Option<String>,
 }
 
-impl Admitted {
+impl Claimed {
     fn read(tx: &Transaction<'_>, permit: &Permit) -> Result<Option<Self>, Fault> {
-        first(tx, ADMITTED, key(permit), |row| {
+        first(tx, ROW, [permit.attempt.0], |row| {
             Ok(Self {
+                row: verdict::Row {
+                    state: word(row, 11, ("attempts", "state"))?,
+                    permit: recorded(row, permit.attempt)?,
+                    epoch: Epoch(row.get(5)?),
+                    destination: word(row, 6, ("destinations", "state"))?,
+                    is_deleted: maybe_time(row, 7)?.is_some(),
+                    held_until: maybe_time(row, 8)?,
+                },
                 event: word(row, 0, ("attempts", "event_id"))?,
                 try_number: row.get(1)?,
-                epoch: Epoch(row.get(2)?),
-                not_before: time(row, 3)?,
-                deadline: time(row, 4)?,
-                destination_epoch: Epoch(row.get(5)?),
-                state: word(row, 6, ("destinations", "state"))?,
-                deleted: maybe_time(row, 7)?.is_some(),
-                held_until: maybe_time(row, 8)?,
                 tries_before: row.get(9)?,
                 retry_policy: row.get(10)?,
             })
         })
     }
 
-    /// Late, revoked or held.
-    fn is_over(&self, now: Timestamp) -> bool {
-        now > self.deadline
-            || self.epoch != self.destination_epoch
-            || self.state != DestinationState::Active
-            || self.deleted
-            || self
-                .held_until
-                .is_some_and(|until| until > now.max(self.not_before))
-    }
-
     /// `None` if its event is not there.
     fn start(
         self,
         tx: &Transaction<'_>,
-        now: Timestamp,
+        started_at: Timestamp,
         worker: &str,
         permit: &Permit,
     ) -> Result<Option<Start>, Fault> {
-        execute(tx, START, (permit.attempt.0, now.as_micros(), worker))?;
+        execute(
+            tx,
+            START,
+            (permit.attempt.0, started_at.as_micros(), worker),
+        )?;
         let event = first(tx, EVENT, [self.event.to_string()], |row| {
             let trace: Option<String> = row.get(2)?;
             let payload = Bytes::from(row.get::<_, Vec<u8>>(1)?);
             Ok((row.get(0)?, payload, trace))
         })?;
         Ok(event.map(|(content_type, payload, trace)| Start {
-            started_at: now,
+            started_at,
             event: self.event,
             try_number: self.try_number,
             tries_before: self.tries_before,
@@ -196,6 +191,24 @@ impl Admitted {
             members: Vec::new(),
         }))
     }
+}
+
+/// The permit that the row has; `None` if it waits.
+fn recorded(row: &Row<'_>, attempt: AttemptId) -> Result<Option<Permit>, Fault> {
+    let number: Option<i64> = row.get(12)?;
+    let epoch: Option<i64> = row.get(2)?;
+    let times = maybe_time(row, 3)?.zip(maybe_time(row, 4)?);
+    let Some(((number, epoch), (not_before, deadline))) = number.zip(epoch).zip(times) else {
+        return Ok(None);
+    };
+    Ok(Some(Permit {
+        destination: word(row, 13, ("attempts", "destination_id"))?,
+        attempt,
+        number: PermitNumber(number),
+        epoch: Epoch(epoch),
+        not_before,
+        deadline,
+    }))
 }
 
 fn key(permit: &Permit) -> (i64, i64, String) {

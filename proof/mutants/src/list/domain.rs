@@ -1,7 +1,7 @@
 //! The arithmetic of admission.
 
 use crate::mutant::Change::{Rewrite, Rust};
-use crate::mutant::{Mutant, properties, sqlite_contract};
+use crate::mutant::{Mutant, properties, sqlite, sqlite_contract};
 
 const PLAN: &str = "crates/domain/src/admission/plan.rs";
 const WINDOW: &str = "crates/domain/src/admission/window.rs";
@@ -10,9 +10,10 @@ const METER: &str = "crates/domain/src/admission/meter.rs";
 const HEALTH: &str = "crates/domain/src/health.rs";
 const FOLLOW_UP: &str = "crates/domain/src/attempt/follow_up.rs";
 const ROUND: &str = "crates/domain/src/admission/round.rs";
+const VERDICT: &str = "crates/domain/src/attempt/verdict.rs";
 const TURNS: &str = "crates/domain/src/turns.rs";
 
-pub(super) const MUTANTS: [Mutant; 22] = [
+pub(super) const MUTANTS: [Mutant; 28] = [
     Mutant {
         name: "limit-minus-queue-alone",
         wrong: "The limit minus what is queued, as in the classic formula: starts within the \
@@ -242,5 +243,68 @@ pub(super) const MUTANTS: [Mutant; 22] = [
             wrong: "false",
         },
         killer: sqlite_contract("admission::room_is_shared_between_the_runs"),
+    },
+    Mutant {
+        name: "no-deadline",
+        wrong: "A permit starts after its deadline.",
+        file: VERDICT,
+        change: Rust {
+            right: "now > own.deadline",
+            wrong: "false",
+        },
+        killer: sqlite_contract("claim::a_late_claim_goes_back_to_waiting"),
+    },
+    Mutant {
+        name: "no-slot",
+        wrong: "A permit starts before its slot.",
+        file: VERDICT,
+        change: Rust {
+            right: "asked.now + asked.head_start < own.not_before",
+            wrong: "false",
+        },
+        killer: sqlite_contract("claim::an_early_claim_is_told_how_long_to_wait"),
+    },
+    Mutant {
+        name: "redelivered-is-sent-again",
+        wrong: "A claim does not ask whether the row is still admitted: a redelivered permit is \
+            sent again.",
+        file: VERDICT,
+        change: Rust {
+            right: "self.state == AttemptState::Admitted",
+            wrong: "true",
+        },
+        killer: sqlite_contract("claim::a_permit_starts_once"),
+    },
+    Mutant {
+        name: "claim-without-number",
+        wrong: "A claim does not ask for the permit's number: a stale permit starts a row that \
+            was admitted again.",
+        file: VERDICT,
+        change: Rust {
+            right: "own.number == permit.number",
+            wrong: "true",
+        },
+        killer: sqlite_contract("claim::a_stale_number_is_refused_and_touches_nothing"),
+    },
+    Mutant {
+        name: "claim-without-destination",
+        wrong: "A claim believes whose attempt it is, as the queue's message says: its payload \
+            goes to another destination's URL.",
+        file: VERDICT,
+        change: Rust {
+            right: "own.destination == permit.destination",
+            wrong: "true",
+        },
+        killer: sqlite_contract("claim::a_permit_for_another_destination_is_refused"),
+    },
+    Mutant {
+        name: "claim-ignores-holds",
+        wrong: "A claim takes no notice of a hold: a permit from before it starts within it.",
+        file: VERDICT,
+        change: Rust {
+            right: "until > now.max(own.not_before)",
+            wrong: "false",
+        },
+        killer: sqlite("a_claim_finds_the_hold_that_its_permit_was_given_before"),
     },
 ];

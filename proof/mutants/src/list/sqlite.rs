@@ -12,7 +12,7 @@ const RECORD: &str = "crates/adapters/src/sqlite/record.rs";
 const REPLAY: &str = "crates/adapters/src/sqlite/replays/moves.rs";
 const USAGE: &str = "crates/adapters/src/sqlite/usage.rs";
 
-pub(super) const MUTANTS: [Mutant; 20] = [
+pub(super) const MUTANTS: [Mutant; 15] = [
     Mutant {
         name: "sqlite-time-before-the-lock",
         wrong: "The clock is read before the write lock: a step that waited for it dates what it \
@@ -61,48 +61,6 @@ pub(super) const MUTANTS: [Mutant; 20] = [
                 and state <> 'started'",
         },
         killer: sqlite_contract("admission::a_start_counts_from_its_claim_on"),
-    },
-    Mutant {
-        name: "sqlite-no-deadline",
-        wrong: "A permit starts after its deadline.",
-        file: CLAIM,
-        change: Rust {
-            right: "now > self.deadline",
-            wrong: "false",
-        },
-        killer: sqlite_contract("claim::a_late_claim_goes_back_to_waiting"),
-    },
-    Mutant {
-        name: "sqlite-no-slot",
-        wrong: "A permit starts before its slot.",
-        file: CLAIM,
-        change: Rust {
-            right: "now < row.not_before",
-            wrong: "false",
-        },
-        killer: sqlite_contract("claim::an_early_claim_is_told_how_long_to_wait"),
-    },
-    Mutant {
-        name: "sqlite-redelivered-is-sent-again",
-        wrong: "A claim does not ask whether the row is still admitted: a redelivered permit is \
-            sent again.",
-        file: CLAIM,
-        change: Text {
-            right: "where a.id = ?1 and a.state = 'admitted' and a.permit = ?2",
-            wrong: "where a.id = ?1 and a.permit = ?2",
-        },
-        killer: sqlite_contract("claim::a_permit_starts_once"),
-    },
-    Mutant {
-        name: "sqlite-claim-without-number",
-        wrong: "A claim does not ask for the permit's number: a stale permit starts a row that \
-            was admitted again.",
-        file: CLAIM,
-        change: Text {
-            right: "and a.permit = ?2 and a.destination_id = ?3",
-            wrong: "and ?2 = ?2 and a.destination_id = ?3",
-        },
-        killer: sqlite_contract("claim::a_stale_number_is_refused_and_touches_nothing"),
     },
     Mutant {
         name: "sqlite-stale-permit-moves-the-row",
@@ -185,16 +143,6 @@ pub(super) const MUTANTS: [Mutant; 20] = [
             wrong: "update attempts set replayed_at = null + ?2",
         },
         killer: sqlite_contract("replay::several_at_once_move_each_once"),
-    },
-    Mutant {
-        name: "sqlite-claim-ignores-holds",
-        wrong: "A claim takes no notice of a hold: a permit from before it starts within it.",
-        file: CLAIM,
-        change: Rust {
-            right: "until > now.max(self.not_before)",
-            wrong: "false",
-        },
-        killer: sqlite("a_claim_finds_the_hold_that_its_permit_was_given_before"),
     },
     Mutant {
         name: "sqlite-hold-leaves-permits",
