@@ -9,64 +9,10 @@
 //!                                      if it succeeded, the retry is called off
 //! ```
 
-use std::time::Duration;
-
-use super::AttemptState;
-use super::OutcomeKind;
-use super::outcome::{Outcome, Speaks};
-use crate::batch::AfterBatch;
+use super::outcome::{NextTry, Outcome, Speaks};
+use super::{AttemptState, OutcomeKind};
 use crate::health::{Answer, Health};
-use crate::retry::AfterFailure;
 use crate::time::Timestamp;
-
-/// What follows an outcome, as the worker says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NextTry {
-    /// Nothing: it succeeded.
-    None,
-    /// A new attempt with the next try number, due this long after the end.
-    RetryAfter(Duration),
-    /// A new attempt with the *same* try number, due now: nothing was sent.
-    Again,
-    /// A new attempt with the next try number, due this long after the end, in a
-    /// batch of at most so many.
-    RetryHalved {
-        /// The class that it comes back in.
-        limit: u32,
-        /// How long after the end.
-        delay: Duration,
-    },
-    /// A new attempt with the *same* try number, due this long after the end,
-    /// in a batch of at most so many: the one in which it failed is split.
-    Split {
-        /// The class that it comes back in.
-        limit: u32,
-        /// How long after the end.
-        delay: Duration,
-    },
-    /// Nothing: the tries are used up, or the answer is final.
-    DeadLetter,
-}
-
-impl From<AfterFailure> for NextTry {
-    fn from(after: AfterFailure) -> Self {
-        match after {
-            AfterFailure::RetryAfter(delay) => Self::RetryAfter(delay),
-            AfterFailure::DeadLetter(_) => Self::DeadLetter,
-        }
-    }
-}
-
-impl From<AfterBatch> for NextTry {
-    fn from(after: AfterBatch) -> Self {
-        match after {
-            AfterBatch::RetryAfter(delay) => Self::RetryAfter(delay),
-            AfterBatch::RetryHalved { limit, delay } => Self::RetryHalved { limit, delay },
-            AfterBatch::Split { limit, delay } => Self::Split { limit, delay },
-            AfterBatch::DeadLetter(_) => Self::DeadLetter,
-        }
-    }
-}
 
 /// The row of a start, as it is when its outcome comes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -236,4 +182,4 @@ pub fn after_unknown(start: &GivenUp, now: Timestamp) -> AfterUnknown {
 }
 
 #[cfg(test)]
-pub(super) mod tests;
+mod tests;

@@ -9,10 +9,11 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::OutcomeKind;
-use super::follow_up::NextTry;
+use crate::batch::AfterBatch;
 use crate::health::{self, Observation, Signal};
 use crate::ids::{AttemptId, DestinationId, PermitNumber};
 use crate::remark::Remark;
+use crate::retry::AfterFailure;
 use crate::smart::{self, Sample};
 use crate::time::Timestamp;
 
@@ -61,6 +62,55 @@ pub enum Speaks {
     Carried,
     /// Nothing: another attempt led it, and it was answered by itself.
     Apart,
+}
+
+/// What follows an outcome, as the worker says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NextTry {
+    /// Nothing: it succeeded.
+    None,
+    /// A new attempt with the next try number, due this long after the end.
+    RetryAfter(Duration),
+    /// A new attempt with the *same* try number, due now: nothing was sent.
+    Again,
+    /// A new attempt with the next try number, due this long after the end, in a
+    /// batch of at most so many.
+    RetryHalved {
+        /// The class that it comes back in.
+        limit: u32,
+        /// How long after the end.
+        delay: Duration,
+    },
+    /// A new attempt with the *same* try number, due this long after the end,
+    /// in a batch of at most so many: the one in which it failed is split.
+    Split {
+        /// The class that it comes back in.
+        limit: u32,
+        /// How long after the end.
+        delay: Duration,
+    },
+    /// Nothing: the tries are used up, or the answer is final.
+    DeadLetter,
+}
+
+impl From<AfterFailure> for NextTry {
+    fn from(after: AfterFailure) -> Self {
+        match after {
+            AfterFailure::RetryAfter(delay) => Self::RetryAfter(delay),
+            AfterFailure::DeadLetter(_) => Self::DeadLetter,
+        }
+    }
+}
+
+impl From<AfterBatch> for NextTry {
+    fn from(after: AfterBatch) -> Self {
+        match after {
+            AfterBatch::RetryAfter(delay) => Self::RetryAfter(delay),
+            AfterBatch::RetryHalved { limit, delay } => Self::RetryHalved { limit, delay },
+            AfterBatch::Split { limit, delay } => Self::Split { limit, delay },
+            AfterBatch::DeadLetter(_) => Self::DeadLetter,
+        }
+    }
 }
 
 impl Outcome {
@@ -133,9 +183,28 @@ impl Outcome {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
+    use uuid::Uuid;
+
     use super::*;
-    use crate::attempt::follow_up::tests::outcome;
+    use crate::retry::Why;
+
+    /// A failure after 50 ms that is tried again a second later.
+    pub(in crate::attempt) fn outcome() -> Outcome {
+        Outcome {
+            attempt: AttemptId(1),
+            number: PermitNumber(1),
+            destination: DestinationId(Uuid::nil()),
+            kind: OutcomeKind::Failed,
+            elapsed: Duration::from_millis(50),
+            status: Some(500),
+            error: None,
+            response_body: Bytes::new(),
+            next: NextTry::RetryAfter(Duration::from_secs(1)),
+            signal: Signal::default(),
+            speaks: Speaks::ForRequest,
+        }
+    }
 
     const START: Timestamp = Timestamp::from_millis(10_000);
 
@@ -191,5 +260,18 @@ mod tests {
         let mut taken = of(OutcomeKind::Succeeded, Some(200), Speaks::ForRequest);
         taken.signal.wait = Some(Duration::from_secs(1));
         assert!(!taken.is_unremarkable());
+    }
+
+    #[test]
+    fn what_the_policy_says_is_what_follows() {
+        let delay = Duration::from_secs(9);
+        assert_eq!(
+            NextTry::from(AfterFailure::RetryAfter(delay)),
+            NextTry::RetryAfter(delay)
+        );
+        let dead = NextTry::from(AfterFailure::DeadLetter(Why::Final));
+        assert_eq!(dead, NextTry::DeadLetter);
+        let split = NextTry::from(AfterBatch::Split { limit: 2, delay });
+        assert_eq!(split, NextTry::Split { limit: 2, delay });
     }
 }

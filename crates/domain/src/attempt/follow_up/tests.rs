@@ -1,30 +1,11 @@
-use bytes::Bytes;
-use uuid::Uuid;
+use std::time::Duration;
 
 use super::*;
-use crate::health::{FREE_HOLDS, Hold, HoldReason, Signal};
-use crate::ids::{AttemptId, DestinationId, PermitNumber};
-use crate::retry::Why;
+use crate::attempt::outcome::tests::outcome;
+use crate::health::{FREE_HOLDS, Hold, HoldReason};
 
 const START: Timestamp = Timestamp::from_millis(10_000);
 const NOW: Timestamp = Timestamp::from_millis(10_100);
-
-/// A failure after 50 ms that is tried again a second later.
-pub(in crate::attempt) fn outcome() -> Outcome {
-    Outcome {
-        attempt: AttemptId(1),
-        number: PermitNumber(1),
-        destination: DestinationId(Uuid::nil()),
-        kind: OutcomeKind::Failed,
-        elapsed: Duration::from_millis(50),
-        status: Some(500),
-        error: None,
-        response_body: Bytes::new(),
-        next: NextTry::RetryAfter(Duration::from_secs(1)),
-        signal: Signal::default(),
-        speaks: Speaks::ForRequest,
-    }
-}
 
 const THIRD: Started = Started {
     state: AttemptState::Started,
@@ -129,19 +110,6 @@ fn a_refusal_waits_for_the_hold_and_keeps_its_try() {
         ..health
     };
     assert_eq!(after(&refused, Some(&refused_often)), retry(4, 11_050, 7));
-}
-
-#[test]
-fn what_the_policy_says_is_what_follows() {
-    let delay = Duration::from_secs(9);
-    assert_eq!(
-        NextTry::from(AfterFailure::RetryAfter(delay)),
-        NextTry::RetryAfter(delay)
-    );
-    let dead = NextTry::from(AfterFailure::DeadLetter(Why::Final));
-    assert_eq!(dead, NextTry::DeadLetter);
-    let split = NextTry::from(AfterBatch::Split { limit: 2, delay });
-    assert_eq!(split, NextTry::Split { limit: 2, delay });
 }
 
 const UNKNOWN: GivenUp = GivenUp {
