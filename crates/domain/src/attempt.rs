@@ -16,6 +16,7 @@
 
 pub mod follow_up;
 pub mod outcome;
+pub mod promptness;
 pub mod verdict;
 
 use std::str::FromStr;

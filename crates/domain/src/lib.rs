@@ -38,6 +38,7 @@ pub mod series;
 pub mod share;
 pub mod signals;
 pub mod signature;
+pub mod slow;
 pub mod smart;
 pub mod time;
 pub mod trace;

@@ -15,7 +15,6 @@ mod away;
 mod batch;
 mod bench;
 mod claims;
-mod crowd;
 mod deliver;
 mod hand;
 mod heard;
@@ -45,8 +44,8 @@ use tokio_util::task::TaskTracker;
 use crate::ports::{DeliveryQueue, NoVault, Schedule, Sender, Store, Vault};
 use crate::store_clock::{SharedClock, Suspended, never_suspended};
 use crate::warm::warm_worker;
-pub use places::places_of_the_slow;
-pub use promptness::AT_MOST as MAX_CLAIM_TO_SEND;
+pub use domain::attempt::promptness::AT_MOST as MAX_CLAIM_TO_SEND;
+pub use domain::slow::places_of_the_slow;
 
 use claims::{Claims, Kind};
 use deliver::Deliverer;

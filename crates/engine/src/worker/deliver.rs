@@ -33,7 +33,6 @@ use crate::worker::places::{Asking, NoPlace, Place, Places};
 use crate::worker::promptness::Promptness;
 use crate::worker::records::Records;
 use crate::worker::room::{BatchRoom, Room};
-use crate::worker::standing::Standing;
 use crate::worker::targets::Addressee;
 use crate::worker::tries::Tries;
 use crate::worker::turned_away::TurnedAway;
@@ -44,10 +43,6 @@ const CLAIM_TIME: Duration = Duration::from_millis(100);
 
 /// The first and the longest pause before a claim is asked for again.
 const CLAIM_BACKOFF: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(100));
-
-/// How long a destination that is not known to answer may take to connect
-/// before it needs a seat on the bench: enough for one that is far away.
-const DIAL_GRACE: Duration = Duration::from_millis(250);
 
 /// How far the estimate of the store's clock may run ahead before a start is
 /// asked for too early for its head start.
@@ -188,12 +183,12 @@ impl Deliverer {
             standing: self.places.standing(permit.destination),
             tag: in_hand.tag(),
         };
-        let place = match asking.standing {
-            Standing::Hung => {
+        let place = match asking.standing.takes_its_place_first() {
+            true => {
                 let patience = self.clock.until(permit.deadline).saturating_sub(CLAIM_TIME);
                 Some(self.places.first_of_all(asking, patience).await?)
             }
-            Standing::New | Standing::Prompt => None,
+            false => None,
         };
         let connection = self.connect(permit, target, asking).await?;
         let asked_for_at = permit.not_before - self.head_start();
@@ -209,9 +204,9 @@ impl Deliverer {
                 let in_time = self.clock.until(permit.deadline).max(CLAIM_TIME);
                 let place = self.places.in_time(asking, in_time).await;
                 // What nobody knows is not tried again at once.
-                place.map_err(|none| match asking.standing {
-                    Standing::Prompt => none,
-                    Standing::New | Standing::Hung => NoPlace::TurnedAway,
+                place.map_err(|none| match asking.standing.is_known_to_answer() {
+                    true => none,
+                    false => NoPlace::TurnedAway,
                 })?
             }
         };
@@ -239,17 +234,15 @@ impl Deliverer {
         let patience = patience.max(CLAIM_TIME);
         let began = Instant::now();
         let mut dial = pin!(timeout(patience, caught(self.sender.prepare(target))));
-        let grace = match asking.standing {
-            Standing::Prompt => patience + CLAIM_TIME,
-            Standing::New => DIAL_GRACE,
-            Standing::Hung => Duration::ZERO,
-        };
-        let dialled = match timeout(grace, &mut dial).await {
-            Ok(dialled) => dialled,
-            Err(_elapsed) => {
-                let _seat = self.places.sit(asking)?;
-                dial.await
-            }
+        let dialled = match asking.standing.dial_grace() {
+            None => dial.await,
+            Some(grace) => match timeout(grace, &mut dial).await {
+                Ok(dialled) => dialled,
+                Err(_elapsed) => {
+                    let _seat = self.places.sit(asking)?;
+                    dial.await
+                }
+            },
         };
         Ok(Connection {
             ready: dialled.map_err(|_elapsed| NoPlace::TurnedAway)?,

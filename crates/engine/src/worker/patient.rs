@@ -7,20 +7,16 @@
 
 use std::time::Duration;
 
-use domain::attempt::OutcomeKind;
+use domain::slow::can_wait;
 use tokio::time::{Instant, sleep_until};
 
 use super::records::Handed;
-use crate::ports::Outcome;
 
 /// How long the first waits for others.
 const WAITS: Duration = Duration::from_millis(250);
 
 /// So many are enough.
 const ENOUGH: usize = 200;
-
-/// What took as long as this and was not answered hung.
-const HUNG: Duration = Duration::from_secs(1);
 
 /// Those that wait.
 #[derive(Default)]
@@ -33,7 +29,7 @@ impl Patient {
     /// Keeps the outcomes of a request if they can wait; else they are for the commit
     /// that is next.
     pub(super) fn sift(&mut self, outcomes: Vec<Handed>) -> Vec<Handed> {
-        if !outcomes.iter().all(|(_, one)| has_hung(one)) {
+        if !outcomes.iter().all(|(_, one)| can_wait(one)) {
             return outcomes;
         }
         self.until.get_or_insert_with(|| Instant::now() + WAITS);
@@ -66,12 +62,4 @@ impl Patient {
         self.until = None;
         std::mem::take(&mut self.waiting)
     }
-}
-
-/// It says nothing that anybody has to know at once: no answer came, or not all of
-/// one.
-fn has_hung(outcome: &Outcome) -> bool {
-    outcome.kind == OutcomeKind::Failed
-        && outcome.elapsed >= HUNG
-        && outcome.status.is_none_or(|status| status < 400)
 }

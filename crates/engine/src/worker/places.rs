@@ -1,19 +1,9 @@
 //! A worker's places, and who may have them.
 //!
-//! ```text
-//!  places         ┌───────────────────────────────────────┐ whoever answers
-//!  three quarters ├─────────────────────────────┐         │ and who is new
-//!  half           ├───────────────────┐         │         │ and who hangs
-//!                 └───────────────────┴─────────┴─────────┘
-//!  a quarter more ┌─────────┐ whoever answers and has nothing in flight here
-//!                 └─────────┘
-//! ```
-//!
-//! Destinations that hang have half of the places at most, all of them
-//! together, and together with the new ones three quarters: a place is theirs
-//! until a timeout, where it is another's for milliseconds. And when many begin
-//! to hang at the same moment, before anybody knows, each has something in
-//! flight, so what is set aside stays free for the others.
+//! Whoever answers may have all of them, those that hang half at most, all of them
+//! together, and together with the new ones three quarters; a quarter more is set
+//! aside for those that answer and have nothing in flight here: see
+//! [`domain::slow::Shares`].
 //!
 //! The hand is small, so nobody fills it by waiting. Who answers may stand in
 //! line for a place while the line moves: to be turned away is to draw lots, and
@@ -28,34 +18,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use domain::ids::DestinationId;
+use domain::slow::{Crowd, Held, LINE, Pause, STILL, Shares, Standing, seats};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
 use super::away::Away;
 use super::bench::{Bench, Seat};
-use super::crowd::Crowd;
-use super::standing::{Held, Pause, Record, Standing};
+use super::standing::Record;
 use crate::ports::{DeliveryTag, MAX_ROWS};
 
 /// Destinations that are remembered; beyond it those that are idle and answer
 /// are forgotten, which costs them nothing but being new. About 100 bytes each.
 const MOST: usize = 50_000;
-
-/// How long a line may stand still before all leave it. The hand is held up for as
-/// long at most when many begin to hang at once.
-const STILL: Duration = Duration::from_millis(250);
-
-/// How long anybody stands in a line that moves: a hand of full messages has a
-/// permit for each place, so all of them get one while common receivers answer.
-const LINE: Duration = Duration::from_secs(1);
-
-/// How many of a worker's places those that hang may have: half. What takes five
-/// seconds and more counts among them, so an autoscaler whose receivers are slow has
-/// to reckon with these alone.
-#[must_use]
-pub const fn places_of_the_slow(places: u32) -> u32 {
-    places / 2
-}
 
 pub(super) struct Places {
     all: Arc<Semaphore>,
@@ -117,19 +91,19 @@ impl Places {
     /// `hand` is how many messages may be in hand.
     pub(super) fn new(places: u32, hand: u16) -> Self {
         let semaphore = |size: u32| Arc::new(Semaphore::new(size.max(1) as usize));
+        let shares = Shares::of(places);
         Self {
-            all: semaphore(places),
+            all: semaphore(shares.all),
             moved_at: Mutex::default(),
-            aside: semaphore(places / 4),
-            doubtful: semaphore(places - places / 4),
-            hung: semaphore(places_of_the_slow(places)),
-            benches: [(); 3].map(|()| Bench::new(usize::from(hand) / 4)),
+            aside: semaphore(shares.aside),
+            doubtful: semaphore(shares.doubtful),
+            hung: semaphore(shares.hung),
+            benches: [(); 3].map(|()| Bench::new(seats(hand).into())),
             records: Mutex::default(),
-            crowd: Mutex::new(Crowd::new()),
+            crowd: Mutex::default(),
             away: Mutex::default(),
             freed: Notify::new(),
-            // At each single place, those who come would be many and find few.
-            worth_a_call: (places_of_the_slow(places) / 4).max(1) as usize,
+            worth_a_call: shares.worth_a_call as usize,
         }
     }
 
@@ -168,7 +142,7 @@ impl Places {
         patience: Duration,
     ) -> Result<Place, NoPlace> {
         let deadline = Instant::now() + patience;
-        let answers = asking.standing == Standing::Prompt;
+        let answers = asking.standing.is_known_to_answer();
         let doubtful = match answers {
             true => None,
             false => Some(self.wait(&self.doubtful, asking, deadline).await?),
@@ -194,7 +168,7 @@ impl Places {
 
     /// A place from the line, for one that answers, while the line moves.
     async fn in_line(&self, standing: Standing, deadline: Instant) -> Option<OwnedSemaphorePermit> {
-        if standing != Standing::Prompt {
+        if !standing.is_known_to_answer() {
             return None;
         }
         let leaves_at = deadline.min(Instant::now() + LINE);

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::batch::MAX_BYTES;
+use domain::slow::Standing;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use super::places::NoPlace;
-use super::standing::Standing;
 use crate::ports::{BATCH_BODY_BYTES, MAX_BATCHES, Start};
 
 /// Of all batches of a worker that are claimed or wait for their answers. Places

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use domain::ids::DestinationId;
 use domain::permit::Permit;
+use domain::slow::Pause;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -21,7 +22,6 @@ use crate::ports::{Deferral, MAX_ROWS, Schedule, Store, Wake};
 use crate::wake::wake_all;
 use crate::worker::hand::InHand;
 use crate::worker::places::Places;
-use crate::worker::standing::Pause;
 
 /// Takes them. Clones share the statement.
 #[derive(Clone)]

@@ -19,22 +19,24 @@ const FOUND: f64 = 0.97;
 
 /// All of a worker's that hang.
 #[derive(Debug)]
-pub(super) struct Crowd {
+pub struct Crowd {
     pause: Duration,
 }
 
-impl Crowd {
-    pub(super) fn new() -> Self {
+impl Default for Crowd {
+    fn default() -> Self {
         Self { pause: PAUSE.0 }
     }
+}
 
+impl Crowd {
     /// One came and found a place.
-    pub(super) fn found(&mut self) {
+    pub fn found(&mut self) {
         self.pause = self.pause.mul_f64(FOUND).max(PAUSE.0);
     }
 
     /// One came in vain. Returns how long it keeps away, at least.
-    pub(super) fn in_vain(&mut self) -> Duration {
+    pub fn in_vain(&mut self) -> Duration {
         self.pause = self.pause.mul_f64(IN_VAIN).min(PAUSE.1);
         self.pause
     }
@@ -57,7 +59,7 @@ mod tests {
 
     #[test]
     fn a_large_crowd_keeps_away_and_a_small_one_does_not() {
-        let mut crowd = Crowd::new();
+        let mut crowd = Crowd::default();
         let of_3_000 = after_a_while(&mut crowd, 3_000.0, 10);
         // 60 come each second.
         assert!((40.0..=60.0).contains(&of_3_000), "{of_3_000}");
@@ -69,7 +71,7 @@ mod tests {
 
     #[test]
     fn a_hundred_in_vain_are_no_crowd() {
-        let mut crowd = Crowd::new();
+        let mut crowd = Crowd::default();
         let last = (0..100).map(|_| crowd.in_vain()).last();
         assert!(last < Some(Duration::from_secs(2)), "{last:?}");
     }
