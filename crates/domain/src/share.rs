@@ -6,7 +6,7 @@
 
 mod tenants;
 
-pub use tenants::{Ask, Given, Load, Room, share_between_tenants};
+pub use tenants::{Ask, Fleet, Given, Load, Room, share_between_tenants};
 
 /// Splits `room` between `asks`, max-min fair: nobody gets more than asked
 /// for, and nobody gets less than another who got less than it asked for,

@@ -60,6 +60,37 @@ impl Default for AlertSettings {
     }
 }
 
+impl AlertSettings {
+    /// What the store's columns say, with defaults where they are null.
+    #[must_use]
+    pub fn of(
+        backlog: Option<u32>,
+        under_delivery_seconds: Option<u32>,
+        failing_percent: Option<u32>,
+    ) -> Self {
+        let default = Self::default();
+        Self {
+            backlog: backlog.unwrap_or(default.backlog),
+            under_delivery: under_delivery_seconds.map_or(default.under_delivery, |seconds| {
+                Duration::from_secs(seconds.into())
+            }),
+            failing_percent: failing_percent.unwrap_or(default.failing_percent),
+        }
+    }
+}
+
+/// Whether a step of the watch looks at a destination that it passes by: if
+/// something is remembered of it, or if it has waited for so long. What is gone
+/// by then needs nobody.
+#[must_use]
+pub fn is_looked_at(
+    remembered: bool,
+    oldest: Option<Timestamp>,
+    (patience, now): (Duration, Timestamp),
+) -> bool {
+    remembered || oldest.is_some_and(|since| now.since(since) >= patience)
+}
+
 /// What is remembered of a destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Watch {

@@ -6,9 +6,10 @@ use async_trait::async_trait;
 use domain::ids::{DestinationId, TenantId};
 use domain::operations::{OperationalDestination, OperationalEvent};
 use domain::time::Timestamp;
+use domain::watch::AlertSettings;
 use engine::ports::{
     AlertsChange, AlertsView, CatalogError, MAX_OPERATIONAL, Operations, OperationsBook,
-    Registration, RelayedOperations, StoreError, WatchRules, Watched, alert_settings,
+    Registration, RelayedOperations, StoreError, WatchRules, Watched,
 };
 use sqlx::PgPool;
 use uuid::Uuid;
@@ -257,7 +258,7 @@ async fn alerts(pool: &PgPool, tenant: TenantId, id: DestinationId) -> Result<Al
     let number = |set: Option<i32>| set.map(|set| count(i64::from(set)));
     let (backlog, seconds) = (found.alert_backlog, found.alert_under_delivery_seconds);
     Ok(AlertsView {
-        settings: alert_settings(
+        settings: AlertSettings::of(
             number(backlog),
             number(seconds),
             number(found.alert_failing_percent),

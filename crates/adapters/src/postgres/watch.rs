@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use domain::ids::{DestinationId, TenantId};
 use domain::time::{Timestamp, micros};
-use domain::watch::{Sight, shortfall};
-use engine::ports::{Fleet, MAX_TALLIES, Told, WatchRules, Watched, around};
+use domain::watch::{Around, Sight, shortfall};
+use engine::ports::{Fleet, MAX_TALLIES, Told, WatchRules, Watched};
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
@@ -171,7 +171,7 @@ async fn look(
                 &destination.policy,
                 &reading.usage,
                 &reading.backlog,
-                around(fleet, (one.held_for, one.oldest), tenant),
+                Around::of(fleet, (one.held_for, one.oldest), tenant),
                 now,
             )
         });

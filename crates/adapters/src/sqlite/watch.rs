@@ -6,8 +6,8 @@
 mod rows;
 
 use domain::time::{Timestamp, micros};
-use domain::watch::{Sight, shortfall};
-use engine::ports::{Fleet, MAX_TALLIES, Told, WatchRules, Watched, around, is_looked_at};
+use domain::watch::{Around, Sight, is_looked_at, shortfall};
+use engine::ports::{Fleet, MAX_TALLIES, Told, WatchRules, Watched};
 use rusqlite::Transaction;
 
 use super::admit;
@@ -108,7 +108,7 @@ pub(super) fn step(
             break;
         };
         if let Some(mut passed) = Passed::read(tx, now, &key)?
-            && is_looked_at(passed.remembered, passed.oldest, (rules, now))
+            && is_looked_at(passed.remembered, passed.oldest, (rules.patience, now))
         {
             watched.looked += 1;
             let sight = look(tx, now, &passed, &fleet)?;
@@ -214,7 +214,7 @@ fn look(
     }
     let reading = admit::reading(tx, now, passed.id)?;
     let shortfall = reading.and_then(|reading| {
-        let around = around(fleet, (passed.held_for, passed.oldest), reading.tenant);
+        let around = Around::of(fleet, (passed.held_for, passed.oldest), reading.tenant);
         shortfall(
             &reading.policy,
             &reading.usage,

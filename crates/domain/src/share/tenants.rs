@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::share;
 use crate::ids::TenantId;
+use crate::time::Timestamp;
 
 /// What one tenant has of the fleet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,6 +15,21 @@ pub struct Load {
     pub outstanding: u32,
     /// Its attempts that are `started`.
     pub in_flight: u32,
+}
+
+/// The live workers, and what is on its way to them.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Fleet {
+    /// The store's clock.
+    pub now: Timestamp,
+    /// Workers whose heartbeat is fresh.
+    pub workers: u32,
+    /// Their places together.
+    pub places: u32,
+    /// Attempts that are `admitted`, of all destinations.
+    pub outstanding: u32,
+    /// What each tenant has, in id order; those that have nothing are left out.
+    pub loads: Vec<Load>,
 }
 
 /// What the fleet has room for, as somebody counted it.

@@ -7,8 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::admission::{Backlog, CoarseStarts, PROGRESS, SLACK, Usage};
 use crate::health::{HoldReason, UnknownWord};
+use crate::ids::TenantId;
 use crate::limit::{EXACT_MAX, Limit};
 use crate::policy::{Limited, Pacing, Policy, Rate};
+use crate::share::Fleet;
 use crate::time::Timestamp;
 
 /// Which part of a limit has to be used at least.
@@ -103,6 +105,26 @@ pub struct Around {
     /// Since when the first of what is due waits, if that is known: from then
     /// on it had something to start all the time.
     pub waits_since: Option<Timestamp>,
+}
+
+impl Around {
+    /// Of a destination of `tenant`, by the fleet as it is: `most` is the tenant's
+    /// `max_in_flight`.
+    #[must_use]
+    pub fn of(
+        fleet: &Fleet,
+        (held_for, waits_since): (Option<HoldReason>, Option<Timestamp>),
+        (tenant, most): (TenantId, Option<u32>),
+    ) -> Self {
+        let load = fleet.loads.iter().find(|load| load.tenant == tenant);
+        let under_way = load.map_or(0, |load| load.outstanding.saturating_add(load.in_flight));
+        Self {
+            held_for,
+            no_places: fleet.places <= fleet.outstanding,
+            tenant_is_full: most.is_some_and(|most| under_way >= most),
+            waits_since,
+        }
+    }
 }
 
 /// Why a destination gets less than its limit allows; `None` if it gets that,

@@ -6,12 +6,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use domain::attempt::AttemptState;
 use domain::batch::BatchSettings;
+pub use domain::cancel::CancelFrom;
 use domain::ids::{AttemptId, DestinationId, ReplayId, TenantId};
 use domain::replay::ReplayState;
 use domain::retry::RetrySettings;
 use domain::time::Timestamp;
 
-use super::catalog::{AttemptView, CatalogError};
+use super::catalog::AttemptView;
+use super::error::CatalogError;
 use super::schedule::Wake;
 
 /// Retry rules, cancelling, dead letters and replays. Every method is one
@@ -168,44 +170,6 @@ pub struct CancelStep {
     pub from: CancelFrom,
     /// Rows to look at, at most.
     pub limit: u32,
-}
-
-/// Where cancelling goes on: first attempts, then what is admitted, then all
-/// that was admitted before, in this order, so that what gets a permit, or
-/// loses it, meanwhile is still met.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CancelFrom {
-    /// First attempts after this one.
-    First(AttemptId),
-    /// Admitted attempts after this one.
-    Admitted(AttemptId),
-    /// The others after this one.
-    Due(Timestamp, AttemptId),
-}
-
-impl CancelFrom {
-    /// The first step.
-    pub const BEGIN: Self = Self::First(AttemptId(0));
-
-    /// The same part, after this row.
-    #[must_use]
-    pub const fn at(self, at: Timestamp, id: AttemptId) -> Self {
-        match self {
-            Self::First(_) => Self::First(id),
-            Self::Admitted(_) => Self::Admitted(id),
-            Self::Due(..) => Self::Due(at, id),
-        }
-    }
-
-    /// The part after this one.
-    #[must_use]
-    pub const fn next_part(self) -> Option<Self> {
-        match self {
-            Self::First(_) => Some(Self::Admitted(AttemptId(0))),
-            Self::Admitted(_) => Some(Self::Due(Timestamp::MIN, AttemptId(0))),
-            Self::Due(..) => None,
-        }
-    }
 }
 
 /// What one step of cancelling did.

@@ -6,7 +6,8 @@ use async_trait::async_trait;
 use domain::backpressure::{BacklogBounds, Backlogged, CountPace, Standing};
 use domain::event::NewEvent;
 
-use super::store::{Acceptance, StoreError};
+use super::error::StoreError;
+use super::store::Acceptance;
 
 /// The most backlogs that are told of, besides the whole: the longest.
 pub const MAX_STANDINGS: usize = 1_000;

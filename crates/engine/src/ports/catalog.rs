@@ -9,9 +9,9 @@ use domain::policy::LimitSettings;
 use domain::series::Passage;
 use domain::time::Timestamp;
 
+use super::error::CatalogError;
 use super::health::HealthBook;
 use super::smart::SmartBook;
-use super::store::StoreError;
 
 /// What the API, the command line, the operator and the audit ask of a store.
 /// Every method is one transaction and checks the tenant in its own query.
@@ -316,34 +316,4 @@ pub struct LimitHistory {
     pub effective: LimitSettings,
     /// The destination's state.
     pub state: DestinationState,
-}
-
-/// Why the catalog could not do it.
-#[derive(Debug, thiserror::Error)]
-pub enum CatalogError {
-    /// The tenant has no such thing.
-    #[error("no such {0}")]
-    NotFound(&'static str),
-    /// The store's constraints refuse the value.
-    #[error("{field}: {problem}")]
-    Invalid {
-        /// The column.
-        field: String,
-        /// What is wrong.
-        problem: String,
-    },
-    /// It would be allowed, but not as things are.
-    #[error("{0}")]
-    Conflict(String),
-    /// The schema is older than this binary needs, or one that it cannot work with.
-    #[error("schema is at version {found}, this binary needs {needed}: run `paceline migrate`")]
-    Schema {
-        /// What the store has.
-        found: i64,
-        /// What we need.
-        needed: i64,
-    },
-    /// The store could not be asked, or answered nonsense.
-    #[error(transparent)]
-    Store(#[from] StoreError),
 }

@@ -7,7 +7,7 @@ use domain::ids::{DestinationId, TenantId};
 pub use domain::operations::OperationalEvent;
 use domain::time::Timestamp;
 
-use super::catalog::CatalogError;
+use super::error::CatalogError;
 
 /// The part of [`super::Catalog`] that is about how destinations answer. The
 /// loops do not need it: outcomes write it and admission reads it, in the store.

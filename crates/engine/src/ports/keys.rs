@@ -7,7 +7,7 @@ use domain::access::{KeyId, Scopes};
 use domain::ids::TenantId;
 use domain::time::Timestamp;
 
-use super::catalog::CatalogError;
+use super::error::CatalogError;
 
 /// What authentication and the administration of keys ask of a store. Keys
 /// themselves never get there, only their digests. Every method is one

@@ -11,7 +11,8 @@ use async_trait::async_trait;
 use domain::destination::DestinationState;
 use domain::ids::{DestinationId, TenantId};
 
-use super::catalog::{CatalogError, Destination, NewDestination};
+use super::catalog::{Destination, NewDestination};
+use super::error::CatalogError;
 use super::secrets::NewSecret;
 use super::vault::SealedSecret;
 

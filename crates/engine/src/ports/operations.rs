@@ -4,16 +4,14 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use domain::health::HoldReason;
 use domain::ids::{DestinationId, TenantId};
 use domain::operations::{
     OperationalDestination, OperationalEvent, OperationalScope, OperationalType,
 };
 use domain::time::Timestamp;
-use domain::watch::{AlertSettings, Around, Watch};
+use domain::watch::{AlertSettings, Watch};
 
-use super::catalog::CatalogError;
-use super::store::{Fleet, StoreError};
+use super::error::{CatalogError, StoreError};
 
 /// What the notifier asks of a store. Every method is one transaction, and any
 /// number of processes may ask at once.
@@ -207,50 +205,4 @@ pub struct AlertsChange {
     pub under_delivery_seconds: Option<Option<u32>>,
     /// It fails when so many of a hundred answers are failures; 0 for never.
     pub failing_percent: Option<Option<u32>>,
-}
-
-/// What the store's columns say, with defaults where they are null.
-#[must_use]
-pub fn alert_settings(
-    backlog: Option<u32>,
-    under_delivery_seconds: Option<u32>,
-    failing_percent: Option<u32>,
-) -> AlertSettings {
-    let default = AlertSettings::default();
-    AlertSettings {
-        backlog: backlog.unwrap_or(default.backlog),
-        under_delivery: under_delivery_seconds.map_or(default.under_delivery, |seconds| {
-            Duration::from_secs(seconds.into())
-        }),
-        failing_percent: failing_percent.unwrap_or(default.failing_percent),
-    }
-}
-
-/// What binds a destination of `tenant` beside its own limits, by the fleet as
-/// it is: `most` is the tenant's `max_in_flight`.
-#[must_use]
-pub fn around(
-    fleet: &Fleet,
-    (held_for, waits_since): (Option<HoldReason>, Option<Timestamp>),
-    (tenant, most): (TenantId, Option<u32>),
-) -> Around {
-    let load = fleet.loads.iter().find(|load| load.tenant == tenant);
-    let under_way = load.map_or(0, |load| load.outstanding.saturating_add(load.in_flight));
-    Around {
-        held_for,
-        no_places: fleet.places <= fleet.outstanding,
-        tenant_is_full: most.is_some_and(|most| under_way >= most),
-        waits_since,
-    }
-}
-
-/// Whether a step of the watch looks at a destination that it passes by: if
-/// something is remembered of it, or if it has waited for too long.
-#[must_use]
-pub fn is_looked_at(
-    remembered: bool,
-    oldest: Option<Timestamp>,
-    (rules, now): (&WatchRules, Timestamp),
-) -> bool {
-    remembered || oldest.is_some_and(|since| now.since(since) >= rules.patience)
 }

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use domain::ids::DestinationId;
 
-use super::store::StoreError;
+use super::error::StoreError;
 
 /// Rows that one relay at a time reads, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -8,7 +8,8 @@ use domain::health::{LATELY, Lately};
 use domain::ids::{AttemptId, DestinationId, EventId, ReplayId, TenantId};
 use domain::time::Timestamp;
 
-use super::catalog::{AttemptView, CatalogError, Destination};
+use super::catalog::{AttemptView, Destination};
+use super::error::CatalogError;
 use super::health::HealthView;
 
 /// What people who watch ask of a store. Reads only, on the side: nothing on

@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 
+use super::error::StoreError;
 use super::schedule::Wake;
-use super::store::StoreError;
 
 /// Dead letters back into the backlog.
 #[async_trait]

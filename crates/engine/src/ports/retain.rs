@@ -5,7 +5,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use domain::retention::Retention;
 
-use super::store::{MAX_ROWS, StoreError};
+use super::error::StoreError;
+use super::store::MAX_ROWS;
 
 /// What is over and old goes.
 #[async_trait]

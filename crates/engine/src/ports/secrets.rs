@@ -12,9 +12,9 @@ use domain::ids::{DestinationId, SecretId, TenantId};
 use domain::signature::SecretKind;
 use domain::time::Timestamp;
 
-use super::catalog::{CatalogError, Destination, DestinationChange, NewDestination};
+use super::catalog::{Destination, DestinationChange, NewDestination};
+use super::error::{CatalogError, StoreError};
 use super::managers::Managed;
-use super::store::StoreError;
 use super::vault::{Place, Sealed, SealedSecret};
 
 /// What the API, the command line and the operator ask of a store about secrets.

@@ -7,10 +7,11 @@ use async_trait::async_trait;
 use domain::access::{KeyId, LinkId, Scopes};
 use domain::ids::{DestinationId, TenantId};
 use domain::policy::LimitSettings;
+pub use domain::session::{SessionKind, UnknownSessionWord};
 use domain::time::Timestamp;
 use uuid::Uuid;
 
-use super::catalog::CatalogError;
+use super::error::CatalogError;
 
 /// What the dashboard writes. What a browser holds never gets here, only its
 /// digest. Every method is one transaction.
@@ -72,53 +73,6 @@ pub const MAX_SESSIONS: u32 = 10_000;
 
 /// Sessions that are over and that one beginning forgets.
 pub const FORGOTTEN_AT_ONCE: u32 = 1_000;
-
-/// What a session is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SessionKind {
-    /// Signed in with a key.
-    Key,
-    /// A link: good for opening sessions, and for nothing else.
-    Link,
-    /// Opened by a link.
-    Opened,
-    /// Good for signing in once, as with the key behind it, and for nothing else.
-    Once,
-}
-
-impl SessionKind {
-    /// Whether pages are shown by it; the others only begin such a one.
-    #[must_use]
-    pub const fn shows_pages(self) -> bool {
-        matches!(self, Self::Key | Self::Opened)
-    }
-
-    /// The word, as in SQL.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Key => "key",
-            Self::Link => "link",
-            Self::Opened => "opened",
-            Self::Once => "once",
-        }
-    }
-}
-
-/// The text is no kind of session, or no state of a request.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("unknown word {0:?}")]
-pub struct UnknownSessionWord(pub String);
-
-impl FromStr for SessionKind {
-    type Err = UnknownSessionWord;
-    fn from_str(text: &str) -> Result<Self, UnknownSessionWord> {
-        [Self::Key, Self::Link, Self::Opened, Self::Once]
-            .into_iter()
-            .find(|kind| kind.as_str() == text)
-            .ok_or_else(|| UnknownSessionWord(text.to_owned()))
-    }
-}
 
 /// The key that a session stands on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

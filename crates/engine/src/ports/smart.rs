@@ -5,7 +5,7 @@ use domain::ids::{DestinationId, TenantId};
 use domain::smart::{Effective, Reason, SmartDelivery};
 use domain::time::Timestamp;
 
-use super::catalog::CatalogError;
+use super::error::CatalogError;
 
 /// Entries of its history are kept for so many days, and the one in force then.
 pub const SMART_HISTORY_DAYS: u32 = 7;

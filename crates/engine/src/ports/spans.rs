@@ -5,7 +5,7 @@ use domain::ids::{AttemptId, DestinationId, EventId, PermitNumber, TenantId};
 use domain::trace::{SpanId, Step, TraceContext};
 use tokio::time::Instant;
 
-use super::store::StoreError;
+use super::error::StoreError;
 
 /// Takes spans that are over. It never waits and never fails: what it has no
 /// room for is dropped.

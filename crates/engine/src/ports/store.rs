@@ -11,11 +11,12 @@ use domain::health::HealthChange;
 use domain::ids::{AttemptId, DestinationId, EventId, WorkerId};
 use domain::permit::Permit;
 use domain::retry::RetrySettings;
-pub use domain::share::Given;
-use domain::share::{Load, Room};
+use domain::share::Room;
+pub use domain::share::{Fleet, Given};
 use domain::time::Timestamp;
 use domain::trace::TraceContext;
 
+use super::error::StoreError;
 use super::schedule::Wake;
 use super::sender::Target;
 
@@ -511,50 +512,4 @@ pub struct Heartbeat {
     pub worker: WorkerId,
     /// How many attempts it can have in hand; 0 retires it.
     pub places: u32,
-}
-
-/// The live workers, and what is on its way to them.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Fleet {
-    /// The store's clock.
-    pub now: Timestamp,
-    /// Workers whose heartbeat is fresh.
-    pub workers: u32,
-    /// Their places together.
-    pub places: u32,
-    /// Attempts that are `admitted`, of all destinations.
-    pub outstanding: u32,
-    /// What each tenant has, in id order; those that have nothing are left out.
-    pub loads: Vec<Load>,
-}
-
-/// Why the store could not do it, by what the caller does next.
-#[derive(Debug, thiserror::Error)]
-pub enum StoreError {
-    /// Not reachable, overloaded, or a conflict that retries did not solve:
-    /// try again later. Whether it was committed is not known.
-    #[error("store unavailable: {0}")]
-    Unavailable(String),
-    /// Nothing that is written would be found again: where it belongs is gone, and
-    /// only whoever runs the process can bring it back. Nothing was committed that
-    /// will be there.
-    #[error("the store is lost: {0}")]
-    Lost(String),
-    /// The store never takes these values, however often they are sent: one of them
-    /// is no text, out of range, against a constraint or too large. Nothing was
-    /// committed. Without the culprit the rest of the batch is taken.
-    #[error("refused by the store: {0}")]
-    Refused(String),
-    /// A row says what it must not: a bug, or a hand in the database.
-    #[error("store corrupt: {table}.{column} of {row}: {problem}")]
-    Corrupt {
-        /// The table.
-        table: &'static str,
-        /// The column.
-        column: &'static str,
-        /// Which row.
-        row: String,
-        /// What it says.
-        problem: String,
-    },
 }

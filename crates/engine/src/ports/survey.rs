@@ -10,8 +10,8 @@ use domain::policy::Policy;
 use domain::time::Timestamp;
 use domain::watch::{Around, Shortfall};
 
-use super::operations::around;
-use super::store::{Fleet, StoreError};
+use super::error::StoreError;
+use super::store::Fleet;
 
 /// What a survey asks of a store. Reads only, on the side: nothing on the way
 /// of an event waits for it, and nothing that it costs grows with the ledger.
@@ -139,7 +139,7 @@ impl Surveyed {
     #[must_use]
     pub fn around(&self, fleet: &Fleet, waits_since: Option<Timestamp>) -> Around {
         let tenant = (self.tenant, self.tenant_max_in_flight);
-        around(fleet, (self.held_for, waits_since), tenant)
+        Around::of(fleet, (self.held_for, waits_since), tenant)
     }
 }
 

@@ -7,9 +7,8 @@ use domain::health::{Slot, TOLD_AFTER, Tally};
 use domain::ids::DestinationId;
 use domain::time::Timestamp;
 
-use super::catalog::CatalogError;
+use super::error::{CatalogError, StoreError};
 use super::operations::Told;
-use super::store::StoreError;
 
 /// Counts of the ledger, so that an hour, a day and a week are read from a few rows.
 /// They are made behind the path of events, which knows nothing of them.

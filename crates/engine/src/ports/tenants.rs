@@ -7,7 +7,7 @@ use domain::ids::TenantId;
 use domain::policy::LimitSettings;
 use domain::time::Timestamp;
 
-use super::catalog::CatalogError;
+use super::error::CatalogError;
 
 /// What the administration of tenants and tiers asks of a store. Every method
 /// is one transaction.

@@ -2,8 +2,8 @@
 
 use domain::health::HoldReason;
 use domain::time::Timestamp;
-use domain::watch::{AlertSettings, Short, Shortfall, Sight, Watch};
-use engine::ports::{Told, WatchRules, alert_settings, is_looked_at};
+use domain::watch::{AlertSettings, Short, Shortfall, Sight, Watch, is_looked_at};
+use engine::ports::{Told, WatchRules};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -138,7 +138,7 @@ pub(super) struct Passed {
 
 impl Passed {
     pub(super) fn is_looked_at(&self, rules: &WatchRules, now: Timestamp) -> bool {
-        is_looked_at(self.remembered, self.oldest, (rules, now))
+        is_looked_at(self.remembered, self.oldest, (rules.patience, now))
     }
 
     pub(super) fn count_up_to(&self) -> u32 {
@@ -189,7 +189,7 @@ impl Row {
             id: self.id,
             tenant: self.tenant_id.unwrap_or_default(),
             gone: self.gone,
-            settings: alert_settings(
+            settings: AlertSettings::of(
                 number(self.alert_backlog),
                 number(self.alert_under_delivery_seconds),
                 None,

@@ -4,7 +4,7 @@ use domain::health::HoldReason;
 use domain::ids::{DestinationId, TenantId};
 use domain::time::Timestamp;
 use domain::watch::{AlertSettings, Short, Shortfall, Sight, Watch};
-use engine::ports::{AlertsView, Told, WatchRules, alert_settings};
+use engine::ports::{AlertsView, Told, WatchRules};
 use rusqlite::{Connection, Row, Transaction};
 
 use super::super::fault::Fault;
@@ -85,7 +85,7 @@ impl Passed {
                 key: key.to_owned(),
                 id,
                 tenant: word(row, 10, ("destinations", "tenant_id"))?,
-                settings: alert_settings(row.get(8)?, row.get(9)?, None),
+                settings: AlertSettings::of(row.get(8)?, row.get(9)?, None),
                 held_for: held_for
                     .map(|reason| parse(&reason, ("health", "held_for")))
                     .transpose()?,
@@ -177,7 +177,7 @@ pub(in super::super) fn alerts(
     let key = (id.to_string(), tenant.to_string());
     first(connection, ALERTS, key, |row| {
         Ok(AlertsView {
-            settings: alert_settings(row.get(7)?, row.get(8)?, row.get(9)?),
+            settings: AlertSettings::of(row.get(7)?, row.get(8)?, row.get(9)?),
             watch: watch(row)?,
             failing_since: maybe_time(row, 10)?,
         })

@@ -8,11 +8,10 @@ use async_trait::async_trait;
 use domain::ids::{DestinationId, TenantId};
 use domain::operations::{OperationalDestination, OperationalEvent, first_deliveries};
 use domain::time::Timestamp;
-use domain::watch::Watch;
+use domain::watch::{AlertSettings, Watch};
 use engine::ports::{
     Acceptance, AlertsChange, AlertsView, CatalogError, MAX_OPERATIONAL, MAX_ROWS, Operations,
     OperationsBook, Registration, RelayedOperations, StoreError, WatchRules, Watched,
-    alert_settings,
 };
 
 use super::ModelStore;
@@ -79,7 +78,7 @@ impl News {
 
     pub(super) fn alerts_of(&self, id: DestinationId) -> domain::watch::AlertSettings {
         let set = self.alerts.get(&id).copied().unwrap_or_default();
-        alert_settings(
+        AlertSettings::of(
             set.backlog.flatten(),
             set.under_delivery_seconds.flatten(),
             set.failing_percent.flatten(),

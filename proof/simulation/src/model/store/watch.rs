@@ -5,8 +5,8 @@ use std::ops::Bound;
 
 use domain::ids::DestinationId;
 use domain::time::Timestamp;
-use domain::watch::{Sight, Watch, shortfall};
-use engine::ports::{DEFAULT_TENANT, Told, WatchRules, Watched, around, is_looked_at};
+use domain::watch::{Around, Sight, Watch, is_looked_at, shortfall};
+use engine::ports::{DEFAULT_TENANT, Told, WatchRules, Watched};
 
 use super::admit::reading;
 use super::fleet::fleet;
@@ -33,7 +33,7 @@ pub(super) fn step(rows: &mut Rows, now: Timestamp, rules: &WatchRules) -> Watch
         }
         passed += 1;
         let remembered = rows.news.watches.contains_key(id);
-        if is_looked_at(remembered, oldest(rows, *id, now), (rules, now)) {
+        if is_looked_at(remembered, oldest(rows, *id, now), (rules.patience, now)) {
             watched.looked += 1;
             counted = counted.saturating_add(look(rows, *id, (rules, now), &mut watched));
         }
@@ -96,7 +96,7 @@ fn look(
         let held_for = rows.health.get(&id).and_then(|health| health.hold);
         let held_for = held_for.map(|hold| hold.reason);
         let most = rows.tenant_max_in_flight.get(&tenant).copied();
-        let around = around(&fleet(rows, now), (held_for, oldest), (tenant, most));
+        let around = Around::of(&fleet(rows, now), (held_for, oldest), (tenant, most));
         let sight = Sight {
             backlog,
             oldest,
