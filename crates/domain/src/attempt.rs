@@ -77,6 +77,12 @@ impl AttemptState {
         }
     }
 
+    /// Whether a worker saw what became of its request.
+    #[must_use]
+    pub const fn was_sent(self) -> bool {
+        matches!(self, Self::Succeeded | Self::Failed)
+    }
+
     /// Whether nothing but a late outcome can change it any more.
     #[must_use]
     pub const fn is_final(self) -> bool {

@@ -8,7 +8,7 @@
 mod drain;
 mod words;
 
-pub use drain::drains_in;
+pub use drain::{Measured, Unknown, drains_in};
 pub use words::Reason;
 
 use crate::admission::{Backlog, Gate, Opening, PROGRESS, Usage, openings};

@@ -102,7 +102,7 @@ pub struct Shown {
     /// How many more its limits would let start now.
     pub tokens: Option<f64>,
     /// How long its backlog takes to drain, if nothing else comes; `None` where nobody
-    /// can say.
+    /// can say ([`domain::explain::drains_in`]).
     pub drains_in: Option<Duration>,
     /// Its breaker is open, or half open.
     pub breaker_open: bool,

@@ -14,8 +14,8 @@ use domain::watch::{Shortfall, tokens};
 
 use super::operations::OperationsWorld;
 use engine::ports::{
-    AlertsChange, BreakerChange, DEFAULT_TENANT, Deferral, NextTry, Outcome, Survey, SurveyRules,
-    Surveyed, WatchRules,
+    AlertsChange, BreakerChange, DEFAULT_TENANT, Deferral, LedgerRow, NextTry, Outcome, Survey,
+    SurveyRules, Surveyed, WatchRules,
 };
 use engine::survey::{Picture, SurveyLoop, SurveyOptions};
 
@@ -85,6 +85,7 @@ macro_rules! survey_contract {
             open_breakers_and_short_destinations_are_counted
             a_round_sums_all_and_shows_a_few
             what_started_since_the_last_round_has_a_lag
+            requests_that_have_ended_say_how_fast_places_come_free
         );
     };
     (@all $world:path: $($test:ident)+) => {
@@ -318,6 +319,36 @@ pub async fn a_round_sums_all_and_shows_a_few(world: &SurveyWorld) {
     let asked = &picture.shown[1];
     assert_eq!(asked.backlog, 3);
     assert!(picture.oldest >= asked.oldest && asked.oldest > Duration::ZERO);
+}
+
+/// `max_in_flight` is what it is at: it has no limit. One that never was answered says
+/// nothing of it.
+pub async fn requests_that_have_ended_say_how_fast_places_come_free(world: &SurveyWorld) {
+    let narrow = world.destination().unlimited().max_in_flight(2);
+    let destination = narrow.create().await;
+    world.accept(destination, 102).await;
+    let worker = world.worker().await;
+    let mut survey = world.survey_loop(1, destination);
+    let permits = world.admit(destination).await;
+    world.start(worker, &permits).await;
+    let (picture, _) = world.round(&mut survey).await;
+    assert_eq!(picture.shown[0].drains_in, None, "none has ended");
+    world.pass(Duration::from_millis(300)).await;
+    world.finish(worker, &permits).await;
+    let rows = world.ledger(destination).await;
+    let took = |row: &LedgerRow| Some(row.finished_at?.since(row.started_at?));
+    let took: Duration = rows.iter().filter_map(took).sum();
+    world.beat(worker).await;
+    let (picture, _) = world.round(&mut survey).await;
+    // Two at once, and of the others one in half the time that one takes.
+    let mean = took / 2;
+    let expected = mean * 98 / 2;
+    let drains = picture.shown[0].drains_in.expect("it is known by now");
+    assert_eq!(picture.shown[0].backlog, 100);
+    assert!(
+        expected.abs_diff(drains) < Duration::from_millis(1),
+        "{drains:?} of {expected:?}"
+    );
 }
 
 /// Each of them once.

@@ -3,6 +3,7 @@
 //! Each rule by itself says when it would let the last of a backlog start: so many
 //! go at once as it has room for now, the rest as its room comes back. The latest
 //! of the rules counts, and nothing starts before the time that is explained.
+//! `max_in_flight` is such a rule as soon as it is known how long a request takes.
 
 use std::time::Duration;
 
@@ -12,17 +13,92 @@ use crate::limit::Limit;
 use crate::policy::{Limited, Pacing, Policy, Rate};
 use crate::time::{Timestamp, micros};
 
+/// What was measured of a destination's requests lately.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Measured {
+    /// How long a request took on average, from its start to its outcome; `None` if
+    /// none has ended.
+    pub request_time: Option<Duration>,
+    /// How many started in a second.
+    pub starts_per_second: f64,
+}
+
+impl Measured {
+    /// Of requests that took so long each, and of so many starts in this time.
+    ///
+    /// It is the average, and not the median, that says how often places come free:
+    /// one request in ten that takes ten seconds holds a place longer than nine that
+    /// take one.
+    #[must_use]
+    pub fn of(took: impl IntoIterator<Item = Duration>, (starts, within): (u32, Duration)) -> Self {
+        let (mut sum, mut count) = (Duration::ZERO, 0_u32);
+        for time in took {
+            (sum, count) = (sum.saturating_add(time), count.saturating_add(1));
+        }
+        let starts_per_second = match within.as_secs_f64() {
+            seconds if seconds > 0.0 => f64::from(starts) / seconds,
+            _ => 0.0,
+        };
+        Self {
+            request_time: sum.checked_div(count),
+            starts_per_second,
+        }
+    }
+}
+
+/// Why nobody can say how long a backlog takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Unknown {
+    /// It is paused or disabled, or one of its limits is 0.
+    Stopped,
+    /// Its breaker is open, or half open.
+    Breaker,
+    /// No worker lives.
+    NoWorkers,
+    /// No scheduler admits it.
+    Unscheduled,
+    /// Only `max_in_flight` bounds it, and no request has ended.
+    Untimed,
+    /// It lacks places of the workers or of its tenant, and nothing has started.
+    Crowded,
+}
+
+impl Unknown {
+    /// In words, to go on after a colon.
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Stopped => "it sends nothing until somebody resumes it or raises its limit",
+            Self::Breaker => "its breaker is open, and when it closes is up to the receiver",
+            Self::NoWorkers => "no worker lives",
+            Self::Unscheduled => "no scheduler has admitted it for seconds",
+            Self::Untimed => {
+                "only max_in_flight bounds it, and no request has ended lately to tell how long \
+                 one takes"
+            }
+            Self::Crowded => {
+                "it waits for places that others take, and none of its requests has started \
+                 lately"
+            }
+        }
+    }
+}
+
 /// How long so many attempts take, if nothing else comes and nothing changes.
 ///
-/// `None` where nobody can say, because it is up to the receiver, to its owner or
-/// to the workers: while the breaker is open, while it is paused or disabled, where
-/// places are what it lacks, and where nothing limits. A receiver that is too slow
-/// for its limit takes longer: the limit is all that this knows.
+/// It assumes that requests go on taking as long as they did lately, and that a
+/// destination that lacks places of the workers or of its tenant goes on getting as
+/// many. Where no request has ended, the limits are all that is known: a receiver
+/// that is too slow for its limit takes longer.
+///
+/// # Errors
+///
+/// Why nobody can say.
 ///
 /// ```
 /// use domain::admission::{Backlog, Usage};
 /// use domain::destination::DestinationState;
-/// use domain::explain::{Circumstances, drains_in};
+/// use domain::explain::{Circumstances, Measured, drains_in};
 /// use domain::policy::LimitSettings;
 /// use domain::time::Timestamp;
 /// use domain::watch::Around;
@@ -33,50 +109,74 @@ use crate::time::{Timestamp, micros};
 ///     per_day: Some(50_000),
 ///     ..LimitSettings::default()
 /// };
-/// let drain = drains_in(&Circumstances {
-///     state: DestinationState::Active,
-///     policy: &limits.policy(),
-///     usage: &Usage::default(),
-///     backlog: &Backlog { due: 96, next_due: None },
-///     around: Around::default(),
-///     workers: 1,
-///     now: Timestamp::from_millis(0),
-/// }, 96);
-/// assert_eq!(drain, Some(Duration::from_secs(47)));
+/// let drain = |max_in_flight, request_time| {
+///     let limits = LimitSettings { max_in_flight: Some(max_in_flight), ..limits };
+///     let circumstances = Circumstances {
+///         state: DestinationState::Active,
+///         policy: &limits.policy(),
+///         usage: &Usage::default(),
+///         backlog: &Backlog { due: 96, next_due: None },
+///         around: Around::default(),
+///         workers: 1,
+///         now: Timestamp::from_millis(0),
+///     };
+///     let measured = Measured { request_time: Some(request_time), ..Measured::default() };
+///     drains_in(&circumstances, &measured, 96)
+/// };
+/// assert_eq!(drain(20, Duration::from_secs(1)), Ok(Duration::from_secs(47)));
+/// // Four at a time, each of which takes ten seconds.
+/// assert_eq!(drain(4, Duration::from_secs(10)), Ok(Duration::from_secs(230)));
 /// ```
-#[must_use]
-pub fn drains_in(circumstances: &Circumstances<'_>, backlog: u32) -> Option<Duration> {
+pub fn drains_in(
+    circumstances: &Circumstances<'_>,
+    measured: &Measured,
+    backlog: u32,
+) -> Result<Duration, Unknown> {
     let Some(before_last) = backlog.checked_sub(1) else {
-        return Some(Duration::ZERO);
+        return Ok(Duration::ZERO);
     };
     let (reason, next_at) = circumstances.reason();
-    if is_up_to_somebody(reason) {
-        return None;
-    }
+    let rate = match reason {
+        Reason::Tenant | Reason::Places if measured.starts_per_second > 0.0 => {
+            Some(measured.starts_per_second)
+        }
+        other => up_to_somebody(other).map_or(Ok(None), Err)?,
+    };
     let now = circumstances.now;
     // In back-off, or held.
     let begins = match reason {
         Reason::Backoff => next_at.unwrap_or(now),
         _ => circumstances.admits_from().unwrap_or(now),
     };
-    let rules = Rules::of(circumstances.policy, circumstances.usage, begins.max(now))?;
-    let last = rules.start(before_last).max(next_at.unwrap_or(now));
-    Some(last.since(now))
+    let begins = begins.max(now);
+    let limits = Rules::of(circumstances.policy, circumstances.usage, begins);
+    let places = Places::of(circumstances, measured);
+    let untimed = places.is_none() && (limits.is_none() || reason == Reason::Concurrency);
+    if untimed && rate.is_none() {
+        return Err(Unknown::Untimed);
+    }
+    let ends = [
+        next_at,
+        limits.map(|limits| limits.start(before_last)),
+        places.map(|places| begins + places.wait(before_last)),
+        rate.map(|rate| begins + seconds(f64::from(backlog) / rate)),
+    ];
+    let last = ends.into_iter().flatten().max().unwrap_or(now);
+    Ok(last.since(now))
+}
+
+fn seconds(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
 }
 
 /// Who or what the next start waits for has no time.
-const fn is_up_to_somebody(reason: Reason) -> bool {
-    match reason {
-        Reason::Paused
-        | Reason::Disabled
-        | Reason::ZeroLimit
-        | Reason::Breaker
-        | Reason::Probe
-        | Reason::Concurrency
-        | Reason::Tenant
-        | Reason::NoWorkers
-        | Reason::Places
-        | Reason::Unscheduled => true,
+const fn up_to_somebody(reason: Reason) -> Option<Unknown> {
+    Some(match reason {
+        Reason::Paused | Reason::Disabled | Reason::ZeroLimit => Unknown::Stopped,
+        Reason::Breaker | Reason::Probe => Unknown::Breaker,
+        Reason::Tenant | Reason::Places => Unknown::Crowded,
+        Reason::NoWorkers => Unknown::NoWorkers,
+        Reason::Unscheduled => Unknown::Unscheduled,
         Reason::Now
         | Reason::Permitted
         | Reason::NoWork
@@ -86,7 +186,37 @@ const fn is_up_to_somebody(reason: Reason) -> bool {
         | Reason::Window
         | Reason::Spacing
         | Reason::Smart
-        | Reason::Counting => false,
+        | Reason::Concurrency
+        | Reason::Counting => return None,
+    })
+}
+
+/// What `max_in_flight` leaves, where it is known how long a request takes.
+#[derive(Debug, Clone, Copy)]
+struct Places {
+    all: u32,
+    free: u32,
+    request_time: Duration,
+}
+
+impl Places {
+    fn of(circumstances: &Circumstances<'_>, measured: &Measured) -> Option<Self> {
+        let all = circumstances.policy.max_in_flight.max(1);
+        Some(Self {
+            all,
+            free: all.saturating_sub(circumstances.under_way()),
+            request_time: measured.request_time?,
+        })
+    }
+
+    /// Until the start before which so many others are made. What is under way has
+    /// begun at all times alike, as far as is known, so its places come free one after
+    /// the other.
+    fn wait(self, others: u32) -> Duration {
+        let lacks = (others.saturating_add(1)).saturating_sub(self.free);
+        let wait =
+            self.request_time.as_micros().saturating_mul(lacks.into()) / u128::from(self.all);
+        Duration::from_micros(u64::try_from(wait).unwrap_or(u64::MAX))
     }
 }
 

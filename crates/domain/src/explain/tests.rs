@@ -41,6 +41,7 @@ struct Case {
     backlog: Backlog,
     around: Around,
     workers: u32,
+    measured: Measured,
 }
 
 fn free() -> Case {
@@ -54,6 +55,7 @@ fn free() -> Case {
         },
         around: Around::default(),
         workers: 1,
+        measured: Measured::default(),
     }
 }
 
@@ -74,8 +76,8 @@ impl Case {
         explain(&self.circumstances())
     }
 
-    fn drains(&self, backlog: u32) -> Option<Duration> {
-        drains_in(&self.circumstances(), backlog)
+    fn drains(&self, backlog: u32) -> Result<Duration, Unknown> {
+        drains_in(&self.circumstances(), &self.measured, backlog)
     }
 
     fn held(reason: HoldReason) -> Self {
@@ -354,7 +356,7 @@ fn of_several_windows_the_one_that_opens_last_is_named() {
 
 #[test]
 fn a_backlog_drains_at_the_limit_after_what_is_left_of_it() {
-    let seconds = |seconds| Some(Duration::from_secs(seconds));
+    let seconds = |seconds| Ok(Duration::from_secs(seconds));
     let mut case = free();
     // The first two at once, two more after a second, and so on.
     assert_eq!(
@@ -381,16 +383,16 @@ fn of_several_limits_the_one_that_takes_longest_counts() {
     });
     let day = 86_400;
     let seconds = |case: &Case, backlog| case.drains(backlog).map(|time| time.as_secs());
-    assert_eq!(seconds(&case, 96), Some(47), "the day has room for them");
+    assert_eq!(seconds(&case, 96), Ok(47), "the day has room for them");
     assert_eq!(
         seconds(&case, 1_004),
-        Some(day + 1),
+        Ok(day + 1),
         "a day, and two of the next"
     );
     // 990 of the day are used, an hour ago: they come back tomorrow.
     case.usage.starts = vec![ms(-3_600_000); 990];
-    assert_eq!(seconds(&case, 10), Some(4));
-    assert_eq!(seconds(&case, 13), Some(day - 3_600 + 1));
+    assert_eq!(seconds(&case, 10), Ok(4));
+    assert_eq!(seconds(&case, 13), Ok(day - 3_600 + 1));
 }
 
 #[test]
@@ -402,7 +404,7 @@ fn a_full_window_is_waited_for_before_anything_drains() {
         });
         case.usage.starts = vec![ms(-780_000); 1_000];
     });
-    let in_47_minutes = Some(Duration::from_secs(47 * 60));
+    let in_47_minutes = Ok(Duration::from_secs(47 * 60));
     assert_eq!(case.drains(319), in_47_minutes);
     assert_eq!(case.explained().next_at, Some(ms(47 * 60_000)));
     // The same where they are counted in buckets.
@@ -419,7 +421,7 @@ fn a_full_window_is_waited_for_before_anything_drains() {
         }],
         unfolded: vec![ms(-60_000); 90],
     }];
-    assert_eq!(case.drains(10), Some(Duration::ZERO));
+    assert_eq!(case.drains(10), Ok(Duration::ZERO));
     assert_eq!(case.drains(319), in_47_minutes);
 }
 
@@ -432,7 +434,7 @@ fn what_is_to_be_retried_drains_no_sooner_than_it_is_due() {
         };
     });
     assert_eq!(case.explained().reason, Reason::Backoff);
-    assert_eq!(case.drains(1), Some(Duration::from_secs(45 * 60)));
+    assert_eq!(case.drains(1), Ok(Duration::from_secs(45 * 60)));
 }
 
 #[test]
@@ -443,49 +445,122 @@ fn smart_delivery_is_a_limit_too() {
             max_in_flight: None,
         });
     });
-    assert_eq!(case.drains(31), Some(Duration::from_secs(60)));
+    assert_eq!(case.drains(31), Ok(Duration::from_secs(60)));
 }
 
 #[test]
 fn nobody_can_say_how_long_it_is_up_to_somebody() {
-    let unknown = |change: fn(&mut Case)| Case::with(change).drains(22);
+    let unknown = |change: fn(&mut Case)| Case::with(change).drains(22).expect_err("unknown");
     let held = |case: &mut Case, reason| {
         case.usage.held_until = Some(ms(5_000));
         case.around.held_for = Some(reason);
     };
-    assert_eq!(unknown(|case| case.state = DestinationState::Paused), None);
+    let stopped = Unknown::Stopped;
     assert_eq!(
-        unknown(|case| case.state = DestinationState::Disabled),
-        None
+        [
+            unknown(|case| case.state = DestinationState::Paused),
+            unknown(|case| case.state = DestinationState::Disabled),
+            unknown(|case| case.policy = per_second(0)),
+        ],
+        [stopped; 3]
     );
-    assert_eq!(unknown(|case| case.policy = per_second(0)), None);
+    assert_eq!(unknown(|case| case.workers = 0), Unknown::NoWorkers);
     assert_eq!(
-        unknown(|case| case.policy = LimitSettings::default().policy()),
-        None
+        unknown(|case| case.around.waits_since = Some(ms(-6_000))),
+        Unknown::Unscheduled
     );
-    assert_eq!(unknown(|case| case.workers = 0), None);
-    assert_eq!(unknown(|case| case.around.no_places = true), None);
-    assert_eq!(unknown(|case| case.usage.in_flight = 1_000), None);
     let breaker = Case::with(|case| held(case, HoldReason::Breaker));
     assert_eq!(
         (breaker.explained().reason, breaker.drains(22)),
-        (Reason::Breaker, None)
+        (Reason::Breaker, Err(Unknown::Breaker))
     );
 }
 
+fn unlimited(case: &mut Case) {
+    case.policy = limits(LimitSettings {
+        max_in_flight: Some(20),
+        ..LimitSettings::default()
+    });
+}
+
+#[test]
+fn max_in_flight_is_a_rule_once_it_is_known_how_long_a_request_takes() {
+    let mut case = Case::with(unlimited);
+    assert_eq!(case.drains(22), Err(Unknown::Untimed));
+    case.measured = Measured::of(
+        [1, 3].map(Duration::from_secs),
+        (2, Duration::from_secs(10)),
+    );
+    assert_eq!(case.measured.request_time, Some(Duration::from_secs(2)));
+    assert_eq!(case.drains(20), Ok(Duration::ZERO), "all of them at once");
+    assert_eq!(
+        case.drains(120),
+        Ok(Duration::from_secs(10)),
+        "ten a second"
+    );
+    case.usage.in_flight = 20;
+    assert_eq!(case.explained().reason, Reason::Concurrency);
+    assert_eq!(
+        case.drains(120),
+        Ok(Duration::from_secs(12)),
+        "once one ends"
+    );
+    // The limit is the narrower one.
+    case.policy.rate = per_second(2).rate;
+    assert_eq!(case.drains(120), Ok(Duration::from_secs(59)));
+    case.measured.request_time = None;
+    assert_eq!(case.drains(120), Err(Unknown::Untimed));
+    // While a place is free, it is its limits that it is at.
+    case.usage.in_flight = 19;
+    assert_eq!(case.drains(120), Ok(Duration::from_secs(59)));
+}
+
+#[test]
+fn where_others_take_the_places_it_goes_on_as_it_went_lately() {
+    let crowded: [fn(&mut Case); 3] = [
+        |case| case.around.no_places = true,
+        |case| case.around.tenant_is_full = true,
+        |case| case.usage.deferred_until = Some(NOW + Duration::from_millis(1)),
+    ];
+    for change in crowded {
+        let mut case = Case::with(|case| {
+            unlimited(case);
+            change(case);
+        });
+        assert_eq!(case.drains(22), Err(Unknown::Crowded));
+        case.measured = Measured::of([], (5, Duration::from_secs(10)));
+        let seconds = |case: &Case| case.drains(22).map(|time| time.as_secs());
+        assert_eq!(seconds(&case), Ok(44));
+        // Where that is faster than its own rules, these count.
+        case.policy.rate = per_second(2).rate;
+        case.measured.starts_per_second = 50.0;
+        assert_eq!(seconds(&case), Ok(10));
+    }
+}
+
 /// Runs of admission, one after the other, until so many have started; when the last
-/// one did.
-fn drained(case: &Case, backlog: u32) -> Timestamp {
+/// one did. The requests take so long, in turn; those that are under way have begun
+/// one after the other.
+fn drained(case: &Case, backlog: u32, took: &[Duration]) -> Timestamp {
     let (mut usage, mut now, mut left) = (case.usage.clone(), NOW, backlog);
+    let mut took = took.iter().cycle();
+    let longest = took.clone().next().copied().unwrap_or_default();
+    let under_way = usage.in_flight;
+    let mut ends: Vec<Timestamp> = (1..=under_way)
+        .map(|place| NOW + longest * place / under_way)
+        .collect();
     loop {
+        ends.retain(|end| *end > now);
+        usage.in_flight = u32::try_from(ends.len()).unwrap();
         let waits = Backlog {
             due: left,
             next_due: None,
         };
         let decision = admit(&case.policy, &usage, &waits, 1_000, now);
-        // They start at their slots, and end at once.
+        // They start at their slots.
         for slot in &decision.slots {
             usage.starts.insert(0, slot.not_before);
+            ends.extend(took.next().map(|time| slot.not_before + *time));
             now = now.max(slot.not_before);
         }
         left -= u32::try_from(decision.slots.len()).unwrap();
@@ -493,8 +568,10 @@ fn drained(case: &Case, backlog: u32) -> Timestamp {
             return now;
         }
         usage.meter = decision.meter;
+        // An outcome wakes.
+        let ends = ends.iter().copied().filter(|end| *end > now).min();
         now = match decision.look {
-            Look::At { at, .. } => now.max(at),
+            Look::At { at, .. } => now.max(ends.map_or(at, |end| end.min(at))),
             look => panic!("{look:?}"),
         };
     }
@@ -529,10 +606,39 @@ proptest! {
     ) {
         let case = used((max, per_minute, burst), &ages);
         let said = NOW + case.drains(backlog).expect("only limits bind");
-        let tried = drained(&case, backlog);
+        let tried = drained(&case, backlog, &[]);
         let turns = per_minute.map_or(1, |max| backlog / max + 2);
         prop_assert!(said <= tried + Duration::from_millis(1), "{said:?} of {tried:?}");
         prop_assert!(tried <= said + Duration::from_secs(turns.into()), "{said:?} of {tried:?}");
+    }
+
+    /// Where requests take their time, `max_in_flight` is a rule as others are. Rules
+    /// together, and requests that take longer than others, cost more than each by
+    /// itself: it takes twice as long as is said at most, and a turn of the limit and
+    /// of the requests longer. It never takes less than is said, but for such a turn.
+    #[test]
+    fn requests_that_take_their_time_drain_when_it_is_said(
+        max in proptest::option::of(1_u32..20),
+        max_in_flight in 1_u32..10,
+        under_way in 0_u32..10,
+        took in proptest::collection::vec(1_u64..8_000, 1..6),
+        backlog in 1_u32..150,
+    ) {
+        let took: Vec<Duration> = took.into_iter().map(Duration::from_millis).collect();
+        let mut case = Case::with(|case| {
+            case.policy = limits(LimitSettings {
+                per_second: max,
+                max_in_flight: Some(max_in_flight),
+                ..LimitSettings::default()
+            });
+            case.usage.in_flight = under_way.min(max_in_flight);
+        });
+        case.measured = Measured::of(took.iter().copied(), (0, Duration::ZERO));
+        let said = case.drains(backlog).expect("how long they take is known");
+        let tried = drained(&case, backlog, &took).since(NOW);
+        let turn = Duration::from_secs(1) + took.iter().sum::<Duration>();
+        prop_assert!(said <= tried + turn, "{said:?} of {tried:?}");
+        prop_assert!(tried <= said * 2 + turn, "{said:?} of {tried:?}");
     }
 
     /// Admission agrees: before the time that is named it gives no slot, and a

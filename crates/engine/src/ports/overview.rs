@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use domain::attempt::AttemptState;
+use domain::explain::Measured;
 use domain::health::{LATELY, Lately};
 use domain::ids::{AttemptId, DestinationId, EventId, ReplayId, TenantId};
 use domain::time::Timestamp;
@@ -268,6 +269,14 @@ impl Glance {
     #[must_use]
     pub fn lately(&self) -> Lately {
         lately(&self.answers)
+    }
+
+    /// What its backlog drains by.
+    #[must_use]
+    pub fn measured(&self) -> Measured {
+        let ended = self.answers.iter().filter(|one| one.state.was_sent());
+        let took = ended.map(|one| one.latency);
+        Measured::of(took, (self.starts, GLANCE_RATE))
     }
 }
 

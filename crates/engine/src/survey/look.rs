@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use domain::compliance::{InForce, Start, judge};
 use domain::destination::DestinationState;
-use domain::explain::drains_in;
+use domain::explain::{Measured, drains_in};
 use domain::health::{LATELY, Lately};
 use domain::ids::DestinationId;
 use domain::time::Timestamp;
@@ -13,7 +13,9 @@ use domain::watch::{shortfall, tokens};
 
 use super::round::Round;
 use super::{MAX_GLANCED, NotSurveyed, Picture, Shown, SurveyLoop};
-use crate::ports::{Fleet, LedgerPosition, LedgerRow, MAX_SURVEYED, Surveyed};
+use crate::ports::{
+    Fleet, GLANCE_RATE, GLANCE_SAMPLE, LedgerPosition, LedgerRow, MAX_SURVEYED, Surveyed,
+};
 
 /// Starts of one destination that are judged in a round, about.
 const JUDGED: f64 = 1_000.0;
@@ -110,8 +112,10 @@ impl SurveyLoop {
             // While it is paused, its policy is.
             drains_in: drains_in(
                 &one.circumstances(DestinationState::Active, fleet, oldest),
+                &measured(&rows, now),
                 backlog,
-            ),
+            )
+            .ok(),
             breaker_open: one.usage.probing,
             shortfall: shortfall(
                 &one.policy,
@@ -177,6 +181,27 @@ fn lately(rows: &[LedgerRow], now: Timestamp) -> Lately {
     };
     let outcomes = rows.iter().filter_map(outcome);
     Lately::of(outcomes.filter(|(started_at, ..)| *started_at > since))
+}
+
+/// What a glance measures, from the rows that were read: where these end before now,
+/// for there are too many, up to where they end.
+fn measured(rows: &[LedgerRow], now: Timestamp) -> Measured {
+    let took = |row: &LedgerRow| Some(row.finished_at?.since(row.started_at?));
+    let ended = (rows.iter().rev()).filter(|row| row.state.was_sent());
+    let lately = now - LATELY;
+    let ended = ended.filter(|row| row.started_at.is_some_and(|at| at > lately));
+    let is_cut = rows.len() >= (PAGE * PAGES) as usize;
+    let until = rows
+        .last()
+        .filter(|_| is_cut)
+        .and_then(|row| row.started_at);
+    let since = until.unwrap_or(now) - GLANCE_RATE;
+    let started = rows.iter().filter(|row| row.started_at > Some(since));
+    let starts = u32::try_from(started.count()).unwrap_or(u32::MAX);
+    Measured::of(
+        ended.filter_map(took).take(GLANCE_SAMPLE as usize),
+        (starts, GLANCE_RATE),
+    )
 }
 
 fn waited(oldest: Option<Timestamp>, now: Timestamp) -> Duration {

@@ -82,9 +82,12 @@ pub struct WhatIf {
     pub drains_in_seconds: Option<f64>,
     /// Attempts that wait now.
     pub backlog: u64,
-    /// In how many seconds these drain under what is proposed, if nothing else
-    /// comes.
+    /// In how many seconds these drain under what is proposed, if nothing else comes
+    /// and requests take as long as those that were recorded; `null` where nobody can
+    /// say.
     pub backlog_drains_in_seconds: Option<f64>,
+    /// Why nobody can say; `null` where somebody can.
+    pub backlog_drain_unknown: Option<String>,
     /// How long each point of the curves is.
     pub step_seconds: u64,
     /// Both curves, from `since` on.
@@ -181,7 +184,8 @@ impl From<Plan> for WhatIf {
             receiver_takes_per_second: plan.receiver.takes_per_second,
             drains_in_seconds: plan.drains_in.map(seconds),
             backlog: plan.backlog_now,
-            backlog_drains_in_seconds: plan.backlog_drains_in.map(seconds),
+            backlog_drains_in_seconds: plan.backlog_drains_in.ok().map(seconds),
+            backlog_drain_unknown: (plan.backlog_drains_in.err()).map(|why| why.words().to_owned()),
             step_seconds: plan.actual_curve.step.as_secs(),
             curves,
         }

@@ -42,10 +42,13 @@ pub struct Standing {
     /// Since when the first of those that are due waits.
     #[schema(format = DateTime)]
     pub oldest_since: Option<String>,
-    /// In how many seconds the backlog drains by its limits, if nothing else comes.
-    /// `null` where nobody can say: while it is paused or its breaker is open, where
-    /// places are what it lacks, or where nothing limits it.
+    /// In how many seconds the backlog drains by its limits and its `max_in_flight`, if
+    /// nothing else comes and requests go on taking as long as they did lately. `null`
+    /// where nobody can say.
     pub drains_in_seconds: Option<f64>,
+    /// Why nobody can say: its breaker is open, say, or nothing was measured yet. `null`
+    /// where somebody can.
+    pub drain_unknown: Option<String>,
     /// Whether it fails: as many of a hundred answers as its alerts' `failing_percent`
     /// says were failures lately, or, where nothing was answered, the last of what was
     /// sent before.
@@ -142,7 +145,8 @@ impl From<service::Standing> for Standing {
             next_at: found.explanation.next_at.map(text::time),
             backlog: found.backlog,
             oldest_since: found.oldest.map(text::time),
-            drains_in_seconds: found.drains_in.map(|drain| rounded(drain.as_secs_f64())),
+            drains_in_seconds: (found.drains_in.ok()).map(|drain| rounded(drain.as_secs_f64())),
+            drain_unknown: found.drains_in.err().map(|why| why.words().to_owned()),
             failing: found.failing,
             answered_lately: found.lately.answered,
             failed_lately: found.lately.failed,

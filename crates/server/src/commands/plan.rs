@@ -181,7 +181,10 @@ fn words(found: &WhatIf) -> String {
     if found.backlog > 0 {
         let drains = match found.backlog_drains_in_seconds {
             Some(drain) => format!("would drain in {}", duration(drain)),
-            None => "would not drain".to_owned(),
+            None => match &found.backlog_drain_unknown {
+                Some(why) => format!("would take nobody knows how long: {why}"),
+                None => "would take nobody knows how long".to_owned(),
+            },
         };
         text.push_str(&format!("\n{} that wait now {drains}", found.backlog));
     }

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use domain::explain::Unknown;
 use domain::policy::LimitSettings;
 use domain::what_if::Summary;
 use engine::ports::Destination;
@@ -100,10 +101,10 @@ fn rows(plan: &Plan) -> Vec<(&'static str, String, String)> {
     };
     let wait = |wait: Option<Duration>| wait.map_or(NONE.to_owned(), words::span);
     let number = |number: Option<u64>| number.map_or("unknown".to_owned(), words::large);
-    let drains = |backlog: u64, time: Option<Duration>| match (backlog, time) {
+    let drains = |backlog: u64, time: Result<Duration, Unknown>| match (backlog, time) {
         (0, _) => NONE.to_owned(),
-        (_, Some(time)) => words::span(time),
-        (_, None) => "never".to_owned(),
+        (_, Ok(time)) => words::span(time),
+        (_, Err(why)) => format!("unknown: {}", why.words()),
     };
     vec![
         row("starts", &|one| words::large(one.starts)),

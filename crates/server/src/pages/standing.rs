@@ -41,6 +41,8 @@ pub(super) struct Standing {
     pub(super) share: Option<u32>,
     pub(super) backlog: String,
     pub(super) drains: String,
+    /// Why nobody knows, in a sentence; empty where somebody does.
+    pub(super) drain_unknown: String,
     /// Of the requests of the last minutes, and of how many that is.
     pub(super) failed: String,
     pub(super) failed_of: String,
@@ -58,7 +60,7 @@ pub(super) struct Standing {
 
 impl Standing {
     /// What changes, by the suffix of its name on the page.
-    pub(super) fn live(&self) -> [(&'static str, String); 14] {
+    pub(super) fn live(&self) -> [(&'static str, String); 15] {
         let share = self
             .share
             .map_or(NONE.to_owned(), |share| format!("{share} %"));
@@ -68,6 +70,7 @@ impl Standing {
             ("share", share),
             ("backlog", self.backlog.clone()),
             ("drains", self.drains.clone()),
+            ("drain-unknown", self.drain_unknown.clone()),
             ("failed", self.failed.clone()),
             ("failed-of", self.failed_of.clone()),
             ("failed-hour", self.failed_hour.clone()),
@@ -165,7 +168,8 @@ impl Seen<'_> {
         let rate = f64::from(self.glance.starts) / GLANCE_RATE.as_secs_f64();
         let circumstances =
             (self.surveyed).map(|one| one.circumstances(destination.state, self.fleet, None));
-        let drains = (circumstances.as_ref()).and_then(|one| drains_in(one, self.backlog));
+        let measured = self.glance.measured();
+        let drains = (circumstances.as_ref()).map(|one| drains_in(one, &measured, self.backlog));
         let explanation = circumstances.as_ref().map(explain);
         let (tone, state) = self.state(explanation.as_ref());
         let [median, slow] = latencies(&self.glance.answers);
@@ -180,8 +184,14 @@ impl Seen<'_> {
             backlog: words::count(self.backlog, COUNTED),
             drains: match (self.backlog, drains) {
                 (0, _) => NONE.to_owned(),
-                (_, Some(time)) => words::span(time),
-                (_, None) => "unknown".to_owned(),
+                (_, Some(Ok(time))) => words::span(time),
+                (_, _) => "unknown".to_owned(),
+            },
+            drain_unknown: match drains {
+                Some(Err(why)) => {
+                    format!("How long the backlog takes is unknown: {}.", why.words())
+                }
+                _ => String::new(),
             },
             failed: failed(self.lately.failed_percent()),
             failed_of: failed_of(&self.lately),

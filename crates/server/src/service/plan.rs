@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use domain::admission::{Backlog, Usage};
 use domain::destination::DestinationState;
-use domain::explain::{Circumstances, drains_in};
+use domain::explain::{Circumstances, Measured, Unknown, drains_in};
 use domain::ids::DestinationId;
 use domain::policy::LimitSettings;
 use domain::series::{Curve, Passage, Series};
@@ -61,9 +61,10 @@ pub struct Plan {
     /// How long after `until` the replay's last start was: zero if it kept up,
     /// `None` if it never drains.
     pub drains_in: Option<Duration>,
-    /// How many wait now, and how long these take under what is proposed.
+    /// How many wait now, and how long these take under what is proposed, if requests
+    /// take as long as those that were recorded; or why nobody can say.
     pub backlog_now: u64,
-    pub backlog_drains_in: Option<Duration>,
+    pub backlog_drains_in: Result<Duration, Unknown>,
     /// Both curves, slot by slot from `since` on; the same slots.
     pub actual_curve: Curve,
     pub replayed_curve: Curve,
@@ -165,6 +166,8 @@ impl Plan {
             series.finish()
         };
         let backlog = u32::try_from(actual.waiting).unwrap_or(u32::MAX);
+        // Places of the workers are taken not to be what it lacks.
+        let measured = Measured::of(recorded.iter().filter_map(took), (0, Duration::ZERO));
         Self {
             since,
             until,
@@ -192,6 +195,7 @@ impl Plan {
                     workers: 1,
                     now: until,
                 },
+                &measured,
                 backlog,
             ),
             actual,
@@ -200,6 +204,10 @@ impl Plan {
             replayed_curve: curve(&passages),
         }
     }
+}
+
+fn took(one: &Passage) -> Option<Duration> {
+    Some(one.finished_at?.since(one.started_at?))
 }
 
 /// The curve's slots are of the clock.

@@ -4,13 +4,13 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use domain::explain::{Explanation, drains_in, explain};
+use domain::explain::{Explanation, Measured, Unknown, drains_in, explain};
 use domain::health::Lately;
 use domain::ids::DestinationId;
 use domain::limit::Period;
 use domain::time::Timestamp;
 use engine::ports::{
-    Destination, Fleet, MAX_GLANCED, MAX_SURVEYED, Outcomes, SurveyRules, Surveyed,
+    Destination, Fleet, Glance, MAX_GLANCED, MAX_SURVEYED, Outcomes, SurveyRules, Surveyed,
 };
 use uuid::Uuid;
 
@@ -50,9 +50,9 @@ pub struct Standing {
     pub backlog: u32,
     /// Since when the first of what is due waits.
     pub oldest: Option<Timestamp>,
-    /// How long the backlog takes to drain, if nothing else comes; `None` where
-    /// nobody can say ([`drains_in`]).
-    pub drains_in: Option<Duration>,
+    /// How long the backlog takes to drain, if nothing else comes, or why nobody can
+    /// say ([`drains_in`]).
+    pub drains_in: Result<Duration, Unknown>,
     /// What came of its requests in the last minutes.
     pub lately: Lately,
     /// Whether it fails, by its threshold.
@@ -151,18 +151,21 @@ impl Service {
         &self,
         ids: &[DestinationId],
     ) -> Result<HashMap<DestinationId, Answered>, ServiceError> {
-        let (mut lately, mut outcomes) = (HashMap::new(), HashMap::new());
+        let (mut seen, mut outcomes) = (HashMap::new(), HashMap::new());
         for some in ids.chunks(MAX_GLANCED) {
             let glances = self.reading.overview.glance(some).await?;
-            lately.extend(glances.iter().map(|one| (one.destination, one.lately())));
+            let of_it = |one: &Glance| (one.destination, (one.lately(), one.measured()));
+            seen.extend(glances.iter().map(of_it));
             let found = self.reading.tallies.outcomes(some).await?;
             outcomes.extend(found.into_iter().map(|one| (one.destination, one)));
         }
         let health = self.reading.catalog.health(self.tenant, ids).await?;
         let answered = health.into_iter().filter_map(|view| {
             let id = view.destination;
+            let (lately, measured) = seen.remove(&id)?;
             let answered = Answered {
-                lately: lately.remove(&id)?,
+                lately,
+                measured,
                 outcomes: outcomes.remove(&id)?,
                 in_a_row: view.health.failures,
                 failing_percent: view.failing_percent,
@@ -195,6 +198,7 @@ impl Service {
 #[derive(Debug, Clone, Copy)]
 struct Answered {
     lately: Lately,
+    measured: Measured,
     outcomes: Outcomes,
     in_a_row: u32,
     failing_percent: u32,
@@ -223,7 +227,7 @@ fn standing(
         explanation: explain(&circumstances),
         backlog: waits.backlog,
         oldest: waits.oldest,
-        drains_in: drains_in(&circumstances, waits.backlog),
+        drains_in: drains_in(&circumstances, &answered.measured, waits.backlog),
         failing: (answered.lately).is_failing(answered.in_a_row, answered.failing_percent),
         lately: answered.lately,
         outcomes: answered.outcomes,

@@ -6,8 +6,9 @@ use serde_json::{Value, json};
 
 use crate::Statement;
 use crate::page::{Page, Row, between, cell, failed, seconds};
+use crate::receivers::SLOW;
 use crate::site::{KEY, wait_for, wait_until};
-use crate::stage::Stage;
+use crate::stage::{NARROW, Stage};
 
 pub(crate) const STATEMENTS: &[Statement] = &[
     (
@@ -21,6 +22,10 @@ pub(crate) const STATEMENTS: &[Statement] = &[
     (
         "A3: what a full hour holds back drains no sooner than its next attempt",
         a_full_hour_drains,
+    ),
+    (
+        "A3: what its max_in_flight holds back drains as its requests end",
+        a_narrow_one_drains,
     ),
     (
         "A3: nobody knows when a backlog behind an open breaker drains",
@@ -168,14 +173,18 @@ fn two_limits_drain(stage: &Stage) {
         backlog,
         2.0,
     );
-    let metrics = wait_for("the survey", || {
+    let (drain, backlog) = surveyed(stage, "two-limits");
+    takes(drain, backlog, 2.0);
+}
+
+/// How long its backlog drains by the metric, and how much that is.
+fn surveyed(stage: &Stage, name: &str) -> (f64, f64) {
+    wait_for("the survey", || {
         let metrics = stage.site.metrics();
-        let id = stage.id("two-limits");
-        let drain = found(&metrics, "paceline_destination_drain_seconds", "", id)?;
-        let backlog = found(&metrics, "paceline_destination_backlog_attempts", "", id)?;
-        Some((drain, backlog))
-    });
-    takes(metrics.0, metrics.1, 2.0);
+        let of = |metric| found(&metrics, metric, "", stage.id(name));
+        let drain = of("paceline_destination_drain_seconds")?;
+        Some((drain, of("paceline_destination_backlog_attempts")?))
+    })
 }
 
 fn a_plan_drains_as_it_would(stage: &Stage) {
@@ -203,12 +212,45 @@ fn a_full_hour_drains(stage: &Stage) {
     assert!((next - 120.0..=next + 60.0).contains(&top), "{top}");
 }
 
+/// Between one and two times what a request takes, for each.
+fn a_narrow_one_drains(stage: &Stage) {
+    let takes = |drains: f64, backlog: f64| {
+        let each = drains / backlog;
+        let expected = SLOW.as_secs_f64();
+        assert!(
+            (expected * 0.9..=expected * 2.0).contains(&each),
+            "{backlog} drain in {drains} s"
+        );
+    };
+    let answer = stage.standing(KEY, NARROW);
+    let of = |field: &str| answer[field].as_f64().unwrap_or_else(|| panic!("{answer}"));
+    takes(of("drains_in_seconds"), of("backlog"));
+    assert_eq!(answer["drain_unknown"], Value::Null);
+    let page = page_of(stage, NARROW);
+    takes(
+        seconds(&page.figure("Drains in")),
+        number(&page.figure("Backlog")),
+    );
+    let plan = ["plan", "--destination", NARROW, "--limit", "1000/s"];
+    let plan = stage.site.json(KEY, &plan);
+    let of = |field: &str| plan[field].as_f64().unwrap_or_else(|| panic!("{plan}"));
+    takes(of("backlog_drains_in_seconds"), of("backlog"));
+    let (drain, backlog) = surveyed(stage, NARROW);
+    takes(drain, backlog);
+}
+
 fn a_breaker_drains(stage: &Stage) {
     let answer = stage.standing(KEY, "breaker");
     assert_eq!(answer["reason"], "breaker");
     assert_eq!(answer["drains_in_seconds"], Value::Null);
     let page = page_of(stage, "breaker");
     assert_eq!(page.figure("Drains in"), "unknown");
+    let why = page.element("drain-unknown");
+    assert!(why.contains("its breaker is open"), "{why}");
+    assert!(
+        why.contains(answer["drain_unknown"].as_str().unwrap()),
+        "{why}"
+    );
     assert_eq!(page.figure("State"), "breaker open");
     assert_eq!(cell(&top(stage), "breaker", "DRAINS IN"), "-");
     let open = metric(stage, "paceline_destination_breaker_open", "", "breaker");
@@ -347,7 +389,7 @@ fn failing_is_exported(stage: &Stage) {
 fn at_rest(stage: &Stage) -> Vec<(String, Value)> {
     let standings = stage.standings(KEY).into_iter();
     let named = standings.map(|one| (one["name"].as_str().unwrap().to_owned(), one));
-    let moves = |name: &str| name == "two-limits" || name == "per-minute";
+    let moves = |name: &str| ["two-limits", "per-minute", NARROW].contains(&name);
     named.filter(|(name, _)| !moves(name)).collect()
 }
 

@@ -34,7 +34,7 @@ pub(crate) enum Answers {
     Closed,
 }
 
-const SLOW: Duration = Duration::from_millis(150);
+pub(crate) const SLOW: Duration = Duration::from_millis(150);
 
 /// Of ten requests, those that the flaky one answers with 503.
 const FAILS: [u32; 3] = [2, 5, 8];

@@ -36,6 +36,9 @@ const CUSTOMERS: [(&str, Answers, u32); 5] = [
     ("archive", Answers::Unprocessable, 9),
 ];
 
+/// It takes one request at a time, and its time for each.
+pub(crate) const NARROW: &str = "narrow";
+
 pub(crate) const CUSTOMER: &str = "Müller & Söhne";
 pub(crate) const OTHER: &str = "Naïve Café";
 
@@ -114,6 +117,10 @@ impl Stage {
             self.destination(KEY, name, Answers::Ok, &limits);
             self.send(KEY, name, events);
         }
+        // Nothing limits it but how long its requests take.
+        let limits = json!({"per_second": 50});
+        self.destination(KEY, NARROW, Answers::Slow, &limits);
+        self.send(KEY, NARROW, 1_200);
         let limits = json!({"per_second": 5});
         let id = self.destination(KEY, "breaker", Answers::Unauthorized, &limits);
         let opens = json!({"opens_after_failures": 3, "opens_after_failing_for_seconds": 0});
@@ -135,8 +142,9 @@ impl Stage {
         let url = self.receivers.url(number, answers);
         let mut body = json!({"name": name, "url": url, "limits": limits,
             "event_types": [format!("{name}.changed")]});
-        if answers == Answers::Mostly {
-            // One after the other, or it would be chance which of them comes last.
+        // One after the other: of the one it would be chance which comes last, and the
+        // other has more to send than it is done with.
+        if answers == Answers::Mostly || name == NARROW {
             body["max_in_flight"] = json!(1);
         }
         let made = self.site.api(key, "POST", "/v1/destinations", &body);

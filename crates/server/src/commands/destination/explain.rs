@@ -24,6 +24,9 @@ pub(super) async fn explain(id: &Named, connection: &Connection) -> anyhow::Resu
         return output::json(&found);
     }
     output::line(&found.explanation)?;
+    if let Some(why) = &found.drain_unknown {
+        output::line(&format!("How long the backlog takes is unknown: {why}."))?;
+    }
     output::line(&table(&[found]))
 }
 

@@ -76,6 +76,7 @@ impl Service {
             };
             let answered = Answered {
                 lately: glance.lately(),
+                measured: glance.measured(),
                 outcomes,
                 in_a_row: one.health.health.failures,
                 failing_percent: one.health.failing_percent,
