@@ -6,7 +6,7 @@ use axum::extract::{FromRequestParts, MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use domain::access::{KeyId, Scope};
-use domain::ids::TenantId;
+use domain::ids::{AttemptId, DestinationId, TenantId};
 use engine::ports::Thing;
 use http::header;
 use http::request::Parts;
@@ -25,7 +25,7 @@ use crate::service::{Service, ServiceError, Tenancy, whose};
 struct LooksAt(TenantId);
 
 /// An authenticated request: all that it can reach is one tenant's, its own or, with
-/// an operator's key, that of the thing that its path names.
+/// an operator's key, that of the thing that its path, its query or a replay names.
 pub(super) struct Caller {
     app: App,
     identity: Identity,
@@ -96,6 +96,17 @@ impl Caller {
             Some(other) => own.looking_at(other),
             None => own,
         }
+    }
+
+    /// The same, about these dead letters: an operator's are whoever's they are.
+    pub(super) async fn replaying(
+        mut self,
+        dead_letter: Option<AttemptId>,
+        destination: Option<DestinationId>,
+    ) -> Result<Self, Problem> {
+        let named = whose::named_by_replay(self.identity.scopes, dead_letter, destination);
+        self.looks_at = looks_at(&self.app, &self.identity, named).await?;
+        Ok(self)
     }
 
     /// Asks for a scope beyond the route's: for what shows more of the same to

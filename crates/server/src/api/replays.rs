@@ -238,6 +238,7 @@ pub(super) async fn create(
         everywhere: body.all_destinations.then_some(Everywhere { after }),
         share: body.share,
     };
+    let caller = (caller.replaying(draft.attempt, draft.filter.destination)).await?;
     let begun = caller
         .run(move |service| async move { service.create_replays(draft).await })
         .await?;

@@ -1,14 +1,15 @@
 //! Whose things a request is about.
 //!
 //! Everybody's own, except an operator's: the scope `admin` reaches whatever its path
-//! or query names by id, whichever tenant's it is. Decided here, for the API and for the
+//! or query names by id, and whose dead letters a replay is of, whichever tenant's it
+//! is. Decided here, for the API and for the
 //! pages, before a handler begins: a handler sees one tenant and checks it in each
 //! query, as always. For other callers nothing is looked up: what is another tenant's
 //! is answered by the same reads, in the same words and the same time, as what never
 //! was.
 
 use domain::access::{Scope, Scopes};
-use domain::ids::{AttemptId, TenantId};
+use domain::ids::{AttemptId, DestinationId, TenantId};
 use engine::ports::Thing;
 use http::Uri;
 
@@ -32,15 +33,28 @@ pub fn named(scopes: Scopes, uri: &Uri) -> Option<Thing> {
     by_path(uri)
 }
 
-/// The thing that an operator's form names, where its path does not.
+/// Whose dead letters an operator wants replayed: this one, or this destination's.
 #[must_use]
-pub fn named_by_form<'a>(scopes: Scopes, field: impl Fn(&str) -> Option<&'a str>) -> Option<Thing> {
+pub fn named_by_replay(
+    scopes: Scopes,
+    dead_letter: Option<AttemptId>,
+    destination: Option<DestinationId>,
+) -> Option<Thing> {
     if !scopes.contains(Scope::Admin) {
         return None;
     }
+    match dead_letter {
+        Some(id) => Some(Thing::Attempt(id)),
+        None => destination.map(Thing::Destination),
+    }
+}
+
+/// The thing that an operator's form names, where its path does not.
+#[must_use]
+pub fn named_by_form<'a>(scopes: Scopes, field: impl Fn(&str) -> Option<&'a str>) -> Option<Thing> {
     match field("attempt") {
-        Some(id) => id.parse().ok().map(|id| Thing::Attempt(AttemptId(id))),
-        None => field("destination")?.parse().ok().map(Thing::Destination),
+        Some(id) => named_by_replay(scopes, id.parse().ok().map(AttemptId), None),
+        None => named_by_replay(scopes, None, field("destination")?.parse().ok()),
     }
 }
 
@@ -54,21 +68,20 @@ fn by_path(uri: &Uri) -> Option<Thing> {
         ("attempts" | "dead-letters", Some(id)) => {
             id.parse().ok().map(|id| Thing::Attempt(AttemptId(id)))
         }
-        ("replays", Some(id)) => id.parse().ok().map(Thing::Replay),
-        ("dead-letters" | "compliance" | "audit", None) => {
+        ("dead-letters" | "compliance" | "audit", None) | ("replays", Some("preview")) => {
             let query = uri.query().unwrap_or_default();
             let mut fields = url::form_urlencoded::parse(query.as_bytes());
             let (_, id) =
                 fields.find(|(name, _)| name == "destination_id" || name == "destination")?;
             id.trim().parse().ok().map(Thing::Destination)
         }
+        ("replays", Some(id)) => id.parse().ok().map(Thing::Replay),
         _ => None,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use domain::ids::DestinationId;
     use uuid::Uuid;
 
     use super::*;
@@ -82,6 +95,7 @@ mod tests {
             format!("/v1/destinations/{id}/secrets/x"),
             format!("/dashboard/destinations/{id}/live?window=60"),
             format!("/v1/dead-letters?type=a&destination_id={id}"),
+            format!("/v1/replays/preview?destination_id={id}"),
             format!("/dashboard/dead-letters?destination=%20{id}"),
         ] {
             assert_eq!(

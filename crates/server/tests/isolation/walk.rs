@@ -495,12 +495,13 @@ pub(crate) async fn the_owner_gets_through(world: &World) {
     assert_eq!(look(ADMIN).await, StatusCode::OK, "but the administrator");
 }
 
-/// Whatever a path names by its id, as its owner would: what is shown is the same, and
+/// Whatever a path or a replay names by its id, as its owner would: what is shown is the same, and
 /// what is changed is. It had been answered 404, and each command of the runbook with
 /// it.
 pub(crate) async fn an_operator_reaches_what_a_path_names(world: &World) {
     let ours = &world.ours;
-    let named = |row: &&Row| row.reach == Reach::Named && row.template().contains("{id}");
+    let by_id = |row: &Row| row.template().contains("{id}") || row.kind() == "replays";
+    let named = |row: &&Row| row.reach == Reach::Named && by_id(row);
     // Of the operator's own tenant's register, whoever asks.
     let named = |row: &&Row| named(row) && row.kind() != "operational-destinations";
     for row in ROWS.iter().filter(named) {
@@ -522,7 +523,7 @@ pub(crate) async fn an_operator_reaches_what_a_path_names(world: &World) {
     let gone = world.call(Some(&ours.key), &Method::GET, &path, None).await;
     assert_eq!(gone.status, StatusCode::NOT_FOUND, "it was the owner's");
     let dying = &ours.dying;
-    for list in ["dead-letters", "compliance"] {
+    for list in ["dead-letters", "compliance", "replays/preview"] {
         let path = format!("/v1/{list}?destination_id={dying}");
         let by_admin = world.call(Some(ADMIN), &Method::GET, &path, None).await;
         assert_eq!(by_admin.status, StatusCode::OK, "{list}: {by_admin:?}");
