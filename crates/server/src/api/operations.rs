@@ -18,6 +18,7 @@ use super::limits::present;
 use super::parameters::{DestinationPath, Page, PathId};
 use super::problem::Problem;
 use super::{Caller, text};
+use crate::service::operations::WantedOperations;
 
 /// What a destination is to be told of.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, ToSchema)]
@@ -82,7 +83,8 @@ pub struct OperationalEvent {
 /// A page of operational events.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct OperationalEvents {
-    /// The newest first.
+    /// The newest first. Of one type, fewer than were asked for, or none, where the
+    /// 5,000 that one request looks through hold no more of them.
     pub operational_events: Vec<OperationalEvent>,
     /// The `before` of the next page; `null` on the last.
     pub next: Option<i64>,
@@ -104,6 +106,10 @@ pub struct OperationalEventsPage {
     #[serde(default)]
     #[param(schema_with = scope)]
     pub scope: OperationalScope,
+    /// Those of this type alone.
+    #[serde(rename = "type")]
+    #[param(schema_with = event_type)]
+    pub event_type: Option<OperationalType>,
 }
 
 const fn default_page() -> u32 {
@@ -306,25 +312,29 @@ pub(super) async fn events(
         before,
         limit,
         scope,
+        event_type,
     } = page;
     may_ask_for(&caller, scope)?;
+    let wanted = WantedOperations {
+        scope,
+        event_type,
+        before,
+        limit,
+    };
     let (found, names) = caller
-        .run(|service| async move {
-            let found = service.operational_events(scope, before, limit).await?;
-            let names = service.names_of(&found).await?;
+        .run(move |service| async move {
+            let found = service.operational_events(wanted).await?;
+            let names = service.names_of(&found.events).await?;
             Ok((found, names))
         })
         .await?;
-    let full = found.len() >= limit as usize;
-    let next = found.last().filter(|_| full).map(|last| last.id);
     let named = |event: operations::OperationalEvent| {
         let called = names.get(&event.destination);
         OperationalEvent::of(event, called)
     };
-    let operational_events = found.into_iter().map(named).collect();
     Ok(Json(OperationalEvents {
-        operational_events,
-        next,
+        operational_events: found.events.into_iter().map(named).collect(),
+        next: found.next,
     }))
 }
 

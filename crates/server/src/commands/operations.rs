@@ -29,6 +29,9 @@ pub enum Command {
         /// Of all tenants; for the scope `admin`.
         #[arg(long)]
         installation: bool,
+        /// Of this type only.
+        #[arg(long = "type", value_name = "TYPE")]
+        event_type: Option<OperationalType>,
         #[command(flatten)]
         connection: Connection,
     },
@@ -110,12 +113,13 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
             limit,
             before,
             installation,
+            event_type,
             connection,
         } => {
-            let scope = scope(installation);
-            let before = before.map_or(String::new(), |before| format!("&before={before}"));
-            let path = format!("/v1/operational-events?limit={limit}&scope={scope}{before}");
-            let page: OperationalEvents = Client::new(&connection.client)?.get(&path).await?;
+            let client = Client::new(&connection.client)?;
+            let of_type = event_type.map_or(String::new(), |one| format!("&type={}", one.as_str()));
+            let query = format!("scope={}{of_type}", scope(installation));
+            let page = newest(&client, &query, before, limit).await?;
             match connection.output {
                 Format::Json => output::json(&page)?,
                 Format::Table => output::line(&events(&page))?,
@@ -169,6 +173,31 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The newest so many, from as many pages as hold them: a page of a rare type may hold
+/// none, and not be the last.
+async fn newest(
+    client: &Client,
+    query: &str,
+    mut before: Option<i64>,
+    limit: u32,
+) -> anyhow::Result<OperationalEvents> {
+    let mut all = Vec::new();
+    loop {
+        let left = limit.saturating_sub(u32::try_from(all.len())?);
+        let after = before.map_or(String::new(), |before| format!("&before={before}"));
+        let path = format!("/v1/operational-events?limit={left}&{query}{after}");
+        let page: OperationalEvents = client.get(&path).await?;
+        all.extend(page.operational_events);
+        before = page.next;
+        if before.is_none() || all.len() >= limit as usize {
+            return Ok(OperationalEvents {
+                operational_events: all,
+                next: before,
+            });
+        }
+    }
 }
 
 const fn scope(installation: bool) -> &'static str {

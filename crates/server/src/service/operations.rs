@@ -11,6 +11,79 @@ use engine::ports::{AlertsChange, AlertsView, Called, DEFAULT_TENANT, Registrati
 
 use super::{Service, ServiceError, rules};
 
+/// Operational events that are looked through for those of one type, at most.
+const MAX_EXAMINED: u32 = 5_000;
+
+/// Of these, so many are read at once.
+const READ: u32 = 1_000;
+
+/// Which operational events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WantedOperations {
+    pub scope: OperationalScope,
+    /// Of this type alone.
+    pub event_type: Option<OperationalType>,
+    /// Only those before the one of this id.
+    pub before: Option<i64>,
+    pub limit: u32,
+}
+
+/// A page of operational events.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FoundOperations {
+    /// The newest first.
+    pub events: Vec<OperationalEvent>,
+    /// The `before` of the next page; `None` after the last.
+    pub next: Option<i64>,
+}
+
+/// A page in the making.
+struct Picked {
+    wanted: WantedOperations,
+    events: Vec<OperationalEvent>,
+    /// Those from here on were looked through.
+    before: Option<i64>,
+    examined: u32,
+}
+
+impl Picked {
+    const fn of(wanted: WantedOperations) -> Self {
+        Self {
+            wanted,
+            events: Vec::new(),
+            before: wanted.before,
+            examined: 0,
+        }
+    }
+
+    /// The page, if it is done after these, which are all of at most `read`.
+    fn add(&mut self, found: Vec<OperationalEvent>, read: u32) -> Option<FoundOperations> {
+        let is_last = found.len() < read as usize;
+        self.examined = self.examined.saturating_add(read);
+        for event in found {
+            self.before = Some(event.id);
+            let of_type = |one: OperationalType| event.event_type == one.as_str();
+            if self.wanted.event_type.is_none_or(of_type) {
+                self.events.push(event);
+            }
+            if self.events.len() >= self.wanted.limit as usize {
+                return Some(self.page(self.before));
+            }
+        }
+        match is_last {
+            true => Some(self.page(None)),
+            false => (self.examined >= MAX_EXAMINED).then(|| self.page(self.before)),
+        }
+    }
+
+    fn page(&mut self, next: Option<i64>) -> FoundOperations {
+        FoundOperations {
+            events: std::mem::take(&mut self.events),
+            next,
+        }
+    }
+}
+
 impl Service {
     /// Makes a destination an operational one, or changes what it is told of.
     pub async fn register_operational(
@@ -43,23 +116,28 @@ impl Service {
             .await?)
     }
 
-    /// A page, the newest first: of this tenant, or of all.
+    /// A page, the newest first: of this tenant, or of all. Those of one type are picked
+    /// from the newest [`MAX_EXAMINED`], so that a rare type costs no more than that: a
+    /// page may hold fewer than were asked for, or none, and still have a next one.
     pub async fn operational_events(
         &self,
-        scope: OperationalScope,
-        before: Option<i64>,
-        limit: u32,
-    ) -> Result<Vec<OperationalEvent>, ServiceError> {
-        rules::page(limit)?;
-        self.may_ask_for(scope)?;
-        let tenant = match scope {
+        wanted: WantedOperations,
+    ) -> Result<FoundOperations, ServiceError> {
+        rules::page(wanted.limit)?;
+        self.may_ask_for(wanted.scope)?;
+        let tenant = match wanted.scope {
             OperationalScope::Tenant => Some(self.tenant),
             OperationalScope::Installation => None,
         };
-        let book = &self.reading.operations_book;
-        Ok(book
-            .recent_operational_events(tenant, before, limit)
-            .await?)
+        let read = wanted.event_type.map_or(wanted.limit, |_| READ);
+        let mut picked = Picked::of(wanted);
+        loop {
+            let book = &self.reading.operations_book;
+            let page = book.recent_operational_events(tenant, picked.before, read);
+            if let Some(found) = picked.add(page.await?, read) {
+                return Ok(found);
+            }
+        }
     }
 
     /// What people call the destinations of these events.
@@ -118,5 +196,84 @@ impl Service {
             }
             _ => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::ids::TenantId;
+    use domain::time::Timestamp;
+    use uuid::Uuid;
+
+    use super::*;
+
+    /// From this id down, so many; those whose ids are multiples of 400 are of a breaker.
+    fn events(from: i64, count: u32) -> Vec<OperationalEvent> {
+        let one = |id: i64| OperationalEvent {
+            id,
+            created_at: Timestamp::from_millis(id),
+            event_type: match id % 400 {
+                0 => OperationalType::BreakerOpened.as_str().to_owned(),
+                _ => OperationalType::DeadLetters.as_str().to_owned(),
+            },
+            destination: DestinationId(Uuid::nil()),
+            tenant: TenantId(Uuid::nil()),
+            details: String::new(),
+        };
+        let ids = (0..i64::from(count)).map(|place| from - place);
+        ids.filter(|id| *id > 0).map(one).collect()
+    }
+
+    /// The pages that are made of a store with events of these ids.
+    fn pages(newest: i64, wanted: WantedOperations) -> Vec<FoundOperations> {
+        let read = wanted.event_type.map_or(wanted.limit, |_| READ);
+        let mut pages = Vec::new();
+        let mut next = Some(newest + 1);
+        while let Some(before) = next {
+            let mut picked = Picked::of(WantedOperations {
+                before: Some(before),
+                ..wanted
+            });
+            let page = loop {
+                let from = picked.before.unwrap() - 1;
+                if let Some(page) = picked.add(events(from, read), read) {
+                    break page;
+                }
+            };
+            next = page.next;
+            pages.push(page);
+        }
+        pages
+    }
+
+    fn ids(pages: &[FoundOperations]) -> Vec<i64> {
+        let all = pages.iter().flat_map(|page| &page.events);
+        all.map(|event| event.id).collect()
+    }
+
+    #[test]
+    fn those_of_one_type_are_picked_in_pages_none_twice_and_none_left_out() {
+        let wanted = |event_type, limit| WantedOperations {
+            scope: OperationalScope::Tenant,
+            event_type,
+            before: None,
+            limit,
+        };
+        let opened = Some(OperationalType::BreakerOpened);
+        let expected: Vec<i64> = (1..=30).rev().map(|place| place * 400).collect();
+        for limit in [1, 3, 100] {
+            let found = pages(12_345, wanted(opened, limit));
+            assert_eq!(ids(&found), expected, "{limit} on a page");
+            let most = found.iter().map(|page| page.events.len()).max();
+            assert!(most <= Some(limit as usize));
+        }
+        // What one request looks through is bounded: three of these for all.
+        assert_eq!(pages(12_345, wanted(opened, 100)).len(), 3);
+        let none = pages(12_345, wanted(Some(OperationalType::BacklogHigh), 100));
+        assert_eq!((ids(&none).len(), none.len()), (0, 3));
+        // All of them, as before.
+        let all = pages(250, wanted(None, 100));
+        assert_eq!(ids(&all), (1..=250).rev().collect::<Vec<_>>());
+        assert_eq!(all.len(), 3);
     }
 }

@@ -80,8 +80,12 @@ async fn nonsense_is_refused_by_its_name() {
     answer.refuses(422, "under_delivery_seconds");
     let page = world.get("/v1/operational-events?limit=0").await;
     assert_eq!(page.status, 422, "{}", page.json);
-    let scope = world.get("/v1/operational-events?scope=all").await;
-    assert!(scope.status.is_client_error(), "{}", scope.json);
+    for query in ["scope=all", "type=anything"] {
+        let answer = world.get(&format!("/v1/operational-events?{query}")).await;
+        assert!(answer.status.is_client_error(), "{}", answer.json);
+        let (field, _) = query.split_once('=').unwrap();
+        assert!(answer.json.to_string().contains(field), "{}", answer.json);
+    }
 }
 
 #[tokio::test]
@@ -135,11 +139,16 @@ async fn what_the_watch_has_found_is_shown() {
         },
     });
     assert_eq!(page, json!({"operational_events": [event], "next": 1}));
+    let high = world.get("/v1/operational-events?type=backlog_high").await;
+    assert_eq!(high.json["operational_events"].as_array().unwrap().len(), 1);
+    let other = "/v1/operational-events?type=dead_letters&limit=1";
+    let nothing = json!({"operational_events": [], "next": null});
+    assert_eq!(world.get(other).await.json, nothing);
     let last = world
         .get("/v1/operational-events?before=1&scope=installation")
         .await
         .json;
-    assert_eq!(last, json!({"operational_events": [], "next": null}));
+    assert_eq!(last, nothing);
     let missing = "/v1/destinations/00000000-0000-0000-0000-00000000dead/alerts";
     assert_eq!(world.get(missing).await.status, 404);
 }

@@ -512,6 +512,20 @@ fn all_tenants_are_seen(stage: &Stage) {
         line.is_some_and(|line| line.contains(" default ")),
         "{events}"
     );
+    let events = ["operations", "events", "--installation", "--type"];
+    let of_type = |word| site.run(KEY, &[events.as_slice(), &[word]].concat());
+    let opened = of_type("breaker_opened");
+    let mut lines = opened.lines().skip(1).peekable();
+    assert!(lines.peek().is_some(), "{opened}");
+    assert!(
+        lines.all(|line| line.contains(" breaker_opened ")),
+        "{opened}"
+    );
+    assert_eq!(
+        of_type("backlog_normal").lines().count(),
+        1,
+        "only the header"
+    );
 }
 
 fn outcomes_are_drawn(stage: &Stage) {
