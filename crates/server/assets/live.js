@@ -118,6 +118,10 @@
     }
   };
 
+  // So long without a word, and the server has nothing to say for itself: it looks every
+  // two seconds.
+  const silence = 15000;
+  let heard = Date.now();
   const source = new EventSource(place.dataset.stream);
   const tell = (text, lost) => {
     if (status.textContent !== text) status.textContent = text;
@@ -126,6 +130,7 @@
     place.classList.toggle("stale", lost);
   };
   source.onmessage = (event) => {
+    heard = Date.now();
     put(JSON.parse(event.data));
     tell("Live.", false);
   };
@@ -133,5 +138,13 @@
     const ended = source.readyState === EventSource.CLOSED;
     tell(ended ? "Not live: reload to try again." : "Reconnecting. The numbers are old.", true);
   };
-  window.addEventListener("pagehide", () => source.close());
+  const watch = setInterval(() => {
+    if (source.readyState === EventSource.OPEN && Date.now() - heard > silence) {
+      tell("No answer for a while. The numbers are old.", true);
+    }
+  }, 1000);
+  window.addEventListener("pagehide", () => {
+    clearInterval(watch);
+    source.close();
+  });
 })();

@@ -136,6 +136,7 @@ pub fn router(pages: Pages) -> Router {
         .route("/dashboard/replays/{id}/live", get(dead_letters::live))
         .route("/dashboard/replays/{id}/cancel", post(dead_letters::cancel))
         .route("/dashboard/fleet", get(fleet::show))
+        .route("/dashboard/fleet/live", get(fleet::live))
         .route("/dashboard/audit", get(audit::show))
         .route("/dashboard/requests", get(requests::list))
         .route("/dashboard/requests/{id}", post(requests::decide))

@@ -292,11 +292,8 @@ async fn said(
     let window = Window::of(&destination.effective);
     let one = standing(pages, destination).await?;
     let mut said = live::Said::default();
-    let texts = one.live().into_iter();
-    said.texts
-        .extend(texts.map(|(what, text)| (format!("{id}.{what}"), text)));
+    said.line(&one);
     said.texts.push((format!("{id}.limit"), one.limit.clone()));
-    said.tones.push((format!("{id}.state"), one.tone));
     if window.is_quick() || look.is_multiple_of(SLOW_CHART_EVERY) {
         let chart = chart::draw(pages, id, window).await?;
         let rate = chart.rate.to_string();

@@ -20,6 +20,7 @@ use tokio::time::{Instant, timeout};
 
 use super::Pages;
 use super::refused::Refused;
+use super::standing::Standing;
 use super::visitor::{self, Visitor};
 
 /// Streams in one process, of all visitors.
@@ -126,6 +127,16 @@ pub(super) struct Said {
     /// How far what is measured has come, by its name: of 100.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) meters: Vec<(String, u32)>,
+}
+
+impl Said {
+    /// A destination's line.
+    pub(super) fn line(&mut self, one: &Standing) {
+        let texts = one.live().into_iter();
+        self.texts
+            .extend(texts.map(|(what, text)| (format!("{}.{what}", one.id), text)));
+        self.tones.push((format!("{}.state", one.id), one.tone));
+    }
 }
 
 /// Says what `look` finds, every so often.

@@ -22,7 +22,7 @@ const TROUBLED: u32 = 20;
 const ALL_TROUBLED: u32 = MAX_GLANCED as u32;
 
 /// How often lines are looked at again.
-const EVERY: Duration = Duration::from_secs(2);
+pub(super) const EVERY: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
@@ -91,12 +91,8 @@ pub(super) async fn live(
         async move {
             let looked = look(&pages, tenant, &wanted).await?;
             let mut said = live::Said::default();
-            for one in looked.troubled.iter().chain(&looked.lines) {
-                let texts = one.live().into_iter();
-                said.texts
-                    .extend(texts.map(|(what, text)| (format!("{}.{what}", one.id), text)));
-                said.tones.push((format!("{}.state", one.id), one.tone));
-            }
+            let shown = looked.troubled.iter().chain(&looked.lines);
+            shown.for_each(|one| said.line(one));
             Ok(said)
         }
     })
@@ -142,7 +138,8 @@ async fn look(pages: &Pages, tenant: TenantId, wanted: &Wanted) -> Result<Looked
     })
 }
 
-async fn each(
+/// Those that are still there.
+pub(super) async fn each(
     pages: &Pages,
     tenant: TenantId,
     ids: &[DestinationId],

@@ -100,16 +100,25 @@ pub(super) async fn of(
 
 /// The same of several tenants' destinations, each with its tenant's name.
 pub(super) async fn of_all(pages: &Pages, found: Vec<OfTenant>) -> Result<Vec<Standing>, Refused> {
-    if found.is_empty() {
-        return Ok(Vec::new());
-    }
     let names: Vec<_> = found.iter().map(|one| one.tenant_name.clone()).collect();
     let of_each = found.into_iter().map(|one| (one.destination, one.health));
     let (destinations, health) = of_each.unzip();
-    let standings = with_health(pages, destinations, async { Ok(health) }).await?;
+    let standings = of_several(pages, destinations, health).await?;
     let named = standings.into_iter().zip(names);
     let named = named.map(|(standing, tenant)| Standing { tenant, ..standing });
     Ok(named.collect())
+}
+
+/// The same without those names.
+pub(super) async fn of_several(
+    pages: &Pages,
+    destinations: Vec<Destination>,
+    health: Vec<HealthView>,
+) -> Result<Vec<Standing>, Refused> {
+    match destinations.is_empty() {
+        true => Ok(Vec::new()),
+        false => with_health(pages, destinations, async { Ok(health) }).await,
+    }
 }
 
 async fn with_health(

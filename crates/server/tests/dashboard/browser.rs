@@ -236,6 +236,42 @@ async fn numbers_that_are_old_say_so_in_sight() {
     browser.end().await;
 }
 
+/// The lines that are shown, how many there are, and that others come first by now,
+/// without a reload; and, once nobody says anything, that this is old.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_fleet_is_watched() {
+    let mut site = Site::start().await;
+    let id = site.destination(1, "orders", 20);
+    let browser = signed_in(&site).await;
+    look(&site, &browser, "/dashboard/fleet").await;
+    browser.until("#stream", |text| text == "Live.").await;
+    let state = format!("[data-live='{id}.state']");
+    browser.until(&state, |text| text == "idle").await;
+    browser
+        .until("#count", |text| text.starts_with("1 dest"))
+        .await;
+    browser.until("#moved", str::is_empty).await;
+    let path = format!("/v1/destinations/{id}");
+    site.api("PATCH", &path, json!({"state": "paused"}));
+    browser.until(&state, |text| text == "paused").await;
+    site.destination(2, "invoices", 20);
+    browser
+        .until("#count", |text| text.starts_with("2 dest"))
+        .await;
+    browser
+        .until("#moved", |text| text.contains("reload"))
+        .await;
+    browser.is_quiet().await;
+    site.kill();
+    browser
+        .until("#stream.lost", |text| text.contains("The numbers are old"))
+        .await;
+    browser
+        .until(&format!(".stale {state}"), |text| text == "paused")
+        .await;
+    browser.end().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn every_page_is_quiet_and_accessible() {
     let site = Site::start().await;
@@ -315,7 +351,7 @@ fn pages(destination: &str, event: &str) -> Vec<(&'static str, String, bool)> {
     let destination = format!("/dashboard/destinations/{destination}");
     vec![
         ("overview", "/dashboard".to_owned(), true),
-        ("fleet", "/dashboard/fleet".to_owned(), false),
+        ("fleet", "/dashboard/fleet".to_owned(), true),
         ("attempts", format!("{destination}/attempts"), false),
         ("destination", destination, true),
         ("events", "/dashboard/events".to_owned(), false),

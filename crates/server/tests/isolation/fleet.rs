@@ -152,6 +152,10 @@ async fn its_page(world: &World, all: u64) {
 
     let key = format!("key={}", world.ours.key);
     let entered = world.page("", "/dashboard/sign-in", Some(&key)).await;
+    let stream = world
+        .page(&entered.cookie, "/dashboard/fleet/live", None)
+        .await;
+    assert_eq!(stream.status, 403, "{}", stream.html);
     let refused = world.page(&entered.cookie, "/dashboard/fleet", None).await;
     assert_eq!(refused.status, StatusCode::FORBIDDEN);
     assert!(
