@@ -1,5 +1,6 @@
-// Puts what the event stream says into the page, and says a drawing's numbers to the
-// pointer and the arrow keys. Without it the page stands still, and all else works.
+// Puts what the event stream says into the page, says a drawing's numbers to the pointer
+// and the arrow keys, and copies ids. Without it the page stands still, and all else
+// works: whole ids stand on their own pages.
 "use strict";
 
 (() => {
@@ -83,6 +84,41 @@
       if (next === undefined || !bars.length) return;
       say(Math.min(bars.length - 1, Math.max(0, next)));
       event.preventDefault();
+    });
+  }
+})();
+
+(() => {
+  const status = document.getElementById("copied");
+  const selected = (text) => {
+    const area = document.createElement("textarea");
+    area.value = text;
+    area.className = "unseen";
+    document.body.append(area);
+    area.select();
+    const done = document.execCommand("copy");
+    area.remove();
+    return done;
+  };
+  // A page in plain text from another machine has no clipboard but the old one.
+  const copy = async (text) => {
+    try {
+      await navigator.clipboard.writeText(text);
+      return true;
+    } catch {
+      return selected(text);
+    }
+  };
+  for (const button of document.querySelectorAll("button.copy")) {
+    const word = button.firstElementChild;
+    button.hidden = false;
+    button.addEventListener("click", async () => {
+      const id = button.dataset.copy || button.previousElementSibling.textContent;
+      const done = await copy(id);
+      button.focus();
+      word.textContent = done ? "copied" : "not copied";
+      status.textContent = done ? `${id} copied` : `${id} was not copied`;
+      setTimeout(() => { word.textContent = "copy"; }, 2000);
     });
   }
 })();

@@ -236,6 +236,61 @@ async fn numbers_that_are_old_say_so_in_sight() {
     browser.end().await;
 }
 
+/// What is in a text field.
+async fn value(browser: &Browser, css: &str) -> String {
+    let script = "return document.querySelector(arguments[0]).value";
+    let found = browser
+        .client
+        .execute(script, vec![json!(css)])
+        .await
+        .unwrap();
+    found.as_str().unwrap().to_owned()
+}
+
+/// The whole id of an event that is shown by its end: by the mouse and by the keyboard
+/// alone, and pasted where it is looked for.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_short_id_is_copied_whole() {
+    const ENTER: &str = "\u{E007}";
+    const PASTE: &str = "\u{E009}v";
+    let site = Site::start().await;
+    let id = site.destination(1, "orders", 20);
+    site.flood(&id, 2);
+    let browser = signed_in(&site).await;
+    look(&site, &browser, "/dashboard/events").await;
+    for (row, by_keyboard) in [(1, false), (2, true)] {
+        let button = format!("tbody tr:nth-child({row}) button.copy");
+        let title = format!("tbody tr:nth-child({row}) td.id a[title]");
+        let link = browser.client.find(Locator::Css(&title)).await.unwrap();
+        let whole = link.attr("title").await.unwrap().unwrap();
+        assert_eq!(whole.len(), 36, "{whole}");
+        match by_keyboard {
+            true => {
+                let button = browser.client.find(Locator::Css(&button)).await.unwrap();
+                button.send_keys(ENTER).await.unwrap();
+            }
+            false => browser.click(&button).await,
+        }
+        let said = format!("copied {whole}");
+        browser.until(&button, |text| text == said).await;
+        browser
+            .until("#copied", |text| text == format!("{whole} copied"))
+            .await;
+        browser.fill("#id", PASTE).await;
+        assert_eq!(value(&browser, "#id").await, whole);
+        browser
+            .until(&button, |text| text == format!("copy {whole}"))
+            .await;
+    }
+    // Found by what was pasted, it stands there whole, for those without a script too.
+    let pasted = value(&browser, "#id").await;
+    browser.click("form[role=search] button").await;
+    browser.until("h1", |text| text == "Event").await;
+    browser.until(".sub code", |text| text == pasted).await;
+    browser.is_quiet().await;
+    browser.end().await;
+}
+
 /// The lines that are shown, how many there are, and that others come first by now,
 /// without a reload; and, once nobody says anything, that this is old.
 #[tokio::test(flavor = "multi_thread")]
