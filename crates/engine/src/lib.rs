@@ -1,5 +1,7 @@
 //! The loops, and the ports they need.
 //!
+//! A stranger starts at [`roles`]: which loops run in which role.
+//!
 //! The engine is the same in both sizes: it knows no driver, only the
 //! [`ports`]. It decides nothing about limits either: that is
 //! `domain::admission`. What it owns is the order of things: take before
@@ -35,6 +37,7 @@ pub mod relay;
 pub mod replay;
 pub mod resealing;
 pub mod retention;
+pub mod roles;
 pub mod scheduler;
 pub mod sealing;
 pub mod store_clock;

@@ -47,9 +47,23 @@ impl Default for ReaperOptions {
     fn default() -> Self {
         Self {
             every: Duration::from_millis(250),
-            start_timeout: MAX_REQUEST_TIMEOUT.saturating_add(Duration::from_secs(10)),
+            start_timeout: MAX_REQUEST_TIMEOUT.saturating_add(RECORDED_WITHIN),
             permit_grace: Duration::from_millis(100),
             patience: HEARTBEAT_TIMEOUT.saturating_add(Duration::from_secs(1)),
+        }
+    }
+}
+
+/// How long after the longest request a worker that lives may take to record it.
+const RECORDED_WITHIN: Duration = Duration::from_secs(10);
+
+impl ReaperOptions {
+    /// Where no request takes longer than this.
+    #[must_use]
+    pub fn for_requests(longest: Duration) -> Self {
+        Self {
+            start_timeout: longest.saturating_add(RECORDED_WITHIN),
+            ..Self::default()
         }
     }
 }

@@ -10,11 +10,11 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use engine::roles::Role;
 use secrecy::{ExposeSecret, SecretString};
 
 use crate::config::{ApiConfig, ConfigError, Database, ListenConfig, StoreConfig};
 use crate::edge::Mint;
-use crate::role::Role;
 
 /// The shortest key for an address that others can reach.
 const MIN_KEY_BYTES: usize = 16;

@@ -8,11 +8,10 @@
 mod list;
 
 use engine::ports::Walk;
+use engine::roles::{LoopKind, Role};
 use metrics::Label;
 
 pub use list::METRICS;
-
-use crate::role::Role;
 
 /// One metric.
 #[derive(Debug, Clone, Copy)]
@@ -45,19 +44,19 @@ pub enum Of {
     Worker,
     /// Runs on Kubernetes only, so not in `serve`.
     Operator,
-    /// The relay runs everywhere but in a worker and an operator.
-    NotWorker,
+    /// Wherever the relay runs.
+    Relay,
 }
 
 impl Of {
     fn has(self, role: Role) -> bool {
         match self {
             Self::All => true,
-            Self::Api => matches!(role, Role::Serve | Role::Api),
-            Self::Scheduler => matches!(role, Role::Serve | Role::Scheduler),
-            Self::Worker => matches!(role, Role::Serve | Role::Worker),
+            Self::Api => role.has(LoopKind::Ingest),
+            Self::Scheduler => role.has(LoopKind::Scheduler),
+            Self::Worker => role.has(LoopKind::Worker),
             Self::Operator => role == Role::Operator,
-            Self::NotWorker => !matches!(role, Role::Worker | Role::Operator),
+            Self::Relay => role.has(LoopKind::Relay),
         }
     }
 }

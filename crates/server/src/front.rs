@@ -1,15 +1,12 @@
-//! What answers HTTP: the API and the dashboard over one service, and the loops
-//! that they need.
+//! What answers HTTP: the API and the dashboard over one service.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use axum::Router;
-use domain::backpressure::CountPace;
 use domain::ingest_limit::IngestLimit;
-use engine::backpressure::{BackpressureLoop, Pressure};
-use engine::ingest::{Ingest, IngestLoop, IngestOptions};
 use engine::ports::Vault;
+use engine::roles::Entrance;
 use secrecy::SecretString;
 use tokio_util::sync::CancellationToken;
 
@@ -33,8 +30,8 @@ pub struct FrontOptions<'a> {
     pub manage_per_second: NonZeroU32,
     /// What links to pages begin with.
     pub public_url: Option<PublicUrl>,
-    /// How events come in; `None` for the defaults.
-    pub ingest: Option<IngestConfig>,
+    /// How events come in.
+    pub intake: Intake,
     /// Where requests may go.
     pub target: &'a TargetConfig,
     /// Event streams end with it.
@@ -47,10 +44,6 @@ pub struct Front {
     pub router: Router,
     /// The dashboard alone, for whoever makes links to it.
     pub pages: Pages,
-    /// Ingest, behind the API.
-    pub back: IngestLoop,
-    /// Counts what waits.
-    pub counting: BackpressureLoop,
     /// Knows keys, and notes their uses.
     pub gate: Arc<Gate>,
 }
@@ -67,17 +60,8 @@ impl Front {
         };
         let tenancy = Tenancy::new(registers, Arc::clone(&gate), Arc::clone(&mint))
             .found_at(options.public_url);
-        let intake = options.ingest;
-        let bounds = intake.map(|intake| intake.bounds()).unwrap_or_default();
-        let pressure = Arc::new(Pressure::new(bounds));
-        let counting = BackpressureLoop::new(
-            Arc::clone(&parts.backpressure),
-            Arc::clone(&pressure),
-            CountPace::default(),
-        );
-        let (intake, back) = self::intake(parts, intake, pressure);
         let (vault, target) = (options.vault, options.target);
-        let service = service(parts, intake, Arc::clone(&mint), target, vault);
+        let service = service(parts, options.intake, Arc::clone(&mint), target, vault);
         let app = App::new(
             service,
             tenancy,
@@ -88,30 +72,18 @@ impl Front {
         Self {
             router: api::router(app).merge(pages::router(pages.clone())),
             pages,
-            back,
-            counting,
             gate,
         }
     }
 }
 
-/// The way in of events, and the loop behind it.
+/// The way in of events, within the rates and bounds of this process.
 #[must_use]
-pub fn intake(
-    parts: &Parts,
-    config: Option<IngestConfig>,
-    pressure: Arc<Pressure>,
-) -> (Intake, IngestLoop) {
+pub fn intake(parts: &Parts, config: Option<IngestConfig>, entrance: Entrance) -> Intake {
     let usual = config.map(|config| IngestLimit(config.ingest_per_second));
     let rates = IngestRates::new(usual.unwrap_or_default());
-    let (ingest, back) = Ingest::new(
-        Arc::clone(&parts.store),
-        Arc::clone(&parts.schedule),
-        IngestOptions::default(),
-    );
-    let backpressure = Arc::clone(&parts.backpressure);
-    let intake = Intake::new(ingest, pressure, backpressure, rates);
-    (intake, back)
+    let Entrance { ingest, pressure } = entrance;
+    Intake::new(ingest, pressure, Arc::clone(&parts.backpressure), rates)
 }
 
 /// What the API, the dashboard and the operator do.

@@ -6,7 +6,7 @@
 //! often costs the parts nothing ([`look`]), and those who can reach the API
 //! are not told in which words a part failed.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -15,6 +15,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use engine::ports::DeliveryQueue;
+use engine::roles::Role;
 use http::{StatusCode, header};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use metrics_util::MetricKindMask;
@@ -25,7 +26,6 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::parts::Parts;
-use crate::role::Role;
 
 pub mod look;
 
@@ -245,9 +245,16 @@ pub(crate) async fn metrics(State(health): State<Health>) -> Response {
     ([content_type], health.metrics.render()).into_response()
 }
 
-/// Makes metrics go somewhere; once per process.
+/// The recorder of this process: there is one of them, whoever asks.
+static RECORDER: Mutex<Option<PrometheusHandle>> = Mutex::new(None);
+
+/// Makes metrics go somewhere: to the same place for all that run in one process.
 pub fn install_metrics() -> anyhow::Result<PrometheusHandle> {
-    PrometheusBuilder::new()
+    let mut recorder = RECORDER.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(installed) = recorder.as_ref() {
+        return Ok(installed.clone());
+    }
+    let installed = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &LATENCY_BUCKETS)
         .context("set the buckets of latencies")?
         .set_buckets_for_metric(
@@ -261,7 +268,8 @@ pub fn install_metrics() -> anyhow::Result<PrometheusHandle> {
         .context("set the buckets of batches of events")?
         .idle_timeout(MetricKindMask::GAUGE, Some(GAUGES_LAST))
         .install_recorder()
-        .context("install the metrics")
+        .context("install the metrics")?;
+    Ok(recorder.insert(installed).clone())
 }
 
 /// Keeps the histograms' memory bounded where nobody scrapes, and says how the

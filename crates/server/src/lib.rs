@@ -1,6 +1,6 @@
 //! Roles, configuration, API, dashboard and command line of Paceline.
 //!
-//! A stranger starts at [`role`]: which loops run in which role. [`parts`]
+//! A stranger starts at [`role`]: a process of one of [`engine::roles`]. [`parts`]
 //! turns URLs into the engine's ports; nothing else here names an adapter.
 //! [`service`] validates and calls the catalog; the HTTP API ([`api`]) and,
 //! later, the operator are thin layers over it. The command line talks to the

@@ -13,8 +13,9 @@ use anyhow::Context;
 use engine::ports::{
     Backlog, Backpressure, Catalog, DeliveryQueue, Keys, Managers, Operations, OperationsBook,
     Outbox, Overview, Replays, Retain, Schedule, SecretStore, Sender, Sessions, Store, StoreError,
-    Survey, Tallies, Tenants, TraceBook,
+    Survey, Tallies, Tenants, TraceBook, Vault,
 };
+use engine::roles::{self, Surveyed};
 
 use crate::config::{
     Database, QueueConfig, QueuePlace, ScheduleConfig, SchedulePlace, SecretUrl, StoreConfig,
@@ -121,6 +122,29 @@ impl Parts {
             queue,
             sender: sender(target),
         })
+    }
+
+    /// What the engine's loops need of it.
+    #[must_use]
+    pub fn engine(&self, vault: Option<Arc<dyn Vault>>) -> roles::Ports {
+        roles::Ports {
+            store: Arc::clone(&self.store),
+            schedule: Arc::clone(&self.schedule),
+            queue: self.queue.clone(),
+            sender: Arc::clone(&self.sender),
+            vault,
+            backpressure: Some(Arc::clone(&self.backpressure)),
+            secrets: Some(Arc::clone(&self.secrets)),
+            outbox: self.outbox.clone(),
+            retain: Some(Arc::clone(&self.retain)),
+            operations: Some(Arc::clone(&self.operations)),
+            surveyed: Some(Surveyed {
+                survey: Arc::clone(&self.survey),
+                catalog: Arc::clone(&self.catalog),
+            }),
+            tallies: Some(Arc::clone(&self.tallies)),
+            replays: Some(Arc::clone(&self.replays)),
+        }
     }
 
     /// Dials Postgres once more, for what people read. An SQLite file has one
@@ -298,4 +322,84 @@ fn sender(config: &TargetConfig) -> Arc<dyn Sender> {
         tracing::warn!(%error, "no https destination can be reached");
     }
     Arc::new(sender)
+}
+
+#[cfg(test)]
+mod tests {
+    use engine::ports::{Lane, NoVault, Relayed};
+    use engine::roles::{LoopKind, Role, Settings, assemble};
+
+    use super::*;
+
+    /// Somewhere that users could write.
+    struct NoRows;
+
+    #[async_trait::async_trait]
+    impl Outbox for NoRows {
+        async fn relay(&self, _: Lane, _: u32) -> Result<Relayed, StoreError> {
+            Ok(Relayed::default())
+        }
+
+        async fn inserted(&self) {
+            std::future::pending().await
+        }
+    }
+
+    async fn parts() -> Parts {
+        let store = StoreConfig {
+            database_url: "sqlite::memory:".parse().unwrap(),
+            database_connections: 2,
+        };
+        let schedule = ScheduleConfig {
+            schedule_url: "in-process".parse().unwrap(),
+            schedule_prefix: String::new(),
+            schedule_shards: 1,
+        };
+        let queue = QueueConfig {
+            queue_url: "in-process".parse().unwrap(),
+            queue_name: String::new(),
+            queue_shards: 1,
+        };
+        let target = TargetConfig::default();
+        (Parts::connect(&store, &schedule, Some(&queue), &target).await).unwrap()
+    }
+
+    fn loops(role: Role, parts: &Parts) -> Vec<LoopKind> {
+        let ports = parts.engine(Some(Arc::new(NoVault)));
+        let assembly = assemble(role, &ports, Settings::of(role, 7));
+        let takes_events = role.has(LoopKind::Ingest);
+        assert_eq!(assembly.entrance.is_some(), takes_events, "{role:?}");
+        assembly
+            .loops
+            .iter()
+            .map(engine::roles::Loop::kind)
+            .collect()
+    }
+
+    /// Each is there as the table says, and once; but for the schedulers, which are as
+    /// many as the role says.
+    #[tokio::test]
+    async fn a_role_over_these_parts_has_every_loop_of_the_table() {
+        let embedded = parts().await;
+        let outbox: Arc<dyn Outbox> = Arc::new(NoRows);
+        let parts = Parts {
+            outbox: Some(outbox),
+            ..embedded.clone()
+        };
+        for role in Role::ALL {
+            let mut kinds = loops(role, &parts);
+            let schedulers = kinds.iter().filter(|kind| **kind == LoopKind::Scheduler);
+            assert_eq!(schedulers.count(), role.schedulers().len(), "{role:?}");
+            kinds.dedup();
+            let table = LoopKind::ALL.into_iter().filter(|kind| role.has(*kind));
+            assert_eq!(kinds, table.collect::<Vec<_>>(), "{role:?}");
+        }
+        let without = loops(Role::Serve, &embedded);
+        assert_eq!(
+            without.len(),
+            LoopKind::ALL.len() - 1,
+            "an SQLite file has no outbox"
+        );
+        assert!(!without.contains(&LoopKind::Relay));
+    }
 }

@@ -49,6 +49,9 @@ use crate::receiver::{self, Behaviour, Receiver};
 /// have their backlog from the beginning.
 const FLOOD_CHUNK: u32 = 250;
 
+/// How long the roles of a trial get to end: its receivers may never answer.
+const GRACE: Duration = Duration::from_secs(3);
+
 /// Rows of the ledger read at once.
 const LEDGER_PAGE: u32 = 10_000;
 

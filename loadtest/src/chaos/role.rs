@@ -6,10 +6,11 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
+use engine::roles::Role;
 use server::cli::{self, Command};
 use server::logging;
 use server::parts::Parts;
-use server::role::{self, Role, RoleConfig};
+use server::role::{self, RoleConfig};
 
 use super::crash::{Trap, VARIABLE};
 use super::log::{Appender, Folder};

@@ -1,21 +1,16 @@
-//! Processes: the engine's loops, wired as the shipped roles wire them.
+//! Processes: the roles of the program, each with the loops that `engine::roles` says.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::backpressure::{BacklogBounds, CountPace};
+use domain::backpressure::BacklogBounds;
 use domain::retention::Retention;
-use engine::backpressure::{BackpressureLoop, Pressure};
-use engine::ingest::{Ingest, IngestOptions};
-use engine::notifier::{Notifier, NotifierOptions};
 use engine::ports::RetainRules;
-use engine::reaper::{Reaper, ReaperOptions};
-use engine::replay::{ReplayLoop, ReplayOptions};
-use engine::retention::{RetentionLoop, RetentionOptions};
-use engine::scheduler::{Scheduler, SchedulerOptions};
-use engine::sweep::{SweepLoop, SweepOptions};
-use engine::worker::{Worker, WorkerOptions};
+use engine::retention::RetentionOptions;
+use engine::roles::{self, Entrance, Role, Settings};
+use engine::scheduler::SchedulerOptions;
+use engine::worker::WorkerOptions;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -48,6 +43,17 @@ impl fmt::Display for Process {
             Self::Api => f.write_str("api"),
             Self::Scheduler(number) => write!(f, "scheduler {number}"),
             Self::Worker(number) => write!(f, "worker {number}"),
+        }
+    }
+}
+
+impl Process {
+    /// What it does.
+    const fn role(self) -> Role {
+        match self {
+            Self::Api => Role::Api,
+            Self::Scheduler(_) => Role::Scheduler,
+            Self::Worker(_) => Role::Worker,
         }
     }
 }
@@ -90,107 +96,17 @@ impl Running {
             tasks: JoinSet::new(),
         };
         let ports = Ports::new(&gate, parts);
-        match process {
-            Process::Api => running.begin_api(ports, life, parts),
-            Process::Scheduler(_) => {
-                if let Some(keep) = parts.keep {
-                    running.begin_retention(&ports, keep);
-                }
-                if parts.tells {
-                    running.begin_notifier(&ports);
-                }
-                running.begin_scheduler(ports);
-            }
-            Process::Worker(_) => {
-                let seed = gate.roll(crate::site::Site::Heartbeat).seed();
-                running.begin_worker(ports, seed);
-            }
+        let seed = match process {
+            Process::Worker(_) => gate.roll(crate::site::Site::Heartbeat).seed(),
+            Process::Api | Process::Scheduler(_) => 0,
+        };
+        let settings = settings(parts, seed);
+        let assembly = roles::assemble(process.role(), &ports.engine(parts), settings);
+        for one in assembly.loops {
+            running.tasks.spawn(one.run(running.shutdown.clone()));
         }
+        running.front = (assembly.entrance).map(|entrance| intake(entrance, &ports, life, parts));
         running
-    }
-
-    fn begin_api(&mut self, ports: Ports, life: u64, parts: &Parts) {
-        let store = Arc::clone(&ports.store);
-        let (ingest, back) = Ingest::new(ports.store, ports.schedule, IngestOptions::default());
-        self.tasks.spawn(back.run(self.shutdown.clone()));
-        (parts.witness).api_began(life, parts.bounds, pending(&parts.store));
-        let bounded = parts.bounds.map(|bounds| Bounded {
-            pressure: Arc::new(Pressure::new(bounds)),
-            store,
-            life,
-        });
-        if let Some(bounded) = &bounded {
-            let pressure = Arc::clone(&bounded.pressure);
-            let counts = bounded.store.clone();
-            let counting = BackpressureLoop::new(counts, pressure, CountPace::default());
-            self.tasks.spawn(counting.run(self.shutdown.clone()));
-        }
-        self.front = Some(Intake { ingest, bounded });
-    }
-
-    fn begin_scheduler(&mut self, ports: Ports) {
-        let both = || (ports.store.clone(), ports.schedule.clone());
-        let options = SchedulerOptions {
-            idle: IDLE,
-            ..SchedulerOptions::default()
-        };
-        let (store, schedule) = both();
-        let scheduler = Scheduler::new(store, schedule, ports.queue.clone(), options);
-        self.tasks.spawn(scheduler.run(self.shutdown.clone()));
-        let (store, schedule) = both();
-        let options = ReaperOptions {
-            start_timeout: REQUEST_TIMEOUT + Duration::from_secs(10),
-            ..ReaperOptions::default()
-        };
-        let reaper = Reaper::new(store, schedule, options);
-        self.tasks.spawn(reaper.run(self.shutdown.clone()));
-        let (store, schedule) = both();
-        let sweep = SweepLoop::new(store, schedule, SweepOptions::default());
-        self.tasks.spawn(sweep.run(self.shutdown.clone()));
-        let (store, schedule) = both();
-        let replay = ReplayLoop::new(store, schedule, ReplayOptions::default());
-        self.tasks.spawn(replay.run(self.shutdown.clone()));
-    }
-
-    /// Beside a scheduler, as everywhere.
-    fn begin_notifier(&mut self, ports: &Ports) {
-        let (store, schedule) = (ports.store.clone(), ports.schedule.clone());
-        let notifier = Notifier::new(store, schedule, NotifierOptions::default());
-        self.tasks.spawn(notifier.run(self.shutdown.clone()));
-    }
-
-    /// Beside a scheduler, in small steps and often.
-    fn begin_retention(&mut self, ports: &Ports, keep: Retention) {
-        let options = RetentionOptions {
-            rules: RetainRules {
-                keep,
-                limit: 20,
-                rest: Duration::from_secs(1),
-                again: Duration::from_secs(10),
-                ..RetainRules::default()
-            },
-            ..RetentionOptions::default()
-        };
-        let retention = RetentionLoop::new(ports.store.clone(), options);
-        self.tasks.spawn(retention.run(self.shutdown.clone()));
-    }
-
-    fn begin_worker(&mut self, ports: Ports, seed: u64) {
-        let options = WorkerOptions {
-            places: PLACES,
-            request_timeout: REQUEST_TIMEOUT,
-            grace: GRACE,
-            seed,
-        };
-        let worker = Worker::new(
-            ports.store,
-            ports.schedule,
-            ports.queue,
-            ports.sender,
-            options,
-        )
-        .opening_with(Arc::new(PlainVault));
-        self.tasks.spawn(worker.run(self.shutdown.clone()));
     }
 
     /// Asks it to end in order.
@@ -207,6 +123,47 @@ impl Drop for Running {
     }
 }
 
+/// How every process runs.
+fn settings(parts: &Parts, seed: u64) -> Settings {
+    Settings {
+        bounds: parts.bounds.unwrap_or_default(),
+        schedulers: vec![SchedulerOptions {
+            idle: IDLE,
+            ..SchedulerOptions::default()
+        }],
+        // In small steps and often.
+        retention: RetentionOptions {
+            rules: RetainRules {
+                keep: parts.keep.unwrap_or_default(),
+                limit: 20,
+                rest: Duration::from_secs(1),
+                again: Duration::from_secs(10),
+                ..RetainRules::default()
+            },
+            ..RetentionOptions::default()
+        },
+        worker: WorkerOptions {
+            places: PLACES,
+            request_timeout: REQUEST_TIMEOUT,
+            grace: GRACE,
+            seed,
+        },
+        ..Settings::of(Role::Serve, seed)
+    }
+}
+
+/// Where clients hand events in. A witness knows since when they can.
+fn intake(entrance: Entrance, ports: &Ports, life: u64, parts: &Parts) -> Intake {
+    (parts.witness).api_began(life, parts.bounds, pending(&parts.store));
+    let Entrance { ingest, pressure } = entrance;
+    let bounded = parts.bounds.map(|_| Bounded {
+        pressure,
+        store: Arc::clone(&ports.store),
+        life,
+    });
+    Intake { ingest, bounded }
+}
+
 /// The ports as one process sees them.
 struct Ports {
     store: Arc<FaultyStore>,
@@ -216,6 +173,28 @@ struct Ports {
 }
 
 impl Ports {
+    /// Those of what this run is about: what a scenario leaves out has no port.
+    fn engine(&self, parts: &Parts) -> roles::Ports {
+        let store = || Arc::clone(&self.store);
+        roles::Ports {
+            store: store(),
+            schedule: Arc::clone(&self.schedule) as _,
+            queue: Some(Arc::clone(&self.queue) as _),
+            sender: Arc::clone(&self.sender) as _,
+            vault: Some(Arc::new(PlainVault)),
+            backpressure: parts.bounds.map(|_| store() as _),
+            retain: parts.keep.map(|_| store() as _),
+            operations: parts.tells.then(|| store() as _),
+            replays: Some(store()),
+            // The models have no secrets to seal anew, no outbox, and nobody who reads
+            // metrics and tallies.
+            secrets: None,
+            outbox: None,
+            surveyed: None,
+            tallies: None,
+        }
+    }
+
     fn new(gate: &Arc<Gate>, parts: &Parts) -> Self {
         let gate = || Arc::clone(gate);
         let witness = || parts.witness.clone();

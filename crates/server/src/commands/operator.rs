@@ -2,11 +2,13 @@
 
 use std::process::ExitCode;
 
+use engine::roles::Role;
+
 use crate::config::{
     ListenConfig, OperatorConfig, RequestConfig, ScheduleConfig, SecretKeysConfig, ShutdownConfig,
     StoreConfig, TargetConfig,
 };
-use crate::role::{self, Role, RoleConfig};
+use crate::role::{self, RoleConfig};
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {

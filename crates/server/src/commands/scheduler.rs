@@ -2,11 +2,13 @@
 
 use std::process::ExitCode;
 
+use engine::roles::Role;
+
 use crate::config::{
     KeepConfig, ListenConfig, QueueConfig, RequestConfig, ScheduleConfig, ShownConfig,
     ShutdownConfig, StoreConfig, TargetConfig, TracesConfig,
 };
-use crate::role::{self, Role, RoleConfig};
+use crate::role::{self, RoleConfig};
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {

@@ -2,12 +2,15 @@
 
 use std::process::ExitCode;
 
+use clap::{Args as _, FromArgMatches as _};
+use engine::roles::Role;
+
 use crate::config::{
     ApiConfig, IngestConfig, KeepConfig, ListenConfig, QueueConfig, RequestConfig, ScheduleConfig,
     SecretKeysConfig, ShownConfig, ShutdownConfig, StoreConfig, TargetConfig, TlsConfig,
     TracesConfig, WorkerConfig,
 };
-use crate::role::{self, Role, RoleConfig};
+use crate::role::{self, RoleConfig};
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
@@ -43,25 +46,39 @@ pub struct Args {
     pub shutdown: ShutdownConfig,
 }
 
+impl Args {
+    /// As if these flags were all that is said: the environment is not asked.
+    pub fn of(flags: &[&str]) -> Result<Self, clap::Error> {
+        let command = clap::Command::new("serve").no_binary_name(true);
+        let command = Self::augment_args(command).mut_args(|flag| flag.env(None::<&'static str>));
+        Self::from_arg_matches(&command.try_get_matches_from(flags)?)
+    }
+}
+
+impl From<Args> for RoleConfig {
+    fn from(args: Args) -> Self {
+        Self {
+            store: args.store,
+            schedule: args.schedule,
+            queue: Some(args.queue),
+            listen: args.listen,
+            api: Some(args.api),
+            tls: Some(args.tls),
+            ingest: Some(args.ingest),
+            secret_keys: Some(args.secret_keys),
+            target: args.target,
+            worker: Some(args.worker),
+            request: args.request,
+            keep: Some(args.keep),
+            shown: Some(args.shown),
+            operator: None,
+            traces: Some(args.traces),
+            shutdown: args.shutdown,
+        }
+    }
+}
+
 /// Runs the role until it is told to stop.
 pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let config = RoleConfig {
-        store: args.store,
-        schedule: args.schedule,
-        queue: Some(args.queue),
-        listen: args.listen,
-        api: Some(args.api),
-        tls: Some(args.tls),
-        ingest: Some(args.ingest),
-        secret_keys: Some(args.secret_keys),
-        target: args.target,
-        worker: Some(args.worker),
-        request: args.request,
-        keep: Some(args.keep),
-        shown: Some(args.shown),
-        operator: None,
-        traces: Some(args.traces),
-        shutdown: args.shutdown,
-    };
-    role::run(Role::Serve, config).await
+    role::run(Role::Serve, args.into()).await
 }

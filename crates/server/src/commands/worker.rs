@@ -2,11 +2,13 @@
 
 use std::process::ExitCode;
 
+use engine::roles::Role;
+
 use crate::config::{
     ListenConfig, QueueConfig, RequestConfig, ScheduleConfig, SecretKeysConfig, ShutdownConfig,
     StoreConfig, TargetConfig, TracesConfig, WorkerConfig,
 };
-use crate::role::{self, Role, RoleConfig};
+use crate::role::{self, RoleConfig};
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {

@@ -1,7 +1,7 @@
 //! The list.
 
 use super::Kind::{Counter, Counters, Gauge, Histogram};
-use super::Of::{All, Api, NotWorker, Operator, Scheduler, Worker};
+use super::Of::{All, Api, Operator, Relay, Scheduler, Worker};
 use super::{Kind, Metric, Of};
 
 /// Has labels that are known with the first request only.
@@ -102,8 +102,8 @@ pub const METRICS: &[Metric] = &[
     of(Scheduler, Gauge, "paceline_destination_short", "Whether it gets less than its limit allows just now"),
     of(Scheduler, Gauge, "paceline_destination_early_starts", "Starts that came too early"),
     of(Scheduler, Counter, "paceline_late_commits_total", "Destinations with events whose commit came after admission had passed them"),
-    of(NotWorker, Counter, "paceline_outbox_relayed_total", "Rows of the outbox that became events"),
-    of(NotWorker, Counter, "paceline_outbox_rejected_total", "Rows of the outbox that could not"),
+    of(Relay, Counter, "paceline_outbox_relayed_total", "Rows of the outbox that became events"),
+    of(Relay, Counter, "paceline_outbox_rejected_total", "Rows of the outbox that could not"),
     of(Worker, Counter, "paceline_starts_total", "Attempts that were claimed for sending"),
     of(Worker, Histogram, "paceline_claim_batch_permits", "Permits per claiming statement"),
     of(Worker, Histogram, "paceline_claim_seconds", "How long claiming statements took"),

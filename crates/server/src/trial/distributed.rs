@@ -1,13 +1,17 @@
 //! A trial over Postgres, Redis and RabbitMQ, with schedulers and workers as
-//! processes of their own.
+//! processes of their own. This process has the loops of an `api`.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use engine::ingest::{Ingest, IngestOptions};
-use tokio::task::JoinHandle;
+use engine::ingest::Ingest;
+use engine::ports::Vault;
+use engine::roles::{self, Role, Settings};
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::{Children, Plan, Roles, Servers, SharedParts, Trial};
@@ -26,7 +30,7 @@ pub struct Distributed {
     pub shared: SharedParts,
     /// The roles' processes.
     pub children: Children,
-    ingesting: JoinHandle<()>,
+    loops: JoinSet<()>,
     shutdown: CancellationToken,
 }
 
@@ -41,32 +45,38 @@ impl Distributed {
         let mint = Mint::from_system()?;
         let shared = SharedParts::make(servers, &mint).await?;
         let parts = shared.connect().await?;
-        let trial = Trial::set_up(&parts, &shared.vault()?, plans).await?;
-        let shutdown = CancellationToken::new();
-        let (ingest, back) = Ingest::new(
-            Arc::clone(&parts.store),
-            Arc::clone(&parts.schedule),
-            IngestOptions::default(),
-        );
-        let ingesting = tokio::spawn(back.run(shutdown.clone()));
+        let vault: Arc<dyn Vault> = Arc::new(shared.vault()?);
+        let trial = Trial::set_up(&parts, vault.as_ref(), plans).await?;
+        let (shutdown, mut loops) = (CancellationToken::new(), JoinSet::new());
+        let settings = Settings {
+            sealing: StdRng::from_seed(mint.bytes()),
+            ..Settings::of(Role::Api, 0)
+        };
+        let assembly = roles::assemble(Role::Api, &parts.engine(Some(vault)), settings);
+        for one in assembly.loops {
+            loops.spawn(one.run(shutdown.clone()));
+        }
+        let entrance = assembly.entrance.context("an `api` takes events in")?;
         let mut children = Children::start(program, shared.environment(), roles)?;
         children
             .wait_for_workers(parts.store.as_ref(), PATIENCE)
             .await?;
         Ok(Self {
             trial,
-            ingest,
+            ingest: entrance.ingest,
             shared,
             children,
-            ingesting,
+            loops,
             shutdown,
         })
     }
 
     /// Stops the processes and takes the database, prefix and queue away.
-    pub async fn strike(self) -> anyhow::Result<()> {
+    pub async fn strike(mut self) -> anyhow::Result<()> {
         self.shutdown.cancel();
-        self.ingesting.await.context("ingest")?;
+        while let Some(ended) = self.loops.join_next().await {
+            ended.context("a loop of the trial broke")?;
+        }
         self.children.stop().await?;
         drop(self.trial);
         self.shared.remove().await

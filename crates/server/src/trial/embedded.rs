@@ -1,34 +1,25 @@
-//! A trial in one process, over one SQLite file that goes with it.
+//! A trial of `serve`, in this process, over one SQLite file that goes with it.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
-use adapters::key_ring::KeyRing;
 use anyhow::Context;
-use engine::ingest::{Ingest, IngestOptions};
+use engine::ingest::Ingest;
 use engine::ports::DEFAULT_TENANT;
-use engine::reaper::{Reaper, ReaperOptions};
-use engine::replay::{ReplayLoop, ReplayOptions};
-use engine::scheduler::{Scheduler, SchedulerOptions};
-use engine::sweep::{SweepLoop, SweepOptions};
-use engine::tally::{TallyLoop, TallyOptions};
-use engine::worker::{Worker, WorkerOptions};
+use engine::roles::Role;
+use secrecy::{ExposeSecret, SecretString};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
-use super::{Plan, Trial};
-use crate::config::{MANAGE_PER_SECOND, QueueConfig, ScheduleConfig, StoreConfig, TargetConfig};
+use super::{GRACE, Plan, Trial};
+use crate::commands::serve;
+use crate::config::THIS_HOST;
 use crate::edge::Mint;
-use crate::front::{Front, FrontOptions};
-use crate::listening::{Bounds, Listening};
-use crate::parts::Parts;
 use crate::receiver;
-use crate::secret_keys::new_key;
+use crate::role::{self, Ready, RoleConfig, Running};
 
-/// A trial's worker does not wait for receivers that never answer.
-const GRACE: Duration = Duration::from_millis(500);
+/// How long the link to the dashboard opens it.
+const DAY: Duration = Duration::from_secs(86_400);
 
 /// Where it listens, on this machine.
 pub struct Listeners {
@@ -49,12 +40,13 @@ pub struct Embedded {
     /// Where the dashboard opens, with all rights, for a day.
     pub dashboard: String,
     folder: PathBuf,
-    loops: TaskTracker,
+    running: Running,
     shutdown: CancellationToken,
 }
 
 impl Embedded {
-    /// Creates the destinations in a new file and starts every loop.
+    /// Creates the destinations in a new file and starts `serve` over it, at ports that
+    /// are free.
     pub async fn set_up(plans: Vec<Plan>) -> anyhow::Result<Self> {
         let listeners = Listeners {
             dashboard: receiver::listen().context("listen for the dashboard")?,
@@ -69,26 +61,38 @@ impl Embedded {
             dashboard,
             receivers,
         } = listeners;
+        let address = dashboard.local_addr();
+        let address = address.context("read the listener's address")?;
         let mint = Mint::from_system()?;
         let folder = std::env::temp_dir().join(format!("paceline-trial-{}", mint.uuid()));
         std::fs::create_dir(&folder).context("make a folder for the trial")?;
         let file = folder.join("paceline.db");
-        let parts = connect(&file).await?;
-        let vault = Arc::new(KeyRing::parse(&new_key(&mint))?);
-        let trial = Trial::receiving_at(receivers, &parts, vault.as_ref(), plans).await?;
-        let (loops, shutdown) = (TaskTracker::new(), CancellationToken::new());
-        let seed = u64::from_le_bytes(mint.bytes());
-        let ingest = spawn(&loops, &shutdown, (&parts, Arc::clone(&vault)), seed)?;
-        let around = (&loops, &shutdown);
-        let dashboard = spawn_front(dashboard, around, (&parts, vault), mint).await?;
-        loops.close();
+        let config = config(&file, &mint.key().text)?;
+        let ready = Ready::prepare(Role::Serve, config, |parts| parts).await?;
+        let vault = ready.vault.clone().context("`serve` seals secrets")?;
+        let trial = Trial::receiving_at(receivers, &ready.parts, vault.as_ref(), plans).await?;
+        let shutdown = CancellationToken::new();
+        let listeners = role::Listeners {
+            main: dashboard,
+            metrics: None,
+        };
+        let running = ready.start(listeners, shutdown.clone())?;
+        let entrance = running
+            .entrance
+            .clone()
+            .context("`serve` takes events in")?;
+        let pages = running
+            .pages
+            .as_ref()
+            .context("`serve` has the dashboard")?;
+        let path = pages.full_link(DEFAULT_TENANT, DAY).await?;
         Ok(Self {
             trial,
-            ingest,
+            ingest: entrance.ingest,
             file,
-            dashboard,
+            dashboard: format!("http://{address}{path}"),
             folder,
-            loops,
+            running,
             shutdown,
         })
     }
@@ -96,113 +100,27 @@ impl Embedded {
     /// Stops every loop and removes the file.
     pub async fn strike(self) -> anyhow::Result<()> {
         self.shutdown.cancel();
-        // Receivers that never answer would hold the worker: its grace is short.
-        let _ = tokio::time::timeout(GRACE * 10, self.loops.wait()).await;
+        // Receivers that never answer may hold it for longer: what is left goes with it.
+        self.running.ended().await?;
         drop(self.trial);
         std::fs::remove_dir_all(&self.folder).context("remove the trial's folder")
     }
 }
 
-async fn connect(file: &Path) -> anyhow::Result<Parts> {
-    let store = StoreConfig {
-        database_url: format!("sqlite:{}", file.display()).parse()?,
-        database_connections: 2,
-    };
-    let schedule = ScheduleConfig {
-        schedule_url: "in-process".parse()?,
-        schedule_prefix: String::new(),
-        schedule_shards: 1,
-    };
-    let queue = QueueConfig {
-        queue_url: "in-process".parse()?,
-        queue_name: String::new(),
-        queue_shards: 1,
-    };
-    let target = TargetConfig::this_host();
-    Parts::connect(&store, &schedule, Some(&queue), &target).await
-}
-
-fn spawn(
-    loops: &TaskTracker,
-    shutdown: &CancellationToken,
-    (parts, vault): (&Parts, Arc<KeyRing>),
-    seed: u64,
-) -> anyhow::Result<Ingest> {
-    let queue = parts.queue.clone().context("a trial has a queue")?;
-    let both = || (Arc::clone(&parts.store), Arc::clone(&parts.schedule));
-
-    let (store, schedule) = both();
-    let (ingest, back) = Ingest::new(store, schedule, IngestOptions::default());
-    loops.spawn(back.run(shutdown.clone()));
-
-    let (store, schedule) = both();
-    let options = SchedulerOptions::default();
-    let scheduler = Scheduler::new(store, schedule, Arc::clone(&queue), options);
-    loops.spawn(scheduler.run(shutdown.clone()));
-
-    let (store, schedule) = both();
-    loops.spawn(Reaper::new(store, schedule, ReaperOptions::default()).run(shutdown.clone()));
-
-    let (store, schedule) = both();
-    loops.spawn(SweepLoop::new(store, schedule, SweepOptions::default()).run(shutdown.clone()));
-
-    let (store, schedule) = both();
-    let options = WorkerOptions {
-        grace: GRACE,
-        seed,
-        ..WorkerOptions::default()
-    };
-    let sender = Arc::clone(&parts.sender);
-    let worker = Worker::new(store, schedule, queue, sender, options).opening_with(vault);
-    loops.spawn(worker.run(shutdown.clone()));
-
-    // For what the dashboard says of an hour and a day.
-    let tally = TallyLoop::new(Arc::clone(&parts.tallies), TallyOptions::default());
-    loops.spawn(tally.run(shutdown.clone()));
-
-    // For dead letters that somebody replays on the dashboard.
-    let replays = Arc::clone(&parts.replays);
-    let replay = ReplayLoop::new(
-        replays,
-        Arc::clone(&parts.schedule),
-        ReplayOptions::default(),
-    );
-    loops.spawn(replay.run(shutdown.clone()));
-    Ok(ingest)
-}
-
-/// The API and the dashboard.
-async fn spawn_front(
-    listener: TcpListener,
-    (loops, shutdown): (&TaskTracker, &CancellationToken),
-    (parts, vault): (&Parts, Arc<KeyRing>),
-    mint: Mint,
-) -> anyhow::Result<String> {
-    let address = listener
-        .local_addr()
-        .context("read the listener's address")?;
-    let key = mint.key().text;
-    let options = FrontOptions {
-        key: &key,
-        manage_per_second: MANAGE_PER_SECOND,
-        public_url: None,
-        vault,
-        ingest: None,
-        target: &TargetConfig::this_host(),
-        shutdown: shutdown.clone(),
-    };
-    let front = Front::new(parts, Arc::new(mint), options);
-    loops.spawn(front.counting.run(shutdown.clone()));
-    loops.spawn(front.back.run(shutdown.clone()));
-    let listening = Listening {
-        listener,
-        router: front.router,
-        bounds: Bounds::default(),
-        tls: None,
-    };
-    let stop = shutdown.clone();
-    loops.spawn(listening.serve(stop));
-    let day = Duration::from_secs(86_400);
-    let path = front.pages.full_link(DEFAULT_TENANT, day).await?;
-    Ok(format!("http://{address}{path}"))
+/// What `serve` is started with: on this host alone, with a key that nobody is told,
+/// whatever the environment says.
+fn config(file: &Path, key: &SecretString) -> anyhow::Result<RoleConfig> {
+    let (database, grace) = (format!("sqlite:{}", file.display()), format!("{GRACE:?}"));
+    let flags = [
+        ("--database-url", database.as_str()),
+        ("--api-key", key.expose_secret()),
+        ("--allow-http", "true"),
+        ("--allow-networks", THIS_HOST),
+        ("--shutdown-grace", &grace),
+    ];
+    let flags: Vec<&str> = flags
+        .iter()
+        .flat_map(|(flag, value)| [*flag, *value])
+        .collect();
+    Ok(serve::Args::of(&flags)?.into())
 }

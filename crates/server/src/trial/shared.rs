@@ -7,6 +7,7 @@ use anyhow::Context;
 use url::Url;
 use zeroize::Zeroizing;
 
+use super::GRACE;
 use crate::config::{QueueConfig, ScheduleConfig, StoreConfig, THIS_HOST, TargetConfig};
 use crate::edge::Mint;
 use crate::parts::Parts;
@@ -130,7 +131,7 @@ impl SharedParts {
             ("PACELINE_ALLOW_HTTP".to_owned(), "true".to_owned()),
             ("PACELINE_ALLOW_NETWORKS".to_owned(), THIS_HOST.to_owned()),
             ("PACELINE_LOG".to_owned(), "error".to_owned()),
-            ("PACELINE_SHUTDOWN_GRACE".to_owned(), "3s".to_owned()),
+            ("PACELINE_SHUTDOWN_GRACE".to_owned(), format!("{GRACE:?}")),
             ("PACELINE_REQUEST_TIMEOUT".to_owned(), "15s".to_owned()),
         ])
         .collect()

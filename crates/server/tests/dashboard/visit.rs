@@ -5,13 +5,15 @@ use std::sync::Arc;
 use adapters::key_ring::KeyRing;
 use axum::Router;
 use axum::body::Body;
+use engine::ports::Vault;
+use engine::roles::{self, Role, Settings};
 use http::{Method, Request, StatusCode, header};
 use http_body_util::BodyExt;
 use secrecy::SecretString;
 use serde_json::{Value, json};
 use server::config::{PublicUrl, TargetConfig};
 use server::edge::Mint;
-use server::front::{Front, FrontOptions};
+use server::front::{self, Front, FrontOptions};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tower::ServiceExt;
 
@@ -49,17 +51,22 @@ impl World {
     pub(crate) async fn found_at(place: Place, public_url: Option<PublicUrl>) -> Self {
         let parts = place.parts().await;
         let stop = CancellationToken::new();
+        let vault: Arc<dyn Vault> = Arc::new(KeyRing::parse(SECRET_KEY).unwrap());
+        let ports = parts.engine(Some(vault.clone()));
+        let assembly = roles::assemble(Role::Api, &ports, Settings::of(Role::Api, 0));
+        for one in assembly.loops {
+            tokio::spawn(one.run(stop.clone()));
+        }
         let options = FrontOptions {
             manage_per_second: server::config::MANAGE_PER_SECOND,
             public_url,
             key: &SecretString::from(ADMIN),
-            vault: Arc::new(KeyRing::parse(SECRET_KEY).unwrap()),
-            ingest: None,
+            vault,
+            intake: front::intake(&parts, None, assembly.entrance.unwrap()),
             target: &TargetConfig::default(),
             shutdown: stop.clone(),
         };
         let front = Front::new(&parts, Arc::new(Mint::from_system().unwrap()), options);
-        tokio::spawn(front.back.run(stop.clone()));
         Self {
             router: front.router,
             _stop: stop.drop_guard(),

@@ -6,12 +6,13 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use clap::CommandFactory;
+use engine::roles::Role;
 use serde_json::Value;
 use server::cli::{Cli, Command, parse};
 use server::client::Client;
 use server::config::{require_shared, unknown};
 use server::edge::Mint;
-use server::role::{Role, RoleConfig};
+use server::role::RoleConfig;
 use server::{api_key, secret_keys};
 
 use super::built::{BUILDS, Build, SERVERS, every, list, name, read, text, with_components};

@@ -1,11 +1,12 @@
-//! Where the demo listens: as it is told, or at the next port that is free.
+//! Where the demo listens: as it is told, or at the next port that is free. It is
+//! `serve`, and answers what `serve` answers.
 
 use std::io::{BufRead, BufReader};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use crate::process::{free_port, get, paceline};
+use crate::process::{free_port, get, paceline, poll};
 
 /// What it says until its dashboard is there, and the demo, which goes on.
 struct Demo {
@@ -81,4 +82,22 @@ fn it_listens_where_it_is_told_or_not_at_all() {
         let says = format!("{flag}: port {port} is in use: name another, or leave it out");
         assert!(error.contains(&says), "{error}");
     }
+}
+
+/// The survey is one of the loops that only `serve` has, and the last to be heard of.
+#[test]
+fn it_is_serve_with_all_its_loops() {
+    let folder = tempfile::tempdir().unwrap();
+    let demo = begun(folder.path(), &["--port", "0"]);
+    let port = port(&demo.said);
+    let ready = get(port, "/readyz").unwrap();
+    assert!(ready.starts_with("HTTP/1.1 200"), "{ready}");
+    let surveyed = || {
+        let metrics = get(port, "/metrics").unwrap();
+        assert!(metrics.starts_with("HTTP/1.1 200"), "{metrics}");
+        let is_heard = metrics.contains("\npaceline_survey_timestamp_seconds ")
+            && metrics.contains("role=\"serve\"");
+        is_heard.then_some(())
+    };
+    poll("the survey is heard of", surveyed);
 }
