@@ -34,6 +34,7 @@ mod networks;
 mod policy;
 mod pool;
 mod resolve;
+mod stream;
 
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;

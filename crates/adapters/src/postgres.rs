@@ -33,6 +33,7 @@ use engine::ports::{
 use engine::ports::{Lane, Outbox, Relayed};
 use sqlx::PgPool;
 
+mod accepted;
 mod admit;
 mod all_destinations;
 mod api_keys;
@@ -51,8 +52,10 @@ mod expire;
 mod failure;
 mod fleet;
 mod fold;
+mod harm;
 mod health;
 mod health_book;
+mod holder;
 mod horizon;
 mod id_range;
 mod ingest;

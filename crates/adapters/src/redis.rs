@@ -43,6 +43,7 @@ mod connection;
 mod keys;
 mod scripts;
 mod subscriber;
+mod timeouts;
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -14,6 +14,7 @@
 //! `sqlite3` shell is welcome, and its changes of limits are as safe as ours
 //! (the triggers in `migrations/sqlite`).
 
+mod accepted;
 mod admit;
 mod all_destinations;
 mod api_keys;

@@ -25,6 +25,7 @@ pub mod resource;
 pub mod run;
 pub mod status;
 pub mod stir;
+pub mod verdict;
 
 pub use destinations::Destinations;
 pub use resource::Destination;

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use crate::destinations::{Refusal, Row, Stored, Wanted};
 use crate::resource::{DeletionPolicy, DestinationSpec, Shape};
-use crate::status::{Reason, Verdict};
+use crate::verdict::{Reason, Verdict};
 
 /// Between two looks at a destination that has work.
 pub const BUSY: Duration = Duration::from_secs(30);

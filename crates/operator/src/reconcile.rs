@@ -21,7 +21,8 @@ use tokio::time::Instant;
 use crate::destinations::{Destinations, Observed, Owner, Refusal, Stored, Wanted};
 use crate::plan::{self, Plan, SecretIs, Step};
 use crate::resource::{Destination, SecretReference};
-use crate::status::{self, Reason, Report, Verdict};
+use crate::status::{self, Report};
+use crate::verdict::{Reason, Verdict};
 use crate::{FINALIZER, MANAGER};
 
 /// After the first failure; each further one in a row waits twice as long, of

@@ -6,7 +6,7 @@ use domain::policy::LimitSettings;
 use operator::destinations::{Refusal, Row, Stored, Wanted};
 use operator::plan::{BUSY, IDLE, SecretIs, Step, WAITING, farewell, plan};
 use operator::resource::{DeletionPolicy, DestinationSpec};
-use operator::status::Reason;
+use operator::verdict::Reason;
 use uuid::Uuid;
 
 const ID: DestinationId = DestinationId(Uuid::from_u128(7));

@@ -15,11 +15,12 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 use tokio_rustls::TlsConnector;
 
-use super::connection::{Connection, Stream};
+use super::connection::Connection;
 use super::dial::Dial;
 use super::endpoint::{Endpoint, Origin, Scheme};
 use super::policy::{Policy, Vetted};
 use super::resolve::Resolver;
+use super::stream::Stream;
 
 /// For all addresses of a destination together.
 const TCP_TIMEOUT: Duration = Duration::from_secs(5);

@@ -18,23 +18,17 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::{Frame, Incoming};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::coop::unconstrained;
 use tokio::time::Instant;
 
 use super::metered::{Meter, Metered};
+use super::stream::Stream;
 
 /// The largest response head. It is also the most that is read ahead of a body.
 const MAX_HEAD_BYTES: usize = 32 * 1024;
 
 /// The most headers of a response.
 const MAX_HEADERS: usize = 100;
-
-/// TCP or TLS.
-pub(super) type Stream = Box<dyn Transport>;
-
-pub(super) trait Transport: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Transport for T {}
 
 type Driver = http1::Connection<TokioIo<Metered>, Full<Bytes>>;
 

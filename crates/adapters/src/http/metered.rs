@@ -16,7 +16,7 @@ use engine::ports::{BATCH_BODY_BYTES, READ_BODY_BYTES};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
-use super::connection::Stream;
+use super::stream::Stream;
 
 /// The most bytes that are read for one response, heads and chunk sizes
 /// included. A body up to its cap fits even in chunks of one byte, which take

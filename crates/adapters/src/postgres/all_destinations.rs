@@ -10,7 +10,7 @@ use sqlx::{AssertSqlSafe, PgPool};
 use uuid::Uuid;
 
 use super::failure::Failure;
-use super::overview::{BY_HARM, is_failing, is_troubled};
+use super::harm::{BY_HARM, is_failing, is_troubled};
 use super::{catalog, health_book};
 
 /// Four statements: which, how many, what they are, and how they are. Between them one

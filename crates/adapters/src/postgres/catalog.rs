@@ -12,7 +12,7 @@ use sqlx::{PgConnection, PgExecutor, PgPool};
 use uuid::Uuid;
 
 use super::failure::Failure;
-use super::managers;
+use super::holder;
 use super::rows::{LimitColumns, integer, word};
 
 #[derive(sqlx::FromRow)]
@@ -307,7 +307,7 @@ pub(super) async fn change_destination(
     }
     let mut transaction = pool.begin().await?;
     lock_tier(&mut transaction, tenant).await?;
-    managers::check(&mut transaction, of).await?;
+    holder::check(&mut transaction, of).await?;
     update(&mut transaction, tenant, id, change).await?;
     let changed = destination(&mut *transaction, tenant, id).await?;
     transaction.commit().await?;
@@ -366,7 +366,7 @@ pub(super) async fn update(
 pub(super) async fn delete_destination(pool: &PgPool, of: Managed<'_>) -> Result<(), Failure> {
     let mut transaction = pool.begin().await?;
     lock_tier(&mut transaction, of.tenant).await?;
-    managers::check(&mut transaction, of).await?;
+    holder::check(&mut transaction, of).await?;
     sqlx::query(
         "-- delete_destination
         update destinations d set deleted_at = clock_timestamp()

@@ -15,7 +15,7 @@ use domain::time::micros;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool};
 
 use super::failure::{Failure, in_words};
-use super::horizon;
+use super::horizon::{self, COUNTED, not_over};
 
 /// Days after today that have their partitions. So many may pass with nobody
 /// there who makes more before an event has nowhere to go.
@@ -23,10 +23,6 @@ pub(super) const DAYS_AHEAD: i32 = 3;
 
 /// Days that one step looks at, the oldest first, each in both tables.
 const DAYS_A_STEP: i64 = 4;
-
-/// Limits count starts of the last day, and the largest safety margin makes
-/// that two; whatever the ages, no attempt that is younger goes.
-pub(super) const COUNTED: Duration = Duration::from_secs(3 * 86_400);
 
 /// No day of events goes while a row of the outbox is older: relays are behind,
 /// and its event may be of an old day.
@@ -390,16 +386,6 @@ impl Day {
             .fetch_one(connection)
             .await?)
     }
-}
-
-/// Whether an attempt of a day is not over: each part by the index of that state.
-pub(super) fn not_over(table: &str) -> String {
-    format!(
-        "exists (select from {table} where state = 'waiting' and due_at is null)
-        or exists (select from {table} where state = 'waiting' and due_at is not null)
-        or exists (select from {table} where state = 'admitted')
-        or exists (select from {table} where state = 'started')"
-    )
 }
 
 /// Whether an attempt that is not over, a dead letter that can be replayed, or a

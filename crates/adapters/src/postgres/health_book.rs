@@ -13,7 +13,7 @@ use uuid::Uuid;
 use super::PostgresStore;
 use super::failure::{Failure, retried};
 use super::health::Row;
-use super::managers;
+use super::holder;
 use super::rows::{count, integer};
 
 #[async_trait]
@@ -129,7 +129,7 @@ async fn resume(pool: &PgPool, tenant: TenantId, id: DestinationId) -> Result<bo
     match paused {
         None => return Ok(false),
         // A pause is the manager's, what failures made of it is not.
-        Some(true) => managers::check(&mut transaction, Managed::by_nobody(tenant, id)).await?,
+        Some(true) => holder::check(&mut transaction, Managed::by_nobody(tenant, id)).await?,
         Some(false) => {}
     }
     sqlx::query(

@@ -17,8 +17,11 @@ use std::time::Duration;
 use domain::time::micros;
 use sqlx::{AssertSqlSafe, PgConnection};
 
-use super::days::{COUNTED, not_over};
 use super::failure::{Failure, in_words};
+
+/// Limits count starts of the last day, and the largest safety margin makes
+/// that two; whatever the ages, no attempt that is younger goes.
+pub(super) const COUNTED: Duration = Duration::from_secs(3 * 86_400);
 
 /// Between two looks.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(3_600);
@@ -143,4 +146,14 @@ async fn is_needed(connection: &mut PgConnection, table: &str) -> Result<bool, F
         .bind(micros(COUNTED))
         .fetch_one(connection)
         .await?)
+}
+
+/// Whether an attempt of a day is not over: each part by the index of that state.
+pub(super) fn not_over(table: &str) -> String {
+    format!(
+        "exists (select from {table} where state = 'waiting' and due_at is null)
+        or exists (select from {table} where state = 'waiting' and due_at is not null)
+        or exists (select from {table} where state = 'admitted')
+        or exists (select from {table} where state = 'started')"
+    )
 }

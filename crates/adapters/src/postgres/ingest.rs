@@ -16,6 +16,7 @@ use engine::ports::{Acceptance, MAX_DELIVERIES, StoreError};
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
+use super::accepted::went_to;
 use super::days;
 use super::failure::Failure;
 use super::keys;
@@ -552,34 +553,4 @@ impl<'a> Subscribers<'a> {
 
 fn type_of(event: &NewEvent) -> (Uuid, &str) {
     (event.tenant.0, event.event_type.as_deref().unwrap_or(""))
-}
-
-/// Where events that are there already went, and whose they are; only those
-/// that are there.
-pub(super) async fn went_to(
-    connection: &mut PgConnection,
-    events: Vec<Uuid>,
-) -> Result<HashMap<Uuid, (Uuid, Vec<Uuid>)>, Failure> {
-    if events.is_empty() {
-        return Ok(HashMap::new());
-    }
-    let rows: Vec<(Uuid, Uuid, Vec<Uuid>)> = sqlx::query_as(
-        "-- accept_events: went_to
-        select e.id, e.tenant_id, array(
-            select a.destination_id from attempts a
-            where a.event_id = e.id group by a.destination_id order by min(a.id)
-        )
-        from unnest($1::uuid[]) as n (id)
-        cross join lateral (
-            select e.id, e.tenant_id from events e
-            where e.id = n.id and e.day = event_day(n.id)
-            limit 1
-        ) e",
-    )
-    .bind(events)
-    .fetch_all(connection)
-    .await?;
-    Ok((rows.into_iter())
-        .map(|(id, tenant, destinations)| (id, (tenant, destinations)))
-        .collect())
 }

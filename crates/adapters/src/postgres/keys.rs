@@ -10,8 +10,8 @@ use engine::ports::Acceptance;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
+use super::accepted::went_to;
 use super::failure::Failure;
-use super::ingest::went_to;
 
 /// What keys stand for.
 #[derive(Default)]

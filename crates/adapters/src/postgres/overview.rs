@@ -9,15 +9,16 @@ use domain::ids::{AttemptId, DestinationId, EventId, TenantId};
 use domain::time::{Timestamp, micros};
 use engine::ports::{
     AllDestinations, Answered, AttemptView, Called, CatalogError, EventFilter, EventPage,
-    FAILS_FOR, FoundEvent, GLANCE_ANSWERS, GLANCE_RATE, GLANCE_SAMPLE, GLANCE_STARTS, Glance,
-    MAX_CHARTED, MAX_CHARTED_ANSWERS, MAX_EVENTS_EXAMINED, MAX_GLANCED, MAX_NAMED, Overview,
-    Requested, StartsAt, Thing, Troubled, WantedOfAll,
+    FoundEvent, GLANCE_ANSWERS, GLANCE_RATE, GLANCE_SAMPLE, GLANCE_STARTS, Glance, MAX_CHARTED,
+    MAX_CHARTED_ANSWERS, MAX_EVENTS_EXAMINED, MAX_GLANCED, MAX_NAMED, Overview, Requested,
+    StartsAt, Thing, Troubled, WantedOfAll,
 };
 use sqlx::{AssertSqlSafe, PgExecutor, PgPool};
 use uuid::Uuid;
 
 use super::PostgresStore;
 use super::failure::{Failure, retried};
+use super::harm::{BY_HARM, is_troubled};
 use super::rows::{count, word};
 use super::{all_destinations, events};
 
@@ -167,31 +168,6 @@ async fn find_destinations(
     .await?;
     Ok(found.into_iter().map(DestinationId).collect())
 }
-
-/// Which destinations need somebody: of `d`, its health `h`, its watch `w` and its
-/// tally's mark `m`.
-pub(super) fn is_troubled() -> String {
-    format!(
-        "coalesce(d.state <> 'active' or h.held_until > clock_timestamp()
-            or w.short_told or w.backlog_high_since is not null, false) or {}",
-        is_failing()
-    )
-}
-
-/// Which of them fail.
-pub(super) fn is_failing() -> String {
-    let fails_for = micros(FAILS_FOR);
-    format!(
-        "coalesce(h.opened_at is not null or h.failing_since
-            < clock_timestamp() - {fails_for} * interval '1 microsecond'
-            or m.failing_since is not null, false)"
-    )
-}
-
-/// Those first that harm most, of those that need somebody.
-pub(super) const BY_HARM: &str = "h.opened_at is null, d.state <> 'disabled',
-    coalesce(h.failures, 0) desc, m.failing_since is null, not coalesce(w.short_told, false),
-    d.state = 'paused', d.id";
 
 async fn troubled(pool: &PgPool, tenant: TenantId, limit: u32) -> Result<Troubled, Failure> {
     let sql = format!(

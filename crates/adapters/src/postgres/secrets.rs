@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 use super::failure::Failure;
 use super::rows::{count, time, word};
-use super::{catalog, managers};
+use super::{catalog, holder};
 
 #[derive(sqlx::FromRow)]
 pub(super) struct Row {
@@ -103,7 +103,7 @@ pub(super) async fn change_destination_with(
         limits.validate().map_err(Failure::Invalid)?;
     }
     let mut transaction = pool.begin().await?;
-    managers::check(&mut transaction, of).await?;
+    holder::check(&mut transaction, of).await?;
     catalog::update(&mut transaction, tenant, id, change).await?;
     if *headers != HeadersChange::Keep {
         bump_epoch(&mut transaction, id).await?;
@@ -256,7 +256,7 @@ pub(super) async fn rotate_secret(
         return Err(Failure::NotFound("secret"));
     };
     let mut transaction = pool.begin().await?;
-    managers::check(&mut transaction, of).await?;
+    holder::check(&mut transaction, of).await?;
     bump_epoch(&mut transaction, destination).await?;
     sqlx::query(
         "-- rotate_secret
@@ -291,7 +291,7 @@ pub(super) async fn delete_secret(
 ) -> Result<(), Failure> {
     let destination = of.destination;
     let mut transaction = pool.begin().await?;
-    managers::check(&mut transaction, of).await?;
+    holder::check(&mut transaction, of).await?;
     bump_epoch(&mut transaction, destination).await?;
     let deleted = sqlx::query(
         "-- delete_secret

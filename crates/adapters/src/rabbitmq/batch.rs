@@ -11,8 +11,7 @@ use lapin::{BasicProperties, Channel, Confirmation};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::codec;
-use super::connection::Line;
-use super::publisher::{BLOCKED, LOOK_INTERVAL};
+use super::connection::{BLOCKED, LOOK_INTERVAL, Line};
 
 /// The store is the truth, so we do not ask for messages to be written to
 /// disk. A quorum queue does so all the same; if an operator ever replaces it

@@ -30,6 +30,12 @@ const STEP_TIMEOUT: Duration = Duration::from_secs(5);
 /// without a word is noticed after twice this many seconds.
 const HEARTBEAT_SECONDS: u16 = 10;
 
+/// How often a connection is asked whether it still is one. Reads a flag.
+pub(super) const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Why a broker takes nothing, when it says that it does not.
+pub(super) const BLOCKED: &str = "a memory or disk alarm";
+
 /// The first wait before a redial: a restarted connection is back at once.
 const BACKOFF_FIRST: Duration = Duration::from_millis(50);
 /// The longest wait: a broker that comes back is found again within this.

@@ -21,7 +21,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::batch::Batch;
-use super::connection::{Address, Backoff, Line, bounded, unavailable};
+use super::connection::{Address, BLOCKED, Backoff, LOOK_INTERVAL, Line, bounded, unavailable};
 use super::topology;
 
 /// A permit's deadline is 2 s after its start: what is confirmed later is of
@@ -31,11 +31,6 @@ const CONFIRM_TIMEOUT: Duration = Duration::from_secs(2);
 /// Batches that are published at the same time. More wait their turn: it
 /// bounds what a broker that stops answering can hold in our memory.
 const LANES: usize = 4;
-
-/// How often a connection is asked whether it still is one. Reads a flag.
-pub(super) const LOOK_INTERVAL: Duration = Duration::from_millis(50);
-
-pub(super) const BLOCKED: &str = "a memory or disk alarm";
 
 pub(super) struct Publisher {
     shared: Arc<Shared>,

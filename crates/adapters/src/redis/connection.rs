@@ -6,7 +6,6 @@
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
 use ::redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use ::redis::io::tcp::TcpSettings;
@@ -17,13 +16,7 @@ use ::redis::{
 use engine::ports::ScheduleError;
 
 use super::subscriber::Subscriber;
-
-/// How long an answer may take before the call fails. The driver's own limit
-/// of 500 ms is less than a failover or a fork of a large Redis takes.
-pub(super) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// How long dialling and authenticating may take.
-pub(super) const CONNECTION_TIMEOUT: Duration = Duration::from_secs(2);
+use super::timeouts::{CONNECTION_TIMEOUT, RESPONSE_TIMEOUT};
 
 /// The way to one server.
 pub(super) struct Connection {

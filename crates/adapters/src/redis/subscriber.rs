@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::connection::{CONNECTION_TIMEOUT, RESPONSE_TIMEOUT};
+use super::timeouts::{CONNECTION_TIMEOUT, RESPONSE_TIMEOUT};
 
 /// How often a server that says nothing is asked whether it is there.
 const PING_EVERY: Duration = Duration::from_secs(5);

@@ -5,12 +5,13 @@ use std::collections::HashMap;
 use domain::attempt::AttemptState;
 use domain::destination::DestinationState;
 use domain::event::{Audience, MAX_DESTINATIONS, NewEvent};
-use domain::ids::{DestinationId, EventId, TenantId};
+use domain::ids::{DestinationId, TenantId};
 use domain::time::Timestamp;
 use domain::trace::TraceContext;
 use engine::ports::{Acceptance, MAX_DELIVERIES};
 use rusqlite::Transaction;
 
+use super::accepted::went_to;
 use super::fault::Fault;
 use super::keys;
 use super::rows::{all, execute, first, word};
@@ -18,12 +19,6 @@ use super::rows::{all, execute, first, word};
 const KNOWN: &str = "
     -- accept_events: is it there already
     select 1 from events where id = ?1";
-
-const KNOWN_DESTINATIONS: &str = "
-    -- accept_events: where an event that is there went
-    select destination_id from attempts
-    where event_id = ?1 and tenant_id = ?2
-    group by destination_id order by min(id)";
 
 const DESTINATION: &str = "
     -- accept_events: one destination
@@ -96,18 +91,6 @@ pub(super) fn accept_events(
         }
     }
     Ok(answers)
-}
-
-/// Where an event that is there went, as its own tenant may know.
-pub(super) fn went_to(
-    tx: &Transaction<'_>,
-    event: EventId,
-    tenant: TenantId,
-) -> Result<Vec<DestinationId>, Fault> {
-    let params = [event.to_string(), tenant.to_string()];
-    all(tx, KNOWN_DESTINATIONS, params, |row| {
-        word(row, 0, ("attempts", "destination_id"))
-    })
 }
 
 fn insert(

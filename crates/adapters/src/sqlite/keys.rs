@@ -6,8 +6,8 @@ use domain::time::{Timestamp, micros};
 use engine::ports::Acceptance;
 use rusqlite::Transaction;
 
+use super::accepted::went_to;
 use super::fault::Fault;
-use super::ingest::went_to;
 use super::rows::{execute, first, word};
 
 const KNOWN: &str = "
