@@ -35,7 +35,7 @@ use std::time::Duration;
 pub use event::{HealthChange, HealthEvent};
 pub use failing::{Failing, TOLD_AFTER};
 pub use lately::{FAILING_PERCENT, LATELY, Lately};
-pub use tally::{Slot, Tally};
+pub use tally::{LastDay, Slot, Tally};
 pub use words::{Breaker, DisableReason, HoldReason, UnknownWord};
 
 use crate::time::Timestamp;

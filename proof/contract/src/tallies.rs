@@ -38,6 +38,9 @@ macro_rules! tallies_contract {
     ($world:path) => {
         $crate::tallies_contract!(@all $world:
             requests_are_counted_once_by_what_came_of_them
+            what_nobody_knows_is_not_counted_as_delivered
+            what_may_still_commit_is_not_passed
+            a_day_is_whole_hours_and_the_slots_at_its_edge
             what_started_after_one_that_is_open_waits_for_it
             a_step_counts_so_many_and_the_next_goes_on
             who_has_been_idle_for_long_is_not_looked_at
@@ -197,6 +200,95 @@ pub async fn requests_are_counted_once_by_what_came_of_them(world: &TalliesWorld
     world.tally(&RULES).await;
     let found = world.outcomes(other).await;
     assert_eq!((found.hour, found.last_failure), (tally(1, 0, 1), None));
+}
+
+/// Nor as failed: its worker did not send it.
+pub async fn what_nobody_knows_is_not_counted_as_delivered(world: &TalliesWorld) {
+    let destination = world.destination().unlimited().create().await;
+    let (worker, permits) = world.open(destination, 3).await;
+    let (not_sent, next) = (OutcomeKind::NotSent, NextTry::Again);
+    world.record(worker, &permits[0], not_sent, next).await;
+    world.end(worker, &permits[1..], &[204, 500]).await;
+    assert_eq!(world.tally(&RULES).await.counted, 3);
+    let unknown = Tally {
+        unknown: 1,
+        ..tally(1, 1, 0)
+    };
+    let found = world.outcomes(destination).await;
+    assert_eq!((found.hour, found.day), (unknown, unknown));
+}
+
+/// A start that commits a moment after its time would be left out for ever.
+pub async fn what_may_still_commit_is_not_passed(world: &TalliesWorld) {
+    let destination = world.destination().unlimited().create().await;
+    let patient = TallyRules {
+        settled: Duration::from_secs(600),
+        ..RULES
+    };
+    world.send(destination, &[204]).await;
+    assert_eq!(world.tally(&patient).await.counted, 0);
+    world.send(destination, &[500]).await;
+    assert_eq!(world.tally(&RULES).await.counted, 2);
+    assert_eq!(world.outcomes(destination).await.hour, tally(1, 1, 0));
+}
+
+/// It is read from both kinds of slots, and says what those of five minutes say.
+pub async fn a_day_is_whole_hours_and_the_slots_at_its_edge(world: &TalliesWorld) {
+    let destination = world.destination().unlimited().create().await;
+    let newest = Slot::Minutes.end_of(world.now().await);
+    // Of 26 hours, each with another number of requests.
+    let (of, newest_micros) = (destination.to_string(), newest.as_micros());
+    let (end, numbers, micros) = match world.is_postgres() {
+        true => (
+            format!("from_micros({newest_micros} - n * 300000000)"),
+            "(select generate_series(0::bigint, 311) as n) numbers",
+            "micros(ends_at)",
+        ),
+        false => (
+            format!("{newest_micros} - n * 300000000"),
+            "(with recursive numbers (n) as (select 0 union all select n + 1 from numbers \
+             where n < 311) select n from numbers)",
+            "ends_at",
+        ),
+    };
+    let columns = "destination_id, slot, ends_at, succeeded, failed, refused, unknown";
+    let minutes = format!(
+        "insert into tallies ({columns})
+        select '{of}', 'minutes', {end}, n + 1, n * n, n % 7, n % 3 from {numbers}"
+    );
+    world.sql(&minutes).await;
+    let hour = format!("(({micros} - 1) / 3600000000 + 1) * 3600000000");
+    let hour = match world.is_postgres() {
+        true => format!("from_micros({hour})"),
+        false => hour,
+    };
+    let hours = format!(
+        "insert into tallies ({columns})
+        select destination_id, 'hour', {hour}, sum(succeeded), sum(failed), sum(refused),
+            sum(unknown)
+        from tallies where destination_id = '{of}' and slot = 'minutes' group by 1, 3"
+    );
+    world.sql(&hours).await;
+    let said = async |length: Duration| {
+        let since = world.now().await - length;
+        let slots = world.tallies.tallied(destination, Slot::Minutes, since);
+        let mut sum = Tally::default();
+        let slots = slots.await.unwrap();
+        slots.iter().for_each(|slot| sum += slot.tally);
+        (sum, slots.len())
+    };
+    let (hour, day) = (Duration::from_secs(3_600), Duration::from_secs(86_400));
+    // The next five minutes may begin between two looks.
+    loop {
+        let before = (said(hour).await, said(day).await);
+        let found = world.outcomes(destination).await;
+        if before == (said(hour).await, said(day).await) {
+            let ((hour, of_hour), (day, of_day)) = before;
+            assert!((12..=13).contains(&of_hour) && (288..=289).contains(&of_day));
+            assert_eq!((found.hour, found.day), (hour, day));
+            return;
+        }
+    }
 }
 
 /// Or it would never be counted.

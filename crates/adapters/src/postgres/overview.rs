@@ -114,7 +114,7 @@ impl Overview for PostgresStore {
     }
 }
 
-async fn now(pool: &PgPool) -> Result<Timestamp, Failure> {
+pub(super) async fn now(pool: &PgPool) -> Result<Timestamp, Failure> {
     let now: i64 = sqlx::query_scalar("-- now\nselect micros(clock_timestamp())")
         .fetch_one(pool)
         .await?;

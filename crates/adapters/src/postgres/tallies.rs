@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use domain::health::{FAILING_PERCENT, Failing, Slot, Tally};
+use domain::health::{FAILING_PERCENT, Failing, LastDay, Slot, Tally};
 use domain::ids::{DestinationId, TenantId};
 use domain::time::{Timestamp, micros};
 use engine::ports::{
@@ -19,7 +19,7 @@ use uuid::Uuid;
 
 use super::PostgresStore;
 use super::failure::{Failure, retried};
-use super::overview::answers;
+use super::overview::{answers, now};
 use super::rows::{count, time};
 use super::watch::note;
 
@@ -508,11 +508,12 @@ struct OutcomesRow {
 }
 
 async fn outcomes(pool: &PgPool, asked: &[DestinationId]) -> Result<Vec<Outcomes>, Failure> {
+    let now = now(pool).await?;
+    let day = LastDay::before(now);
     let rows: Vec<OutcomesRow> = sqlx::query_as(
         "-- outcomes
         select n.id, micros(m.last_failed_at) as last_failed_at, m.last_failed_status, s.hour, s.day
         from unnest($1::uuid[]) with ordinality as n (id, place)
-        cross join (select clock_timestamp() as now) clock
         left join tally_marks m on m.destination_id = n.id
         cross join lateral (
             select array[
@@ -522,19 +523,31 @@ async fn outcomes(pool: &PgPool, asked: &[DestinationId]) -> Result<Vec<Outcomes
                     coalesce(sum(x.unknown) filter (where x.is_of_hour), 0)
                 ]::bigint[] as hour,
                 array[
-                    coalesce(sum(x.succeeded), 0), coalesce(sum(x.failed), 0),
-                    coalesce(sum(x.refused), 0), coalesce(sum(x.unknown), 0)
+                    coalesce(sum(x.succeeded) filter (where not x.is_of_hour), 0),
+                    coalesce(sum(x.failed) filter (where not x.is_of_hour), 0),
+                    coalesce(sum(x.refused) filter (where not x.is_of_hour), 0),
+                    coalesce(sum(x.unknown) filter (where not x.is_of_hour), 0)
                 ]::bigint[] as day
             from (
-                select t.*, t.ends_at > clock.now - interval '1 hour' as is_of_hour
-                from tallies t
+                select t.*, true as is_of_hour from tallies t
                 where t.destination_id = n.id and t.slot = 'minutes'
-                    and t.ends_at > clock.now - interval '1 day'
+                    and t.ends_at > from_micros($2)
+                union all
+                select t.*, false from tallies t
+                where t.destination_id = n.id and t.slot = 'minutes'
+                    and t.ends_at > from_micros($3) and t.ends_at <= from_micros($4)
+                union all
+                select t.*, false from tallies t
+                where t.destination_id = n.id and t.slot = 'hour'
+                    and t.ends_at > from_micros($4)
             ) x
         ) s
         order by n.place",
     )
     .bind(asked.iter().map(|id| id.0).collect::<Vec<_>>())
+    .bind((now - Slot::Hour.length()).as_micros())
+    .bind(day.since.as_micros())
+    .bind(day.hours_from.as_micros())
     .fetch_all(pool)
     .await?;
     let outcomes = |row: OutcomesRow| Outcomes {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use domain::attempt::AttemptState;
-use domain::health::{FAILING_PERCENT, Failing, Slot, Tally};
+use domain::health::{FAILING_PERCENT, Failing, LastDay, Slot, Tally};
 use domain::ids::{DestinationId, TenantId};
 use domain::time::Timestamp;
 use engine::ports::{
@@ -95,7 +95,8 @@ const TRIM: &str = "
 const TALLIED: &str = "
     -- tallied
     select ends_at, succeeded, failed, refused, unknown from tallies
-    where destination_id = ?1 and slot = ?2 and ends_at > ?3 order by ends_at";
+    where destination_id = ?1 and slot = ?2 and ends_at > ?3 and ends_at <= ?4
+    order by ends_at";
 
 const LAST_FAILURE: &str = "
     -- outcomes: the last failure
@@ -115,7 +116,8 @@ impl Tallies for SqliteStore {
         since: Timestamp,
     ) -> Result<Vec<TalliedSlot>, CatalogError> {
         let key = destination.to_string();
-        Ok(self.count(move |tx| slots(tx, &key, slot, since)).await?)
+        let span = (since, Timestamp::MAX);
+        Ok(self.count(move |tx| slots(tx, &key, slot, span)).await?)
     }
 
     async fn outcomes(
@@ -332,9 +334,10 @@ fn slots(
     tx: &Transaction<'_>,
     destination: &str,
     slot: Slot,
-    since: Timestamp,
+    (since, until): (Timestamp, Timestamp),
 ) -> Result<Vec<TalliedSlot>, Fault> {
-    let params = (destination, slot.as_str(), since.as_micros());
+    let (since, until) = (since.as_micros(), until.as_micros());
+    let params = (destination, slot.as_str(), since, until);
     all(tx, TALLIED, params, |row| {
         Ok(TalliedSlot {
             ends_at: time(row, 0)?,
@@ -350,15 +353,16 @@ fn slots(
 
 fn outcomes(tx: &Transaction<'_>, now: Timestamp, id: DestinationId) -> Result<Outcomes, Fault> {
     let key = id.to_string();
-    let day_ago = now - Duration::from_secs(86_400);
-    let hour_ago = now - Duration::from_secs(3_600);
-    let (mut hour, mut day) = (Tally::default(), Tally::default());
-    for slot in slots(tx, &key, Slot::Minutes, day_ago)? {
-        day += slot.tally;
-        if slot.ends_at > hour_ago {
-            hour += slot.tally;
-        }
-    }
+    let sum = |slot, span| -> Result<Tally, Fault> {
+        let mut sum = Tally::default();
+        let slots = slots(tx, &key, slot, span)?;
+        slots.into_iter().for_each(|one| sum += one.tally);
+        Ok(sum)
+    };
+    let last = LastDay::before(now);
+    let hour = sum(Slot::Minutes, (now - Slot::Hour.length(), Timestamp::MAX))?;
+    let mut day = sum(Slot::Minutes, (last.since, last.hours_from))?;
+    day += sum(Slot::Hour, (last.hours_from, Timestamp::MAX))?;
     let last_failure = first(tx, LAST_FAILURE, [&key], |row| {
         Ok(maybe_time(row, 0)?.zip(Some(row.get(1)?)))
     })?;

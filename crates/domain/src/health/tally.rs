@@ -56,6 +56,30 @@ impl Slot {
     }
 }
 
+/// The last day, from as few slots as it can be: about 36, not 288. Five minutes at its
+/// edge, whole hours from there on: each request is in just one of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LastDay {
+    /// Slots of [`Slot::Minutes`] that end after this are of the day.
+    pub since: Timestamp,
+    /// Of these, the ones that end by then are read; and slots of [`Slot::Hour`] that
+    /// end later.
+    pub hours_from: Timestamp,
+}
+
+impl LastDay {
+    /// The day that ends now.
+    #[must_use]
+    pub fn before(now: Timestamp) -> Self {
+        let since = now - Duration::from_secs(86_400);
+        let begins = Slot::Minutes.end_of(since) - Slot::Minutes.length();
+        Self {
+            since,
+            hours_from: Slot::Hour.end_of(begins - Duration::from_micros(1)),
+        }
+    }
+}
+
 /// How many requests ended how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tally {
@@ -112,6 +136,8 @@ impl AddAssign for Tally {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -127,6 +153,32 @@ mod tests {
         let percent = tally.failed_percent().unwrap();
         assert!((percent - 200.0 / 3.0).abs() < 1e-9);
         assert_eq!(Tally::default().failed_percent(), None);
+    }
+
+    proptest! {
+        /// All that slots of five minutes hold, each once, whatever the time is.
+        #[test]
+        fn a_day_is_read_whole_and_once(
+            now in (0_i64..3_600).prop_map(|second| 1_900_000_000_000_000 + second * 1_000_000),
+            micros in -1_i64..=1,
+        ) {
+            let now = Timestamp::from_micros(now + micros);
+            let day = LastDay::before(now);
+            let mut end = Slot::Minutes.end_of(now - Duration::from_secs(2 * 86_400));
+            let mut read = 0;
+            let mut hours = std::collections::BTreeSet::new();
+            while end <= Slot::Minutes.end_of(now) {
+                let hour = Slot::Hour.end_of(end - Duration::from_micros(1));
+                let by_minutes = end > day.since && end <= day.hours_from;
+                let by_hour = hour > day.hours_from;
+                let times = u32::from(by_minutes) + u32::from(by_hour);
+                prop_assert_eq!(times, u32::from(end > day.since), "{:?} of {:?}", end, now);
+                read += u32::from(by_minutes);
+                hours.extend(by_hour.then_some(hour));
+                end = end + Slot::Minutes.length();
+            }
+            prop_assert!(read as usize + hours.len() <= 37, "{read} and {}", hours.len());
+        }
     }
 
     #[test]
