@@ -11,6 +11,7 @@ mod retention;
 mod schedule;
 mod smart;
 mod sqlite;
+mod tallies;
 
 use crate::mutant::Mutant;
 
@@ -27,6 +28,7 @@ pub(crate) fn all() -> Vec<Mutant> {
     all.extend(queue::MUTANTS);
     all.extend(engine::MUTANTS);
     all.extend(operations::MUTANTS);
+    all.extend(tallies::MUTANTS);
     all.extend(retention::MUTANTS);
     all
 }
