@@ -47,6 +47,8 @@ mod killed;
 mod late_commits;
 #[path = "postgres_store/limits.rs"]
 mod limits;
+#[path = "postgres_store/migrating.rs"]
+mod migrating;
 #[path = "postgres_store/notifier.rs"]
 mod notifier;
 #[path = "postgres_store/outbox.rs"]
@@ -69,8 +71,6 @@ mod smart;
 mod starts;
 #[path = "postgres_store/traces.rs"]
 mod traces;
-#[path = "postgres_store/upgrade.rs"]
-mod upgrade;
 #[path = "postgres_store/verdicts.rs"]
 mod verdicts;
 #[path = "postgres_store/worker_role.rs"]

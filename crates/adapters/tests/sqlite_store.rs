@@ -439,6 +439,31 @@ async fn another_schema_is_refused() {
     );
 }
 
+/// There is no way from the migrations before the first release to these, nor from
+/// another program's.
+#[tokio::test]
+async fn a_file_from_before_the_first_release_is_told_what_to_do() {
+    let place = Place::new();
+    let path = place.file("paceline.db");
+    drop(SqliteStore::open(&path, system_clock()).unwrap());
+    let shell = Shell(path.clone()).connect();
+    shell.pragma_update(None, "application_id", 0).unwrap();
+    for version in [1, 8, 22] {
+        shell.pragma_update(None, "user_version", version).unwrap();
+        let refused = SqliteStore::open(&path, system_clock()).unwrap_err();
+        assert!(
+            refused.to_string().contains("move this one away"),
+            "{refused}"
+        );
+        let read = SqliteStore::open_to_read(&path, system_clock()).unwrap();
+        let not_ready = read.ready().await.unwrap_err();
+        assert!(
+            not_ready.to_string().contains("move this one away"),
+            "{not_ready}"
+        );
+    }
+}
+
 #[tokio::test]
 async fn it_runs_in_memory_too() {
     let store = Arc::new(SqliteStore::in_memory(system_clock()).unwrap());

@@ -249,9 +249,7 @@ struct Day {
     place: i64,
 }
 
-/// Days to go, the oldest first; before them what was left half done. The end
-/// of a day of attempts is in its bound, since the first partition holds all
-/// days before the second.
+/// Days to go, the oldest first; before them what was left half done.
 async fn old(
     connection: &mut PgConnection,
     ages: &DayAges,
@@ -269,28 +267,20 @@ async fn old(
         days as (
             select a.parent, a.cut, c.relname::text as name,
                 a.oid::regclass::text as parent_table, c.oid::regclass::text as table,
-                case when i.inhrelid is not null and c.relname = 'attempts_before'
-                    then pg_get_expr(c.relpartbound, c.oid)
-                    else day_bounds(a.oid, c.relname) end as bounds,
+                day_bounds(c.relname) as bounds,
                 i.inhrelid is null as detached, coalesce(i.inhdetachpending, false) as pending,
                 partition_day(c.relname) as day
             from ages a
             join pg_class c on c.relnamespace = a.home and c.relkind = 'r'
                 and starts_with(c.relname, a.parent || '_')
-                and (c.relname = 'attempts_before' or partition_day(c.relname) is not null)
+                and partition_day(c.relname) is not null
             left join pg_inherits i on i.inhrelid = c.oid
         ),
         ended as (
             select d.*, e.ends,
                 dense_rank() over (order by not (d.detached or d.pending), e.ends) as place
             from days d
-            cross join lateral (
-                select coalesce(
-                    d.day + 1,
-                    date '1970-01-01'
-                        + (substring(d.bounds from '(?i)to \\(''([0-9]+)''\\)')::bigint >> 36)::integer
-                ) as ends
-            ) e
+            cross join lateral (select d.day + 1 as ends) e
             where d.detached or d.pending
                 or (e.ends <= utc_day(d.cut) and e.ends > date '1970-01-01' + $4::bigint::integer)
         )

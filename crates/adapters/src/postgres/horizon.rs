@@ -102,8 +102,7 @@ async fn look(connection: &mut PgConnection) -> Result<i64, Failure> {
 }
 
 /// The days of which nothing that started can count, the oldest first, and the
-/// first id after them. The first partition holds whatever is older than the
-/// second. Also those that are detached: they may come back.
+/// first id after them. Also those that are detached: they may come back.
 async fn days(connection: &mut PgConnection) -> Result<(Vec<Day>, i64), Failure> {
     let days = sqlx::query_as(
         "-- raise_horizon: days
@@ -112,10 +111,9 @@ async fn days(connection: &mut PgConnection) -> Result<(Vec<Day>, i64), Failure>
         join pg_class c on c.relnamespace = p.relnamespace and c.relkind = 'r'
             and starts_with(c.relname, 'attempts_')
         cross join lateral (select partition_day(c.relname) as day) d
-        cross join lateral (select coalesce(first_attempt_id(d.day), 0) as lowest) l
+        cross join lateral (select first_attempt_id(d.day) as lowest) l
         where p.oid = 'attempts'::regclass
-            and (c.relname = 'attempts_before' or d.day is not null)
-            and coalesce(d.day < utc_day(clock_timestamp() - $1::bigint * interval '1 microsecond'), true)
+            and d.day < utc_day(clock_timestamp() - $1::bigint * interval '1 microsecond')
         order by l.lowest",
     )
     .bind(micros(COUNTED))

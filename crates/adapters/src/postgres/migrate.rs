@@ -36,8 +36,12 @@ pub(super) async fn migrate(pool: &PgPool) -> Result<(), StoreError> {
     .execute(&mut *connection)
     .await
     .map_err(unavailable)?;
+    let refused = |why: &str| Err(StoreError::Unavailable(format!("migrate: {why}")));
     if is_split(&mut connection).await.map_err(unavailable)? {
-        return Err(StoreError::Unavailable(SPLIT.to_owned()));
+        return refused(SPLIT);
+    }
+    if !found(&mut connection).await.map_err(unavailable)?.is_ours {
+        return refused(NOT_OURS);
     }
     let migrated = match as_locks_allow(&mut connection).await {
         Err(MigrateError::VersionMissing(found)) if found > needed() => Ok(()),
@@ -54,7 +58,7 @@ pub(super) async fn migrate(pool: &PgPool) -> Result<(), StoreError> {
 }
 
 /// What to do about an installation that [`is_split`].
-const SPLIT: &str = "migrate: the schema \"paceline\" holds tables of ours, which an earlier version \
+const SPLIT: &str = "the schema \"paceline\" holds tables of ours, which an earlier version \
     left there when its migration failed half-way. Nothing was ever accepted into them. \
     Use a new database, or, if this one holds nothing else, start over: \
     drop schema paceline cascade; drop schema public cascade; create schema public";
@@ -72,6 +76,40 @@ async fn is_split(connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
     )
     .fetch_one(connection)
     .await
+}
+
+/// What to do about a database that [`Found::is_ours`] denies.
+const NOT_OURS: &str = "the schema is of a version from before the first release, which is not \
+    brought forward. Use a new database, or, if this one holds nothing else, start over: \
+    drop schema if exists paceline cascade; drop schema public cascade; create schema public";
+
+/// What was migrated.
+struct Found {
+    /// The newest version; 0 where nobody has migrated.
+    version: i64,
+    /// The first migration was ours, or none was. No migration changes once it is
+    /// released, so a database that began with another is of no version before this.
+    is_ours: bool,
+}
+
+async fn found(connection: &mut PgConnection) -> Result<Found, sqlx::Error> {
+    let first = MIGRATOR.iter().next();
+    let found = sqlx::query_as(
+        "-- migrate: found
+        select coalesce(max(version) filter (where success), 0),
+            coalesce(bool_and(version <> $1 or checksum = $2), true)
+        from _sqlx_migrations",
+    )
+    .bind(first.map(|first| first.version))
+    .bind(first.map(|first| first.checksum.as_ref()))
+    .fetch_one(connection)
+    .await;
+    let (version, is_ours) = match found {
+        // No such table: nobody has migrated yet.
+        Err(sqlx::Error::Database(error)) if error.code().as_deref() == Some("42P01") => (0, true),
+        found => found?,
+    };
+    Ok(Found { version, is_ours })
 }
 
 /// The error, with what to do where that is known.
@@ -154,27 +192,16 @@ fn needed() -> i64 {
 /// Whether the schema is at least the one that this binary needs. A newer one is
 /// what binaries of the version before see during a rollout: they go on.
 pub(super) async fn ready(pool: &PgPool) -> Result<(), CatalogError> {
-    let found = match sqlx::query_scalar::<_, Option<i64>>(
-        "-- ready
-        select max(version) from _sqlx_migrations where success",
-    )
-    .fetch_one(pool)
-    .await
-    {
-        Ok(found) => found.unwrap_or(0),
-        // No such table: nobody has migrated yet.
-        Err(sqlx::Error::Database(error)) if error.code().as_deref() == Some("42P01") => 0,
-        Err(error) => {
-            return Err(CatalogError::Store(StoreError::Unavailable(in_words(
-                &error,
-            ))));
-        }
-    };
-    let needed = needed();
+    let unavailable = |problem| CatalogError::Store(StoreError::Unavailable(problem));
+    let look = async { found(&mut *pool.acquire().await?).await };
+    let schema = look.await.map_err(|error| unavailable(in_words(&error)))?;
+    if !schema.is_ours {
+        return Err(unavailable(NOT_OURS.to_owned()));
+    }
+    let (found, needed) = (schema.version, needed());
     if found < needed {
         return Err(CatalogError::Schema { found, needed });
     }
-    let unavailable = |problem| CatalogError::Store(StoreError::Unavailable(problem));
     match days::has_today(pool).await {
         Ok(true) => Ok(()),
         Ok(false) => {

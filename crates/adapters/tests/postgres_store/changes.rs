@@ -42,6 +42,23 @@ async fn a_stricter_isolation_is_refused_in_words() {
     }
 }
 
+/// Attempts have no foreign keys, so a trigger keeps what they are of.
+#[tokio::test]
+async fn a_destination_that_has_attempts_is_not_deleted() {
+    let database = Database::create().await;
+    let (with, without) = (
+        database.destination(per_second(20)).await,
+        database.destination(per_second(20)).await,
+    );
+    database.accept(with, 1).await;
+    let delete = |id| format!("delete from destinations where id = '{id}'");
+    let refused = database.refused(&delete(with)).await.to_string();
+    assert!(refused.contains("has attempts"), "{refused}");
+    database.sql(&delete(without)).await;
+    let left = "select count(*) from destinations";
+    assert_eq!(database.number(left).await, 1);
+}
+
 #[tokio::test]
 async fn a_tiers_change_reaches_all_that_inherit_and_nobody_else() {
     for (change, revokes) in [

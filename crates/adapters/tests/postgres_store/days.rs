@@ -23,8 +23,7 @@ pub(crate) async fn running_for(days: u32) -> Database {
     let database = Database::create().await;
     database
         .sql(&format!(
-            "drop table attempts_before;
-            do $$
+            "do $$
             begin
                 execute regexp_replace(
                     pg_get_functiondef('event_day(uuid)'::regprocedure),

@@ -139,27 +139,6 @@ async fn a_day_that_may_come_back_lies_above_it() {
     assert_eq!(starts_all(&database, to).await, 2);
 }
 
-/// The table as it was before there were days, and before anything was accepted.
-#[tokio::test]
-async fn the_first_partition_is_looked_at_too() {
-    let database = Database::create().await;
-    let to = database.destination(per_second(100)).await;
-    let waiting = format!(
-        "insert into attempts (id, event_id, destination_id, tenant_id)
-        select 7, '{}', d.id, d.tenant_id from destinations d",
-        database.id()
-    );
-    database.sql(&waiting).await;
-    raise(&database).await;
-    assert_eq!(horizon(&database).await, 0);
-    assert_eq!(database.permits(to).await.len(), 1);
-    database
-        .sql("update attempts set state = 'cancelled', permit = null, epoch = null")
-        .await;
-    raise(&database).await;
-    assert_eq!(horizon_in_days(&database).await, 3);
-}
-
 #[tokio::test]
 async fn a_clock_that_is_ahead_for_a_moment_moves_nothing() {
     let database = running_for(20).await;

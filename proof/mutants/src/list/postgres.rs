@@ -6,8 +6,7 @@ use crate::mutant::{Mutant, postgres};
 const ADMIT: &str = "crates/adapters/src/postgres/admit.rs";
 const CLAIM: &str = "crates/adapters/src/postgres/claim.rs";
 const DESTINATIONS: &str = "crates/adapters/src/postgres/destinations.rs";
-const MIGRATION: &str = "migrations/postgres/0001_init.sql";
-const NOTE_CHANGE: &str = "migrations/postgres/0018_batches.sql";
+const CHANGES: &str = "migrations/postgres/0004_changes.sql";
 const REAP: &str = "crates/adapters/src/postgres/reap.rs";
 const RECORD: &str = "crates/adapters/src/postgres/record.rs";
 const USAGE: &str = "crates/adapters/src/postgres/usage.rs";
@@ -137,7 +136,7 @@ pub(super) const MUTANTS: [Mutant; 32] = [
     Mutant {
         name: "postgres-cut-before-the-head-start",
         wrong: "A cut is dated before starts that were dated ahead.",
-        file: NOTE_CHANGE,
+        file: CHANGES,
         change: Text {
             right: "if ahead > interval '0' then",
             wrong: "if false then",
@@ -319,7 +318,7 @@ pub(super) const MUTANTS: [Mutant; 32] = [
     Mutant {
         name: "postgres-change-leaves-permits",
         wrong: "A change bumps the epoch and leaves the permits of the old limit where they are.",
-        file: MIGRATION,
+        file: CHANGES,
         change: Text {
             right: "where d.id = any (revoked) and",
             wrong: "where false and",
@@ -330,7 +329,7 @@ pub(super) const MUTANTS: [Mutant; 32] = [
         name: "postgres-change-dated-by-its-begin",
         wrong: "History dates a change to `now()`, the begin of the user's transaction, and not \
             after the starts that it waited for.",
-        file: NOTE_CHANGE,
+        file: CHANGES,
         change: Text {
             right: "select d.id, clock_timestamp(), r.limit_per_second",
             wrong: "select d.id, now(), r.limit_per_second",
@@ -341,7 +340,7 @@ pub(super) const MUTANTS: [Mutant; 32] = [
         name: "postgres-change-on-an-old-snapshot",
         wrong: "Limits may be changed in a stricter isolation, which does not see the latest \
             permits.",
-        file: MIGRATION,
+        file: CHANGES,
         change: Text {
             right: "if current_setting('transaction_isolation') not in \
                 ('read committed', 'read uncommitted') then",

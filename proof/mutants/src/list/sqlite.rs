@@ -127,7 +127,7 @@ pub(super) const MUTANTS: [Mutant; 15] = [
     Mutant {
         name: "sqlite-change-leaves-permits",
         wrong: "A change bumps the epoch and leaves the permits of the old limit where they are.",
-        file: "migrations/sqlite/0001_init.sql",
+        file: "migrations/sqlite/0004_changes.sql",
         change: Text {
             right: "where new.revokes and id in (",
             wrong: "where false and id in (",

@@ -1,25 +1,21 @@
--- What operators must know: who is told, and what the watch remembers. The
--- Postgres half says the same.
+-- What operators must know: who is told, what the watch remembers, and what came of each
+-- destination's requests.
 
--- Null: the relay has yet to turn it into events. What there was before this
--- is history.
-alter table operational_events add column relayed_at integer;
-update operational_events set relayed_at = created_at;
+-- What operators must know, in the transaction that made it true.
+create table operational_events (
+    id integer primary key autoincrement,
+    event_type text not null,
+    destination_id text not null,
+    tenant_id text not null,
+    -- A JSON object.
+    details text not null,
+    created_at integer not null,
+    -- Null: the relay has yet to turn it into events.
+    relayed_at integer
+) strict;
 
 create index operational_events_to_relay on operational_events (id) where relayed_at is null;
 create index operational_events_of_tenant on operational_events (tenant_id, id);
-
--- Null is the default: 10,000 attempts, 60 seconds. 0 is never.
-alter table destinations add column alert_backlog integer
-    constraint destinations_check_alert_backlog
-    check (alert_backlog between 0 and 100000);
-alter table destinations add column alert_under_delivery_seconds integer
-    constraint destinations_check_alert_under_delivery_seconds
-    check (alert_under_delivery_seconds between 0 and 86400);
--- It fails when so many of a hundred answers are failures.
-alter table destinations add column alert_failing_percent integer
-    constraint destinations_check_alert_failing_percent
-    check (alert_failing_percent between 0 and 100);
 
 -- Destinations that are told.
 create table operational_destinations (
@@ -90,3 +86,49 @@ begin
     insert into dead_letter_tallies (destination_id, tenant_id)
     values (new.destination_id, new.tenant_id);
 end;
+
+-- ---------------------------------------------------------------------------
+-- Tallies, counted behind the path of events.
+
+create table tallies (
+    destination_id text not null,
+    -- Five minutes, kept for a day; or an hour, kept for a week.
+    slot text not null
+        constraint tallies_check_slot check (slot in ('minutes', 'hour')),
+    -- Exclusive.
+    ends_at integer not null,
+    succeeded integer not null,
+    -- With anything but a 429, which is counted by itself.
+    failed integer not null,
+    refused integer not null,
+    -- Their worker ended, or never sent them.
+    unknown integer not null,
+    primary key (destination_id, slot, ends_at)
+) strict, without rowid;
+
+create index tallies_by_age on tallies (slot, ends_at);
+
+-- How far each is counted, and what is remembered of it.
+create table tally_marks (
+    destination_id text primary key,
+    -- Every start before that is counted.
+    until integer not null,
+    last_failed_at integer,
+    last_failed_status integer,
+    -- Each look has found it failing since, and its owner knows.
+    failing_since integer,
+    failing_told integer not null default 0
+) strict, without rowid;
+
+-- The tally goes round, a step at a time.
+create table tally_turn (
+    id integer primary key,
+    -- Up to where this round has counted.
+    after text,
+    -- A destination of this round has more to count than a step counts.
+    is_cut integer not null default 0,
+    -- When the next step is due.
+    due_at integer not null
+) strict;
+
+insert into tally_turn (id, due_at) values (1, 0);

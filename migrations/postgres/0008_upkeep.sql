@@ -1,13 +1,34 @@
--- What is over and old goes. The SQLite half says the same.
+-- What keeps the tables short: ingest that knows when to say no, and retention.
 
--- An attempt outlives its event: payloads have a shorter age than the ledger.
--- What has to be there is seen to by retention, which deletes no event with an
--- attempt that is not over or a dead letter that can be replayed; ingest writes
--- both in one transaction.
-alter table attempts drop constraint attempts_event_id_fkey;
+-- Where backlogs stand, by the last count: those that refuse events, or are
+-- long. Nothing on an event's way writes here: what is counted are the indexes
+-- that hold what is pending.
+create table backlog_standings (
+    scope text not null
+        constraint backlog_standings_check_scope
+        check (scope in ('destination', 'tenant', 'all')),
+    -- The nil UUID for all.
+    id uuid not null,
+    -- Whose a destination is; null for the others.
+    tenant_id uuid,
+    pending bigint not null,
+    -- Since when events are refused, and how many were pending then; null: they
+    -- are taken.
+    refused_at timestamptz,
+    refused_pending bigint,
+    -- What refused clients are told.
+    retry_after_ms bigint not null,
+    -- Of all: when the count began that all of them are of, and how long it took.
+    counted_at timestamptz,
+    took_ms bigint,
+    primary key (scope, id)
+) with (fillfactor = 50);
 
--- Of whom nothing in here is as hot as the rows, and each walk begins where the
--- last step ended.
+-- Its row is what makes counts take turns.
+insert into backlog_standings (scope, id, pending, retry_after_ms, counted_at, took_ms)
+values ('all', '00000000-0000-0000-0000-000000000000', 0, 0, '1970-01-01', 0);
+
+-- What is over and old goes. Each walk begins where the last step ended.
 create table retention_walks (
     name text primary key
         constraint retention_walks_check_name check (
@@ -48,12 +69,3 @@ create table retention_turn (
 );
 
 insert into retention_turn (due_at) values (clock_timestamp());
-
-create index events_by_age on events (created_at, id);
-
--- Dead letters that can be replayed, whosever they are. By micros(), so that no
--- plan that looks for a destination's can take it.
-create index attempts_dead_by_age on attempts (micros(coalesce(finished_at, started_at)), (id + 0))
-    where dead_letter and replayed_at is null;
-
-create index replays_finished on replays (finished_at) where finished_at is not null;

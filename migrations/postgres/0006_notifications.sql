@@ -1,26 +1,21 @@
--- What operators must know: who is told, and what the watch remembers. The
--- SQLite half says the same.
+-- What operators must know: who is told, what the watch remembers, and what came of each
+-- destination's requests.
 
--- Null: the relay has yet to turn it into events. What there was before this
--- is history.
-alter table operational_events add column relayed_at timestamptz;
-update operational_events set relayed_at = created_at;
+-- What operators must know, in the transaction that made it true.
+create table operational_events (
+    id bigint generated always as identity primary key,
+    event_type text not null,
+    destination_id uuid not null,
+    tenant_id uuid not null,
+    -- A JSON object.
+    details text not null,
+    created_at timestamptz not null default clock_timestamp(),
+    -- Null: the relay has yet to turn it into events.
+    relayed_at timestamptz
+);
 
 create index operational_events_to_relay on operational_events (id) where relayed_at is null;
 create index operational_events_of_tenant on operational_events (tenant_id, id);
-
--- Null is the default: 10,000 attempts, 60 seconds. 0 is never.
-alter table destinations
-    add column alert_backlog integer
-        constraint destinations_check_alert_backlog
-        check (alert_backlog between 0 and 100000),
-    add column alert_under_delivery_seconds integer
-        constraint destinations_check_alert_under_delivery_seconds
-        check (alert_under_delivery_seconds between 0 and 86400),
-    -- It fails when so many of a hundred answers are failures.
-    add column alert_failing_percent integer
-        constraint destinations_check_alert_failing_percent
-        check (alert_failing_percent between 0 and 100);
 
 -- Destinations that are told.
 create table operational_destinations (
@@ -107,3 +102,49 @@ create trigger attempts_tally_dead_letter after update of dead_letter on attempt
     for each row
     when (new.dead_letter and not old.dead_letter)
     execute function attempts_tally_dead_letter();
+
+-- ---------------------------------------------------------------------------
+-- Tallies, counted behind the path of events.
+
+create table tallies (
+    destination_id uuid not null,
+    -- Five minutes, kept for a day; or an hour, kept for a week.
+    slot text not null
+        constraint tallies_check_slot check (slot in ('minutes', 'hour')),
+    -- Exclusive.
+    ends_at timestamptz not null,
+    succeeded bigint not null,
+    -- With anything but a 429, which is counted by itself.
+    failed bigint not null,
+    refused bigint not null,
+    -- Their worker ended, or never sent them.
+    unknown bigint not null,
+    primary key (destination_id, slot, ends_at)
+);
+
+create index tallies_by_age on tallies (slot, micros(ends_at));
+
+-- How far each is counted, and what is remembered of it.
+create table tally_marks (
+    destination_id uuid primary key,
+    -- Every start before that is counted.
+    until timestamptz not null,
+    last_failed_at timestamptz,
+    last_failed_status integer,
+    -- Each look has found it failing since, and its owner knows.
+    failing_since timestamptz,
+    failing_told boolean not null default false
+);
+
+-- The tally goes round: one at a time, whoever takes the turn.
+create table tally_turn (
+    id smallint primary key,
+    -- Up to where this round has counted.
+    after uuid,
+    -- A destination of this round has more to count than a step counts.
+    is_cut boolean not null default false,
+    -- When the next step is due.
+    due_at timestamptz not null
+);
+
+insert into tally_turn (id, due_at) values (1, clock_timestamp());

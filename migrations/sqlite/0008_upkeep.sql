@@ -1,17 +1,33 @@
--- What is over and old goes. The Postgres half says the same.
+-- What keeps the tables short: ingest that knows when to say no, and retention.
 
--- An attempt outlives its event: payloads have a shorter age than the ledger.
--- What has to be there is seen to by retention, which deletes no event with an
--- attempt that is not over or a dead letter that can be replayed.
---
--- The constraint goes from the text of the schema, which is how SQLite's own
--- documentation removes one: no row changes, so a large file takes no longer.
-pragma writable_schema = on;
-update sqlite_schema set sql = replace(sql, ' references events (id)', '')
-where type = 'table' and name = 'attempts';
-pragma writable_schema = reset;
+-- Where backlogs stand, by the last count: those that refuse events, or are
+-- long. Nothing on an event's way writes here: what is counted are the indexes
+-- that hold what is pending.
+create table backlog_standings (
+    scope text not null
+        constraint backlog_standings_check_scope
+        check (scope in ('destination', 'tenant', 'all')),
+    -- The nil UUID for all.
+    id text not null,
+    -- Whose a destination is; null for the others.
+    tenant_id text,
+    pending integer not null,
+    -- Since when events are refused, and how many were pending then; null: they
+    -- are taken.
+    refused_at integer,
+    refused_pending integer,
+    -- What refused clients are told.
+    retry_after_ms integer not null,
+    -- Of all: when the count began that all of them are of, and how long it took.
+    counted_at integer,
+    took_ms integer,
+    primary key (scope, id)
+) strict, without rowid;
 
--- Each walk begins where the last step ended.
+insert into backlog_standings (scope, id, pending, retry_after_ms, counted_at, took_ms)
+values ('all', '00000000-0000-0000-0000-000000000000', 0, 0, 0, 0);
+
+-- What is over and old goes. Each walk begins where the last step ended.
 create table retention_walks (
     name text primary key
         constraint retention_walks_check_name check (
@@ -48,9 +64,3 @@ create table retention_turn (
 ) strict;
 
 insert into retention_turn (id) values (1);
-
--- Dead letters that can be replayed, whosever they are.
-create index attempts_dead_by_age on attempts (coalesce(finished_at, started_at), id)
-    where dead_letter = 1 and replayed_at is null;
-
-create index replays_finished on replays (finished_at) where finished_at is not null;

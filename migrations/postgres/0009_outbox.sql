@@ -8,7 +8,7 @@ create table outbox (
     -- The order of inserting.
     position bigint generated always as identity primary key,
     -- The event's id; receivers deduplicate on it.
-    event_id uuid default gen_random_uuid(),
+    event_id uuid default new_event_id(),
     tenant_id uuid default '00000000-0000-0000-0000-000000000001',
     -- For one destination or, without one, for all who subscribe to the type.
     destination_id uuid,

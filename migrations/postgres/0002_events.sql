@@ -1,0 +1,84 @@
+-- Events: what was accepted. By the day, so that what is old goes as a whole table and not
+-- row by row.
+
+-- The day in UTC, whatever the session's time zone.
+create function utc_day(at timestamptz) returns date
+    language sql immutable parallel safe
+    return (at at time zone 'UTC')::date;
+
+-- Events know their day by their id: of version 7, it begins with the time.
+-- All other ids, and those of before the first day, have no day of their own:
+-- they are under 1970-01-01, and go row by row. Constant for ever, for it is
+-- where an event is looked for.
+
+do $$
+declare
+    first_day date := utc_day(clock_timestamp());
+    first_id text := rpad(
+        lpad(to_hex((first_day - date '1970-01-01') * 86400000::bigint), 12, '0'), 32, '0');
+begin
+    execute format(
+        $sql$
+        create function event_day(id uuid) returns date
+            language sql immutable parallel safe
+            return case
+                when substr(id::text, 15, 1) = '7' and id >= %L::uuid then
+                    date '1970-01-01' + (
+                        ('x' || left(translate(id::text, '-', ''), 12))::bit(48)::bigint / 86400000
+                    )::integer
+                else date '1970-01-01'
+            end
+        $sql$,
+        first_id);
+end;
+$$;
+
+-- An id of version 7, of now.
+create function new_event_id() returns uuid
+    language sql volatile parallel safe
+    return (
+        lpad(to_hex(floor(extract(epoch from clock_timestamp()) * 1000)::bigint), 12, '0')
+        || '7' || substr(translate(gen_random_uuid()::text, '-', ''), 14)
+    )::uuid;
+
+create table events (
+    id uuid not null,
+    tenant_id uuid not null,
+    event_type text,
+    content_type text not null,
+    payload bytea not null,
+    created_at timestamptz not null,
+    day date not null
+        constraint events_check_day check (day = event_day(id)),
+    -- A traceparent, and after a space what came as tracestate. Null where nobody
+    -- traces. Without a check: whoever reads the column takes what is malformed for none.
+    trace text,
+    -- An id has one day, so the pair is unique if and only if the id is.
+    primary key (id, day)
+) partition by list (day);
+
+create index events_by_age on events (created_at, id);
+-- For people who search: a tenant's events, the newest first, and no other's.
+create index events_of_tenant on events (tenant_id, id);
+
+-- Those without a day of their own.
+create table events_timeless (
+    like events including defaults including constraints including generated
+    including storage including comments
+);
+alter table events attach partition events_timeless for values in ('1970-01-01');
+
+-- What a tenant's `Idempotency-Key` stands for, until it expires. Written in
+-- the transaction that accepts the event: two requests with one key wait for
+-- each other at the primary key.
+create table idempotency_keys (
+    tenant_id uuid not null,
+    key text not null,
+    -- SHA-256 of what the request asked for.
+    digest bytea not null,
+    event_id uuid not null,
+    expires_at timestamptz not null,
+    primary key (tenant_id, key)
+);
+
+create index idempotency_keys_expired on idempotency_keys (expires_at);

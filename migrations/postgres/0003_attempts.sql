@@ -1,0 +1,378 @@
+-- Attempts: the backlog and the ledger, by the day as events are, and what is kept beside
+-- them.
+
+-- Ids of attempts embed the day: its number since 1970 in the high bits, so
+-- that whoever has an id knows the partition. JSON can hold them up to the year
+-- 2700 (2^53); a day has room for 2^36.
+
+create function first_attempt_id(of_day date) returns bigint
+    language sql immutable parallel safe
+    return (of_day - date '1970-01-01')::bigint << 36;
+
+-- Each larger than the one before, whatever the clock does: where the day has
+-- changed the sequence is set forward, and never back. The sequence is an
+-- argument, and no other function of ours is called: so it works under any
+-- search_path.
+create function next_attempt_id(ids regclass) returns bigint
+    language plpgsql volatile
+as $$
+declare
+    lowest bigint := floor(extract(epoch from clock_timestamp()) / 86400)::bigint << 36;
+    given bigint := nextval(ids);
+begin
+    if given >= lowest then
+        return given;
+    end if;
+    begin
+        -- Of all that come first on a day one sets it forward. The others must not
+        -- set it back; and nobody may keep the lock until its commit, so it is
+        -- given back with the subtransaction. What setval did stays.
+        perform pg_advisory_xact_lock(ids::oid::bigint);
+        if coalesce(pg_sequence_last_value(ids), 0) < lowest then
+            perform setval(ids, lowest);
+        end if;
+        raise sqlstate 'PLDAY';
+    exception
+        when sqlstate 'PLDAY' then null;
+    end;
+    return nextval(ids);
+end;
+$$;
+
+create sequence attempts_id_seq as bigint;
+
+-- No foreign keys: making a day and dropping one would lock the table that they refer to,
+-- and an attempt outlives its event, whose payload has a shorter age. An event and its
+-- attempts are inserted in one transaction, and retention deletes no event with an attempt
+-- that is not over or a dead letter that can be replayed. Destinations are never deleted,
+-- but marked; a trigger sees to that.
+create table attempts (
+    id bigint primary key default next_attempt_id('attempts_id_seq'),
+    event_id uuid not null,
+    destination_id uuid not null,
+    tenant_id uuid not null,
+    try_number integer not null default 1,
+    state text not null default 'waiting'
+        constraint attempts_check_state check (
+            state in (
+                'waiting', 'admitted', 'started', 'succeeded', 'failed', 'unknown', 'not_sent',
+                'cancelled', 'expired'
+            )
+        ),
+    -- Null: a first attempt that was never admitted. Else when a retry is due,
+    -- or the creation of one whose permit was returned.
+    due_at timestamptz,
+    permit bigint,
+    epoch bigint,
+    not_before timestamptz,
+    deadline timestamptz,
+    -- A coarse limit counts its start, so its outcome folds it.
+    coarse boolean not null default false,
+    -- Its start is in start_buckets.
+    folded boolean not null default false,
+    -- Its outcome makes room that somebody waits for.
+    crowded boolean not null default false,
+    worker_id uuid,
+    created_at timestamptz not null default clock_timestamp(),
+    admitted_at timestamptz,
+    started_at timestamptz,
+    finished_at timestamptz,
+    delivery_latency interval generated always as (finished_at - created_at) stored,
+    status integer,
+    error text,
+    response_body bytea,
+    dead_letter boolean not null default false,
+    -- Tries of the event before its last replay: the policy counts from there.
+    tries_before integer not null default 0,
+    -- Not admitted from then on; null for never.
+    expires_at timestamptz,
+    -- The replay that made it.
+    replay_id uuid,
+    -- A dead letter that was replayed, and when.
+    replayed_at timestamptz,
+    -- Of the event's payload: how full a batch is, without reading it.
+    payload_bytes integer not null default 0,
+    -- The attempt in whose request it was sent. A limit counts requests, so
+    -- whatever counts starts leaves these out.
+    carried_by bigint,
+    -- Of an attempt in whose request others were: how many events that had. Null
+    -- for one that was alone, and for those that were carried.
+    batch_size integer,
+    -- The largest batch that it may be in; null is the destination's own.
+    -- Halved when a batch is split; 1 goes alone.
+    batch_limit integer,
+    constraint attempts_check_admitted check (
+        state <> 'admitted'
+        or num_nulls(permit, epoch, not_before, deadline) = 0
+    ),
+    constraint attempts_check_started_at check (
+        (started_at is null) = (state in ('waiting', 'admitted', 'cancelled', 'expired'))
+    )
+) partition by range (id);
+
+alter sequence attempts_id_seq owned by attempts.id;
+
+-- The backlog: first attempts in the order that a cursor reads, and the others
+-- by when they are due. What is admitted leaves its index.
+--
+-- `id + 0`, here and below: a statement that asks for it in this order cannot
+-- be planned as a walk along the primary key, which looks cheap to a planner
+-- whose statistics know few destinations, and reads everybody's backlog.
+create index attempts_first on attempts (destination_id, (id + 0))
+    where state = 'waiting' and due_at is null;
+create index attempts_due on attempts (destination_id, due_at, id)
+    where state = 'waiting' and due_at is not null;
+create index attempts_admitted on attempts (destination_id) include (not_before, deadline)
+    where state = 'admitted';
+create index attempts_deadline on attempts (deadline) where state = 'admitted';
+create index attempts_in_flight on attempts (destination_id)
+    where state = 'started' and carried_by is null;
+create index attempts_started on attempts (started_at) include (worker_id)
+    where state = 'started';
+-- Starts, for the windows. `folded` is in the key: admission reads the few that
+-- are not folded, however large the limit and so the number of those that are.
+create index attempts_starts on attempts (destination_id, folded, started_at desc, id desc)
+    where started_at is not null and carried_by is null;
+create index attempts_of_event on attempts (event_id);
+-- For people. By tenant first, so that no plan of admission can mistake it for
+-- one of the indexes above, which hold only what waits.
+create index attempts_of_tenant on attempts (tenant_id, destination_id, (id + 0));
+
+-- For whoever reads a backlog page by page, which is by id.
+create index attempts_due_by_id on attempts (destination_id, (id + 0))
+    where state = 'waiting' and due_at is not null;
+
+create index attempts_expiring on attempts (expires_at)
+    where state = 'waiting' and expires_at is not null;
+
+-- Dead letters that can be replayed, by when they died: their outcome, or the
+-- start of one whose outcome nobody knows.
+create index attempts_dead
+    on attempts (destination_id, (coalesce(finished_at, started_at)), (id + 0))
+    where dead_letter and replayed_at is null;
+create index attempts_dead_of_tenant
+    on attempts (tenant_id, (coalesce(finished_at, started_at)), (id + 0))
+    where dead_letter and replayed_at is null;
+-- Whosever they are. By micros(), so that no plan that looks for a destination's can take it.
+create index attempts_dead_by_age on attempts (micros(coalesce(finished_at, started_at)), (id + 0))
+    where dead_letter and replayed_at is null;
+create index attempts_of_replay on attempts (replay_id, state) where replay_id is not null;
+
+-- When what is in a range of pages ended: whether anything in an old day ended
+-- late is asked of it, and not of the day.
+create index attempts_by_end on attempts using brin (coalesce(finished_at, started_at));
+
+create function destinations_before_delete() returns trigger
+    language plpgsql
+as $$
+begin
+    if exists (
+        select from attempts a where a.tenant_id = old.tenant_id and a.destination_id = old.id
+    ) then
+        raise foreign_key_violation
+            using message = format('destination %s has attempts', old.id),
+                hint = 'set deleted_at instead';
+    end if;
+    return old;
+end;
+$$;
+
+create trigger destinations_before_delete before delete on destinations
+    for each row execute function destinations_before_delete();
+
+-- ---------------------------------------------------------------------------
+-- Days of events and attempts.
+--
+-- There is no default partition: rows in it would have to be read, under a lock that keeps
+-- everybody out, each time that a day is made. Days are made ahead.
+--
+-- Partitions are made as tables and then attached: other than `create table …
+-- partition of` this keeps nobody from reading or writing meanwhile.
+
+-- The day of a partition, by its name; null for that of events without one.
+create function partition_day(name text) returns date
+    language sql immutable parallel safe
+    return to_date(substring(name from '_([0-9]{4,}_[0-9]{2}_[0-9]{2})$'), 'YYYY_MM_DD');
+
+-- The bounds of a partition, by its name.
+create function day_bounds(name text) returns text
+    language sql stable
+    return case when name like 'attempts%' then
+        format('for values from (%L) to (%L)',
+            first_attempt_id(partition_day(name)), first_attempt_id(partition_day(name) + 1))
+        else format('for values in (%L)', partition_day(name)) end;
+
+-- Makes the day of `parent` where it is missing; whether it was.
+create function ensure_day(parent regclass, of_day date) returns boolean
+    language plpgsql volatile
+as $$
+declare
+    home text;
+    name text;
+begin
+    select n.nspname, c.relname || to_char(of_day, '_YYYY_MM_DD')
+    into home, name
+    from pg_class c join pg_namespace n on n.oid = c.relnamespace
+    where c.oid = parent;
+    if to_regclass(format('%I.%I', home, name)) is not null then
+        return false;
+    end if;
+    -- A busy ledger: dead versions are cleared and counted before they are many.
+    execute format(
+        'create table %I.%I (
+            like %s including defaults including constraints including generated
+            including storage including comments
+        ) with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05)',
+        home, name, parent);
+    execute format(
+        'alter table %s attach partition %I.%I %s', parent, home, name, day_bounds(name));
+    return true;
+end;
+$$;
+
+-- Whether attempts and events of that day have somewhere to go.
+create function has_day(of_day date) returns boolean
+    language sql stable
+as $$
+    select count(*) = 2
+    from pg_inherits i
+    join pg_class c on c.oid = i.inhrelid
+    where i.inhparent in ('attempts'::regclass, 'events'::regclass) and not i.inhdetachpending
+        and c.relname in (
+            to_char(of_day, '"attempts"_YYYY_MM_DD'), to_char(of_day, '"events"_YYYY_MM_DD')
+        )
+$$;
+
+-- Whether an event of that day has somewhere to go: a day that is missing
+-- between others is made, one before or after all of them is not.
+create function ensure_event_day(of_day date, ahead integer) returns boolean
+    language plpgsql volatile
+as $$
+declare
+    has boolean;
+    first_day date;
+begin
+    select coalesce(bool_or(d.day = of_day), false), min(d.day)
+    into has, first_day
+    from pg_inherits i
+    join pg_class c on c.oid = i.inhrelid
+    cross join lateral (select partition_day(c.relname) as day) d
+    where i.inhparent = 'events'::regclass and not i.inhdetachpending;
+    if has or of_day = '1970-01-01' then
+        return true;
+    end if;
+    if of_day < first_day or of_day > utc_day(clock_timestamp()) + ahead then
+        return false;
+    end if;
+    perform pg_advisory_xact_lock('events'::regclass::oid::bigint);
+    perform ensure_day('events', of_day);
+    return true;
+end;
+$$;
+
+-- Makes today and so many days ahead; the number of partitions that were made.
+create function ensure_days(ahead integer) returns integer
+    language plpgsql volatile
+as $$
+declare
+    today date := utc_day(clock_timestamp());
+    -- A clock that was wrong has set the sequence ahead, and it does not go back.
+    given date := date '1970-01-01'
+        + (coalesce(pg_sequence_last_value('attempts_id_seq'), 0) >> 36)::integer;
+    made integer := 0;
+    day date;
+begin
+    -- Processes that start together take turns.
+    perform pg_advisory_xact_lock('events'::regclass::oid::bigint);
+    for day in select today + n from generate_series(0, ahead) n loop
+        made := made + ensure_day('attempts', day)::integer + ensure_day('events', day)::integer;
+    end loop;
+    if given > today + ahead then
+        made := made + ensure_day('attempts', given)::integer
+            + ensure_day('attempts', given + 1)::integer;
+    end if;
+    return made;
+end;
+$$;
+
+select ensure_days(3);
+
+-- Where admission begins to look. An attempt with a smaller id is over, and has
+-- been for so long that no limit counts it: so the days before are not asked,
+-- however many are kept.
+--
+-- True for ever once it is found: what is over stays over, and new ids are larger
+-- than all that were given. It is found anew once an hour, and cached by nobody:
+-- whoever needs it reads it. Whoever sets old attempts to `waiting` by hand, or
+-- restores some, sets it to 0, or waits for the next look.
+create table attempts_horizon (
+    id integer primary key default 1
+        constraint attempts_horizon_check_id check (id = 1),
+    attempt_id bigint not null,
+    -- What the last look has found, and when. The horizon follows when the next
+    -- one finds no less.
+    seen bigint not null,
+    seen_at timestamptz
+);
+
+insert into attempts_horizon (attempt_id, seen) values (0, 0);
+
+-- ---------------------------------------------------------------------------
+-- What is kept beside them.
+
+-- Starts that coarse limits count, each start once and in all four periods.
+-- Sharded so that workers seldom wait for each other.
+create table start_buckets (
+    destination_id uuid not null,
+    period text not null
+        constraint start_buckets_check_period
+        check (period in ('second', 'minute', 'hour', 'day')),
+    ends_at timestamptz not null,
+    shard smallint not null,
+    starts integer not null,
+    primary key (destination_id, period, ends_at, shard)
+) with (fillfactor = 70);
+
+-- By micros(), so that no plan of admission can take it for the primary key.
+create index start_buckets_by_age on start_buckets (period, micros(ends_at));
+
+create table workers (
+    id uuid primary key,
+    places integer not null,
+    seen_at timestamptz not null,
+    retired boolean not null default false
+) with (fillfactor = 50);
+
+-- A replay: dead letters of one destination that become waiting attempts again.
+create table replays (
+    id uuid primary key,
+    tenant_id uuid not null,
+    destination_id uuid not null references destinations (id),
+    -- Which: null is any.
+    attempt_id bigint,
+    event_type text,
+    status integer,
+    died_from timestamptz,
+    -- The creation of the replay at the latest.
+    died_before timestamptz not null,
+    -- Which part of the destination's limit it may use.
+    share double precision not null
+        constraint replays_check_share check (share > 0 and share <= 1),
+    state text not null default 'running'
+        constraint replays_check_state check (state in ('running', 'completed', 'cancelled')),
+    total bigint not null,
+    done bigint not null default 0,
+    -- Up to where the dead letters were looked at.
+    after_at timestamptz,
+    after_id bigint,
+    -- When the last of those replayed would have started, at the share.
+    paced_at timestamptz,
+    created_at timestamptz not null,
+    finished_at timestamptz
+);
+
+create index replays_running on replays (id) where state = 'running';
+create index replays_of_tenant on replays (tenant_id, id);
+-- A destination that goes is asked for here.
+create index replays_of_destination on replays (destination_id);
+create index replays_finished on replays (finished_at) where finished_at is not null;

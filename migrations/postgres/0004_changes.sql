@@ -1,0 +1,390 @@
+-- Changes of limits. By trigger, so that a user's own SQL is as safe as ours.
+--
+-- The order of steps is the proof that a cut is in force from its time in
+-- history on:
+--   1. lock the destinations: no admission can begin (it skips locked rows),
+--      and one that is in progress has committed when we have the lock;
+--   2. in a later statement, with a snapshot that sees that admission, move
+--      all their admitted rows back to waiting. The update waits for claims in
+--      flight and rechecks their rows, so each was started before, or never
+--      will be under its permit;
+--   3. only then read the clock for limit_history.
+-- Until the commit, the moved rows are locked and claims skip them.
+
+-- The limits of the tier of a tenant. Locked against change until the end of
+-- the transaction: a change of the tier that we do not see would not see our
+-- destination either, and its history would be wrong.
+create function tier_limits(of_tenant uuid) returns limit_settings
+    language plpgsql volatile
+as $$
+declare
+    found_tier limit_settings;
+begin
+    select t.limit_per_second, t.limit_per_minute, t.limit_per_hour, t.limit_per_day,
+        t.unlimited, t.burst, t.shape, t.max_in_flight, 0::double precision
+    into found_tier
+    from tenants n join tiers t on t.name = n.tier
+    where n.id = of_tenant
+    for share of n, t;
+    return found_tier;
+end;
+$$;
+
+create function own_limits(d destinations) returns limit_settings
+    language sql immutable parallel safe
+    return row(
+        d.limit_per_second, d.limit_per_minute, d.limit_per_hour, d.limit_per_day,
+        d.unlimited, d.burst, d.shape, d.max_in_flight, d.safety_margin
+    )::limit_settings;
+
+-- Writes history, marks and a notification for destinations whose rows we have
+-- locked or inserted. A deleted one takes no starts: it is disabled for good.
+--
+-- A claim may date its start up to 10 ms ahead, to the permit's slot. A change of limits is
+-- dated after every start that was claimed before it: no window that begins with the change
+-- holds one. The callers have locked the destinations, so nothing is admitted meanwhile, and
+-- of those that revoke nothing can be claimed any more.
+create function note_change(changed uuid[]) returns void
+    language plpgsql volatile
+as $$
+declare
+    ahead interval;
+begin
+    select max(s.started_at) - clock_timestamp()
+    into ahead
+    from unnest(changed) as c (id)
+    cross join (values (false), (true)) as f (folded)
+    cross join lateral (
+        select a.started_at from attempts a
+        where a.destination_id = c.id and a.folded = f.folded and a.started_at is not null
+            and a.carried_by is null
+        order by a.started_at desc
+        limit 1
+    ) s;
+    -- More than a head start is a clock that was set back, which is not waited for.
+    if ahead > interval '0' then
+        perform pg_sleep_for(least(ahead, interval '10 milliseconds'));
+    end if;
+    insert into limit_history (
+        destination_id, in_force_from, limit_per_second, limit_per_minute, limit_per_hour,
+        limit_per_day, unlimited, burst, shape, max_in_flight, safety_margin, state
+    )
+    select d.id, clock_timestamp(), r.limit_per_second, r.limit_per_minute, r.limit_per_hour,
+        r.limit_per_day, r.unlimited, r.burst, r.shape, r.max_in_flight, r.safety_margin,
+        case when d.deleted_at is null then d.state else 'disabled' end
+    from unnest(changed) as c (id)
+    join destinations d on d.id = c.id
+    cross join lateral resolved_limits(own_limits(d), tier_limits(d.tenant_id)) as r
+    order by d.id;
+end;
+$$;
+
+
+create function mark_changed(changed uuid[]) returns void
+    language plpgsql volatile
+as $$
+begin
+    insert into destination_marks (destination_id, version)
+    select c.id, nextval('destination_mark_versions')
+    from unnest(changed) as c (id)
+    order by c.id
+    on conflict (destination_id) do update set version = excluded.version;
+    -- Whatever the last run waited for: the sweep finds it even if the wake that
+    -- the mark stands for is lost.
+    update pacing set next_look_at = null where destination_id = any (changed);
+    -- A hint; the sweep reads the marks.
+    notify paceline_changed;
+end;
+$$;
+
+-- Later statements have to see what was committed before they began. Under
+-- any stricter isolation they would see what was there when the transaction
+-- began, and miss permits that were admitted since.
+create function require_read_committed() returns void
+    language plpgsql stable
+as $$
+begin
+    if current_setting('transaction_isolation') not in ('read committed', 'read uncommitted') then
+        raise exception 'limits can only be changed in a read committed transaction, this one is %',
+            current_setting('transaction_isolation')
+            using errcode = 'feature_not_supported',
+                hint = 'begin with: begin isolation level read committed';
+    end if;
+end;
+$$;
+
+-- Step 1 for a destination's own row: Postgres has locked it before it calls a
+-- row trigger. Decides whether the change revokes; the epoch says so to the
+-- trigger below, and to permits that are still on their way.
+create function destinations_before_update() returns trigger
+    language plpgsql
+as $$
+declare
+    tier limit_settings;
+begin
+    if own_limits(old) is not distinct from own_limits(new)
+        and old.tenant_id = new.tenant_id
+        and old.state = new.state
+        and old.url = new.url
+        and old.deleted_at is not distinct from new.deleted_at
+        and old.epoch = new.epoch
+    then
+        return new;
+    end if;
+    perform require_read_committed();
+    tier := tier_limits(new.tenant_id);
+    if old.epoch = new.epoch
+        and not (
+            old.tenant_id = new.tenant_id
+            and old.state = 'active' and new.state = 'active'
+            and old.url = new.url
+            and old.deleted_at is null and new.deleted_at is null
+            and is_pure_raise(
+                resolved_limits(own_limits(old), tier), resolved_limits(own_limits(new), tier))
+        )
+    then
+        new.epoch := old.epoch + 1;
+    end if;
+    return new;
+end;
+$$;
+
+create trigger destinations_before_update before update on destinations
+    for each row execute function destinations_before_update();
+
+-- Steps 2 and 3, once for all rows of the statement, each step a statement of
+-- its own and so with a snapshot of its own. A user's session has no plan
+-- settings of ours; reading the whole ledger to find a few permits would hold
+-- the destination for long.
+create function destinations_after_update() returns trigger
+    language plpgsql
+    set enable_seqscan = off
+as $$
+declare
+    changed uuid[];
+    revoked uuid[];
+begin
+    select
+        array_agg(n.id order by n.id),
+        array_agg(n.id order by n.id) filter (where n.epoch <> o.epoch)
+    into changed, revoked
+    from new_rows n join old_rows o on o.id = n.id
+    where own_limits(o) is distinct from own_limits(n)
+        or o.state <> n.state
+        or o.url <> n.url
+        or o.deleted_at is distinct from n.deleted_at
+        or o.epoch <> n.epoch;
+    if changed is null then
+        return null;
+    end if;
+    if revoked is not null then
+        -- Waits for claims in flight; the recheck leaves what they started.
+        update attempts a
+        set state = case when d.deleted_at is null then 'waiting' else 'cancelled' end,
+            due_at = coalesce(a.due_at, a.created_at),
+            permit = null, epoch = null, not_before = null, deadline = null
+        from destinations d
+        where d.id = any (revoked) and a.destination_id = d.id and a.state = 'admitted';
+    end if;
+    perform note_change(changed);
+    perform mark_changed(changed);
+    return null;
+end;
+$$;
+
+create trigger destinations_after_update after update on destinations
+    referencing old table as old_rows new table as new_rows
+    for each statement execute function destinations_after_update();
+
+create function destinations_after_insert() returns trigger
+    language plpgsql
+as $$
+begin
+    perform note_change(array(select n.id from new_rows n order by n.id));
+    return null;
+end;
+$$;
+
+create trigger destinations_after_insert after insert on destinations
+    referencing new table as new_rows
+    for each statement execute function destinations_after_insert();
+
+-- One destination whose tier changes from `before` to `after`.
+create type tier_change as (
+    destination_id uuid,
+    tier_before limit_settings,
+    tier_after limit_settings
+);
+
+-- The same for destinations whose tier's limits changed: lock them all in id
+-- order, then, in later statements, bump the epochs of those that have to give
+-- up permits (their own trigger does the rest) and note the others.
+create function tiers_changed(changes tier_change[]) returns void
+    language plpgsql volatile
+as $$
+declare
+    cut uuid[];
+    raised uuid[];
+begin
+    perform d.id
+    from destinations d
+    where d.id in (select c.destination_id from unnest(changes) as c)
+    order by d.id
+    for no key update;
+
+    select
+        array_agg(d.id order by d.id) filter (where not is_pure_raise(r.before, r.after)),
+        array_agg(d.id order by d.id) filter (where is_pure_raise(r.before, r.after))
+    into cut, raised
+    from unnest(changes) as c
+    join destinations d on d.id = c.destination_id
+    cross join lateral (
+        select resolved_limits(own_limits(d), c.tier_before) as before,
+            resolved_limits(own_limits(d), c.tier_after) as after
+    ) r
+    where r.before is distinct from r.after;
+
+    if cut is not null then
+        update destinations set epoch = epoch + 1 where id = any (cut);
+    end if;
+    if raised is not null then
+        perform note_change(raised);
+        perform mark_changed(raised);
+    end if;
+end;
+$$;
+
+create function tiers_after_update() returns trigger
+    language plpgsql
+as $$
+declare
+    changes tier_change[];
+begin
+    perform require_read_committed();
+    select array_agg(row(d.id, c.before, c.after)::tier_change)
+    into changes
+    from (
+        select n.name,
+            row(o.limit_per_second, o.limit_per_minute, o.limit_per_hour, o.limit_per_day,
+                o.unlimited, o.burst, o.shape, o.max_in_flight, 0)::limit_settings as before,
+            row(n.limit_per_second, n.limit_per_minute, n.limit_per_hour, n.limit_per_day,
+                n.unlimited, n.burst, n.shape, n.max_in_flight, 0)::limit_settings as after
+        from new_rows n join old_rows o on o.name = n.name
+    ) c
+    join tenants t on t.tier = c.name
+    join destinations d on d.tenant_id = t.id
+    where c.before is distinct from c.after and d.deleted_at is null;
+    if changes is not null then
+        perform tiers_changed(changes);
+    end if;
+    return null;
+end;
+$$;
+
+create trigger tiers_after_update after update on tiers
+    referencing old table as old_rows new table as new_rows
+    for each statement execute function tiers_after_update();
+
+create function tenants_after_update() returns trigger
+    language plpgsql
+as $$
+declare
+    changes tier_change[];
+begin
+    if not exists (select from new_rows n join old_rows o on o.id = n.id where o.tier <> n.tier) then
+        return null;
+    end if;
+    perform require_read_committed();
+    -- Both tiers, against change while we compare them.
+    perform t.name
+    from tiers t
+    where t.name in (select tier from old_rows union select tier from new_rows)
+    order by t.name
+    for share;
+
+    select array_agg(row(
+        d.id,
+        row(b.limit_per_second, b.limit_per_minute, b.limit_per_hour, b.limit_per_day,
+            b.unlimited, b.burst, b.shape, b.max_in_flight, 0)::limit_settings,
+        row(a.limit_per_second, a.limit_per_minute, a.limit_per_hour, a.limit_per_day,
+            a.unlimited, a.burst, a.shape, a.max_in_flight, 0)::limit_settings
+    )::tier_change)
+    into changes
+    from new_rows n
+    join old_rows o on o.id = n.id
+    join tiers b on b.name = o.tier
+    join tiers a on a.name = n.tier
+    join destinations d on d.tenant_id = n.id
+    where o.tier <> n.tier and d.deleted_at is null;
+    if changes is not null then
+        perform tiers_changed(changes);
+    end if;
+    return null;
+end;
+$$;
+
+create trigger tenants_after_update after update on tenants
+    referencing old table as old_rows new table as new_rows
+    for each statement execute function tenants_after_update();
+
+-- Workers keep where requests go by the epoch. By its name it comes before the
+-- trigger that decides what a change revokes, which then sees another epoch.
+create function destinations_before_traces() returns trigger
+    language plpgsql
+as $$
+begin
+    new.epoch := greatest(new.epoch, old.epoch + 1);
+    return new;
+end;
+$$;
+
+create trigger destinations_before_traces before update on destinations
+    for each row when (old.pass_traceparent <> new.pass_traceparent)
+    execute function destinations_before_traces();
+
+-- ---------------------------------------------------------------------------
+-- The audit that anyone can run: how many attempts started in each calendar
+-- second, and what was in force then. A bucket may start `burst` at once and
+-- half a second's worth of slack more; every other shape its limit. Sliding
+-- windows are judged by `paceline audit`.
+
+create view starts_per_second as
+select
+    s.destination_id,
+    s.second,
+    s.starts,
+    s.average_delivery_latency,
+    l.limit_per_second,
+    coalesce(s.starts > l.bound, false) as over
+from (
+    select destination_id, date_trunc('second', started_at) as second, count(*) as starts,
+        avg(delivery_latency) as average_delivery_latency
+    from attempts
+    where started_at is not null and carried_by is null
+    group by destination_id, date_trunc('second', started_at)
+) s
+cross join lateral (
+    -- The largest in force within that second: the entry that it began with,
+    -- and those that came in it. Null, if one of them did not limit.
+    select
+        case when bool_or(h.limit_per_second is null) then null
+            else max(h.limit_per_second) end as limit_per_second,
+        case when bool_or(h.limit_per_second is null) then null
+            else max(case h.shape
+                when 'token_bucket' then
+                    coalesce(h.burst, h.limit_per_second) + ceil(h.limit_per_second * 1.5)
+                when 'leaky_bucket' then 1 + ceil(h.limit_per_second * 1.5)
+                else h.limit_per_second
+            end) end as bound
+    from limit_history h
+    where h.destination_id = s.destination_id
+        and h.in_force_from < s.second + interval '1 second'
+        and h.in_force_from >= coalesce(
+            (
+                select max(earlier.in_force_from) from limit_history earlier
+                where earlier.destination_id = s.destination_id
+                    and earlier.in_force_from <= s.second
+            ),
+            '-infinity'
+        )
+) l;

@@ -1,0 +1,239 @@
+-- Paceline's schema on SQLite, by topic: each object is defined once. The Postgres half
+-- says the same, table by table; a test compares the two.
+--
+-- Times are whole microseconds since the Unix epoch, ids are UUIDs as lower-case
+-- text, so that a user's SQL looks the same in both. Everything here, triggers
+-- included, works in a plain `sqlite3` shell from version 3.37 on.
+
+-- ---------------------------------------------------------------------------
+-- Limits.
+
+create table tiers (
+    name text primary key,
+    limit_per_second integer
+        constraint tiers_check_limit_per_second check (limit_per_second between 0 and 1000000000),
+    limit_per_minute integer
+        constraint tiers_check_limit_per_minute check (limit_per_minute between 0 and 1000000000),
+    limit_per_hour integer
+        constraint tiers_check_limit_per_hour check (limit_per_hour between 0 and 1000000000),
+    limit_per_day integer
+        constraint tiers_check_limit_per_day check (limit_per_day between 0 and 1000000000),
+    unlimited integer not null default 0
+        constraint tiers_check_unlimited check (
+            unlimited = 0
+            or (unlimited = 1
+                and coalesce(limit_per_second, limit_per_minute, limit_per_hour, limit_per_day)
+                    is null)
+        ),
+    burst integer
+        constraint tiers_check_burst check (
+            burst between 1 and 1000000000 and (shape is not 'leaky_bucket' or burst = 1)
+        ),
+    shape text
+        constraint tiers_check_shape check (
+            shape in ('sliding_window', 'token_bucket', 'leaky_bucket')
+        ),
+    max_in_flight integer
+        constraint tiers_check_max_in_flight check (max_in_flight between 1 and 1000000000),
+    -- What each tenant of the tier gets where its own says nothing; null: no bound.
+    tenant_max_in_flight integer
+        constraint tiers_check_tenant_max_in_flight
+        check (tenant_max_in_flight between 1 and 1000000000),
+    -- Destinations that one of its tenants may have, and may have deleted within the last
+    -- hour. Null: no bound. Who inserts them by SQL is not held to it: what an event
+    -- costs is bounded by how many it may go to.
+    tenant_max_destinations integer default 10000
+        constraint tiers_check_tenant_max_destinations
+        check (tenant_max_destinations between 1 and 1000000000),
+    -- Null: what the process is configured with.
+    tenant_ingest_per_second integer
+        constraint tiers_check_tenant_ingest_per_second
+        check (tenant_ingest_per_second between 1 and 1000000000)
+) strict;
+
+insert into tiers (name, limit_per_second, burst, shape) values
+    ('free', 2, 10, 'token_bucket'),
+    ('standard', 10, 50, 'token_bucket'),
+    ('enterprise', 100, 500, 'token_bucket');
+
+create table tenants (
+    id text primary key,
+    name text not null,
+    tier text not null references tiers (name),
+    created_at integer not null default (cast((julianday('now') - 2440587.5) * 86400000.0 + 0.5 as integer) * 1000),
+    -- Attempts queued and in flight at once, of all its destinations. Null: the
+    -- tier's; null there as well: no bound.
+    max_in_flight integer
+        constraint tenants_check_max_in_flight check (max_in_flight between 1 and 1000000000),
+    -- Events that it may hand in a second, at each API process. Null: the tier's;
+    -- null there as well: what the process is configured with.
+    ingest_per_second integer
+        constraint tenants_check_ingest_per_second
+        check (ingest_per_second between 1 and 1000000000)
+) strict;
+
+create index tenants_of_tier on tenants (tier);
+
+-- The tenant that a single API key stands for.
+insert into tenants (id, name, tier)
+values ('00000000-0000-0000-0000-000000000001', 'default', 'standard');
+
+-- Nothing but its owner's changes updates a destination's row: what admission
+-- writes is in `pacing`.
+create table destinations (
+    id text primary key,
+    tenant_id text not null references tenants (id),
+    name text not null default '',
+    url text not null,
+    -- A JSON array of strings.
+    event_types text not null default '[]'
+        constraint destinations_check_event_types check (
+            json_valid(event_types) and json_type(event_types) = 'array'
+        ),
+    limit_per_second integer
+        constraint destinations_check_limit_per_second check (limit_per_second between 0 and 1000000000),
+    limit_per_minute integer
+        constraint destinations_check_limit_per_minute check (limit_per_minute between 0 and 1000000000),
+    limit_per_hour integer
+        constraint destinations_check_limit_per_hour check (limit_per_hour between 0 and 1000000000),
+    limit_per_day integer
+        constraint destinations_check_limit_per_day check (limit_per_day between 0 and 1000000000),
+    unlimited integer not null default 0
+        constraint destinations_check_unlimited check (
+            unlimited = 0
+            or (unlimited = 1
+                and coalesce(limit_per_second, limit_per_minute, limit_per_hour, limit_per_day)
+                    is null)
+        ),
+    burst integer
+        constraint destinations_check_burst check (
+            burst between 1 and 1000000000 and (shape is not 'leaky_bucket' or burst = 1)
+        ),
+    shape text
+        constraint destinations_check_shape check (
+            shape in ('sliding_window', 'token_bucket', 'leaky_bucket')
+        ),
+    max_in_flight integer
+        constraint destinations_check_max_in_flight check (max_in_flight between 1 and 1000000000),
+    safety_margin real not null default 0
+        constraint destinations_check_safety_margin check (safety_margin between 0 and 1),
+    state text not null default 'active'
+        constraint destinations_check_state check (state in ('active', 'paused', 'disabled')),
+    epoch integer not null default 0,
+    created_at integer not null default (cast((julianday('now') - 2440587.5) * 86400000.0 + 0.5 as integer) * 1000),
+    deleted_at integer,
+    -- Of a deleted one: when nothing of it waited or was under way any more, so
+    -- that the reaper need not look at it again.
+    drained_at integer
+        constraint destinations_check_drained_at
+        check (drained_at is null or deleted_at is not null),
+    -- When its breaker opens. Null is the default: 20 failures in a row, which go on
+    -- for five seconds, and five days.
+    breaker_failures integer
+        constraint destinations_check_breaker_failures
+        check (breaker_failures between 0 and 1000000000),
+    breaker_failing_for_seconds integer
+        constraint destinations_check_breaker_failing_for_seconds
+        check (breaker_failing_for_seconds between 0 and 1000000000),
+    breaker_disable_after_seconds integer
+        constraint destinations_check_breaker_disable_after_seconds
+        check (breaker_disable_after_seconds between 0 and 1000000000),
+    -- What is not the default of domain::retry, as JSON. Read when a start is
+    -- claimed; a change of it revokes nothing.
+    retry_policy text
+        constraint destinations_check_retry_policy check (
+            json_valid(retry_policy) and json_type(retry_policy) = 'object'
+            and coalesce(json_extract(retry_policy, '$.max_tries'), 1) between 1 and 100
+        ),
+    -- How old its events may become before they start; null for any age. Holds
+    -- for events that are accepted after a change.
+    max_age_ms integer
+        constraint destinations_check_max_age_ms check (max_age_ms between 1 and 2592000000),
+    smart_delivery integer not null default 0
+        constraint destinations_check_smart_delivery check (smart_delivery in (0, 1)),
+    -- When its owner is told. Null is the default: 10,000 attempts, 60 seconds. 0 is
+    -- never.
+    alert_backlog integer
+        constraint destinations_check_alert_backlog
+        check (alert_backlog between 0 and 100000),
+    alert_under_delivery_seconds integer
+        constraint destinations_check_alert_under_delivery_seconds
+        check (alert_under_delivery_seconds between 0 and 86400),
+    -- It fails when so many of a hundred answers are failures.
+    alert_failing_percent integer
+        constraint destinations_check_alert_failing_percent
+        check (alert_failing_percent between 0 and 100),
+    -- Several events in one request. Null events: one event a request. The other two
+    -- are what domain::batch says where they are null. Numbers are read when a batch
+    -- is composed, so a change of them revokes nothing; to turn batches on or off
+    -- bumps the epoch.
+    batch_max_events integer
+        constraint destinations_check_batch_max_events check (batch_max_events between 1 and 500),
+    batch_max_bytes integer
+        constraint destinations_check_batch_max_bytes
+        check (batch_max_bytes between 1 and 1000000),
+    batch_max_wait_ms integer
+        constraint destinations_check_batch_max_wait_ms
+        check (batch_max_wait_ms between 0 and 60000),
+    -- Whether its receiver is sent the trace's headers.
+    pass_traceparent integer not null default 0
+        constraint destinations_check_pass_traceparent check (pass_traceparent in (0, 1))
+) strict;
+
+create index destinations_of_tenant on destinations (tenant_id, id) where deleted_at is null;
+create index destinations_deleted on destinations (deleted_at, id) where deleted_at is not null;
+-- The few whose backlog has yet to be cancelled, those first that were deleted first.
+create index destinations_to_drain on destinations (deleted_at, id)
+    where deleted_at is not null and drained_at is null;
+-- Those that were deleted within the last hour.
+create index destinations_deleted_of_tenant on destinations (tenant_id, deleted_at)
+    where deleted_at is not null;
+-- A resource of Kubernetes looks whether there is one of its name already.
+create index destinations_by_name on destinations (tenant_id, name) where deleted_at is null;
+
+-- A change that has yet to be looked at; a later change is another version.
+create table destination_marks (
+    destination_id text primary key,
+    version integer not null
+) strict, without rowid;
+
+-- What was in force from when on, resolved against the tier.
+create table limit_history (
+    id integer primary key autoincrement,
+    destination_id text not null,
+    in_force_from integer not null,
+    limit_per_second integer,
+    limit_per_minute integer,
+    limit_per_hour integer,
+    limit_per_day integer,
+    unlimited integer not null,
+    burst integer,
+    shape text,
+    max_in_flight integer,
+    safety_margin real not null,
+    state text not null
+) strict;
+
+create index limit_history_of_destination on limit_history (destination_id, in_force_from);
+
+-- What admission remembers of a destination. Only admission writes it, but for
+-- what a change leaves (below).
+create table pacing (
+    destination_id text primary key,
+    last_permit integer not null default 0,
+    meter_missing_micro integer not null default 0,
+    meter_as_of integer,
+    -- Of which epoch the meter is. Of another, the limits may have changed since:
+    -- the starts before the change have to be counted too.
+    meter_epoch integer,
+    looked_at integer,
+    -- The largest integer: not before a change of the limits, which sets it back.
+    next_look_at integer,
+    -- Postgres reads first attempts from here on, past dead index entries. A
+    -- b-tree of SQLite has none, so here it stays 0.
+    first_after integer not null default 0,
+    held_until integer,
+    -- Nothing is admitted before that: a worker had no place for it. Only admission
+    -- asks; what has a permit already may start.
+    deferred_until integer
+) strict, without rowid;

@@ -1,2 +1,0 @@
--- The outbox is Postgres's: no other program writes this file, so there is no
--- transaction of a user's that it could be part of.

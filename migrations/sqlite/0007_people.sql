@@ -1,0 +1,140 @@
+-- What people and programs bring: secrets, API keys, managers, sessions and what they ask
+-- for.
+
+-- What signs a destination's requests, and the headers that it adds to them:
+-- sealed, under a key that this database does not have.
+
+create table destination_secrets (
+    id text primary key,
+    tenant_id text not null,
+    destination_id text not null references destinations (id),
+    kind text not null
+        constraint destination_secrets_check_kind
+        check (kind in ('hmac', 'ed25519', 'headers')),
+    key_id text not null,
+    sealed blob not null,
+    -- No secret: a public key, or the names of the headers.
+    shown text,
+    created_at integer not null,
+    expires_at integer
+) strict;
+
+create index destination_secrets_of_destination on destination_secrets (destination_id);
+-- The headers of a destination are one secret.
+create unique index destination_secrets_headers on destination_secrets (destination_id)
+    where kind = 'headers';
+create index destination_secrets_by_key on destination_secrets (key_id, id);
+create index destination_secrets_expiring on destination_secrets (expires_at)
+    where expires_at is not null;
+
+-- A destination's secrets go with it, whoever deletes it: nothing of it starts
+-- any more.
+create trigger destinations_forget_secrets after update of deleted_at on destinations
+when old.deleted_at is null and new.deleted_at is not null
+begin
+    delete from destination_secrets where destination_id = new.id;
+end;
+
+-- Of a key we keep the digest alone: what was shown once cannot be shown again.
+create table api_keys (
+    id text primary key
+        constraint api_keys_check_id check (length(id) = 16 and id not glob '*[^0-9a-f]*'),
+    tenant_id text not null references tenants (id),
+    name text not null default '',
+    -- SHA-256 of the whole key.
+    digest blob not null
+        constraint api_keys_check_digest check (length(digest) = 32),
+    may_ingest integer not null,
+    may_manage integer not null,
+    may_read integer not null,
+    -- Whoever administers tenants is none of them: only the default tenant,
+    -- which is the installation's own, can have such keys.
+    may_admin integer not null
+        constraint api_keys_check_scopes check (
+            (may_ingest or may_manage or may_read or may_admin)
+            and (not may_admin or tenant_id = '00000000-0000-0000-0000-000000000001')
+        ),
+    created_at integer not null,
+    expires_at integer,
+    last_used_at integer,
+    revoked_at integer
+) strict;
+
+create index api_keys_of_tenant on api_keys (tenant_id, created_at);
+
+-- Who manages a destination from outside: a resource of Kubernetes. What is
+-- managed is changed there, and the API refuses to.
+
+create table destination_managers (
+    destination_id text primary key references destinations (id),
+    tenant_id text not null,
+    -- Such as `paceline/shop`: its namespace and its name.
+    resource text not null,
+    -- Which of all that ever had this name; null: none any more, and the next
+    -- one may have the destination.
+    uid text
+) strict;
+
+create unique index destination_managers_of_resource on destination_managers (tenant_id, resource);
+
+-- Goes with the destination, whoever deletes it.
+create trigger destinations_forget_manager after update of deleted_at on destinations
+when old.deleted_at is null and new.deleted_at is not null
+begin
+    delete from destination_managers where destination_id = new.id;
+end;
+
+-- ---------------------------------------------------------------------------
+-- The dashboard.
+
+-- Of what a browser holds we keep the digest alone.
+create table sessions (
+    digest blob primary key
+        constraint sessions_check_digest check (length(digest) = 32),
+    -- Signed in with a key; a link, which opens sessions; opened by a link; or a link
+    -- that signs in once.
+    kind text not null
+        constraint sessions_check_kind check (kind in ('key', 'link', 'opened', 'once')),
+    -- Whose pages it shows.
+    tenant_id text not null references tenants (id),
+    -- The key behind it: it ends with that. Null for the one that is configured.
+    key_id text,
+    -- SHA-256 of the configured key: another one ends the sessions of this one.
+    configured_digest blob,
+    may_ingest integer not null,
+    may_manage integer not null,
+    may_read integer not null,
+    may_admin integer not null,
+    created_at integer not null,
+    expires_at integer not null,
+    -- For people; of links alone.
+    name text not null default '',
+    -- The digest of the link that opened the session, which ends with it. Null for what
+    -- a key opened.
+    link_digest blob,
+    constraint sessions_check_key check ((key_id is null) <> (configured_digest is null))
+) strict, without rowid;
+
+create index sessions_by_end on sessions (expires_at);
+create index sessions_of_tenant on sessions (tenant_id);
+
+-- Limits above the ceiling of a tenant's tier, for operators to approve.
+create table limit_requests (
+    id text primary key,
+    tenant_id text not null references tenants (id),
+    destination_id text not null references destinations (id),
+    -- All limits, as they shall be, as JSON.
+    settings text not null,
+    note text not null,
+    state text not null default 'open'
+        constraint limit_requests_check_state check (state in ('open', 'approved', 'declined')),
+    created_at integer not null,
+    decided_at integer,
+    constraint limit_requests_check_decided check ((state = 'open') = (decided_at is null))
+) strict;
+
+-- A newer request takes the place of the open one.
+create unique index limit_requests_open on limit_requests (destination_id) where state = 'open';
+create index limit_requests_of_tenant on limit_requests (tenant_id, created_at);
+-- A destination that goes is asked for here.
+create index limit_requests_of_destination on limit_requests (destination_id);

@@ -1,1 +1,0 @@
--- Nothing here: an embedded store needs no head start, and dates no start ahead.
