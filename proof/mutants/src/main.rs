@@ -1,7 +1,7 @@
 //! Small wrong versions of Paceline, and the named test that kills each.
 //!
 //! The shipped code has no switches. This program copies the workspace into
-//! the target folder, puts every mutant of the [`list`] into the copy behind a
+//! the target folder, puts every mutant of the list into the copy behind a
 //! switch, builds the test programs once, and runs each killer: without a
 //! mutant it must pass, with its mutant it must fail. A mutant whose text is
 //! not found exactly once in the shipped code fails the run, so the list
@@ -50,7 +50,7 @@ fn main() -> ExitCode {
 
 fn try_main() -> Result<ExitCode> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let all = list::all();
+    let all = list::all()?;
     let root = root();
     let (check, is_whole, mutants) = match &arguments[..] {
         [] => (false, true, all.iter().collect()),
@@ -117,13 +117,13 @@ mod tests {
     #[test]
     fn every_mutant_is_found_exactly_once_in_the_shipped_code() {
         let mut files = tree::read(&root()).unwrap();
-        apply::apply(&mut files, &list::all()).unwrap();
+        apply::apply(&mut files, &list::all().unwrap()).unwrap();
         tree::mark(&mut files).unwrap();
     }
 
     #[test]
     fn names_are_unique_and_every_mutant_changes_something() {
-        let all = list::all();
+        let all = list::all().unwrap();
         let names: BTreeSet<_> = all.iter().map(|mutant| mutant.name).collect();
         assert_eq!(names.len(), all.len());
         assert!(all.len() >= 20);
@@ -132,7 +132,7 @@ mod tests {
     /// Without the long run: the page has a row for each mutant of the list.
     #[test]
     fn the_page_is_the_lists() {
-        let all = list::all();
+        let all = list::all().unwrap();
         let page = std::fs::read_to_string(root().join(page::PAGE)).unwrap();
         let table = page::table(&all.iter().collect::<Vec<_>>());
         let same = page::with_table(&page, &table).unwrap() == page;

@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn every_mutant_has_its_turn() {
-        let all = list::all();
+        let all = list::all().unwrap();
         let seen: BTreeSet<&str> = (0..all.len().div_ceil(OTHERS))
             .flat_map(|turn| select(&all, &[], turn))
             .map(|mutant| mutant.name)
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn those_of_changed_files_are_always_tried() {
-        let all = list::all();
+        let all = list::all().unwrap();
         let file = all[0].file;
         let of_it = all.iter().filter(|mutant| mutant.file == file).count();
         for turn in 0..10 {

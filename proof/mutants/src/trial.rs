@@ -139,10 +139,13 @@ fn last_line(said: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mutant::loops;
 
     fn judged(stdout: &str, stderr: &str) -> Answer {
-        judge(loops("a::test"), stdout, stderr)
+        let killer = Killer {
+            target: "loops",
+            test: "a::test",
+        };
+        judge(killer, stdout, stderr)
     }
 
     #[test]

@@ -1,13 +1,16 @@
 //! Each way to switch a mutant, and what is refused.
 
 use super::*;
-use crate::mutant::loops;
+use crate::mutant::Killer;
 
 const fn mutant(name: &'static str, file: &'static str, change: Change) -> Mutant {
-    let (wrong, killer) = ("It is wrong.", loops("a::test"));
+    let killer = Killer {
+        target: "loops",
+        test: "a::test",
+    };
     Mutant {
         name,
-        wrong,
+        wrong: "It is wrong.",
         file,
         change,
         killer,
