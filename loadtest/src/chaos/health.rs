@@ -1,11 +1,12 @@
 //! What a run notes of destinations' health, effective limits and secrets: as it
-//! is committed, by triggers of its own, for the store keeps only what is so now.
+//! is committed, by triggers of its own, for the store keeps only what is so now; and
+//! what the tally has counted at the end.
 
 use anyhow::Context;
 use sqlx::{Connection, FromRow, PgConnection};
 use uuid::Uuid;
 
-use super::log::{Folder, Hold, SecretNote, SmartLimit, Tried};
+use super::log::{Folder, Hold, SecretNote, SmartLimit, Tallied, Tried};
 use super::servers::PrivateServers;
 
 /// Deferred triggers run as their transaction commits: what starts later, by the
@@ -98,9 +99,11 @@ pub(crate) async fn export(servers: &PrivateServers, folder: &Folder) -> anyhow:
     let holds = holds(&mut connection).await?;
     let smart = smart(&mut connection).await?;
     let secrets = secrets(&mut connection).await?;
+    let tallied = tallied(&mut connection).await?;
     connection.close().await.context("leave Postgres")?;
     folder.appender(Folder::HOLDS)?.append_all(&holds)?;
     folder.appender(Folder::SMART)?.append_all(&smart)?;
+    folder.appender(Folder::TALLIED)?.append_all(&tallied)?;
     folder.appender(Folder::SECRETS)?.append_all(&secrets)
 }
 
@@ -139,6 +142,42 @@ async fn smart(connection: &mut PgConnection) -> anyhow::Result<Vec<SmartLimit>>
         per_second: row.per_second,
     };
     Ok(rows.into_iter().map(limit).collect())
+}
+
+#[derive(FromRow)]
+struct TalliedRow {
+    destination_id: Uuid,
+    slot: String,
+    deleted: bool,
+    succeeded: i64,
+    failed: i64,
+    unknown: i64,
+}
+
+async fn tallied(connection: &mut PgConnection) -> anyhow::Result<Vec<Tallied>> {
+    let rows: Vec<TalliedRow> = sqlx::query_as(
+        "select d.id as destination_id, s.slot, d.deleted_at is not null as deleted,
+            coalesce(sum(t.succeeded), 0)::bigint as succeeded,
+            coalesce(sum(t.failed + t.refused), 0)::bigint as failed,
+            coalesce(sum(t.unknown), 0)::bigint as unknown
+        from destinations d
+        cross join (values ('minutes'), ('hour')) s (slot)
+        left join tallies t on t.destination_id = d.id and t.slot = s.slot
+        group by 1, 2, 3
+        order by 1, 2",
+    )
+    .fetch_all(connection)
+    .await
+    .context("read what was counted")?;
+    let tallied = |row: TalliedRow| Tallied {
+        destination: row.destination_id,
+        slot: row.slot,
+        deleted: row.deleted,
+        succeeded: row.succeeded.unsigned_abs(),
+        failed: row.failed.unsigned_abs(),
+        unknown: row.unknown.unsigned_abs(),
+    };
+    Ok(rows.into_iter().map(tallied).collect())
 }
 
 async fn secrets(connection: &mut PgConnection) -> anyhow::Result<Vec<SecretNote>> {

@@ -27,6 +27,8 @@
 //! - `held`: a start while its destination was held, two probes at a time, or a
 //!   destination that never came back and is not disabled;
 //! - `smart`: an effective limit above the configured one;
+//! - `tallied`: the tally has not counted each start of a destination once, by what
+//!   came of it;
 //! - `signature`: a request without a signature, whose signature does not verify, or
 //!   that is not signed by just the secrets that were in force at its start.
 
@@ -41,6 +43,7 @@ mod replays;
 mod secrets;
 mod smart;
 mod starvation;
+mod tallies;
 mod timeline;
 mod windows;
 
@@ -54,14 +57,14 @@ use uuid::Uuid;
 
 use super::log::{
     Change, ClockSample, Folder, Happened, Happening, Hold, KnownSecret, News, Note, Post, Receipt,
-    Row, Run, Said, SecretNote, Send, SmartLimit,
+    Row, Run, Said, SecretNote, Send, SmartLimit, Tallied,
 };
 
 /// The most findings of one rule that are described; all are counted.
 const DESCRIBED: usize = 10;
 
 /// Every rule, so that a summary can say that nothing was found.
-pub(crate) const RULES: [&str; 14] = [
+pub(crate) const RULES: [&str; 15] = [
     "lost",
     "extra",
     "replayed",
@@ -75,6 +78,7 @@ pub(crate) const RULES: [&str; 14] = [
     "strayed",
     "held",
     "smart",
+    "tallied",
     "signature",
 ];
 
@@ -96,6 +100,7 @@ pub(crate) struct Evidence {
     pub(crate) smart: Vec<SmartLimit>,
     pub(crate) secrets: Vec<SecretNote>,
     pub(crate) known: Vec<KnownSecret>,
+    pub(crate) tallied: Vec<Tallied>,
 }
 
 impl Evidence {
@@ -117,6 +122,7 @@ impl Evidence {
             smart: folder.read(Folder::SMART)?,
             secrets: folder.read(Folder::SECRETS)?,
             known: folder.read(Folder::KNOWN)?,
+            tallied: folder.read(Folder::TALLIED)?,
         })
     }
 }
@@ -235,6 +241,7 @@ pub(crate) fn judge(evidence: &Evidence) -> Judgement {
     astray::judge(&case, &mut judgement);
     holds::judge(&case, &timeline, &mut judgement);
     smart::judge(&case, &mut judgement);
+    tallies::judge(&case, &mut judgement);
     secrets::judge(&case, &timeline, &mut judgement);
     windows::judge(&case, &timeline, &mut judgement);
     starvation::judge(&case, &mut judgement);

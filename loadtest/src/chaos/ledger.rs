@@ -82,8 +82,9 @@ pub(crate) async fn sample_clock(
 /// How many times its patience draining may take, as long as it gets on.
 const PATIENCES: u32 = 5;
 
-/// What is under way and what is to come of the outbox, what operators are to be told of or have not been told to be
-/// over, and what replays have yet to move: while they go on, as many attempts begin
+/// What is under way and what is to come of the outbox, what operators are to be told of
+/// or have not been told to be over, what replays have yet to move, and destinations
+/// whose last starts the tally has yet to count: while they go on, as many attempts begin
 /// as end. A destination whose receiver does not come back is waited for until it is
 /// disabled; what waits at it then stays.
 const LEFT: &str = "
@@ -108,6 +109,14 @@ const LEFT: &str = "
     ) + (
         select coalesce(sum(1 + greatest(total - done, 0)), 0)::bigint
         from replays where state = 'running'
+    ) + (
+        select count(*) from destinations d
+        left join tally_marks m on m.destination_id = d.id
+        where d.deleted_at is null and exists (
+            select from attempts a
+            where a.destination_id = d.id
+                and a.started_at >= coalesce(m.until, '-infinity'::timestamptz)
+        )
     )
 ";
 

@@ -22,7 +22,7 @@ use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 pub(crate) use store::{
-    Change, Happened, Hold, KnownSecret, News, Note, Row, SecretNote, SmartLimit,
+    Change, Happened, Hold, KnownSecret, News, Note, Row, SecretNote, SmartLimit, Tallied,
 };
 
 /// Microseconds since the machine started.
@@ -194,6 +194,7 @@ impl Folder {
     pub(crate) const SMART: &str = "smart.jsonl";
     pub(crate) const SECRETS: &str = "secrets.jsonl";
     pub(crate) const KNOWN: &str = "known.jsonl";
+    pub(crate) const TALLIED: &str = "tallied.jsonl";
     pub(crate) const CLOCK: &str = "clock.jsonl";
     pub(crate) const HAPPENINGS: &str = "happenings.jsonl";
     pub(crate) const RUN: &str = "run.json";

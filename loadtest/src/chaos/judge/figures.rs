@@ -46,6 +46,8 @@ pub(crate) struct Figures {
     pub(crate) probes: u64,
     /// Limits that smart delivery had in force below the configured ones.
     pub(crate) effective_limits: u64,
+    /// Starts that the tally has counted, in slots of both lengths.
+    pub(crate) tallied: u64,
     /// Secrets that came to another one.
     pub(crate) rotations: u64,
     /// Events that were inserted into the outbox and rolled back.

@@ -5,6 +5,7 @@ mod batches;
 mod health;
 mod news;
 mod secrets;
+mod tallies;
 mod tenants;
 
 use domain::attempt::AttemptState;

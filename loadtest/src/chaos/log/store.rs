@@ -100,6 +100,21 @@ pub(crate) struct SmartLimit {
     pub(crate) per_second: Option<f64>,
 }
 
+/// The store, at the end: what it counted of a destination's requests, in all slots of
+/// one length.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Tallied {
+    pub(crate) destination: Uuid,
+    /// `minutes` or `hour`.
+    pub(crate) slot: String,
+    /// It was deleted, and is counted no further.
+    pub(crate) deleted: bool,
+    pub(crate) succeeded: u64,
+    /// With a 429, too.
+    pub(crate) failed: u64,
+    pub(crate) unknown: u64,
+}
+
 /// The store, as it commits: a secret that signs, and until when.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SecretNote {
