@@ -7,10 +7,13 @@ use engine::ports::{
     ClaimAnswer, Heartbeat, LedgerPosition, ReapRules, Run, RunResult, SurveyRules, Sweep,
     WatchRules,
 };
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, StatementStatus};
 use uuid::Uuid;
 
-use super::{admit, claim, fleet, ledger, migrate, reap, rows, survey, sweep, usage, watch};
+use super::{
+    admit, claim, fleet, ledger, migrate, prepare, reap, rows, survey, sweep, usage, watch,
+};
 
 const ID: Uuid = Uuid::from_u128(0xd);
 const TENANT: Uuid = engine::ports::DEFAULT_TENANT.0;
@@ -23,8 +26,8 @@ const NOW: Timestamp = Timestamp::from_millis(1_795_000_000_000);
 /// attempts, retries that are due, and retries that are not.
 fn with_rows(size: u32) -> Connection {
     let mut connection = Connection::open_in_memory().unwrap();
+    prepare(&connection).unwrap();
     migrate::migrate(&mut connection).unwrap();
-    connection.set_prepared_statement_cache_capacity(128);
     let now = NOW.as_micros();
     let insert = format!(
         "insert into destinations (id, tenant_id, url, limit_per_second, limit_per_hour, alert_backlog)
@@ -109,6 +112,38 @@ fn cost(size: u32) -> [i32; 6] {
         &survey::MEASURED,
     ]
     .map(|statements| steps(&tx, statements))
+}
+
+/// How often a run's statements were prepared anew, in three runs.
+fn prepared_anew(connection: &mut Connection) -> i32 {
+    let run = Run {
+        destination: DestinationId(ID),
+        republish: false,
+    };
+    for _ in 0..3 {
+        let tx = connection.transaction().unwrap();
+        admit::admit_runs(&tx, NOW, &[run], &domain::share::Room::of(1)).unwrap();
+        tx.commit().unwrap();
+    }
+    let times = |sql: &&str| {
+        let statement = connection.prepare_cached(sql).unwrap();
+        statement.get_status(StatementStatus::RePrepare)
+    };
+    admit::MEASURED.iter().map(times).sum()
+}
+
+/// SQLite plans by the value that is bound to a `limit`, and so plans each time.
+#[test]
+fn a_statement_is_planned_once_whatever_is_bound() {
+    let mut connection = with_rows(1_000);
+    assert_eq!(prepared_anew(&mut connection), 0);
+    let by_value = DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG;
+    connection.set_db_config(by_value, false).unwrap();
+    let anew = prepared_anew(&mut connection);
+    assert!(
+        anew > 0,
+        "SQLite no longer does: `prepare` need not prevent it"
+    );
 }
 
 #[test]
