@@ -30,6 +30,7 @@ mod dead_letters;
 mod destinations;
 mod fault;
 mod fleet;
+mod head_start;
 mod health;
 mod health_book;
 mod ingest;
@@ -64,15 +65,17 @@ mod watch;
 use std::ffi::OsString;
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use domain::time::Timestamp;
 use engine::ports::StoreError;
 use rusqlite::config::DbConfig;
+use rusqlite::functions::{Context, FunctionFlags};
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 
 use fault::Fault;
+use head_start::HeadStart;
 use place::Place;
 use thread::Lane;
 
@@ -111,6 +114,7 @@ pub struct SqliteStore {
     /// written, or only in memory.
     place: Option<Arc<Place>>,
     clock: Clock,
+    head_start: HeadStart,
 }
 
 impl SqliteStore {
@@ -139,6 +143,7 @@ impl SqliteStore {
             reader: Arc::new(reader),
             counter: Arc::new(counter),
             clock,
+            head_start: HeadStart::default(),
         })
     }
 
@@ -153,6 +158,7 @@ impl SqliteStore {
             counter: lane,
             place: None,
             clock,
+            head_start: HeadStart::default(),
         })
     }
 
@@ -168,6 +174,39 @@ impl SqliteStore {
             counter: lane,
             place: None,
             clock,
+            head_start: HeadStart::default(),
+        })
+    }
+
+    /// A store on a connection that the caller keeps: each step runs on the
+    /// caller's own thread, and nothing is awaited. For virtual time, whose
+    /// clock would jump while a caller waits for a thread.
+    ///
+    /// Brings the schema up to date. What triggers write goes by the same clock.
+    ///
+    /// Permits may start by `head_start` before their slots. A change that revokes is
+    /// dated after such starts; a raise is not, so whoever raises waits for them.
+    pub fn inline(
+        connection: Arc<Mutex<Connection>>,
+        clock: Clock,
+        head_start: Duration,
+    ) -> Result<Self, StoreError> {
+        let head_start = HeadStart::of(head_start);
+        {
+            let mut connection = connection.lock().unwrap_or_else(PoisonError::into_inner);
+            prepare(&connection)?;
+            tell_the_time(&connection, (clock.clone(), head_start.clone()))?;
+            configure(&connection)?;
+            migrate::migrate(&mut connection)?;
+        }
+        let lane = Arc::new(Lane::Inline(connection));
+        Ok(Self {
+            writer: lane.clone(),
+            reader: lane.clone(),
+            counter: lane,
+            place: None,
+            clock,
+            head_start,
         })
     }
 
@@ -249,6 +288,25 @@ fn prepare(connection: &Connection) -> Result<(), Fault> {
     connection.set_prepared_statement_cache_capacity(CACHED_STATEMENTS);
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(())
+}
+
+/// What the view `store_clock` and the schema's defaults go by. They ask for
+/// `julianday('now')`, which a plain shell has too; here it is the store's clock.
+fn tell_the_time(
+    connection: &Connection,
+    (clock, head_start): (Clock, HeadStart),
+) -> Result<(), Fault> {
+    /// Midnight of 1970-01-01 as a Julian day.
+    const UNIX_EPOCH: f64 = 2_440_587.5;
+    const MILLIS_PER_DAY: f64 = 86_400_000.0;
+    let julian_day = move |_: &Context<'_>| {
+        let now = head_start.passed(clock());
+        // Whole milliseconds, as SQLite's own clock has; far below 2^52.
+        let millis = (now.as_micros() / 1_000) as f64;
+        Ok(UNIX_EPOCH + millis / MILLIS_PER_DAY)
+    };
+    let flags = FunctionFlags::SQLITE_UTF8;
+    Ok(connection.create_scalar_function("julianday", 1, flags, julian_day)?)
 }
 
 fn configure(connection: &Connection) -> Result<(), Fault> {

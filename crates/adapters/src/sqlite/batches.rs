@@ -3,14 +3,14 @@
 
 use bytes::Bytes;
 use domain::batch::{BatchRules, Line, Room};
-use domain::ids::{AttemptId, WorkerId};
+use domain::ids::AttemptId;
 use domain::permit::Permit;
 use domain::time::Timestamp;
 use domain::trace::TraceContext;
 use engine::ports::{Claims, Member, Start};
 use rusqlite::{Row, Transaction};
 
-use super::claim::claim_with;
+use super::claim::{Claimer, claim_with};
 use super::fault::Fault;
 use super::rows::{all, batch_settings, execute, first, time, word};
 
@@ -63,11 +63,11 @@ const MEMBER: &str = "
 /// Claims; see [`engine::ports::Store::claim_batches`].
 pub(super) fn claim_batches(
     tx: &Transaction<'_>,
-    now: Timestamp,
-    worker: WorkerId,
+    by: &Claimer,
     permits: &[Permit],
 ) -> Result<Claims, Fault> {
-    claim_with(tx, now, worker, permits, |permit, _, _: &Start| {
+    let now = by.now;
+    claim_with(tx, by, permits, |permit, _, _: &Start| {
         let mut members = vec![read_member(tx, permit.attempt)?];
         for carried in to_carry(tx, now, permit)? {
             execute(tx, CARRY, (carried.0, permit.attempt.0))?;

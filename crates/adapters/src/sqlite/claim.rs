@@ -15,6 +15,7 @@ use engine::ports::{
 use rusqlite::{Row, Transaction};
 
 use super::fault::Fault;
+use super::head_start::HeadStart;
 use super::record::record_outcomes;
 use super::rows::{execute, first, maybe_time, word};
 use super::secrets;
@@ -67,25 +68,30 @@ const TARGET: &str = "
 #[cfg(test)]
 pub(super) const MEASURED: [&str; 4] = [ALIVE, ROW, START, EVENT];
 
+/// Who claims, and when.
+pub(super) struct Claimer {
+    pub(super) now: Timestamp,
+    pub(super) head_start: HeadStart,
+    pub(super) worker: WorkerId,
+}
+
 /// Claims; see [`engine::ports::Store::claim_starts`].
 pub(super) fn claim_starts(
     tx: &Transaction<'_>,
-    now: Timestamp,
-    worker: WorkerId,
+    by: &Claimer,
     permits: &[Permit],
 ) -> Result<Claims, Fault> {
-    claim_with(tx, now, worker, permits, |_, _, _| Ok(Vec::new()))
+    claim_with(tx, by, permits, |_, _, _| Ok(Vec::new()))
 }
 
 /// The same, where each start carries what `carry` says: after it has started.
 pub(super) fn claim_with(
     tx: &Transaction<'_>,
-    now: Timestamp,
-    worker: WorkerId,
+    by: &Claimer,
     permits: &[Permit],
     carry: impl Fn(&Permit, &str, &Start) -> Result<Vec<Member>, Fault>,
 ) -> Result<Claims, Fault> {
-    let (id, worker) = (worker, worker.to_string());
+    let (now, id, worker) = (by.now, by.worker, by.worker.to_string());
     let fresh = (now - HEARTBEAT_TIMEOUT).as_micros();
     let is_alive = first(tx, ALIVE, (&worker, fresh), |_| Ok(()))?.is_some();
     let (mut wakes, mut lost_wakes) = (Wakes::default(), Vec::new());
@@ -93,7 +99,7 @@ pub(super) fn claim_with(
     let asked = Asked {
         now,
         worker_lives: is_alive,
-        head_start: Duration::ZERO,
+        head_start: by.head_start.most(),
     };
     for permit in permits {
         let Some(row) = Claimed::read(tx, permit)? else {
@@ -108,19 +114,21 @@ pub(super) fn claim_with(
                 ClaimAnswer::Refused
             }
             Verdict::Early(left) => ClaimAnswer::Early(left),
-            Verdict::Starts(at) => match row.start(tx, at, &worker, permit)? {
-                Some(start) => {
-                    let members = carry(permit, &worker, &start)?;
-                    ClaimAnswer::Started(Start { members, ..start })
+            Verdict::Starts(at) => {
+                match row.start(tx, by.head_start.noting(at), &worker, permit)? {
+                    Some(start) => {
+                        let members = carry(permit, &worker, &start)?;
+                        ClaimAnswer::Started(Start { members, ..start })
+                    }
+                    // Nothing to send. It has started, and ends at once.
+                    None => {
+                        let lost = no_event(permit.attempt, permit.number, permit.destination);
+                        let recorded = record_outcomes(tx, now, id, &[lost])?;
+                        lost_wakes.extend(recorded.wakes);
+                        ClaimAnswer::Refused
+                    }
                 }
-                // Nothing to send. It has started, and ends at once.
-                None => {
-                    let lost = no_event(permit.attempt, permit.number, permit.destination);
-                    let recorded = record_outcomes(tx, now, id, &[lost])?;
-                    lost_wakes.extend(recorded.wakes);
-                    ClaimAnswer::Refused
-                }
-            },
+            }
         });
     }
     Ok(Claims {

@@ -11,6 +11,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, StatementStatus};
 use uuid::Uuid;
 
+use super::head_start::HeadStart;
 use super::{
     admit, claim, fleet, ledger, migrate, prepare, reap, rows, survey, sweep, usage, watch,
 };
@@ -79,8 +80,13 @@ fn cost(size: u32) -> [i32; 6] {
     let worker = WorkerId(ID);
     let heartbeat = Heartbeat { worker, places: 50 };
     fleet::heartbeat(&tx, NOW, &heartbeat).unwrap();
+    let by = claim::Claimer {
+        now: NOW,
+        head_start: HeadStart::default(),
+        worker,
+    };
     // Half of them: the cut has something to revoke.
-    let claims = claim::claim_starts(&tx, NOW, worker, &permits[..25]).unwrap();
+    let claims = claim::claim_starts(&tx, &by, &permits[..25]).unwrap();
     let started = |answer: &ClaimAnswer| matches!(answer, ClaimAnswer::Started(_));
     assert!(claims.answers.iter().all(started), "{:?}", claims.answers);
     fleet::fleet(&tx, NOW).unwrap();

@@ -1,5 +1,7 @@
 //! The two ports: each method is one step on one of the two threads.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use domain::compliance::Start;
 use domain::event::NewEvent;
@@ -49,8 +51,20 @@ impl Store for SqliteStore {
         permits: &[Permit],
     ) -> Result<Claims, StoreError> {
         let permits = permits.to_vec();
-        let step = move |tx: &Transaction<'_>, now| claim::claim_starts(tx, now, worker, &permits);
+        let head_start = self.head_start.clone();
+        let step = move |tx: &Transaction<'_>, now| {
+            let by = claim::Claimer {
+                now,
+                head_start,
+                worker,
+            };
+            claim::claim_starts(tx, &by, &permits)
+        };
         Ok(self.write(step).await?)
+    }
+
+    fn head_start(&self) -> Duration {
+        self.head_start.most()
     }
 
     async fn release_permits(&self, permits: &[Permit]) -> Result<Vec<Wake>, StoreError> {
@@ -73,8 +87,15 @@ impl Store for SqliteStore {
         permits: &[Permit],
     ) -> Result<Claims, StoreError> {
         let permits = permits.to_vec();
-        let step =
-            move |tx: &Transaction<'_>, now| batches::claim_batches(tx, now, worker, &permits);
+        let head_start = self.head_start.clone();
+        let step = move |tx: &Transaction<'_>, now| {
+            let by = claim::Claimer {
+                now,
+                head_start,
+                worker,
+            };
+            batches::claim_batches(tx, &by, &permits)
+        };
         Ok(self.write(step).await?)
     }
 

@@ -1,4 +1,4 @@
-//! A connection on a thread of its own.
+//! A connection on a thread of its own, or on its callers' threads.
 //!
 //! SQLite calls block, for the time of an `fsync` at least, so they stay off
 //! the runtime's threads. Steps come in through a bounded channel and run one
@@ -6,10 +6,14 @@
 //! goes away does not stop its step: as after any error, it may have been
 //! committed.
 //!
+//! In virtual time the clock would jump while a caller waits for a thread. There
+//! a step runs at once where it is asked for, under a lock: nothing is awaited.
+//!
 //! A step that panics ends the process. Without its thread the store answers nothing
 //! any more, while everything else lives on, and nobody would start it again; what is
 //! committed is in the file.
 
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use engine::ports::StoreError;
@@ -23,11 +27,16 @@ const QUEUE: usize = 1_024;
 
 type Step = Box<dyn FnOnce(&mut Connection) + Send>;
 
-/// The way to the connection. Dropping it ends the thread once what is queued
-/// has run, and waits for that.
-pub(super) struct Lane {
+/// The way to the connection.
+pub(super) enum Lane {
+    Thread(Thread),
+    Inline(Arc<Mutex<Connection>>),
+}
+
+/// Dropping it ends the thread once what is queued has run, and waits for that.
+pub(super) struct Thread {
     steps: Option<mpsc::Sender<Step>>,
-    thread: Option<JoinHandle<()>>,
+    handle: Option<JoinHandle<()>>,
 }
 
 impl Lane {
@@ -46,17 +55,32 @@ impl Lane {
             drop(kept);
         };
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(run);
-        let thread = thread.map_err(|error| {
+        let handle = thread.map_err(|error| {
             StoreError::Unavailable(format!("cannot start the thread {name}: {error}"))
         })?;
-        Ok(Self {
+        Ok(Self::Thread(Thread {
             steps: Some(steps),
-            thread: Some(thread),
-        })
+            handle: Some(handle),
+        }))
     }
 
-    /// Runs one step on the thread.
+    /// Runs one step.
     pub(super) async fn run<T, F>(&self, step: F) -> Result<T, Fault>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Connection) -> Result<T, Fault> + Send + 'static,
+    {
+        match self {
+            Self::Thread(thread) => thread.run(step).await,
+            Self::Inline(connection) => {
+                step(&mut connection.lock().unwrap_or_else(PoisonError::into_inner))
+            }
+        }
+    }
+}
+
+impl Thread {
+    async fn run<T, F>(&self, step: F) -> Result<T, Fault>
     where
         T: Send + 'static,
         F: FnOnce(&mut Connection) -> Result<T, Fault> + Send + 'static,
@@ -96,10 +120,10 @@ impl Drop for EndsWithIt {
     }
 }
 
-impl Drop for Lane {
+impl Drop for Thread {
     fn drop(&mut self) {
         self.steps = None;
-        if let Some(thread) = self.thread.take() {
+        if let Some(thread) = self.handle.take() {
             // Whoever opens the file next finds everything in it.
             let _ = thread.join();
         }
