@@ -9,7 +9,8 @@ use tokio::time::Instant;
 use crate::counts::Counts;
 use crate::scenario::{Mood, Scenario};
 use crate::shrink::{Shrunk, shrink};
-use crate::world::{Report, run};
+use crate::store::StoreKind;
+use crate::world::{Report, run_on};
 
 /// Failures that are remembered.
 pub const MOST_FAILURES: usize = 100;
@@ -30,6 +31,8 @@ pub struct Campaign {
     pub first: u64,
     /// How much.
     pub budget: Budget,
+    /// The store of each world.
+    pub store: StoreKind,
     /// Threads.
     pub jobs: usize,
     /// Whether the first failure ends it.
@@ -118,7 +121,7 @@ impl Campaign {
     ) -> std::sync::MutexGuard<'a, Summary> {
         let scenario = Scenario::from_seed(seed);
         let counts = Counts::default();
-        let report = run(&scenario, None, &counts);
+        let report = run_on(self.store, &scenario, None, None, &counts);
         let mut summary = summary.lock().unwrap_or_else(PoisonError::into_inner);
         summary.add(&scenario, report, &counts);
         summary

@@ -25,9 +25,11 @@ pub mod scenario;
 pub mod shrink;
 mod signing;
 mod site;
+mod store;
 pub mod trace;
 mod weather;
 mod witness;
 pub mod world;
 
 pub use site::Site;
+pub use store::StoreKind;

@@ -18,9 +18,10 @@ use crate::dice::Dice;
 use crate::faulty::{Behaviours, FaultyQueue, FaultySchedule, FaultySender, FaultyStore, pending};
 use crate::gate::Gate;
 use crate::intake::{Bounded, Intake};
-use crate::model::{ModelQueue, ModelSchedule, ModelSender, ModelStore};
+use crate::model::{ModelQueue, ModelSchedule, ModelSender};
 use crate::scenario::Process;
 use crate::signing::PlainVault;
+use crate::store::WorldStore;
 use crate::weather::Surroundings;
 use crate::witness::Witness;
 
@@ -61,7 +62,7 @@ impl Process {
 /// The parts that all processes share.
 #[derive(Clone)]
 pub(crate) struct Parts {
-    pub(crate) store: Arc<ModelStore>,
+    pub(crate) store: Arc<dyn WorldStore>,
     pub(crate) schedule: Arc<ModelSchedule>,
     pub(crate) queue: Arc<ModelQueue>,
     pub(crate) sender: Arc<ModelSender>,
@@ -154,7 +155,7 @@ fn settings(parts: &Parts, seed: u64) -> Settings {
 
 /// Where clients hand events in. A witness knows since when they can.
 fn intake(entrance: Entrance, ports: &Ports, life: u64, parts: &Parts) -> Intake {
-    (parts.witness).api_began(life, parts.bounds, pending(&parts.store));
+    (parts.witness).api_began(life, parts.bounds, pending(&*parts.store));
     let Entrance { ingest, pressure } = entrance;
     let bounded = parts.bounds.map(|_| Bounded {
         pressure,

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use domain::ids::{DestinationId, ReplayId};
 use domain::time::Timestamp;
-use engine::ports::{DEFAULT_TENANT, MAX_HEAD_START, NewDestination, SecretStore};
+use engine::ports::{DEFAULT_TENANT, NewDestination};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 use uuid::Uuid;
@@ -22,12 +22,13 @@ use crate::dice::Dice;
 use crate::faulty::{Behaviours, Takings, WatchedReceivers, fates};
 use crate::gate::Deaths;
 use crate::intake::Intake;
-use crate::model::{ModelQueue, ModelSchedule, ModelSender, ModelStore};
+use crate::model::{ModelQueue, ModelSchedule, ModelSender};
 pub use crate::process::PLACES;
 use crate::process::{Parts, Running};
 use crate::sabotage::Sabotage;
 use crate::scenario::{Operation, Process, Scenario};
 use crate::signing;
+use crate::store::StoreKind;
 use crate::trace::{Sink, Trace};
 use crate::weather::{Surroundings, Weather};
 use crate::witness::Witness;
@@ -64,12 +65,24 @@ pub struct Report {
 /// Runs a scenario, on this thread and in virtual time.
 #[must_use]
 pub fn run(scenario: &Scenario, sink: Option<Sink>, counts: &Counts) -> Report {
-    run_sabotaged(scenario, None, sink, counts)
+    run_on(StoreKind::default(), scenario, None, sink, counts)
 }
 
 /// The same with a bug planted.
 #[must_use]
 pub fn run_sabotaged(
+    scenario: &Scenario,
+    sabotage: Option<Sabotage>,
+    sink: Option<Sink>,
+    counts: &Counts,
+) -> Report {
+    run_on(StoreKind::default(), scenario, sabotage, sink, counts)
+}
+
+/// The same on this store.
+#[must_use]
+pub fn run_on(
+    kind: StoreKind,
     scenario: &Scenario,
     sabotage: Option<Sabotage>,
     sink: Option<Sink>,
@@ -88,7 +101,7 @@ pub fn run_sabotaged(
             deaths: Arc::new(Deaths::default()),
             sabotage,
         };
-        let mut world = World::new(scenario, around).await;
+        let mut world = World::new(kind, scenario, around).await;
         world.run().await
     });
     // Some tasks never end, those of dead processes for instance.
@@ -142,7 +155,7 @@ enum Action<'a> {
 }
 
 impl<'a> World<'a> {
-    async fn new(scenario: &'a Scenario, around: Surroundings) -> Self {
+    async fn new(kind: StoreKind, scenario: &'a Scenario, around: Surroundings) -> Self {
         let counts = around.counts.clone();
         let dice = Dice::new(scenario.seed);
         let (witness, behaviours) = (Witness::new(counts.clone()), Behaviours::default());
@@ -155,7 +168,7 @@ impl<'a> World<'a> {
             said: Default::default(),
         };
         let parts = Parts {
-            store: Arc::new(ModelStore::new(BEGAN).with_head_start(MAX_HEAD_START)),
+            store: kind.open(BEGAN),
             schedule: Arc::new(ModelSchedule::new("schedule", BEGAN)),
             queue: Arc::new(ModelQueue::new(QUEUE_CAPACITY)),
             sender: Arc::new(ModelSender::new(receivers)),
@@ -196,7 +209,7 @@ impl<'a> World<'a> {
                 Some(Sabotage::ForgetsSecrets) => Vec::new(),
                 _ => vec![signing::sealed(new.id)],
             };
-            let store = &world.parts.store;
+            let store = world.parts.store.ports();
             let created = store.create_destination_with(DEFAULT_TENANT, &new, &secrets);
             created.await.expect("drawn limits are valid");
             world.read_history(new.id);
@@ -327,7 +340,7 @@ impl<'a> World<'a> {
 
     /// Tells the witness what is in force.
     fn read_history(&self, of: DestinationId) {
-        let history = self.parts.store.read(|rows| rows.in_force(of));
+        let history = self.parts.store.in_force(of);
         self.parts.witness.in_force(of, history);
     }
 }

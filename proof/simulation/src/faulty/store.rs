@@ -26,10 +26,10 @@ use tokio::time::sleep;
 
 use crate::dice::Dice;
 use crate::gate::{Fate, Gate};
-use crate::model::ModelStore;
 use crate::sabotage::Sabotage;
 use crate::scenario::Fault;
 use crate::site::Site;
+use crate::store::WorldStore;
 use crate::witness::Witness;
 pub(crate) use bounds::pending;
 
@@ -40,7 +40,7 @@ const UNFLUSHED: Duration = Duration::from_millis(30);
 /// One process's way to the store.
 #[derive(Clone)]
 pub(crate) struct FaultyStore {
-    pub(crate) inner: Arc<ModelStore>,
+    pub(crate) inner: Arc<dyn WorldStore>,
     pub(crate) gate: Arc<Gate>,
     pub(crate) witness: Witness,
 }
@@ -435,7 +435,7 @@ impl Store for FaultyStore {
 impl Replays for FaultyStore {
     async fn advance_replays(&self, limit: u32) -> Result<Advanced, StoreError> {
         self.call(Site::AdvanceReplays, |store, _| async move {
-            let advancing = store.inner.advance_replays(limit);
+            let advancing = store.inner.ports().advance_replays(limit);
             let advanced = store.noting_what_comes(advancing).await?;
             store.note_advanced(&advanced);
             Ok(advanced)
@@ -449,7 +449,7 @@ impl Retain for FaultyStore {
     async fn retain(&self, rules: &RetainRules) -> Result<Retained, StoreError> {
         let rules = *rules;
         self.call(Site::Retain, move |store, _| async move {
-            let retained = store.inner.retain(&rules).await?;
+            let retained = store.inner.ports().retain(&rules).await?;
             store.note_retained(&retained);
             Ok(retained)
         })

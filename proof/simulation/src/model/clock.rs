@@ -47,7 +47,7 @@ impl ModelClock {
     /// Virtual time stands still while steps are taken, real time does not: of
     /// two steps one is later. Without this, a start and the change that
     /// forbids it could have the same time.
-    pub(super) fn tick(&mut self) -> Timestamp {
+    pub(crate) fn tick(&mut self) -> Timestamp {
         self.ahead += 1;
         self.now()
     }

@@ -6,10 +6,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use domain::ids::DestinationId;
 use domain::operations::{OperationalType, payload};
-use engine::ports::{AlertsChange, DEFAULT_TENANT, OperationsBook, Registration};
+use engine::ports::{AlertsChange, DEFAULT_TENANT, Registration};
 
 use super::{World, destination};
-use crate::model::Rows;
 use promises::Unsettled;
 
 /// How long it may take until operators know that all is well: two rounds of the
@@ -42,7 +41,7 @@ impl World<'_> {
             return;
         }
         for of in (0..self.scenario.destinations.len()).map(destination) {
-            let store = &self.parts.store;
+            let store = self.parts.store.ports();
             let changed = store.change_alerts(DEFAULT_TENANT, of, &ALERTS).await;
             changed.expect("it has just been created");
         }
@@ -51,18 +50,19 @@ impl World<'_> {
     /// Registers a destination for everything; one that is deleted is not there.
     pub(super) async fn tell(&self, of: DestinationId) {
         let all = Registration::default();
-        let store = &self.parts.store;
+        let store = self.parts.store.ports();
         let _gone = store.register_operational(DEFAULT_TENANT, of, &all).await;
     }
 
     /// News that a destination may still be told of.
     pub(super) fn news_for(&self, of: DestinationId) -> u32 {
-        let told = |rows: &Rows| rows.told().iter().any(|one| one.destination == of);
-        let news = |rows: &Rows| u32::try_from(rows.news().len()).unwrap_or(u32::MAX);
-        self.parts.store.read(|rows| match told(rows) {
-            true => news(rows).saturating_add(NEWS_TO_COME),
+        let store = &self.parts.store;
+        let is_told = store.told().iter().any(|(told, _)| *told == of);
+        let news = || u32::try_from(store.news().len()).unwrap_or(u32::MAX);
+        match is_told {
+            true => news().saturating_add(NEWS_TO_COME),
             false => 0,
-        })
+        }
     }
 
     /// What operators are left with, when nothing has waited for so long.
@@ -70,12 +70,12 @@ impl World<'_> {
         if !self.scenario.tells() {
             return 0;
         }
-        let left = self.parts.store.read(|rows| Unsettled {
-            unrelayed: rows.news_to_relay().count(),
-            raised: rows.destinations_with_alerts().count(),
+        let left = Unsettled {
+            unrelayed: self.parts.store.news_to_relay().len(),
+            raised: self.parts.store.alerts(),
             after,
             bound: SETTLED_WITHIN,
-        });
+        };
         self.parts.witness.note(promises::every_alert_ends(left));
         left.unrelayed + left.raised
     }
@@ -83,17 +83,13 @@ impl World<'_> {
     /// Judges what became of the news.
     pub(super) fn judge_news(&self) {
         let mut events: BTreeMap<(DestinationId, Bytes), usize> = BTreeMap::new();
-        self.parts.store.read(|rows| {
-            for (_, event) in rows.events() {
-                let attempts = event.attempts.iter().filter_map(|id| rows.attempt(*id));
-                if let Some(first) = attempts.map(|row| row.destination).next() {
-                    let place = events.entry((first, event.payload.clone()));
-                    *place.or_default() += 1;
-                }
+        for (_, first, payload) in self.parts.store.all_events() {
+            if let Some(first) = first {
+                *events.entry((first, payload)).or_default() += 1;
             }
-        });
+        }
         let forgotten = self.scenario.keep().is_some();
-        let news = self.parts.store.read(|rows| rows.news().to_vec());
+        let news = self.parts.store.news();
         for one in news.iter().filter(|_| self.scenario.tells()) {
             let payload = Bytes::from(payload(one));
             for to in (0..self.scenario.destinations.len()).map(destination) {

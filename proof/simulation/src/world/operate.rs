@@ -245,8 +245,7 @@ impl<'a> World<'a> {
         self.parts.around.counts.note(counted);
         self.parts.store.step_clock(clock_step(step_ms));
         if step_ms < 0 {
-            let newest =
-                (self.parts.store).read(|rows| rows.attempts().next_back().map(|row| row.id));
+            let newest = self.parts.store.newest();
             let next = newest.map_or(0, |newest| newest.0) + 1;
             self.parts.witness.clock_set_back(AttemptId(next));
         }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::ports::{
-    Backlog, CancelFrom, CancelStep, Catalog, DEFAULT_TENANT, DeadLetterFilter, DestinationChange,
-    NewReplay, RetryRules, SmartBook, Which,
+    CancelFrom, CancelStep, DEFAULT_TENANT, DeadLetterFilter, DestinationChange, NewReplay,
+    RetryRules, Which,
 };
 use uuid::Uuid;
 
@@ -27,8 +27,9 @@ impl World<'_> {
             limits: Some(*limits),
             ..DestinationChange::default()
         };
-        let store = &self.parts.store;
+        let store = self.parts.store.ports();
         let changed = store.change_destination(DEFAULT_TENANT, of, &change).await;
+        self.parts.store.hold_until_in_force();
         if let (Some(before), Ok(changed)) = (before, changed) {
             self.count_change(&before, limits, &changed.effective);
         }
@@ -45,13 +46,18 @@ impl World<'_> {
             limits: Some(limits),
             ..DestinationChange::default()
         };
-        let store = &self.parts.store;
+        let store = self.parts.store.ports();
         let lifted = store.change_destination(DEFAULT_TENANT, of, &change).await;
         lifted.expect("no limits are valid limits");
     }
 
     async fn effective(&self, of: DestinationId) -> Option<LimitSettings> {
-        let destination = self.parts.store.destination(DEFAULT_TENANT, of).await;
+        let destination = self
+            .parts
+            .store
+            .ports()
+            .destination(DEFAULT_TENANT, of)
+            .await;
         destination.ok().map(|destination| destination.effective)
     }
 
@@ -79,6 +85,7 @@ impl World<'_> {
         if self.parts.store.change_tier(TIER, limits).is_ok() {
             self.parts.around.counts.note("tier changed");
         }
+        self.parts.store.hold_until_in_force();
         for of in 0..self.scenario.destinations.len() {
             self.read_history(destination(of));
         }
@@ -93,16 +100,16 @@ impl World<'_> {
             ..DestinationChange::default()
         };
         // It may have been deleted.
-        let store = &self.parts.store;
+        let store = self.parts.store.ports();
         let _ = store.change_destination(DEFAULT_TENANT, of, &change).await;
         // To resume is to forget a hold.
-        let held_until = store.read(|rows| rows.held_until(of));
+        let held_until = self.parts.store.held_until(of);
         self.parts.witness.held(of, held_until);
         self.read_history(of);
     }
 
     pub(super) async fn turn_smart(&self, of: DestinationId, to: SmartDelivery) {
-        let store = &self.parts.store;
+        let store = self.parts.store.ports();
         // It may have been deleted.
         let set = store.set_smart_delivery(DEFAULT_TENANT, of, to).await;
         if set.is_ok() && to == SmartDelivery::On {
@@ -126,7 +133,7 @@ impl World<'_> {
             max_bytes: Some(*max_bytes),
             max_wait_ms: Some(*max_wait_ms),
         };
-        let store = &self.parts.store;
+        let store = self.parts.store.ports();
         // It may have been deleted, or its events may not become so old.
         let set = store.set_batch_settings(DEFAULT_TENANT, of, &settings);
         let set = set.await;
@@ -137,7 +144,7 @@ impl World<'_> {
     }
 
     pub(super) async fn delete(&mut self, of: DestinationId) {
-        let store = &self.parts.store;
+        let store = self.parts.store.ports();
         if store.delete_destination(DEFAULT_TENANT, of).await.is_ok() {
             self.parts.around.counts.note("destination deleted");
             self.deleted.push(of);
@@ -161,6 +168,7 @@ impl World<'_> {
         };
         let mut any = false;
         let store = Arc::clone(&self.parts.store);
+        let store = store.ports();
         while let Ok(done) = store.cancel_step(DEFAULT_TENANT, &step).await {
             any |= done.cancelled > 0;
             step.accepted_before = Some(done.accepted_before);
@@ -184,7 +192,7 @@ impl World<'_> {
             ..RetryRules::default()
         };
         // It may have been deleted.
-        let store = &self.parts.store;
+        let store = self.parts.store.ports();
         let _ = store.set_retry_rules(DEFAULT_TENANT, of, &rules).await;
     }
 
@@ -196,7 +204,7 @@ impl World<'_> {
             which: Which::Matching(of, DeadLetterFilter::default()),
             share: f64::from(share_percent) / 100.0,
         };
-        let store = &self.parts.store;
+        let store = self.parts.store.ports();
         if let Ok(replay) = store.create_replay(DEFAULT_TENANT, &new).await {
             if replay.total > 0 {
                 self.parts.around.counts.note("replay begun");
@@ -208,7 +216,12 @@ impl World<'_> {
     /// Ends all replays: what is left of them would go on for long.
     pub(super) async fn end_replays(&mut self) {
         for id in std::mem::take(&mut self.replays) {
-            let _ = self.parts.store.cancel_replay(DEFAULT_TENANT, id).await;
+            let _ = self
+                .parts
+                .store
+                .ports()
+                .cancel_replay(DEFAULT_TENANT, id)
+                .await;
         }
     }
 }

@@ -16,14 +16,13 @@ use domain::ids::{DestinationId, EventId};
 use domain::policy::{LimitSettings, Policy, Rate};
 use domain::retry::{AfterFailure, RetrySettings};
 use domain::time::Timestamp;
-use engine::ports::{Catalog, DEFAULT_TENANT};
+use engine::ports::DEFAULT_TENANT;
 use tokio::time::Instant;
 
 use super::clients::{CLIENT_PATIENCE, named_by_client};
 use super::owners::per_second;
 use super::{Action, BrokenPromise, World, destination};
 use crate::faulty::{HELD_UP_FOR, LATEST_COMMIT, PROMPT};
-use crate::model::Attempt;
 use crate::process::{GRACE as PROCESS_GRACE, REQUEST_TIMEOUT};
 use crate::scenario::{Fault, Mood, Operation, What};
 use promises::{Accepted, Left, Promise, what_is_recorded_is_what_was_answered};
@@ -87,7 +86,7 @@ impl World<'_> {
         for of in self.living() {
             self.change_state(of, DestinationState::Active).await;
             let store = &self.parts.store;
-            let Ok(now) = store.destination(DEFAULT_TENANT, of).await else {
+            let Ok(now) = store.ports().destination(DEFAULT_TENANT, of).await else {
                 continue;
             };
             if per_second(&now.effective.policy()) < SLOWEST {
@@ -138,7 +137,7 @@ impl World<'_> {
         }
         for of in (0..self.scenario.destinations.len()).map(destination) {
             self.judge(of);
-            let [replayed, made] = self.parts.store.read(|rows| rows.replayed(of));
+            let [replayed, made] = self.parts.store.replayed(of);
             let once = promises::a_dead_letter_is_replayed_once(&replayed, &made);
             self.note(of, once);
         }
@@ -146,7 +145,7 @@ impl World<'_> {
         self.judge_events();
         self.judge_news();
         for event in self.parts.witness.all_refused() {
-            let is_stored = self.parts.store.read(|rows| rows.event(event).is_some());
+            let is_stored = self.parts.store.rows_of_event(event).is_some();
             let judged = promises::what_is_refused_is_not_stored(event, is_stored);
             self.parts.witness.note(judged);
         }
@@ -160,22 +159,18 @@ impl World<'_> {
     }
 
     fn left(&self, of: DestinationId, after: Duration, bound: Duration) -> Left {
-        self.parts.store.read(|rows| {
-            let admitted = rows.permits_of(of).count();
-            let in_flight = rows.in_flight(of) as usize;
-            let waiting = rows.waiting(of);
-            let states = [
-                (waiting, AttemptState::Waiting),
-                (admitted, AttemptState::Admitted),
-                (in_flight, AttemptState::Started),
-            ];
-            Left {
-                attempts: waiting + admitted + in_flight,
-                state: states.iter().find(|one| one.0 > 0).map(|one| one.1),
-                after,
-                bound,
-            }
-        })
+        let left = self.parts.store.under_way(of);
+        let states = [
+            (left.waiting, AttemptState::Waiting),
+            (left.admitted, AttemptState::Admitted),
+            (left.in_flight, AttemptState::Started),
+        ];
+        Left {
+            attempts: left.waiting + left.admitted + left.in_flight,
+            state: states.iter().find(|one| one.0 > 0).map(|one| one.1),
+            after,
+            bound,
+        }
     }
 
     /// How long a destination may take to drain: what its limits need for the
@@ -184,14 +179,12 @@ impl World<'_> {
     fn bound(&self, of: DestinationId) -> Duration {
         let store = &self.parts.store;
         let now = store.now();
-        let retry = store.read(|rows| {
-            (rows.attempts_of(of))
-                .filter(|row| !row.state.is_final())
-                .map(|row| {
-                    row.waits_since().since(now) + longest_retry(row.try_number - row.tries_before)
-                })
-                .max()
-        });
+        let retry = (store.rows_of(of).iter())
+            .filter(|row| !row.state.is_final())
+            .map(|row| {
+                row.waits_since.since(now) + longest_retry(row.try_number - row.tries_before)
+            })
+            .max();
         let backlog = match self.scenario.bounds() {
             None => self.drains_within(of),
             Some(bounds) => self.taken_and_drained_within(&bounds),
@@ -202,7 +195,7 @@ impl World<'_> {
             Some(_) => self.living(),
         };
         let held = (in_the_way.iter())
-            .filter_map(|of| store.read(|rows| rows.held_until(*of)))
+            .filter_map(|of| store.held_until(*of))
             .map(|until| until.since(now))
             .max()
             .unwrap_or_default();
@@ -210,7 +203,7 @@ impl World<'_> {
         let breaker = FIRST_PROBE.mul_f64(1.2);
         // A receiver that refused for long is asked seldom, and then more often;
         // also where its limit was as low until its owner has just raised it.
-        let was_lowered = |of: &DestinationId| store.read(|rows| rows.was_lowered(*of));
+        let was_lowered = |of: &DestinationId| store.was_lowered(*of);
         let smart = if in_the_way.iter().any(was_lowered) {
             SMART_RECOVERY
         } else {
@@ -283,8 +276,8 @@ impl World<'_> {
         if self.scenario.mood != Mood::Calm || self.is_held_up(of) {
             return;
         }
-        let mut due: Vec<_> = (self.parts.store)
-            .read(|rows| rows.attempts_of(of).map(|row| row.waits_since()).collect());
+        let rows = self.parts.store.rows_of(of);
+        let mut due: Vec<_> = rows.iter().map(|row| row.waits_since).collect();
         due.sort_unstable();
         let until = super::BEGAN + Duration::from_millis(self.scenario.lasts_ms);
         let burst_takes = (history.iter())
@@ -316,12 +309,9 @@ impl World<'_> {
 
     /// The first destination of a calm run is below its limits.
     fn judge_delays(&self, of: DestinationId) {
-        let waited: Vec<_> = self.parts.store.read(|rows| {
-            (rows.attempts_of(of))
-                .filter(|row| row.try_number == 1)
-                .filter_map(|row| Some((row.id, row.started_at?.since(row.created_at))))
-                .collect()
-        });
+        let rows = self.parts.store.rows_of(of);
+        let waited = (rows.iter().filter(|row| row.try_number == 1))
+            .filter_map(|row| Some((row.id, row.started_at?.since(row.created_at))));
         for (attempt, waited) in waited {
             self.note(of, promises::nobody_is_delayed(attempt, waited));
         }
@@ -331,9 +321,8 @@ impl World<'_> {
     /// of those that are there still.
     fn judge_parts(&self) {
         for (attempt, answered) in self.parts.witness.all_answered() {
-            let of = |row: &Attempt| (row.state, row.status);
-            let row = self.parts.store.read(|rows| rows.attempt(attempt).map(of));
-            if let Some(row) = row {
+            if let Some(row) = self.parts.store.row(attempt) {
+                let row = (row.state, row.status);
                 let judged = what_is_recorded_is_what_was_answered(attempt, answered, row);
                 self.parts.witness.note(judged);
             }
@@ -343,11 +332,9 @@ impl World<'_> {
     /// Judges how many events each of the clients' events became.
     fn judge_repeats(&self) {
         let mut events: BTreeMap<u128, u32> = BTreeMap::new();
-        self.parts.store.read(|rows| {
-            for (event, _) in rows.events() {
-                *events.entry(named_by_client(event)).or_default() += 1;
-            }
-        });
+        for (event, ..) in self.parts.store.all_events() {
+            *events.entry(named_by_client(event)).or_default() += 1;
+        }
         for (name, events) in events {
             let judged = promises::a_repeated_request_is_one_event(name, events);
             self.parts.witness.note(judged);
@@ -358,12 +345,9 @@ impl World<'_> {
     fn judge_events(&self) {
         self.judge_repeats();
         for one in self.parts.witness.accepted_events() {
-            let is_dead_letter = self.parts.store.read(|rows| {
-                let attempts = rows.event(one.event).map(|event| &event.attempts);
-                (attempts.into_iter().flatten())
-                    .filter_map(|attempt| rows.attempt(*attempt))
-                    .any(|row| row.destination == one.destination && row.is_open_dead_letter())
-            });
+            let attempts = self.parts.store.rows_of_event(one.event);
+            let is_dead_letter = (attempts.unwrap_or_default().iter())
+                .any(|row| row.destination == one.destination && row.is_open_dead_letter);
             let accepted = Accepted {
                 was_taken: one.was_taken,
                 is_dead_letter,
@@ -381,17 +365,17 @@ impl World<'_> {
         if !self.cancelled.contains(&of) {
             return false;
         }
-        let last = self.parts.store.read(|rows| {
-            let Some(event) = rows.event(event) else {
-                // Its payload was forgotten: the ledger knows still.
-                let mut rows = rows.attempts_of(of);
-                return rows.rfind(|row| row.event == event).map(|row| row.state);
-            };
-            let attempts = event.attempts.iter();
-            let mut rows = attempts.filter_map(|attempt| rows.attempt(*attempt));
-            let last = rows.rfind(|row| row.destination == of);
-            last.map(|row| row.state)
+        let store = &self.parts.store;
+        // Where its payload was forgotten the ledger knows still.
+        let attempts = store.rows_of_event(event).unwrap_or_else(|| {
+            let mut rows = store.rows_of(of);
+            rows.retain(|row| row.event == event);
+            rows
         });
+        let mut attempts = attempts.iter();
+        let last = attempts
+            .rfind(|row| row.destination == of)
+            .map(|row| row.state);
         last == Some(AttemptState::Cancelled)
     }
 

@@ -7,21 +7,19 @@ use engine::ports::{Acceptance, Backpressure, Counted, DEFAULT_TENANT, StoreErro
 
 use super::FaultyStore;
 use crate::gate::Gate;
-use crate::model::ModelStore;
 use crate::sabotage::Sabotage;
 use crate::site::Site;
+use crate::store::WorldStore;
 use crate::witness::Pending;
 
 /// What is pending, of each and of all.
-pub(crate) fn pending(store: &ModelStore) -> Pending {
+pub(crate) fn pending(store: &dyn WorldStore) -> Pending {
     let mut found = Pending::new();
     let mut whole = 0;
-    store.read(|rows| {
-        for (tenant, id, pending, takes) in rows.pending() {
-            found.insert(Backlogged::Destination(tenant, id), (pending, takes));
-            whole += pending;
-        }
-    });
+    for (tenant, id, pending, takes) in store.all_pending() {
+        found.insert(Backlogged::Destination(tenant, id), (pending, takes));
+        whole += pending;
+    }
     // All are of one tenant.
     for whose in [Backlogged::Tenant(DEFAULT_TENANT), Backlogged::All] {
         found.insert(whose, (whole, true));
@@ -31,7 +29,7 @@ pub(crate) fn pending(store: &ModelStore) -> Pending {
 
 impl FaultyStore {
     pub(crate) fn pending(&self) -> Pending {
-        pending(&self.inner)
+        pending(&*self.inner)
     }
 
     /// Runs a statement that may add to backlogs: by as much as they are longer
@@ -56,9 +54,9 @@ impl FaultyStore {
         passed: &[Backlogged],
         pace: Option<&CountPace>,
     ) -> Result<(Counted, domain::time::Timestamp), StoreError> {
-        let before = self.inner.read(|rows| rows.counted_at());
-        let mut counted = self.inner.standings(bounds, passed, pace).await?;
-        let at = self.inner.read(|rows| rows.counted_at());
+        let before = self.inner.counted_at();
+        let mut counted = self.inner.ports().standings(bounds, passed, pace).await?;
+        let at = self.inner.counted_at();
         if at != before {
             self.witness.counted(at, self.pending());
             self.note_standings(&counted);
@@ -116,7 +114,7 @@ impl Backpressure for FaultyStore {
     async fn repeated(&self, events: &[NewEvent]) -> Result<Vec<Option<Acceptance>>, StoreError> {
         let events = events.to_vec();
         self.call(Site::Repeated, |store, _| async move {
-            store.inner.repeated(&events).await
+            store.inner.ports().repeated(&events).await
         })
         .await
     }

@@ -13,7 +13,6 @@ use engine::ports::{
 };
 
 use super::{FaultyStore, short};
-use crate::model::Rows;
 use crate::sabotage::Sabotage;
 use crate::site::Site;
 
@@ -30,21 +29,11 @@ impl FaultyStore {
             self.line(Site::Admit, format_args!("{destination} {result:?}"));
             return;
         };
-        let first = |attempt| {
-            let of = |rows: &Rows| {
-                let event = rows.event(rows.attempt(attempt)?.event)?;
-                event.attempts.first().copied()
-            };
-            self.inner.read(of) == Some(attempt)
-        };
+        let first = |attempt| self.inner.is_first(attempt);
         // A leader's permit may end unused while what it would have carried goes
         // with another, or leads itself: their order is kept where each has a
         // permit of its own.
-        if self
-            .inner
-            .read(|rows| rows.batches(run.destination))
-            .is_some()
-        {
+        if self.inner.batch_rules(run.destination).is_some() {
             self.gate.around.counts.note("a run of batches");
             self.witness.admitted(permits, |_| false);
             let attempts: Vec<_> = permits.iter().map(|permit| permit.attempt.0).collect();
@@ -53,12 +42,12 @@ impl FaultyStore {
             return;
         }
         self.witness.admitted(permits, first);
-        if self.inner.read(|rows| rows.both_wait(run.destination, now)) {
+        if self.inner.both_wait(run.destination, now) {
             self.gate
                 .around
                 .counts
                 .note("first attempts and retries waited");
-            let turns = self.inner.read(|rows| rows.turns(permits, now));
+            let turns = self.inner.turns(permits, now);
             self.witness.note(promises::both_get_their_turn(turns));
         }
         let attempts: Vec<_> = permits.iter().map(|permit| permit.attempt.0).collect();
@@ -69,15 +58,12 @@ impl FaultyStore {
     }
 
     pub(super) fn note_claims(&self, permits: &[Permit], claims: &Claims) {
-        let state = |attempt| {
-            let of = |rows: &Rows| rows.attempt(attempt).map(|row| row.state);
-            self.inner.read(of)
-        };
+        let state = |attempt| self.inner.row(attempt).map(|row| row.state);
         // What the row says: a message from before a crash may carry a number
         // that was given again since.
         let own = |permit: &Permit| {
-            let of = |rows: &Rows| rows.attempt(permit.attempt).and_then(|row| row.permit);
-            (self.inner.read(of)).filter(|own| own.number == permit.number)
+            let own = self.inner.row(permit.attempt).and_then(|row| row.permit);
+            own.filter(|own| own.number == permit.number)
         };
         let own: Vec<_> = (permits.iter())
             .map(|permit| own(permit).unwrap_or(*permit))
@@ -106,7 +92,7 @@ impl FaultyStore {
             let ClaimAnswer::Started(start) = answer else {
                 continue;
             };
-            let rules = self.inner.read(|rows| rows.batches(permit.destination));
+            let rules = self.inner.batch_rules(permit.destination);
             if let (Some(rules), [_, ..]) = (rules, &start.members[..]) {
                 let members = start.members.iter();
                 let payloads: Vec<_> = members.map(|member| member.payload.len()).collect();
@@ -130,10 +116,9 @@ impl FaultyStore {
             .map(|(permit, _)| permit.destination)
             .collect();
         for destination in started {
-            let in_flight = self
-                .inner
-                .read(|rows| (rows.is_probing(destination)).then(|| rows.in_flight(destination)));
-            if let Some(in_flight) = in_flight {
+            if self.inner.is_probing(destination) {
+                let in_flight = self.inner.under_way(destination).in_flight;
+                let in_flight = u32::try_from(in_flight).unwrap_or(u32::MAX);
                 self.gate.around.counts.note("probe started");
                 let judged = promises::a_breaker_lets_one_through(short(destination), in_flight);
                 self.witness.note(judged);
@@ -155,11 +140,11 @@ impl FaultyStore {
         }
         let destinations: BTreeSet<_> = outcomes.iter().map(|one| one.destination).collect();
         for destination in destinations {
-            let held_until = self.inner.read(|rows| rows.held_until(destination));
+            let held_until = self.inner.held_until(destination);
             if self.witness.held(destination, held_until) {
                 counts.note("destination held");
             }
-            let lowered = self.inner.read(|rows| rows.lowered(destination));
+            let lowered = self.inner.lowered(destination);
             if lowered != Effective::default() {
                 counts.note("effective limit lowered");
             }
@@ -218,7 +203,7 @@ impl FaultyStore {
             Site::Retain,
             format_args!("{} of {}", retained.removed, walk.as_str()),
         );
-        let orphan = self.inner.read(Rows::orphan);
+        let orphan = self.inner.orphan();
         (self.witness).note(promises::what_is_to_be_sent_has_its_event(orphan));
     }
 
@@ -238,28 +223,25 @@ impl FaultyStore {
 
     /// How many of these outcomes are of starts that are `unknown`.
     pub(super) fn unknown_among(&self, outcomes: &[Outcome]) -> u64 {
-        self.inner.read(|rows| {
-            let state = |one: &Outcome| rows.attempt(one.attempt).map(|row| row.state);
-            let unknown = |one: &&Outcome| state(one) == Some(AttemptState::Unknown);
-            outcomes.iter().filter(unknown).count() as u64
-        })
+        let state = |one: &Outcome| self.inner.row(one.attempt).map(|row| row.state);
+        let unknown = |one: &&Outcome| state(one) == Some(AttemptState::Unknown);
+        outcomes.iter().filter(unknown).count() as u64
     }
 
     /// Answers refused claims of what has started like the first ones: a
     /// compare-and-set that does not compare.
     pub(super) fn start_again(&self, permits: &[Permit], claims: &mut Claims) {
         for (permit, answer) in permits.iter().zip(&mut claims.answers) {
-            let again = self.inner.read(|rows| {
-                let row = rows.attempt(permit.attempt)?;
-                let event = rows.event(row.event)?;
+            let again = self.inner.row(permit.attempt).and_then(|row| {
+                let (content_type, payload) = self.inner.payload(row.event)?;
                 Some(Start {
                     started_at: row.started_at?,
                     event: row.event,
                     try_number: row.try_number,
                     tries_before: row.tries_before,
                     retry: RetrySettings::default(),
-                    content_type: event.content_type.clone(),
-                    payload: event.payload.clone(),
+                    content_type,
+                    payload,
                     members: Vec::new(),
                     trace: None,
                 })

@@ -7,25 +7,21 @@ use domain::event::{Audience, DEFAULT_CONTENT_TYPE, NewEvent};
 use domain::ids::{DestinationId, EventId};
 use domain::operations::{OperationalEvent, payload};
 use engine::ports::{
-    DEFAULT_TENANT, Operations, RelayedOperations, Store, StoreError, WatchRules, Watched,
+    DEFAULT_TENANT, Operations, RelayedOperations, StoreError, WatchRules, Watched,
 };
 use uuid::Uuid;
 
 use super::{FaultyStore, short};
-use crate::model::Rows;
 use crate::sabotage::Sabotage;
 use crate::site::Site;
 
 /// Who is to be told of this as things stand: all that take events, but news
 /// about one of them only those that were registered before it.
-fn expected(rows: &Rows, news: &OperationalEvent) -> Vec<DestinationId> {
-    let told = rows.told();
-    let about = told
-        .iter()
-        .position(|one| one.destination == news.destination);
+fn expected(told: &[(DestinationId, bool)], news: &OperationalEvent) -> Vec<DestinationId> {
+    let about = told.iter().position(|(one, _)| *one == news.destination);
     let before = &told[..about.unwrap_or(told.len())];
-    let takes = before.iter().filter(|one| rows.takes(one.destination));
-    takes.map(|one| one.destination).collect()
+    let takes = before.iter().filter(|(_, takes)| *takes);
+    takes.map(|(one, _)| *one).collect()
 }
 
 /// The event that a relay makes, under an id that none makes.
@@ -45,12 +41,14 @@ fn again(news: &OperationalEvent, to: DestinationId) -> NewEvent {
 
 impl FaultyStore {
     async fn relay(&self, limit: u32) -> Result<RelayedOperations, StoreError> {
-        let all = |rows: &Rows| -> Vec<_> {
-            let news = rows.news_to_relay();
-            news.map(|one| (one.clone(), expected(rows, one))).collect()
-        };
-        let before = self.inner.read(all);
-        let relaying = self.inner.relay_operational_events(limit);
+        let told = self.inner.told();
+        let before: Vec<_> = (self.inner.news_to_relay().into_iter())
+            .map(|one| {
+                let to = expected(&told, &one);
+                (one, to)
+            })
+            .collect();
+        let relaying = self.inner.ports().relay_operational_events(limit);
         let relayed = self.noting_what_comes(relaying).await?;
         let counts = &self.gate.around.counts;
         for (news, to) in before.into_iter().take(relayed.relayed as usize) {
@@ -69,11 +67,10 @@ impl FaultyStore {
     }
 
     async fn look(&self, rules: &WatchRules) -> Result<Watched, StoreError> {
-        let stands = |rows: &Rows| rows.destinations_with_alerts().next().is_some();
-        if self.gate.has(Sabotage::NeverEndsAlerts) && self.inner.read(stands) {
+        if self.gate.has(Sabotage::NeverEndsAlerts) && self.inner.alerts() > 0 {
             return Ok(Watched::default());
         }
-        let watched = self.inner.watch(rules).await?;
+        let watched = self.inner.ports().watch(rules).await?;
         for told in &watched.news {
             let what = match told.news.event_type.is_good() {
                 true => "alert ended",
@@ -108,7 +105,11 @@ impl Operations for FaultyStore {
 
     async fn trim_operational_events(&self, kept: Duration, limit: u32) -> Result<u32, StoreError> {
         self.call(Site::TrimNews, |store, _| async move {
-            store.inner.trim_operational_events(kept, limit).await
+            store
+                .inner
+                .ports()
+                .trim_operational_events(kept, limit)
+                .await
         })
         .await
     }

@@ -1,0 +1,400 @@
+//! What judges ask, in SQL.
+
+use bytes::Bytes;
+use domain::batch::{BatchRules, BatchSettings};
+use domain::compliance::InForce;
+use domain::ids::{AttemptId, DestinationId, Epoch, EventId, PermitNumber, TenantId};
+use domain::operations::OperationalEvent;
+use domain::permit::Permit;
+use domain::smart::Effective;
+use domain::time::Timestamp;
+use engine::ports::{Catalog, LimitHistory};
+use rusqlite::{Connection, Params, Row as SqlRow};
+
+use super::sqlite::SimulatedStore;
+use super::{Row, Rows, UnderWay, at_once};
+
+const ROW: &str = "
+    select id, event_id, destination_id, try_number, tries_before, state, status, permit, epoch,
+        not_before, deadline, coalesce(due_at, created_at), created_at, started_at,
+        dead_letter = 1 and replayed_at is null
+    from attempts where id = ?1";
+
+const ROWS_OF: &str = "
+    select id, event_id, destination_id, try_number, tries_before, state, status, permit, epoch,
+        not_before, deadline, coalesce(due_at, created_at), created_at, started_at,
+        dead_letter = 1 and replayed_at is null
+    from attempts indexed by attempts_of_destination where destination_id = ?1 order by id";
+
+const ROWS_OF_EVENT: &str = "
+    select id, event_id, destination_id, try_number, tries_before, state, status, permit, epoch,
+        not_before, deadline, coalesce(due_at, created_at), created_at, started_at,
+        dead_letter = 1 and replayed_at is null
+    from attempts indexed by attempts_of_event where event_id = ?1 order by id";
+
+const IS_FIRST: &str = "
+    select 1 from attempts a
+    where a.id = ?1
+        and exists (select 1 from events where id = a.event_id)
+        and not exists (
+            select 1 from attempts earlier indexed by attempts_of_event
+            where earlier.event_id = a.event_id and earlier.id < a.id
+        )";
+
+const ORPHAN: &str = "
+    select id from attempts a
+    where (state in ('waiting', 'admitted', 'started')
+            or (dead_letter = 1 and replayed_at is null))
+        and not exists (select 1 from events where id = a.event_id)
+    order by id limit 1";
+
+const ALL_EVENTS: &str = "
+    select e.id, e.payload, (
+        select destination_id from attempts indexed by attempts_of_event
+        where event_id = e.id order by id limit 1
+    )
+    from events e order by e.id";
+
+const BATCHES: &str = "
+    select batch_max_events, batch_max_bytes, batch_max_wait_ms from destinations where id = ?1";
+
+const UNDER_WAY: &str = "
+    select
+        (select count(*) from attempts indexed by attempts_first
+            where destination_id = ?1 and state = 'waiting' and due_at is null)
+        + (select count(*) from attempts indexed by attempts_due
+            where destination_id = ?1 and state = 'waiting' and due_at is not null),
+        (select count(*) from attempts indexed by attempts_admitted
+            where destination_id = ?1 and state = 'admitted'),
+        (select count(*) from attempts indexed by attempts_in_flight
+            where destination_id = ?1 and state = 'started' and carried_by is null)";
+
+/// Of each kind more than a run looks at.
+const BOTH_WAIT: &str = "
+    with firsts as (
+        select coalesce(expires_at <= ?2, 0) as expired from attempts indexed by attempts_first
+        where destination_id = ?1 and state = 'waiting' and due_at is null
+        order by id limit 600
+    ), others as (
+        select coalesce(expires_at <= ?2, 0) as expired from attempts indexed by attempts_due
+        where destination_id = ?1 and state = 'waiting' and due_at is not null and due_at <= ?2
+        order by due_at, id limit 600
+    )
+    select exists (select 1 from firsts) and exists (select 1 from others)
+        and not exists (select 1 from firsts where expired)
+        and not exists (select 1 from others where expired)";
+
+const GIVEN: &str = "select due_at is null from attempts where id = ?1 and admitted_at = ?2";
+
+const HELD_UNTIL: &str = "
+    select nullif(max(
+        coalesce((select held_until from pacing where destination_id = ?1), 0),
+        coalesce((select held_until from health where destination_id = ?1), 0)), 0)";
+
+const IS_PROBING: &str = "select 1 from health where destination_id = ?1 and opened_at is not null";
+
+const LOWERED: &str = "
+    select per_second, max_in_flight from smart_limits where destination_id = ?1";
+
+const WAS_LOWERED: &str = "
+    select 1 from smart_limits where destination_id = ?1 and exists (
+        select 1 from smart_history h where h.destination_id = ?1
+            and (h.per_second is not null or h.max_in_flight is not null)
+    )";
+
+const REPLAYED: &str = "
+    select event_id, try_number from attempts indexed by attempts_of_destination
+    where destination_id = ?1 and replayed_at is not null order by event_id, try_number";
+
+const MADE: &str = "
+    select event_id, tries_before from attempts indexed by attempts_of_destination
+    where destination_id = ?1 and replay_id is not null order by event_id, tries_before";
+
+const PENDING: &str = "
+    select d.tenant_id, d.id, sum(p.pending), d.deleted_at is null and d.state <> 'disabled'
+    from (
+        select destination_id, count(*) as pending from attempts indexed by attempts_first
+        where state = 'waiting' and due_at is null group by destination_id
+        union all
+        select destination_id, count(*) from attempts indexed by attempts_due
+        where state = 'waiting' and due_at is not null group by destination_id
+        union all
+        select destination_id, count(*) from attempts indexed by attempts_admitted
+        where state = 'admitted' group by destination_id
+        union all
+        select destination_id, count(*) from attempts indexed by attempts_started
+        where state = 'started' group by destination_id
+    ) p
+    join destinations d on d.id = p.destination_id
+    group by d.id order by d.id";
+
+const NEWS: &str = "
+    select id, created_at, event_type, destination_id, tenant_id, details
+    from operational_events where relayed_at is null or ?1 order by id";
+
+const TOLD: &str = "
+    select o.destination_id, exists (
+        select 1 from destinations d
+        where d.id = o.destination_id and d.deleted_at is null and d.state <> 'disabled'
+    )
+    from operational_destinations o order by o.position";
+
+const ALERTS: &str = "
+    select count(*) from watches w join destinations d on d.id = w.destination_id
+    where d.deleted_at is null and (w.short_told = 1 or w.backlog_high_since is not null)";
+
+type Read<T> = Result<T, rusqlite::Error>;
+
+/// An id as the rows hold it.
+pub(super) fn text(id: impl ToString) -> String {
+    id.to_string()
+}
+
+pub(super) fn number<T: TryFrom<i64> + Default>(number: i64) -> T {
+    T::try_from(number).unwrap_or_default()
+}
+
+/// Runs a statement; how many rows it changed. A world's own statements do not fail.
+pub(super) fn execute(connection: &Connection, sql: &str, params: impl Params) -> usize {
+    let done = connection.prepare_cached(sql);
+    let done = done.and_then(|mut statement| statement.execute(params));
+    done.expect("the schema is the one that this binary has")
+}
+
+pub(super) fn first<T>(
+    connection: &Connection,
+    sql: &str,
+    params: impl Params,
+    read: impl FnOnce(&SqlRow<'_>) -> Read<T>,
+) -> Option<T> {
+    let mut statement = connection.prepare_cached(sql).expect("a world's own SQL");
+    let mut rows = statement.query(params).expect("a world's own SQL");
+    let row = rows.next().expect("a world's own SQL")?;
+    Some(read(row).expect("columns as the schema has them"))
+}
+
+fn all<T>(
+    connection: &Connection,
+    sql: &str,
+    params: impl Params,
+    read: impl FnMut(&SqlRow<'_>) -> Read<T>,
+) -> Vec<T> {
+    let mut statement = connection.prepare_cached(sql).expect("a world's own SQL");
+    let rows = statement
+        .query_map(params, read)
+        .expect("a world's own SQL");
+    let rows: Read<Vec<T>> = rows.collect();
+    rows.expect("columns as the schema has them")
+}
+
+fn word<T: std::str::FromStr>(row: &SqlRow<'_>, column: usize) -> Read<T> {
+    let text: String = row.get(column)?;
+    let kind = rusqlite::types::Type::Text;
+    let parsed = text.parse();
+    parsed.map_err(|_invalid| rusqlite::Error::InvalidColumnType(column, text, kind))
+}
+
+fn time(row: &SqlRow<'_>, column: usize) -> Read<Timestamp> {
+    row.get(column).map(Timestamp::from_micros)
+}
+
+fn read_row(row: &SqlRow<'_>) -> Read<Row> {
+    let (id, destination) = (AttemptId(row.get(0)?), word(row, 2)?);
+    // What is carried has its leader's number, and no slot of its own.
+    let slot: Option<i64> = row.get(9)?;
+    let permit = slot.map(|slot| -> Read<Permit> {
+        Ok(Permit {
+            destination,
+            attempt: id,
+            number: PermitNumber(row.get(7)?),
+            epoch: Epoch(row.get(8)?),
+            not_before: Timestamp::from_micros(slot),
+            deadline: time(row, 10)?,
+        })
+    });
+    let started_at: Option<i64> = row.get(13)?;
+    Ok(Row {
+        id,
+        event: word(row, 1)?,
+        destination,
+        try_number: row.get(3)?,
+        tries_before: row.get(4)?,
+        state: word(row, 5)?,
+        status: row.get(6)?,
+        permit: permit.transpose()?,
+        waits_since: time(row, 11)?,
+        created_at: time(row, 12)?,
+        started_at: started_at.map(Timestamp::from_micros),
+        is_open_dead_letter: row.get(14)?,
+    })
+}
+
+fn read_news(row: &SqlRow<'_>) -> Read<OperationalEvent> {
+    Ok(OperationalEvent {
+        id: row.get(0)?,
+        created_at: time(row, 1)?,
+        event_type: row.get(2)?,
+        destination: word(row, 3)?,
+        tenant: word(row, 4)?,
+        details: row.get(5)?,
+    })
+}
+
+impl Rows for SimulatedStore {
+    fn row(&self, id: AttemptId) -> Option<Row> {
+        first(&self.connection(), ROW, [id.0], read_row)
+    }
+
+    fn rows_of(&self, destination: DestinationId) -> Vec<Row> {
+        all(&self.connection(), ROWS_OF, [text(destination)], read_row)
+    }
+
+    fn rows_of_event(&self, event: EventId) -> Option<Vec<Row>> {
+        let connection = self.connection();
+        let event = text(event);
+        let is_there = "select 1 from events where id = ?1";
+        first(&connection, is_there, [&event], |_| Ok(()))?;
+        Some(all(&connection, ROWS_OF_EVENT, [&event], read_row))
+    }
+
+    fn newest(&self) -> Option<AttemptId> {
+        let sql = "select max(id) from attempts";
+        let newest: Option<i64> = first(&self.connection(), sql, [], |row| row.get(0))?;
+        newest.map(AttemptId)
+    }
+
+    fn is_first(&self, id: AttemptId) -> bool {
+        first(&self.connection(), IS_FIRST, [id.0], |_| Ok(())).is_some()
+    }
+
+    fn orphan(&self) -> Option<AttemptId> {
+        first(&self.connection(), ORPHAN, [], |row| row.get(0)).map(AttemptId)
+    }
+
+    fn payload(&self, event: EventId) -> Option<(String, Bytes)> {
+        let sql = "select content_type, payload from events where id = ?1";
+        first(&self.connection(), sql, [text(event)], |row| {
+            Ok((row.get(0)?, Bytes::from(row.get::<_, Vec<u8>>(1)?)))
+        })
+    }
+
+    fn all_events(&self) -> Vec<(EventId, Option<DestinationId>, Bytes)> {
+        all(&self.connection(), ALL_EVENTS, [], |row| {
+            let to: Option<String> = row.get(2)?;
+            let to = to.map(|_| word(row, 2)).transpose()?;
+            Ok((word(row, 0)?, to, Bytes::from(row.get::<_, Vec<u8>>(1)?)))
+        })
+    }
+
+    fn in_force(&self, destination: DestinationId) -> Vec<InForce> {
+        let history = at_once(self.shipped().limit_history(destination));
+        let history = history.and_then(Result::ok).unwrap_or_default();
+        let entry =
+            |entry: LimitHistory| InForce::new(entry.in_force_from, &entry.effective, entry.state);
+        history.into_iter().map(entry).collect()
+    }
+
+    fn batch_rules(&self, destination: DestinationId) -> Option<BatchRules> {
+        let settings = first(&self.connection(), BATCHES, [text(destination)], |row| {
+            Ok(BatchSettings {
+                max_events: row.get(0)?,
+                max_bytes: row.get(1)?,
+                max_wait_ms: row.get(2)?,
+            })
+        });
+        settings?.rules()
+    }
+
+    fn under_way(&self, destination: DestinationId) -> UnderWay {
+        let read = |row: &SqlRow<'_>| {
+            Ok(UnderWay {
+                waiting: number(row.get(0)?),
+                admitted: number(row.get(1)?),
+                in_flight: number(row.get(2)?),
+            })
+        };
+        let under_way = first(&self.connection(), UNDER_WAY, [text(destination)], read);
+        under_way.unwrap_or_default()
+    }
+
+    fn both_wait(&self, destination: DestinationId, now: Timestamp) -> bool {
+        let key = (text(destination), now.as_micros());
+        first(&self.connection(), BOTH_WAIT, key, |row| row.get(0)).unwrap_or_default()
+    }
+
+    fn turns(&self, permits: &[Permit], now: Timestamp) -> (usize, usize) {
+        let connection = self.connection();
+        let given = permits.iter().filter_map(|permit| {
+            let key = (permit.attempt.0, now.as_micros());
+            first(&connection, GIVEN, key, |row| row.get::<_, bool>(0))
+        });
+        let (firsts, others): (Vec<_>, Vec<_>) = given.partition(|is_first| *is_first);
+        (firsts.len(), others.len())
+    }
+
+    fn held_until(&self, destination: DestinationId) -> Option<Timestamp> {
+        let key = [text(destination)];
+        let until: Option<i64> = first(&self.connection(), HELD_UNTIL, key, |row| row.get(0))?;
+        until.map(Timestamp::from_micros)
+    }
+
+    fn is_probing(&self, destination: DestinationId) -> bool {
+        let key = [text(destination)];
+        first(&self.connection(), IS_PROBING, key, |_| Ok(())).is_some()
+    }
+
+    fn lowered(&self, destination: DestinationId) -> Effective {
+        let lowered = first(&self.connection(), LOWERED, [text(destination)], |row| {
+            Ok(Effective {
+                per_second: row.get(0)?,
+                max_in_flight: row.get(1)?,
+            })
+        });
+        lowered.unwrap_or_default()
+    }
+
+    fn was_lowered(&self, destination: DestinationId) -> bool {
+        let key = [text(destination)];
+        first(&self.connection(), WAS_LOWERED, key, |_| Ok(())).is_some()
+    }
+
+    fn replayed(&self, destination: DestinationId) -> [Vec<(EventId, u32)>; 2] {
+        [REPLAYED, MADE].map(|sql| {
+            all(&self.connection(), sql, [text(destination)], |row| {
+                Ok((word(row, 0)?, row.get(1)?))
+            })
+        })
+    }
+
+    fn all_pending(&self) -> Vec<(TenantId, DestinationId, u64, bool)> {
+        all(&self.connection(), PENDING, [], |row| {
+            let pending = number(row.get(2)?);
+            Ok((word(row, 0)?, word(row, 1)?, pending, row.get(3)?))
+        })
+    }
+
+    fn counted_at(&self) -> Timestamp {
+        let sql = "select counted_at from backlog_standings where scope = 'all'";
+        let at = first(&self.connection(), sql, [], |row| time(row, 0));
+        at.unwrap_or(Timestamp::from_micros(0))
+    }
+
+    fn news(&self) -> Vec<OperationalEvent> {
+        all(&self.connection(), NEWS, [true], read_news)
+    }
+
+    fn news_to_relay(&self) -> Vec<OperationalEvent> {
+        all(&self.connection(), NEWS, [false], read_news)
+    }
+
+    fn told(&self) -> Vec<(DestinationId, bool)> {
+        all(&self.connection(), TOLD, [], |row| {
+            Ok((word(row, 0)?, row.get(1)?))
+        })
+    }
+
+    fn alerts(&self) -> usize {
+        let alerts = first(&self.connection(), ALERTS, [], |row| row.get(0).map(number));
+        alerts.unwrap_or_default()
+    }
+}

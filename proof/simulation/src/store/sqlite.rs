@@ -1,0 +1,548 @@
+//! The shipped SQLite store in memory, on the caller's thread and in virtual time.
+//!
+//! What only other stores know is done to it from outside: rows that somebody's
+//! transaction holds, a server that forgets what it had not flushed, and a
+//! transaction that commits late.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use adapters::sqlite::SqliteStore;
+use async_trait::async_trait;
+use domain::event::{Audience, NewEvent};
+use domain::ids::{AttemptId, DestinationId, TenantId, WorkerId};
+use domain::permit::Permit;
+use domain::policy::LimitSettings;
+use domain::share::Room;
+use domain::time::Timestamp;
+use engine::ports::{
+    Acceptance, Admitted, Backpressure, CatalogError, ClaimAnswer, Claims, Deferral, Fleet,
+    Heartbeat, Mark, Outcome, ReapRules, Reaped, Recorded, Run, RunResult, Store, StoreError,
+    Sweep, SweepPage, Target, Wake,
+};
+use rusqlite::types::Value;
+use rusqlite::{Connection, params};
+use tokio::sync::Notify;
+
+use super::rows::{execute, first, text};
+use super::{OtherPorts, Struck, WorldStore};
+use crate::model::{ClockStep, ModelClock};
+
+/// The shipped store, and what strikes it.
+pub(crate) struct SimulatedStore {
+    store: SqliteStore,
+    connection: Arc<Mutex<Connection>>,
+    clock: Arc<Mutex<ModelClock>>,
+    state: Mutex<State>,
+    /// Told of every entry of limit history.
+    changed: Arc<Notify>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Destinations that somebody's transaction holds.
+    locked: BTreeSet<DestinationId>,
+    /// Keys that transactions hold that stay open.
+    held: BTreeSet<(TenantId, String)>,
+    /// What admissions that are not on the disk yet have changed, in order.
+    unflushed: Vec<Unflushed>,
+    /// How many rows had been changed by the last of them. Any other commit has
+    /// flushed them since.
+    changes: i64,
+}
+
+/// A destination and its picks as they were before an admission.
+struct Unflushed {
+    destination: String,
+    /// Its row of `pacing`, if there was one.
+    pacing: Option<Vec<Value>>,
+    attempts: Vec<AttemptId>,
+}
+
+/// What a transaction that stays open has inserted.
+#[derive(Debug)]
+pub(crate) struct Unseen {
+    since: Timestamp,
+    events: Vec<(NewEvent, DestinationId, AttemptId)>,
+}
+
+/// The store's and the judges': each is prepared once.
+const CACHED_STATEMENTS: usize = 512;
+
+const PACING: &str = "
+    select destination_id, last_permit, meter_missing_micro, meter_as_of, meter_epoch, looked_at,
+        next_look_at, first_after, held_until, deferred_until
+    from pacing where destination_id = ?1";
+
+const RESTORE_PACING: &str = "
+    insert or replace into pacing
+        (destination_id, last_permit, meter_missing_micro, meter_as_of, meter_epoch, looked_at,
+        next_look_at, first_after, held_until, deferred_until)
+    values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
+
+/// It was never admitted: admission leaves alone since when it waits.
+const WAIT_AGAIN: &str = "
+    update attempts
+    set state = 'waiting', permit = null, epoch = null, not_before = null, deadline = null,
+        coarse = 0, crowded = 0, admitted_at = null
+    where id = ?1 and state = 'admitted'";
+
+const INSERT_EVENT: &str = "
+    insert into events (id, tenant_id, event_type, content_type, payload, created_at)
+    values (?1, ?2, ?3, ?4, ?5, ?6)";
+
+const INSERT_ATTEMPT: &str = "
+    insert into attempts
+        (id, event_id, destination_id, tenant_id, created_at, expires_at, payload_bytes)
+    select ?1, ?2, ?3, ?4, ?5, ?5 + max_age_ms * 1000, ?6 from destinations where id = ?3";
+
+const INSERT_KEY: &str = "
+    insert or replace into idempotency_keys (tenant_id, key, digest, event_id, expires_at)
+    values (?1, ?2, ?3, ?4, ?5)";
+
+/// More than a head start later is a clock that was set back since.
+const HOLD_UNTIL_IN_FORCE: &str = "
+    insert into pacing (destination_id, held_until)
+    select destination_id, max(in_force_from) from limit_history
+    where in_force_from > ?1 and in_force_from <= ?2 group by destination_id
+    on conflict (destination_id) do update
+    set held_until = max(coalesce(held_until, 0), excluded.held_until)";
+
+const TIER: &str = "
+    update tiers
+    set limit_per_second = ?2, limit_per_minute = ?3, limit_per_hour = ?4, limit_per_day = ?5,
+        unlimited = ?6, burst = ?7, shape = ?8, max_in_flight = ?9
+    where name = ?1";
+
+impl SimulatedStore {
+    /// An empty, migrated store whose clock shows `base` now, and whose permits may
+    /// start by `head_start` before their slots.
+    pub(crate) fn new(base: Timestamp, head_start: Duration) -> Result<Self, StoreError> {
+        let broken = |error: rusqlite::Error| StoreError::Unavailable(error.to_string());
+        let connection = Connection::open_in_memory().map_err(broken)?;
+        let connection = Arc::new(Mutex::new(connection));
+        let clock = Arc::new(Mutex::new(ModelClock::new(base)));
+        let shown = Arc::clone(&clock);
+        // Of two steps one is later, as with the model's clock.
+        let shown = Arc::new(move || locked(&shown).tick());
+        let store = SqliteStore::inline(Arc::clone(&connection), shown, head_start)?;
+        locked(&connection).set_prepared_statement_cache_capacity(CACHED_STATEMENTS);
+        let changed = Arc::new(Notify::new());
+        tell_of_changes(&locked(&connection), Arc::clone(&changed)).map_err(broken)?;
+        Ok(Self {
+            store,
+            connection,
+            clock,
+            state: Mutex::default(),
+            changed,
+        })
+    }
+
+    pub(super) fn connection(&self) -> MutexGuard<'_, Connection> {
+        locked(&self.connection)
+    }
+
+    pub(super) fn shipped(&self) -> &SqliteStore {
+        &self.store
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        locked(&self.state)
+    }
+
+    fn is_locked(&self, destination: DestinationId) -> bool {
+        self.state().locked.contains(&destination)
+    }
+
+    /// Whether the row is still admitted under this very number.
+    fn is_admitted_under(&self, permit: &Permit) -> bool {
+        let sql = "
+            select 1 from attempts
+            where id = ?1 and state = 'admitted' and permit = ?2 and destination_id = ?3";
+        let key = params![permit.attempt.0, permit.number.0, text(permit.destination)];
+        first(&self.connection(), sql, key, |_| Ok(())).is_some()
+    }
+
+    /// How many rows were ever changed.
+    fn changes(&self) -> i64 {
+        let changes = first(&self.connection(), "select total_changes()", [], |row| {
+            row.get(0)
+        });
+        changes.unwrap_or_default()
+    }
+
+    fn pacing(&self, destination: DestinationId) -> Unflushed {
+        let destination = text(destination);
+        let pacing = first(&self.connection(), PACING, [&destination], |row| {
+            (0..10).map(|column| row.get(column)).collect()
+        });
+        Unflushed {
+            destination,
+            pacing,
+            attempts: Vec::new(),
+        }
+    }
+
+    /// Runs the admission; what it changed is on no disk yet.
+    async fn admit_unflushed(&self, runs: &[Run], room: &Room) -> Result<Admitted, StoreError> {
+        let changes = self.changes();
+        let mut before: Vec<_> = runs
+            .iter()
+            .map(|run| self.pacing(run.destination))
+            .collect();
+        let admitted = self.store.admit(runs, room).await?;
+        for (before, result) in before.iter_mut().zip(&admitted.results) {
+            if let RunResult::Decided { permits, .. } = result {
+                let given = |permit: &&Permit| self.was_given_at(permit.attempt, admitted.now);
+                let given = permits.iter().filter(given);
+                before.attempts = given.map(|permit| permit.attempt).collect();
+            }
+        }
+        let after = self.changes();
+        let mut state = self.state();
+        if changes != state.changes {
+            state.unflushed.clear();
+        }
+        state.unflushed.append(&mut before);
+        state.changes = after;
+        Ok(admitted)
+    }
+
+    fn was_given_at(&self, attempt: AttemptId, at: Timestamp) -> bool {
+        let sql = "select 1 from attempts where id = ?1 and admitted_at = ?2";
+        let key = (attempt.0, at.as_micros());
+        first(&self.connection(), sql, key, |_| Ok(())).is_some()
+    }
+
+    fn holds_a_key(&self, events: &[NewEvent]) -> bool {
+        let state = self.state();
+        let mut keys = events.iter().filter_map(key);
+        keys.any(|key| state.held.contains(&key))
+    }
+
+    /// Where an event goes that nobody has handed in yet.
+    fn destination_of(&self, event: &NewEvent) -> Option<DestinationId> {
+        let Audience::Destination(to) = event.audience else {
+            return None;
+        };
+        let sql = "
+            select 1 from destinations d
+            where d.id = ?1 and d.tenant_id = ?2 and d.deleted_at is null
+                and d.state <> 'disabled' and not exists (select 1 from events where id = ?3)";
+        let key = (text(to), text(event.tenant), text(event.id));
+        first(&self.connection(), sql, key, |_| Ok(())).map(|()| to)
+    }
+
+    /// Gives an id that nothing else gets.
+    fn next_id(&self) -> AttemptId {
+        let connection = self.connection();
+        let kept = "insert into sqlite_sequence (name, seq)
+            select 'attempts', 0 where not exists
+                (select 1 from sqlite_sequence where name = 'attempts')";
+        execute(&connection, kept, []);
+        let next = "update sqlite_sequence set seq = seq + 1 where name = 'attempts'";
+        execute(&connection, next, []);
+        let given = "select seq from sqlite_sequence where name = 'attempts'";
+        AttemptId(first(&connection, given, [], |row| row.get(0)).unwrap_or_default())
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whoever waits for a change is woken by an entry of limit history.
+fn tell_of_changes(connection: &Connection, changed: Arc<Notify>) -> Result<(), rusqlite::Error> {
+    let flags = rusqlite::functions::FunctionFlags::SQLITE_UTF8;
+    connection.create_scalar_function("limits_changed", 0, flags, move |_| {
+        changed.notify_one();
+        Ok(true)
+    })?;
+    connection.execute_batch(
+        "create temp trigger limits_changed after insert on main.limit_history
+        begin select limits_changed(); end",
+    )
+}
+
+/// The key that it asks for.
+fn key(event: &NewEvent) -> Option<(TenantId, String)> {
+    let asked = event.idempotency.as_ref()?;
+    Some((event.tenant, asked.key.clone()))
+}
+
+impl fmt::Debug for SimulatedStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SimulatedStore").finish_non_exhaustive()
+    }
+}
+
+impl WorldStore for SimulatedStore {
+    fn ports(&self) -> &dyn OtherPorts {
+        &self.store
+    }
+}
+
+impl Struck for SimulatedStore {
+    fn now(&self) -> Timestamp {
+        locked(&self.clock).now()
+    }
+
+    fn step_clock(&self, step: ClockStep) {
+        locked(&self.clock).step(step);
+    }
+
+    fn lock_destination(&self, destination: DestinationId) {
+        self.state().locked.insert(destination);
+    }
+
+    fn unlock_destination(&self, destination: DestinationId) {
+        self.state().locked.remove(&destination);
+    }
+
+    fn forget_unflushed(&self) -> usize {
+        let changes = self.changes();
+        let mut state = self.state();
+        let mut unflushed = std::mem::take(&mut state.unflushed);
+        if changes != state.changes {
+            return 0;
+        }
+        let connection = self.connection();
+        let mut forgotten = 0;
+        while let Some(before) = unflushed.pop() {
+            match before.pacing {
+                Some(row) => {
+                    let row = rusqlite::params_from_iter(row);
+                    execute(&connection, RESTORE_PACING, row);
+                }
+                None => {
+                    let forget = "delete from pacing where destination_id = ?1";
+                    execute(&connection, forget, [&before.destination]);
+                }
+            }
+            for attempt in before.attempts {
+                forgotten += execute(&connection, WAIT_AGAIN, [attempt.0]);
+            }
+        }
+        forgotten
+    }
+
+    fn accept_unseen(&self, events: &[NewEvent]) -> Option<super::Unseen> {
+        if self.holds_a_key(events) {
+            return None;
+        }
+        let since = locked(&self.clock).tick();
+        let known = super::at_once(self.store.repeated(events));
+        let known = known.and_then(Result::ok).unwrap_or_default();
+        let new = events
+            .iter()
+            .zip(known)
+            .filter(|(_, known)| known.is_none());
+        let inserted: Vec<_> = new
+            .filter_map(|(event, _)| Some((event, self.destination_of(event)?)))
+            .map(|(event, to)| (event.clone(), to, self.next_id()))
+            .collect();
+        let mut state = self.state();
+        let keys = inserted.iter().filter_map(|(event, ..)| key(event));
+        state.held.extend(keys);
+        let unseen = Unseen {
+            since,
+            events: inserted,
+        };
+        (!unseen.events.is_empty()).then_some(super::Unseen::Sqlite(unseen))
+    }
+
+    fn commit_unseen(&self, unseen: super::Unseen) -> Vec<AttemptId> {
+        let super::Unseen::Sqlite(unseen) = unseen else {
+            return Vec::new();
+        };
+        let mut attempts = Vec::new();
+        let at = unseen.since.as_micros();
+        for (event, to, attempt) in unseen.events {
+            if let Some(key) = key(&event) {
+                self.state().held.remove(&key);
+            }
+            let connection = self.connection();
+            let (id, tenant) = (text(event.id), text(event.tenant));
+            let (kind, media, payload) = (&event.event_type, &event.content_type, &event.payload);
+            let row = params![id, tenant, kind, media, &payload[..], at];
+            execute(&connection, INSERT_EVENT, row);
+            let bytes = i64::try_from(payload.len()).unwrap_or(i64::MAX);
+            let row = params![attempt.0, id, text(to), tenant, at, bytes];
+            execute(&connection, INSERT_ATTEMPT, row);
+            if let Some(asked) = &event.idempotency {
+                let until = (unseen.since + asked.kept_for).as_micros();
+                let row = params![tenant, asked.key, &asked.digest[..], id, until];
+                execute(&connection, INSERT_KEY, row);
+            }
+            attempts.push(attempt);
+        }
+        attempts
+    }
+
+    fn end_hold(&self, destination: DestinationId) {
+        let sql = "update health set held_until = held_since where destination_id = ?1";
+        execute(&self.connection(), sql, [text(destination)]);
+    }
+
+    fn hold_until_in_force(&self) {
+        let now = self.now();
+        let key = (now.as_micros(), (now + self.head_start()).as_micros());
+        execute(&self.connection(), HOLD_UNTIL_IN_FORCE, key);
+    }
+
+    fn change_tier(&self, name: &str, limits: LimitSettings) -> Result<(), CatalogError> {
+        limits.validate().map_err(|invalid| CatalogError::Invalid {
+            field: invalid.field.to_owned(),
+            problem: invalid.problem,
+        })?;
+        let shape = limits.shape.map(|shape| shape.as_str());
+        let row = params![
+            name,
+            limits.per_second,
+            limits.per_minute,
+            limits.per_hour,
+            limits.per_day,
+            limits.unlimited,
+            limits.burst,
+            shape,
+            limits.max_in_flight,
+        ];
+        match execute(&self.connection(), TIER, row) {
+            0 => Err(CatalogError::NotFound("tier")),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[async_trait]
+impl Store for SimulatedStore {
+    async fn accept_events(&self, events: &[NewEvent]) -> Result<Vec<Acceptance>, StoreError> {
+        if self.holds_a_key(events) {
+            let problem = "somebody's transaction holds a key";
+            return Err(StoreError::Unavailable(problem.to_owned()));
+        }
+        self.store.accept_events(events).await
+    }
+
+    async fn admit(&self, runs: &[Run], room: &Room) -> Result<Admitted, StoreError> {
+        let free = |run: &&Run| !self.is_locked(run.destination);
+        let free: Vec<_> = runs.iter().filter(free).copied().collect();
+        let mut admitted = self.admit_unflushed(&free, room).await?;
+        let mut decided = std::mem::take(&mut admitted.results).into_iter();
+        // Of one that is locked nothing is known, not even whether it is gone.
+        let results = runs
+            .iter()
+            .map(|run| match self.is_locked(run.destination) {
+                true => Some(RunResult::Skipped),
+                false => decided.next(),
+            });
+        admitted.results = results
+            .map(|one| one.unwrap_or(RunResult::Skipped))
+            .collect();
+        Ok(admitted)
+    }
+
+    async fn targets(&self, destinations: &[DestinationId]) -> Result<Vec<Target>, StoreError> {
+        self.store.targets(destinations).await
+    }
+
+    async fn claim_starts(
+        &self,
+        worker: WorkerId,
+        permits: &[Permit],
+    ) -> Result<Claims, StoreError> {
+        let free = self.not_locked(permits);
+        let claims = self.store.claim_starts(worker, &free).await?;
+        Ok(self.beside_locks(permits, claims))
+    }
+
+    async fn claim_batches(
+        &self,
+        worker: WorkerId,
+        permits: &[Permit],
+    ) -> Result<Claims, StoreError> {
+        let free = self.not_locked(permits);
+        let claims = self.store.claim_batches(worker, &free).await?;
+        Ok(self.beside_locks(permits, claims))
+    }
+
+    fn head_start(&self) -> Duration {
+        self.store.head_start()
+    }
+
+    async fn release_permits(&self, permits: &[Permit]) -> Result<Vec<Wake>, StoreError> {
+        let free = self.not_locked(permits);
+        self.store.release_permits(&free).await
+    }
+
+    async fn defer(&self, deferrals: &[Deferral]) -> Result<(), StoreError> {
+        self.store.defer(deferrals).await
+    }
+
+    async fn record_outcomes(
+        &self,
+        worker: WorkerId,
+        outcomes: &[Outcome],
+    ) -> Result<Recorded, StoreError> {
+        // Postgres holds no NUL in a text.
+        let text = |outcome: &Outcome| outcome.error.as_deref().is_some_and(|it| it.contains('\0'));
+        if let Some(outcome) = outcomes.iter().find(|outcome| text(outcome)) {
+            let refused = format!("a NUL in the error of {}", outcome.attempt);
+            return Err(StoreError::Refused(refused));
+        }
+        self.store.record_outcomes(worker, outcomes).await
+    }
+
+    async fn reap(&self, rules: &ReapRules, limit: u32) -> Result<Reaped, StoreError> {
+        if !self.state().locked.is_empty() {
+            return Ok(Reaped::default());
+        }
+        self.store.reap(rules, limit).await
+    }
+
+    async fn sweep(&self, sweep: &Sweep) -> Result<SweepPage, StoreError> {
+        self.store.sweep(sweep).await
+    }
+
+    async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    async fn clear_marks(&self, marks: &[Mark]) -> Result<(), StoreError> {
+        self.store.clear_marks(marks).await
+    }
+
+    async fn heartbeat(&self, heartbeat: &Heartbeat) -> Result<Fleet, StoreError> {
+        self.store.heartbeat(heartbeat).await
+    }
+
+    async fn fleet(&self) -> Result<Fleet, StoreError> {
+        self.store.fleet().await
+    }
+}
+
+impl SimulatedStore {
+    fn not_locked(&self, permits: &[Permit]) -> Vec<Permit> {
+        let free = |permit: &&Permit| !self.is_locked(permit.destination);
+        permits.iter().filter(free).copied().collect()
+    }
+
+    /// The answers for all of them, in order.
+    fn beside_locks(&self, permits: &[Permit], mut claims: Claims) -> Claims {
+        let mut answers = std::mem::take(&mut claims.answers).into_iter();
+        let answers = permits.iter().map(|permit| {
+            match (
+                self.is_locked(permit.destination),
+                self.is_admitted_under(permit),
+            ) {
+                (true, true) => ClaimAnswer::Skipped,
+                (true, false) => ClaimAnswer::Refused,
+                (false, _) => answers.next().unwrap_or(ClaimAnswer::Refused),
+            }
+        });
+        claims.answers = answers.collect();
+        claims
+    }
+}
