@@ -7,16 +7,20 @@
 
 use std::time::Duration;
 
+use domain::ids::WorkerId;
 use domain::slow::can_wait;
 use tokio::time::{Instant, sleep_until};
 
-use super::records::Handed;
+use crate::ports::Outcome;
 
 /// How long the first waits for others.
 const WAITS: Duration = Duration::from_millis(250);
 
 /// So many are enough.
 const ENOUGH: usize = 200;
+
+/// An outcome, and the identity that its start was claimed under.
+pub(super) type Handed = (WorkerId, Outcome);
 
 /// Those that wait.
 #[derive(Default)]

@@ -10,7 +10,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-use super::patient::Patient;
+use super::patient::{Handed, Patient};
 use crate::backoff::Backoff;
 use crate::ports::{HealthChange, HealthEvent, MAX_ROWS, Outcome, Schedule, Store, StoreError};
 use crate::wake::wake_all;
@@ -22,9 +22,6 @@ pub(super) struct Records {
     /// What the channel holds is bounded by outcomes, not by messages.
     room: Arc<Semaphore>,
 }
-
-/// An outcome, and the identity that its start was claimed under.
-pub(super) type Handed = (WorkerId, Outcome);
 
 /// The outcomes of one request: of a batch, those of all its events. They are
 /// recorded in one commit, so that what comes back comes back together.
