@@ -47,7 +47,7 @@ pub use meter::Meter;
 use meter::{BUCKET_STARTS_MAX, counted_starts};
 pub use plan::{Gate, Opening, openings};
 pub use round::{Candidate, Decided, Round, round};
-pub use usage::{Backlog, Bucket, CoarseStarts, Outstanding, Usage};
+pub use usage::{Backlog, Bucket, CoarseStarts, Outstanding, Usage, next_due};
 
 use plan::Plan;
 

@@ -3,7 +3,10 @@
 //! Everything here is a synchronous, total function of its arguments: no
 //! async, no I/O, no clock, no randomness. [`admission::admit`] is the heart:
 //! it decides which attempts of one destination may start, when, and why no
-//! window can ever hold more starts than its limit. [`compliance`] judges a
+//! window can ever hold more starts than its limit; [`admission::round`] asks it
+//! for many. [`attempt`] says which claim may start and what follows an outcome,
+//! [`slow`] what a receiver that hangs may have. Stores and loops read, ask, and
+//! carry out; they decide nothing of this. [`compliance`] judges a
 //! ledger after the fact by the same bounds, and is shared by the audit, the
 //! simulation and the tests.
 //!

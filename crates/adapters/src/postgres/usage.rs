@@ -5,8 +5,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use domain::admission::{
-    Backlog, Bucket, CoarseStarts, LOOK_AFTER_EXPIRED, Meter, Outstanding, Usage, newest_starts,
-    read_ahead,
+    Backlog, Bucket, CoarseStarts, Meter, Outstanding, Usage, newest_starts, next_due, read_ahead,
 };
 use domain::batch::{self, BatchRules, Leader, Lines, openings};
 use domain::ids::{AttemptId, DestinationId, Epoch, PermitNumber};
@@ -365,8 +364,9 @@ fn reading(row: Row, question: &Question<'_>, scope: &Scope, now: Timestamp) -> 
         Some(rules) => batched(&row, rules, (question.number, scope), now),
         None => Due::of(merged(&row, question.number, scope.ahead)),
     };
-    let expired = row.first_expired.iter().chain(&row.due_expired);
-    let reaped_by = (expired.clone().any(|expired| *expired)).then(|| now + LOOK_AFTER_EXPIRED);
+    let mut expired = row.first_expired.iter().chain(&row.due_expired);
+    let some_are_too_old = expired.any(|expired| *expired);
+    let times = time(row.next_due).into_iter().chain(due.next_due);
     let finals = row
         .unfolded_final
         .iter()
@@ -402,10 +402,7 @@ fn reading(row: Row, question: &Question<'_>, scope: &Scope, now: Timestamp) -> 
     };
     let backlog = Backlog {
         due: u32::try_from(due.waiting.len()).unwrap_or(u32::MAX),
-        next_due: (time(row.next_due).into_iter())
-            .chain(reaped_by)
-            .chain(due.next_due)
-            .min(),
+        next_due: next_due(times, some_are_too_old, now),
     };
     Reading {
         usage,

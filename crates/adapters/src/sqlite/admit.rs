@@ -2,9 +2,7 @@
 
 use std::collections::HashSet;
 
-use domain::admission::{
-    Backlog, Candidate, Decided, LOOK_AFTER_EXPIRED, Meter, Usage, read_ahead, round,
-};
+use domain::admission::{Backlog, Candidate, Decided, Meter, Usage, next_due, read_ahead, round};
 use domain::batch::{self, BatchRules, Leader, Lines, openings};
 use domain::destination::{DestinationState, in_force};
 use domain::health::is_failing;
@@ -370,12 +368,11 @@ fn read_backlog(
             (in_turn(ids(firsts), ids(others), asked.number, most), None)
         }
     };
-    let next_due = first(tx, NEXT_DUE, (destination, now.as_micros()), |row| {
+    let waits_until = first(tx, NEXT_DUE, (destination, now.as_micros()), |row| {
         time(row, 0)
     })?;
-    let reaped_by = some_expired.then(|| now + LOOK_AFTER_EXPIRED);
-    let next_due = next_due.into_iter().chain(reaped_by).chain(next_batch);
-    Ok((due, next_due.min()))
+    let times = waits_until.into_iter().chain(next_batch);
+    Ok((due, next_due(times, some_expired, now)))
 }
 
 type InLine = Vec<(AttemptId, batch::Waiting)>;

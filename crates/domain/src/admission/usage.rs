@@ -1,5 +1,6 @@
 //! What a run is decided from: what a destination uses, and what waits.
 
+use super::LOOK_AFTER_EXPIRED;
 use super::meter::Meter;
 use crate::limit::Period;
 use crate::time::Timestamp;
@@ -76,6 +77,19 @@ pub struct Bucket {
     pub starts: u32,
 }
 
+/// When the earliest of what is not due yet is: of these times, or soon where some
+/// that are due are too old. They wait for the reaper, and others may wait behind
+/// them.
+#[must_use]
+pub fn next_due(
+    times: impl IntoIterator<Item = Timestamp>,
+    some_are_too_old: bool,
+    now: Timestamp,
+) -> Option<Timestamp> {
+    let reaped_by = some_are_too_old.then(|| now + LOOK_AFTER_EXPIRED);
+    times.into_iter().chain(reaped_by).min()
+}
+
 /// What waits at a destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Backlog {
@@ -83,4 +97,21 @@ pub struct Backlog {
     pub due: u32,
     /// When the earliest of the others is due.
     pub next_due: Option<Timestamp>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_waits_for_the_reaper_brings_a_look() {
+        let now = Timestamp::from_millis(1_000);
+        let later = Timestamp::from_millis(9_000);
+        let soon = Timestamp::from_millis(1_050);
+        assert_eq!(next_due([], false, now), None);
+        assert_eq!(next_due([later], false, now), Some(later));
+        let reaped = Some(now + LOOK_AFTER_EXPIRED);
+        assert_eq!(next_due([later], true, now), reaped);
+        assert_eq!(next_due([later, soon], true, now), Some(soon));
+    }
 }
