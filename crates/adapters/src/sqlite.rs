@@ -30,6 +30,7 @@ mod dead_letters;
 mod destinations;
 mod fault;
 mod fleet;
+mod harm;
 mod head_start;
 mod health;
 mod health_book;

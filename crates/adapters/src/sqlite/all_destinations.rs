@@ -9,7 +9,7 @@ use engine::ports::{
 use rusqlite::Transaction;
 
 use super::fault::Fault;
-use super::overview::{BY_HARM, IS_FAILING, IS_TROUBLED};
+use super::harm::{BY_HARM, IS_FAILING, IS_TROUBLED};
 use super::rows::{all, first, word};
 use super::{destinations, health_book};
 
