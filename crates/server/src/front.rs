@@ -52,11 +52,12 @@ impl Front {
     /// Over these parts.
     #[must_use]
     pub fn new(parts: &Parts, mint: Arc<Mint>, options: FrontOptions<'_>) -> Self {
-        let gate = Arc::new(Gate::new(Arc::clone(&parts.keys), options.key));
+        let stored = || Arc::clone(&parts.stored);
+        let gate = Arc::new(Gate::new(stored(), options.key));
         let registers = Registers {
-            tenants: Arc::clone(&parts.tenants),
-            keys: Arc::clone(&parts.keys),
-            sessions: Arc::clone(&parts.sessions),
+            tenants: stored(),
+            keys: stored(),
+            sessions: stored(),
         };
         let tenancy = Tenancy::new(registers, Arc::clone(&gate), Arc::clone(&mint))
             .found_at(options.public_url);
@@ -83,7 +84,8 @@ pub fn intake(parts: &Parts, config: Option<IngestConfig>, entrance: Entrance) -
     let usual = config.map(|config| IngestLimit(config.ingest_per_second));
     let rates = IngestRates::new(usual.unwrap_or_default());
     let Entrance { ingest, pressure } = entrance;
-    Intake::new(ingest, pressure, Arc::clone(&parts.backpressure), rates)
+    let accepted = Arc::clone(&parts.stored) as _;
+    Intake::new(ingest, pressure, accepted, rates)
 }
 
 /// What the API, the dashboard and the operator do.
@@ -95,16 +97,17 @@ pub fn service(
     target: &TargetConfig,
     vault: Arc<dyn Vault>,
 ) -> Service {
+    let stored = || Arc::clone(&parts.stored);
     let books = Books {
-        catalog: Arc::clone(&parts.catalog),
-        backlog: Arc::clone(&parts.backlog),
-        operations: Arc::clone(&parts.operations_book),
-        managers: Arc::clone(&parts.managers),
-        tenants: Arc::clone(&parts.tenants),
+        catalog: stored(),
+        backlog: stored(),
+        operations: stored(),
+        managers: stored(),
+        tenants: stored(),
         reading: parts.reading.clone(),
     };
     let signing = Signing {
-        secrets: Arc::clone(&parts.secrets),
+        secrets: stored(),
         vault,
     };
     let schedule = Arc::clone(&parts.schedule);

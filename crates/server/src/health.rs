@@ -129,10 +129,10 @@ impl Health {
         metrics: PrometheusHandle,
         shutdown: CancellationToken,
     ) -> Self {
-        let (catalog, jobs) = (Arc::clone(&parts.catalog), Arc::clone(&parts.schedule));
+        let (stored, jobs) = (Arc::clone(&parts.stored), Arc::clone(&parts.schedule));
         let store = Look::new(move || {
-            let catalog = Arc::clone(&catalog);
-            async move { catalog.ready().await.map_err(|error| error.to_string()) }
+            let stored = Arc::clone(&stored);
+            async move { stored.ready().await.map_err(|error| error.to_string()) }
         });
         let schedule = Look::new(move || {
             let jobs = Arc::clone(&jobs);

@@ -90,7 +90,7 @@ impl Pages {
             survey: Arc::clone(&parts.reading.survey),
             overview: Arc::clone(&parts.reading.overview),
             tallies: Arc::clone(&parts.reading.tallies),
-            sessions: Arc::clone(&parts.sessions),
+            sessions: Arc::clone(&parts.stored) as _,
             mint,
             streams: live::Places::new(),
             shutdown,

@@ -25,26 +25,40 @@ use crate::config::{
 /// How many permit groups an in-process queue holds.
 const IN_PROCESS_QUEUE: usize = 65_536;
 
+/// A store behind each of its ports.
+pub trait Stored:
+    Store
+    + Catalog
+    + Backlog
+    + Backpressure
+    + Replays
+    + Retain
+    + Keys
+    + Tenants
+    + Operations
+    + OperationsBook
+    + Survey
+    + Overview
+    + Tallies
+    + Sessions
+    + SecretStore
+    + Managers
+    + TraceBook
+{
+}
+
+impl Stored for PostgresStore {}
+impl Stored for SqliteStore {}
+
 /// Everything outside that the loops and the API need.
 #[derive(Clone)]
 pub struct Parts {
+    /// The store of the loops and of ingest, which may be wrapped.
     pub store: Arc<dyn Store>,
-    pub catalog: Arc<dyn Catalog>,
-    pub backlog: Arc<dyn Backlog>,
-    pub backpressure: Arc<dyn Backpressure>,
-    pub replays: Arc<dyn Replays>,
-    pub retain: Arc<dyn Retain>,
-    pub keys: Arc<dyn Keys>,
-    pub tenants: Arc<dyn Tenants>,
+    /// What operators must know, which may be wrapped.
     pub operations: Arc<dyn Operations>,
-    pub operations_book: Arc<dyn OperationsBook>,
-    pub survey: Arc<dyn Survey>,
-    pub overview: Arc<dyn Overview>,
-    pub tallies: Arc<dyn Tallies>,
-    pub sessions: Arc<dyn Sessions>,
-    pub secrets: Arc<dyn SecretStore>,
-    pub managers: Arc<dyn Managers>,
-    pub traces: Arc<dyn TraceBook>,
+    /// The store, for all else.
+    pub stored: Arc<dyn Stored>,
     /// `None` where users cannot write into the store.
     pub outbox: Option<Arc<dyn Outbox>>,
     pub schedule: Arc<dyn Schedule>,
@@ -71,16 +85,17 @@ pub struct Reading {
 }
 
 impl Reading {
-    fn of(stored: &Stored, config: &StoreConfig) -> Self {
+    fn of(stored: &Arc<dyn Stored>, config: &StoreConfig) -> Self {
+        let stored = || Arc::clone(stored);
         Self {
             at_once: config.database_connections,
-            store: Arc::clone(&stored.store),
-            catalog: Arc::clone(&stored.catalog),
-            backlog: Arc::clone(&stored.backlog),
-            operations_book: Arc::clone(&stored.operations_book),
-            survey: Arc::clone(&stored.survey),
-            overview: Arc::clone(&stored.overview),
-            tallies: Arc::clone(&stored.tallies),
+            store: stored(),
+            catalog: stored(),
+            backlog: stored(),
+            operations_book: stored(),
+            survey: stored(),
+            overview: stored(),
+            tallies: stored(),
         }
     }
 }
@@ -93,31 +108,17 @@ impl Parts {
         queue: Option<&QueueConfig>,
         target: &TargetConfig,
     ) -> anyhow::Result<Self> {
-        let stored = connect_store(store).await?;
+        let Connected { stored, outbox } = connect_store(store).await?;
         let queue = match queue {
             Some(config) => Some(connect_queue(config).await?),
             None => None,
         };
         Ok(Self {
             reading: Reading::of(&stored, store),
-            store: stored.store,
-            catalog: stored.catalog,
-            backlog: stored.backlog,
-            backpressure: stored.backpressure,
-            replays: stored.replays,
-            retain: stored.retain,
-            keys: stored.keys,
-            tenants: stored.tenants,
-            operations: stored.operations,
-            operations_book: stored.operations_book,
-            survey: stored.survey,
-            overview: stored.overview,
-            tallies: stored.tallies,
-            sessions: stored.sessions,
-            secrets: stored.secrets,
-            managers: stored.managers,
-            traces: stored.traces,
-            outbox: stored.outbox,
+            store: Arc::clone(&stored) as _,
+            operations: Arc::clone(&stored) as _,
+            stored,
+            outbox,
             schedule: connect_schedule(schedule).await?,
             queue,
             sender: sender(target),
@@ -127,23 +128,24 @@ impl Parts {
     /// What the engine's loops need of it.
     #[must_use]
     pub fn engine(&self, vault: Option<Arc<dyn Vault>>) -> roles::Ports {
+        let stored = || Arc::clone(&self.stored);
         roles::Ports {
             store: Arc::clone(&self.store),
             schedule: Arc::clone(&self.schedule),
             queue: self.queue.clone(),
             sender: Arc::clone(&self.sender),
             vault,
-            backpressure: Some(Arc::clone(&self.backpressure)),
-            secrets: Some(Arc::clone(&self.secrets)),
+            backpressure: Some(stored()),
+            secrets: Some(stored()),
             outbox: self.outbox.clone(),
-            retain: Some(Arc::clone(&self.retain)),
+            retain: Some(stored()),
             operations: Some(Arc::clone(&self.operations)),
             surveyed: Some(Surveyed {
-                survey: Arc::clone(&self.survey),
-                catalog: Arc::clone(&self.catalog),
+                survey: stored(),
+                catalog: stored(),
             }),
-            tallies: Some(Arc::clone(&self.tallies)),
-            replays: Some(Arc::clone(&self.replays)),
+            tallies: Some(stored()),
+            replays: Some(stored()),
         }
     }
 
@@ -152,7 +154,7 @@ impl Parts {
     pub async fn read_apart(self, store: &StoreConfig) -> anyhow::Result<Self> {
         Ok(match store.place()? {
             Database::Postgres(_) => Self {
-                reading: Reading::of(&connect_store(store).await?, store),
+                reading: Reading::of(&connect_store(store).await?.stored, store),
                 ..self
             },
             Database::Sqlite(_) | Database::SqliteInMemory => self,
@@ -160,46 +162,39 @@ impl Parts {
     }
 }
 
-/// One store behind each of its ports.
-pub struct Stored {
-    pub store: Arc<dyn Store>,
-    pub catalog: Arc<dyn Catalog>,
-    pub backlog: Arc<dyn Backlog>,
-    pub backpressure: Arc<dyn Backpressure>,
-    pub replays: Arc<dyn Replays>,
-    pub retain: Arc<dyn Retain>,
-    pub keys: Arc<dyn Keys>,
-    pub tenants: Arc<dyn Tenants>,
-    pub operations: Arc<dyn Operations>,
-    pub operations_book: Arc<dyn OperationsBook>,
-    pub survey: Arc<dyn Survey>,
-    pub overview: Arc<dyn Overview>,
-    pub tallies: Arc<dyn Tallies>,
-    pub sessions: Arc<dyn Sessions>,
-    pub secrets: Arc<dyn SecretStore>,
-    pub managers: Arc<dyn Managers>,
-    pub traces: Arc<dyn TraceBook>,
-    /// `None` where users cannot write into the store.
-    pub outbox: Option<Arc<dyn Outbox>>,
+/// A store that was dialled.
+struct Connected {
+    stored: Arc<dyn Stored>,
+    outbox: Option<Arc<dyn Outbox>>,
+}
+
+impl Connected {
+    /// Where users cannot write into it.
+    fn sqlite(opened: Result<SqliteStore, StoreError>, url: &SecretUrl) -> anyhow::Result<Self> {
+        let store = opened.with_context(|| format!("open the store at {url}"))?;
+        Ok(Self {
+            stored: Arc::new(store),
+            outbox: None,
+        })
+    }
 }
 
 /// The secrets of a store, for the command line.
 pub async fn open_secrets(config: &StoreConfig) -> anyhow::Result<Arc<dyn SecretStore>> {
-    Ok(connect_store(config).await?.secrets)
+    Ok(connect_store(config).await?.stored)
 }
 
-async fn connect_store(config: &StoreConfig) -> anyhow::Result<Stored> {
+async fn connect_store(config: &StoreConfig) -> anyhow::Result<Connected> {
     let url = &config.database_url;
     match config.place()? {
-        Database::Sqlite(path) => all_of(SqliteStore::open(&path, system_clock()), url),
-        Database::SqliteInMemory => all_of(SqliteStore::in_memory(system_clock()), url),
+        Database::Sqlite(path) => Connected::sqlite(SqliteStore::open(&path, system_clock()), url),
+        Database::SqliteInMemory => Connected::sqlite(SqliteStore::in_memory(system_clock()), url),
         Database::Postgres(_) => {
             let store = connect_postgres(config).await;
             let store = store.with_context(|| format!("open the store at {url}"))?;
-            let outbox: Arc<dyn Outbox> = Arc::new(store.clone());
-            Ok(Stored {
-                outbox: Some(outbox),
-                ..all_of(Ok(store), url)?
+            Ok(Connected {
+                outbox: Some(Arc::new(store.clone())),
+                stored: Arc::new(store),
             })
         }
     }
@@ -207,14 +202,15 @@ async fn connect_store(config: &StoreConfig) -> anyhow::Result<Stored> {
 
 /// The store to read from, beside the processes that work on it: for the
 /// audit. An SQLite file is not locked by it, and not created.
-pub async fn open_to_read(config: &StoreConfig) -> anyhow::Result<Stored> {
-    match config.place()? {
+pub async fn open_to_read(config: &StoreConfig) -> anyhow::Result<Arc<dyn Stored>> {
+    let connected = match config.place()? {
         Database::Sqlite(path) => {
             let store = SqliteStore::open_to_read(&path, system_clock());
-            all_of(store, &config.database_url)
+            Connected::sqlite(store, &config.database_url)?
         }
-        Database::SqliteInMemory | Database::Postgres(_) => connect_store(config).await,
-    }
+        Database::SqliteInMemory | Database::Postgres(_) => connect_store(config).await?,
+    };
+    Ok(connected.stored)
 }
 
 /// Brings the schema up to this binary's. An SQLite file is brought up to date
@@ -234,7 +230,7 @@ pub async fn migrate(config: &StoreConfig) -> anyhow::Result<()> {
 /// SQLite file is made.
 pub async fn schema_is_there(config: &StoreConfig) -> anyhow::Result<()> {
     let stored = open_to_read(config).await?;
-    stored.catalog.ready().await?;
+    stored.ready().await?;
     Ok(())
 }
 
@@ -244,43 +240,6 @@ async fn connect_postgres(config: &StoreConfig) -> Result<PostgresStore, StoreEr
         max_connections: config.database_connections,
     })
     .await
-}
-
-/// One store behind each of its ports.
-fn all_of<S>(opened: Result<S, StoreError>, url: &SecretUrl) -> anyhow::Result<Stored>
-where
-    S: Store + Catalog + Backlog + Backpressure + Replays + Retain + Keys + Tenants + SecretStore,
-    S: Operations
-        + OperationsBook
-        + Survey
-        + Tallies
-        + Overview
-        + Sessions
-        + Managers
-        + TraceBook
-        + 'static,
-{
-    let store = Arc::new(opened.with_context(|| format!("open the store at {url}"))?);
-    Ok(Stored {
-        store: Arc::clone(&store) as Arc<dyn Store>,
-        catalog: Arc::clone(&store) as Arc<dyn Catalog>,
-        backlog: Arc::clone(&store) as Arc<dyn Backlog>,
-        backpressure: Arc::clone(&store) as Arc<dyn Backpressure>,
-        replays: Arc::clone(&store) as Arc<dyn Replays>,
-        retain: Arc::clone(&store) as Arc<dyn Retain>,
-        keys: Arc::clone(&store) as Arc<dyn Keys>,
-        tenants: Arc::clone(&store) as Arc<dyn Tenants>,
-        operations: Arc::clone(&store) as Arc<dyn Operations>,
-        operations_book: Arc::clone(&store) as Arc<dyn OperationsBook>,
-        survey: Arc::clone(&store) as Arc<dyn Survey>,
-        overview: Arc::clone(&store) as Arc<dyn Overview>,
-        tallies: Arc::clone(&store) as Arc<dyn Tallies>,
-        sessions: Arc::clone(&store) as Arc<dyn Sessions>,
-        secrets: Arc::clone(&store) as Arc<dyn SecretStore>,
-        managers: Arc::clone(&store) as Arc<dyn Managers>,
-        traces: store as Arc<dyn TraceBook>,
-        outbox: None,
-    })
 }
 
 async fn connect_schedule(config: &ScheduleConfig) -> anyhow::Result<Arc<dyn Schedule>> {

@@ -34,7 +34,7 @@ impl Tracing {
         let spans = Arc::new(spans);
         let (store, admissions) = TracedStore::new(
             Arc::clone(&parts.store),
-            Arc::clone(&parts.traces),
+            Arc::clone(&parts.stored) as _,
             Arc::clone(&spans) as Arc<dyn Spans>,
             config.share(),
         );

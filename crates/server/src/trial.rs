@@ -104,7 +104,8 @@ impl Trial {
         vault: &dyn Vault,
         plans: Vec<Plan>,
     ) -> anyhow::Result<Self> {
-        let (store, catalog) = (Arc::clone(&parts.store), Arc::clone(&parts.catalog));
+        let store = Arc::clone(&parts.store);
+        let catalog: Arc<dyn Catalog> = Arc::clone(&parts.stored) as _;
         let mint = Mint::from_system()?;
         let arrivals: usize = plans.iter().map(|plan| plan.events as usize * 2).sum();
         let signatures = Signatures::default();
@@ -129,7 +130,7 @@ impl Trial {
                 secret,
                 expires_at: None,
             });
-            let created = (parts.secrets)
+            let created = (parts.stored)
                 .create_destination_with(DEFAULT_TENANT, &new, &[sealed])
                 .await?;
             // It fails on purpose: what is on trial is its limit.

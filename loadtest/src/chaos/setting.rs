@@ -30,7 +30,7 @@ pub(crate) struct Tenant {
 
 /// The default tenant, with the key that the processes are started with, and the
 /// others, each with one of its own that is good for posting and for its destinations.
-pub(crate) async fn tenants(stored: &Stored) -> anyhow::Result<Vec<Tenant>> {
+pub(crate) async fn tenants(stored: &dyn Stored) -> anyhow::Result<Vec<Tenant>> {
     let mint = Mint::from_system()?;
     let mut tenants = vec![Tenant {
         id: DEFAULT_TENANT,
@@ -44,7 +44,7 @@ pub(crate) async fn tenants(stored: &Stored) -> anyhow::Result<Vec<Tenant>> {
             max_in_flight: None,
             ingest_per_second: None,
         };
-        let tenant = stored.tenants.create_tenant(&new).await?;
+        let tenant = stored.create_tenant(&new).await?;
         let minted = mint.key();
         let key = NewKey {
             id: minted.id,
@@ -53,7 +53,7 @@ pub(crate) async fn tenants(stored: &Stored) -> anyhow::Result<Vec<Tenant>> {
             scopes: Scopes::from_iter([Scope::Ingest, Scope::Manage]),
             expires_in: None,
         };
-        stored.keys.create_key(tenant.id, &key).await?;
+        stored.create_key(tenant.id, &key).await?;
         tenants.push(Tenant {
             id: tenant.id,
             key: minted.text.expose_secret().to_owned(),
@@ -64,7 +64,7 @@ pub(crate) async fn tenants(stored: &Stored) -> anyhow::Result<Vec<Tenant>> {
 
 /// Where destinations are made.
 pub(crate) struct Site<'a> {
-    pub(crate) stored: &'a Stored,
+    pub(crate) stored: &'a dyn Stored,
     pub(crate) tenants: &'a [Tenant],
     pub(crate) secrets: &'a Arc<Secrets>,
     pub(crate) receiver: &'a Receiver,
@@ -108,31 +108,29 @@ impl Site<'_> {
             pass_traceparent: false,
         };
         let secret = [self.secrets.first(number, (tenant, new.id))?];
-        let creating = stored
-            .secrets
-            .create_destination_with(tenant, &new, &secret);
+        let creating = stored.create_destination_with(tenant, &new, &secret);
         let id = creating.await?.id;
         let breaker = one.manners.breaker();
-        stored.catalog.change_breaker(tenant, id, &breaker).await?;
+        stored.change_breaker(tenant, id, &breaker).await?;
         if let Manners::Capable(_) = one.manners {
             let smart = SmartDelivery::On;
-            stored.catalog.set_smart_delivery(tenant, id, smart).await?;
+            stored.set_smart_delivery(tenant, id, smart).await?;
         }
         if let Some(policy) = one.manners.retries() {
             let rules = RetryRules {
                 policy,
                 max_age: None,
             };
-            stored.backlog.set_retry_rules(tenant, id, &rules).await?;
+            stored.set_retry_rules(tenant, id, &rules).await?;
         }
         if one.batch > 1 {
             let batches = BatchSettings {
                 max_events: Some(one.batch),
                 ..BatchSettings::default()
             };
-            (stored.backlog.set_batch_settings(tenant, id, &batches)).await?;
+            (stored.set_batch_settings(tenant, id, &batches)).await?;
         }
-        let told = news::arrange(&*stored.operations_book, (tenant, id), one).await?;
+        let told = news::arrange(stored, (tenant, id), one).await?;
         Ok(Tried {
             id: id.0,
             name: one.name.clone(),

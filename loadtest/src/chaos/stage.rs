@@ -77,9 +77,9 @@ impl Stage {
         });
         let receiver =
             receivers::start(&planned, Arc::clone(&secrets), Arc::clone(&when), log).await?;
-        let tenants = setting::tenants(&stored).await?;
+        let tenants = setting::tenants(stored.as_ref()).await?;
         let site = Site {
-            stored: &stored,
+            stored: stored.as_ref(),
             tenants: &tenants,
             secrets: &secrets,
             receiver: &receiver,
@@ -96,9 +96,9 @@ impl Stage {
             destinations: targets(&planned, &tried),
             tenants: tenants.clone(),
             secrets,
-            secret_store: stored.secrets,
-            catalog: stored.catalog,
-            backlog: stored.backlog,
+            secret_store: Arc::clone(&stored) as _,
+            catalog: Arc::clone(&stored) as _,
+            backlog: Arc::clone(&stored) as _,
             diary,
             turns: [(); 3].map(|()| Mutex::new(())),
             clock_ahead_ms: AtomicI64::new(0),
@@ -268,7 +268,7 @@ impl Cast<'_> {
 }
 
 /// The store, with what the run remembers beside it.
-async fn open_store(servers: &PrivateServers) -> anyhow::Result<Stored> {
+async fn open_store(servers: &PrivateServers) -> anyhow::Result<Arc<dyn Stored>> {
     let store = StoreConfig {
         database_url: servers.url(Server::Postgres)?.parse()?,
         database_connections: 4,

@@ -165,7 +165,7 @@ impl Run<'_> {
             return Ok(());
         };
         let patience = began.elapsed() + LAST_OUTCOMES;
-        while judging::pending(stored, &self.made.destinations).await? > 0 {
+        while judging::pending(stored.as_ref(), &self.made.destinations).await? > 0 {
             if began.elapsed() > patience {
                 break;
             }

@@ -66,7 +66,7 @@ pub(crate) struct Verdict {
 
 /// Where the ledger is, and since when it is ours.
 pub(crate) struct Sender<'a> {
-    pub(crate) stored: &'a Stored,
+    pub(crate) stored: &'a dyn Stored,
     pub(crate) began: Timestamp,
     pub(crate) until: Timestamp,
 }
@@ -133,7 +133,7 @@ async fn with_ledger(
 ) -> anyhow::Result<Judged> {
     let stored = sender.stored;
     let between = (sender.began, sender.until);
-    let ledger = Ledger::read(stored.catalog.as_ref(), id, between).await;
+    let ledger = Ledger::read(stored, id, between).await;
     let ledger = ledger.context("read a ledger")?;
     for row in &ledger.rows {
         let waited = row.started_at.map(|started| started.since(row.due_at));
@@ -222,17 +222,20 @@ fn as_received(arrival: Arrival) -> receiver::Arrival {
 }
 
 /// Attempts that still wait or are on their way, of all destinations.
-pub(crate) async fn pending(stored: &Stored, destinations: &[(Uuid, u16)]) -> anyhow::Result<u64> {
+pub(crate) async fn pending(
+    stored: &dyn Stored,
+    destinations: &[(Uuid, u16)],
+) -> anyhow::Result<u64> {
     let ids: Vec<_> = destinations
         .iter()
         .map(|(id, _)| DestinationId(*id))
         .collect();
     let mut waiting = 0;
     for ids in ids.chunks(MAX_JUDGED) {
-        let backlogs = stored.catalog.backlogs(ids, u32::MAX >> 1).await?;
+        let backlogs = stored.backlogs(ids, u32::MAX >> 1).await?;
         waiting += backlogs.into_iter().map(u64::from).sum::<u64>();
     }
-    Ok(waiting + u64::from(stored.store.fleet().await?.outstanding))
+    Ok(waiting + u64::from(stored.fleet().await?.outstanding))
 }
 
 #[cfg(test)]

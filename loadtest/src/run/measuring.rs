@@ -1,6 +1,7 @@
 //! One run: what it sets up, what it looks at, and what it hands to the report.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -93,7 +94,7 @@ pub(crate) async fn measure(
     }
     let (ended, after) = (ended?, run.used(&before.used, after));
     let pending = match &run.stored {
-        Some(stored) => Some(judging::pending(stored, &run.made.destinations).await?),
+        Some(stored) => Some(judging::pending(stored.as_ref(), &run.made.destinations).await?),
         None => None,
     };
     if ended != Ended::Drained {
@@ -140,7 +141,7 @@ pub(super) struct Run<'a> {
     pub(super) receiving: Receiving,
     pub(super) made: Made,
     /// The store to look at, if it is known.
-    pub(super) stored: Option<Stored>,
+    pub(super) stored: Option<Arc<dyn Stored>>,
     pub(super) database: Option<Database>,
     /// The highest memory of each process so far.
     pub(super) peaks: BTreeMap<String, f64>,
@@ -228,7 +229,7 @@ impl<'a> Run<'a> {
     /// The store's time.
     async fn began(&self) -> anyhow::Result<Option<Timestamp>> {
         match &self.stored {
-            Some(stored) => Ok(Some(stored.store.fleet().await?.now)),
+            Some(stored) => Ok(Some(stored.fleet().await?.now)),
             None => Ok(None),
         }
     }
@@ -237,9 +238,9 @@ impl<'a> Run<'a> {
         let (Some(stored), Some(began)) = (&self.stored, began) else {
             return Ok(None);
         };
-        let until = stored.store.fleet().await?.now;
+        let until = stored.fleet().await?.now;
         Ok(Some(Sender {
-            stored,
+            stored: stored.as_ref(),
             began,
             until,
         }))

@@ -221,7 +221,7 @@ impl System {
             self.add("worker", ANY_ADDRESS)?;
         }
         let stored = server::parts::open_to_read(store).await?;
-        self.wait_for_workers(&stored, roles.workers).await
+        self.wait_for_workers(stored.as_ref(), roles.workers).await
     }
 
     fn around(started: Started, store: StoreConfig) -> anyhow::Result<Self> {
@@ -281,9 +281,9 @@ impl System {
         Ok(())
     }
 
-    async fn wait_for_workers(&mut self, stored: &Stored, workers: u32) -> anyhow::Result<()> {
+    async fn wait_for_workers(&mut self, stored: &dyn Stored, workers: u32) -> anyhow::Result<()> {
         let began = Instant::now();
-        while stored.store.fleet().await?.workers < workers {
+        while stored.fleet().await?.workers < workers {
             self.check()?;
             ensure!(
                 began.elapsed() < PATIENCE,

@@ -10,6 +10,7 @@ use anyhow::{Context, ensure};
 use chrono::DateTime;
 use domain::ids::DestinationId;
 use domain::time::Timestamp;
+use engine::ports::{Catalog, OperationsBook};
 
 use crate::audit::html::MAX_CHARTED;
 use crate::audit::render::{Format, render};
@@ -96,10 +97,9 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 async fn audit(args: &Args) -> anyhow::Result<bool> {
     let stored = parts::open_to_read(&args.store).await?;
-    let (store, catalog) = (stored.store, stored.catalog);
-    catalog.ready().await.context("read the store")?;
+    stored.ready().await.context("read the store")?;
     // Ledgers are written by the store's clock, so "now" is the store's too.
-    let now = store.fleet().await.context("read the store's clock")?.now;
+    let now = stored.fleet().await.context("read the store's clock")?.now;
     let span = Span {
         since: args
             .since
@@ -116,14 +116,14 @@ async fn audit(args: &Args) -> anyhow::Result<bool> {
         rows: u64::MAX,
         beyond: Beyond::Refuse,
     };
-    let (wanted, tenants) = (&args.destinations, stored.tenants.as_ref());
-    let destinations = collect::destinations(catalog.as_ref(), tenants, wanted).await?;
+    let (wanted, stored) = (&args.destinations, stored.as_ref());
+    let destinations = collect::destinations(stored, stored, wanted).await?;
     let mut charted = 0;
     let all = Measure::Things(destinations.len() as u64);
     let progress = Progress::begin("destinations", all, watched(args.output));
     for (number, destination) in destinations.iter().enumerate() {
         progress.at(number as u64);
-        let books = (catalog.as_ref(), stored.operations_book.as_ref());
+        let books: (&dyn Catalog, &dyn OperationsBook) = (stored, stored);
         let examined = collect::examine(books, destination, span, depth).await;
         let examined =
             examined.with_context(|| format!("read the ledger of {}", destination.id))?;

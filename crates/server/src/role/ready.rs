@@ -81,12 +81,12 @@ impl Ready {
         exported::describe(role);
         let mut parts = wrap(connect(&config).await?);
         let tracing = Tracing::wrap(config.traces.as_ref(), role.as_str(), &mut parts)?;
-        if let Err(error) = parts.catalog.ready().await {
+        if let Err(error) = parts.stored.ready().await {
             // Not fatal: it may be migrated, or come back, while we are not ready.
             tracing::error!(%error, "the store is not ready for this binary");
         }
         if let Some(ring) = &ring {
-            secret_keys::check(ring, parts.secrets.as_ref()).await?;
+            secret_keys::check(ring, parts.stored.as_ref()).await?;
         }
         Ok(Self {
             role,

@@ -16,6 +16,7 @@ use std::process::{Command, Output};
 use domain::compliance::{largest_aligned, largest_sliding};
 use domain::limit::Period;
 use domain::time::Timestamp;
+use engine::ports::{Catalog, OperationsBook};
 use serde_json::Value;
 use server::audit::{Beyond, Depth, DestinationReport, NotExamined, Report, Span, collect};
 use server::parts;
@@ -38,8 +39,8 @@ async fn every_way_to_ask_agrees_on_sqlite() {
 }
 
 async fn agree(place: &Place) {
-    let store = parts::open_to_read(&place.config()).await.unwrap().store;
-    let now = store.fleet().await.unwrap().now.as_micros();
+    let stored = parts::open_to_read(&place.config()).await.unwrap();
+    let now = stored.fleet().await.unwrap().now.as_micros();
     // Within the hour that the documented query looks at.
     let begin = now / SECOND * SECOND - 3_000 * SECOND;
     let span = Span {
@@ -148,11 +149,11 @@ async fn examined(
     depth: Depth,
 ) -> Result<DestinationReport, NotExamined> {
     let stored = parts::open_to_read(&place.config()).await.unwrap();
-    let (catalog, tenants) = (stored.catalog, stored.tenants);
+    let stored = stored.as_ref();
     let wanted = [ledger.destination];
-    let found = collect::destinations(catalog.as_ref(), tenants.as_ref(), &wanted).await;
+    let found = collect::destinations(stored, stored, &wanted).await;
     let destination = found.unwrap().remove(0);
-    let books = (catalog.as_ref(), stored.operations_book.as_ref());
+    let books: (&dyn Catalog, &dyn OperationsBook) = (stored, stored);
     let examined = collect::examine(books, &destination, span, depth).await?;
     Ok(examined.report)
 }

@@ -125,7 +125,7 @@ impl Place {
     async fn to_write(&self) -> Arc<dyn Catalog> {
         use adapters::sqlite::{SqliteStore, system_clock};
         match &self.database {
-            Some(_) => parts::open_to_read(&self.config()).await.unwrap().catalog,
+            Some(_) => parts::open_to_read(&self.config()).await.unwrap(),
             None => {
                 let file = self.folder.path().join("ledger.db");
                 Arc::new(SqliteStore::open(&file, system_clock()).unwrap())

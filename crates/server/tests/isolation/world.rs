@@ -130,16 +130,16 @@ impl World {
         );
         tokio::spawn(back.run(stop.clone()));
         let mint = Arc::new(Mint::from_system().unwrap());
-        let gate = Arc::new(Gate::new(parts.keys.clone(), &SecretString::from(ADMIN)));
+        let gate = Arc::new(Gate::new(parts.stored.clone(), &SecretString::from(ADMIN)));
         let registers = Registers {
-            tenants: parts.tenants.clone(),
-            keys: parts.keys.clone(),
-            sessions: parts.sessions.clone(),
+            tenants: parts.stored.clone(),
+            keys: parts.stored.clone(),
+            sessions: parts.stored.clone(),
         };
         let tenancy = Tenancy::new(registers, gate.clone(), mint.clone());
         let vault = KeyRing::parse(&server::secret_keys::new_key(&mint)).unwrap();
         let signing = Signing {
-            secrets: parts.secrets,
+            secrets: parts.stored.clone(),
             vault: Arc::new(vault),
         };
         let bounds = BacklogBounds {
@@ -150,15 +150,15 @@ impl World {
         let rates = IngestRates::new(IngestLimit::default());
         let service = Service::new(
             Books {
-                catalog: parts.catalog,
-                backlog: parts.backlog,
-                operations: parts.operations_book,
-                managers: parts.managers,
+                catalog: parts.stored.clone(),
+                backlog: parts.stored.clone(),
+                operations: parts.stored.clone(),
+                managers: parts.stored.clone(),
                 reading: parts.reading,
-                tenants: parts.tenants.clone(),
+                tenants: parts.stored.clone(),
             },
             parts.schedule,
-            Intake::new(ingest, pressure, parts.backpressure, rates),
+            Intake::new(ingest, pressure, parts.stored.clone(), rates),
             mint.clone(),
             Policy::default(),
             signing,

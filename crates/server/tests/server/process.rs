@@ -463,9 +463,9 @@ async fn unknown_starts(folder: &Path, id: &str) -> usize {
             .unwrap(),
         database_connections: 2,
     };
-    let catalog = server::parts::open_to_read(&config).await.unwrap().catalog;
+    let stored = server::parts::open_to_read(&config).await.unwrap();
     let (from, until) = (Timestamp::from_micros(0), Timestamp::MAX);
-    let ledger = catalog.ledger(id.parse().unwrap(), from, until, None, 10_000);
+    let ledger = stored.ledger(id.parse().unwrap(), from, until, None, 10_000);
     (ledger.await.unwrap().iter())
         .filter(|row| row.state == AttemptState::Unknown)
         .count()
