@@ -36,7 +36,8 @@ use domain::signature::Key;
 use domain::time::Timestamp;
 use engine::ingest::{Ingest, IngestError};
 use engine::ports::{
-    Acceptance, BreakerChange, Catalog, DEFAULT_TENANT, LedgerRow, NewDestination, Store, Vault,
+    Acceptance, BreakerChange, Catalog, DEFAULT_TENANT, LedgerRow, NewDestination, Store,
+    StoreError, Vault,
 };
 use tokio::net::TcpListener;
 use tokio::time::Instant;
@@ -213,14 +214,14 @@ impl Trial {
     }
 
     /// How many attempts wait at each destination.
-    pub async fn backlogs(&self) -> anyhow::Result<Vec<u32>> {
+    pub async fn backlogs(&self) -> Result<Vec<u32>, StoreError> {
         let ids: Vec<_> = self.placed.iter().map(|placed| placed.id).collect();
-        Ok(self.catalog.backlogs(&ids, u32::MAX >> 1).await?)
+        self.catalog.backlogs(&ids, u32::MAX >> 1).await
     }
 
     /// Waits until every event has arrived, nothing waits and every outcome is
     /// recorded; returns how many attempts still wait to be sent when `patience`
-    /// is over.
+    /// is over. A store that is away meanwhile is asked again.
     pub async fn drain(&self, patience: Duration) -> anyhow::Result<u64> {
         let events: u64 = self
             .placed
@@ -229,18 +230,30 @@ impl Trial {
             .sum();
         let began = Instant::now();
         loop {
-            // What is recorded between the two looks may wait again.
-            let before = self.store.fleet().await?;
-            let left: u64 = self.backlogs().await?.into_iter().map(u64::from).sum();
-            let fleet = self.store.fleet().await?;
-            let in_queue = u64::from(fleet.outstanding);
-            let recorded = before.loads.is_empty() && fleet.loads.is_empty();
-            let sent = left == 0 && in_queue == 0 && self.receiver.total() >= events;
-            if (sent && recorded) || began.elapsed() > patience {
-                return Ok(left + in_queue);
+            let is_over = began.elapsed() > patience;
+            match self.left().await {
+                Ok((left, recorded)) => {
+                    let drained = left == 0 && recorded && self.receiver.total() >= events;
+                    if drained || is_over {
+                        return Ok(left);
+                    }
+                }
+                Err(StoreError::Unavailable(_)) if !is_over => {}
+                Err(error) => return Err(error.into()),
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
+    }
+
+    /// How many attempts wait to be sent, and whether the outcomes of all others are
+    /// recorded.
+    async fn left(&self) -> Result<(u64, bool), StoreError> {
+        // What is recorded between the two looks may wait again.
+        let before = self.store.fleet().await?;
+        let waiting: u64 = self.backlogs().await?.into_iter().map(u64::from).sum();
+        let fleet = self.store.fleet().await?;
+        let recorded = before.loads.is_empty() && fleet.loads.is_empty();
+        Ok((waiting + u64::from(fleet.outstanding), recorded))
     }
 
     /// What was in force at one destination, and when.
