@@ -36,8 +36,8 @@ use domain::signature::Key;
 use domain::time::Timestamp;
 use engine::ingest::{Ingest, IngestError};
 use engine::ports::{
-    Acceptance, BreakerChange, Catalog, DEFAULT_TENANT, LedgerRow, NewDestination, Store,
-    StoreError, Vault,
+    Acceptance, BreakerChange, Catalog, CatalogError, DEFAULT_TENANT, LedgerRow, NewDestination,
+    Store, StoreError, Vault,
 };
 use tokio::net::TcpListener;
 use tokio::time::Instant;
@@ -214,7 +214,7 @@ impl Trial {
     }
 
     /// How many attempts wait at each destination.
-    pub async fn backlogs(&self) -> Result<Vec<u32>, StoreError> {
+    pub async fn backlogs(&self) -> Result<Vec<u32>, CatalogError> {
         let ids: Vec<_> = self.placed.iter().map(|placed| placed.id).collect();
         self.catalog.backlogs(&ids, u32::MAX >> 1).await
     }
@@ -238,7 +238,7 @@ impl Trial {
                         return Ok(left);
                     }
                 }
-                Err(StoreError::Unavailable(_)) if !is_over => {}
+                Err(CatalogError::Store(StoreError::Unavailable(_))) if !is_over => {}
                 Err(error) => return Err(error.into()),
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -247,7 +247,7 @@ impl Trial {
 
     /// How many attempts wait to be sent, and whether the outcomes of all others are
     /// recorded.
-    async fn left(&self) -> Result<(u64, bool), StoreError> {
+    async fn left(&self) -> Result<(u64, bool), CatalogError> {
         // What is recorded between the two looks may wait again.
         let before = self.store.fleet().await?;
         let waiting: u64 = self.backlogs().await?.into_iter().map(u64::from).sum();
