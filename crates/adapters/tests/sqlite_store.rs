@@ -337,7 +337,7 @@ async fn a_shells_cut_is_in_force_after_every_start_before_it() {
             .await;
         let history = world.catalog.limit_history(destination).await.unwrap();
         assert_eq!(history[1].effective.per_second, Some(2));
-        assert!(history[1].in_force_from > started[4].claimed_at);
+        assert!(history[1].in_force_from > started[4].started_at);
         assert!(history[1].in_force_from <= world.now().await + Duration::from_millis(1));
         // Nothing of the new limit starts before its history.
         let (next, _, _) = world.decide(destination).await;

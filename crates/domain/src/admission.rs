@@ -6,15 +6,10 @@
 //! still fall into the window, `allow = rate_limit − still_in_queue −
 //! started_in_window`, and plan ahead by the rule that this illustrates.
 //!
-//! A start is the instant at which the request's first byte is handed to the
-//! network, as its worker measured it: never before its claim, nor by more than
-//! [`MAX_CLAIM_TO_SEND`] after it, nor after its deadline.
-//!
 //! **Rule.** At admission time t, let `end(q)` be the recorded start of permit
-//! q; the latest instant at which it may still start, if none is recorded (its
-//! `deadline`, and once it is claimed [`latest_start`]); and −∞ only if a
-//! committed update has moved its row out of `admitted` without a claim. Admit p
-//! with `not_before ≥ t` only if fewer than L permits have
+//! q; its `deadline` if it may still start; and −∞ only if a committed update
+//! has moved its row out of `admitted` without a start. Admit p with
+//! `not_before ≥ t` only if fewer than L permits have
 //! `end(q) > not_before − P`.
 //!
 //! **Theorem.** Every half-open window (w − P, w] holds at most L starts.
@@ -22,8 +17,8 @@
 //! last. Its `not_before ≤ w`. Any other q that starts in the window was
 //! admitted earlier and starts after w − P ≥ `not_before(p)` − P. When p was
 //! admitted, q was recorded (its end is its start) or still possible (its end
-//! is no earlier than its start), so it was counted. There are at most L − 1
-//! such q. ∎ (The same goes for claims: none is later than its start.)
+//! is its deadline, which is no earlier than its start), so it was counted.
+//! There are at most L − 1 such q. ∎
 //!
 //! [`round`] asks the rule for many destinations at once, and shares what the
 //! fleet has room for between them.
@@ -42,7 +37,6 @@ mod decision;
 mod meter;
 mod plan;
 mod round;
-mod start;
 mod usage;
 mod window;
 
@@ -53,7 +47,6 @@ pub use meter::Meter;
 use meter::{BUCKET_STARTS_MAX, counted_starts};
 pub use plan::{Gate, Opening, openings};
 pub use round::{Candidate, Decided, Round, round};
-pub use start::{MAX_CLAIM_TO_SEND, latest_start, start_of};
 pub use usage::{Backlog, Bucket, CoarseStarts, Outstanding, Usage, next_due};
 
 use plan::Plan;

@@ -65,12 +65,10 @@ pub enum Site {
     TrimNews,
     /// `Store::defer`
     Defer,
-    /// `Store::report_sends`
-    ReportSends,
 }
 
 /// How many sites there are.
-pub(crate) const SITES: usize = Site::ReportSends as usize + 1;
+pub(crate) const SITES: usize = Site::Defer as usize + 1;
 
 impl Site {
     /// The calls that a process makes.
@@ -102,7 +100,6 @@ impl Site {
                 Self::ClaimStarts,
                 Self::Settle,
                 Self::Send,
-                Self::ReportSends,
                 Self::RecordOutcomes,
                 Self::Wake,
                 Self::Defer,

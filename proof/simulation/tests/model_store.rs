@@ -108,7 +108,6 @@ async fn finish(store: &ModelStore, permit: &Permit, next: NextTry) {
         number: permit.number,
         destination: permit.destination,
         kind,
-        sent_after: Duration::ZERO,
         elapsed: SECOND,
         status: None,
         error: None,

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use engine::ports::{BATCH_BODY_BYTES, FirstByte, READ_BODY_BYTES};
+use engine::ports::{BATCH_BODY_BYTES, READ_BODY_BYTES};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
@@ -37,8 +37,6 @@ pub(super) const MIN_BYTES_PER_SECOND: u32 = 1024;
 struct Count {
     bytes: usize,
     began_at: Option<Instant>,
-    /// Of the request that it answers; `None` once that is on its way.
-    request: Option<FirstByte>,
 }
 
 /// The count of the response under way. Clones share it.
@@ -46,23 +44,9 @@ struct Count {
 pub(super) struct Meter(Arc<Mutex<Count>>);
 
 impl Meter {
-    /// Another request goes out, and its response begins.
-    pub(super) fn reset(&self, request: FirstByte) {
-        *self.count() = Count {
-            request: Some(request),
-            ..Count::default()
-        };
-    }
-
-    /// The network has taken so much of what is written. The first of it after
-    /// [`Self::reset`] is the request's: nothing else is written on a connection that
-    /// was at rest. Noted after the fact, so never too early.
-    fn wrote(&self, bytes: usize) {
-        if bytes > 0
-            && let Some(request) = self.count().request.take()
-        {
-            request.leaves();
-        }
+    /// Another response begins.
+    pub(super) fn reset(&self) {
+        *self.count() = Count::default();
     }
 
     /// When more has to have come than has until now; `None` before the first
@@ -78,7 +62,7 @@ impl Meter {
     }
 }
 
-/// A stream under a [`Meter`]. Of what is written, only the first is noted.
+/// A stream under a [`Meter`]. Writing is not metered.
 pub(super) struct Metered {
     stream: Stream,
     meter: Meter,
@@ -120,9 +104,7 @@ impl AsyncWrite for Metered {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let written = ready!(Pin::new(&mut self.stream).poll_write(context, bytes))?;
-        self.meter.wrote(written);
-        Poll::Ready(Ok(written))
+        Pin::new(&mut self.stream).poll_write(context, bytes)
     }
 
     fn poll_write_vectored(
@@ -130,9 +112,7 @@ impl AsyncWrite for Metered {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let written = ready!(Pin::new(&mut self.stream).poll_write_vectored(context, slices))?;
-        self.meter.wrote(written);
-        Poll::Ready(Ok(written))
+        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
     }
 
     fn is_write_vectored(&self) -> bool {

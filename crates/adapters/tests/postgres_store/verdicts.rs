@@ -91,7 +91,7 @@ fn found(
 ) -> Result<Verdict, &'static str> {
     let is_as_before = after == before.state.as_str();
     match answer {
-        ClaimAnswer::Started(start) if after == "started" => Ok(Verdict::Starts(start.claimed_at)),
+        ClaimAnswer::Started(start) if after == "started" => Ok(Verdict::Starts(start.started_at)),
         ClaimAnswer::Early(left) if is_as_before => Ok(Verdict::Early(*left)),
         ClaimAnswer::Refused if is_woken && after == "waiting" => Ok(Verdict::Returned),
         ClaimAnswer::Refused if !is_woken && is_as_before => Ok(Verdict::Refused),

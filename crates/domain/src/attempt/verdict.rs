@@ -55,8 +55,7 @@ pub struct Asked {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Verdict {
-    /// It starts, and the claim is dated to this: the clock, or the slot if that is
-    /// ahead.
+    /// It starts, and this is its recorded start.
     Starts(Timestamp),
     /// The slot is so far away.
     Early(Duration),

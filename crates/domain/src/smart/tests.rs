@@ -179,7 +179,7 @@ impl World {
         let ended = std::mem::replace(&mut self.in_flight, later);
         let mut samples = Vec::new();
         let mut observations = Vec::new();
-        for ((finished_at, number), (claimed_at, taken)) in ended {
+        for ((finished_at, number), (started_at, taken)) in ended {
             let is_taken = taken.is_some();
             let status = if is_taken {
                 200
@@ -189,12 +189,12 @@ impl World {
             self.taken += u32::from(is_taken);
             self.refused += u32::from(!is_taken);
             samples.push(Sample {
-                claimed_at,
-                latency: finished_at.since(claimed_at),
+                started_at,
+                latency: finished_at.since(started_at),
                 answer: Answer::of(Some(status)).unwrap(),
             });
             observations.push(Observation {
-                claimed_at,
+                started_at,
                 finished_at,
                 answer: health::Answer::of(is_taken, Some(status)),
                 signal: Signal {
@@ -338,7 +338,7 @@ fn at(millis: i64) -> Timestamp {
 /// So many answers at once, of what started 10 ms before.
 fn answers(count: usize, answer: Answer, now: i64, latency: u64) -> Vec<Sample> {
     let one = Sample {
-        claimed_at: at(now - 10),
+        started_at: at(now - 10),
         latency: Duration::from_millis(latency),
         answer,
     };

@@ -41,7 +41,7 @@ proptest! {
             now = now + Duration::from_micros(passes);
             ceiling = change.unwrap_or(ceiling);
             let sample = |(ago, took, answer): &(u64, u64, Answer)| Sample {
-                claimed_at: now - Duration::from_micros(*ago),
+                started_at: now - Duration::from_micros(*ago),
                 latency: Duration::from_micros(*took),
                 answer: *answer,
             };

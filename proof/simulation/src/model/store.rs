@@ -49,8 +49,7 @@ use domain::share::Room;
 use domain::time::Timestamp;
 use engine::ports::{
     Acceptance, Admitted, CatalogError, Claims, Deferral, Fleet, Heartbeat, Mark, Outcome,
-    ReapRules, Reaped, Recorded, Run, SendReport, Store, StoreError, Sweep, SweepPage, Target,
-    Wake, Wakes,
+    ReapRules, Reaped, Recorded, Run, Store, StoreError, Sweep, SweepPage, Target, Wake, Wakes,
 };
 use tokio::sync::Notify;
 
@@ -347,11 +346,6 @@ impl Store for ModelStore {
 
     async fn defer(&self, deferrals: &[Deferral]) -> Result<(), StoreError> {
         self.step(|rows, now| claim::defer(rows, now, deferrals));
-        Ok(())
-    }
-
-    async fn report_sends(&self, worker: WorkerId, sends: &[SendReport]) -> Result<(), StoreError> {
-        self.step(|rows, now| record::report_sends(rows, now, worker, sends));
         Ok(())
     }
 

@@ -75,7 +75,6 @@ impl From<&Attempt> for Row {
             permit: row.permit,
             waits_since: row.waits_since(),
             created_at: row.created_at,
-            claimed_at: row.claimed_at,
             started_at: row.started_at,
             is_open_dead_letter: row.is_open_dead_letter(),
         }

@@ -19,8 +19,8 @@ use domain::share::Room;
 use domain::time::Timestamp;
 use engine::ports::{
     Acceptance, Admitted, Backpressure, CatalogError, ClaimAnswer, Claims, Deferral, Fleet,
-    Heartbeat, Mark, Outcome, ReapRules, Reaped, Recorded, Run, RunResult, SendReport, Store,
-    StoreError, Sweep, SweepPage, Target, Wake,
+    Heartbeat, Mark, Outcome, ReapRules, Reaped, Recorded, Run, RunResult, Store, StoreError,
+    Sweep, SweepPage, Target, Wake,
 };
 use rusqlite::types::Value;
 use rusqlite::{Connection, params};
@@ -479,10 +479,6 @@ impl Store for SimulatedStore {
 
     async fn defer(&self, deferrals: &[Deferral]) -> Result<(), StoreError> {
         self.store.defer(deferrals).await
-    }
-
-    async fn report_sends(&self, worker: WorkerId, sends: &[SendReport]) -> Result<(), StoreError> {
-        self.store.report_sends(worker, sends).await
     }
 
     async fn record_outcomes(

@@ -198,7 +198,6 @@ impl Pair {
             number: permit.number,
             destination: permit.destination,
             kind,
-            sent_after: Duration::ZERO,
             elapsed: self.millis(500),
             status: Some(if failed { 500 } else { 200 }),
             error: failed.then(|| "it said so".into()),

@@ -14,8 +14,8 @@ use engine::ports::{
     Acceptance, Admitted, AttemptView, BreakerChange, Catalog, CatalogError, ClaimAnswer, Claims,
     Deferral, Destination, DestinationChange, EventSummary, Fleet, HealthBook, HealthView,
     Heartbeat, LedgerPosition, LedgerRow, LimitHistory, Mark, NewDestination, OperationalEvent,
-    Outcome, ReapRules, Reaped, Recorded, Run, SendReport, SmartBook, SmartChange, SmartView,
-    Start, Store, StoreError, Sweep, SweepPage, Target, Wake,
+    Outcome, ReapRules, Reaped, Recorded, Run, SmartBook, SmartChange, SmartView, Start, Store,
+    StoreError, Sweep, SweepPage, Target, Wake,
 };
 
 use super::calls::Driver;
@@ -124,10 +124,6 @@ impl<D: Driver> Store for Faulty<D> {
 
     async fn defer(&self, deferrals: &[Deferral]) -> Result<(), StoreError> {
         self.inner.defer(deferrals).await
-    }
-
-    async fn report_sends(&self, worker: WorkerId, sends: &[SendReport]) -> Result<(), StoreError> {
-        self.inner.report_sends(worker, sends).await
     }
 
     async fn record_outcomes(

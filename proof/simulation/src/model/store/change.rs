@@ -38,8 +38,7 @@ fn in_force(rows: &Rows, id: DestinationId, from: Timestamp) -> Option<LimitHist
 pub(super) fn write_history(rows: &mut Rows, now: Timestamp, id: DestinationId) -> i64 {
     rows.last_history += 1;
     let latest = (rows.ledger.starts_of(id, now))
-        .filter_map(|(_, attempt)| rows.ledger.get(attempt)?.claimed_at)
-        .filter(|claimed_at| *claimed_at >= now)
+        .map(|(started_at, _)| started_at)
         .max();
     // The transaction holds the row meanwhile.
     let after = |start: Timestamp| start.min(now + rows.head_start) + Duration::from_micros(1);

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use domain::admission::latest_start;
 use domain::attempt::AttemptState;
 use domain::batch::{Line, Room};
 use domain::destination::DestinationState;
@@ -44,7 +43,6 @@ pub(super) fn claim_batches(
                     attempt: *id,
                     ..own
                 });
-                row.claimed_at = leader.claimed_at;
                 row.started_at = leader.started_at;
                 row.carried_by = Some(leader.id);
                 row.coarse = false;
@@ -187,16 +185,14 @@ fn start(rows: &mut Rows, now: Timestamp, worker: WorkerId, permit: &Permit) -> 
     let retry = rows.destinations.get(&permit.destination)?.retry.clone();
     let event = rows.events.get(&event_id)?;
     let own = rows.ledger.get(permit.attempt)?.permit;
-    let claimed_at = own.map_or(now, |own| own.not_before.max(now));
-    let deadline = own.map_or(permit.deadline, |own| own.deadline);
+    let started_at = own.map_or(now, |own| own.not_before.max(now));
     rows.ledger.change(now, permit.attempt, |row| {
         row.state = AttemptState::Started;
-        row.claimed_at = Some(claimed_at);
-        row.started_at = Some(latest_start(claimed_at, deadline));
+        row.started_at = Some(started_at);
         row.worker = Some(worker);
     });
     Some(Start {
-        claimed_at,
+        started_at,
         event: event_id,
         try_number,
         tries_before,

@@ -81,7 +81,7 @@ pub(super) fn judge(rows: &mut Rows, now: Timestamp, ended: &[(&Outcome, Attempt
     for id in seen {
         let observations: Vec<Observation> = (ended.iter())
             .filter(|(outcome, _)| outcome.destination == id)
-            .filter_map(|(outcome, row)| outcome.observation(row.claimed_at?))
+            .filter_map(|(outcome, row)| outcome.observation(row.started_at?))
             .collect();
         judge_one(rows, now, id, &observations, &mut judged);
     }

@@ -33,7 +33,7 @@ pub(super) struct Ledger {
     by_destination: BTreeMap<DestinationId, Indexes>,
     /// Admitted rows by deadline.
     pub(super) by_deadline: BTreeSet<(Timestamp, AttemptId)>,
-    /// Started rows by claim.
+    /// Started rows by start.
     pub(super) in_flight: BTreeSet<(Timestamp, AttemptId)>,
     /// Waiting rows that expire, by when they do.
     pub(super) expiring: BTreeSet<(Timestamp, AttemptId)>,
@@ -224,12 +224,12 @@ impl Ledger {
             false => Put::Out,
         };
         busy.apply(&mut self.busy, row.destination);
-        match (row.state, &row.permit, row.claimed_at) {
+        match (row.state, &row.permit, row.started_at) {
             (AttemptState::Admitted, Some(permit), _) => {
                 how.apply(&mut self.by_deadline, (permit.deadline, row.id));
             }
-            (AttemptState::Started, _, Some(claimed_at)) => {
-                how.apply(&mut self.in_flight, (claimed_at, row.id));
+            (AttemptState::Started, _, Some(started_at)) => {
+                how.apply(&mut self.in_flight, (started_at, row.id));
             }
             (AttemptState::Waiting, ..) => {
                 if let Some(at) = row.expires_at {

@@ -126,7 +126,7 @@ fn give_up(
     most: usize,
     wakes: &mut Wakes,
 ) -> u32 {
-    let claimed_before = now - rules.start_timeout;
+    let started_before = now - rules.start_timeout;
     let seen_before = now - rules.heartbeat_timeout;
     let is_gone = |row: &Attempt| {
         let worker = row.worker.and_then(|worker| rows.workers.get(&worker));
@@ -134,9 +134,9 @@ fn give_up(
     };
     let given_up: Vec<(AttemptId, bool)> = (rows.ledger.in_flight.iter())
         .filter(|(_, id)| !rows.held.contains(id))
-        .filter_map(|(claimed_at, id)| {
+        .filter_map(|(started_at, id)| {
             let gone = is_gone(rows.ledger.get(*id)?);
-            (gone || *claimed_at < claimed_before).then_some((*id, gone))
+            (gone || *started_at < started_before).then_some((*id, gone))
         })
         .take(most)
         .collect();

@@ -1,13 +1,11 @@
 //! Recording outcomes, and the retries that follow.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
-use domain::admission::start_of;
 use domain::attempt::{AttemptState, OutcomeKind};
-use domain::ids::{AttemptId, DestinationId, PermitNumber, WorkerId};
+use domain::ids::{AttemptId, WorkerId};
 use domain::time::Timestamp;
-use engine::ports::{NextTry, Outcome, Recorded, SendReport, Wakes};
+use engine::ports::{NextTry, Outcome, Recorded, Wakes};
 
 use super::rows::{Attempt, Rows};
 use super::{health, smart};
@@ -27,19 +25,9 @@ pub(super) fn record_outcomes(
         .iter()
         .filter(|outcome| once.insert(outcome.attempt))
     {
-        let key = (outcome.attempt, outcome.number, outcome.destination);
-        match started_by(rows, worker, key).cloned() {
+        match started_by(rows, worker, outcome).cloned() {
             Some(started) if rows.held.contains(&started.id) => skipped.push(started.id),
-            Some(started) => {
-                let started_at = sent(&started, outcome.sent_after);
-                ended.push((
-                    outcome,
-                    Attempt {
-                        started_at,
-                        ..started
-                    },
-                ));
-            }
+            Some(started) => ended.push((outcome, started)),
             None => {}
         }
     }
@@ -79,43 +67,14 @@ pub(super) fn record_outcomes(
     }
 }
 
-/// When it was sent, if that was so long after its claim.
-fn sent(started: &Attempt, after: Duration) -> Option<Timestamp> {
-    let (claimed_at, latest) = started.claimed_at.zip(started.started_at)?;
-    Some(start_of(claimed_at, after, latest))
-}
-
-/// Notes sends; see [`engine::ports::Store::report_sends`].
-pub(super) fn report_sends(
-    rows: &mut Rows,
-    now: Timestamp,
-    worker: WorkerId,
-    sends: &[SendReport],
-) {
-    for report in sends {
-        let key = (report.attempt, report.number, report.destination);
-        let started = started_by(rows, worker, key)
-            .filter(|row| row.state == AttemptState::Started && !rows.held.contains(&row.id));
-        if let Some(started) = started {
-            let started_at = sent(started, report.sent_after);
-            rows.ledger
-                .change(now, report.attempt, |row| row.started_at = started_at);
-        }
-    }
-}
-
 /// The row, if this worker claimed it under this number, and no outcome is
 /// there.
-fn started_by(
-    rows: &Rows,
-    worker: WorkerId,
-    (attempt, number, destination): (AttemptId, PermitNumber, DestinationId),
-) -> Option<&Attempt> {
-    rows.ledger.get(attempt).filter(|row| {
+fn started_by<'a>(rows: &'a Rows, worker: WorkerId, outcome: &Outcome) -> Option<&'a Attempt> {
+    rows.ledger.get(outcome.attempt).filter(|row| {
         matches!(row.state, AttemptState::Started | AttemptState::Unknown)
             && row.worker == Some(worker)
-            && row.destination == destination
-            && row.permit.is_some_and(|own| own.number == number)
+            && row.destination == outcome.destination
+            && row.permit.is_some_and(|own| own.number == outcome.number)
     })
 }
 
@@ -133,7 +92,6 @@ fn finish(
     };
     rows.ledger.change(now, started.id, |row| {
         row.state = outcome.kind.state();
-        row.started_at = started.started_at;
         row.finished_at = Some(finished_at);
         row.status = outcome.status;
         row.error = outcome.error.as_deref().map(str::to_owned);

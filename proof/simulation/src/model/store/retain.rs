@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use async_trait::async_trait;
-use domain::admission::MAX_CLAIM_TO_SEND;
 use domain::ids::{AttemptId, DestinationId, EventId};
 use domain::retention::Kept;
 use domain::time::Timestamp;
@@ -208,11 +207,7 @@ fn limit_history(rows: &mut Rows, since: Timestamp) -> Stepped {
         }
     }
     for (id, row) in &mut rows.destinations {
-        let judged = |at: Timestamp| {
-            first
-                .get(id)
-                .is_some_and(|first| *first < at + MAX_CLAIM_TO_SEND)
-        };
+        let judged = |at: Timestamp| first.get(id).is_some_and(|first| *first < at);
         let before = row.history.len();
         let old: Vec<_> = row
             .history

@@ -59,9 +59,7 @@ pub struct Attempt {
     pub created_at: Timestamp,
     /// When it got its last permit.
     pub admitted_at: Option<Timestamp>,
-    /// When it was claimed, or its slot if that was ahead.
-    pub claimed_at: Option<Timestamp>,
-    /// When it was sent; until that is known, the latest that it may have been.
+    /// When it was claimed.
     pub started_at: Option<Timestamp>,
     /// When its outcome was there.
     pub finished_at: Option<Timestamp>,
@@ -108,7 +106,6 @@ impl Attempt {
             worker: None,
             created_at: at,
             admitted_at: None,
-            claimed_at: None,
             started_at: None,
             finished_at: None,
             status: None,

@@ -65,7 +65,7 @@ impl Rows {
 pub(super) fn judge(rows: &mut Rows, now: Timestamp, ended: &[(&Outcome, Attempt)]) {
     let mut samples: BTreeMap<DestinationId, Vec<Sample>> = BTreeMap::new();
     for (outcome, row) in ended {
-        let sample = row.claimed_at.and_then(|at| outcome.sample(at));
+        let sample = row.started_at.and_then(|at| outcome.sample(at));
         if rows.smart.contains_key(&outcome.destination) {
             samples
                 .entry(outcome.destination)
