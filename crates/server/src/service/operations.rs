@@ -117,7 +117,7 @@ impl Service {
     }
 
     /// A page, the newest first: of this tenant, or of all. Those of one type are picked
-    /// from the newest [`MAX_EXAMINED`], so that a rare type costs no more than that: a
+    /// from the newest `MAX_EXAMINED`, so that a rare type costs no more than that: a
     /// page may hold fewer than were asked for, or none, and still have a next one.
     pub async fn operational_events(
         &self,
