@@ -153,14 +153,7 @@ impl SqliteStore {
     pub fn open_to_read(path: &Path, clock: Clock) -> Result<Self, StoreError> {
         let read_only = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let lane = Arc::new(Lane::spawn("sqlite-audit", connect(path, read_only)?, ())?);
-        Ok(Self {
-            writer: lane.clone(),
-            reader: lane.clone(),
-            counter: lane,
-            place: None,
-            clock,
-            head_start: HeadStart::default(),
-        })
+        Ok(Self::on(lane, clock, HeadStart::default()))
     }
 
     /// A store that is gone when it is dropped, for tests and demos.
@@ -169,14 +162,7 @@ impl SqliteStore {
         configure(&connection)?;
         migrate::migrate(&mut connection)?;
         let lane = Arc::new(Lane::spawn("sqlite-memory", connection, ())?);
-        Ok(Self {
-            writer: lane.clone(),
-            reader: lane.clone(),
-            counter: lane,
-            place: None,
-            clock,
-            head_start: HeadStart::default(),
-        })
+        Ok(Self::on(lane, clock, HeadStart::default()))
     }
 
     /// A store on a connection that the caller keeps: each step runs on the
@@ -201,14 +187,19 @@ impl SqliteStore {
             migrate::migrate(&mut connection)?;
         }
         let lane = Arc::new(Lane::Inline(connection));
-        Ok(Self {
+        Ok(Self::on(lane, clock, head_start))
+    }
+
+    /// All of it on one connection.
+    fn on(lane: Arc<Lane>, clock: Clock, head_start: HeadStart) -> Self {
+        Self {
             writer: lane.clone(),
             reader: lane.clone(),
             counter: lane,
             place: None,
             clock,
             head_start,
-        })
+        }
     }
 
     /// One atomic step of the path: under the write lock, at one instant.

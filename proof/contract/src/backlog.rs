@@ -227,16 +227,7 @@ macro_rules! backlog_contract {
     };
     (@module $world:path, $module:ident: $($test:ident)+) => {
         mod $module {
-            $(
-                #[tokio::test]
-                async fn $test() {
-                    $crate::stalled::made_again_if_stalled(async || {
-                        let world = $world().await;
-                        $crate::backlog::$module::$test(&world).await;
-                    })
-                    .await;
-                }
-            )+
+            $crate::tests_of!($world, $crate::backlog::$module: $($test)+);
         }
     };
 }

@@ -147,16 +147,7 @@ macro_rules! operations_contract {
     };
     (@module $world:path, $module:ident: $($test:ident)+) => {
         mod $module {
-            $(
-                #[tokio::test]
-                async fn $test() {
-                    $crate::stalled::made_again_if_stalled(async || {
-                        let world = $world().await;
-                        $crate::operations::$module::$test(&world).await;
-                    })
-                    .await;
-                }
-            )+
+            $crate::tests_of!($world, $crate::operations::$module: $($test)+);
         }
     };
 }

@@ -154,16 +154,7 @@ macro_rules! retention_contract {
     };
     (@module $world:path, $module:ident: $($test:ident)+) => {
         mod $module {
-            $(
-                #[tokio::test]
-                async fn $test() {
-                    $crate::stalled::made_again_if_stalled(async || {
-                        let world = $world().await;
-                        $crate::retention::$module::$test(&world).await;
-                    })
-                    .await;
-                }
-            )+
+            $crate::tests_of!($world, $crate::retention::$module: $($test)+);
         }
     };
 }

@@ -31,6 +31,29 @@ pub async fn made_again_if_stalled(test: impl AsyncFn()) {
     panic!("{TRIES} times the machine stood still for longer than a permit lives");
 }
 
+/// Turns functions of a suite into tests, each with a world of its own. A suite is a
+/// path in one piece, so that its functions' names can follow it.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! tests_of {
+    ($world:path, $first:tt $(:: $suite:ident)+: $($test:ident)+) => {
+        $crate::tests_of!(@each $world, [$first $(:: $suite)+]: $($test)+);
+    };
+    (@each $world:path, $suite:tt: $($test:ident)+) => {
+        $( $crate::tests_of!(@one $world, $suite: $test); )+
+    };
+    (@one $world:path, [$($suite:tt)+]: $test:ident) => {
+        #[tokio::test]
+        async fn $test() {
+            $crate::stalled::made_again_if_stalled(async || {
+                let world = $world().await;
+                $($suite)+::$test(&world).await;
+            })
+            .await;
+        }
+    };
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};

@@ -285,16 +285,7 @@ macro_rules! store_contract {
     };
     (@module $world:path, $module:ident: $($test:ident)+) => {
         mod $module {
-            $(
-                #[tokio::test]
-                async fn $test() {
-                    $crate::stalled::made_again_if_stalled(async || {
-                        let world = $world().await;
-                        $crate::store::$module::$test(&world).await;
-                    })
-                    .await;
-                }
-            )+
+            $crate::tests_of!($world, $crate::store::$module: $($test)+);
         }
     };
 }

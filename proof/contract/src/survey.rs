@@ -89,16 +89,7 @@ macro_rules! survey_contract {
         );
     };
     (@all $world:path: $($test:ident)+) => {
-        $(
-            #[tokio::test]
-            async fn $test() {
-                $crate::stalled::made_again_if_stalled(async || {
-                    let world = $world().await;
-                    $crate::survey::$test(&world).await;
-                })
-                .await;
-            }
-        )+
+        $crate::tests_of!($world, $crate::survey: $($test)+);
     };
 }
 

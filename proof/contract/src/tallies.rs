@@ -51,16 +51,7 @@ macro_rules! tallies_contract {
         );
     };
     (@all $world:path: $($test:ident)+) => {
-        $(
-            #[tokio::test]
-            async fn $test() {
-                $crate::stalled::made_again_if_stalled(async || {
-                    let world = $world().await;
-                    $crate::tallies::$test(&world).await;
-                })
-                .await;
-            }
-        )+
+        $crate::tests_of!($world, $crate::tallies: $($test)+);
     };
 }
 
