@@ -22,6 +22,7 @@ pub mod model;
 mod process;
 pub mod sabotage;
 pub mod scenario;
+mod schedule;
 pub mod shrink;
 mod signing;
 mod site;
@@ -31,5 +32,6 @@ mod weather;
 mod witness;
 pub mod world;
 
+pub use schedule::SimulatedSchedule;
 pub use site::Site;
 pub use store::StoreKind;

@@ -9,12 +9,10 @@
 
 mod clock;
 mod queue;
-mod schedule;
 mod sender;
 mod store;
 
 pub use clock::{ClockStep, ModelClock};
 pub use queue::{Condition, Fate, ModelQueue};
-pub use schedule::ModelSchedule;
 pub use sender::{Connecting, ModelSender, Reaction, Received, Receivers};
 pub use store::{Attempt, EventRow, ModelStore, ReapStep, Rows, Transition, Unseen};

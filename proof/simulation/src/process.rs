@@ -18,8 +18,9 @@ use crate::dice::Dice;
 use crate::faulty::{Behaviours, FaultyQueue, FaultySchedule, FaultySender, FaultyStore, pending};
 use crate::gate::Gate;
 use crate::intake::{Bounded, Intake};
-use crate::model::{ModelQueue, ModelSchedule, ModelSender};
+use crate::model::{ModelQueue, ModelSender};
 use crate::scenario::Process;
+use crate::schedule::SimulatedSchedule;
 use crate::signing::PlainVault;
 use crate::store::WorldStore;
 use crate::weather::Surroundings;
@@ -63,7 +64,7 @@ impl Process {
 #[derive(Clone)]
 pub(crate) struct Parts {
     pub(crate) store: Arc<dyn WorldStore>,
-    pub(crate) schedule: Arc<ModelSchedule>,
+    pub(crate) schedule: Arc<SimulatedSchedule>,
     pub(crate) queue: Arc<ModelQueue>,
     pub(crate) sender: Arc<ModelSender>,
     pub(crate) behaviours: Behaviours,

@@ -22,11 +22,12 @@ use crate::dice::Dice;
 use crate::faulty::{Behaviours, Takings, WatchedReceivers, fates};
 use crate::gate::Deaths;
 use crate::intake::Intake;
-use crate::model::{ModelQueue, ModelSchedule, ModelSender};
+use crate::model::{ModelQueue, ModelSender};
 pub use crate::process::PLACES;
 use crate::process::{Parts, Running};
 use crate::sabotage::Sabotage;
 use crate::scenario::{Operation, Process, Scenario};
+use crate::schedule::SimulatedSchedule;
 use crate::signing;
 use crate::store::StoreKind;
 use crate::trace::{Sink, Trace};
@@ -169,7 +170,7 @@ impl<'a> World<'a> {
         };
         let parts = Parts {
             store: kind.open(BEGAN),
-            schedule: Arc::new(ModelSchedule::new("schedule", BEGAN)),
+            schedule: Arc::new(SimulatedSchedule::new("schedule", BEGAN)),
             queue: Arc::new(ModelQueue::new(QUEUE_CAPACITY)),
             sender: Arc::new(ModelSender::new(receivers)),
             behaviours,

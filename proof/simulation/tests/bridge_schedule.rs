@@ -1,4 +1,4 @@
-//! The schedules of the drivers against the model of the schedule, on 1 to 8
+//! The schedules of the drivers against the rules of the one in process, on 1 to 8
 //! connections at once; see [`bridge`].
 //!
 //! Delays and leases are nothing or an hour, so that the real clock decides
@@ -42,17 +42,17 @@ async fn in_process(connections: usize) -> Schedules {
 }
 
 #[test]
-fn redis_answers_one_connection_as_the_model_does() {
+fn redis_answers_one_connection_by_the_rules_in_process() {
     agree(runner(60), 1..=1, &redis).unwrap();
 }
 
 #[test]
-fn redis_answers_many_connections_as_the_model_does_in_some_order() {
+fn redis_answers_many_connections_by_the_rules_in_process_in_some_order() {
     agree(runner(120), 2..=CONNECTIONS, &redis).unwrap();
 }
 
 #[test]
-fn in_process_answers_many_callers_as_the_model_does_in_some_order() {
+fn in_process_answers_many_callers_by_its_rules_in_some_order() {
     agree(runner(200), 1..=CONNECTIONS, &in_process).unwrap();
 }
 

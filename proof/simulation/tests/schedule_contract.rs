@@ -1,4 +1,4 @@
-//! The schedule's contract on its model, in virtual time.
+//! The schedule's contract on that of a world, in virtual time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -6,18 +6,18 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use contract::schedule::{self, World};
 use domain::time::Timestamp;
 use engine::ports::{Schedule, ScheduleLife, Wake};
-use simulation::model::ModelSchedule;
+use simulation::SimulatedSchedule;
 
 /// Numbers the schedules, which are told apart by their names.
 static MADE: AtomicU32 = AtomicU32::new(0);
 
-fn model() -> ModelSchedule {
-    let name = format!("model-{}", MADE.fetch_add(1, Ordering::Relaxed));
-    ModelSchedule::new(name, Timestamp::from_millis(1_795_000_000_000))
+fn schedule() -> SimulatedSchedule {
+    let name = format!("schedule-{}", MADE.fetch_add(1, Ordering::Relaxed));
+    SimulatedSchedule::new(name, Timestamp::from_millis(1_795_000_000_000))
 }
 
 async fn make() -> Arc<dyn Schedule> {
-    Arc::new(model())
+    Arc::new(schedule())
 }
 
 macro_rules! promise {
@@ -32,7 +32,7 @@ contract::for_each_schedule_promise!(promise);
 
 #[tokio::test(start_paused = true)]
 async fn a_wiped_schedule_is_empty_and_in_another_life() {
-    let schedule = model();
+    let schedule = schedule();
     let destination = "0000000000000000000000000000000d".parse();
     let wake = Wake::now(destination.expect("it is an id"));
     schedule.wake(&[wake]).await.expect("it never fails");

@@ -18,9 +18,8 @@ use engine::reaper::{Reaper, ReaperOptions};
 use engine::scheduler::{Scheduler, SchedulerOptions};
 use engine::sweep::{SweepLoop, SweepOptions};
 use engine::worker::{Worker, WorkerOptions};
-use simulation::model::{
-    Connecting, ModelQueue, ModelSchedule, ModelSender, ModelStore, Reaction, Receivers,
-};
+use simulation::SimulatedSchedule;
+use simulation::model::{Connecting, ModelQueue, ModelSender, ModelStore, Reaction, Receivers};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
@@ -55,7 +54,7 @@ impl Receivers for Slow {
 
 struct World {
     store: Arc<ModelStore>,
-    schedule: Arc<ModelSchedule>,
+    schedule: Arc<SimulatedSchedule>,
     sender: Arc<ModelSender>,
     events: u128,
     _loops: JoinSet<()>,
@@ -65,7 +64,7 @@ impl World {
     async fn new(schedulers: u32) -> Self {
         let store = Arc::new(ModelStore::new(BEGAN));
         store.add_tenant(SMALL, "enterprise");
-        let schedule = Arc::new(ModelSchedule::new("schedule", BEGAN));
+        let schedule = Arc::new(SimulatedSchedule::new("schedule", BEGAN));
         let queue = Arc::new(ModelQueue::new(10_000));
         let sender = Arc::new(ModelSender::new(Slow));
         let mut loops = JoinSet::new();

@@ -1,95 +1,79 @@
-//! The schedule of the embedded size: jobs in memory, by the runtime's clock.
+//! The schedule of the embedded size: [`Jobs`] in memory, under a lock.
 //!
-//! The same rules as on Redis, and the same contract suite. It is lost with
-//! the process, so its one life is new until the first sweep has rebuilt it.
-//! Time is `tokio::time::Instant`: under virtual time it is virtual. Nothing
-//! is random and nothing is iterated in hash order, so a run repeats.
+//! It is lost with the process, so its one life is new until the first sweep has
+//! rebuilt it.
 
-use std::collections::{BTreeSet, HashMap};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use domain::ids::DestinationId;
-use engine::ports::{
-    Alarm, Finish, NextRun, Schedule, ScheduleError, ScheduleLife, Taken, TakenJob, Wake,
-};
+use domain::time::Timestamp;
+use engine::ports::{Alarm, Finish, Schedule, ScheduleError, ScheduleLife, Taken, Wake};
 use tokio::time::Instant;
 
-/// As far ahead as a job can be, so that adding to an instant cannot overflow.
-const FAR: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+use super::Jobs;
+
+/// What the jobs are due by. It need not be the time of day.
+pub type ScheduleClock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// Numbers the schedules of this process, so that their tokens differ.
 static SCHEDULES: AtomicU64 = AtomicU64::new(0);
 
 /// The jobs of one process.
-#[derive(Debug)]
 pub struct InProcessSchedule {
-    /// The name of its one life.
-    life: String,
+    clock: ScheduleClock,
     jobs: Mutex<Jobs>,
+    built: AtomicBool,
     /// Told when a wake makes something due sooner than takers know, so that an
     /// idle scheduler looks at once.
     woken: Alarm,
 }
 
-#[derive(Debug, Default)]
-struct Jobs {
-    by_destination: HashMap<DestinationId, Job>,
-    /// The same jobs in the order in which they are due.
-    by_due: BTreeSet<(Instant, DestinationId)>,
-    next_token: u64,
-    built: bool,
-}
-
-#[derive(Debug)]
-struct Job {
-    due: Instant,
-    /// Until when a plain wake cannot bring it forward.
-    floor: Option<Instant>,
-    lease: Option<Lease>,
-}
-
-#[derive(Debug)]
-struct Lease {
-    token: String,
-    /// What was asked for since the take.
-    woken: Option<Woken>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Woken {
-    Look,
-    Clear,
-}
-
 impl InProcessSchedule {
-    /// An empty schedule, in a life that is new until it is rebuilt.
+    /// An empty schedule, in a life that is new until it is rebuilt. Its time is the
+    /// runtime's: where that is virtual, so is this.
     #[must_use]
     pub fn new() -> Self {
-        Self::named(format!(
-            "in-process-{}",
-            SCHEDULES.fetch_add(1, Ordering::Relaxed)
-        ))
+        let began = Instant::now();
+        let number = SCHEDULES.fetch_add(1, Ordering::Relaxed);
+        Self::on(
+            Arc::new(move || Timestamp::from_micros(0) + began.elapsed()),
+            format!("in-process-{number}"),
+        )
     }
 
-    /// The same with a given name for its life, which tokens begin with: for
-    /// runs that must repeat to the letter.
+    /// The same on a clock of the caller's, which may be set: jobs keep the times that
+    /// they are due at. Tokens begin with the name of its life.
     #[must_use]
-    pub fn named(life: impl Into<String>) -> Self {
+    pub fn on(clock: ScheduleClock, life: impl Into<String>) -> Self {
         Self {
-            life: life.into(),
-            jobs: Mutex::default(),
+            clock,
+            jobs: Mutex::new(Jobs::new(life)),
+            built: AtomicBool::new(false),
             woken: Alarm::default(),
         }
     }
 
+    /// How many jobs there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.jobs().len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.jobs().is_empty()
+    }
+
     /// The jobs, and a time read under their lock: read before it, a call
     /// that waited would take a job of a moment ago for one of the future.
-    fn jobs_now(&self) -> (MutexGuard<'_, Jobs>, Instant) {
+    fn jobs_now(&self) -> (MutexGuard<'_, Jobs>, Timestamp) {
         let jobs = self.jobs();
-        (jobs, Instant::now())
+        let now = (self.clock)();
+        (jobs, now)
     }
 
     fn jobs(&self) -> MutexGuard<'_, Jobs> {
@@ -104,51 +88,25 @@ impl Default for InProcessSchedule {
     }
 }
 
+impl fmt::Debug for InProcessSchedule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("InProcessSchedule");
+        debug.field("jobs", &*self.jobs()).finish_non_exhaustive()
+    }
+}
+
 #[async_trait]
 impl Schedule for InProcessSchedule {
     async fn take(&self, max: usize, lease: Duration) -> Result<Taken, ScheduleError> {
         let (mut jobs, now) = self.jobs_now();
-        let due: Vec<_> = jobs
-            .by_due
-            .iter()
-            .take(max)
-            .take_while(|(due, _)| *due <= now)
-            .copied()
-            .collect();
-        let taken = due
-            .into_iter()
-            .filter_map(|(due, destination)| {
-                let token = format!("{}-{}", self.life, jobs.next_token);
-                jobs.next_token += 1;
-                jobs.reschedule(destination, after(now, lease));
-                let job = jobs.by_destination.get_mut(&destination)?;
-                let previous = job.lease.replace(Lease {
-                    token: token.clone(),
-                    woken: None,
-                });
-                Some(TakenJob {
-                    destination,
-                    token,
-                    lapsed: previous.is_some(),
-                    overdue: now.saturating_duration_since(due),
-                })
-            })
-            .collect();
-        let next_due = jobs
-            .by_due
-            .first()
-            .map(|(due, _)| due.saturating_duration_since(now));
-        Ok(Taken {
-            jobs: taken,
-            next_due,
-        })
+        Ok(jobs.take(now, max, lease))
     }
 
     async fn finish(&self, finishes: &[Finish]) -> Result<(), ScheduleError> {
         let (mut jobs, now) = self.jobs_now();
         let known = jobs.first_due();
         let woken = (finishes.iter())
-            .filter_map(|finish| jobs.finish(finish, now))
+            .filter_map(|finish| jobs.finish(now, finish))
             .min();
         drop(jobs);
         self.woken.tell(known, woken);
@@ -159,7 +117,7 @@ impl Schedule for InProcessSchedule {
         let (mut jobs, now) = self.jobs_now();
         let known = jobs.first_due();
         for wake in wakes {
-            jobs.wake(wake, now);
+            jobs.wake(now, wake);
         }
         let first = jobs.first_due();
         drop(jobs);
@@ -168,16 +126,15 @@ impl Schedule for InProcessSchedule {
     }
 
     async fn life(&self) -> Result<ScheduleLife, ScheduleError> {
-        Ok(if self.jobs().built {
-            ScheduleLife::Same
-        } else {
-            ScheduleLife::New(self.life.clone())
+        Ok(match self.built.load(Ordering::Acquire) {
+            true => ScheduleLife::Same,
+            false => ScheduleLife::New(self.jobs().life().to_owned()),
         })
     }
 
     async fn rebuilt(&self, life: &str) -> Result<(), ScheduleError> {
-        if life == self.life {
-            self.jobs().built = true;
+        if life == self.jobs().life() {
+            self.built.store(true, Ordering::Release);
         }
         Ok(())
     }
@@ -185,80 +142,4 @@ impl Schedule for InProcessSchedule {
     async fn woken(&self) {
         self.woken.told().await;
     }
-}
-
-impl Jobs {
-    fn first_due(&self) -> Option<Instant> {
-        self.by_due.first().map(|(due, _)| *due)
-    }
-
-    /// Ends a lease. Returns when the job runs next if a wake under the lease
-    /// decided that; all else the caller knows.
-    fn finish(&mut self, finish: &Finish, now: Instant) -> Option<Instant> {
-        let job = self.by_destination.get_mut(&finish.destination)?;
-        let lease = (job.lease).take_if(|lease| lease.token == finish.token)?;
-        let (asked, floor) = match finish.next {
-            NextRun::After { delay, floor } => (
-                Some(after(now, delay)),
-                floor.map(|floor| after(now, floor)),
-            ),
-            NextRun::Remove => (None, None),
-        };
-        job.floor = floor.filter(|_| lease.woken != Some(Woken::Clear));
-        // Woken while we looked: we may not have seen why.
-        let woken = lease.woken.map(|_| job.floor.unwrap_or(now));
-        match [asked, woken].into_iter().flatten().min() {
-            Some(due) => self.reschedule(finish.destination, due),
-            None => self.remove(finish.destination),
-        }
-        woken.filter(|woken| asked.is_none_or(|asked| *woken < asked))
-    }
-
-    fn wake(&mut self, wake: &Wake, now: Instant) {
-        let at = after(now, wake.after);
-        let Some(job) = self.by_destination.get_mut(&wake.destination) else {
-            let job = Job {
-                due: at,
-                floor: None,
-                lease: None,
-            };
-            self.by_due.insert((at, wake.destination));
-            self.by_destination.insert(wake.destination, job);
-            return;
-        };
-        if wake.clear_floor {
-            job.floor = None;
-        }
-        let leased = job.lease.is_some();
-        if let Some(lease) = &mut job.lease {
-            // Once asked, `Clear` stays.
-            if wake.clear_floor {
-                lease.woken = Some(Woken::Clear);
-            } else {
-                lease.woken.get_or_insert(Woken::Look);
-            }
-        }
-        let due = job.due.min(job.floor.map_or(at, |floor| floor.max(at)));
-        if wake.clear_floor || !leased {
-            self.reschedule(wake.destination, due);
-        }
-    }
-
-    fn reschedule(&mut self, destination: DestinationId, due: Instant) {
-        if let Some(job) = self.by_destination.get_mut(&destination) {
-            self.by_due.remove(&(job.due, destination));
-            job.due = due;
-            self.by_due.insert((due, destination));
-        }
-    }
-
-    fn remove(&mut self, destination: DestinationId) {
-        if let Some(job) = self.by_destination.remove(&destination) {
-            self.by_due.remove(&(job.due, destination));
-        }
-    }
-}
-
-fn after(now: Instant, delay: Duration) -> Instant {
-    now + delay.min(FAR)
 }

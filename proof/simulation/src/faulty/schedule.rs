@@ -11,15 +11,15 @@ use tokio::sync::Notify;
 
 use super::store::short;
 use crate::gate::{Fate, Gate};
-use crate::model::ModelSchedule;
 use crate::sabotage::Sabotage;
+use crate::schedule::SimulatedSchedule;
 use crate::site::Site;
 use crate::witness::Witness;
 
 /// One process's way to the schedule.
 #[derive(Clone)]
 pub(crate) struct FaultySchedule {
-    pub(crate) inner: Arc<ModelSchedule>,
+    pub(crate) inner: Arc<SimulatedSchedule>,
     pub(crate) gate: Arc<Gate>,
     pub(crate) witness: Witness,
     /// This process has set a job's next run, which may be sooner than what

@@ -1,4 +1,5 @@
-//! Drawn batches of takes, finishes and wakes, explained by the model.
+//! Drawn batches of takes, finishes and wakes, explained by the rules of the schedule in
+//! process.
 
 #[path = "schedule_draw.rs"]
 mod draw;
@@ -11,12 +12,12 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
+use adapters::in_process::Jobs;
 use domain::ids::DestinationId;
 use domain::time::Timestamp;
 use engine::ports::{Finish, NextRun, Schedule, Taken, Wake};
 use proptest::prelude::{Just, Strategy, prop};
 use proptest::test_runner::TestCaseError;
-use simulation::model::{ClockStep, ModelSchedule};
 use tokio::runtime::{Builder, Runtime};
 use uuid::Uuid;
 
@@ -45,7 +46,7 @@ pub(crate) fn agree(
     make: &impl AsyncFn(usize) -> Schedules,
 ) -> Result<(), String> {
     let cases = connections.prop_flat_map(|count| (Just(count), batches(count)));
-    // Real threads for the driver; a clock that stands still for the model.
+    // Real threads for the driver; a clock that stands still for the rules.
     let threads = Builder::new_multi_thread()
         .worker_threads(4)
         .enable_all()
@@ -65,7 +66,7 @@ fn case(
     schedules: &Schedules,
     batches: Vec<Vec<(usize, Drawn)>>,
 ) -> Result<(), TestCaseError> {
-    let mut states = vec![still.block_on(async { State::new(schedules.len() == 1) })];
+    let mut states = vec![State::new(schedules.len() == 1)];
     let mut seen = Vec::new();
     for drawn in batches {
         let batch = resolved(drawn, &seen);
@@ -74,7 +75,7 @@ fn case(
             let jobs = taken.jobs.iter();
             seen.extend(jobs.map(|job| (job.destination, job.token.clone())));
         }
-        states.iter().for_each(State::pass);
+        states.iter_mut().for_each(State::pass);
         let Some(explained) = still.block_on(explain(states, &called)) else {
             return Ok(());
         };
@@ -151,8 +152,9 @@ async fn ask(schedule: &dyn Schedule, call: &Call) -> Answer {
 
 /// Where the schedule may stand.
 struct State {
-    model: ModelSchedule,
-    /// The model's token for each of the schedule's.
+    jobs: Jobs,
+    now: Timestamp,
+    /// The token of the rules for each of the schedule's.
     tokens: BTreeMap<String, String>,
     /// Calls came one by one: of jobs due at different times, the longest due
     /// comes first.
@@ -162,27 +164,26 @@ struct State {
 impl State {
     fn new(in_order: bool) -> Self {
         Self {
-            model: ModelSchedule::new("model", Timestamp::from_millis(4_100_000_000_000)),
+            jobs: Jobs::new("rules"),
+            now: Timestamp::from_millis(4_100_000_000_000),
             tokens: BTreeMap::new(),
             in_order,
         }
     }
 
     /// A later batch is later.
-    fn pass(&self) {
-        let by = ClockStep::Forward(Duration::from_micros(1));
-        self.model.step_clock(by);
+    fn pass(&mut self) {
+        self.now = self.now + Duration::from_micros(1);
     }
 
-    /// The model takes what the schedule took, if it could.
-    async fn take(&mut self, max: usize, lease: Duration, real: &Taken) -> bool {
-        let due = self.model.due();
+    /// Takes what the schedule took, if the rules allow it.
+    fn take(&mut self, max: usize, lease: Duration, real: &Taken) -> bool {
+        let due = self.jobs.due(self.now);
         let taken = if self.in_order {
-            self.model.take(max, lease).await.unwrap()
+            self.jobs.take(self.now, max, lease)
         } else {
             let wanted: BTreeSet<_> = real.jobs.iter().map(|job| job.destination).collect();
-            self.model
-                .take_only(max, lease, |destination| wanted.contains(&destination))
+            (self.jobs).take_of(self.now, max, lease, |of| wanted.contains(&of))
         };
         let (mut ours, mut theirs) = (taken.jobs, real.jobs.clone());
         if !self.in_order {
@@ -201,7 +202,7 @@ impl State {
         is_same
     }
 
-    async fn finish(&self, finishes: &[Finish]) {
+    fn finish(&mut self, finishes: &[Finish]) {
         let ours = |finish: &Finish| Finish {
             token: (self
                 .tokens
@@ -211,7 +212,9 @@ impl State {
             ..finish.clone()
         };
         let finishes: Vec<_> = finishes.iter().map(ours).collect();
-        self.model.finish(&finishes).await.unwrap();
+        for finish in &finishes {
+            self.jobs.finish(self.now, finish);
+        }
     }
 }
 
@@ -233,18 +236,23 @@ impl Candidate for State {
         assert_eq!(step.number, 0, "a call of a schedule is one step");
         let called = step.called();
         let mut state = Self {
-            model: self.model.fork(),
+            jobs: self.jobs.clone(),
+            now: self.now,
             tokens: self.tokens.clone(),
             in_order: self.in_order,
         };
         match (&called.call, &called.answer) {
             (Call::Take { max, lease }, Some(real)) => {
-                let same = state.take(*max, *lease, real).await;
+                let same = state.take(*max, *lease, real);
                 return same.then_some(state).into_iter().collect();
             }
             (Call::Take { .. }, None) => return Vec::new(),
-            (Call::Finish(finishes), _) => state.finish(finishes).await,
-            (Call::Wake(wakes), _) => state.model.wake(wakes).await.unwrap(),
+            (Call::Finish(finishes), _) => state.finish(finishes),
+            (Call::Wake(wakes), _) => {
+                for wake in wakes {
+                    state.jobs.wake(state.now, wake);
+                }
+            }
         }
         vec![state]
     }
@@ -255,9 +263,9 @@ impl Candidate for State {
 }
 
 impl State {
-    /// The model, with the schedule's tokens for its own.
+    /// The jobs, with the schedule's tokens for those of the rules.
     fn with_their_tokens(&self) -> String {
-        let mut text = format!("{:?}", self.model);
+        let mut text = format!("{:?}", self.jobs);
         for (theirs, ours) in &self.tokens {
             text = text.replace(&format!("\"{ours}\""), theirs);
         }
