@@ -34,4 +34,4 @@ pub mod world;
 
 pub use schedule::SimulatedSchedule;
 pub use site::Site;
-pub use store::StoreKind;
+pub use store::{SimulatedStore, StoreKind};

@@ -1,6 +1,7 @@
 //! The store of a world: the ports, its clock, the faults that strike inside it,
 //! and what judges ask of its rows.
 
+mod image;
 mod of_model;
 mod rows;
 mod sqlite;
@@ -26,7 +27,7 @@ use engine::ports::{
 };
 
 use crate::model::{ClockStep, ModelStore};
-use sqlite::SimulatedStore;
+pub use sqlite::SimulatedStore;
 
 /// The ports of a store that nothing strikes inside.
 pub(crate) trait OtherPorts:

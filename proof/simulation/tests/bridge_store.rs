@@ -1,7 +1,7 @@
-//! The stores of the drivers against the model of the store, with 1 to 8
-//! callers at once; see [`bridge`], [`explained`] for SQLite and [`timed`] for
-//! Postgres, which needs `PACELINE_TEST_DATABASE_URL`. What Postgres promises
-//! whatever the model does is in [`checked`].
+//! The stores with 1 to 8 callers at once against the store on SQLite with one, which is
+//! what the simulation runs; see [`bridge`], [`explained`] for SQLite and [`timed`] for
+//! Postgres, which needs `PACELINE_TEST_DATABASE_URL`. What Postgres promises whatever
+//! another store does is in [`checked`].
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod bridge;
@@ -21,6 +21,8 @@ mod faulty;
 mod held;
 #[path = "bridge/known.rs"]
 mod known;
+#[path = "bridge/reference.rs"]
+mod reference;
 #[path = "bridge/shown.rs"]
 mod shown;
 #[path = "bridge/standing.rs"]
@@ -38,7 +40,7 @@ use bridge::{repeating, runner};
 use faulty::{Fault, Faulty};
 
 #[test]
-fn sqlite_answers_many_callers_as_the_model_does_in_some_order() {
+fn sqlite_answers_many_callers_as_it_does_one_in_some_order() {
     explained::agree(runner(24), &|store| Arc::new(store)).unwrap();
 }
 
@@ -70,26 +72,26 @@ fn a_lost_wake_is_found_in_sqlite() {
 }
 
 #[test]
-fn postgres_answers_one_caller_as_the_model_does() {
+fn postgres_answers_one_caller_as_sqlite_does() {
     let compared = timed::agree(runner(10), 1..=1, 1, &|store| Arc::new(store)).unwrap();
     assert!(compared > 0, "nothing was compared");
 }
 
 #[test]
-fn postgres_answers_one_caller_as_the_model_does_when_permits_lapse() {
+fn postgres_answers_one_caller_as_sqlite_does_when_permits_lapse() {
     let compared = timed::agree(runner(3), 1..=1, 2, &|store| Arc::new(store)).unwrap();
     assert!(compared > 0, "nothing was compared");
 }
 
 #[test]
-fn postgres_answers_many_callers_as_the_model_does_in_some_order() {
+fn postgres_answers_many_callers_as_sqlite_does_in_some_order() {
     let many = 2..=bridge::CONNECTIONS;
     let compared = timed::agree(runner(20), many, 1, &|store| Arc::new(store)).unwrap();
     assert!(compared > 0, "nothing was compared");
 }
 
 #[test]
-fn postgres_answers_many_callers_as_the_model_does_when_permits_lapse() {
+fn postgres_answers_many_callers_as_sqlite_does_when_permits_lapse() {
     let many = 2..=bridge::CONNECTIONS;
     let compared = timed::agree(runner(4), many, 2, &|store| Arc::new(store)).unwrap();
     assert!(compared > 0, "nothing was compared");
@@ -105,13 +107,16 @@ fn postgres_keeps_every_promise_with_many_connections() {
     checked::keep(runner(8), 2..=bridge::CONNECTIONS, &|store| Arc::new(store)).unwrap();
 }
 
-/// The bridge finds a fault planted in front of Postgres: by the model where one
+/// The bridge finds a fault planted in front of Postgres: by SQLite's answers where one
 /// calls after the other, and by what is checked of many at once.
 fn finds_in_postgres(fault: Fault) {
     let wrap = |store: PostgresStore| Arc::new(Faulty::new(store, fault)) as _;
     // Many, because a slow machine compares little of each.
     let differs = timed::agree(repeating(60), 1..=bridge::CONNECTIONS, 1, &wrap);
-    assert!(differs.is_err(), "not found by the model: {fault:?}");
+    assert!(
+        differs.is_err(),
+        "not found by what SQLite answers: {fault:?}"
+    );
     let found = checked::keep(repeating(40), 1..=bridge::CONNECTIONS, &wrap);
     assert!(found.is_err(), "not found: {fault:?}");
 }

@@ -173,7 +173,7 @@ pub(super) fn first<T>(
     Some(read(row).expect("columns as the schema has them"))
 }
 
-fn all<T>(
+pub(super) fn all<T>(
     connection: &Connection,
     sql: &str,
     params: impl Params,

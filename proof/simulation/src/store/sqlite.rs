@@ -31,7 +31,7 @@ use super::{OtherPorts, Struck, WorldStore};
 use crate::model::{ClockStep, ModelClock};
 
 /// The shipped store, and what strikes it.
-pub(crate) struct SimulatedStore {
+pub struct SimulatedStore {
     store: SqliteStore,
     connection: Arc<Mutex<Connection>>,
     clock: Arc<Mutex<ModelClock>>,
@@ -40,10 +40,21 @@ pub(crate) struct SimulatedStore {
     changed: Arc<Notify>,
 }
 
+/// How a store's clock goes on beside the runtime's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Pace {
+    /// Of two steps one is later.
+    Ticks,
+    /// Only where it is set.
+    Still,
+}
+
 #[derive(Default)]
 struct State {
     /// Destinations that somebody's transaction holds.
     locked: BTreeSet<DestinationId>,
+    /// Attempts whose rows somebody's transactions hold.
+    held_rows: BTreeSet<AttemptId>,
     /// Keys that transactions hold that stay open.
     held: BTreeSet<(TenantId, String)>,
     /// What admissions that are not on the disk yet have changed, in order.
@@ -119,18 +130,28 @@ const TIER: &str = "
 impl SimulatedStore {
     /// An empty, migrated store whose clock shows `base` now, and whose permits may
     /// start by `head_start` before their slots.
-    pub(crate) fn new(base: Timestamp, head_start: Duration) -> Result<Self, StoreError> {
-        let broken = |error: rusqlite::Error| StoreError::Unavailable(error.to_string());
-        let connection = Connection::open_in_memory().map_err(broken)?;
+    pub fn new(base: Timestamp, head_start: Duration) -> Result<Self, StoreError> {
+        let connection = Connection::open_in_memory().map_err(unavailable)?;
+        Self::on(connection, ModelClock::new(base), Pace::Ticks, head_start)
+    }
+
+    pub(super) fn on(
+        connection: Connection,
+        clock: ModelClock,
+        pace: Pace,
+        head_start: Duration,
+    ) -> Result<Self, StoreError> {
         let connection = Arc::new(Mutex::new(connection));
-        let clock = Arc::new(Mutex::new(ModelClock::new(base)));
+        let clock = Arc::new(Mutex::new(clock));
         let shown = Arc::clone(&clock);
-        // Of two steps one is later, as with the model's clock.
-        let shown = Arc::new(move || locked(&shown).tick());
+        let shown = Arc::new(move || match pace {
+            Pace::Ticks => locked(&shown).tick(),
+            Pace::Still => locked(&shown).now(),
+        });
         let store = SqliteStore::inline(Arc::clone(&connection), shown, head_start)?;
         locked(&connection).set_prepared_statement_cache_capacity(CACHED_STATEMENTS);
         let changed = Arc::new(Notify::new());
-        tell_of_changes(&locked(&connection), Arc::clone(&changed)).map_err(broken)?;
+        tell_of_changes(&locked(&connection), Arc::clone(&changed)).map_err(unavailable)?;
         Ok(Self {
             store,
             connection,
@@ -140,12 +161,43 @@ impl SimulatedStore {
         })
     }
 
-    pub(super) fn connection(&self) -> MutexGuard<'_, Connection> {
+    /// What its rows are in, for a judge's own SQL. No step is made meanwhile.
+    pub fn connection(&self) -> MutexGuard<'_, Connection> {
         locked(&self.connection)
     }
 
-    pub(super) fn shipped(&self) -> &SqliteStore {
+    /// The store that nothing strikes.
+    #[must_use]
+    pub fn shipped(&self) -> &SqliteStore {
         &self.store
+    }
+
+    /// The store's clock shows this, from now on.
+    pub fn show(&self, at: Timestamp) {
+        let mut clock = locked(&self.clock);
+        let ahead = clock.now().micros_since(at);
+        let by = Duration::from_micros(ahead.unsigned_abs());
+        clock.step(match ahead > 0 {
+            true => ClockStep::Backward(by),
+            false => ClockStep::Forward(by),
+        });
+    }
+
+    /// As if somebody's open transaction held the destination's row and its admitted
+    /// attempts, until [`SimulatedStore::unlock`].
+    pub fn lock(&self, destination: DestinationId) {
+        self.state().locked.insert(destination);
+    }
+
+    /// That transaction ends.
+    pub fn unlock(&self, destination: DestinationId) {
+        self.state().locked.remove(&destination);
+    }
+
+    /// As if somebody's open transactions held these rows: whatever would lock them
+    /// skips them. Until the next call, which names all that are held from then on.
+    pub fn hold_rows(&self, held: impl IntoIterator<Item = AttemptId>) {
+        self.state().held_rows = held.into_iter().collect();
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -154,6 +206,12 @@ impl SimulatedStore {
 
     fn is_locked(&self, destination: DestinationId) -> bool {
         self.state().locked.contains(&destination)
+    }
+
+    /// Whether somebody holds what a claim or a release of it would lock.
+    fn is_held(&self, permit: &Permit) -> bool {
+        let state = self.state();
+        state.locked.contains(&permit.destination) || state.held_rows.contains(&permit.attempt)
     }
 
     /// Whether the row is still admitted under this very number.
@@ -247,6 +305,10 @@ impl SimulatedStore {
         let given = "select seq from sqlite_sequence where name = 'attempts'";
         AttemptId(first(&connection, given, [], |row| row.get(0)).unwrap_or_default())
     }
+}
+
+pub(super) fn unavailable(error: rusqlite::Error) -> StoreError {
+    StoreError::Unavailable(error.to_string())
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -441,6 +503,7 @@ impl Store for SimulatedStore {
         admitted.results = results
             .map(|one| one.unwrap_or(RunResult::Skipped))
             .collect();
+        self.leave_held(&mut admitted);
         Ok(admitted)
     }
 
@@ -453,9 +516,9 @@ impl Store for SimulatedStore {
         worker: WorkerId,
         permits: &[Permit],
     ) -> Result<Claims, StoreError> {
-        let free = self.not_locked(permits);
+        let free = self.not_held(permits);
         let claims = self.store.claim_starts(worker, &free).await?;
-        Ok(self.beside_locks(permits, claims))
+        Ok(self.beside_held(permits, claims))
     }
 
     async fn claim_batches(
@@ -463,9 +526,9 @@ impl Store for SimulatedStore {
         worker: WorkerId,
         permits: &[Permit],
     ) -> Result<Claims, StoreError> {
-        let free = self.not_locked(permits);
+        let free = self.not_held(permits);
         let claims = self.store.claim_batches(worker, &free).await?;
-        Ok(self.beside_locks(permits, claims))
+        Ok(self.beside_held(permits, claims))
     }
 
     fn head_start(&self) -> Duration {
@@ -473,7 +536,7 @@ impl Store for SimulatedStore {
     }
 
     async fn release_permits(&self, permits: &[Permit]) -> Result<Vec<Wake>, StoreError> {
-        let free = self.not_locked(permits);
+        let free = self.not_held(permits);
         self.store.release_permits(&free).await
     }
 
@@ -492,14 +555,24 @@ impl Store for SimulatedStore {
             let refused = format!("a NUL in the error of {}", outcome.attempt);
             return Err(StoreError::Refused(refused));
         }
-        self.store.record_outcomes(worker, outcomes).await
+        let skipped = self.skipped(worker, outcomes);
+        let hidden = self.hide_held();
+        let recorded = self.store.record_outcomes(worker, outcomes).await;
+        self.show_again(&hidden);
+        recorded.map(|recorded| Recorded {
+            skipped,
+            ..recorded
+        })
     }
 
     async fn reap(&self, rules: &ReapRules, limit: u32) -> Result<Reaped, StoreError> {
         if !self.state().locked.is_empty() {
             return Ok(Reaped::default());
         }
-        self.store.reap(rules, limit).await
+        let hidden = self.hide_held();
+        let reaped = self.store.reap(rules, limit).await;
+        self.show_again(&hidden);
+        reaped
     }
 
     async fn sweep(&self, sweep: &Sweep) -> Result<SweepPage, StoreError> {
@@ -523,20 +596,94 @@ impl Store for SimulatedStore {
     }
 }
 
+/// What is hidden is over, for whoever looks for what is not.
+const HIDE: &str = "
+    update attempts set state = iif(started_at is null, 'cancelled', 'succeeded')
+    where id = ?1 and state in ('waiting', 'admitted', 'started', 'unknown')";
+
+/// Something of it was not seen.
+const NOT_DRAINED: &str = "
+    update destinations set drained_at = null
+    where drained_at is not null
+        and id = (select destination_id from attempts where id = ?1 and state <> 'unknown')";
+
 impl SimulatedStore {
-    fn not_locked(&self, permits: &[Permit]) -> Vec<Permit> {
-        let free = |permit: &&Permit| !self.is_locked(permit.destination);
+    /// A run that finds what it has chosen held leaves it; the number is spent.
+    fn leave_held(&self, admitted: &mut Admitted) {
+        let held = self.state().held_rows.clone();
+        for result in &mut admitted.results {
+            if let RunResult::Decided { permits, .. } = result {
+                permits.retain(|permit| {
+                    let leaves = held.contains(&permit.attempt)
+                        && self.was_given_at(permit.attempt, admitted.now);
+                    if leaves {
+                        execute(&self.connection(), WAIT_AGAIN, [permit.attempt.0]);
+                    }
+                    !leaves
+                });
+            }
+        }
+    }
+
+    /// The attempts of these outcomes that would be recorded, were they not held.
+    fn skipped(&self, worker: WorkerId, outcomes: &[Outcome]) -> Vec<AttemptId> {
+        let sql = "
+            select 1 from attempts
+            where id = ?1 and permit = ?2 and worker_id = ?3 and destination_id = ?4
+                and state in ('started', 'unknown')";
+        let state = self.state();
+        let mut once = BTreeSet::new();
+        let held = (outcomes.iter()).filter(|one| state.held_rows.contains(&one.attempt));
+        held.filter(|one| once.insert(one.attempt))
+            .filter(|one| {
+                let key = (
+                    one.attempt.0,
+                    one.number.0,
+                    text(worker),
+                    text(one.destination),
+                );
+                first(&self.connection(), sql, key, |_| Ok(())).is_some()
+            })
+            .map(|one| one.attempt)
+            .collect()
+    }
+
+    fn hide_held(&self) -> Vec<(AttemptId, String)> {
+        let held = self.state().held_rows.clone();
+        self.hide(held)
+    }
+
+    /// Puts attempts out of sight that are not over. What they were.
+    pub fn hide(&self, ids: impl IntoIterator<Item = AttemptId>) -> Vec<(AttemptId, String)> {
+        let connection = self.connection();
+        let state = |id: AttemptId| {
+            let sql = "select state from attempts where id = ?1";
+            let state: String = first(&connection, sql, [id.0], |row| row.get(0))?;
+            (execute(&connection, HIDE, [id.0]) > 0).then_some((id, state))
+        };
+        ids.into_iter().filter_map(state).collect()
+    }
+
+    /// They are there again.
+    pub fn show_again(&self, hidden: &[(AttemptId, String)]) {
+        let connection = self.connection();
+        for (id, state) in hidden {
+            let sql = "update attempts set state = ?2 where id = ?1";
+            execute(&connection, sql, (id.0, state));
+            execute(&connection, NOT_DRAINED, [id.0]);
+        }
+    }
+
+    fn not_held(&self, permits: &[Permit]) -> Vec<Permit> {
+        let free = |permit: &&Permit| !self.is_held(permit);
         permits.iter().filter(free).copied().collect()
     }
 
     /// The answers for all of them, in order.
-    fn beside_locks(&self, permits: &[Permit], mut claims: Claims) -> Claims {
+    fn beside_held(&self, permits: &[Permit], mut claims: Claims) -> Claims {
         let mut answers = std::mem::take(&mut claims.answers).into_iter();
         let answers = permits.iter().map(|permit| {
-            match (
-                self.is_locked(permit.destination),
-                self.is_admitted_under(permit),
-            ) {
+            match (self.is_held(permit), self.is_admitted_under(permit)) {
                 (true, true) => ClaimAnswer::Skipped,
                 (true, false) => ClaimAnswer::Refused,
                 (false, _) => answers.next().unwrap_or(ClaimAnswer::Refused),

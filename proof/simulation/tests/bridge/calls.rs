@@ -1,5 +1,7 @@
 //! The calls of a store, as they are drawn and as they are made.
 
+use adapters::postgres::PostgresStore;
+use adapters::sqlite::SqliteStore;
 use domain::destination::DestinationState;
 use domain::event::NewEvent;
 use domain::ids::{DestinationId, WorkerId};
@@ -12,10 +14,43 @@ use engine::ports::{
 };
 use prop::sample::{Index, select};
 use proptest::prelude::{Just, Strategy, any, prop};
+use simulation::SimulatedStore;
 
-/// A driver, as its callers and its users have it.
-pub(crate) trait Driver: Store + Catalog {}
-impl<T: Store + Catalog> Driver for T {}
+/// A store, as its callers and its users have it.
+pub(crate) trait Driver: Send + Sync {
+    fn store(&self) -> &dyn Store;
+    fn catalog(&self) -> &dyn Catalog;
+}
+
+impl Driver for PostgresStore {
+    fn store(&self) -> &dyn Store {
+        self
+    }
+
+    fn catalog(&self) -> &dyn Catalog {
+        self
+    }
+}
+
+impl Driver for SqliteStore {
+    fn store(&self) -> &dyn Store {
+        self
+    }
+
+    fn catalog(&self) -> &dyn Catalog {
+        self
+    }
+}
+
+impl Driver for SimulatedStore {
+    fn store(&self) -> &dyn Store {
+        self
+    }
+
+    fn catalog(&self) -> &dyn Catalog {
+        self.shipped()
+    }
+}
 
 /// A call as it is drawn: what it is about are places in lists of what there
 /// is by then.
@@ -156,6 +191,7 @@ pub(crate) fn meetings(size: usize) -> impl Strategy<Value = Vec<Drawn>> {
 /// Makes a call.
 pub(crate) async fn ask(driver: &(impl Driver + ?Sized), call: &Call) -> Answer {
     let tenant = DEFAULT_TENANT;
+    let (store, catalog) = (driver.store(), driver.catalog());
     let failed = |error: &dyn std::fmt::Display| Answer::Failed(error.to_string());
     macro_rules! answer {
         ($call:expr, $of:expr) => {
@@ -163,23 +199,25 @@ pub(crate) async fn ask(driver: &(impl Driver + ?Sized), call: &Call) -> Answer 
         };
     }
     match call {
-        Call::Accept(events) => answer!(driver.accept_events(events), Answer::Accepted),
-        Call::Admit(runs, room) => answer!(driver.admit(runs, &Room::of(*room)), Answer::Admitted),
-        Call::Claim(by, permits) => answer!(driver.claim_starts(*by, permits), Answer::Claims),
-        Call::Release(permits) => answer!(driver.release_permits(permits), Answer::Woken),
+        Call::Accept(events) => answer!(store.accept_events(events), Answer::Accepted),
+        Call::Admit(runs, room) => answer!(store.admit(runs, &Room::of(*room)), Answer::Admitted),
+        Call::Claim(by, permits) => answer!(store.claim_starts(*by, permits), Answer::Claims),
+        Call::Release(permits) => answer!(store.release_permits(permits), Answer::Woken),
         Call::Record(by, outcomes) => {
-            answer!(driver.record_outcomes(*by, outcomes), Answer::Recorded)
+            answer!(store.record_outcomes(*by, outcomes), Answer::Recorded)
         }
-        Call::Reap(rules) => answer!(driver.reap(rules, 1_000), Answer::Reaped),
-        Call::Sweep(sweep) => answer!(driver.sweep(sweep), Answer::Swept),
-        Call::Beat(heartbeat) => answer!(driver.heartbeat(heartbeat), Answer::Fleet),
+        Call::Reap(rules) => answer!(store.reap(rules, 1_000), Answer::Reaped),
+        Call::Sweep(sweep) => answer!(store.sweep(sweep), Answer::Swept),
+        Call::Beat(heartbeat) => answer!(store.heartbeat(heartbeat), Answer::Fleet),
         Call::Change(id, change) => {
-            answer!(driver.change_destination(tenant, *id, change), |_| {
+            answer!(catalog.change_destination(tenant, *id, change), |_| {
                 Answer::Changed
             })
         }
         Call::Delete(id) => {
-            answer!(driver.delete_destination(tenant, *id), |()| Answer::Deleted)
+            answer!(catalog.delete_destination(tenant, *id), |()| {
+                Answer::Deleted
+            })
         }
     }
 }

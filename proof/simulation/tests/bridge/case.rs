@@ -79,7 +79,10 @@ pub(crate) async fn furnish(
             pass_traceparent: false,
         };
         before();
-        let created = driver.create_destination(DEFAULT_TENANT, &new).await;
+        let created = driver
+            .catalog()
+            .create_destination(DEFAULT_TENANT, &new)
+            .await;
         created.unwrap();
         known.destinations.push(new.id);
     }
@@ -87,7 +90,7 @@ pub(crate) async fn furnish(
         let worker = WorkerId(known.id());
         let heartbeat = Heartbeat { worker, places: 50 };
         before();
-        driver.heartbeat(&heartbeat).await.unwrap();
+        driver.store().heartbeat(&heartbeat).await.unwrap();
         known.workers.push(worker);
     }
 }

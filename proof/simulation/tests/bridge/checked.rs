@@ -1,6 +1,6 @@
 //! Postgres's answers and rows after each batch of calls at once. Its clock is
 //! the real one and contention is an answer, so no order is looked for. What
-//! is checked instead, by what the model of the store does in every order:
+//! is checked instead, by what any store does in every order:
 //!
 //! - Each permit has a number of its own, but where a run publishes again; a
 //!   later batch's epochs are not older; a permit starts once, within its
@@ -94,7 +94,7 @@ async fn rows(driver: &(impl Driver + ?Sized), events: &BTreeSet<EventId>) -> At
     let mut rows = Attempts::new();
     for event in events {
         // A refused event is not there.
-        if let Ok((_, attempts)) = driver.event(DEFAULT_TENANT, *event).await {
+        if let Ok((_, attempts)) = driver.catalog().event(DEFAULT_TENANT, *event).await {
             rows.extend(attempts.into_iter().map(|attempt| (attempt.id, attempt)));
         }
     }
@@ -105,7 +105,7 @@ async fn compliant(
     driver: &(impl Driver + ?Sized),
     destination: DestinationId,
 ) -> Result<(), String> {
-    let history = driver.limit_history(destination).await.unwrap();
+    let history = driver.catalog().limit_history(destination).await.unwrap();
     let in_force: Vec<InForce> = (history.iter())
         .map(|entry| InForce::new(entry.in_force_from, &entry.effective, entry.state))
         .collect();
@@ -113,7 +113,10 @@ async fn compliant(
         Timestamp::from_millis(0),
         Timestamp::from_millis(9_000_000_000_000),
     );
-    let ledger = driver.ledger(destination, since, until, None, 10_000).await;
+    let ledger = driver
+        .catalog()
+        .ledger(destination, since, until, None, 10_000)
+        .await;
     let starts = ledger.unwrap().into_iter();
     let starts = starts.filter_map(|row| Some((row.started_at?, row.attempt)));
     let verdict = judge(&in_force, &starts.collect::<Vec<_>>());

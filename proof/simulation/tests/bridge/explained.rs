@@ -1,6 +1,6 @@
-//! SQLite's answers and rows, explained by the model of the store: an order of
-//! each batch's calls in which every answer and every row is the same, to the
-//! microsecond. Its clock is ours and stands still during a batch.
+//! SQLite's answers and rows with many callers at once, explained by what it does with
+//! one: an order of each batch's calls in which every answer and every row is the same,
+//! to the microsecond. Its clock is ours and stands still during a batch.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use domain::ids::DestinationId;
 use domain::time::{Timestamp, micros};
 use engine::ports::DEFAULT_TENANT;
 use proptest::test_runner::TestCaseError;
-use simulation::model::{ClockStep, ModelStore};
 use tokio::runtime::Builder;
 
-use super::calls::{Answer, Call, Driver, ask};
+use super::calls::{Answer, Call, Driver};
 use super::case::{Plan, at_once, furnish, plans};
 use super::known::Known;
+use super::reference::Reference;
 use crate::bridge::linear::{Called, Candidate, Step, explain};
 use crate::bridge::{CONNECTIONS, Cases};
 
@@ -46,10 +46,10 @@ pub(crate) fn agree(cases: Cases, wrap: Wrap<'_>) -> Result<(), String> {
     let mut still = Builder::new_current_thread();
     let still = still.enable_time().start_paused(true).build().unwrap();
     cases.run(&plans(1..=CONNECTIONS, BATCH, 14), |plan| {
-        // The model needs the clock that stands still, the driver real threads.
+        // The reference needs the clock that stands still, the driver real threads.
         let mut case = still.block_on(async { Case::new(wrap) });
         threads.block_on(furnish(&*case.driver, &mut case.known, &plan.limits, || ()));
-        still.block_on(case.furnish_model(&plan));
+        still.block_on(case.furnish_reference(&plan));
         for batch in plan.batches {
             case.pass(batch.pause);
             let resolve = |(by, drawn)| (by, case.known.resolve(drawn));
@@ -89,14 +89,13 @@ impl Case {
         }
     }
 
-    async fn furnish_model(&mut self, plan: &Plan) {
+    async fn furnish_reference(&mut self, plan: &Plan) {
         let state = State {
-            model: ModelStore::new(BEGAN),
+            reference: Reference::new(BEGAN, Duration::ZERO),
             now: BEGAN,
         };
         let mut known = Known::default();
-        let before = || state.set(STEP);
-        furnish(&state.model, &mut known, &plan.limits, before).await;
+        furnish(state.reference.store(), &mut known, &plan.limits, || ()).await;
         self.destinations = known.destinations;
         self.states = vec![state];
     }
@@ -124,8 +123,8 @@ impl Case {
         let orders = explained.len();
         let mut differs = String::new();
         for state in explained {
-            state.set(Duration::ZERO);
-            let rows = rows(&state.model, &self.destinations).await;
+            state.reference.store().show(state.now);
+            let rows = rows(state.reference.store(), &self.destinations).await;
             if rows == rows_of_driver {
                 self.states.push(state);
             } else {
@@ -136,7 +135,7 @@ impl Case {
             false => Ok(()),
             true => Err(TestCaseError::fail(format!(
                 "{orders} orders explain the answers, none the rows:\n{called:#?}\nrows:\n\
-                 {rows_of_driver}\nof the model:\n{differs}"
+                 {rows_of_driver}\nof the reference:\n{differs}"
             ))),
         }
     }
@@ -146,11 +145,15 @@ impl Case {
 async fn rows(driver: &(impl Driver + ?Sized), destinations: &[DestinationId]) -> String {
     let mut text = String::new();
     for id in destinations {
-        let attempts = driver.attempts(DEFAULT_TENANT, *id, None, 10_000).await;
+        let attempts = driver
+            .catalog()
+            .attempts(DEFAULT_TENANT, *id, None, 10_000)
+            .await;
         let ledger = driver
+            .catalog()
             .ledger(*id, BEGAN, Timestamp::MAX, None, 10_000)
             .await;
-        let history = driver.limit_history(*id).await;
+        let history = driver.catalog().limit_history(*id).await;
         writeln!(
             text,
             "{attempts:?}\n{:?}\n{:?}",
@@ -159,31 +162,16 @@ async fn rows(driver: &(impl Driver + ?Sized), destinations: &[DestinationId]) -
         )
         .unwrap();
     }
-    let backlogs = driver.backlogs(destinations, 50).await.unwrap();
-    let targets = driver.targets(destinations).await.unwrap();
+    let backlogs = driver.catalog().backlogs(destinations, 50).await.unwrap();
+    let targets = driver.store().targets(destinations).await.unwrap();
     writeln!(text, "{backlogs:?}\n{targets:?}").unwrap();
     text
 }
 
 /// Where the store may stand.
 struct State {
-    model: ModelStore,
+    reference: Reference,
     now: Timestamp,
-}
-
-/// What the model lets pass with each step.
-const STEP: Duration = Duration::from_micros(1);
-
-impl State {
-    /// The model's clock shows so long before the time of the batch.
-    fn set(&self, before: Duration) {
-        let ahead = self.model.now().micros_since(self.now) + micros(before);
-        let by = Duration::from_micros(ahead.unsigned_abs());
-        self.model.step_clock(match ahead > 0 {
-            true => ClockStep::Backward(by),
-            false => ClockStep::Forward(by),
-        });
-    }
 }
 
 impl Candidate for State {
@@ -193,15 +181,12 @@ impl Candidate for State {
     async fn after(&self, step: Step<'_, Call, Answer>) -> Vec<Self> {
         let called = step.called();
         let state = Self {
-            model: self.model.fork(),
+            reference: self.reference.fork(),
             now: self.now,
         };
-        // All steps of a batch are at one time; a read lets no time pass.
-        state.set(match called.call {
-            Call::Sweep(_) => Duration::ZERO,
-            _ => STEP,
-        });
-        let answer = ask(&state.model, &called.call).await;
+        // All steps of a batch are at one time.
+        state.reference.store().show(self.now);
+        let answer = state.reference.ask(&called.call).await;
         (answer == called.answer)
             .then_some(state)
             .into_iter()
@@ -209,8 +194,6 @@ impl Candidate for State {
     }
 
     fn is_as(&self, other: &Self) -> bool {
-        self.set(Duration::ZERO);
-        other.set(Duration::ZERO);
-        self.model == other.model
+        self.reference.is_as(&other.reference)
     }
 }

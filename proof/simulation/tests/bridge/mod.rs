@@ -1,15 +1,14 @@
 //! # Bridge
 //!
-//! From the models to the drivers: drawn batches of calls on 1 to 8
-//! connections at once, each batch explained by the model.
+//! From what the simulation runs to the other drivers: drawn batches of calls on 1 to 8
+//! connections at once, each batch explained by one caller after the other.
 //!
-//! The simulation proves what it proves of the engine on the models. The
-//! bridge shows that a real driver, under real concurrency, does nothing that
-//! its model would not do: after each batch it looks for an order of the
-//! batch's calls in which the model gives the same answers ([`linear`]). The
-//! states in which such orders leave the model are where the next batch
-//! begins; if there is none, the driver did something that no sequence of
-//! calls can do.
+//! The simulation proves what it proves of the engine on the store on SQLite and on the
+//! schedule in process. The bridge shows that another driver, under real concurrency,
+//! does nothing that these would not do: after each batch it looks for an order of the
+//! batch's calls in which they give the same answers ([`linear`]). The states in which
+//! such orders leave them are where the next batch begins; if there is none, the driver
+//! did something that no sequence of calls can do.
 //!
 //! `PACELINE_BRIDGE_CASES` sets how many cases each test draws, and
 //! `PACELINE_BRIDGE_SEED` the seed of the first; each further case has the next

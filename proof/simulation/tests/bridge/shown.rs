@@ -41,10 +41,16 @@ impl Shown {
     ) -> Self {
         let mut shown = Self::default();
         for id in destinations {
-            let ledger = driver.ledger(*id, EVER.0, EVER.1, None, 10_000).await;
+            let ledger = driver
+                .catalog()
+                .ledger(*id, EVER.0, EVER.1, None, 10_000)
+                .await;
             let due = ledger.unwrap().into_iter();
             shown.due.extend(due.map(|row| (row.attempt, row.due_at)));
-            let attempts = driver.attempts(DEFAULT_TENANT, *id, None, 10_000).await;
+            let attempts = driver
+                .catalog()
+                .attempts(DEFAULT_TENANT, *id, None, 10_000)
+                .await;
             let mut before: BTreeMap<EventId, usize> = BTreeMap::new();
             for row in attempts.unwrap().into_iter().rev() {
                 let before = before.entry(row.event).or_default();

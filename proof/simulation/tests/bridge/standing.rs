@@ -1,4 +1,5 @@
-//! Where the model stands beside Postgres, and what it does with a call.
+//! Where a reference stands beside Postgres, and what it does with a call: the store
+//! on SQLite, one caller at a time.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,13 +14,13 @@ use engine::ports::{
     ClaimAnswer, Fleet, Heartbeat, MAX_HEAD_START, NextTry, ReapRules, Reaped, RunResult,
     Store as _, Sweep, SweepPage, Wake,
 };
-use simulation::model::{ClockStep, ModelStore, ReapStep};
 
-use super::calls::{Answer, Call, ask};
+use super::calls::{Answer, Call};
 use super::held::{
     Held, contended, given_unseen, is_recorded_meanwhile, left_by_run, parts, permits_of,
     possibilities, retires_meanwhile, skips_are_met,
 };
+use super::reference::{ReapStep, Reference};
 use super::shown::{Shown, are_same, wakes_of};
 use crate::bridge::linear::{Called, Candidate, Step};
 
@@ -38,9 +39,9 @@ impl Asked {
 
 /// Where the store may stand.
 pub(crate) struct State {
-    pub(crate) model: ModelStore,
+    pub(crate) reference: Reference,
     pub(crate) asked: Rc<Asked>,
-    /// What the model answered otherwise.
+    /// What the reference answered otherwise.
     pub(crate) differs: Rc<RefCell<String>>,
     /// Whom the first steps of reaps have to wake, by the place in the batch.
     pub(crate) woken: BTreeMap<usize, BTreeSet<DestinationId>>,
@@ -53,7 +54,7 @@ impl State {
             shown: Shown::default(),
         };
         Self {
-            model: ModelStore::new(now).with_head_start(MAX_HEAD_START),
+            reference: Reference::new(now, MAX_HEAD_START),
             asked: Rc::new(asked),
             differs: Rc::default(),
             woken: BTreeMap::new(),
@@ -62,31 +63,20 @@ impl State {
 
     fn fork(&self) -> Self {
         Self {
-            model: self.model.fork(),
+            reference: self.reference.fork(),
             asked: self.asked.clone(),
             differs: self.differs.clone(),
             woken: self.woken.clone(),
         }
     }
 
-    /// The model's next step is at this time.
+    /// The reference's next step is at this time.
     pub(crate) fn set(&self, at: Timestamp) {
-        // It lets a microsecond pass with each.
-        self.show(at - Duration::from_micros(1));
+        self.reference.store().show(at);
     }
 
-    /// The model's clock shows this.
-    fn show(&self, at: Timestamp) {
-        let ahead = self.model.now().micros_since(at);
-        let by = Duration::from_micros(ahead.unsigned_abs());
-        self.model.step_clock(match ahead > 0 {
-            true => ClockStep::Backward(by),
-            false => ClockStep::Forward(by),
-        });
-    }
-
-    fn differs(&self, model: String, driver: String) -> Vec<Self> {
-        *self.differs.borrow_mut() = format!("{model}\nbut\n{driver}");
+    fn differs(&self, reference: String, driver: String) -> Vec<Self> {
+        *self.differs.borrow_mut() = format!("{reference}\nbut\n{driver}");
         Vec::new()
     }
 
@@ -118,12 +108,12 @@ impl State {
         }
     }
 
-    /// The model's attempts at these places.
+    /// The reference's attempts at these places.
     async fn ids_of(&self, held: &Held) -> Vec<AttemptId> {
         if held.is_empty() {
             return Vec::new();
         }
-        let shown = Shown::read(&self.model, &destinations_of(&self.asked.shown)).await;
+        let shown = Shown::read(self.reference.store(), &destinations_of(&self.asked.shown)).await;
         let ids = held.iter().filter_map(|place| shown.id_of(place));
         ids.collect()
     }
@@ -156,7 +146,7 @@ impl State {
 
     /// What somebody must have held of a run's choice.
     async fn left_by_run(&self, step: &Step<'_, Call, Answer>, at: Timestamp) -> Option<Held> {
-        let (_, alone, after) = self.ask_model(step, at, &[], None).await;
+        let (_, alone, after) = self.ask_reference(step, at, &[], None).await;
         let Answer::Admitted(alone) = alone else {
             return None;
         };
@@ -164,10 +154,10 @@ impl State {
         left_by_run(step, chosen, &self.asked.shown)
     }
 
-    /// The model after a call, its answer, and what it shows then. Others hold
+    /// The reference after a call, its answer, and what it shows then. Others hold
     /// these rows, and the destinations that the driver says it skipped; this
     /// worker is seen alive though it has retired.
-    async fn ask_model(
+    async fn ask_reference(
         &self,
         step: &Step<'_, Call, Answer>,
         at: Timestamp,
@@ -177,7 +167,7 @@ impl State {
         let Called { call, answer, .. } = step.called();
         let state = self.fork();
         let ids = destinations_of(&self.asked.shown);
-        let before = Shown::read(&state.model, &ids).await;
+        let before = Shown::read(state.reference.store(), &ids).await;
         let call = before.translated(call, &self.asked.shown);
         let skipped: Vec<_> = match (&call, answer) {
             (Call::Admit(runs, _), Answer::Admitted(admitted)) => {
@@ -188,19 +178,22 @@ impl State {
             _ => Vec::new(),
         };
         state.set(at);
-        state.model.hold_attempts(held.iter().copied());
-        state.model.see_alive(seen_alive);
+        let reference = &state.reference;
+        reference.store().hold_rows(held.iter().copied());
+        let seen_alive = seen_alive.filter(|worker| reference.set_retired(*worker, false));
         for id in &skipped {
-            state.model.lock_destination(*id);
+            reference.store().lock(*id);
         }
-        let of_model = ask(&state.model, &call).await;
+        let ours = reference.ask(&call).await;
         for id in &skipped {
-            state.model.unlock_destination(*id);
+            reference.store().unlock(*id);
         }
-        state.model.hold_attempts([]);
-        state.model.see_alive(None);
-        let after = Shown::read(&state.model, &ids).await;
-        (state, of_model, after)
+        reference.store().hold_rows([]);
+        if let Some(worker) = seen_alive {
+            reference.set_retired(worker, true);
+        }
+        let after = Shown::read(state.reference.store(), &ids).await;
+        (state, ours, after)
     }
 
     async fn answers_with(
@@ -212,17 +205,17 @@ impl State {
     ) -> Vec<Self> {
         let answer = &step.called().answer;
         let held = self.ids_of(held).await;
-        let (state, mut of_model, after) = self.ask_model(step, at, &held, seen_alive).await;
-        moved_meanwhile(&mut of_model, answer, &held, |id| {
+        let (state, mut ours, after) = self.ask_reference(step, at, &held, seen_alive).await;
+        moved_meanwhile(&mut ours, answer, &held, |id| {
             let place = after.place(id)?;
             self.asked.shown.id_of(&place)
         });
-        failed_meanwhile(&mut of_model, step);
-        let (ours, theirs) = (after.answer(&of_model), self.asked.shown.answer(answer));
-        let (wakes, wanted) = (wakes_of(&of_model), wakes_of(answer));
-        match ours == theirs && are_same(wakes, wanted, self.asked.took()) {
+        failed_meanwhile(&mut ours, step);
+        let (said, theirs) = (after.answer(&ours), self.asked.shown.answer(answer));
+        let (wakes, wanted) = (wakes_of(&ours), wakes_of(answer));
+        match said == theirs && are_same(wakes, wanted, self.asked.took()) {
             true => vec![state],
-            false => self.differs(format!("{ours} {wakes:?}"), format!("{theirs} {wanted:?}")),
+            false => self.differs(format!("{said} {wakes:?}"), format!("{theirs} {wanted:?}")),
         }
     }
 
@@ -234,27 +227,27 @@ impl State {
         let state = self.fork();
         if step.number == 0 {
             state.set(fleet.now);
-            state.model.heartbeat(beat).await.unwrap();
+            state.reference.ask(&Call::Beat(*beat)).await;
             return vec![state];
         }
-        state.show(fleet.now);
-        let of_model = state.model.fleet().await.unwrap();
-        let (theirs, ours) = (fleet.outstanding as usize, of_model.outstanding as usize);
-        let may = theirs <= ours && ours <= theirs + given_unseen(step);
+        state.set(fleet.now);
+        let ours = state.reference.store().fleet().await.unwrap();
+        let (theirs, known) = (fleet.outstanding as usize, ours.outstanding as usize);
+        let may = theirs <= known && known <= theirs + given_unseen(step);
         let of_loads = |fleet: &Fleet, part: fn(&Load) -> u32| -> usize {
             fleet.loads.iter().map(|load| part(load) as usize).sum()
         };
         let in_flight = |fleet| of_loads(fleet, |load| load.in_flight);
         let adds_up = of_loads(fleet, |load| load.outstanding) == theirs;
-        let may = may && in_flight(fleet) == in_flight(&of_model);
+        let may = may && in_flight(fleet) == in_flight(&ours);
         let seen = Fleet {
-            outstanding: of_model.outstanding,
-            loads: of_model.loads.clone(),
+            outstanding: ours.outstanding,
+            loads: ours.loads.clone(),
             ..fleet.clone()
         };
-        match seen == of_model && adds_up && may {
+        match seen == ours && adds_up && may {
             true => vec![state],
-            false => self.differs(format!("{of_model:?}"), format!("{fleet:?}")),
+            false => self.differs(format!("{ours:?}"), format!("{fleet:?}")),
         }
     }
 
@@ -265,35 +258,32 @@ impl State {
             return self.differs("reaped".to_owned(), format!("{:?}", step.called().answer));
         };
         let which = ReapStep::ALL[step.number];
-        let (wanted, in_state) = match which {
-            ReapStep::Expire => (reaped.expired_permits, AttemptState::Admitted),
-            ReapStep::GiveUp => (reaped.unknown_starts, AttemptState::Started),
-            ReapStep::Cancel => (reaped.cancelled, AttemptState::Waiting),
-            ReapStep::TooOld => (reaped.expired, AttemptState::Waiting),
+        let wanted = which.moved(reaped);
+        let in_state = match which {
+            ReapStep::Expire => AttemptState::Admitted,
+            ReapStep::GiveUp => AttemptState::Started,
+            ReapStep::Cancel | ReapStep::TooOld => AttemptState::Waiting,
         };
         let times = match which {
             ReapStep::GiveUp => self.times_of(step.called()),
             // No permit ends during a batch, and nothing grows too old.
             ReapStep::Expire | ReapStep::Cancel | ReapStep::TooOld => vec![self.asked.between.0],
         };
-        let shown = Shown::read(&self.model, &destinations_of(&self.asked.shown)).await;
+        let shown = Shown::read(self.reference.store(), &destinations_of(&self.asked.shown)).await;
         let rows = contended(step, shown.in_state(in_state), &self.asked.shown);
         let mut found = Vec::new();
         for at in times {
             let alone = self.fork();
             alone.set(at);
-            let (all, _) = alone.model.reap_step(which, rules, REAPED);
+            let (all, _) = alone.reference.reap(which, rules, []).await;
             let Some(missing) = all.checked_sub(wanted) else {
                 continue;
             };
             for held in parts(&rows, usize::try_from(missing).ok()) {
                 let mut state = self.fork();
-                state
-                    .model
-                    .hold_attempts(held.iter().filter_map(|place| shown.id_of(place)));
                 state.set(at);
-                let (moved, wakes) = state.model.reap_step(which, rules, REAPED);
-                state.model.hold_attempts([]);
+                let held = held.iter().filter_map(|place| shown.id_of(place));
+                let (moved, wakes) = state.reference.reap(which, rules, held).await;
                 let woken = state.woken.entry(step.of).or_default();
                 woken.extend(wakes.iter().map(|wake| wake.destination));
                 if moved == wanted && wakes_are(woken, reaped, which) {
@@ -316,8 +306,8 @@ impl State {
         let mut other = SweepPage::default();
         for at in self.instants() {
             let state = self.fork();
-            state.show(at);
-            other = state.model.sweep(sweep).await.unwrap();
+            state.set(at);
+            other = state.reference.store().sweep(sweep).await.unwrap();
             let same = match number {
                 0 => {
                     // What is marked by the second step is not woken twice.
@@ -348,19 +338,14 @@ impl State {
     fn instants(&self) -> BTreeSet<Timestamp> {
         let (from, to) = self.asked.between;
         let mut instants = self.asked.shown.times((from, to), |_| true);
-        self.model.read(|rows| {
-            let looks = rows.busy().filter_map(|id| rows.next_look_at(id));
-            let after = looks.filter(|at| *at < Timestamp::MAX);
-            instants.extend(after.map(|at| at + Duration::from_micros(1)));
-        });
+        let looks = self.reference.looks().into_iter();
+        let after = looks.filter(|at| *at < Timestamp::MAX);
+        instants.extend(after.map(|at| at + Duration::from_micros(1)));
         instants.retain(|at| (from..=to).contains(at));
         instants.extend([from, to]);
         instants
     }
 }
-
-/// The most rows of each kind that the bridge's reaps move.
-const REAPED: u32 = 1_000;
 
 /// What of a page is not of its marks, nor of those of another.
 fn of_the_walk(page: &SweepPage, other: &SweepPage) -> Vec<Wake> {
@@ -390,12 +375,12 @@ fn wakes_are(woken: &BTreeSet<DestinationId>, reaped: &Reaped, step: ReapStep) -
 /// What was held and had moved when it was looked at again is answered as what
 /// it had become.
 fn moved_meanwhile(
-    of_model: &mut Answer,
+    ours: &mut Answer,
     answer: &Answer,
     held: &[AttemptId],
     id_of_driver: impl Fn(AttemptId) -> Option<AttemptId>,
 ) {
-    match (of_model, answer) {
+    match (ours, answer) {
         (Answer::Claims(ours), Answer::Claims(theirs)) => {
             for (ours, theirs) in ours.answers.iter_mut().zip(&theirs.answers) {
                 if *ours == ClaimAnswer::Skipped && *theirs == ClaimAnswer::Refused {
@@ -415,10 +400,10 @@ fn moved_meanwhile(
 }
 
 /// Who is failing is a hint, and may be that of a moment before.
-fn failed_meanwhile(of_model: &mut Answer, step: &Step<'_, Call, Answer>) {
+fn failed_meanwhile(ours: &mut Answer, step: &Step<'_, Call, Answer>) {
     let Called { call, answer, .. } = step.called();
     let (Call::Admit(runs, _), Answer::Admitted(ours), Answer::Admitted(theirs)) =
-        (call, of_model, answer)
+        (call, ours, answer)
     else {
         return;
     };
@@ -458,9 +443,7 @@ impl Candidate for State {
     }
 
     fn is_as(&self, other: &Self) -> bool {
-        self.show(self.asked.between.1);
-        other.show(self.asked.between.1);
-        self.woken == other.woken && self.model == other.model
+        self.woken == other.woken && self.reference.is_as(&other.reference)
     }
 }
 
