@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use domain::attempt::OutcomeKind;
-use domain::event::{Audience, NewEvent};
+use domain::event::{Audience, Idempotency, NewEvent};
+use domain::health::Signal;
 use domain::ids::{DestinationId, EventId, WorkerId};
 use domain::permit::Permit;
 use domain::share::Room;
 use engine::ports::{
-    DEFAULT_TENANT, HEARTBEAT_TIMEOUT, Heartbeat, NextTry, Outcome, ReapRules, Run, Store as _,
-    Sweep,
+    Backpressure as _, DEFAULT_TENANT, HEARTBEAT_TIMEOUT, Heartbeat, NextTry, Outcome, ReapRules,
+    Run, Store as _, Sweep,
 };
 use rand::RngExt as _;
 use uuid::Uuid;
@@ -20,7 +21,7 @@ use super::{Pair, both};
 impl Pair {
     /// One drawn step.
     pub(crate) async fn step(&mut self) {
-        match self.below(100) {
+        match self.below(108) {
             0..12 => self.accept().await,
             12..38 => self.admit().await,
             38..62 => self.claim().await,
@@ -31,6 +32,7 @@ impl Pair {
             85..89 => self.beat().await,
             89..93 => self.change().await,
             93 => self.replace().await,
+            _ if self.one_in(2) => self.other().await,
             _ => self.pass().await,
         }
     }
@@ -116,11 +118,18 @@ impl Pair {
                 event_type: Some(["a", "b"][self.below(2)].to_owned()),
                 content_type: "text/plain".to_owned(),
                 payload: Bytes::from_static(b"hello"),
-                idempotency: None,
+                idempotency: self.one_in(4).then(|| Idempotency {
+                    key: ["one", "two", "three"][self.below(3)].to_owned(),
+                    digest: [u8::from(self.one_in(9)); 32],
+                    kept_for: Duration::from_secs(4),
+                }),
                 trace: None,
             });
         }
         both!(self, accept_events(&events)).unwrap();
+        if self.one_in(5) {
+            both!(self, repeated(&events)).unwrap();
+        }
     }
 
     async fn admit(&mut self) {
@@ -155,7 +164,10 @@ impl Pair {
 
     async fn claim(&mut self) {
         let (worker, permits) = (self.worker(), self.some_permits());
-        let claims = both!(self, claim_starts(worker, &permits)).unwrap();
+        let claims = match self.one_in(2) {
+            true => both!(self, claim_starts(worker, &permits)).unwrap(),
+            false => both!(self, claim_batches(worker, &permits)).unwrap(),
+        };
         self.note_starts(worker, &permits, &claims.answers);
     }
 
@@ -193,17 +205,26 @@ impl Pair {
             _ => (OutcomeKind::Succeeded, NextTry::None),
         };
         let failed = kind != OutcomeKind::Succeeded;
+        let refused = self.one_in(3);
+        let signal = Signal {
+            wait: (failed && self.one_in(3)).then(|| Duration::from_millis(700)),
+            dice: u16::try_from(self.below(60_000)).unwrap(),
+        };
         Outcome {
             attempt: permit.attempt,
             number: permit.number,
             destination: permit.destination,
             kind,
             elapsed: self.millis(500),
-            status: Some(if failed { 500 } else { 200 }),
+            status: Some(match (failed, refused) {
+                (true, true) => 429,
+                (true, false) => 500,
+                (false, _) => 200,
+            }),
             error: failed.then(|| "it said so".into()),
             response_body: Bytes::from_static(if failed { b"" } else { b"ok" }),
             next,
-            signal: domain::health::Signal::default(),
+            signal,
             speaks: engine::ports::Speaks::ForRequest,
         }
     }

@@ -2,6 +2,7 @@
 
 mod change;
 mod draw;
+mod others;
 
 use std::fmt::Debug;
 use std::sync::Arc;
