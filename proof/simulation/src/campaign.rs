@@ -9,8 +9,7 @@ use tokio::time::Instant;
 use crate::counts::Counts;
 use crate::scenario::{Mood, Scenario};
 use crate::shrink::{Shrunk, shrink};
-use crate::store::StoreKind;
-use crate::world::{Report, run_on};
+use crate::world::{Report, run};
 
 /// Failures that are remembered.
 pub const MOST_FAILURES: usize = 100;
@@ -31,8 +30,6 @@ pub struct Campaign {
     pub first: u64,
     /// How much.
     pub budget: Budget,
-    /// The store of each world.
-    pub store: StoreKind,
     /// Threads.
     pub jobs: usize,
     /// Whether the first failure ends it.
@@ -121,7 +118,7 @@ impl Campaign {
     ) -> std::sync::MutexGuard<'a, Summary> {
         let scenario = Scenario::from_seed(seed);
         let counts = Counts::default();
-        let report = run_on(self.store, &scenario, None, None, &counts);
+        let report = run(&scenario, None, &counts);
         let mut summary = summary.lock().unwrap_or_else(PoisonError::into_inner);
         summary.add(&scenario, report, &counts);
         summary

@@ -9,8 +9,6 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::store::StoreKind;
-
 /// What every long enough run has to see at least once.
 pub const SOMETIMES: &[&str] = &[
     // Faults of the parts.
@@ -18,7 +16,6 @@ pub const SOMETIMES: &[&str] = &[
     "store failed after the commit",
     "store committed after it had failed",
     "commit held up",
-    "admission went back to what was committed late",
     "store slow",
     "row locked",
     "admission forgotten in a crash",
@@ -98,10 +95,6 @@ pub const SOMETIMES: &[&str] = &[
     "event delivered twice after an unknown outcome",
 ];
 
-/// What SQLite does not do: it has one writer, whose ids are seen in their order, so
-/// its admission never goes past what is committed late.
-const NEVER_ON_SQLITE: &str = "admission went back to what was committed late";
-
 /// Counters by what they count. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub struct Counts(Arc<Mutex<BTreeMap<&'static str, u64>>>);
@@ -129,14 +122,12 @@ impl Counts {
             .clone()
     }
 
-    /// Those of [`SOMETIMES`] that never happened, of what this store can do.
+    /// Those of [`SOMETIMES`] that never happened.
     #[must_use]
-    pub fn never(&self, store: StoreKind) -> Vec<&'static str> {
+    pub fn never(&self) -> Vec<&'static str> {
         let all = self.all();
-        let can = |what: &&str| store == StoreKind::Model || *what != NEVER_ON_SQLITE;
-        (SOMETIMES.iter().filter(|what| can(what)))
-            .filter(|what| !all.contains_key(*what))
-            .copied()
+        (SOMETIMES.iter().copied())
+            .filter(|what| !all.contains_key(what))
             .collect()
     }
 }

@@ -1,5 +1,5 @@
-//! The real `domain` and `engine` over model ports, in virtual time, with
-//! every random choice from a seed.
+//! The real `domain` and `engine` over the shipped SQLite store and models of the
+//! other ports, in virtual time, with every random choice from a seed.
 //!
 //! A [`scenario`] is drawn from a seed: destinations, processes, and a list of
 //! operations with their times. [`world::run`] plays it. Every call of a
@@ -34,4 +34,4 @@ pub mod world;
 
 pub use schedule::SimulatedSchedule;
 pub use site::Site;
-pub use store::{SimulatedStore, StoreKind};
+pub use store::{SimulatedStore, Unseen};

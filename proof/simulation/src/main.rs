@@ -5,7 +5,6 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use simulation::StoreKind;
 use simulation::campaign::{AfterFailure, Budget, Campaign, Failure, Summary};
 use simulation::counts::Counts;
 use simulation::scenario::Scenario;
@@ -17,9 +16,9 @@ use tokio::time::Instant;
 const SECONDS: u64 = 1_000_000;
 
 /// After so much virtual time every fault has to have struck.
-const ALL_FAULTS_AFTER: Duration = Duration::from_secs(100_000);
+const ALL_FAULTS_AFTER: Duration = Duration::from_secs(50_000);
 
-/// Paceline's engine on model parts, in virtual time, with every fault.
+/// Paceline's engine and its SQLite store, in virtual time, with every fault.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Arguments {
@@ -39,10 +38,6 @@ struct Arguments {
     #[arg(long, default_value_t = 0)]
     from: u64,
 
-    /// The store of each world.
-    #[arg(long, value_enum, default_value_t)]
-    store: StoreKind,
-
     /// Threads.
     #[arg(long, default_value_t = 2)]
     jobs: usize,
@@ -55,18 +50,18 @@ struct Arguments {
 fn main() -> anyhow::Result<ExitCode> {
     let arguments = Arguments::parse();
     match arguments.seed {
-        Some(seed) => one(seed, arguments.store),
+        Some(seed) => one(seed),
         None => many(&arguments),
     }
 }
 
 /// Plays one seed.
-fn one(seed: u64, store: StoreKind) -> anyhow::Result<ExitCode> {
+fn one(seed: u64) -> anyhow::Result<ExitCode> {
     let scenario = Scenario::from_seed(seed);
     write!(stdout(), "{}", scenario.as_rust())?;
     let counts = Counts::default();
     let sink = Box::new(BufWriter::new(stdout()));
-    let report = world::run_on(store, &scenario, None, Some(sink), &counts);
+    let report = world::run(&scenario, Some(sink), &counts);
     let mut out = stdout();
     for (what, times) in counts.all() {
         writeln!(out, "{times:>10} {what}")?;
@@ -96,7 +91,6 @@ fn many(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let campaign = Campaign {
         first: arguments.from,
         budget,
-        store: arguments.store,
         jobs: arguments.jobs,
         after_failure: match arguments.go_on {
             true => AfterFailure::GoOn,
@@ -120,7 +114,7 @@ fn many(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if !summary.failures.is_empty() {
         return Ok(ExitCode::FAILURE);
     }
-    let never = summary.counts.never(arguments.store);
+    let never = summary.counts.never();
     if summary.simulated >= ALL_FAULTS_AFTER && !never.is_empty() {
         writeln!(stdout(), "never happened: {never:?}")?;
         return Ok(ExitCode::FAILURE);

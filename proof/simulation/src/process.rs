@@ -22,7 +22,7 @@ use crate::model::{ModelQueue, ModelSender};
 use crate::scenario::Process;
 use crate::schedule::SimulatedSchedule;
 use crate::signing::PlainVault;
-use crate::store::WorldStore;
+use crate::store::SimulatedStore;
 use crate::weather::Surroundings;
 use crate::witness::Witness;
 
@@ -63,7 +63,7 @@ impl Process {
 /// The parts that all processes share.
 #[derive(Clone)]
 pub(crate) struct Parts {
-    pub(crate) store: Arc<dyn WorldStore>,
+    pub(crate) store: Arc<SimulatedStore>,
     pub(crate) schedule: Arc<SimulatedSchedule>,
     pub(crate) queue: Arc<ModelQueue>,
     pub(crate) sender: Arc<ModelSender>,
@@ -156,7 +156,7 @@ fn settings(parts: &Parts, seed: u64) -> Settings {
 
 /// Where clients hand events in. A witness knows since when they can.
 fn intake(entrance: Entrance, ports: &Ports, life: u64, parts: &Parts) -> Intake {
-    (parts.witness).api_began(life, parts.bounds, pending(&*parts.store));
+    (parts.witness).api_began(life, parts.bounds, pending(&parts.store));
     let Entrance { ingest, pressure } = entrance;
     let bounded = parts.bounds.map(|_| Bounded {
         pressure,
@@ -188,8 +188,8 @@ impl Ports {
             retain: parts.keep.map(|_| store() as _),
             operations: parts.tells.then(|| store() as _),
             replays: Some(store()),
-            // The models have no secrets to seal anew, no outbox, and nobody who reads
-            // metrics and tallies.
+            // Nobody has secrets to seal anew or an outbox, and nobody reads metrics and
+            // tallies.
             secrets: None,
             outbox: None,
             surveyed: None,

@@ -18,8 +18,7 @@ pub enum Sabotage {
     DoubtsSuccess,
     /// Nobody reaps: `all_is_drained`.
     NeverReaps,
-    /// Nobody looks for what waits without having been woken, nor for what was
-    /// committed late: `all_is_drained`.
+    /// Nobody looks for what waits without having been woken: `all_is_drained`.
     SweepsMarksOnly,
     /// Leases end long before their holders think: `a_lease_is_exclusive`.
     ShortLeases,

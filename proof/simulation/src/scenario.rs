@@ -336,7 +336,7 @@ pub enum Fault {
     /// disk, and has forgotten it unless something else was flushed since.
     AdmissionForgotten,
     /// The store says that it failed, and commits events 5 to 90 seconds later:
-    /// their ids are older than some that admission has gone past.
+    /// their ids are older than some that have been admitted.
     CommitHeldUp,
 }
 

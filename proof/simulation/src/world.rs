@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use domain::ids::{DestinationId, ReplayId};
 use domain::time::Timestamp;
-use engine::ports::{DEFAULT_TENANT, NewDestination};
+use engine::ports::{DEFAULT_TENANT, MAX_HEAD_START, NewDestination, SecretStore as _};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 use uuid::Uuid;
@@ -29,7 +29,7 @@ use crate::sabotage::Sabotage;
 use crate::scenario::{Operation, Process, Scenario};
 use crate::schedule::SimulatedSchedule;
 use crate::signing;
-use crate::store::StoreKind;
+use crate::store::SimulatedStore;
 use crate::trace::{Sink, Trace};
 use crate::weather::{Surroundings, Weather};
 use crate::witness::Witness;
@@ -66,24 +66,12 @@ pub struct Report {
 /// Runs a scenario, on this thread and in virtual time.
 #[must_use]
 pub fn run(scenario: &Scenario, sink: Option<Sink>, counts: &Counts) -> Report {
-    run_on(StoreKind::default(), scenario, None, sink, counts)
+    run_sabotaged(scenario, None, sink, counts)
 }
 
 /// The same with a bug planted.
 #[must_use]
 pub fn run_sabotaged(
-    scenario: &Scenario,
-    sabotage: Option<Sabotage>,
-    sink: Option<Sink>,
-    counts: &Counts,
-) -> Report {
-    run_on(StoreKind::default(), scenario, sabotage, sink, counts)
-}
-
-/// The same on this store.
-#[must_use]
-pub fn run_on(
-    kind: StoreKind,
     scenario: &Scenario,
     sabotage: Option<Sabotage>,
     sink: Option<Sink>,
@@ -102,7 +90,7 @@ pub fn run_on(
             deaths: Arc::new(Deaths::default()),
             sabotage,
         };
-        let mut world = World::new(kind, scenario, around).await;
+        let mut world = World::new(scenario, around).await;
         world.run().await
     });
     // Some tasks never end, those of dead processes for instance.
@@ -156,7 +144,7 @@ enum Action<'a> {
 }
 
 impl<'a> World<'a> {
-    async fn new(kind: StoreKind, scenario: &'a Scenario, around: Surroundings) -> Self {
+    async fn new(scenario: &'a Scenario, around: Surroundings) -> Self {
         let counts = around.counts.clone();
         let dice = Dice::new(scenario.seed);
         let (witness, behaviours) = (Witness::new(counts.clone()), Behaviours::default());
@@ -168,8 +156,10 @@ impl<'a> World<'a> {
             takings: Takings::default(),
             said: Default::default(),
         };
+        let store = SimulatedStore::new(BEGAN, MAX_HEAD_START);
+        let store = store.expect("memory needs nothing of the system");
         let parts = Parts {
-            store: kind.open(BEGAN),
+            store: Arc::new(store),
             schedule: Arc::new(SimulatedSchedule::new("schedule", BEGAN)),
             queue: Arc::new(ModelQueue::new(QUEUE_CAPACITY)),
             sender: Arc::new(ModelSender::new(receivers)),
@@ -210,7 +200,7 @@ impl<'a> World<'a> {
                 Some(Sabotage::ForgetsSecrets) => Vec::new(),
                 _ => vec![signing::sealed(new.id)],
             };
-            let store = world.parts.store.ports();
+            let store = world.parts.store.shipped();
             let created = store.create_destination_with(DEFAULT_TENANT, &new, &secrets);
             created.await.expect("drawn limits are valid");
             world.read_history(new.id);

@@ -1,4 +1,4 @@
-//! Batches: the loops over the model, with receivers that refuse, fail and lose
+//! Batches: the whole engine, with receivers that refuse, fail and lose
 //! their answers, and processes that are killed.
 
 use domain::policy::LimitSettings;

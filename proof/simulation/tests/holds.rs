@@ -1,5 +1,5 @@
 //! Receivers that ask to be left alone, and receivers that fail for long and
-//! come back: the loops over the model, with other things going wrong.
+//! come back: the whole engine, with other things going wrong.
 
 use domain::policy::LimitSettings;
 use simulation::counts::Counts;

@@ -1,4 +1,4 @@
-//! Smart delivery: the loops over the model, against receivers whose capacity
+//! Smart delivery: the whole engine, against receivers whose capacity
 //! nobody has told. The law alone is asked for more of them, and faster ones:
 //! `cargo test -p domain smart`.
 

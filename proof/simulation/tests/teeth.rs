@@ -61,7 +61,7 @@ fn showing(sabotage: Sabotage) -> Scenario {
     match sabotage {
         Sabotage::ForgetsKeys => scenario(Mood::Stormy, vec![fault(Fault::StoreFailsAfter)]),
         Sabotage::StartsTwice => scenario(Mood::Stormy, vec![fault(Fault::MessageDuplicated)]),
-        Sabotage::SweepsMarksOnly => scenario(Mood::Stormy, vec![fault(Fault::CommitHeldUp)]),
+        Sabotage::SweepsMarksOnly => wiped_when_nobody_hands_in(),
         Sabotage::NeverReaps => scenario(Mood::Stormy, vec![fault(Fault::MessageLost)]),
         Sabotage::ShortLeases => scenario(Mood::Stormy, vec![fault(Fault::StoreSlow)]),
         Sabotage::ForgetsHolds => scenario(
@@ -86,6 +86,15 @@ fn showing(sabotage: Sabotage) -> Scenario {
         Sabotage::KeepsRawWords => batches_at(Behaviour::AnswersNonsense),
         _ => scenario(Mood::Calm, Vec::new()),
     }
+}
+
+/// All jobs are lost while a backlog waits, and no event comes any more that would wake.
+fn wiped_when_nobody_hands_in() -> Scenario {
+    let mut wiped = scenario(Mood::Stormy, vec![What::WipeSchedule]);
+    if let Some(wipe) = wiped.operations.last_mut() {
+        wipe.at_ms = 40_000 + AFTER_THE_SWEEP_MS;
+    }
+    wiped
 }
 
 fn batches_at(behaviour: Behaviour) -> Scenario {

@@ -1,5 +1,5 @@
 //! A greedy tenant beside a small one, on workers whose places are short: the
-//! real engine on the models, in virtual time.
+//! real engine on the shipped store and on models, in virtual time.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::sync::Arc;
@@ -11,15 +11,15 @@ use domain::ids::{DestinationId, EventId, TenantId};
 use domain::policy::LimitSettings;
 use domain::time::Timestamp;
 use engine::ports::{
-    Catalog, DEFAULT_TENANT, DeliveryQueue, NewDestination, Request, Schedule, Sender, Store,
-    Target, Wake,
+    Catalog as _, DEFAULT_TENANT, DeliveryQueue, NewDestination, NewTenant, Request, Schedule,
+    Sender, Store, Target, TenantChange, Tenants as _, Wake,
 };
 use engine::reaper::{Reaper, ReaperOptions};
 use engine::scheduler::{Scheduler, SchedulerOptions};
 use engine::sweep::{SweepLoop, SweepOptions};
 use engine::worker::{Worker, WorkerOptions};
-use simulation::SimulatedSchedule;
-use simulation::model::{Connecting, ModelQueue, ModelSender, ModelStore, Reaction, Receivers};
+use simulation::model::{Connecting, ModelQueue, ModelSender, Reaction, Receivers};
+use simulation::{SimulatedSchedule, SimulatedStore};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
@@ -53,7 +53,7 @@ impl Receivers for Slow {
 }
 
 struct World {
-    store: Arc<ModelStore>,
+    store: Arc<SimulatedStore>,
     schedule: Arc<SimulatedSchedule>,
     sender: Arc<ModelSender>,
     events: u128,
@@ -62,8 +62,15 @@ struct World {
 
 impl World {
     async fn new(schedulers: u32) -> Self {
-        let store = Arc::new(ModelStore::new(BEGAN));
-        store.add_tenant(SMALL, "enterprise");
+        let store = Arc::new(SimulatedStore::new(BEGAN, Duration::ZERO).unwrap());
+        let small = NewTenant {
+            id: SMALL,
+            name: String::new(),
+            tier: "enterprise".to_owned(),
+            max_in_flight: None,
+            ingest_per_second: None,
+        };
+        store.shipped().create_tenant(&small).await.unwrap();
         let schedule = Arc::new(SimulatedSchedule::new("schedule", BEGAN));
         let queue = Arc::new(ModelQueue::new(10_000));
         let sender = Arc::new(ModelSender::new(Slow));
@@ -112,7 +119,8 @@ impl World {
             },
             pass_traceparent: false,
         };
-        self.store.create_destination(tenant, &new).await.unwrap();
+        let created = self.store.shipped().create_destination(tenant, &new);
+        created.await.unwrap();
     }
 
     /// As ingest does it: written, then woken.
@@ -215,7 +223,12 @@ async fn a_small_tenants_event_waits_for_a_bounded_time() {
 #[tokio::test(start_paused = true)]
 async fn a_tenants_max_in_flight_is_kept() {
     let mut world = World::new(1).await;
-    world.store.bound_tenant(DEFAULT_TENANT, Some(6));
+    let bound = TenantChange {
+        max_in_flight: Some(Some(6)),
+        ..TenantChange::default()
+    };
+    let tenants = world.store.shipped();
+    tenants.change_tenant(DEFAULT_TENANT, &bound).await.unwrap();
     world.flood_by_many().await;
     let mut most = 0;
     for _ in 0..2_000 {

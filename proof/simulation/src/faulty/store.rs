@@ -29,7 +29,7 @@ use crate::gate::{Fate, Gate};
 use crate::sabotage::Sabotage;
 use crate::scenario::Fault;
 use crate::site::Site;
-use crate::store::WorldStore;
+use crate::store::SimulatedStore;
 use crate::witness::Witness;
 pub(crate) use bounds::pending;
 
@@ -40,7 +40,7 @@ const UNFLUSHED: Duration = Duration::from_millis(30);
 /// One process's way to the store.
 #[derive(Clone)]
 pub(crate) struct FaultyStore {
-    pub(crate) inner: Arc<dyn WorldStore>,
+    pub(crate) inner: Arc<SimulatedStore>,
     pub(crate) gate: Arc<Gate>,
     pub(crate) witness: Witness,
 }
@@ -390,11 +390,6 @@ impl Store for FaultyStore {
                 let (wakes, marks) = (page.wakes.len(), page.marks.len());
                 store.line(Site::Sweep, format_args!("{wakes} wakes, {marks} marks"));
             }
-            let counts = &store.gate.around.counts;
-            counts.add(
-                "admission went back to what was committed late",
-                page.late.into(),
-            );
             Ok(page)
         })
         .await
@@ -435,7 +430,7 @@ impl Store for FaultyStore {
 impl Replays for FaultyStore {
     async fn advance_replays(&self, limit: u32) -> Result<Advanced, StoreError> {
         self.call(Site::AdvanceReplays, |store, _| async move {
-            let advancing = store.inner.ports().advance_replays(limit);
+            let advancing = store.inner.shipped().advance_replays(limit);
             let advanced = store.noting_what_comes(advancing).await?;
             store.note_advanced(&advanced);
             Ok(advanced)
@@ -449,7 +444,7 @@ impl Retain for FaultyStore {
     async fn retain(&self, rules: &RetainRules) -> Result<Retained, StoreError> {
         let rules = *rules;
         self.call(Site::Retain, move |store, _| async move {
-            let retained = store.inner.ports().retain(&rules).await?;
+            let retained = store.inner.shipped().retain(&rules).await?;
             store.note_retained(&retained);
             Ok(retained)
         })

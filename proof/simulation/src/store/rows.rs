@@ -12,7 +12,7 @@ use engine::ports::{Catalog, LimitHistory};
 use rusqlite::{Connection, Params, Row as SqlRow};
 
 use super::sqlite::SimulatedStore;
-use super::{Row, Rows, UnderWay, at_once};
+use super::{Row, UnderWay, at_once};
 
 const ROW: &str = "
     select id, event_id, destination_id, try_number, tries_before, state, status, permit, epoch,
@@ -240,16 +240,20 @@ fn read_news(row: &SqlRow<'_>) -> Read<OperationalEvent> {
     })
 }
 
-impl Rows for SimulatedStore {
-    fn row(&self, id: AttemptId) -> Option<Row> {
+/// What judges ask of the rows. The store stands still meanwhile.
+impl SimulatedStore {
+    /// One attempt.
+    pub(crate) fn row(&self, id: AttemptId) -> Option<Row> {
         first(&self.connection(), ROW, [id.0], read_row)
     }
 
-    fn rows_of(&self, destination: DestinationId) -> Vec<Row> {
+    /// A destination's attempts, in creation order.
+    pub(crate) fn rows_of(&self, destination: DestinationId) -> Vec<Row> {
         all(&self.connection(), ROWS_OF, [text(destination)], read_row)
     }
 
-    fn rows_of_event(&self, event: EventId) -> Option<Vec<Row>> {
+    /// The attempts of an event that is there, in creation order.
+    pub(crate) fn rows_of_event(&self, event: EventId) -> Option<Vec<Row>> {
         let connection = self.connection();
         let event = text(event);
         let is_there = "select 1 from events where id = ?1";
@@ -257,28 +261,34 @@ impl Rows for SimulatedStore {
         Some(all(&connection, ROWS_OF_EVENT, [&event], read_row))
     }
 
-    fn newest(&self) -> Option<AttemptId> {
+    /// The newest attempt.
+    pub(crate) fn newest(&self) -> Option<AttemptId> {
         let sql = "select max(id) from attempts";
         let newest: Option<i64> = first(&self.connection(), sql, [], |row| row.get(0))?;
         newest.map(AttemptId)
     }
 
-    fn is_first(&self, id: AttemptId) -> bool {
+    /// Whether it is the first attempt of an event that is there.
+    pub(crate) fn is_first(&self, id: AttemptId) -> bool {
         first(&self.connection(), IS_FIRST, [id.0], |_| Ok(())).is_some()
     }
 
-    fn orphan(&self) -> Option<AttemptId> {
+    /// An attempt that is not over, or a dead letter that can be replayed, and
+    /// whose event is not there.
+    pub(crate) fn orphan(&self) -> Option<AttemptId> {
         first(&self.connection(), ORPHAN, [], |row| row.get(0)).map(AttemptId)
     }
 
-    fn payload(&self, event: EventId) -> Option<(String, Bytes)> {
+    /// An event's media type and payload.
+    pub(crate) fn payload(&self, event: EventId) -> Option<(String, Bytes)> {
         let sql = "select content_type, payload from events where id = ?1";
         first(&self.connection(), sql, [text(event)], |row| {
             Ok((row.get(0)?, Bytes::from(row.get::<_, Vec<u8>>(1)?)))
         })
     }
 
-    fn all_events(&self) -> Vec<(EventId, Option<DestinationId>, Bytes)> {
+    /// All events, each with where its first attempt goes, and its payload.
+    pub(crate) fn all_events(&self) -> Vec<(EventId, Option<DestinationId>, Bytes)> {
         all(&self.connection(), ALL_EVENTS, [], |row| {
             let to: Option<String> = row.get(2)?;
             let to = to.map(|_| word(row, 2)).transpose()?;
@@ -286,7 +296,8 @@ impl Rows for SimulatedStore {
         })
     }
 
-    fn in_force(&self, destination: DestinationId) -> Vec<InForce> {
+    /// What was in force from when on at a destination.
+    pub(crate) fn in_force(&self, destination: DestinationId) -> Vec<InForce> {
         let history = at_once(self.shipped().limit_history(destination));
         let history = history.and_then(Result::ok).unwrap_or_default();
         let entry =
@@ -294,7 +305,8 @@ impl Rows for SimulatedStore {
         history.into_iter().map(entry).collect()
     }
 
-    fn batch_rules(&self, destination: DestinationId) -> Option<BatchRules> {
+    /// What its requests are batches by; `None` if they are not.
+    pub(crate) fn batch_rules(&self, destination: DestinationId) -> Option<BatchRules> {
         let settings = first(&self.connection(), BATCHES, [text(destination)], |row| {
             Ok(BatchSettings {
                 max_events: row.get(0)?,
@@ -305,7 +317,8 @@ impl Rows for SimulatedStore {
         settings?.rules()
     }
 
-    fn under_way(&self, destination: DestinationId) -> UnderWay {
+    /// How many of its attempts wait, are admitted, and are in flight.
+    pub(crate) fn under_way(&self, destination: DestinationId) -> UnderWay {
         let read = |row: &SqlRow<'_>| {
             Ok(UnderWay {
                 waiting: number(row.get(0)?),
@@ -317,12 +330,16 @@ impl Rows for SimulatedStore {
         under_way.unwrap_or_default()
     }
 
-    fn both_wait(&self, destination: DestinationId, now: Timestamp) -> bool {
+    /// Whether a run at `now` has left both first attempts and others that it
+    /// could have admitted, and nothing that is too old stood before them.
+    pub(crate) fn both_wait(&self, destination: DestinationId, now: Timestamp) -> bool {
         let key = (text(destination), now.as_micros());
         first(&self.connection(), BOTH_WAIT, key, |row| row.get(0)).unwrap_or_default()
     }
 
-    fn turns(&self, permits: &[Permit], now: Timestamp) -> (usize, usize) {
+    /// How many of these permits were given at `now` to first attempts, and how
+    /// many to others.
+    pub(crate) fn turns(&self, permits: &[Permit], now: Timestamp) -> (usize, usize) {
         let connection = self.connection();
         let given = permits.iter().filter_map(|permit| {
             let key = (permit.attempt.0, now.as_micros());
@@ -332,18 +349,21 @@ impl Rows for SimulatedStore {
         (firsts.len(), others.len())
     }
 
-    fn held_until(&self, destination: DestinationId) -> Option<Timestamp> {
+    /// Nothing of it starts before that.
+    pub(crate) fn held_until(&self, destination: DestinationId) -> Option<Timestamp> {
         let key = [text(destination)];
         let until: Option<i64> = first(&self.connection(), HELD_UNTIL, key, |row| row.get(0))?;
         until.map(Timestamp::from_micros)
     }
 
-    fn is_probing(&self, destination: DestinationId) -> bool {
+    /// Whether its breaker is open, or half open.
+    pub(crate) fn is_probing(&self, destination: DestinationId) -> bool {
         let key = [text(destination)];
         first(&self.connection(), IS_PROBING, key, |_| Ok(())).is_some()
     }
 
-    fn lowered(&self, destination: DestinationId) -> Effective {
+    /// What is lowered of its limits.
+    pub(crate) fn lowered(&self, destination: DestinationId) -> Effective {
         let lowered = first(&self.connection(), LOWERED, [text(destination)], |row| {
             Ok(Effective {
                 per_second: row.get(0)?,
@@ -353,12 +373,15 @@ impl Rows for SimulatedStore {
         lowered.unwrap_or_default()
     }
 
-    fn was_lowered(&self, destination: DestinationId) -> bool {
+    /// Whether smart delivery, which is on, has ever lowered them.
+    pub(crate) fn was_lowered(&self, destination: DestinationId) -> bool {
         let key = [text(destination)];
         first(&self.connection(), WAS_LOWERED, key, |_| Ok(())).is_some()
     }
 
-    fn replayed(&self, destination: DestinationId) -> [Vec<(EventId, u32)>; 2] {
+    /// The dead letters of a destination that were replayed, and the attempts
+    /// that replays have made: event and try, in order.
+    pub(crate) fn replayed(&self, destination: DestinationId) -> [Vec<(EventId, u32)>; 2] {
         [REPLAYED, MADE].map(|sql| {
             all(&self.connection(), sql, [text(destination)], |row| {
                 Ok((word(row, 0)?, row.get(1)?))
@@ -366,34 +389,42 @@ impl Rows for SimulatedStore {
         })
     }
 
-    fn all_pending(&self) -> Vec<(TenantId, DestinationId, u64, bool)> {
+    /// How many attempts are pending, of each destination that has some; and
+    /// whether it takes events.
+    pub(crate) fn all_pending(&self) -> Vec<(TenantId, DestinationId, u64, bool)> {
         all(&self.connection(), PENDING, [], |row| {
             let pending = number(row.get(2)?);
             Ok((word(row, 0)?, word(row, 1)?, pending, row.get(3)?))
         })
     }
 
-    fn counted_at(&self) -> Timestamp {
+    /// When backlogs were last counted.
+    pub(crate) fn counted_at(&self) -> Timestamp {
         let sql = "select counted_at from backlog_standings where scope = 'all'";
         let at = first(&self.connection(), sql, [], |row| time(row, 0));
         at.unwrap_or(Timestamp::from_micros(0))
     }
 
-    fn news(&self) -> Vec<OperationalEvent> {
+    /// What operators must know, in order.
+    pub(crate) fn news(&self) -> Vec<OperationalEvent> {
         all(&self.connection(), NEWS, [true], read_news)
     }
 
-    fn news_to_relay(&self) -> Vec<OperationalEvent> {
+    /// What of it was not relayed yet, in order.
+    pub(crate) fn news_to_relay(&self) -> Vec<OperationalEvent> {
         all(&self.connection(), NEWS, [false], read_news)
     }
 
-    fn told(&self) -> Vec<(DestinationId, bool)> {
+    /// Those that are told, in the order of registration; and whether each takes
+    /// events: neither deleted nor disabled.
+    pub(crate) fn told(&self) -> Vec<(DestinationId, bool)> {
         all(&self.connection(), TOLD, [], |row| {
             Ok((word(row, 0)?, row.get(1)?))
         })
     }
 
-    fn alerts(&self) -> usize {
+    /// How many destinations have an alert that was raised and has not ended.
+    pub(crate) fn alerts(&self) -> usize {
         let alerts = first(&self.connection(), ALERTS, [], |row| row.get(0).map(number));
         alerts.unwrap_or_default()
     }

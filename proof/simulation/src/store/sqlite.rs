@@ -14,20 +14,18 @@ use async_trait::async_trait;
 use domain::event::{Audience, NewEvent};
 use domain::ids::{AttemptId, DestinationId, TenantId, WorkerId};
 use domain::permit::Permit;
-use domain::policy::LimitSettings;
 use domain::share::Room;
 use domain::time::Timestamp;
 use engine::ports::{
-    Acceptance, Admitted, Backpressure, CatalogError, ClaimAnswer, Claims, Deferral, Fleet,
-    Heartbeat, Mark, Outcome, ReapRules, Reaped, Recorded, Run, RunResult, Store, StoreError,
-    Sweep, SweepPage, Target, Wake,
+    Acceptance, Admitted, Backpressure, ClaimAnswer, Claims, Deferral, Fleet, Heartbeat, Mark,
+    Outcome, ReapRules, Reaped, Recorded, Run, RunResult, Store, StoreError, Sweep, SweepPage,
+    Target, Wake,
 };
 use rusqlite::types::Value;
 use rusqlite::{Connection, params};
 use tokio::sync::Notify;
 
 use super::rows::{execute, first, text};
-use super::{OtherPorts, Struck, WorldStore};
 use crate::model::{ClockStep, ModelClock};
 
 /// The shipped store, and what strikes it.
@@ -74,7 +72,7 @@ struct Unflushed {
 
 /// What a transaction that stays open has inserted.
 #[derive(Debug)]
-pub(crate) struct Unseen {
+pub struct Unseen {
     since: Timestamp,
     events: Vec<(NewEvent, DestinationId, AttemptId)>,
 }
@@ -121,12 +119,6 @@ const HOLD_UNTIL_IN_FORCE: &str = "
     on conflict (destination_id) do update
     set held_until = max(coalesce(held_until, 0), excluded.held_until)";
 
-const TIER: &str = "
-    update tiers
-    set limit_per_second = ?2, limit_per_minute = ?3, limit_per_hour = ?4, limit_per_day = ?5,
-        unlimited = ?6, burst = ?7, shape = ?8, max_in_flight = ?9
-    where name = ?1";
-
 impl SimulatedStore {
     /// An empty, migrated store whose clock shows `base` now, and whose permits may
     /// start by `head_start` before their slots.
@@ -166,9 +158,9 @@ impl SimulatedStore {
         locked(&self.connection)
     }
 
-    /// The store that nothing strikes.
+    /// The shipped store, with the ports that nothing strikes inside.
     #[must_use]
-    pub fn shipped(&self) -> &SqliteStore {
+    pub const fn shipped(&self) -> &SqliteStore {
         &self.store
     }
 
@@ -181,17 +173,6 @@ impl SimulatedStore {
             true => ClockStep::Backward(by),
             false => ClockStep::Forward(by),
         });
-    }
-
-    /// As if somebody's open transaction held the destination's row and its admitted
-    /// attempts, until [`SimulatedStore::unlock`].
-    pub fn lock(&self, destination: DestinationId) {
-        self.state().locked.insert(destination);
-    }
-
-    /// That transaction ends.
-    pub fn unlock(&self, destination: DestinationId) {
-        self.state().locked.remove(&destination);
     }
 
     /// As if somebody's open transactions held these rows: whatever would lock them
@@ -340,30 +321,33 @@ impl fmt::Debug for SimulatedStore {
     }
 }
 
-impl WorldStore for SimulatedStore {
-    fn ports(&self) -> &dyn OtherPorts {
-        &self.store
-    }
-}
-
-impl Struck for SimulatedStore {
-    fn now(&self) -> Timestamp {
+/// What becomes of the store from outside.
+impl SimulatedStore {
+    /// The store's clock.
+    pub fn now(&self) -> Timestamp {
         locked(&self.clock).now()
     }
 
-    fn step_clock(&self, step: ClockStep) {
+    /// Sets the store's clock.
+    pub fn step_clock(&self, step: ClockStep) {
         locked(&self.clock).step(step);
     }
 
-    fn lock_destination(&self, destination: DestinationId) {
+    /// As if somebody's open transaction held the destination's row and its
+    /// admitted attempts, until [`SimulatedStore::unlock_destination`].
+    pub fn lock_destination(&self, destination: DestinationId) {
         self.state().locked.insert(destination);
     }
 
-    fn unlock_destination(&self, destination: DestinationId) {
+    /// That transaction ends.
+    pub fn unlock_destination(&self, destination: DestinationId) {
         self.state().locked.remove(&destination);
     }
 
-    fn forget_unflushed(&self) -> usize {
+    /// The server crashes and is back: admissions since the last other commit
+    /// are forgotten, for they alone do not wait for the disk, and every other
+    /// commit flushes all that came before it. How many rows wait again.
+    pub fn forget_unflushed(&self) -> usize {
         let changes = self.changes();
         let mut state = self.state();
         let mut unflushed = std::mem::take(&mut state.unflushed);
@@ -390,7 +374,9 @@ impl Struck for SimulatedStore {
         forgotten
     }
 
-    fn accept_unseen(&self, events: &[NewEvent]) -> Option<super::Unseen> {
+    /// Accepts these events in a transaction that stays open; `None` if there
+    /// is nothing to insert, or another one holds one of their keys.
+    pub fn accept_unseen(&self, events: &[NewEvent]) -> Option<Unseen> {
         if self.holds_a_key(events) {
             return None;
         }
@@ -412,13 +398,11 @@ impl Struck for SimulatedStore {
             since,
             events: inserted,
         };
-        (!unseen.events.is_empty()).then_some(super::Unseen::Sqlite(unseen))
+        (!unseen.events.is_empty()).then_some(unseen)
     }
 
-    fn commit_unseen(&self, unseen: super::Unseen) -> Vec<AttemptId> {
-        let super::Unseen::Sqlite(unseen) = unseen else {
-            return Vec::new();
-        };
+    /// It commits. The attempts that are there now.
+    pub fn commit_unseen(&self, unseen: Unseen) -> Vec<AttemptId> {
         let mut attempts = Vec::new();
         let at = unseen.since.as_micros();
         for (event, to, attempt) in unseen.events {
@@ -443,38 +427,18 @@ impl Struck for SimulatedStore {
         attempts
     }
 
-    fn end_hold(&self, destination: DestinationId) {
+    /// The hold that the destination's health remembers is over.
+    pub fn end_hold(&self, destination: DestinationId) {
         let sql = "update health set held_until = held_since where destination_id = ?1";
         execute(&self.connection(), sql, [text(destination)]);
     }
 
-    fn hold_until_in_force(&self) {
+    /// Nothing of a destination starts before its last entry of limit history is in
+    /// force. Where a change waits for the starts that are dated ahead, nothing does.
+    pub fn hold_until_in_force(&self) {
         let now = self.now();
         let key = (now.as_micros(), (now + self.head_start()).as_micros());
         execute(&self.connection(), HOLD_UNTIL_IN_FORCE, key);
-    }
-
-    fn change_tier(&self, name: &str, limits: LimitSettings) -> Result<(), CatalogError> {
-        limits.validate().map_err(|invalid| CatalogError::Invalid {
-            field: invalid.field.to_owned(),
-            problem: invalid.problem,
-        })?;
-        let shape = limits.shape.map(|shape| shape.as_str());
-        let row = params![
-            name,
-            limits.per_second,
-            limits.per_minute,
-            limits.per_hour,
-            limits.per_day,
-            limits.unlimited,
-            limits.burst,
-            shape,
-            limits.max_in_flight,
-        ];
-        match execute(&self.connection(), TIER, row) {
-            0 => Err(CatalogError::NotFound("tier")),
-            _ => Ok(()),
-        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use domain::ids::DestinationId;
 use domain::operations::{OperationalType, payload};
-use engine::ports::{AlertsChange, DEFAULT_TENANT, Registration};
+use engine::ports::{AlertsChange, DEFAULT_TENANT, OperationsBook as _, Registration};
 
 use super::{World, destination};
 use promises::Unsettled;
@@ -41,7 +41,7 @@ impl World<'_> {
             return;
         }
         for of in (0..self.scenario.destinations.len()).map(destination) {
-            let store = self.parts.store.ports();
+            let store = self.parts.store.shipped();
             let changed = store.change_alerts(DEFAULT_TENANT, of, &ALERTS).await;
             changed.expect("it has just been created");
         }
@@ -50,7 +50,7 @@ impl World<'_> {
     /// Registers a destination for everything; one that is deleted is not there.
     pub(super) async fn tell(&self, of: DestinationId) {
         let all = Registration::default();
-        let store = self.parts.store.ports();
+        let store = self.parts.store.shipped();
         let _gone = store.register_operational(DEFAULT_TENANT, of, &all).await;
     }
 

@@ -9,16 +9,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::ports::{
-    CancelFrom, CancelStep, DEFAULT_TENANT, DeadLetterFilter, DestinationChange, NewReplay,
-    RetryRules, Which,
+    Backlog as _, CancelFrom, CancelStep, Catalog as _, DEFAULT_TENANT, DEFAULT_TIER,
+    DeadLetterFilter, DestinationChange, NewReplay, RetryRules, SmartBook as _, Tenants as _,
+    TierChange, Which,
 };
 use uuid::Uuid;
 
 use super::{World, destination};
 use crate::scenario::{What, spreads_otherwise};
-
-/// The tier of the default tenant.
-const TIER: &str = "standard";
 
 impl World<'_> {
     pub(super) async fn change_limits(&self, of: DestinationId, limits: &LimitSettings) {
@@ -27,7 +25,7 @@ impl World<'_> {
             limits: Some(*limits),
             ..DestinationChange::default()
         };
-        let store = self.parts.store.ports();
+        let store = self.parts.store.shipped();
         let changed = store.change_destination(DEFAULT_TENANT, of, &change).await;
         self.parts.store.hold_until_in_force();
         if let (Some(before), Ok(changed)) = (before, changed) {
@@ -46,7 +44,7 @@ impl World<'_> {
             limits: Some(limits),
             ..DestinationChange::default()
         };
-        let store = self.parts.store.ports();
+        let store = self.parts.store.shipped();
         let lifted = store.change_destination(DEFAULT_TENANT, of, &change).await;
         lifted.expect("no limits are valid limits");
     }
@@ -55,7 +53,7 @@ impl World<'_> {
         let destination = self
             .parts
             .store
-            .ports()
+            .shipped()
             .destination(DEFAULT_TENANT, of)
             .await;
         destination.ok().map(|destination| destination.effective)
@@ -82,7 +80,16 @@ impl World<'_> {
     }
 
     pub(super) async fn change_tier(&self, limits: LimitSettings) {
-        if self.parts.store.change_tier(TIER, limits).is_ok() {
+        let change = TierChange {
+            // A tier has none.
+            limits: Some(LimitSettings {
+                safety_margin: 0.0,
+                ..limits
+            }),
+            ..TierChange::default()
+        };
+        let store = self.parts.store.shipped();
+        if store.change_tier(DEFAULT_TIER, &change).await.is_ok() {
             self.parts.around.counts.note("tier changed");
         }
         self.parts.store.hold_until_in_force();
@@ -100,7 +107,7 @@ impl World<'_> {
             ..DestinationChange::default()
         };
         // It may have been deleted.
-        let store = self.parts.store.ports();
+        let store = self.parts.store.shipped();
         let _ = store.change_destination(DEFAULT_TENANT, of, &change).await;
         // To resume is to forget a hold.
         let held_until = self.parts.store.held_until(of);
@@ -109,7 +116,7 @@ impl World<'_> {
     }
 
     pub(super) async fn turn_smart(&self, of: DestinationId, to: SmartDelivery) {
-        let store = self.parts.store.ports();
+        let store = self.parts.store.shipped();
         // It may have been deleted.
         let set = store.set_smart_delivery(DEFAULT_TENANT, of, to).await;
         if set.is_ok() && to == SmartDelivery::On {
@@ -133,7 +140,7 @@ impl World<'_> {
             max_bytes: Some(*max_bytes),
             max_wait_ms: Some(*max_wait_ms),
         };
-        let store = self.parts.store.ports();
+        let store = self.parts.store.shipped();
         // It may have been deleted, or its events may not become so old.
         let set = store.set_batch_settings(DEFAULT_TENANT, of, &settings);
         let set = set.await;
@@ -144,7 +151,7 @@ impl World<'_> {
     }
 
     pub(super) async fn delete(&mut self, of: DestinationId) {
-        let store = self.parts.store.ports();
+        let store = self.parts.store.shipped();
         if store.delete_destination(DEFAULT_TENANT, of).await.is_ok() {
             self.parts.around.counts.note("destination deleted");
             self.deleted.push(of);
@@ -168,7 +175,7 @@ impl World<'_> {
         };
         let mut any = false;
         let store = Arc::clone(&self.parts.store);
-        let store = store.ports();
+        let store = store.shipped();
         while let Ok(done) = store.cancel_step(DEFAULT_TENANT, &step).await {
             any |= done.cancelled > 0;
             step.accepted_before = Some(done.accepted_before);
@@ -192,7 +199,7 @@ impl World<'_> {
             ..RetryRules::default()
         };
         // It may have been deleted.
-        let store = self.parts.store.ports();
+        let store = self.parts.store.shipped();
         let _ = store.set_retry_rules(DEFAULT_TENANT, of, &rules).await;
     }
 
@@ -204,7 +211,7 @@ impl World<'_> {
             which: Which::Matching(of, DeadLetterFilter::default()),
             share: f64::from(share_percent) / 100.0,
         };
-        let store = self.parts.store.ports();
+        let store = self.parts.store.shipped();
         if let Ok(replay) = store.create_replay(DEFAULT_TENANT, &new).await {
             if replay.total > 0 {
                 self.parts.around.counts.note("replay begun");
@@ -219,7 +226,7 @@ impl World<'_> {
             let _ = self
                 .parts
                 .store
-                .ports()
+                .shipped()
                 .cancel_replay(DEFAULT_TENANT, id)
                 .await;
         }

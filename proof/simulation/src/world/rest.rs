@@ -16,7 +16,7 @@ use domain::ids::{DestinationId, EventId};
 use domain::policy::{LimitSettings, Policy, Rate};
 use domain::retry::{AfterFailure, RetrySettings};
 use domain::time::Timestamp;
-use engine::ports::DEFAULT_TENANT;
+use engine::ports::{Catalog as _, DEFAULT_TENANT};
 use tokio::time::Instant;
 
 use super::clients::{CLIENT_PATIENCE, named_by_client};
@@ -86,7 +86,7 @@ impl World<'_> {
         for of in self.living() {
             self.change_state(of, DestinationState::Active).await;
             let store = &self.parts.store;
-            let Ok(now) = store.ports().destination(DEFAULT_TENANT, of).await else {
+            let Ok(now) = store.shipped().destination(DEFAULT_TENANT, of).await else {
                 continue;
             };
             if per_second(&now.effective.policy()) < SLOWEST {

@@ -182,11 +182,11 @@ impl State {
         reference.store().hold_rows(held.iter().copied());
         let seen_alive = seen_alive.filter(|worker| reference.set_retired(*worker, false));
         for id in &skipped {
-            reference.store().lock(*id);
+            reference.store().lock_destination(*id);
         }
         let ours = reference.ask(&call).await;
         for id in &skipped {
-            reference.store().unlock(*id);
+            reference.store().unlock_destination(*id);
         }
         reference.store().hold_rows([]);
         if let Some(worker) = seen_alive {

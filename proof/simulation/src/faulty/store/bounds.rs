@@ -9,11 +9,11 @@ use super::FaultyStore;
 use crate::gate::Gate;
 use crate::sabotage::Sabotage;
 use crate::site::Site;
-use crate::store::WorldStore;
+use crate::store::SimulatedStore;
 use crate::witness::Pending;
 
 /// What is pending, of each and of all.
-pub(crate) fn pending(store: &dyn WorldStore) -> Pending {
+pub(crate) fn pending(store: &SimulatedStore) -> Pending {
     let mut found = Pending::new();
     let mut whole = 0;
     for (tenant, id, pending, takes) in store.all_pending() {
@@ -29,11 +29,11 @@ pub(crate) fn pending(store: &dyn WorldStore) -> Pending {
 
 impl FaultyStore {
     pub(crate) fn pending(&self) -> Pending {
-        pending(&*self.inner)
+        pending(&self.inner)
     }
 
     /// Runs a statement that may add to backlogs: by as much as they are longer
-    /// after it. The model's are done at once.
+    /// after it. The store's are done at once.
     pub(super) async fn noting_what_comes<T>(&self, statement: impl Future<Output = T>) -> T {
         let before = self.pending();
         let answer = statement.await;
@@ -55,7 +55,7 @@ impl FaultyStore {
         pace: Option<&CountPace>,
     ) -> Result<(Counted, domain::time::Timestamp), StoreError> {
         let before = self.inner.counted_at();
-        let mut counted = self.inner.ports().standings(bounds, passed, pace).await?;
+        let mut counted = self.inner.shipped().standings(bounds, passed, pace).await?;
         let at = self.inner.counted_at();
         if at != before {
             self.witness.counted(at, self.pending());
@@ -114,7 +114,7 @@ impl Backpressure for FaultyStore {
     async fn repeated(&self, events: &[NewEvent]) -> Result<Vec<Option<Acceptance>>, StoreError> {
         let events = events.to_vec();
         self.call(Site::Repeated, |store, _| async move {
-            store.inner.ports().repeated(&events).await
+            store.inner.shipped().repeated(&events).await
         })
         .await
     }

@@ -7,7 +7,7 @@ use domain::event::{Audience, DEFAULT_CONTENT_TYPE, NewEvent};
 use domain::ids::{DestinationId, EventId};
 use domain::operations::{OperationalEvent, payload};
 use engine::ports::{
-    DEFAULT_TENANT, Operations, RelayedOperations, StoreError, WatchRules, Watched,
+    DEFAULT_TENANT, Operations, RelayedOperations, Store as _, StoreError, WatchRules, Watched,
 };
 use uuid::Uuid;
 
@@ -48,7 +48,7 @@ impl FaultyStore {
                 (one, to)
             })
             .collect();
-        let relaying = self.inner.ports().relay_operational_events(limit);
+        let relaying = self.inner.shipped().relay_operational_events(limit);
         let relayed = self.noting_what_comes(relaying).await?;
         let counts = &self.gate.around.counts;
         for (news, to) in before.into_iter().take(relayed.relayed as usize) {
@@ -70,7 +70,7 @@ impl FaultyStore {
         if self.gate.has(Sabotage::NeverEndsAlerts) && self.inner.alerts() > 0 {
             return Ok(Watched::default());
         }
-        let watched = self.inner.ports().watch(rules).await?;
+        let watched = self.inner.shipped().watch(rules).await?;
         for told in &watched.news {
             let what = match told.news.event_type.is_good() {
                 true => "alert ended",
@@ -107,7 +107,7 @@ impl Operations for FaultyStore {
         self.call(Site::TrimNews, |store, _| async move {
             store
                 .inner
-                .ports()
+                .shipped()
                 .trim_operational_events(kept, limit)
                 .await
         })

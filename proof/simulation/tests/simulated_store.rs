@@ -1,15 +1,14 @@
-//! What the model of the store has beside the ports: for the simulation.
+//! What strikes the store of a world from outside: its clock, rows that somebody holds,
+//! a server that forgets what it had not flushed, a transaction that commits late.
 #![expect(
     clippy::panic,
     clippy::unwrap_used,
     reason = "a test fails by panicking"
 )]
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use domain::attempt::{AttemptState, OutcomeKind};
 use domain::event::{Audience, Idempotency, NewEvent};
 use domain::ids::{DestinationId, EventId, WorkerId};
 use domain::permit::Permit;
@@ -17,10 +16,11 @@ use domain::policy::LimitSettings;
 use domain::share::Room;
 use domain::time::Timestamp;
 use engine::ports::{
-    Acceptance, Catalog, ClaimAnswer, DEFAULT_TENANT, DestinationChange, Heartbeat, NewDestination,
-    NextTry, Outcome, Run, RunResult, Store, StoreError, Sweep,
+    Acceptance, Catalog as _, ClaimAnswer, DEFAULT_TENANT, DestinationChange, Heartbeat,
+    NewDestination, Run, RunResult, Store as _, StoreError,
 };
-use simulation::model::{ClockStep, ModelStore};
+use simulation::SimulatedStore;
+use simulation::model::ClockStep;
 use uuid::Uuid;
 
 const BEGAN: Timestamp = Timestamp::from_millis(1_795_000_000_000);
@@ -29,8 +29,8 @@ const WORKER: WorkerId = WorkerId(Uuid::from_u128(0x3));
 const SECOND: Duration = Duration::from_secs(1);
 
 /// A store with one destination of so many starts a second, and a worker.
-async fn store(per_second: u32) -> Arc<ModelStore> {
-    let store = Arc::new(ModelStore::new(BEGAN));
+async fn store(per_second: u32) -> SimulatedStore {
+    let store = SimulatedStore::new(BEGAN, Duration::ZERO).unwrap();
     let new = NewDestination {
         id: DESTINATION,
         name: String::new(),
@@ -39,8 +39,8 @@ async fn store(per_second: u32) -> Arc<ModelStore> {
         limits: limits(per_second),
         pass_traceparent: false,
     };
-    let created = store.create_destination(DEFAULT_TENANT, &new).await;
-    created.unwrap();
+    let created = store.shipped().create_destination(DEFAULT_TENANT, &new);
+    created.await.unwrap();
     let heartbeat = Heartbeat {
         worker: WORKER,
         places: 9,
@@ -70,11 +70,11 @@ fn events(ids: std::ops::Range<u128>) -> Vec<NewEvent> {
     ids.map(event).collect()
 }
 
-async fn accept(store: &ModelStore, ids: std::ops::Range<u128>) {
+async fn accept(store: &SimulatedStore, ids: std::ops::Range<u128>) {
     store.accept_events(&events(ids)).await.unwrap();
 }
 
-async fn run(store: &ModelStore) -> RunResult {
+async fn run(store: &SimulatedStore) -> RunResult {
     let run = Run {
         destination: DESTINATION,
         republish: false,
@@ -87,40 +87,20 @@ async fn run(store: &ModelStore) -> RunResult {
         .remove(0)
 }
 
-async fn admit(store: &ModelStore) -> Vec<Permit> {
+async fn admit(store: &SimulatedStore) -> Vec<Permit> {
     match run(store).await {
         RunResult::Decided { permits, .. } => permits,
         other => panic!("expected a decision, got {other:?}"),
     }
 }
 
-async fn claim(store: &ModelStore, permits: &[Permit]) -> Vec<ClaimAnswer> {
+async fn claim(store: &SimulatedStore, permits: &[Permit]) -> Vec<ClaimAnswer> {
     store.claim_starts(WORKER, permits).await.unwrap().answers
 }
 
-async fn finish(store: &ModelStore, permit: &Permit, next: NextTry) {
-    let kind = match next {
-        NextTry::None => OutcomeKind::Succeeded,
-        _ => OutcomeKind::Failed,
-    };
-    let outcome = Outcome {
-        attempt: permit.attempt,
-        number: permit.number,
-        destination: permit.destination,
-        kind,
-        elapsed: SECOND,
-        status: None,
-        error: None,
-        response_body: Bytes::new(),
-        next,
-        signal: domain::health::Signal::default(),
-        speaks: engine::ports::Speaks::ForRequest,
-    };
-    store.record_outcomes(WORKER, &[outcome]).await.unwrap();
-}
-
+/// Its ids were given before those of what was seen first, and its keys are held.
 #[tokio::test(start_paused = true)]
-async fn admission_goes_back_to_what_was_committed_late_when_a_sweep_has_found_it() {
+async fn what_is_committed_late_is_seen_then_under_older_ids() {
     let store = store(10).await;
     let mut late = events(1..2);
     late[0].idempotency = Some(Idempotency {
@@ -129,6 +109,7 @@ async fn admission_goes_back_to_what_was_committed_late_when_a_sweep_has_found_i
         kept_for: SECOND * 1_000,
     });
     let unseen = store.accept_unseen(&late).unwrap();
+    assert!(store.accept_unseen(&late).is_none(), "its key is held");
     accept(&store, 2..3).await;
     let [younger] = admit(&store).await[..] else {
         panic!("what is not committed is not seen")
@@ -142,47 +123,9 @@ async fn admission_goes_back_to_what_was_committed_late_when_a_sweep_has_found_i
     tokio::time::advance(SECOND * 31).await;
     let attempts = store.commit_unseen(unseen);
     assert!(attempts[0] < younger.attempt);
-    assert_eq!(admit(&store).await, [], "admission had gone past it");
-    let sweep = Sweep {
-        after: None,
-        limit: 10,
-        overdue: SECOND * 1_000,
-        everything: false,
-        only_marks: false,
-    };
-    let page = store.sweep(&sweep).await.unwrap();
-    assert_eq!((page.late, page.wakes.len()), (1, 1));
     assert_eq!(admit(&store).await[0].attempt, attempts[0]);
-    assert_eq!(store.sweep(&sweep).await.unwrap().late, 0);
     let again = store.accept_events(&late).await.unwrap();
     assert!(matches!(again[..], [Acceptance::Repeated { .. }]));
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_is_over_is_forgotten_event_by_event() {
-    let store = store(3).await;
-    accept(&store, 0..3).await;
-    let permits = admit(&store).await;
-    claim(&store, &permits).await;
-    finish(&store, &permits[0], NextTry::None).await;
-    finish(&store, &permits[1], NextTry::RetryAfter(60 * SECOND)).await;
-    // The third is in flight, the second waits for its retry.
-    assert_eq!(store.forget_finished(store.now()), 0);
-    tokio::time::advance(3 * SECOND).await;
-    assert_eq!(store.forget_finished(store.now()), 1);
-    store.read(|rows| {
-        assert_eq!(rows.events().count(), 2);
-        let tries: Vec<_> = rows.attempts().map(|row| row.try_number).collect();
-        assert_eq!(tries, [1, 1, 2]);
-        assert_eq!(rows.starts_of(DESTINATION, BEGAN).count(), 2);
-        assert_eq!(
-            (rows.in_flight(DESTINATION), rows.waiting(DESTINATION)),
-            (1, 1)
-        );
-    });
-    // A late or doubled message about what is forgotten does no harm.
-    finish(&store, &permits[0], NextTry::None).await;
-    assert_eq!(claim(&store, &permits[..1]).await, [ClaimAnswer::Refused]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -204,48 +147,6 @@ async fn a_locked_destination_is_skipped_and_not_lost() {
             .iter()
             .all(|answer| matches!(answer, ClaimAnswer::Started(_)))
     );
-}
-
-#[tokio::test(start_paused = true)]
-async fn nothing_starts_while_it_is_held() {
-    let store = store(1).await;
-    accept(&store, 0..2).await;
-    let permits = admit(&store).await;
-    let until = store.now() + 10 * SECOND;
-    store.hold(DESTINATION, until);
-    store.hold(DESTINATION, until - 5 * SECOND);
-    assert_eq!(claim(&store, &permits).await, [ClaimAnswer::Refused]);
-    let again = admit(&store).await;
-    assert!(
-        again.iter().all(|permit| permit.not_before >= until),
-        "{again:?}"
-    );
-}
-
-#[tokio::test(start_paused = true)]
-async fn every_change_of_state_is_noted_once() {
-    let store = store(1).await;
-    accept(&store, 0..1).await;
-    store.note_transitions();
-    let permits = admit(&store).await;
-    claim(&store, &permits).await;
-    finish(&store, &permits[0], NextTry::RetryAfter(SECOND)).await;
-    let noted = store.take_transitions();
-    let seen: Vec<_> = noted.iter().map(|one| (one.from, one.to)).collect();
-    let [waiting, admitted, started] = [
-        AttemptState::Waiting,
-        AttemptState::Admitted,
-        AttemptState::Started,
-    ];
-    let expected = [
-        (Some(waiting), admitted),
-        (Some(admitted), started),
-        (Some(started), AttemptState::Failed),
-        (None, waiting),
-    ];
-    assert_eq!(seen, expected);
-    assert!(noted.iter().is_sorted_by_key(|one| one.at));
-    assert_eq!(store.take_transitions(), []);
 }
 
 #[tokio::test(start_paused = true)]
@@ -272,12 +173,18 @@ async fn no_two_steps_have_the_same_time() {
         limits: Some(limits(0)),
         ..DestinationChange::default()
     };
-    let changed = store.change_destination(DEFAULT_TENANT, DESTINATION, &change);
+    let catalog = store.shipped();
+    let changed = catalog.change_destination(DEFAULT_TENANT, DESTINATION, &change);
     changed.await.unwrap();
-    store.read(|rows| {
-        let cut = rows.in_force(DESTINATION)[1].from;
-        assert!(rows.starts_of(DESTINATION, BEGAN).all(|(at, _)| at < cut));
-    });
+    let cut = catalog.limit_history(DESTINATION).await.unwrap()[1].in_force_from;
+    let ledger = catalog.ledger(DESTINATION, BEGAN, Timestamp::MAX, None, 10);
+    let starts = ledger.await.unwrap();
+    assert_eq!(starts.len(), 2);
+    assert!(
+        starts
+            .iter()
+            .all(|row| row.started_at.is_some_and(|at| at < cut))
+    );
 }
 
 /// A store that crashes forgets what no commit has flushed. The number is given
