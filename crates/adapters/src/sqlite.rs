@@ -31,7 +31,6 @@ mod destinations;
 mod fault;
 mod fleet;
 mod harm;
-mod head_start;
 mod health;
 mod health_book;
 mod ingest;
@@ -76,7 +75,6 @@ use rusqlite::functions::{Context, FunctionFlags};
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 
 use fault::Fault;
-use head_start::HeadStart;
 use place::Place;
 use thread::Lane;
 
@@ -115,7 +113,10 @@ pub struct SqliteStore {
     /// written, or only in memory.
     place: Option<Arc<Place>>,
     clock: Clock,
-    head_start: HeadStart,
+    /// How far ahead of their slots permits may start; see
+    /// [`engine::ports::Store::head_start`]. A file has none: its worker is in the
+    /// same process, and claims when the slot is there.
+    head_start: Duration,
 }
 
 impl SqliteStore {
@@ -144,7 +145,7 @@ impl SqliteStore {
             reader: Arc::new(reader),
             counter: Arc::new(counter),
             clock,
-            head_start: HeadStart::default(),
+            head_start: Duration::ZERO,
         })
     }
 
@@ -153,7 +154,7 @@ impl SqliteStore {
     pub fn open_to_read(path: &Path, clock: Clock) -> Result<Self, StoreError> {
         let read_only = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let lane = Arc::new(Lane::spawn("sqlite-audit", connect(path, read_only)?, ())?);
-        Ok(Self::on(lane, clock, HeadStart::default()))
+        Ok(Self::on(lane, clock, Duration::ZERO))
     }
 
     /// A store that is gone when it is dropped, for tests and demos.
@@ -162,7 +163,7 @@ impl SqliteStore {
         configure(&connection)?;
         migrate::migrate(&mut connection)?;
         let lane = Arc::new(Lane::spawn("sqlite-memory", connection, ())?);
-        Ok(Self::on(lane, clock, HeadStart::default()))
+        Ok(Self::on(lane, clock, Duration::ZERO))
     }
 
     /// A store on a connection that the caller keeps: each step runs on the
@@ -171,18 +172,17 @@ impl SqliteStore {
     ///
     /// Brings the schema up to date. What triggers write goes by the same clock.
     ///
-    /// Permits may start by `head_start` before their slots. A change that revokes is
-    /// dated after such starts; a raise is not, so whoever raises waits for them.
+    /// Permits may start by `head_start` before their slots, and their starts are dated
+    /// ahead. A change is not dated after such starts: that is the caller's to do.
     pub fn inline(
         connection: Arc<Mutex<Connection>>,
         clock: Clock,
         head_start: Duration,
     ) -> Result<Self, StoreError> {
-        let head_start = HeadStart::of(head_start);
         {
             let mut connection = connection.lock().unwrap_or_else(PoisonError::into_inner);
             prepare(&connection)?;
-            tell_the_time(&connection, (clock.clone(), head_start.clone()))?;
+            tell_the_time(&connection, clock.clone())?;
             configure(&connection)?;
             migrate::migrate(&mut connection)?;
         }
@@ -191,7 +191,7 @@ impl SqliteStore {
     }
 
     /// All of it on one connection.
-    fn on(lane: Arc<Lane>, clock: Clock, head_start: HeadStart) -> Self {
+    fn on(lane: Arc<Lane>, clock: Clock, head_start: Duration) -> Self {
         Self {
             writer: lane.clone(),
             reader: lane.clone(),
@@ -284,17 +284,13 @@ fn prepare(connection: &Connection) -> Result<(), Fault> {
 
 /// What the view `store_clock` and the schema's defaults go by. They ask for
 /// `julianday('now')`, which a plain shell has too; here it is the store's clock.
-fn tell_the_time(
-    connection: &Connection,
-    (clock, head_start): (Clock, HeadStart),
-) -> Result<(), Fault> {
+fn tell_the_time(connection: &Connection, clock: Clock) -> Result<(), Fault> {
     /// Midnight of 1970-01-01 as a Julian day.
     const UNIX_EPOCH: f64 = 2_440_587.5;
     const MILLIS_PER_DAY: f64 = 86_400_000.0;
     let julian_day = move |_: &Context<'_>| {
-        let now = head_start.passed(clock());
         // Whole milliseconds, as SQLite's own clock has; far below 2^52.
-        let millis = (now.as_micros() / 1_000) as f64;
+        let millis = (clock().as_micros() / 1_000) as f64;
         Ok(UNIX_EPOCH + millis / MILLIS_PER_DAY)
     };
     let flags = FunctionFlags::SQLITE_UTF8;

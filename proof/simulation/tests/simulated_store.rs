@@ -16,8 +16,8 @@ use domain::policy::LimitSettings;
 use domain::share::Room;
 use domain::time::Timestamp;
 use engine::ports::{
-    Acceptance, Catalog as _, ClaimAnswer, DEFAULT_TENANT, DestinationChange, Heartbeat,
-    NewDestination, Run, RunResult, Store as _, StoreError,
+    Acceptance, Catalog as _, ClaimAnswer, DEFAULT_TENANT, DestinationChange, HEARTBEAT_TIMEOUT,
+    Heartbeat, MAX_HEAD_START, NewDestination, ReapRules, Run, RunResult, Store as _, StoreError,
 };
 use simulation::SimulatedStore;
 use simulation::model::ClockStep;
@@ -30,7 +30,11 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// A store with one destination of so many starts a second, and a worker.
 async fn store(per_second: u32) -> SimulatedStore {
-    let store = SimulatedStore::new(BEGAN, Duration::ZERO).unwrap();
+    store_with(per_second, Duration::ZERO).await
+}
+
+async fn store_with(per_second: u32, head_start: Duration) -> SimulatedStore {
+    let store = SimulatedStore::new(BEGAN, head_start).unwrap();
     let new = NewDestination {
         id: DESTINATION,
         name: String::new(),
@@ -223,4 +227,60 @@ async fn a_claim_keeps_its_admission() {
     assert_eq!(store.forget_unflushed(), 0);
     let answers = store.claim_starts(WORKER, &permits[1..]).await.unwrap();
     assert!(matches!(answers.answers[..], [ClaimAnswer::Started(_)]));
+}
+
+/// What somebody holds a reap goes past, and past nothing else.
+#[tokio::test(start_paused = true)]
+async fn a_reap_goes_past_permits_that_somebody_holds() {
+    let store = store(2).await;
+    accept(&store, 0..2).await;
+    let permits = admit(&store).await;
+    store.step_clock(ClockStep::Forward(60 * SECOND));
+    let rules = ReapRules {
+        heartbeat_timeout: HEARTBEAT_TIMEOUT,
+        start_timeout: SECOND * 30,
+        permit_grace: Duration::ZERO,
+    };
+    let reaped = async || store.reap(&rules, 10).await.unwrap();
+    store.lock_destination(DESTINATION);
+    assert_eq!(reaped().await.expired_permits, 0);
+    let other = DestinationId(Uuid::from_u128(0xe));
+    store.lock_destination(other);
+    store.unlock_destination(DESTINATION);
+    assert_eq!(reaped().await.expired_permits, 2);
+    let [late, _] = &permits[..] else {
+        panic!("expected two permits, got {permits:?}")
+    };
+    assert_eq!(
+        claim(&store, std::slice::from_ref(late)).await,
+        [ClaimAnswer::Refused]
+    );
+}
+
+/// A start is dated ahead, and a change is dated after it: until then nobody plans by
+/// the new limits.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_admitted_while_a_change_waits_for_starts_that_lie_ahead() {
+    let store = store_with(1, MAX_HEAD_START).await;
+    accept(&store, 0..3).await;
+    let permits = admit(&store).await;
+    claim(&store, &permits).await;
+    tokio::time::advance(SECOND - MAX_HEAD_START).await;
+    let permits = admit(&store).await;
+    let answers = claim(&store, &permits).await;
+    let [ClaimAnswer::Started(start)] = &answers[..] else {
+        panic!("expected a start, got {answers:?}")
+    };
+    assert!(start.started_at > store.now());
+    let change = DestinationChange {
+        limits: Some(limits(5)),
+        ..DestinationChange::default()
+    };
+    let changed = (store.shipped()).change_destination(DEFAULT_TENANT, DESTINATION, &change);
+    changed.await.unwrap();
+    let history = store.shipped().limit_history(DESTINATION).await.unwrap();
+    assert!(history[1].in_force_from > start.started_at);
+    assert!(matches!(run(&store).await, RunResult::Skipped));
+    tokio::time::advance(MAX_HEAD_START).await;
+    assert!(matches!(run(&store).await, RunResult::Decided { .. }));
 }

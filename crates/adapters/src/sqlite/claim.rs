@@ -15,7 +15,6 @@ use engine::ports::{
 use rusqlite::{Row, Transaction};
 
 use super::fault::Fault;
-use super::head_start::HeadStart;
 use super::record::record_outcomes;
 use super::rows::{execute, first, maybe_time, word};
 use super::secrets;
@@ -71,7 +70,7 @@ pub(super) const MEASURED: [&str; 4] = [ALIVE, ROW, START, EVENT];
 /// Who claims, and when.
 pub(super) struct Claimer {
     pub(super) now: Timestamp,
-    pub(super) head_start: HeadStart,
+    pub(super) head_start: Duration,
     pub(super) worker: WorkerId,
 }
 
@@ -99,7 +98,7 @@ pub(super) fn claim_with(
     let asked = Asked {
         now,
         worker_lives: is_alive,
-        head_start: by.head_start.most(),
+        head_start: by.head_start,
     };
     for permit in permits {
         let Some(row) = Claimed::read(tx, permit)? else {
@@ -115,7 +114,7 @@ pub(super) fn claim_with(
             }
             Verdict::Early(left) => ClaimAnswer::Early(left),
             Verdict::Starts(at) => {
-                match row.start(tx, by.head_start.noting(at), &worker, permit)? {
+                match row.start(tx, at, &worker, permit)? {
                     Some(start) => {
                         let members = carry(permit, &worker, &start)?;
                         ClaimAnswer::Started(Start { members, ..start })

@@ -1,6 +1,8 @@
 //! What a run and a claim cost, in steps of SQLite's virtual machine: the same with a
 //! thousand waiting attempts and with hundreds of thousands.
 
+use std::time::Duration;
+
 use domain::ids::{AttemptId, DestinationId, WorkerId};
 use domain::time::Timestamp;
 use engine::ports::{
@@ -11,7 +13,6 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, StatementStatus};
 use uuid::Uuid;
 
-use super::head_start::HeadStart;
 use super::{
     admit, claim, fleet, ledger, migrate, prepare, reap, rows, survey, sweep, usage, watch,
 };
@@ -82,7 +83,7 @@ fn cost(size: u32) -> [i32; 6] {
     fleet::heartbeat(&tx, NOW, &heartbeat).unwrap();
     let by = claim::Claimer {
         now: NOW,
-        head_start: HeadStart::default(),
+        head_start: Duration::ZERO,
         worker,
     };
     // Half of them: the cut has something to revoke.

@@ -51,7 +51,7 @@ impl Store for SqliteStore {
         permits: &[Permit],
     ) -> Result<Claims, StoreError> {
         let permits = permits.to_vec();
-        let head_start = self.head_start.clone();
+        let head_start = self.head_start;
         let step = move |tx: &Transaction<'_>, now| {
             let by = claim::Claimer {
                 now,
@@ -64,7 +64,7 @@ impl Store for SqliteStore {
     }
 
     fn head_start(&self) -> Duration {
-        self.head_start.most()
+        self.head_start
     }
 
     async fn release_permits(&self, permits: &[Permit]) -> Result<Vec<Wake>, StoreError> {
@@ -87,7 +87,7 @@ impl Store for SqliteStore {
         permits: &[Permit],
     ) -> Result<Claims, StoreError> {
         let permits = permits.to_vec();
-        let head_start = self.head_start.clone();
+        let head_start = self.head_start;
         let step = move |tx: &Transaction<'_>, now| {
             let by = claim::Claimer {
                 now,

@@ -61,6 +61,7 @@ impl SimulatedStore {
         for at in CHANGE_COUNTERS {
             image[at..at + number.len()].copy_from_slice(&number);
         }
+        self.end_changes();
         let _stands_still = self.connection();
         fs::write(path, image).map_err(|problem| StoreError::Unavailable(problem.to_string()))
     }

@@ -4,8 +4,9 @@
 //! transaction holds, a server that forgets what it had not flushed, and a
 //! transaction that commits late.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -25,7 +26,7 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, params};
 use tokio::sync::Notify;
 
-use super::rows::{execute, first, text};
+use super::rows::{all, execute, first, text, time, word};
 use crate::model::{ClockStep, ModelClock};
 
 /// The shipped store, and what strikes it.
@@ -36,6 +37,8 @@ pub struct SimulatedStore {
     state: Mutex<State>,
     /// Told of every entry of limit history.
     changed: Arc<Notify>,
+    /// Whether one was dated since the last admission.
+    has_changed: Arc<AtomicBool>,
 }
 
 /// How a store's clock goes on beside the runtime's.
@@ -53,6 +56,8 @@ struct State {
     locked: BTreeSet<DestinationId>,
     /// Attempts whose rows somebody's transactions hold.
     held_rows: BTreeSet<AttemptId>,
+    /// Destinations whose change is not in force before then: its transaction waits.
+    changing: BTreeMap<DestinationId, Timestamp>,
     /// Keys that transactions hold that stay open.
     held: BTreeSet<(TenantId, String)>,
     /// What admissions that are not on the disk yet have changed, in order.
@@ -111,13 +116,41 @@ const INSERT_KEY: &str = "
     insert or replace into idempotency_keys (tenant_id, key, digest, event_id, expires_at)
     values (?1, ?2, ?3, ?4, ?5)";
 
+/// A change is dated after the starts that are dated ahead: Postgres waits for them,
+/// but for no longer than a head start, when its clock was set back.
+const DATE_CHANGES: &str = "
+    create temp trigger changes_come_after_starts
+    after update of in_force_from on main.limit_history
+    when exists (
+        select 1 from attempts
+        where destination_id = new.destination_id and folded in (0, 1)
+            and started_at >= new.in_force_from and carried_by is null
+    )
+    begin
+        update limit_history
+        set in_force_from = 1 + min(new.in_force_from + head_start(), (
+            select max(started_at) from attempts
+            where destination_id = new.destination_id and folded in (0, 1)
+                and started_at >= new.in_force_from and carried_by is null
+        ))
+        where id = new.id;
+        select change_waits();
+    end";
+
 /// More than a head start later is a clock that was set back since.
-const HOLD_UNTIL_IN_FORCE: &str = "
-    insert into pacing (destination_id, held_until)
+const NOT_IN_FORCE: &str = "
     select destination_id, max(in_force_from) from limit_history
-    where in_force_from > ?1 and in_force_from <= ?2 group by destination_id
-    on conflict (destination_id) do update
-    set held_until = max(coalesce(held_until, 0), excluded.held_until)";
+    where in_force_from > ?1 and in_force_from <= ?2 group by destination_id";
+
+/// Later than any reap asks for: as if the deadlines of a destination's permits were
+/// not to be seen.
+const HIDE_PERMITS: &str = "
+    update attempts set deadline = deadline + 9000000000000000
+    where destination_id = ?1 and state = 'admitted'";
+
+const SHOW_PERMITS: &str = "
+    update attempts set deadline = deadline - 9000000000000000
+    where destination_id = ?1 and state = 'admitted'";
 
 impl SimulatedStore {
     /// An empty, migrated store whose clock shows `base` now, and whose permits may
@@ -144,12 +177,16 @@ impl SimulatedStore {
         locked(&connection).set_prepared_statement_cache_capacity(CACHED_STATEMENTS);
         let changed = Arc::new(Notify::new());
         tell_of_changes(&locked(&connection), Arc::clone(&changed)).map_err(unavailable)?;
+        let has_changed = Arc::new(AtomicBool::default());
+        let told = Arc::clone(&has_changed);
+        date_changes(&locked(&connection), head_start, told).map_err(unavailable)?;
         Ok(Self {
             store,
             connection,
             clock,
             state: Mutex::default(),
             changed,
+            has_changed,
         })
     }
 
@@ -175,6 +212,12 @@ impl SimulatedStore {
         });
     }
 
+    /// No change waits any more for what starts ahead of it.
+    pub fn end_changes(&self) {
+        self.has_changed.store(false, Ordering::Relaxed);
+        self.state().changing.clear();
+    }
+
     /// As if somebody's open transactions held these rows: whatever would lock them
     /// skips them. Until the next call, which names all that are held from then on.
     pub fn hold_rows(&self, held: impl IntoIterator<Item = AttemptId>) {
@@ -190,9 +233,28 @@ impl SimulatedStore {
     }
 
     /// Whether somebody holds what a claim or a release of it would lock.
-    fn is_held(&self, permit: &Permit) -> bool {
+    fn is_permit_held(&self, permit: &Permit) -> bool {
         let state = self.state();
         state.locked.contains(&permit.destination) || state.held_rows.contains(&permit.attempt)
+    }
+
+    /// A change that waits holds its destination.
+    fn note_changes_that_wait(&self, now: Timestamp) {
+        if !self.has_changed.swap(false, Ordering::Relaxed) {
+            return;
+        }
+        let key = (now.as_micros(), (now + self.head_start()).as_micros() + 1);
+        let waits = all(&self.connection(), NOT_IN_FORCE, key, |row| {
+            Ok((word(row, 0)?, time(row, 1)?))
+        });
+        self.state().changing.extend(waits);
+    }
+
+    /// Locked, or held by a change that waits.
+    fn is_held(&self, destination: DestinationId, now: Timestamp) -> bool {
+        let state = self.state();
+        let changing = state.changing.get(&destination);
+        state.locked.contains(&destination) || changing.is_some_and(|until| now < *until)
     }
 
     /// Whether the row is still admitted under this very number.
@@ -274,6 +336,17 @@ impl SimulatedStore {
         first(&self.connection(), sql, key, |_| Ok(())).map(|()| to)
     }
 
+    /// Changes rows of the destinations that are locked. It is no commit, so it
+    /// flushes nothing.
+    fn strike_locked(&self, sql: &str) {
+        let mut state = self.state();
+        let connection = self.connection();
+        let changed = (state.locked.iter())
+            .map(|destination| execute(&connection, sql, [text(destination)]))
+            .sum::<usize>();
+        state.changes += i64::try_from(changed).unwrap_or_default();
+    }
+
     /// Gives an id that nothing else gets.
     fn next_id(&self) -> AttemptId {
         let connection = self.connection();
@@ -307,6 +380,22 @@ fn tell_of_changes(connection: &Connection, changed: Arc<Notify>) -> Result<(), 
         "create temp trigger limits_changed after insert on main.limit_history
         begin select limits_changed(); end",
     )
+}
+
+/// A change comes after what starts before it, and says so where it has to wait.
+fn date_changes(
+    connection: &Connection,
+    head_start: Duration,
+    told: Arc<AtomicBool>,
+) -> Result<(), rusqlite::Error> {
+    let flags = rusqlite::functions::FunctionFlags::SQLITE_UTF8;
+    let head_start = domain::time::micros(head_start);
+    connection.create_scalar_function("head_start", 0, flags, move |_| Ok(head_start))?;
+    connection.create_scalar_function("change_waits", 0, flags, move |_| {
+        told.store(true, Ordering::Relaxed);
+        Ok(true)
+    })?;
+    connection.execute_batch(DATE_CHANGES)
 }
 
 /// The key that it asks for.
@@ -432,14 +521,6 @@ impl SimulatedStore {
         let sql = "update health set held_until = held_since where destination_id = ?1";
         execute(&self.connection(), sql, [text(destination)]);
     }
-
-    /// Nothing of a destination starts before its last entry of limit history is in
-    /// force. Where a change waits for the starts that are dated ahead, nothing does.
-    pub fn hold_until_in_force(&self) {
-        let now = self.now();
-        let key = (now.as_micros(), (now + self.head_start()).as_micros());
-        execute(&self.connection(), HOLD_UNTIL_IN_FORCE, key);
-    }
 }
 
 #[async_trait]
@@ -453,14 +534,16 @@ impl Store for SimulatedStore {
     }
 
     async fn admit(&self, runs: &[Run], room: &Room) -> Result<Admitted, StoreError> {
-        let free = |run: &&Run| !self.is_locked(run.destination);
+        let now = self.now();
+        self.note_changes_that_wait(now);
+        let free = |run: &&Run| !self.is_held(run.destination, now);
         let free: Vec<_> = runs.iter().filter(free).copied().collect();
         let mut admitted = self.admit_unflushed(&free, room).await?;
         let mut decided = std::mem::take(&mut admitted.results).into_iter();
-        // Of one that is locked nothing is known, not even whether it is gone.
+        // Of one that is held nothing is known, not even whether it is gone.
         let results = runs
             .iter()
-            .map(|run| match self.is_locked(run.destination) {
+            .map(|run| match self.is_held(run.destination, now) {
                 true => Some(RunResult::Skipped),
                 false => decided.next(),
             });
@@ -530,12 +613,12 @@ impl Store for SimulatedStore {
     }
 
     async fn reap(&self, rules: &ReapRules, limit: u32) -> Result<Reaped, StoreError> {
-        if !self.state().locked.is_empty() {
-            return Ok(Reaped::default());
-        }
+        // It goes past permits that somebody holds.
+        self.strike_locked(HIDE_PERMITS);
         let hidden = self.hide_held();
         let reaped = self.store.reap(rules, limit).await;
         self.show_again(&hidden);
+        self.strike_locked(SHOW_PERMITS);
         reaped
     }
 
@@ -639,7 +722,7 @@ impl SimulatedStore {
     }
 
     fn not_held(&self, permits: &[Permit]) -> Vec<Permit> {
-        let free = |permit: &&Permit| !self.is_held(permit);
+        let free = |permit: &&Permit| !self.is_permit_held(permit);
         permits.iter().filter(free).copied().collect()
     }
 
@@ -647,7 +730,7 @@ impl SimulatedStore {
     fn beside_held(&self, permits: &[Permit], mut claims: Claims) -> Claims {
         let mut answers = std::mem::take(&mut claims.answers).into_iter();
         let answers = permits.iter().map(|permit| {
-            match (self.is_held(permit), self.is_admitted_under(permit)) {
+            match (self.is_permit_held(permit), self.is_admitted_under(permit)) {
                 (true, true) => ClaimAnswer::Skipped,
                 (true, false) => ClaimAnswer::Refused,
                 (false, _) => answers.next().unwrap_or(ClaimAnswer::Refused),

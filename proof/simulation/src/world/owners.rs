@@ -27,7 +27,6 @@ impl World<'_> {
         };
         let store = self.parts.store.shipped();
         let changed = store.change_destination(DEFAULT_TENANT, of, &change).await;
-        self.parts.store.hold_until_in_force();
         if let (Some(before), Ok(changed)) = (before, changed) {
             self.count_change(&before, limits, &changed.effective);
         }
@@ -92,7 +91,6 @@ impl World<'_> {
         if store.change_tier(DEFAULT_TIER, &change).await.is_ok() {
             self.parts.around.counts.note("tier changed");
         }
-        self.parts.store.hold_until_in_force();
         for of in 0..self.scenario.destinations.len() {
             self.read_history(destination(of));
         }

@@ -182,6 +182,8 @@ impl Reference {
         let answer = ask(self.changed(), call).await;
         if let Some((id, until)) = changed.zip(held_until) {
             self.set_held_until(id, until);
+            // Whom it keeps waiting is in the answers.
+            self.store().end_changes();
         }
         answer
     }
