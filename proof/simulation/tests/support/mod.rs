@@ -1,3 +1,0 @@
-//! What the contract suites need of the models.
-
-pub(crate) mod sql;
