@@ -228,10 +228,6 @@ impl SimulatedStore {
         locked(&self.state)
     }
 
-    fn is_locked(&self, destination: DestinationId) -> bool {
-        self.state().locked.contains(&destination)
-    }
-
     /// Whether somebody holds what a claim or a release of it would lock.
     fn is_permit_held(&self, permit: &Permit) -> bool {
         let state = self.state();
