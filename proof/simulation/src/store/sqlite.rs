@@ -116,7 +116,7 @@ const INSERT_KEY: &str = "
     insert or replace into idempotency_keys (tenant_id, key, digest, event_id, expires_at)
     values (?1, ?2, ?3, ?4, ?5)";
 
-/// A change is dated after the starts that are dated ahead: Postgres waits for them,
+/// A change is dated after the starts that are dated ahead of it: Postgres waits for them,
 /// but for no longer than a head start, when its clock was set back.
 const DATE_CHANGES: &str = "
     create temp trigger changes_come_after_starts
@@ -124,14 +124,14 @@ const DATE_CHANGES: &str = "
     when exists (
         select 1 from attempts
         where destination_id = new.destination_id and folded in (0, 1)
-            and started_at >= new.in_force_from and carried_by is null
+            and started_at > new.in_force_from and carried_by is null
     )
     begin
         update limit_history
         set in_force_from = 1 + min(new.in_force_from + head_start(), (
             select max(started_at) from attempts
             where destination_id = new.destination_id and folded in (0, 1)
-                and started_at >= new.in_force_from and carried_by is null
+                and started_at > new.in_force_from and carried_by is null
         ))
         where id = new.id;
         select change_waits();
