@@ -75,6 +75,12 @@ create table attempts (
     worker_id uuid,
     created_at timestamptz not null default clock_timestamp(),
     admitted_at timestamptz,
+    -- When it was claimed, or its slot if that was a moment ahead. What gives a start up
+    -- goes by it, and so does what is signed.
+    claimed_at timestamptz,
+    -- When its request's first byte was handed to the network, as its worker measured it:
+    -- what limits count. Until that is known, the latest that it may have been: half a
+    -- second after the claim, and never after the deadline.
     started_at timestamptz,
     finished_at timestamptz,
     delivery_latency interval generated always as (finished_at - created_at) stored,
@@ -107,7 +113,8 @@ create table attempts (
     ),
     constraint attempts_check_started_at check (
         (started_at is null) = (state in ('waiting', 'admitted', 'cancelled', 'expired'))
-    )
+    ),
+    constraint attempts_check_claimed_at check ((claimed_at is null) = (started_at is null))
 ) partition by range (id);
 
 alter sequence attempts_id_seq owned by attempts.id;
@@ -127,7 +134,7 @@ create index attempts_admitted on attempts (destination_id) include (not_before,
 create index attempts_deadline on attempts (deadline) where state = 'admitted';
 create index attempts_in_flight on attempts (destination_id)
     where state = 'started' and carried_by is null;
-create index attempts_started on attempts (started_at) include (worker_id)
+create index attempts_claimed on attempts (claimed_at) include (worker_id)
     where state = 'started';
 -- Starts, for the windows. `folded` is in the key: admission reads the few that
 -- are not folded, however large the limit and so the number of those that are.

@@ -40,27 +40,25 @@ create function own_limits(d destinations) returns limit_settings
 -- Writes history, marks and a notification for destinations whose rows we have
 -- locked or inserted. A deleted one takes no starts: it is disabled for good.
 --
--- A claim may date its start up to 10 ms ahead, to the permit's slot. A change of limits is
--- dated after every start that was claimed before it: no window that begins with the change
--- holds one. The callers have locked the destinations, so nothing is admitted meanwhile, and
--- of those that revoke nothing can be claimed any more.
+-- A claim may be dated up to 10 ms ahead, to the permit's slot; until then nothing is sent,
+-- so it is still in flight. A change of limits is dated after every claim before it: no
+-- window of claims that begins with the change holds one. The callers have locked the
+-- destinations, so nothing is admitted meanwhile, and of those that revoke nothing can be
+-- claimed any more.
 create function note_change(changed uuid[]) returns void
     language plpgsql volatile
 as $$
 declare
+    asked_at timestamptz := clock_timestamp();
     ahead interval;
 begin
-    select max(s.started_at) - clock_timestamp()
+    -- Only those that are ahead: without that, the latest of all claims would be looked
+    -- for in their index, through what is in flight elsewhere.
+    select max(a.claimed_at) - asked_at
     into ahead
-    from unnest(changed) as c (id)
-    cross join (values (false), (true)) as f (folded)
-    cross join lateral (
-        select a.started_at from attempts a
-        where a.destination_id = c.id and a.folded = f.folded and a.started_at is not null
-            and a.carried_by is null
-        order by a.started_at desc
-        limit 1
-    ) s;
+    from attempts a
+    where a.destination_id = any (changed) and a.state = 'started' and a.carried_by is null
+        and a.claimed_at > asked_at;
     -- More than a head start is a clock that was set back, which is not waited for.
     if ahead > interval '0' then
         perform pg_sleep_for(least(ahead, interval '10 milliseconds'));
@@ -364,8 +362,9 @@ from (
     group by destination_id, date_trunc('second', started_at)
 ) s
 cross join lateral (
-    -- The largest in force within that second: the entry that it began with,
-    -- and those that came in it. Null, if one of them did not limit.
+    -- The largest in force within that second: the entry that it began with, and those
+    -- that came in it. Null, if one of them did not limit. A change reaches what is sent
+    -- up to half a second later: what had been claimed goes out.
     select
         case when bool_or(h.limit_per_second is null) then null
             else max(h.limit_per_second) end as limit_per_second,
@@ -383,7 +382,7 @@ cross join lateral (
             (
                 select max(earlier.in_force_from) from limit_history earlier
                 where earlier.destination_id = s.destination_id
-                    and earlier.in_force_from <= s.second
+                    and earlier.in_force_from <= s.second - interval '500 milliseconds'
             ),
             '-infinity'
         )

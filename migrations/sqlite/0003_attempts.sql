@@ -33,6 +33,12 @@ create table attempts (
     worker_id text,
     created_at integer not null,
     admitted_at integer,
+    -- When it was claimed, or its slot if that was a moment ahead. What gives a start up
+    -- goes by it, and so does what is signed.
+    claimed_at integer,
+    -- When its request's first byte was handed to the network, as its worker measured it:
+    -- what limits count. Until that is known, the latest that it may have been: half a
+    -- second after the claim, and never after the deadline.
     started_at integer,
     finished_at integer,
     delivery_latency integer generated always as (finished_at - created_at) stored,
@@ -66,7 +72,8 @@ create table attempts (
     ),
     constraint attempts_check_started_at check (
         (started_at is null) = (state in ('waiting', 'admitted', 'cancelled', 'expired'))
-    )
+    ),
+    constraint attempts_check_claimed_at check ((claimed_at is null) = (started_at is null))
 ) strict;
 
 -- The backlog: first attempts in creation order, and the others by when they
@@ -80,7 +87,7 @@ create index attempts_admitted on attempts (destination_id, not_before, deadline
 create index attempts_deadline on attempts (deadline) where state = 'admitted';
 create index attempts_in_flight on attempts (destination_id)
     where state = 'started' and carried_by is null;
-create index attempts_started on attempts (started_at, worker_id) where state = 'started';
+create index attempts_claimed on attempts (claimed_at, worker_id) where state = 'started';
 -- Starts, for the windows. `folded` is in the key: admission reads the few that
 -- are not folded, however large the limit and so the number of those that are.
 create index attempts_starts on attempts (destination_id, folded, started_at desc, id desc)

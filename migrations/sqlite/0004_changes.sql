@@ -223,7 +223,8 @@ end;
 -- ---------------------------------------------------------------------------
 -- The audit that anyone can run: how many attempts started in each calendar
 -- second, and the largest limit in force within it: of the entry that it began
--- with, and of those that came in it. Null, if one of them did not limit. A
+-- with, and of those that came in it. Null, if one of them did not limit. A change
+-- reaches what is sent up to half a second later: what had been claimed goes out. A
 -- bucket may start `burst` at once and half a second's worth of slack more;
 -- every other shape its limit. Sliding windows are judged by `paceline audit`.
 
@@ -254,7 +255,7 @@ join limit_history h on h.destination_id = s.destination_id
         (
             select max(earlier.in_force_from) from limit_history earlier
             where earlier.destination_id = s.destination_id
-                and earlier.in_force_from <= s.second * 1000000
+                and earlier.in_force_from <= s.second * 1000000 - 500000
         ),
         0
     )

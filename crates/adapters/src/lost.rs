@@ -19,6 +19,7 @@ pub(crate) fn no_event(
         number,
         destination,
         kind: OutcomeKind::NotSent,
+        sent_after: Duration::ZERO,
         elapsed: Duration::ZERO,
         status: None,
         error: Some("its event is gone".into()),

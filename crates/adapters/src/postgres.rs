@@ -24,7 +24,7 @@ use engine::ports::Target;
 use engine::ports::Wake;
 use engine::ports::{
     Acceptance, Admitted, Claims, Deferral, Fleet, Heartbeat, MAX_HEAD_START, Mark, Outcome,
-    ReapRules, Reaped, Recorded, Run, Store, StoreError, Sweep, SweepPage,
+    ReapRules, Reaped, Recorded, Run, SendReport, Store, StoreError, Sweep, SweepPage,
 };
 use engine::ports::{
     AttemptView, Catalog, CatalogError, Destination, DestinationChange, EventSummary,
@@ -172,6 +172,11 @@ impl Store for PostgresStore {
 
     async fn defer(&self, deferrals: &[Deferral]) -> Result<(), StoreError> {
         Ok(retried(|| claim::defer(&self.pool, deferrals)).await?)
+    }
+
+    async fn report_sends(&self, worker: WorkerId, sends: &[SendReport]) -> Result<(), StoreError> {
+        // Not again after an error: by then the outcomes are there.
+        Ok(claim::report_sends(&self.pool, worker, sends).await?)
     }
 
     async fn record_outcomes(

@@ -69,6 +69,8 @@ mod roles;
 mod smart;
 #[path = "postgres_store/starts.rs"]
 mod starts;
+#[path = "postgres_store/starts_cost.rs"]
+mod starts_cost;
 #[path = "postgres_store/traces.rs"]
 mod traces;
 #[path = "postgres_store/verdicts.rs"]

@@ -337,7 +337,7 @@ async fn a_shells_cut_is_in_force_after_every_start_before_it() {
             .await;
         let history = world.catalog.limit_history(destination).await.unwrap();
         assert_eq!(history[1].effective.per_second, Some(2));
-        assert!(history[1].in_force_from > started[4].started_at);
+        assert!(history[1].in_force_from > started[4].claimed_at);
         assert!(history[1].in_force_from <= world.now().await + Duration::from_millis(1));
         // Nothing of the new limit starts before its history.
         let (next, _, _) = world.decide(destination).await;
@@ -395,9 +395,9 @@ async fn a_long_read_does_not_delay_the_path() {
     let event = world.accept(destination, 1).await[0];
     let rows = format!(
         "insert into attempts
-            (event_id, destination_id, tenant_id, state, created_at, started_at)
+            (event_id, destination_id, tenant_id, state, created_at, claimed_at, started_at)
         with recursive n (n) as (values (1) union all select n + 1 from n where n < 300000)
-        select '{event}', '{destination}', '{DEFAULT_TENANT}', 'succeeded', 0, n from n"
+        select '{event}', '{destination}', '{DEFAULT_TENANT}', 'succeeded', 0, n, n from n"
     );
     world.sql(&rows).await;
     let auditing = world.clone();

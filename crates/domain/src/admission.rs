@@ -6,10 +6,15 @@
 //! still fall into the window, `allow = rate_limit − still_in_queue −
 //! started_in_window`, and plan ahead by the rule that this illustrates.
 //!
+//! A start is the instant at which the request's first byte is handed to the
+//! network, as its worker measured it: never before its claim, nor by more than
+//! [`MAX_CLAIM_TO_SEND`] after it, nor after its deadline.
+//!
 //! **Rule.** At admission time t, let `end(q)` be the recorded start of permit
-//! q; its `deadline` if it may still start; and −∞ only if a committed update
-//! has moved its row out of `admitted` without a start. Admit p with
-//! `not_before ≥ t` only if fewer than L permits have
+//! q; the latest instant at which it may still start, if none is recorded (its
+//! `deadline`, and once it is claimed [`latest_start`]); and −∞ only if a
+//! committed update has moved its row out of `admitted` without a claim. Admit p
+//! with `not_before ≥ t` only if fewer than L permits have
 //! `end(q) > not_before − P`.
 //!
 //! **Theorem.** Every half-open window (w − P, w] holds at most L starts.
@@ -17,8 +22,8 @@
 //! last. Its `not_before ≤ w`. Any other q that starts in the window was
 //! admitted earlier and starts after w − P ≥ `not_before(p)` − P. When p was
 //! admitted, q was recorded (its end is its start) or still possible (its end
-//! is its deadline, which is no earlier than its start), so it was counted.
-//! There are at most L − 1 such q. ∎
+//! is no earlier than its start), so it was counted. There are at most L − 1
+//! such q. ∎ (The same goes for claims: none is later than its start.)
 //!
 //! [`round`] asks the rule for many destinations at once, and shares what the
 //! fleet has room for between them.
@@ -27,7 +32,10 @@
 //! a permit is planned, whether or not it starts, so the planned slots of any
 //! interval are at most `burst + r·t`; and as every start falls within
 //! [`SLACK`] after its slot, at most `burst + r·(t + SLACK)` starts fall into
-//! any t.
+//! any t. So a bucket never counts a start at the latest that it may be: what
+//! lies between a claim and its send is within the slack already. Where its
+//! level has to be computed from the past, it is from claims ([`Usage::claims`]),
+//! none of which is more than [`MAX_CLAIM_TO_SEND`] before its start.
 //!
 //! Cost: linear in what is in the window, which the store bounds by
 //! [`crate::limit::EXACT_MAX`] starts or 200 buckets a period. Never in the
@@ -37,6 +45,7 @@ mod decision;
 mod meter;
 mod plan;
 mod round;
+mod start;
 mod usage;
 mod window;
 
@@ -47,6 +56,7 @@ pub use meter::Meter;
 use meter::{BUCKET_STARTS_MAX, counted_starts};
 pub use plan::{Gate, Opening, openings};
 pub use round::{Candidate, Decided, Round, round};
+pub use start::{MAX_CLAIM_TO_SEND, latest_start, start_of};
 pub use usage::{Backlog, Bucket, CoarseStarts, Outstanding, Usage, next_due};
 
 use plan::Plan;
@@ -121,28 +131,46 @@ pub fn read_ahead(policy: &Policy) -> u32 {
 
 /// Which starts a store has to read one by one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NewestStarts {
+pub struct Newest {
     /// How far back.
     pub period: Duration,
     /// How many at most, the newest.
     pub count: u32,
 }
 
-/// Which starts [`Usage::starts`] must hold for this policy; `None` for none.
-///
-/// Those in the windows that are counted one by one and, after a change
-/// ([`Usage::recount`]), those that a bucket's level has to be computed from;
-/// of what is unlimited, whether one started lately.
+impl Newest {
+    /// What all of these ask for; `None` if nobody asks.
+    fn of(asked: impl Iterator<Item = (Duration, u32)>) -> Option<Self> {
+        let (period, count) = asked.reduce(|a, b| (a.0.max(b.0), a.1.max(b.1)))?;
+        Some(Self { period, count })
+    }
+}
+
+/// Which starts [`Usage::starts`] must hold for this policy, by their starts;
+/// `None` for none: those in the windows that are counted one by one.
 #[must_use]
-pub fn newest_starts(policy: &Policy, recount: bool) -> Option<NewestStarts> {
+pub fn newest_starts(policy: &Policy) -> Option<Newest> {
+    let Rate::Limited(limited) = &policy.rate else {
+        return None;
+    };
+    let exact = limited.windows.iter().filter(|limit| !limit.is_coarse());
+    Newest::of(exact.map(|limit| (policy.stretched(limit.period), limit.max.get())))
+}
+
+/// Of which starts [`Usage::claims`] must hold the claims for this policy, by
+/// their starts; `None` for none.
+///
+/// Those in the pace of smart delivery and, after a change ([`Usage::recount`]),
+/// those that a bucket's level has to be computed from; of what is unlimited,
+/// whether one was claimed lately. And as many more as may be in flight: until
+/// their starts are known, they are before others that were claimed later.
+#[must_use]
+pub fn newest_claims(policy: &Policy, recount: bool) -> Option<Newest> {
     let limited = match &policy.rate {
         Rate::Paused => return None,
         Rate::Unlimited => None,
         Rate::Limited(limited) => Some(limited),
     };
-    let windows = (limited.iter().flat_map(|limited| &limited.windows))
-        .filter(|limit| !limit.is_coarse())
-        .map(|limit| (policy.stretched(limit.period), limit.max.get()));
     let pace = policy.pace.map(|pace| (pace.period(), pace.max()));
     let latest = (limited.is_none() && recount).then_some((PROGRESS, 1));
     let pacing = limited.and_then(|limited| limited.pacing);
@@ -152,12 +180,11 @@ pub fn newest_starts(policy: &Policy, recount: bool) -> Option<NewestStarts> {
         let period = policy.stretched(pacing.refill.period);
         (period.mul_f64(f64::from(count) / f64::from(refill)), count)
     });
-    let (period, count) = windows
-        .chain(bucket)
-        .chain(pace)
-        .chain(latest)
-        .reduce(|a, b| (a.0.max(b.0), a.1.max(b.1)))?;
-    Some(NewestStarts { period, count })
+    let newest = Newest::of(bucket.into_iter().chain(pace).chain(latest))?;
+    Some(Newest {
+        count: newest.count.saturating_add(policy.max_in_flight),
+        ..newest
+    })
 }
 
 /// Decides one run of one destination at `now`.

@@ -10,6 +10,10 @@
 //! The bounds are those of the plain period; a safety margin only makes the
 //! sender stricter than its promise.
 //!
+//! What is judged is claims or sends. A change of limits is in force for claims at once.
+//! What had been claimed is sent all the same, within [`MAX_CLAIM_TO_SEND`]: so a change
+//! reaches sends by that much later, and until then they may be as many as either allows.
+//!
 //! **Windows.** Every half-open window (w − P, w] holds at most the largest
 //! bound in force within it. **Buckets.** Any t holds at most `burst + r·(t +
 //! SLACK)` starts. **Pauses.** None at all.
@@ -18,6 +22,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::admission::MAX_CLAIM_TO_SEND;
 use crate::destination::DestinationState;
 use crate::ids::AttemptId;
 use crate::limit::Period;
@@ -199,7 +204,16 @@ impl Verdict {
 /// ```
 #[must_use]
 pub fn judge(history: &[InForce], starts: &[Start]) -> Verdict {
-    let mut judge = Judge::new(history);
+    all(Judge::new(history), starts)
+}
+
+/// The same of when requests were sent, which a change reaches later.
+#[must_use]
+pub fn judge_sends(history: &[InForce], sends: &[Start]) -> Verdict {
+    all(Judge::of_sends(history), sends)
+}
+
+fn all(mut judge: Judge, starts: &[Start]) -> Verdict {
     starts.iter().for_each(|start| judge.push(*start));
     judge.finish()
 }
@@ -217,10 +231,24 @@ pub struct Judge {
 }
 
 impl Judge {
-    /// By what was in force when.
+    /// By what was in force when. Each change is in force at once.
     #[must_use]
     pub fn new(history: &[InForce]) -> Self {
-        let segments: Arc<[Segment]> = segments(history).into();
+        Self::by(segments(history))
+    }
+
+    /// The same of sends: what had been claimed before a change goes out after it.
+    #[must_use]
+    pub fn of_sends(history: &[InForce]) -> Self {
+        let mut segments = segments(history);
+        for segment in &mut segments {
+            segment.later = MAX_CLAIM_TO_SEND;
+        }
+        Self::by(segments)
+    }
+
+    fn by(segments: Vec<Segment>) -> Self {
+        let segments: Arc<[Segment]> = segments.into();
         let limited = |period: &Period| {
             let mut segments = segments.iter();
             segments.any(|segment| limits(&segment.policy, *period))
@@ -275,9 +303,21 @@ struct Segment {
     from: Timestamp,
     until: Timestamp,
     policy: Policy,
+    /// How much later its beginning and its end reach what is judged.
+    later: Duration,
 }
 
 impl Segment {
+    /// From when on nothing is left of what was in force before.
+    fn alone_from(&self) -> Timestamp {
+        self.from + self.later
+    }
+
+    /// Until when it allows what it allowed.
+    fn reaches_until(&self) -> Timestamp {
+        self.until + self.later
+    }
+
     fn pacing(&self) -> Option<crate::policy::Pacing> {
         match &self.policy.rate {
             Rate::Limited(limited) => limited.pacing,
@@ -303,6 +343,7 @@ fn segments(history: &[InForce]) -> Vec<Segment> {
             from: entry.from,
             until: Timestamp::MAX,
             policy: entry.policy.clone(),
+            later: Duration::ZERO,
         });
     }
     if let Some(first) = segments.first_mut() {

@@ -139,8 +139,8 @@ pub struct Hold {
 /// The answer to one attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Observation {
-    /// When the attempt started.
-    pub started_at: Timestamp,
+    /// When the attempt was claimed: what was claimed before a hold is no answer to it.
+    pub claimed_at: Timestamp,
     /// When its outcome was there.
     pub finished_at: Timestamp,
     /// What it was.
@@ -274,7 +274,7 @@ impl Watch<'_> {
         let health = &mut verdict.health;
         // What started before the last hold was over is of the burst that it ended:
         // nothing starts within a hold but what was claimed while it was written.
-        let fresh = (health.hold).is_none_or(|hold| one.started_at >= hold.until);
+        let fresh = (health.hold).is_none_or(|hold| one.claimed_at >= hold.until);
         match one.answer {
             Answer::Succeeded => self.succeeded(verdict, one),
             Answer::Gone => verdict.disable = Some(DisableReason::Gone),
@@ -297,7 +297,7 @@ impl Watch<'_> {
     fn succeeded(&self, verdict: &mut Verdict, one: &Observation) {
         let health = &mut verdict.health;
         // It may be of the burst that the last hold ended, not of one before.
-        if (health.hold).is_none_or(|hold| one.started_at >= hold.since) {
+        if (health.hold).is_none_or(|hold| one.claimed_at >= hold.since) {
             health.refusals = 0;
         }
         match health.opened_at {
@@ -306,7 +306,7 @@ impl Watch<'_> {
                 health.failing_since = None;
                 health.last_failed_at = None;
             }
-            Some(opened_at) if one.started_at >= opened_at => {
+            Some(opened_at) if one.claimed_at >= opened_at => {
                 *health = Health::default();
                 verdict.closed = !std::mem::take(&mut verdict.opened);
             }
@@ -318,7 +318,7 @@ impl Watch<'_> {
     fn failed(&self, verdict: &mut Verdict, one: &Observation, fresh: bool) {
         let health = &mut verdict.health;
         if let Some(opened_at) = health.opened_at {
-            if fresh && one.started_at >= opened_at {
+            if fresh && one.claimed_at >= opened_at {
                 health.probes = health.probes.saturating_add(1);
                 self.pause(verdict, one, opened_at);
             }
@@ -326,7 +326,7 @@ impl Watch<'_> {
         }
         // It was under way when the last one failed: the same accident. What ends
         // first is seen first, so as many count as can follow each other.
-        if (health.last_failed_at).is_some_and(|last| one.started_at < last) {
+        if (health.last_failed_at).is_some_and(|last| one.claimed_at < last) {
             return;
         }
         health.failures = health.failures.saturating_add(1);

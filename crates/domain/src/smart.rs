@@ -199,7 +199,7 @@ impl Smart {
     ) -> Verdict {
         self.follow(ceiling, now);
         self.bound(ceiling);
-        let fresh = |one: &&Sample| one.started_at >= self.fresh_from;
+        let fresh = |one: &&Sample| one.claimed_at >= self.fresh_from;
         let fresh: Vec<Sample> = samples.iter().filter(fresh).copied().collect();
         let idle = WATCH + Duration::from_secs_f64(2.0 / self.per_second.max(SLOWEST));
         self.watch.count(&fresh, idle);

@@ -26,6 +26,7 @@ mod promptness;
 mod receiving;
 mod records;
 mod room;
+mod sends;
 mod standing;
 mod targets;
 mod tries;
@@ -44,7 +45,6 @@ use tokio_util::task::TaskTracker;
 use crate::ports::{DeliveryQueue, NoVault, Schedule, Sender, Store, Vault};
 use crate::store_clock::{SharedClock, Suspended, never_suspended};
 use crate::warm::warm_worker;
-pub use domain::attempt::promptness::AT_MOST as MAX_CLAIM_TO_SEND;
 pub use domain::slow::places_of_the_slow;
 
 use claims::{Claims, Kind};
@@ -56,6 +56,7 @@ use promptness::Promptness;
 use receiving::Receiving;
 use records::Records;
 use room::BatchRoom;
+use sends::Sends;
 use targets::Targets;
 use turned_away::TurnedAway;
 
@@ -218,6 +219,7 @@ impl Worker {
         });
         let (store, schedule) = (Arc::clone(&self.store), Arc::clone(&self.schedule));
         let records = Records::spawn(statements, store, schedule, places);
+        let sends = Sends::spawn(statements, Arc::clone(&self.store));
         let places = Arc::new(Places::new(places, receiving::prefetch(places)));
         let turned_away = TurnedAway::spawn(
             statements,
@@ -232,6 +234,7 @@ impl Worker {
             claims,
             batch_claims,
             records,
+            sends,
             turned_away,
             places,
             batch_room: BatchRoom::new(),

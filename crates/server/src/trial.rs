@@ -228,13 +228,27 @@ impl Trial {
             .iter()
             .map(|one| u64::from(one.plan.events))
             .sum();
+        let is_drained =
+            |left, recorded: bool| left == 0 && recorded && self.receiver.total() >= events;
+        self.wait_until(patience, is_drained).await
+    }
+
+    /// The same, but whatever waits may go on waiting.
+    pub async fn settle(&self, patience: Duration) -> anyhow::Result<u64> {
+        self.wait_until(patience, |_, recorded| recorded).await
+    }
+
+    async fn wait_until(
+        &self,
+        patience: Duration,
+        is_so: impl Fn(u64, bool) -> bool,
+    ) -> anyhow::Result<u64> {
         let began = Instant::now();
         loop {
             let is_over = began.elapsed() > patience;
             match self.left().await {
                 Ok((left, recorded)) => {
-                    let drained = left == 0 && recorded && self.receiver.total() >= events;
-                    if drained || is_over {
+                    if is_so(left, recorded) || is_over {
                         return Ok(left);
                     }
                 }

@@ -159,6 +159,7 @@ struct LedgerRow {
     dead_letter: bool,
     due_at: i64,
     created_at: i64,
+    claimed_at: Option<i64>,
     started_at: Option<i64>,
     finished_at: Option<i64>,
     was_unknown: bool,
@@ -178,6 +179,7 @@ impl LedgerRow {
             dead_letter: self.dead_letter,
             due_at: self.due_at,
             created_at: self.created_at,
+            claimed_at: self.claimed_at,
             started_at: self.started_at,
             finished_at: self.finished_at,
             was_unknown: self.was_unknown,
@@ -199,7 +201,8 @@ pub(crate) async fn export(
     let rows: Vec<LedgerRow> = sqlx::query_as(
         "select a.id, a.event_id, a.destination_id, a.try_number, a.state, a.dead_letter,
             micros(coalesce(a.due_at, a.created_at)) as due_at, micros(a.created_at) as created_at,
-            micros(a.started_at) as started_at, micros(a.finished_at) as finished_at,
+            micros(a.claimed_at) as claimed_at, micros(a.started_at) as started_at,
+            micros(a.finished_at) as finished_at,
             a.id in (select attempt_id from chaos_unknown) as was_unknown,
             a.replayed_at is not null as is_replayed, a.replay_id is not null as is_replay,
             a.carried_by

@@ -12,9 +12,10 @@ use domain::ids::{DestinationId, WorkerId};
 use domain::permit::{Permit, PermitGroup};
 use engine::ports::{
     Acceptance, Admitted, ClaimAnswer, Claims, Deferral, Delivery, DeliveryQueue, DeliveryTag,
-    Finish, Fleet, Heartbeat, Mark, Outcome, Prepared, Published, QueueError, ReapRules, Reaped,
-    Recorded, Request, Response, Run, RunResult, Schedule, ScheduleError, ScheduleLife, SendError,
-    Sender, Settlement, Store, StoreError, Subscription, Sweep, SweepPage, Taken, Target, Wake,
+    Finish, FirstByte, Fleet, Heartbeat, Mark, Outcome, Prepared, Published, QueueError, ReapRules,
+    Reaped, Recorded, Request, Response, Run, RunResult, Schedule, ScheduleError, ScheduleLife,
+    SendError, SendReport, Sender, Settlement, Store, StoreError, Subscription, Sweep, SweepPage,
+    Taken, Target, Wake,
 };
 
 pub(crate) use notifier::TrappedOperations;
@@ -87,6 +88,10 @@ impl Store for TrappedStore {
 
     async fn defer(&self, deferrals: &[Deferral]) -> Result<(), StoreError> {
         self.0.defer(deferrals).await
+    }
+
+    async fn report_sends(&self, worker: WorkerId, sends: &[SendReport]) -> Result<(), StoreError> {
+        self.0.report_sends(worker, sends).await
     }
 
     async fn record_outcomes(
@@ -237,11 +242,15 @@ struct LoggedRequest {
 
 #[async_trait]
 impl Prepared for LoggedRequest {
-    async fn send(self: Box<Self>, request: Request) -> Result<Response, SendError> {
+    async fn send(
+        self: Box<Self>,
+        request: Request,
+        first_byte: FirstByte,
+    ) -> Result<Response, SendError> {
         // A send that cannot be logged could not be judged: it is not made.
         (self.log.append_all(&lines(&request)))
             .map_err(|error| SendError::Refused(format!("{error:#}")))?;
-        let response = self.prepared.send(request).await?;
+        let response = self.prepared.send(request, first_byte).await?;
         if let Some(trap) = &self.trap {
             trap.at(CrashPoint::AfterSend);
         }

@@ -15,8 +15,8 @@ use domain::share::Room;
 use domain::time::Timestamp;
 use engine::ports::{
     Acceptance, Admitted, Claims, DEFAULT_TENANT, Deferral, DeliveryQueue, Fleet, Given, Heartbeat,
-    Mark, Outcome, Published, QueueError, ReapRules, Reaped, Recorded, Run, RunResult, Store,
-    StoreError, Subscription, Sweep, SweepPage, Target, Wake,
+    Mark, Outcome, Published, QueueError, ReapRules, Reaped, Recorded, Run, RunResult, SendReport,
+    Store, StoreError, Subscription, Sweep, SweepPage, Target, Wake,
 };
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
@@ -198,6 +198,10 @@ impl Store for Ledger {
     }
 
     async fn defer(&self, _: &[Deferral]) -> Result<(), StoreError> {
+        not_asked()
+    }
+
+    async fn report_sends(&self, _: WorkerId, _: &[SendReport]) -> Result<(), StoreError> {
         not_asked()
     }
 

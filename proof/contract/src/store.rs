@@ -24,6 +24,7 @@ pub mod managers;
 pub mod reap;
 pub mod record;
 pub mod secrets;
+pub mod sends;
 pub mod shapes;
 pub mod smart;
 pub mod sweep;
@@ -131,6 +132,15 @@ macro_rules! store_contract {
             a_late_success_cancels_what_its_batch_adds
             a_late_success_leaves_a_started_retry_alone
             a_late_failure_adds_no_second_retry
+        );
+        $crate::store_contract!(@module $world, sends:
+            a_start_is_the_send
+            a_failed_start_is_its_send_too
+            until_it_is_known_a_start_is_its_latest
+            a_reported_send_is_the_start
+            a_report_that_is_not_its_own_changes_nothing
+            a_limit_counts_from_the_send
+            a_bucket_is_recounted_from_claims
         );
         $crate::store_contract!(@module $world, health:
             a_receiver_that_asks_is_left_alone

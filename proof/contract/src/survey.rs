@@ -7,6 +7,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
+use domain::admission::MAX_CLAIM_TO_SEND;
 use domain::attempt::OutcomeKind;
 use domain::health::{HoldReason, Signal};
 use domain::ids::DestinationId;
@@ -352,6 +353,10 @@ pub async fn what_started_since_the_last_round_has_a_lag(world: &SurveyWorld) {
     let worker = world.worker().await;
     let permits = world.admit(destination).await;
     world.start(worker, &permits).await;
+    // Until it is known for certain when they were sent.
+    world
+        .pass(2 * MAX_CLAIM_TO_SEND + Duration::from_millis(50))
+        .await;
     let (picture, _) = world.round(&mut survey).await;
     let lags = &picture.shown[0].lags;
     assert_eq!(lags.len(), 2);

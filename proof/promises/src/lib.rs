@@ -16,7 +16,9 @@
 //! | [`nothing_is_lost`] | at rest |
 //! | [`a_repeated_request_is_one_event`] | at rest |
 //! | [`a_duplicate_has_a_reason`] | at every delivery |
-//! | [`no_window_is_over`] | at every start; at rest over the whole ledger |
+//! | [`no_window_is_over`] | at every claim; at rest over all claims |
+//! | [`no_window_of_sends_is_over`] | at every request; at rest over all requests |
+//! | [`a_start_is_dated_to_its_send`] | at every outcome, and at every report before it |
 //! | [`the_limit_is_used`] | at rest, where nothing failed |
 //! | [`nobody_is_delayed`] | at rest, where nothing failed |
 //! | [`first_attempts_are_admitted_in_order`] | at every admission |
@@ -235,6 +237,29 @@ pub fn no_window_is_over(verdict: &Verdict) -> Promise {
     keep("no_window_is_over", over.is_none(), || format!("{over:?}"))
 }
 
+/// The same of when requests were sent, which is what a receiver sees: not one more in
+/// any window of the whole period. A change of limits reaches them later by what a claim
+/// may take to be sent ([`domain::compliance::judge_sends`]).
+pub fn no_window_of_sends_is_over(verdict: &Verdict) -> Promise {
+    let over = verdict.violations().next();
+    keep("no_window_of_sends_is_over", over.is_none(), || {
+        format!("{over:?}")
+    })
+}
+
+/// What is recorded of a start may be later than its request's first byte, by what its
+/// worker could not know, and is never earlier: the next slots are counted from it.
+pub fn a_start_is_dated_to_its_send(
+    attempt: AttemptId,
+    recorded_at: Timestamp,
+    sent_at: Option<Timestamp>,
+) -> Promise {
+    let kept = sent_at.is_none_or(|sent_at| recorded_at >= sent_at);
+    keep("a_start_is_dated_to_its_send", kept, || {
+        format!("attempt {attempt} is dated to {recorded_at:?} and was sent at {sent_at:?}")
+    })
+}
+
 /// "While there is backlog, at least 99 % of the limit is used, unless
 /// concurrency binds."
 ///
@@ -327,7 +352,7 @@ pub fn a_batch_keeps_to_its_size(
 /// What is known of a start when its request goes out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sending {
-    /// Since the start was recorded; `None` if it never was.
+    /// Since the claim; `None` if there never was one.
     pub since_start: Option<Duration>,
     /// The stated bound of that.
     pub within: Duration,
@@ -335,9 +360,8 @@ pub struct Sending {
     pub was_sent: bool,
 }
 
-/// The start is recorded before the request is sent, one request is sent for
-/// it, and the wire does not lag behind the ledger by more than the stated
-/// bound: so the wire's windows are exact for their period less that bound.
+/// The claim is recorded before the request is sent, one request is sent for it, and no
+/// later than the stated bound: until its start is known it is counted there.
 pub fn a_start_is_sent_once_and_at_once(attempt: AttemptId, sending: Sending) -> Promise {
     let at_once = (sending.since_start).is_some_and(|since| since <= sending.within);
     let kept = at_once && !sending.was_sent;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use domain::compliance::judge;
+use domain::compliance::{judge, judge_sends};
 use domain::destination::DestinationState;
 use domain::ids::{DestinationId, Epoch, PermitNumber};
 use domain::policy::LimitSettings;
@@ -146,6 +146,14 @@ fn a_limit_is_kept_and_used() {
         judged(&[0, 0, 1_000, 1_000]),
         [judged(&[0, 0, 999])],
     );
+    let sent = |millis: &[i64]| no_window_of_sends_is_over(&judge_sends(&history, &starts(millis)));
+    tells_lies_from(
+        "no_window_of_sends_is_over",
+        sent(&[0, 0, 1_000, 1_000]),
+        [sent(&[0, 0, 999])],
+    );
+    let dated = |millis| a_start_is_dated_to_its_send(AttemptId(1), at(millis), Some(at(5)));
+    tells_lies_from("a_start_is_dated_to_its_send", dated(5), [dated(4)]);
     let due = vec![at(0); 100];
     let used = |millis: &[i64]| {
         let until = (at(0), at(5_000));

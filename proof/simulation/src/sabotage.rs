@@ -27,6 +27,9 @@ pub enum Sabotage {
     /// Requests go out long after their starts:
     /// `a_start_is_sent_once_and_at_once`.
     SendsLate,
+    /// Starts are dated to their claims, and not to their requests:
+    /// `a_start_is_dated_to_its_send`.
+    DatesAtClaim,
     /// The limits are lifted, and limit history does not say so:
     /// `no_window_is_over`.
     LiftsLimits,
@@ -55,7 +58,7 @@ pub enum Sabotage {
 
 impl Sabotage {
     /// Each with the promise that it breaks.
-    pub const ALL: [(Self, &'static str); 19] = [
+    pub const ALL: [(Self, &'static str); 20] = [
         (Self::ForgetsEvents, "nothing_is_lost"),
         (Self::ForgetsKeys, "a_repeated_request_is_one_event"),
         (Self::StartsTwice, "a_permit_starts_once_and_in_time"),
@@ -65,6 +68,7 @@ impl Sabotage {
         (Self::ShortLeases, "a_lease_is_exclusive"),
         (Self::LooksLate, "the_limit_is_used"),
         (Self::SendsLate, "a_start_is_sent_once_and_at_once"),
+        (Self::DatesAtClaim, "a_start_is_dated_to_its_send"),
         (Self::LiftsLimits, "no_window_is_over"),
         (Self::ForgetsHolds, "nothing_starts_during_a_hold"),
         (Self::ForgetsCounts, "a_backlog_is_bounded"),

@@ -65,10 +65,12 @@ pub enum Site {
     TrimNews,
     /// `Store::defer`
     Defer,
+    /// `Store::report_sends`
+    ReportSends,
 }
 
 /// How many sites there are.
-pub(crate) const SITES: usize = Site::Defer as usize + 1;
+pub(crate) const SITES: usize = Site::ReportSends as usize + 1;
 
 impl Site {
     /// The calls that a process makes.
@@ -100,6 +102,7 @@ impl Site {
                 Self::ClaimStarts,
                 Self::Settle,
                 Self::Send,
+                Self::ReportSends,
                 Self::RecordOutcomes,
                 Self::Wake,
                 Self::Defer,

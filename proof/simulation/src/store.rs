@@ -30,6 +30,7 @@ pub(crate) struct Row {
     /// When it could have started at the earliest.
     pub(crate) waits_since: Timestamp,
     pub(crate) created_at: Timestamp,
+    pub(crate) claimed_at: Option<Timestamp>,
     pub(crate) started_at: Option<Timestamp>,
     /// It is a dead letter that can be replayed.
     pub(crate) is_open_dead_letter: bool,

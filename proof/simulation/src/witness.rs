@@ -12,13 +12,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use domain::admission::MAX_CLAIM_TO_SEND;
 use domain::attempt::AttemptState;
 use domain::compliance::{InForce, Start};
 use domain::ids::{AttemptId, DestinationId, EventId};
 use domain::permit::Permit;
 use domain::time::Timestamp;
 use engine::ports::{ClaimAnswer, Claims, Finish, Taken, Wake};
-use engine::worker::MAX_CLAIM_TO_SEND;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -115,25 +115,26 @@ impl Witness {
             };
             seen.starts += 1;
             let of = seen.attempts.entry(permit.attempt).or_default();
+            of.claimed_at = Some((permit.destination, start.claimed_at));
             // It may be dated ahead, to its slot.
-            let started_then = Instant::now() + start.started_at.since(claims.now);
+            let started_then = Instant::now() + start.claimed_at.since(claims.now);
             let has_started = of.started.replace(started_then).is_some();
             let once =
-                promises::a_permit_starts_once_and_in_time(permit, start.started_at, has_started);
+                promises::a_permit_starts_once_and_in_time(permit, start.claimed_at, has_started);
             self.judge(&mut seen, once);
-            seen.note_start(permit, start.started_at);
+            seen.note_start(permit, start.claimed_at);
             let held_until =
                 (seen.destinations.get(&permit.destination)).and_then(|of| of.held_until);
             let judged = promises::nothing_starts_during_a_hold(
                 permit.attempt,
-                start.started_at,
+                start.claimed_at,
                 held_until,
             );
             self.judge(&mut seen, judged);
             let first = started
                 .entry(permit.destination)
-                .or_insert(start.started_at);
-            *first = start.started_at.min(*first);
+                .or_insert(start.claimed_at);
+            *first = start.claimed_at.min(*first);
             let once = seen.note_members(permit.attempt, &start.members, started_then);
             self.judge(&mut seen, once);
             let members = start.members.iter().map(|member| member.event);
@@ -171,6 +172,16 @@ impl Witness {
             was_sent: std::mem::replace(&mut of.was_sent, true),
         };
         let judged = promises::a_start_is_sent_once_and_at_once(attempt, sending);
+        self.judge(&mut seen, judged);
+        let judged = seen.note_send(attempt);
+        self.judge(&mut seen, judged);
+    }
+
+    /// So its start is recorded now.
+    pub(crate) fn dated(&self, attempt: AttemptId, recorded_at: Timestamp) {
+        let mut seen = self.seen();
+        let sent_at = seen.attempts.get(&attempt).and_then(|of| of.sent_at);
+        let judged = promises::a_start_is_dated_to_its_send(attempt, recorded_at, sent_at);
         self.judge(&mut seen, judged);
     }
 
@@ -316,6 +327,13 @@ impl Witness {
         let of = seen.destinations.get(&destination);
         of.map(|of| (of.history.clone(), of.starts.clone()))
             .unwrap_or_default()
+    }
+
+    /// When its requests were sent, by the store's clock at their claims.
+    pub(crate) fn sends(&self, destination: DestinationId) -> Vec<Start> {
+        let seen = self.seen();
+        let of = seen.destinations.get(&destination);
+        of.map(|of| of.sends.clone()).unwrap_or_default()
     }
 
     /// All events that a client was told are accepted.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use domain::ids::{AttemptId, DestinationId, Epoch, EventId};
-use engine::ports::{MAX_REQUEST_TIMEOUT, Request, Response, SendError, Sender, Target};
+use engine::ports::{FirstByte, MAX_REQUEST_TIMEOUT, Request, Response, SendError, Sender, Target};
 use simulation::model::{Connecting, ModelSender, Reaction, Receivers};
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -58,7 +58,7 @@ async fn exchange(sender: &ModelSender) -> (Result<Response, SendError>, Duratio
         pass_traceparent: false,
     };
     let answer = match sender.prepare(&target).await {
-        Ok(prepared) => prepared.send(request(7)).await,
+        Ok(prepared) => prepared.send(request(7), FirstByte::default()).await,
         Err(error) => Err(error),
     };
     (answer, began.elapsed())

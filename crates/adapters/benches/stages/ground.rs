@@ -264,6 +264,7 @@ fn success(permit: &Permit) -> Outcome {
         number: permit.number,
         destination: permit.destination,
         kind: OutcomeKind::Succeeded,
+        sent_after: Duration::ZERO,
         elapsed: Duration::from_millis(5),
         status: Some(200),
         error: None,

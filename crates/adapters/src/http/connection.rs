@@ -13,6 +13,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
+use engine::ports::FirstByte;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Frame, Incoming};
@@ -63,12 +64,13 @@ impl Connection {
         Ok(connection)
     }
 
-    /// Sends the request and waits for the response's head.
+    /// Sends the request, telling when it left, and waits for the response's head.
     pub(super) async fn send(
         &mut self,
         request: Request<Full<Bytes>>,
+        first_byte: FirstByte,
     ) -> Result<Response<Incoming>, hyper::Error> {
-        self.meter.reset();
+        self.meter.reset(first_byte);
         let response = self.requests.send_request(request);
         drive(&mut self.driver, response).await
     }

@@ -10,7 +10,8 @@ use domain::header::CustomHeaders;
 use domain::signals::RawSignals;
 use domain::trace::TraceContext;
 use engine::ports::{
-    BATCH_BODY_BYTES, Prepared, READ_BODY_BYTES, Request, Response, STORED_BODY_BYTES, SendError,
+    BATCH_BODY_BYTES, FirstByte, Prepared, READ_BODY_BYTES, Request, Response, STORED_BODY_BYTES,
+    SendError,
 };
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Version};
@@ -84,7 +85,11 @@ impl Drop for Exchange {
 
 #[async_trait]
 impl Prepared for Exchange {
-    async fn send(mut self: Box<Self>, request: Request) -> Result<Response, SendError> {
+    async fn send(
+        mut self: Box<Self>,
+        request: Request,
+        first_byte: FirstByte,
+    ) -> Result<Response, SendError> {
         let started_at = Instant::now();
         let limit = request.timeout;
         let caps = caps(&request);
@@ -96,12 +101,14 @@ impl Prepared for Exchange {
         // it the socket is closed.
         let meter = connection.meter();
         let deadline = started_at + limit;
-        let answer = progressing(&meter, deadline, exchange(&mut connection, outgoing, caps))
-            .await
-            .map_err(|stopped| match stopped {
-                Stopped::Deadline => SendError::TimedOut(limit),
-                Stopped::Slow => SendError::Exchange(too_slow()),
-            })??;
+        let exchange = exchange(&mut connection, (outgoing, first_byte), caps);
+        let answer =
+            progressing(&meter, deadline, exchange)
+                .await
+                .map_err(|stopped| match stopped {
+                    Stopped::Deadline => SendError::TimedOut(limit),
+                    Stopped::Slow => SendError::Exchange(too_slow()),
+                })??;
         let elapsed = started_at.elapsed();
         if answer.whole && connection.is_ready().await {
             self.put(connection, keep_alive(&answer.headers));
@@ -269,10 +276,13 @@ fn bad(what: &str) -> SendError {
 
 async fn exchange(
     connection: &mut Connection,
-    outgoing: http::Request<Full<Bytes>>,
+    (outgoing, first_byte): (http::Request<Full<Bytes>>, FirstByte),
     caps: Caps,
 ) -> Result<Answer, SendError> {
-    let response = connection.send(outgoing).await.map_err(broken)?;
+    let response = connection
+        .send(outgoing, first_byte)
+        .await
+        .map_err(broken)?;
     let (head, body) = response.into_parts();
     let (body, whole) = read(connection, body, caps).await?;
     Ok(Answer {

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use engine::ports::{BATCH_BODY_BYTES, READ_BODY_BYTES};
+use engine::ports::{BATCH_BODY_BYTES, FirstByte, READ_BODY_BYTES};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
@@ -37,6 +37,8 @@ pub(super) const MIN_BYTES_PER_SECOND: u32 = 1024;
 struct Count {
     bytes: usize,
     began_at: Option<Instant>,
+    /// Of the request that it answers; `None` once that is on its way.
+    request: Option<FirstByte>,
 }
 
 /// The count of the response under way. Clones share it.
@@ -44,9 +46,23 @@ struct Count {
 pub(super) struct Meter(Arc<Mutex<Count>>);
 
 impl Meter {
-    /// Another response begins.
-    pub(super) fn reset(&self) {
-        *self.count() = Count::default();
+    /// Another request goes out, and its response begins.
+    pub(super) fn reset(&self, request: FirstByte) {
+        *self.count() = Count {
+            request: Some(request),
+            ..Count::default()
+        };
+    }
+
+    /// The network has taken so much of what is written. The first of it after
+    /// [`Self::reset`] is the request's: nothing else is written on a connection that
+    /// was at rest. Noted after the fact, so never too early.
+    fn wrote(&self, bytes: usize) {
+        if bytes > 0
+            && let Some(request) = self.count().request.take()
+        {
+            request.leaves();
+        }
     }
 
     /// When more has to have come than has until now; `None` before the first
@@ -62,7 +78,7 @@ impl Meter {
     }
 }
 
-/// A stream under a [`Meter`]. Writing is not metered.
+/// A stream under a [`Meter`]. Of what is written, only the first is noted.
 pub(super) struct Metered {
     stream: Stream,
     meter: Meter,
@@ -104,7 +120,9 @@ impl AsyncWrite for Metered {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
+        let written = ready!(Pin::new(&mut self.stream).poll_write(context, bytes))?;
+        self.meter.wrote(written);
+        Poll::Ready(Ok(written))
     }
 
     fn poll_write_vectored(
@@ -112,7 +130,9 @@ impl AsyncWrite for Metered {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
+        let written = ready!(Pin::new(&mut self.stream).poll_write_vectored(context, slices))?;
+        self.meter.wrote(written);
+        Poll::Ready(Ok(written))
     }
 
     fn is_write_vectored(&self) -> bool {

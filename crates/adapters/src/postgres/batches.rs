@@ -320,7 +320,8 @@ async fn carry(
         )
         update attempts a
         set state = 'started', worker_id = $1, permit = l.permit, epoch = l.epoch,
-            started_at = l.started_at, carried_by = l.id, coarse = false, crowded = false
+            claimed_at = l.claimed_at, started_at = l.started_at, carried_by = l.id,
+            coarse = false, crowded = false
         from unnest($2::bigint[], $3::bigint[]) as n (id, leader)
         join attempts l on l.id = n.leader
         where a.id = n.id and a.state || '' = 'waiting'",

@@ -5,13 +5,14 @@ use std::collections::hash_map::{Entry, HashMap};
 use std::time::Duration;
 
 use bytes::Bytes;
+use domain::admission::MAX_CLAIM_TO_SEND;
 use domain::ids::{AttemptId, DestinationId, Epoch, EventId, PermitNumber, WorkerId};
 use domain::permit::Permit;
 use domain::time::{Timestamp, micros};
 use domain::trace::TraceContext;
 use engine::ports::{
     ClaimAnswer, Claims, Deferral, HEARTBEAT_TIMEOUT, MAX_HEAD_START, MAX_REQUEST_TIMEOUT, Member,
-    Outcome, Start, Target, Wake, Wakes,
+    Outcome, SendReport, Start, Target, Wake, Wakes,
 };
 use sqlx::{PgExecutor, PgPool};
 use uuid::Uuid;
@@ -81,9 +82,10 @@ pub(super) struct Claimed {
 /// holds the row. The clock is read once, when the first row is judged. What a
 /// worker may not start moves back like what is late: nobody else would.
 ///
-/// A slot that opens within the head start starts at the slot: the recorded
-/// start is ahead of the clock then, and whoever dates a change waits for it
-/// (`note_change`).
+/// A slot that opens within the head start is claimed as of the slot: the claim is
+/// ahead of the clock then, and whoever dates a change waits for it (`note_change`).
+/// The deadline is later than any slot, so the latest start is no earlier than the
+/// claim ([`domain::admission::latest_start`]).
 ///
 /// `state || ''`, here and below: with `state` alone the planner may read all
 /// that is admitted for each permit, by the partial index that its statistics
@@ -96,7 +98,7 @@ const CLAIM: &str = "-- claim_starts
     with clock as materialized (select clock_timestamp() as now),
     locked as materialized (
         select a.id, a.permit, a.destination_id, a.event_id, a.try_number, a.tries_before,
-            a.not_before, d.retry_policy,
+            a.not_before, a.deadline, d.retry_policy,
             case
                 when a.epoch <> n.epoch or d.epoch <> a.epoch
                     or d.state <> 'active' or d.deleted_at is not null
@@ -128,7 +130,12 @@ const CLAIM: &str = "-- claim_starts
     started as (
         update attempts a
         set state = 'started', worker_id = $1,
-            started_at = greatest((select now from clock), l.not_before)
+            claimed_at = greatest((select now from clock), l.not_before),
+            -- When it is sent is not known yet: it is counted at its latest start.
+            started_at = least(
+                greatest((select now from clock), l.not_before)
+                    + $8::bigint * interval '1 microsecond',
+                l.deadline)
         from locked l
         where a.id {in_days} and a.id = l.id and l.answer = 'started'
     ),
@@ -177,6 +184,7 @@ pub(super) async fn claim_on(
         .bind(micros(HEARTBEAT_TIMEOUT))
         .bind(micros(MAX_HEAD_START))
         .bind(destinations(permits))
+        .bind(micros(MAX_CLAIM_TO_SEND))
         .fetch_all(executor)
         .await?)
 }
@@ -295,7 +303,7 @@ impl Claimed {
         let not_before = Timestamp::from_micros(self.not_before.unwrap_or(0));
         match (self.answer.as_deref(), self.event_id) {
             (Some("started"), Some(event)) => ClaimAnswer::Started(Start {
-                started_at: now.max(not_before),
+                claimed_at: now.max(not_before),
                 event: EventId(event),
                 try_number: count(i64::from(self.try_number.unwrap_or(1))),
                 tries_before: count(i64::from(self.tries_before.unwrap_or(0))),
@@ -361,6 +369,41 @@ pub(super) async fn defer(pool: &PgPool, deferrals: &[Deferral]) -> Result<(), F
     .await?;
     Ok(())
 }
+
+/// Notes sends that have no answer yet; see [`engine::ports::Store::report_sends`]. What
+/// somebody holds is left: most likely its outcome is being recorded.
+pub(super) async fn report_sends(
+    pool: &PgPool,
+    worker: WorkerId,
+    sends: &[SendReport],
+) -> Result<(), Failure> {
+    let (ids, numbers) = keys(sends.iter().map(|sent| (sent.attempt, sent.number)));
+    let after: Vec<i64> = sends.iter().map(|sent| micros(sent.sent_after)).collect();
+    sqlx::query(IdRange::of(&ids).told(REPORT))
+        .bind(worker.0)
+        .bind(ids)
+        .bind(numbers)
+        .bind(after)
+        .execute(pool)
+        .await?;
+    Ok(())
+}
+
+/// `state || ''`: see the claim.
+const REPORT: &str = "-- report_sends
+    with locked as materialized (
+        select a.id, n.sent_after
+        from unnest($2::bigint[], $3::bigint[], $4::bigint[]) as n (id, number, sent_after)
+        join attempts a on a.id = n.id and a.permit = n.number
+        where a.id {in_days} and a.worker_id = $1 and a.state || '' = 'started'
+        order by a.id
+        for update of a skip locked
+    )
+    update attempts a
+    set started_at = least(
+        a.started_at, a.claimed_at + l.sent_after * interval '1 microsecond')
+    from locked l
+    where a.id {in_days} and a.id = l.id";
 
 /// Hands back permits unused. One whose row is held is left: it is being
 /// claimed or revoked, or it expires.

@@ -347,6 +347,7 @@ async fn starts(
 struct RequestedRow {
     #[sqlx(flatten)]
     attempt: events::Row,
+    claimed_at: Option<i64>,
     content_type: Option<String>,
     bytes: i32,
     in_batch: bool,
@@ -363,6 +364,7 @@ async fn requested(
             micros(a.created_at) as created_at, micros(a.admitted_at) as admitted_at,
             micros(a.started_at) as started_at, micros(a.finished_at) as finished_at,
             a.status, a.error, a.response_body, e.content_type,
+            micros(a.claimed_at) as claimed_at,
             coalesce(octet_length(e.payload), a.payload_bytes) as bytes,
             a.carried_by is not null or a.batch_size is not null as in_batch
         from attempts a
@@ -375,6 +377,7 @@ async fn requested(
     .await?;
     let row = row.ok_or(Failure::NotFound("attempt"))?;
     Ok(Requested {
+        claimed_at: row.claimed_at.map(Timestamp::from_micros),
         content_type: row.content_type,
         payload_bytes: count(i64::from(row.bytes)),
         in_batch: row.in_batch,

@@ -191,6 +191,7 @@ struct GivenUp {
     max_tries: i32,
     /// It was not alone.
     is_batch: bool,
+    claimed_at: i64,
     started_at: i64,
     to_fold: bool,
     destination_is_gone: bool,
@@ -251,10 +252,10 @@ async fn mark_unknown(
             join destinations d on d.id = a.destination_id
             where a.state = 'started' and a.id >= (select o.attempt_id from attempts_horizon o where o.id = 1)
                 and (
-                    a.started_at < (select now from clock) - $1::bigint * interval '1 microsecond'
+                    a.claimed_at < (select now from clock) - $1::bigint * interval '1 microsecond'
                     or (a.worker_id = any ((select ids from living)::uuid[])) is not true
                 )
-            order by a.started_at, a.id
+            order by a.claimed_at, a.id
             limit $3
             for update of a skip locked
         )
@@ -266,6 +267,7 @@ async fn mark_unknown(
         returning (select micros(now) from clock) as now, a.id, a.event_id, a.destination_id,
             a.tenant_id, a.try_number, a.tries_before, micros(a.expires_at) as expires_at,
             a.payload_bytes, a.batch_limit, l.max_tries, l.is_batch,
+            micros(a.claimed_at) as claimed_at,
             micros(a.started_at) as started_at, l.to_fold, l.destination_is_gone",
     )
     .bind(micros(rules.start_timeout))
@@ -277,7 +279,7 @@ async fn mark_unknown(
     .fetch_all(connection)
     .await?;
     // An update returns its rows in any order.
-    rows.sort_unstable_by_key(|row| (row.started_at, row.id));
+    rows.sort_unstable_by_key(|row| (row.claimed_at, row.id));
     Ok(rows)
 }
 

@@ -86,11 +86,13 @@ async fn record_any(
 /// `state || ''`: see the claim.
 const RECORD_PLAIN: &str = "-- record_outcomes: record_plain
     with locked as materialized (
-        select a.id, n.state, n.elapsed, n.status, n.error, n.response_body
+        select a.id, n.state, n.elapsed, n.status, n.error, n.response_body,
+            least(a.started_at, a.claimed_at + n.sent_after * interval '1 microsecond')
+                as started_at
         from unnest(
             $2::bigint[], $3::bigint[], $4::text[], $5::bigint[], $6::integer[], $7::text[],
-            $8::bytea[]
-        ) as n (id, number, state, elapsed, status, error, response_body)
+            $8::bytea[], $9::bigint[]
+        ) as n (id, number, state, elapsed, status, error, response_body, sent_after)
         join attempts a on a.id = n.id and a.permit = n.number
         left join health h on h.destination_id = a.destination_id
         left join smart_limits s on s.destination_id = a.destination_id
@@ -101,7 +103,8 @@ const RECORD_PLAIN: &str = "-- record_outcomes: record_plain
         for update of a skip locked
     )
     update attempts a
-    set state = l.state, finished_at = a.started_at + l.elapsed * interval '1 microsecond',
+    set state = l.state, started_at = l.started_at,
+        finished_at = l.started_at + l.elapsed * interval '1 microsecond',
         status = l.status, error = l.error, response_body = l.response_body
     from locked l
     where a.id {in_days} and a.id = l.id
@@ -136,6 +139,7 @@ async fn record_plain(
         .bind(of(&plain, |one| one.status.map(i32::from)))
         .bind(of(&plain, |one| one.error.as_deref()))
         .bind(of(&plain, |one| body(one)))
+        .bind(of(&plain, |one| micros(one.sent_after)))
         .fetch_all(pool)
         .await?;
     if rows.is_empty() {
@@ -168,7 +172,7 @@ fn seen(ended: &[(&Outcome, Started)]) -> Seen {
         .collect();
     for (outcome, row) in ended {
         if let Some(of_one) = seen.get_mut(&row.destination_id) {
-            of_one.extend(outcome.observation(Timestamp::from_micros(row.started_at)));
+            of_one.extend(outcome.observation(row.claimed_at()));
         }
     }
     seen
@@ -178,7 +182,7 @@ fn seen(ended: &[(&Outcome, Started)]) -> Seen {
 fn samples(ended: &[(&Outcome, Started)]) -> Samples {
     let mut samples = Samples::new();
     for (outcome, row) in ended.iter().filter(|(_, row)| row.smart) {
-        let sample = outcome.sample(Timestamp::from_micros(row.started_at));
+        let sample = outcome.sample(row.claimed_at());
         let of_one = samples.entry(row.destination_id).or_default();
         of_one.extend(sample);
     }
@@ -202,6 +206,8 @@ struct Started {
     dead_letter: bool,
     to_fold: bool,
     crowded: bool,
+    claimed_at: i64,
+    /// The latest that it may be.
     started_at: i64,
     /// Its destination has something to remember.
     remembered: bool,
@@ -222,7 +228,8 @@ async fn lock(
             a.try_number, a.tries_before, micros(a.expires_at) as expires_at,
             a.payload_bytes, a.batch_limit,
             a.state = 'unknown' as was_unknown, a.dead_letter, a.coarse and not a.folded as to_fold,
-            a.crowded, micros(a.started_at) as started_at,
+            a.crowded, micros(a.claimed_at) as claimed_at,
+            micros(a.started_at) as started_at,
             h.destination_id is not null as remembered, s.destination_id is not null as smart
         from unnest($2::bigint[], $3::bigint[]) as n (id, number)
         join attempts a on a.id = n.id and a.permit = n.number
@@ -240,13 +247,18 @@ async fn lock(
 }
 
 impl Started {
+    fn claimed_at(&self) -> Timestamp {
+        Timestamp::from_micros(self.claimed_at)
+    }
+
     fn start(&self) -> follow_up::Started {
         follow_up::Started {
             state: match self.was_unknown {
                 true => AttemptState::Unknown,
                 false => AttemptState::Started,
             },
-            started_at: Timestamp::from_micros(self.started_at),
+            claimed_at: self.claimed_at(),
+            latest: Timestamp::from_micros(self.started_at),
             try_number: count(i64::from(self.try_number)),
             batch_limit: self.batch_limit.map(|limit| count(i64::from(limit))),
             dead_letter: self.dead_letter,
@@ -273,6 +285,7 @@ pub(super) struct Retry {
 struct Steps {
     ids: Vec<i64>,
     states: Vec<&'static str>,
+    started: Vec<i64>,
     finished: Vec<i64>,
     statuses: Vec<Option<i32>>,
     errors: Vec<Option<String>>,
@@ -288,11 +301,11 @@ struct Steps {
 impl Steps {
     fn add(&mut self, outcome: &Outcome, row: &Started, health: Option<&Health>) {
         let now = Timestamp::from_micros(row.now);
-        let start = row.start();
-        let next = follow_up(outcome, &start, now, health);
+        let next = follow_up(outcome, &row.start(), now, health);
         let destination = DestinationId(row.destination_id);
         self.ids.push(row.id);
         self.states.push(outcome.kind.state().as_str());
+        self.started.push(next.started_at.as_micros());
         self.finished.push(next.finished_at.as_micros());
         self.statuses.push(outcome.status.map(i32::from));
         self.errors
@@ -300,7 +313,7 @@ impl Steps {
         self.bodies.push(body(outcome).map(<[u8]>::to_vec));
         self.dead_letters.push(next.dead_letter);
         if row.to_fold {
-            self.folds.push((destination, start.started_at));
+            self.folds.push((destination, next.started_at));
         }
         if row.crowded {
             self.wakes.now(destination);
@@ -336,11 +349,13 @@ impl Steps {
             update attempts a
             set state = n.state, finished_at = from_micros(n.finished_at), status = n.status,
                 error = n.error, response_body = n.response_body, dead_letter = n.dead_letter,
-                folded = a.folded or a.coarse
+                folded = a.folded or a.coarse, started_at = from_micros(n.started_at)
             from unnest(
                 $1::bigint[], $2::text[], $3::bigint[], $4::integer[], $5::text[], $6::bytea[],
-                $7::boolean[]
-            ) as n (id, state, finished_at, status, error, response_body, dead_letter)
+                $7::boolean[], $8::bigint[]
+            ) as n (
+                id, state, finished_at, status, error, response_body, dead_letter, started_at
+            )
             where a.id {in_days} and a.id = n.id",
         ))
         .bind(&self.ids)
@@ -350,6 +365,7 @@ impl Steps {
         .bind(&self.errors)
         .bind(&self.bodies)
         .bind(&self.dead_letters)
+        .bind(&self.started)
         .execute(connection)
         .await?;
         Ok(())

@@ -203,24 +203,36 @@ struct Counted {
 /// Up to the first that has no outcome yet, and at most `$4` of each.
 const COUNT: &str = "
     -- tally: count
-    with found as materialized (
-        select n.id, x.started_at, x.state, x.status
+    with open as materialized (
+        -- Of what has no outcome yet the start may not be known, but that it is no
+        -- earlier than its claim. `+ interval '0'`: the plain minimum might be looked for
+        -- in the index of all claims, through what is in flight elsewhere.
+        select n.id, n.until as since, o.since is not null as is_open,
+            greatest(from_micros(n.until), least(from_micros($3), o.since)) as until
         from unnest($1::uuid[], $2::bigint[]) as n (id, until)
+        cross join lateral (
+            select min(a.claimed_at + interval '0') as since from attempts a
+            where a.destination_id = n.id and a.state = 'started' and a.carried_by is null
+        ) o
+    ),
+    found as materialized (
+        select n.id, n.until, x.started_at, x.state, x.status
+        from open n
         cross join lateral (
             select * from (
                 (
                     select a.started_at, a.state, a.status from attempts a
                     where a.destination_id = n.id and not a.folded and a.carried_by is null
-                        and a.started_at >= from_micros(n.until)
-                        and a.started_at < from_micros($3)
+                        and a.started_at >= from_micros(n.since)
+                        and a.started_at < n.until
                     order by a.started_at, a.id limit $4
                 )
                 union all
                 (
                     select a.started_at, a.state, a.status from attempts a
                     where a.destination_id = n.id and a.folded and a.carried_by is null
-                        and a.started_at >= from_micros(n.until)
-                        and a.started_at < from_micros($3)
+                        and a.started_at >= from_micros(n.since)
+                        and a.started_at < n.until
                     order by a.started_at, a.id limit $4
                 )
             ) y
@@ -228,16 +240,19 @@ const COUNT: &str = "
         ) x
     ),
     edges as (
-        select f.id, count(*) >= $4 as is_cut,
+        select n.id, count(f.id) >= $4 as is_cut,
             least(
-                coalesce(min(f.started_at) filter (where f.state = 'started'), from_micros($3)),
-                case when count(*) < $4 then from_micros($3)
+                n.until,
+                case when count(f.id) >= $4
                     -- The last ones of the same instant may be cut off.
-                    else greatest(
+                    then greatest(
                         max(f.started_at), min(f.started_at) + interval '1 microsecond')
                 end
             ) as until
-        from found f group by f.id
+        from open n left join found f on f.id = n.id
+        group by n.id, n.until, n.is_open
+        -- What is open holds the count where it is, also if nothing is before it.
+        having count(f.id) > 0 or n.is_open
     )
     select e.id, micros(e.until) as until, e.is_cut,
         coalesce((micros(f.started_at) / $5 + 1) * $5, 0) as ends_at,

@@ -2,10 +2,10 @@
 //! statement: one snapshot, so no permit slips from one list to another.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
 use domain::admission::{
-    Backlog, Bucket, CoarseStarts, Meter, Outstanding, Usage, newest_starts, next_due, read_ahead,
+    Backlog, Bucket, CoarseStarts, Meter, Newest, Outstanding, Usage, newest_claims, newest_starts,
+    next_due, read_ahead,
 };
 use domain::batch::{self, BatchRules, Leader, Lines, openings};
 use domain::ids::{AttemptId, DestinationId, Epoch, PermitNumber};
@@ -106,6 +106,7 @@ struct Row {
     permit_limits: Vec<Option<i32>>,
     in_flight: i64,
     starts: Vec<i64>,
+    claims: Vec<i64>,
     bucket_periods: Vec<String>,
     bucket_ends: Vec<i64>,
     bucket_starts: Vec<i64>,
@@ -147,14 +148,28 @@ pub(super) async fn read(
 
 /// How far back each list has to go.
 struct Scope {
-    /// The largest limit that is counted start by start; 0 for none.
-    exact_max: i32,
-    exact_since: i64,
+    starts: Most,
+    claims: Most,
     ahead: i32,
     /// Permits that one run may give.
     most: u32,
     /// From when on buckets count, by period, where its limit is coarse.
     coarse_since: [Option<i64>; 4],
+}
+
+/// The newest starts, so many after then; 0 for none.
+struct Most {
+    count: i32,
+    since: i64,
+}
+
+impl Most {
+    fn of(newest: Option<Newest>, now: Timestamp) -> Self {
+        newest.map_or(Self { count: 0, since: 0 }, |newest| Self {
+            count: integer(newest.count),
+            since: (now - newest.period).as_micros(),
+        })
+    }
 }
 
 impl Scope {
@@ -165,7 +180,6 @@ impl Scope {
             Rate::Paused | Rate::Unlimited => &[],
         };
         let since = |limit: &Limit| (now - policy.stretched(limit.period)).as_micros();
-        let exact = newest_starts(policy, recount);
         let most = read_ahead(policy);
         let ahead = question.batch.map_or(most, |rules| rules.read_ahead(most));
         let coarse = |period: Period| {
@@ -173,8 +187,8 @@ impl Scope {
             windows.iter().find(of_period).map(since)
         };
         Self {
-            exact_max: integer(exact.map_or(0, |newest| newest.count)),
-            exact_since: (now - exact.map_or(Duration::ZERO, |newest| newest.period)).as_micros(),
+            starts: Most::of(newest_starts(policy), now),
+            claims: Most::of(newest_claims(policy, recount), now),
             ahead: integer(ahead),
             most,
             coarse_since: Period::ALL.map(coarse),
@@ -192,7 +206,7 @@ const USAGE: &str = "-- admit: usage
     select r.id,
         o.permit_attempts, o.permit_numbers, o.permit_epochs, o.not_befores, o.deadlines,
         o.permit_firsts, o.permit_bytes, o.permit_limits,
-        f.in_flight, s.starts,
+        f.in_flight, s.starts, c.claims,
         b.bucket_periods, b.bucket_ends, b.bucket_starts,
         u.unfolded_ids, u.unfolded_starts, u.unfolded_final,
         w.first_ids, w.first_since, w.first_expired, w.first_bytes,
@@ -205,10 +219,12 @@ const USAGE: &str = "-- admit: usage
         ) as next_due
     from unnest(
         $1::uuid[], $2::integer[], $3::bigint[], $4::integer[], $5::bigint[],
-        $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[], $11::bigint[]
+        $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[], $11::bigint[],
+        $13::integer[], $14::bigint[]
     ) as r (
         id, exact_max, exact_since, ahead, first_after,
-        second_since, minute_since, hour_since, day_since, coarse_since
+        second_since, minute_since, hour_since, day_since, coarse_since,
+        claims_max, claims_since
     )
     cross join lateral (
         select
@@ -254,6 +270,27 @@ const USAGE: &str = "-- admit: usage
             order by y.started_at desc limit r.exact_max
         ) x
     ) s
+    cross join lateral (
+        select coalesce(array_agg(micros(x.claimed_at) order by x.claimed_at desc), '{}') as claims
+        from (
+            select y.claimed_at from (
+                (
+                    select a.started_at, a.claimed_at from attempts a
+                    where a.destination_id = r.id and not a.folded and a.carried_by is null
+                        and a.started_at > from_micros(r.claims_since) and a.id {in_days}
+                    order by a.started_at desc limit r.claims_max
+                )
+                union all
+                (
+                    select a.started_at, a.claimed_at from attempts a
+                    where a.destination_id = r.id and a.folded and a.carried_by is null
+                        and a.started_at > from_micros(r.claims_since) and a.id {in_days}
+                    order by a.started_at desc limit r.claims_max
+                )
+            ) y
+            order by y.started_at desc limit r.claims_max
+        ) x
+    ) c
     cross join lateral (
         select
             coalesce(array_agg(x.period), '{}') as bucket_periods,
@@ -326,6 +363,13 @@ async fn fetch(
             .map(|scope| scope.coarse_since[period])
             .collect()
     };
+    let newest = |most: fn(&Scope) -> &Most| -> (Vec<i32>, Vec<i64>) {
+        (scopes.iter().map(most))
+            .map(|most| (most.count, most.since))
+            .unzip()
+    };
+    let (starts, starts_since) = newest(|scope| &scope.starts);
+    let (claims, claims_since) = newest(|scope| &scope.claims);
     Ok(sqlx::query_as(open.told(USAGE))
         .bind(
             questions
@@ -333,18 +377,8 @@ async fn fetch(
                 .map(|q| q.destination.0)
                 .collect::<Vec<_>>(),
         )
-        .bind(
-            scopes
-                .iter()
-                .map(|scope| scope.exact_max)
-                .collect::<Vec<_>>(),
-        )
-        .bind(
-            scopes
-                .iter()
-                .map(|scope| scope.exact_since)
-                .collect::<Vec<_>>(),
-        )
+        .bind(starts)
+        .bind(starts_since)
         .bind(scopes.iter().map(|scope| scope.ahead).collect::<Vec<_>>())
         .bind(questions.iter().map(|q| q.first_after).collect::<Vec<_>>())
         .bind(coarse(0))
@@ -354,6 +388,8 @@ async fn fetch(
         .bind(now.as_micros())
         .bind(scopes.iter().map(Scope::coarse_since).collect::<Vec<_>>())
         .bind(i64::try_from(MAX_UNFOLDED).unwrap_or(i64::MAX))
+        .bind(claims)
+        .bind(claims_since)
         .fetch_all(connection)
         .await?)
 }
@@ -386,12 +422,8 @@ fn reading(row: Row, question: &Question<'_>, scope: &Scope, now: Timestamp) -> 
             })
             .collect(),
         in_flight: count(row.in_flight),
-        starts: row
-            .starts
-            .iter()
-            .copied()
-            .map(Timestamp::from_micros)
-            .collect(),
+        starts: timestamps(&row.starts),
+        claims: timestamps(&row.claims),
         coarse: coarse_starts(&row, scope),
         incomplete: finals > MAX_UNFOLDED,
         meter: question.meter,
@@ -413,6 +445,10 @@ fn reading(row: Row, question: &Question<'_>, scope: &Scope, now: Timestamp) -> 
         first_waiting: due.first_waiting,
         to_fold,
     }
+}
+
+fn timestamps(micros: &[i64]) -> Vec<Timestamp> {
+    micros.iter().copied().map(Timestamp::from_micros).collect()
 }
 
 fn permits(row: &Row, destination: DestinationId) -> Vec<Permit> {

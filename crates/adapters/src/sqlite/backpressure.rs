@@ -167,7 +167,7 @@ fn counts() -> [&'static str; 4] {
     where state = 'admitted' group by destination_id",
         // With what batches carry, which attempts_in_flight leaves out.
         "-- standings: started
-    select destination_id, count(*) from attempts indexed by attempts_started
+    select destination_id, count(*) from attempts indexed by attempts_claimed
     where state = 'started' group by destination_id",
     ]
 }

@@ -43,8 +43,9 @@ const DUE: &str = "
 const CARRY: &str = "
     -- claim_batches: it starts with its leader
     update attempts
-    set (state, worker_id, permit, epoch, started_at, carried_by, coarse, crowded) = (
-        select 'started', l.worker_id, l.permit, l.epoch, l.started_at, l.id, 0, 0
+    set (state, worker_id, permit, epoch, claimed_at, started_at, carried_by, coarse, crowded)
+    = (
+        select 'started', l.worker_id, l.permit, l.epoch, l.claimed_at, l.started_at, l.id, 0, 0
         from attempts l where l.id = ?2
     )
     where id = ?1 and state = 'waiting'";

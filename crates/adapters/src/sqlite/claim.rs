@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use domain::admission::latest_start;
 use domain::attempt::verdict::{self, Asked, Verdict, verdict};
 use domain::ids::{AttemptId, DestinationId, Epoch, EventId, PermitNumber, WorkerId};
 use domain::permit::Permit;
-use domain::time::Timestamp;
+use domain::time::{Timestamp, micros};
 use domain::trace::TraceContext;
 use engine::ports::{
-    ClaimAnswer, Claims, Deferral, HEARTBEAT_TIMEOUT, MAX_REQUEST_TIMEOUT, Member, Start, Target,
-    Wake, Wakes,
+    ClaimAnswer, Claims, Deferral, HEARTBEAT_TIMEOUT, MAX_REQUEST_TIMEOUT, Member, SendReport,
+    Start, Target, Wake, Wakes,
 };
 use rusqlite::{Row, Transaction};
 
@@ -41,9 +42,17 @@ const ROW: &str = "
     left join health h on h.destination_id = a.destination_id
     where a.id = ?1";
 
+/// When it is sent is not known yet: it is counted at its latest start.
 const START: &str = "
     -- claim_starts: it starts
-    update attempts set state = 'started', started_at = ?2, worker_id = ?3 where id = ?1";
+    update attempts set state = 'started', claimed_at = ?2, worker_id = ?3, started_at = ?4
+    where id = ?1";
+
+const SENT: &str = "
+    -- report_sends: when it was sent
+    update attempts set started_at = min(started_at, claimed_at + ?5)
+    where id = ?1 and permit = ?2 and worker_id = ?3 and destination_id = ?4
+        and state = 'started'";
 
 const EVENT: &str = "
     -- claim_starts: what is sent
@@ -63,9 +72,9 @@ const TARGET: &str = "
     select epoch, url, batch_max_events is not null, pass_traceparent
     from destinations where id = ?1 and deleted_at is null";
 
-/// The statements of a claim, for the test of what they cost.
+/// The statements of a claim and of what follows it, for the test of what they cost.
 #[cfg(test)]
-pub(super) const MEASURED: [&str; 4] = [ALIVE, ROW, START, EVENT];
+pub(super) const MEASURED: [&str; 5] = [ALIVE, ROW, START, EVENT, SENT];
 
 /// Who claims, and when.
 pub(super) struct Claimer {
@@ -172,22 +181,22 @@ impl Claimed {
     fn start(
         self,
         tx: &Transaction<'_>,
-        started_at: Timestamp,
+        claimed_at: Timestamp,
         worker: &str,
         permit: &Permit,
     ) -> Result<Option<Start>, Fault> {
-        execute(
-            tx,
-            START,
-            (permit.attempt.0, started_at.as_micros(), worker),
-        )?;
+        // Admitted under this permit, so it has one.
+        let deadline = (self.row.permit).map_or(claimed_at, |own| own.deadline);
+        let latest = latest_start(claimed_at, deadline).as_micros();
+        let start = (permit.attempt.0, claimed_at.as_micros(), worker, latest);
+        execute(tx, START, start)?;
         let event = first(tx, EVENT, [self.event.to_string()], |row| {
             let trace: Option<String> = row.get(2)?;
             let payload = Bytes::from(row.get::<_, Vec<u8>>(1)?);
             Ok((row.get(0)?, payload, trace))
         })?;
         Ok(event.map(|(content_type, payload, trace)| Start {
-            started_at,
+            claimed_at,
             event: self.event,
             try_number: self.try_number,
             tries_before: self.tries_before,
@@ -230,6 +239,22 @@ fn key(permit: &Permit) -> (i64, i64, String) {
 /// it is still admitted under this number. Whether it did.
 pub(super) fn return_permit(tx: &Transaction<'_>, permit: &Permit) -> Result<bool, Fault> {
     Ok(execute(tx, RETURN, key(permit))? > 0)
+}
+
+/// Notes sends; see [`engine::ports::Store::report_sends`].
+pub(super) fn report_sends(
+    tx: &Transaction<'_>,
+    worker: WorkerId,
+    sends: &[SendReport],
+) -> Result<(), Fault> {
+    let worker = worker.to_string();
+    for sent in sends {
+        let (id, number) = (sent.attempt.0, sent.number.0);
+        let destination = sent.destination.to_string();
+        let row = (id, number, &worker, destination, micros(sent.sent_after));
+        execute(tx, SENT, row)?;
+    }
+    Ok(())
 }
 
 /// Hands permits back; see [`engine::ports::Store::release_permits`].

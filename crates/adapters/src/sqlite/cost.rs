@@ -41,8 +41,9 @@ fn with_rows(size: u32) -> Connection {
         with recursive n (n) as (values (1) union all select n + 1 from n where n < {size})
         select n from n;
         insert into attempts
-            (event_id, destination_id, tenant_id, state, created_at, started_at, folded)
-        select '{EVENT}', '{ID}', '{TENANT}', 'succeeded', 0, {now} - 10000000 * n, 1 from n;
+            (event_id, destination_id, tenant_id, state, created_at, claimed_at, started_at, folded)
+        select '{EVENT}', '{ID}', '{TENANT}', 'succeeded', 0, {now} - 10000000 * n,
+            {now} - 10000000 * n, 1 from n;
         insert into attempts (event_id, destination_id, tenant_id, state, due_at, created_at)
         select '{EVENT}', '{ID}', '{TENANT}', 'waiting', null, {now} - n from n
         union all select '{EVENT}', '{ID}', '{TENANT}', 'waiting', {now} - n, 0 from n

@@ -17,7 +17,7 @@ use rusqlite::Transaction;
 use super::fault::Fault;
 use super::harm::{BY_HARM, IS_TROUBLED};
 use super::ledger::view;
-use super::rows::{all, first, parse, time, word};
+use super::rows::{all, first, maybe_time, parse, time, word};
 use super::{SqliteStore, all_destinations};
 
 const FIND: &str = "
@@ -108,7 +108,7 @@ const REQUESTED: &str = "
     select a.id, a.event_id, a.destination_id, a.try_number, a.state, a.dead_letter, a.created_at,
         a.admitted_at, a.started_at, a.finished_at, a.status, a.error, a.response_body,
         e.content_type, coalesce(length(e.payload), a.payload_bytes),
-        a.carried_by is not null or a.batch_size is not null
+        a.carried_by is not null or a.batch_size is not null, a.claimed_at
     from attempts a
     left join events e on e.id = a.event_id
     where a.id = ?1 and a.tenant_id = ?2";
@@ -305,6 +305,7 @@ impl Overview for SqliteStore {
                     content_type: row.get(13)?,
                     payload_bytes: row.get(14)?,
                     in_batch: row.get(15)?,
+                    claimed_at: maybe_time(row, 16)?,
                 })
             })?;
             Ok(found.ok_or(CatalogError::NotFound("attempt"))?)

@@ -12,8 +12,8 @@ use domain::time::Timestamp;
 use engine::ports::{
     Acceptance, Admitted, AttemptView, Catalog, CatalogError, Claims, Deferral, Destination,
     DestinationChange, EventSummary, Fleet, Heartbeat, LedgerPosition, LedgerRow, LimitHistory,
-    Managed, Mark, NewDestination, Outcome, ReapRules, Reaped, Recorded, Run, Store, StoreError,
-    Sweep, SweepPage, Target, Wake,
+    Managed, Mark, NewDestination, Outcome, ReapRules, Reaped, Recorded, Run, SendReport, Store,
+    StoreError, Sweep, SweepPage, Target, Wake,
 };
 use rusqlite::Transaction;
 
@@ -96,6 +96,12 @@ impl Store for SqliteStore {
             };
             batches::claim_batches(tx, &by, &permits)
         };
+        Ok(self.write(step).await?)
+    }
+
+    async fn report_sends(&self, worker: WorkerId, sends: &[SendReport]) -> Result<(), StoreError> {
+        let sends = sends.to_vec();
+        let step = move |tx: &Transaction<'_>, _| claim::report_sends(tx, worker, &sends);
         Ok(self.write(step).await?)
     }
 

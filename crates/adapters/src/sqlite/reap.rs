@@ -36,11 +36,11 @@ const GIVEN_UP: &str = "
         a.tries_before, a.expires_at, coalesce(json_extract(d.retry_policy, '$.max_tries'), ?4),
         a.payload_bytes, a.batch_limit,
         (a.carried_by is not null or a.batch_size is not null) and a.batch_limit is not 1
-    from attempts a indexed by attempts_started
+    from attempts a indexed by attempts_claimed
     join destinations d on d.id = a.destination_id
     left join workers w on w.id = a.worker_id
-    where a.state = 'started' and (a.started_at < ?1 or w.seen_at is null or w.seen_at < ?2)
-    order by a.started_at, a.id limit ?3";
+    where a.state = 'started' and (a.claimed_at < ?1 or w.seen_at is null or w.seen_at < ?2)
+    order by a.claimed_at, a.id limit ?3";
 
 const MARK_UNKNOWN: &str = "
     -- reap: nobody knows what became of it
@@ -291,9 +291,9 @@ fn give_up(
     rules: &ReapRules,
     limit: u32,
 ) -> Result<Done, Fault> {
-    let started_before = (now - rules.start_timeout).as_micros();
+    let claimed_before = (now - rules.start_timeout).as_micros();
     let seen_before = (now - rules.heartbeat_timeout).as_micros();
-    let rules = (started_before, seen_before, limit, DEFAULT_MAX_TRIES);
+    let rules = (claimed_before, seen_before, limit, DEFAULT_MAX_TRIES);
     let given_up = all(tx, GIVEN_UP, rules, |row| {
         Ok(GivenUp {
             id: row.get(0)?,

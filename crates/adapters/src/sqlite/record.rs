@@ -20,7 +20,7 @@ const STARTED: &str = "
         destination_id, tenant_id, dead_letter, tries_before, expires_at,
         exists (select 1 from health h where h.destination_id = attempts.destination_id),
         exists (select 1 from smart_limits s where s.destination_id = attempts.destination_id),
-        payload_bytes, batch_limit
+        payload_bytes, batch_limit, claimed_at
     from attempts
     where id = ?1 and permit = ?2 and worker_id = ?3 and state in ('started', 'unknown')
         and destination_id = ?4";
@@ -29,7 +29,7 @@ const FINISH: &str = "
     -- record_outcomes: the outcome
     update attempts
     set state = ?2, finished_at = ?3, status = ?4, error = ?5, response_body = ?6,
-        dead_letter = ?7, folded = folded or ?8
+        dead_letter = ?7, folded = folded or ?8, started_at = ?9
     where id = ?1";
 
 const CANCEL_RETRY: &str = "
@@ -75,7 +75,7 @@ pub(super) fn record_outcomes(
         let next = follow_up(outcome, &row.start, now, health);
         row.finish(tx, outcome, &next)?;
         if row.to_fold {
-            buckets.add(&row.event.destination, row.start.started_at);
+            buckets.add(&row.event.destination, next.started_at);
         }
         if let Some(retry) = &next.retry {
             (row.event).add_try(tx, retry, next.finished_at)?;
@@ -112,7 +112,7 @@ fn seen(ended: &[(&Outcome, Started)]) -> Seen {
         .collect();
     for (outcome, row) in ended {
         if let Some(of_one) = seen.get_mut(&outcome.destination) {
-            of_one.extend(outcome.observation(row.start.started_at));
+            of_one.extend(outcome.observation(row.start.claimed_at));
         }
     }
     seen
@@ -123,7 +123,7 @@ fn samples(ended: &[(&Outcome, Started)]) -> Samples {
     let mut samples = Samples::new();
     for (outcome, row) in ended.iter().filter(|(_, row)| row.smart) {
         let of_one = samples.entry(outcome.destination).or_default();
-        of_one.extend(outcome.sample(row.start.started_at));
+        of_one.extend(outcome.sample(row.start.claimed_at));
     }
     samples
 }
@@ -183,7 +183,8 @@ impl Started {
             Ok(Self {
                 start: follow_up::Started {
                     state: word(row, 0, ("attempts", "state"))?,
-                    started_at: time(row, 1)?,
+                    claimed_at: time(row, 15)?,
+                    latest: time(row, 1)?,
                     try_number: row.get(4)?,
                     batch_limit: row.get(14)?,
                     dead_letter: row.get(8)?,
@@ -220,6 +221,7 @@ impl Started {
             body,
             next.dead_letter,
             self.to_fold,
+            next.started_at.as_micros(),
         );
         execute(tx, FINISH, row)?;
         Ok(())

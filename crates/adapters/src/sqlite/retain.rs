@@ -85,7 +85,8 @@ const DELETE_EVENT: &str = "
     -- retain: an event
     delete from events where rowid = ?1";
 
-/// No start that is left was made under it, either: the audit judges them by it.
+/// No start that is left was claimed under it, either, which is at most half a second
+/// before: the audit judges them by it.
 const OLDEST_HISTORY: &str = "
     -- retain: limit history, and what was superseded before the cut
     select h.id, h.in_force_from >= ?2,
@@ -97,7 +98,7 @@ const OLDEST_HISTORY: &str = "
                 and not exists (
                     select 1 from attempts a indexed by attempts_starts
                     where a.destination_id = h.destination_id and a.folded in (0, 1)
-                        and a.started_at < later.in_force_from
+                        and a.started_at < later.in_force_from + 500000
                         and a.started_at is not null and a.carried_by is null
                 )
         )

@@ -67,6 +67,11 @@ const STARTED: &str = "
     )
     order by started_at limit ?4";
 
+const OPEN_SINCE: &str = "
+    -- tally: since when something has no outcome yet
+    select min(claimed_at) from attempts indexed by attempts_in_flight
+    where destination_id = ?1 and state = 'started' and carried_by is null";
+
 const ADD: &str = "
     -- tally: add to a slot
     insert into tallies (destination_id, slot, ends_at, succeeded, failed, refused, unknown)
@@ -235,6 +240,9 @@ impl Passed {
         (until, starts): (Timestamp, u32),
     ) -> Result<(u64, bool), Fault> {
         let starts = starts.max(2);
+        // Its start is not known yet, but that it is no earlier than its claim.
+        let open = first(tx, OPEN_SINCE, [&self.key], |row| maybe_time(row, 0))?.flatten();
+        let until = open.map_or(until, |open| until.min(open));
         let params = (&self.key, self.until.as_micros(), until.as_micros(), starts);
         let rows: Vec<(Timestamp, AttemptState, Option<u16>)> = all(tx, STARTED, params, |row| {
             let state = word(row, 1, ("attempts", "state"))?;
@@ -250,10 +258,7 @@ impl Passed {
         let full = u32::try_from(rows.len()).is_ok_and(|length| length >= starts);
         // The last ones of the same instant may be cut off.
         let cut = full.then(|| (*last).max(*first + Duration::from_micros(1)));
-        let open = rows
-            .iter()
-            .find(|(_, state, _)| *state == AttemptState::Started);
-        let edge = cut.unwrap_or(until).min(open.map_or(until, |(at, ..)| *at));
+        let edge = cut.unwrap_or(until).min(until);
         let mut slots: BTreeMap<(Slot, Timestamp), Tally> = BTreeMap::new();
         let mut counted = 0;
         for (at, state, status) in rows.into_iter().filter(|(at, ..)| *at < edge) {

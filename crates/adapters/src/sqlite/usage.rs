@@ -7,7 +7,9 @@
 
 use std::time::Duration;
 
-use domain::admission::{Bucket, CoarseStarts, Outstanding, Usage, newest_starts};
+use domain::admission::{
+    Bucket, CoarseStarts, Newest, Outstanding, Usage, newest_claims, newest_starts,
+};
 use domain::policy::{Limited, Policy, Rate};
 use domain::time::Timestamp;
 use rusqlite::Transaction;
@@ -37,6 +39,13 @@ const STARTS: &str = "
     where destination_id = ?1 and folded = ?2 and started_at > ?3 and carried_by is null
     order by started_at desc limit ?4";
 
+/// The table is asked for each of them, so only where something counts claims.
+const CLAIMS: &str = "
+    -- admit: when the newest starts were claimed
+    select started_at, claimed_at from attempts indexed by attempts_starts
+    where destination_id = ?1 and folded = ?2 and started_at > ?3 and carried_by is null
+    order by started_at desc limit ?4";
+
 const BUCKETS: &str = "
     -- admit: folded starts
     select ends_at, sum(starts) from start_buckets
@@ -46,7 +55,7 @@ const BUCKETS: &str = "
 /// The statements of a run that meet the ledger, for the test of what they
 /// cost.
 #[cfg(test)]
-pub(super) const MEASURED: [&str; 4] = [OUTSTANDING, IN_FLIGHT, STARTS, BUCKETS];
+pub(super) const MEASURED: [&str; 5] = [OUTSTANDING, IN_FLIGHT, STARTS, CLAIMS, BUCKETS];
 
 /// Fills in what the rows say; `usage` has the meter and the hold already.
 pub(super) fn read_usage(
@@ -63,14 +72,19 @@ pub(super) fn read_usage(
         })
     })?;
     usage.in_flight = first(tx, IN_FLIGHT, [destination], |row| Ok(row.get(0)?))?.unwrap_or(0);
-    if let Some(newest) = newest_starts(policy, usage.recount) {
-        let (since, count) = (now - newest.period, newest.count as usize);
-        let mut starts = starts(tx, destination, false, since, count)?;
-        starts.extend(self::starts(tx, destination, true, since, count)?);
-        starts.sort_unstable_by(|a, b| b.cmp(a));
-        starts.truncate(count);
-        usage.starts = starts;
-    }
+    usage.starts = newest(newest_starts(policy), now, |folded, since, count| {
+        starts(tx, destination, folded, since, count)
+    })?;
+    let claimed = newest(
+        newest_claims(policy, usage.recount),
+        now,
+        |folded, since, count| claims(tx, destination, folded, since, count),
+    )?;
+    usage.claims = claimed
+        .into_iter()
+        .map(|(_, claimed_at)| claimed_at)
+        .collect();
+    usage.claims.sort_unstable_by(|a, b| b.cmp(a));
     let Rate::Limited(limited) = &policy.rate else {
         return Ok(());
     };
@@ -86,6 +100,36 @@ fn longest_coarse(limited: &Limited, policy: &Policy) -> Option<Duration> {
         .filter(|limit| limit.is_coarse())
         .map(|limit| policy.stretched(limit.period))
         .max()
+}
+
+/// The newest of what is folded and what is not.
+fn newest<T: Ord>(
+    asked: Option<Newest>,
+    now: Timestamp,
+    read: impl Fn(bool, Timestamp, usize) -> Result<Vec<T>, Fault>,
+) -> Result<Vec<T>, Fault> {
+    let Some(asked) = asked else {
+        return Ok(Vec::new());
+    };
+    let (since, count) = (now - asked.period, asked.count as usize);
+    let mut starts = read(false, since, count)?;
+    starts.extend(read(true, since, count)?);
+    starts.sort_unstable_by(|a, b| b.cmp(a));
+    starts.truncate(count);
+    Ok(starts)
+}
+
+/// Starts, and when they were claimed.
+fn claims(
+    tx: &Transaction<'_>,
+    destination: &str,
+    folded: bool,
+    since: Timestamp,
+    count: usize,
+) -> Result<Vec<(Timestamp, Timestamp)>, Fault> {
+    let count = i64::try_from(count).unwrap_or(i64::MAX);
+    let params = (destination, folded, since.as_micros(), count);
+    all(tx, CLAIMS, params, |row| Ok((time(row, 0)?, time(row, 1)?)))
 }
 
 fn starts(

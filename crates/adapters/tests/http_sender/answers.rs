@@ -1,9 +1,10 @@
 //! What is sent, and what is made of what comes back.
 
 use adapters::http::{HttpOptions, HttpSender};
-use engine::ports::{SendError, Sender};
+use engine::ports::{FirstByte, SendError, Sender};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
+use tokio::time::Instant;
 
 use super::peer::{OK, Peer, read_request, request, sender, target};
 
@@ -15,7 +16,10 @@ async fn the_payload_arrives_byte_for_byte() {
     target.url = format!("http://{}/hook/%C3%A9?b=c&d#not-sent", peer.address());
     let exchange = async {
         let prepared = sender.prepare(&target).await.unwrap();
-        prepared.send(request(PAYLOAD)).await.unwrap()
+        prepared
+            .send(request(PAYLOAD), FirstByte::default())
+            .await
+            .unwrap()
     };
     let (response, (head, body)) = tokio::join!(exchange, async {
         let mut stream = peer.accept().await;
@@ -42,11 +46,48 @@ async fn the_payload_arrives_byte_for_byte() {
     assert_eq!(response.signals.retry_after, None);
 }
 
+/// Before the answer, and not before the receiver could have it; of the second request
+/// on a connection as of the first.
+#[tokio::test]
+async fn the_first_byte_is_told_as_it_leaves() {
+    let (peer, sender) = (Peer::listen().await, sender());
+    let target = peer.target(1);
+    let mut stream = None;
+    for _ in 0..2 {
+        let prepared = sender.prepare(&target).await.unwrap();
+        let (before, first_byte) = (Instant::now(), FirstByte::default());
+        assert_eq!(first_byte.left_at(), None);
+        let exchange = prepared.send(request(b"{}"), first_byte.clone());
+        let (response, received_at) = tokio::join!(exchange, async {
+            let stream = match &mut stream {
+                Some(stream) => stream,
+                none => none.insert(peer.accept().await),
+            };
+            read_request(stream).await.unwrap();
+            let received_at = Instant::now();
+            // Whenever it asks: it is known while the answer is still to come.
+            let left_at = first_byte.left_at();
+            stream.write_all(OK).await.unwrap();
+            (left_at, received_at)
+        });
+        assert_eq!(response.unwrap().status, 200);
+        let (left_at, received_at) = received_at;
+        assert!(left_at.is_some_and(|at| before <= at && at <= received_at));
+        assert_eq!(first_byte.left_at(), left_at);
+    }
+}
+
 #[tokio::test]
 async fn an_empty_payload_has_a_length() {
     let (peer, sender) = (Peer::listen().await, sender());
     let target = peer.target(1);
-    let exchange = async { sender.prepare(&target).await?.send(request(b"")).await };
+    let exchange = async {
+        sender
+            .prepare(&target)
+            .await?
+            .send(request(b""), FirstByte::default())
+            .await
+    };
     let (response, (head, _stream)) = tokio::join!(exchange, async {
         let mut stream = peer.accept().await;
         let (head, _) = read_request(&mut stream).await.unwrap();
@@ -67,7 +108,10 @@ async fn a_content_type_that_is_no_header_is_refused_unsent() {
     let prepared = sender.prepare(&peer.target(1)).await.unwrap();
     let mut injecting = request(b"{}");
     injecting.content_type = "text/plain\r\nx-injected: 1".to_owned();
-    let error = prepared.send(injecting).await.unwrap_err();
+    let error = prepared
+        .send(injecting, FirstByte::default())
+        .await
+        .unwrap_err();
     assert!(matches!(error, SendError::Refused(_)), "{error}");
     assert_eq!(sender.idle_connections(), 1);
 }

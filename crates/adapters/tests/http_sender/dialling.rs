@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use adapters::http::{Dial, HttpOptions, HttpSender};
 use async_trait::async_trait;
-use engine::ports::{SendError, Sender};
+use engine::ports::{FirstByte, SendError, Sender};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::JoinSet;
@@ -68,7 +68,7 @@ async fn a_burst_from_cold_does_not_overrun_the_accept_queue() {
         let (sender, target) = (Arc::clone(&sender), target.clone());
         sends.spawn(async move {
             let prepared = sender.prepare(&target).await?;
-            prepared.send(request(b"{}")).await
+            prepared.send(request(b"{}"), FirstByte::default()).await
         });
     }
     // All of them are in line before the receiver takes the first.
@@ -138,10 +138,18 @@ async fn a_connection_that_comes_back_goes_to_who_waits() {
         ..options()
     });
     let first = sender.prepare(&target).await.unwrap();
-    let (sent, second) = tokio::join!(first.send(request(b"{}")), sender.prepare(&target));
+    let (sent, second) = tokio::join!(
+        first.send(request(b"{}"), FirstByte::default()),
+        sender.prepare(&target)
+    );
     assert_eq!(sent.unwrap().status, 200);
     assert_eq!(
-        second.unwrap().send(request(b"{}")).await.unwrap().status,
+        second
+            .unwrap()
+            .send(request(b"{}"), FirstByte::default())
+            .await
+            .unwrap()
+            .status,
         200
     );
 }

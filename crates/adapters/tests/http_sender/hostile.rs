@@ -1,6 +1,6 @@
 //! Receivers that break off, flood or stall.
 
-use engine::ports::{READ_BODY_BYTES, STORED_BODY_BYTES, SendError, Sender};
+use engine::ports::{FirstByte, READ_BODY_BYTES, STORED_BODY_BYTES, SendError, Sender};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
@@ -120,7 +120,10 @@ async fn a_receiver_that_stalls_is_left_at_the_deadline() {
         let prepared = sender.prepare(&peer.target(1)).await.unwrap();
         let mut hurried = request(b"{}");
         hurried.timeout = SHORT;
-        let (result, stream) = tokio::join!(prepared.send(hurried), peer.answer(beginning));
+        let (result, stream) = tokio::join!(
+            prepared.send(hurried, FirstByte::default()),
+            peer.answer(beginning)
+        );
         assert_eq!(result, Err(SendError::TimedOut(SHORT)));
         assert_eq!(sender.idle_connections(), 0);
         closed(stream).await;
@@ -133,7 +136,7 @@ async fn a_slow_drip_ends_at_the_deadline() {
     let prepared = sender.prepare(&peer.target(1)).await.unwrap();
     let mut hurried = request(b"{}");
     hurried.timeout = SHORT;
-    let (result, ()) = tokio::join!(prepared.send(hurried), async {
+    let (result, ()) = tokio::join!(prepared.send(hurried, FirstByte::default()), async {
         let mut stream = peer.answer(b"HTTP/1.1 200 OK\r\n\r\n").await;
         while stream.write_all(b".").await.is_ok() {
             tokio::time::sleep(SHORT / 20).await; // the receiver's slowness
@@ -162,7 +165,7 @@ async fn a_full_backlog_times_out_in_the_preparation() {
 async fn a_dropped_send_closes_the_connection() {
     let (peer, sender) = (Peer::listen().await, sender());
     let prepared = sender.prepare(&peer.target(1)).await.unwrap();
-    let mut sending = prepared.send(request(b"{}"));
+    let mut sending = prepared.send(request(b"{}"), FirstByte::default());
     let stream = tokio::select! {
         biased;
         result = &mut sending => panic!("nothing was answered: {result:?}"),

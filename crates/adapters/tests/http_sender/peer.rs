@@ -8,7 +8,7 @@ use std::time::Duration;
 use adapters::http::{HttpOptions, HttpSender, Policy};
 use bytes::Bytes;
 use domain::ids::{AttemptId, DestinationId, Epoch, EventId};
-use engine::ports::{Request, Response, SendError, Sender, Target};
+use engine::ports::{FirstByte, Request, Response, SendError, Sender, Target};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
@@ -66,7 +66,11 @@ pub(crate) fn request(payload: &'static [u8]) -> Request {
 }
 
 pub(crate) async fn send(sender: &HttpSender, target: &Target) -> Result<Response, SendError> {
-    sender.prepare(target).await?.send(request(b"{}")).await
+    sender
+        .prepare(target)
+        .await?
+        .send(request(b"{}"), FirstByte::default())
+        .await
 }
 
 /// A receiver made of a listener: what it does with a connection is up to the

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use adapters::http::{HttpOptions, HttpSender};
 use domain::ids::Epoch;
-use engine::ports::{SendError, Sender};
+use engine::ports::{FirstByte, SendError, Sender};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
@@ -106,7 +106,10 @@ async fn nothing_is_sent_twice() {
     // And on one that dies between the preparation and the request.
     let prepared = sender.prepare(&target).await.unwrap();
     drop(peer.accept().await);
-    let error = prepared.send(request(b"{}")).await.unwrap_err();
+    let error = prepared
+        .send(request(b"{}"), FirstByte::default())
+        .await
+        .unwrap_err();
     assert!(matches!(error, SendError::Exchange(_)), "{error}");
     // Nobody dials again: with the sender gone, the next to arrive is ours.
     drop(sender);

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use adapters::http::{Dial, HttpOptions, HttpSender, Policy};
 use async_trait::async_trait;
-use engine::ports::{SendError, Sender};
+use engine::ports::{FirstByte, SendError, Sender};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpStream, UdpSocket};
 
@@ -287,7 +287,10 @@ async fn a_redirect_into_the_network_is_an_answer() {
     let prepared = world.sender.prepare(&target).await.unwrap();
     let answer = b"HTTP/1.1 307 Temporary Redirect\r\nlocation: http://169.254.169.254/\r\n\
         content-length: 0\r\n\r\n";
-    let (sent, _stream) = tokio::join!(prepared.send(request(b"{}")), world.peer.answer(answer));
+    let (sent, _stream) = tokio::join!(
+        prepared.send(request(b"{}"), FirstByte::default()),
+        world.peer.answer(answer)
+    );
     assert_eq!(sent.unwrap().status, 307);
     assert_eq!(world.dialled(), [format!("{PUBLIC}:80")]);
 }

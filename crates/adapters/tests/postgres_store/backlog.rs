@@ -67,7 +67,7 @@ async fn attempts(database: &Database, of: DestinationId, count: u32) {
         .sql(&format!(
             "insert into attempts (
                 event_id, destination_id, tenant_id, state, due_at, expires_at, dead_letter,
-                started_at, finished_at, created_at
+                claimed_at, started_at, finished_at, created_at
             )
             select e.id, '{of}', '{DEFAULT_TENANT}',
                 case when g % 5 = 0 then 'failed' when g % 5 = 1 then 'succeeded'
@@ -75,6 +75,7 @@ async fn attempts(database: &Database, of: DestinationId, count: u32) {
                 case when g % 5 = 2 then now() - interval '1 hour' end,
                 case when g % 5 = 3 then now() - g * interval '1 millisecond' end,
                 g % 5 = 0,
+                case when g % 5 < 2 then now() - interval '1 day' end,
                 case when g % 5 < 2 then now() - interval '1 day' end,
                 case when g % 5 < 2 then now() - g * interval '1 second' end,
                 now() - interval '2 days'

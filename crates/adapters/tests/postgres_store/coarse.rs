@@ -18,6 +18,7 @@ pub(crate) fn success(permit: &Permit) -> Outcome {
         number: permit.number,
         destination: permit.destination,
         kind: OutcomeKind::Succeeded,
+        sent_after: Duration::ZERO,
         elapsed: Duration::from_millis(5),
         status: Some(200),
         error: None,
@@ -135,9 +136,10 @@ async fn a_limit_that_becomes_coarse_folds_what_started_before() {
     database
         .sql(&format!(
             "insert into attempts (
-                event_id, destination_id, tenant_id, state, created_at, started_at, finished_at
+                event_id, destination_id, tenant_id, state, created_at, claimed_at, started_at,
+                finished_at
             )
-            select e.id, '{destination}', e.tenant_id, 'succeeded', t, t, t
+            select e.id, '{destination}', e.tenant_id, 'succeeded', t, t, t, t
             from (select * from events limit 1) e
             cross join lateral (
                 select clock_timestamp() - g * interval '1 millisecond' as t

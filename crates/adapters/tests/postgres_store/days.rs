@@ -74,16 +74,18 @@ pub(crate) async fn old(
         .await;
 }
 
-pub(crate) const SUCCEEDED: [&str; 2] =
-    ["state, started_at, finished_at", "'succeeded', n.at, n.at"];
+pub(crate) const SUCCEEDED: [&str; 2] = [
+    "state, claimed_at, started_at, finished_at",
+    "'succeeded', n.at, n.at, n.at",
+];
 pub(crate) const WAITING: [&str; 2] = ["state", "'waiting'"];
 const DEAD: [&str; 2] = [
-    "state, started_at, finished_at, dead_letter",
-    "'failed', n.at, n.at, true",
+    "state, claimed_at, started_at, finished_at, dead_letter",
+    "'failed', n.at, n.at, n.at, true",
 ];
 pub(crate) const ENDED_LATE: [&str; 2] = [
-    "state, started_at, finished_at",
-    "'succeeded', now(), now()",
+    "state, claimed_at, started_at, finished_at",
+    "'succeeded', now(), now(), now()",
 ];
 
 /// Whether that day of the table is there.

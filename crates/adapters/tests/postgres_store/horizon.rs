@@ -179,7 +179,10 @@ async fn what_is_revived_below_it_is_found_by_the_next_look() {
     raise(&database).await;
     assert_eq!(horizon_in_days(&database).await, 3);
     database
-        .sql("update attempts set state = 'waiting', started_at = null, finished_at = null")
+        .sql(
+            "update attempts set state = 'waiting', claimed_at = null, started_at = null,
+                finished_at = null",
+        )
         .await;
     assert_eq!(database.permits(to).await.len(), 0);
     look(&database).await;

@@ -69,8 +69,8 @@ async fn a_plan_for_an_empty_day_serves_a_full_one() {
         store.admit(&[run], &room).await.unwrap();
         let over = format!(
             "insert into attempts
-                (event_id, destination_id, tenant_id, state, started_at, finished_at)
-            select gen_random_uuid(), '{destination}', '{DEFAULT_TENANT}', 'succeeded', at, at
+                (event_id, destination_id, tenant_id, state, claimed_at, started_at, finished_at)
+            select gen_random_uuid(), '{destination}', '{DEFAULT_TENANT}', 'succeeded', at, at, at
             from (select clock_timestamp() - interval '1 hour' as at) t,
                 generate_series(1, 200000)"
         );
@@ -156,8 +156,8 @@ async fn a_survey_costs_the_same_whatever_the_backlog() {
     backlog(&database, destination, 1_000, 200_000).await;
     let over = format!(
         "insert into attempts
-            (event_id, destination_id, tenant_id, state, started_at, finished_at)
-        select e.id, '{destination}', '{DEFAULT_TENANT}', 'succeeded', at, at
+            (event_id, destination_id, tenant_id, state, claimed_at, started_at, finished_at)
+        select e.id, '{destination}', '{DEFAULT_TENANT}', 'succeeded', at, at, at
         from (select id from events limit 1) e,
             (select clock_timestamp() - interval '1 hour' as at) t, generate_series(1, 200000)"
     );
@@ -249,8 +249,8 @@ async fn who_has_no_work_costs_the_walks_nothing() {
 async fn started(database: &Database, destination: DestinationId, hour: u32, count: u32) {
     let over = format!(
         "insert into attempts
-            (event_id, destination_id, tenant_id, state, started_at, finished_at)
-        select gen_random_uuid(), '{destination}', '{DEFAULT_TENANT}', 'succeeded', at, at
+            (event_id, destination_id, tenant_id, state, claimed_at, started_at, finished_at)
+        select gen_random_uuid(), '{destination}', '{DEFAULT_TENANT}', 'succeeded', at, at, at
         from (
             select '2026-01-01 {hour}:00:00+00'::timestamptz + g * interval '1 ms' as at
             from generate_series(1, {count}) g
@@ -314,9 +314,9 @@ async fn a_count_of_backlogs_reads_what_is_pending_alone() {
     let finals = async |count: u32| {
         let insert = format!(
             "insert into attempts (
-                event_id, destination_id, tenant_id, state, started_at, finished_at
+                event_id, destination_id, tenant_id, state, claimed_at, started_at, finished_at
             )
-            select e.id, '{destination}', '{DEFAULT_TENANT}', 'succeeded', now(), now()
+            select e.id, '{destination}', '{DEFAULT_TENANT}', 'succeeded', now(), now(), now()
             from (select id from events limit 1) e, generate_series(1, {count}) g"
         );
         database.sql(&insert).await;
@@ -393,9 +393,9 @@ async fn the_fleet_is_read_by_its_requests() {
     let started = async |leader: &str, count: u32| {
         let insert = format!(
             "insert into attempts (
-                event_id, destination_id, tenant_id, state, started_at, carried_by
+                event_id, destination_id, tenant_id, state, claimed_at, started_at, carried_by
             )
-            select e.id, '{destination}', '{DEFAULT_TENANT}', 'started', now(), {leader}
+            select e.id, '{destination}', '{DEFAULT_TENANT}', 'started', now(), now(), {leader}
             from (select id from events limit 1) e, generate_series(1, {count}) g"
         );
         database.sql(&insert).await;

@@ -26,6 +26,7 @@ fn refused(permit: &Permit) -> Outcome {
         destination: permit.destination,
         number: permit.number,
         kind: OutcomeKind::Failed,
+        sent_after: Duration::ZERO,
         elapsed: Duration::from_millis(5),
         status: Some(429),
         error: None,

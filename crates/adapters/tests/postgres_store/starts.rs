@@ -119,7 +119,8 @@ async fn the_reaper_leaves_what_a_claim_holds_alone() {
     let mut claim = database.user().await;
     let mut claim = claim.begin().await.unwrap();
     let start = format!(
-        "update attempts set state = 'started', started_at = deadline, worker_id = '{worker}'
+        "update attempts set state = 'started', claimed_at = deadline, started_at = deadline,
+            worker_id = '{worker}'
         where id = {}",
         permit.attempt
     );
@@ -141,7 +142,8 @@ async fn the_reaper_leaves_what_an_outcome_holds_alone() {
     let permits = database.permits(destination).await;
     let claims = database.store.claim_starts(worker, &permits).await.unwrap();
     assert!(matches!(claims.answers[..], [ClaimAnswer::Started(_)]));
-    let old = "update attempts set started_at = started_at - interval '1 hour'";
+    let old = "update attempts
+        set claimed_at = claimed_at - interval '1 hour', started_at = started_at - interval '1 hour'";
     database.sql(old).await;
     let mut outcome = database.user().await;
     let mut outcome = outcome.begin().await.unwrap();
@@ -260,10 +262,10 @@ async fn a_cut_is_dated_after_what_started_in_its_transaction() {
     assert!(history[1].in_force_from > claims.now);
 }
 
-/// A claim may date its start up to 10 ms ahead. Here the cuts follow at once,
+/// A claim may be dated up to 10 ms ahead. Here the cuts follow at once,
 /// in one connection that has made one before.
 #[tokio::test]
-async fn a_cut_is_dated_after_a_start_that_lies_ahead() {
+async fn a_cut_is_dated_after_a_claim_that_lies_ahead() {
     let database = Database::create().await;
     let worker = database.worker().await;
     let destination = database.destination(per_second(20)).await;
@@ -272,12 +274,12 @@ async fn a_cut_is_dated_after_a_start_that_lies_ahead() {
     database.store.claim_starts(worker, &permits).await.unwrap();
     let mut user = database.user().await;
     for limit in (10..20).rev() {
-        let ahead = "update attempts set started_at = clock_timestamp() + interval '10 ms'";
+        let ahead = "update attempts set claimed_at = clock_timestamp() + interval '10 ms'";
         let cut = format!(
             "update destinations set limit_per_second = {limit} where id = '{destination}'"
         );
         run(&mut user, format!("begin; {ahead}; {cut}; commit")).await;
-        let start = "select max(micros(started_at)) from attempts";
+        let start = "select max(micros(claimed_at)) from attempts";
         let start = Timestamp::from_micros(database.number(start).await);
         let history = database.store.limit_history(destination).await.unwrap();
         let cut = history.last().unwrap();
@@ -320,17 +322,17 @@ async fn admit_and_claim(database: &Database, destination: DestinationId, stop: 
     }
 }
 
+/// When its attempts were claimed, in order: a change is in force for claims at once.
 async fn starts(database: &Database, destination: DestinationId) -> Vec<Timestamp> {
-    let (since, until) = (
-        Timestamp::from_micros(0),
-        Timestamp::from_millis(9_000_000_000_000),
-    );
-    let rows = database
-        .store
-        .ledger(destination, since, until, None, 10_000)
-        .await
-        .unwrap();
-    rows.iter().filter_map(|row| row.started_at).collect()
+    let claims: Vec<i64> = sqlx::query_scalar(
+        "select micros(claimed_at) from attempts
+        where destination_id = $1 and claimed_at is not null order by 1",
+    )
+    .bind(destination.0)
+    .fetch_all(&mut database.user().await)
+    .await
+    .unwrap();
+    claims.into_iter().map(Timestamp::from_micros).collect()
 }
 
 #[tokio::test]

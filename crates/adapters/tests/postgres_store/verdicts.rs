@@ -91,7 +91,7 @@ fn found(
 ) -> Result<Verdict, &'static str> {
     let is_as_before = after == before.state.as_str();
     match answer {
-        ClaimAnswer::Started(start) if after == "started" => Ok(Verdict::Starts(start.started_at)),
+        ClaimAnswer::Started(start) if after == "started" => Ok(Verdict::Starts(start.claimed_at)),
         ClaimAnswer::Early(left) if is_as_before => Ok(Verdict::Early(*left)),
         ClaimAnswer::Refused if is_woken && after == "waiting" => Ok(Verdict::Returned),
         ClaimAnswer::Refused if !is_woken && is_as_before => Ok(Verdict::Refused),
@@ -256,7 +256,7 @@ fn written(case: &Case, [pacing, health]: [Option<Timestamp>; 2]) -> String {
     };
     let state = case.row.state.as_str();
     let mut sql = format!(
-        "update attempts set state = '{state}', started_at = {started_at}, {own}
+        "update attempts set state = '{state}', claimed_at = {started_at}, started_at = {started_at}, {own}
         where id = {attempt};
         insert into pacing (destination_id, held_until) values ('{destination}', {})
         on conflict (destination_id) do update set held_until = excluded.held_until;",

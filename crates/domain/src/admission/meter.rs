@@ -33,30 +33,34 @@ impl Default for Meter {
 /// One token.
 const TOKEN: i128 = 1_000_000;
 
-/// The most starts that are read for a bucket that has just come into force.
+/// The most claims that are read for a bucket that has just come into force,
+/// beside those that may be in flight.
 pub(super) const BUCKET_STARTS_MAX: u32 = 2 * EXACT_MAX;
 
-/// How many of the newest starts a bucket that has just come into force has to
+/// How many of the newest claims a bucket that has just come into force has to
 /// count.
 pub(super) fn counted_starts(pacing: Pacing) -> i64 {
     i64::from(pacing.burst) + i64::from(pacing.refill.max.get())
 }
 
 impl Meter {
-    /// The level of a bucket that has just come into force, whose newest starts
-    /// (the newest first) were made under other limits: what they leave behind
-    /// at its own rate, or what the bucket before it had missing, whichever is
-    /// more. Without the starts, a window that straddles the change would hold
+    /// The level of a bucket that has just come into force, where the newest
+    /// claims (the newest first) were made under other limits: what they leave
+    /// behind at its own rate, or what the bucket before it had missing, whichever
+    /// is more. Without the claims, a window that straddles the change would hold
     /// what was allowed before and a whole burst; without the level, so would
     /// an interval that reaches back to a slower bucket.
     ///
+    /// Claims and not starts, as slots are counted and not starts: all of them are
+    /// sent within [`super::SLACK`], which the promise has room for.
+    ///
     /// No more than `burst` + L are missing: then nothing starts for a whole
     /// period, and no window of it straddles the change any more. As much is
-    /// missing where so many starts would have to be counted that they were
+    /// missing where so many claims would have to be counted that they were
     /// not all read.
     pub(super) fn recounted(
         self,
-        starts: &[Timestamp],
+        claims: &[Timestamp],
         pacing: Pacing,
         period_micros: i64,
     ) -> Self {
@@ -66,11 +70,11 @@ impl Meter {
             ..meter
         };
         let mut counted = Self::default();
-        for start in starts.iter().rev() {
-            counted = capped(counted.charged(pacing, period_micros, *start));
+        for claim in claims.iter().rev() {
+            counted = capped(counted.charged(pacing, period_micros, *claim));
         }
         let enough = usize::try_from(BUCKET_STARTS_MAX).unwrap_or(usize::MAX);
-        if starts.len() >= enough && most > i64::from(BUCKET_STARTS_MAX) * 1_000_000 {
+        if claims.len() >= enough && most > i64::from(BUCKET_STARTS_MAX) * 1_000_000 {
             counted.missing_micro = most;
         }
         let at = self.as_of.max(counted.as_of);

@@ -46,7 +46,7 @@ impl<'a> Plan<'a> {
         };
         if let Some(pacing) = plan.pacing().filter(|_| usage.recount) {
             let period = plan.refill_micros(pacing);
-            plan.meter = usage.meter.recounted(&usage.starts, pacing, period);
+            plan.meter = usage.meter.recounted(&usage.claims, pacing, period);
         }
         plan
     }
@@ -275,15 +275,15 @@ impl<'a> Plan<'a> {
         limits.into_iter().chain(self.pace()).collect()
     }
 
-    /// The pace as it stands. A permit that is late is counted as if it started
-    /// just now.
+    /// The pace as it stands, by slots and claims. A permit that is late is counted
+    /// as if it were claimed just now.
     fn pace(&self) -> Option<Window> {
         let pace = self.policy.pace?;
         let soonest = self.now - MIN_LEAD;
         let outstanding = self.usage.outstanding.iter();
         let slots = outstanding.map(|one| one.not_before.max(soonest));
-        let starts = self.usage.starts.iter().copied();
-        let ends = slots.chain(starts).map(|end| (end, 1)).collect();
+        let claims = self.usage.claims.iter().copied();
+        let ends = slots.chain(claims).map(|end| (end, 1)).collect();
         Some(Window::new(pace.max(), pace.period(), ends))
     }
 

@@ -14,8 +14,13 @@ pub struct Usage {
     /// Attempts started and not yet finished.
     pub in_flight: u32,
     /// The newest starts, the newest first: at least as many as the largest
-    /// limit that is not coarse, or all in the longest of their periods.
+    /// limit that is not coarse, or all in the longest of their periods. One that
+    /// is not known yet is where it may be at the latest.
     pub starts: Vec<Timestamp>,
+    /// When the newest of them were claimed, the newest first: those that
+    /// [`super::newest_claims`] names. What plans each slot by the one before
+    /// counts these, and would lose the time until a start is known each time.
+    pub claims: Vec<Timestamp>,
     /// The starts that coarse limits count, by period. Absent where no limit
     /// of that period is coarse.
     pub coarse: Vec<CoarseStarts>,
@@ -25,9 +30,8 @@ pub struct Usage {
     /// The bucket's level as of the last permit planned.
     pub meter: Meter,
     /// No run has been decided since the epoch changed, so the limits may have:
-    /// `meter` is the level of another bucket, or of none. The starts before
-    /// the change are counted too, and `starts` has to hold those that
-    /// [`super::newest_starts`] names.
+    /// `meter` is the level of another bucket, or of none. What was claimed
+    /// before the change is counted too, and `claims` has to hold it.
     pub recount: bool,
     /// No start before then: the receiver asked for it, or does not answer.
     pub held_until: Option<Timestamp>,

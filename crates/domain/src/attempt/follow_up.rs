@@ -11,6 +11,7 @@
 
 use super::outcome::{NextTry, Outcome, Speaks};
 use super::{AttemptState, OutcomeKind};
+use crate::admission::start_of;
 use crate::health::{Answer, Health};
 use crate::time::Timestamp;
 
@@ -19,8 +20,10 @@ use crate::time::Timestamp;
 pub struct Started {
     /// `started`, or `unknown` if somebody has given it up.
     pub state: AttemptState,
-    /// The recorded start.
-    pub started_at: Timestamp,
+    /// When it was claimed.
+    pub claimed_at: Timestamp,
+    /// Its start, as far as it is known: no later than that.
+    pub latest: Timestamp,
     /// Which try it was.
     pub try_number: u32,
     /// The class of the batches that it may be in.
@@ -33,6 +36,8 @@ pub struct Started {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub struct FollowUp {
+    /// When its request was sent.
+    pub started_at: Timestamp,
     /// When the attempt ended.
     pub finished_at: Timestamp,
     /// The attempt is a dead letter now.
@@ -64,18 +69,21 @@ pub fn follow_up(
     health: Option<&Health>,
 ) -> FollowUp {
     let succeeded = outcome.kind == OutcomeKind::Succeeded;
-    let finished_at = row.started_at + outcome.elapsed;
+    let started_at = start_of(row.claimed_at, outcome.sent_after, row.latest);
+    let finished_at = started_at + outcome.elapsed;
     // Whether there is another try was decided when it was given up.
     if row.state == AttemptState::Unknown {
         return FollowUp {
+            started_at,
             finished_at,
             dead_letter: row.dead_letter && !succeeded,
             retry: None,
             calls_off_retry: succeeded,
         };
     }
-    let next = outcome.next_try(row.try_number, (row.started_at, now), health);
+    let next = outcome.next_try(row.try_number, (started_at, now), health);
     FollowUp {
+        started_at,
         finished_at,
         dead_letter: outcome.next == NextTry::DeadLetter,
         retry: next.map(|(try_number, due_at)| Retry {

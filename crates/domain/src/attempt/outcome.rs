@@ -28,8 +28,12 @@ pub struct Outcome {
     pub destination: DestinationId,
     /// What happened.
     pub kind: OutcomeKind,
-    /// From the recorded start to the end, by the worker's monotonic clock;
-    /// the store adds it to the start to get `finished_at`.
+    /// From the claim to the request's first byte, by the worker's monotonic clock
+    /// and counted from before it asked, so that it is never too short. If nothing
+    /// was sent, to when that was clear.
+    pub sent_after: Duration,
+    /// From the start to the end; the store adds it to the start to get
+    /// `finished_at`.
     pub elapsed: Duration,
     /// The HTTP status, if there was a response.
     pub status: Option<u16>,
@@ -132,7 +136,7 @@ impl Outcome {
     /// breaker counts; `None` if nothing was sent, or another attempt speaks for
     /// the request.
     #[must_use]
-    pub fn observation(&self, started_at: Timestamp) -> Option<Observation> {
+    pub fn observation(&self, claimed_at: Timestamp) -> Option<Observation> {
         let (kind, status) = self.of_request()?;
         let succeeded = match kind {
             OutcomeKind::Succeeded => true,
@@ -140,8 +144,8 @@ impl Outcome {
             OutcomeKind::NotSent => return None,
         };
         Some(Observation {
-            started_at,
-            finished_at: started_at + self.elapsed,
+            claimed_at,
+            finished_at: claimed_at + self.sent_after + self.elapsed,
             answer: health::Answer::of(succeeded, status),
             signal: self.signal,
         })
@@ -150,7 +154,7 @@ impl Outcome {
     /// What smart delivery makes of this outcome; `None` if it says nothing
     /// about how much the receiver takes.
     #[must_use]
-    pub fn sample(&self, started_at: Timestamp) -> Option<Sample> {
+    pub fn sample(&self, claimed_at: Timestamp) -> Option<Sample> {
         let (kind, status) = self.of_request()?;
         let answer = match kind {
             OutcomeKind::NotSent => None,
@@ -158,7 +162,7 @@ impl Outcome {
             OutcomeKind::Failed => smart::Answer::of(status),
         };
         Some(Sample {
-            started_at,
+            claimed_at,
             latency: self.elapsed,
             answer: answer?,
         })
@@ -196,6 +200,7 @@ pub(super) mod tests {
             number: PermitNumber(1),
             destination: DestinationId(Uuid::nil()),
             kind: OutcomeKind::Failed,
+            sent_after: Duration::ZERO,
             elapsed: Duration::from_millis(50),
             status: Some(500),
             error: None,
@@ -246,10 +251,17 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn an_observation_is_dated_from_the_recorded_start() {
+    fn an_observation_is_dated_from_the_claim_and_ends_after_the_send() {
         let taken = of(OutcomeKind::Succeeded, Some(204), Speaks::ForRequest);
         let seen = taken.observation(START).map(|one| one.finished_at);
         assert_eq!(seen, Some(Timestamp::from_millis(10_040)));
+        let late = Outcome {
+            sent_after: Duration::from_millis(300),
+            ..taken.clone()
+        };
+        let seen = late.observation(START);
+        let seen = seen.map(|one| (one.claimed_at, one.finished_at));
+        assert_eq!(seen, Some((START, Timestamp::from_millis(10_340))));
         let sample = taken.sample(START).map(|one| one.answer);
         assert_eq!(sample, Some(smart::Answer::Taken));
         assert!(taken.is_unremarkable());

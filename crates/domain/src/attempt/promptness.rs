@@ -1,18 +1,20 @@
 //! Whether a start is still sent: how long a worker may take from before its
 //! claim to the first byte.
 //!
-//! The start is recorded, and the wire must not lag behind it: what a receiver
-//! counts is exact for its period minus this bound. A worker that is later does
+//! Until its worker says when a request was sent, it is counted at the end of that
+//! time ([`latest_start`](crate::admission::latest_start)). A worker that is later does
 //! not send, and the delivery waits again with the same try number.
 
 use std::time::Duration;
 
+use crate::admission::MAX_CLAIM_TO_SEND;
+
 /// The bound is never below this: a loaded machine's ordinary hiccup.
 pub const AT_LEAST: Duration = Duration::from_millis(100);
 
-/// Nor above this, however slow the claims are: the wire's windows are exact
-/// for their period minus this.
-pub const AT_MOST: Duration = Duration::from_millis(500);
+/// Nor above this, however slow the claims are: until a start is known, it is counted
+/// there.
+pub const AT_MOST: Duration = MAX_CLAIM_TO_SEND;
 
 /// The bound, where the slowest of the last thousand claims took so long: twice
 /// that, which of a thousand is the 99.9th percentile. Of a worker that knows of

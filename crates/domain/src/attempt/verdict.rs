@@ -55,7 +55,8 @@ pub struct Asked {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Verdict {
-    /// It starts, and this is its recorded start.
+    /// It starts, and the claim is dated to this: the clock, or the slot if that is
+    /// ahead.
     Starts(Timestamp),
     /// The slot is so far away.
     Early(Duration),

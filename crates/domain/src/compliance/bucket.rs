@@ -42,6 +42,8 @@ pub(super) struct BucketJudge {
     segments: Arc<[Segment]>,
     /// The next segment to enter.
     next: usize,
+    /// One that was entered, from whose beginning on no interval is judged yet.
+    begins: Option<usize>,
     /// There is, or was, a bucket or a burst.
     judged: bool,
     /// The oldest first.
@@ -56,6 +58,7 @@ impl BucketJudge {
             judged: segments.iter().any(|segment| segment.pacing().is_some()),
             segments,
             next: 0,
+            begins: None,
             meters: Vec::new(),
             busy: Busy::default(),
             over: Over::default(),
@@ -86,6 +89,9 @@ impl BucketJudge {
             self.enter();
         }
         let at = start.0;
+        if let Some(begun) = (self.begins).filter(|one| self.segments[*one].alone_from() <= at) {
+            self.begin(begun);
+        }
         let index = self.busy.push(start);
         let paced = (self.next.checked_sub(1)).and_then(|now| self.segments[now].pacing());
         paced?;
@@ -110,6 +116,8 @@ impl BucketJudge {
 
     /// Another entry of the history is in force.
     fn enter(&mut self) {
+        // Of one that ends before anything is judged by it alone, nothing is.
+        self.begins = None;
         let segment = &self.segments[self.next];
         self.next += 1;
         let Some(pacing) = segment.pacing() else {
@@ -121,9 +129,18 @@ impl BucketJudge {
         for meter in &mut self.meters {
             meter.change(pacing, &self.busy);
         }
-        self.meters.push(Meter::new(pacing));
-        // Of two with the same bounds, the older one judges more.
-        self.meters.dedup_by_key(|meter| (meter.burst, meter.fall));
+        self.begins = Some(self.next - 1);
+    }
+
+    /// Nothing comes any more that was claimed before this segment: the intervals that
+    /// begin now are judged by it.
+    fn begin(&mut self, begun: usize) {
+        self.begins = None;
+        if let Some(pacing) = self.segments[begun].pacing() {
+            self.meters.push(Meter::new(pacing));
+            // Of two with the same bounds, the older one judges more.
+            self.meters.dedup_by_key(|meter| (meter.burst, meter.fall));
+        }
     }
 
     /// `None` where there never was a spacing.

@@ -38,8 +38,9 @@ impl PauseJudge {
             self.list();
             self.current += 1;
         }
-        let within =
-            |segment: &Segment| segment.policy.rate == Rate::Paused && start.0 > segment.from;
+        let within = |segment: &Segment| {
+            segment.policy.rate == Rate::Paused && start.0 > segment.alone_from()
+        };
         if !self.segments.get(self.current).is_some_and(within) {
             return;
         }

@@ -209,7 +209,9 @@ impl Bounds {
         while touched.end < self.segments.len() && self.segments[touched.end].from <= ends_at {
             touched.end += 1;
         }
-        while touched.start < touched.end && self.segments[touched.start].until <= begins_at {
+        while touched.start < touched.end
+            && self.segments[touched.start].reaches_until() <= begins_at
+        {
             touched.start += 1;
         }
         if touched != self.touched {

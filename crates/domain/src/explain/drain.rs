@@ -263,7 +263,7 @@ impl Rules {
         let mut windows: Vec<Window> = limited.windows.iter().map(window).collect();
         windows.extend(policy.pace.map(|pace| {
             let (max, period) = (pace.max(), pace.period());
-            Window::new(max, period, exact(usage, &usage.starts), begins)
+            Window::new(max, period, exact(usage, &usage.claims), begins)
         }));
         windows.sort_by_key(|window| window.period);
         let bucket = limited.pacing.map(|pacing| {

@@ -112,6 +112,7 @@ fn table() -> Vec<Row> {
 
 fn full(usage: &mut Usage) {
     usage.starts = vec![ms(-100), ms(-400)];
+    usage.claims = usage.starts.clone();
 }
 
 fn of_its_owner() -> Vec<Row> {
@@ -560,6 +561,7 @@ fn drained(case: &Case, backlog: u32, took: &[Duration]) -> Timestamp {
         // They start at their slots.
         for slot in &decision.slots {
             usage.starts.insert(0, slot.not_before);
+            usage.claims.insert(0, slot.not_before);
             ends.extend(took.next().map(|time| slot.not_before + *time));
             now = now.max(slot.not_before);
         }

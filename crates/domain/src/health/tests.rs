@@ -13,7 +13,7 @@ fn at(seconds: i64) -> Timestamp {
 /// An answer to what started and ended at `seconds`.
 fn one(answer: Answer, seconds: i64) -> Observation {
     Observation {
-        started_at: at(seconds),
+        claimed_at: at(seconds),
         finished_at: at(seconds),
         answer,
         signal: Signal::default(),
@@ -45,7 +45,7 @@ fn in_a_row(count: i64, seconds: i64) -> Vec<Observation> {
 /// A failure between these milliseconds.
 fn failed_between(started: i64, finished: i64) -> Observation {
     Observation {
-        started_at: Timestamp::from_millis(started),
+        claimed_at: Timestamp::from_millis(started),
         finished_at: Timestamp::from_millis(finished),
         ..one(Answer::Failed, 0)
     }
@@ -188,7 +188,7 @@ fn probes_come_at_growing_intervals() {
         waits.push(until.since(now).as_secs());
         now = until;
         let probe = Observation {
-            started_at: now,
+            claimed_at: now,
             finished_at: now,
             ..one(Answer::Failed, 0)
         };
@@ -212,7 +212,7 @@ fn what_was_on_its_way_when_it_opened_decides_nothing() {
     let open = open();
     for answer in [Answer::Failed, Answer::Succeeded] {
         let late = Observation {
-            started_at: at(90),
+            claimed_at: at(90),
             finished_at: at(110),
             ..one(answer, 0)
         };
@@ -224,7 +224,7 @@ fn what_was_on_its_way_when_it_opened_decides_nothing() {
 fn open_for_too_long_it_is_disabled() {
     let days = |days: i64| at(100 + days * 86_400);
     let probe = |now| Observation {
-        started_at: now,
+        claimed_at: now,
         finished_at: now,
         ..one(Answer::Failed, 0)
     };
@@ -293,7 +293,7 @@ fn a_burst_of_429s_is_one_refusal_and_the_next_hold_is_longer() {
     let until = first.held_until().unwrap();
     assert_eq!(until.since(at(101)), FIRST_HOLD / 2);
     let again = Observation {
-        started_at: until,
+        claimed_at: until,
         finished_at: until,
         ..one(Answer::Refused, 0)
     };
@@ -303,7 +303,7 @@ fn a_burst_of_429s_is_one_refusal_and_the_next_hold_is_longer() {
     // A success that started since begins anew.
     let after = Observation {
         answer: Answer::Succeeded,
-        started_at: until,
+        claimed_at: until,
         ..again
     };
     assert_eq!(
@@ -318,7 +318,7 @@ fn what_starts_while_a_hold_is_written_is_of_its_burst() {
     let first = seen(Health::default(), one(Answer::Refused, 100)).health;
     let after = |millis| at(100) + Duration::from_millis(millis);
     let late = |millis| Observation {
-        started_at: after(millis),
+        claimed_at: after(millis),
         finished_at: after(millis),
         ..one(Answer::Refused, 0)
     };
@@ -340,7 +340,7 @@ fn refusals_cost_a_try_when_nothing_else_comes_for_long() {
     let (mut now, mut free) = (at(100), 0);
     while health.spares_tries() {
         let refused = Observation {
-            started_at: now,
+            claimed_at: now,
             finished_at: now,
             ..one(Answer::Refused, 0)
         };

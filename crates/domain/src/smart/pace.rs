@@ -32,8 +32,8 @@ impl Effective {
 /// A pace that slots are planned at, slower than the limits.
 ///
 /// A window of a fiftieth of a second's worth, or of one start. It is counted by
-/// slots and starts, not by deadlines: it wants to be followed closely and is
-/// no promise, so a permit that starts late may bring two starts together.
+/// slots and claims, not by deadlines and the latest start: it wants to be followed
+/// closely and is no promise, so a permit that is late may bring two starts together.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Pace {
     per_second: f64,

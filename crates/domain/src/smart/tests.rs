@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::*;
-use crate::admission::{Backlog, Usage, admit, newest_starts};
+use crate::admission::{Backlog, Newest, Usage, admit, newest_claims, newest_starts};
 use crate::health::{self, BreakerSettings, Health, Observation, Signal};
 use crate::policy::LimitSettings;
 
@@ -150,11 +150,15 @@ impl World {
             .clone()
             .slowed(self.smart.effective(&Ceiling::of(&self.policy).unwrap()));
         // A slower pace is all that binds.
-        let newest = newest_starts(&policy, false).map_or(0, |newest| newest.count);
-        let newest = policy.pace.map_or(newest, Pace::max);
+        // They are sent at once.
+        let newest = |asked: Option<Newest>| {
+            let count = asked.map_or(0, |newest| newest.count as usize);
+            self.starts.iter().take(count).copied().collect()
+        };
         let usage = Usage {
             in_flight: self.in_flight.len() as u32,
-            starts: self.starts.iter().take(newest as usize).copied().collect(),
+            starts: newest(newest_starts(&policy)),
+            claims: newest(newest_claims(&policy, false)),
             held_until: self.health.held_until(),
             ..Usage::default()
         };
@@ -179,7 +183,7 @@ impl World {
         let ended = std::mem::replace(&mut self.in_flight, later);
         let mut samples = Vec::new();
         let mut observations = Vec::new();
-        for ((finished_at, number), (started_at, taken)) in ended {
+        for ((finished_at, number), (claimed_at, taken)) in ended {
             let is_taken = taken.is_some();
             let status = if is_taken {
                 200
@@ -189,12 +193,12 @@ impl World {
             self.taken += u32::from(is_taken);
             self.refused += u32::from(!is_taken);
             samples.push(Sample {
-                started_at,
-                latency: finished_at.since(started_at),
+                claimed_at,
+                latency: finished_at.since(claimed_at),
                 answer: Answer::of(Some(status)).unwrap(),
             });
             observations.push(Observation {
-                started_at,
+                claimed_at,
                 finished_at,
                 answer: health::Answer::of(is_taken, Some(status)),
                 signal: Signal {
@@ -338,7 +342,7 @@ fn at(millis: i64) -> Timestamp {
 /// So many answers at once, of what started 10 ms before.
 fn answers(count: usize, answer: Answer, now: i64, latency: u64) -> Vec<Sample> {
     let one = Sample {
-        started_at: at(now - 10),
+        claimed_at: at(now - 10),
         latency: Duration::from_millis(latency),
         answer,
     };

@@ -10,9 +10,9 @@ use crate::time::Timestamp;
 /// What an answer says about how much the receiver takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sample {
-    /// When the attempt started.
-    pub started_at: Timestamp,
-    /// From then to its answer.
+    /// When the attempt was claimed.
+    pub claimed_at: Timestamp,
+    /// From its start to its answer.
     pub latency: Duration,
     /// What it was.
     pub answer: Answer,
@@ -90,7 +90,7 @@ impl Watch {
     pub(super) fn count(&mut self, samples: &[Sample], idle: Duration) {
         let of = |answer| samples.iter().filter(move |one| one.answer == answer);
         let (taken, unavailable) = (of(Answer::Taken), of(Answer::Unavailable));
-        let first = taken.clone().map(|one| one.started_at).min();
+        let first = taken.clone().map(|one| one.claimed_at).min();
         let begun = first.filter(|first| self.taken == 0 && first.since(self.since) > idle);
         let unavailable = u32::try_from(unavailable.count()).unwrap_or(u32::MAX);
         self.unavailable = self.unavailable.saturating_add(unavailable);

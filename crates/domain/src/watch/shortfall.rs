@@ -133,8 +133,8 @@ impl Around {
 /// It gets what its limit allows if any of its limits is used to nine tenths:
 /// a limit of 100 an hour is used up when 100 have started within the last
 /// hour, however long ago. A bucket is judged by what it gives since work
-/// began, not by a period in which there was nothing to do. `usage` has to hold the starts that
-/// [`crate::admission::newest_starts`] names for a recount. One that is
+/// began, not by a period in which there was nothing to do. `usage` has to hold the claims that
+/// [`crate::admission::newest_claims`] names for a recount. One that is
 /// unlimited gets it while anything is under way or has just started: how many
 /// permits are out at one instant says nothing.
 #[must_use]
@@ -187,15 +187,15 @@ fn is_full(policy: &Policy, usage: &Usage) -> bool {
 }
 
 fn makes_progress(usage: &Usage, now: Timestamp) -> bool {
-    usage.in_flight > 0 || exact(usage, now - PROGRESS) > 0
+    usage.in_flight > 0 || exact(&usage.claims, now - PROGRESS) > 0
 }
 
-/// Whether it goes at the pace of smart delivery: a window of it has started
-/// within two, or is about to.
+/// Whether it goes at the pace of smart delivery: a window of it was claimed
+/// within two, or is about to be.
 fn is_as_fast_as_smart(policy: &Policy, usage: &Usage, now: Timestamp) -> bool {
     policy.pace.is_some_and(|pace| {
-        let started = exact(usage, now - pace.period() * 2);
-        started > 0 && started + outstanding(usage) >= pace.max()
+        let claimed = exact(&usage.claims, now - pace.period() * 2);
+        claimed > 0 && claimed + outstanding(usage) >= pace.max()
     })
 }
 
@@ -214,7 +214,7 @@ fn is_used(
         let since = now - policy.stretched(limit.period);
         let started = match limit.is_coarse() {
             true => coarse(usage, *limit, since),
-            false => exact(usage, since),
+            false => exact(&usage.starts, since),
         };
         f64::from(started) >= f64::from(limit.max.get()) * ENOUGH
     };
@@ -224,9 +224,9 @@ fn is_used(
     paced || limited.windows.iter().any(window)
 }
 
-pub(super) fn exact(usage: &Usage, since: Timestamp) -> u32 {
-    let started = usage.starts.iter().filter(|start| **start > since).count();
-    u32::try_from(started).unwrap_or(u32::MAX)
+pub(super) fn exact(times: &[Timestamp], since: Timestamp) -> u32 {
+    let after = times.iter().filter(|at| **at > since).count();
+    u32::try_from(after).unwrap_or(u32::MAX)
 }
 
 pub(super) fn coarse(usage: &Usage, limit: Limit, since: Timestamp) -> u32 {
@@ -248,7 +248,7 @@ pub(super) fn coarse(usage: &Usage, limit: Limit, since: Timestamp) -> u32 {
 }
 
 /// Whether a bucket's refill is used: over ten refills or [`SPAN`], whichever
-/// is longer, but no further back than the starts that are known, and than work
+/// is longer, but no further back than the claims that are known, and than work
 /// began. A bucket that has something to do all the time gives a token each
 /// refill, whatever was in it; before the first, there is nothing to judge.
 fn is_paced(
@@ -271,14 +271,14 @@ fn is_paced(
     let began = began.into_iter().flatten().chain([now - span]).max();
     let began = began.unwrap_or(now - span);
     let due = bucket.within(now.since(began).saturating_sub(SLACK));
-    f64::from(exact(usage, began)) >= due * ENOUGH
+    f64::from(exact(&usage.claims, began)) >= due * ENOUGH
 }
 
-/// The first start after a long silence: nobody knows what was due before it.
-/// `None` where the starts that are known do not say so.
+/// The first claim after a long silence: nobody knows what was due before it.
+/// `None` where the claims that are known do not say so.
 fn awoke(usage: &Usage, (span, known): (Duration, Duration), now: Timestamp) -> Option<Timestamp> {
     let since = now - known;
-    let first = usage.starts.iter().filter(|start| **start > since).min()?;
+    let first = usage.claims.iter().filter(|claim| **claim > since).min()?;
     (known >= span * 2 && *first > now - span).then_some(*first)
 }
 
@@ -306,7 +306,7 @@ impl Refills {
         (time.as_secs_f64() / self.period.as_secs_f64() * self.max).floor()
     }
 
-    /// How far back the starts are known.
+    /// How far back the claims are known.
     fn known(&self, pacing: Pacing) -> Duration {
         let starts = pacing.burst.saturating_add(pacing.refill.max.get());
         self.take(starts.min(EXACT_MAX))

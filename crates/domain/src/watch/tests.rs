@@ -26,8 +26,9 @@ fn limits(per_second: Option<u32>, per_hour: Option<u32>) -> LimitSettings {
 
 /// So many starts, one every `every`, the last of them now.
 fn starts(count: u32, every: Duration) -> Usage {
-    let starts = (0..count).map(|number| NOW - every * number).collect();
+    let starts: Vec<Timestamp> = (0..count).map(|number| NOW - every * number).collect();
     Usage {
+        claims: starts.clone(),
         starts,
         ..Usage::default()
     }
@@ -253,9 +254,9 @@ fn unlimited_is_not_short_while_it_drains() {
         ..limits(None, None)
     }
     .policy();
-    let newest = crate::admission::newest_starts(&policy, true).unwrap();
+    let newest = crate::admission::newest_claims(&policy, true).unwrap();
     let started = |ago| Usage {
-        starts: vec![NOW - Duration::from_secs(ago)],
+        claims: vec![NOW - Duration::from_secs(ago)],
         ..Usage::default()
     };
     assert!(newest.count > 0 && newest.period > Duration::from_secs(1));

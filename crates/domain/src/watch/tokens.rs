@@ -23,7 +23,7 @@ pub fn tokens(policy: &Policy, usage: &Usage, now: Timestamp) -> Option<f64> {
         let since = now - policy.stretched(limit.period);
         let started = match limit.is_coarse() {
             true => coarse(usage, *limit, since),
-            false => exact(usage, since),
+            false => exact(&usage.starts, since),
         };
         let used = started.saturating_add(outstanding(usage));
         f64::from(limit.max.get().saturating_sub(used))

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::Arrival;
 use crate::admission::{
-    Backlog, Blocked, Bucket, CROWDED_FLOOR, CoarseStarts, Decision, Look, Outstanding, Slot,
-    Usage, admit, newest_starts, read_ahead,
+    Backlog, Blocked, Bucket, CROWDED_FLOOR, CoarseStarts, Decision, Look, Newest, Outstanding,
+    Slot, Usage, admit, newest_claims, newest_starts, read_ahead,
 };
 use crate::limit::{Limit, Period};
 use crate::policy::{Policy, Rate};
@@ -79,8 +79,8 @@ struct World<'a> {
     /// When requests end.
     ends: BinaryHeap<Reverse<Timestamp>>,
     usage: Usage,
-    /// How many of the newest starts are kept.
-    keep: usize,
+    /// How many of the newest starts and claims are kept.
+    keep: [usize; 2],
 }
 
 impl<'a> World<'a> {
@@ -91,6 +91,7 @@ impl<'a> World<'a> {
             finished_at: None,
             refused: false,
         };
+        let count = |newest: Option<Newest>| newest.map_or(0, |newest| newest.count as usize);
         let coarse = coarse(policy).map(|limit| CoarseStarts {
             period: limit.period,
             buckets: Vec::new(),
@@ -107,7 +108,7 @@ impl<'a> World<'a> {
                 coarse: coarse.collect(),
                 ..Usage::default()
             },
-            keep: newest_starts(policy, false).map_or(0, |newest| newest.count as usize),
+            keep: [newest_starts(policy), newest_claims(policy, false)].map(count),
         }
     }
 
@@ -137,9 +138,15 @@ impl<'a> World<'a> {
         self.passages[attempt].started_at = Some(at);
         self.passages[attempt].finished_at = Some(finished_at);
         self.ends.push(Reverse(finished_at));
-        if self.keep > 0 {
-            self.usage.starts.insert(0, at);
-            self.usage.starts.truncate(self.keep);
+        // It is sent as it is claimed.
+        for (newest, most) in [&mut self.usage.starts, &mut self.usage.claims]
+            .into_iter()
+            .zip(self.keep)
+        {
+            if most > 0 {
+                newest.insert(0, at);
+                newest.truncate(most);
+            }
         }
         for coarse in &mut self.usage.coarse {
             fold(coarse, at);

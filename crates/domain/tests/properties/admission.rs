@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use domain::admission::{GRACE, SLACK, lead};
-use domain::compliance::judge;
+use domain::compliance::{judge, judge_sends};
 use domain::limit::{Period, Shape};
 use domain::policy::{LimitSettings, Policy};
 use domain::smart::Effective;
@@ -75,8 +75,9 @@ pub(crate) fn fate() -> impl Strategy<Value = Fate> {
         2 => 0..patience,
         1 => Just(patience),
     ];
+    let sent = prop_oneof![4 => 0..5_000_u64, 2 => 0..600_000_u64];
     prop_oneof![
-        8 => (late, takes).prop_map(|(late, takes)| Fate::Start { late, takes }),
+        8 => (late, sent, takes).prop_map(|(late, sent, takes)| Fate::Start { late, sent, takes }),
         1 => (0..slack).prop_map(|after| Fate::Release { after }),
         1 => (0..2_000_000_u64).prop_map(|reaped_after| Fate::Orphan { reaped_after }),
     ]
@@ -163,6 +164,18 @@ fn assert_kept(world: &World) {
     }
     let over = brute::buckets_over(&world.history, &world.starts);
     assert!(over.is_empty(), "{over:?} of {:?}", world.starts);
+    assert_sends_kept(world);
+}
+
+fn assert_sends_kept(world: &World) {
+    let mut sends = world.sends.clone();
+    sends.sort_unstable();
+    let verdict = judge_sends(&world.history, &sends);
+    assert!(
+        verdict.is_kept(),
+        "{verdict:#?}\n{:?}\n{sends:?}",
+        world.history
+    );
 }
 
 proptest! {
@@ -204,6 +217,7 @@ proptest! {
         play(&mut world, ops);
         let verdict = judge(&world.history, &world.starts);
         prop_assert!(verdict.is_kept(), "{:?}", verdict.violations().next());
+        assert_sends_kept(&world);
     }
 }
 

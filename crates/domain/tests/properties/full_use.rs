@@ -153,9 +153,14 @@ fn a_crowded_destination_runs_no_more_often_than_its_floor() {
             ..second(2_000)
         };
         let fates = vec![
-            Fate::Start { late: 200, takes },
+            Fate::Start {
+                late: 200,
+                sent: 100,
+                takes,
+            },
             Fate::Start {
                 late: 700,
+                sent: 100,
                 takes: 2 * takes,
             },
         ];

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use domain::smart::{Answer, Ceiling, Sample, Smart};
+use domain::admission::{Backlog, Usage, admit};
+use domain::policy::LimitSettings;
+use domain::smart::{Answer, Ceiling, Effective, Sample, Smart};
 use domain::time::Timestamp;
 use proptest::prelude::*;
 
@@ -41,7 +43,7 @@ proptest! {
             now = now + Duration::from_micros(passes);
             ceiling = change.unwrap_or(ceiling);
             let sample = |(ago, took, answer): &(u64, u64, Answer)| Sample {
-                started_at: now - Duration::from_micros(*ago),
+                claimed_at: now - Duration::from_micros(*ago),
                 latency: Duration::from_micros(*took),
                 answer: *answer,
             };
@@ -56,4 +58,32 @@ proptest! {
             prop_assert!(effective.max_in_flight.is_none_or(|most| most < ceiling.max_in_flight));
         }
     }
+}
+
+/// The limit counts a start that is not known yet at the latest that it may be. The
+/// pace does not wait for that: it would lose as much at each slot.
+#[test]
+fn a_pace_is_counted_from_claims() {
+    let slowed = Effective {
+        per_second: Some(10.0),
+        max_in_flight: None,
+    };
+    let limits = LimitSettings {
+        per_second: Some(100),
+        ..LimitSettings::default()
+    };
+    let policy = limits.policy().slowed(slowed);
+    let at = Timestamp::from_millis;
+    let usage = Usage {
+        in_flight: 1,
+        starts: vec![at(10_490)],
+        claims: vec![at(9_990)],
+        ..Usage::default()
+    };
+    let (due, next_due) = (5, None);
+    let decision = admit(&policy, &usage, &Backlog { due, next_due }, 500, at(10_000));
+    let slots: Vec<_> = (decision.slots.iter())
+        .map(|slot| slot.not_before)
+        .collect();
+    assert_eq!(slots, [at(10_090), at(10_190)]);
 }

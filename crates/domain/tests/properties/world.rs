@@ -2,12 +2,12 @@
 //! record, and every legal thing that may happen to a permit.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::time::Duration;
 
 use domain::admission::{
-    Backlog, Blocked, Bucket, CoarseStarts, Decision, Look, Meter, Outstanding, Usage, admit,
-    newest_starts, read_ahead,
+    Backlog, Blocked, Bucket, CoarseStarts, Decision, Look, Meter, Newest, Outstanding, Usage,
+    admit, latest_start, newest_claims, newest_starts, read_ahead, start_of,
 };
 use domain::compliance::{InForce, Start};
 use domain::ids::AttemptId;
@@ -19,9 +19,10 @@ use domain::time::Timestamp;
 /// What becomes of a permit. All numbers are microseconds.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Fate {
-    /// It starts so late after its slot (at its deadline at the latest), and
-    /// is finished so long after that.
-    Start { late: u64, takes: u64 },
+    /// It is claimed so late after its slot (at its deadline at the latest), sent so
+    /// long after that (at its latest start at the latest), and finished so long
+    /// after its claim, or as soon as it is sent.
+    Start { late: u64, sent: u64, takes: u64 },
     /// It is handed back so long after it was admitted, unless its deadline
     /// comes first.
     Release { after: u64 },
@@ -33,13 +34,18 @@ pub(crate) enum Fate {
 enum Event {
     Claim {
         permit: u64,
+        sent: u64,
         takes: u64,
     },
     MoveBack {
         permit: u64,
     },
+    /// Its worker says when it was sent.
+    Report {
+        permit: u64,
+    },
     Finish {
-        started_at: Timestamp,
+        permit: u64,
         crowded: bool,
     },
 }
@@ -48,8 +54,10 @@ pub(crate) struct World {
     pub(crate) now: Timestamp,
     pub(crate) policy: Policy,
     pub(crate) history: Vec<InForce>,
-    /// The ledger.
+    /// Claims, in order.
     pub(crate) starts: Vec<Start>,
+    /// When they were sent, in no order.
+    pub(crate) sends: Vec<Start>,
     pub(crate) runs: u64,
     pub(crate) waiting: u64,
     /// When the destination runs next, if runs follow looks.
@@ -57,7 +65,9 @@ pub(crate) struct World {
     floor: Timestamp,
     outstanding: BTreeMap<u64, Outstanding>,
     in_flight: u32,
-    unfolded: Vec<Timestamp>,
+    under_way: BTreeMap<u64, Row>,
+    /// What is over, by its start: when that was, and when it was claimed.
+    over: BTreeSet<(Timestamp, Timestamp, u64)>,
     buckets: BTreeMap<(Period, Timestamp), u32>,
     meter: Meter,
     recount: bool,
@@ -67,9 +77,29 @@ pub(crate) struct World {
     number: u64,
 }
 
+/// A start that has no outcome yet.
+#[derive(Clone, Copy)]
+struct Row {
+    claimed_at: Timestamp,
+    sent_at: Timestamp,
+    /// As far as it is known.
+    started_at: Timestamp,
+}
+
+impl Row {
+    fn report(&mut self) {
+        let sent_after = self.sent_at.since(self.claimed_at);
+        self.started_at = start_of(self.claimed_at, sent_after, self.started_at);
+    }
+}
+
+/// A request without an answer is reported so long after it was sent.
+const REPORTED_AFTER: Duration = Duration::from_millis(100);
+
 /// For every worker does its work at once and well.
 pub(crate) const PROMPT: Fate = Fate::Start {
     late: 2_000,
+    sent: 500,
     takes: 20_000,
 };
 
@@ -88,13 +118,15 @@ impl World {
             policy,
             history: vec![entry],
             starts: Vec::new(),
+            sends: Vec::new(),
             runs: 0,
             waiting: ENDLESS,
             next_run: Some(now),
             floor: now,
             outstanding: BTreeMap::new(),
             in_flight: 0,
-            unfolded: Vec::new(),
+            under_way: BTreeMap::new(),
+            over: BTreeSet::new(),
             buckets: BTreeMap::new(),
             meter: Meter::default(),
             recount: true,
@@ -115,11 +147,11 @@ impl World {
     pub(crate) fn started_before(mut self, count: u32, over: Duration) -> Self {
         for number in 0..count {
             let at = self.now - over * (count - number) / count;
-            self.starts
-                .push((at, AttemptId(-i64::from(count - number))));
-            self.unfolded.push(at);
-            self.in_flight += 1;
-            self.finish(at, false);
+            let id = AttemptId(-i64::from(count - number));
+            self.starts.push((at, id));
+            self.sends.push((at, id));
+            self.number += 1;
+            self.end(self.number, (at, at));
         }
         self
     }
@@ -139,16 +171,22 @@ impl World {
 
     fn happen(&mut self, event: Event) {
         match event {
-            Event::Claim { permit, takes } => self.claim(permit, takes),
+            Event::Claim {
+                permit,
+                sent,
+                takes,
+            } => self.claim(permit, sent, takes),
             Event::MoveBack { permit } => self.move_back(permit),
-            Event::Finish {
-                started_at,
-                crowded,
-            } => self.finish(started_at, crowded),
+            Event::Report { permit } => {
+                if let Some(row) = self.under_way.get_mut(&permit) {
+                    row.report();
+                }
+            }
+            Event::Finish { permit, crowded } => self.finish(permit, crowded),
         }
     }
 
-    fn claim(&mut self, permit: u64, takes: u64) {
+    fn claim(&mut self, permit: u64, sent: u64, takes: u64) {
         if self.held_until.is_some_and(|until| until > self.now) {
             return self.move_back(permit);
         }
@@ -156,16 +194,23 @@ impl World {
             return; // revoked
         };
         assert!(row.not_before <= self.now && self.now <= row.deadline);
-        self.starts.push((self.now, AttemptId(permit as i64)));
+        let latest = latest_start(self.now, row.deadline);
+        let sent_at = (self.now + Duration::from_micros(sent)).min(latest);
+        let claimed = Row {
+            claimed_at: self.now,
+            sent_at,
+            started_at: latest,
+        };
+        let id = AttemptId(permit as i64);
+        self.starts.push((self.now, id));
+        self.sends.push((sent_at, id));
+        self.under_way.insert(permit, claimed);
         self.in_flight += 1;
-        self.unfolded.push(self.now);
         // As at admission: whether outcomes make room that somebody waits for.
         let crowded = self.in_flight * 2 >= self.policy.max_in_flight;
-        let finish = Event::Finish {
-            started_at: self.now,
-            crowded,
-        };
-        self.schedule(self.now + Duration::from_micros(takes), finish);
+        self.schedule(sent_at + REPORTED_AFTER, Event::Report { permit });
+        let ends = sent_at.max(self.now + Duration::from_micros(takes));
+        self.schedule(ends, Event::Finish { permit, crowded });
     }
 
     fn move_back(&mut self, permit: u64) {
@@ -176,14 +221,18 @@ impl World {
     }
 
     /// The outcome; it folds the start, as the store does.
-    fn finish(&mut self, started_at: Timestamp, crowded: bool) {
+    fn finish(&mut self, permit: u64, crowded: bool) {
         self.in_flight -= 1;
-        let index = self
-            .unfolded
-            .iter()
-            .position(|at| *at == started_at)
-            .unwrap();
-        self.unfolded.swap_remove(index);
+        let mut row = self.under_way.remove(&permit).unwrap();
+        row.report();
+        self.end(permit, (row.started_at, row.claimed_at));
+        if crowded {
+            self.wake(self.now);
+        }
+    }
+
+    fn end(&mut self, number: u64, (started_at, claimed_at): (Timestamp, Timestamp)) {
+        self.over.insert((started_at, claimed_at, number));
         for period in Period::ALL {
             let length = i64::try_from(period.bucket().as_micros()).unwrap();
             let end = (started_at.as_micros().div_euclid(length) + 1) * length;
@@ -191,9 +240,6 @@ impl World {
                 .buckets
                 .entry((period, Timestamp::from_micros(end)))
                 .or_default() += 1;
-        }
-        if crowded {
-            self.wake(self.now);
         }
     }
 
@@ -218,10 +264,11 @@ impl World {
             Rate::Limited(limited) => limited.windows.as_slice(),
             Rate::Paused | Rate::Unlimited => &[],
         };
-        let newest = newest_starts(&self.policy, recount);
-        let (period, most) = newest.map_or((Duration::ZERO, 0), |newest| {
-            (newest.period, newest.count as usize)
-        });
+        let unfolded = || self.under_way.values().map(|row| row.started_at);
+        let starts = self.newest(newest_starts(&self.policy));
+        let claims = self.newest(newest_claims(&self.policy, recount));
+        let mut claims: Vec<_> = claims.map(|(_, claimed_at)| claimed_at).collect();
+        claims.sort_unstable_by_key(|at| Reverse(*at));
         let coarse = windows
             .iter()
             .filter(|limit| limit.is_coarse())
@@ -236,20 +283,14 @@ impl World {
                             starts: *starts,
                         })
                         .collect(),
-                    unfolded: self.unfolded.clone(),
+                    unfolded: unfolded().collect(),
                 }
             });
         Usage {
             outstanding: self.outstanding.values().copied().collect(),
             in_flight: self.in_flight,
-            starts: self
-                .starts
-                .iter()
-                .rev()
-                .map(|(at, _)| *at)
-                .take_while(|at| *at > self.now - period)
-                .take(most)
-                .collect(),
+            starts: starts.map(|(started_at, _)| started_at).collect(),
+            claims,
             coarse: coarse.collect(),
             incomplete: false,
             meter: self.meter,
@@ -258,6 +299,27 @@ impl World {
             deferred_until: None,
             probing: false,
         }
+    }
+
+    /// The newest by their starts, with their claims, no more than are asked for.
+    fn newest(&self, asked: Option<Newest>) -> impl Iterator<Item = (Timestamp, Timestamp)> {
+        let (period, most) = asked.map_or((Duration::ZERO, 0), |newest| {
+            (newest.period, newest.count as usize)
+        });
+        let since = self.now - period;
+        let under_way = (self.under_way.values()).map(|row| (row.started_at, row.claimed_at));
+        let over = self
+            .over
+            .iter()
+            .rev()
+            .map(|(start, claim, _)| (*start, *claim));
+        let over = over.take(most).take_while(|(start, _)| *start > since);
+        let mut all: Vec<_> = under_way
+            .filter(|(start, _)| *start > since)
+            .chain(over)
+            .collect();
+        all.sort_unstable_by_key(|(start, _)| Reverse(*start));
+        all.into_iter().take(most)
     }
 
     /// One run; checks what every decision promises.
@@ -311,9 +373,16 @@ impl World {
     fn decide_fate(&mut self, permit: u64, row: Outstanding, fate: Fate) {
         let micros = Duration::from_micros;
         let (at, event) = match fate {
-            Fate::Start { late, takes } => {
+            Fate::Start { late, sent, takes } => {
                 let at = (row.not_before + micros(late)).min(row.deadline);
-                (at, Event::Claim { permit, takes })
+                (
+                    at,
+                    Event::Claim {
+                        permit,
+                        sent,
+                        takes,
+                    },
+                )
             }
             Fate::Release { after } => (self.now + micros(after), Event::MoveBack { permit }),
             Fate::Orphan { reaped_after } => (

@@ -255,7 +255,7 @@ pub struct AttemptView {
     pub created_at: Timestamp,
     /// When it got its (last) permit.
     pub admitted_at: Option<Timestamp>,
-    /// When it was claimed for sending.
+    /// When its request was sent; until that is known, the latest that it may have been.
     pub started_at: Option<Timestamp>,
     /// When its outcome was there.
     pub finished_at: Option<Timestamp>,

@@ -305,6 +305,8 @@ pub struct Answered {
 pub struct Requested {
     /// The attempt.
     pub attempt: AttemptView,
+    /// When it was claimed: the time that its request was signed with.
+    pub claimed_at: Option<Timestamp>,
     /// The payload's media type; `None` once the event is no longer kept.
     pub content_type: Option<String>,
     /// The payload's size.

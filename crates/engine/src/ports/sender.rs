@@ -1,6 +1,6 @@
 //! The sender: one request, once, within one deadline.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -9,6 +9,7 @@ use domain::header::CustomHeaders;
 use domain::ids::{AttemptId, DestinationId, Epoch, EventId};
 use domain::signals::RawSignals;
 use domain::trace::TraceContext;
+use tokio::time::Instant;
 
 use super::vault::SealedSecret;
 
@@ -35,7 +36,31 @@ pub trait Prepared: Send {
     /// `request.timeout` from the call. If the connection turns out to be
     /// dead the attempt has failed: nothing is sent again. Dropping the future
     /// closes the connection.
-    async fn send(self: Box<Self>, request: Request) -> Result<Response, SendError>;
+    ///
+    /// It tells `first_byte` as soon as the network has the request's first byte: that
+    /// is the start, and limits count it.
+    async fn send(
+        self: Box<Self>,
+        request: Request,
+        first_byte: FirstByte,
+    ) -> Result<Response, SendError>;
+}
+
+/// When the first byte of a request left. Clones are of the same request.
+#[derive(Debug, Clone, Default)]
+pub struct FirstByte(Arc<OnceLock<Instant>>);
+
+impl FirstByte {
+    /// It has left just now; what is said again later does not count.
+    pub fn leaves(&self) {
+        let _ = self.0.set(Instant::now());
+    }
+
+    /// When it left; `None` as long as the network has nothing of the request.
+    #[must_use]
+    pub fn left_at(&self) -> Option<Instant> {
+        self.0.get().copied()
+    }
 }
 
 /// Where a destination's requests go, as of one epoch. A change of URL, secrets

@@ -8,7 +8,7 @@ use domain::admission::{Blocked, Look};
 pub use domain::attempt::outcome::{NextTry, Outcome, Speaks};
 use domain::event::NewEvent;
 use domain::health::HealthChange;
-use domain::ids::{AttemptId, DestinationId, EventId, WorkerId};
+use domain::ids::{AttemptId, DestinationId, EventId, PermitNumber, WorkerId};
 use domain::permit::Permit;
 use domain::retry::RetrySettings;
 use domain::share::Room;
@@ -76,8 +76,10 @@ pub trait Store: Send + Sync {
 
     /// Claims starts: a compare-and-set on state, permit number, epoch,
     /// destination state, hold and time, one statement for all. Each permit is
-    /// answered, in order. The recorded start is the instant of the claim, or
-    /// the slot where that is at most [`Store::head_start`] ahead.
+    /// answered, in order. `claimed_at` is the instant of the claim, or the slot
+    /// where that is at most [`Store::head_start`] ahead. The start, which is the
+    /// request's first byte, is not known yet: until it is reported or recorded it
+    /// is [`domain::admission::latest_start`].
     ///
     /// *Late, stale or held*: the row goes back to waiting only if it is still
     /// `admitted` under this very number. After an error the caller must not
@@ -115,11 +117,10 @@ pub trait Store: Send + Sync {
         permits: &[Permit],
     ) -> Result<Claims, StoreError>;
 
-    /// How long before its slot a permit may start: its start is then recorded
-    /// *at* the slot, so that a claim which is asked for a little early uses
-    /// the limit to the full. At most [`MAX_HEAD_START`]. Nothing may be sent
-    /// before the recorded start, and a change that revokes is dated after
-    /// every start that came before it.
+    /// How long before its slot a permit may be claimed: the claim is then dated
+    /// *at* the slot, so that one which is asked for a little early uses the limit
+    /// to the full. At most [`MAX_HEAD_START`]. Nothing may be sent before that,
+    /// and a change that revokes is dated after every claim that came before it.
     fn head_start(&self) -> Duration {
         Duration::ZERO
     }
@@ -134,6 +135,13 @@ pub trait Store: Send + Sync {
     /// out, and is then admitted sooner, which costs a permit. Idempotent but
     /// for the time that passes.
     async fn defer(&self, deferrals: &[Deferral]) -> Result<(), StoreError>;
+
+    /// Says when these requests of this worker were sent, which have no answer
+    /// yet: so a receiver that is slow to answer does not cost its limit. Applies to
+    /// rows that are `started` under the number and worker; an outcome says the same,
+    /// and makes it superfluous. Whatever is lost of it, or skipped because somebody
+    /// holds the row, is counted at its latest start until the outcome is there.
+    async fn report_sends(&self, worker: WorkerId, sends: &[SendReport]) -> Result<(), StoreError>;
 
     /// Records outcomes of starts that this worker claimed, adds the retries,
     /// folds coarse starts, and carries out what `domain::health` makes of the
@@ -341,8 +349,8 @@ pub enum ClaimAnswer {
 /// All that a sender needs beside the target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Start {
-    /// When it started, by the store's clock.
-    pub started_at: Timestamp,
+    /// When it was claimed, by the store's clock; or its slot, if that is ahead.
+    pub claimed_at: Timestamp,
     /// The event.
     pub event: EventId,
     /// Which try this is: 1 is the first.
@@ -383,6 +391,19 @@ pub struct Member {
     pub accepted_at: Timestamp,
     /// The trace that the event belongs to.
     pub trace: Option<TraceContext>,
+}
+
+/// A request that was sent and has no answer yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SendReport {
+    /// The attempt; of a batch, its leader.
+    pub attempt: AttemptId,
+    /// The permit that it was claimed under.
+    pub number: PermitNumber,
+    /// Whose it is.
+    pub destination: DestinationId,
+    /// As [`Outcome::sent_after`].
+    pub sent_after: Duration,
 }
 
 /// Nothing is to be admitted of a destination for a while.

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use domain::compliance::{InForce, Start, judge};
+use domain::admission::MAX_CLAIM_TO_SEND;
+use domain::compliance::{InForce, Start, judge_sends};
 use domain::destination::DestinationState;
 use domain::explain::{Measured, drains_in};
 use domain::health::{LATELY, Lately};
@@ -96,7 +97,7 @@ impl SurveyLoop {
         let starts: Vec<Start> = (rows.iter())
             .filter_map(|row| Some((row.started_at?, row.attempt)))
             .collect();
-        let verdict = judge(&in_force, &starts);
+        let verdict = judge_sends(&in_force, &starts);
         let early = (verdict.limits.iter().map(|limit| &limit.violations))
             .chain(&verdict.bucket)
             .chain([&verdict.pause]);
@@ -127,7 +128,7 @@ impl SurveyLoop {
             lately: lately(&rows, now),
             outcomes: None,
             early_starts: early.map(|violations| violations.early_starts).sum(),
-            lags: self.lags(&rows),
+            lags: self.lags(&rows, now),
         })
     }
 
@@ -160,17 +161,23 @@ impl SurveyLoop {
         Ok(rows)
     }
 
-    /// How long what started since the last round had been due.
-    fn lags(&self, rows: &[LedgerRow]) -> Vec<Duration> {
+    /// How long what started since the last round had been due. Of what was claimed a
+    /// moment ago it may not be known yet when it was sent: it is left to the next round.
+    fn lags(&self, rows: &[LedgerRow], now: Timestamp) -> Vec<Duration> {
         let Some(last) = self.last else {
             return Vec::new();
         };
         (rows.iter())
             .filter_map(|row| Some((row.due_at, row.started_at?)))
-            .filter(|(_, started_at)| *started_at >= last)
+            .filter(|(_, started_at)| (known(last)..known(now)).contains(started_at))
             .map(|(due_at, started_at)| started_at.since(due_at))
             .collect()
     }
+}
+
+/// Starts before that are known, if they ever will be.
+fn known(now: Timestamp) -> Timestamp {
+    now - MAX_CLAIM_TO_SEND
 }
 
 fn lately(rows: &[LedgerRow], now: Timestamp) -> Lately {

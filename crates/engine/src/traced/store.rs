@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::TracedStore;
 use crate::ports::{
     Acceptance, Admitted, Claims, Deferral, Fleet, Heartbeat, Mark, Outcome, ReapRules, Reaped,
-    Recorded, Run, Store, StoreError, Sweep, SweepPage, Target, Wake,
+    Recorded, Run, SendReport, Store, StoreError, Sweep, SweepPage, Target, Wake,
 };
 
 #[async_trait]
@@ -68,6 +68,10 @@ impl Store for TracedStore {
 
     async fn defer(&self, deferrals: &[Deferral]) -> Result<(), StoreError> {
         self.inner.defer(deferrals).await
+    }
+
+    async fn report_sends(&self, worker: WorkerId, sends: &[SendReport]) -> Result<(), StoreError> {
+        self.inner.report_sends(worker, sends).await
     }
 
     async fn record_outcomes(

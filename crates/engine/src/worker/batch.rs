@@ -86,6 +86,7 @@ impl Batch {
             number: self.permit.number,
             destination: self.permit.destination,
             kind: OutcomeKind::Failed,
+            sent_after: Duration::ZERO,
             elapsed: Duration::ZERO,
             status: None,
             error: None,
@@ -216,8 +217,8 @@ pub(super) fn request(
         payload: &member.payload,
     }));
     let id = batch::id(start.members.iter().map(|member| member.event));
-    let sent_at_seconds = start.started_at.as_micros().div_euclid(1_000_000);
-    let signature = (addressee.signer).sign(start.started_at, &id, sent_at_seconds, &body);
+    let sent_at_seconds = start.claimed_at.as_micros().div_euclid(1_000_000);
+    let signature = (addressee.signer).sign(start.claimed_at, &id, sent_at_seconds, &body);
     metrics::histogram!("paceline_batch_events").record(start.members.len() as f64);
     Request {
         attempt: permit.attempt,

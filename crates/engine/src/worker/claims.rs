@@ -70,10 +70,10 @@ pub(super) struct Claimed {
     pub(super) answer: ClaimAnswer,
     /// Under which identity it was asked.
     pub(super) worker: WorkerId,
-    /// Before the statement that reads the clock was sent: no start is recorded
+    /// Before the statement that reads the clock was sent: no claim is dated
     /// earlier.
     pub(super) asked_at: Instant,
-    /// How long after its claim the recorded start is.
+    /// How far ahead of the store's clock the claim is dated.
     pub(super) ahead: Duration,
 }
 
@@ -179,10 +179,10 @@ impl Loop {
     }
 }
 
-/// How far ahead of the claim a start is recorded: by the store's clock alone.
+/// How far ahead a claim is dated: by the store's clock alone.
 fn ahead(answer: &ClaimAnswer, now: Timestamp) -> Duration {
     match answer {
-        ClaimAnswer::Started(start) => start.started_at.since(now).min(MAX_HEAD_START),
+        ClaimAnswer::Started(start) => start.claimed_at.since(now).min(MAX_HEAD_START),
         ClaimAnswer::Early(_) | ClaimAnswer::Skipped | ClaimAnswer::Refused => Duration::ZERO,
     }
 }
@@ -191,7 +191,7 @@ fn ahead(answer: &ClaimAnswer, now: Timestamp) -> Duration {
 fn note_lateness(permits: &[Permit], answers: &[ClaimAnswer]) {
     for (permit, answer) in permits.iter().zip(answers) {
         if let ClaimAnswer::Started(start) = answer {
-            let late = start.started_at.since(permit.not_before);
+            let late = start.claimed_at.since(permit.not_before);
             metrics::histogram!("paceline_start_late_seconds").record(late);
             metrics::counter!("paceline_starts_total").increment(1);
         }

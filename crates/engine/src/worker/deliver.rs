@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use domain::admission::latest_start;
 use domain::attempt::OutcomeKind;
 use domain::health::Signal;
 use domain::ids::WorkerId;
@@ -19,8 +20,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::backoff::Backoff;
 use crate::ports::{
-    ClaimAnswer, NextTry, Outcome, Prepared, Request, Response, Schedule, SendError, Sender,
-    Speaks, Start, Store, Target,
+    ClaimAnswer, FirstByte, NextTry, Outcome, Prepared, Request, Response, Schedule, SendError,
+    Sender, Speaks, Start, Store, Target,
 };
 use crate::store_clock::SharedClock;
 use crate::wake::wake_freed;
@@ -33,6 +34,7 @@ use crate::worker::places::{Asking, NoPlace, Place, Places};
 use crate::worker::promptness::Promptness;
 use crate::worker::records::Records;
 use crate::worker::room::{BatchRoom, Room};
+use crate::worker::sends::Sends;
 use crate::worker::targets::Addressee;
 use crate::worker::tries::Tries;
 use crate::worker::turned_away::TurnedAway;
@@ -52,6 +54,11 @@ const CLOCK_ERROR: Duration = Duration::from_millis(2);
 /// back since, and a message is not held for so long.
 const FARTHEST_SLOT: Duration = Duration::from_secs(10);
 
+/// How long an answer may take before its request's send is reported by itself.
+/// Long enough that most answers come first; so short that the start is known well
+/// before the shortest period is over and the next slots of its limit are planned.
+const REPORTED_AFTER: Duration = Duration::from_millis(100);
+
 /// What all deliveries of one worker share.
 pub(super) struct Deliverer {
     pub(super) store: Arc<dyn Store>,
@@ -62,6 +69,7 @@ pub(super) struct Deliverer {
     /// Of those whose requests are batches.
     pub(super) batch_claims: Claims,
     pub(super) records: Records,
+    pub(super) sends: Sends,
     pub(super) turned_away: TurnedAway,
     pub(super) places: Arc<Places>,
     /// For batches, beside a place.
@@ -80,6 +88,26 @@ struct Connection {
     took: Duration,
 }
 
+/// What is sent, and since when it is claimed.
+struct Sending {
+    permit: Permit,
+    worker: WorkerId,
+    start: Start,
+    ready: Result<Box<dyn Prepared>, SendError>,
+    /// As [`Started::not_after`].
+    not_after: Instant,
+    is_batch: bool,
+}
+
+/// What came of it, and when.
+struct Sent {
+    result: Result<Response, NotDone>,
+    /// From the claim to the first byte.
+    sent_after: Duration,
+    /// From there to the end.
+    elapsed: Duration,
+}
+
 /// A start that was claimed, and with what it is sent.
 struct Started {
     permit: Permit,
@@ -87,10 +115,8 @@ struct Started {
     start: Start,
     /// What the claim took.
     took: Duration,
-    /// No later than the recorded start.
+    /// No later than the store's date of the claim; starts are timed from here.
     not_after: Instant,
-    /// No earlier than the recorded start; outcomes are timed from here.
-    sent_from: Instant,
     connection: Connection,
     /// Held until the outcome is there.
     place: Place,
@@ -136,9 +162,8 @@ impl Deliverer {
             room.keep(&start);
         }
         // Whenever the store read its clock, that was before it answered.
-        let sent_from = answered_at + claimed.ahead;
         if !claimed.ahead.is_zero() {
-            sleep_until(sent_from).await;
+            sleep_until(answered_at + claimed.ahead).await;
         }
         let started = Started {
             permit,
@@ -146,7 +171,6 @@ impl Deliverer {
             start,
             took: answered_at - claimed.asked_at,
             not_after: claimed.asked_at + claimed.ahead,
-            sent_from,
             connection,
             place,
             room,
@@ -286,7 +310,7 @@ impl Deliverer {
     }
 
     /// Sends at once, or not at all if too long has passed since before the
-    /// claim: the start is recorded, and the wire must not lag behind it.
+    /// claim: nothing starts later than it is counted.
     async fn send(&self, mut started: Started, addressee: &Addressee) {
         let batch =
             (!started.start.members.is_empty()).then(|| Batch::of(started.permit, &started.start));
@@ -294,30 +318,25 @@ impl Deliverer {
             Some(_) => self.batch_promptness.bound(started.took),
             None => self.promptness.bound(started.took),
         };
-        let late = started.not_after.elapsed();
-        let (permit, worker, sent_from) = (started.permit, started.worker, started.sent_from);
+        let (permit, worker, claimed_at) =
+            (started.permit, started.worker, started.start.claimed_at);
+        let bound = bound.min(latest_start(claimed_at, permit.deadline).since(claimed_at));
         let tries = Tries::of(&started.start);
-        let started_at = started.start.started_at;
         let dialling = started.connection.took;
-        let _room = started.room;
-        let result = if late > bound {
-            Err(NotDone::Late(late))
-        } else {
-            match started.connection.ready {
-                Ok(connection) => {
-                    let limit = self.timeout(&addressee.target);
-                    let request = match &batch {
-                        Some(_) => batch::request(permit, started.start, addressee, limit),
-                        None => request(permit, started.start, addressee, limit),
-                    };
-                    caught(connection.send(request))
-                        .await
-                        .map_err(NotDone::Send)
-                }
-                Err(error) => Err(NotDone::Send(error)),
-            }
+        let sending = Sending {
+            permit,
+            worker,
+            start: started.start,
+            ready: started.connection.ready,
+            not_after: started.not_after,
+            is_batch: batch.is_some(),
         };
-        let elapsed = sent_from.elapsed();
+        let _room = started.room;
+        let Sent {
+            result,
+            sent_after,
+            elapsed,
+        } = self.exchange(sending, bound, addressee).await;
         if !matches!(result, Err(NotDone::Late(_))) {
             let timed_out = matches!(result, Err(NotDone::Send(SendError::TimedOut(_))));
             started.place.held(dialling + elapsed, timed_out);
@@ -327,7 +346,8 @@ impl Deliverer {
             );
         }
         let dice = || self.random();
-        let signal = heard(result.as_ref().ok(), started_at + elapsed, dice);
+        let answered_at = claimed_at + sent_after + elapsed;
+        let signal = heard(result.as_ref().ok(), answered_at, dice);
         let mut outcomes = match batch {
             Some(batch) => batch.outcomes(result, elapsed, self.random()),
             None => vec![self.outcome(permit, &tries, elapsed, result)],
@@ -335,7 +355,8 @@ impl Deliverer {
         if let Some(first) = outcomes.first_mut() {
             first.signal = signal;
         }
-        for outcome in &outcomes {
+        for outcome in &mut outcomes {
+            outcome.sent_after = sent_after;
             note_outcome(outcome);
             metrics::counter!(
                 "paceline_attempts_total",
@@ -347,6 +368,50 @@ impl Deliverer {
             }
         }
         self.records.record(worker, outcomes).await;
+    }
+
+    /// The request and its answer, if it is not too late for it. Where the answer is
+    /// slow to come, the store is told meanwhile when the request was sent.
+    async fn exchange(&self, sending: Sending, bound: Duration, addressee: &Addressee) -> Sent {
+        let from = Instant::now();
+        let late = from.saturating_duration_since(sending.not_after);
+        let not_done = |why| Sent {
+            result: Err(why),
+            sent_after: late,
+            elapsed: from.elapsed(),
+        };
+        if late > bound {
+            return not_done(NotDone::Late(late));
+        }
+        let connection = match sending.ready {
+            Ok(connection) => connection,
+            Err(error) => return not_done(NotDone::Send(error)),
+        };
+        let limit = self.timeout(&addressee.target);
+        let request = match sending.is_batch {
+            true => batch::request(sending.permit, sending.start, addressee, limit),
+            false => request(sending.permit, sending.start, addressee, limit),
+        };
+        let first_byte = FirstByte::default();
+        let since_claim = |at: Instant| at.saturating_duration_since(sending.not_after);
+        let mut exchange = pin!(caught(connection.send(request, first_byte.clone())));
+        let result = match timeout(REPORTED_AFTER, &mut exchange).await {
+            Ok(result) => result,
+            Err(_no_answer_yet) => {
+                if let Some(sent_at) = first_byte.left_at() {
+                    let sent_after = since_claim(sent_at);
+                    (self.sends).report(sending.worker, sending.permit, sent_after);
+                }
+                exchange.await
+            }
+        };
+        // If nothing was sent, it failed as it was tried.
+        let sent_at = first_byte.left_at().unwrap_or(from);
+        Sent {
+            result: result.map_err(NotDone::Send),
+            sent_after: since_claim(sent_at),
+            elapsed: sent_at.elapsed(),
+        }
     }
 
     fn timeout(&self, target: &Target) -> Duration {
@@ -365,6 +430,7 @@ impl Deliverer {
             number: permit.number,
             destination: permit.destination,
             kind: OutcomeKind::Failed,
+            sent_after: Duration::ZERO,
             elapsed,
             status: None,
             error: None,
@@ -418,12 +484,12 @@ impl Deliverer {
     }
 }
 
-/// Signed here, over what is sent and as of its start: each attempt has a
+/// Signed here, over what is sent and as of its claim: each attempt has a
 /// timestamp of its own.
 fn request(permit: Permit, start: Start, addressee: &Addressee, timeout: Duration) -> Request {
-    let sent_at_seconds = start.started_at.as_micros().div_euclid(1_000_000);
+    let sent_at_seconds = start.claimed_at.as_micros().div_euclid(1_000_000);
     let signature = addressee.signer.sign(
-        start.started_at,
+        start.claimed_at,
         &start.event.to_string(),
         sent_at_seconds,
         &start.payload,

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use domain::attempt::OutcomeKind;
 use domain::ids::AttemptId;
+use domain::permit::Permit;
 use engine::ports::{ClaimAnswer, NextTry, Settlement, Start};
 
 use crate::support::{Event, World, in_slot, ms, pass, permit, settle, started, store_away};
@@ -11,6 +12,16 @@ use crate::support::{Event, World, in_slot, ms, pass, permit, settle, started, s
 fn claimed_at(world: &World) -> Vec<u128> {
     let times = world.journal.times(|e| matches!(e, Event::Claim(..)));
     times.iter().map(Duration::as_millis).collect()
+}
+
+/// The sends that were reported, and how long after their claims.
+fn reported(world: &World) -> Vec<(AttemptId, Duration)> {
+    let reports = world.journal.pick(|event| match event {
+        Event::ReportSends(_, sends) => Some(sends),
+        _ => None,
+    });
+    let reports = reports.into_iter().flatten();
+    reports.map(|one| (one.attempt, one.sent_after)).collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -141,6 +152,55 @@ async fn a_start_that_was_claimed_too_slowly_is_not_sent() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_start_is_counted_from_asking_for_its_claim_to_its_first_byte() {
+    let world = World::new();
+    let _worker = world.worker().await;
+    world.store.claim.takes(ms(30));
+    world.sender.send.takes(ms(50));
+    world.queue.delivers(&[permit(7)]);
+    pass(ms(100)).await;
+    let outcome = world.journal.only_outcome();
+    assert_eq!((outcome.sent_after, outcome.elapsed), (ms(30), ms(50)));
+    assert_eq!(reported(&world), [], "its answer came first");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_send_whose_answer_is_slow_is_reported_before_it() {
+    let world = World::new();
+    let _worker = world.worker().await;
+    world.store.claim.takes(ms(30));
+    world.sender.send.takes(ms(2_000));
+    world.queue.delivers(&[permit(7), permit(8)]);
+    pass(ms(200)).await;
+    // One statement for both, which takes twice as long.
+    let sends = [7, 8].map(|attempt| (AttemptId(attempt), ms(60)));
+    assert_eq!(reported(&world), sends);
+    assert_eq!(world.journal.recorded(), []);
+    pass(ms(2_000)).await;
+    let recorded = world.journal.recorded();
+    let outcomes = recorded.iter().flat_map(|(_, outcomes)| outcomes);
+    let sent: Vec<_> = outcomes.map(|one| (one.attempt, one.sent_after)).collect();
+    assert_eq!(sent, sends);
+    assert_eq!(reported(&world).len(), 2, "once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_sent_later_than_the_deadline_by_the_time_of_its_claim() {
+    let world = World::new();
+    let _worker = world.worker().await;
+    world.store.claim.takes(ms(60));
+    // The claim finds 50 ms left, and its answer takes 60.
+    let short = Permit {
+        deadline: permit(7).not_before + ms(50),
+        ..permit(7)
+    };
+    world.queue.delivers(&[short]);
+    pass(ms(200)).await;
+    assert_eq!(world.journal.sent(), []);
+    assert_eq!(world.journal.only_outcome().kind, OutcomeKind::NotSent);
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_bound_of_promptness_follows_quick_claims_down() {
     let world = World::new();
     let _worker = world.worker().await;
@@ -197,7 +257,7 @@ async fn no_answer_holds_a_request_for_longer_than_a_head_start() {
         };
         let started_at = permit.not_before + hour;
         Some(Ok(ClaimAnswer::Started(Start {
-            started_at,
+            claimed_at: started_at,
             ..start
         })))
     });

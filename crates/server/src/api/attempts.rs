@@ -34,7 +34,7 @@ pub struct Attempt {
     /// When it got its (last) permit.
     #[schema(format = DateTime)]
     pub admitted_at: Option<String>,
-    /// When it was claimed for sending.
+    /// When its request was sent; until that is known, the latest that it may have been.
     #[schema(format = DateTime)]
     pub started_at: Option<String>,
     /// When its outcome was there.

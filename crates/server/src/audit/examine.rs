@@ -61,7 +61,7 @@ impl Examination {
             .map(|entry| InForce::new(entry.in_force_from, &entry.effective, entry.state))
             .collect();
         Self {
-            judge: Judge::new(&history),
+            judge: Judge::of_sends(&history),
             span,
             history,
             points,

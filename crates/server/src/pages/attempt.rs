@@ -68,7 +68,7 @@ fn name(found: &Requested, described: Option<&Described>) -> String {
 
 /// None before it started.
 fn headers(found: &Requested, described: Option<&Described>) -> Vec<(String, String)> {
-    let Some(started_at) = found.attempt.started_at else {
+    let Some(claimed_at) = found.claimed_at else {
         return Vec::new();
     };
     let event = found.attempt.event.to_string();
@@ -76,7 +76,7 @@ fn headers(found: &Requested, described: Option<&Described>) -> Vec<(String, Str
         id: &event,
         content_type: found.content_type.as_deref().unwrap_or_default(),
         content_length: found.payload_bytes as usize,
-        sent_at_seconds: started_at.as_micros().div_euclid(1_000_000),
+        sent_at_seconds: claimed_at.as_micros().div_euclid(1_000_000),
         try_number: found.attempt.try_number,
     };
     let mut shown: Vec<(String, String)> = ours
@@ -128,6 +128,7 @@ mod tests {
                 error: None,
                 response_body: None,
             },
+            claimed_at: started_at.map(Timestamp::from_millis),
             content_type: Some("application/json".to_owned()),
             payload_bytes: 12,
             in_batch,

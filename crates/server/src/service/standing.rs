@@ -222,7 +222,9 @@ fn standing(
     let (policy, usage) = (&surveyed.policy, &surveyed.usage);
     let circumstances = surveyed.circumstances(destination.state, fleet, waits.oldest);
     let second = now - Period::Second.duration();
-    let started = usage.starts.iter().filter(|start| **start > second).count();
+    // Of a bucket, and of what is unlimited, only the claims are read.
+    let within = |times: &[Timestamp]| times.iter().filter(|at| **at > second).count();
+    let started = within(&usage.starts).max(within(&usage.claims));
     Standing {
         explanation: explain(&circumstances),
         backlog: waits.backlog,

@@ -113,7 +113,7 @@ impl DestinationVerdict {
         let starts: Vec<_> = (ledger.rows.iter())
             .filter_map(|row| Some((row.started_at?, row.attempt)))
             .collect();
-        let verdict = compliance::judge(&ledger.history, &starts);
+        let verdict = compliance::judge_sends(&ledger.history, &starts);
         let share = share(ledger, &starts, since, until);
         let events: HashSet<_> = arrivals.iter().filter_map(|one| one.event).collect();
         let (latency_p50_ms, latency_p99_ms) = latency(&ledger.rows);

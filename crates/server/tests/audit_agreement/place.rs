@@ -170,8 +170,8 @@ impl Place {
             let (created, finished) = (self.time(at - 1), self.time(at + 1));
             format!(
                 "({id}, '{event}', '{destination}', '{DEFAULT_TENANT}', 'succeeded',
-                {created}, {}, {finished})",
-                self.time(*at)
+                {created}, {at}, {at}, {finished})",
+                at = self.time(*at)
             )
         });
         let rows: Vec<String> = rows.collect();
@@ -179,7 +179,7 @@ impl Place {
             "insert into events (id, tenant_id, content_type, payload, created_at{day})
             values ('{event}', '{DEFAULT_TENANT}', 'text/plain', {nothing}, {}{of_day});
             insert into attempts (id, event_id, destination_id, tenant_id, state, created_at,
-                started_at, finished_at) values {};",
+                claimed_at, started_at, finished_at) values {};",
             self.time(0),
             rows.join(",")
         )

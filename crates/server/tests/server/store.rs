@@ -21,8 +21,8 @@ use engine::ports::{
     Destination, DestinationChange, EventSummary, Fleet, HeadersChange, HealthBook, HealthView,
     Heartbeat, LedgerPosition, LedgerRow, LimitHistory, Managed, Mark, NewDestination, NewSecret,
     OperationalEvent, Outcome, ReapRules, Reaped, Recorded, Resealed, Run, SealedKind,
-    SealedSecret, Secret, SecretStore, SmartBook, SmartChange, SmartView, Store, StoreError, Sweep,
-    SweepPage, Target, Wake,
+    SealedSecret, Secret, SecretStore, SendReport, SmartBook, SmartChange, SmartView, Store,
+    StoreError, Sweep, SweepPage, Target, Wake,
 };
 
 use crate::world::NOON;
@@ -327,6 +327,10 @@ impl Store for FakeStore {
     }
 
     async fn defer(&self, _: &[Deferral]) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn report_sends(&self, _: WorkerId, _: &[SendReport]) -> Result<(), StoreError> {
         Ok(())
     }
 

@@ -191,11 +191,11 @@ fn judge_receipt(
         });
         return;
     }
-    let starts = rows.iter().filter_map(|row| row.started_at);
+    let starts = rows.iter().filter_map(|row| row.claimed_at);
     let mut seconds = starts.map(|at| at.div_euclid(SECOND));
     if !seconds.any(|second| Some(second) == receipt.timestamp) {
         judgement.find("altered", || {
-            format!("event {event}, try {try_number}: its timestamp is no start of it")
+            format!("event {event}, try {try_number}: its timestamp is no claim of it")
         });
     }
 }

@@ -29,7 +29,7 @@ pub(super) fn judge(case: &Case<'_>, timeline: &Timeline, judgement: &mut Judgem
     let notes = by_destination(case);
     let mut starts: HashMap<Uuid, Vec<(i64, &Row)>> = HashMap::new();
     for row in &case.evidence.rows {
-        if let (Some(at), None) = (row.started_at, row.carried_by) {
+        if let (Some(at), None) = (row.claimed_at, row.carried_by) {
             starts.entry(row.destination).or_default().push((at, row));
         }
     }

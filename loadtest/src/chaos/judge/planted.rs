@@ -105,6 +105,7 @@ fn request(evidence: &mut Evidence, number: u64, destination: u32, try_number: u
         dead_letter: false,
         due_at: AHEAD,
         created_at: AHEAD,
+        claimed_at: Some(at + AHEAD),
         started_at: Some(at + AHEAD),
         finished_at: Some(at + AHEAD + 3_000),
         was_unknown: false,
@@ -196,6 +197,7 @@ fn dead_letters_and_cancelled_events_are_not_lost() {
     assert!(dead.is_empty(), "{dead:?}");
     let cancelled = broken(|evidence| {
         evidence.rows[7].state = AttemptState::Cancelled;
+        evidence.rows[7].claimed_at = None;
         evidence.rows[7].started_at = None;
         evidence.sends.remove(7);
         evidence.receipts.remove(7);
@@ -209,6 +211,7 @@ fn replay(evidence: &mut Evidence) {
     evidence.receipts.remove(7);
     let expired = &mut evidence.rows[7];
     expired.state = AttemptState::Expired;
+    expired.claimed_at = None;
     expired.started_at = None;
     expired.dead_letter = true;
     expired.is_replayed = true;
@@ -336,13 +339,18 @@ fn one_attempt_that_arrives_twice_is_found() {
 #[test]
 fn a_window_over_in_the_ledger_is_found_however_little() {
     // By a microsecond; the wire cannot tell.
-    let over = broken(|evidence| {
+    let claimed = broken(|evidence| {
         let row = &mut evidence.rows[8];
-        row.started_at = row.started_at.map(|at| at - 1);
+        row.claimed_at = row.claimed_at.map(|at| at - 1);
         let timestamp = &mut evidence.receipts[8].timestamp;
         *timestamp = timestamp.map(|at| at - 1);
     });
-    assert_eq!(over, ["window"]);
+    assert_eq!(claimed, ["window"]);
+    let sent = broken(|evidence| {
+        let row = &mut evidence.rows[8];
+        row.started_at = row.started_at.map(|at| at - 1);
+    });
+    assert_eq!(sent, ["window"]);
 }
 
 #[test]
@@ -513,6 +521,7 @@ fn another_waits(evidence: &mut Evidence, row: usize) {
         attempt: 1_000,
         event: id(1_000),
         state: AttemptState::Waiting,
+        claimed_at: None,
         started_at: None,
         ..row
     });

@@ -93,7 +93,7 @@ fn start(case: &Case<'_>, receipt: &Receipt) -> Option<i64> {
     }
     let rows = case.rows(receipt.event?).iter();
     let of_try = rows.filter(|row| Some(row.try_number) == receipt.try_number);
-    let starts = of_try.filter_map(|row| row.started_at);
+    let starts = of_try.filter_map(|row| row.claimed_at);
     let mut starts = starts.filter(|start| Some(start.div_euclid(SECOND)) == receipt.timestamp);
     let start = starts.next()?;
     starts.next().is_none().then_some(start)

@@ -1,9 +1,10 @@
 //! No window over: in the ledger, at the workers' first byte, at the
 //! receivers.
 //!
-//! The **ledger** is judged exactly, by the times that the store recorded,
-//! whatever its clock did meanwhile: the rule compares recorded times, so it
-//! holds on a clock that is set, too.
+//! The **ledger** is judged exactly, by the times that the store recorded, of claims and
+//! of starts, whatever its clock did meanwhile: the rule compares recorded times, so it
+//! holds on a clock that is set, too. A change is in force for claims at once; starts that
+//! had been claimed before it come after it.
 //!
 //! The **wire** is judged by the workers' own log of first bytes, on the
 //! wire's clock (see `timeline`). A worker sends at most
@@ -23,19 +24,19 @@
 
 use std::collections::HashMap;
 
+use domain::admission::MAX_CLAIM_TO_SEND;
 use domain::compliance::{self, InForce, Rule, Start};
 use domain::destination::DestinationState;
 use domain::ids::AttemptId;
 use domain::limit::Period;
 use domain::policy::LimitSettings;
 use domain::time::Timestamp;
-use engine::worker::MAX_CLAIM_TO_SEND;
-use promises::no_window_is_over;
+use promises::{no_window_is_over, no_window_of_sends_is_over};
 use uuid::Uuid;
 
 use super::timeline::Timeline;
 use super::{Case, Judgement};
-use crate::chaos::log::{Change, Receipt};
+use crate::chaos::log::{Change, Receipt, Row};
 
 /// What a request on the loopback may take, in microseconds.
 const LOOPBACK: i64 = 50_000;
@@ -138,23 +139,24 @@ impl Delays {
 
 impl Destination<'_> {
     fn judge_ledger(&self, case: &Case<'_>, judgement: &mut Judgement) {
-        let mut starts: Vec<Start> = (case.evidence.rows.iter())
-            .filter(|row| row.destination == self.id && row.carried_by.is_none())
-            .filter_map(|row| {
-                Some((
-                    Timestamp::from_micros(row.started_at?),
-                    AttemptId(row.attempt),
-                ))
-            })
-            .collect();
-        starts.sort_unstable();
+        let ledger = |at: fn(&Row) -> Option<i64>| {
+            let mut starts: Vec<Start> = (case.evidence.rows.iter())
+                .filter(|row| row.destination == self.id && row.carried_by.is_none())
+                .filter_map(|row| Some((Timestamp::from_micros(at(row)?), AttemptId(row.attempt))))
+                .collect();
+            starts.sort_unstable();
+            starts
+        };
         let history: Vec<_> = (self.changes.iter())
             .map(|change| {
                 let from = Timestamp::from_micros(change.from);
                 InForce::new(from, &change.effective, change.state)
             })
             .collect();
-        let verdict = compliance::judge(&history, &starts);
+        let claims = compliance::judge(&history, &ledger(|row| row.claimed_at));
+        let judged = no_window_is_over(&claims).map_err(|broken| broken.of(self.name));
+        judgement.keep("window", judged);
+        let verdict = compliance::judge_sends(&history, &ledger(|row| row.started_at));
         for limit in verdict
             .limits
             .iter()
@@ -165,7 +167,7 @@ impl Destination<'_> {
             let fullest = &mut judgement.figures.fullest_window_percent;
             *fullest = percent.max(*fullest);
         }
-        let judged = no_window_is_over(&verdict).map_err(|broken| broken.of(self.name));
+        let judged = no_window_of_sends_is_over(&verdict).map_err(|broken| broken.of(self.name));
         judgement.keep("window", judged);
     }
 

@@ -18,6 +18,7 @@ pub(crate) struct Row {
     pub(crate) dead_letter: bool,
     pub(crate) due_at: i64,
     pub(crate) created_at: i64,
+    pub(crate) claimed_at: Option<i64>,
     pub(crate) started_at: Option<i64>,
     pub(crate) finished_at: Option<i64>,
     /// Whether it was ever `unknown`, by a trigger of the run's own: a late

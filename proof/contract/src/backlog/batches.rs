@@ -251,7 +251,7 @@ pub async fn a_limit_counts_batches(world: &BacklogWorld) {
     assert_eq!(started.len(), 2);
     assert!(started.iter().all(|(_, start)| start.members.len() == 5));
     let next = world.admit(of).await;
-    let earliest = started[0].1.started_at + Duration::from_secs(1);
+    let earliest = started[0].1.claimed_at + Duration::from_secs(1);
     assert!(next.iter().all(|permit| permit.not_before >= earliest));
 }
 

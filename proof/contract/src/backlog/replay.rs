@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use domain::admission::MAX_CLAIM_TO_SEND;
 use domain::attempt::{AttemptState, OutcomeKind};
 use domain::event::{Audience, NewEvent};
 use domain::ids::{DestinationId, ReplayId, TenantId};
@@ -267,7 +268,8 @@ pub async fn a_late_success_cancels_what_was_replayed(world: &BacklogWorld) {
     world.accept(of, 1).await;
     let worker = world.worker().await;
     let permits = world.start_all(worker, of).await;
-    world.pass(Duration::from_millis(50)).await;
+    // It has died when it may have been sent at the latest.
+    world.pass(MAX_CLAIM_TO_SEND).await;
     world.beat(worker).await;
     let rules = ReapRules {
         heartbeat_timeout: Duration::from_secs(60),

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use domain::admission::MAX_CLAIM_TO_SEND;
 use domain::attempt::{AttemptState, OutcomeKind};
 use domain::destination::DestinationState;
 use domain::ids::ReplayId;
@@ -49,7 +50,8 @@ pub async fn the_ledger_goes_whatever_the_end_was(world: &RetentionWorld) {
         start_timeout: Duration::ZERO,
         permit_grace: Duration::from_millis(1),
     };
-    world.pass(Duration::from_millis(2)).await;
+    // Until it may have been sent at the latest.
+    world.pass(MAX_CLAIM_TO_SEND).await;
     assert_eq!(
         world.store.reap(&rules, 10).await.unwrap().unknown_starts,
         1

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use domain::admission::latest_start;
 use domain::attempt::AttemptState;
 use domain::ids::{DestinationId, PermitNumber, WorkerId};
 use domain::limit::Shape;
@@ -29,7 +30,8 @@ async fn refused(world: &World, worker: WorkerId, permit: Permit) -> Vec<Attempt
     world.states(permit.destination).await
 }
 
-/// The start is the instant of the claim, within the permit's time.
+/// The claim is dated to its instant, within the permit's time; when it is sent is not
+/// known yet.
 pub async fn a_claim_records_its_start(world: &World) {
     let destination = world.destination().per_second(5).create().await;
     let events = world.accept(destination, 1).await;
@@ -42,12 +44,13 @@ pub async fn a_claim_records_its_start(world: &World) {
     assert_eq!((start.event, start.try_number), (events[0], 1));
     assert_eq!(start.content_type, "application/json");
     assert_eq!(start.payload, world.event(destination).payload);
-    assert_eq!(start.started_at, claims.now);
-    assert!(permit.not_before <= start.started_at && start.started_at <= permit.deadline);
+    assert_eq!(start.claimed_at, claims.now);
+    assert!(permit.not_before <= start.claimed_at && start.claimed_at <= permit.deadline);
     let attempt = &world.attempts(destination).await[0];
     assert_eq!(attempt.state, AttemptState::Started);
-    assert_eq!(attempt.started_at, Some(start.started_at));
-    assert!(attempt.admitted_at.is_some_and(|at| at <= start.started_at));
+    let latest = latest_start(start.claimed_at, permit.deadline);
+    assert_eq!(attempt.started_at, Some(latest));
+    assert!(attempt.admitted_at.is_some_and(|at| at <= start.claimed_at));
     assert_eq!(claims.wakes, []);
 }
 
@@ -75,7 +78,7 @@ pub async fn an_early_claim_is_told_how_long_to_wait(world: &World) {
     panic!("no claim came before its slot");
 }
 
-/// A start is its claim's instant, or the slot that opens within the head
+/// A claim is dated to its instant, or to the slot that opens within the head
 /// start; what opens later is early.
 pub async fn a_slot_within_the_head_start_is_its_start(world: &World) {
     let spaced = world.destination().per_second(200);
@@ -110,9 +113,10 @@ async fn starts_ahead(world: &World, destination: DestinationId, worker: WorkerI
             assert!(permit.deadline < claims.now, "{permit:?}: {answer:?}");
             continue;
         };
-        assert_eq!(start.started_at, claims.now.max(permit.not_before));
+        assert_eq!(start.claimed_at, claims.now.max(permit.not_before));
         let row = attempts.iter().find(|row| row.id == permit.attempt);
-        assert_eq!(row.unwrap().started_at, Some(start.started_at));
+        let latest = latest_start(start.claimed_at, permit.deadline);
+        assert_eq!(row.unwrap().started_at, Some(latest));
         ahead += usize::from(permit.not_before > claims.now);
     }
     ahead

@@ -516,6 +516,7 @@ pub async fn a_resumed_backlog_keeps_the_limit(world: &World) {
     world.accept(destination, 8).await;
     let permits = world.admit(destination).await;
     world.start(worker, &permits).await;
+    world.finish(worker, &permits).await;
     let state = |state| DestinationChange {
         state: Some(state),
         ..DestinationChange::default()

@@ -22,7 +22,7 @@ async fn set(world: &World, destination: DestinationId, columns: &str) {
         .await;
 }
 
-/// A window that begins with a cut holds no start of before it, even if that
+/// A window that begins with a cut holds no claim of before it, even if that
 /// is dated ahead. Several times: on a real clock the slots soon come.
 pub async fn a_cut_is_dated_after_starts_that_are_dated_ahead(world: &World) {
     for _ in 0..5 {
@@ -31,9 +31,13 @@ pub async fn a_cut_is_dated_after_starts_that_are_dated_ahead(world: &World) {
         world.accept(destination, 20).await;
         let permits = world.admit(destination).await;
         let worker = world.worker().await;
-        world.claim(worker, &permits).await;
+        let claims = world.claim(worker, &permits).await;
         set(world, destination, "limit_per_second = 100").await;
-        let last = world.starts(destination).await.into_iter().max().unwrap();
+        let claimed_at = |answer: &ClaimAnswer| match answer {
+            ClaimAnswer::Started(start) => Some(start.claimed_at),
+            _ => None,
+        };
+        let last = claims.answers.iter().filter_map(claimed_at).max().unwrap();
         let history = history(world, destination).await;
         assert!(history[1].in_force_from > last, "{last:?}: {history:?}");
     }

@@ -101,7 +101,7 @@ pub async fn a_bucket_that_comes_into_force_counts_the_starts_before_it(world: &
     set("shape = 'sliding_window', burst = null").await;
     let permits = world.admit(destination).await;
     assert_eq!(permits.len(), 10);
-    let last = world.start(worker, &permits).await[9].started_at;
+    let last = world.start(worker, &permits).await[9].claimed_at;
     world.finish(worker, &permits).await;
     set("shape = 'token_bucket', burst = 10").await;
     let permits = world.admit(destination).await;

@@ -240,6 +240,7 @@ impl World {
             number: permit.number,
             destination: permit.destination,
             kind,
+            sent_after: Duration::ZERO,
             elapsed: Duration::from_millis(40),
             status: Some(if succeeded { 200 } else { 503 }),
             error: (!succeeded).then(|| "the receiver answered 503".into()),

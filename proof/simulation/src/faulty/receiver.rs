@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use domain::admission::MAX_CLAIM_TO_SEND;
 use domain::ids::{AttemptId, DestinationId, EventId};
 use domain::signals::RawSignals;
-use engine::ports::{Prepared, Request, Response, SendError, Sender, Target};
-use engine::worker::MAX_CLAIM_TO_SEND;
+use engine::ports::{FirstByte, Prepared, Request, Response, SendError, Sender, Target};
 use tokio::time::{Instant, sleep};
 
 use super::store::short;
@@ -331,7 +331,11 @@ struct Connection {
 
 #[async_trait]
 impl Prepared for Connection {
-    async fn send(self: Box<Self>, request: Request) -> Result<Response, SendError> {
+    async fn send(
+        self: Box<Self>,
+        request: Request,
+        first_byte: FirstByte,
+    ) -> Result<Response, SendError> {
         let gate = &self.to.gate;
         let attempt = request.attempt;
         if gate.has(Sabotage::SendsLate) {
@@ -339,9 +343,10 @@ impl Prepared for Connection {
         }
         // The worker has let go of it: what holds it up from here on is the
         // network.
+        first_byte.leaves();
         self.to.witness.sending(attempt);
         gate.enter(Site::Send).await;
-        let answer = self.inner.send(request).await;
+        let answer = self.inner.send(request, first_byte).await;
         let status = answer.as_ref().map(|response| response.status);
         (gate.around.trace).line(format_args!(
             "{} Send: {} {attempt} {status:?}",

@@ -18,9 +18,9 @@ use domain::permit::Permit;
 use domain::share::Room;
 use domain::time::Timestamp;
 use engine::ports::{
-    Acceptance, Admitted, Advanced, Claims, Deferral, Fleet, Heartbeat, Mark, NextTry, Outcome,
-    ReapRules, Reaped, Recorded, Replays, Retain, RetainRules, Retained, Run, Speaks, Store,
-    StoreError, Sweep, SweepPage, Target, Wake,
+    Acceptance, Admitted, Advanced, ClaimAnswer, Claims, Deferral, Fleet, Heartbeat, Mark, NextTry,
+    Outcome, ReapRules, Reaped, Recorded, Replays, Retain, RetainRules, Retained, Run, SendReport,
+    Speaks, Store, StoreError, Sweep, SweepPage, Target, Wake,
 };
 use tokio::time::sleep;
 
@@ -210,7 +210,12 @@ impl FaultyStore {
             Ok(claims)
         });
         let mut claims = claims.await?;
-        claims.now = self.seen_by_pod(claims.now);
+        // How far ahead a claim is dated is the difference of two of the store's own
+        // times, which no clock of a pod's can change.
+        let has_started = |answer: &ClaimAnswer| matches!(answer, ClaimAnswer::Started(_));
+        if !claims.answers.iter().any(has_started) {
+            claims.now = self.seen_by_pod(claims.now);
+        }
         Ok(claims)
     }
 }
@@ -335,6 +340,19 @@ impl Store for FaultyStore {
         .await
     }
 
+    async fn report_sends(&self, worker: WorkerId, sends: &[SendReport]) -> Result<(), StoreError> {
+        let sends = sends.to_vec();
+        self.call(Site::ReportSends, |store, _| async move {
+            store.inner.report_sends(worker, &sends).await?;
+            store.note_dates(sends.iter().map(|report| report.attempt));
+            let counts = &store.gate.around.counts;
+            counts.add("send reported before its answer", sends.len() as u64);
+            store.line(Site::ReportSends, format_args!("{} sends", sends.len()));
+            Ok(())
+        })
+        .await
+    }
+
     async fn record_outcomes(
         &self,
         worker: WorkerId,
@@ -343,6 +361,10 @@ impl Store for FaultyStore {
         let mut outcomes = outcomes.to_vec();
         if self.gate.has(Sabotage::DoubtsSuccess) {
             outcomes.iter_mut().for_each(doubt);
+        }
+        if self.gate.has(Sabotage::DatesAtClaim) {
+            let at_claim = |outcome: &mut Outcome| outcome.sent_after = Duration::ZERO;
+            outcomes.iter_mut().for_each(at_claim);
         }
         if self.gate.has(Sabotage::ForgetsParts) {
             outcomes.iter_mut().for_each(forget_part);

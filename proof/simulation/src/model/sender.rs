@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use domain::ids::{AttemptId, DestinationId, EventId};
 use domain::signals::RawSignals;
-use engine::ports::{Prepared, Request, Response, SendError, Sender, Target};
+use engine::ports::{FirstByte, Prepared, Request, Response, SendError, Sender, Target};
 use tokio::time::{Instant, sleep};
 
 /// How a connection is made.
@@ -191,7 +191,12 @@ impl Connection {
 
 #[async_trait]
 impl Prepared for Connection {
-    async fn send(self: Box<Self>, request: Request) -> Result<Response, SendError> {
+    async fn send(
+        self: Box<Self>,
+        request: Request,
+        first_byte: FirstByte,
+    ) -> Result<Response, SendError> {
+        first_byte.leaves();
         let (reaction, signals, body) = self.begin(&request);
         let _under_way = UnderWay(&self);
         let (after, result) = match reaction {

@@ -17,19 +17,19 @@ use super::{Row, UnderWay, at_once};
 const ROW: &str = "
     select id, event_id, destination_id, try_number, tries_before, state, status, permit, epoch,
         not_before, deadline, coalesce(due_at, created_at), created_at, started_at,
-        dead_letter = 1 and replayed_at is null
+        dead_letter = 1 and replayed_at is null, claimed_at
     from attempts where id = ?1";
 
 const ROWS_OF: &str = "
     select id, event_id, destination_id, try_number, tries_before, state, status, permit, epoch,
         not_before, deadline, coalesce(due_at, created_at), created_at, started_at,
-        dead_letter = 1 and replayed_at is null
+        dead_letter = 1 and replayed_at is null, claimed_at
     from attempts indexed by attempts_of_destination where destination_id = ?1 order by id";
 
 const ROWS_OF_EVENT: &str = "
     select id, event_id, destination_id, try_number, tries_before, state, status, permit, epoch,
         not_before, deadline, coalesce(due_at, created_at), created_at, started_at,
-        dead_letter = 1 and replayed_at is null
+        dead_letter = 1 and replayed_at is null, claimed_at
     from attempts indexed by attempts_of_event where event_id = ?1 order by id";
 
 const IS_FIRST: &str = "
@@ -120,7 +120,7 @@ const PENDING: &str = "
         select destination_id, count(*) from attempts indexed by attempts_admitted
         where state = 'admitted' group by destination_id
         union all
-        select destination_id, count(*) from attempts indexed by attempts_started
+        select destination_id, count(*) from attempts indexed by attempts_claimed
         where state = 'started' group by destination_id
     ) p
     join destinations d on d.id = p.destination_id
@@ -210,7 +210,7 @@ fn read_row(row: &SqlRow<'_>) -> Read<Row> {
             deadline: time(row, 10)?,
         })
     });
-    let started_at: Option<i64> = row.get(13)?;
+    let [claimed_at, started_at]: [Option<i64>; 2] = [row.get(15)?, row.get(13)?];
     Ok(Row {
         id,
         event: word(row, 1)?,
@@ -222,6 +222,7 @@ fn read_row(row: &SqlRow<'_>) -> Read<Row> {
         permit: permit.transpose()?,
         waits_since: time(row, 11)?,
         created_at: time(row, 12)?,
+        claimed_at: claimed_at.map(Timestamp::from_micros),
         started_at: started_at.map(Timestamp::from_micros),
         is_open_dead_letter: row.get(14)?,
     })

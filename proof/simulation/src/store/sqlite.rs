@@ -19,8 +19,8 @@ use domain::share::Room;
 use domain::time::Timestamp;
 use engine::ports::{
     Acceptance, Admitted, Backpressure, ClaimAnswer, Claims, Deferral, Fleet, Heartbeat, Mark,
-    Outcome, ReapRules, Reaped, Recorded, Run, RunResult, Store, StoreError, Sweep, SweepPage,
-    Target, Wake,
+    Outcome, ReapRules, Reaped, Recorded, Run, RunResult, SendReport, Store, StoreError,
+    Sweep, SweepPage, Target, Wake,
 };
 use rusqlite::types::Value;
 use rusqlite::{Connection, params};
@@ -116,22 +116,22 @@ const INSERT_KEY: &str = "
     insert or replace into idempotency_keys (tenant_id, key, digest, event_id, expires_at)
     values (?1, ?2, ?3, ?4, ?5)";
 
-/// A change is dated after the starts that are dated ahead of it: Postgres waits for them,
-/// but for no longer than a head start, when its clock was set back.
+/// A change is dated after the claims that are dated ahead of it: Postgres waits for
+/// them, but for no longer than a head start, when its clock was set back.
 const DATE_CHANGES: &str = "
-    create temp trigger changes_come_after_starts
+    create temp trigger changes_come_after_claims
     after update of in_force_from on main.limit_history
     when exists (
         select 1 from attempts
-        where destination_id = new.destination_id and folded in (0, 1)
-            and started_at > new.in_force_from and carried_by is null
+        where destination_id = new.destination_id and state = 'started'
+            and claimed_at > new.in_force_from
     )
     begin
         update limit_history
         set in_force_from = 1 + min(new.in_force_from + head_start(), (
-            select max(started_at) from attempts
-            where destination_id = new.destination_id and folded in (0, 1)
-                and started_at > new.in_force_from and carried_by is null
+            select max(claimed_at) from attempts
+            where destination_id = new.destination_id and state = 'started'
+                and claimed_at > new.in_force_from
         ))
         where id = new.id;
         select change_waits();
@@ -585,6 +585,10 @@ impl Store for SimulatedStore {
 
     async fn defer(&self, deferrals: &[Deferral]) -> Result<(), StoreError> {
         self.store.defer(deferrals).await
+    }
+
+    async fn report_sends(&self, worker: WorkerId, sends: &[SendReport]) -> Result<(), StoreError> {
+        self.store.report_sends(worker, sends).await
     }
 
     async fn record_outcomes(

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use domain::compliance::{InForce, Start, judge};
+use domain::compliance::{InForce, Start, judge, judge_sends};
 use domain::ids::{AttemptId, DestinationId, EventId};
 use domain::limit::Period;
 use domain::permit::Permit;
@@ -39,8 +39,10 @@ pub(super) struct OfDestination {
     pub(super) history: Vec<InForce>,
     /// The longest window that was ever in force.
     pub(super) longest: Duration,
-    /// In order.
+    /// Claims, in order.
     pub(super) starts: Vec<Start>,
+    /// Requests, in order.
+    pub(super) sends: Vec<Start>,
     /// The newest first attempt that was ever admitted.
     pub(super) newest_admitted: Option<AttemptId>,
     /// Nothing of it may start before.
@@ -59,6 +61,10 @@ pub(super) struct OfAttempt {
     /// Its commit was held up.
     pub(super) was_late: bool,
     pub(super) started: Option<Instant>,
+    /// By the store's clock, and where.
+    pub(super) claimed_at: Option<(DestinationId, Timestamp)>,
+    /// On the same clock.
+    pub(super) sent_at: Option<Timestamp>,
     pub(super) was_sent: bool,
     /// What its request carries, itself first, if that is a batch.
     pub(super) carries: Vec<(EventId, AttemptId)>,
@@ -75,6 +81,25 @@ impl Seen {
         let of = self.destinations.entry(permit.destination).or_default();
         let place = of.starts.partition_point(|(other, _)| *other <= at);
         of.starts.insert(place, (at, permit.attempt));
+    }
+
+    /// The request of an attempt goes out, and is judged with all that went before it.
+    pub(super) fn note_send(&mut self, attempt: AttemptId) -> Promise {
+        let Some(of) = self.attempts.get_mut(&attempt) else {
+            return Ok(());
+        };
+        let (Some((destination, claimed_at)), Some(started)) = (of.claimed_at, of.started) else {
+            return Ok(());
+        };
+        let at = claimed_at + started.elapsed();
+        of.sent_at = Some(at);
+        let of = self.destinations.entry(destination).or_default();
+        let place = of.sends.partition_point(|(other, _)| *other <= at);
+        of.sends.insert(place, (at, attempt));
+        let since = at - of.longest;
+        let begin = of.sends.partition_point(|(at, _)| *at <= since);
+        promises::no_window_of_sends_is_over(&judge_sends(&of.history, &of.sends[begin..]))
+            .map_err(|broken| broken.of(destination))
     }
 
     /// What is carried starts with its leader, and once, like any other.

@@ -9,7 +9,7 @@ use domain::admission::GRACE;
 use domain::attempt::AttemptState;
 use domain::backpressure::{BacklogBounds, high_mark, low_mark};
 use domain::clock::MAX_FREEZE;
-use domain::compliance::judge;
+use domain::compliance::{judge, judge_sends};
 use domain::destination::DestinationState;
 use domain::health::FIRST_PROBE;
 use domain::ids::{DestinationId, EventId};
@@ -273,6 +273,8 @@ impl World<'_> {
     fn judge(&self, of: DestinationId) {
         let (history, starts) = self.parts.witness.ledger(of);
         self.note(of, promises::no_window_is_over(&judge(&history, &starts)));
+        let sends = judge_sends(&history, &self.parts.witness.sends(of));
+        self.note(of, promises::no_window_of_sends_is_over(&sends));
         if self.scenario.mood != Mood::Calm || self.is_held_up(of) {
             return;
         }

@@ -4,9 +4,9 @@
 //!
 //! - Each permit has a number of its own, but where a run publishes again; a
 //!   later batch's epochs are not older; a permit starts once, within its
-//!   time, at the time that its row says.
+//!   time, and no later than its row says.
 //! - Each row moves only as the state machine allows from one batch to the
-//!   next, and what is written once stays.
+//!   next, and what is written once stays; a start only comes nearer.
 //! - Every accepted event has one chain of attempts: each but the last is
 //!   over, and the last waits, is under way, or ended as an end may.
 //! - An outcome that was not skipped is in its row.
@@ -19,8 +19,9 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use adapters::postgres::PostgresStore;
+use domain::admission::latest_start;
 use domain::attempt::AttemptState;
-use domain::compliance::{InForce, judge};
+use domain::compliance::{InForce, Start, judge, judge_sends};
 use domain::ids::{AttemptId, DestinationId, Epoch, EventId, PermitNumber, WorkerId};
 use domain::permit::Permit;
 use domain::time::Timestamp;
@@ -84,7 +85,8 @@ async fn case(driver: &Arc<dyn Driver>, plan: Plan) -> Result<(), String> {
         }
     }
     for destination in destinations {
-        compliant(&**driver, destination).await?;
+        let claims = seen.claims.remove(&destination).unwrap_or_default();
+        compliant(&**driver, destination, claims).await?;
     }
     Ok(())
 }
@@ -104,6 +106,7 @@ async fn rows(driver: &(impl Driver + ?Sized), events: &BTreeSet<EventId>) -> At
 async fn compliant(
     driver: &(impl Driver + ?Sized),
     destination: DestinationId,
+    mut claims: Vec<Start>,
 ) -> Result<(), String> {
     let history = driver.catalog().limit_history(destination).await.unwrap();
     let in_force: Vec<InForce> = (history.iter())
@@ -119,10 +122,14 @@ async fn compliant(
         .await;
     let starts = ledger.unwrap().into_iter();
     let starts = starts.filter_map(|row| Some((row.started_at?, row.attempt)));
-    let verdict = judge(&in_force, &starts.collect::<Vec<_>>());
-    match verdict.is_kept() {
-        true => Ok(()),
-        false => Err(format!("{destination:?}: {verdict:#?}\n{history:#?}")),
+    claims.sort_unstable();
+    let verdicts = [
+        judge(&in_force, &claims),
+        judge_sends(&in_force, &starts.collect::<Vec<_>>()),
+    ];
+    match verdicts.iter().find(|verdict| !verdict.is_kept()) {
+        None => Ok(()),
+        Some(verdict) => Err(format!("{destination:?}: {verdict:#?}\n{history:#?}")),
     }
 }
 
@@ -136,6 +143,8 @@ struct Seen {
     epochs: BTreeMap<DestinationId, Epoch>,
     /// Who was answered that each attempt starts.
     starts: BTreeMap<AttemptId, WorkerId>,
+    /// And as of when.
+    claims: BTreeMap<DestinationId, Vec<Start>>,
     deleted: BTreeSet<DestinationId>,
 }
 
@@ -229,12 +238,15 @@ impl Seen {
         ensure(again.is_none(), || format!("it started twice: {permit:?}"))?;
         let at = now.max(permit.not_before);
         let in_time = at <= permit.deadline && at <= now + MAX_HEAD_START;
-        ensure(in_time && start.started_at == at, || {
-            format!("it started at another time, {now:?}: {permit:?}")
+        ensure(in_time && start.claimed_at == at, || {
+            format!("it was claimed at another time, {now:?}: {permit:?}")
         })?;
+        let claims = self.claims.entry(permit.destination).or_default();
+        claims.push((at, permit.attempt));
         let row = rows.get(&permit.attempt);
+        let (earliest, latest) = (Some(at), Some(latest_start(at, permit.deadline)));
         let is_same = row.is_some_and(|row| {
-            row.started_at == Some(at)
+            (earliest..=latest).contains(&row.started_at)
                 && row.event == start.event
                 && row.try_number == start.try_number
         });
@@ -247,9 +259,16 @@ impl Seen {
         let changed = changed(batch);
         for (id, before) in &self.rows {
             let row = rows.get(id).ok_or_else(|| format!("{before:?} is gone"))?;
+            // What is not over may still be known better, and only be nearer then.
+            let is_over = before.state.is_final() && before.state != AttemptState::Unknown;
+            let start_stays = match before.started_at {
+                None => true,
+                at if is_over => row.started_at == at,
+                at => row.started_at.is_some() && row.started_at <= at,
+            };
             let is_same = (row.event, row.destination, row.try_number)
                 == (before.event, before.destination, before.try_number)
-                && (before.started_at.is_none() || before.started_at == row.started_at);
+                && start_stays;
             ensure(is_same && may_become(before.state, row.state), || {
                 format!("{before:?} became {row:?}")
             })?;

@@ -10,7 +10,7 @@ use domain::permit::Permit;
 use domain::share::Room;
 use engine::ports::{
     Acceptance, Admitted, Catalog, ClaimAnswer, Claims, Deferral, Fleet, Heartbeat, Mark, Outcome,
-    ReapRules, Reaped, Recorded, Run, Start, Store, StoreError, Sweep, SweepPage, Target, Wake,
+    ReapRules, Reaped, Recorded, Run, SendReport, Start, Store, StoreError, Sweep, SweepPage, Target, Wake,
 };
 
 use super::calls::Driver;
@@ -119,6 +119,10 @@ impl<D: Driver> Store for Faulty<D> {
 
     async fn defer(&self, deferrals: &[Deferral]) -> Result<(), StoreError> {
         self.inner.store().defer(deferrals).await
+    }
+
+    async fn report_sends(&self, worker: WorkerId, sends: &[SendReport]) -> Result<(), StoreError> {
+        self.inner.store().report_sends(worker, sends).await
     }
 
     async fn record_outcomes(

@@ -181,6 +181,7 @@ fn outcome(permit: &Permit, kind: usize) -> Outcome {
         number: permit.number,
         destination: permit.destination,
         kind,
+        sent_after: Duration::ZERO,
         elapsed: Duration::from_micros(10),
         status: Some(if failed { 500 } else { 200 }),
         error: failed.then(|| "it said so".into()),

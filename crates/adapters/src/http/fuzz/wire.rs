@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use domain::ids::{AttemptId, DestinationId, EventId};
-use engine::ports::{Prepared, Request, Response, SendError};
+use engine::ports::{FirstByte, Prepared, Request, Response, SendError};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, DuplexStream, ReadBuf, duplex};
 use uuid::Uuid;
 
@@ -139,7 +139,7 @@ pub(in super::super) async fn send(exchange: Box<Exchange>) -> Result<Response, 
         trace: None,
         timeout: Duration::from_secs(30),
     };
-    exchange.send(request).await
+    exchange.send(request, FirstByte::default()).await
 }
 
 /// Reads one request, to the end of its body.

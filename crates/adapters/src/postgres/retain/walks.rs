@@ -109,13 +109,13 @@ const LIMIT_HISTORY: &str = "-- retain: limit_history
             and not exists (
                 select from attempts a
                 where a.destination_id = h.destination_id and a.carried_by is null
-                    and not a.folded and a.started_at < next.at
+                    and not a.folded and a.started_at < next.at + interval '500 milliseconds'
                 offset 0
             )
             and not exists (
                 select from attempts a
                 where a.destination_id = h.destination_id and a.carried_by is null
-                    and a.folded and a.started_at < next.at
+                    and a.folded and a.started_at < next.at + interval '500 milliseconds'
                 offset 0
             )
     ),

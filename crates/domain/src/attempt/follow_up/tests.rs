@@ -9,7 +9,8 @@ const NOW: Timestamp = Timestamp::from_millis(10_100);
 
 const THIRD: Started = Started {
     state: AttemptState::Started,
-    started_at: START,
+    claimed_at: START,
+    latest: Timestamp::from_millis(10_500),
     try_number: 3,
     batch_limit: Some(7),
     dead_letter: false,
@@ -42,6 +43,22 @@ fn a_retry_is_due_after_the_end_and_not_after_the_record() {
     };
     assert_eq!(next(split).retry, retry(3, 11_050, 1), "the same try");
     assert_eq!(next(NextTry::Again).retry, retry(3, 10_100, 7), "at once");
+}
+
+#[test]
+fn a_start_is_the_send_and_no_later_than_it_was_counted() {
+    let sent = |millis| {
+        let outcome = Outcome {
+            sent_after: Duration::from_millis(millis),
+            ..outcome()
+        };
+        let next = follow_up(&outcome, &THIRD, NOW, None);
+        (next.started_at, next.finished_at)
+    };
+    let at = Timestamp::from_millis;
+    assert_eq!(sent(0), (START, at(10_050)));
+    assert_eq!(sent(300), (at(10_300), at(10_350)));
+    assert_eq!(sent(900), (at(10_500), at(10_550)));
 }
 
 #[test]

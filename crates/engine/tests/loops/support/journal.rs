@@ -6,8 +6,8 @@ use std::time::Duration;
 use domain::ids::{AttemptId, DestinationId, WorkerId};
 use domain::permit::{Permit, PermitGroup};
 use engine::ports::{
-    Deferral, DeliveryTag, Finish, Heartbeat, Mark, Outcome, ReapRules, Request, Run, Settlement,
-    Sweep, Wake,
+    Deferral, DeliveryTag, Finish, Heartbeat, Mark, Outcome, ReapRules, Request, Run, SendReport,
+    Settlement, Sweep, Wake,
 };
 use tokio::time::Instant;
 
@@ -21,6 +21,7 @@ pub(crate) enum Event {
     Admit(Vec<Run>, u32),
     Publish(Vec<PermitGroup>),
     Defer(Vec<Deferral>),
+    ReportSends(WorkerId, Vec<SendReport>),
     Release(Vec<Permit>),
     Finish(Vec<Finish>),
     Wake(Vec<Wake>),

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use domain::ids::AttemptId;
 use domain::signals::RawSignals;
-use engine::ports::{Prepared, Request, Response, SendError, Sender, Target};
+use engine::ports::{FirstByte, Prepared, Request, Response, SendError, Sender, Target};
 
 use super::script::Script;
 use super::{Event, Journal, ms};
@@ -88,7 +88,12 @@ struct Ready {
 
 #[async_trait]
 impl Prepared for Ready {
-    async fn send(self: Box<Self>, request: Request) -> Result<Response, SendError> {
+    async fn send(
+        self: Box<Self>,
+        request: Request,
+        first_byte: FirstByte,
+    ) -> Result<Response, SendError> {
+        first_byte.leaves();
         self.journal.note(Event::Send(request.clone()));
         let now = self.gauge.now.fetch_add(1, Ordering::SeqCst) + 1;
         self.gauge.most.fetch_max(now, Ordering::SeqCst);

@@ -17,8 +17,8 @@ use domain::share::Room;
 use domain::time::Timestamp;
 use engine::ports::{
     Acceptance, Admitted, ClaimAnswer, Claims, Deferral, Fleet, Given, Heartbeat, Mark, Member,
-    Outcome, ReapRules, Reaped, Recorded, Run, RunResult, SealedSecret, Start, Store, StoreError,
-    Sweep, SweepPage, Target, Wake,
+    Outcome, ReapRules, Reaped, Recorded, Run, RunResult, SealedSecret, SendReport, Start, Store,
+    StoreError, Sweep, SweepPage, Target, Wake,
 };
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -115,7 +115,7 @@ impl FakeStore {
             return ClaimAnswer::Refused;
         }
         ClaimAnswer::Started(Start {
-            started_at: now.max(permit.not_before),
+            claimed_at: now.max(permit.not_before),
             event: EventId(Uuid::from_u128(permit.attempt.0.unsigned_abs().into())),
             try_number: 1,
             tries_before: 0,
@@ -170,7 +170,7 @@ pub(crate) fn decided_failing(permits: &[Permit], look: Look) -> RunResult {
 /// A start of this try.
 pub(crate) fn started(try_number: u32) -> ClaimAnswer {
     ClaimAnswer::Started(Start {
-        started_at: T0,
+        claimed_at: T0,
         event: EventId(Uuid::from_u128(1)),
         try_number,
         tries_before: 0,
@@ -298,6 +298,12 @@ impl Store for FakeStore {
 
     async fn defer(&self, deferrals: &[Deferral]) -> Answer<()> {
         self.journal.note(Event::Defer(deferrals.to_vec()));
+        Ok(())
+    }
+
+    async fn report_sends(&self, worker: WorkerId, sends: &[SendReport]) -> Answer<()> {
+        self.journal
+            .note(Event::ReportSends(worker, sends.to_vec()));
         Ok(())
     }
 

@@ -27,6 +27,7 @@ fn stand_still(evidence: &mut Evidence, from: i64, until: i64) {
         evidence.sends[index].at_us += by;
         evidence.receipts[index].at_us += by;
         let row = &mut evidence.rows[index];
+        row.claimed_at = row.claimed_at.map(|at| at + by);
         row.started_at = row.started_at.map(|at| at + by);
         row.finished_at = row.finished_at.map(|at| at + by);
         let start = row.started_at.unwrap();

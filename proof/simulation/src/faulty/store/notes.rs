@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use domain::attempt::{AttemptState, OutcomeKind};
+use domain::ids::AttemptId;
 use domain::permit::Permit;
 use domain::retry::RetrySettings;
 use domain::smart::Effective;
@@ -208,6 +209,7 @@ impl FaultyStore {
     }
 
     pub(super) fn note_outcomes(&self, outcomes: &[Outcome]) {
+        self.note_dates(outcomes.iter().map(|outcome| outcome.attempt));
         for outcome in outcomes {
             let (attempt, kind, status) = (outcome.attempt, outcome.kind, outcome.status);
             self.line(
@@ -217,6 +219,15 @@ impl FaultyStore {
             if kind == OutcomeKind::NotSent {
                 let counts = &self.gate.around.counts;
                 counts.note("start not sent for being late");
+            }
+        }
+    }
+
+    /// Shows the witness to when these starts are dated now.
+    pub(super) fn note_dates(&self, attempts: impl Iterator<Item = AttemptId>) {
+        for attempt in attempts {
+            if let Some(at) = self.inner.row(attempt).and_then(|row| row.started_at) {
+                self.witness.dated(attempt, at);
             }
         }
     }
@@ -235,7 +246,7 @@ impl FaultyStore {
             let again = self.inner.row(permit.attempt).and_then(|row| {
                 let (content_type, payload) = self.inner.payload(row.event)?;
                 Some(Start {
-                    started_at: row.started_at?,
+                    claimed_at: row.claimed_at?,
                     event: row.event,
                     try_number: row.try_number,
                     tries_before: row.tries_before,
