@@ -1,7 +1,9 @@
-//! Paceline's two protocols as models, checked exhaustively.
+//! Paceline's protocols as models, checked exhaustively.
 //!
 //! - [`admission`]: from the backlog to an outcome. No window ever holds more
 //!   starts than its limit, and no event is lost.
+//! - [`sends`]: from a claim to its request's first byte, and back to the ledger. No
+//!   window of requests holds more than its limit, as they leave.
 //! - [`schedule`]: wake, take, finish, sweep. Work is never forgotten.
 //!
 //! A model is small: one destination, a few events, a few faults. In return
@@ -14,4 +16,5 @@
 pub mod admission;
 pub mod check;
 pub mod schedule;
+pub mod sends;
 pub mod suite;

@@ -1,4 +1,4 @@
-//! `cargo run --release -p protocol`: every state of both protocols, within
+//! `cargo run --release -p protocol`: every state of the protocols, within
 //! the bounds of [`protocol::suite`]. Exits with 1 if a property does not hold
 //! or a situation that the models are there for is never reached.
 //!
@@ -22,9 +22,10 @@ fn main() -> io::Result<ExitCode> {
     };
     let mut out = io::stdout().lock();
     let admission = print(&mut out, "the admission protocol", &suite::admission(depth))?;
+    let sends = print(&mut out, "claims and sends", &suite::sends(depth))?;
     let schedule = print(&mut out, "the wake protocol", &suite::schedule(depth))?;
-    let states = admission.unique_states + schedule.unique_states;
-    let holds = admission.holds() && schedule.holds();
+    let states = admission.unique_states + sends.unique_states + schedule.unique_states;
+    let holds = admission.holds() && sends.holds() && schedule.holds();
     let verdict = if holds { "all holds" } else { "NOT all holds" };
     writeln!(out, "{states} unique states, {verdict}")?;
     Ok(if holds {

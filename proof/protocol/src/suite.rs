@@ -7,6 +7,7 @@
 use crate::admission::{self, Admission};
 use crate::check::{Report, check};
 use crate::schedule::{self, Left, WakeProtocol};
+use crate::sends::{self, Sends};
 
 /// How much is checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +36,12 @@ pub fn admission(depth: Depth) -> Vec<Part> {
     parts(depth, ADMISSION, |bounds| {
         check(Admission::new(bounds), THREADS)
     })
+}
+
+/// Checks what a start is.
+#[must_use]
+pub fn sends(depth: Depth) -> Vec<Part> {
+    parts(depth, SENDS, |bounds| check(Sends::new(bounds), THREADS))
 }
 
 /// Checks the wake protocol.
@@ -160,6 +167,25 @@ const ADMISSION: &[Entry<admission::Bounds>] = &[
             limits: &[2, 1],
             changes: 1,
             ..EVENTS
+        },
+    ),
+];
+
+const SENDS: &[Entry<sends::Bounds>] = &[
+    (
+        "two requests at one a second",
+        Depth::Usual,
+        sends::Bounds {
+            events: 2,
+            limit: 1,
+        },
+    ),
+    (
+        "three requests at two a second",
+        Depth::Deeper,
+        sends::Bounds {
+            events: 3,
+            limit: 2,
         },
     ),
 ];
