@@ -41,6 +41,7 @@
 //! [`crate::limit::EXACT_MAX`] starts or 200 buckets a period. Never in the
 //! backlog.
 
+mod crowd;
 mod decision;
 mod meter;
 mod plan;
@@ -51,6 +52,7 @@ mod window;
 
 use std::time::Duration;
 
+pub use crowd::Crowd;
 pub use decision::{Blocked, Decision, Look, Slot};
 pub use meter::Meter;
 use meter::{BUCKET_STARTS_MAX, counted_starts};
@@ -84,7 +86,7 @@ pub const MAX_LEAD: Duration = Duration::from_millis(200);
 pub const MIN_LEAD: Duration = Duration::from_millis(20);
 
 /// When a destination that concurrency or the fleet's places stopped is looked
-/// at again if nobody wakes it; outcomes do.
+/// at again if nobody wakes it; outcomes do ([`Crowd`]).
 pub const LOOK_WHEN_CROWDED: Duration = Duration::from_secs(1);
 
 /// When a destination is looked at again whose oldest attempts have expired and

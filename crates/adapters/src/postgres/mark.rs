@@ -51,7 +51,7 @@ pub(super) async fn mark_admitted(
             not_befores.push(permit.not_before.as_micros());
             deadlines.push(permit.deadline.as_micros());
             coarse.push(plan.decided.is_coarse);
-            crowded.push(plan.decided.decision.crowded);
+            crowded.push(plan.decided.decision.wakes(permit.number));
         }
     }
     if ids.is_empty() {

@@ -194,7 +194,12 @@ impl Read {
     ) -> Result<RunResult, Fault> {
         let decision = &decided.decision;
         for permit in &decided.permits {
-            mark_admitted(tx, now, permit, (decided.is_coarse, decision.crowded))?;
+            mark_admitted(
+                tx,
+                now,
+                permit,
+                (decided.is_coarse, decision.wakes(permit.number)),
+            )?;
         }
         let meter = decision.meter;
         let charged = meter.as_of > Timestamp::MIN;

@@ -1,7 +1,9 @@
 //! What a run decides.
 
+use super::crowd::Crowd;
 use super::meter::Meter;
 use super::{LOOK_WHEN_CROWDED, Usage};
+use crate::ids::PermitNumber;
 use crate::time::Timestamp;
 
 /// What one run decides. Execution makes no choices.
@@ -16,12 +18,18 @@ pub struct Decision {
     pub blocked: Option<Blocked>,
     /// The bucket's level after the slots.
     pub meter: Meter,
-    /// Outcomes of these attempts make room that somebody waits for: they
-    /// wake the destination.
-    pub crowded: bool,
+    /// Outcomes of these attempts make room that somebody waits for: some of
+    /// them wake the destination.
+    pub crowd: Option<Crowd>,
 }
 
 impl Decision {
+    /// Whether the outcome of the attempt with this permit wakes the destination.
+    #[must_use]
+    pub fn wakes(&self, permit: PermitNumber) -> bool {
+        self.crowd.is_some_and(|crowd| crowd.wakes(permit))
+    }
+
     /// From when on a look may help whatever waits by then: what came after
     /// this run, and what waits again because its permit ended unused. The
     /// sweep goes by it, for the wakes of both may be lost; the planned look

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 pub use openings::{Gate, Opening, openings};
 
+use super::crowd::Crowd;
 use super::window::Window;
 use super::{
     Backlog, Blocked, CROWDED_FLOOR, Decision, GRACE, LOOK_WHEN_CROWDED, Look, MAX_BATCH, MIN_LEAD,
@@ -57,7 +58,7 @@ impl<'a> Plan<'a> {
             look,
             blocked: Some(blocked),
             meter: self.meter,
-            crowded: false,
+            crowd: None,
         };
         if self.policy.rate == Rate::Paused {
             return stopped(Blocked::Paused, Look::Idle);
@@ -88,10 +89,19 @@ impl<'a> Plan<'a> {
         let used = most.saturating_sub(free) + given;
         Decision {
             look: self.look(&slots, meter, backlog, blocked),
-            crowded: used.saturating_mul(2) >= most || blocked == Some(Blocked::Places),
+            crowd: self.crowd(used, blocked),
             slots,
             blocked,
             meter,
+        }
+    }
+
+    /// What comes later may find its concurrency used up: so from half of it on.
+    fn crowd(&self, used: u32, blocked: Option<Blocked>) -> Option<Crowd> {
+        match blocked {
+            Some(Blocked::Places) => Some(Crowd::EACH),
+            _ if used.saturating_mul(2) >= self.max_in_flight() => Some(Crowd::of(used)),
+            _ => None,
         }
     }
 

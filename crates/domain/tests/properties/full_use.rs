@@ -175,6 +175,46 @@ fn a_crowded_destination_runs_no_more_often_than_its_floor() {
     }
 }
 
+/// Concurrency binds: few outcomes wake, and few places are ever empty, also
+/// beside a receiver that takes ten seconds and where some requests hang.
+#[test]
+fn a_crowded_destination_is_woken_when_a_good_part_of_its_places_is_free() {
+    const LASTS: Duration = Duration::from_secs(120);
+    let takes = |takes| Fate::Start { late: 500, takes };
+    // Always the same of as many as those of which one wakes.
+    let mut some_hang = vec![takes(20_000); 15];
+    some_hang.push(takes(10_000_000));
+    for (name, max_in_flight, fates) in [
+        ("prompt", 64, vec![takes(20_000)]),
+        (
+            "uneven",
+            64,
+            vec![takes(30_000), takes(200_000), takes(55_000)],
+        ),
+        ("slow", 256, vec![takes(10_000_000)]),
+        ("slow, a few", 20, vec![takes(10_000_000), takes(7_000_000)]),
+        ("some hang", 128, some_hang),
+    ] {
+        let settings = LimitSettings {
+            unlimited: true,
+            max_in_flight: Some(max_in_flight),
+            ..LimitSettings::default()
+        };
+        let mut world = World::new(settings.policy()).fates(fates);
+        world.follow_looks(u32::MAX, world.now + LASTS);
+        let starts = world.starts.len() as f64;
+        let wakes = world.woken as f64 / starts;
+        let used = world.in_use.as_secs_f64() / (LASTS.as_secs_f64() * f64::from(max_in_flight));
+        println!("{name:12} {starts:8} starts, {wakes:.3} wakes each, {used:.3} of the places");
+        let row = 1 << (max_in_flight / 8).ilog2();
+        assert!(
+            wakes <= 1.1 / f64::from(row),
+            "{name}: {wakes} wakes a start"
+        );
+        assert!(used >= 0.8, "{name}: {used} of its places");
+    }
+}
+
 /// Nobody claims, and the reaper takes its time: permits past their deadline
 /// must not make the destination run all the time.
 #[test]

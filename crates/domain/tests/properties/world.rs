@@ -10,7 +10,7 @@ use domain::admission::{
     admit, latest_start, newest_claims, newest_starts, read_ahead, start_of,
 };
 use domain::compliance::{InForce, Start};
-use domain::ids::AttemptId;
+use domain::ids::{AttemptId, PermitNumber};
 use domain::limit::Period;
 use domain::policy::{Policy, Rate};
 use domain::smart::Effective;
@@ -36,6 +36,7 @@ enum Event {
         permit: u64,
         sent: u64,
         takes: u64,
+        wakes: bool,
     },
     MoveBack {
         permit: u64,
@@ -46,7 +47,7 @@ enum Event {
     },
     Finish {
         permit: u64,
-        crowded: bool,
+        wakes: bool,
     },
 }
 
@@ -59,11 +60,16 @@ pub(crate) struct World {
     /// When they were sent, in no order.
     pub(crate) sends: Vec<Start>,
     pub(crate) runs: u64,
+    /// How many outcomes woke it.
+    pub(crate) woken: u64,
+    /// How long requests were in flight, all that are over together.
+    pub(crate) in_use: Duration,
     pub(crate) waiting: u64,
     /// When the destination runs next, if runs follow looks.
     pub(crate) next_run: Option<Timestamp>,
     floor: Timestamp,
     outstanding: BTreeMap<u64, Outstanding>,
+    last_permit: PermitNumber,
     in_flight: u32,
     under_way: BTreeMap<u64, Row>,
     /// What is over, by its start: when that was, and when it was claimed.
@@ -120,10 +126,13 @@ impl World {
             starts: Vec::new(),
             sends: Vec::new(),
             runs: 0,
+            woken: 0,
+            in_use: Duration::ZERO,
             waiting: ENDLESS,
             next_run: Some(now),
             floor: now,
             outstanding: BTreeMap::new(),
+            last_permit: PermitNumber(0),
             in_flight: 0,
             under_way: BTreeMap::new(),
             over: BTreeSet::new(),
@@ -175,18 +184,19 @@ impl World {
                 permit,
                 sent,
                 takes,
-            } => self.claim(permit, sent, takes),
+                wakes,
+            } => self.claim(permit, sent, takes, wakes),
             Event::MoveBack { permit } => self.move_back(permit),
             Event::Report { permit } => {
                 if let Some(row) = self.under_way.get_mut(&permit) {
                     row.report();
                 }
             }
-            Event::Finish { permit, crowded } => self.finish(permit, crowded),
+            Event::Finish { permit, wakes } => self.finish(permit, wakes),
         }
     }
 
-    fn claim(&mut self, permit: u64, sent: u64, takes: u64) {
+    fn claim(&mut self, permit: u64, sent: u64, takes: u64, wakes: bool) {
         if self.held_until.is_some_and(|until| until > self.now) {
             return self.move_back(permit);
         }
@@ -206,11 +216,9 @@ impl World {
         self.sends.push((sent_at, id));
         self.under_way.insert(permit, claimed);
         self.in_flight += 1;
-        // As at admission: whether outcomes make room that somebody waits for.
-        let crowded = self.in_flight * 2 >= self.policy.max_in_flight;
         self.schedule(sent_at + REPORTED_AFTER, Event::Report { permit });
         let ends = sent_at.max(self.now + Duration::from_micros(takes));
-        self.schedule(ends, Event::Finish { permit, crowded });
+        self.schedule(ends, Event::Finish { permit, wakes });
     }
 
     fn move_back(&mut self, permit: u64) {
@@ -221,12 +229,14 @@ impl World {
     }
 
     /// The outcome; it folds the start, as the store does.
-    fn finish(&mut self, permit: u64, crowded: bool) {
+    fn finish(&mut self, permit: u64, wakes: bool) {
         self.in_flight -= 1;
         let mut row = self.under_way.remove(&permit).unwrap();
         row.report();
+        self.in_use += self.now.since(row.claimed_at);
         self.end(permit, (row.started_at, row.claimed_at));
-        if crowded {
+        if wakes {
+            self.woken += 1;
             self.wake(self.now);
         }
     }
@@ -348,13 +358,15 @@ impl World {
         for slot in &decision.slots {
             self.waiting -= 1;
             self.number += 1;
-            let fate = self.fates[self.number as usize % self.fates.len()];
+            self.last_permit.0 += 1;
+            let wakes = decision.wakes(self.last_permit);
+            let fate = self.fates[self.last_permit.0 as usize % self.fates.len()];
             let row = Outstanding {
                 not_before: slot.not_before,
                 deadline: slot.deadline,
             };
             self.outstanding.insert(self.number, row);
-            self.decide_fate(self.number, row, fate);
+            self.decide_fate(self.number, row, (fate, wakes));
         }
         decision
     }
@@ -370,19 +382,18 @@ impl World {
         }
     }
 
-    fn decide_fate(&mut self, permit: u64, row: Outstanding, fate: Fate) {
+    fn decide_fate(&mut self, permit: u64, row: Outstanding, (fate, wakes): (Fate, bool)) {
         let micros = Duration::from_micros;
         let (at, event) = match fate {
             Fate::Start { late, sent, takes } => {
                 let at = (row.not_before + micros(late)).min(row.deadline);
-                (
-                    at,
-                    Event::Claim {
-                        permit,
-                        sent,
-                        takes,
-                    },
-                )
+                let claim = Event::Claim {
+                    permit,
+                    sent,
+                    takes,
+                    wakes,
+                };
+                (at, claim)
             }
             Fate::Release { after } => (self.now + micros(after), Event::MoveBack { permit }),
             Fate::Orphan { reaped_after } => (
