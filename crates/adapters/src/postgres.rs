@@ -162,6 +162,10 @@ impl Store for PostgresStore {
         Ok(retried(|| batches::claim_batches(&self.pool, worker, permits)).await?)
     }
 
+    fn plain_outcomes_apart(&self) -> bool {
+        true
+    }
+
     fn head_start(&self) -> Duration {
         MAX_HEAD_START
     }

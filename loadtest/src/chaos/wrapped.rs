@@ -82,6 +82,10 @@ impl Store for TrappedStore {
         self.0.head_start()
     }
 
+    fn plain_outcomes_apart(&self) -> bool {
+        self.0.plain_outcomes_apart()
+    }
+
     async fn release_permits(&self, permits: &[Permit]) -> Result<Vec<Wake>, StoreError> {
         self.0.release_permits(permits).await
     }

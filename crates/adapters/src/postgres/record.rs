@@ -2,7 +2,8 @@
 //! that coarse limits count.
 //!
 //! Where nothing follows from any of them, successes of destinations that are
-//! well, they are recorded by one statement. For all else the lock and what is
+//! well, they are recorded by one statement; workers hand those in by themselves
+//! (`plain_outcomes_apart`). For all else the lock and what is
 //! decided by it are two statements, and all of it is one commit: a row that the
 //! reaper has just made `unknown` has a retry that the snapshot of the locking
 //! statement does not see.
@@ -14,7 +15,7 @@ use domain::attempt::follow_up::{self, follow_up};
 use domain::health::Health;
 use domain::ids::{AttemptId, DestinationId, WorkerId};
 use domain::time::{Timestamp, micros};
-use engine::ports::{NextTry, Outcome, Recorded, Wakes};
+use engine::ports::{Outcome, Recorded, Wakes};
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
@@ -120,8 +121,7 @@ async fn record_plain(
     worker: WorkerId,
     outcomes: &[Outcome],
 ) -> Result<Option<Wakes>, Failure> {
-    let is_plain = |outcome: &Outcome| outcome.is_unremarkable() && outcome.next == NextTry::None;
-    if !outcomes.iter().all(is_plain) {
+    if !outcomes.iter().all(Outcome::is_plain) {
         return Ok(None);
     }
     // Of several for one attempt the first counts.

@@ -3,12 +3,13 @@
 
 use adapters::postgres::PostgresStore;
 use bytes::Bytes;
+use domain::attempt::OutcomeKind;
 use domain::event::{Audience, NewEvent};
 use domain::ids::{DestinationId, EventId, WorkerId};
 use domain::permit::Permit;
 use domain::policy::LimitSettings;
 use domain::share::Room;
-use engine::ports::{ClaimAnswer, DEFAULT_TENANT, Outcome, Run, RunResult, Store};
+use engine::ports::{ClaimAnswer, DEFAULT_TENANT, NextTry, Outcome, Run, RunResult, Store};
 
 use crate::coarse::success;
 use crate::counting::Counted;
@@ -111,6 +112,36 @@ async fn a_batch_costs_hardly_more_statements_than_one_event() {
         together <= alone + 2,
         "{alone}, then {together} for a hundred"
     );
+}
+
+/// What a batch of outcomes takes, without one that failed and with it: so workers
+/// hand in apart what succeeded.
+#[tokio::test]
+async fn what_succeeded_is_recorded_by_one_statement() {
+    let database = Database::create().await;
+    let to = destinations(&database, 40).await;
+    let worker = database.worker().await;
+    let counted = Counted::of(&database).await;
+    assert!(counted.store.plain_outcomes_apart());
+    counted.store.accept_events(&[]).await.unwrap();
+    for (fails, expected) in [(false, 1..=1), (true, 6..=14)] {
+        let events: Vec<NewEvent> = to.iter().map(|to| event(&database, *to)).collect();
+        counted.store.accept_events(&events).await.unwrap();
+        let permits = admit(&counted.store, &to).await;
+        database.let_nothing_lapse().await;
+        let mut outcomes = claim(&counted.store, worker, &permits).await;
+        assert_eq!(outcomes.len(), to.len());
+        if fails {
+            outcomes[0].kind = OutcomeKind::Failed;
+            outcomes[0].status = Some(500);
+            outcomes[0].next = NextTry::Again;
+        }
+        let before = counted.statements();
+        let recorded = counted.store.record_outcomes(worker, &outcomes).await;
+        assert!(recorded.unwrap().skipped.is_empty());
+        let statements = counted.statements() - before;
+        assert!(expected.contains(&statements), "{fails}: {statements}");
+    }
 }
 
 /// A permit that ends unused costs a message, two versions of a row and its place

@@ -175,6 +175,13 @@ impl Outcome {
         !self.of_request().is_some_and(failed) && self.signal.wait.is_none()
     }
 
+    /// Whether nothing follows from it: no other try, and nothing to be remembered
+    /// of a destination that is well.
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        self.is_unremarkable() && self.next == NextTry::None
+    }
+
     /// What became of the request; `None` if another attempt led it.
     fn of_request(&self) -> Option<(OutcomeKind, Option<u16>)> {
         match self.speaks {

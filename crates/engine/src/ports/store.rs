@@ -125,6 +125,13 @@ pub trait Store: Send + Sync {
         Duration::ZERO
     }
 
+    /// Whether outcomes from which nothing follows ([`Outcome::is_plain`]) cost
+    /// less in a call of their own, because a call that has others takes more
+    /// statements for all. One call is one commit either way.
+    fn plain_outcomes_apart(&self) -> bool {
+        false
+    }
+
     /// Hands back permits unused: rows that are still `admitted` under the
     /// given numbers wait again. Idempotent. Returns whom to wake.
     async fn release_permits(&self, permits: &[Permit]) -> Result<Vec<Wake>, StoreError>;

@@ -62,6 +62,10 @@ impl Store for TracedStore {
         self.inner.head_start()
     }
 
+    fn plain_outcomes_apart(&self) -> bool {
+        self.inner.plain_outcomes_apart()
+    }
+
     async fn release_permits(&self, permits: &[Permit]) -> Result<Vec<Wake>, StoreError> {
         self.inner.release_permits(permits).await
     }

@@ -165,6 +165,14 @@ impl Loop {
         }
     }
 
+    /// What is one commit each, the last first.
+    fn apart(&self, outcomes: Vec<Outcome>) -> [Vec<Outcome>; 2] {
+        match self.store.plain_outcomes_apart() {
+            true => plain_apart(outcomes),
+            false => [Vec::new(), outcomes],
+        }
+    }
+
     /// What was taken, and what else is there and fits.
     fn fill(&mut self, batch: &mut Vec<Handed>, mut taken: Option<Together>, room: usize) {
         while let Some(together) = taken {
@@ -180,8 +188,9 @@ impl Loop {
         }
     }
 
-    /// One commit per identity. Returns what the store did not answer for: it
-    /// is recorded again, and recording twice changes nothing.
+    /// One commit per identity, or two: one that failed must not make a hundred
+    /// that succeeded go its long way. Returns what the store did not answer for:
+    /// it is recorded again, and recording twice changes nothing.
     async fn tick(&mut self, batch: Vec<Handed>) -> Vec<Handed> {
         let waited = !self.locked.is_empty();
         let mut by_worker: BTreeMap<WorkerId, Vec<Outcome>> = BTreeMap::new();
@@ -189,7 +198,10 @@ impl Loop {
             by_worker.entry(worker).or_default().push(outcome);
         }
         let mut again = Vec::new();
-        let mut commits: Vec<_> = by_worker.into_iter().rev().collect();
+        let mut commits: Vec<_> = (by_worker.into_iter().rev())
+            .flat_map(|(worker, outcomes)| self.apart(outcomes).map(|part| (worker, part)))
+            .filter(|(_, part)| !part.is_empty())
+            .collect();
         while let Some((worker, outcomes)) = commits.pop() {
             match self.store.record_outcomes(worker, &outcomes).await {
                 Ok(recorded) => {
@@ -223,6 +235,19 @@ impl Loop {
         }
         again
     }
+}
+
+/// Of destinations of which something follows, and of the others. All of one
+/// destination together: its answers are judged in their order, and what comes
+/// back of a batch comes back together.
+fn plain_apart(outcomes: Vec<Outcome>) -> [Vec<Outcome>; 2] {
+    let remarkable: HashSet<_> = (outcomes.iter())
+        .filter(|outcome| !outcome.is_plain())
+        .map(|outcome| outcome.destination)
+        .collect();
+    let is_remarkable = |one: &Outcome| remarkable.contains(&one.destination);
+    let (others, plain) = outcomes.into_iter().partition(is_remarkable);
+    [others, plain]
 }
 
 /// What is recorded of an outcome that the store refuses, if anything.

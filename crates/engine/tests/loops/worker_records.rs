@@ -1,12 +1,13 @@
 //! Outcomes are recorded until they are.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use domain::ids::AttemptId;
 use engine::ports::{Outcome, Recorded, StoreError, Wake};
 
 use crate::support::{
-    Event, World, answer, corrupt, destination, ms, pass, permit, settle, store_away,
+    Event, World, answer, corrupt, destination, ms, pass, permit, permit_of, settle, store_away,
 };
 
 /// The attempts of each call.
@@ -149,6 +150,52 @@ async fn a_refused_outcome_is_recorded_alone_without_the_answer() {
         plain[0].error.as_deref(),
         Some("the store refused the answer's text")
     );
+}
+
+/// Where that costs less. All of one destination are together.
+#[tokio::test(start_paused = true)]
+async fn what_succeeded_is_recorded_apart_from_what_failed() {
+    for apart in [true, false] {
+        let world = World::new();
+        world.store.plain_apart.store(apart, Ordering::SeqCst);
+        let _worker = world.worker().await;
+        world.sender.send.answers(|request| {
+            let failed = request.attempt == AttemptId(7);
+            Ok(answer(if failed { 500 } else { 200 }))
+        });
+        let others = [permit_of(2, 8), permit_of(3, 9)];
+        world.queue.delivers(&[permit(6), permit(7)]);
+        world.queue.delivers(&others[..1]);
+        world.queue.delivers(&others[1..]);
+        pass(Duration::from_secs(5)).await;
+        let expected = match apart {
+            true => vec![vec![8, 9], vec![6, 7]],
+            false => vec![vec![6, 7, 8, 9]],
+        };
+        assert_eq!(calls(&world), expected);
+    }
+}
+
+/// What the store has not taken of one kind says nothing of the other.
+#[tokio::test(start_paused = true)]
+async fn what_failed_is_recorded_again_without_what_succeeded() {
+    let world = World::new();
+    world.store.plain_apart.store(true, Ordering::SeqCst);
+    let _worker = world.worker().await;
+    world.sender.send.answers(|request| {
+        let failed = request.attempt == AttemptId(7);
+        Ok(answer(if failed { 500 } else { 200 }))
+    });
+    world.store.record.answers(|outcomes| {
+        match outcomes.iter().any(|one| one.attempt == AttemptId(7)) {
+            true => Err(store_away()),
+            false => Ok(Recorded::default()),
+        }
+    });
+    world.queue.delivers(&[permit(7)]);
+    world.queue.delivers(&[permit_of(2, 8)]);
+    pass(ms(35)).await;
+    assert_eq!(calls(&world), [[8], [7], [7], [7]]);
 }
 
 /// A commit that never succeeds waits by itself.

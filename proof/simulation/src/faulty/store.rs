@@ -312,6 +312,10 @@ impl Store for FaultyStore {
         self.inner.head_start()
     }
 
+    fn plain_outcomes_apart(&self) -> bool {
+        self.inner.plain_outcomes_apart()
+    }
+
     async fn release_permits(&self, permits: &[Permit]) -> Result<Vec<Wake>, StoreError> {
         let permits = permits.to_vec();
         self.call(Site::ReleasePermits, |store, _| async move {

@@ -2,7 +2,7 @@
 //! permit number starts once.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -37,6 +37,8 @@ pub(crate) struct FakeStore {
     stepped: Mutex<Duration>,
     started: Mutex<HashSet<PermitNumber>>,
     head_start: Mutex<Duration>,
+    /// Whether it has plain outcomes in calls of their own.
+    pub(crate) plain_apart: AtomicBool,
     /// So many events in each request; 0 for no batches.
     pub(crate) batches: AtomicUsize,
     pub(crate) admit: Script<(Vec<Run>, u32), Answer<Vec<RunResult>>>,
@@ -75,6 +77,7 @@ impl FakeStore {
             stepped: Mutex::default(),
             started: Mutex::default(),
             head_start: Mutex::default(),
+            plain_apart: AtomicBool::default(),
             batches: AtomicUsize::default(),
             admit: Script::new(|(runs, _): (Vec<Run>, u32)| {
                 Ok(vec![decided(&[], Look::Idle); runs.len()])
@@ -289,6 +292,10 @@ impl Store for FakeStore {
 
     fn head_start(&self) -> Duration {
         *self.head_start.lock().unwrap()
+    }
+
+    fn plain_outcomes_apart(&self) -> bool {
+        self.plain_apart.load(Ordering::SeqCst)
     }
 
     async fn release_permits(&self, permits: &[Permit]) -> Answer<Vec<Wake>> {
