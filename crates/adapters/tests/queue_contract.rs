@@ -8,7 +8,7 @@ mod test_queue;
 
 use adapters::in_process::InProcessQueue;
 use adapters::queue_shards::QueueShards;
-use adapters::rabbitmq::RabbitQueue;
+use adapters::rabbitmq::{QueueKind, RabbitQueue};
 use engine::ports::DeliveryQueue;
 use lapin::options::QueueDeleteOptions;
 
@@ -23,7 +23,7 @@ fn in_process_shards() -> QueueShards {
 }
 
 async fn rabbitmq_shards(own: &TestQueue) -> QueueShards {
-    let queue = RabbitQueue::connect_shards(&own.url, &own.name, SHARDS);
+    let queue = RabbitQueue::connect_shards(&own.url, &own.name, QueueKind::Quorum, SHARDS);
     queue.await.unwrap()
 }
 
@@ -80,6 +80,18 @@ macro_rules! contract {
 
         mod rabbitmq_in_shards {
             $(sharded_test!($check);)*
+        }
+
+        mod rabbitmq_classic {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $check() {
+                    let own = crate::test_queue::TestQueue::shared().await;
+                    let kind = adapters::rabbitmq::QueueKind::Classic;
+                    contract::queue::$check(&own.connect_as(kind).await).await;
+                    own.delete().await;
+                }
+            )*
         }
 
         mod rabbitmq {

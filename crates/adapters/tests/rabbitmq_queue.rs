@@ -13,7 +13,7 @@ mod test_queue;
 
 use std::time::Duration;
 
-use adapters::rabbitmq::RabbitQueue;
+use adapters::rabbitmq::{QueueKind, RabbitQueue};
 use domain::ids::{AttemptId, DestinationId, Epoch, PermitNumber};
 use domain::permit::{Permit, PermitGroup};
 use domain::time::Timestamp;
@@ -244,7 +244,7 @@ async fn cut_and_dead_connections_are_redialled() {
     through.set_port(Some(proxy.port)).unwrap();
     // A consumer has only the heartbeat to find a dead connection by.
     through.set_query(Some("heartbeat=1"));
-    let queue = RabbitQueue::connect(through.as_str(), &own.name)
+    let queue = RabbitQueue::connect(through.as_str(), &own.name, QueueKind::Quorum)
         .await
         .unwrap();
     let mut subscription = queue.subscribe(10).await.unwrap();
@@ -296,12 +296,18 @@ async fn a_broker_that_says_nothing_is_an_error() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = silent.local_addr().unwrap().port();
     let url = format!("amqp://guest:s3cret@127.0.0.1:{port}/%2f");
-    let given_up = timeout(PATIENCE, RabbitQueue::connect(&url, "never")).await;
+    let given_up = timeout(
+        PATIENCE,
+        RabbitQueue::connect(&url, "never", QueueKind::Quorum),
+    )
+    .await;
     let error = given_up.expect("dialling hangs").unwrap_err();
     assert!(matches!(error, QueueError::Unavailable(_)));
     assert!(!error.to_string().contains("s3cret"), "{error}");
     drop(silent);
-    let refused = RabbitQueue::connect(&url, "never").await.unwrap_err();
+    let refused = RabbitQueue::connect(&url, "never", QueueKind::Quorum)
+        .await
+        .unwrap_err();
     assert!(!refused.to_string().contains("s3cret"), "{refused}");
 }
 
@@ -315,9 +321,28 @@ async fn a_queue_with_other_arguments_is_refused() {
         .queue_declare(name, options, arguments)
         .await
         .unwrap();
-    let error = RabbitQueue::connect(&own.url, &own.name).await.unwrap_err();
+    let error = RabbitQueue::connect(&own.url, &own.name, QueueKind::Quorum)
+        .await
+        .unwrap_err();
     assert!(error.to_string().contains("inequivalent arg"), "{error}");
     own.delete().await;
+}
+
+/// It is not made anew: whoever has made it may be using it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_of_the_other_kind_is_refused() {
+    for (made, asked) in [
+        (QueueKind::Quorum, QueueKind::Classic),
+        (QueueKind::Classic, QueueKind::Quorum),
+    ] {
+        let own = TestQueue::shared().await;
+        drop(own.connect_as(made).await);
+        let error = RabbitQueue::connect(&own.url, &own.name, asked)
+            .await
+            .unwrap_err();
+        assert!(error.to_string().contains("x-queue-type"), "{error}");
+        own.delete().await;
+    }
 }
 
 /// One broker for both, as it takes seconds to start.

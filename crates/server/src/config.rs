@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use adapters::http::{AllowedNetwork, Policy, USUAL_PORTS};
+use adapters::rabbitmq::QueueKind;
 use clap::builder::BoolishValueParser;
 use clap::{ArgAction, Args, ValueEnum};
 use domain::backpressure::BacklogBounds;
@@ -129,6 +130,31 @@ pub struct QueueConfig {
     #[arg(long, env = "PACELINE_QUEUE_SHARDS", value_name = "N")]
     #[arg(default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub queue_shards: u16,
+
+    /// How RabbitMQ keeps the queues; the same in every process.
+    #[arg(long, env = "PACELINE_QUEUE_TYPE", value_enum, value_name = "TYPE")]
+    #[arg(default_value_t = QueueType::Quorum)]
+    pub queue_type: QueueType,
+}
+
+/// How RabbitMQ keeps the delivery queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum QueueType {
+    /// On several nodes and on their disks.
+    #[default]
+    Quorum,
+    /// In the memory of one node, which costs less. Permits that are lost with
+    /// it are given out again two seconds later.
+    Classic,
+}
+
+impl From<QueueType> for QueueKind {
+    fn from(queue_type: QueueType) -> Self {
+        match queue_type {
+            QueueType::Quorum => Self::Quorum,
+            QueueType::Classic => Self::Classic,
+        }
+    }
 }
 
 /// An address to listen on, as people write it. A name is nothing to listen on, but

@@ -260,12 +260,13 @@ async fn connect_queue(config: &QueueConfig) -> anyhow::Result<Arc<dyn DeliveryQ
         QueuePlace::InProcess => Ok(Arc::new(InProcessQueue::new(IN_PROCESS_QUEUE))),
         QueuePlace::RabbitMq(url) => {
             let (name, shards) = (&config.queue_name, config.queue_shards);
+            let kind = config.queue_type.into();
             let context = || format!("connect to the delivery queue at {url}");
             if shards > 1 {
-                let queue = RabbitQueue::connect_shards(url.expose(), name, shards);
+                let queue = RabbitQueue::connect_shards(url.expose(), name, kind, shards);
                 return Ok(Arc::new(queue.await.with_context(context)?));
             }
-            let queue = RabbitQueue::connect(url.expose(), name);
+            let queue = RabbitQueue::connect(url.expose(), name, kind);
             Ok(Arc::new(queue.await.with_context(context)?))
         }
     }
@@ -289,6 +290,7 @@ mod tests {
     use engine::roles::{LoopKind, Role, Settings, assemble};
 
     use super::*;
+    use crate::config::QueueType;
 
     /// Somewhere that users could write.
     struct NoRows;
@@ -318,6 +320,7 @@ mod tests {
             queue_url: "in-process".parse().unwrap(),
             queue_name: String::new(),
             queue_shards: 1,
+            queue_type: QueueType::default(),
         };
         let target = TargetConfig::default();
         (Parts::connect(&store, &schedule, Some(&queue), &target).await).unwrap()

@@ -14,8 +14,8 @@ use super::codec;
 use super::connection::{BLOCKED, LOOK_INTERVAL, Line};
 
 /// The store is the truth, so we do not ask for messages to be written to
-/// disk. A quorum queue does so all the same; if an operator ever replaces it
-/// by another type, this saves that type the work.
+/// disk. A quorum queue does so all the same; a classic one keeps them in
+/// memory.
 const TRANSIENT: u8 = 1;
 
 /// What became of one batch.

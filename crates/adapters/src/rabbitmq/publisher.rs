@@ -22,7 +22,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::batch::Batch;
 use super::connection::{Address, BLOCKED, Backoff, LOOK_INTERVAL, Line, bounded, unavailable};
-use super::topology;
+use super::topology::{self, Queue};
 
 /// A permit's deadline is 2 s after its start: what is confirmed later is of
 /// no use.
@@ -39,7 +39,7 @@ pub(super) struct Publisher {
 
 struct Shared {
     address: Arc<Address>,
-    queue: String,
+    queue: Queue,
     state: Mutex<State>,
     /// The broker returned a message: the queue is gone.
     redeclare: Notify,
@@ -52,11 +52,11 @@ enum State {
 }
 
 impl Publisher {
-    pub(super) async fn connect(address: Arc<Address>, queue: &str) -> Result<Self, QueueError> {
+    pub(super) async fn connect(address: Arc<Address>, queue: &Queue) -> Result<Self, QueueError> {
         let lanes = Lanes::dial(&address, queue).await?;
         let shared = Arc::new(Shared {
             address,
-            queue: queue.to_owned(),
+            queue: queue.clone(),
             state: Mutex::new(State::Up(Arc::new(lanes))),
             redeclare: Notify::new(),
         });
@@ -78,7 +78,14 @@ impl Publisher {
         };
         let _place = place.expect("the semaphore is never closed");
         let channel = lanes.take_channel(deadline).await?;
-        let batch = Batch::send(&lanes.line, &channel, &self.shared.queue, groups, deadline).await;
+        let batch = Batch::send(
+            &lanes.line,
+            &channel,
+            &self.shared.queue.name,
+            groups,
+            deadline,
+        )
+        .await;
         // A channel with confirms outstanding would hand them to the next
         // batch; dropped, it closes.
         if batch.is_answered() {
@@ -155,7 +162,7 @@ async fn watch(shared: &Shared, lanes: &Lanes) -> String {
         // While blocked it would wait and fail: nothing is written.
         if missing && !lanes.line.is_blocked() {
             tracing::warn!(
-                queue = shared.queue,
+                queue = shared.queue.name,
                 "the delivery queue is missing; declaring it"
             );
             sleep(topology::MISSING_FOR).await;
@@ -192,9 +199,9 @@ struct Lanes {
 }
 
 impl Lanes {
-    async fn dial(address: &Address, queue: &str) -> Result<Self, QueueError> {
+    async fn dial(address: &Address, queue: &Queue) -> Result<Self, QueueError> {
         let lanes = Self {
-            line: Line::dial(address, &format!("paceline publisher of {queue}")).await?,
+            line: Line::dial(address, &format!("paceline publisher of {}", queue.name)).await?,
             places: Semaphore::new(LANES),
             free: Mutex::new(Vec::with_capacity(LANES)),
         };
@@ -205,7 +212,7 @@ impl Lanes {
         Ok(lanes)
     }
 
-    async fn declare(&self, queue: &str) -> Result<(), QueueError> {
+    async fn declare(&self, queue: &Queue) -> Result<(), QueueError> {
         let channel = self.line.open_channel().await?;
         topology::declare(&channel, queue).await
     }

@@ -19,9 +19,10 @@ use lapin::types::FieldTable;
 use lapin::{Channel, Consumer};
 use tokio::time::{Instant, sleep_until};
 
+use super::codec;
 use super::connection::{Address, Line, bounded};
+use super::topology::{self, Queue};
 use super::unsettled::{Frames, Unsettled};
-use super::{codec, topology};
 
 /// After so long without a message, and with none unsettled, a subscription
 /// opens another channel and consumes by that. Where [`topology::MISSING_FOR`]
@@ -32,7 +33,7 @@ const RENEW_AFTER: Duration = Duration::from_secs(10);
 /// What it takes to consume, once or again.
 pub(super) struct Wanted {
     pub(super) address: Arc<Address>,
-    pub(super) queue: String,
+    pub(super) queue: Queue,
     pub(super) prefetch: u16,
 }
 
@@ -56,7 +57,7 @@ pub(super) enum Read {
 
 impl Stream {
     pub(super) async fn open(wanted: &Wanted) -> Result<Self, QueueError> {
-        let name = format!("paceline subscription to {}", wanted.queue);
+        let name = format!("paceline subscription to {}", wanted.queue.name);
         let line = Line::dial(&wanted.address, &name).await?;
         Self::on(line, wanted).await
     }
@@ -84,7 +85,7 @@ impl Stream {
         let qos = channel.basic_qos(wanted.prefetch, BasicQosOptions::default());
         bounded("setting the prefetch", qos).await?;
         let consume = channel.basic_consume(
-            wanted.queue.as_str().into(),
+            wanted.queue.name.as_str().into(),
             "".into(),
             BasicConsumeOptions::default(),
             FieldTable::default(),

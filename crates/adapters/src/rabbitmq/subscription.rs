@@ -19,7 +19,7 @@ use tokio::time::sleep;
 
 use super::connection::{Address, Backoff, Line, unavailable};
 use super::stream::{Read, Stream, Wanted};
-use super::topology;
+use super::topology::{self, Queue};
 
 /// The connections of all subscriptions of one queue, for its health.
 #[derive(Default)]
@@ -87,13 +87,13 @@ enum State {
 impl RabbitSubscription {
     pub(super) async fn open(
         address: Arc<Address>,
-        queue: &str,
+        queue: &Queue,
         prefetch: u16,
         consuming: Arc<Consuming>,
     ) -> Result<Self, QueueError> {
         let wanted = Arc::new(Wanted {
             address,
-            queue: queue.to_owned(),
+            queue: queue.clone(),
             // AMQP takes a prefetch of 0 for no limit at all.
             prefetch: prefetch.max(1),
         });

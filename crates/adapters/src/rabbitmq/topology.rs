@@ -42,11 +42,30 @@ fn dead_letter_queue(queue: &str) -> String {
     format!("{queue}.dead")
 }
 
+/// How the broker keeps the delivery queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum QueueKind {
+    /// On several nodes, each message on the disk of most of them before it is
+    /// confirmed.
+    #[default]
+    Quorum,
+    /// On one node, in its memory. What is lost with it goes out again when its
+    /// permits have lapsed; while its node is away, so is the queue.
+    Classic,
+}
+
+/// The delivery queue: what it is called, and how it is kept.
+#[derive(Debug, Clone)]
+pub(super) struct Queue {
+    pub(super) name: String,
+    pub(super) kind: QueueKind,
+}
+
 /// Declares both queues.
-pub(super) async fn declare(channel: &Channel, queue: &str) -> Result<(), QueueError> {
-    let dead = dead_letter_queue(queue);
+pub(super) async fn declare(channel: &Channel, queue: &Queue) -> Result<(), QueueError> {
+    let dead = dead_letter_queue(&queue.name);
     declare_one(channel, &dead, dead_arguments()).await?;
-    declare_one(channel, queue, delivery_arguments(&dead)).await
+    declare_one(channel, &queue.name, delivery_arguments(queue.kind, &dead)).await
 }
 
 async fn declare_one(
@@ -60,13 +79,22 @@ async fn declare_one(
     Ok(())
 }
 
-fn delivery_arguments(dead: &str) -> FieldTable {
-    arguments([
-        ("x-queue-type", text("quorum")),
-        ("x-delivery-limit", AMQPValue::LongInt(DELIVERY_LIMIT)),
+fn delivery_arguments(kind: QueueKind, dead: &str) -> FieldTable {
+    let mut table = arguments([
         ("x-dead-letter-exchange", text(DEAD_LETTER_EXCHANGE)),
         ("x-dead-letter-routing-key", text(dead)),
-    ])
+    ]);
+    let name = match kind {
+        QueueKind::Quorum => "quorum",
+        QueueKind::Classic => "classic",
+    };
+    table.insert("x-queue-type".into(), text(name));
+    // A classic one knows no such limit, and refuses the argument.
+    if kind == QueueKind::Quorum {
+        let limit = AMQPValue::LongInt(DELIVERY_LIMIT);
+        table.insert("x-delivery-limit".into(), limit);
+    }
+    table
 }
 
 fn dead_arguments() -> FieldTable {

@@ -1,6 +1,6 @@
 //! A queue of a test's own on a broker, and a plain client to meddle with it.
 
-use adapters::rabbitmq::RabbitQueue;
+use adapters::rabbitmq::{QueueKind, RabbitQueue};
 use lapin::options::QueueDeleteOptions;
 use lapin::{Channel, Connection, ConnectionProperties};
 use rand::TryRng;
@@ -38,7 +38,13 @@ impl TestQueue {
     }
 
     pub(crate) async fn connect(&self) -> RabbitQueue {
-        RabbitQueue::connect(&self.url, &self.name).await.unwrap()
+        self.connect_as(QueueKind::Quorum).await
+    }
+
+    pub(crate) async fn connect_as(&self, kind: QueueKind) -> RabbitQueue {
+        RabbitQueue::connect(&self.url, &self.name, kind)
+            .await
+            .unwrap()
     }
 
     /// Leaves nothing on the broker. Called last: whoever is still connected

@@ -128,6 +128,7 @@ pub fn require_shared(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::QueueType;
 
     fn store(url: &str) -> StoreConfig {
         let Ok(database_url) = url.parse();
@@ -152,6 +153,7 @@ mod tests {
             queue_url,
             queue_name: "q".to_owned(),
             queue_shards: 1,
+            queue_type: QueueType::default(),
         }
     }
 

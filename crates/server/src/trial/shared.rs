@@ -8,7 +8,7 @@ use url::Url;
 use zeroize::Zeroizing;
 
 use super::GRACE;
-use crate::config::{QueueConfig, ScheduleConfig, StoreConfig, THIS_HOST, TargetConfig};
+use crate::config::{QueueConfig, QueueType, ScheduleConfig, StoreConfig, THIS_HOST, TargetConfig};
 use crate::edge::Mint;
 use crate::parts::Parts;
 use crate::secret_keys::new_key;
@@ -103,6 +103,7 @@ impl SharedParts {
             queue_url: self.queue_url.parse()?,
             queue_name: self.queue_name.clone(),
             queue_shards: 1,
+            queue_type: QueueType::default(),
         };
         crate::parts::migrate(&store).await?;
         let target = TargetConfig::this_host();
