@@ -26,6 +26,7 @@ mod connection;
 mod connections;
 mod dial;
 mod endpoint;
+mod endpoints;
 mod exchange;
 #[cfg(test)]
 mod fuzz;
@@ -53,6 +54,7 @@ pub use connect::tls_config;
 use connection::Connection;
 use connections::{Connections, Dialled, Lined};
 use endpoint::Endpoint;
+use endpoints::Endpoints;
 use exchange::Exchange;
 use pool::{Key, PoolLimits};
 
@@ -104,7 +106,7 @@ impl Default for HttpOptions {
 /// would ever be sent. Resolves nothing and connects to nothing.
 pub fn place(url: &str, policy: &Policy) -> Result<(Host, u16), SendError> {
     let origin = Endpoint::parse(url, policy)?.origin;
-    Ok((origin.host, origin.port))
+    Ok((origin.host.clone(), origin.port))
 }
 
 /// Sends over HTTP/1.1 from a bounded pool of connections.
@@ -112,6 +114,7 @@ pub struct HttpSender {
     policy: Arc<Policy>,
     connector: Arc<Connector>,
     connections: Arc<Connections>,
+    endpoints: Endpoints,
 }
 
 impl HttpSender {
@@ -134,6 +137,7 @@ impl HttpSender {
             )),
             policy,
             connections: Arc::new(Connections::new(limits)),
+            endpoints: Endpoints::default(),
         }
     }
 
@@ -181,7 +185,7 @@ impl HttpSender {
 
     /// One that is idle, or the next that is opened or comes back. Dropped, it leaves
     /// the line; what it had begun goes on.
-    async fn connection(&self, key: &Key, endpoint: Endpoint, limit: Duration) -> Dialled {
+    async fn connection(&self, key: &Key, endpoint: &Arc<Endpoint>, limit: Duration) -> Dialled {
         if let Some(connection) = self.reuse(key).await {
             return Ok(connection);
         }
@@ -190,7 +194,7 @@ impl HttpSender {
             connector: Arc::clone(&self.connector),
             connections: Arc::clone(&self.connections),
             key: key.clone(),
-            endpoint,
+            endpoint: Arc::clone(endpoint),
             limit,
         };
         dialling.begin(begin);
@@ -205,7 +209,7 @@ struct Dialling {
     connector: Arc<Connector>,
     connections: Arc<Connections>,
     key: Key,
-    endpoint: Endpoint,
+    endpoint: Arc<Endpoint>,
     /// For a dial, at most; each of its steps has a bound of its own.
     limit: Duration,
 }
@@ -232,12 +236,12 @@ impl Dialling {
 #[async_trait]
 impl Sender for HttpSender {
     async fn prepare(&self, target: &Target) -> Result<Box<dyn Prepared>, SendError> {
-        let endpoint = Endpoint::parse(&target.url, &self.policy)?;
+        let endpoint = self.endpoints.of(target, &self.policy)?;
         let key = Key {
             destination: target.destination,
-            origin: endpoint.origin.clone(),
+            origin: Arc::clone(&endpoint.origin),
         };
-        let connection = self.connection(&key, endpoint.clone(), target.timeout);
+        let connection = self.connection(&key, &endpoint, target.timeout);
         let connection = connection.await?;
         let connections = Arc::clone(&self.connections);
         Ok(Box::new(Exchange::new(

@@ -6,6 +6,7 @@
 //! secrets.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use engine::ports::SendError;
 use http::header::HeaderValue;
@@ -45,7 +46,7 @@ impl Origin {
 /// Where the requests of one URL go and what they name.
 #[derive(Debug, Clone)]
 pub(super) struct Endpoint {
-    pub(super) origin: Origin,
+    pub(super) origin: Arc<Origin>,
     /// The value of the `host` header: the port only where it is not the
     /// scheme's own.
     pub(super) authority: HeaderValue,
@@ -89,7 +90,7 @@ impl Endpoint {
                 .parse::<PathAndQuery>()
                 .map_err(|_invalid| refused("the path is not a request target"))?
                 .into(),
-            origin,
+            origin: Arc::new(origin),
         })
     }
 }

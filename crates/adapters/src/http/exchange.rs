@@ -46,7 +46,7 @@ pub(super) struct Exchange {
     /// `None` from the moment that a request may have been written.
     unused: Option<Connection>,
     key: Key,
-    endpoint: Endpoint,
+    endpoint: Arc<Endpoint>,
     connections: Arc<Connections>,
 }
 
@@ -54,7 +54,7 @@ impl Exchange {
     pub(super) fn new(
         connection: Connection,
         key: Key,
-        endpoint: Endpoint,
+        endpoint: Arc<Endpoint>,
         connections: Arc<Connections>,
     ) -> Self {
         Self {

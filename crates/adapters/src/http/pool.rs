@@ -5,6 +5,7 @@
 //! lock is released.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use domain::ids::DestinationId;
@@ -19,7 +20,7 @@ use super::endpoint::Origin;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     pub(super) destination: DestinationId,
-    pub(super) origin: Origin,
+    pub(super) origin: Arc<Origin>,
 }
 
 /// See the fields of the same meaning in `HttpOptions`.
@@ -170,11 +171,11 @@ mod tests {
     fn key(destination: u128) -> Key {
         Key {
             destination: DestinationId(Uuid::from_u128(destination)),
-            origin: Origin {
+            origin: Arc::new(Origin {
                 scheme: Scheme::Http,
                 host: Host::Domain("example.com".to_owned()),
                 port: 80,
-            },
+            }),
         }
     }
 

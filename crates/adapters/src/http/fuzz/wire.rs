@@ -75,7 +75,7 @@ pub(in super::super) struct Wire {
     read: Arc<AtomicUsize>,
     connections: Arc<Connections>,
     key: Key,
-    endpoint: Endpoint,
+    endpoint: Arc<Endpoint>,
 }
 
 impl Wire {
@@ -85,7 +85,7 @@ impl Wire {
             allow_http: true,
             ..Policy::default()
         };
-        let endpoint = Endpoint::parse("http://receiver.example/hook", &open)?;
+        let endpoint = Arc::new(Endpoint::parse("http://receiver.example/hook", &open)?);
         let (stream, receiver) = duplex(WIRE_BYTES);
         let wire = Self {
             receiver,
@@ -93,7 +93,7 @@ impl Wire {
             connections: Arc::new(Connections::new(LIMITS)),
             key: Key {
                 destination: DestinationId(Uuid::from_u128(1)),
-                origin: endpoint.origin.clone(),
+                origin: Arc::clone(&endpoint.origin),
             },
             endpoint,
         };
@@ -104,7 +104,7 @@ impl Wire {
     }
 
     fn exchange(&self, connection: Connection) -> Exchange {
-        let (key, endpoint) = (self.key.clone(), self.endpoint.clone());
+        let (key, endpoint) = (self.key.clone(), Arc::clone(&self.endpoint));
         Exchange::new(connection, key, endpoint, Arc::clone(&self.connections))
     }
 
