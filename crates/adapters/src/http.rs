@@ -35,6 +35,7 @@ mod networks;
 mod policy;
 mod pool;
 mod resolve;
+mod sessions;
 mod stream;
 
 use std::net::SocketAddr;

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use engine::ports::SendError;
 use rustls::ClientConfig;
+use rustls::client::Resumption;
 use rustls::pki_types::CertificateDer;
 use rustls_platform_verifier::Verifier;
 use tokio::net::TcpStream;
@@ -20,6 +21,7 @@ use super::dial::Dial;
 use super::endpoint::{Endpoint, Origin, Scheme};
 use super::policy::{Policy, Vetted};
 use super::resolve::Resolver;
+use super::sessions::Sessions;
 use super::stream::Stream;
 
 /// For all addresses of a destination together.
@@ -125,6 +127,7 @@ pub fn tls_config(
         .with_custom_certificate_verifier(Arc::new(verifier))
         .with_no_client_auth();
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    config.resumption = Resumption::store(Arc::new(Sessions::default()));
     Ok(config)
 }
 

@@ -4,11 +4,14 @@ use std::sync::Arc;
 
 use adapters::http::{HttpOptions, HttpSender};
 use engine::ports::{SendError, Sender};
+use rustls::HandshakeKind;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::ServerSessionMemoryCache;
 use tokio::io::AsyncWriteExt;
 use tokio_rustls::TlsAcceptor;
 
+use super::name_server::{NameServer, is};
 use super::peer::{OK, Peer, SHORT, closed, options, read_request, send, sender, target};
 
 /// A certificate for `localhost`, valid until 2120, and its key: worth nothing
@@ -29,18 +32,42 @@ xOFYOOt+5icyE06tZLIFqRyHEjChRANCAAS3c6MRuQaWiEuBaM30j2uoGbTXdxeW
 toTv4NXKO6HE4/3Xem8N3flJgolxtseT0XIC0vwSqF/HknVXpidu/foi
 -----END PRIVATE KEY-----";
 
+/// The same for `*.hooks.test`.
+const MANY_NAMES: &[u8] = b"-----BEGIN CERTIFICATE-----
+MIIBhTCCASugAwIBAgIBATAKBggqhkjOPQQDAjAmMSQwIgYDVQQDDBtwYWNlbGlu
+ZSB0ZXN0IG9mIG1hbnkgbmFtZXMwIBcNMjAwMTAxMDAwMDAwWhgPMjEyMDAxMDEw
+MDAwMDBaMCYxJDAiBgNVBAMMG3BhY2VsaW5lIHRlc3Qgb2YgbWFueSBuYW1lczBZ
+MBMGByqGSM49AgEGCCqGSM49AwEHA0IABNpvpXhUuiAsjI6gytFk7E3KvA4MOOv6
+Y2uJF/S+cuNF2nZjyr0jzHgvqXJscfZoiCv4RM2zoysymG/b787HI3CjSDBGMBcG
+A1UdEQQQMA6CDCouaG9va3MudGVzdDAMBgNVHRMBAf8EAjAAMB0GA1UdDgQWBBSB
+xXNEInhB4Q7ynow4FNTQ7WmQPjAKBggqhkjOPQQDAgNIADBFAiEAgJ5xLm/FddgA
+4nNE2/TznBsXsJasJTHqx5Oc43B7ds8CIHPu5iOpeZDmTTjfqouW5O5kLOWZrkPE
+3DckT1o1hhgm
+-----END CERTIFICATE-----";
+const MANY_NAMES_KEY: &[u8] = b"-----BEGIN PRIVATE KEY-----
+MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgcl6PQNSKe3Bn4+EA
+6QUDABB1F+HukHHOZTX8D1m9I8yhRANCAATab6V4VLogLIyOoMrRZOxNyrwODDjr
++mNriRf0vnLjRdp2Y8q9I8x4L6lybHH2aIgr+ETNs6MrMphv2+/OxyNw
+-----END PRIVATE KEY-----";
+
 fn acceptor() -> TlsAcceptor {
+    acceptor_of(CERTIFICATE, KEY)
+}
+
+fn acceptor_of(certificate: &[u8], key: &[u8]) -> TlsAcceptor {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = rustls::ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_no_client_auth()
         .with_single_cert(
-            vec![CertificateDer::from_pem_slice(CERTIFICATE).unwrap()],
-            PrivateKeyDer::from_pem_slice(KEY).unwrap(),
+            vec![CertificateDer::from_pem_slice(certificate).unwrap()],
+            PrivateKeyDer::from_pem_slice(key).unwrap(),
         )
         .unwrap();
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    // What a receiver forgets by itself is not what is asked here.
+    config.session_storage = ServerSessionMemoryCache::new(4_096);
     TlsAcceptor::from(Arc::new(config))
 }
 
@@ -79,6 +106,38 @@ async fn a_trusted_certificate_is_accepted_and_its_connection_reused() {
         stream
     });
     assert_eq!(response.unwrap().status, 200);
+}
+
+/// Destinations that send so seldom that none of their connections stays open.
+#[tokio::test]
+async fn sessions_of_many_receivers_are_resumed() {
+    const RECEIVERS: u128 = 200;
+    let (peer, names) = (Peer::listen().await, NameServer::listen().await);
+    let sender = HttpSender::new(HttpOptions {
+        extra_roots: vec![CertificateDer::from_pem_slice(MANY_NAMES).unwrap()],
+        name_servers: vec![names.address()],
+        max_idle: 0,
+        ..options()
+    });
+    // Its tickets are good for this acceptor alone.
+    let acceptor = acceptor_of(MANY_NAMES, MANY_NAMES_KEY);
+    for expected in [HandshakeKind::Full, HandshakeKind::Resumed] {
+        for receiver in 0..RECEIVERS {
+            let host = format!("r{receiver}.hooks.test");
+            names.says(&host, [is(&["127.0.0.1"])]);
+            let port = peer.address().port();
+            let target = target(receiver, &format!("https://{host}:{port}/"));
+            let (response, kind) = tokio::join!(send(&sender, &target), async {
+                let mut stream = acceptor.accept(peer.accept().await).await.unwrap();
+                read_request(&mut stream).await.unwrap();
+                stream.write_all(OK).await.unwrap();
+                stream.flush().await.unwrap();
+                stream.get_ref().1.handshake_kind()
+            });
+            assert_eq!(response.unwrap().status, 200);
+            assert_eq!(kind, Some(expected), "{host}");
+        }
+    }
 }
 
 #[tokio::test]

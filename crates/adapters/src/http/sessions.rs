@@ -1,0 +1,125 @@
+//! TLS sessions, so that a connection to a receiver which was known lately costs
+//! no certificates and no signatures anew.
+//!
+//! Most destinations send seldom, and their connections do not stay open for so
+//! long. rustls's own store remembers 32 servers and eight tickets of each; this
+//! one remembers many servers, and of each the newest ticket, which is all that
+//! one connection at a time needs.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustls::NamedGroup;
+use rustls::client::{ClientSessionStore, Tls12ClientSessionValue, Tls13ClientSessionValue};
+use rustls::pki_types::ServerName;
+
+/// Servers that are remembered; the first that came goes first. About 5 KiB each,
+/// most of it the server's certificates, and 128 KiB if a server sends the largest
+/// that TLS has: so all together are bounded by 128 MiB whatever receivers do.
+const MOST: usize = 1_024;
+
+/// What is known of each server.
+#[derive(Default)]
+pub(super) struct Sessions {
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    servers: HashMap<ServerName<'static>, Session>,
+    /// As they came.
+    order: VecDeque<ServerName<'static>>,
+}
+
+#[derive(Default)]
+struct Session {
+    group: Option<NamedGroup>,
+    tls12: Option<Tls12ClientSessionValue>,
+    /// Used once.
+    tls13: Option<Tls13ClientSessionValue>,
+}
+
+impl Sessions {
+    fn learn(&self, server: ServerName<'static>, what: impl FnOnce(&mut Session)) {
+        let mut known = self.known();
+        if let Some(session) = known.servers.get_mut(&server) {
+            return what(session);
+        }
+        if known.order.len() >= MOST
+            && let Some(first) = known.order.pop_front()
+        {
+            known.servers.remove(&first);
+        }
+        known.order.push_back(server.clone());
+        what(known.servers.entry(server).or_default());
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ClientSessionStore for Sessions {
+    fn set_kx_hint(&self, server: ServerName<'static>, group: NamedGroup) {
+        self.learn(server, |session| session.group = Some(group));
+    }
+
+    fn kx_hint(&self, server: &ServerName<'_>) -> Option<NamedGroup> {
+        self.known().servers.get(&server.to_owned())?.group
+    }
+
+    fn set_tls12_session(&self, server: ServerName<'static>, value: Tls12ClientSessionValue) {
+        self.learn(server, |session| session.tls12 = Some(value));
+    }
+
+    fn tls12_session(&self, server: &ServerName<'_>) -> Option<Tls12ClientSessionValue> {
+        self.known().servers.get(&server.to_owned())?.tls12.clone()
+    }
+
+    fn remove_tls12_session(&self, server: &ServerName<'static>) {
+        if let Some(session) = self.known().servers.get_mut(server) {
+            session.tls12 = None;
+        }
+    }
+
+    fn insert_tls13_ticket(&self, server: ServerName<'static>, value: Tls13ClientSessionValue) {
+        self.learn(server, |session| session.tls13 = Some(value));
+    }
+
+    fn take_tls13_ticket(&self, server: &ServerName<'static>) -> Option<Tls13ClientSessionValue> {
+        self.known().servers.get_mut(server)?.tls13.take()
+    }
+}
+
+/// Without what is in them: they are secrets.
+impl fmt::Debug for Sessions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sessions").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server(number: usize) -> ServerName<'static> {
+        ServerName::try_from(format!("r{number}.example")).unwrap()
+    }
+
+    #[test]
+    fn so_many_are_remembered_and_the_first_goes_first() {
+        let sessions = Sessions::default();
+        for number in 0..=MOST {
+            sessions.set_kx_hint(server(number), NamedGroup::X25519);
+            sessions.set_kx_hint(server(number), NamedGroup::secp256r1);
+        }
+        assert_eq!(sessions.kx_hint(&server(0)), None);
+        for number in 1..=MOST {
+            let hint = sessions.kx_hint(&server(number));
+            assert_eq!(hint, Some(NamedGroup::secp256r1), "{number}");
+        }
+        let known = sessions.known();
+        assert_eq!((known.servers.len(), known.order.len()), (MOST, MOST));
+    }
+}
