@@ -583,6 +583,11 @@ impl Store for SimulatedStore {
         self.store.release_permits(&free).await
     }
 
+    /// As on Postgres: one call fewer is what a file is spared, and no more.
+    fn plain_outcomes_apart(&self) -> bool {
+        true
+    }
+
     async fn defer(&self, deferrals: &[Deferral]) -> Result<(), StoreError> {
         self.store.defer(deferrals).await
     }
