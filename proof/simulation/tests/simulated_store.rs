@@ -182,7 +182,9 @@ async fn no_two_steps_have_the_same_time() {
     changed.await.unwrap();
     let cut = catalog.limit_history(DESTINATION).await.unwrap()[1].in_force_from;
     let sql = "select count(*) from attempts where claimed_at < ?1";
-    let before = store.connection().query_row(sql, [cut.as_micros()], |row| row.get::<_, u32>(0));
+    let before = store
+        .connection()
+        .query_row(sql, [cut.as_micros()], |row| row.get::<_, u32>(0));
     assert_eq!(before.unwrap(), 2);
 }
 
@@ -266,7 +268,7 @@ async fn nothing_is_admitted_while_a_change_waits_for_starts_that_lie_ahead() {
     let [ClaimAnswer::Started(start)] = &answers[..] else {
         panic!("expected a start, got {answers:?}")
     };
-    assert!(start.started_at > store.now());
+    assert!(start.claimed_at > store.now());
     let change = DestinationChange {
         limits: Some(limits(5)),
         ..DestinationChange::default()
@@ -274,7 +276,7 @@ async fn nothing_is_admitted_while_a_change_waits_for_starts_that_lie_ahead() {
     let changed = (store.shipped()).change_destination(DEFAULT_TENANT, DESTINATION, &change);
     changed.await.unwrap();
     let history = store.shipped().limit_history(DESTINATION).await.unwrap();
-    assert!(history[1].in_force_from > start.started_at);
+    assert!(history[1].in_force_from > start.claimed_at);
     assert!(matches!(run(&store).await, RunResult::Skipped));
     tokio::time::advance(MAX_HEAD_START).await;
     assert!(matches!(run(&store).await, RunResult::Decided { .. }));

@@ -19,8 +19,8 @@ use domain::share::Room;
 use domain::time::Timestamp;
 use engine::ports::{
     Acceptance, Admitted, Backpressure, ClaimAnswer, Claims, Deferral, Fleet, Heartbeat, Mark,
-    Outcome, ReapRules, Reaped, Recorded, Run, RunResult, SendReport, Store, StoreError,
-    Sweep, SweepPage, Target, Wake,
+    Outcome, ReapRules, Reaped, Recorded, Run, RunResult, SendReport, Store, StoreError, Sweep,
+    SweepPage, Target, Wake,
 };
 use rusqlite::types::Value;
 use rusqlite::{Connection, params};

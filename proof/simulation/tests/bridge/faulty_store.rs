@@ -10,7 +10,8 @@ use domain::permit::Permit;
 use domain::share::Room;
 use engine::ports::{
     Acceptance, Admitted, Catalog, ClaimAnswer, Claims, Deferral, Fleet, Heartbeat, Mark, Outcome,
-    ReapRules, Reaped, Recorded, Run, SendReport, Start, Store, StoreError, Sweep, SweepPage, Target, Wake,
+    ReapRules, Reaped, Recorded, Run, SendReport, Start, Store, StoreError, Sweep, SweepPage,
+    Target, Wake,
 };
 
 use super::calls::Driver;
