@@ -180,7 +180,11 @@ fn a_crowded_destination_runs_no_more_often_than_its_floor() {
 #[test]
 fn a_crowded_destination_is_woken_when_a_good_part_of_its_places_is_free() {
     const LASTS: Duration = Duration::from_secs(120);
-    let takes = |takes| Fate::Start { late: 500, takes };
+    let takes = |takes| Fate::Start {
+        late: 500,
+        sent: 100,
+        takes,
+    };
     // Always the same of as many as those of which one wakes.
     let mut some_hang = vec![takes(20_000); 15];
     some_hang.push(takes(10_000_000));
