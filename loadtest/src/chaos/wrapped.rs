@@ -4,18 +4,16 @@
 mod notifier;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use domain::event::NewEvent;
-use domain::ids::{DestinationId, WorkerId};
+use domain::ids::WorkerId;
 use domain::permit::{Permit, PermitGroup};
 use engine::ports::{
-    Acceptance, Admitted, ClaimAnswer, Claims, Deferral, Delivery, DeliveryQueue, DeliveryTag,
-    Finish, FirstByte, Fleet, Heartbeat, Mark, Outcome, Prepared, Published, QueueError, ReapRules,
-    Reaped, Recorded, Request, Response, Run, RunResult, Schedule, ScheduleError, ScheduleLife,
-    SendError, SendReport, Sender, Settlement, Store, StoreError, Subscription, Sweep, SweepPage,
-    Taken, Target, Wake,
+    Acceptance, Admitted, ClaimAnswer, Claims, Delivery, DeliveryQueue, DeliveryTag, Finish,
+    FirstByte, Outcome, Prepared, Published, QueueError, Recorded, Request, Response, Run,
+    RunResult, Schedule, ScheduleError, ScheduleLife, SendError, Sender, Settlement, Store,
+    StoreError, StoreLayer, Subscription, Taken, Target, Wake,
 };
 
 pub(crate) use notifier::TrappedOperations;
@@ -27,7 +25,11 @@ use super::log::{Appender, Send, boottime_us};
 pub(crate) struct TrappedStore(pub(crate) Arc<dyn Store>, pub(crate) Trap);
 
 #[async_trait]
-impl Store for TrappedStore {
+impl StoreLayer for TrappedStore {
+    fn under(&self) -> Option<&dyn Store> {
+        Some(&*self.0)
+    }
+
     async fn accept_events(&self, events: &[NewEvent]) -> Result<Vec<Acceptance>, StoreError> {
         self.1.at(CrashPoint::BeforeAccept);
         let accepted = self.0.accept_events(events).await?;
@@ -48,10 +50,6 @@ impl Store for TrappedStore {
             self.1.at(CrashPoint::AfterAdmit);
         }
         Ok(admitted)
-    }
-
-    async fn targets(&self, destinations: &[DestinationId]) -> Result<Vec<Target>, StoreError> {
-        self.0.targets(destinations).await
     }
 
     async fn claim_starts(
@@ -78,26 +76,6 @@ impl Store for TrappedStore {
         Ok(claims)
     }
 
-    fn head_start(&self) -> Duration {
-        self.0.head_start()
-    }
-
-    fn plain_outcomes_apart(&self) -> bool {
-        self.0.plain_outcomes_apart()
-    }
-
-    async fn release_permits(&self, permits: &[Permit]) -> Result<Vec<Wake>, StoreError> {
-        self.0.release_permits(permits).await
-    }
-
-    async fn defer(&self, deferrals: &[Deferral]) -> Result<(), StoreError> {
-        self.0.defer(deferrals).await
-    }
-
-    async fn report_sends(&self, worker: WorkerId, sends: &[SendReport]) -> Result<(), StoreError> {
-        self.0.report_sends(worker, sends).await
-    }
-
     async fn record_outcomes(
         &self,
         worker: WorkerId,
@@ -107,30 +85,6 @@ impl Store for TrappedStore {
         let recorded = self.0.record_outcomes(worker, outcomes).await?;
         self.1.at(CrashPoint::AfterRecord);
         Ok(recorded)
-    }
-
-    async fn reap(&self, rules: &ReapRules, limit: u32) -> Result<Reaped, StoreError> {
-        self.0.reap(rules, limit).await
-    }
-
-    async fn sweep(&self, sweep: &Sweep) -> Result<SweepPage, StoreError> {
-        self.0.sweep(sweep).await
-    }
-
-    async fn changed(&self) {
-        self.0.changed().await;
-    }
-
-    async fn clear_marks(&self, marks: &[Mark]) -> Result<(), StoreError> {
-        self.0.clear_marks(marks).await
-    }
-
-    async fn heartbeat(&self, heartbeat: &Heartbeat) -> Result<Fleet, StoreError> {
-        self.0.heartbeat(heartbeat).await
-    }
-
-    async fn fleet(&self) -> Result<Fleet, StoreError> {
-        self.0.fleet().await
     }
 }
 

@@ -6,17 +6,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use domain::admission::{Backlog, Meter, Usage, admit, read_ahead};
-use domain::event::NewEvent;
-use domain::ids::{AttemptId, DestinationId, Epoch, PermitNumber, WorkerId};
+use domain::ids::{AttemptId, DestinationId, Epoch, PermitNumber};
 use domain::limit::Shape;
 use domain::permit::{Permit, PermitGroup};
 use domain::policy::{LimitSettings, Policy};
 use domain::share::Room;
 use domain::time::Timestamp;
 use engine::ports::{
-    Acceptance, Admitted, Claims, DEFAULT_TENANT, Deferral, DeliveryQueue, Fleet, Given, Heartbeat,
-    Mark, Outcome, Published, QueueError, ReapRules, Reaped, Recorded, Run, RunResult, SendReport,
-    Store, StoreError, Subscription, Sweep, SweepPage, Target, Wake,
+    Admitted, DEFAULT_TENANT, DeliveryQueue, Fleet, Given, Published, QueueError, Run, RunResult,
+    StoreError, StoreLayer, Subscription,
 };
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
@@ -140,14 +138,8 @@ impl Ledger {
     }
 }
 
-/// The scheduler alone does not ask for it.
-fn not_asked<T>() -> Result<T, StoreError> {
-    let what = "the ledger of a scheduler alone";
-    Err(StoreError::Unavailable(what.to_owned()))
-}
-
 #[async_trait]
-impl Store for Ledger {
+impl StoreLayer for Ledger {
     async fn admit(&self, runs: &[Run], _room: &Room) -> Result<Admitted, StoreError> {
         let now = self.now();
         let mut rows = self.rows();
@@ -175,54 +167,6 @@ impl Store for Ledger {
             places: u32::MAX / 4,
             ..Fleet::default()
         })
-    }
-
-    async fn accept_events(&self, _: &[NewEvent]) -> Result<Vec<Acceptance>, StoreError> {
-        not_asked()
-    }
-
-    async fn targets(&self, _: &[DestinationId]) -> Result<Vec<Target>, StoreError> {
-        not_asked()
-    }
-
-    async fn claim_starts(&self, _: WorkerId, _: &[Permit]) -> Result<Claims, StoreError> {
-        not_asked()
-    }
-
-    async fn claim_batches(&self, _: WorkerId, _: &[Permit]) -> Result<Claims, StoreError> {
-        not_asked()
-    }
-
-    async fn release_permits(&self, _: &[Permit]) -> Result<Vec<Wake>, StoreError> {
-        not_asked()
-    }
-
-    async fn defer(&self, _: &[Deferral]) -> Result<(), StoreError> {
-        not_asked()
-    }
-
-    async fn report_sends(&self, _: WorkerId, _: &[SendReport]) -> Result<(), StoreError> {
-        not_asked()
-    }
-
-    async fn record_outcomes(&self, _: WorkerId, _: &[Outcome]) -> Result<Recorded, StoreError> {
-        not_asked()
-    }
-
-    async fn reap(&self, _: &ReapRules, _: u32) -> Result<Reaped, StoreError> {
-        not_asked()
-    }
-
-    async fn sweep(&self, _: &Sweep) -> Result<SweepPage, StoreError> {
-        not_asked()
-    }
-
-    async fn clear_marks(&self, _: &[Mark]) -> Result<(), StoreError> {
-        not_asked()
-    }
-
-    async fn heartbeat(&self, _: &Heartbeat) -> Result<Fleet, StoreError> {
-        not_asked()
     }
 }
 

@@ -10,19 +10,15 @@ use domain::compliance::Start;
 use domain::destination::DestinationState;
 use domain::event::{Audience, MAX_DESTINATIONS, NewEvent};
 use domain::health::{BreakerSettings, FAILING_PERCENT, Health};
-use domain::ids::{AttemptId, DestinationId, EventId, SecretId, TenantId, WorkerId};
-use domain::permit::Permit;
+use domain::ids::{AttemptId, DestinationId, EventId, SecretId, TenantId};
 use domain::policy::LimitSettings;
-use domain::share::Room;
 use domain::smart::{Reason, SmartDelivery};
 use domain::time::Timestamp;
 use engine::ports::{
-    Acceptance, Admitted, AttemptView, BreakerChange, Catalog, CatalogError, Claims, Deferral,
-    Destination, DestinationChange, EventSummary, Fleet, HeadersChange, HealthBook, HealthView,
-    Heartbeat, LedgerPosition, LedgerRow, LimitHistory, Managed, Mark, NewDestination, NewSecret,
-    OperationalEvent, Outcome, ReapRules, Reaped, Recorded, Resealed, Run, SealedKind,
-    SealedSecret, Secret, SecretStore, SendReport, SmartBook, SmartChange, SmartView, Store,
-    StoreError, Sweep, SweepPage, Target, Wake,
+    Acceptance, AttemptView, BreakerChange, Catalog, CatalogError, Destination, DestinationChange,
+    EventSummary, HeadersChange, HealthBook, HealthView, LedgerPosition, LedgerRow, LimitHistory,
+    Managed, NewDestination, NewSecret, OperationalEvent, Resealed, SealedKind, SealedSecret,
+    Secret, SecretStore, SmartBook, SmartChange, SmartView, StoreError, StoreLayer,
 };
 
 use crate::world::NOON;
@@ -300,62 +296,10 @@ impl Catalog for FakeStore {
 
 /// Of the loops' store, the API uses `accept_events`.
 #[async_trait]
-impl Store for FakeStore {
+impl StoreLayer for FakeStore {
     async fn accept_events(&self, events: &[NewEvent]) -> Result<Vec<Acceptance>, StoreError> {
         let mut state = self.up()?;
         Ok(events.iter().map(|event| state.accept(event)).collect())
-    }
-
-    async fn admit(&self, _: &[Run], _: &Room) -> Result<Admitted, StoreError> {
-        Ok(Admitted::default())
-    }
-
-    async fn targets(&self, _: &[DestinationId]) -> Result<Vec<Target>, StoreError> {
-        Ok(Vec::new())
-    }
-
-    async fn claim_starts(&self, _: WorkerId, _: &[Permit]) -> Result<Claims, StoreError> {
-        Ok(Claims::default())
-    }
-
-    async fn claim_batches(&self, _: WorkerId, _: &[Permit]) -> Result<Claims, StoreError> {
-        Ok(Claims::default())
-    }
-
-    async fn release_permits(&self, _: &[Permit]) -> Result<Vec<Wake>, StoreError> {
-        Ok(Vec::new())
-    }
-
-    async fn defer(&self, _: &[Deferral]) -> Result<(), StoreError> {
-        Ok(())
-    }
-
-    async fn report_sends(&self, _: WorkerId, _: &[SendReport]) -> Result<(), StoreError> {
-        Ok(())
-    }
-
-    async fn record_outcomes(&self, _: WorkerId, _: &[Outcome]) -> Result<Recorded, StoreError> {
-        Ok(Recorded::default())
-    }
-
-    async fn reap(&self, _: &ReapRules, _: u32) -> Result<Reaped, StoreError> {
-        Ok(Reaped::default())
-    }
-
-    async fn sweep(&self, _: &Sweep) -> Result<SweepPage, StoreError> {
-        Ok(SweepPage::default())
-    }
-
-    async fn clear_marks(&self, _: &[Mark]) -> Result<(), StoreError> {
-        Ok(())
-    }
-
-    async fn heartbeat(&self, _: &Heartbeat) -> Result<Fleet, StoreError> {
-        Ok(Fleet::default())
-    }
-
-    async fn fleet(&self) -> Result<Fleet, StoreError> {
-        Ok(Fleet::default())
     }
 }
 

@@ -17,10 +17,10 @@ use domain::ids::{AttemptId, DestinationId, TenantId, WorkerId};
 use domain::permit::Permit;
 use domain::share::Room;
 use domain::time::Timestamp;
+use engine::ports::Backpressure as _;
 use engine::ports::{
-    Acceptance, Admitted, Backpressure, ClaimAnswer, Claims, Deferral, Fleet, Heartbeat, Mark,
-    Outcome, ReapRules, Reaped, Recorded, Run, RunResult, SendReport, Store, StoreError, Sweep,
-    SweepPage, Target, Wake,
+    Acceptance, Admitted, ClaimAnswer, Claims, Outcome, ReapRules, Reaped, Recorded, Run,
+    RunResult, Store, StoreError, StoreLayer, Wake,
 };
 use rusqlite::types::Value;
 use rusqlite::{Connection, params};
@@ -239,7 +239,7 @@ impl SimulatedStore {
         if !self.has_changed.swap(false, Ordering::Relaxed) {
             return;
         }
-        let key = (now.as_micros(), (now + self.head_start()).as_micros() + 1);
+        let key = (now.as_micros(), (now + Store::head_start(self)).as_micros() + 1);
         let waits = all(&self.connection(), NOT_IN_FORCE, key, |row| {
             Ok((word(row, 0)?, time(row, 1)?))
         });
@@ -520,7 +520,11 @@ impl SimulatedStore {
 }
 
 #[async_trait]
-impl Store for SimulatedStore {
+impl StoreLayer for SimulatedStore {
+    fn under(&self) -> Option<&dyn Store> {
+        Some(&self.store)
+    }
+
     async fn accept_events(&self, events: &[NewEvent]) -> Result<Vec<Acceptance>, StoreError> {
         if self.holds_a_key(events) {
             let problem = "somebody's transaction holds a key";
@@ -550,10 +554,6 @@ impl Store for SimulatedStore {
         Ok(admitted)
     }
 
-    async fn targets(&self, destinations: &[DestinationId]) -> Result<Vec<Target>, StoreError> {
-        self.store.targets(destinations).await
-    }
-
     async fn claim_starts(
         &self,
         worker: WorkerId,
@@ -574,10 +574,6 @@ impl Store for SimulatedStore {
         Ok(self.beside_held(permits, claims))
     }
 
-    fn head_start(&self) -> Duration {
-        self.store.head_start()
-    }
-
     async fn release_permits(&self, permits: &[Permit]) -> Result<Vec<Wake>, StoreError> {
         let free = self.not_held(permits);
         self.store.release_permits(&free).await
@@ -586,14 +582,6 @@ impl Store for SimulatedStore {
     /// As on Postgres: one call fewer is what a file is spared, and no more.
     fn plain_outcomes_apart(&self) -> bool {
         true
-    }
-
-    async fn defer(&self, deferrals: &[Deferral]) -> Result<(), StoreError> {
-        self.store.defer(deferrals).await
-    }
-
-    async fn report_sends(&self, worker: WorkerId, sends: &[SendReport]) -> Result<(), StoreError> {
-        self.store.report_sends(worker, sends).await
     }
 
     async fn record_outcomes(
@@ -627,24 +615,8 @@ impl Store for SimulatedStore {
         reaped
     }
 
-    async fn sweep(&self, sweep: &Sweep) -> Result<SweepPage, StoreError> {
-        self.store.sweep(sweep).await
-    }
-
     async fn changed(&self) {
         self.changed.notified().await;
-    }
-
-    async fn clear_marks(&self, marks: &[Mark]) -> Result<(), StoreError> {
-        self.store.clear_marks(marks).await
-    }
-
-    async fn heartbeat(&self, heartbeat: &Heartbeat) -> Result<Fleet, StoreError> {
-        self.store.heartbeat(heartbeat).await
-    }
-
-    async fn fleet(&self) -> Result<Fleet, StoreError> {
-        self.store.fleet().await
     }
 }
 

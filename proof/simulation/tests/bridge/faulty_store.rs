@@ -5,13 +5,11 @@ use std::sync::Mutex;
 
 use async_trait::async_trait;
 use domain::event::NewEvent;
-use domain::ids::{DestinationId, WorkerId};
+use domain::ids::WorkerId;
 use domain::permit::Permit;
-use domain::share::Room;
 use engine::ports::{
-    Acceptance, Admitted, Catalog, ClaimAnswer, Claims, Deferral, Fleet, Heartbeat, Mark, Outcome,
-    ReapRules, Reaped, Recorded, Run, SendReport, Start, Store, StoreError, Sweep, SweepPage,
-    Target, Wake,
+    Acceptance, Catalog, ClaimAnswer, Claims, Outcome, Recorded, Start, Store, StoreError,
+    StoreLayer, Wake,
 };
 
 use super::calls::Driver;
@@ -68,7 +66,11 @@ impl<D> Faulty<D> {
 }
 
 #[async_trait]
-impl<D: Driver> Store for Faulty<D> {
+impl<D: Driver> StoreLayer for Faulty<D> {
+    fn under(&self) -> Option<&dyn Store> {
+        Some(self.inner.store())
+    }
+
     async fn accept_events(&self, events: &[NewEvent]) -> Result<Vec<Acceptance>, StoreError> {
         if self.fault == Fault::LosesEvent && events.len() > 1 {
             let (last, first) = events.split_last().unwrap();
@@ -80,14 +82,6 @@ impl<D: Driver> Store for Faulty<D> {
             return Ok(answers);
         }
         self.inner.store().accept_events(events).await
-    }
-
-    async fn admit(&self, runs: &[Run], room: &Room) -> Result<Admitted, StoreError> {
-        self.inner.store().admit(runs, room).await
-    }
-
-    async fn targets(&self, destinations: &[DestinationId]) -> Result<Vec<Target>, StoreError> {
-        self.inner.store().targets(destinations).await
     }
 
     async fn claim_starts(
@@ -102,28 +96,12 @@ impl<D: Driver> Store for Faulty<D> {
         Ok(claims)
     }
 
-    async fn claim_batches(
-        &self,
-        worker: WorkerId,
-        permits: &[Permit],
-    ) -> Result<Claims, StoreError> {
-        self.inner.store().claim_batches(worker, permits).await
-    }
-
     async fn release_permits(&self, permits: &[Permit]) -> Result<Vec<Wake>, StoreError> {
         let wakes = self.inner.store().release_permits(permits).await?;
         Ok(match self.fault {
             Fault::LosesWakes => Vec::new(),
             _ => wakes,
         })
-    }
-
-    async fn defer(&self, deferrals: &[Deferral]) -> Result<(), StoreError> {
-        self.inner.store().defer(deferrals).await
-    }
-
-    async fn report_sends(&self, worker: WorkerId, sends: &[SendReport]) -> Result<(), StoreError> {
-        self.inner.store().report_sends(worker, sends).await
     }
 
     async fn record_outcomes(
@@ -136,26 +114,6 @@ impl<D: Driver> Store for Faulty<D> {
             _ => outcomes,
         };
         self.inner.store().record_outcomes(worker, recorded).await
-    }
-
-    async fn reap(&self, rules: &ReapRules, limit: u32) -> Result<Reaped, StoreError> {
-        self.inner.store().reap(rules, limit).await
-    }
-
-    async fn sweep(&self, sweep: &Sweep) -> Result<SweepPage, StoreError> {
-        self.inner.store().sweep(sweep).await
-    }
-
-    async fn clear_marks(&self, marks: &[Mark]) -> Result<(), StoreError> {
-        self.inner.store().clear_marks(marks).await
-    }
-
-    async fn heartbeat(&self, heartbeat: &Heartbeat) -> Result<Fleet, StoreError> {
-        self.inner.store().heartbeat(heartbeat).await
-    }
-
-    async fn fleet(&self) -> Result<Fleet, StoreError> {
-        self.inner.store().fleet().await
     }
 }
 
