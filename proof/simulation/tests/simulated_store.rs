@@ -17,7 +17,8 @@ use domain::share::Room;
 use domain::time::Timestamp;
 use engine::ports::{
     Acceptance, Catalog as _, ClaimAnswer, DEFAULT_TENANT, DestinationChange, HEARTBEAT_TIMEOUT,
-    Heartbeat, MAX_HEAD_START, NewDestination, ReapRules, Run, RunResult, Store as _, StoreError,
+    Heartbeat, MAX_HEAD_START, NewDestination, ReapRules, Run, RunResult, SendReport, Store as _,
+    StoreError,
 };
 use simulation::SimulatedStore;
 use simulation::model::ClockStep;
@@ -262,6 +263,14 @@ async fn nothing_is_admitted_while_a_change_waits_for_starts_that_lie_ahead() {
     accept(&store, 0..3).await;
     let permits = admit(&store).await;
     claim(&store, &permits).await;
+    // Sent at once: until that is known it may have been half a second later.
+    let sent = SendReport {
+        attempt: permits[0].attempt,
+        number: permits[0].number,
+        destination: DESTINATION,
+        sent_after: Duration::ZERO,
+    };
+    store.report_sends(WORKER, &[sent]).await.unwrap();
     tokio::time::advance(SECOND - MAX_HEAD_START).await;
     let permits = admit(&store).await;
     let answers = claim(&store, &permits).await;

@@ -239,7 +239,10 @@ impl SimulatedStore {
         if !self.has_changed.swap(false, Ordering::Relaxed) {
             return;
         }
-        let key = (now.as_micros(), (now + Store::head_start(self)).as_micros() + 1);
+        let key = (
+            now.as_micros(),
+            (now + Store::head_start(self)).as_micros() + 1,
+        );
         let waits = all(&self.connection(), NOT_IN_FORCE, key, |row| {
             Ok((word(row, 0)?, time(row, 1)?))
         });
