@@ -37,6 +37,7 @@ mod pool;
 mod resolve;
 mod sessions;
 mod stream;
+mod verifier;
 
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;

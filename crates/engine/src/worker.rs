@@ -219,7 +219,7 @@ impl Worker {
         });
         let (store, schedule) = (Arc::clone(&self.store), Arc::clone(&self.schedule));
         let records = Records::spawn(statements, store, schedule, places);
-        let sends = Sends::spawn(statements, Arc::clone(&self.store));
+        let sends = Sends::spawn(statements, Arc::clone(&self.store), places);
         let places = Arc::new(Places::new(places, receiving::prefetch(places)));
         let turned_away = TurnedAway::spawn(
             statements,

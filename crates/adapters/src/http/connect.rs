@@ -23,6 +23,7 @@ use super::policy::{Policy, Vetted};
 use super::resolve::Resolver;
 use super::sessions::Sessions;
 use super::stream::Stream;
+use super::verifier::Bounded;
 
 /// For all addresses of a destination together.
 const TCP_TIMEOUT: Duration = Duration::from_secs(5);
@@ -124,7 +125,7 @@ pub fn tls_config(
     let mut config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
         .dangerous() // the name of the way to a verifier of one's own: this is the host's
-        .with_custom_certificate_verifier(Arc::new(verifier))
+        .with_custom_certificate_verifier(Arc::new(Bounded(Arc::new(verifier))))
         .with_no_client_auth();
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     config.resumption = Resumption::store(Arc::new(Sessions::default()));

@@ -10,9 +10,9 @@ use engine::ports::{SendError, Target};
 use super::endpoint::Endpoint;
 use super::policy::Policy;
 
-/// Destinations that are remembered; beyond it all begin anew. About 500 bytes
-/// each.
-const MOST: usize = 50_000;
+/// Destinations that are remembered; beyond it all begin anew. About 500 bytes each, and
+/// 5 KiB with the longest URL that there may be: 40 MiB together.
+const MOST: usize = 8_192;
 
 /// By destination, with the URL that it was parsed from.
 #[derive(Default)]

@@ -14,10 +14,11 @@ use rustls::NamedGroup;
 use rustls::client::{ClientSessionStore, Tls12ClientSessionValue, Tls13ClientSessionValue};
 use rustls::pki_types::ServerName;
 
-/// Servers that are remembered; the first that came goes first. About 5 KiB each,
-/// most of it the server's certificates, and 128 KiB if a server sends the largest
-/// that TLS has: so all together are bounded by 128 MiB whatever receivers do.
-const MOST: usize = 1_024;
+/// Servers that are remembered; the first that came goes first. About 5 KiB each, most of
+/// it the server's certificates. At most 200 KiB, if a server speaks both versions of TLS,
+/// with the longest chain that `verifier.rs` lets pass and the largest tickets that there
+/// are: all together are bounded by 100 MiB whatever receivers do.
+const MOST: usize = 512;
 
 /// What is known of each server.
 #[derive(Default)]

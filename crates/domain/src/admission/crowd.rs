@@ -20,8 +20,8 @@ pub struct Crowd {
 }
 
 impl Crowd {
-    /// Each outcome wakes: the fleet's places stop it. Others take what comes free
-    /// of them meanwhile.
+    /// Each outcome of what the run gives wakes: the fleet's places stop it. Others take
+    /// what comes free of them meanwhile.
     pub(super) const EACH: Self = Self { row: 1 };
 
     /// Its own concurrency stops it; it has `used` permits queued and in flight.

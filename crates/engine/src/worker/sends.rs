@@ -22,9 +22,10 @@ struct Loop {
 }
 
 impl Sends {
-    /// Starts the loop; it ends when the last clone is dropped.
-    pub(super) fn spawn(tasks: &mut JoinSet<()>, store: Arc<dyn Store>) -> Self {
-        let (sender, reports) = mpsc::channel(MAX_ROWS);
+    /// Starts the loop; it ends when the last clone is dropped. There is room for what all
+    /// `places` report in one instant.
+    pub(super) fn spawn(tasks: &mut JoinSet<()>, store: Arc<dyn Store>, places: u32) -> Self {
+        let (sender, reports) = mpsc::channel(MAX_ROWS.max(places as usize));
         tasks.spawn(Loop { store, reports }.run());
         Self { reports: sender }
     }
