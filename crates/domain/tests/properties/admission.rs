@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use domain::admission::{GRACE, SLACK, lead};
+use domain::admission::{Backlog, Bucket, CoarseStarts, GRACE, SLACK, Usage, admit, lead};
 use domain::compliance::{judge, judge_sends};
 use domain::limit::{Period, Shape};
 use domain::policy::{LimitSettings, Policy};
 use domain::smart::Effective;
+use domain::time::Timestamp;
 use proptest::prelude::*;
 
 use crate::brute;
@@ -218,6 +219,46 @@ proptest! {
         let verdict = judge(&world.history, &world.starts);
         prop_assert!(verdict.is_kept(), "{:?}", verdict.violations().next());
         assert_sends_kept(&world);
+    }
+}
+
+/// Folded starts are counted when the last of them may have been: the limit is free a
+/// whole period after the end of their bucket, and not after its begin.
+#[test]
+fn a_coarse_limit_counts_a_bucket_until_its_end() {
+    let now = Timestamp::from_millis(1_795_000_000_000);
+    let ends_at = now - Duration::from_millis(950);
+    let limit = LimitSettings {
+        per_second: Some(3_000),
+        max_in_flight: Some(100_000),
+        ..LimitSettings::default()
+    };
+    let full = Bucket {
+        ends_at,
+        starts: 3_000,
+    };
+    let usage = Usage {
+        coarse: vec![CoarseStarts {
+            period: Period::Second,
+            buckets: vec![full],
+            unfolded: Vec::new(),
+        }],
+        ..Usage::default()
+    };
+    let backlog = Backlog {
+        due: 10,
+        next_due: None,
+    };
+    let decision = admit(&limit.policy(), &usage, &backlog, u32::MAX, now);
+    assert!(
+        !decision.slots.is_empty(),
+        "it is free within the look ahead"
+    );
+    for slot in &decision.slots {
+        assert!(
+            slot.not_before >= ends_at + Period::Second.duration(),
+            "{slot:?}"
+        );
     }
 }
 
