@@ -9,9 +9,12 @@ use domain::attempt::AttemptState;
 use domain::ids::{DestinationId, PermitNumber, WorkerId};
 use domain::limit::Shape;
 use domain::permit::Permit;
+use domain::time::Timestamp;
 
 use super::World;
-use engine::ports::{ClaimAnswer, DEFAULT_TENANT, Deferral, HEARTBEAT_TIMEOUT, Heartbeat, Wake};
+use engine::ports::{
+    ClaimAnswer, DEFAULT_TENANT, Deferral, HEARTBEAT_TIMEOUT, Heartbeat, SendReport, Wake,
+};
 
 /// One destination with one permit, and a live worker.
 async fn one_permit(world: &World) -> (WorkerId, DestinationId, Permit) {
@@ -102,6 +105,7 @@ async fn starts_ahead(world: &World, destination: DestinationId, worker: WorkerI
     let until = claims.now + world.store.head_start();
     let attempts = world.attempts(destination).await;
     let mut ahead = 0;
+    let mut started = Vec::new();
     for (permit, answer) in permits.iter().zip(&claims.answers) {
         if permit.not_before > until {
             let wait = permit.not_before.since(claims.now);
@@ -118,6 +122,21 @@ async fn starts_ahead(world: &World, destination: DestinationId, worker: WorkerI
         let latest = latest_start(start.claimed_at, permit.deadline);
         assert_eq!(row.unwrap().started_at, Some(latest));
         ahead += usize::from(permit.not_before > claims.now);
+        started.push((permit, start.claimed_at));
+    }
+    // Sent as soon as they may: the rows have the same claims as the answers.
+    let at_once = |(permit, _): &(&Permit, Timestamp)| SendReport {
+        attempt: permit.attempt,
+        number: permit.number,
+        destination,
+        sent_after: Duration::ZERO,
+    };
+    let sends: Vec<_> = started.iter().map(at_once).collect();
+    world.store.report_sends(worker, &sends).await.unwrap();
+    let attempts = world.attempts(destination).await;
+    for (permit, claimed_at) in started {
+        let row = attempts.iter().find(|row| row.id == permit.attempt);
+        assert_eq!(row.unwrap().started_at, Some(claimed_at));
     }
     ahead
 }
