@@ -49,7 +49,8 @@ impl fmt::Display for SecretUrl {
         // Without a host, or with an `@` where none belongs, somebody has
         // mistyped it, and the password is in what the parser takes for
         // something else.
-        if !url.has_host() || url.path().contains('@') {
+        let behind = [Some(url.path()), url.query(), url.fragment()];
+        if !url.has_host() || behind.iter().flatten().any(|part| part.contains('@')) {
             return f.write_str(UNREADABLE);
         }
         if url.password().is_some() {
@@ -89,6 +90,7 @@ mod tests {
             "postgres:ann:hunter2@db",
             "postgres:///ann:hunter2@db",
             "postgres://ann:1/hunter2@db",
+            "postgres://ann:/hunter2?@db",
             "postgres://db/paceline#hunter2",
             "redis://a:hunter2@b,redis://c:hunter2@d",
         ] {
