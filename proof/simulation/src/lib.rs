@@ -1,5 +1,6 @@
-//! The real `domain` and `engine` over the shipped SQLite store and models of the
-//! other ports, in virtual time, with every random choice from a seed.
+//! The real `domain` and `engine` over the shipped SQLite store, the schedule in process
+//! and models of the broker and the receivers, in virtual time, with every random choice
+//! from a seed.
 //!
 //! A [`scenario`] is drawn from a seed: destinations, processes, and a list of
 //! operations with their times. [`world::run`] plays it. Every call of a
