@@ -46,31 +46,28 @@ impl ReapStep {
         }
     }
 
-    /// The attempts that the others move.
-    const fn not_its(self) -> &'static str {
+    /// The attempts that it may move.
+    const fn its(self) -> &'static str {
         match self {
-            Self::Expire => {
-                "select id from attempts where state = 'started'
-                union all select id from attempts where state = 'waiting' and expires_at is not null
-                union all select id from attempts where state = 'waiting'
-                    and destination_id in (select id from destinations where deleted_at is not null)"
-            }
-            Self::GiveUp => {
-                "select id from attempts where state = 'admitted'
-                union all select id from attempts where state = 'waiting' and expires_at is not null
-                union all select id from attempts where state = 'waiting'
-                    and destination_id in (select id from destinations where deleted_at is not null)"
-            }
+            Self::Expire => "select id from attempts where state = 'admitted'",
+            Self::GiveUp => "select id from attempts where state = 'started'",
             Self::Cancel => {
-                "select id from attempts where state in ('admitted', 'started')
-                union all select id from attempts where state = 'waiting' and expires_at is not null"
+                "select id from attempts where state = 'waiting'
+                    and destination_id in (select id from destinations where deleted_at is not null)"
             }
             Self::TooOld => {
-                "select id from attempts where state in ('admitted', 'started')
-                union all select id from attempts where state = 'waiting'
-                    and destination_id in (select id from destinations where deleted_at is not null)"
+                "select id from attempts where state = 'waiting' and expires_at is not null"
             }
         }
+    }
+
+    /// The attempts that the others move.
+    fn not_its(self) -> String {
+        let others = Self::ALL.into_iter().filter(|other| *other != self);
+        others
+            .map(Self::its)
+            .collect::<Vec<_>>()
+            .join(" union all ")
     }
 }
 
@@ -199,7 +196,7 @@ impl Reference {
         let store = self.changed();
         let others: Vec<AttemptId> = {
             let connection = store.connection();
-            let mut others = connection.prepare_cached(step.not_its()).unwrap();
+            let mut others = connection.prepare_cached(&step.not_its()).unwrap();
             let others = others.query_map([], |row| Ok(AttemptId(row.get(0)?)));
             others.unwrap().map(Result::unwrap).collect()
         };
