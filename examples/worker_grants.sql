@@ -20,6 +20,7 @@ grant select, insert, update on dead_letter_tallies to paceline_worker;
 
 -- What receivers' answers come to.
 grant select, insert, update, delete on health to paceline_worker;
+grant select, insert, update, delete on response_times to paceline_worker;
 grant insert on operational_events to paceline_worker;
 grant select, update on smart_limits to paceline_worker;
 grant select, insert, delete on smart_history to paceline_worker;

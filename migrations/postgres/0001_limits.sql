@@ -87,7 +87,9 @@ begin
     if before is not distinct from after then
         return true;
     end if;
-    if after.safety_margin > before.safety_margin
+    -- Null is measured, and may be larger or smaller than one that is set.
+    if (after.safety_margin is distinct from before.safety_margin
+            and coalesce(after.safety_margin, 1) > coalesce(before.safety_margin, 0))
         or max_in_flight_of(after) < max_in_flight_of(before)
     then
         return false;
@@ -233,7 +235,8 @@ create table destinations (
         ),
     max_in_flight integer
         constraint destinations_check_max_in_flight check (max_in_flight between 1 and 1000000000),
-    safety_margin double precision not null default 0
+    -- Null: measured (response_times).
+    safety_margin double precision
         -- NaN is larger than every number, so this refuses it as well.
         constraint destinations_check_safety_margin check (safety_margin between 0 and 1),
     state text not null default 'active'
@@ -329,7 +332,7 @@ create table limit_history (
     burst integer,
     shape text,
     max_in_flight integer,
-    safety_margin double precision not null,
+    safety_margin double precision,
     state text not null
 );
 

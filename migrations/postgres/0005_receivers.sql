@@ -39,6 +39,7 @@ create function destinations_forget_health() returns trigger
 as $$
 begin
     delete from health where destination_id = new.id;
+    delete from response_times where destination_id = new.id;
     return null;
 end;
 $$;
@@ -51,6 +52,20 @@ create trigger destinations_forget_health after update on destinations
         or (old.deleted_at is null and new.deleted_at is not null)
     )
     execute function destinations_forget_health();
+
+-- ---------------------------------------------------------------------------
+-- How much response times differ: what the margin of a sliding window is where its
+-- owner has set none. Workers write it, each once a minute or when it has become
+-- wider; admission reads it. No row: too few answers yet.
+create table response_times (
+    destination_id uuid primary key,
+    -- The shortest, in microseconds, and when a worker said so last.
+    least_micros bigint not null,
+    least_at timestamptz not null,
+    -- The 99th percentile.
+    most_micros bigint not null,
+    most_at timestamptz not null
+) with (fillfactor = 50);
 
 -- ---------------------------------------------------------------------------
 -- Smart delivery.

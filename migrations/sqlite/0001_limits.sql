@@ -115,7 +115,8 @@ create table destinations (
         ),
     max_in_flight integer
         constraint destinations_check_max_in_flight check (max_in_flight between 1 and 1000000000),
-    safety_margin real not null default 0
+    -- Null: measured (response_times).
+    safety_margin real
         constraint destinations_check_safety_margin check (safety_margin between 0 and 1),
     state text not null default 'active'
         constraint destinations_check_state check (state in ('active', 'paused', 'disabled')),
@@ -210,7 +211,7 @@ create table limit_history (
     burst integer,
     shape text,
     max_in_flight integer,
-    safety_margin real not null,
+    safety_margin real,
     state text not null
 ) strict;
 

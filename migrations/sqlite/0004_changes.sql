@@ -54,7 +54,11 @@ select
     e.deleted_at,
     (
         h.state = 'active' and e.state = 'active'
-        and e.safety_margin <= h.safety_margin
+        -- Null is measured, and may be larger or smaller than one that is set.
+        and (
+            e.safety_margin is h.safety_margin
+            or coalesce(e.safety_margin, 1) <= coalesce(h.safety_margin, 0)
+        )
         and coalesce(e.max_in_flight, max(50, iif(
             coalesce(e.limit_per_second, e.limit_per_minute, e.limit_per_hour, e.limit_per_day) is null,
             0,

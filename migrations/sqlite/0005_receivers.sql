@@ -41,7 +41,22 @@ when old.url is not new.url
     or (old.deleted_at is null and new.deleted_at is not null)
 begin
     delete from health where destination_id = new.id;
+    delete from response_times where destination_id = new.id;
 end;
+
+-- ---------------------------------------------------------------------------
+-- How much response times differ: what the margin of a sliding window is where its
+-- owner has set none. Workers write it, each once a minute or when it has become
+-- wider; admission reads it. No row: too few answers yet.
+create table response_times (
+    destination_id text primary key,
+    -- The shortest, in microseconds, and when a worker said so last.
+    least_micros integer not null,
+    least_at integer not null,
+    -- The 99th percentile.
+    most_micros integer not null,
+    most_at integer not null
+) strict, without rowid;
 
 -- ---------------------------------------------------------------------------
 -- Smart delivery.

@@ -16,6 +16,7 @@ use async_trait::async_trait;
 use domain::compliance::Start;
 use domain::event::NewEvent;
 use domain::ids::{AttemptId, DestinationId, EventId, TenantId, WorkerId};
+use domain::margin::Spread;
 use domain::permit::Permit;
 use domain::share::Room;
 use domain::time::Timestamp;
@@ -73,6 +74,7 @@ mod plan;
 mod reap;
 mod record;
 mod replays;
+mod response_times;
 mod retain;
 mod rows;
 mod rules;
@@ -181,6 +183,11 @@ impl Store for PostgresStore {
     async fn report_sends(&self, worker: WorkerId, sends: &[SendReport]) -> Result<(), StoreError> {
         // Not again after an error: by then the outcomes are there.
         Ok(claim::report_sends(&self.pool, worker, sends).await?)
+    }
+
+    async fn report_spreads(&self, spreads: &[(DestinationId, Spread)]) -> Result<(), StoreError> {
+        // Not again after an error: what is lost is said again.
+        Ok(response_times::report(&self.pool, spreads).await?)
     }
 
     async fn record_outcomes(

@@ -46,6 +46,7 @@ mod ports;
 mod reap;
 mod record;
 mod replays;
+mod response_times;
 mod retain;
 mod rows;
 mod rules;

@@ -483,14 +483,18 @@ fn many_settings() -> Vec<LimitSettings> {
         for per_minute in [None, Some(0), Some(300)] {
             for burst in [None, Some(1), Some(9)] {
                 for shape in [None, Some(Shape::SlidingWindow), Some(Shape::TokenBucket)] {
-                    let safety_margin = if burst == Some(9) { 0.5 } else { 0.0 };
+                    let safety_margin = match burst {
+                        None => None,
+                        Some(9) => Some(0.5),
+                        Some(_) => Some(0.0),
+                    };
                     many.push(LimitSettings {
                         per_second,
                         per_minute,
                         burst,
                         shape,
                         safety_margin,
-                        ..LimitSettings::default()
+                        ..LimitSettings::EXACT
                     });
                 }
             }
@@ -499,7 +503,7 @@ fn many_settings() -> Vec<LimitSettings> {
     many.push(LimitSettings {
         unlimited: true,
         max_in_flight: Some(60),
-        ..LimitSettings::default()
+        ..LimitSettings::EXACT
     });
     many
 }
@@ -532,7 +536,7 @@ async fn triggers_agree_with_the_domain() {
         per_second: Some(10),
         burst: Some(50),
         shape: Some(Shape::TokenBucket),
-        ..LimitSettings::default()
+        ..LimitSettings::EXACT
     };
     let destination = world.destination().create().await;
     let (shell, id) = (Shell(path).connect(), destination.to_string());
@@ -581,7 +585,12 @@ fn is_raise(old: &LimitSettings, new: &LimitSettings) -> bool {
     let burst = new
         .burst
         .is_none_or(|burst| old.burst.is_some_and(|old| burst >= old));
-    let margin = new.safety_margin <= old.safety_margin;
+    // One that is measured may be anything.
+    let margin = match (new.safety_margin, old.safety_margin) {
+        (new, old) if new == old => true,
+        (None, _) => false,
+        (Some(new), old) => new <= old.unwrap_or_default(),
+    };
     margin && (new.unlimited || (windows && shape(old) == shape(new) && burst))
 }
 

@@ -13,17 +13,20 @@
 //! **Rule.** At admission time t, let `end(q)` be the recorded start of permit
 //! q; the latest instant at which it may still start, if none is recorded (its
 //! `deadline`, and once it is claimed [`latest_start`]); and −∞ only if a
-//! committed update has moved its row out of `admitted` without a claim. Admit p
-//! with `not_before ≥ t` only if fewer than L permits have
-//! `end(q) > not_before − P`.
+//! committed update has moved its row out of `admitted` without a claim. With a
+//! [margin](crate::margin) J ≥ 0, admit p with `not_before ≥ t` only if fewer than L
+//! permits have `end(q) > not_before − P − J`.
 //!
-//! **Theorem.** Every half-open window (w − P, w] holds at most L starts.
+//! **Theorem.** Every half-open window (w − P − J, w] holds at most L starts.
 //! *Proof.* Of the permits that start in the window take p, the one admitted
 //! last. Its `not_before ≤ w`. Any other q that starts in the window was
-//! admitted earlier and starts after w − P ≥ `not_before(p)` − P. When p was
+//! admitted earlier and starts after w − P − J ≥ `not_before(p)` − P − J. When p was
 //! admitted, q was recorded (its end is its start) or still possible (its end
 //! is no earlier than its start), so it was counted. There are at most L − 1
 //! such q. ∎ (The same goes for claims: none is later than its start.)
+//!
+//! **Corollary.** If requests take between d and d + J from their first byte to the
+//! receiver's clock, no window of the whole P at the receiver holds more than L.
 //!
 //! [`round`] asks the rule for many destinations at once, and shares what the
 //! fleet has room for between them.
@@ -179,7 +182,7 @@ pub fn newest_claims(policy: &Policy, recount: bool) -> Option<Newest> {
     let bucket = pacing.filter(|_| recount).map(|pacing| {
         let refill = pacing.refill.max.get();
         let count = counted_starts(pacing).min(i64::from(BUCKET_STARTS_MAX)) as u32;
-        let period = policy.stretched(pacing.refill.period);
+        let period = policy.refill_period(pacing);
         (period.mul_f64(f64::from(count) / f64::from(refill)), count)
     });
     let newest = Newest::of(bucket.into_iter().chain(pace).chain(latest))?;
@@ -199,7 +202,7 @@ pub fn newest_claims(policy: &Policy, recount: bool) -> Option<Newest> {
 /// use domain::policy::LimitSettings;
 /// use domain::time::Timestamp;
 ///
-/// let policy = LimitSettings { per_second: Some(3), ..LimitSettings::default() }.policy();
+/// let policy = LimitSettings { per_second: Some(3), ..LimitSettings::EXACT }.policy();
 /// let now = Timestamp::from_millis(10_000);
 /// let started = |ms| Timestamp::from_millis(ms);
 /// // Two of three have started within the last second, five wait.

@@ -193,7 +193,7 @@ impl Verdict {
 /// use domain::policy::LimitSettings;
 /// use domain::time::Timestamp;
 ///
-/// let two = LimitSettings { per_second: Some(2), ..LimitSettings::default() };
+/// let two = LimitSettings { per_second: Some(2), ..LimitSettings::EXACT };
 /// let history = [InForce::new(Timestamp::from_millis(0), &two, DestinationState::Active)];
 /// let start = |id, ms| (Timestamp::from_millis(ms), AttemptId(id));
 /// // Two in every second of the calendar, and all four within 900 ms.

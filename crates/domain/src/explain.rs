@@ -60,7 +60,7 @@ pub struct Explanation {
 /// use domain::watch::Around;
 ///
 /// let at = Timestamp::from_millis;
-/// let policy = LimitSettings { per_second: Some(2), ..LimitSettings::default() }.policy();
+/// let policy = LimitSettings { per_second: Some(2), ..LimitSettings::EXACT }.policy();
 /// let usage = Usage { starts: vec![at(9_900), at(9_400)], ..Usage::default() };
 /// let explanation = explain(&Circumstances {
 ///     state: DestinationState::Active,

@@ -30,6 +30,7 @@ pub mod health;
 pub mod ids;
 pub mod ingest_limit;
 pub mod limit;
+pub mod margin;
 pub mod operations;
 pub mod outbox;
 pub mod permit;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::limit::{Limit, MAX_LIMIT, Period, Shape};
+use crate::margin::{Margin, Spread};
 use crate::smart::Pace;
 
 /// What a destination's or a tier's row says, column by column.
@@ -32,8 +33,8 @@ pub struct LimitSettings {
     /// Attempts queued and in flight at once.
     pub max_in_flight: Option<u32>,
     /// By which part every period is stretched, for receivers that count
-    /// arrivals: 0.02 makes a second 1.02 s.
-    pub safety_margin: f64,
+    /// arrivals: 0.02 makes a second 1.02 s. `None` to measure it ([`Margin`]).
+    pub safety_margin: Option<f64>,
 }
 
 /// A setting that makes no sense, named by its column.
@@ -54,6 +55,20 @@ pub const MAX_SAFETY_MARGIN: f64 = 1.0;
 pub const DEFAULT_MAX_IN_FLIGHT: u32 = 50;
 
 impl LimitSettings {
+    /// Nothing set, and no margin: for whoever counts at the sender and means to the
+    /// microsecond, such as tests and models.
+    pub const EXACT: Self = Self {
+        per_second: None,
+        per_minute: None,
+        per_hour: None,
+        per_day: None,
+        unlimited: false,
+        burst: None,
+        shape: None,
+        max_in_flight: None,
+        safety_margin: Some(0.0),
+    };
+
     /// The four limits with their periods, the shortest first.
     #[must_use]
     pub const fn limits(&self) -> [(Period, Option<u32>); 4] {
@@ -127,7 +142,8 @@ impl LimitSettings {
                 "cannot stand beside a limit: leave one of them out",
             );
         }
-        if !(0.0..=MAX_SAFETY_MARGIN).contains(&self.safety_margin) {
+        let mut margin = self.safety_margin.iter();
+        if !margin.all(|margin| (0.0..=MAX_SAFETY_MARGIN).contains(margin)) {
             return refuse("safety_margin", "must be between 0 and 1");
         }
         Ok(())
@@ -147,7 +163,10 @@ impl LimitSettings {
         Policy {
             rate,
             max_in_flight: self.max_in_flight.unwrap_or(default).max(1),
-            safety_margin: self.safety_margin.clamp(0.0, MAX_SAFETY_MARGIN),
+            margin: match self.safety_margin {
+                Some(part) => Margin::Set(part.clamp(0.0, MAX_SAFETY_MARGIN)),
+                None => Margin::Measured(None),
+            },
             pace: None,
         }
     }
@@ -201,8 +220,8 @@ pub struct Policy {
     pub rate: Rate,
     /// Attempts queued and in flight at once, at least 1.
     pub max_in_flight: u32,
-    /// By which part every period is stretched; 0 is none.
-    pub safety_margin: f64,
+    /// By how much its windows are longer than their periods.
+    pub margin: Margin,
     /// What smart delivery makes of it: slots are planned no faster.
     pub pace: Option<Pace>,
 }
@@ -253,20 +272,57 @@ pub struct Pacing {
 }
 
 impl Policy {
-    /// A period, stretched by the safety margin.
+    /// How long a window of this period is planned: stretched by the margin.
     #[must_use]
     pub fn stretched(&self, period: Period) -> Duration {
-        period.duration().mul_f64(1.0 + self.safety_margin)
+        period.duration() + self.margin.of(period.duration())
+    }
+
+    /// How long a bucket takes to refill: stretched only by a margin that was set.
+    #[must_use]
+    pub fn refill_period(&self, pacing: Pacing) -> Duration {
+        let period = pacing.refill.period.duration();
+        period.mul_f64(1.0 + self.set_margin())
+    }
+
+    /// By how much the window of its shortest limit is planned longer than its period;
+    /// `None` where it has no window.
+    #[must_use]
+    pub fn margin_in_force(&self) -> Option<Duration> {
+        let Rate::Limited(limited) = &self.rate else {
+            return None;
+        };
+        let shortest = limited.windows.first()?;
+        Some(self.margin.of(shortest.period.duration()))
+    }
+
+    /// The same, where the response times differ so much: it matters unless the
+    /// margin is set.
+    #[must_use]
+    pub fn measured(self, spread: Option<Spread>) -> Self {
+        let margin = match self.margin {
+            Margin::Measured(_) => Margin::Measured(spread),
+            set @ Margin::Set(_) => set,
+        };
+        Self { margin, ..self }
+    }
+
+    fn set_margin(&self) -> f64 {
+        match self.margin {
+            Margin::Set(part) => part,
+            Margin::Measured(_) => 0.0,
+        }
     }
 
     /// The fastest long-run rate, in starts per second; `None` if nothing but
-    /// `max_in_flight` limits.
+    /// `max_in_flight` limits. A margin that is measured takes up to a hundredth of it,
+    /// which is not in it.
     #[must_use]
     pub fn starts_per_second(&self) -> Option<f64> {
         let configured = match &self.rate {
             Rate::Paused => Some(0.0),
             Rate::Unlimited => None,
-            Rate::Limited(limited) => Some(limited.per_second() / (1.0 + self.safety_margin)),
+            Rate::Limited(limited) => Some(limited.per_second() / (1.0 + self.set_margin())),
         };
         let paced = (self.pace).map(|pace| f64::from(pace.max()) / pace.period().as_secs_f64());
         configured.into_iter().chain(paced).reduce(f64::min)
@@ -362,7 +418,7 @@ mod tests {
         burst: Some(10),
         shape: Some(Shape::TokenBucket),
         max_in_flight: None,
-        safety_margin: 0.0,
+        safety_margin: None,
     };
 
     #[test]
@@ -473,14 +529,14 @@ mod tests {
         );
         assert_eq!(
             refused(LimitSettings {
-                safety_margin: -0.1,
+                safety_margin: Some(-0.1),
                 ..base
             }),
             "safety_margin"
         );
         assert_eq!(
             refused(LimitSettings {
-                safety_margin: f64::NAN,
+                safety_margin: Some(f64::NAN),
                 ..base
             }),
             "safety_margin"

@@ -103,7 +103,7 @@ fn rate(policy: &Policy, share: f64) -> f64 {
 /// use domain::replay::takes;
 /// use std::time::Duration;
 ///
-/// let policy = |max| LimitSettings { per_second: Some(max), ..LimitSettings::default() }.policy();
+/// let policy = |max| LimitSettings { per_second: Some(max), ..LimitSettings::EXACT }.policy();
 /// assert_eq!(takes(&policy(10), 0.5, 100), Some(Duration::from_secs(20)));
 /// assert_eq!(takes(&policy(0), 0.5, 100), None);
 /// ```
@@ -172,7 +172,7 @@ mod tests {
             per_second,
             per_hour,
             unlimited: per_second.is_none() && per_hour.is_none(),
-            ..LimitSettings::default()
+            ..LimitSettings::EXACT
         };
         settings.policy()
     }

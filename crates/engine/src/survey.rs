@@ -99,6 +99,9 @@ pub struct Shown {
     /// And what all that is in force allows in the long run: 0 while paused, less under
     /// smart delivery.
     pub effective: Option<f64>,
+    /// By how much the window of its shortest limit is planned longer than its period;
+    /// `None` where it has no window.
+    pub margin: Option<Duration>,
     /// How many more its limits would let start now.
     pub tokens: Option<f64>,
     /// How long its backlog takes to drain, if nothing else comes; `None` where nobody

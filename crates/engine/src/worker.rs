@@ -27,6 +27,7 @@ mod receiving;
 mod records;
 mod room;
 mod sends;
+mod spreads;
 mod standing;
 mod targets;
 mod tries;
@@ -57,6 +58,7 @@ use receiving::Receiving;
 use records::Records;
 use room::BatchRoom;
 use sends::Sends;
+use spreads::Spreads;
 use targets::Targets;
 use turned_away::TurnedAway;
 
@@ -165,12 +167,15 @@ impl Worker {
         let _given_up = given_up.clone().drop_guard();
         let ended = CancellationToken::new();
         heart.spawn(Arc::clone(&identity).beat(ended.clone()));
+        let spreads = Arc::new(Spreads::new(Arc::clone(&self.store)));
+        heart.spawn(Arc::clone(&spreads).run(ended.clone()));
         // Not before it is introduced: a run that finds no worker looks again
         // after a second.
         warm_worker(self.store.as_ref(), identity.current()).await;
         let deliverer = self.deliverer(
             &mut statements,
             (clock, &identity),
+            spreads,
             (places, rng),
             &shutdown,
         );
@@ -192,7 +197,7 @@ impl Worker {
         // The heartbeat went on until here; the last word is that it retires.
         ended.cancel();
         let retired = async {
-            heart.join_next().await;
+            while heart.join_next().await.is_some() {}
             identity.retire().await;
         };
         let _ = timeout(RETIRING, retired).await;
@@ -204,6 +209,7 @@ impl Worker {
         &self,
         statements: &mut JoinSet<()>,
         (clock, identity): (Arc<SharedClock>, &Arc<Identity>),
+        spreads: Arc<Spreads>,
         (places, rng): (u32, Arc<Mutex<StdRng>>),
         shutdown: &CancellationToken,
     ) -> Deliverer {
@@ -235,6 +241,7 @@ impl Worker {
             batch_claims,
             records,
             sends,
+            spreads,
             turned_away,
             places,
             batch_room: BatchRoom::new(),

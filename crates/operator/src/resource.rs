@@ -102,10 +102,11 @@ pub struct DestinationSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000_000_000))]
     pub max_in_flight: Option<i32>,
-    /// By which part every period is stretched: 0.02 makes a second 1.02 s.
-    #[serde(default)]
+    /// By which part every period is stretched: 0.02 makes a second 1.02 s. Left out:
+    /// measured, up to a hundredth of the period.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0, max = 1.0))]
-    pub safety_margin: f64,
+    pub safety_margin: Option<f64>,
     /// Holds the backlog; events are still accepted.
     #[serde(default)]
     pub paused: bool,

@@ -21,6 +21,7 @@ pub mod ingest;
 pub mod ledger;
 pub mod limits;
 pub mod managers;
+pub mod margin;
 pub mod reap;
 pub mod record;
 pub mod secrets;
@@ -141,6 +142,13 @@ macro_rules! store_contract {
             a_report_that_is_not_its_own_changes_nothing
             a_limit_counts_from_the_send
             a_bucket_is_recounted_from_claims
+        );
+        $crate::store_contract!(@module $world, margin:
+            a_margin_is_measured_unless_one_is_set
+            what_workers_say_is_joined
+            another_receiver_is_measured_anew
+            a_window_is_longer_by_its_margin
+            a_change_of_the_margin_revokes_unless_it_is_none
         );
         $crate::store_contract!(@module $world, health:
             a_receiver_that_asks_is_left_alone

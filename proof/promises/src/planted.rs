@@ -20,7 +20,7 @@ fn at(millis: i64) -> Timestamp {
 fn two_a_second() -> [InForce; 1] {
     let settings = LimitSettings {
         per_second: Some(2),
-        ..LimitSettings::default()
+        ..LimitSettings::EXACT
     };
     [InForce::new(at(0), &settings, DestinationState::Active)]
 }

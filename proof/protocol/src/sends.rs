@@ -252,7 +252,7 @@ impl Sends {
         };
         let policy = LimitSettings {
             per_second: Some(self.bounds.limit.into()),
-            ..LimitSettings::default()
+            ..LimitSettings::EXACT
         };
         let decision = admit(&policy.policy(), &self.usage(state), &backlog, 1_000, NOW);
         (decision.slots.iter())

@@ -67,10 +67,12 @@ pub enum Site {
     Defer,
     /// `Store::report_sends`
     ReportSends,
+    /// `Store::report_spreads`
+    ReportSpreads,
 }
 
 /// How many sites there are.
-pub(crate) const SITES: usize = Site::ReportSends as usize + 1;
+pub(crate) const SITES: usize = Site::ReportSpreads as usize + 1;
 
 impl Site {
     /// The calls that a process makes.
@@ -103,6 +105,7 @@ impl Site {
                 Self::Settle,
                 Self::Send,
                 Self::ReportSends,
+                Self::ReportSpreads,
                 Self::RecordOutcomes,
                 Self::Wake,
                 Self::Defer,

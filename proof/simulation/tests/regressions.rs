@@ -57,9 +57,9 @@ fn a_worker_outlives_an_introduction_that_takes_long() {
         seed: 190,
         mood: Mood::Stormy,
         destinations: vec![
-            LimitSettings { per_minute: Some(16), safety_margin: 0.1, ..LimitSettings::default() },
+            LimitSettings { per_minute: Some(16), safety_margin: Some(0.1), ..LimitSettings::default() },
             LimitSettings { per_second: Some(2), max_in_flight: Some(2), ..LimitSettings::default() },
-            LimitSettings { per_minute: Some(43), safety_margin: 0.1, ..LimitSettings::default() },
+            LimitSettings { per_minute: Some(43), safety_margin: Some(0.1), ..LimitSettings::default() },
             LimitSettings { per_second: Some(3), per_minute: Some(100), burst: Some(9), shape: Some(Shape::TokenBucket), ..LimitSettings::default() },
         ],
         schedulers: 1,

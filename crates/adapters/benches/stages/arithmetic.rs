@@ -26,7 +26,7 @@ fn decide(bencher: Bencher<'_, '_>, limit: u32, shape: Shape) {
     let settings = LimitSettings {
         per_second: Some(limit),
         shape: Some(shape),
-        ..LimitSettings::default()
+        ..LimitSettings::EXACT
     };
     let policy = settings.policy();
     let step = 2_000_000 / i64::from(limit);

@@ -113,7 +113,7 @@ impl Ground {
     fn create_destinations(&self, catalog: &dyn Catalog) {
         let limits = LimitSettings {
             unlimited: true,
-            ..LimitSettings::default()
+            ..LimitSettings::EXACT
         };
         for id in &self.destinations {
             let new = NewDestination {

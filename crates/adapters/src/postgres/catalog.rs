@@ -13,6 +13,7 @@ use uuid::Uuid;
 
 use super::failure::Failure;
 use super::holder;
+use super::response_times::spread;
 use super::rows::{LimitColumns, integer, word};
 
 #[derive(sqlx::FromRow)]
@@ -26,10 +27,12 @@ struct Row {
     numbers: Vec<Option<i32>>,
     unlimited: bool,
     shape: Option<String>,
-    safety_margin: f64,
+    safety_margin: Option<f64>,
     tier_numbers: Vec<Option<i32>>,
     tier_unlimited: bool,
     tier_shape: Option<String>,
+    least_micros: Option<i64>,
+    most_micros: Option<i64>,
     pass_traceparent: bool,
     created_at: i64,
 }
@@ -50,7 +53,7 @@ impl Row {
             numbers: &self.tier_numbers,
             unlimited: self.tier_unlimited,
             shape: self.tier_shape.as_deref(),
-            safety_margin: 0.0,
+            safety_margin: None,
         };
         let limits = own.settings()?;
         Ok(Destination {
@@ -59,6 +62,7 @@ impl Row {
             state: word("destinations", "state", self.id, &self.state)?,
             limits,
             effective: limits.or_tier(&tier.settings()?),
+            spread: spread(self.least_micros, self.most_micros),
             pass_traceparent: self.pass_traceparent,
             created_at: Timestamp::from_micros(self.created_at),
             name: self.name,
@@ -85,10 +89,12 @@ macro_rules! select {
             t.burst, t.max_in_flight
         ] as tier_numbers,
         t.unlimited as tier_unlimited, t.shape as tier_shape,
+        r.least_micros, r.most_micros,
         d.pass_traceparent, micros(d.created_at) as created_at
     from destinations d
     join tenants n on n.id = d.tenant_id
     join tiers t on t.name = n.tier
+    left join response_times r on r.destination_id = d.id
     ",
             $where
         )

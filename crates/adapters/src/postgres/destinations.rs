@@ -15,6 +15,7 @@ use uuid::Uuid;
 
 use super::failure::Failure;
 use super::id_range::IdRange;
+use super::response_times::spread;
 use super::rows::{LimitColumns, batch_settings, count, time, word};
 
 /// Locks the rows that nobody else holds. `for no key update`, because
@@ -103,6 +104,8 @@ struct DestinationRow {
     smart_per_second: Option<f64>,
     smart_max_in_flight: Option<i32>,
     batch: Vec<Option<i32>>,
+    least_micros: Option<i64>,
+    most_micros: Option<i64>,
 }
 
 /// The destinations that are there, locked or not.
@@ -117,7 +120,8 @@ pub(super) async fn read_destinations(
             (select o.attempt_id from attempts_horizon o where o.id = 1) as horizon,
             coalesce(pg_sequence_last_value('attempts_id_seq'), 0) as given,
             d.id, d.tenant_id,
-            coalesce(n.max_in_flight, t.tenant_max_in_flight) as tenant_max_in_flight, d.state, d.deleted_at is not null as deleted, d.epoch,
+            coalesce(n.max_in_flight, t.tenant_max_in_flight) as tenant_max_in_flight,
+            d.state, d.deleted_at is not null as deleted, d.epoch,
             array[
                 d.limit_per_second, d.limit_per_minute, d.limit_per_hour, d.limit_per_day,
                 d.burst, d.max_in_flight
@@ -140,14 +144,16 @@ pub(super) async fn read_destinations(
             ) as deferred_until,
             h.opened_at is not null as probing, coalesce(h.failures, 0) as failures,
             s.per_second as smart_per_second, s.max_in_flight as smart_max_in_flight,
-            array[d.batch_max_events, d.batch_max_bytes, d.batch_max_wait_ms] as batch
+            array[d.batch_max_events, d.batch_max_bytes, d.batch_max_wait_ms] as batch,
+            r.least_micros, r.most_micros
         from clock
         left join destinations d on d.id = any ($1)
         left join tenants n on n.id = d.tenant_id
         left join tiers t on t.name = n.tier
         left join pacing p on p.destination_id = d.id
         left join health h on h.destination_id = d.id
-        left join smart_limits s on s.destination_id = d.id",
+        left join smart_limits s on s.destination_id = d.id
+        left join response_times r on r.destination_id = d.id",
     )
     .bind(ids)
     .fetch_all(connection)
@@ -172,7 +178,7 @@ fn found(id: Uuid, row: &DestinationRow) -> Result<Found, Failure> {
         numbers: &row.numbers,
         unlimited: row.unlimited.unwrap_or_default(),
         shape: row.shape.as_deref(),
-        safety_margin: row.safety_margin.unwrap_or_default(),
+        safety_margin: row.safety_margin,
     };
     let tier = LimitColumns {
         table: "tiers",
@@ -180,13 +186,14 @@ fn found(id: Uuid, row: &DestinationRow) -> Result<Found, Failure> {
         numbers: &row.tier_numbers,
         unlimited: row.tier_unlimited.unwrap_or_default(),
         shape: row.tier_shape.as_deref(),
-        safety_margin: 0.0,
+        safety_margin: None,
     };
     let smart = Effective {
         per_second: row.smart_per_second,
         max_in_flight: (row.smart_max_in_flight).map(|most| count(i64::from(most))),
     };
     let configured = own.settings()?.or_tier(&tier.settings()?).policy();
+    let spread = spread(row.least_micros, row.most_micros);
     let state = row.state.as_deref().unwrap_or_default();
     let state = word("destinations", "state", id, state)?;
     let tenant_max_in_flight = row.tenant_max_in_flight.map(i64::from);
@@ -196,7 +203,7 @@ fn found(id: Uuid, row: &DestinationRow) -> Result<Found, Failure> {
         tenant_max_in_flight: tenant_max_in_flight.map(count),
         deleted: row.deleted,
         epoch: Epoch(row.epoch.unwrap_or_default()),
-        policy: in_force(configured, smart, state),
+        policy: in_force(configured.measured(spread), smart, state),
         last_permit: row.last_permit,
         meter: Meter {
             missing_micro: row.missing_micro,

@@ -207,7 +207,7 @@ struct HistoryRow {
     numbers: Vec<Option<i32>>,
     unlimited: bool,
     shape: Option<String>,
-    safety_margin: f64,
+    safety_margin: Option<f64>,
     state: String,
 }
 

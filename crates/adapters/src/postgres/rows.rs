@@ -54,7 +54,7 @@ pub(super) struct LimitColumns<'a> {
     pub(super) numbers: &'a [Option<i32>],
     pub(super) unlimited: bool,
     pub(super) shape: Option<&'a str>,
-    pub(super) safety_margin: f64,
+    pub(super) safety_margin: Option<f64>,
 }
 
 impl LimitColumns<'_> {

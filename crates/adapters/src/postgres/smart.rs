@@ -35,7 +35,7 @@ struct Row {
     numbers: Vec<Option<i32>>,
     unlimited: bool,
     shape: Option<String>,
-    safety_margin: f64,
+    safety_margin: Option<f64>,
     tier_numbers: Vec<Option<i32>>,
     tier_unlimited: bool,
     tier_shape: Option<String>,
@@ -59,7 +59,7 @@ impl Row {
             numbers: &self.tier_numbers,
             unlimited: self.tier_unlimited,
             shape: self.tier_shape.as_deref(),
-            safety_margin: 0.0,
+            safety_margin: None,
         };
         Ok(own.settings()?.or_tier(&tier.settings()?).policy())
     }

@@ -207,7 +207,7 @@ impl TierRow {
             numbers: &self.numbers,
             unlimited: self.unlimited,
             shape: self.shape.as_deref(),
-            safety_margin: 0.0,
+            safety_margin: None,
         };
         let number = |number: Option<i32>| number.map(|number| count(i64::from(number)));
         Ok(Tier {

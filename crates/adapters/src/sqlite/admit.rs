@@ -17,6 +17,7 @@ use engine::ports::{Admitted, Run, RunResult};
 use rusqlite::{Row, Transaction};
 
 use super::fault::Fault;
+use super::response_times::spread;
 use super::rows::{all, batch_settings, execute, first, maybe_time, settings, time, word};
 use super::usage::read_usage;
 
@@ -25,20 +26,21 @@ const DESTINATION: &str = "
     select d.limit_per_second, d.limit_per_minute, d.limit_per_hour, d.limit_per_day, d.unlimited,
         d.burst, d.shape, d.max_in_flight, d.safety_margin,
         t.limit_per_second, t.limit_per_minute, t.limit_per_hour, t.limit_per_day, t.unlimited,
-        t.burst, t.shape, t.max_in_flight, 0.0,
+        t.burst, t.shape, t.max_in_flight, null,
         d.state, d.epoch, coalesce(p.last_permit, 0), coalesce(p.meter_missing_micro, 0),
         p.meter_as_of, nullif(max(coalesce(p.held_until, 0), coalesce(h.held_until, 0)), 0),
         d.epoch is not p.meter_epoch, h.opened_at is not null, s.per_second, s.max_in_flight,
         n.id, coalesce(n.max_in_flight, t.tenant_max_in_flight),
         d.batch_max_events, d.batch_max_bytes, d.batch_max_wait_ms,
         nullif(iif(p.next_look_at is null, 0, coalesce(p.deferred_until, 0)), 0),
-        coalesce(h.failures, 0)
+        coalesce(h.failures, 0), r.least_micros, r.most_micros
     from destinations d
     join tenants n on n.id = d.tenant_id
     join tiers t on t.name = n.tier
     left join pacing p on p.destination_id = d.id
     left join health h on h.destination_id = d.id
     left join smart_limits s on s.destination_id = d.id
+    left join response_times r on r.destination_id = d.id
     where d.id = ?1 and d.deleted_at is null";
 
 const FIRST_ATTEMPTS: &str = "
@@ -255,7 +257,7 @@ fn destination(row: &Row<'_>) -> Result<Destination, Fault> {
         ..Usage::default()
     };
     Ok(Destination {
-        policy: in_force(configured, smart, state),
+        policy: in_force(configured.measured(spread(row, 35)?), smart, state),
         epoch: Epoch(row.get(19)?),
         last_permit: row.get(20)?,
         tenant: (word(row, 28, ("tenants", "id"))?, row.get(29)?),

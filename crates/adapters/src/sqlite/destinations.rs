@@ -10,18 +10,20 @@ use engine::ports::{
 use rusqlite::{Connection, Row, Transaction};
 
 use super::fault::Fault;
+use super::response_times::spread;
 use super::rows::{all, execute, first, settings, time, word};
 
 const SELECT: &str = "
     select d.limit_per_second, d.limit_per_minute, d.limit_per_hour, d.limit_per_day, d.unlimited,
         d.burst, d.shape, d.max_in_flight, d.safety_margin,
         t.limit_per_second, t.limit_per_minute, t.limit_per_hour, t.limit_per_day, t.unlimited,
-        t.burst, t.shape, t.max_in_flight, 0.0,
+        t.burst, t.shape, t.max_in_flight, null,
         d.id, d.tenant_id, d.name, d.url, d.event_types, d.state, d.created_at,
-        d.pass_traceparent
+        d.pass_traceparent, r.least_micros, r.most_micros
     from destinations d
     join tenants n on n.id = d.tenant_id
-    join tiers t on t.name = n.tier";
+    join tiers t on t.name = n.tier
+    left join response_times r on r.destination_id = d.id";
 
 const INSERT: &str = "
     -- create_destination
@@ -328,6 +330,7 @@ fn destination(row: &Row<'_>) -> Result<Destination, Fault> {
         state: word(row, 23, ("destinations", "state"))?,
         limits,
         effective: limits.or_tier(&settings(row, 9)?),
+        spread: spread(row, 26)?,
         pass_traceparent: row.get(25)?,
         created_at: time(row, 24)?,
     })

@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use domain::compliance::Start;
 use domain::event::NewEvent;
 use domain::ids::{AttemptId, DestinationId, EventId, TenantId, WorkerId};
+use domain::margin::Spread;
 use domain::permit::Permit;
 use domain::share::Room;
 use domain::time::Timestamp;
@@ -19,7 +20,7 @@ use rusqlite::Transaction;
 
 use super::{
     SqliteStore, admit, batches, claim, destinations, fleet, ingest, ledger, managers, migrate,
-    reap, record, sweep,
+    reap, record, response_times, sweep,
 };
 
 #[async_trait]
@@ -102,6 +103,12 @@ impl Store for SqliteStore {
     async fn report_sends(&self, worker: WorkerId, sends: &[SendReport]) -> Result<(), StoreError> {
         let sends = sends.to_vec();
         let step = move |tx: &Transaction<'_>, _| claim::report_sends(tx, worker, &sends);
+        Ok(self.write(step).await?)
+    }
+
+    async fn report_spreads(&self, spreads: &[(DestinationId, Spread)]) -> Result<(), StoreError> {
+        let spreads = spreads.to_vec();
+        let step = move |tx: &Transaction<'_>, now| response_times::report(tx, now, &spreads);
         Ok(self.write(step).await?)
     }
 

@@ -211,7 +211,7 @@ const POLICY: &str = "
     select d.limit_per_second, d.limit_per_minute, d.limit_per_hour, d.limit_per_day, d.unlimited,
         d.burst, d.shape, d.max_in_flight, d.safety_margin,
         t.limit_per_second, t.limit_per_minute, t.limit_per_hour, t.limit_per_day, t.unlimited,
-        t.burst, t.shape, t.max_in_flight, 0.0,
+        t.burst, t.shape, t.max_in_flight, null,
         d.state, d.max_age_ms
     from destinations d
     join tenants n on n.id = d.tenant_id

@@ -26,7 +26,7 @@ const READ: &str = "
     select d.limit_per_second, d.limit_per_minute, d.limit_per_hour, d.limit_per_day, d.unlimited,
         d.burst, d.shape, d.max_in_flight, d.safety_margin,
         t.limit_per_second, t.limit_per_minute, t.limit_per_hour, t.limit_per_day, t.unlimited,
-        t.burst, t.shape, t.max_in_flight, 0.0, s.memory, s.begun_at
+        t.burst, t.shape, t.max_in_flight, null, s.memory, s.begun_at
     from smart_limits s
     join destinations d on d.id = s.destination_id
     join tenants n on n.id = d.tenant_id

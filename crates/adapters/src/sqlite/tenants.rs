@@ -37,7 +37,7 @@ const CHANGE: &str = "
 const TIERS: &str = "
     -- tiers
     select limit_per_second, limit_per_minute, limit_per_hour, limit_per_day, unlimited, burst,
-        shape, max_in_flight, 0.0, name, tenant_max_in_flight, tenant_ingest_per_second,
+        shape, max_in_flight, null, name, tenant_max_in_flight, tenant_ingest_per_second,
         tenant_max_destinations
     from tiers where ?1 is null or name = ?1 order by name";
 

@@ -108,7 +108,7 @@ pub(crate) async fn furnish(store: &(impl Store + Catalog + OperationsBook)) {
         name: String::new(),
         url: "https://receiver.example/".to_owned(),
         event_types: Vec::new(),
-        limits: LimitSettings::default(),
+        limits: LimitSettings::EXACT,
         pass_traceparent: false,
     };
     let alerts = |backlog| AlertsChange {

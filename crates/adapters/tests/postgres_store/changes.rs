@@ -76,7 +76,7 @@ async fn a_tiers_change_reaches_all_that_inherit_and_nobody_else() {
         let database = Database::create().await;
         let mut inheriting = Vec::new();
         for _ in 0..3 {
-            inheriting.push(database.destination(LimitSettings::default()).await);
+            inheriting.push(database.destination(LimitSettings::EXACT).await);
         }
         let own = database.destination(per_second(20)).await;
         for id in inheriting.iter().chain([&own]) {
@@ -168,7 +168,7 @@ async fn a_change_of_a_tier_and_of_a_destination_wait_in_one_order() {
     let database = Database::create().await;
     let mut ids = Vec::new();
     for _ in 0..2 {
-        ids.push(database.destination(LimitSettings::default()).await);
+        ids.push(database.destination(LimitSettings::EXACT).await);
     }
     ids.sort_unstable();
     let mut holding = database.user().await;

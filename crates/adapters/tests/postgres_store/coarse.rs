@@ -42,7 +42,7 @@ async fn a_success_is_folded_with_its_outcome() {
     let worker = database.worker().await;
     let limits = LimitSettings {
         per_minute: Some(6_000),
-        ..LimitSettings::default()
+        ..LimitSettings::EXACT
     };
     let destination = database.destination(limits).await;
     database.accept(destination, 5).await;
@@ -74,7 +74,7 @@ async fn a_start_is_folded_exactly_once() {
     let limits = LimitSettings {
         per_minute: Some(6_000),
         max_in_flight: Some(10_000),
-        ..LimitSettings::default()
+        ..LimitSettings::EXACT
     };
     let destination = database.destination(limits).await;
     database.accept(destination, 400).await;
@@ -129,7 +129,7 @@ async fn a_limit_that_becomes_coarse_folds_what_started_before() {
     let database = Database::create().await;
     let limits = LimitSettings {
         per_minute: Some(6_000),
-        ..LimitSettings::default()
+        ..LimitSettings::EXACT
     };
     let destination = database.destination(limits).await;
     database.accept(destination, 5).await;

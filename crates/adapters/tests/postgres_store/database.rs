@@ -314,6 +314,6 @@ impl Database {
 pub(crate) fn per_second(limit: u32) -> LimitSettings {
     LimitSettings {
         per_second: Some(limit),
-        ..LimitSettings::default()
+        ..LimitSettings::EXACT
     }
 }

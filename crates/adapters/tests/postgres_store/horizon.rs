@@ -97,7 +97,7 @@ async fn what_counts_lies_above_it_although_it_is_of_an_old_day() {
     let database = running_for(20).await;
     let three_a_day = LimitSettings {
         per_day: Some(3),
-        ..LimitSettings::default()
+        ..LimitSettings::EXACT
     };
     let to = database.destination(three_a_day).await;
     old(&database, to, 12, 2, ENDED_LATE).await;

@@ -33,7 +33,7 @@ fn keyed(database: &Database, to: domain::ids::DestinationId, digest: u8) -> New
 #[tokio::test]
 async fn a_request_waits_for_the_one_with_its_key() {
     let database = Database::create().await;
-    let to = database.destination(LimitSettings::default()).await;
+    let to = database.destination(LimitSettings::EXACT).await;
     let other = database.id();
     for (end, is_ours) in [("rollback", true), ("commit", false)] {
         database.sql("delete from idempotency_keys").await;
@@ -100,7 +100,7 @@ async fn expired_idempotency_keys_are_deleted_a_few_at_a_time() {
 #[tokio::test]
 async fn refused_events_with_one_key_take_no_turn_each() {
     let database = Database::create().await;
-    let to = database.destination(LimitSettings::default()).await;
+    let to = database.destination(LimitSettings::EXACT).await;
     let mut user = database.user().await;
     let count = "create table public.writes (at timestamptz);
         create function note_write() returns trigger language plpgsql as

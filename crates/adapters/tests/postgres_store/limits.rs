@@ -81,7 +81,7 @@ impl Random {
             burst,
             shape,
             max_in_flight: self.maybe(9).map(|places| places + 1),
-            safety_margin: self.below(5) as f64 / 5.0,
+            safety_margin: self.maybe(5).map(|fifths| f64::from(fifths) / 5.0),
         }
     }
 }
@@ -96,7 +96,7 @@ async fn history_is_resolved_as_the_domain_does() {
     let mut random = Random(7);
     for _ in 0..80 {
         let tier = LimitSettings {
-            safety_margin: 0.0,
+            safety_margin: None,
             ..random.settings()
         };
         let shape = tier

@@ -12,7 +12,7 @@ use crate::database::{Database, run};
 async fn a_migration_that_waits_for_a_writer_holds_nobody_up() {
     let database = Database::create().await;
     // One is to be done again, and it makes triggers of `destinations`.
-    let back = "drop table health, smart_limits, smart_history;
+    let back = "drop table health, response_times, smart_limits, smart_history;
         drop function destinations_forget_health, destinations_set_smart cascade;
         delete from _sqlx_migrations where version = 5";
     database.sql(back).await;

@@ -43,7 +43,7 @@ async fn texts(database: &Database, sql: &str) -> Vec<String> {
 }
 
 async fn destination(database: &Database) -> DestinationId {
-    database.destination(LimitSettings::default()).await
+    database.destination(LimitSettings::EXACT).await
 }
 
 /// The payloads that wait at a destination, in the order of their attempts.

@@ -24,7 +24,7 @@ const UNLIMITED: LimitSettings = LimitSettings {
     burst: None,
     shape: None,
     max_in_flight: None,
-    safety_margin: 0.0,
+    safety_margin: Some(0.0),
 };
 
 fn event(database: &Database, destination: DestinationId) -> NewEvent {

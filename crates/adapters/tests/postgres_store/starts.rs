@@ -344,6 +344,7 @@ async fn a_permit_from_before_a_cut_is_refused_and_one_from_before_a_raise_is_no
         ("shape = 'leaky_bucket'", false),
         ("url = 'https://other.example/'", false),
         ("safety_margin = 0.5", false),
+        ("safety_margin = null", false),
         ("limit_per_second = null", false), // the tier's, a bucket of 10
         ("state = 'paused'", false),
         ("max_in_flight = 9", false),

@@ -15,7 +15,7 @@ const STORED: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01 a=
 #[tokio::test]
 async fn attempts_are_found_in_their_traces() {
     let database = Database::create().await;
-    let to = database.destination(LimitSettings::default()).await;
+    let to = database.destination(LimitSettings::EXACT).await;
     let trace = TraceContext::from_stored(STORED);
     let event = |trace| NewEvent {
         id: EventId(database.id()),

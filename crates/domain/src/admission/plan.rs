@@ -267,7 +267,7 @@ impl<'a> Plan<'a> {
     }
 
     fn refill_micros(&self, pacing: Pacing) -> i64 {
-        micros(self.policy.stretched(pacing.refill.period)).max(1)
+        micros(self.policy.refill_period(pacing)).max(1)
     }
 
     fn patience(&self) -> Duration {

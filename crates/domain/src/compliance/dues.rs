@@ -90,7 +90,7 @@ mod tests {
     fn what_is_counted_is_as_good_as_what_is_kept() {
         let three = LimitSettings {
             per_second: Some(3),
-            ..LimitSettings::default()
+            ..LimitSettings::EXACT
         };
         let at = Timestamp::from_millis;
         let history = [InForce::new(at(0), &three, DestinationState::Active)];

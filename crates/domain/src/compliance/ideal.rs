@@ -54,7 +54,7 @@ impl Share {
 /// use domain::policy::LimitSettings;
 /// use domain::time::Timestamp;
 ///
-/// let three = LimitSettings { per_second: Some(3), ..LimitSettings::default() };
+/// let three = LimitSettings { per_second: Some(3), ..LimitSettings::EXACT };
 /// let history = [InForce::new(Timestamp::from_millis(0), &three, DestinationState::Active)];
 /// let due = vec![Timestamp::from_millis(0); 100];
 /// let at = Timestamp::from_millis;

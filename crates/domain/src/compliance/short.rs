@@ -77,7 +77,7 @@ pub struct Evidence<'a> {
 /// use domain::watch::Shortfall;
 ///
 /// let at = Timestamp::from_millis;
-/// let ten = LimitSettings { per_second: Some(10), ..LimitSettings::default() };
+/// let ten = LimitSettings { per_second: Some(10), ..LimitSettings::EXACT };
 /// let history = [InForce::new(at(0), &ten, DestinationState::Active)];
 /// let mut series = Series::new(at(0), at(60_000), 60);
 /// for _ in 0..900 {
@@ -197,7 +197,7 @@ impl Look<'_> {
         let first = all.next()?;
         let alike = |segment: &Segment| {
             let (one, other) = (&first.policy, &segment.policy);
-            one.rate == other.rate && one.safety_margin == other.safety_margin
+            one.rate == other.rate && one.margin == other.margin
         };
         let last = all.try_fold(first, |_, segment| alike(segment).then_some(segment))?;
         Some(&last.policy)
@@ -230,7 +230,7 @@ impl Look<'_> {
                 let windows = (limited.windows.iter())
                     .map(|limit| span(policy.stretched(limit.period), &|time| rate(*limit, time)));
                 let bucket = limited.pacing.map(|pacing| {
-                    let one = policy.stretched(pacing.refill.period) / pacing.refill.max.get();
+                    let one = policy.refill_period(pacing) / pacing.refill.max.get();
                     span(one * 10, &|time| rate(pacing.refill, time))
                 });
                 Some(windows.chain(bucket).collect())

@@ -13,7 +13,7 @@ fn in_force(settings: LimitSettings) -> Vec<InForce> {
 fn per_hour(limit: u32) -> Vec<InForce> {
     in_force(LimitSettings {
         per_hour: Some(limit),
-        ..LimitSettings::default()
+        ..LimitSettings::EXACT
     })
 }
 
@@ -59,7 +59,7 @@ fn a_bucket_is_as_full_as_it_was() {
         per_hour: Some(3_600),
         burst: Some(2),
         shape: Some(crate::limit::Shape::TokenBucket),
-        ..LimitSettings::default()
+        ..LimitSettings::EXACT
     });
     let burst = [100, 100, 100];
     // Slack is worth a start or so.
@@ -94,7 +94,7 @@ fn it_reaches_back_as_far_as_what_is_in_force() {
         per_second: Some(1),
         burst: Some(90),
         shape: Some(crate::limit::Shape::TokenBucket),
-        ..LimitSettings::default()
+        ..LimitSettings::EXACT
     };
     assert_eq!(
         reaches_back(&in_force(bucket), span),
@@ -102,7 +102,7 @@ fn it_reaches_back_as_far_as_what_is_in_force() {
     );
     let unlimited = LimitSettings {
         unlimited: true,
-        ..LimitSettings::default()
+        ..LimitSettings::EXACT
     };
     let mut history = per_hour(5);
     history.push(InForce::new(

@@ -107,7 +107,7 @@ impl Unknown {
 /// let limits = LimitSettings {
 ///     per_second: Some(2),
 ///     per_day: Some(50_000),
-///     ..LimitSettings::default()
+///     ..LimitSettings::EXACT
 /// };
 /// let drain = |max_in_flight, request_time| {
 ///     let limits = LimitSettings { max_in_flight: Some(max_in_flight), ..limits };
@@ -267,7 +267,7 @@ impl Rules {
         }));
         windows.sort_by_key(|window| window.period);
         let bucket = limited.pacing.map(|pacing| {
-            let period = policy.stretched(pacing.refill.period);
+            let period = policy.refill_period(pacing);
             let level = (usage.meter).refilled(pacing, micros(period), begins);
             Bucket {
                 pacing,

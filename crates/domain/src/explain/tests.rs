@@ -18,7 +18,7 @@ fn ms(millis: i64) -> Timestamp {
 fn per_second(max: u32) -> Policy {
     limits(LimitSettings {
         per_second: Some(max),
-        ..LimitSettings::default()
+        ..LimitSettings::EXACT
     })
 }
 
@@ -193,7 +193,7 @@ fn of_its_limits() -> Vec<Row> {
         per_second: Some(2),
         shape: Some(Shape::TokenBucket),
         burst: Some(4),
-        ..LimitSettings::default()
+        ..LimitSettings::EXACT
     };
     vec![
         (
@@ -346,7 +346,7 @@ fn of_several_windows_the_one_that_opens_last_is_named() {
         case.policy = limits(LimitSettings {
             per_second: Some(2),
             per_minute: Some(3),
-            ..LimitSettings::default()
+            ..LimitSettings::EXACT
         });
         case.usage.starts = vec![ms(-100), ms(-400), ms(-50_000)];
     });
@@ -379,7 +379,7 @@ fn of_several_limits_the_one_that_takes_longest_counts() {
         case.policy = limits(LimitSettings {
             per_second: Some(2),
             per_day: Some(1_000),
-            ..LimitSettings::default()
+            ..LimitSettings::EXACT
         });
     });
     let day = 86_400;
@@ -401,7 +401,7 @@ fn a_full_window_is_waited_for_before_anything_drains() {
     let mut case = Case::with(|case| {
         case.policy = limits(LimitSettings {
             per_hour: Some(1_000),
-            ..LimitSettings::default()
+            ..LimitSettings::EXACT
         });
         case.usage.starts = vec![ms(-780_000); 1_000];
     });
@@ -411,7 +411,7 @@ fn a_full_window_is_waited_for_before_anything_drains() {
     // The same where they are counted in buckets.
     case.policy = limits(LimitSettings {
         per_hour: Some(3_000),
-        ..LimitSettings::default()
+        ..LimitSettings::EXACT
     });
     case.usage.starts = Vec::new();
     case.usage.coarse = vec![CoarseStarts {
@@ -441,7 +441,7 @@ fn what_is_to_be_retried_drains_no_sooner_than_it_is_due() {
 #[test]
 fn smart_delivery_is_a_limit_too() {
     let case = Case::with(|case| {
-        case.policy = limits(LimitSettings::default()).slowed(Effective {
+        case.policy = limits(LimitSettings::EXACT).slowed(Effective {
             per_second: Some(0.5),
             max_in_flight: None,
         });
@@ -480,7 +480,7 @@ fn nobody_can_say_how_long_it_is_up_to_somebody() {
 fn unlimited(case: &mut Case) {
     case.policy = limits(LimitSettings {
         max_in_flight: Some(20),
-        ..LimitSettings::default()
+        ..LimitSettings::EXACT
     });
 }
 
@@ -589,7 +589,7 @@ fn used((max, per_minute, burst): (u32, Option<u32>, Option<u32>), ages: &[i64])
             per_second: Some(max),
             per_minute,
             burst,
-            ..LimitSettings::default()
+            ..LimitSettings::EXACT
         });
         case.usage.starts = starts;
     })
@@ -631,7 +631,7 @@ proptest! {
             case.policy = limits(LimitSettings {
                 per_second: max,
                 max_in_flight: Some(max_in_flight),
-                ..LimitSettings::default()
+                ..LimitSettings::EXACT
             });
             case.usage.in_flight = under_way.min(max_in_flight);
         });

@@ -211,7 +211,14 @@ impl Circumstances<'_> {
 
     fn window_words(&self) -> String {
         match self.closed(|gate| matches!(gate, Gate::Window(_))) {
-            Some(Gate::Window(limit)) => format!("The window of {} is full.", limit_words(limit)),
+            Some(Gate::Window(limit)) => {
+                let margin = self.policy.margin.of(limit.period.duration());
+                let longer = match margin.as_micros() {
+                    0 => String::new(),
+                    micros => format!(", planned {} ms longer,", rounded(micros as f64 / 1_000.0)),
+                };
+                format!("The window of {}{longer} is full.", limit_words(limit))
+            }
             _ => "A window of its limits is full.".to_owned(),
         }
     }

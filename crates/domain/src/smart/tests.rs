@@ -221,7 +221,7 @@ impl World {
 fn per_second(limit: f64) -> LimitSettings {
     LimitSettings {
         per_second: Some(limit as u32),
-        ..LimitSettings::default()
+        ..LimitSettings::EXACT
     }
 }
 

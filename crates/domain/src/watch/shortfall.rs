@@ -291,7 +291,7 @@ struct Refills {
 impl Refills {
     fn of(policy: &Policy, pacing: Pacing) -> Self {
         Self {
-            period: policy.stretched(pacing.refill.period),
+            period: policy.refill_period(pacing),
             max: f64::from(pacing.refill.max.get()),
         }
     }

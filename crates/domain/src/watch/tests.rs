@@ -20,7 +20,7 @@ fn limits(per_second: Option<u32>, per_hour: Option<u32>) -> LimitSettings {
     LimitSettings {
         per_second,
         per_hour,
-        ..LimitSettings::default()
+        ..LimitSettings::EXACT
     }
 }
 

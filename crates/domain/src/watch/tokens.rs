@@ -29,7 +29,7 @@ pub fn tokens(policy: &Policy, usage: &Usage, now: Timestamp) -> Option<f64> {
         f64::from(limit.max.get().saturating_sub(used))
     };
     let bucket = |pacing: Pacing| {
-        let period = policy.stretched(pacing.refill.period);
+        let period = policy.refill_period(pacing);
         let level = (usage.meter).refilled(pacing, crate::time::micros(period), now);
         let missing = level.missing_micro as f64 / 1e6;
         (f64::from(pacing.burst) - missing).max(0.0)
@@ -55,7 +55,7 @@ mod tests {
         LimitSettings {
             per_second: Some(per_second),
             per_minute,
-            ..LimitSettings::default()
+            ..LimitSettings::EXACT
         }
     }
 
@@ -98,9 +98,6 @@ mod tests {
     fn paused_is_none_left_and_unlimited_is_no_number() {
         let usage = Usage::default();
         assert_eq!(tokens(&limits(0, None).policy(), &usage, NOW), Some(0.0));
-        assert_eq!(
-            tokens(&LimitSettings::default().policy(), &usage, NOW),
-            None
-        );
+        assert_eq!(tokens(&LimitSettings::EXACT.policy(), &usage, NOW), None);
     }
 }

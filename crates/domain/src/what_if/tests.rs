@@ -14,7 +14,7 @@ fn per_second(max: u32) -> LimitSettings {
     LimitSettings {
         per_second: Some(max),
         max_in_flight: Some(10_000),
-        ..LimitSettings::default()
+        ..LimitSettings::EXACT
     }
 }
 
@@ -61,7 +61,7 @@ fn as_many_are_in_flight_as_may_be() {
     let policy = LimitSettings {
         unlimited: true,
         max_in_flight: Some(5),
-        ..LimitSettings::default()
+        ..LimitSettings::EXACT
     };
     let replayed = replay(&policy.policy(), &vec![arrival(0, 1_000); 50], 1_000_000);
     let mut steps: Vec<_> = (replayed.iter())
@@ -92,7 +92,7 @@ fn a_coarse_limit_is_used_and_kept() {
     let settings = LimitSettings {
         per_minute: Some(3_000),
         max_in_flight: Some(10_000),
-        ..LimitSettings::default()
+        ..LimitSettings::EXACT
     };
     let replayed = replay(&settings.policy(), &vec![arrival(0, 10); 9_000], 1_000_000);
     assert_kept(&settings, &replayed);

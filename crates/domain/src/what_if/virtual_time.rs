@@ -33,7 +33,7 @@ const TICK: Duration = Duration::from_millis(1);
 /// use domain::what_if::{Arrival, replay};
 /// use std::time::Duration;
 ///
-/// let policy = LimitSettings { per_second: Some(2), ..LimitSettings::default() }.policy();
+/// let policy = LimitSettings { per_second: Some(2), ..LimitSettings::EXACT }.policy();
 /// let at = Timestamp::from_millis;
 /// let arrival = Arrival { due_at: at(0), latency: Duration::from_millis(50) };
 /// let replayed = replay(&policy, &[arrival; 5], 1_000);

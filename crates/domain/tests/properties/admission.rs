@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use domain::admission::{Backlog, Bucket, CoarseStarts, GRACE, SLACK, Usage, admit, lead};
-use domain::compliance::{judge, judge_sends};
+use domain::compliance::{Start, Verdict, judge, judge_sends};
 use domain::limit::{Period, Shape};
+use domain::margin::Spread;
 use domain::policy::{LimitSettings, Policy};
 use domain::smart::Effective;
 use domain::time::Timestamp;
@@ -42,9 +43,9 @@ pub(crate) fn small_policy() -> impl Strategy<Value = Policy> {
                 per_hour: hour.map(|max| max * 40),
                 shape: Some(shape),
                 burst: burst.filter(|_| shape != Shape::LeakyBucket),
-                safety_margin: margin,
+                safety_margin: Some(margin),
                 max_in_flight: Some(in_flight),
-                ..LimitSettings::default()
+                ..LimitSettings::EXACT
             }
             .policy()
         },
@@ -58,9 +59,9 @@ fn coarse_policy() -> impl Strategy<Value = Policy> {
         LimitSettings {
             per_second: if by_minute { Some(1_500) } else { Some(max) },
             per_minute: if by_minute { Some(max) } else { other },
-            safety_margin: margin,
+            safety_margin: Some(margin),
             max_in_flight: Some(20_000),
-            ..LimitSettings::default()
+            ..LimitSettings::EXACT
         }
         .policy()
     })
@@ -222,6 +223,83 @@ proptest! {
     }
 }
 
+/// Windows alone: a bucket has room for the network in its slack.
+fn windows() -> impl Strategy<Value = LimitSettings> {
+    (1..8_u32, small(), small()).prop_map(|(second, minute, hour)| LimitSettings {
+        per_second: Some(second),
+        per_minute: minute.map(|max| max * 5),
+        per_hour: hour.map(|max| max * 40),
+        safety_margin: None,
+        ..LimitSettings::EXACT
+    })
+}
+
+/// What a receiver judges whose requests are on their way for so long and a part of
+/// the margin longer, in thousandths.
+fn at_the_receiver(world: &World, margin: Duration, parts: &[u32]) -> Verdict {
+    let way = Duration::from_millis(3);
+    let mut arrivals: Vec<Start> = (world.sends.iter())
+        .zip(parts.iter().cycle())
+        .map(|((sent_at, id), part)| (*sent_at + way + margin * *part / 1_000, *id))
+        .collect();
+    arrivals.sort_unstable();
+    judge(&world.history, &arrivals)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn no_limit_is_exceeded_at_a_receiver_whose_network_is_within_the_margin(
+        limits in windows(),
+        spread in prop::option::of((0..30_000_u64, 0..30_000_u64)),
+        parts in prop::collection::vec(0..=1_000_u32, 1..12),
+        fates in prop::collection::vec(fate(), 1..12),
+        ops in prop::collection::vec(op(), 1..60),
+    ) {
+        let micros = Duration::from_micros;
+        let spread = spread.map(|(one, other)| Spread {
+            least: micros(one.min(other)),
+            most: micros(one.max(other)),
+        });
+        let policy = limits.policy().measured(spread);
+        let margin = policy.margin.of(Period::Second.duration());
+        let mut world = World::new(policy).fates(fates);
+        play(&mut world, ops);
+        assert_kept(&world);
+        let verdict = at_the_receiver(&world, margin, &parts);
+        prop_assert!(verdict.is_kept(), "{:?}", verdict.violations().next());
+    }
+}
+
+/// The margin is what keeps it: without one, the same network shows the receiver more.
+#[test]
+fn a_receiver_sees_more_than_the_limit_where_there_is_no_margin() {
+    let limits = |safety_margin| LimitSettings {
+        per_second: Some(10),
+        safety_margin,
+        ..LimitSettings::EXACT
+    };
+    let network = Duration::from_millis(2);
+    for (safety_margin, is_kept) in [(Some(0.0), false), (Some(0.002), true), (None, true)] {
+        let at_once = Fate::Start {
+            late: 0,
+            sent: 0,
+            takes: 20_000,
+        };
+        let mut world = World::new(limits(safety_margin).policy()).fates(vec![at_once]);
+        world.follow_looks(1_000, world.now + Duration::from_secs(5));
+        world.settle();
+        assert!(world.sends.len() > 40, "{}", world.sends.len());
+        // The first second's are slow, the others are not.
+        let parts: Vec<u32> = (0..1_000)
+            .map(|at| if at < 10 { 1_000 } else { 0 })
+            .collect();
+        let verdict = at_the_receiver(&world, network, &parts);
+        assert_eq!(verdict.is_kept(), is_kept, "{safety_margin:?}");
+    }
+}
+
 /// Folded starts are counted when the last of them may have been: the limit is free a
 /// whole period after the end of their bucket, and not after its begin.
 #[test]
@@ -231,7 +309,7 @@ fn a_coarse_limit_counts_a_bucket_until_its_end() {
     let limit = LimitSettings {
         per_second: Some(3_000),
         max_in_flight: Some(100_000),
-        ..LimitSettings::default()
+        ..LimitSettings::EXACT
     };
     let full = Bucket {
         ends_at,
@@ -268,13 +346,13 @@ fn a_coarse_limit_counts_a_bucket_until_its_end() {
 fn a_bucket_that_comes_into_force_counts_the_starts_before_it() {
     let window = LimitSettings {
         per_second: Some(10),
-        ..LimitSettings::default()
+        ..LimitSettings::EXACT
     };
     let bucket = LimitSettings {
         per_second: Some(2),
         burst: Some(5),
         shape: Some(Shape::TokenBucket),
-        ..LimitSettings::default()
+        ..LimitSettings::EXACT
     };
     let mut world = World::new(window.policy());
     let _ = world.run(1_000);
@@ -297,7 +375,7 @@ fn a_huge_bucket_that_comes_into_force_counts_the_starts_before_it() {
     let limit = |max| LimitSettings {
         per_second: Some(max),
         max_in_flight: Some(100_000),
-        ..LimitSettings::default()
+        ..LimitSettings::EXACT
     };
     let bucket = LimitSettings {
         shape: Some(Shape::TokenBucket),
@@ -321,7 +399,7 @@ fn a_bucket_that_a_change_leaves_alone_keeps_its_level() {
         per_second: Some(10),
         burst: Some(10),
         shape: Some(Shape::TokenBucket),
-        ..LimitSettings::default()
+        ..LimitSettings::EXACT
     };
     let mut world = World::new(bucket.policy());
     world.follow_looks(1_000, world.now + Duration::from_secs(5));

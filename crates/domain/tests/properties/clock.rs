@@ -173,7 +173,7 @@ fn small_steps_add_up() {
 #[test]
 fn a_step_freezes_for_the_longest_period_but_not_for_ever() {
     let freeze = |settings: LimitSettings| freeze_for(&settings.policy());
-    let base = LimitSettings::default();
+    let base = LimitSettings::EXACT;
     let second = LimitSettings {
         per_second: Some(1),
         ..base

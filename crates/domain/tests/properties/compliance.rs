@@ -32,7 +32,7 @@ fn ledger(ms: &[i64]) -> Vec<Start> {
 fn per_second(max: u32) -> LimitSettings {
     LimitSettings {
         per_second: Some(max),
-        ..LimitSettings::default()
+        ..LimitSettings::EXACT
     }
 }
 
@@ -124,7 +124,7 @@ fn a_window_that_straddles_a_cut_has_the_larger_bound_and_no_other_has() {
 fn a_window_that_touches_a_time_without_limit_has_no_bound() {
     let mut history = always(LimitSettings {
         per_minute: Some(100),
-        ..LimitSettings::default()
+        ..LimitSettings::EXACT
     });
     history.push(InForce::new(at(10_000), &per_second(1), Active));
     assert_eq!(violations(&history, &[9_700, 9_800, 10_500]), []);
@@ -149,7 +149,7 @@ fn nothing_starts_in_a_pause() {
     // A limit of zero pauses as well, whatever was in force before.
     let unlimited = LimitSettings {
         unlimited: true,
-        ..LimitSettings::default()
+        ..LimitSettings::EXACT
     };
     let mut history = always(unlimited);
     history.push(InForce::new(at(10_000), &per_second(0), Active));
@@ -292,7 +292,7 @@ fn policy() -> impl Strategy<Value = Policy> {
         Just(
             LimitSettings {
                 unlimited: true,
-                ..LimitSettings::default()
+                ..LimitSettings::EXACT
             }
             .policy()
         ),
@@ -359,7 +359,7 @@ proptest! {
         if by_minute {
             let per_minute = Some(max * 20);
             let burst = Some(burst);
-            settings = LimitSettings { per_minute, burst, shape, ..LimitSettings::default() };
+            settings = LimitSettings { per_minute, burst, shape, ..LimitSettings::EXACT };
         }
         let pacing = brute::pacing(&settings.policy()).unwrap();
         let verdict = judge(&always(settings), &starts);

@@ -28,7 +28,7 @@ const NONE: LimitSettings = LimitSettings {
     burst: None,
     shape: None,
     max_in_flight: None,
-    safety_margin: 0.0,
+    safety_margin: Some(0.0),
 };
 
 fn second(max: u32) -> LimitSettings {
@@ -202,7 +202,7 @@ fn a_crowded_destination_is_woken_when_a_good_part_of_its_places_is_free() {
         let settings = LimitSettings {
             unlimited: true,
             max_in_flight: Some(max_in_flight),
-            ..LimitSettings::default()
+            ..LimitSettings::EXACT
         };
         let mut world = World::new(settings.policy()).fates(fates);
         world.follow_looks(u32::MAX, world.now + LASTS);

@@ -39,9 +39,9 @@ fn settings() -> impl Strategy<Value = LimitSettings> {
             per_day: of(Period::Day),
             shape,
             burst,
-            safety_margin,
+            safety_margin: Some(safety_margin),
             max_in_flight: Some(5_000),
-            ..LimitSettings::default()
+            ..LimitSettings::EXACT
         }
     })
 }

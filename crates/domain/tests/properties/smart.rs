@@ -70,7 +70,7 @@ fn a_pace_is_counted_from_claims() {
     };
     let limits = LimitSettings {
         per_second: Some(100),
-        ..LimitSettings::default()
+        ..LimitSettings::EXACT
     };
     let policy = limits.policy().slowed(slowed);
     let at = Timestamp::from_millis;

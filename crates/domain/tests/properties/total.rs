@@ -6,6 +6,7 @@ use domain::admission::{
     Backlog, Blocked, Bucket, CoarseStarts, Decision, Look, Meter, Outstanding, Usage, admit,
 };
 use domain::limit::{MAX_LIMIT, Period, Shape};
+use domain::margin::Spread;
 use domain::policy::{LimitSettings, Policy};
 use domain::smart::Effective;
 use domain::time::Timestamp;
@@ -26,6 +27,13 @@ fn any_number() -> impl Strategy<Value = u32> {
     prop_oneof![0..10_u32, 1_990..2_010_u32, Just(MAX_LIMIT), 0..=MAX_LIMIT]
 }
 
+fn any_spread() -> impl Strategy<Value = Spread> {
+    (any::<u32>(), any::<u32>()).prop_map(|(least, most)| Spread {
+        least: Duration::from_micros(least.into()),
+        most: Duration::from_micros(most.into()),
+    })
+}
+
 prop_compose! {
     fn any_policy()(
         limits in prop::array::uniform4(prop::option::of(any_number())),
@@ -35,14 +43,15 @@ prop_compose! {
         ],
         burst in prop::option::of(any_number()),
         max_in_flight in prop::option::of(any_number()),
-        safety_margin in 0.0..=1.0_f64,
+        safety_margin in prop::option::of(0.0..=1.0_f64),
+        spread in prop::option::of(any_spread()),
         slower in prop::option::of(any::<f64>()),
     ) -> Policy {
         let [per_second, per_minute, per_hour, per_day] = limits;
         LimitSettings {
             per_second, per_minute, per_hour, per_day, unlimited, burst,
             shape: Some(shape), max_in_flight, safety_margin,
-        }.policy().slowed(Effective { per_second: slower, max_in_flight: None })
+        }.policy().measured(spread).slowed(Effective { per_second: slower, max_in_flight: None })
     }
 }
 
@@ -142,7 +151,7 @@ proptest! {
             per_second: Some(second),
             per_minute: Some(minute),
             max_in_flight: Some(1_000),
-            ..LimitSettings::default()
+            ..LimitSettings::EXACT
         }.policy();
         let (small, large) = (limits(second, minute), limits(
             second + more_a_second, minute + more_a_minute,
@@ -222,7 +231,7 @@ proptest! {
 fn an_empty_bucket_counts_nothing() {
     let limit = LimitSettings {
         per_second: Some(2_001),
-        ..LimitSettings::default()
+        ..LimitSettings::EXACT
     };
     let now = Timestamp::from_millis(1_000_000);
     let ago = |ms| now - Duration::from_millis(ms);
@@ -271,14 +280,14 @@ fn a_huge_limit_is_decided_from_two_hundred_buckets() {
         (
             LimitSettings {
                 per_second: Some(10_000),
-                ..LimitSettings::default()
+                ..LimitSettings::EXACT
             },
             Period::Second,
         ),
         (
             LimitSettings {
                 per_day: Some(1_000_000),
-                ..LimitSettings::default()
+                ..LimitSettings::EXACT
             },
             Period::Day,
         ),

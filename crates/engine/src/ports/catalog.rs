@@ -5,7 +5,8 @@ use domain::attempt::AttemptState;
 use domain::compliance::Start;
 use domain::destination::DestinationState;
 use domain::ids::{AttemptId, DestinationId, EventId, TenantId};
-use domain::policy::LimitSettings;
+use domain::margin::Spread;
+use domain::policy::{LimitSettings, Policy};
 use domain::series::Passage;
 use domain::time::Timestamp;
 
@@ -204,6 +205,9 @@ pub struct Destination {
     pub limits: LimitSettings,
     /// Its limits with the tier's where they inherit.
     pub effective: LimitSettings,
+    /// How much its response times differ, once that is measured: the margin of its
+    /// windows, unless one is set.
+    pub spread: Option<Spread>,
     /// Whether its receiver is sent `traceparent`.
     pub pass_traceparent: bool,
     /// When it was created.
@@ -211,6 +215,12 @@ pub struct Destination {
 }
 
 impl Destination {
+    /// What of admission follows from its own row: not what smart delivery makes of it.
+    #[must_use]
+    pub fn policy(&self) -> Policy {
+        self.effective.policy().measured(self.spread)
+    }
+
     /// Its name; its URL where it has none.
     #[must_use]
     pub fn called(&self) -> &str {

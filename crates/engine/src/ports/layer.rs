@@ -5,6 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use domain::event::NewEvent;
 use domain::ids::{DestinationId, WorkerId};
+use domain::margin::Spread;
 use domain::permit::Permit;
 use domain::share::Room;
 
@@ -84,6 +85,11 @@ pub trait StoreLayer: Send + Sync {
     /// See [`Store::report_sends`].
     async fn report_sends(&self, worker: WorkerId, sends: &[SendReport]) -> Result<(), StoreError> {
         asked(self.under())?.report_sends(worker, sends).await
+    }
+
+    /// See [`Store::report_spreads`].
+    async fn report_spreads(&self, spreads: &[(DestinationId, Spread)]) -> Result<(), StoreError> {
+        asked(self.under())?.report_spreads(spreads).await
     }
 
     /// See [`Store::record_outcomes`].
@@ -181,6 +187,10 @@ impl<T: StoreLayer> Store for T {
 
     async fn report_sends(&self, worker: WorkerId, sends: &[SendReport]) -> Result<(), StoreError> {
         StoreLayer::report_sends(self, worker, sends).await
+    }
+
+    async fn report_spreads(&self, spreads: &[(DestinationId, Spread)]) -> Result<(), StoreError> {
+        StoreLayer::report_spreads(self, spreads).await
     }
 
     async fn record_outcomes(

@@ -9,6 +9,7 @@ pub use domain::attempt::outcome::{NextTry, Outcome, Speaks};
 use domain::event::NewEvent;
 use domain::health::HealthChange;
 use domain::ids::{AttemptId, DestinationId, EventId, PermitNumber, WorkerId};
+use domain::margin::Spread;
 use domain::permit::Permit;
 use domain::retry::RetrySettings;
 use domain::share::Room;
@@ -149,6 +150,12 @@ pub trait Store: Send + Sync {
     /// and makes it superfluous. Whatever is lost of it, or skipped because somebody
     /// holds the row, is counted at its latest start until the outcome is there.
     async fn report_sends(&self, worker: WorkerId, sends: &[SendReport]) -> Result<(), StoreError>;
+
+    /// Says how much the response times of these destinations differ, as one worker has
+    /// measured them: the margin of their windows from the next run on, where none is
+    /// set. What is known of others is joined with it ([`domain::margin::Measured`]); a destination that
+    /// is gone is left out. What is lost of it is said again soon.
+    async fn report_spreads(&self, spreads: &[(DestinationId, Spread)]) -> Result<(), StoreError>;
 
     /// Records outcomes of starts that this worker claimed, adds the retries,
     /// folds coarse starts, and carries out what `domain::health` makes of the

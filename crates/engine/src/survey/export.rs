@@ -64,6 +64,9 @@ fn export_one(one: &Shown) {
             gauge!("paceline_destination_failed_ratio", labels).set(percent / 100.0);
         }
     }
+    if let Some(margin) = one.margin {
+        gauge!("paceline_destination_margin_seconds", labels()).set(margin.as_secs_f64());
+    }
     if let Some(tokens) = one.tokens {
         gauge!("paceline_destination_tokens", labels()).set(tokens);
     }

@@ -109,6 +109,7 @@ impl SurveyLoop {
             in_flight: one.usage.in_flight,
             configured: set.and_then(|policy| policy.configured_per_second()),
             effective: one.policy.starts_per_second(),
+            margin: one.policy.margin_in_force(),
             tokens: tokens(&one.policy, &one.usage, now),
             // While it is paused, its policy is.
             drains_in: drains_in(

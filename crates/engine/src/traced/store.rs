@@ -5,6 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use domain::event::NewEvent;
 use domain::ids::{DestinationId, WorkerId};
+use domain::margin::Spread;
 use domain::permit::Permit;
 use domain::share::Room;
 use tokio::time::Instant;
@@ -76,6 +77,10 @@ impl Store for TracedStore {
 
     async fn report_sends(&self, worker: WorkerId, sends: &[SendReport]) -> Result<(), StoreError> {
         self.inner.report_sends(worker, sends).await
+    }
+
+    async fn report_spreads(&self, spreads: &[(DestinationId, Spread)]) -> Result<(), StoreError> {
+        self.inner.report_spreads(spreads).await
     }
 
     async fn record_outcomes(

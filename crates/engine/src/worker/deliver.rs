@@ -35,6 +35,7 @@ use crate::worker::promptness::Promptness;
 use crate::worker::records::Records;
 use crate::worker::room::{BatchRoom, Room};
 use crate::worker::sends::Sends;
+use crate::worker::spreads::Spreads;
 use crate::worker::targets::Addressee;
 use crate::worker::tries::Tries;
 use crate::worker::turned_away::TurnedAway;
@@ -70,6 +71,7 @@ pub(super) struct Deliverer {
     pub(super) batch_claims: Claims,
     pub(super) records: Records,
     pub(super) sends: Sends,
+    pub(super) spreads: Arc<Spreads>,
     pub(super) turned_away: TurnedAway,
     pub(super) places: Arc<Places>,
     /// For batches, beside a place.
@@ -340,6 +342,9 @@ impl Deliverer {
         if !matches!(result, Err(NotDone::Late(_))) {
             let timed_out = matches!(result, Err(NotDone::Send(SendError::TimedOut(_))));
             started.place.held(dialling + elapsed, timed_out);
+            if result.is_ok() {
+                self.spreads.note(permit.destination, elapsed);
+            }
             note_response(
                 result.as_ref().ok().map(|response| response.status),
                 elapsed,

@@ -28,6 +28,7 @@ mod worker_batches;
 mod worker_claims;
 mod worker_hand;
 mod worker_identity;
+mod worker_margins;
 mod worker_places;
 mod worker_records;
 mod worker_shutdown;

@@ -50,9 +50,10 @@ pub struct CreateDestination {
     /// Attempts queued and in flight at once.
     #[serde(default)]
     pub max_in_flight: Option<u32>,
-    /// By which part every period is stretched: 0.02 makes a second 1.02 s.
+    /// By which part every period is stretched: 0.02 makes a second 1.02 s. `null`:
+    /// measured, up to a hundredth of the period.
     #[serde(default)]
-    pub safety_margin: f64,
+    pub safety_margin: Option<f64>,
     /// Tell the receiver which trace a request belongs to: the headers
     /// `traceparent` and `tracestate`, of events that have one.
     #[serde(default)]
@@ -108,10 +109,10 @@ pub struct ChangeDestination {
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<u32>)]
     pub max_in_flight: Option<Option<u32>>,
-    /// By which part every period is stretched.
-    #[serde(default, deserialize_with = "not_null")]
-    #[schema(value_type = f64)]
-    pub safety_margin: Option<f64>,
+    /// By which part every period is stretched; `null` to measure it.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<f64>)]
+    pub safety_margin: Option<Option<f64>>,
     /// Tell the receiver which trace a request belongs to.
     #[serde(default, deserialize_with = "not_null")]
     pub pass_traceparent: Option<bool>,
@@ -146,8 +147,8 @@ pub struct Destination {
     pub shape: Option<Shape>,
     /// As set.
     pub max_in_flight: Option<u32>,
-    /// By which part every period is stretched.
-    pub safety_margin: f64,
+    /// By which part every period is stretched; `null` if it is measured.
+    pub safety_margin: Option<f64>,
     /// Whether its receiver is sent `traceparent` and `tracestate`.
     pub pass_traceparent: bool,
     /// The names of the headers that it adds.

@@ -41,10 +41,10 @@ pub struct TryLimits {
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<u32>)]
     pub max_in_flight: Option<Option<u32>>,
-    /// By which part every period is stretched.
-    #[serde(default, deserialize_with = "not_null")]
-    #[schema(value_type = f64)]
-    pub safety_margin: Option<f64>,
+    /// By which part every period is stretched; `null` to measure it.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<f64>)]
+    pub safety_margin: Option<Option<f64>>,
     /// How much of the past to replay: 1 to 604,800. By default six hours.
     #[serde(default, deserialize_with = "not_null")]
     #[schema(value_type = u32)]

@@ -82,6 +82,10 @@ pub struct Standing {
     /// And what all that is in force allows in the long run: 0 while paused, less under
     /// smart delivery.
     pub effective_per_second: Option<f64>,
+    /// By how many seconds the window of its shortest limit is planned longer than its
+    /// period, so that none of the whole period holds more at the receiver. `null` where
+    /// it has no window.
+    pub margin_seconds: Option<f64>,
 }
 
 /// How many requests ended how. What is under way is not in it, and of the last seconds
@@ -160,6 +164,7 @@ impl From<service::Standing> for Standing {
             starts_in_last_second: found.starts_in_last_second,
             configured_per_second: found.configured_per_second.map(rounded),
             effective_per_second: found.effective_per_second.map(rounded),
+            margin_seconds: found.margin.map(|margin| rounded(margin.as_secs_f64())),
         }
     }
 }

@@ -208,6 +208,7 @@ pub async fn examine(
         span,
         judged_since: (span != asked).then_some(span.since),
         history,
+        margin: destination.policy().margin,
         verdict: examined.verdict,
         allowed: examined.allowed,
         stretches,

@@ -251,6 +251,7 @@ fn rounded(value: f64) -> f64 {
 mod tests {
     use domain::attempt::AttemptState;
     use domain::destination::DestinationState;
+    use domain::margin::Margin;
     use domain::policy::LimitSettings;
 
     use super::super::report::{DestinationReport, Findings};
@@ -303,6 +304,7 @@ mod tests {
             span: span(),
             judged_since: None,
             history: history(),
+            margin: Margin::Measured(None),
             verdict: examined.verdict,
             allowed: examined.allowed,
             stretches,

@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use super::chart::{Chart, Line, svg};
-use super::render::{escape, label};
+use super::render::{escape, label, margin};
 use super::report::{CurveReport, DestinationReport, PointReport, Report, StretchReport};
 
 /// So many destinations have charts: those with problems first.
@@ -69,7 +69,7 @@ fn table(page: &mut String, destinations: &[DestinationReport]) {
          <th scope=\"col\">Destination</th><th scope=\"col\">Limit</th>\
          <th scope=\"col\">Starts</th><th scope=\"col\">Of possible</th>\
          <th scope=\"col\">Window</th><th scope=\"col\">Aligned</th>\
-         <th scope=\"col\">Sliding</th><th scope=\"col\">Bound</th>\
+         <th scope=\"col\">Sliding</th><th scope=\"col\">Bound</th><th scope=\"col\">Margin</th>\
          <th scope=\"col\">Over</th><th scope=\"col\">Short for</th></tr></thead><tbody>",
     );
     for one in destinations {
@@ -80,10 +80,11 @@ fn table(page: &mut String, destinations: &[DestinationReport]) {
                 starts(rule.largest_aligned.as_ref().map(|window| window.starts)),
                 starts(rule.largest_sliding.as_ref().map(|window| window.starts)),
                 starts(rule.bound),
+                margin(rule),
                 rule.early_starts.to_string(),
             ]
         });
-        let rules: Vec<[String; 5]> = rules.collect();
+        let rules: Vec<[String; 6]> = rules.collect();
         let column = |number: usize| {
             let cells = rules.iter().map(|rule| escape(&rule[number]));
             cells.collect::<Vec<_>>().join("<br>")
@@ -92,7 +93,7 @@ fn table(page: &mut String, destinations: &[DestinationReport]) {
             page,
             "<tr class=\"{}\"><th scope=\"row\">{}</th><td>{}</td><td>{}</td>\
              <td>{}% of {}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>\
-             <td>{}</td></tr>",
+             <td>{}</td><td>{}</td></tr>",
             if one.compliant { "kept" } else { "over" },
             escape(label(one)),
             escape(&one.limit_words()),
@@ -104,6 +105,7 @@ fn table(page: &mut String, destinations: &[DestinationReport]) {
             column(2),
             column(3),
             column(4),
+            column(5),
             short_for(one),
         );
     }
@@ -280,6 +282,7 @@ mod tests {
                 largest_aligned: None,
                 largest_sliding: None,
                 bound: Some(2),
+                margin_seconds: None,
                 early_starts: u64::from(over),
                 violations: over.then_some(violation).into_iter().collect(),
             }],

@@ -46,6 +46,7 @@ fn table(report: &Report) -> String {
         "ALIGNED",
         "SLIDING",
         "BOUND",
+        "MARGIN",
         "OVER",
     ];
     let rows = report.destinations.iter().flat_map(|destination| {
@@ -86,9 +87,16 @@ fn row(destination: &DestinationReport, rule: Option<&RuleReport>) -> Vec<String
         rule.and_then(|rule| rule.bound)
             .map(|bound| bound.to_string())
             .unwrap_or_default(),
+        rule.map(margin).unwrap_or_default(),
         rule.map(|rule| rule.early_starts.to_string())
             .unwrap_or_default(),
     ]
+}
+
+/// `4 ms`; nothing of what is no window.
+pub(super) fn margin(rule: &RuleReport) -> String {
+    let millis = |seconds: f64| format!("{} ms", (seconds * 1e6).round() / 1e3);
+    rule.margin_seconds.map_or(String::new(), millis)
 }
 
 /// Safe between tags and in quoted attributes.
@@ -206,6 +214,7 @@ fn csv(report: &Report) -> anyhow::Result<String> {
         "largest_sliding",
         "largest_sliding_ends_at",
         "bound",
+        "margin_seconds",
         "under_delivery_seconds",
         "early_starts",
         "violations",
@@ -225,7 +234,7 @@ fn csv(report: &Report) -> anyhow::Result<String> {
     Ok(text.trim_end().to_owned())
 }
 
-fn record(destination: &DestinationReport, rule: Option<&RuleReport>) -> [String; 16] {
+fn record(destination: &DestinationReport, rule: Option<&RuleReport>) -> [String; 17] {
     let of = |value: Option<String>| value.unwrap_or_default();
     let sliding = rule.and_then(|rule| rule.largest_sliding.as_ref());
     let aligned = rule.and_then(|rule| rule.largest_aligned.as_ref());
@@ -250,6 +259,9 @@ fn record(destination: &DestinationReport, rule: Option<&RuleReport>) -> [String
         of(rule
             .and_then(|rule| rule.bound)
             .map(|bound| bound.to_string())),
+        of(rule
+            .and_then(|rule| rule.margin_seconds)
+            .map(|seconds| seconds.to_string())),
         destination.under_delivery.seconds.to_string(),
         of(rule.map(|rule| rule.early_starts.to_string())),
         of(rule.map(|rule| rule.violations.len().to_string())),

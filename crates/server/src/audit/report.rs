@@ -6,6 +6,7 @@ use domain::compliance::{
 };
 use domain::destination::DestinationState;
 use domain::limit::Shape;
+use domain::margin::Margin;
 use domain::policy::LimitSettings;
 use domain::time::Timestamp;
 use engine::ports::{LimitHistory, SmartChange};
@@ -171,6 +172,10 @@ pub struct RuleReport {
     pub largest_sliding: Option<WindowReport>,
     /// What was allowed in that window; `null` is any number.
     pub bound: Option<u64>,
+    /// By how many seconds windows are planned longer than the period that is judged, by
+    /// now: what requests may differ on their way for the receiver to count no more.
+    /// `null` of what is no window.
+    pub margin_seconds: Option<f64>,
     /// Starts that came too early.
     pub early_starts: u64,
     /// Where: the first 100.
@@ -215,6 +220,8 @@ pub struct Findings {
     /// The span's beginning, where it is not the one that was asked for.
     pub judged_since: Option<Timestamp>,
     pub history: Vec<LimitHistory>,
+    /// Of its windows, by now.
+    pub margin: Margin,
     pub verdict: Verdict,
     /// What a perfect sender could have started.
     pub allowed: u64,
@@ -231,7 +238,9 @@ impl From<Findings> for DestinationReport {
             started: verdict.starts,
             allowed: found.allowed,
         };
-        let mut rules: Vec<RuleReport> = verdict.limits.iter().map(RuleReport::of_limit).collect();
+        let mut rules: Vec<RuleReport> = (verdict.limits.iter())
+            .map(|limit| RuleReport::of_limit(limit, found.margin))
+            .collect();
         rules.extend((verdict.bucket.as_ref()).map(|bucket| RuleReport::other("bucket", bucket)));
         if !verdict.pause.is_empty() {
             rules.push(RuleReport::other("pause", &verdict.pause));
@@ -304,11 +313,12 @@ impl UnderDeliveryReport {
 }
 
 impl RuleReport {
-    fn of_limit(limit: &LimitVerdict) -> Self {
+    fn of_limit(limit: &LimitVerdict, margin: Margin) -> Self {
         Self {
             largest_aligned: window(limit.aligned),
             largest_sliding: window(limit.sliding),
             bound: limit.bound,
+            margin_seconds: Some(margin.of(limit.period.duration()).as_secs_f64()),
             ..Self::other(limit.period.as_str(), &limit.violations)
         }
     }
@@ -325,6 +335,7 @@ impl RuleReport {
             largest_aligned: None,
             largest_sliding: None,
             bound: None,
+            margin_seconds: None,
             early_starts: violations.early_starts,
             violations: listed.collect(),
         }

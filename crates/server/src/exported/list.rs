@@ -95,6 +95,7 @@ pub const METRICS: &[Metric] = &[
     of(Scheduler, Gauge, "paceline_destination_backlog_oldest_seconds", "How long the first of what is due has waited"),
     of(Scheduler, Gauge, "paceline_destination_in_flight_attempts", "Attempts that have started and have no outcome"),
     of(Scheduler, Gauge, "paceline_destination_limit_starts_per_second", "Starts per second that the limits allow"),
+    of(Scheduler, Gauge, "paceline_destination_margin_seconds", "By how much the window of the shortest limit is planned longer than its period"),
     of(Scheduler, Gauge, "paceline_destination_tokens", "How many more the limits would let start now"),
     of(Scheduler, Gauge, "paceline_destination_drain_seconds", "How long the backlog takes at the limit"),
     of(Scheduler, Gauge, "paceline_destination_failed_ratio", "Which part of the requests of the last five minutes, hour or day failed"),

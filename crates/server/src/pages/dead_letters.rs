@@ -372,6 +372,7 @@ mod tests {
             state: DestinationState::Active,
             limits: LimitSettings::default(),
             effective: LimitSettings::default(),
+            spread: None,
             pass_traceparent: false,
             created_at: Timestamp::from_micros(0),
         };

@@ -8,7 +8,7 @@ use domain::explain::{Explanation, Reason, drains_in, explain};
 use domain::health::{DisableReason, Lately};
 use domain::ids::{DestinationId, TenantId};
 use domain::limit::Period;
-use domain::policy::Rate;
+use domain::policy::{Policy, Rate};
 use domain::time::Timestamp;
 use engine::ports::{
     Answered, Destination, Fleet, GLANCE_RATE, Glance, HealthView, OfTenant, Outcomes, Surveyed,
@@ -36,6 +36,8 @@ pub(super) struct Standing {
     pub(super) tone: &'static str,
     pub(super) state: String,
     pub(super) limit: String,
+    /// By how much its shortest window is planned longer, and why so much.
+    pub(super) margin: String,
     pub(super) rate: String,
     /// Of the limit, in percent; `None` where nothing limits.
     pub(super) share: Option<u32>,
@@ -60,12 +62,13 @@ pub(super) struct Standing {
 
 impl Standing {
     /// What changes, by the suffix of its name on the page.
-    pub(super) fn live(&self) -> [(&'static str, String); 15] {
+    pub(super) fn live(&self) -> [(&'static str, String); 16] {
         let share = self
             .share
             .map_or(NONE.to_owned(), |share| format!("{share} %"));
         [
             ("state", self.state.clone()),
+            ("margin", self.margin.clone()),
             ("rate", self.rate.clone()),
             ("share", share),
             ("backlog", self.backlog.clone()),
@@ -186,6 +189,7 @@ impl Seen<'_> {
             tone,
             state,
             limit: words::limits(&destination.effective),
+            margin: margin(&destination.policy()),
             rate: format!("{rate:.1}/s"),
             share: self
                 .surveyed
@@ -318,6 +322,14 @@ fn failed_of(lately: &Lately) -> String {
     lately.failed_percent().map_or(NONE.to_owned(), |percent| {
         format!("{} of {}", words::percent(percent), lately.answered)
     })
+}
+
+/// `4 ms, measured`.
+fn margin(policy: &Policy) -> String {
+    match policy.margin_in_force() {
+        Some(margin) => format!("{}, {}", words::latency(margin), policy.margin),
+        None => NONE.to_owned(),
+    }
 }
 
 /// Which part of the limit that binds most is used, in percent: a second's by

@@ -16,7 +16,7 @@ pub struct LimitsChange {
     pub burst: Option<Option<u32>>,
     pub shape: Option<Option<Shape>>,
     pub max_in_flight: Option<Option<u32>>,
-    pub safety_margin: Option<f64>,
+    pub safety_margin: Option<Option<f64>>,
 }
 
 impl LimitsChange {
@@ -101,7 +101,7 @@ mod tests {
         burst: Some(3),
         shape: None,
         max_in_flight: None,
-        safety_margin: 0.0,
+        safety_margin: None,
     };
 
     #[test]

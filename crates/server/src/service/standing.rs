@@ -73,6 +73,9 @@ pub struct Standing {
     /// And what all that is in force allows in the long run: 0 while paused, less under
     /// smart delivery.
     pub effective_per_second: Option<f64>,
+    /// By how much the window of its shortest limit is planned longer than its period;
+    /// `None` where it has no window.
+    pub margin: Option<Duration>,
 }
 
 impl Service {
@@ -239,6 +242,7 @@ fn standing(
         starts_in_last_second: u32::try_from(started).unwrap_or(u32::MAX),
         configured_per_second: destination.effective.policy().configured_per_second(),
         effective_per_second: policy.starts_per_second(),
+        margin: policy.margin_in_force(),
         destination,
         now,
     }

@@ -163,7 +163,6 @@ async fn what_is_wrong_with_a_change_a_path_or_a_page_is_named() {
         "event_types",
         "state",
         "unlimited",
-        "safety_margin",
     ] {
         let cleared = world.patch(&path, json!({ field: null })).await;
         cleared.refuses(422, field);

@@ -49,7 +49,7 @@ const TIER: LimitSettings = LimitSettings {
     burst: None,
     shape: None,
     max_in_flight: None,
-    safety_margin: 0.0,
+    safety_margin: Some(0.0),
 };
 
 impl FakeStore {
@@ -144,6 +144,7 @@ impl Catalog for FakeStore {
             limits: new.limits,
             effective: new.limits.or_tier(&TIER),
             created_at: NOON,
+            spread: None,
             pass_traceparent: false,
         };
         self.up()?.destinations.push(destination.clone());

@@ -30,7 +30,7 @@ pub async fn a_destination_is_read_as_it_was_created(world: &World) {
             burst: Some(3),
             shape: Some(Shape::TokenBucket),
             max_in_flight: Some(9),
-            safety_margin: 0.02,
+            safety_margin: Some(0.02),
             unlimited: false,
         },
         ..world
@@ -88,7 +88,7 @@ pub async fn a_change_leaves_the_rest_alone(world: &World) {
     assert_eq!((&changed.url, changed.limits), (&before.url, before.limits));
     let change = DestinationChange {
         url: Some("https://new.example/".to_owned()),
-        limits: Some(LimitSettings::default()),
+        limits: Some(LimitSettings::EXACT),
         ..DestinationChange::default()
     };
     let changed = world
@@ -99,7 +99,7 @@ pub async fn a_change_leaves_the_rest_alone(world: &World) {
         (changed.name.as_str(), changed.url.as_str()),
         ("shop", "https://new.example/")
     );
-    assert_eq!(changed.limits, LimitSettings::default());
+    assert_eq!(changed.limits, LimitSettings::EXACT);
     let read = world
         .catalog
         .destination(DEFAULT_TENANT, destination)
@@ -113,7 +113,7 @@ pub async fn nonsense_is_refused_by_the_name_of_its_column(world: &World) {
     let limits = LimitSettings {
         per_second: Some(1),
         burst: Some(0),
-        ..LimitSettings::default()
+        ..LimitSettings::EXACT
     };
     let new = NewDestination {
         limits,

@@ -212,7 +212,7 @@ pub async fn a_change_through_the_catalog_is_the_same(world: &World) {
     let change = DestinationChange {
         limits: Some(LimitSettings {
             per_second: Some(2),
-            ..LimitSettings::default()
+            ..LimitSettings::EXACT
         }),
         ..DestinationChange::default()
     };
@@ -261,7 +261,7 @@ pub async fn history_begins_with_the_destination(world: &World) {
         burst: Some(50),
         shape: Some(Shape::TokenBucket),
         max_in_flight: Some(7),
-        ..LimitSettings::default()
+        ..LimitSettings::EXACT
     };
     assert_eq!(history[0].effective, expected);
     assert_eq!(history[0].state, DestinationState::Active);

@@ -147,8 +147,8 @@ pub async fn a_destination_is_created_with_its_secrets(world: &World) {
 pub async fn a_refused_destination_leaves_no_secret(world: &World) {
     let mut new = world.destination().build();
     new.limits = LimitSettings {
-        safety_margin: 7.0,
-        ..LimitSettings::default()
+        safety_margin: Some(7.0),
+        ..LimitSettings::EXACT
     };
     let secrets = [secret(world, new.id, HMAC)];
     let created = world

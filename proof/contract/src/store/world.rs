@@ -111,7 +111,7 @@ impl World {
             name: String::new(),
             url: "https://receiver.example/hooks".to_owned(),
             event_types: Vec::new(),
-            limits: LimitSettings::default(),
+            limits: LimitSettings::EXACT,
             pass_traceparent: false,
         };
         DestinationBuilder { world: self, new }
@@ -336,6 +336,13 @@ impl DestinationBuilder<'_> {
     #[must_use]
     pub fn per_second(mut self, max: u32) -> Self {
         self.new.limits.per_second = Some(max);
+        self
+    }
+
+    /// The margin of its windows; `None` to measure it.
+    #[must_use]
+    pub fn margin(mut self, part: Option<f64>) -> Self {
+        self.new.limits.safety_margin = part;
         self
     }
 

@@ -296,7 +296,7 @@ pub async fn an_open_request_is_replaced_and_decided_once(world: &TenantWorld) {
         destination,
         settings: LimitSettings {
             per_second: Some(per_second),
-            ..LimitSettings::default()
+            ..LimitSettings::EXACT
         },
         note: note.to_owned(),
     };
@@ -337,7 +337,7 @@ pub async fn requests_are_for_ones_own_destinations(world: &TenantWorld) {
     let request = NewLimitRequest {
         id: world.id(),
         destination,
-        settings: LimitSettings::default(),
+        settings: LimitSettings::EXACT,
         note: String::new(),
     };
     let port = &world.sessions;

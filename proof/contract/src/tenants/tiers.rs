@@ -142,17 +142,17 @@ pub async fn destinations_inherit_the_tier_and_override_it(world: &TenantWorld) 
     ] {
         let tenant = world.tenant(tier).await.id;
         let inherits = world
-            .destination_of(tenant, &world.destination().build())
+            .destination_of(tenant, &world.destination().margin(None).build())
             .await;
         assert_eq!(
             effective(world, tenant, inherits).await,
             inherited,
             "{tier}"
         );
-        let own = world.destination().per_second(7).build();
+        let own = world.destination().margin(None).per_second(7).build();
         let overrides = world.destination_of(tenant, &own).await;
         assert_eq!(effective(world, tenant, overrides).await, own.limits);
-        let unlimited = world.destination().unlimited().build();
+        let unlimited = world.destination().margin(None).unlimited().build();
         let lifted = world.destination_of(tenant, &unlimited).await;
         assert!(effective(world, tenant, lifted).await.unlimited, "{tier}");
     }
@@ -162,13 +162,13 @@ pub async fn destinations_inherit_the_tier_and_override_it(world: &TenantWorld) 
 pub async fn another_tier_is_in_force_for_all_that_inherit(world: &TenantWorld) {
     let tenant = world.tenant("free").await.id;
     let inherits = world
-        .destination_of(tenant, &world.destination().build())
+        .destination_of(tenant, &world.destination().margin(None).build())
         .await;
-    let own = world.destination().per_second(7).build();
+    let own = world.destination().margin(None).per_second(7).build();
     let overrides = world.destination_of(tenant, &own).await;
     let stranger = world.tenant("free").await.id;
     let strange = world
-        .destination_of(stranger, &world.destination().build())
+        .destination_of(stranger, &world.destination().margin(None).build())
         .await;
     let before = world.now().await;
     let change = TenantChange {
@@ -192,7 +192,7 @@ pub async fn another_tier_is_in_force_for_all_that_inherit(world: &TenantWorld) 
 
 /// By the same triggers as a user's SQL.
 pub async fn a_lowered_tier_revokes_and_a_raised_one_does_not(world: &TenantWorld) {
-    let destination = world.destination().create().await;
+    let destination = world.destination().margin(None).create().await;
     world.accept(destination, 20).await;
     let admitted = world.admit(destination).await.len();
     assert!(admitted > 10, "{admitted} of a bucket of 50");
@@ -310,7 +310,7 @@ pub async fn a_tenant_has_no_more_destinations_than_its_tier_allows(world: &Tena
         assert_eq!(tier.tenant_max_destinations, most);
     };
     let create = async || {
-        let new = world.destination().build();
+        let new = world.destination().margin(None).build();
         let created = world.catalog.create_destination(tenant.id, &new).await;
         created.map(|one| one.id)
     };
@@ -318,7 +318,7 @@ pub async fn a_tenant_has_no_more_destinations_than_its_tier_allows(world: &Tena
     let first = create().await.unwrap();
     create().await.unwrap();
     refuses(create().await, "tenant_max_destinations");
-    let other = world.destination().create().await;
+    let other = world.destination().margin(None).create().await;
     assert_ne!(other, first, "another tenant is not meant");
     let deleted = world.catalog.delete_destination(tenant.id, first);
     deleted.await.unwrap();

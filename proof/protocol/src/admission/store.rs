@@ -237,7 +237,7 @@ pub(super) fn is_raise(from: u8, to: u8) -> bool {
 fn policy(limit: u8) -> Policy {
     LimitSettings {
         per_second: Some(limit.into()),
-        ..LimitSettings::default()
+        ..LimitSettings::EXACT
     }
     .policy()
 }

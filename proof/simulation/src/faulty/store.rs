@@ -14,6 +14,7 @@ use async_trait::async_trait;
 use domain::attempt::OutcomeKind;
 use domain::event::{Audience, NewEvent};
 use domain::ids::{DestinationId, WorkerId};
+use domain::margin::Spread;
 use domain::permit::Permit;
 use domain::share::Room;
 use domain::time::Timestamp;
@@ -352,6 +353,21 @@ impl Store for FaultyStore {
             let counts = &store.gate.around.counts;
             counts.add("send reported before its answer", sends.len() as u64);
             store.line(Site::ReportSends, format_args!("{} sends", sends.len()));
+            Ok(())
+        })
+        .await
+    }
+
+    async fn report_spreads(&self, spreads: &[(DestinationId, Spread)]) -> Result<(), StoreError> {
+        let spreads = spreads.to_vec();
+        self.call(Site::ReportSpreads, |store, _| async move {
+            store.inner.report_spreads(&spreads).await?;
+            let counts = &store.gate.around.counts;
+            counts.add("margin measured", spreads.len() as u64);
+            store.line(
+                Site::ReportSpreads,
+                format_args!("{} destinations", spreads.len()),
+            );
             Ok(())
         })
         .await

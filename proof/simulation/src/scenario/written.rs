@@ -68,8 +68,8 @@ impl fmt::Display for Limits<'_> {
         if limits.unlimited {
             f.write_str("unlimited: true, ")?;
         }
-        if limits.safety_margin > 0.0 {
-            write!(f, "safety_margin: {:?}, ", limits.safety_margin)?;
+        if let Some(margin) = limits.safety_margin {
+            write!(f, "safety_margin: Some({margin:?}), ")?;
         }
         f.write_str("..LimitSettings::default() }")
     }

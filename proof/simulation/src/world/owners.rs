@@ -82,7 +82,7 @@ impl World<'_> {
         let change = TierChange {
             // A tier has none.
             limits: Some(LimitSettings {
-                safety_margin: 0.0,
+                safety_margin: Some(0.0),
                 ..limits
             }),
             ..TierChange::default()

@@ -58,7 +58,7 @@ const RAISED: LimitSettings = LimitSettings {
     burst: None,
     shape: None,
     max_in_flight: None,
-    safety_margin: 0.0,
+    safety_margin: Some(0.0),
 };
 
 /// How long an attempt is admitted or in flight at a receiver that is prompt:

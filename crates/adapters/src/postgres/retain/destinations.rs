@@ -168,9 +168,10 @@ const LONG: [&str; 4] = [
 ];
 
 /// The rest, a row or few of each; the destination itself at the end.
-const SHORT: [&str; 10] = [
+const SHORT: [&str; 11] = [
     "-- retain: forget_pacing\ndelete from pacing where destination_id = any ($1)",
     "-- retain: forget_health\ndelete from health where destination_id = any ($1)",
+    "-- retain: forget_times\ndelete from response_times where destination_id = any ($1)",
     "-- retain: forget_smart\ndelete from smart_limits where destination_id = any ($1)",
     "-- retain: forget_watch\ndelete from watches where destination_id = any ($1)",
     "-- retain: forget_tally_mark\ndelete from tally_marks where destination_id = any ($1)",

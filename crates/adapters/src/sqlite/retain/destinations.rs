@@ -61,9 +61,10 @@ const LONG: [&str; 4] = [
 ];
 
 /// The rest, a row or few of each; the destination itself at the end.
-const SHORT: [&str; 10] = [
+const SHORT: [&str; 11] = [
     "-- retain: its pacing\ndelete from pacing where destination_id = ?1",
     "-- retain: its health\ndelete from health where destination_id = ?1",
+    "-- retain: its response times\ndelete from response_times where destination_id = ?1",
     "-- retain: its effective limit\ndelete from smart_limits where destination_id = ?1",
     "-- retain: its watch\ndelete from watches where destination_id = ?1",
     "-- retain: its tally's mark\ndelete from tally_marks where destination_id = ?1",

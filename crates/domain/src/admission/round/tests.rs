@@ -16,7 +16,7 @@ fn candidate(number: u128, tenant: u128, waiting: i64) -> Candidate {
         destination: DestinationId(Uuid::from_u128(number)),
         tenant: TenantId(Uuid::from_u128(tenant)),
         tenant_max_in_flight: None,
-        policy: LimitSettings::default().policy(),
+        policy: LimitSettings::EXACT.policy(),
         epoch: Epoch(7),
         last_permit: PermitNumber(40),
         usage: Usage::default(),
@@ -28,7 +28,7 @@ fn candidate(number: u128, tenant: u128, waiting: i64) -> Candidate {
 fn per_second(candidate: Candidate, max: u32) -> Candidate {
     let limit = LimitSettings {
         per_second: Some(max),
-        ..LimitSettings::default()
+        ..LimitSettings::EXACT
     };
     Candidate {
         policy: limit.policy(),
@@ -106,7 +106,7 @@ fn a_bucket_is_charged_for_its_share_alone() {
     let bucket = LimitSettings {
         per_second: Some(10),
         shape: Some(Shape::TokenBucket),
-        ..LimitSettings::default()
+        ..LimitSettings::EXACT
     };
     let one = Candidate {
         policy: bucket.policy(),

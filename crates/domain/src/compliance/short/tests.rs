@@ -11,7 +11,7 @@ fn settings(per_second: u32) -> LimitSettings {
     LimitSettings {
         per_second: Some(per_second),
         max_in_flight: Some(4),
-        ..LimitSettings::default()
+        ..LimitSettings::EXACT
     }
 }
 
@@ -155,7 +155,7 @@ fn it_is_found_where_it_was() {
 fn nothing_is_said_of_a_pause_nor_of_what_cannot_be_known() {
     let hour = LimitSettings {
         per_hour: Some(100),
-        ..LimitSettings::default()
+        ..LimitSettings::EXACT
     };
     let minute = Minute {
         starts: Vec::new(),
@@ -177,7 +177,7 @@ fn nothing_is_said_of_a_pause_nor_of_what_cannot_be_known() {
     assert!(!silent(settings(10), DestinationState::Active));
     let unlimited = LimitSettings {
         unlimited: true,
-        ..LimitSettings::default()
+        ..LimitSettings::EXACT
     };
     assert!(!silent(unlimited, DestinationState::Active));
 }

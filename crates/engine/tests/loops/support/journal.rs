@@ -4,6 +4,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use domain::ids::{AttemptId, DestinationId, WorkerId};
+use domain::margin::Spread;
 use domain::permit::{Permit, PermitGroup};
 use engine::ports::{
     Deferral, DeliveryTag, Finish, Heartbeat, Mark, Outcome, ReapRules, Request, Run, SendReport,
@@ -22,6 +23,7 @@ pub(crate) enum Event {
     Publish(Vec<PermitGroup>),
     Defer(Vec<Deferral>),
     ReportSends(WorkerId, Vec<SendReport>),
+    ReportSpreads(Vec<(DestinationId, Spread)>),
     Release(Vec<Permit>),
     Finish(Vec<Finish>),
     Wake(Vec<Wake>),
@@ -56,6 +58,11 @@ impl Journal {
             began: Instant::now(),
             entries: Mutex::new(Vec::new()),
         }
+    }
+
+    /// How long it has gone on.
+    pub(crate) fn now(&self) -> Duration {
+        self.began.elapsed()
     }
 
     pub(crate) fn note(&self, event: Event) {

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use domain::admission::Look;
 use domain::event::NewEvent;
 use domain::ids::{AttemptId, DestinationId, Epoch, EventId, PermitNumber, TenantId, WorkerId};
+use domain::margin::Spread;
 use domain::permit::Permit;
 use domain::retry::RetrySettings;
 use domain::share::Room;
@@ -51,6 +52,7 @@ pub(crate) struct FakeStore {
     pub(crate) release: Script<Vec<Permit>, Answer<Vec<Wake>>>,
     pub(crate) record: Script<Vec<Outcome>, Answer<Recorded>>,
     pub(crate) heartbeat: Script<Heartbeat, Answer<()>>,
+    pub(crate) spreads: Script<Vec<(DestinationId, Spread)>, Answer<()>>,
     pub(crate) reap: Script<ReapRules, Answer<Reaped>>,
     pub(crate) sweep: Script<Sweep, Answer<SweepPage>>,
     pub(crate) clear_marks: Script<(), Answer<()>>,
@@ -89,6 +91,7 @@ impl FakeStore {
             release: Script::new(wakes_of),
             record: Script::new(|_| Ok(Recorded::default())),
             heartbeat: Script::new(|_| Ok(())),
+            spreads: Script::new(|_| Ok(())),
             reap: Script::new(|_| Ok(Reaped::default())),
             sweep: Script::new(|_| Ok(SweepPage::default())),
             clear_marks: Script::new(|()| Ok(())),
@@ -312,6 +315,11 @@ impl Store for FakeStore {
         self.journal
             .note(Event::ReportSends(worker, sends.to_vec()));
         Ok(())
+    }
+
+    async fn report_spreads(&self, spreads: &[(DestinationId, Spread)]) -> Answer<()> {
+        self.journal.note(Event::ReportSpreads(spreads.to_vec()));
+        self.spreads.ask(spreads.to_vec()).await
     }
 
     async fn record_outcomes(&self, worker: WorkerId, outcomes: &[Outcome]) -> Answer<Recorded> {

@@ -29,9 +29,10 @@ pub struct Settings {
     #[arg(long, value_name = "N")]
     pub max_in_flight: Option<Setting>,
 
-    /// By which part every period is stretched: 0.02 makes a second 1.02 s.
+    /// By which part every period is stretched: 0.02 makes a second 1.02 s. `none` to
+    /// measure it.
     #[arg(long, value_name = "PART")]
-    pub safety_margin: Option<f64>,
+    pub safety_margin: Option<Setting<f64>>,
 
     /// Tell the receiver which trace a request belongs to, by the header
     /// traceparent.
@@ -97,8 +98,11 @@ impl RateLimits {
 }
 
 /// A number as JSON, `null` for `none`.
-pub(in crate::commands) fn number(setting: Option<Setting>) -> Option<Value> {
-    setting.map(|Setting(number)| Value::from(number))
+pub(in crate::commands) fn number<T>(setting: Option<Setting<T>>) -> Option<Value>
+where
+    Option<T>: Into<Value>,
+{
+    setting.map(|Setting(number)| number.into())
 }
 
 /// A body of the fields that are set.
@@ -139,9 +143,9 @@ impl std::fmt::Debug for Header {
 
 /// A number, or `none`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Setting(pub Option<u32>);
+pub struct Setting<T = u32>(pub Option<T>);
 
-impl FromStr for Setting {
+impl<T: FromStr> FromStr for Setting<T> {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
         if text == NONE {
@@ -174,7 +178,7 @@ impl Settings {
             ("name", self.name.clone().map(Value::from)),
             ("event_types", event_types),
             ("max_in_flight", number(self.max_in_flight)),
-            ("safety_margin", self.safety_margin.map(Value::from)),
+            ("safety_margin", number(self.safety_margin)),
             ("pass_traceparent", self.pass_traceparent.map(Value::from)),
             (
                 "headers",

@@ -16,7 +16,7 @@ pub(super) const NONE: LimitSettings = LimitSettings {
     burst: None,
     shape: None,
     max_in_flight: None,
-    safety_margin: 0.0,
+    safety_margin: None,
 };
 
 impl Draw<'_> {
@@ -92,7 +92,7 @@ impl Draw<'_> {
             },
             _ => LimitSettings {
                 per_minute: Some(self.rng.random_range(10..50)),
-                safety_margin: 0.1,
+                safety_margin: Some(0.1),
                 ..NONE
             },
         };
