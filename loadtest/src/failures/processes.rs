@@ -146,11 +146,12 @@ pub(super) const ROWS: [Row; 20] = [
     },
     Row {
         fault: "A worker freezes with permits in hand, or is starved of time",
-        mechanism: "a claim after the deadline is refused; after a slow claim nothing is sent",
+        mechanism: "a claim after the deadline is refused; after a slow claim, or where composing the request was slow, nothing is sent",
         residue: "a freeze exactly between the last look at the clock and the first byte",
         exercised: &[
             Test("a_late_claim_goes_back_to_waiting"),
             Test("a_start_that_was_claimed_too_slowly_is_not_sent"),
+            Test("a_batch_that_took_too_long_to_compose_is_not_sent"),
             Test("a_request_may_arrive_after_its_own_retry"),
             Chaos("freeze-worker"),
         ],

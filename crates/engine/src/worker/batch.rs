@@ -219,7 +219,6 @@ pub(super) fn request(
     let id = batch::id(start.members.iter().map(|member| member.event));
     let sent_at_seconds = start.claimed_at.as_micros().div_euclid(1_000_000);
     let signature = (addressee.signer).sign(start.claimed_at, &id, sent_at_seconds, &body);
-    metrics::histogram!("paceline_batch_events").record(start.members.len() as f64);
     Request {
         attempt: permit.attempt,
         event: start.event,

@@ -98,7 +98,6 @@ struct Sending {
     ready: Result<Box<dyn Prepared>, SendError>,
     /// As [`Started::not_after`].
     not_after: Instant,
-    is_batch: bool,
 }
 
 /// What came of it, and when.
@@ -331,7 +330,6 @@ impl Deliverer {
             start: started.start,
             ready: started.connection.ready,
             not_after: started.not_after,
-            is_batch: batch.is_some(),
         };
         let _room = started.room;
         let Sent {
@@ -375,9 +373,19 @@ impl Deliverer {
         self.records.record(worker, outcomes).await;
     }
 
-    /// The request and its answer, if it is not too late for it. Where the answer is
-    /// slow to come, the store is told meanwhile when the request was sent.
+    /// The request and its answer, if it is not too late for it once it is composed and
+    /// signed: nothing but the hand-over is left then. Where the answer is slow to come,
+    /// the store is told meanwhile when the request was sent.
     async fn exchange(&self, sending: Sending, bound: Duration, addressee: &Addressee) -> Sent {
+        let events = sending.start.members.len();
+        let limit = self.timeout(&addressee.target);
+        let ready = sending.ready.map(|connection| {
+            let request = match events {
+                0 => request(sending.permit, sending.start, addressee, limit),
+                _ => batch::request(sending.permit, sending.start, addressee, limit),
+            };
+            (connection, request)
+        });
         let from = Instant::now();
         let late = from.saturating_duration_since(sending.not_after);
         let not_done = |why| Sent {
@@ -388,15 +396,13 @@ impl Deliverer {
         if late > bound {
             return not_done(NotDone::Late(late));
         }
-        let connection = match sending.ready {
-            Ok(connection) => connection,
+        let (connection, request) = match ready {
+            Ok(ready) => ready,
             Err(error) => return not_done(NotDone::Send(error)),
         };
-        let limit = self.timeout(&addressee.target);
-        let request = match sending.is_batch {
-            true => batch::request(sending.permit, sending.start, addressee, limit),
-            false => request(sending.permit, sending.start, addressee, limit),
-        };
+        if events > 0 {
+            metrics::histogram!("paceline_batch_events").record(events as f64);
+        }
         let first_byte = FirstByte::default();
         let since_claim = |at: Instant| at.saturating_duration_since(sending.not_after);
         let mut exchange = pin!(caught(connection.send(request, first_byte.clone())));

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
+use domain::admission::MAX_CLAIM_TO_SEND;
 use domain::attempt::OutcomeKind;
 use domain::batch;
 use domain::ids::AttemptId;
@@ -12,7 +13,7 @@ use engine::ports::{
 };
 use engine::worker::WorkerOptions;
 
-use crate::support::{Event, World, answer, member, permit, settle};
+use crate::support::{Event, World, answer, member, ms, pass, permit, settle};
 
 /// A worker that is given one permit whose batch has so many events, each
 /// answered so: the request, and the outcomes in the order of their record.
@@ -163,6 +164,22 @@ async fn what_a_207_too_long_does_not_say_is_tried_again() {
     assert_eq!(outcomes[1].next, NextTry::DeadLetter);
     assert!(matches!(outcomes[2].next, NextTry::RetryAfter(_)));
     assert_eq!(outcomes[0].speaks, Speaks::ForParts { taken: true });
+}
+
+/// The bound holds for the first byte, and composing a large batch takes its time.
+#[tokio::test(start_paused = true)]
+async fn a_batch_that_took_too_long_to_compose_is_not_sent() {
+    let world = World::new();
+    world.store.batches.store(2, Ordering::SeqCst);
+    *world.store.composing.lock().unwrap() = MAX_CLAIM_TO_SEND + ms(1);
+    let _worker = world.worker().await;
+    world.queue.delivers(&[permit(7)]);
+    pass(ms(1)).await;
+    assert_eq!(world.journal.sent(), []);
+    let recorded = world.journal.recorded();
+    let outcomes: Vec<_> = recorded.iter().flat_map(|(_, of_one)| of_one).collect();
+    let said: Vec<_> = outcomes.iter().map(|one| (one.kind, one.next)).collect();
+    assert_eq!(said, [(OutcomeKind::NotSent, NextTry::Again); 2]);
 }
 
 /// Whatever the places are. Who waits for too long is handed back, and nothing is

@@ -21,6 +21,7 @@ use engine::ports::{
     Outcome, ReapRules, Reaped, Recorded, Run, RunResult, SealedSecret, SendReport, Start, Store,
     StoreError, Sweep, SweepPage, Target, Wake,
 };
+use futures_util::FutureExt;
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -42,6 +43,8 @@ pub(crate) struct FakeStore {
     pub(crate) plain_apart: AtomicBool,
     /// So many events in each request; 0 for no batches.
     pub(crate) batches: AtomicUsize,
+    /// What composing the request of a batch takes.
+    pub(crate) composing: Mutex<Duration>,
     pub(crate) admit: Script<(Vec<Run>, u32), Answer<Vec<RunResult>>>,
     pub(crate) fleet: Script<(), Answer<Fleet>>,
     pub(crate) targets: Script<(), Answer<Epoch>>,
@@ -81,6 +84,7 @@ impl FakeStore {
             head_start: Mutex::default(),
             plain_apart: AtomicBool::default(),
             batches: AtomicUsize::default(),
+            composing: Mutex::default(),
             admit: Script::new(|(runs, _): (Vec<Run>, u32)| {
                 Ok(vec![decided(&[], Look::Idle); runs.len()])
             }),
@@ -131,6 +135,22 @@ impl FakeStore {
             members: Vec::new(),
             trace: None,
         })
+    }
+}
+
+/// A payload that takes time to be put into its batch: the clock goes on when it is
+/// let go of, for composing a request awaits nothing.
+struct Slow(Duration);
+
+impl AsRef<[u8]> for Slow {
+    fn as_ref(&self) -> &[u8] {
+        b"{}"
+    }
+}
+
+impl Drop for Slow {
+    fn drop(&mut self) {
+        let _advanced = tokio::time::advance(self.0).now_or_never();
     }
 }
 
@@ -262,6 +282,10 @@ impl Store for FakeStore {
             let mut answer = self.start(permit, now);
             if let ClaimAnswer::Started(start) = &mut answer {
                 start.members = (0..size).map(|place| member(permit, place)).collect();
+                if let Some(last) = start.members.last_mut() {
+                    let composing = *self.composing.lock().unwrap();
+                    last.payload = Bytes::from_owner(Slow(composing));
+                }
             }
             answer
         });
