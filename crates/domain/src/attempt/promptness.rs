@@ -25,9 +25,54 @@ pub fn bound(slowest: Option<Duration>) -> Duration {
     slowest.saturating_mul(2).clamp(AT_LEAST, AT_MOST)
 }
 
+/// How a request left later than its bound although its worker had looked just before:
+/// it was held up in the sender, or the process was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Late {
+    /// No later than it may be counted: the ledger says when.
+    Recorded,
+    /// Later than that: the ledger has it earlier than it was
+    /// ([`start_of`](crate::admission::start_of)), and its limit may have been broken.
+    DatedEarly,
+}
+
+impl Late {
+    /// Of a request whose first byte left so long after its claim, with this bound, and
+    /// counted at most so long after it. `None` if it was in time.
+    #[must_use]
+    pub fn of(sent_after: Duration, bound: Duration, counted_for: Duration) -> Option<Self> {
+        if sent_after > counted_for {
+            Some(Self::DatedEarly)
+        } else {
+            (sent_after > bound).then_some(Self::Recorded)
+        }
+    }
+
+    /// The word, as in metrics.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Recorded => "recorded",
+            Self::DatedEarly => "dated_early",
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_later_than_it_is_counted_is_told_from_what_is_recorded() {
+        let millis = Duration::from_millis;
+        let late = |sent_after| Late::of(millis(sent_after), millis(100), millis(500));
+        assert_eq!(late(100), None);
+        assert_eq!(late(101), Some(Late::Recorded));
+        assert_eq!(late(500), Some(Late::Recorded));
+        assert_eq!(late(501), Some(Late::DatedEarly));
+        let due = Late::of(millis(60), millis(100), millis(50));
+        assert_eq!(due, Some(Late::DatedEarly), "its deadline came first");
+    }
 
     #[test]
     fn the_bound_is_twice_the_slowest_within_its_limits() {

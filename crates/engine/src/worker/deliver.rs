@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use domain::admission::latest_start;
 use domain::attempt::OutcomeKind;
+use domain::attempt::promptness::Late;
 use domain::health::Signal;
 use domain::ids::WorkerId;
 use domain::permit::Permit;
@@ -321,7 +322,6 @@ impl Deliverer {
         };
         let (permit, worker, claimed_at) =
             (started.permit, started.worker, started.start.claimed_at);
-        let bound = bound.min(latest_start(claimed_at, permit.deadline).since(claimed_at));
         let tries = Tries::of(&started.start);
         let dialling = started.connection.took;
         let sending = Sending {
@@ -377,12 +377,15 @@ impl Deliverer {
     /// signed: nothing but the hand-over is left then. Where the answer is slow to come,
     /// the store is told meanwhile when the request was sent.
     async fn exchange(&self, sending: Sending, bound: Duration, addressee: &Addressee) -> Sent {
+        let (permit, claimed_at) = (sending.permit, sending.start.claimed_at);
+        let counted_for = latest_start(claimed_at, permit.deadline).since(claimed_at);
+        let bound = bound.min(counted_for);
         let events = sending.start.members.len();
         let limit = self.timeout(&addressee.target);
         let ready = sending.ready.map(|connection| {
             let request = match events {
-                0 => request(sending.permit, sending.start, addressee, limit),
-                _ => batch::request(sending.permit, sending.start, addressee, limit),
+                0 => request(permit, sending.start, addressee, limit),
+                _ => batch::request(permit, sending.start, addressee, limit),
             };
             (connection, request)
         });
@@ -411,13 +414,19 @@ impl Deliverer {
             Err(_no_answer_yet) => {
                 if let Some(sent_at) = first_byte.left_at() {
                     let sent_after = since_claim(sent_at);
-                    (self.sends).report(sending.worker, sending.permit, sent_after);
+                    (self.sends).report(sending.worker, permit, sent_after);
                 }
                 exchange.await
             }
         };
+        let left_at = first_byte.left_at();
+        if let Some(sent_after) = left_at.map(since_claim)
+            && let Some(late) = Late::of(sent_after, bound, counted_for)
+        {
+            note_late(&permit, sent_after, late);
+        }
         // If nothing was sent, it failed as it was tried.
-        let sent_at = first_byte.left_at().unwrap_or(from);
+        let sent_at = left_at.unwrap_or(from);
         Sent {
             result: result.map_err(NotDone::Send),
             sent_after: since_claim(sent_at),
@@ -541,6 +550,19 @@ fn note_outcome(outcome: &Outcome) {
         elapsed_ms = outcome.elapsed.as_secs_f64() * 1_000.0,
         "attempt ended"
     );
+}
+
+/// A request that left late although it was not too late just before.
+fn note_late(permit: &Permit, sent_after: Duration, late: Late) {
+    metrics::counter!("paceline_sends_late_total", "ledger" => late.as_str()).increment(1);
+    if late == Late::DatedEarly {
+        tracing::warn!(
+            attempt = permit.attempt.0,
+            destination = %permit.destination,
+            sent_after_ms = sent_after.as_secs_f64() * 1_000.0,
+            "a request left later than it is counted: its start in the ledger is too early"
+        );
+    }
 }
 
 /// One request that was sent: how it was answered, and when.

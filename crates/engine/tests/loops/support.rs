@@ -1,5 +1,6 @@
 //! A world of fakes.
 
+mod counted;
 mod journal;
 mod queue;
 mod schedule;
@@ -20,6 +21,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+pub(crate) use counted::Counted;
 pub(crate) use journal::{Event, Journal};
 pub(crate) use queue::FakeQueue;
 pub(crate) use schedule::{FakeSchedule, schedule_away};

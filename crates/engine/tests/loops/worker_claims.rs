@@ -7,7 +7,9 @@ use domain::ids::AttemptId;
 use domain::permit::Permit;
 use engine::ports::{ClaimAnswer, NextTry, Settlement, Start};
 
-use crate::support::{Event, World, in_slot, ms, pass, permit, settle, started, store_away};
+use crate::support::{
+    Counted, Event, World, in_slot, ms, pass, permit, settle, started, store_away,
+};
 
 fn claimed_at(world: &World) -> Vec<u128> {
     let times = world.journal.times(|e| matches!(e, Event::Claim(..)));
@@ -182,6 +184,28 @@ async fn a_send_whose_answer_is_slow_is_reported_before_it() {
     let sent: Vec<_> = outcomes.map(|one| (one.attempt, one.sent_after)).collect();
     assert_eq!(sent, sends);
     assert_eq!(reported(&world).len(), 2, "once");
+}
+
+/// What is held up after the last look at the clock cannot be taken back; it can be
+/// told.
+#[tokio::test(start_paused = true)]
+async fn a_send_that_was_held_up_is_counted_by_what_the_ledger_says_of_it() {
+    let (counted, world) = (Counted::default(), World::new());
+    let _counting = counted.begin();
+    let _worker = world.worker().await;
+    // Claims are quick, so the bound is 100 ms from the second on.
+    for (attempt, held_up) in [(7, 1), (8, 100), (9, 101), (10, 500), (11, 501)] {
+        world.sender.holds_up(ms(held_up));
+        world.queue.delivers(&[permit(attempt)]);
+        pass(ms(held_up)).await;
+    }
+    let late = counted.of("paceline_sends_late_total");
+    let late: Vec<_> = late.iter().map(|(of, count)| (&**of, *count)).collect();
+    assert_eq!(late, [("dated_early", 1), ("recorded", 2)]);
+    let recorded = world.journal.recorded();
+    let outcomes = recorded.iter().flat_map(|(_, outcomes)| outcomes);
+    let sent: Vec<_> = outcomes.map(|one| one.sent_after).collect();
+    assert_eq!(sent, [1, 100, 101, 500, 501].map(ms));
 }
 
 #[tokio::test(start_paused = true)]

@@ -23,6 +23,8 @@ const CLASSES: Kind = Counters(
     &["2xx", "3xx", "4xx", "429", "5xx", "other", "none"],
 );
 
+const LATE: Kind = Counters("ledger", &["recorded", "dated_early"]);
+
 const RESULTS: Kind = Counters(
     "result",
     &[
@@ -110,6 +112,7 @@ pub const METRICS: &[Metric] = &[
     of(Worker, Histogram, "paceline_claim_seconds", "How long claiming statements took"),
     of(Worker, Histogram, "paceline_start_late_seconds", "From a permit's slot to its claim"),
     of(Worker, Counter, "paceline_send_reports_lost_total", "Sends that could not be reported before their answers"),
+    of(Worker, LATE, "paceline_sends_late_total", "Requests that left later than the bound after their claim, by what the ledger says of it"),
     of(Worker, Histogram, "paceline_permit_ahead_seconds", "How long before its slot a worker had a permit in hand"),
     of(Worker, Counter, "paceline_permits_refused_total", "Permits that were late, stale, revoked or held when claimed"),
     of(Worker, Counter, "paceline_permits_turned_away_total", "Permits that found no place in time"),

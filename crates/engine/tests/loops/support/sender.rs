@@ -1,7 +1,8 @@
 //! A sender that sends nothing.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -26,6 +27,7 @@ pub(crate) struct FakeSender {
     /// 200, unless the test answers otherwise.
     pub(crate) send: Arc<Script<Request, Result<Response, SendError>>>,
     hangs_from: Arc<AtomicI64>,
+    held_up: Arc<Mutex<Duration>>,
 }
 
 impl FakeSender {
@@ -36,7 +38,13 @@ impl FakeSender {
             prepare: Script::new(|_| Ok(())),
             send: Arc::new(Script::new(|_| Ok(answer(200)))),
             hangs_from: Arc::new(AtomicI64::new(i64::MAX)),
+            held_up: Arc::default(),
         }
+    }
+
+    /// Requests are held up for so long from now on, before anything of them leaves.
+    pub(crate) fn holds_up(&self, time: Duration) {
+        *self.held_up.lock().unwrap() = time;
     }
 
     /// Attempts from this one on are never answered.
@@ -75,6 +83,7 @@ impl Sender for FakeSender {
             gauge: Arc::clone(&self.gauge),
             send: Arc::clone(&self.send),
             hangs_from: Arc::clone(&self.hangs_from),
+            held_up: *self.held_up.lock().unwrap(),
         }))
     }
 }
@@ -84,6 +93,7 @@ struct Ready {
     gauge: Arc<Gauge>,
     send: Arc<Script<Request, Result<Response, SendError>>>,
     hangs_from: Arc<AtomicI64>,
+    held_up: Duration,
 }
 
 #[async_trait]
@@ -93,6 +103,9 @@ impl Prepared for Ready {
         request: Request,
         first_byte: FirstByte,
     ) -> Result<Response, SendError> {
+        if !self.held_up.is_zero() {
+            tokio::time::sleep(self.held_up).await;
+        }
         first_byte.leaves();
         self.journal.note(Event::Send(request.clone()));
         let now = self.gauge.now.fetch_add(1, Ordering::SeqCst) + 1;
