@@ -13,22 +13,22 @@ use engine::ports::{Admitted, Run, RunResult};
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
+use super::connect::BEGIN_UNFLUSHED;
 use super::destinations::{Found, Known, lock, read_destinations};
 use super::failure::Failure;
 use super::mark::{fold_starts, mark_admitted, remember};
 use super::plan::{Plan, Read};
 use super::usage::{self, Question};
 
-/// An admission does not wait for the disk. A server that crashes may forget
-/// it, with its permits still on their way: their rows wait again, so the claim
-/// refuses them. And a claim does wait: in the order of the log its admission
-/// comes first, so what has started keeps its permit, its meter and its cursor.
-const BEGIN: &str = "begin; set local synchronous_commit = off";
-
 /// One batch of runs.
+///
+/// It does not wait for the disk. A server that crashes may forget an admission, with
+/// its permits still on their way: their rows wait again, so the claim refuses them. And
+/// a claim does wait: in the order of the log its admission comes first, so what has
+/// started keeps its permit, its meter and its cursor.
 pub(super) async fn admit(pool: &PgPool, runs: &[Run], room: &Room) -> Result<Admitted, Failure> {
     let ids: Vec<Uuid> = runs.iter().map(|run| run.destination.0).collect();
-    let mut transaction = pool.begin_with(BEGIN).await?;
+    let mut transaction = pool.begin_with(BEGIN_UNFLUSHED).await?;
     let locked = lock(&mut transaction, &ids).await?;
     let known = read_destinations(&mut transaction, &ids).await?;
     let reads = read_runs(&mut transaction, runs, &locked, &known).await?;

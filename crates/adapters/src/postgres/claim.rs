@@ -17,6 +17,7 @@ use engine::ports::{
 use sqlx::{PgExecutor, PgPool};
 use uuid::Uuid;
 
+use super::connect::BEGIN_UNFLUSHED;
 use super::failure::Failure;
 use super::id_range::IdRange;
 use super::rows::{count, keys};
@@ -372,6 +373,12 @@ pub(super) async fn defer(pool: &PgPool, deferrals: &[Deferral]) -> Result<(), F
 
 /// Notes sends that have no answer yet; see [`engine::ports::Store::report_sends`]. What
 /// somebody holds is left: most likely its outcome is being recorded.
+///
+/// It does not wait for the disk, so that it holds its rows for a moment only: their
+/// outcomes are next. A server that crashes may forget it, and then counts its starts at
+/// their latest again, which costs pace until the outcomes are there. What was planned on
+/// a start that was reported comes after the report in the log: none of it is kept if the
+/// report is not.
 pub(super) async fn report_sends(
     pool: &PgPool,
     worker: WorkerId,
@@ -379,13 +386,15 @@ pub(super) async fn report_sends(
 ) -> Result<(), Failure> {
     let (ids, numbers) = keys(sends.iter().map(|sent| (sent.attempt, sent.number)));
     let after: Vec<i64> = sends.iter().map(|sent| micros(sent.sent_after)).collect();
+    let mut transaction = pool.begin_with(BEGIN_UNFLUSHED).await?;
     sqlx::query(IdRange::of(&ids).told(REPORT))
         .bind(worker.0)
         .bind(ids)
         .bind(numbers)
         .bind(after)
-        .execute(pool)
+        .execute(&mut *transaction)
         .await?;
+    transaction.commit().await?;
     Ok(())
 }
 

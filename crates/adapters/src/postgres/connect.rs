@@ -58,6 +58,10 @@ const SETTINGS: [(&str, &str); 13] = [
     ("max_parallel_workers_per_gather", "0"),
 ];
 
+/// Begins a transaction whose commit waits neither for the disk nor for a standby. A
+/// server that crashes may forget it: whoever uses this says why that is safe.
+pub(super) const BEGIN_UNFLUSHED: &str = "begin; set local synchronous_commit = off";
+
 /// The schema that our tables live in, unless the URL's `options` name another. Not
 /// what the server would choose: that is `"$user", public`, and a role called
 /// `paceline` would find the schema of that name first, which is made half-way through

@@ -8,7 +8,7 @@ use std::time::Duration;
 use adapters::postgres::{PostgresOptions, PostgresStore};
 use contract::store::World;
 use domain::ids::DestinationId;
-use engine::ports::{DEFAULT_TENANT, Store, Sweep};
+use engine::ports::{ClaimAnswer, DEFAULT_TENANT, SendReport, Store, Sweep};
 use sqlx::{Connection, PgConnection};
 
 use crate::contract::world_at;
@@ -138,6 +138,20 @@ impl Own {
         own
     }
 
+    /// A store on it, and a world.
+    async fn world(&self) -> (PostgresStore, Arc<World>) {
+        let url = self.value("DATABASE_URL");
+        let store = PostgresStore::connect(PostgresOptions {
+            url: url.clone(),
+            max_connections: 6,
+        });
+        let store = store.await.unwrap();
+        store.migrate().await.unwrap();
+        let world = Arc::new(world_at(&url, store.clone()));
+        world.sql("select ensure_day('events', '2037-07-04')").await;
+        (store, world)
+    }
+
     fn folder(&self) -> PathBuf {
         self.0.path().join("servers")
     }
@@ -208,15 +222,7 @@ impl Drop for Own {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stalled_standby_loses_no_event() {
     let own = Own::start().await;
-    let url = own.value("DATABASE_URL");
-    let store = PostgresStore::connect(PostgresOptions {
-        url: url.clone(),
-        max_connections: 6,
-    });
-    let store = store.await.unwrap();
-    store.migrate().await.unwrap();
-    let world = Arc::new(world_at(&url, store.clone()));
-    world.sql("select ensure_day('events', '2037-07-04')").await;
+    let (store, world) = own.world().await;
     let destination = world.destination().unlimited().create().await;
 
     own.waits_for("nobody").await;
@@ -235,4 +241,33 @@ async fn a_stalled_standby_loses_no_event() {
     own.waits_for("").await;
     accepted.await.unwrap();
     is_healed(&store, &world, destination).await;
+}
+
+/// Slow receivers keep their limit's pace, whatever the standby does; and the rows of a
+/// report are free for their outcomes at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_report_of_sends_waits_for_no_standby() {
+    let own = Own::start().await;
+    let (store, world) = own.world().await;
+    let destination = world.destination().unlimited().create().await;
+    world.accept(destination, 1).await;
+    let (worker, permits) = (world.worker().await, world.admit(destination).await);
+    let claims = store.claim_starts(worker, &permits).await.unwrap();
+    assert!(matches!(claims.answers[..], [ClaimAnswer::Started(_)]));
+
+    own.waits_for("nobody").await;
+    own.stalls(&world).await;
+    let sent = SendReport {
+        attempt: permits[0].attempt,
+        number: permits[0].number,
+        destination,
+        sent_after: Duration::from_millis(1),
+    };
+    let reported = tokio::spawn(async move { store.report_sends(worker, &[sent]).await });
+    while !reported.is_finished() {
+        assert_eq!(own.waiting().await, 1, "it waits too");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    reported.await.unwrap().unwrap();
+    own.waits_for("").await;
 }

@@ -412,10 +412,9 @@ impl Deliverer {
         let result = match timeout(REPORTED_AFTER, &mut exchange).await {
             Ok(result) => result,
             Err(_no_answer_yet) => {
-                if let Some(sent_at) = first_byte.left_at() {
-                    let sent_after = since_claim(sent_at);
-                    (self.sends).report(sending.worker, permit, sent_after);
-                }
+                let sent_after = first_byte.left_at().map(since_claim);
+                let _unanswered = sent_after
+                    .map(|sent_after| self.sends.report(sending.worker, permit, sent_after));
                 exchange.await
             }
         };

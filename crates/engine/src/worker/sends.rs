@@ -1,6 +1,6 @@
 //! Sends of requests that have no answer yet, many in one statement.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use domain::ids::WorkerId;
@@ -13,12 +13,22 @@ use crate::ports::{MAX_ROWS, SendReport, Store};
 /// Reports sends. Clones share the statement.
 #[derive(Clone)]
 pub(super) struct Sends {
-    reports: mpsc::Sender<(WorkerId, SendReport)>,
+    reports: mpsc::Sender<Report>,
 }
+
+struct Report {
+    worker: WorkerId,
+    sent: SendReport,
+    /// Gone when its answer is there: its outcome says the same.
+    unanswered: Weak<()>,
+}
+
+/// A request that has no answer yet. Dropped when it has.
+pub(super) struct Unanswered(#[expect(dead_code, reason = "who lives is counted")] Arc<()>);
 
 struct Loop {
     store: Arc<dyn Store>,
-    reports: mpsc::Receiver<(WorkerId, SendReport)>,
+    reports: mpsc::Receiver<Report>,
 }
 
 impl Sends {
@@ -31,18 +41,31 @@ impl Sends {
     }
 
     /// Waits for nobody: what finds no room is lost, and is counted at its latest start
-    /// until its outcome is there.
-    pub(super) fn report(&self, worker: WorkerId, permit: Permit, sent_after: Duration) {
-        let report = SendReport {
-            attempt: permit.attempt,
-            number: permit.number,
-            destination: permit.destination,
-            sent_after,
+    /// until its outcome is there. Reported for as long as the caller keeps what is
+    /// returned.
+    #[must_use]
+    pub(super) fn report(
+        &self,
+        worker: WorkerId,
+        permit: Permit,
+        sent_after: Duration,
+    ) -> Unanswered {
+        let unanswered = Arc::new(());
+        let report = Report {
+            worker,
+            sent: SendReport {
+                attempt: permit.attempt,
+                number: permit.number,
+                destination: permit.destination,
+                sent_after,
+            },
+            unanswered: Arc::downgrade(&unanswered),
         };
-        let taken = self.reports.try_send((worker, report));
+        let taken = self.reports.try_send(report);
         if taken.is_err() {
             metrics::counter!("paceline_send_reports_lost_total").increment(1);
         }
+        Unanswered(unanswered)
     }
 }
 
@@ -54,13 +77,17 @@ impl Loop {
         }
     }
 
-    /// One statement for each identity: nearly always one.
-    async fn tick(&self, batch: Vec<(WorkerId, SendReport)>) {
-        for of_one in batch.chunk_by(|one, other| one.0 == other.0) {
-            let Some((worker, _)) = of_one.first() else {
+    /// One statement for each identity: nearly always one. What was answered while it
+    /// waited here is left out: its row is wanted by its outcome.
+    async fn tick(&self, batch: Vec<Report>) {
+        for of_one in batch.chunk_by(|one, other| one.worker == other.worker) {
+            let reports: Vec<SendReport> = (of_one.iter())
+                .filter(|report| report.unanswered.strong_count() > 0)
+                .map(|report| report.sent)
+                .collect();
+            let (Some(Report { worker, .. }), false) = (of_one.first(), reports.is_empty()) else {
                 continue;
             };
-            let reports: Vec<SendReport> = of_one.iter().map(|(_, report)| *report).collect();
             if let Err(error) = self.store.report_sends(*worker, &reports).await {
                 metrics::counter!("paceline_send_reports_lost_total")
                     .increment(reports.len() as u64);

@@ -186,6 +186,25 @@ async fn a_send_whose_answer_is_slow_is_reported_before_it() {
     assert_eq!(reported(&world).len(), 2, "once");
 }
 
+/// Its row would be locked just when its outcome wants it.
+#[tokio::test(start_paused = true)]
+async fn what_is_answered_while_its_report_waits_is_not_reported() {
+    let world = World::new();
+    let _worker = world.worker().await;
+    world.store.report.takes(ms(50));
+    world.sender.send.takes(ms(120));
+    world.queue.delivers(&[permit(7)]);
+    pass(ms(10)).await;
+    // Its report waits for the first one's statement, from 110 to 150 ms.
+    world.queue.delivers(&[permit(8)]);
+    pass(ms(1)).await;
+    world.sender.send.takes(ms(2_000));
+    world.queue.delivers(&[permit(9)]);
+    pass(ms(300)).await;
+    let reported: Vec<_> = reported(&world).iter().map(|(one, _)| one.0).collect();
+    assert_eq!(reported, [7, 9]);
+}
+
 /// What is held up after the last look at the clock cannot be taken back; it can be
 /// told.
 #[tokio::test(start_paused = true)]

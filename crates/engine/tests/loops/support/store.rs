@@ -53,6 +53,7 @@ pub(crate) struct FakeStore {
     /// What to answer, or `None` for *started, once*.
     pub(crate) claim: Script<Permit, Option<Answer<ClaimAnswer>>>,
     pub(crate) release: Script<Vec<Permit>, Answer<Vec<Wake>>>,
+    pub(crate) report: Script<Vec<SendReport>, Answer<()>>,
     pub(crate) record: Script<Vec<Outcome>, Answer<Recorded>>,
     pub(crate) heartbeat: Script<Heartbeat, Answer<()>>,
     pub(crate) spreads: Script<Vec<(DestinationId, Spread)>, Answer<()>>,
@@ -93,6 +94,7 @@ impl FakeStore {
             secrets: Mutex::default(),
             claim: Script::new(|_| None),
             release: Script::new(wakes_of),
+            report: Script::new(|_| Ok(())),
             record: Script::new(|_| Ok(Recorded::default())),
             heartbeat: Script::new(|_| Ok(())),
             spreads: Script::new(|_| Ok(())),
@@ -338,7 +340,7 @@ impl Store for FakeStore {
     async fn report_sends(&self, worker: WorkerId, sends: &[SendReport]) -> Answer<()> {
         self.journal
             .note(Event::ReportSends(worker, sends.to_vec()));
-        Ok(())
+        self.report.ask(sends.to_vec()).await
     }
 
     async fn report_spreads(&self, spreads: &[(DestinationId, Spread)]) -> Answer<()> {
