@@ -61,7 +61,7 @@ pub use meter::Meter;
 use meter::{BUCKET_STARTS_MAX, counted_starts};
 pub use plan::{Gate, Opening, openings};
 pub use round::{Candidate, Decided, Round, round};
-pub use start::{MAX_CLAIM_TO_SEND, latest_start, start_of};
+pub use start::{MAX_CLAIM_TO_SEND, known_until, latest_start, start_of};
 pub use usage::{Backlog, Bucket, CoarseStarts, Outstanding, Usage, next_due};
 
 use plan::Plan;

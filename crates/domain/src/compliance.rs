@@ -22,7 +22,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::admission::MAX_CLAIM_TO_SEND;
+use crate::admission::{MAX_CLAIM_TO_SEND, known_until};
 use crate::destination::DestinationState;
 use crate::ids::AttemptId;
 use crate::limit::Period;
@@ -53,6 +53,13 @@ pub const MAX_ATTEMPTS: usize = 1_000;
 
 /// A start in the ledger: when, and of which attempt.
 pub type Start = (Timestamp, AttemptId);
+
+/// Until when, exclusive, a ledger can be judged that is wanted until `asked`, or until
+/// now: later starts may not be known yet, and stand in windows that they were not in.
+#[must_use]
+pub fn judged_until(asked: Option<Timestamp>, now: Timestamp) -> Timestamp {
+    asked.map_or(known_until(now), |asked| asked.min(known_until(now)))
+}
 
 /// What was in force from a time on, until the next entry.
 #[derive(Debug, Clone, PartialEq)]

@@ -28,6 +28,13 @@ pub fn latest_start(claimed_at: Timestamp, deadline: Timestamp) -> Timestamp {
         .max(claimed_at)
 }
 
+/// Starts before this are known, if they ever will be. One that was claimed later may
+/// stand at its latest, and nobody has said yet when it was.
+#[must_use]
+pub fn known_until(now: Timestamp) -> Timestamp {
+    now - MAX_CLAIM_TO_SEND
+}
+
 /// The start of a request whose first byte left so long after its claim, where
 /// `latest` is what was counted until now. What a worker says can only bring it
 /// nearer: said twice, or too late, it changes nothing.

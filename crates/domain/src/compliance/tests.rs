@@ -112,3 +112,17 @@ fn it_reaches_back_as_far_as_what_is_in_force() {
     ));
     assert_eq!(reaches_back(&history, span), Duration::ZERO);
 }
+
+/// One that is not known yet stands at its latest, half a second after its claim.
+#[test]
+fn the_last_half_second_is_not_judged() {
+    let half_ago = at(10) - MAX_CLAIM_TO_SEND;
+    for (asked, until) in [
+        (None, half_ago),
+        (Some(at(10)), half_ago),
+        (Some(at(11)), half_ago),
+        (Some(at(9)), at(9)),
+    ] {
+        assert_eq!(judged_until(asked, at(10)), until, "{asked:?}");
+    }
+}

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use domain::admission::MAX_CLAIM_TO_SEND;
+use domain::admission::known_until;
 use domain::compliance::{InForce, Start, judge_sends};
 use domain::destination::DestinationState;
 use domain::explain::{Measured, drains_in};
@@ -170,15 +170,10 @@ impl SurveyLoop {
         };
         (rows.iter())
             .filter_map(|row| Some((row.due_at, row.started_at?)))
-            .filter(|(_, started_at)| (known(last)..known(now)).contains(started_at))
+            .filter(|(_, started_at)| (known_until(last)..known_until(now)).contains(started_at))
             .map(|(due_at, started_at)| started_at.since(due_at))
             .collect()
     }
-}
-
-/// Starts before that are known, if they ever will be.
-fn known(now: Timestamp) -> Timestamp {
-    now - MAX_CLAIM_TO_SEND
 }
 
 fn lately(rows: &[LedgerRow], now: Timestamp) -> Lately {

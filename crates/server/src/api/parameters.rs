@@ -157,7 +157,7 @@ pub struct CompliancePage {
     /// Starts before it are not looked at; an hour before `until` if absent.
     #[param(format = DateTime)]
     pub since: Option<String>,
-    /// Exclusive; now if absent.
+    /// Exclusive; half a second ago if absent, and at the latest.
     #[param(format = DateTime)]
     pub until: Option<String>,
     /// Of this destination only.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use chrono::DateTime;
+use domain::compliance::judged_until;
 use domain::ids::DestinationId;
 use domain::time::Timestamp;
 use engine::ports::{Catalog, OperationsBook};
@@ -34,7 +35,8 @@ pub struct Args {
     #[arg(long, value_name = "WHEN")]
     pub since: Option<When>,
 
-    /// Until when, exclusive. Now if absent.
+    /// Until when, exclusive. Half a second ago if absent, and at the latest:
+    /// until then it is known when requests were sent.
     #[arg(long, value_name = "WHEN")]
     pub until: Option<When>,
 
@@ -104,9 +106,12 @@ async fn audit(args: &Args) -> anyhow::Result<bool> {
         since: args
             .since
             .map_or(Timestamp::from_micros(0), |when| when.resolve(now)),
-        until: args.until.map_or(now, |when| when.resolve(now)),
+        until: judged_until(args.until.map(|when| when.resolve(now)), now),
     };
-    ensure!(span.since < span.until, "--since must be before --until");
+    ensure!(
+        span.since < span.until,
+        "--since must be before --until, and more than half a second ago"
+    );
     let mut reports = Vec::new();
     let depth = Depth {
         points: match args.output {

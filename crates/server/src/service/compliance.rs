@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use domain::compliance::judged_until;
 use domain::ids::DestinationId;
 use domain::time::Timestamp;
 
@@ -28,7 +29,7 @@ pub const MAX_ROWS: u64 = 1_000_000;
 pub struct ComplianceDraft {
     /// [`DEFAULT_SPAN`] before `until` if absent.
     pub since: Option<Timestamp>,
-    /// Now if absent.
+    /// Half a second ago if absent, and at the latest ([`judged_until`]).
     pub until: Option<Timestamp>,
     /// Of this one only.
     pub destination: Option<DestinationId>,
@@ -60,13 +61,11 @@ impl Service {
     ) -> Result<Compliance, ServiceError> {
         bounded("limit", draft.limit, 1, MAX_REPORTS)?;
         bounded("points", draft.points, 0, MAX_POINTS)?;
-        let until = match draft.until {
-            Some(until) => until,
-            None => self.reading.store.fleet().await?.now,
-        };
+        let until = judged_until(draft.until, self.reading.store.fleet().await?.now);
         let since = draft.since.unwrap_or(until - DEFAULT_SPAN);
         if since >= until {
-            return Err(ServiceError::invalid("since", "must be before until"));
+            let problem = "must be before until, and more than half a second ago";
+            return Err(ServiceError::invalid("since", problem));
         }
         if until.since(since) > MAX_SPAN {
             let problem = "must be at most 31 days before until; `paceline audit` takes any time";

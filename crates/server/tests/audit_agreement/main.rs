@@ -13,6 +13,7 @@ mod statements;
 
 use std::process::{Command, Output};
 
+use domain::admission::known_until;
 use domain::compliance::{largest_aligned, largest_sliding};
 use domain::limit::Period;
 use domain::time::Timestamp;
@@ -63,6 +64,7 @@ async fn agree(place: &Place) {
         a_slice_of_it_is_judged(place, ledger, span).await;
     }
     csv_has_every_ledger(place, &ledgers, &Report::new(span, Vec::new()));
+    the_last_half_second_is_not_judged(place).await;
     no_verdict_without_a_store(place);
 }
 
@@ -257,6 +259,22 @@ fn csv_has_every_ledger(place: &Place, ledgers: &[Ledger], span: &Report) {
         assert_eq!(cell("attempts"), ids.join(" "));
         assert_eq!(cell("compliant"), ledger.planted.is_empty().to_string());
     }
+}
+
+/// Whatever is asked for: a start that is not known yet stands at its latest.
+async fn the_last_half_second_is_not_judged(place: &Place) {
+    let output = audit(
+        &place.url,
+        &["--until", "2200-01-01T00:00:00Z", "--output", "json"],
+    );
+    let stored = parts::open_to_read(&place.config()).await.unwrap();
+    let now = stored.fleet().await.unwrap().now;
+    let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let until = printed["until"].as_str().unwrap();
+    let until = chrono::DateTime::parse_from_rfc3339(until).unwrap();
+    assert!(until.timestamp_micros() <= known_until(now).as_micros());
+    let output = audit(&place.url, &["--since", "400ms"]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
 }
 
 fn no_verdict_without_a_store(place: &Place) {
