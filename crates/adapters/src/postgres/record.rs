@@ -1,12 +1,12 @@
 //! Outcomes: what became of starts, the retries that follow, and the starts
 //! that coarse limits count.
 //!
-//! Where nothing follows from any of them, successes of destinations that are
-//! well, they are recorded by one statement; workers hand those in by themselves
-//! (`plain_outcomes_apart`). For all else the lock and what is
-//! decided by it are two statements, and all of it is one commit: a row that the
-//! reaper has just made `unknown` has a retry that the snapshot of the locking
-//! statement does not see.
+//! Those from which nothing follows, successes of destinations that are well, are
+//! recorded by one statement; workers hand in successes by themselves
+//! (`plain_outcomes_apart`), and those of destinations that are remembered are left
+//! over. For all else the lock and what is decided by it are two statements, and all of
+//! it is one commit: a row that the reaper has just made `unknown` has a retry that the
+//! snapshot of the locking statement does not see.
 
 use std::collections::{HashMap, HashSet};
 
@@ -32,20 +32,36 @@ pub(super) async fn record_outcomes(
     worker: WorkerId,
     outcomes: &[Outcome],
 ) -> Result<Recorded, Failure> {
-    if let Some(wakes) = record_plain(pool, worker, outcomes).await? {
-        return Ok(Recorded {
-            wakes: wakes.into_vec(),
-            ..Recorded::default()
-        });
-    }
-    record_any(pool, worker, outcomes).await
+    let plain = record_plain(pool, worker, outcomes).await?;
+    let left: Vec<&Outcome> = (outcomes.iter())
+        .filter(|outcome| !plain.recorded.contains(&outcome.attempt))
+        .collect();
+    let rest = match left.is_empty() {
+        true => Ok(Recorded::default()),
+        false => record_any(pool, worker, &left).await,
+    };
+    let mut recorded = match rest {
+        Ok(recorded) => recorded,
+        Err(failure) if plain.recorded.is_empty() => return Err(failure),
+        // What is recorded has its wakes, which an error would lose. The others come
+        // again by themselves, and then say what is wrong with them.
+        Err(failure) => {
+            tracing::debug!(?failure, outcomes = left.len(), "left over");
+            Recorded {
+                skipped: left.iter().map(|outcome| outcome.attempt).collect(),
+                ..Recorded::default()
+            }
+        }
+    };
+    recorded.wakes.extend(plain.wakes.into_vec());
+    Ok(recorded)
 }
 
 /// Records outcomes from which something may follow.
 async fn record_any(
     pool: &PgPool,
     worker: WorkerId,
-    outcomes: &[Outcome],
+    outcomes: &[&Outcome],
 ) -> Result<Recorded, Failure> {
     let mut transaction = pool.begin().await?;
     let locked = lock(&mut transaction, worker, outcomes).await?;
@@ -58,10 +74,10 @@ async fn record_any(
         match rows.remove(&outcome.attempt.0) {
             Some(row) => {
                 done.insert(outcome.attempt);
-                ended.push((outcome, row));
+                ended.push((*outcome, row));
             }
             None if done.contains(&outcome.attempt) => {}
-            None => missing.push(outcome),
+            None => missing.push(*outcome),
         }
     }
     let judged = health::judge(&mut transaction, &seen(&ended)).await?;
@@ -109,20 +125,27 @@ const RECORD_PLAIN: &str = "-- record_outcomes: record_plain
         status = l.status, error = l.error, response_body = l.response_body
     from locked l
     where a.id {in_days} and a.id = l.id
-        and (select count(*) from locked) = cardinality($2)
-    returning a.destination_id, a.crowded";
+    returning a.id, a.destination_id, a.crowded";
+
+/// What was recorded by one statement.
+#[derive(Default)]
+struct Plain {
+    recorded: HashSet<AttemptId>,
+    wakes: Wakes,
+}
 
 /// Records outcomes from which nothing follows: no retry, nothing that a coarse
-/// limit counts, nothing to be remembered of a destination. All of them or none,
-/// so that a batch is one step whatever is in it. Whom to wake; `None` if they are
-/// not all of this kind.
+/// limit counts, nothing to be remembered of a destination. What the statement finds to
+/// be of another kind is left: all of a destination that is remembered, for its answers
+/// are judged in their order. And everything is left where an outcome is not plain
+/// itself: others of its destination may come before it.
 async fn record_plain(
     pool: &PgPool,
     worker: WorkerId,
     outcomes: &[Outcome],
-) -> Result<Option<Wakes>, Failure> {
+) -> Result<Plain, Failure> {
     if !outcomes.iter().all(Outcome::is_plain) {
-        return Ok(None);
+        return Ok(Plain::default());
     }
     // Of several for one attempt the first counts.
     let mut known = HashSet::new();
@@ -130,7 +153,7 @@ async fn record_plain(
         .filter(|outcome| known.insert(outcome.attempt))
         .collect();
     let (ids, numbers) = keys(plain.iter().map(|one| (one.attempt, one.number)));
-    let rows: Vec<(Uuid, bool)> = sqlx::query_as(IdRange::of(&ids).told(RECORD_PLAIN))
+    let rows: Vec<(i64, Uuid, bool)> = sqlx::query_as(IdRange::of(&ids).told(RECORD_PLAIN))
         .bind(worker.0)
         .bind(ids)
         .bind(numbers)
@@ -142,14 +165,14 @@ async fn record_plain(
         .bind(of(&plain, |one| micros(one.sent_after)))
         .fetch_all(pool)
         .await?;
-    if rows.is_empty() {
-        return Ok(None);
+    let mut plain = Plain::default();
+    for (id, destination, is_crowded) in rows {
+        plain.recorded.insert(AttemptId(id));
+        if is_crowded {
+            plain.wakes.now(DestinationId(destination));
+        }
     }
-    let mut wakes = Wakes::default();
-    for (destination, _) in rows.into_iter().filter(|(_, is_crowded)| *is_crowded) {
-        wakes.now(DestinationId(destination));
-    }
-    Ok(Some(wakes))
+    Ok(plain)
 }
 
 /// The beginning of the response, if there is any.
@@ -218,7 +241,7 @@ struct Started {
 async fn lock(
     connection: &mut PgConnection,
     worker: WorkerId,
-    outcomes: &[Outcome],
+    outcomes: &[&Outcome],
 ) -> Result<Vec<Started>, Failure> {
     let (ids, numbers) = keys(outcomes.iter().map(|one| (one.attempt, one.number)));
     Ok(sqlx::query_as(IdRange::of(&ids).told(

@@ -13,7 +13,7 @@ use engine::ports::{ClaimAnswer, DEFAULT_TENANT, NextTry, Outcome, Run, RunResul
 
 use crate::coarse::success;
 use crate::counting::Counted;
-use crate::database::{Database, measured, per_second};
+use crate::database::{Database, measured, per_second, run};
 
 const UNLIMITED: LimitSettings = LimitSettings {
     unlimited: true,
@@ -115,7 +115,8 @@ async fn a_batch_costs_hardly_more_statements_than_one_event() {
 }
 
 /// What a batch of outcomes takes, without one that failed and with it: so workers
-/// hand in apart what succeeded.
+/// hand in apart what succeeded. And with one whose destination has failed before, which
+/// is left over.
 #[tokio::test]
 async fn what_succeeded_is_recorded_by_one_statement() {
     let database = Database::create().await;
@@ -124,13 +125,14 @@ async fn what_succeeded_is_recorded_by_one_statement() {
     let counted = Counted::of(&database).await;
     assert!(counted.store.plain_outcomes_apart());
     counted.store.accept_events(&[]).await.unwrap();
-    for (fails, expected) in [(false, 1..=1), (true, 6..=14)] {
+    for (fails, expected) in [(false, 1..=1), (true, 6..=14), (false, 7..=15)] {
         let events: Vec<NewEvent> = to.iter().map(|to| event(&database, *to)).collect();
         counted.store.accept_events(&events).await.unwrap();
         let permits = admit(&counted.store, &to).await;
         database.let_nothing_lapse().await;
         let mut outcomes = claim(&counted.store, worker, &permits).await;
-        assert_eq!(outcomes.len(), to.len());
+        // And what was not sent comes again.
+        assert!(outcomes.len() >= to.len());
         if fails {
             outcomes[0].kind = OutcomeKind::Failed;
             outcomes[0].status = Some(500);
@@ -142,6 +144,53 @@ async fn what_succeeded_is_recorded_by_one_statement() {
         let statements = counted.statements() - before;
         assert!(expected.contains(&statements), "{fails}: {statements}");
     }
+}
+
+/// One whose destination has failed before costs the others nothing: somebody holds what
+/// is remembered of it, and they are recorded. It comes again by itself.
+#[tokio::test]
+async fn a_destination_that_is_remembered_does_not_hold_up_the_others() {
+    let database = Database::create().await;
+    let to = destinations(&database, 10).await;
+    let worker = database.worker().await;
+    let store = &database.store;
+    let claimed = async || {
+        let events: Vec<NewEvent> = to.iter().map(|to| event(&database, *to)).collect();
+        store.accept_events(&events).await.unwrap();
+        let permits = admit(store, &to).await;
+        database.let_nothing_lapse().await;
+        claim(store, worker, &permits).await
+    };
+    let mut outcomes = claimed().await;
+    outcomes[0].kind = OutcomeKind::Failed;
+    outcomes[0].status = Some(500);
+    outcomes[0].next = NextTry::DeadLetter;
+    let fails = outcomes[0].destination;
+    store.record_outcomes(worker, &outcomes).await.unwrap();
+
+    let outcomes = claimed().await;
+    let left: Vec<_> = (outcomes.iter())
+        .filter(|outcome| outcome.destination == fails)
+        .map(|outcome| outcome.attempt)
+        .collect();
+    assert!(!left.is_empty() && left.len() < outcomes.len());
+    let mut holder = database.user().await;
+    let hold = format!("begin; select from health where destination_id = '{fails}' for update");
+    run(&mut holder, hold).await;
+    let open = "select count(*) from attempts where state = 'started'";
+    let recorded = store.record_outcomes(worker, &outcomes).await.unwrap();
+    assert_eq!(recorded.skipped, left);
+    assert_eq!(database.number(open).await, left.len() as i64);
+    // Alone, it says why.
+    let alone: Vec<_> = (outcomes.iter())
+        .filter(|outcome| outcome.destination == fails)
+        .cloned()
+        .collect();
+    assert!(store.record_outcomes(worker, &alone).await.is_err());
+    run(&mut holder, "rollback".to_owned()).await;
+    let recorded = store.record_outcomes(worker, &alone).await.unwrap();
+    assert_eq!(recorded.skipped, []);
+    assert_eq!(database.number(open).await, 0);
 }
 
 /// A permit that ends unused costs a message, two versions of a row and its place

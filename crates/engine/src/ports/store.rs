@@ -128,7 +128,7 @@ pub trait Store: Send + Sync {
 
     /// Whether outcomes from which nothing follows ([`Outcome::is_plain`]) cost
     /// less in a call of their own, because a call that has others takes more
-    /// statements for all. One call is one commit either way.
+    /// statements for all.
     fn plain_outcomes_apart(&self) -> bool {
         false
     }
@@ -161,7 +161,10 @@ pub trait Store: Send + Sync {
     /// folds coarse starts, and carries out what `domain::health` makes of the
     /// answers, in one commit: a hold is in force from then on, and permits
     /// that are out wait again; a destination that is given up is disabled. A
-    /// success of a destination that is well writes nothing of this.
+    /// success of a destination that is well writes nothing of this. Where all are
+    /// plain ([`Outcome::is_plain`]), such successes may be recorded before the
+    /// others, in a commit of their own; if the others then fail, they are
+    /// reported as skipped.
     ///
     /// Applies only to rows that are `started` or `unknown` under the given
     /// number and worker; one that finds its row `unknown` overwrites it and,
