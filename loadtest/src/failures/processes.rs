@@ -3,7 +3,7 @@
 use super::By::{Chaos, Nothing, Test};
 use super::Row;
 
-pub(super) const ROWS: [Row; 20] = [
+pub(super) const ROWS: [Row; 21] = [
     Row {
         fault: "The API ends after the commit and before the wake",
         mechanism: "the sweep finds destinations with due work that nobody looked at",
@@ -164,6 +164,15 @@ pub(super) const ROWS: [Row; 20] = [
             Test("a_lapsed_worker_is_refused_for_ever"),
             Test("a_late_success_overwrites_unknown_and_cancels_the_retry"),
             Chaos("freeze-worker"),
+        ],
+    },
+    Row {
+        fault: "A worker's heartbeat hangs, or its new name cannot be written, and it is the only one",
+        mechanism: "it claims nothing under a name that the store has not seen, or may have given up: what it held is not refused, admitted and refused again",
+        residue: "it holds permits until their deadlines meanwhile; the store is asked once in 2 s",
+        exercised: &[
+            Test("nothing_is_claimed_under_a_name_that_the_store_has_not_seen"),
+            Test("a_name_that_may_have_lapsed_claims_once_in_a_permits_time"),
         ],
     },
     Row {

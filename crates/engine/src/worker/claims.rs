@@ -131,7 +131,7 @@ impl Loop {
     /// One statement.
     async fn tick(&mut self, batch: Vec<Request>) {
         let permits: Vec<_> = batch.iter().map(|request| request.permit).collect();
-        let worker = self.identity.current();
+        let worker = self.identity.seen().await;
         let asked_at = Instant::now();
         metrics::histogram!("paceline_claim_batch_permits").record(permits.len() as f64);
         let claimed = match self.kind {

@@ -1,14 +1,16 @@
 //! Who a worker is, and the heartbeat that proves it.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use domain::admission::GRACE;
 use domain::clock::Step;
 use domain::ids::WorkerId;
 use rand::RngExt;
 use rand::rngs::StdRng;
 use tokio::sync::Notify;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::backoff::Backoff;
@@ -30,9 +32,32 @@ pub(super) struct Identity {
     clock: Arc<SharedClock>,
     places: u32,
     rng: Arc<Mutex<StdRng>>,
-    current: Mutex<WorkerId>,
+    current: Mutex<Name>,
     /// The store's clock has stepped forward.
     stepped: Notify,
+    /// A heartbeat was written.
+    written: Notify,
+}
+
+/// A name, and when the last of its heartbeats that was written had begun.
+#[derive(Clone, Copy)]
+struct Name {
+    worker: WorkerId,
+    written_at: Option<Instant>,
+}
+
+impl Name {
+    const fn new(worker: WorkerId) -> Self {
+        Self {
+            worker,
+            written_at: None,
+        }
+    }
+
+    /// Whether its claims are not refused for it, as far as is known here.
+    fn is_seen(self) -> bool {
+        (self.written_at).is_some_and(|at| at.elapsed() < HEARTBEAT_TIMEOUT)
+    }
 }
 
 impl Identity {
@@ -48,14 +73,40 @@ impl Identity {
             clock,
             places,
             rng,
-            current: Mutex::new(first),
+            current: Mutex::new(Name::new(first)),
             stepped: Notify::new(),
+            written: Notify::new(),
         }
     }
 
     /// The identity to claim under now.
     pub(super) fn current(&self) -> WorkerId {
-        *self.current.lock().unwrap_or_else(PoisonError::into_inner)
+        self.name().worker
+    }
+
+    /// The same, when the store has seen it: what it claims before that is refused, and
+    /// would be admitted again only to come back. Not for longer than a permit waits: then
+    /// the store is asked all the same.
+    pub(super) async fn seen(&self) -> WorkerId {
+        let seen = async {
+            loop {
+                // A heartbeat that is written in between is not missed.
+                let mut written = pin!(self.written.notified());
+                written.as_mut().enable();
+                let name = *self.name();
+                if name.is_seen() {
+                    return name.worker;
+                }
+                written.await;
+            }
+        };
+        timeout(GRACE, seen)
+            .await
+            .unwrap_or_else(|_elapsed| self.current())
+    }
+
+    fn name(&self) -> MutexGuard<'_, Name> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The first heartbeat, until it is written; false if `shutdown` came
@@ -121,6 +172,7 @@ impl Identity {
     /// from now on.
     pub(super) fn clock_stepped(&self, step: Step) {
         if let Step::Forward(_) = step {
+            self.name().written_at = None;
             self.stepped.notify_one();
         }
     }
@@ -128,7 +180,7 @@ impl Identity {
     fn renew(&self) {
         let renewed = draw(&self.rng);
         tracing::warn!(worker = %renewed, "heartbeats were late, or seem so: going on as a new worker");
-        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = renewed;
+        *self.name() = Name::new(renewed);
     }
 
     /// One heartbeat. Its answer also shows the store's clock, so that the
@@ -140,10 +192,21 @@ impl Identity {
         };
         let before = Instant::now();
         let fleet = self.store.heartbeat(&heartbeat).await?;
+        self.note_written(heartbeat.worker, before);
         if let Some(step) = self.clock.sample(before, fleet.now) {
             self.clock_stepped(step);
         }
         Ok(())
+    }
+
+    /// Whoever waits for it goes on.
+    fn note_written(&self, worker: WorkerId, begun_at: Instant) {
+        let mut name = self.name();
+        if name.worker == worker {
+            name.written_at = Some(begun_at);
+        }
+        drop(name);
+        self.written.notify_waiters();
     }
 }
 

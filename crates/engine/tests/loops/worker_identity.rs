@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use domain::ids::WorkerId;
-use engine::ports::Heartbeat;
+use engine::ports::{ClaimAnswer, HEARTBEAT_TIMEOUT, Heartbeat};
 use engine::worker::WorkerOptions;
 
 use crate::support::{Event, World, ms, pass, permit, settle, store_away};
@@ -121,6 +121,57 @@ async fn after_late_heartbeats_it_goes_on_as_another_and_records_as_the_old_one(
     }
     let expected = [(1, claimers[0]), (2, claimers[0]), (3, claimers[2])];
     assert_eq!(recorded, expected);
+}
+
+/// The store refuses what a name claims that it has not seen, and its permits would be
+/// admitted again only to come back, as fast as a scheduler goes.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_claimed_under_a_name_that_the_store_has_not_seen() {
+    let world = World::new();
+    let _worker = world.worker().await;
+    world.store.heartbeat.answers(|_| Err(store_away()));
+    // At three seconds it takes another name, which cannot be written either.
+    pass(ms(3_100)).await;
+    for attempt in 1..=20 {
+        let slot = ms(3_100 + 4 * attempt);
+        let permit = permit(i64::try_from(attempt).unwrap());
+        world
+            .queue
+            .delivers(&[crate::support::in_slot(permit, slot)]);
+        pass(ms(4)).await;
+    }
+    pass(ms(700)).await;
+    assert_eq!(world.journal.claims().len(), 0);
+    world.store.heartbeat.answers(|_| Ok(()));
+    pass(ms(200)).await;
+    let new = heartbeats(&world).last().unwrap().worker;
+    let claimers = claimers(&world);
+    assert!(claimers.iter().all(|one| *one == new), "{claimers:?}");
+    assert!(claimers.len() <= 2, "many in one statement");
+    assert_eq!(world.journal.sent().len(), 20);
+}
+
+/// A heartbeat hangs, and the name that it is of is given up meanwhile.
+#[tokio::test(start_paused = true)]
+async fn a_name_that_may_have_lapsed_claims_once_in_a_permits_time() {
+    let world = World::new();
+    let _worker = world.worker().await;
+    world.store.heartbeat.takes(Duration::from_secs(60));
+    pass(HEARTBEAT_TIMEOUT + ms(100)).await;
+    world
+        .store
+        .claim
+        .answers(|_| Some(Ok(ClaimAnswer::Refused)));
+    for attempt in 1..=1_000 {
+        let slot = HEARTBEAT_TIMEOUT + ms(4 * attempt);
+        let permit = permit(i64::try_from(attempt).unwrap());
+        world
+            .queue
+            .delivers(&[crate::support::in_slot(permit, slot)]);
+        pass(ms(4)).await;
+    }
+    let claims = world.journal.claims().len();
+    assert!(claims <= 2, "{claims} in four seconds");
 }
 
 #[tokio::test(start_paused = true)]
