@@ -14,23 +14,26 @@ use rusqlite::{Connection, Params, Row as SqlRow};
 use super::sqlite::SimulatedStore;
 use super::{Row, UnderWay, at_once};
 
-const ROW: &str = "
+/// Attempts, as [`read_row`] reads them.
+macro_rules! rows {
+    ($which:literal) => {
+        concat!(
+            "
     select id, event_id, destination_id, try_number, tries_before, state, status, permit, epoch,
         not_before, deadline, coalesce(due_at, created_at), created_at, started_at,
         dead_letter = 1 and replayed_at is null, claimed_at
-    from attempts where id = ?1";
+    from attempts ",
+            $which
+        )
+    };
+}
 
-const ROWS_OF: &str = "
-    select id, event_id, destination_id, try_number, tries_before, state, status, permit, epoch,
-        not_before, deadline, coalesce(due_at, created_at), created_at, started_at,
-        dead_letter = 1 and replayed_at is null, claimed_at
-    from attempts indexed by attempts_of_destination where destination_id = ?1 order by id";
+const ROW: &str = rows!("where id = ?1");
 
-const ROWS_OF_EVENT: &str = "
-    select id, event_id, destination_id, try_number, tries_before, state, status, permit, epoch,
-        not_before, deadline, coalesce(due_at, created_at), created_at, started_at,
-        dead_letter = 1 and replayed_at is null, claimed_at
-    from attempts indexed by attempts_of_event where event_id = ?1 order by id";
+const ROWS_OF: &str =
+    rows!("indexed by attempts_of_destination where destination_id = ?1 order by id");
+
+const ROWS_OF_EVENT: &str = rows!("indexed by attempts_of_event where event_id = ?1 order by id");
 
 const IS_FIRST: &str = "
     select 1 from attempts a
