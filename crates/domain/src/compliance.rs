@@ -10,7 +10,8 @@
 //! The bounds are those of the plain period; a safety margin only makes the
 //! sender stricter than its promise.
 //!
-//! What is judged is claims or sends. A change of limits is in force for claims at once.
+//! What is judged is claims or sends; and arrivals, whose receiver may have stood still
+//! before it read them ([`AtReceiver`]). A change of limits is in force for claims at once.
 //! What had been claimed is sent all the same, within [`MAX_CLAIM_TO_SEND`]: so a change
 //! reaches sends by that much later, and until then they may be as many as either allows.
 //!
@@ -29,6 +30,7 @@ use crate::limit::Period;
 use crate::policy::{LimitSettings, Policy, Rate};
 use crate::time::Timestamp;
 
+mod arrivals;
 mod bucket;
 mod dues;
 mod ideal;
@@ -36,6 +38,7 @@ mod pause;
 mod short;
 mod window;
 
+pub use arrivals::{Arrival, ArrivalVerdict, AtReceiver, Stall, Stalls, USUAL_MARGIN};
 use bucket::BucketJudge;
 pub use dues::Dues;
 pub use ideal::{Share, ideal_starts};
@@ -181,10 +184,19 @@ impl Verdict {
 
     /// All listed violations, rule by rule.
     pub fn violations(&self) -> impl Iterator<Item = &Violation> {
+        self.rules().flat_map(|violations| &violations.listed)
+    }
+
+    /// Starts that came too early, by any rule.
+    #[must_use]
+    pub fn early_starts(&self) -> u64 {
+        self.rules().map(|violations| violations.early_starts).sum()
+    }
+
+    fn rules(&self) -> impl Iterator<Item = &Violations> {
         (self.limits.iter().map(|limit| &limit.violations))
             .chain(&self.bucket)
             .chain([&self.pause])
-            .flat_map(|violations| &violations.listed)
     }
 }
 
@@ -241,7 +253,7 @@ impl Judge {
     /// By what was in force when. Each change is in force at once.
     #[must_use]
     pub fn new(history: &[InForce]) -> Self {
-        Self::by(segments(history))
+        Self::by(segments(history).into())
     }
 
     /// The same of sends: what had been claimed before a change goes out after it.
@@ -251,11 +263,10 @@ impl Judge {
         for segment in &mut segments {
             segment.later = MAX_CLAIM_TO_SEND;
         }
-        Self::by(segments)
+        Self::by(segments.into())
     }
 
-    fn by(segments: Vec<Segment>) -> Self {
-        let segments: Arc<[Segment]> = segments.into();
+    fn by(segments: Arc<[Segment]>) -> Self {
         let limited = |period: &Period| {
             let mut segments = segments.iter();
             segments.any(|segment| limits(&segment.policy, *period))

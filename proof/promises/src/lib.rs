@@ -18,6 +18,7 @@
 //! | [`a_duplicate_has_a_reason`] | at every delivery |
 //! | [`no_window_is_over`] | at every claim; at rest over all claims |
 //! | [`no_window_of_sends_is_over`] | at every request; at rest over all requests |
+//! | [`no_window_of_arrivals_is_over`] | by chaos, at its end |
 //! | [`a_start_is_dated_to_its_send`] | at every outcome, and at every report before it |
 //! | [`the_limit_is_used`] | at rest, where nothing failed |
 //! | [`nobody_is_delayed`] | at rest, where nothing failed |
@@ -60,7 +61,7 @@ use std::time::Duration;
 
 use domain::attempt::AttemptState;
 use domain::batch::BatchRules;
-use domain::compliance::{InForce, Share, Start, Verdict, ideal_starts};
+use domain::compliance::{ArrivalVerdict, InForce, Share, Start, Verdict, ideal_starts};
 use domain::ids::AttemptId;
 use domain::permit::Permit;
 use domain::time::Timestamp;
@@ -244,6 +245,21 @@ pub fn no_window_of_sends_is_over(verdict: &Verdict) -> Promise {
     let over = verdict.violations().next();
     keep("no_window_of_sends_is_over", over.is_none(), || {
         format!("{over:?}")
+    })
+}
+
+/// "At most L in every window of P at a receiver whose network jitters by no more than
+/// the margin", by the receiver's own clock, but for what the receiver's own stalls
+/// explain ([`domain::compliance::AtReceiver`] has the rule).
+pub fn no_window_of_arrivals_is_over(verdict: &ArrivalVerdict) -> Promise {
+    let over = verdict.unexplained.violations().next();
+    let words = over.map(|over| {
+        let ends = over.attempts.first().zip(over.attempts.last());
+        let (arrivals, bound, rule) = (over.starts, over.bound, over.rule);
+        format!("{arrivals} arrivals of {bound} by {rule:?}, from place to place {ends:?}")
+    });
+    keep("no_window_of_arrivals_is_over", over.is_none(), || {
+        words.unwrap_or_default()
     })
 }
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use domain::compliance::{judge, judge_sends};
+use domain::compliance::{AtReceiver, Stall, Stalls, judge, judge_sends};
 use domain::destination::DestinationState;
 use domain::ids::{DestinationId, Epoch, PermitNumber};
 use domain::policy::LimitSettings;
@@ -151,6 +151,33 @@ fn a_limit_is_kept_and_used() {
         "no_window_of_sends_is_over",
         sent(&[0, 0, 1_000, 1_000]),
         [sent(&[0, 0, 999])],
+    );
+    let arrived = |stall: (i64, i64), millis: &[i64]| {
+        let (from, until) = (at(stall.0), at(stall.1));
+        let stalls = Stalls::longer_than(SECOND / 100, [Stall { from, until }]);
+        let arrivals: Vec<_> = (millis.iter())
+            .map(|one| stalls.arrival(at(*one)))
+            .collect();
+        let of = AtReceiver {
+            history: &history,
+            later: Duration::ZERO,
+            window_percent: 100,
+        };
+        no_window_of_arrivals_is_over(&of.judge(&arrivals))
+    };
+    // Two that came at 0 ms were read at 50 ms, for the receiver stood still.
+    let held = [50, 50, 1_000, 1_000];
+    tells_lies_from(
+        "no_window_of_arrivals_is_over",
+        arrived((0, 50), &held).and(arrived((7_000, 7_050), &[0, 0, 1_000, 1_000])),
+        [
+            arrived((7_000, 7_050), &held),
+            arrived((950, 1_000), &held),
+            arrived((41, 50), &held),
+            arrived((0, 50), &[50, 50, 999, 999]),
+            arrived((0, 50), &[50, 50, 50, 1_050]),
+            arrived((0, 50), &[50, 50, 52, 54]),
+        ],
     );
     let dated = |millis| a_start_is_dated_to_its_send(AttemptId(1), at(millis), Some(at(5)));
     tells_lies_from("a_start_is_dated_to_its_send", dated(5), [dated(4)]);

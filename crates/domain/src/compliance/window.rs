@@ -179,7 +179,7 @@ impl Aligned {
 }
 
 /// The largest bound in force within each window, as the windows move on.
-struct Bounds {
+pub(super) struct Bounds {
     segments: Arc<[Segment]>,
     period: Period,
     /// The segments that the window touches.
@@ -189,7 +189,7 @@ struct Bounds {
 }
 
 impl Bounds {
-    fn new(segments: Arc<[Segment]>, period: Period) -> Self {
+    pub(super) fn new(segments: Arc<[Segment]>, period: Period) -> Self {
         Self {
             segments,
             period,
@@ -203,7 +203,7 @@ impl Bounds {
     ///
     /// A segment is taken to include its end, since a start may be recorded
     /// in the same microsecond as the change that came after it.
-    fn at(&mut self, ends_at: Timestamp) -> Option<u64> {
+    pub(super) fn at(&mut self, ends_at: Timestamp) -> Option<u64> {
         let begins_at = ends_at - self.period.duration();
         let mut touched = self.touched.clone();
         while touched.end < self.segments.len() && self.segments[touched.end].from <= ends_at {
