@@ -45,6 +45,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use server::trial::WHOLE_WINDOWS;
 use server::{output, signals};
 use tokio_util::sync::CancellationToken;
 
@@ -130,6 +131,11 @@ pub(crate) struct Args {
     /// How long draining may take after the last event.
     #[arg(long, default_value_t = 60)]
     drain_seconds: u64,
+    /// Judge windows of this part of each period at the receiver, in percent. A machine
+    /// that is busy with other work moves requests together on their way.
+    #[arg(long, value_name = "PERCENT", default_value_t = WHOLE_WINDOWS)]
+    #[arg(value_parser = clap::value_parser!(u32).range(50..=100))]
+    windows: u32,
     /// Write the report as JSON.
     #[arg(long, value_name = "FILE")]
     summary: Option<PathBuf>,
@@ -241,6 +247,7 @@ impl Args {
             change_by: self.change_by,
             hold: self.hold,
             warm_up_seconds: self.warm_up_seconds,
+            windows: self.windows,
             patience: Duration::from_secs(self.drain_seconds),
         }
     }

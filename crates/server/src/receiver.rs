@@ -7,6 +7,11 @@
 //! and that its memory is bounded: beyond its capacity arrivals are counted
 //! and no longer kept. It verifies nothing and keeps no payload; an observer
 //! of the caller's may.
+//!
+//! It has a thread of its own, whatever else the process does, and its clock is that
+//! thread's: monotonic, and read where a request's head has just been read. A ticker
+//! on the same thread notes when it stood still, for what lay in its sockets meanwhile
+//! was read later than it came.
 
 use std::collections::HashMap;
 use std::future::pending;
@@ -23,12 +28,14 @@ use axum::response::{AppendHeaders, IntoResponse, Response};
 use axum::routing::post;
 use axum::serve::ListenerExt;
 use bytes::Bytes;
+use domain::compliance::Stall;
+use domain::time::Timestamp;
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use http_body_util::BodyExt;
 use tokio::net::{TcpListener, TcpSocket};
-use tokio::sync::watch;
-use tokio::task::JoinHandle;
+use tokio::sync::{oneshot, watch};
+use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use uuid::Uuid;
@@ -74,6 +81,14 @@ pub struct Arrival {
     pub body_bytes: u64,
 }
 
+impl Arrival {
+    /// When its head had been read, by the receiver's clock.
+    #[must_use]
+    pub fn read_at(&self) -> Timestamp {
+        Timestamp::from_micros(i64::try_from(self.at_us).unwrap_or(i64::MAX))
+    }
+}
+
 /// One request, whole, as an observer sees it.
 #[derive(Debug, Clone, Copy)]
 pub struct Observed<'a> {
@@ -115,8 +130,8 @@ impl IntoResponse for Told {
     }
 }
 
-/// Is shown every whole request before it is answered, and may say what the
-/// answer is; `None` leaves it to the destination's behaviour.
+/// Is shown every whole request before it is answered, on a thread that may block, and
+/// may say what the answer is; `None` leaves it to the destination's behaviour.
 pub type Observer = dyn Fn(Observed<'_>) -> Option<Told> + Send + Sync;
 
 /// Everything that arrived, as of one moment.
@@ -126,6 +141,27 @@ pub struct Record {
     pub arrivals: Vec<Arrival>,
     /// How many arrived, kept or not.
     pub total: u64,
+    /// When the receiver stood still, by its clock; the first [`MAX_STALLS`].
+    pub stalls: Vec<Stall>,
+}
+
+/// How often a receiver looks whether it stands still.
+pub const TICK: Duration = Duration::from_millis(1);
+
+/// How late a tick is that stands for a stall: timers are as coarse as a millisecond.
+const NOTED: Duration = Duration::from_millis(2);
+
+/// The most stalls that are kept. What a later one holds up, none explains.
+pub const MAX_STALLS: usize = 100_000;
+
+/// The stall between two ticks of a receiver, if there was one.
+#[must_use]
+pub fn stall_between(last: Timestamp, now: Timestamp) -> Option<Stall> {
+    let stood_still = now.since(last) > TICK + NOTED;
+    stood_still.then_some(Stall {
+        from: last,
+        until: now,
+    })
 }
 
 /// Connections that wait to be accepted, as most servers have it. A sender that dials
@@ -159,7 +195,7 @@ pub struct Receiver {
     address: SocketAddr,
     shared: Arc<Shared>,
     stopping: CancellationToken,
-    served: JoinHandle<io::Result<()>>,
+    served: oneshot::Receiver<io::Result<()>>,
     _stop_on_drop: DropGuard,
 }
 
@@ -167,9 +203,10 @@ struct Shared {
     started_at: Instant,
     capacity: usize,
     default: Behaviour,
-    observer: Option<Box<Observer>>,
+    observer: Option<Arc<Observer>>,
     exceptions: RwLock<HashMap<u32, Behaviour>>,
     kept: Mutex<Vec<Arrival>>,
+    stalls: Mutex<Vec<Stall>>,
     total: watch::Sender<u64>,
     /// By [`Behaviour::TakeAtMost`]: the last second of each destination, and
     /// how many requests it has had.
@@ -217,31 +254,32 @@ impl Receiver {
             started_at: Instant::now(),
             capacity,
             default,
-            observer,
+            observer: observer.map(Arc::from),
             exceptions: RwLock::default(),
             kept: Mutex::default(),
+            stalls: Mutex::default(),
             total: watch::Sender::new(0),
             seconds: Mutex::default(),
             taken: AtomicU64::new(0),
             stopping: stopping.clone(),
         });
-        let router = Router::new()
-            .route("/r/{destination}", post(receive))
-            .with_state(Arc::clone(&shared));
-        let listener = listener.tap_io(|stream| {
-            // A delay here would be measured as the sender's.
-            if let Err(error) = stream.set_nodelay(true) {
-                tracing::debug!(%error, "nodelay not set");
-            }
-        });
-        let served = axum::serve(listener, router)
-            .with_graceful_shutdown(stopping.clone().cancelled_owned());
+        let (listener, on_thread) = (listener.into_std()?, Arc::clone(&shared));
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let (tell, served) = oneshot::channel();
+        let thread = std::thread::Builder::new().name("receiver".to_owned());
+        thread.spawn(move || {
+            let ended = runtime.block_on(run(listener, on_thread));
+            // Nobody may be waiting for it.
+            let _ = tell.send(ended);
+        })?;
         Ok(Self {
             address,
             shared,
             _stop_on_drop: stopping.clone().drop_guard(),
             stopping,
-            served: tokio::spawn(served.into_future()),
+            served,
         })
     }
 
@@ -272,6 +310,12 @@ impl Receiver {
         self.shared.started_at
     }
 
+    /// What time it is by the receiver's clock, in microseconds.
+    #[must_use]
+    pub fn clock(&self) -> i64 {
+        self.shared.clock(Instant::now()).as_micros()
+    }
+
     /// How many requests have arrived.
     #[must_use]
     pub fn total(&self) -> u64 {
@@ -287,13 +331,17 @@ impl Receiver {
     /// What has arrived.
     #[must_use]
     pub fn record(&self) -> Record {
+        // Before what is kept: so there are fewer of these only if some are not kept.
+        let total = self.total();
         let kept = self.shared.kept.lock();
         let mut arrivals = kept.unwrap_or_else(PoisonError::into_inner).clone();
         // They are noted once their bodies are read, which may be out of turn.
         arrivals.sort_by_key(|arrival| arrival.at_us);
+        let stalls = self.shared.stalls.lock();
         Record {
-            total: self.total().max(arrivals.len() as u64),
+            total: total.max(arrivals.len() as u64),
             arrivals,
+            stalls: stalls.unwrap_or_else(PoisonError::into_inner).clone(),
         }
     }
 
@@ -318,6 +366,42 @@ impl Receiver {
     }
 }
 
+/// Serves until it is told to stop, and watches itself meanwhile.
+async fn run(listener: std::net::TcpListener, shared: Arc<Shared>) -> io::Result<()> {
+    let listener = TcpListener::from_std(listener)?.tap_io(|stream| {
+        // A delay here would be measured as the sender's.
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "nodelay not set");
+        }
+    });
+    let stopping = shared.stopping.clone();
+    let ticking = tokio::spawn(tick(Arc::clone(&shared)));
+    let router = Router::new()
+        .route("/r/{destination}", post(receive))
+        .with_state(shared);
+    let served = axum::serve(listener, router)
+        .with_graceful_shutdown(stopping.cancelled_owned())
+        .await;
+    ticking.abort();
+    served
+}
+
+/// Notes when this thread stood still.
+async fn tick(shared: Arc<Shared>) {
+    let mut last = shared.clock(Instant::now());
+    loop {
+        sleep(TICK).await;
+        let now = shared.clock(Instant::now());
+        if let Some(stall) = stall_between(last, now) {
+            let mut stalls = shared.stalls.lock().unwrap_or_else(PoisonError::into_inner);
+            if stalls.len() < MAX_STALLS {
+                stalls.push(stall);
+            }
+        }
+        last = now;
+    }
+}
+
 async fn receive(
     State(shared): State<Arc<Shared>>,
     Path(destination): Path<u32>,
@@ -329,28 +413,36 @@ async fn receive(
         .headers
         .get("webhook-id")
         .and_then(|id| Uuid::try_parse_ascii(id.as_bytes()).ok());
-    let mut told = None;
-    let body_bytes = match &shared.observer {
-        None => body_bytes(body).await,
-        Some(observer) => body.collect().await.ok().map(|whole| {
-            let whole = whole.to_bytes();
-            told = observer(Observed {
-                destination,
-                at,
-                headers: &head.headers,
-                body: &whole,
-            });
-            whole.len() as u64
-        }),
+    let (body_bytes, told) = match &shared.observer {
+        None => (body_bytes(body).await, None),
+        Some(observer) => match body.collect().await {
+            Ok(whole) => {
+                let (observer, whole) = (Arc::clone(observer), whole.to_bytes());
+                let length = whole.len() as u64;
+                // On this thread it would hold up what comes meanwhile.
+                let observed = spawn_blocking(move || {
+                    observer(Observed {
+                        destination,
+                        at,
+                        headers: &head.headers,
+                        body: &whole,
+                    })
+                });
+                match observed.await {
+                    Ok(told) => (Some(length), told),
+                    Err(_broken) => return StatusCode::INTERNAL_SERVER_ERROR.into(),
+                }
+            }
+            Err(_) => (None, None),
+        },
     };
     let Some(body_bytes) = body_bytes else {
         return StatusCode::BAD_REQUEST.into(); // the sender went away in the middle
     };
-    let at_us = at.saturating_duration_since(shared.started_at).as_micros();
     shared.note(Arrival {
         destination,
         event,
-        at_us: u64::try_from(at_us).unwrap_or(u64::MAX),
+        at_us: shared.clock(at).as_micros().unsigned_abs(),
         body_bytes,
     });
     if let Some(told) = told {
@@ -374,6 +466,12 @@ async fn body_bytes(mut body: Body) -> Option<u64> {
 }
 
 impl Shared {
+    /// By the receiver's clock, which begins with it.
+    fn clock(&self, at: Instant) -> Timestamp {
+        let passed = at.saturating_duration_since(self.started_at).as_micros();
+        Timestamp::from_micros(i64::try_from(passed).unwrap_or(i64::MAX))
+    }
+
     async fn answer(&self, destination: u32, at: Instant) -> StatusCode {
         match self.behaviour(destination) {
             Behaviour::Answer { status, after } => {
@@ -483,6 +581,53 @@ mod tests {
             "no more than the capacity"
         );
         assert!(record.arrivals.is_sorted_by_key(|arrival| arrival.at_us));
+    }
+
+    /// Its thread is held, as a machine that is busy would hold it.
+    #[tokio::test]
+    async fn it_notes_when_it_stood_still() {
+        const STILL: Duration = Duration::from_millis(50);
+        let receiver = Receiver::start(Behaviour::ACCEPT, 10).await.unwrap();
+        let shared = Arc::clone(&receiver.shared);
+        let ticking = tokio::spawn(tick(Arc::clone(&shared)));
+        tokio::task::yield_now().await;
+        let until = Instant::now() + STILL;
+        while Instant::now() < until {
+            std::thread::yield_now();
+        }
+        let longest = || {
+            let record = receiver.record();
+            let lengths = record.stalls.iter().map(|one| one.until.since(one.from));
+            lengths.max()
+        };
+        while longest() < Some(STILL) {
+            tokio::task::yield_now().await;
+        }
+        ticking.abort();
+    }
+
+    #[tokio::test]
+    async fn an_arrival_is_timed_by_its_clock() {
+        let receiver = Receiver::start(Behaviour::ACCEPT, 10).await.unwrap();
+        let before = receiver.clock();
+        assert_eq!(
+            status(post(&receiver, "/r/0", Uuid::nil()).await).await,
+            "204"
+        );
+        let read_at = receiver.record().arrivals[0].read_at().as_micros();
+        assert!((before..=receiver.clock()).contains(&read_at));
+    }
+
+    #[test]
+    fn a_tick_that_is_as_late_as_timers_are_is_no_stall() {
+        let between =
+            |micros| stall_between(Timestamp::from_micros(5), Timestamp::from_micros(micros));
+        assert_eq!([between(1_005), between(3_005)], [None, None]);
+        let stall = between(3_006).unwrap();
+        assert_eq!(
+            (stall.from.as_micros(), stall.until.as_micros()),
+            (5, 3_006)
+        );
     }
 
     #[tokio::test]

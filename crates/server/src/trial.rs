@@ -2,13 +2,14 @@
 //! and a verdict.
 //!
 //! The demo and the load test are trials. Everything that judges is
-//! `domain::compliance`, on the store's ledger and on what the receivers saw;
+//! `domain::compliance`, on what the receivers saw and on the store's ledger;
 //! a trial only sets up, waits and counts.
 
 mod children;
 mod distributed;
 mod embedded;
 mod plan;
+mod received;
 mod shared;
 mod signatures;
 mod verdict;
@@ -17,11 +18,13 @@ pub use children::{Child, Children, Roles};
 pub use distributed::Distributed;
 pub use embedded::{Embedded, Listeners};
 pub use plan::{Plan, per_second, plans_for_demo};
+pub use received::{Ahead, AtReceiver, Over, Receivers, WHOLE_WINDOWS, judge_received};
 pub use shared::{Servers, SharedParts};
 use signatures::Signatures;
 pub use signatures::new_secret;
 pub use verdict::{
-    DestinationVerdict, LATENCY_ALLOWANCE, LEAST_SHARE_PERCENT, TrialVerdict, WindowVerdict,
+    DestinationVerdict, LATENCY_ALLOWANCE, LEAST_SHARE_PERCENT, StoodStill, TrialVerdict,
+    WindowVerdict,
 };
 
 use std::sync::Arc;
@@ -29,7 +32,7 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use bytes::Bytes;
-use domain::compliance::InForce;
+use domain::compliance::{InForce, Stalls, USUAL_MARGIN};
 use domain::event::{Audience, NewEvent};
 use domain::ids::{DestinationId, EventId};
 use domain::signature::Key;
@@ -280,10 +283,31 @@ impl Trial {
         Ledger::read(self.catalog.as_ref(), id, (self.began, until)).await
     }
 
-    /// Judges every destination's ledger and what the receivers saw, up to
-    /// `until`.
+    /// Judges what the receivers saw and every destination's ledger, up to `until`.
     pub async fn judge(&self, until: Timestamp) -> anyhow::Result<TrialVerdict> {
+        self.judge_windows_of(WHOLE_WINDOWS, until).await
+    }
+
+    /// The same, at the receivers by windows of so much of each period, in per cent.
+    pub async fn judge_windows_of(
+        &self,
+        window_percent: u32,
+        until: Timestamp,
+    ) -> anyhow::Result<TrialVerdict> {
+        let ahead = Ahead::measure(self.store.as_ref(), || self.receiver.clock()).await?;
         let record = self.receiver.record();
+        let kept = record.arrivals.len() as u64;
+        ensure!(
+            kept == record.total,
+            "the receivers kept {kept} arrivals of {}",
+            record.total
+        );
+        let stalls = Stalls::longer_than(USUAL_MARGIN, record.stalls);
+        let receivers = Receivers {
+            stalls: &stalls,
+            ahead,
+            window_percent,
+        };
         let mut destinations = Vec::new();
         for (number, placed) in (0_u32..).zip(&self.placed) {
             let ledger = self.ledger(placed.id, until).await?;
@@ -291,16 +315,16 @@ impl Trial {
                 .filter(|arrival| arrival.destination == number)
                 .collect();
             destinations.push(DestinationVerdict::new(
-                &placed.plan,
-                placed.id,
+                (&placed.plan, placed.id),
                 &ledger,
-                &arrivals,
+                (receivers, &arrivals),
                 (self.began, until),
             ));
         }
         Ok(TrialVerdict {
             destinations,
             bad_signatures: self.signatures.bad(),
+            stalls: StoodStill::from(&stalls),
         })
     }
 }

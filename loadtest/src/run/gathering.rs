@@ -152,6 +152,8 @@ fn counts(evidence: &Evidence, deliveries: &Deliveries, metrics: &mut Metrics) {
     if let Some(pending) = evidence.pending.or((undelivered == 0).then_some(0)) {
         count("lost", undelivered.saturating_sub(pending));
     }
+    count("early_arrivals", evidence.verdict.early_arrivals);
+    count("explained_arrivals", evidence.verdict.explained_arrivals);
     if let Some(early) = evidence.verdict.early_starts {
         count("early_starts", early);
     }

@@ -238,6 +238,7 @@ pub(crate) mod tests {
     use super::super::judging::Judged;
     use super::super::side_by_side::Way;
     use super::*;
+    use server::trial::AtReceiver;
 
     fn full() -> Report {
         let mut report = gathering::report(evidence());
@@ -247,6 +248,7 @@ pub(crate) mod tests {
             bound: Some(600),
             worst_at_sender: None,
             worst_at_receiver: 603,
+            at_receiver: AtReceiver::default(),
             early_starts: 0,
             share_percent: None,
             arrivals: 1_234,

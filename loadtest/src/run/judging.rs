@@ -1,14 +1,15 @@
-//! Starts against limits, at the sender and at the receiver.
+//! Arrivals against limits at the receiver, and starts at the sender.
 //!
-//! The sender's side is its ledger, judged as the demo's is; without the
-//! database there is none. The receiver's side is what arrived.
+//! The receiver's side is what arrived, judged as the demo's receivers are: that is the
+//! promise. The sender's side is its ledger; without the database there is none.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use anyhow::Context;
 use domain::attempt::AttemptState;
-use domain::compliance::largest_sliding;
+use domain::compliance::{InForce, Stalls, largest_sliding};
+use domain::destination::DestinationState;
 use domain::ids::{AttemptId, DestinationId};
 use domain::limit::Period;
 use domain::time::Timestamp;
@@ -16,7 +17,9 @@ use engine::ports::LedgerRow;
 use serde::{Deserialize, Serialize};
 use server::parts::Stored;
 use server::receiver::{self, Behaviour};
-use server::trial::{DestinationVerdict, Ledger, Plan};
+use server::trial::{
+    Ahead, AtReceiver, DestinationVerdict, Ledger, Plan, Receivers, judge_received,
+};
 use uuid::Uuid;
 
 use super::arrivals::Arrival;
@@ -38,9 +41,11 @@ pub(crate) struct Judged {
     pub(crate) bound: Option<u64>,
     /// Starts in the fullest window of the ledger, where that is known.
     pub(crate) worst_at_sender: Option<u64>,
-    /// Arrivals in the fullest window at the receiver. Latency moves arrivals
-    /// together, so it may hold a few more than the sender's.
+    /// Arrivals in the fullest window at the receiver.
     pub(crate) worst_at_receiver: u64,
+    /// How its limits were kept there. Reports of before have none.
+    #[serde(default)]
+    pub(crate) at_receiver: AtReceiver,
     pub(crate) early_starts: u64,
     /// Starts in per cent of what a perfect sender could have made.
     pub(crate) share_percent: Option<u64>,
@@ -52,6 +57,10 @@ pub(crate) struct Judged {
 pub(crate) struct Verdict {
     /// Destinations that were judged.
     pub(crate) judged: u64,
+    /// Arrivals beyond a limit that no stall of the receiver explains.
+    pub(crate) early_arrivals: u64,
+    /// Those that one explains.
+    pub(crate) explained_arrivals: u64,
     /// Starts that came too early; `None` without a ledger.
     pub(crate) early_starts: Option<u64>,
     /// Failed attempts that no receiver has answered; `None` without a ledger, or
@@ -69,17 +78,29 @@ pub(crate) struct Sender<'a> {
     pub(crate) stored: &'a dyn Stored,
     pub(crate) began: Timestamp,
     pub(crate) until: Timestamp,
+    /// How its clock is to be compared with the receiver's.
+    pub(crate) ahead: Ahead,
+}
+
+/// What the receiver saw.
+#[derive(Clone, Copy)]
+pub(crate) struct Received<'a> {
+    pub(crate) arrivals: &'a [Arrival],
+    /// When it stood still.
+    pub(crate) stalls: &'a Stalls,
+    /// Which part of each period is judged, in per cent.
+    pub(crate) window_percent: u32,
 }
 
 /// Judges the destinations with the most arrivals.
 pub(crate) async fn judge(
     settings: &Settings,
     destinations: &[(Uuid, u16)],
-    arrivals: &[Arrival],
+    received: Received<'_>,
     sender: Option<Sender<'_>>,
 ) -> anyhow::Result<Verdict> {
     let mut by_destination: HashMap<u32, Vec<receiver::Arrival>> = HashMap::new();
-    for arrival in arrivals {
+    for arrival in received.arrivals {
         let of = by_destination.entry(arrival.destination()).or_default();
         of.push(as_received(*arrival));
     }
@@ -93,11 +114,14 @@ pub(crate) async fn judge(
         let judged = match &sender {
             Some(sender) => {
                 let id = DestinationId(destinations[number as usize].0);
-                with_ledger(settings, (number, id), &arrived, sender, &mut verdict).await?
+                let arrived = (received, arrived.as_slice());
+                with_ledger(settings, (number, id), arrived, sender, &mut verdict).await?
             }
-            None => without_ledger(settings, number, &arrived),
+            None => without_ledger(settings, number, (received, &arrived)),
         };
         verdict.judged += 1;
+        verdict.early_arrivals += judged.at_receiver.early_arrivals;
+        verdict.explained_arrivals += judged.at_receiver.explained;
         verdict.worst.push(judged);
     }
     verdict
@@ -110,13 +134,14 @@ pub(crate) async fn judge(
 impl Judged {
     /// How far beyond its limit it was, in per cent; without one, how much
     /// came at once.
-    fn badness(&self) -> (u64, u64, u64) {
+    fn badness(&self) -> (u64, u64, u64, u64) {
         let percent = |starts: u64| match self.bound {
             Some(bound) => starts * 100 / bound.max(1),
             None => 0,
         };
         let sender = self.worst_at_sender.unwrap_or(0);
         (
+            self.at_receiver.early_arrivals,
             self.early_starts,
             percent(self.worst_at_receiver.max(sender)),
             self.worst_at_receiver,
@@ -127,7 +152,7 @@ impl Judged {
 async fn with_ledger(
     settings: &Settings,
     (number, id): (u32, DestinationId),
-    arrived: &[receiver::Arrival],
+    (received, arrived): (Received<'_>, &[receiver::Arrival]),
     sender: &Sender<'_>,
     verdict: &mut Verdict,
 ) -> anyhow::Result<Judged> {
@@ -152,10 +177,17 @@ async fn with_ledger(
         events: u32::try_from(arrived.len()).unwrap_or(u32::MAX),
     };
     let arrived_refs: Vec<_> = arrived.iter().collect();
-    let one = DestinationVerdict::new(&plan, id, &ledger, &arrived_refs, between);
+    let receivers = Receivers {
+        stalls: received.stalls,
+        ahead: sender.ahead,
+        window_percent: received.window_percent,
+    };
+    let at_receiver = (receivers, arrived_refs.as_slice());
+    let one = DestinationVerdict::new((&plan, id), &ledger, at_receiver, between);
     verdict.early_starts = Some(verdict.early_starts.unwrap_or(0) + one.early_starts);
-    let mut judged = without_ledger(settings, number, arrived);
+    let mut judged = without_ledger(settings, number, (received, arrived));
     judged.early_starts = one.early_starts;
+    judged.at_receiver = one.at_receiver;
     let fullest = one.windows.iter().max_by_key(|window| {
         let bound = window.bound.unwrap_or(u64::MAX).max(1);
         window.largest_sliding * 1_000 / bound
@@ -187,29 +219,47 @@ fn is_unfounded(row: &LedgerRow) -> bool {
     row.state == AttemptState::Failed && row.status.is_none()
 }
 
-fn without_ledger(settings: &Settings, number: u32, arrived: &[receiver::Arrival]) -> Judged {
-    let (bound, period) = match (settings.limit, settings.limit_then) {
-        // What may be in a window that saw the change is not known here.
-        (Limit::Per(max, period), None) => (Some(u64::from(max)), period),
-        (Limit::Per(_, period), Some(_)) => (None, period),
-        (Limit::Unlimited, _) => (None, Period::Second),
+fn without_ledger(
+    settings: &Settings,
+    number: u32,
+    (received, arrived): (Received<'_>, &[receiver::Arrival]),
+) -> Judged {
+    let (bound, period) = match loosest(settings) {
+        Limit::Per(max, period) => (Some(u64::from(max)), period),
+        Limit::Unlimited => (None, Period::Second),
     };
-    let starts: Vec<_> = arrived.iter().map(as_start).collect();
+    let read_at: Vec<_> = arrived.iter().map(receiver::Arrival::read_at).collect();
+    let in_force = loosest(settings).settings();
+    let history = [InForce::new(
+        Timestamp::MIN,
+        &in_force,
+        DestinationState::Active,
+    )];
+    let by = (received.stalls, received.window_percent);
+    let verdict = judge_received(&history, &read_at, by);
+    let starts: Vec<_> = read_at.iter().map(|at| (*at, AttemptId(0))).collect();
     Judged {
         destination: number,
         period_seconds: period.duration().as_secs(),
         bound,
         worst_at_sender: None,
         worst_at_receiver: largest_sliding(&starts, period).starts,
+        at_receiver: AtReceiver::new(&verdict, &read_at, received.window_percent),
         early_starts: 0,
         share_percent: None,
         arrivals: arrived.len() as u64,
     }
 }
 
-fn as_start(arrival: &receiver::Arrival) -> (Timestamp, AttemptId) {
-    let at_us = i64::try_from(arrival.at_us).unwrap_or(i64::MAX);
-    (Timestamp::from_micros(at_us), AttemptId(0))
+/// The limit that no window may exceed, whenever it was changed.
+fn loosest(settings: &Settings) -> Limit {
+    match (settings.limit, settings.limit_then) {
+        (limit, None) => limit,
+        (Limit::Per(one, period), Some(Limit::Per(then, of))) if of == period => {
+            Limit::Per(one.max(then), period)
+        }
+        (_, Some(_)) => Limit::Unlimited,
+    }
 }
 
 fn as_received(arrival: Arrival) -> receiver::Arrival {
@@ -240,28 +290,80 @@ pub(crate) async fn pending(
 
 #[cfg(test)]
 mod tests {
+    use domain::compliance::{Stall, USUAL_MARGIN};
+
     use super::super::arrivals::Answer;
     use super::super::settings::tests::settings;
     use super::*;
 
-    #[tokio::test]
-    async fn without_a_ledger_the_receivers_windows_are_judged() {
-        let settings = Settings {
+    const NEVER: &[(i64, i64)] = &[];
+
+    /// A destination's worst windows, and what was over or explained.
+    async fn judged(settings: Settings, stalls: &[(i64, i64)], arrivals: &[(i64, u32)]) -> Verdict {
+        let at = |(ms, destination): &(i64, u32)| {
+            Arrival::new(ms * 1_000, 0, *destination, Answer::Taken)
+        };
+        let arrivals: Vec<_> = arrivals.iter().map(at).collect();
+        let stall = |(from, until): &(i64, i64)| Stall {
+            from: Timestamp::from_millis(*from),
+            until: Timestamp::from_millis(*until),
+        };
+        let stalls = Stalls::longer_than(USUAL_MARGIN, stalls.iter().map(stall));
+        let received = Received {
+            arrivals: &arrivals,
+            stalls: &stalls,
+            window_percent: 100,
+        };
+        let ids = [(Uuid::nil(), 0); 3];
+        judge(&settings, &ids, received, None).await.unwrap()
+    }
+
+    fn two_a_second() -> Settings {
+        Settings {
             destinations: 3,
             limit: Limit::Per(2, Period::Second),
             ..settings(Shape::Constant)
-        };
-        let at = |ms: i64, destination| Arrival::new(ms * 1_000, 0, destination, Answer::Taken);
-        let arrivals = [at(0, 1), at(100, 0), at(200, 1), at(900, 1), at(1_100, 0)];
-        let ids = [(Uuid::nil(), 0); 3];
-        let verdict = judge(&settings, &ids, &arrivals, None).await.unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn without_a_ledger_the_receivers_windows_are_judged() {
+        let arrivals = [(0, 1), (100, 0), (200, 1), (900, 1), (1_100, 0)];
+        let verdict = judged(two_a_second(), NEVER, &arrivals).await;
         assert_eq!((verdict.judged, verdict.early_starts), (3, None));
+        assert_eq!((verdict.early_arrivals, verdict.explained_arrivals), (1, 0));
         let worst = &verdict.worst[0];
         assert_eq!(
             (worst.destination, worst.worst_at_receiver, worst.bound),
             (1, 3, Some(2))
         );
+        assert_eq!(
+            worst.at_receiver.over[0].to_string(),
+            "3 arrivals within 1 s, 2 allowed, until 0.9 s"
+        );
         let second = &verdict.worst[1];
         assert_eq!((second.destination, second.worst_at_receiver), (0, 1));
+    }
+
+    #[tokio::test]
+    async fn what_the_receiver_held_up_itself_is_explained() {
+        let arrivals = [(50, 1), (50, 1), (1_000, 1), (1_000, 1)];
+        let verdict = judged(two_a_second(), &[(0, 50)], &arrivals).await;
+        assert_eq!((verdict.early_arrivals, verdict.explained_arrivals), (0, 2));
+        let elsewhere = judged(two_a_second(), &[(500, 550)], &arrivals).await;
+        assert_eq!(elsewhere.early_arrivals, 2);
+    }
+
+    #[tokio::test]
+    async fn where_a_change_cannot_be_placed_the_looser_limit_holds() {
+        let then = |limit| Settings {
+            limit_then: Some(limit),
+            ..two_a_second()
+        };
+        let arrivals = [(0, 1), (200, 1), (900, 1)];
+        let early = async |settings| judged(settings, NEVER, &arrivals).await.early_arrivals;
+        assert_eq!(early(then(Limit::Per(1, Period::Second))).await, 1);
+        assert_eq!(early(then(Limit::Per(3, Period::Second))).await, 0);
+        assert_eq!(early(then(Limit::Per(1, Period::Minute))).await, 0);
     }
 }

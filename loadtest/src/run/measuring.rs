@@ -5,15 +5,19 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use domain::compliance::{Stalls, USUAL_MARGIN};
 use domain::time::Timestamp;
+use engine::ports::Store;
 use server::config::Database as Place;
 use server::parts::Stored;
+use server::trial::Ahead;
 use tokio_util::sync::CancellationToken;
 
+use super::arrivals::Arrival;
 use super::client::Target;
 use super::database::Database;
 use super::gathering::{self, Evidence};
-use super::judging::{self, Sender};
+use super::judging::{self, Received, Sender, Verdict};
 use super::loading::Loading;
 use super::processes::{Used, Watched, What, look, machine};
 use super::progress::Progress;
@@ -47,6 +51,8 @@ pub(crate) struct Wishes {
     pub(crate) hold: bool,
     /// How long the same rate is sent before anything is measured.
     pub(crate) warm_up_seconds: u32,
+    /// Which part of each period is judged at the receiver, in per cent.
+    pub(crate) windows: u32,
 }
 
 /// Runs, and reports what was so far when `shutdown` comes.
@@ -101,13 +107,7 @@ pub(crate) async fn measure(
         // What had started neither waits nor has arrived yet.
         tokio::time::sleep(UNDER_WAY).await;
     }
-    let (arrivals, dropped) = run.receiving.arrivals().await?;
-    if dropped > 0 {
-        run.note(format!("{dropped} arrivals were counted and not kept"));
-    }
-    let sender = run.sender(began).await?;
-    let destinations = &run.made.destinations;
-    let verdict = judging::judge(settings, destinations, &arrivals, sender).await?;
+    let (arrivals, verdict) = run.judge(began).await?;
     Ok(gathering::report(Evidence {
         system: wishes.system.clone(),
         machine: machine(),
@@ -239,11 +239,34 @@ impl<'a> Run<'a> {
             return Ok(None);
         };
         let until = stored.fleet().await?.now;
+        let store: &dyn Store = stored.as_ref();
         Ok(Some(Sender {
             stored: stored.as_ref(),
             began,
             until,
+            ahead: Ahead::measure(store, boottime_us).await?,
         }))
+    }
+
+    /// What arrived, and how limits were kept.
+    async fn judge(&mut self, began: Option<Timestamp>) -> anyhow::Result<(Vec<Arrival>, Verdict)> {
+        let seen = self.receiving.seen().await?;
+        if seen.dropped > 0 {
+            self.note(format!(
+                "{} arrivals were counted and not kept",
+                seen.dropped
+            ));
+        }
+        let stalls = Stalls::longer_than(USUAL_MARGIN, seen.stalls);
+        let received = Received {
+            arrivals: &seen.arrivals,
+            stalls: &stalls,
+            window_percent: self.wishes.windows,
+        };
+        let sender = self.sender(began).await?;
+        let destinations = &self.made.destinations;
+        let verdict = judging::judge(self.settings, destinations, received, sender).await?;
+        Ok((seen.arrivals, verdict))
     }
 
     pub(super) fn target(&self, system: &System) -> Target {

@@ -55,6 +55,14 @@ pub(crate) const METRICS: &[Metric] = &[
         "client_late_p99_ms",
         "how late the client sent what was due",
     ),
+    metric(
+        "early_arrivals",
+        "arrivals beyond a limit at a receiver, that no stall of its own explains",
+    ),
+    metric(
+        "explained_arrivals",
+        "the same where the receiver stood still itself",
+    ),
     metric("early_starts", "starts that broke a limit, by the ledger"),
     metric(
         "unfounded_failures",

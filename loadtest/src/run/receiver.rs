@@ -2,8 +2,10 @@
 //!
 //! One thread serves all connections, so recording takes no lock: an arrival
 //! is one push to a buffer that was sized beforehand. What does not fit is
-//! counted and not kept. It is spoken to by lines on its input, answers each
-//! with a line of JSON on its output, and ends when its input does.
+//! counted and not kept. Its clock is read where a request's head has just been read,
+//! and a ticker on the same thread notes when it stood still. It is spoken to by lines on
+//! its input, answers each with a line of JSON on its output, and ends when its input
+//! does.
 
 use std::cell::RefCell;
 use std::convert::Infallible;
@@ -14,6 +16,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 use bytes::Bytes;
+use domain::compliance::Stall;
+use domain::time::Timestamp;
 use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
@@ -21,6 +25,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use serde::{Deserialize, Serialize};
+use server::receiver::{MAX_STALLS, TICK, stall_between};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::task::{LocalSet, spawn_local};
@@ -75,6 +80,8 @@ pub(crate) struct Count {
 pub(crate) struct Written {
     pub(crate) kept: u64,
     pub(crate) arrived: u64,
+    /// From when until when it stood still, in microseconds since the machine started.
+    pub(crate) stalls_us: Vec<(i64, i64)>,
 }
 
 /// Listens until its input ends.
@@ -94,6 +101,7 @@ async fn listen(args: Args) -> anyhow::Result<ExitCode> {
     let mut ports = Vec::new();
     let state = Rc::new(State {
         kept: RefCell::new(Vec::with_capacity(args.capacity)),
+        stalls: RefCell::default(),
         counted: RefCell::default(),
         args,
     });
@@ -102,6 +110,7 @@ async fn listen(args: Args) -> anyhow::Result<ExitCode> {
         ports.push(listener.local_addr()?.port());
         spawn_local(accept(listener, Rc::clone(&state)));
     }
+    spawn_local(tick(Rc::clone(&state)));
     say(&Listening { ports })?;
     let mut orders = orders()?;
     while let Some(line) = orders.recv().await {
@@ -138,6 +147,20 @@ async fn accept(listener: TcpListener, state: Rc<State>) {
             // Too many open files, as a rule: the sender tries again.
             Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
         }
+    }
+}
+
+/// Notes when this thread stood still.
+async fn tick(state: Rc<State>) {
+    let clock = || Timestamp::from_micros(boottime_us());
+    let mut last = clock();
+    loop {
+        tokio::time::sleep(TICK).await;
+        let now = clock();
+        if let Some(stall) = stall_between(last, now) {
+            state.note_stall(stall);
+        }
+        last = now;
     }
 }
 
@@ -197,6 +220,7 @@ fn answer(status: StatusCode) -> Response<Empty<Bytes>> {
 struct State {
     args: Args,
     kept: RefCell<Vec<Arrival>>,
+    stalls: RefCell<Vec<Stall>>,
     counted: RefCell<Counted>,
 }
 
@@ -218,6 +242,13 @@ impl State {
         counted.taken += u64::from(arrival.is_taken());
         let wait = u64::try_from(arrival.at_us - sent_us).unwrap_or(0);
         counted.waits.note(wait);
+    }
+
+    fn note_stall(&self, stall: Stall) {
+        let mut stalls = self.stalls.borrow_mut();
+        if stalls.len() < MAX_STALLS {
+            stalls.push(stall);
+        }
     }
 
     /// Decided by the event and its try, so that a retry has another chance.
@@ -251,6 +282,7 @@ impl State {
     /// Begins anew: what arrived so far was for warming up.
     fn forget(&self) -> Count {
         self.kept.borrow_mut().clear();
+        self.stalls.borrow_mut().clear();
         self.counted.take();
         self.count()
     }
@@ -258,7 +290,10 @@ impl State {
     fn write(&self, path: &Path) -> anyhow::Result<Written> {
         let kept = self.kept.borrow();
         arrivals::write(path, &kept)?;
+        let stalls = self.stalls.borrow();
+        let as_written = |one: &Stall| (one.from.as_micros(), one.until.as_micros());
         Ok(Written {
+            stalls_us: stalls.iter().map(as_written).collect(),
             kept: kept.len() as u64,
             arrived: self.counted.borrow().arrived,
         })
@@ -287,6 +322,7 @@ mod tests {
                 slow_ms: 0,
             },
             kept: RefCell::default(),
+            stalls: RefCell::default(),
             counted: RefCell::default(),
         }
     }
@@ -317,8 +353,15 @@ mod tests {
         let count = state.tick();
         assert_eq!((count.arrived, count.taken, count.p99_us), (5, 5, Some(61)));
         assert_eq!(state.kept.borrow().len(), 2);
+        state.note_stall(Stall {
+            from: Timestamp::from_micros(90),
+            until: Timestamp::from_micros(110),
+        });
+        let folder = tempfile::tempdir().unwrap();
+        let written = state.write(&folder.path().join("arrivals")).unwrap();
+        assert_eq!(written.stalls_us, [(90, 110)]);
         assert_eq!(state.forget().arrived, 0);
-        assert!(state.kept.borrow().is_empty());
+        assert!(state.kept.borrow().is_empty() && state.stalls.borrow().is_empty());
     }
 
     #[test]

@@ -4,12 +4,24 @@ use std::path::Path;
 use std::process::Stdio;
 
 use anyhow::Context;
+use domain::compliance::Stall;
+use domain::time::Timestamp;
 use serde::de::DeserializeOwned;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 use super::arrivals::{self, Arrival};
 use super::receiver::{Args, Count, Listening, Written};
+
+/// What it saw.
+pub(crate) struct Seen {
+    /// All that it kept, in the order of their times.
+    pub(crate) arrivals: Vec<Arrival>,
+    /// How many it did not keep.
+    pub(crate) dropped: u64,
+    /// When it stood still.
+    pub(crate) stalls: Vec<Stall>,
+}
 
 /// A running receiver; it ends when this is dropped.
 pub(crate) struct Receiving {
@@ -76,14 +88,20 @@ impl Receiving {
         self.ask::<Count>("forget").await.map(drop)
     }
 
-    /// All that it kept, in the order of their times, and how many it did not
-    /// keep.
-    pub(crate) async fn arrivals(&mut self) -> anyhow::Result<(Vec<Arrival>, u64)> {
+    /// What it saw since it began, or began anew.
+    pub(crate) async fn seen(&mut self) -> anyhow::Result<Seen> {
         let folder = tempfile::tempdir().context("make a folder for the arrivals")?;
         let path = folder.path().join("arrivals");
         let written = self.write(&path).await?;
-        let arrivals = arrivals::read(&path)?;
-        Ok((arrivals, written.arrived - written.kept))
+        let stall = |(from, until): (i64, i64)| Stall {
+            from: Timestamp::from_micros(from),
+            until: Timestamp::from_micros(until),
+        };
+        Ok(Seen {
+            arrivals: arrivals::read(&path)?,
+            dropped: written.arrived - written.kept,
+            stalls: written.stalls_us.into_iter().map(stall).collect(),
+        })
     }
 
     async fn write(&mut self, path: &Path) -> anyhow::Result<Written> {

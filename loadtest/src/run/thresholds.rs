@@ -82,16 +82,19 @@ impl Threshold {
     }
 }
 
-/// What holds of every run, asked for or not, where it was measured: no failure that no
-/// receiver caused, nothing that waits while it could go, and nothing left behind when
+/// What holds of every run, asked for or not, where it was measured: no limit broken, by
+/// the receivers' clock or by the ledger, no failure that no receiver caused, nothing that waits while it could go, and nothing left behind when
 /// a load is over.
-const ALWAYS: [(&str, Operator, f64); 3] = [
+const ALWAYS: [(&str, Operator, f64); 5] = [
+    ("early_arrivals", Operator::AtMost, 0.0),
+    ("early_starts", Operator::AtMost, 0.0),
     ("unfounded_failures", Operator::AtMost, 0.0),
     ("stalled_seconds", Operator::Below, 1.0),
     ("stragglers_seconds", Operator::AtMost, 2.0),
 ];
 
-/// A line for each of [`ALWAYS`] that does not hold.
+/// A line for each of [`ALWAYS`] that does not hold, and for each place at a receiver that
+/// was over.
 pub(crate) fn broken(report: &Report) -> Vec<String> {
     let all = ALWAYS.map(|(name, operator, bound)| Threshold {
         name: name.to_owned(),
@@ -101,7 +104,16 @@ pub(crate) fn broken(report: &Report) -> Vec<String> {
     let measured: Vec<_> = (all.into_iter())
         .filter(|one| report.metric(&one.name).is_some())
         .collect();
-    crossed(&measured, report)
+    let mut lines = crossed(&measured, report);
+    for one in &report.destinations {
+        for over in &one.at_receiver.over {
+            let destination = one.destination;
+            lines.push(format!(
+                "over at the receiver: destination {destination}: {over}"
+            ));
+        }
+    }
+    lines
 }
 
 /// A line for each threshold that does not hold. One whose figure was not

@@ -76,6 +76,8 @@ impl Trials {
             .arg(&self.program)
             .arg("run")
             .args(&trial.arguments)
+            // Every core is busy: what is on its way then waits for one.
+            .args(["--windows", "90"])
             .args([
                 "--seconds",
                 &trial.lasts.unwrap_or(self.seconds).to_string(),

@@ -1,10 +1,10 @@
 //! `paceline demo`: it all, on this machine, in under a minute.
 //!
 //! Local receivers, destinations with different limits, a flood, one limit
-//! changed in mid-run by SQL, and at the end the audit beside what the
-//! receivers themselves saw. Exits 1 if any window was over its limit, or if a
-//! destination with backlog got fewer starts than `--least-share` of what its
-//! limits allowed, rounded down.
+//! changed in mid-run by SQL, and at the end what the receivers themselves saw,
+//! beside the ledger. Exits 1 if any window was over its limit, at a receiver or in the
+//! ledger, or if a destination with backlog got fewer starts than `--least-share` of
+//! what its limits allowed, rounded down.
 
 mod ports;
 mod report;
@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::signals;
-use crate::trial::{LEAST_SHARE_PERCENT, TrialVerdict, plans_for_demo};
+use crate::trial::{LEAST_SHARE_PERCENT, TrialVerdict, WHOLE_WINDOWS, plans_for_demo};
 use ports::Ports;
 use stage::Stage;
 
@@ -44,6 +44,13 @@ pub struct Args {
     #[arg(long, value_name = "PERCENT", default_value_t = LEAST_SHARE_PERCENT)]
     #[arg(value_parser = clap::value_parser!(u64).range(0..=100))]
     least_share: u64,
+
+    /// Judge windows of this part of each period at the receivers, in percent. A
+    /// machine that is busy with other work moves requests together on their way, by
+    /// more than any margin.
+    #[arg(long, value_name = "PERCENT", default_value_t = WHOLE_WINDOWS)]
+    #[arg(value_parser = clap::value_parser!(u32).range(50..=100))]
+    windows: u32,
 
     /// Print the report as JSON, and nothing else.
     #[arg(long)]
@@ -119,7 +126,8 @@ async fn perform(args: &Args, stage: &mut Stage) -> anyhow::Result<TrialVerdict>
         table.update(stage.trial(), began.elapsed()).await?;
     }
     let until = stage.trial().now().await?;
-    stage.trial().judge(until).await.context("judge the ledger")
+    let judged = stage.trial().judge_windows_of(args.windows, until).await;
+    judged.context("judge the receivers and the ledger")
 }
 
 /// Goes on until it is stopped.

@@ -4,13 +4,14 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use domain::attempt::AttemptState;
-use domain::compliance::{self, Share, Verdict, ideal_starts};
+use domain::compliance::{self, Share, Stalls, Verdict, ideal_starts};
 use domain::ids::{AttemptId, DestinationId};
 use domain::limit::Period;
 use domain::time::Timestamp;
 use engine::ports::LedgerRow;
 use serde::Serialize;
 
+use super::received::{AtReceiver, Receivers};
 use super::{Ledger, Plan};
 use crate::receiver::Arrival;
 
@@ -29,6 +30,30 @@ pub struct TrialVerdict {
     pub destinations: Vec<DestinationVerdict>,
     /// Requests that were not signed by their destination's secret.
     pub bad_signatures: u64,
+    /// How the receivers stood still.
+    pub stalls: StoodStill,
+}
+
+/// A receiver's own stalls, in milliseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct StoodStill {
+    /// How many there were.
+    pub times: usize,
+    /// How long they were together.
+    pub together_ms: u64,
+    /// The longest.
+    pub longest_ms: u64,
+}
+
+impl From<&Stalls> for StoodStill {
+    fn from(stalls: &Stalls) -> Self {
+        let (times, together) = stalls.sum();
+        Self {
+            times,
+            together_ms: together.as_millis() as u64,
+            longest_ms: stalls.longest().unwrap_or_default().as_millis() as u64,
+        }
+    }
 }
 
 /// One destination.
@@ -54,6 +79,8 @@ pub struct DestinationVerdict {
     pub violating_attempts: Vec<AttemptId>,
     /// Requests that arrived at the receiver.
     pub arrivals: u64,
+    /// How its limits were kept there, by the receiver's own clock.
+    pub at_receiver: AtReceiver,
     /// Different events among them.
     pub events_arrived: u64,
     /// Attempts that succeeded.
@@ -79,19 +106,17 @@ pub struct WindowVerdict {
     pub largest_aligned: u64,
     /// The fullest sliding window of the ledger.
     pub largest_sliding: u64,
-    /// The fullest sliding window at the receiver. Latency moves arrivals
-    /// together, so it may exceed the bound by a few where the ledger does
-    /// not.
+    /// The fullest sliding window at the receiver, by when requests were read.
     pub largest_at_receiver: u64,
     /// The share of all starts that came too early.
     pub early_starts: u64,
 }
 
 impl TrialVerdict {
-    /// Whether no window was over.
+    /// Whether no window was over, neither at a receiver nor in a ledger.
     #[must_use]
     pub fn is_kept(&self) -> bool {
-        (self.destinations.iter()).all(|one| one.early_starts == 0)
+        self.destinations.iter().all(DestinationVerdict::is_kept)
     }
 
     /// Destinations that got less than they should have.
@@ -104,10 +129,9 @@ impl DestinationVerdict {
     /// Judges one destination between two instants of the store's clock.
     #[must_use]
     pub fn new(
-        plan: &Plan,
-        id: DestinationId,
+        (plan, id): (&Plan, DestinationId),
         ledger: &Ledger,
-        arrivals: &[&Arrival],
+        (receivers, arrivals): (Receivers<'_>, &[&Arrival]),
         (since, until): (Timestamp, Timestamp),
     ) -> Self {
         let starts: Vec<_> = (ledger.rows.iter())
@@ -115,6 +139,8 @@ impl DestinationVerdict {
             .collect();
         let verdict = compliance::judge_sends(&ledger.history, &starts);
         let share = share(ledger, &starts, since, until);
+        let read_at: Vec<_> = arrivals.iter().map(|arrival| arrival.read_at()).collect();
+        let received = receivers.judge(&ledger.history, &read_at);
         let events: HashSet<_> = arrivals.iter().filter_map(|one| one.event).collect();
         let (latency_p50_ms, latency_p99_ms) = latency(&ledger.rows);
         let in_state = |state| {
@@ -128,13 +154,14 @@ impl DestinationVerdict {
             starts: share.started,
             allowed: share.allowed,
             share_percent: share.percent(),
-            windows: windows(&verdict, arrivals),
-            early_starts: early_starts(&verdict),
+            windows: windows(&verdict, &read_at),
+            early_starts: verdict.early_starts(),
             violating_attempts: (verdict.violations())
                 .flat_map(|violation| violation.attempts.iter().copied())
                 .take(100)
                 .collect(),
             arrivals: arrivals.len() as u64,
+            at_receiver: AtReceiver::new(&received, &read_at, receivers.window_percent),
             events_arrived: events.len() as u64,
             succeeded: in_state(AttemptState::Succeeded),
             unknown: in_state(AttemptState::Unknown),
@@ -142,6 +169,12 @@ impl DestinationVerdict {
             latency_p50_ms,
             latency_p99_ms,
         }
+    }
+
+    /// Whether no window was over, neither at the receiver nor in the ledger.
+    #[must_use]
+    pub const fn is_kept(&self) -> bool {
+        self.early_starts == 0 && self.at_receiver.early_arrivals == 0
     }
 
     /// Whether it got less than `percent` of what its limits allowed, rounded
@@ -167,25 +200,8 @@ fn share(
     }
 }
 
-fn early_starts(verdict: &Verdict) -> u64 {
-    let windows = verdict
-        .limits
-        .iter()
-        .map(|limit| limit.violations.early_starts);
-    let bucket = verdict.bucket.iter().map(|bucket| bucket.early_starts);
-    windows
-        .chain(bucket)
-        .chain([verdict.pause.early_starts])
-        .sum()
-}
-
-fn windows(verdict: &Verdict, arrivals: &[&Arrival]) -> Vec<WindowVerdict> {
-    let arrived: Vec<_> = (arrivals.iter())
-        .map(|arrival| {
-            let at = i64::try_from(arrival.at_us).unwrap_or(i64::MAX);
-            (Timestamp::from_micros(at), AttemptId(0))
-        })
-        .collect();
+fn windows(verdict: &Verdict, read_at: &[Timestamp]) -> Vec<WindowVerdict> {
+    let arrived: Vec<_> = read_at.iter().map(|at| (*at, AttemptId(0))).collect();
     (verdict.limits.iter())
         .map(|limit| WindowVerdict {
             period: limit.period,
