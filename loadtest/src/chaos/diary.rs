@@ -33,9 +33,15 @@ impl Diary {
         self.append("stopped", role, "", by_us).map(drop)
     }
 
-    /// Notes by how much this process itself was late just now.
-    pub(crate) fn note_lag(&self, by_us: i64) -> anyhow::Result<()> {
-        self.append("lag", "", "", by_us).map(drop)
+    /// Notes for how long the receivers stood still, and until when.
+    pub(crate) fn note_lag(&self, until_us: i64, by_us: i64) -> anyhow::Result<()> {
+        self.log.append(&Happening {
+            at_us: until_us,
+            what: "lag".to_owned(),
+            kind: String::new(),
+            detail: String::new(),
+            by_us,
+        })
     }
 
     fn write(&self, what: &str, kind: &str, detail: &str, by_us: i64) -> anyhow::Result<()> {

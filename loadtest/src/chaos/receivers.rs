@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::batch;
+use super::diary::Diary;
 use super::log::{Appender, Receipt, boottime_us, fingerprint};
 use super::secrets::Secrets;
 use super::world::{Destination, Manners, part};
@@ -61,6 +62,18 @@ pub(crate) async fn start(
         receiver.set_behaviour(number, one.manners.behaviour());
     }
     Ok(receiver)
+}
+
+/// Stops them, and notes when they stood still.
+pub(crate) async fn stop(receiver: Receiver, diary: &Diary) -> anyhow::Result<()> {
+    let ahead = boottime_us() - receiver.clock();
+    let record = receiver.stop().await.context("stop the receivers")?;
+    for stall in record.stalls {
+        let length = stall.until.since(stall.from).as_micros();
+        let until = stall.until.as_micros() + ahead;
+        diary.note_lag(until, i64::try_from(length).unwrap_or(i64::MAX))?;
+    }
+    Ok(())
 }
 
 /// One for each event of the request.

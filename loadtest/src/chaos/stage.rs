@@ -12,7 +12,7 @@ use server::config::StoreConfig;
 use server::parts::Stored;
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::abilities::Abilities;
@@ -36,12 +36,6 @@ const CLIENTS: u64 = 2;
 
 /// How long clients may go on after the storm.
 const LAST_POSTS: Duration = Duration::from_secs(60);
-
-/// How often this process looks whether it is late itself.
-const HEARTBEAT: Duration = Duration::from_millis(20);
-
-/// Later than this it says when: what arrived meanwhile was seen late.
-const LATE: Duration = Duration::from_millis(25);
 
 /// What a run is made of.
 pub(crate) struct Stage {
@@ -99,7 +93,7 @@ impl Stage {
             secret_store: Arc::clone(&stored) as _,
             catalog: Arc::clone(&stored) as _,
             backlog: Arc::clone(&stored) as _,
-            diary,
+            diary: Arc::clone(&diary),
             turns: [(); 3].map(|()| Mutex::new(())),
             clock_ahead_ms: AtomicI64::new(0),
             replays: AtomicU64::new(0),
@@ -122,7 +116,7 @@ impl Stage {
             }
             Err(_) => Ok(()),
         };
-        receiver.stop().await.context("stop the receivers")?;
+        receivers::stop(receiver, &diary).await?;
         let removed = scene.servers.remove().await;
         ended.and(stopped).and(exported).and(removed)
     }
@@ -182,7 +176,7 @@ impl Stage {
         joined(watched).await
     }
 
-    /// Watches the store's clock, and how late this process is itself.
+    /// Watches the store's clock, and resumes who is disabled.
     fn watch(&self, scene: &Arc<Scene>, stop: &CancellationToken) -> JoinSet<anyhow::Result<()>> {
         let mut watched = JoinSet::new();
         let (watching, folder, stopped) = (Arc::clone(scene), self.folder.clone(), stop.clone());
@@ -190,18 +184,6 @@ impl Stage {
             .spawn(async move { ledger::sample_clock(&watching.servers, &folder, stopped).await });
         let (owner, stopped) = (Arc::clone(scene), stop.clone());
         watched.spawn(async move { news::resume(&owner.servers, stopped).await });
-        let (diary, stop) = (Arc::clone(&scene.diary), stop.clone());
-        watched.spawn(async move {
-            while !stop.is_cancelled() {
-                let before = Instant::now();
-                sleep(HEARTBEAT).await;
-                let late = before.elapsed().saturating_sub(HEARTBEAT);
-                if late > LATE {
-                    diary.note_lag(i64::try_from(late.as_micros()).unwrap_or(i64::MAX))?;
-                }
-            }
-            Ok(())
-        });
         watched
     }
 

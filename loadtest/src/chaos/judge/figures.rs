@@ -29,9 +29,12 @@ pub(crate) struct Figures {
     pub(crate) replayed: u64,
     /// The fullest share of a one-second limit in any second of the ledger.
     pub(crate) fullest_window_percent: u64,
-    /// Requests at destinations without a proxy that arrived while this
-    /// process was not itself late: by these receivers' windows were judged.
+    /// Requests at destinations without a proxy that were read while the receivers did
+    /// not stand still: when these arrived is known to the microsecond.
     pub(crate) timely_receipts_percent: usize,
+    /// Requests beyond a limit in a window of the wire that the receivers' own stalls, or
+    /// a step of the store's clock, explain.
+    pub(crate) explained_by_stalls: u64,
     /// The longest that a destination waited while others were served.
     pub(crate) longest_wait_seconds: u64,
     /// Operational events that the store noted.

@@ -330,7 +330,7 @@ fn a_request_may_arrive_after_its_own_retry() {
 fn one_attempt_that_arrives_twice_is_found() {
     let twice = broken(|evidence| {
         let mut copy = evidence.receipts[7].clone();
-        copy.at_us += 20 * SECOND + 500_000;
+        copy.at_us += 60 * SECOND;
         evidence.receipts.push(copy);
     });
     assert_eq!(twice, ["extra"]);
@@ -382,6 +382,76 @@ fn a_window_over_on_the_wire_is_found() {
     });
     assert!(late.is_empty(), "nobody knows when they arrived");
     assert!(received(true).is_empty(), "a proxy may bunch them");
+}
+
+/// What the classic formula would do: one limit's worth at the end of a period, and one
+/// at the beginning of the next. The ledger says that all is well.
+#[test]
+fn twice_the_limit_within_a_period_is_found() {
+    // The four of the first two seconds at the first destination, so far apart.
+    let at = |index: usize, apart: i64| if index < 8 { 0 } else { apart };
+    let sent = |apart: i64| {
+        broken(|evidence| {
+            for index in [0, 4, 8, 12] {
+                evidence.sends[index].at_us = at(index, apart);
+            }
+        })
+    };
+    for apart in [1_000, 600_000, 990_000, SECOND - 1] {
+        assert_eq!(sent(apart), ["wire"], "{apart}");
+    }
+    assert!(sent(SECOND).is_empty());
+    let received = |apart: i64, stall: Option<(i64, i64)>| {
+        broken(|evidence| {
+            for index in [0, 4, 8, 12] {
+                evidence.receipts[index].at_us = at(index, apart);
+            }
+            evidence
+                .happenings
+                .extend(stall.map(|(until, by)| Happening {
+                    what: "lag".to_owned(),
+                    ..step(until, by)
+                }));
+        })
+    };
+    assert_eq!(received(500_000, None), ["wire"]);
+    assert_eq!(received(940_000, None), ["wire"]);
+    assert!(received(960_000, None).is_empty(), "the loopback");
+    // The receivers stood still for 450 ms before the first two were read.
+    let before = (10, 450_010);
+    assert!(received(510_000, Some(before)).is_empty());
+    assert_eq!(
+        received(490_000, Some(before)),
+        ["wire"],
+        "by more than its length"
+    );
+    let elsewhere = (15 * SECOND, 450_000);
+    assert_eq!(received(510_000, Some(elsewhere)), ["wire"]);
+}
+
+/// A worker claims in time, is stopped for longer than it may take to send, and sends as
+/// it goes on, in a second that is full without it.
+#[test]
+fn what_a_worker_had_claimed_before_it_was_stopped_is_its_stops() {
+    let stopped = |length: i64, kind: &str| {
+        broken(|evidence| {
+            let goes_on = 11 * SECOND + 500_000;
+            evidence.sends[80].at_us = goes_on + 10;
+            evidence.sends[84].at_us = goes_on + 20;
+            evidence.happenings.push(Happening {
+                what: "stopped".to_owned(),
+                kind: kind.to_owned(),
+                ..step(goes_on, length)
+            });
+        })
+    };
+    assert!(stopped(1_480_000, "worker").is_empty());
+    assert_eq!(stopped(1_480_000, "scheduler"), ["wire"]);
+    assert_eq!(
+        stopped(1_600_000, "worker"),
+        ["wire"],
+        "claimed after it was"
+    );
 }
 
 #[test]

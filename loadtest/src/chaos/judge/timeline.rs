@@ -7,6 +7,9 @@
 //! judgement of the wire: what had been admitted before it may start early by
 //! as much, and nothing more. A backward step excuses nothing.
 
+use domain::compliance::Arrival;
+use domain::time::Timestamp;
+
 use super::Evidence;
 
 /// How far a step of the store's clock may be from when it was noted, and how
@@ -60,6 +63,22 @@ impl Timeline {
     /// The wire's clock at a time of the shared one.
     pub(super) fn wire(&self, shared: i64) -> i64 {
         shared + self.before(shared).map(|(_, by)| by.max(0)).sum::<i64>()
+    }
+
+    /// What was seen between two instants of the shared clock, by the wire's. A step is
+    /// noted before it is made, so of what was seen in the moments after the note nobody
+    /// knows whether it was before.
+    pub(super) fn seen(&self, arrival: Arrival) -> Arrival {
+        let wire = |at: Timestamp, noted_by: i64| {
+            let at = at.as_micros();
+            let stepped = self.wire(noted_by) - noted_by;
+            Timestamp::from_micros(at + stepped)
+        };
+        let (earliest, read_at) = (arrival.earliest, arrival.read_at);
+        Arrival {
+            earliest: wire(earliest, earliest.as_micros() - BESIDE),
+            read_at: wire(read_at, read_at.as_micros()),
+        }
     }
 
     /// Whether the store's clock said so twice, or nearly: what happened first is
@@ -140,5 +159,24 @@ mod tests {
         let around = [-9, -1, 1, 9].map(|away| timeline.was_twice(1_220 + away * BESIDE));
         assert_eq!(around, [false, true, true, false]);
         assert!(timeline.was_twice(1_220));
+    }
+
+    #[test]
+    fn what_is_seen_right_after_a_step_was_noted_may_be_of_before() {
+        let noted = 5 * BESIDE;
+        let timeline = timeline(&[(noted, 30), (noted + 7, -50)], &[]);
+        let seen = |at: i64| {
+            let seen = timeline.seen(Arrival::at(Timestamp::from_micros(at)));
+            (seen.earliest.as_micros(), seen.read_at.as_micros())
+        };
+        assert_eq!(seen(noted - 1), (noted - 1, noted - 1));
+        assert_eq!(seen(noted), (noted, noted + 30));
+        assert_eq!(
+            seen(noted + 20),
+            (noted + 20, noted + 50),
+            "a step back is none"
+        );
+        let later = noted + BESIDE;
+        assert_eq!(seen(later), (later + 30, later + 30));
     }
 }

@@ -6,40 +6,47 @@
 //! holds on a clock that is set, too. A change is in force for claims at once; starts that
 //! had been claimed before it come after it.
 //!
-//! The **wire** is judged by the workers' own log of first bytes, on the
-//! wire's clock (see `timeline`). A worker sends at most
-//! `MAX_CLAIM_TO_SEND` after its claim, or not at all, so a limit holds in
-//! windows that are shorter by that much, and a change of limits reaches the
-//! wire by that much later. **Receivers** add what a request may take to
-//! arrive: 50 ms on the loopback. What arrived while the load test, in which
-//! the receivers live, was itself late is left out, for nobody knows when that
-//! was; so is what a worker was sending when it was stopped, for it arrives when
-//! that worker goes on, even after its own retry; and destinations behind a
-//! proxy are judged at the worker only.
+//! The **wire** is judged by the workers' own log of what they are about to send, on the
+//! wire's clock (see `timeline`), in windows of the whole period: what has been claimed
+//! is sent no earlier than its slot, and counts from its first byte on, if not from later.
+//! A change of limits reaches the wire by as much later as a claim may take to be sent.
+//! Only what the plan's faults explain is allowed for. What a worker had claimed before it
+//! was stopped, and sent when it went on, is left out. A step of the store's clock is noted
+//! before it is made, so a request of the moments after it may be one of before.
+//!
+//! **Receivers** are judged by when they read a request, in nearly whole windows: their
+//! machine is full of processes that are killed and stopped, and a request may wait for it
+//! on its way. What their own stalls explain is no finding, by the rule of
+//! [`domain::compliance::AtReceiver`]. What a worker was sending when it was stopped is left
+//! out: it arrives when that worker goes on, even after its own retry. Destinations behind
+//! a proxy are judged at the worker only.
 //!
 //! A batch is one start, that of its first event; the others are carried.
-//!
-//! Shorter windows are judged by stretching time: in units of which P of them
-//! are as long as the shorter window, it is a window of P.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use domain::admission::MAX_CLAIM_TO_SEND;
-use domain::compliance::{self, InForce, Rule, Start};
-use domain::destination::DestinationState;
+use domain::compliance::{self, Arrival, AtReceiver, InForce, Stall, Stalls, Start, USUAL_MARGIN};
 use domain::ids::AttemptId;
 use domain::limit::Period;
-use domain::policy::LimitSettings;
 use domain::time::Timestamp;
-use promises::{no_window_is_over, no_window_of_sends_is_over};
+use promises::{no_window_is_over, no_window_of_arrivals_is_over, no_window_of_sends_is_over};
 use uuid::Uuid;
 
 use super::timeline::Timeline;
 use super::{Case, Judgement};
-use crate::chaos::log::{Change, Receipt, Row};
+use crate::chaos::log::{Change, Receipt, Row, Send};
 
 /// What a request on the loopback may take, in microseconds.
 const LOOPBACK: i64 = 50_000;
+
+/// Windows of so much of a period are judged at receivers, in per cent: of a second, all
+/// but what a request on the loopback may take.
+const AT_RECEIVERS: u32 = 95;
+
+/// Windows of the whole period.
+const WHOLE: u32 = 100;
 
 /// One destination's evidence.
 struct Destination<'a> {
@@ -50,11 +57,10 @@ struct Destination<'a> {
 
 pub(super) fn judge(case: &Case<'_>, timeline: &Timeline, judgement: &mut Judgement) {
     let evidence = case.evidence;
-    let delta = i64::try_from(MAX_CLAIM_TO_SEND.as_micros()).unwrap_or(i64::MAX);
     let delays = Delays::new(case);
     let (mut timely, mut all) = (0, 0);
-    let of_attempt: HashMap<i64, Uuid> = (evidence.rows.iter())
-        .map(|row| (row.attempt, row.destination))
+    let of_attempt: HashMap<i64, &Row> = (evidence.rows.iter())
+        .map(|row| (row.attempt, row))
         .collect();
     for (number, tried) in (0_u32..).zip(&evidence.run.destinations) {
         let mut changes: Vec<_> = (evidence.changes.iter())
@@ -67,61 +73,69 @@ pub(super) fn judge(case: &Case<'_>, timeline: &Timeline, judgement: &mut Judgem
             changes,
         };
         destination.judge_ledger(case, judgement);
-        let mut sends: Vec<i64> = (evidence.sends.iter())
-            .filter(|send| of_attempt.get(&send.attempt) == Some(&tried.id) && !send.carried)
-            .map(|send| timeline.wire(send.at_us))
+        let row = |send: &Send| of_attempt.get(&send.attempt).copied();
+        let sends = (evidence.sends.iter())
+            .filter(|send| !send.carried)
+            .filter_map(|send| Some((send, row(send)?)))
+            .filter(|(send, row)| row.destination == tried.id && !delays.held(timeline, send, row))
+            .map(|(send, _)| timeline.seen(Arrival::at(Timestamp::from_micros(send.at_us))))
             .collect();
-        destination.judge_wire(("sent", delta), &mut sends, timeline, judgement);
+        destination.judge_wire(("sent", Duration::ZERO, WHOLE), sends, timeline, judgement);
         if !tried.proxied {
-            let mut receipts: Vec<i64> = (evidence.receipts.iter())
+            let receipts: Vec<_> = (evidence.receipts.iter())
                 .filter(|receipt| receipt.destination == number && !receipt.carried)
                 .inspect(|_| all += 1)
-                .filter(|receipt| !delays.hold(case, receipt))
-                .map(|receipt| timeline.wire(receipt.at_us))
+                .filter(|receipt| !delays.was_stopped(case, receipt))
+                .map(|receipt| {
+                    let read_at = Timestamp::from_micros(receipt.at_us);
+                    delays.stalls.arrival(read_at)
+                })
+                .inspect(|arrival| timely += usize::from(arrival.earliest == arrival.read_at))
+                .map(|arrival| timeline.seen(arrival))
                 .collect();
-            timely += receipts.len();
-            let later = delta + LOOPBACK;
-            destination.judge_wire(("received", later), &mut receipts, timeline, judgement);
+            let on_the_way = Duration::from_micros(LOOPBACK.unsigned_abs());
+            let seen = ("received", on_the_way, AT_RECEIVERS);
+            destination.judge_wire(seen, receipts, timeline, judgement);
         }
     }
     judgement.figures.timely_receipts_percent = (timely * 100).checked_div(all).unwrap_or(100);
 }
 
-/// What makes a request arrive late that was sent in time: from when until
-/// when, in order.
+/// What makes a request arrive late that was sent in time, and a send late that was
+/// claimed in time.
 struct Delays {
-    /// This process was late.
-    lags: Vec<(i64, i64)>,
-    /// A worker was stopped.
+    /// The receivers stood still.
+    stalls: Stalls,
+    /// A worker was stopped, from when until when.
     stops: Vec<(i64, i64)>,
 }
 
 impl Delays {
     fn new(case: &Case<'_>) -> Self {
-        let of = |what: &str, who: &str| {
+        let of = |what: &'static str, who: &'static str| {
             let happenings = case.evidence.happenings.iter();
             happenings
-                .filter(|one| one.what == what && one.kind == who)
+                .filter(move |one| one.what == what && one.kind == who)
                 .map(|one| (one.at_us - one.by_us, one.at_us))
-                .collect::<Vec<_>>()
+        };
+        let stall = |(from, until)| Stall {
+            from: Timestamp::from_micros(from),
+            until: Timestamp::from_micros(until),
         };
         Self {
-            lags: of("lag", ""),
-            stops: of("stopped", "worker"),
+            stalls: Stalls::longer_than(USUAL_MARGIN, of("lag", "").map(stall)),
+            stops: of("stopped", "worker").collect(),
         }
     }
 
-    /// Whether they tell when this arrived, rather than its sender.
-    fn hold(&self, case: &Case<'_>, receipt: &Receipt) -> bool {
-        self.is_late(receipt.at_us) || self.was_stopped(case, receipt)
-    }
-
-    fn is_late(&self, at: i64) -> bool {
-        // They do not overlap by more than the allowance, so the last two decide.
-        let after = self.lags.partition_point(|(from, _)| *from <= at);
-        self.lags[after.saturating_sub(2)..after]
-            .iter()
-            .any(|(_, until)| at <= *until + LOOPBACK)
+    /// Claimed before a worker was stopped, and sent as it went on.
+    fn held(&self, timeline: &Timeline, send: &Send, row: &Row) -> bool {
+        let claimed = row.claimed_at.map(|at| timeline.shared(at));
+        let spans = |(from, until): &(i64, i64)| {
+            let went_on = *until..=*until + LOOPBACK;
+            went_on.contains(&send.at_us) && claimed.is_some_and(|at| at <= *from + LOOPBACK)
+        };
+        self.stops.iter().any(spans)
     }
 
     /// Sent as a worker was stopped, and there after it went on.
@@ -171,108 +185,35 @@ impl Destination<'_> {
         judgement.keep("window", judged);
     }
 
-    /// Windows shorter by `later` microseconds, which is also how much later a
-    /// change reaches here.
+    /// Windows of so much of each period, by what was in force on the wire's clock.
     fn judge_wire(
         &self,
-        (seen, later): (&str, i64),
-        times: &mut [i64],
+        (seen, on_the_way, window_percent): (&str, Duration, u32),
+        mut arrivals: Vec<Arrival>,
         timeline: &Timeline,
         judgement: &mut Judgement,
     ) {
-        times.sort_unstable();
-        let history = self.reaching(later, timeline);
-        for period in Period::ALL {
-            let whole = i64::try_from(period.duration().as_micros()).unwrap_or(i64::MAX);
-            let shorter = whole - later;
-            if shorter <= 0 {
-                continue;
-            }
-            let stretched = |at: i64| {
-                let units = i128::from(at) * i128::from(whole) / i128::from(shorter);
-                Timestamp::from_micros(i64::try_from(units).unwrap_or(i64::MAX))
-            };
-            let starts: Vec<Start> = (1_i64..)
-                .zip(times.iter())
-                .map(|(number, at)| (stretched(*at), AttemptId(number)))
-                .collect();
-            let history: Vec<_> = (history.iter())
-                .map(|(from, settings, state)| InForce::new(stretched(*from), settings, *state))
-                .collect();
-            let verdict = compliance::judge(&history, &starts);
-            let of_period = |rule| match rule {
-                Rule::Window(of) => of == period,
-                // Once, and not by a bucket: its slack is its own.
-                Rule::Pause => period == Period::Second,
-                Rule::Bucket => false,
-            };
-            for violation in verdict.violations().filter(|one| of_period(one.rule)) {
-                judgement.find("wire", || {
-                    let last = violation.attempts.last().map_or(0, |last| last.0 - 1);
-                    let at = times.get(usize::try_from(last).unwrap_or(0));
-                    format!(
-                        "{}: {} {seen} within {} ms ({:?}), bound {}, up to {} us",
-                        self.name,
-                        violation.starts,
-                        shorter / 1_000,
-                        violation.rule,
-                        violation.bound,
-                        at.copied().unwrap_or(0)
-                    )
-                });
-            }
-        }
+        arrivals.sort_unstable_by_key(|arrival| (arrival.read_at, arrival.earliest));
+        let of = AtReceiver {
+            history: &self.on_the_wire(timeline),
+            later: MAX_CLAIM_TO_SEND + on_the_way,
+            window_percent,
+        };
+        let verdict = of.judge(&arrivals);
+        judgement.figures.explained_by_stalls += verdict.explained();
+        let judged = no_window_of_arrivals_is_over(&verdict);
+        let whose = format!("{}, {seen}, {window_percent} % of the period", self.name);
+        judgement.keep("wire", judged.map_err(|broken| broken.of(whose)));
     }
 
-    /// What was in force on the wire's clock: at first, after each change, the
-    /// looser of the two.
-    fn reaching(
-        &self,
-        later: i64,
-        timeline: &Timeline,
-    ) -> Vec<(i64, LimitSettings, DestinationState)> {
-        let mut reaching: Vec<(i64, LimitSettings, DestinationState)> = Vec::new();
-        for change in &self.changes {
-            let at = timeline.wire(timeline.shared(change.from));
-            // Entries that were still on their way are overtaken.
-            let mut before = None;
-            while let Some(last) = reaching.pop_if(|last| last.0 > at) {
-                before = Some(last);
-            }
-            let before = before.or(reaching.last().copied());
-            if let Some((_, settings, state)) = before {
-                let (settings, state) = looser((settings, state), (change.effective, change.state));
-                reaching.push((at, settings, state));
-            }
-            reaching.push((at + later, change.effective, change.state));
-        }
-        reaching
+    /// What was in force when, by the wire's clock.
+    fn on_the_wire(&self, timeline: &Timeline) -> Vec<InForce> {
+        let mut latest = i64::MIN;
+        let entry = |change: &&Change| {
+            latest = latest.max(timeline.wire(timeline.shared(change.from)));
+            let from = Timestamp::from_micros(latest);
+            InForce::new(from, &change.effective, change.state)
+        };
+        self.changes.iter().map(entry).collect()
     }
-}
-
-type Setting = (LimitSettings, DestinationState);
-
-/// What allows all that either does.
-fn looser(one: Setting, other: Setting) -> Setting {
-    match (is_pause(&one), is_pause(&other)) {
-        (true, _) => other,
-        (false, true) => one,
-        (false, false) => {
-            let most = |a: Option<u32>, b: Option<u32>| Some(a?.max(b?));
-            let (a, b) = (one.0, other.0);
-            let settings = LimitSettings {
-                per_second: most(a.per_second, b.per_second),
-                per_minute: most(a.per_minute, b.per_minute),
-                per_hour: most(a.per_hour, b.per_hour),
-                per_day: most(a.per_day, b.per_day),
-                unlimited: a.unlimited || b.unlimited,
-                ..b
-            };
-            (settings, other.1)
-        }
-    }
-}
-
-fn is_pause((settings, state): &Setting) -> bool {
-    *state != DestinationState::Active || settings.per_second == Some(0)
 }
