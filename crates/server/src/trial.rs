@@ -6,6 +6,7 @@
 //! a trial only sets up, waits and counts.
 
 mod children;
+mod classic;
 mod distributed;
 mod embedded;
 mod plan;
@@ -15,6 +16,7 @@ mod signatures;
 mod verdict;
 
 pub use children::{Child, Children, Roles};
+pub use classic::{Classic, classic};
 pub use distributed::Distributed;
 pub use embedded::{Embedded, Listeners};
 pub use plan::{Plan, per_second, plans_for_demo};

@@ -137,6 +137,17 @@ impl ArrivalVerdict {
         self.unexplained.is_kept()
     }
 
+    /// Arrivals in the fullest window of this period: less what the receiver's own stalls
+    /// moved into it, and as they were read.
+    #[must_use]
+    pub fn fullest(&self, period: Period) -> (u64, u64) {
+        let of = |verdict: &Verdict| {
+            let limit = verdict.limits.iter().find(|limit| limit.period == period);
+            limit.map_or(0, |limit| limit.sliding.starts)
+        };
+        (of(&self.unexplained), of(&self.read))
+    }
+
     /// How many arrivals were too early as they were read, and are explained.
     #[must_use]
     pub fn explained(&self) -> u64 {
@@ -332,6 +343,8 @@ mod tests {
         assert!(!kept(&[(0, 2)], &[2, 2, 1_000, 1_000]), "within the margin");
         let verdict = judge(two(), &held, &[20, 20, 1_000, 1_000]);
         assert_eq!((verdict.explained(), verdict.read.early_starts()), (2, 2));
+        assert_eq!(verdict.fullest(Period::Second), (2, 4));
+        assert_eq!(verdict.fullest(Period::Minute), (0, 0));
         let lie = judge(two(), &[(500, 520)], &[20, 20, 1_000, 1_000]);
         assert_eq!((lie.explained(), lie.unexplained.early_starts()), (0, 2));
         let violation = lie.unexplained.violations().next().unwrap();

@@ -4,13 +4,15 @@
 //! changed in mid-run by SQL, and at the end what the receivers themselves saw,
 //! beside the ledger. Exits 1 if any window was over its limit, at a receiver or in the
 //! ledger, or if a destination with backlog got fewer starts than `--least-share` of
-//! what its limits allowed, rounded down.
+//! what its limits allowed, rounded down. For comparison the same flood then goes
+//! through the classic formula for some seconds; nothing depends on what comes of it.
 
 mod ports;
 mod report;
 mod stage;
 mod table;
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -20,12 +22,17 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::signals;
-use crate::trial::{LEAST_SHARE_PERCENT, TrialVerdict, WHOLE_WINDOWS, plans_for_demo};
+use crate::trial::{
+    Classic, LEAST_SHARE_PERCENT, Plan, TrialVerdict, WHOLE_WINDOWS, classic, plans_for_demo,
+};
 use ports::Ports;
 use stage::Stage;
 
 /// Between two updates of the live table.
 const REFRESH: Duration = Duration::from_secs(1);
+
+/// How long the same flood goes through the classic limiter afterwards.
+const CLASSIC: Duration = Duration::from_secs(6);
 
 /// How much waits at each destination while the demo stays.
 const STAY_BACKLOG_SECONDS: u32 = 60;
@@ -73,6 +80,22 @@ pub struct Args {
     ports: Ports,
 }
 
+impl Args {
+    /// The plans whose limits stay what they are.
+    fn plain(&self) -> Vec<Plan> {
+        let mut plans = plans_for_demo(self.seconds);
+        plans.retain(|plan| !changes(plan));
+        plans
+    }
+}
+
+/// What came of it.
+struct Shown {
+    verdict: TrialVerdict,
+    /// What the classic limiter gave receivers like these, by their names.
+    classic: BTreeMap<String, Classic>,
+}
+
 /// Runs the demo. Ctrl-C ends it early and leaves nothing behind.
 pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
     signals::until_stopped(|shutdown| async move {
@@ -84,7 +107,7 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
             verdict = perform(&args, &mut stage) => verdict,
         };
         let passed = match &verdict {
-            Ok(verdict) => report::print(verdict, args.least_share, args.json),
+            Ok(shown) => report::print(shown, args.least_share, args.json),
             Err(_) => Ok(false),
         };
         if args.stay && verdict.is_ok() {
@@ -103,7 +126,7 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Floods, watches, changes a limit half-way, and judges.
-async fn perform(args: &Args, stage: &mut Stage) -> anyhow::Result<TrialVerdict> {
+async fn perform(args: &Args, stage: &mut Stage) -> anyhow::Result<Shown> {
     let mut table = table::Table::new(args.json);
     table.intro(stage.parts(), args.seconds)?;
     if let Some(moved) = stage.moved() {
@@ -127,7 +150,14 @@ async fn perform(args: &Args, stage: &mut Stage) -> anyhow::Result<TrialVerdict>
     }
     let until = stage.trial().now().await?;
     let judged = stage.trial().judge_windows_of(args.windows, until).await;
-    judged.context("judge the receivers and the ledger")
+    let verdict = judged.context("judge the receivers and the ledger")?;
+    let said = format!(
+        "And for {} s through the classic formula.",
+        CLASSIC.as_secs()
+    );
+    table.say(&said)?;
+    let classic = classic(&args.plain(), CLASSIC).await?;
+    Ok(Shown { verdict, classic })
 }
 
 /// Goes on until it is stopped.
@@ -146,10 +176,15 @@ async fn stay(stage: &Stage, shutdown: &CancellationToken) -> anyhow::Result<()>
     }
 }
 
+/// Whether the limit of this one is changed in mid-run.
+fn changes(plan: &Plan) -> bool {
+    plan.name.contains("then")
+}
+
 /// The user's way to change a limit: one update.
 async fn change_a_limit(stage: &mut Stage, table: &mut table::Table) -> anyhow::Result<()> {
     let changing = (stage.trial().placed.iter())
-        .find(|placed| placed.plan.name.contains("then"))
+        .find(|placed| changes(&placed.plan))
         .context("the demo has a destination whose limit changes")?;
     let sql = format!(
         "update destinations set limit_per_second = 50 where id = '{}'",

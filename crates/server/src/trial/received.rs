@@ -23,7 +23,7 @@ const A_CHANGE_ARRIVES_WITHIN: Duration =
 const READINGS: usize = 8;
 
 /// How far the store's clock is ahead of a receiver's, in microseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Ahead(i64);
 
 impl Ahead {

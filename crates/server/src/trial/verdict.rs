@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use domain::attempt::AttemptState;
-use domain::compliance::{self, Share, Stalls, Verdict, ideal_starts};
+use domain::compliance::{self, ArrivalVerdict, Share, Stalls, Verdict, ideal_starts};
 use domain::ids::{AttemptId, DestinationId};
 use domain::limit::Period;
 use domain::time::Timestamp;
@@ -106,8 +106,10 @@ pub struct WindowVerdict {
     pub largest_aligned: u64,
     /// The fullest sliding window of the ledger.
     pub largest_sliding: u64,
-    /// The fullest sliding window at the receiver, by when requests were read.
+    /// The fullest sliding window at the receiver, less what its own stalls explain.
     pub largest_at_receiver: u64,
+    /// The same by when requests were read.
+    pub largest_as_read: u64,
     /// The share of all starts that came too early.
     pub early_starts: u64,
 }
@@ -154,7 +156,7 @@ impl DestinationVerdict {
             starts: share.started,
             allowed: share.allowed,
             share_percent: share.percent(),
-            windows: windows(&verdict, &read_at),
+            windows: windows(&verdict, &received),
             early_starts: verdict.early_starts(),
             violating_attempts: (verdict.violations())
                 .flat_map(|violation| violation.attempts.iter().copied())
@@ -200,18 +202,20 @@ fn share(
     }
 }
 
-fn windows(verdict: &Verdict, read_at: &[Timestamp]) -> Vec<WindowVerdict> {
-    let arrived: Vec<_> = read_at.iter().map(|at| (*at, AttemptId(0))).collect();
-    (verdict.limits.iter())
-        .map(|limit| WindowVerdict {
+fn windows(verdict: &Verdict, received: &ArrivalVerdict) -> Vec<WindowVerdict> {
+    let window = |limit: &compliance::LimitVerdict| {
+        let (largest_at_receiver, largest_as_read) = received.fullest(limit.period);
+        WindowVerdict {
             period: limit.period,
             bound: limit.bound,
             largest_aligned: limit.aligned.starts,
             largest_sliding: limit.sliding.starts,
-            largest_at_receiver: compliance::largest_sliding(&arrived, limit.period).starts,
+            largest_at_receiver,
+            largest_as_read,
             early_starts: limit.violations.early_starts,
-        })
-        .collect()
+        }
+    };
+    verdict.limits.iter().map(window).collect()
 }
 
 /// Median and 99th percentile from creation to delivery, in milliseconds.
