@@ -14,7 +14,7 @@ mod nuisance;
 mod pending;
 mod receiver_limit;
 mod restart;
-mod shares;
+pub(crate) mod shares;
 mod stage;
 mod stuck;
 mod tenants;

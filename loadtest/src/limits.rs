@@ -66,7 +66,10 @@ struct Report {
     passed: bool,
     destinations: usize,
     events: u64,
-    /// Starts too early by any rule.
+    /// Arrivals too early by any rule, by the receivers' clock, that no stall of theirs
+    /// explains.
+    early_arrivals: u64,
+    /// Starts too early by any rule, by the ledger.
     early_starts: u64,
     /// The smallest share of its limits that any destination got while
     /// measured, in per cent.
@@ -150,7 +153,9 @@ fn report(
     let events_arrived = sum(|one| one.events_arrived);
     let extra_requests = sum(|one| one.arrivals) - events_arrived;
     let unknown = sum(|one| one.unknown);
+    let early_arrivals = sum(|one| one.at_receiver.early_arrivals);
     let early_starts = sum(|one| one.early_starts);
+    let kept = early_arrivals == 0 && early_starts == 0;
     let under_delivered = measured.under_delivered(args.share_percent).count();
     let shares = measured.destinations.iter().map(|one| one.share_percent);
     let explained = if args.faults {
@@ -159,9 +164,10 @@ fn report(
         extra_requests == 0 && under_delivered == 0
     };
     Report {
-        passed: early_starts == 0 && events_arrived == events && left == 0 && explained,
+        passed: kept && events_arrived == events && left == 0 && explained,
         destinations: whole.destinations.len(),
         events,
+        early_arrivals,
         early_starts,
         least_share_percent: shares.min().unwrap_or(100),
         under_delivered,

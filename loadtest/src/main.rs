@@ -9,6 +9,8 @@
 //! - `scheduler`: the scheduler alone, with very many destinations.
 //! - `figures`: the figures of RELIABILITY.md that a load test can measure.
 //! - `targets`: what a delivery is meant to cost and costs, run by run.
+//! - `windows`: the worst window at receivers and the share of the limit, for many
+//!   limits and receivers, in both sizes.
 //! - `chaos`: a whole Paceline that is killed, frozen, cut off and confused by
 //!   a plan that a seed decides; judged from logs. `judge` reads them again.
 //! - `run`: traffic of a shape against one that is started or runs already, and
@@ -35,6 +37,7 @@ mod run;
 mod scheduler;
 mod servers;
 mod targets;
+mod windows;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -75,6 +78,8 @@ enum Command {
     Figures(figures::Args),
     /// The targets of docs/performance.md, each met or missed by so much.
     Targets(targets::Args),
+    /// The worst window at receivers, for many limits and receivers.
+    Windows(windows::Args),
     /// Kill, freeze, cut off and confuse a whole Paceline, and judge the logs.
     Chaos(chaos::Args),
     /// Judge the logs of a chaos run again.
@@ -106,6 +111,7 @@ async fn main() -> anyhow::Result<ExitCode> {
         Command::Scheduler(args) => scheduler::run(args).await.map(|()| ExitCode::SUCCESS),
         Command::Figures(args) => figures::run(args, program(cli.program)?).await,
         Command::Targets(args) => targets::run(args, program(cli.program)?).await,
+        Command::Windows(args) => windows::run(args, program(cli.program)?).await,
         Command::Chaos(args) => chaos::run(args).await,
         Command::Judge(args) => chaos::judge_again(args),
         Command::Failures(args) => failures::run(&args),

@@ -89,6 +89,9 @@ pub(crate) struct Args {
     /// The limit from half-way on, for `limit-change`; by default half of it.
     #[arg(long)]
     limit_then: Option<Limit>,
+    /// How many requests each destination may have in flight.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    max_in_flight: Option<u32>,
     /// How the limit is changed then.
     #[arg(long, value_enum, default_value_t = ChangeBy::Api)]
     change_by: ChangeBy,
@@ -122,6 +125,9 @@ pub(crate) struct Args {
     /// How long slow receivers take, for `slow`.
     #[arg(long, default_value_t = 2_000, value_parser = clap::value_parser!(u64).range(1..=20_000))]
     slow_ms: u64,
+    /// How long every receiver takes to answer, whatever the shape.
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=20_000))]
+    answer_ms: u64,
     /// The same seed is the same traffic.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -223,6 +229,7 @@ impl Args {
             hot: self.hot,
             events: self.events.unwrap_or(usual),
             limit: self.limit,
+            max_in_flight: self.max_in_flight,
             limit_then: (self.limit_then).filter(|_| self.shape == Shape::LimitChange),
             payload_bytes: self.payload_bytes,
             ingest: self.ingest,
@@ -243,7 +250,10 @@ impl Args {
             connections: self.connections,
             ports: self.ports,
             failing_percent: of(Shape::Failing, self.failing_percent.into()) as u32,
-            slow_ms: of(Shape::Slow, self.slow_ms),
+            slow: match self.answer_ms {
+                0 => (self.hot, of(Shape::Slow, self.slow_ms)),
+                answer_ms => (self.destinations, answer_ms),
+            },
             change_by: self.change_by,
             hold: self.hold,
             warm_up_seconds: self.warm_up_seconds,

@@ -7,7 +7,7 @@ use domain::compliance::ideal_starts;
 use domain::policy::LimitSettings;
 use domain::time::Timestamp;
 use rustix::process::Signal;
-use server::trial::{Children, Distributed, Plan, TrialVerdict, per_second};
+use server::trial::{Children, Distributed, Ledger, Plan, TrialVerdict, per_second};
 use tokio::time::Instant;
 
 use super::figure::Figure;
@@ -157,16 +157,29 @@ async fn share(stage: &Distributed, group: &Group, end: Timestamp) -> anyhow::Re
             "{} ran dry: its share says nothing",
             placed.plan.name
         );
-        let mut due: Vec<_> = ledger.rows.iter().map(|row| row.due_at).collect();
-        due.sort_unstable();
-        let starts = || ledger.rows.iter().filter_map(|row| row.started_at);
-        for instant in 0..INSTANTS {
-            let until = end - group.period() * instant / INSTANTS;
-            started += starts().filter(|at| *at < until).count() as u64;
-            allowed += ideal_starts(&ledger.history, &due, trial.began, until);
-        }
+        let (of_it, ideal) = over_a_period(&ledger, (trial.began, end), group.period());
+        started += of_it;
+        allowed += ideal;
     }
     Ok(started as f64 * 100.0 / allowed as f64)
+}
+
+/// Starts, and those of a perfect sender, summed over the instants of the last period.
+pub(crate) fn over_a_period(
+    ledger: &Ledger,
+    (began, end): (Timestamp, Timestamp),
+    period: Duration,
+) -> (u64, u64) {
+    let mut due: Vec<_> = ledger.rows.iter().map(|row| row.due_at).collect();
+    due.sort_unstable();
+    let starts = || ledger.rows.iter().filter_map(|row| row.started_at);
+    let (mut started, mut allowed) = (0, 0);
+    for instant in 0..INSTANTS {
+        let until = end - period * instant / INSTANTS;
+        started += starts().filter(|at| *at < until).count() as u64;
+        allowed += ideal_starts(&ledger.history, &due, began, until);
+    }
+    (started, allowed)
 }
 
 async fn figures(
@@ -179,15 +192,21 @@ async fn figures(
     for group in groups {
         figures.push(figure(group, share(stage, group, end).await?));
     }
-    figures.push(windows_over(&stage.trial.judge(end).await?));
+    figures.extend(windows_over(&stage.trial.judge(end).await?));
     Ok(figures)
 }
 
 /// A share is worth nothing if it was got by breaking the limit.
-fn windows_over(verdict: &TrialVerdict) -> Figure {
-    let early: u64 = (verdict.destinations.iter())
-        .map(|one| one.early_starts)
-        .sum();
-    let name = "starts beyond a limit meanwhile";
-    Figure::at_most(name, early as f64, 0.0, "starts")
+fn windows_over(verdict: &TrialVerdict) -> [Figure; 2] {
+    let all = || verdict.destinations.iter();
+    let arrivals: u64 = all().map(|one| one.at_receiver.early_arrivals).sum();
+    let starts: u64 = all().map(|one| one.early_starts).sum();
+    let beyond = |what, unit, early| {
+        let name = format!("{what} beyond a limit meanwhile");
+        Figure::at_most(name, early as f64, 0.0, unit)
+    };
+    [
+        beyond("arrivals at receivers", "arrivals", arrivals),
+        beyond("starts", "starts", starts),
+    ]
 }

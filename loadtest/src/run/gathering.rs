@@ -161,7 +161,7 @@ fn counts(evidence: &Evidence, deliveries: &Deliveries, metrics: &mut Metrics) {
         count("unfounded_failures", unfounded);
     }
     if let Some(share) = evidence.verdict.least_share_percent {
-        count("least_share_percent", share);
+        set(metrics, "least_share_percent", share);
     }
 }
 

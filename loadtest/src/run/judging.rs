@@ -18,12 +18,14 @@ use serde::{Deserialize, Serialize};
 use server::parts::Stored;
 use server::receiver::{self, Behaviour};
 use server::trial::{
-    Ahead, AtReceiver, DestinationVerdict, Ledger, Plan, Receivers, judge_received,
+    Ahead, AtReceiver, DestinationVerdict, LATENCY_ALLOWANCE, Ledger, Plan, Receivers,
+    judge_received,
 };
 use uuid::Uuid;
 
 use super::arrivals::Arrival;
 use super::settings::{Limit, Settings, Shape};
+use crate::figures::shares::over_a_period;
 
 /// The most destinations that are judged, those with the most arrivals.
 pub(crate) const MAX_JUDGED: usize = 2_000;
@@ -41,7 +43,7 @@ pub(crate) struct Judged {
     pub(crate) bound: Option<u64>,
     /// Starts in the fullest window of the ledger, where that is known.
     pub(crate) worst_at_sender: Option<u64>,
-    /// Arrivals in the fullest window at the receiver.
+    /// Arrivals in the fullest window at the receiver, less what its own stalls explain.
     pub(crate) worst_at_receiver: u64,
     /// How its limits were kept there. Reports of before have none.
     #[serde(default)]
@@ -66,7 +68,7 @@ pub(crate) struct Verdict {
     /// Failed attempts that no receiver has answered; `None` without a ledger, or
     /// where receivers may take longer than a request may.
     pub(crate) unfounded_failures: Option<u64>,
-    pub(crate) least_share_percent: Option<u64>,
+    pub(crate) least_share_percent: Option<f64>,
     /// The worst, at most [`MAX_LISTED`].
     pub(crate) worst: Vec<Judged>,
     /// From due to start, in microseconds, unsorted.
@@ -199,8 +201,12 @@ async fn with_ledger(
             judged.worst_at_sender = Some(window.largest_sliding);
             judged.worst_at_receiver = window.largest_at_receiver;
             judged.share_percent = Some(one.share_percent);
-            let least = verdict.least_share_percent.unwrap_or(u64::MAX);
-            verdict.least_share_percent = Some(least.min(one.share_percent));
+            // At one instant alone, a burst that is late would count whole or not at all.
+            let fair = (sender.began, sender.until - LATENCY_ALLOWANCE);
+            let (started, allowed) = over_a_period(&ledger, fair, window.period.duration());
+            let share = started as f64 * 100.0 / allowed.max(1) as f64;
+            let least = verdict.least_share_percent.unwrap_or(f64::MAX);
+            verdict.least_share_percent = Some(least.min(share.min(100.0)));
         }
         None => {
             let starts = ledger.rows.iter();
@@ -237,13 +243,19 @@ fn without_ledger(
     )];
     let by = (received.stalls, received.window_percent);
     let verdict = judge_received(&history, &read_at, by);
-    let starts: Vec<_> = read_at.iter().map(|at| (*at, AttemptId(0))).collect();
+    let fullest = match bound {
+        Some(_) => verdict.fullest(period).0,
+        None => {
+            let arrived: Vec<_> = read_at.iter().map(|at| (*at, AttemptId(0))).collect();
+            largest_sliding(&arrived, period).starts
+        }
+    };
     Judged {
         destination: number,
         period_seconds: period.duration().as_secs(),
         bound,
         worst_at_sender: None,
-        worst_at_receiver: largest_sliding(&starts, period).starts,
+        worst_at_receiver: fullest,
         at_receiver: AtReceiver::new(&verdict, &read_at, received.window_percent),
         early_starts: 0,
         share_percent: None,

@@ -43,7 +43,8 @@ pub(crate) struct Wishes {
     pub(crate) connections: u32,
     pub(crate) ports: u16,
     pub(crate) failing_percent: u32,
-    pub(crate) slow_ms: u64,
+    /// How many destinations, the first ones, are slow, and how long they take.
+    pub(crate) slow: (u32, u64),
     /// For draining.
     pub(crate) patience: Duration,
     pub(crate) change_by: ChangeBy,
@@ -166,8 +167,8 @@ impl<'a> Run<'a> {
             ports: wishes.ports,
             capacity: usize::try_from(events)? * 2 + SPARE,
             failing_percent: wishes.failing_percent,
-            slow_destinations: if wishes.slow_ms > 0 { settings.hot } else { 0 },
-            slow_ms: wishes.slow_ms,
+            slow_destinations: if wishes.slow.1 > 0 { wishes.slow.0 } else { 0 },
+            slow_ms: wishes.slow.1,
         })
         .await?;
         let made = setting_up::make(system, settings, |number| receiving.url(number)).await?;

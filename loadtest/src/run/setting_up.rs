@@ -39,6 +39,9 @@ pub(crate) async fn make(
     for number in 0..settings.destinations {
         let mut body = settings.limit.fields();
         body["url"] = Value::from(url(number));
+        if let Some(most) = settings.max_in_flight {
+            body["max_in_flight"] = Value::from(most);
+        }
         body["name"] = Value::from(format!("load {number}"));
         bodies.push((number, settings.tenant_of(number), body.to_string()));
     }

@@ -78,6 +78,9 @@ pub(crate) struct Settings {
     pub(crate) limit: Limit,
     /// The limit from half-way on.
     pub(crate) limit_then: Option<Limit>,
+    /// Requests in flight to each destination; what Paceline gives one without it.
+    #[serde(default)]
+    pub(crate) max_in_flight: Option<u32>,
     pub(crate) payload_bytes: u32,
     pub(crate) ingest: Ingest,
     pub(crate) seed: u64,
@@ -251,6 +254,7 @@ pub(super) mod tests {
             events: 10_000,
             limit: Limit::Unlimited,
             limit_then: None,
+            max_in_flight: None,
             payload_bytes: 1_024,
             ingest: Ingest::Auto,
             seed: 1,

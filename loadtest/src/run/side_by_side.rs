@@ -78,6 +78,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         events: args.events,
         limit: args.limit,
         limit_then: None,
+        max_in_flight: None,
         payload_bytes: 0,
         ingest: Ingest::Auto,
         seed: args.seed,
