@@ -17,8 +17,8 @@
 //! | [`a_repeated_request_is_one_event`] | at rest |
 //! | [`a_duplicate_has_a_reason`] | at every delivery |
 //! | [`no_window_is_over`] | at every claim; at rest over all claims |
-//! | [`no_window_of_sends_is_over`] | at every request; at rest over all requests |
-//! | [`no_window_of_arrivals_is_over`] | by chaos, at its end |
+//! | [`no_window_of_sends_is_over`] | at rest over all requests |
+//! | [`no_window_of_arrivals_is_over`] | at every request; by chaos, at its end |
 //! | [`a_start_is_dated_to_its_send`] | at every outcome, and at every report before it |
 //! | [`the_limit_is_used`] | at rest, where nothing failed |
 //! | [`nobody_is_delayed`] | at rest, where nothing failed |

@@ -157,13 +157,7 @@ async fn what_is_wrong_with_a_change_a_path_or_a_page_is_named() {
         .await
         .refuses(422, "id");
     // What cannot be cleared is not taken for what is absent.
-    for field in [
-        "url",
-        "name",
-        "event_types",
-        "state",
-        "unlimited",
-    ] {
+    for field in ["url", "name", "event_types", "state", "unlimited"] {
         let cleared = world.patch(&path, json!({ field: null })).await;
         cleared.refuses(422, field);
     }

@@ -3,9 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use domain::compliance::{InForce, Start, judge, judge_sends};
+use domain::admission::MAX_CLAIM_TO_SEND;
+use domain::compliance::{Arrival, AtReceiver, InForce, Start, judge};
 use domain::ids::{AttemptId, DestinationId, EventId};
 use domain::limit::Period;
+use domain::margin;
 use domain::permit::Permit;
 use domain::policy::Rate;
 use domain::time::Timestamp;
@@ -43,6 +45,9 @@ pub(super) struct OfDestination {
     pub(super) starts: Vec<Start>,
     /// Requests, in order.
     pub(super) sends: Vec<Start>,
+    /// When they were at the receiver, in order: the times that all of them take are left
+    /// out.
+    pub(super) arrivals: Vec<Arrival>,
     /// The newest first attempt that was ever admitted.
     pub(super) newest_admitted: Option<AttemptId>,
     /// Nothing of it may start before.
@@ -75,6 +80,37 @@ pub(super) struct Lease {
     pub(super) until: Instant,
 }
 
+impl OfDestination {
+    /// How much longer this request is on its way than the quickest one: as much as the
+    /// network may differ where a margin is measured, in a part that is the attempt's own.
+    /// Where the owner has set a smaller one, or no window is in force but a bucket's, as
+    /// much as that covers.
+    fn way(&self, attempt: AttemptId) -> Duration {
+        let covered = |entry: &InForce| match &entry.policy.rate {
+            Rate::Limited(limited) if limited.pacing.is_some() => Duration::ZERO,
+            _ => entry.policy.margin.of(Period::Second.duration()),
+        };
+        let covered = self.history.iter().map(covered).min().unwrap_or_default();
+        let mixed = attempt.0.unsigned_abs().wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let thousandths = u32::try_from((mixed >> 32) % 1_001).unwrap_or_default();
+        covered.min(margin::LEAST) * thousandths / 1_000
+    }
+
+    /// One request is at the receiver, and is judged with all that were before it.
+    fn arrives(&mut self, at: Timestamp) -> Promise {
+        let place = (self.arrivals).partition_point(|other| other.read_at <= at);
+        self.arrivals.insert(place, Arrival::at(at));
+        let since = at - self.longest;
+        let begin = (self.arrivals).partition_point(|other| other.read_at <= since);
+        let of = AtReceiver {
+            history: &self.history,
+            later: MAX_CLAIM_TO_SEND + margin::LEAST,
+            window_percent: 100,
+        };
+        promises::no_window_of_arrivals_is_over(&of.judge(&self.arrivals[begin..]))
+    }
+}
+
 impl Seen {
     /// Keeps the starts in order: the store's clock may step back.
     pub(super) fn note_start(&mut self, permit: &Permit, at: Timestamp) {
@@ -96,9 +132,7 @@ impl Seen {
         let of = self.destinations.entry(destination).or_default();
         let place = of.sends.partition_point(|(other, _)| *other <= at);
         of.sends.insert(place, (at, attempt));
-        let since = at - of.longest;
-        let begin = of.sends.partition_point(|(at, _)| *at <= since);
-        promises::no_window_of_sends_is_over(&judge_sends(&of.history, &of.sends[begin..]))
+        of.arrives(at + of.way(attempt))
             .map_err(|broken| broken.of(destination))
     }
 

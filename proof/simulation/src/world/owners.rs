@@ -33,19 +33,15 @@ impl World<'_> {
         self.read_history(of);
     }
 
-    /// Lifts all limits behind the witness's back.
-    pub(super) async fn lift_limits(&self, of: DestinationId) {
-        let limits = LimitSettings {
-            unlimited: true,
-            ..LimitSettings::default()
-        };
+    /// Changes limits behind the witness's back.
+    pub(super) async fn change_unseen(&self, of: DestinationId, limits: LimitSettings) {
         let change = DestinationChange {
             limits: Some(limits),
             ..DestinationChange::default()
         };
         let store = self.parts.store.shipped();
-        let lifted = store.change_destination(DEFAULT_TENANT, of, &change).await;
-        lifted.expect("no limits are valid limits");
+        let changed = store.change_destination(DEFAULT_TENANT, of, &change).await;
+        changed.expect("they are valid limits");
     }
 
     async fn effective(&self, of: DestinationId) -> Option<LimitSettings> {
