@@ -2,13 +2,16 @@
 //!
 //! [`crate::admission`] takes a claim for the start. Here a request leaves later than that,
 //! by what its worker and the way to the store take, and the store learns when with the
-//! answer, from a report before it, or never. Whatever the interleaving, no window of
-//! requests *as they leave* may hold more than the limit.
+//! answer, from a report before it, or never. Whatever the interleaving, no window of the
+//! whole period may hold more than the limit *at a receiver* to which requests take up to
+//! the margin longer than the quickest one.
 //!
 //! | in the program | in the model |
 //! |---|---|
 //! | `domain::admission::admit`, `latest_start`, `start_of` | the same functions, with times that are whole ticks |
 //! | P, `GRACE`, the lead, `MAX_CLAIM_TO_SEND` | the shipped constants, in ticks of 100 ms: 10, 20, 2 and 5 |
+//! | the margin | one tick |
+//! | a request arrives | in the tick in which it left, or in the next |
 //! | a worker asks for a claim | [`Action::Ask`]: its own clock begins to run |
 //! | the store reads its clock and commits | [`Action::Claim`] |
 //! | the worker has the answer | [`Action::Answer`] |
@@ -38,15 +41,21 @@ const MAX_EVENTS: usize = 3;
 const PERIOD: i8 = in_ticks(Duration::from_secs(1));
 const BOUND: i8 = in_ticks(MAX_CLAIM_TO_SEND);
 
+/// By how much a window is planned longer, and by how much requests differ on their way.
+const MARGIN: i8 = 1;
+
+/// The same as a part of the period.
+const SAFETY_MARGIN: f64 = MARGIN as f64 / PERIOD as f64;
+
 /// The theorem, as a receiver would count.
-pub const WINDOWS_KEPT: &str = "no window holds more requests than its limit";
+pub const WINDOWS_KEPT: &str = "no window at the receiver holds more requests than its limit";
 
 /// What a report is for.
 pub const SLOW_COSTS_NOTHING: &str =
-    "the next request leaves a period after one that has no answer yet";
+    "the next request leaves a period and a margin after one that has no answer yet";
 
 /// A slot opens as early as the rule allows.
-pub const USED_UP: &str = "the next request leaves a period after the one before it";
+pub const USED_UP: &str = "the next request leaves a period and a margin after the one before it";
 
 /// How much there is of everything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,18 +79,21 @@ pub enum Mutation {
     SentHoweverLate,
     /// One that was claimed just before its deadline is sent after it.
     DeadlineForgotten,
+    /// Windows are planned without the margin.
+    MarginDropped,
     /// Requests without an answer are not reported.
     ReportsForgotten,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::DatedAtTheClaim,
         Self::TimedFromTheAnswer,
         Self::UnknownCountsAtItsClaim,
         Self::SentHoweverLate,
         Self::DeadlineForgotten,
+        Self::MarginDropped,
         Self::ReportsForgotten,
     ];
 
@@ -252,6 +264,10 @@ impl Sends {
         };
         let policy = LimitSettings {
             per_second: Some(self.bounds.limit.into()),
+            safety_margin: match self.mutated(Mutation::MarginDropped) {
+                true => Some(0.0),
+                false => Some(SAFETY_MARGIN),
+            },
             ..LimitSettings::EXACT
         };
         let decision = admit(&policy.policy(), &self.usage(state), &backlog, 1_000, NOW);
@@ -435,7 +451,9 @@ impl Model for Sends {
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
             Property::always(WINDOWS_KEPT, |model: &Self, state: &State| {
-                let in_window = state.sends().filter(|sent| *sent > -PERIOD);
+                // What left within a period and a margin may all arrive within a period:
+                // the first of it late, and the last at once.
+                let in_window = state.sends().filter(|sent| *sent > -PERIOD - MARGIN);
                 in_window.count() <= usize::from(model.bounds.limit)
             }),
             Property::sometimes(USED_UP, |_, state: &State| a_period_apart(state, true)),
@@ -457,12 +475,12 @@ impl Model for Sends {
     }
 }
 
-/// Whether a request leaves now, and a period ago one left as it was claimed, whose
+/// Whether a request leaves now, and a period and a margin ago one left as it was claimed, whose
 /// outcome is recorded or not.
 fn a_period_apart(state: &State, recorded: bool) -> bool {
     let before = |stage: &Stage| {
         matches!(stage, Stage::Sent { sent, prompt: true, over, .. }
-            if *sent == -PERIOD && *over == recorded)
+            if *sent == -PERIOD - MARGIN && *over == recorded)
     };
     state.sends().any(|sent| sent == 0) && state.stages.iter().any(before)
 }
@@ -478,7 +496,7 @@ impl State {
 }
 
 /// Longer ago than that nobody can tell times apart.
-const LONG_AGO: i8 = -PERIOD - 1;
+const LONG_AGO: i8 = -PERIOD - MARGIN - 1;
 
 impl Stage {
     /// Where the ledger counts its start.
