@@ -55,13 +55,13 @@ fn groups() -> [Group; 5] {
         ..LimitSettings::default()
     };
     [
-        group("1/s", 1, 10, 99.0),
-        group("10/s", 10, 5, 99.5),
-        group("100/s", 100, 2, 99.5),
-        group("1,000/s", 1_000, 1, 99.5),
+        group("1/s", 1, 10, 98.5),
+        group("10/s", 10, 5, 98.5),
+        group("100/s", 100, 2, 98.5),
+        group("1,000/s", 1_000, 1, 98.5),
         Group {
             limits: per_minute,
-            ..group("100/min", 4, 4, 99.9)
+            ..group("100/min", 4, 4, 99.5)
         },
     ]
 }

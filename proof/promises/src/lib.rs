@@ -64,6 +64,7 @@ use domain::batch::BatchRules;
 use domain::compliance::{ArrivalVerdict, InForce, Share, Start, Verdict, ideal_starts};
 use domain::ids::AttemptId;
 use domain::permit::Permit;
+use domain::policy::Rate;
 use domain::time::Timestamp;
 
 pub use ingest::{
@@ -103,8 +104,10 @@ impl fmt::Display for Broken {
 /// Kept, or broken and how.
 pub type Promise = Result<(), Broken>;
 
-/// How many per cent of the limit have to be used while there is backlog.
-pub const USED_PERCENT: u32 = 99;
+/// How many thousandths of the limit have to be used while there is backlog: of one per
+/// second, and of those per minute, hour and day, which the time from slot to start costs
+/// less. The margin may take ten of them.
+pub const USED_THOUSANDTHS: (u32, u32) = (985, 990);
 
 /// How long a destination that is below its limits may keep an event waiting
 /// while nothing fails, however busy or broken the others are.
@@ -276,8 +279,8 @@ pub fn a_start_is_dated_to_its_send(
     })
 }
 
-/// "While there is backlog, at least 99 % of the limit is used, unless
-/// concurrency binds."
+/// "While there is backlog, at least 98.5 % of the limit is used (99 % of a limit per
+/// minute, hour or day), unless concurrency binds."
 ///
 /// `due` is when each attempt could have started at the earliest, ascending;
 /// `burst_takes` is how long `max_in_flight` makes a whole window's worth of
@@ -294,7 +297,15 @@ pub fn the_limit_is_used(
 ) -> Promise {
     let within = |at: &Timestamp| (since..until).contains(at);
     let from = due.first().map_or(since, |first| since.max(*first));
-    let used_up = until.since(from) * USED_PERCENT / 100;
+    let is_by_second = |entry: &InForce| match &entry.policy.rate {
+        Rate::Limited(limited) => limited.per_second_is_set(),
+        Rate::Paused | Rate::Unlimited => false,
+    };
+    let thousandths = match history.iter().any(is_by_second) {
+        true => USED_THOUSANDTHS.0,
+        false => USED_THOUSANDTHS.1,
+    };
+    let used_up = until.since(from) * thousandths / 1_000;
     let perfect = from + used_up.saturating_sub(burst_takes);
     let share = Share {
         started: starts.iter().filter(|(at, _)| within(at)).count() as u64,

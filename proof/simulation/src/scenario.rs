@@ -43,7 +43,7 @@ pub struct Scenario {
 /// What kind of scenario it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mood {
-    /// Nothing fails but receivers; the limits have to be used to 99 %.
+    /// Nothing fails but receivers; the limits have to be used.
     Calm,
     /// Anything may happen at any time.
     Stormy,

@@ -57,7 +57,7 @@ async fn store_with(per_second: u32, head_start: Duration) -> SimulatedStore {
 fn limits(per_second: u32) -> LimitSettings {
     LimitSettings {
         per_second: Some(per_second),
-        ..LimitSettings::default()
+        ..LimitSettings::EXACT
     }
 }
 
