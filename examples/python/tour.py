@@ -10,6 +10,7 @@ import os
 import queue
 import sys
 import threading
+import time
 from datetime import datetime, timedelta, timezone
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
@@ -102,7 +103,10 @@ def audit():
 
 # What has just started is judged half a second later.
 report = audit()
-while report.destinations[0].starts == 0:
+for _ in range(100):
+    if report.destinations[0].starts > 0:
+        break
+    time.sleep(0.1)
     report = audit()
 [audited] = report.destinations
 assert report.compliant and audited.starts == 1, audited

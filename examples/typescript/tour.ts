@@ -100,7 +100,10 @@ const audit = async () =>
   );
 // What has just started is judged half a second later.
 let report = await audit();
-while (report.destinations[0]?.starts === 0) report = await audit();
+for (let asked = 0; asked < 100 && report.destinations[0]?.starts === 0; asked += 1) {
+  await new Promise((resolve) => setTimeout(resolve, 100));
+  report = await audit();
+}
 const [audited] = report.destinations;
 assert(report.compliant && audited?.starts === 1, JSON.stringify(report));
 console.log("audited:", audited.starts, "start, limit in force", audited.limit_in_force);

@@ -79,14 +79,16 @@ struct Measured {
     answer_ms: u64,
     /// What a window may hold.
     allowed: Option<u64>,
-    /// The fullest one at a receiver, by when requests were read.
+    /// The fullest one at a receiver, less what its own stalls explain.
     at_receiver: u64,
     /// The fullest one of the ledger.
     in_ledger: Option<u64>,
     /// Of the destination that got the least of its limit.
     share_percent: Option<f64>,
-    /// Arrivals beyond the limit.
-    early_arrivals: u64,
+    /// Arrivals beyond the limit; `None` where they could not be judged.
+    early_arrivals: Option<u64>,
+    /// Starts beyond it, by the ledger.
+    early_starts: Option<u64>,
     /// Those that the receiver's own stalls explain.
     explained_arrivals: u64,
     /// The first places that were over, in words.
@@ -108,9 +110,8 @@ pub(crate) async fn run(args: Args, program: PathBuf) -> anyhow::Result<ExitCode
     } else {
         output::line(&table(&measured, args.least_share))?;
     }
-    let passed = (measured.iter()).all(|one| one.verdict(args.least_share) != "OVER");
-    let used = (measured.iter()).all(|one| one.verdict(args.least_share) != "UNDER");
-    Ok(if passed && used {
+    let is_kept = |one: &Measured| matches!(one.verdict(args.least_share), "kept" | "explained");
+    Ok(if measured.iter().all(is_kept) {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
@@ -239,7 +240,8 @@ impl Measured {
                 .unwrap_or(0),
             in_ledger: listed.iter().filter_map(|one| one.worst_at_sender).max(),
             share_percent: report.metric("least_share_percent"),
-            early_arrivals: whole("early_arrivals"),
+            early_arrivals: report.metric("early_arrivals").map(|count| count as u64),
+            early_starts: report.metric("early_starts").map(|count| count as u64),
             explained_arrivals: whole("explained_arrivals"),
             over: over.map(ToString::to_string).collect(),
             arrivals: whole("requests"),
@@ -253,11 +255,13 @@ impl Measured {
         };
         // What could not be measured is not kept.
         let share = self.share_percent.unwrap_or(0.0);
-        match (self.early_arrivals, self.explained_arrivals) {
-            (1.., _) => "OVER",
+        let over = [self.early_arrivals, self.early_starts];
+        match self.explained_arrivals {
+            _ if over.contains(&None) => "NOT JUDGED",
+            _ if over.iter().flatten().any(|over| *over > 0) => "OVER",
             _ if share < least => "UNDER",
-            (0, 1..) => "explained",
-            (0, 0) => "kept",
+            1.. => "explained",
+            0 => "kept",
         }
     }
 }
@@ -291,7 +295,7 @@ fn table(measured: &[Measured], least_share: f64) -> String {
             or_dash(one.allowed),
             one.at_receiver.to_string(),
             or_dash(one.in_ledger),
-            one.early_arrivals.to_string(),
+            or_dash(one.early_arrivals),
             one.explained_arrivals.to_string(),
             one.share_percent
                 .map_or("–".to_owned(), |share| format!("{share:.2}")),
@@ -328,7 +332,7 @@ mod tests {
         Cli::parse_from(program.chain(words.iter().copied())).args
     }
 
-    fn measured(limit: &str, early: u64, explained: u64, share: Option<f64>) -> Measured {
+    fn measured(limit: &str, early: [u64; 2], explained: u64, share: Option<f64>) -> Measured {
         Measured {
             size: Size::Embedded,
             limit: limit.parse().unwrap(),
@@ -338,7 +342,8 @@ mod tests {
             at_receiver: 20,
             in_ledger: Some(10),
             share_percent: share,
-            early_arrivals: early,
+            early_arrivals: Some(early[0]),
+            early_starts: Some(early[1]),
             explained_arrivals: explained,
             over: vec!["20 arrivals".to_owned()],
             arrivals: 100,
@@ -391,13 +396,20 @@ mod tests {
     fn one_that_is_over_under_or_not_measured_fails() {
         let verdict =
             |early, explained, share| measured("10/s", early, explained, share).verdict(98.5);
-        assert_eq!(verdict(1, 5, Some(99.0)), "OVER");
-        assert_eq!(verdict(0, 5, Some(99.0)), "explained");
-        assert_eq!(verdict(0, 0, Some(98.5)), "kept");
-        assert_eq!(verdict(0, 0, Some(98.4)), "UNDER");
-        assert_eq!(verdict(0, 0, None), "UNDER");
-        assert_eq!(measured("100/min", 0, 0, Some(99.0)).verdict(98.5), "UNDER");
-        let text = table(&[measured("10/s", 1, 0, Some(99.0))], 98.5);
+        assert_eq!(verdict([1, 0], 5, Some(99.0)), "OVER");
+        assert_eq!(verdict([0, 1], 5, Some(99.0)), "OVER", "in the ledger");
+        assert_eq!(verdict([0, 0], 5, Some(99.0)), "explained");
+        assert_eq!(verdict([0, 0], 0, Some(98.5)), "kept");
+        assert_eq!(verdict([0, 0], 0, Some(98.4)), "UNDER");
+        assert_eq!(verdict([0, 0], 0, None), "UNDER");
+        let minute = measured("100/min", [0, 0], 0, Some(99.0));
+        assert_eq!(minute.verdict(98.5), "UNDER");
+        let unjudged = Measured {
+            early_starts: None,
+            ..measured("10/s", [0, 0], 0, Some(99.0))
+        };
+        assert_eq!(unjudged.verdict(98.5), "NOT JUDGED");
+        let text = table(&[measured("10/s", [1, 0], 0, Some(99.0))], 98.5);
         assert!(text.contains("OVER: 10/s at 0 ms: 20 arrivals"), "{text}");
     }
 }

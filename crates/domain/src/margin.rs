@@ -8,7 +8,7 @@
 //! than the limit ([`crate::admission`]).
 //!
 //! J is measured: nobody can see a request arrive, but the way there is a part of the
-//! response time r, so how much r differs bounds how much the way does. J is the 99th
+//! response time r, so how much r differs tells how much the way does. J is the 99th
 //! percentile of r less the shortest, no less than [`LEAST`] and no more than
 //! [`MOST`] of the period. A receiver that takes its time over some requests makes
 //! it larger than the network does, and the cap bounds what that costs.
@@ -35,8 +35,12 @@ const REMEMBERED: usize = 256;
 /// With fewer than that nothing is measured: a 99th percentile of a handful is luck.
 const ENOUGH: usize = 20;
 
-/// How long either end of what was measured stands if no worker says it again.
+/// How long either end of what was measured stands beside what workers say meanwhile, if
+/// none of them says it again.
 pub const STANDS: Duration = Duration::from_secs(120);
+
+/// What was measured so long ago says nothing of now: the margin is the largest again.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(240);
 
 /// How often a worker says what it measures, if it has had answers since.
 pub const SAID_EVERY: Duration = Duration::from_secs(60);
@@ -46,8 +50,8 @@ pub const SAID_EVERY: Duration = Duration::from_secs(60);
 pub enum Margin {
     /// Its owner's: this part of each period.
     Set(f64),
-    /// By its response times; `None` of one that has not answered often enough, which
-    /// has the largest.
+    /// By its response times; `None` of one that has not answered often enough lately,
+    /// which has the largest.
     Measured(Option<Spread>),
 }
 
@@ -152,13 +156,14 @@ impl Measured {
         }
     }
 
-    /// How much they differ.
+    /// How much they differ by now; `None` if nobody has said so for long.
     #[must_use]
-    pub const fn spread(self) -> Spread {
-        Spread {
+    pub fn spread(self, now: Timestamp) -> Option<Spread> {
+        let oldest = self.least.1.min(self.most.1);
+        (now.since(oldest) <= FORGOTTEN_AFTER).then_some(Spread {
             least: self.least.0,
             most: self.most.0,
-        }
+        })
     }
 }
 
@@ -242,17 +247,19 @@ mod tests {
     fn what_two_workers_say_holds_together_until_it_is_old() {
         let at = Timestamp::from_millis;
         let (near, far) = (spread(1, 3), spread(40, 42));
+        let wide = Some(spread(1, 42));
         let both = Measured::first(near, at(0)).and(far, at(60_000));
-        assert_eq!(both.spread(), spread(1, 42));
+        assert_eq!(both.spread(at(60_000)), wide);
         // As long as each says its own, both ends stand.
         let both = both.and(near, at(100_000)).and(far, at(150_000));
-        assert_eq!(both.spread(), spread(1, 42));
+        assert_eq!(both.spread(at(150_000)), wide);
         // The far one has gone.
         let both = both.and(near, at(270_000));
-        assert_eq!(both.spread(), spread(1, 42));
-        assert_eq!(both.and(near, at(270_001)).spread(), near);
+        assert_eq!(both.spread(at(270_000)), wide);
+        let alone = both.and(near, at(270_001));
+        assert_eq!(alone.spread(at(270_001)), Some(near));
         // A clock that was set back makes nothing old.
-        assert_eq!(both.and(near, at(0)).spread(), spread(1, 42));
+        assert_eq!(both.and(near, at(0)).spread(at(0)), wide);
     }
 
     #[test]
@@ -261,10 +268,20 @@ mod tests {
         let calm = spread(1, 3);
         let mut measured = Measured::first(spread(1, 900), at(0));
         for minute in 1..=2 {
-            measured = measured.and(calm, at(minute * 60_000));
-            assert_eq!(measured.spread(), spread(1, 900));
+            let now = at(minute * 60_000);
+            measured = measured.and(calm, now);
+            assert_eq!(measured.spread(now), Some(spread(1, 900)));
         }
-        assert_eq!(measured.and(calm, at(180_000)).spread(), calm);
+        let now = at(180_000);
+        assert_eq!(measured.and(calm, now).spread(now), Some(calm));
+    }
+
+    #[test]
+    fn what_nobody_says_any_more_is_no_measure() {
+        let at = Timestamp::from_millis;
+        let measured = Measured::first(spread(1, 3), at(0)).and(spread(2, 4), at(60_000));
+        assert_eq!(measured.spread(at(240_000)), Some(spread(1, 4)));
+        assert_eq!(measured.spread(at(240_001)), None);
     }
 
     #[test]

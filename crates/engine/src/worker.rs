@@ -168,7 +168,8 @@ impl Worker {
         let ended = CancellationToken::new();
         heart.spawn(Arc::clone(&identity).beat(ended.clone()));
         let spreads = Arc::new(Spreads::new(Arc::clone(&self.store)));
-        heart.spawn(Arc::clone(&spreads).run(ended.clone()));
+        let mut measuring = JoinSet::new();
+        measuring.spawn(Arc::clone(&spreads).run());
         // Not before it is introduced: a run that finds no worker looks again
         // after a second.
         warm_worker(self.store.as_ref(), identity.current()).await;
@@ -197,7 +198,7 @@ impl Worker {
         // The heartbeat went on until here; the last word is that it retires.
         ended.cancel();
         let retired = async {
-            while heart.join_next().await.is_some() {}
+            heart.join_next().await;
             identity.retire().await;
         };
         let _ = timeout(RETIRING, retired).await;

@@ -146,6 +146,7 @@ macro_rules! store_contract {
         $crate::store_contract!(@module $world, margin:
             a_margin_is_measured_unless_one_is_set
             what_workers_say_is_joined
+            two_that_are_first_are_joined
             another_receiver_is_measured_anew
             a_window_is_longer_by_its_margin
             a_change_of_the_margin_revokes_unless_it_is_none

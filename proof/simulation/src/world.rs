@@ -11,7 +11,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use domain::ids::{DestinationId, ReplayId};
-use domain::policy::LimitSettings;
 use domain::time::Timestamp;
 use engine::ports::{DEFAULT_TENANT, MAX_HEAD_START, NewDestination, SecretStore as _};
 use tokio::task::JoinSet;
@@ -205,23 +204,7 @@ impl<'a> World<'a> {
             let created = store.create_destination_with(DEFAULT_TENANT, &new, &secrets);
             created.await.expect("drawn limits are valid");
             world.read_history(new.id);
-            match world.parts.around.sabotage {
-                Some(Sabotage::LiftsLimits) => {
-                    let lifted = LimitSettings {
-                        unlimited: true,
-                        ..LimitSettings::default()
-                    };
-                    world.change_unseen(new.id, lifted).await;
-                }
-                Some(Sabotage::DropsMargins) => {
-                    let without = LimitSettings {
-                        safety_margin: Some(0.0),
-                        ..*limits
-                    };
-                    world.change_unseen(new.id, without).await;
-                }
-                _ => {}
-            }
+            world.sabotage_limits(new.id, limits).await;
         }
         world.arrange_alerts().await;
         world

@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::failure::Failure;
 use super::holder;
-use super::response_times::spread;
+use super::response_times::{Ends, spread};
 use super::rows::{LimitColumns, integer, word};
 
 #[derive(sqlx::FromRow)]
@@ -31,8 +31,8 @@ struct Row {
     tier_numbers: Vec<Option<i32>>,
     tier_unlimited: bool,
     tier_shape: Option<String>,
-    least_micros: Option<i64>,
-    most_micros: Option<i64>,
+    response_times: Ends,
+    now: i64,
     pass_traceparent: bool,
     created_at: i64,
 }
@@ -62,7 +62,7 @@ impl Row {
             state: word("destinations", "state", self.id, &self.state)?,
             limits,
             effective: limits.or_tier(&tier.settings()?),
-            spread: spread(self.least_micros, self.most_micros),
+            spread: spread(&self.response_times, self.now),
             pass_traceparent: self.pass_traceparent,
             created_at: Timestamp::from_micros(self.created_at),
             name: self.name,
@@ -89,7 +89,9 @@ macro_rules! select {
             t.burst, t.max_in_flight
         ] as tier_numbers,
         t.unlimited as tier_unlimited, t.shape as tier_shape,
-        r.least_micros, r.most_micros,
+        array[r.least_micros, micros(r.least_at), r.most_micros, micros(r.most_at)]
+            as response_times,
+        micros(clock_timestamp()) as now,
         d.pass_traceparent, micros(d.created_at) as created_at
     from destinations d
     join tenants n on n.id = d.tenant_id

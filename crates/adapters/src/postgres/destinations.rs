@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use super::failure::Failure;
 use super::id_range::IdRange;
-use super::response_times::spread;
+use super::response_times::{Ends, spread};
 use super::rows::{LimitColumns, batch_settings, count, time, word};
 
 /// Locks the rows that nobody else holds. `for no key update`, because
@@ -104,8 +104,7 @@ struct DestinationRow {
     smart_per_second: Option<f64>,
     smart_max_in_flight: Option<i32>,
     batch: Vec<Option<i32>>,
-    least_micros: Option<i64>,
-    most_micros: Option<i64>,
+    response_times: Ends,
 }
 
 /// The destinations that are there, locked or not.
@@ -145,7 +144,8 @@ pub(super) async fn read_destinations(
             h.opened_at is not null as probing, coalesce(h.failures, 0) as failures,
             s.per_second as smart_per_second, s.max_in_flight as smart_max_in_flight,
             array[d.batch_max_events, d.batch_max_bytes, d.batch_max_wait_ms] as batch,
-            r.least_micros, r.most_micros
+            array[r.least_micros, micros(r.least_at), r.most_micros, micros(r.most_at)]
+                as response_times
         from clock
         left join destinations d on d.id = any ($1)
         left join tenants n on n.id = d.tenant_id
@@ -193,7 +193,7 @@ fn found(id: Uuid, row: &DestinationRow) -> Result<Found, Failure> {
         max_in_flight: (row.smart_max_in_flight).map(|most| count(i64::from(most))),
     };
     let configured = own.settings()?.or_tier(&tier.settings()?).policy();
-    let spread = spread(row.least_micros, row.most_micros);
+    let spread = spread(&row.response_times, row.now);
     let state = row.state.as_deref().unwrap_or_default();
     let state = word("destinations", "state", id, state)?;
     let tenant_max_in_flight = row.tenant_max_in_flight.map(i64::from);

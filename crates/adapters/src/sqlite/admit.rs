@@ -33,7 +33,7 @@ const DESTINATION: &str = "
         n.id, coalesce(n.max_in_flight, t.tenant_max_in_flight),
         d.batch_max_events, d.batch_max_bytes, d.batch_max_wait_ms,
         nullif(iif(p.next_look_at is null, 0, coalesce(p.deferred_until, 0)), 0),
-        coalesce(h.failures, 0), r.least_micros, r.most_micros
+        coalesce(h.failures, 0), r.least_micros, r.least_at, r.most_micros, r.most_at
     from destinations d
     join tenants n on n.id = d.tenant_id
     join tiers t on t.name = n.tier
@@ -151,7 +151,7 @@ impl Read {
     /// `None` if there is no such destination any more.
     fn of(tx: &Transaction<'_>, now: Timestamp, run: &Run) -> Result<Option<Self>, Fault> {
         let key = run.destination.to_string();
-        let Some(row) = first(tx, DESTINATION, [&key], destination)? else {
+        let Some(row) = first(tx, DESTINATION, [&key], |row| destination(row, now))? else {
             return Ok(None);
         };
         let mut usage = row.usage;
@@ -238,7 +238,7 @@ struct Destination {
     failing: bool,
 }
 
-fn destination(row: &Row<'_>) -> Result<Destination, Fault> {
+fn destination(row: &Row<'_>, now: Timestamp) -> Result<Destination, Fault> {
     let smart = Effective {
         per_second: row.get(26)?,
         max_in_flight: row.get(27)?,
@@ -257,7 +257,7 @@ fn destination(row: &Row<'_>) -> Result<Destination, Fault> {
         ..Usage::default()
     };
     Ok(Destination {
-        policy: in_force(configured.measured(spread(row, 35)?), smart, state),
+        policy: in_force(configured.measured(spread(row, 35, now)?), smart, state),
         epoch: Epoch(row.get(19)?),
         last_permit: row.get(20)?,
         tenant: (word(row, 28, ("tenants", "id"))?, row.get(29)?),

@@ -19,7 +19,8 @@ const SELECT: &str = "
         t.limit_per_second, t.limit_per_minute, t.limit_per_hour, t.limit_per_day, t.unlimited,
         t.burst, t.shape, t.max_in_flight, null,
         d.id, d.tenant_id, d.name, d.url, d.event_types, d.state, d.created_at,
-        d.pass_traceparent, r.least_micros, r.most_micros
+        d.pass_traceparent, (select now from store_clock),
+        r.least_micros, r.least_at, r.most_micros, r.most_at
     from destinations d
     join tenants n on n.id = d.tenant_id
     join tiers t on t.name = n.tier
@@ -330,7 +331,7 @@ fn destination(row: &Row<'_>) -> Result<Destination, Fault> {
         state: word(row, 23, ("destinations", "state"))?,
         limits,
         effective: limits.or_tier(&settings(row, 9)?),
-        spread: spread(row, 26)?,
+        spread: spread(row, 27, time(row, 26)?)?,
         pass_traceparent: row.get(25)?,
         created_at: time(row, 24)?,
     })

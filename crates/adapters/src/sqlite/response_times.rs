@@ -32,7 +32,7 @@ pub(super) fn report(
 ) -> Result<(), Fault> {
     for (destination, said) in spreads {
         let key = destination.to_string();
-        let known = first(tx, KNOWN, [&key], measured)?;
+        let known = first(tx, KNOWN, [&key], |row| measured(row, 0))?;
         let Measured { least, most } = match known {
             Some(known) => known.and(*said, now),
             None => Measured::first(*said, now),
@@ -44,22 +44,22 @@ pub(super) fn report(
     Ok(())
 }
 
-fn measured(row: &Row<'_>) -> Result<Measured, Fault> {
+fn measured(row: &Row<'_>, first: usize) -> Result<Measured, Fault> {
+    let end = |at: usize| -> Result<(Duration, Timestamp), Fault> {
+        let micros: i64 = row.get(at)?;
+        let micros = Duration::from_micros(micros.max(0).unsigned_abs());
+        Ok((micros, time(row, at + 1)?))
+    };
     Ok(Measured {
-        least: (duration(row.get(0)?), time(row, 1)?),
-        most: (duration(row.get(2)?), time(row, 3)?),
+        least: end(first)?,
+        most: end(first + 2)?,
     })
 }
 
-/// The spread of these two columns; none where there is no row.
-pub(super) fn spread(row: &Row<'_>, first: usize) -> Result<Option<Spread>, Fault> {
-    let (least, most): (Option<i64>, Option<i64>) = (row.get(first)?, row.get(first + 1)?);
-    Ok(least.zip(most).map(|(least, most)| Spread {
-        least: duration(least),
-        most: duration(most),
-    }))
-}
-
-fn duration(micros: i64) -> Duration {
-    Duration::from_micros(micros.max(0).unsigned_abs())
+/// How much they differ by now, by the four columns from `first` on; `None` where there is
+/// no row.
+pub(super) fn spread(row: &Row<'_>, first: usize, now: Timestamp) -> Result<Option<Spread>, Fault> {
+    let is_there: Option<i64> = row.get(first)?;
+    let known = is_there.map(|_| measured(row, first)).transpose()?;
+    Ok(known.and_then(|known| known.spread(now)))
 }

@@ -231,7 +231,7 @@ impl Look<'_> {
                     .map(|limit| span(policy.stretched(limit.period), &|time| rate(*limit, time)));
                 let bucket = limited.pacing.map(|pacing| {
                     let one = policy.refill_period(pacing) / pacing.refill.max.get();
-                    span(one * 10, &|time| rate(pacing.refill, time))
+                    span(one * 10, &|time| time.as_secs_f64() / one.as_secs_f64())
                 });
                 Some(windows.chain(bucket).collect())
             }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use domain::admission::{Backlog, Bucket, CoarseStarts, GRACE, SLACK, Usage, admit, lead};
 use domain::compliance::{Start, Verdict, judge, judge_sends};
 use domain::limit::{Period, Shape};
-use domain::margin::Spread;
+use domain::margin::{Margin, Spread};
 use domain::policy::{LimitSettings, Policy};
 use domain::smart::Effective;
 use domain::time::Timestamp;
@@ -97,6 +97,8 @@ enum Op {
     Hold(u64),
     /// Smart delivery lowers something, or nothing any more.
     Slow(Effective),
+    /// Response times have come to differ so much.
+    Measure(Option<Spread>),
     Change(Policy),
 }
 
@@ -119,6 +121,17 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (0..2_000_000_u64).prop_map(Op::Hold),
         1 => slower().prop_map(Op::Slow),
     ]
+}
+
+fn spread() -> impl Strategy<Value = Spread> {
+    (0..30_000_u64, 0..30_000_u64).prop_map(|(one, other)| Spread {
+        least: Duration::from_micros(one.min(other)),
+        most: Duration::from_micros(one.max(other)),
+    })
+}
+
+fn op_or_measure() -> impl Strategy<Value = Op> {
+    prop_oneof![6 => op(), 1 => prop::option::of(spread()).prop_map(Op::Measure)]
 }
 
 fn op_or_change() -> impl Strategy<Value = Op> {
@@ -145,6 +158,7 @@ fn play(world: &mut World, ops: Vec<Op>) {
             }
             Op::Hold(micros) => world.hold(Duration::from_micros(micros)),
             Op::Slow(to) => world.slow(to),
+            Op::Measure(spread) => world.policy = world.policy.clone().measured(spread),
             Op::Change(policy) => world.change(policy),
         }
     }
@@ -252,18 +266,20 @@ proptest! {
     #[test]
     fn no_limit_is_exceeded_at_a_receiver_whose_network_is_within_the_margin(
         limits in windows(),
-        spread in prop::option::of((0..30_000_u64, 0..30_000_u64)),
+        first in prop::option::of(spread()),
         parts in prop::collection::vec(0..=1_000_u32, 1..12),
         fates in prop::collection::vec(fate(), 1..12),
-        ops in prop::collection::vec(op(), 1..60),
+        ops in prop::collection::vec(op_or_measure(), 1..60),
     ) {
-        let micros = Duration::from_micros;
-        let spread = spread.map(|(one, other)| Spread {
-            least: micros(one.min(other)),
-            most: micros(one.max(other)),
+        let policy = limits.policy().measured(first);
+        // The network is within the least of them.
+        let measured = ops.iter().filter_map(|op| match op {
+            Op::Measure(spread) => Some(*spread),
+            _ => None,
         });
-        let policy = limits.policy().measured(spread);
-        let margin = policy.margin.of(Period::Second.duration());
+        let margins = measured.chain([first]).map(Margin::Measured);
+        let margin = margins.map(|margin| margin.of(Period::Second.duration())).min();
+        let margin = margin.unwrap_or_default();
         let mut world = World::new(policy).fates(fates);
         play(&mut world, ops);
         assert_kept(&world);

@@ -341,7 +341,7 @@ impl Deliverer {
             let timed_out = matches!(result, Err(NotDone::Send(SendError::TimedOut(_))));
             started.place.held(dialling + elapsed, timed_out);
             if result.is_ok() {
-                self.spreads.note(permit.destination, elapsed);
+                self.spreads.note(&addressee.target, elapsed);
             }
             note_response(
                 result.as_ref().ok().map(|response| response.status),

@@ -8,9 +8,8 @@ use std::time::Duration;
 use domain::ids::DestinationId;
 use domain::margin::{ResponseTimes, SAID_EVERY, Spread};
 use tokio::time::{Instant, sleep};
-use tokio_util::sync::CancellationToken;
 
-use crate::ports::{MAX_ROWS, Store};
+use crate::ports::{MAX_ROWS, Store, Target};
 
 /// How often what is new is looked at.
 const EVERY: Duration = Duration::from_secs(2);
@@ -34,6 +33,8 @@ struct Seen {
 
 #[derive(Default)]
 struct Times {
+    /// Of which receiver: another URL is another one.
+    url: String,
     times: ResponseTimes,
     /// When the last answer came.
     heard_at: Option<Instant>,
@@ -61,26 +62,29 @@ impl Spreads {
     }
 
     /// One answer, so long after its request's first byte.
-    pub(super) fn note(&self, destination: DestinationId, took: Duration) {
+    pub(super) fn note(&self, target: &Target, took: Duration) {
+        let destination = target.destination;
         let mut seen = self.seen();
         let is_known = seen.of.contains_key(&destination);
         if !is_known && seen.of.len() >= 2 * DESTINATIONS_MAX {
             return;
         }
         let times = seen.of.entry(destination).or_default();
+        if times.url != target.url {
+            *times = Times {
+                url: target.url.clone(),
+                ..Times::default()
+            };
+        }
         times.times.note(took);
         times.heard_at = Some(Instant::now());
         seen.fresh.insert(destination);
     }
 
-    /// Looks again and again, until it is told to end.
-    pub(super) async fn run(self: Arc<Self>, ended: CancellationToken) {
+    /// Looks again and again, until it is dropped.
+    pub(super) async fn run(self: Arc<Self>) {
         loop {
-            tokio::select! {
-                biased;
-                () = ended.cancelled() => return,
-                () = sleep(EVERY) => {}
-            }
+            sleep(EVERY).await;
             self.tick().await;
         }
     }
@@ -94,18 +98,23 @@ impl Spreads {
                 Ok(()) => self.said(page, now),
                 // Said again when they answer again.
                 Err(error) => {
+                    metrics::counter!("paceline_margin_reports_lost_total")
+                        .increment(page.len() as u64);
                     tracing::debug!(%error, destinations = page.len(), "margins not reported");
                 }
             }
         }
     }
 
+    /// One destination at a time: deliveries that end meanwhile wait for no more.
     fn to_say(&self, now: Instant) -> Vec<(DestinationId, Spread)> {
-        let mut seen = self.seen();
-        seen.make_room();
-        let fresh = std::mem::take(&mut seen.fresh);
+        let fresh = {
+            let mut seen = self.seen();
+            seen.make_room();
+            std::mem::take(&mut seen.fresh)
+        };
         (fresh.into_iter())
-            .filter_map(|id| Some((id, seen.of.get(&id)?.to_say(now)?)))
+            .filter_map(|id| Some((id, self.seen().of.get(&id)?.to_say(now)?)))
             .collect()
     }
 

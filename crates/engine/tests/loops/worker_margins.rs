@@ -1,9 +1,11 @@
 //! How much response times differ is measured, and said when it is news.
 
+use std::ops::Range;
 use std::time::Duration;
 
-use domain::ids::DestinationId;
+use domain::ids::{DestinationId, Epoch};
 use domain::margin::Spread;
+use domain::permit::Permit;
 
 use crate::support::{
     Event, World, answer, destination, in_slot, ms, pass, permit, permit_of, settle, store_away,
@@ -28,11 +30,19 @@ fn said(world: &World) -> Vec<(Duration, DestinationId, Spread)> {
 }
 
 /// So many requests, one after the other from this number on, answered in this time.
-async fn deliver(world: &World, numbers: std::ops::Range<i64>, takes: Duration) {
+async fn deliver(world: &World, numbers: Range<i64>, takes: Duration) {
+    deliver_of(world, Epoch(1), numbers, takes).await;
+}
+
+async fn deliver_of(world: &World, epoch: Epoch, numbers: Range<i64>, takes: Duration) {
     world.sender.send.takes(takes);
     for number in numbers {
         let elapsed = world.journal.now();
-        world.queue.delivers(&[in_slot(permit(number), elapsed)]);
+        let permit = Permit {
+            epoch,
+            ..in_slot(permit(number), elapsed)
+        };
+        world.queue.delivers(&[permit]);
         pass(takes).await;
         settle().await;
     }
@@ -117,4 +127,23 @@ async fn a_report_that_fails_is_made_again() {
     deliver(&world, 21..22, ms(3)).await;
     pass(ms(2_500)).await;
     assert_eq!(said(&world).len(), 2, "no news");
+}
+
+/// Another URL is another receiver: what the one before took says nothing of it.
+#[tokio::test(start_paused = true)]
+async fn another_receiver_is_measured_from_the_beginning() {
+    let world = World::new();
+    let _worker = world.worker().await;
+    deliver(&world, 0..20, ms(3)).await;
+    pass(ms(2_500)).await;
+    assert_eq!(said(&world).len(), 1);
+    // The fake's URL is another one with each epoch.
+    world.store.targets.answers(|()| Ok(Epoch(2)));
+    deliver_of(&world, Epoch(2), 20..39, ms(30)).await;
+    pass(ms(2_500)).await;
+    assert_eq!(said(&world).len(), 1, "nineteen are luck");
+    deliver_of(&world, Epoch(2), 39..40, ms(30)).await;
+    pass(ms(2_500)).await;
+    let (_, _, spread) = said(&world)[1];
+    assert_eq!((spread.least, spread.most), (ms(30), ms(30)));
 }

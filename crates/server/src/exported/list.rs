@@ -111,6 +111,7 @@ pub const METRICS: &[Metric] = &[
     of(Worker, Histogram, "paceline_claim_batch_permits", "Permits per claiming statement"),
     of(Worker, Histogram, "paceline_claim_seconds", "How long claiming statements took"),
     of(Worker, Histogram, "paceline_start_late_seconds", "From a permit's slot to its claim"),
+    of(Worker, Counter, "paceline_margin_reports_lost_total", "Margins that could not be reported"),
     of(Worker, Counter, "paceline_send_reports_lost_total", "Sends that could not be reported before their answers"),
     of(Worker, LATE, "paceline_sends_late_total", "Requests that left later than the bound after their claim, by what the ledger says of it"),
     of(Worker, Histogram, "paceline_permit_ahead_seconds", "How long before its slot a worker had a permit in hand"),

@@ -6,6 +6,7 @@ use domain::admission::{Backlog, Usage};
 use domain::destination::DestinationState;
 use domain::explain::{Circumstances, Measured, Unknown, drains_in};
 use domain::ids::DestinationId;
+use domain::margin::Spread;
 use domain::policy::LimitSettings;
 use domain::series::{Curve, Passage, Series};
 use domain::time::Timestamp;
@@ -91,7 +92,8 @@ impl Service {
         let since = until - draft.last;
         let recorded = self.recorded(id, (since, until), turn).await?;
         let current = destination.effective;
-        let step = move || Plan::of(&recorded, (current, proposed), (since, until));
+        let spread = destination.spread;
+        let step = move || Plan::of(&recorded, (current, proposed), spread, (since, until));
         // Seconds of arithmetic, for half a million arrivals.
         tokio::task::spawn_blocking(step)
             .await
@@ -142,19 +144,20 @@ impl Service {
 }
 
 impl Plan {
-    /// Pure: from what was recorded, and the settings that are and would be in
-    /// force.
+    /// Pure: from what was recorded, the settings that are and would be in force, and how
+    /// much response times differ.
     #[must_use]
     pub fn of(
         recorded: &[Passage],
         (current, proposed): (LimitSettings, LimitSettings),
+        spread: Option<Spread>,
         (since, until): (Timestamp, Timestamp),
     ) -> Self {
         // Of hours in which nothing came, nothing can be said, and a curve of them is
         // a flat line.
         let first = recorded.iter().map(|one| one.due_at).min();
         let since = first.map_or(since, |first| since.max(whole_second(first)));
-        let policy = proposed.policy();
+        let policy = proposed.policy().measured(spread);
         let passages = replay(&policy, &arrivals(recorded), u32::MAX);
         let (actual, replayed) = (summary(recorded), summary(&passages));
         let receiver = Receiver::of(recorded);
@@ -252,7 +255,7 @@ mod tests {
             per_second: Some(10),
             ..LimitSettings::default()
         };
-        let plan = Plan::of(&recorded, (ten, ten), (since, until));
+        let plan = Plan::of(&recorded, (ten, ten), None, (since, until));
         assert_eq!(
             plan.since,
             Timestamp::from_millis(0) + Duration::from_secs(began)
@@ -264,6 +267,6 @@ mod tests {
             u64::from(plan.actual_curve.step.as_secs() as u32)
         );
         // Of nothing it says nothing, of all that was asked for.
-        assert_eq!(Plan::of(&[], (ten, ten), (since, until)).since, since);
+        assert_eq!(Plan::of(&[], (ten, ten), None, (since, until)).since, since);
     }
 }

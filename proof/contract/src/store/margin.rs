@@ -88,6 +88,18 @@ pub async fn another_receiver_is_measured_anew(world: &World) {
     world.sql(&format!("{left} where id = 1")).await;
 }
 
+/// Each joins what the other has said, though neither found anything when it came.
+pub async fn two_that_are_first_are_joined(world: &World) {
+    for _ in 0..20 {
+        let destination = measured(world).await;
+        let (near, far) = ([(destination, spread(1, 2))], [(destination, spread(8, 9))]);
+        let store = &world.store;
+        let (one, other) = tokio::join!(store.report_spreads(&near), store.report_spreads(&far));
+        one.and(other).unwrap();
+        assert_eq!(known(world, destination).await, Some(spread(1, 9)));
+    }
+}
+
 /// The next slot of a full window opens a period and a margin after the start.
 pub async fn a_window_is_longer_by_its_margin(world: &World) {
     let destination = measured(world).await;

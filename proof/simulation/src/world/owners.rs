@@ -16,6 +16,7 @@ use engine::ports::{
 use uuid::Uuid;
 
 use super::{World, destination};
+use crate::sabotage::Sabotage;
 use crate::scenario::{What, spreads_otherwise};
 
 impl World<'_> {
@@ -33,8 +34,24 @@ impl World<'_> {
         self.read_history(of);
     }
 
+    /// Other limits are in force than the witness knows.
+    pub(super) async fn sabotage_limits(&self, of: DestinationId, limits: &LimitSettings) {
+        let changed = match self.parts.around.sabotage {
+            Some(Sabotage::LiftsLimits) => LimitSettings {
+                unlimited: true,
+                ..LimitSettings::default()
+            },
+            Some(Sabotage::DropsMargins) => LimitSettings {
+                safety_margin: Some(0.0),
+                ..*limits
+            },
+            _ => return,
+        };
+        self.change_unseen(of, changed).await;
+    }
+
     /// Changes limits behind the witness's back.
-    pub(super) async fn change_unseen(&self, of: DestinationId, limits: LimitSettings) {
+    async fn change_unseen(&self, of: DestinationId, limits: LimitSettings) {
         let change = DestinationChange {
             limits: Some(limits),
             ..DestinationChange::default()

@@ -266,7 +266,8 @@ impl Store for FakeStore {
         let target = |destination: &DestinationId| Target {
             destination: *destination,
             epoch,
-            url: "https://example.com/".to_owned(),
+            // Another epoch, another URL.
+            url: format!("https://example.com/{}", epoch.0),
             timeout: Duration::from_secs(15),
             batches: self.batches.load(Ordering::SeqCst) > 0,
             secrets: self.secrets.lock().unwrap().clone(),
