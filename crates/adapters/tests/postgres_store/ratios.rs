@@ -188,8 +188,12 @@ async fn a_destination_that_is_remembered_does_not_hold_up_the_others() {
         .collect();
     assert!(store.record_outcomes(worker, &alone).await.is_err());
     run(&mut holder, "rollback".to_owned()).await;
-    let recorded = store.record_outcomes(worker, &alone).await.unwrap();
-    assert_eq!(recorded.skipped, []);
+    // What ended with an error may hold the row for a moment yet.
+    let mut skipped = left;
+    while !skipped.is_empty() {
+        let recorded = store.record_outcomes(worker, &alone).await.unwrap();
+        skipped = recorded.skipped;
+    }
     assert_eq!(database.number(open).await, 0);
 }
 
