@@ -341,18 +341,22 @@ async fn shown(world: &World, tenant: &Tenant) -> Vec<Answer> {
     shown
 }
 
-/// Until the audit judges what there is: half a second after it was made.
-async fn judged(world: &World, tenant: &Tenant) {
+/// Until the audit judges all that there is by now: half a second later.
+pub(crate) async fn judged(world: &World, tenant: &Tenant) {
     let is_audit = |row: &&Row| row.route == "GET /v1/compliance";
     let row = ROWS.iter().find(is_audit).expect("the audit is a route");
-    for _ in 0..10_000 {
+    let until = async || {
         let answer = row.call(world, &tenant.key, row.of(tenant)).await;
-        let limits = answer.json["destinations"][0]["limits"].as_array();
-        if limits.is_some_and(|limits| !limits.is_empty()) {
+        let until = answer.json["until"].as_str().expect("it has an end");
+        chrono::DateTime::parse_from_rfc3339(until).expect("a time")
+    };
+    let all = until().await + domain::admission::MAX_CLAIM_TO_SEND;
+    for _ in 0..100_000 {
+        if until().await >= all {
             return;
         }
     }
-    panic!("the audit never judges it");
+    panic!("the audit does not go on");
 }
 
 /// Whatever it names, and whatever it asks for; and ours is as it was.
