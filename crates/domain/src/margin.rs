@@ -141,6 +141,21 @@ impl Measured {
         }
     }
 
+    /// From what a store keeps of either end: microseconds, and when they were said.
+    #[must_use]
+    pub const fn of_micros(least: (i64, Timestamp), most: (i64, Timestamp)) -> Self {
+        const fn duration(micros: i64) -> Duration {
+            match micros {
+                ..0 => Duration::ZERO,
+                _ => Duration::from_micros(micros.unsigned_abs()),
+            }
+        }
+        Self {
+            least: (duration(least.0), least.1),
+            most: (duration(most.0), most.1),
+        }
+    }
+
     /// The same after a worker has said this.
     #[must_use]
     pub fn and(self, said: Spread, now: Timestamp) -> Self {

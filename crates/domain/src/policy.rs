@@ -248,14 +248,6 @@ pub struct Limited {
 }
 
 impl Limited {
-    /// Whether one of them is per second.
-    #[must_use]
-    pub fn per_second_is_set(&self) -> bool {
-        let refill = self.pacing.map(|pacing| pacing.refill);
-        let mut all = refill.into_iter().chain(self.windows.iter().copied());
-        all.any(|limit| limit.period == Period::Second)
-    }
-
     /// The fastest long-run rate that all of it allows together, in starts per
     /// second.
     #[must_use]

@@ -63,6 +63,7 @@ use domain::attempt::AttemptState;
 use domain::batch::BatchRules;
 use domain::compliance::{ArrivalVerdict, InForce, Share, Start, Verdict, ideal_starts};
 use domain::ids::AttemptId;
+use domain::limit::Period;
 use domain::permit::Permit;
 use domain::policy::Rate;
 use domain::time::Timestamp;
@@ -298,7 +299,11 @@ pub fn the_limit_is_used(
     let within = |at: &Timestamp| (since..until).contains(at);
     let from = due.first().map_or(since, |first| since.max(*first));
     let is_by_second = |entry: &InForce| match &entry.policy.rate {
-        Rate::Limited(limited) => limited.per_second_is_set(),
+        Rate::Limited(limited) => {
+            let refill = limited.pacing.map(|pacing| pacing.refill);
+            let mut all = refill.into_iter().chain(limited.windows.iter().copied());
+            all.any(|limit| limit.period == Period::Second)
+        }
         Rate::Paused | Rate::Unlimited => false,
     };
     let thousandths = match history.iter().any(is_by_second) {

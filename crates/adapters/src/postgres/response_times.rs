@@ -22,14 +22,11 @@ fn measured(ends: &[Option<i64>]) -> Option<Measured> {
     let [least, least_at, most, most_at] = ends else {
         return None;
     };
-    let end = |micros: i64, at: i64| {
-        let micros = Duration::from_micros(micros.max(0).unsigned_abs());
-        (micros, Timestamp::from_micros(at))
-    };
-    Some(Measured {
-        least: end((*least)?, (*least_at)?),
-        most: end((*most)?, (*most_at)?),
-    })
+    let end = |micros: i64, at: i64| (micros, Timestamp::from_micros(at));
+    Some(Measured::of_micros(
+        end((*least)?, (*least_at)?),
+        end((*most)?, (*most_at)?),
+    ))
 }
 
 /// How much they differ by now.

@@ -1,8 +1,6 @@
 //! How much response times differ, as workers say; see
 //! [`engine::ports::Store::report_spreads`].
 
-use std::time::Duration;
-
 use domain::ids::DestinationId;
 use domain::margin::{Measured, Spread};
 use domain::time::{Timestamp, micros};
@@ -45,15 +43,9 @@ pub(super) fn report(
 }
 
 fn measured(row: &Row<'_>, first: usize) -> Result<Measured, Fault> {
-    let end = |at: usize| -> Result<(Duration, Timestamp), Fault> {
-        let micros: i64 = row.get(at)?;
-        let micros = Duration::from_micros(micros.max(0).unsigned_abs());
-        Ok((micros, time(row, at + 1)?))
-    };
-    Ok(Measured {
-        least: end(first)?,
-        most: end(first + 2)?,
-    })
+    let end =
+        |at: usize| -> Result<(i64, Timestamp), Fault> { Ok((row.get(at)?, time(row, at + 1)?)) };
+    Ok(Measured::of_micros(end(first)?, end(first + 2)?))
 }
 
 /// How much they differ by now, by the four columns from `first` on; `None` where there is

@@ -19,17 +19,7 @@ struct Use {
     runs_per_second: f64,
 }
 
-const NONE: LimitSettings = LimitSettings {
-    per_second: None,
-    per_minute: None,
-    per_hour: None,
-    per_day: None,
-    unlimited: false,
-    burst: None,
-    shape: None,
-    max_in_flight: None,
-    safety_margin: Some(0.0),
-};
+const NONE: LimitSettings = LimitSettings::EXACT;
 
 fn second(max: u32) -> LimitSettings {
     LimitSettings {

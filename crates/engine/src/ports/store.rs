@@ -153,8 +153,8 @@ pub trait Store: Send + Sync {
 
     /// Says how much the response times of these destinations differ, as one worker has
     /// measured them: the margin of their windows from the next run on, where none is
-    /// set. What is known of others is joined with it ([`domain::margin::Measured`]); a destination that
-    /// is gone is left out. What is lost of it is said again soon.
+    /// set. What is known of others is joined with it ([`domain::margin::Measured`]). A
+    /// destination that is gone is left out, and what is lost is said again soon.
     async fn report_spreads(&self, spreads: &[(DestinationId, Spread)]) -> Result<(), StoreError>;
 
     /// Records outcomes of starts that this worker claimed, adds the retries,

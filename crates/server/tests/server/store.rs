@@ -42,14 +42,7 @@ pub(crate) struct State {
 
 const TIER: LimitSettings = LimitSettings {
     per_second: Some(5),
-    per_minute: None,
-    per_hour: None,
-    per_day: None,
-    unlimited: false,
-    burst: None,
-    shape: None,
-    max_in_flight: None,
-    safety_margin: Some(0.0),
+    ..LimitSettings::EXACT
 };
 
 impl FakeStore {

@@ -51,14 +51,7 @@ const SLOWEST: f64 = 0.5;
 /// What the owner raises it to.
 const RAISED: LimitSettings = LimitSettings {
     per_second: Some(10),
-    per_minute: None,
-    per_hour: None,
-    per_day: None,
-    unlimited: false,
-    burst: None,
-    shape: None,
-    max_in_flight: None,
-    safety_margin: Some(0.0),
+    ..LimitSettings::EXACT
 };
 
 /// How long an attempt is admitted or in flight at a receiver that is prompt:

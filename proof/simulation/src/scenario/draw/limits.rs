@@ -8,15 +8,8 @@ use super::Draw;
 
 /// Nothing set: the tier's.
 pub(super) const NONE: LimitSettings = LimitSettings {
-    per_second: None,
-    per_minute: None,
-    per_hour: None,
-    per_day: None,
-    unlimited: false,
-    burst: None,
-    shape: None,
-    max_in_flight: None,
     safety_margin: None,
+    ..LimitSettings::EXACT
 };
 
 impl Draw<'_> {
