@@ -1,8 +1,7 @@
 //! `Store` and `Catalog` on one SQLite file.
 //!
-//! There is one writer: a connection on a thread of its own, so each step is
-//! one `begin immediate` transaction that sees all before it, and the clock is
-//! read after the lock. Nothing is ever skipped, because nobody else holds a
+//! There is one writer: a connection on a thread of its own, so each step sees all before
+//! it, and the clock is read after the lock. Steps that wait at once share a commit. Nothing is ever skipped, because nobody else holds a
 //! row. What the catalog reads comes from a second, read-only connection, so
 //! that an audit of a long ledger never delays the path of an event.
 //!
@@ -30,6 +29,7 @@ mod dead_letters;
 mod destinations;
 mod fault;
 mod fleet;
+mod group;
 mod harm;
 mod health;
 mod health_book;
@@ -73,9 +73,10 @@ use domain::time::Timestamp;
 use engine::ports::StoreError;
 use rusqlite::config::DbConfig;
 use rusqlite::functions::{Context, FunctionFlags};
-use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
+use rusqlite::{Connection, OpenFlags, Transaction};
 
 use fault::Fault;
+use group::Check;
 use place::Place;
 use thread::Lane;
 
@@ -132,16 +133,19 @@ impl SqliteStore {
         migrate::migrate(&mut writer)?;
         let read_only = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let reader = connect(path, read_only)?;
-        let writer = Lane::spawn("sqlite-writer", writer, lock)?;
-        let reader = Lane::spawn("sqlite-reader", reader, ())?;
-        let counter = Lane::spawn("sqlite-counter", connect(path, read_only)?, ())?;
-        let place = Place::of(path)?;
+        let place = Arc::new(Place::of(path)?);
+        let still_there = Arc::clone(&place);
+        let still_there = Box::new(move || still_there.check());
+        let writer = Lane::spawn("sqlite-writer", writer, still_there, lock)?;
+        let reader = Lane::spawn("sqlite-reader", reader, nowhere(), ())?;
+        let counter = connect(path, read_only)?;
+        let counter = Lane::spawn("sqlite-counter", counter, nowhere(), ())?;
         if new {
             let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
             tracing::info!("made a new database at {}", path.display());
         }
         Ok(Self {
-            place: Some(Arc::new(place)),
+            place: Some(place),
             writer: Arc::new(writer),
             reader: Arc::new(reader),
             counter: Arc::new(counter),
@@ -154,7 +158,12 @@ impl SqliteStore {
     /// open: for the audit. Whatever writes fails.
     pub fn open_to_read(path: &Path, clock: Clock) -> Result<Self, StoreError> {
         let read_only = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let lane = Arc::new(Lane::spawn("sqlite-audit", connect(path, read_only)?, ())?);
+        let lane = Arc::new(Lane::spawn(
+            "sqlite-audit",
+            connect(path, read_only)?,
+            nowhere(),
+            (),
+        )?);
         Ok(Self::on(lane, clock, Duration::ZERO))
     }
 
@@ -163,7 +172,7 @@ impl SqliteStore {
         let mut connection = connect(Path::new(":memory:"), OpenFlags::default())?;
         configure(&connection)?;
         migrate::migrate(&mut connection)?;
-        let lane = Arc::new(Lane::spawn("sqlite-memory", connection, ())?);
+        let lane = Arc::new(Lane::spawn("sqlite-memory", connection, nowhere(), ())?);
         Ok(Self::on(lane, clock, Duration::ZERO))
     }
 
@@ -209,28 +218,18 @@ impl SqliteStore {
         T: Send + 'static,
         F: FnOnce(&Transaction<'_>, Timestamp) -> Result<T, Fault> + Send + 'static,
     {
-        let (clock, place) = (self.clock.clone(), self.place.clone());
-        let still_there = move || place.as_ref().map_or(Ok(()), |place| place.check());
-        let step = move |connection: &mut Connection| {
-            still_there()?;
-            let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            let answer = step(&tx, clock())?;
-            tx.commit()?;
-            still_there()?;
-            Ok(answer)
-        };
-        self.writer.run(step).await
+        let clock = self.clock.clone();
+        self.writer.write(move |tx| step(tx, clock())).await
     }
 
-    /// A quick read on the path: of what is committed, at one instant.
+    /// A quick read on the path: of all before it, at one instant.
     async fn look<T, F>(&self, step: F) -> Result<T, Fault>
     where
         T: Send + 'static,
         F: FnOnce(&Transaction<'_>, Timestamp) -> Result<T, Fault> + Send + 'static,
     {
         let clock = self.clock.clone();
-        let step = move |connection: &mut Connection| step(&connection.transaction()?, clock());
-        self.writer.run(step).await
+        self.writer.read(move |tx| step(tx, clock())).await
     }
 
     /// A read that may take its time, of one snapshot.
@@ -239,7 +238,7 @@ impl SqliteStore {
         T: Send + 'static,
         F: FnOnce(&Transaction<'_>) -> Result<T, Fault> + Send + 'static,
     {
-        snapshot_on(&self.reader, step).await
+        self.reader.read(step).await
     }
 
     /// The same for what reads for long.
@@ -248,17 +247,13 @@ impl SqliteStore {
         T: Send + 'static,
         F: FnOnce(&Transaction<'_>) -> Result<T, Fault> + Send + 'static,
     {
-        snapshot_on(&self.counter, step).await
+        self.counter.read(step).await
     }
 }
 
-async fn snapshot_on<T, F>(lane: &Lane, step: F) -> Result<T, Fault>
-where
-    T: Send + 'static,
-    F: FnOnce(&Transaction<'_>) -> Result<T, Fault> + Send + 'static,
-{
-    let step = move |connection: &mut Connection| step(&connection.transaction()?);
-    lane.run(step).await
+/// For a connection that writes nothing, or nothing that has a place.
+fn nowhere() -> Box<Check> {
+    Box::new(|| Ok(()))
 }
 
 impl std::fmt::Debug for SqliteStore {
