@@ -1,9 +1,10 @@
 //! `Store` and `Catalog` on one SQLite file.
 //!
 //! There is one writer: a connection on a thread of its own, so each step sees all before
-//! it, and the clock is read after the lock. Steps that wait at once share a commit. Nothing is ever skipped, because nobody else holds a
-//! row. What the catalog reads comes from a second, read-only connection, so
-//! that an audit of a long ledger never delays the path of an event.
+//! it, and the clock is read after the lock. Steps that wait at once share a commit.
+//! Nothing is ever skipped, because nobody else holds a row. What the catalog reads comes
+//! from a second, read-only connection, so that an audit of a long ledger never delays the
+//! path of an event.
 //!
 //! Statements name the index that makes them cheap (`indexed by`): a plan that
 //! would read a whole ledger is an error and not a slow day.
@@ -22,6 +23,7 @@ mod backpressure;
 mod batches;
 mod buckets;
 mod cancel;
+mod checkpoint;
 mod claim;
 #[cfg(test)]
 mod cost;
@@ -75,6 +77,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::functions::{Context, FunctionFlags};
 use rusqlite::{Connection, OpenFlags, Transaction};
 
+use checkpoint::Checkpoints;
 use fault::Fault;
 use group::Check;
 use place::Place;
@@ -88,6 +91,10 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// More than there are statements, so that each is prepared once.
 const CACHED_STATEMENTS: usize = 128;
+
+/// What the writer keeps of the file in memory, KiB: a batch's pages, and those that the
+/// next one changes again. SQLite's own 2 MiB are too few for a thousand events.
+const CACHE_KIB: i64 = 65_536;
 
 /// The system's clock, for production.
 #[must_use]
@@ -134,9 +141,13 @@ impl SqliteStore {
         let read_only = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let reader = connect(path, read_only)?;
         let place = Arc::new(Place::of(path)?);
+        let checkpoints = Checkpoints::spawn(path, &writer)?;
         let still_there = Arc::clone(&place);
-        let still_there = Box::new(move || still_there.check());
-        let writer = Lane::spawn("sqlite-writer", writer, still_there, lock)?;
+        let check = Box::new(move || {
+            checkpoints.look();
+            still_there.check()
+        });
+        let writer = Lane::spawn("sqlite-writer", writer, check, lock)?;
         let reader = Lane::spawn("sqlite-reader", reader, nowhere(), ())?;
         let counter = connect(path, read_only)?;
         let counter = Lane::spawn("sqlite-counter", counter, nowhere(), ())?;
@@ -296,6 +307,7 @@ fn tell_the_time(connection: &Connection, clock: Clock) -> Result<(), Fault> {
 fn configure(connection: &Connection) -> Result<(), Fault> {
     connection.pragma_update(None, "journal_mode", "wal")?;
     connection.pragma_update(None, "synchronous", "full")?;
+    connection.pragma_update(None, "cache_size", -CACHE_KIB)?;
     connection.pragma_update(None, "foreign_keys", true)?;
     Ok(())
 }

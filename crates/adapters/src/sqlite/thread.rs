@@ -52,6 +52,7 @@ impl Lane {
                 group::run(&mut connection, first, || queue.try_recv().ok(), &*check);
             }
             drop(connection);
+            drop(check);
             drop(kept);
         };
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(run);
