@@ -1,5 +1,6 @@
 -- What workers need, and no more: a worker talks to receivers, so it has no business with
--- limits, addresses, keys of the API, or deleting anything. First, once:
+-- limits, addresses, keys of the API, or deleting anything that it did not deliver. First,
+-- once:
 --
 --   create role paceline_worker login password '…';
 --
@@ -12,8 +13,11 @@ grant select on _sqlx_migrations, attempts_horizon to paceline_worker;
 grant select, insert, update on workers to paceline_worker;
 grant select on destinations, destination_secrets, events, tenants, tiers to paceline_worker;
 
--- Claims, outcomes, retries and permits that go back.
-grant select, insert, update on attempts to paceline_worker;
+-- Claims, outcomes, retries and permits that go back. What is over leaves the deliveries,
+-- and stays in the ledger.
+grant select, update on attempts to paceline_worker;
+grant select, insert, update, delete on deliveries to paceline_worker;
+grant select, insert, update on ledger to paceline_worker;
 grant usage on sequence attempts_id_seq to paceline_worker;
 grant select, update on pacing to paceline_worker;
 grant select, insert, update on dead_letter_tallies to paceline_worker;

@@ -1,5 +1,5 @@
--- Attempts: the backlog and the ledger, by the day as events are, and what is kept beside
--- them.
+-- Attempts: those that are owed, and the ledger of those that are over, which is kept by
+-- the day as events are; and what is kept beside them.
 
 -- Ids of attempts embed the day: its number since 1970 in the high bits, so
 -- that whoever has an id knows the partition. JSON can hold them up to the year
@@ -41,24 +41,24 @@ $$;
 
 create sequence attempts_id_seq as bigint;
 
+-- An attempt is a row of `deliveries` as long as it is owed: it waits, has a permit or is
+-- under way. When it is over the row goes, and one of `ledger` is written, once. So what
+-- changes is small and has few indexes, of which the claim touches none, and what is large
+-- is only added to. Whoever asks for attempts whatever their state, as the audit does,
+-- reads both here.
+--
 -- No foreign keys: making a day and dropping one would lock the table that they refer to,
 -- and an attempt outlives its event, whose payload has a shorter age. An event and its
 -- attempts are inserted in one transaction, and retention deletes no event with an attempt
 -- that is not over or a dead letter that can be replayed. Destinations are never deleted,
 -- but marked; a trigger sees to that.
 create table attempts (
-    id bigint primary key default next_attempt_id('attempts_id_seq'),
+    id bigint not null default next_attempt_id('attempts_id_seq'),
     event_id uuid not null,
     destination_id uuid not null,
     tenant_id uuid not null,
     try_number integer not null default 1,
-    state text not null default 'waiting'
-        constraint attempts_check_state check (
-            state in (
-                'waiting', 'admitted', 'started', 'succeeded', 'failed', 'unknown', 'not_sent',
-                'cancelled', 'expired'
-            )
-        ),
+    state text not null default 'waiting',
     -- Null: a first attempt that was never admitted. Else when a retry is due,
     -- or the creation of one whose permit was returned.
     due_at timestamptz,
@@ -115,59 +115,78 @@ create table attempts (
         (started_at is null) = (state in ('waiting', 'admitted', 'cancelled', 'expired'))
     ),
     constraint attempts_check_claimed_at check ((claimed_at is null) = (started_at is null))
-) partition by range (id);
+) partition by list (state);
 
 alter sequence attempts_id_seq owned by attempts.id;
 
--- The backlog: first attempts in the order that a cursor reads, and the others
--- by when they are due. What is admitted leaves its index.
+-- Rows change in place: there has to be room for it in their pages.
+create table deliveries partition of attempts
+    for values in ('waiting', 'admitted', 'started')
+    with (
+        fillfactor = 60, autovacuum_vacuum_scale_factor = 0.02,
+        autovacuum_analyze_scale_factor = 0.1
+    );
+
+create table ledger partition of attempts
+    for values in ('succeeded', 'failed', 'unknown', 'not_sent', 'cancelled', 'expired')
+    partition by range (id);
+
+-- What is owed. No index says `state`, or anything else that a claim sets: a claim would
+-- have to write an entry into each of them.
+alter table deliveries add primary key (id);
+-- First attempts in the order that a cursor reads, and the others by when they are due.
 --
 -- `id + 0`, here and below: a statement that asks for it in this order cannot
 -- be planned as a walk along the primary key, which looks cheap to a planner
 -- whose statistics know few destinations, and reads everybody's backlog.
-create index attempts_first on attempts (destination_id, (id + 0))
-    where state = 'waiting' and due_at is null;
-create index attempts_due on attempts (destination_id, due_at, id)
-    where state = 'waiting' and due_at is not null;
-create index attempts_admitted on attempts (destination_id) include (not_before, deadline)
-    where state = 'admitted';
-create index attempts_deadline on attempts (deadline) where state = 'admitted';
-create index attempts_in_flight on attempts (destination_id)
-    where state = 'started' and carried_by is null;
-create index attempts_claimed on attempts (claimed_at) include (worker_id)
-    where state = 'started';
+create index deliveries_first on deliveries (destination_id, (id + 0)) where due_at is null;
+create index deliveries_due on deliveries (destination_id, due_at, id)
+    where due_at is not null;
+-- What has a permit, or is under way. The deadline is for whoever looks for permits that
+-- have ended, of any destination.
+create index deliveries_held on deliveries (destination_id, deadline)
+    where permit is not null and carried_by is null;
+-- What is under way in the request of another.
+create index deliveries_carried on deliveries (carried_by) where carried_by is not null;
+create index deliveries_of_event on deliveries (event_id);
+-- For people. By tenant first, so that no plan of admission can mistake it for one of the
+-- indexes above.
+create index deliveries_of_tenant on deliveries (tenant_id, destination_id, (id + 0));
+-- For whoever reads a backlog page by page, which is by id.
+create index deliveries_due_by_id on deliveries (destination_id, (id + 0))
+    where due_at is not null;
+create index deliveries_expiring on deliveries (expires_at) where expires_at is not null;
+create index deliveries_of_replay on deliveries (replay_id) where replay_id is not null;
+
+-- What is over.
+alter table ledger add primary key (id);
 -- Starts, for the windows. `folded` is in the key: admission reads the few that
 -- are not folded, however large the limit and so the number of those that are.
-create index attempts_starts on attempts (destination_id, folded, started_at desc, id desc)
+create index ledger_starts on ledger (destination_id, folded, started_at desc, id desc)
     where started_at is not null and carried_by is null;
-create index attempts_of_event on attempts (event_id);
--- For people. By tenant first, so that no plan of admission can mistake it for
--- one of the indexes above, which hold only what waits.
-create index attempts_of_tenant on attempts (tenant_id, destination_id, (id + 0));
-
--- For whoever reads a backlog page by page, which is by id.
-create index attempts_due_by_id on attempts (destination_id, (id + 0))
-    where state = 'waiting' and due_at is not null;
-
-create index attempts_expiring on attempts (expires_at)
-    where state = 'waiting' and expires_at is not null;
-
+create index ledger_of_event on ledger (event_id);
+create index ledger_of_tenant on ledger (tenant_id, destination_id, (id + 0));
 -- Dead letters that can be replayed, by when they died: their outcome, or the
 -- start of one whose outcome nobody knows.
-create index attempts_dead
-    on attempts (destination_id, (coalesce(finished_at, started_at)), (id + 0))
+create index ledger_dead
+    on ledger (destination_id, (coalesce(finished_at, started_at)), (id + 0))
     where dead_letter and replayed_at is null;
-create index attempts_dead_of_tenant
-    on attempts (tenant_id, (coalesce(finished_at, started_at)), (id + 0))
+create index ledger_dead_of_tenant
+    on ledger (tenant_id, (coalesce(finished_at, started_at)), (id + 0))
     where dead_letter and replayed_at is null;
 -- Whosever they are. By micros(), so that no plan that looks for a destination's can take it.
-create index attempts_dead_by_age on attempts (micros(coalesce(finished_at, started_at)), (id + 0))
+create index ledger_dead_by_age on ledger (micros(coalesce(finished_at, started_at)), (id + 0))
     where dead_letter and replayed_at is null;
-create index attempts_of_replay on attempts (replay_id, state) where replay_id is not null;
-
+create index ledger_of_replay on ledger (replay_id, state) where replay_id is not null;
 -- When what is in a range of pages ended: whether anything in an old day ended
 -- late is asked of it, and not of the day.
-create index attempts_by_end on attempts using brin (coalesce(finished_at, started_at));
+create index ledger_by_end on ledger using brin (coalesce(finished_at, started_at));
+
+-- What has started, by when that was. What is under way is found by its permit.
+create view starts as
+select * from ledger where started_at is not null
+union all
+select * from deliveries where permit is not null and state = 'started';
 
 create function destinations_before_delete() returns trigger
     language plpgsql
@@ -188,7 +207,7 @@ create trigger destinations_before_delete before delete on destinations
     for each row execute function destinations_before_delete();
 
 -- ---------------------------------------------------------------------------
--- Days of events and attempts.
+-- Days of events and of the ledger.
 --
 -- There is no default partition: rows in it would have to be read, under a lock that keeps
 -- everybody out, each time that a day is made. Days are made ahead.
@@ -204,7 +223,7 @@ create function partition_day(name text) returns date
 -- The bounds of a partition, by its name.
 create function day_bounds(name text) returns text
     language sql stable
-    return case when name like 'attempts%' then
+    return case when name like 'ledger%' then
         format('for values from (%L) to (%L)',
             first_attempt_id(partition_day(name)), first_attempt_id(partition_day(name) + 1))
         else format('for values in (%L)', partition_day(name)) end;
@@ -244,9 +263,9 @@ as $$
     select count(*) = 2
     from pg_inherits i
     join pg_class c on c.oid = i.inhrelid
-    where i.inhparent in ('attempts'::regclass, 'events'::regclass) and not i.inhdetachpending
+    where i.inhparent in ('ledger'::regclass, 'events'::regclass) and not i.inhdetachpending
         and c.relname in (
-            to_char(of_day, '"attempts"_YYYY_MM_DD'), to_char(of_day, '"events"_YYYY_MM_DD')
+            to_char(of_day, '"ledger"_YYYY_MM_DD'), to_char(of_day, '"events"_YYYY_MM_DD')
         )
 $$;
 
@@ -292,11 +311,24 @@ begin
     -- Processes that start together take turns.
     perform pg_advisory_xact_lock('events'::regclass::oid::bigint);
     for day in select today + n from generate_series(0, ahead) n loop
-        made := made + ensure_day('attempts', day)::integer + ensure_day('events', day)::integer;
+        made := made + ensure_day('ledger', day)::integer + ensure_day('events', day)::integer;
+    end loop;
+    -- What is owed since a day that nobody made ends in that day.
+    for day in
+        select n::date
+        from (select min(d.id) as first from deliveries d) oldest
+        cross join generate_series(
+            date '1970-01-01' + (oldest.first >> 36)::integer, today - 1, interval '1 day') n
+        where exists (
+            select from deliveries d
+            where d.id >= first_attempt_id(n::date) and d.id < first_attempt_id(n::date + 1)
+        )
+    loop
+        made := made + ensure_day('ledger', day)::integer;
     end loop;
     if given > today + ahead then
-        made := made + ensure_day('attempts', given)::integer
-            + ensure_day('attempts', given + 1)::integer;
+        made := made + ensure_day('ledger', given)::integer
+            + ensure_day('ledger', given + 1)::integer;
     end if;
     return made;
 end;
@@ -304,8 +336,8 @@ $$;
 
 select ensure_days(3);
 
--- Where admission begins to look. An attempt with a smaller id is over, and has
--- been for so long that no limit counts it: so the days before are not asked,
+-- Where admission begins to look in the ledger. An attempt with a smaller id is over, and
+-- has been for so long that no limit counts it: so the days before are not asked,
 -- however many are kept.
 --
 -- True for ever once it is found: what is over stays over, and new ids are larger

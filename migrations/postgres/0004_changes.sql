@@ -52,13 +52,11 @@ declare
     asked_at timestamptz := clock_timestamp();
     ahead interval;
 begin
-    -- Only those that are ahead: without that, the latest of all claims would be looked
-    -- for in their index, through what is in flight elsewhere.
     select max(a.claimed_at) - asked_at
     into ahead
-    from attempts a
-    where a.destination_id = any (changed) and a.state = 'started' and a.carried_by is null
-        and a.claimed_at > asked_at;
+    from deliveries a
+    where a.destination_id = any (changed) and a.permit is not null and a.state = 'started'
+        and a.carried_by is null and a.claimed_at > asked_at;
     -- More than a head start is a clock that was set back, which is not waited for.
     if ahead > interval '0' then
         perform pg_sleep_for(least(ahead, interval '10 milliseconds'));
@@ -177,12 +175,27 @@ begin
     end if;
     if revoked is not null then
         -- Waits for claims in flight; the recheck leaves what they started.
-        update attempts a
-        set state = case when d.deleted_at is null then 'waiting' else 'cancelled' end,
-            due_at = coalesce(a.due_at, a.created_at),
+        with gone as (
+            delete from deliveries a
+            using destinations d
+            where d.id = any (revoked) and d.deleted_at is not null
+                and a.destination_id = d.id and a.permit is not null and a.carried_by is null
+                and a.state = 'admitted'
+            returning a.*
+        )
+        insert into ledger (
+            id, event_id, destination_id, tenant_id, try_number, due_at, created_at,
+            admitted_at, tries_before, expires_at, replay_id, payload_bytes, batch_limit, state
+        )
+        select id, event_id, destination_id, tenant_id, try_number, due_at, created_at,
+            admitted_at, tries_before, expires_at, replay_id, payload_bytes, batch_limit,
+            'cancelled'
+        from gone;
+        update deliveries a
+        set state = 'waiting', due_at = coalesce(a.due_at, a.created_at),
             permit = null, epoch = null, not_before = null, deadline = null
-        from destinations d
-        where d.id = any (revoked) and a.destination_id = d.id and a.state = 'admitted';
+        where a.destination_id = any (revoked) and a.permit is not null and a.carried_by is null
+            and a.state = 'admitted';
     end if;
     perform note_change(changed);
     perform mark_changed(changed);
@@ -357,8 +370,8 @@ select
 from (
     select destination_id, date_trunc('second', started_at) as second, count(*) as starts,
         avg(delivery_latency) as average_delivery_latency
-    from attempts
-    where started_at is not null and carried_by is null
+    from starts
+    where carried_by is null
     group by destination_id, date_trunc('second', started_at)
 ) s
 cross join lateral (

@@ -88,7 +88,7 @@ create table dead_letter_tallies (
     tenant_id uuid not null
 );
 
-create function attempts_tally_dead_letter() returns trigger
+create function tally_dead_letter() returns trigger
     language plpgsql
 as $$
 begin
@@ -98,10 +98,15 @@ begin
 end;
 $$;
 
-create trigger attempts_tally_dead_letter after update of dead_letter on attempts
+create trigger ledger_tally_new_dead_letter after insert on ledger
+    for each row
+    when (new.dead_letter)
+    execute function tally_dead_letter();
+
+create trigger ledger_tally_dead_letter after update of dead_letter on ledger
     for each row
     when (new.dead_letter and not old.dead_letter)
-    execute function attempts_tally_dead_letter();
+    execute function tally_dead_letter();
 
 -- ---------------------------------------------------------------------------
 -- Tallies, counted behind the path of events.

@@ -69,6 +69,7 @@ mod migrate;
 mod operations;
 mod operations_book;
 mod outbox;
+mod over;
 mod overview;
 mod plan;
 mod reap;

@@ -168,20 +168,12 @@ const COUNT: &str = "-- standings: count
     with pending as materialized (
         select u.destination_id, sum(u.pending)::bigint as pending
         from (
-            select a.destination_id, count(*) as pending from attempts a
-            where a.state = 'waiting' and a.due_at is null
+            select a.destination_id, count(*) as pending from deliveries a
+            where a.due_at is null
             group by a.destination_id
             union all
-            select a.destination_id, count(*) from attempts a
-            where a.state = 'waiting' and a.due_at is not null
-            group by a.destination_id
-            union all
-            select a.destination_id, count(*) from attempts a
-            where a.state = 'admitted'
-            group by a.destination_id
-            union all
-            select a.destination_id, count(*) from attempts a
-            where a.state = 'started'
+            select a.destination_id, count(*) from deliveries a
+            where a.due_at is not null
             group by a.destination_id
         ) u
         group by u.destination_id

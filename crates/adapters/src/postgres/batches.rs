@@ -19,7 +19,6 @@ use uuid::Uuid;
 
 use super::claim::{Claimed, answered, claim_on, destinations};
 use super::failure::Failure;
-use super::id_range::IdRange;
 use super::rows::{batch_settings, count, integer, keys};
 
 /// A leader whose slot is further ahead than this beyond the head start will be
@@ -93,7 +92,7 @@ async fn lock_leaders(
             octet_length(e.payload) as bytes,
             array[d.batch_max_events, d.batch_max_bytes, d.batch_max_wait_ms] as batch
         from unnest($1::bigint[], $2::bigint[], $4::uuid[]) as n (id, number, destination_id)
-        join attempts a on a.id = n.id and a.permit = n.number
+        join deliveries a on a.id = n.id and a.permit = n.number
             and a.destination_id = n.destination_id
         join destinations d on d.id = a.destination_id
         cross join lateral (
@@ -101,7 +100,7 @@ async fn lock_leaders(
             where e.id = a.event_id and e.day = event_day(a.event_id)
             limit 1
         ) e
-        where a.state || '' = 'admitted' and d.epoch = a.epoch and d.state = 'active'
+        where a.state = 'admitted' and d.epoch = a.epoch and d.state = 'active'
             and d.deleted_at is null
             and a.not_before <= (select now from clock) + $3::bigint * interval '1 microsecond'
             and a.deadline >= (select now from clock)
@@ -130,14 +129,13 @@ async fn lock_carried(
     connection: &mut PgConnection,
     leaders: &[Leader],
 ) -> Result<Vec<(i64, i64)>, Failure> {
-    let open = IdRange::open(connection).await?;
     let mut taken = Taken::new();
     let mut carried = Vec::new();
     for leader in leaders {
         let Some(rules) = batch_settings(&leader.batch).rules() else {
             continue;
         };
-        for id in fill(connection, leader, (&rules, open), &mut taken).await? {
+        for id in fill(connection, leader, &rules, &mut taken).await? {
             carried.push((id, leader.id));
         }
     }
@@ -147,7 +145,7 @@ async fn lock_carried(
 async fn fill(
     connection: &mut PgConnection,
     leader: &Leader,
-    (rules, open): (&BatchRules, IdRange),
+    rules: &BatchRules,
     taken: &mut Taken,
 ) -> Result<Vec<i64>, Failure> {
     let limit = leader.batch_limit.map(|limit| count(i64::from(limit)));
@@ -162,7 +160,7 @@ async fn fill(
         // leader itself (its permit was returned, or it was locked when others
         // went) has been promised to it and has nobody else.
         let after = taken.get(&key).copied().unwrap_or_default();
-        for (id, due_at, bytes) in lock_line(connection, leader, (line, open), room, after).await? {
+        for (id, due_at, bytes) in lock_line(connection, leader, line, room, after).await? {
             if !room.take(count(i64::from(bytes))) {
                 break;
             }
@@ -177,7 +175,7 @@ async fn fill(
 async fn lock_line(
     connection: &mut PgConnection,
     leader: &Leader,
-    (line, open): (Line, IdRange),
+    line: Line,
     room: Room,
     (due_at, id): (i64, i64),
 ) -> Result<Vec<(i64, i64, i32)>, Failure> {
@@ -186,7 +184,7 @@ async fn lock_line(
         Line::Due => (DUE, None),
         Line::Class(limit) => (DUE, Some(integer(limit))),
     };
-    Ok(sqlx::query_as(open.told(sql))
+    Ok(sqlx::query_as(sql)
         .bind(leader.destination_id)
         .bind(i64::from(room.events()))
         .bind(leader.now)
@@ -200,14 +198,13 @@ async fn lock_line(
 
 const FIRSTS: &str = "-- claim_batches: first attempts
     select a.id, 0::bigint as due_at, octet_length(e.payload) as bytes
-    from attempts a
+    from deliveries a
     cross join lateral (
         select e.payload from events e
         where e.id = a.event_id and e.day = event_day(a.event_id)
         limit 1
     ) e
     where a.destination_id = $1 and a.state = 'waiting' and a.due_at is null
-        and a.id {in_days}
         and a.id + 0 > greatest($4, coalesce(
             (select p.first_after from pacing p where p.destination_id = $1), 0))
         and (a.expires_at is null or a.expires_at > from_micros($3))
@@ -220,20 +217,19 @@ const FIRSTS: &str = "-- claim_batches: first attempts
 const DUE: &str = "-- claim_batches: what is due
     select a.id, micros(x.due_at) as due_at, octet_length(e.payload) as bytes
     from (
-        select a.id, a.due_at, a.batch_limit from attempts a
+        select a.id, a.due_at, a.batch_limit from deliveries a
         where a.destination_id = $1 and a.state = 'waiting' and a.due_at <= from_micros($3)
-            and a.id {in_days}
             and (a.due_at, a.id) > (from_micros($5), $4)
         order by a.due_at, a.id
         limit $7
     ) x
-    join attempts a on a.id = x.id
+    join deliveries a on a.id = x.id
     cross join lateral (
         select e.payload from events e
         where e.id = a.event_id and e.day = event_day(a.event_id)
         limit 1
     ) e
-    where a.state || '' = 'waiting' and a.due_at = x.due_at
+    where a.state = 'waiting' and a.due_at = x.due_at
         and a.batch_limit is not distinct from $6
         and (a.expires_at is null or a.expires_at > from_micros($3))
     order by x.due_at, x.id
@@ -253,7 +249,7 @@ async fn read_members(
         select a.id, a.event_id, a.try_number, a.tries_before, e.event_type, e.content_type,
             e.payload, micros(e.created_at) as accepted_at, e.trace
         from unnest($1::bigint[]) as n (id)
-        join attempts a on a.id = n.id
+        join deliveries a on a.id = n.id
         cross join lateral (
             select e.event_type, e.content_type, e.payload, e.created_at, e.trace from events e
             where e.id = a.event_id and e.day = event_day(a.event_id)
@@ -311,20 +307,20 @@ async fn carry(
     let done = sqlx::query(
         "-- claim_batches: carry
         with heads as (
-            update attempts l set batch_size = c.events
+            update deliveries l set batch_size = c.events
             from (
                 select n.leader as id, count(*)::integer + 1 as events
                 from unnest($3::bigint[]) as n (leader) group by n.leader
             ) c
             where l.id = c.id
         )
-        update attempts a
+        update deliveries a
         set state = 'started', worker_id = $1, permit = l.permit, epoch = l.epoch,
             claimed_at = l.claimed_at, started_at = l.started_at, carried_by = l.id,
             coarse = false, crowded = false
         from unnest($2::bigint[], $3::bigint[]) as n (id, leader)
-        join attempts l on l.id = n.leader
-        where a.id = n.id and a.state || '' = 'waiting'",
+        join deliveries l on l.id = n.leader
+        where a.id = n.id and a.state = 'waiting'",
     )
     .bind(worker.0)
     .bind(ids)

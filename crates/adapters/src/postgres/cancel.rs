@@ -1,13 +1,15 @@
-//! Cancelling what has not started, one or a step of a backlog. The update
-//! that takes a row out of `admitted` is what frees its place in the limit.
+//! Cancelling what has not started, one or a step of a backlog. That a row with a permit
+//! goes is what frees its place in the limit.
 
+use domain::attempt::AttemptState;
 use domain::ids::{AttemptId, DestinationId, TenantId};
 use domain::time::Timestamp;
 use engine::ports::{CancelFrom, CancelStep, CancelledOne, CancelledStep, Wake};
-use sqlx::{AssertSqlSafe, PgPool};
+use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use super::failure::Failure;
+use super::over::moving;
 use super::rows::{count, word};
 
 /// One attempt. Waits for a claim in flight, and then finds it started.
@@ -19,29 +21,22 @@ pub(super) async fn attempt(
     let mut transaction = pool.begin().await?;
     let found: Option<(Uuid, String)> = sqlx::query_as(
         "-- cancel_attempt: lock
-        select a.destination_id, a.state from attempts a
-        where a.id = $1 and a.tenant_id = $2
+        select a.destination_id, a.state from deliveries a
+        where a.id = $1 and a.tenant_id = $2 and a.state in ('waiting', 'admitted')
         for update",
     )
     .bind(attempt.0)
     .bind(tenant.0)
     .fetch_optional(&mut *transaction)
     .await?;
-    let (destination, state) = found.ok_or(Failure::NotFound("attempt"))?;
-    match state.as_str() {
-        "waiting" | "admitted" => {}
-        "cancelled" => return Ok(CancelledOne::Cancelled(None)),
-        other => {
-            let state = word("attempts", "state", attempt, other)?;
-            return Ok(CancelledOne::TooLate(state));
-        }
-    }
-    sqlx::query(
+    let Some((destination, state)) = found else {
+        return too_late(&mut transaction, tenant, attempt).await;
+    };
+    sqlx::query(moving(
         "-- cancel_attempt
-        update attempts a
-        set state = 'cancelled', permit = null, epoch = null, not_before = null, deadline = null
-        where a.id = $1",
-    )
+        with gone as (delete from deliveries a where a.id = $1 returning a.*)
+        insert into ledger ({kept}, state) select {kept}, 'cancelled' from gone",
+    ))
     .bind(attempt.0)
     .execute(&mut *transaction)
     .await?;
@@ -51,20 +46,42 @@ pub(super) async fn attempt(
     Ok(CancelledOne::Cancelled(wake))
 }
 
+/// What became of one that neither waits nor has a permit.
+async fn too_late(
+    connection: &mut PgConnection,
+    tenant: TenantId,
+    attempt: AttemptId,
+) -> Result<CancelledOne, Failure> {
+    let state: Option<String> = sqlx::query_scalar(
+        "-- cancel_attempt: too_late
+        select a.state from attempts a where a.id = $1 and a.tenant_id = $2",
+    )
+    .bind(attempt.0)
+    .bind(tenant.0)
+    .fetch_optional(connection)
+    .await?;
+    let state = state.ok_or(Failure::NotFound("attempt"))?;
+    match word("attempts", "state", attempt, &state)? {
+        AttemptState::Cancelled => Ok(CancelledOne::Cancelled(None)),
+        other => Ok(CancelledOne::TooLate(other)),
+    }
+}
+
 /// The candidates of each part, in its order; `$2` and `$3` are where the last
 /// step stopped.
 const FIRST: &str = "
-    select a.id, a.event_id, 0::bigint as at from attempts a
+    select a.id, a.event_id, 0::bigint as at from deliveries a
     where a.destination_id = $1 and a.state = 'waiting' and a.due_at is null
         and a.id + 0 > $3 and $2::bigint is not null
     order by a.id + 0 limit $4";
 const ADMITTED: &str = "
-    select a.id, a.event_id, 0::bigint as at from attempts a
-    where a.destination_id = $1 and a.state = 'admitted'
+    select a.id, a.event_id, 0::bigint as at from deliveries a
+    where a.destination_id = $1 and a.permit is not null and a.carried_by is null
+                and a.state = 'admitted'
         and a.id + 0 > $3 and $2::bigint is not null
     order by a.id + 0 limit $4";
 const DUE: &str = "
-    select a.id, a.event_id, micros(a.due_at) as at from attempts a
+    select a.id, a.event_id, micros(a.due_at) as at from deliveries a
     where a.destination_id = $1 and a.state = 'waiting' and a.due_at is not null
         and (a.due_at, a.id) > (from_micros($2), $3)
     order by a.due_at, a.id limit $4";
@@ -92,7 +109,7 @@ pub(super) async fn step(
         // The earliest time that Postgres and we agree on.
         CancelFrom::Due(at, id) => (DUE, at.as_micros().max(0), id),
     };
-    let met: Met = sqlx::query_as(AssertSqlSafe(statement(candidates)))
+    let met: Met = sqlx::query_as(moving(&statement(candidates)))
         .bind(step.destination.0)
         .bind(at)
         .bind(id.0)
@@ -148,20 +165,19 @@ fn statement(candidates: &str) -> String {
                 where e.id = c.event_id and e.day = event_day(c.event_id)
                 limit 1
             ) e
-            join attempts a on a.id = c.id
-            where a.state || '' in ('waiting', 'admitted')
+            join deliveries a on a.id = c.id
+            where a.state in ('waiting', 'admitted')
                 and e.created_at < from_micros(coalesce($5, (select now from clock)))
                 and ($6::text is null or e.event_type = $6)
             order by a.id
             for update of a skip locked
         ),
+        gone as (
+            delete from deliveries a using locked l where a.id = l.id returning a.*
+        ),
         cancelled as (
-            update attempts a
-            set state = 'cancelled', permit = null, epoch = null, not_before = null,
-                deadline = null
-            from locked l
-            where a.id = l.id
-            returning a.id
+            insert into ledger ({{kept}}, state) select {{kept}}, 'cancelled' from gone
+            returning id
         )
         select clock.now, (select count(*) from candidates) as examined,
             (select count(*) from cancelled) as cancelled, last.at as last_at, last.id as last_id

@@ -19,7 +19,6 @@ use uuid::Uuid;
 
 use super::connect::BEGIN_UNFLUSHED;
 use super::failure::Failure;
-use super::id_range::IdRange;
 use super::rows::{count, keys};
 use super::{record, secrets};
 use crate::lost::no_event;
@@ -88,10 +87,6 @@ pub(super) struct Claimed {
 /// The deadline is later than any slot, so the latest start is no earlier than the
 /// claim ([`domain::admission::latest_start`]).
 ///
-/// `state || ''`, here and below: with `state` alone the planner may read all
-/// that is admitted for each permit, by the partial index that its statistics
-/// say is empty, instead of one row by its key.
-///
 /// `limit 1` around an event, here and elsewhere: so it is looked up by its key
 /// in the one partition of its day. As a plain join the planner may read the
 /// whole index of a day that its statistics say is empty.
@@ -119,17 +114,17 @@ const CLAIM: &str = "-- claim_starts
             end as answer
         from unnest($2::bigint[], $3::bigint[], $4::bigint[], $7::uuid[])
             as n (id, number, epoch, destination_id)
-        join attempts a on a.id = n.id and a.permit = n.number
+        join deliveries a on a.id = n.id and a.permit = n.number
             and a.destination_id = n.destination_id
         join destinations d on d.id = a.destination_id
         left join pacing p on p.destination_id = a.destination_id
         left join health h on h.destination_id = a.destination_id
-        where a.id {in_days} and a.state || '' = 'admitted'
+        where a.state = 'admitted'
         order by a.id
         for update of a skip locked
     ),
     started as (
-        update attempts a
+        update deliveries a
         set state = 'started', worker_id = $1,
             claimed_at = greatest((select now from clock), l.not_before),
             -- When it is sent is not known yet: it is counted at its latest start.
@@ -138,14 +133,14 @@ const CLAIM: &str = "-- claim_starts
                     + $8::bigint * interval '1 microsecond',
                 l.deadline)
         from locked l
-        where a.id {in_days} and a.id = l.id and l.answer = 'started'
+        where a.id = l.id and l.answer = 'started'
     ),
     returned as (
-        update attempts a
+        update deliveries a
         set state = 'waiting', due_at = coalesce(a.due_at, a.created_at),
             permit = null, epoch = null, not_before = null, deadline = null
         from locked l
-        where a.id {in_days} and a.id = l.id and l.answer = 'returned'
+        where a.id = l.id and l.answer = 'returned'
     )
     select micros(clock.now) as now, l.id, l.permit as number, l.destination_id, l.answer,
         micros(l.not_before) as not_before, l.event_id, l.try_number, l.tries_before,
@@ -177,7 +172,7 @@ pub(super) async fn claim_on(
 ) -> Result<Vec<Claimed>, Failure> {
     let (ids, numbers) = keys(permits.iter().map(|permit| (permit.attempt, permit.number)));
     let epochs: Vec<i64> = permits.iter().map(|permit| permit.epoch.0).collect();
-    Ok(sqlx::query_as(IdRange::of(&ids).told(CLAIM))
+    Ok(sqlx::query_as(CLAIM)
         .bind(worker.0)
         .bind(ids)
         .bind(numbers)
@@ -334,9 +329,9 @@ async fn still_admitted(
         "-- claim_starts: still_admitted
         select a.id, a.permit
         from unnest($1::bigint[], $2::bigint[], $3::uuid[]) as n (id, number, destination_id)
-        join attempts a on a.id = n.id and a.permit = n.number
+        join deliveries a on a.id = n.id and a.permit = n.number
             and a.destination_id = n.destination_id
-        where a.state || '' = 'admitted'",
+        where a.state = 'admitted'",
     )
     .bind(ids)
     .bind(numbers)
@@ -387,7 +382,7 @@ pub(super) async fn report_sends(
     let (ids, numbers) = keys(sends.iter().map(|sent| (sent.attempt, sent.number)));
     let after: Vec<i64> = sends.iter().map(|sent| micros(sent.sent_after)).collect();
     let mut transaction = pool.begin_with(BEGIN_UNFLUSHED).await?;
-    sqlx::query(IdRange::of(&ids).told(REPORT))
+    sqlx::query(REPORT)
         .bind(worker.0)
         .bind(ids)
         .bind(numbers)
@@ -398,21 +393,20 @@ pub(super) async fn report_sends(
     Ok(())
 }
 
-/// `state || ''`: see the claim.
 const REPORT: &str = "-- report_sends
     with locked as materialized (
         select a.id, n.sent_after
         from unnest($2::bigint[], $3::bigint[], $4::bigint[]) as n (id, number, sent_after)
-        join attempts a on a.id = n.id and a.permit = n.number
-        where a.id {in_days} and a.worker_id = $1 and a.state || '' = 'started'
+        join deliveries a on a.id = n.id and a.permit = n.number
+        where a.worker_id = $1 and a.state = 'started'
         order by a.id
         for update of a skip locked
     )
-    update attempts a
+    update deliveries a
     set started_at = least(
         a.started_at, a.claimed_at + l.sent_after * interval '1 microsecond')
     from locked l
-    where a.id {in_days} and a.id = l.id";
+    where a.id = l.id";
 
 /// Hands back permits unused. One whose row is held is left: it is being
 /// claimed or revoked, or it expires.
@@ -421,24 +415,24 @@ pub(super) async fn release_permits(
     permits: &[Permit],
 ) -> Result<Vec<Wake>, Failure> {
     let (ids, numbers) = keys(permits.iter().map(|permit| (permit.attempt, permit.number)));
-    let released: Vec<Uuid> = sqlx::query_scalar(IdRange::of(&ids).told(
+    let released: Vec<Uuid> = sqlx::query_scalar(
         "-- release_permits
         with locked as materialized (
             select a.id
             from unnest($1::bigint[], $2::bigint[], $3::uuid[]) as n (id, number, destination_id)
-            join attempts a on a.id = n.id and a.permit = n.number
+            join deliveries a on a.id = n.id and a.permit = n.number
                 and a.destination_id = n.destination_id
-            where a.id {in_days} and a.state || '' = 'admitted'
+            where a.state = 'admitted'
             order by a.id
             for update of a skip locked
         )
-        update attempts a
+        update deliveries a
         set state = 'waiting', due_at = coalesce(a.due_at, a.created_at),
             permit = null, epoch = null, not_before = null, deadline = null
         from locked l
-        where a.id {in_days} and a.id = l.id
+        where a.id = l.id
         returning a.destination_id",
-    ))
+    )
     .bind(ids)
     .bind(numbers)
     .bind(destinations(permits))

@@ -15,7 +15,7 @@ use domain::time::micros;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool};
 
 use super::failure::{Failure, in_words};
-use super::horizon::{self, COUNTED, not_over};
+use super::horizon::{self, COUNTED, NOT_OVER};
 
 /// Days after today that have their partitions. So many may pass with nobody
 /// there who makes more before an event has nowhere to go.
@@ -261,7 +261,7 @@ async fn old(
         with ages as (
             select t.parent, p.relnamespace as home, p.oid,
                 clock_timestamp() - t.age * interval '1 microsecond' as cut
-            from (values ('attempts', $1::bigint), ('events', $2::bigint)) as t (parent, age)
+            from (values ('ledger', $1::bigint), ('events', $2::bigint)) as t (parent, age)
             join pg_class p on p.oid = to_regclass(t.parent)
         ),
         days as (
@@ -343,16 +343,15 @@ impl Day {
         connection: &mut PgConnection,
         ages: &DayAges,
     ) -> Result<bool, Failure> {
-        let table = &self.table;
-        let not_over = not_over(table);
+        let (table, not_over) = (&self.table, NOT_OVER);
         let sql = format!(
             "-- keep_days: has_needed_attempt
             select {not_over}
                 or exists (
                     select from {table} a
                     where a.dead_letter and a.replayed_at is null
-                        and ($2::bigint is null or coalesce(a.finished_at, a.started_at)
-                            >= clock_timestamp() - $2 * interval '1 microsecond'
+                        and ($3::bigint is null or coalesce(a.finished_at, a.started_at)
+                            >= clock_timestamp() - $3 * interval '1 microsecond'
                         or exists (
                             select from replays r
                             where r.state = 'running' and r.destination_id = a.destination_id
@@ -372,6 +371,7 @@ impl Day {
         let attempts = ages.attempts.map(|age| micros(age.max(COUNTED)));
         Ok(sqlx::query_scalar(AssertSqlSafe(sql))
             .bind(attempts)
+            .bind((self.ends - 1) << 36)
             .bind(ages.dead_letters.map(micros))
             .fetch_one(connection)
             .await?)
@@ -390,23 +390,15 @@ async fn needs_event_of(connection: &mut PgConnection, day: &str) -> Result<bool
                 from outbox o order by o.position limit 1
             ), false)
             or exists (
-                select from attempts a where a.state = 'waiting' and a.due_at is null
+                select from deliveries a where a.due_at is null
                     and event_day(a.event_id) = $1::text::date
             )
             or exists (
-                select from attempts a where a.state = 'waiting' and a.due_at is not null
+                select from deliveries a where a.due_at is not null
                     and event_day(a.event_id) = $1::text::date
             )
             or exists (
-                select from attempts a where a.state = 'admitted'
-                    and event_day(a.event_id) = $1::text::date
-            )
-            or exists (
-                select from attempts a where a.state = 'started'
-                    and event_day(a.event_id) = $1::text::date
-            )
-            or exists (
-                select from attempts a
+                select from ledger a
                 where a.dead_letter and a.replayed_at is null
                     and event_day(a.event_id) = $1::text::date
             )",

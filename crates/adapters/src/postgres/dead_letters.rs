@@ -54,7 +54,7 @@ fn examined(filter: &DeadLetterFilter) -> String {
     };
     format!(
         "select a.id, coalesce(a.finished_at, a.started_at) as died
-        from attempts a
+        from ledger a
         where {of} and a.dead_letter and a.replayed_at is null
             and coalesce(a.finished_at, a.started_at) >= from_micros($3)
             and coalesce(a.finished_at, a.started_at) < from_micros($4)
@@ -111,7 +111,7 @@ pub(super) async fn page(
         with examined as materialized ({examined})
         select {COLUMNS}
         from examined x
-        join attempts a on a.id = x.id
+        join ledger a on a.id = x.id
         left join lateral ({EVENT}) e on true
         where ($8::integer is null or a.status = $8) and ($9::text is null or e.event_type = $9)
         order by x.died desc, x.id desc
@@ -182,7 +182,7 @@ pub(super) async fn one(
     let sql = format!(
         "-- dead_letter
         select {COLUMNS}
-        from attempts a left join lateral ({EVENT}) e on true
+        from ledger a left join lateral ({EVENT}) e on true
         where a.id = $1 and a.tenant_id::text = $2 and a.dead_letter"
     );
     let row: Option<Row> = sqlx::query_as(AssertSqlSafe(sql))
@@ -207,7 +207,7 @@ const DESTINATIONS: &str = "-- destinations_with_dead_letters
         exists (
             select from (
                 select a.event_id, a.status
-                from attempts a
+                from ledger a
                 where a.destination_id = l.id and a.dead_letter and a.replayed_at is null
                     and coalesce(a.finished_at, a.started_at) >= from_micros($3)
                     and coalesce(a.finished_at, a.started_at) < from_micros($4)
@@ -223,7 +223,7 @@ const DESTINATIONS: &str = "-- destinations_with_dead_letters
                 and ($6::text is null or e.event_type = $6)
         )
         or exists (
-            select from attempts a
+            select from ledger a
             where a.destination_id = l.id and a.dead_letter and a.replayed_at is null
                 and coalesce(a.finished_at, a.started_at) >= from_micros($3)
                 and coalesce(a.finished_at, a.started_at) < from_micros($4)

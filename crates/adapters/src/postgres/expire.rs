@@ -3,28 +3,30 @@
 use sqlx::PgConnection;
 
 use super::failure::Failure;
+use super::over::moving;
 use super::rows::count;
 
 /// A step of them, those first that expired first. What has a permit keeps it
 /// until that ends.
 pub(super) async fn expire(connection: &mut PgConnection, limit: u32) -> Result<u32, Failure> {
-    let expired = sqlx::query(
+    let expired = sqlx::query(moving(
         "-- reap: expire
         with clock as materialized (select clock_timestamp() as now),
         locked as materialized (
-            select a.id from attempts a
+            select a.id from deliveries a
             where a.state = 'waiting' and a.expires_at <= (select now from clock)
-                and a.id >= (select o.attempt_id from attempts_horizon o where o.id = 1)
             order by a.expires_at
             limit $1
             for update skip locked
+        ),
+        gone as (
+            delete from deliveries a using locked l where a.id = l.id returning a.*
         )
-        update attempts a
-        set state = 'expired', dead_letter = true, finished_at = (select now from clock),
-            error = 'it was older than the destination''s max_age'
-        from locked l
-        where a.id = l.id",
-    )
+        insert into ledger ({kept}, state, dead_letter, finished_at, error)
+        select {kept}, 'expired', true, (select now from clock),
+            'it was older than the destination''s max_age'
+        from gone",
+    ))
     .bind(i64::from(limit))
     .execute(connection)
     .await?;

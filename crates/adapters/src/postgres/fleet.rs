@@ -44,17 +44,14 @@ pub(super) async fn fleet(reader: impl PgExecutor<'_>) -> Result<Fleet, Failure>
                 coalesce(array_agg(l.outstanding order by l.tenant_id), '{}') as outstanding,
                 coalesce(array_agg(l.in_flight order by l.tenant_id), '{}') as in_flight
             from (
-                select b.tenant_id, sum(b.outstanding)::bigint as outstanding,
-                    sum(b.in_flight)::bigint as in_flight
+                select b.tenant_id, b.outstanding, b.in_flight
                 from (
-                    select a.tenant_id, count(*) as outstanding, 0 as in_flight
-                    from attempts a where a.state = 'admitted' group by a.tenant_id
-                    union all
-                    select a.tenant_id, 0, count(*)
-                    from attempts a
-                    where a.state = 'started' and a.carried_by is null group by a.tenant_id
+                    select a.tenant_id, count(*) filter (where a.state = 'admitted') as outstanding,
+                        count(*) filter (where a.state = 'started') as in_flight
+                    from deliveries a where a.permit is not null and a.carried_by is null
+                    group by a.tenant_id
                 ) b
-                group by b.tenant_id
+                where b.outstanding + b.in_flight > 0
             ) l
         ) loads
         cross join lateral (

@@ -342,12 +342,13 @@ pub(super) async fn return_admitted(
     let mut returned: Vec<Uuid> = sqlx::query_scalar(
         "-- record_outcomes: return_admitted
         with locked as materialized (
-            select a.id from attempts a
-            where a.destination_id = any ($1) and a.state = 'admitted'
+            select a.id from deliveries a
+            where a.destination_id = any ($1) and a.permit is not null and a.carried_by is null
+                and a.state = 'admitted'
             order by a.id
             for update skip locked
         )
-        update attempts a
+        update deliveries a
         set state = 'waiting', due_at = coalesce(a.due_at, a.created_at),
             permit = null, epoch = null, not_before = null, deadline = null
         from locked l

@@ -86,7 +86,7 @@ struct Day {
 async fn look(connection: &mut PgConnection) -> Result<i64, Failure> {
     let (days, youngest) = days(connection).await?;
     for day in days {
-        match is_needed(connection, &day.table).await {
+        match is_needed(connection, &day).await {
             Ok(false) => {}
             Ok(true) => return Ok(day.lowest),
             // It is being dropped, or somebody keeps it locked. To be low is right.
@@ -109,10 +109,10 @@ async fn days(connection: &mut PgConnection) -> Result<(Vec<Day>, i64), Failure>
         select c.oid::regclass::text as table, l.lowest
         from pg_class p
         join pg_class c on c.relnamespace = p.relnamespace and c.relkind = 'r'
-            and starts_with(c.relname, 'attempts_')
+            and starts_with(c.relname, 'ledger_')
         cross join lateral (select partition_day(c.relname) as day) d
         cross join lateral (select first_attempt_id(d.day) as lowest) l
-        where p.oid = 'attempts'::regclass
+        where p.oid = 'ledger'::regclass
             and d.day < utc_day(clock_timestamp() - $1::bigint * interval '1 microsecond')
         order by l.lowest",
     )
@@ -129,8 +129,8 @@ async fn days(connection: &mut PgConnection) -> Result<(Vec<Day>, i64), Failure>
     Ok((days, youngest))
 }
 
-async fn is_needed(connection: &mut PgConnection, table: &str) -> Result<bool, Failure> {
-    let not_over = not_over(table);
+async fn is_needed(connection: &mut PgConnection, day: &Day) -> Result<bool, Failure> {
+    let (table, not_over) = (&day.table, NOT_OVER);
     let sql = format!(
         "-- raise_horizon: is_needed
         select {not_over}
@@ -142,16 +142,12 @@ async fn is_needed(connection: &mut PgConnection, table: &str) -> Result<bool, F
     );
     Ok(sqlx::query_scalar(AssertSqlSafe(sql))
         .bind(micros(COUNTED))
+        .bind(day.lowest)
         .fetch_one(connection)
         .await?)
 }
 
-/// Whether an attempt of a day is not over: each part by the index of that state.
-pub(super) fn not_over(table: &str) -> String {
-    format!(
-        "exists (select from {table} where state = 'waiting' and due_at is null)
-        or exists (select from {table} where state = 'waiting' and due_at is not null)
-        or exists (select from {table} where state = 'admitted')
-        or exists (select from {table} where state = 'started')"
-    )
-}
+/// Whether an attempt is owed whose day in the ledger begins with the id `$2`.
+pub(super) const NOT_OVER: &str = "exists (
+        select from deliveries where id >= $2 and id < $2 + (1::bigint << 36)
+    )";

@@ -1,6 +1,6 @@
-//! Whole days of attempts, named in the text of a statement.
+//! Whole days of the ledger, named in the text of a statement.
 //!
-//! Attempts are partitioned by day, and a plan is made once for whatever is bound
+//! It is partitioned by day, and a plan is made once for whatever is bound
 //! to it. One in which the ids are bound has a node for each day that is kept:
 //! forty of them are opened and locked each time to find that one is needed. With a
 //! ledger of thirty days that made the largest statement of a run five times as dear
@@ -8,9 +8,7 @@
 //! planner goes itself, and other days are not in the plan. A day's statements have
 //! the same text, so each is still planned once.
 
-use sqlx::{AssertSqlSafe, PgConnection};
-
-use super::failure::Failure;
+use sqlx::AssertSqlSafe;
 
 /// Above these bits an id is its day, counted from 1970: see `next_attempt_id`.
 const DAY_BITS: u32 = 36;
@@ -41,21 +39,8 @@ impl IdRange {
         )
     }
 
-    /// The days of all attempts that wait, are under way or count.
-    pub(super) async fn open(connection: &mut PgConnection) -> Result<Self, Failure> {
-        let (now, horizon, given): (i64, i64, i64) = sqlx::query_as(
-            "-- open days
-            select micros(clock_timestamp()), o.attempt_id,
-                coalesce(pg_sequence_last_value('attempts_id_seq'), 0)
-            from attempts_horizon o where o.id = 1",
-        )
-        .fetch_one(connection)
-        .await?;
-        Ok(Self::known_open(horizon, given, now))
-    }
-
-    /// The same where the horizon is known, the last id that was given, and the clock
-    /// (µs). Whichever is later, that id's day or today, is the last: a clock may have
+    /// The days of all that may count, by the horizon, the last id that was given, and the
+    /// clock (µs). Whichever is later, that id's day or today, is the last: a clock may have
     /// been set back, and no id may have been given yet.
     pub(super) fn known_open(horizon: i64, given: i64, now: i64) -> Self {
         let today = now.div_euclid(MICROS_A_DAY) << DAY_BITS;
@@ -66,10 +51,15 @@ impl IdRange {
     ///
     /// `any`: of a bound on both sides a planner without statistics believes that it
     /// leaves one row in two hundred, and may read a whole day by its ids.
-    pub(super) fn told(self, statement: &str) -> AssertSqlSafe<String> {
+    pub(super) fn named(self, statement: &str) -> String {
         let Self { first, last } = self;
         let text = format!("a.id >= {first} and a.id <= any ('{{{last}}}')");
-        AssertSqlSafe(statement.replace("a.id {in_days}", &text))
+        statement.replace("a.id {in_days}", &text)
+    }
+
+    /// The same to be asked.
+    pub(super) fn told(self, statement: &str) -> AssertSqlSafe<String> {
+        AssertSqlSafe(self.named(statement))
     }
 }
 

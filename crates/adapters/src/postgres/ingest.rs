@@ -353,7 +353,7 @@ const WRITE: &str = "-- accept_events: write
         returning id
     ),
     attempted as (
-        insert into attempts (
+        insert into deliveries (
             event_id, destination_id, tenant_id, created_at, expires_at, payload_bytes
         )
         select n.event_id, n.destination_id, n.tenant_id, clock.now,

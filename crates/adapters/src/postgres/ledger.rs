@@ -77,7 +77,7 @@ async fn started(pool: &PgPool, page: Page) -> Result<Vec<Row>, Failure> {
             (
                 select a.id, a.due_at, a.created_at, a.started_at, a.finished_at, a.state,
                     a.status
-                from attempts a
+                from starts a
                 where a.destination_id = $1 and not a.folded and a.carried_by is null
                     and (a.started_at, a.id) > (from_micros($2), $3)
                     and a.started_at < from_micros($4)
@@ -88,7 +88,7 @@ async fn started(pool: &PgPool, page: Page) -> Result<Vec<Row>, Failure> {
             (
                 select a.id, a.due_at, a.created_at, a.started_at, a.finished_at, a.state,
                     a.status
-                from attempts a
+                from starts a
                 where a.destination_id = $1 and a.folded and a.carried_by is null
                     and (a.started_at, a.id) > (from_micros($2), $3)
                     and a.started_at < from_micros($4)
@@ -119,7 +119,7 @@ pub(super) async fn starts_before(
         select micros(x.started_at), x.id
         from (
             (
-                select a.id, a.started_at from attempts a
+                select a.id, a.started_at from starts a
                 where a.destination_id = $1 and not a.folded and a.carried_by is null
                     and a.started_at >= from_micros($2)
                     and (a.started_at, a.id) < (from_micros($3), $4)
@@ -128,7 +128,7 @@ pub(super) async fn starts_before(
             )
             union all
             (
-                select a.id, a.started_at from attempts a
+                select a.id, a.started_at from starts a
                 where a.destination_id = $1 and a.folded and a.carried_by is null
                     and a.started_at >= from_micros($2)
                     and (a.started_at, a.id) < (from_micros($3), $4)
@@ -167,7 +167,7 @@ async fn waiting(pool: &PgPool, page: Page, limit: i64) -> Result<Vec<Row>, Fail
             null::integer as status
         from (
             (
-                select a.id, a.due_at, a.created_at, a.state from attempts a
+                select a.id, a.due_at, a.created_at, a.state from deliveries a
                 where a.destination_id = $1 and a.state = 'waiting' and a.due_at is null
                     and a.id + 0 > $2 and a.created_at < from_micros($3)
                 order by a.id + 0
@@ -175,7 +175,7 @@ async fn waiting(pool: &PgPool, page: Page, limit: i64) -> Result<Vec<Row>, Fail
             )
             union all
             (
-                select a.id, a.due_at, a.created_at, a.state from attempts a
+                select a.id, a.due_at, a.created_at, a.state from deliveries a
                 where a.destination_id = $1 and a.state = 'waiting' and a.due_at is not null
                     and a.id + 0 > $2 and (a.due_at < from_micros($3)) is true
                 order by a.id + 0
@@ -183,8 +183,10 @@ async fn waiting(pool: &PgPool, page: Page, limit: i64) -> Result<Vec<Row>, Fail
             )
             union all
             (
-                select a.id, a.due_at, a.created_at, a.state from attempts a
-                where a.destination_id = $1 and a.state = 'admitted' and a.id + 0 > $2
+                select a.id, a.due_at, a.created_at, a.state from deliveries a
+                where a.destination_id = $1 and a.permit is not null and a.carried_by is null
+                and a.state = 'admitted'
+                    and a.id + 0 > $2
                     and coalesce(a.due_at, a.created_at) < from_micros($3)
                 order by a.id + 0
                 limit $4
@@ -307,14 +309,14 @@ pub(super) async fn backlogs(
         from unnest($1::uuid[]) with ordinality as n (id, position)
         cross join lateral (
             select count(*) as waiting from (
-                select from attempts a
+                select from deliveries a
                 where a.destination_id = n.id and a.state = 'waiting' and a.due_at is null
                 limit $2
             ) x
         ) f
         cross join lateral (
             select count(*) as waiting from (
-                select from attempts a
+                select from deliveries a
                 where a.destination_id = n.id and a.state = 'waiting' and a.due_at is not null
                 limit $2
             ) x

@@ -11,7 +11,6 @@ use uuid::Uuid;
 
 use super::failure::Failure;
 use super::fold;
-use super::id_range::IdRange;
 use super::plan::Plan;
 
 const MARK_ADMITTED: &str = "-- admit: mark_admitted
@@ -21,17 +20,17 @@ const MARK_ADMITTED: &str = "-- admit: mark_admitted
             $1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[],
             $6::boolean[], $7::boolean[]
         ) as n (id, number, epoch, not_before, deadline, coarse, crowded)
-        join attempts a on a.id = n.id
-        where a.id {in_days} and a.state = 'waiting'
+        join deliveries a on a.id = n.id
+        where a.state = 'waiting'
         order by a.id
         for update of a skip locked
     )
-    update attempts a
+    update deliveries a
     set state = 'admitted', permit = p.number, epoch = p.epoch,
         not_before = from_micros(p.not_before), deadline = from_micros(p.deadline),
         coarse = p.coarse, crowded = p.crowded, admitted_at = from_micros($8)
     from picked p
-    where a.id {in_days} and a.id = p.id
+    where a.id = p.id
     returning a.id";
 
 /// Marks the picks; returns those that were still there to be marked.
@@ -57,7 +56,7 @@ pub(super) async fn mark_admitted(
     if ids.is_empty() {
         return Ok(HashSet::new());
     }
-    let marked: Vec<i64> = sqlx::query_scalar(IdRange::of(&ids).told(MARK_ADMITTED))
+    let marked: Vec<i64> = sqlx::query_scalar(MARK_ADMITTED)
         .bind(ids)
         .bind(numbers)
         .bind(epochs)
@@ -136,13 +135,12 @@ pub(super) async fn fold_starts(
         with final as materialized (
             select a.id
             from unnest($1::bigint[]) as n (id)
-            join attempts a on a.id = n.id
+            join ledger a on a.id = n.id
             where not a.folded and a.started_at is not null and a.carried_by is null
-                and a.state <> 'started'
             order by a.id
             for update of a skip locked
         )
-        update attempts a set folded = true
+        update ledger a set folded = true
         from final f
         where a.id = f.id
         returning a.destination_id, micros(a.started_at)",

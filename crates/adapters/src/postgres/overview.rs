@@ -222,14 +222,14 @@ async fn glance(pool: &PgPool, asked: &[DestinationId]) -> Result<Vec<Glance>, F
         cross join lateral (
             select count(*) as starts from (
                 (
-                    select from attempts a
+                    select from starts a
                     where a.destination_id = d.id and not a.folded and a.carried_by is null
                         and a.started_at > clock.now - $2 * interval '1 microsecond'
                     limit $3
                 )
                 union all
                 (
-                    select from attempts a
+                    select from starts a
                     where a.destination_id = d.id and a.folded and a.carried_by is null
                         and a.started_at > clock.now - $2 * interval '1 microsecond'
                     limit $3
@@ -269,7 +269,7 @@ pub(super) async fn answers(
                 micros(x.finished_at) - micros(x.started_at) as latency
             from (
                 (
-                    select a.state, a.status, a.started_at, a.finished_at from attempts a
+                    select a.state, a.status, a.started_at, a.finished_at from ledger a
                     where a.destination_id = d.id and not a.folded and a.carried_by is null
                         and a.started_at > from_micros($2)
                         and a.finished_at is not null
@@ -277,7 +277,7 @@ pub(super) async fn answers(
                 )
                 union all
                 (
-                    select a.state, a.status, a.started_at, a.finished_at from attempts a
+                    select a.state, a.status, a.started_at, a.finished_at from ledger a
                     where a.destination_id = d.id and a.folded and a.carried_by is null
                         and a.started_at > from_micros($2)
                         and a.finished_at is not null
@@ -315,14 +315,14 @@ async fn starts(
         select micros(x.started_at) / $3 * $3 as step, count(*)
         from (
             (
-                select a.started_at from attempts a
+                select a.started_at from starts a
                 where a.destination_id = $1 and not a.folded and a.carried_by is null
                     and a.started_at >= from_micros($2)
                 order by a.started_at desc, a.id desc limit $4
             )
             union all
             (
-                select a.started_at from attempts a
+                select a.started_at from starts a
                 where a.destination_id = $1 and a.folded and a.carried_by is null
                     and a.started_at >= from_micros($2)
                 order by a.started_at desc, a.id desc limit $4
@@ -398,14 +398,14 @@ async fn last_started(
             a.status, a.error, a.response_body
         from (
             (
-                select * from attempts a
+                select * from starts a
                 where a.destination_id = $1 and not a.folded and a.carried_by is null
                     and a.started_at is not null
                 order by a.started_at desc, a.id desc limit $2
             )
             union all
             (
-                select * from attempts a
+                select * from starts a
                 where a.destination_id = $1 and a.folded and a.carried_by is null
                     and a.started_at is not null
                 order by a.started_at desc, a.id desc limit $2

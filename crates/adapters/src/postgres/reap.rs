@@ -21,6 +21,7 @@ use super::expire::expire;
 use super::failure::{Failure, retried};
 use super::fold;
 use super::id_range::IdRange;
+use super::over::moving;
 use super::record::{Retry, insert_retries};
 use super::rows::{count, integer};
 
@@ -150,14 +151,15 @@ async fn expire_permits(
         "-- reap: expire_permits
         with clock as materialized (select clock_timestamp() as now),
         locked as materialized (
-            select a.id from attempts a
-            where a.state = 'admitted' and a.id >= (select o.attempt_id from attempts_horizon o where o.id = 1)
+            select a.id from deliveries a
+            where a.permit is not null and a.carried_by is null
+                and a.state = 'admitted'
                 and a.deadline < (select now from clock) - $1::bigint * interval '1 microsecond'
             order by a.deadline
             limit $2
             for update skip locked
         )
-        update attempts a
+        update deliveries a
         set state = 'waiting', due_at = coalesce(a.due_at, a.created_at),
             permit = null, epoch = null, not_before = null, deadline = null
         from locked l
@@ -233,12 +235,25 @@ async fn mark_unknown(
     rules: &ReapRules,
     limit: u32,
 ) -> Result<Vec<GivenUp>, Failure> {
-    let mut rows: Vec<GivenUp> = sqlx::query_as(
+    let mut rows: Vec<GivenUp> = sqlx::query_as(moving(
         "-- reap: give_up_starts
         with clock as materialized (select clock_timestamp() as now),
         living as materialized (
             select coalesce(array_agg(w.id), '{}') as ids from workers w
             where w.seen_at >= (select now from clock) - $2::bigint * interval '1 microsecond'
+        ),
+        started as materialized (
+            select x.id from (
+                select a.id, a.claimed_at, a.worker_id from deliveries a
+                where a.permit is not null and a.carried_by is null and a.state = 'started'
+                union all
+                select a.id, a.claimed_at, a.worker_id from deliveries a
+                where a.carried_by is not null
+            ) x
+            where x.claimed_at < (select now from clock) - $1::bigint * interval '1 microsecond'
+                or (x.worker_id = any ((select ids from living)::uuid[])) is not true
+            order by x.claimed_at, x.id
+            limit $3
         ),
         locked as materialized (
             select a.id, a.coarse and not a.folded as to_fold,
@@ -248,9 +263,10 @@ async fn mark_unknown(
                 d.deleted_at is not null as destination_is_gone,
                 (a.worker_id = any ((select ids from living)::uuid[])) is not true
                     as worker_is_gone
-            from attempts a
+            from started s
+            join deliveries a on a.id = s.id
             join destinations d on d.id = a.destination_id
-            where a.state = 'started' and a.id >= (select o.attempt_id from attempts_horizon o where o.id = 1)
+            where a.state = 'started'
                 and (
                     a.claimed_at < (select now from clock) - $1::bigint * interval '1 microsecond'
                     or (a.worker_id = any ((select ids from living)::uuid[])) is not true
@@ -258,18 +274,24 @@ async fn mark_unknown(
             order by a.claimed_at, a.id
             limit $3
             for update of a skip locked
+        ),
+        gone as (
+            delete from deliveries a using locked l
+            where a.id = l.id
+            returning a.*, l.to_fold, l.max_tries, l.is_batch, l.destination_is_gone,
+                case when l.worker_is_gone then $5 else $6 end as problem
+        ),
+        written as (
+            insert into ledger ({kept}, {started}, started_at, folded, state, error)
+            select {kept}, {started}, started_at, folded or coarse, 'unknown', problem from gone
         )
-        update attempts a
-        set state = 'unknown', folded = a.folded or a.coarse,
-            error = case when l.worker_is_gone then $5 else $6 end
-        from locked l
-        where a.id = l.id
-        returning (select micros(now) from clock) as now, a.id, a.event_id, a.destination_id,
+        select (select micros(now) from clock) as now, a.id, a.event_id, a.destination_id,
             a.tenant_id, a.try_number, a.tries_before, micros(a.expires_at) as expires_at,
-            a.payload_bytes, a.batch_limit, l.max_tries, l.is_batch,
+            a.payload_bytes, a.batch_limit, a.max_tries, a.is_batch,
             micros(a.claimed_at) as claimed_at,
-            micros(a.started_at) as started_at, l.to_fold, l.destination_is_gone",
-    )
+            micros(a.started_at) as started_at, a.to_fold, a.destination_is_gone
+        from gone a",
+    ))
     .bind(micros(rules.start_timeout))
     .bind(micros(rules.heartbeat_timeout))
     .bind(i64::from(limit))
@@ -278,7 +300,7 @@ async fn mark_unknown(
     .bind(NO_OUTCOME_IN_TIME)
     .fetch_all(connection)
     .await?;
-    // An update returns its rows in any order.
+    // They come in any order.
     rows.sort_unstable_by_key(|row| (row.claimed_at, row.id));
     Ok(rows)
 }
@@ -290,7 +312,7 @@ async fn end(connection: &mut PgConnection, last: &[i64]) -> Result<(), Failure>
     }
     sqlx::query(IdRange::of(last).told(
         "-- reap: end
-        update attempts a set dead_letter = true where a.id {in_days} and a.id = any ($1)",
+        update ledger a set dead_letter = true where a.id {in_days} and a.id = any ($1)",
     ))
     .bind(last)
     .execute(connection)
@@ -330,7 +352,7 @@ async fn give_up_starts(
 /// The backlog of deleted destinations, a step of it: of those first that were
 /// deleted first, and of none that has been drained.
 async fn drain_deleted(connection: &mut PgConnection, limit: u32) -> Result<Done, Failure> {
-    let cancelled = sqlx::query(
+    let cancelled = sqlx::query(moving(
         "-- reap: cancel_deleted
         with deleted as materialized (
             select d.id from destinations d
@@ -343,31 +365,30 @@ async fn drain_deleted(connection: &mut PgConnection, limit: u32) -> Result<Done
             from deleted d
             cross join lateral (
                 (
-                    select a.id from attempts a
+                    select a.id from deliveries a
                     where a.destination_id = d.id and a.state = 'waiting' and a.due_at is null
-                        and a.id >= (select o.attempt_id from attempts_horizon o where o.id = 1)
                     order by a.id + 0 limit $1
                 )
                 union all
                 (
-                    select a.id from attempts a
+                    select a.id from deliveries a
                     where a.destination_id = d.id and a.state = 'waiting' and a.due_at is not null
-                        and a.id >= (select o.attempt_id from attempts_horizon o where o.id = 1)
                     order by a.due_at limit $1
                 )
             ) b
             limit $1
         ),
         locked as materialized (
-            select a.id from attempts a
+            select a.id from deliveries a
             where a.id in (select id from backlog) and a.state = 'waiting'
             order by a.id
             for update skip locked
+        ),
+        gone as (
+            delete from deliveries a using locked l where a.id = l.id returning a.*
         )
-        update attempts a set state = 'cancelled'
-        from locked l
-        where a.id = l.id",
-    )
+        insert into ledger ({kept}, state) select {kept}, 'cancelled' from gone",
+    ))
     .bind(i64::from(limit))
     .bind(TO_DRAIN)
     .execute(&mut *connection)
@@ -394,27 +415,13 @@ async fn mark_drained(connection: &mut PgConnection) -> Result<i64, Failure> {
         empty as materialized (
             select d.id from deleted d
             where not exists (
-                    select from attempts a
-                    where a.destination_id = d.id and a.state = 'waiting' and a.due_at is null
-                        and a.id >= (select o.attempt_id from attempts_horizon o where o.id = 1)
+                    select from deliveries a
+                    where a.destination_id = d.id and a.due_at is null
                     offset 0
                 )
                 and not exists (
-                    select from attempts a
-                    where a.destination_id = d.id and a.state = 'waiting' and a.due_at is not null
-                        and a.id >= (select o.attempt_id from attempts_horizon o where o.id = 1)
-                    offset 0
-                )
-                and not exists (
-                    select from attempts a
-                    where a.destination_id = d.id and a.state = 'admitted'
-                        and a.id >= (select o.attempt_id from attempts_horizon o where o.id = 1)
-                    offset 0
-                )
-                and not exists (
-                    select from attempts a
-                    where a.destination_id = d.id and a.state = 'started' and a.carried_by is null
-                        and a.id >= (select o.attempt_id from attempts_horizon o where o.id = 1)
+                    select from deliveries a
+                    where a.destination_id = d.id and a.due_at is not null
                     offset 0
                 )
         ),

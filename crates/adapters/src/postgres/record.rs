@@ -23,6 +23,7 @@ use super::failure::Failure;
 use super::fold;
 use super::health::{self, Seen};
 use super::id_range::IdRange;
+use super::over::moving;
 use super::rows::{count, integer, keys};
 use super::smart::{self, Samples};
 
@@ -100,32 +101,36 @@ async fn record_any(
     })
 }
 
-/// `state || ''`: see the claim.
 const RECORD_PLAIN: &str = "-- record_outcomes: record_plain
     with locked as materialized (
         select a.id, n.state, n.elapsed, n.status, n.error, n.response_body,
             least(a.started_at, a.claimed_at + n.sent_after * interval '1 microsecond')
-                as started_at
+                as sent_at
         from unnest(
             $2::bigint[], $3::bigint[], $4::text[], $5::bigint[], $6::integer[], $7::text[],
             $8::bytea[], $9::bigint[]
         ) as n (id, number, state, elapsed, status, error, response_body, sent_after)
-        join attempts a on a.id = n.id and a.permit = n.number
+        join deliveries a on a.id = n.id and a.permit = n.number
         left join health h on h.destination_id = a.destination_id
         left join smart_limits s on s.destination_id = a.destination_id
-        where a.id {in_days} and a.worker_id = $1
-            and a.state || '' = 'started' and (a.folded or not a.coarse)
+        where a.worker_id = $1 and a.state = 'started' and (a.folded or not a.coarse)
             and h.destination_id is null and s.destination_id is null
         order by a.id
         for update of a skip locked
+    ),
+    gone as (
+        delete from deliveries a using locked l
+        where a.id = l.id
+        returning a.*, l.state as ended, l.sent_at, l.elapsed, l.status as answered,
+            l.error as problem, l.response_body as body
     )
-    update attempts a
-    set state = l.state, started_at = l.started_at,
-        finished_at = l.started_at + l.elapsed * interval '1 microsecond',
-        status = l.status, error = l.error, response_body = l.response_body
-    from locked l
-    where a.id {in_days} and a.id = l.id
-    returning a.id, a.destination_id, a.crowded";
+    insert into ledger (
+        {kept}, {started}, folded, state, started_at, finished_at, status, error, response_body
+    )
+    select {kept}, {started}, folded, ended, sent_at,
+        sent_at + elapsed * interval '1 microsecond', answered, problem, body
+    from gone
+    returning id, destination_id, crowded";
 
 /// What was recorded by one statement.
 #[derive(Default)]
@@ -153,7 +158,7 @@ async fn record_plain(
         .filter(|outcome| known.insert(outcome.attempt))
         .collect();
     let (ids, numbers) = keys(plain.iter().map(|one| (one.attempt, one.number)));
-    let rows: Vec<(i64, Uuid, bool)> = sqlx::query_as(IdRange::of(&ids).told(RECORD_PLAIN))
+    let rows: Vec<(i64, Uuid, bool)> = sqlx::query_as(moving(RECORD_PLAIN))
         .bind(worker.0)
         .bind(ids)
         .bind(numbers)
@@ -367,20 +372,35 @@ impl Steps {
         if self.ids.is_empty() {
             return Ok(());
         }
-        sqlx::query(IdRange::of(&self.ids).told(
+        sqlx::query(moving(&IdRange::of(&self.ids).named(
             "-- record_outcomes: update
-            update attempts a
-            set state = n.state, finished_at = from_micros(n.finished_at), status = n.status,
-                error = n.error, response_body = n.response_body, dead_letter = n.dead_letter,
-                folded = a.folded or a.coarse, started_at = from_micros(n.started_at)
-            from unnest(
-                $1::bigint[], $2::text[], $3::bigint[], $4::integer[], $5::text[], $6::bytea[],
-                $7::boolean[], $8::bigint[]
-            ) as n (
-                id, state, finished_at, status, error, response_body, dead_letter, started_at
+            with n as materialized (
+                select * from unnest(
+                    $1::bigint[], $2::text[], $3::bigint[], $4::integer[], $5::text[],
+                    $6::bytea[], $7::boolean[], $8::bigint[]
+                ) as n (id, ended, ended_at, answered, problem, body, died, sent_at)
+            ),
+            gone as (
+                delete from deliveries a using n where a.id = n.id returning a.*, n.ended,
+                    n.ended_at, n.answered, n.problem, n.body, n.died, n.sent_at
+            ),
+            written as (
+                insert into ledger (
+                    {kept}, {started}, folded, state, started_at, finished_at, status, error,
+                    response_body, dead_letter
+                )
+                select {kept}, {started}, folded or coarse, ended, from_micros(sent_at),
+                    from_micros(ended_at), answered, problem, body, died
+                from gone
             )
+            -- What was unknown until now.
+            update ledger a
+            set state = n.ended, finished_at = from_micros(n.ended_at), status = n.answered,
+                error = n.problem, response_body = n.body, dead_letter = n.died,
+                folded = a.folded or a.coarse, started_at = from_micros(n.sent_at)
+            from n
             where a.id {in_days} and a.id = n.id",
-        ))
+        )))
         .bind(&self.ids)
         .bind(&self.states)
         .bind(&self.finished)
@@ -405,7 +425,7 @@ pub(super) async fn insert_retries(
     }
     sqlx::query(
         "-- insert_retries
-        insert into attempts (
+        insert into deliveries (
             event_id, destination_id, tenant_id, try_number, due_at, created_at, tries_before,
             expires_at, payload_bytes, batch_limit
         )
@@ -480,22 +500,22 @@ async fn cancel_retries(
     if succeeded.is_empty() {
         return Ok(());
     }
-    sqlx::query(
+    sqlx::query(moving(
         "-- record_outcomes: cancel_retries
         with locked as materialized (
             select a.id
             from unnest($1::uuid[], $2::uuid[], $3::bigint[]) as n (event_id, destination_id, id)
-            join attempts a on a.event_id = n.event_id and a.destination_id = n.destination_id
+            join deliveries a on a.event_id = n.event_id and a.destination_id = n.destination_id
                 and a.id + 0 > n.id
             where a.state in ('waiting', 'admitted')
             order by a.id
             for update of a skip locked
+        ),
+        gone as (
+            delete from deliveries a using locked l where a.id = l.id returning a.*
         )
-        update attempts a
-        set state = 'cancelled', permit = null, epoch = null, not_before = null, deadline = null
-        from locked l
-        where a.id = l.id",
-    )
+        insert into ledger ({kept}, state) select {kept}, 'cancelled' from gone",
+    ))
     .bind(succeeded.iter().map(|one| one.0).collect::<Vec<_>>())
     .bind(succeeded.iter().map(|one| one.1).collect::<Vec<_>>())
     .bind(succeeded.iter().map(|one| one.2).collect::<Vec<_>>())

@@ -32,7 +32,7 @@ const CREATE: &str = "-- create_replay
             from clock
             left join (
                 select a.destination_id, coalesce(a.finished_at, a.started_at) as died
-                from attempts a
+                from ledger a
                 where a.id = $3 and a.tenant_id::text = $2::uuid::text and a.dead_letter
                     and a.replayed_at is null
             ) one on true
@@ -46,7 +46,7 @@ const CREATE: &str = "-- create_replay
         select $1, $2, w.destination_id, $3, $5, $8, w.died_from, w.died_before, $9,
             (
                 select count(*) from (
-                    select from attempts a
+                    select from ledger a
                     cross join lateral (
                         select e.event_type from events e
                         where e.id = a.event_id and e.day = event_day(a.event_id)
@@ -290,7 +290,7 @@ async fn waiting(
     let rows: Vec<(Uuid, i64)> = sqlx::query_as(
         "-- advance_replays: waiting
         select n.id, (
-            select count(*) from attempts a
+            select count(*) from deliveries a
             where a.replay_id = n.id and a.state in ('waiting', 'admitted')
         )
         from unnest($1::uuid[]) as n (id)",

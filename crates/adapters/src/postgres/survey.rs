@@ -16,7 +16,6 @@ use uuid::Uuid;
 use super::PostgresStore;
 use super::destinations::{Known, read_destinations};
 use super::failure::{Failure, retried};
-use super::id_range::IdRange;
 use super::rows::{count, integer, time, word};
 use super::usage::{self, Question};
 
@@ -53,15 +52,15 @@ const BACKLOGS: &str = "-- survey: backlogs
         select
             least(
                 (
-                    select a.destination_id from attempts a
+                    select a.destination_id from deliveries a
                     where a.state = 'waiting' and a.due_at is null and a.destination_id > w.id
-                        and a.id {in_days}
+                       
                     order by a.destination_id limit 1
                 ),
                 (
-                    select a.destination_id from attempts a
+                    select a.destination_id from deliveries a
                     where a.state = 'waiting' and a.due_at is not null and a.destination_id > w.id
-                        and a.id {in_days}
+                       
                     order by a.destination_id limit 1
                 )
             ),
@@ -71,16 +70,16 @@ const BACKLOGS: &str = "-- survey: backlogs
     )
     select w.id, d.tenant_id, f.waiting as firsts, l.waiting as others,
         (
-            select micros(a.created_at) from attempts a
+            select micros(a.created_at) from deliveries a
             where a.destination_id = w.id and a.state = 'waiting' and a.due_at is null
                 and a.id + 0 > coalesce(p.first_after, 0)
-                and a.id {in_days}
+               
             order by a.id + 0 limit 1
         ) as first_since,
         (
-            select micros(a.due_at) from attempts a
+            select micros(a.due_at) from deliveries a
             where a.destination_id = w.id and a.state = 'waiting' and a.due_at <= clock.now
-                and a.id {in_days}
+               
             order by a.due_at limit 1
         ) as due_since
     from walk w
@@ -89,18 +88,18 @@ const BACKLOGS: &str = "-- survey: backlogs
     left join pacing p on p.destination_id = w.id
     cross join lateral (
         select count(*) as waiting from (
-            select from attempts a
+            select from deliveries a
             where a.destination_id = w.id and a.state = 'waiting' and a.due_at is null
                 and a.id + 0 > coalesce(p.first_after, 0)
-                and a.id {in_days}
+               
             limit $3
         ) x
     ) f
     cross join lateral (
         select count(*) as waiting from (
-            select from attempts a
+            select from deliveries a
             where a.destination_id = w.id and a.state = 'waiting' and a.due_at is not null
-                and a.id {in_days}
+               
             limit $3
         ) x
     ) l
@@ -124,8 +123,7 @@ async fn backlogs(
     rules: &SurveyRules,
 ) -> Result<SurveyPage, Failure> {
     let mut connection = pool.acquire().await?;
-    let open = IdRange::open(&mut connection).await?;
-    let rows: Vec<Row> = sqlx::query_as(open.told(BACKLOGS))
+    let rows: Vec<Row> = sqlx::query_as(BACKLOGS)
         .bind(after.map(|after| after.0))
         .bind(integer(rules.page))
         .bind(i64::from(rules.far))

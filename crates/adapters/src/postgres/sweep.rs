@@ -11,7 +11,6 @@ use sqlx::PgPool;
 use uuid::Uuid;
 
 use super::failure::Failure;
-use super::id_range::IdRange;
 
 /// Each step of the walk reads the next few rows of each of the indexes. So it
 /// finds all destinations up to the last one that each of them has come to: many
@@ -32,27 +31,28 @@ const WALK: &str = "-- sweep
         cross join lateral (
             select array_agg(n.destination_id) as ids, array_agg(n.first) as firsts
             from (
-                select a.destination_id, a.id + 0 as first from attempts a
+                select a.destination_id, a.id + 0 as first from deliveries a
                 where a.state = 'waiting' and a.due_at is null and a.destination_id > w.last
-                    and a.id {in_days}
+                   
                 order by a.destination_id, a.id + 0 limit w.reads
             ) n
         ) first
         cross join lateral (
             select array_agg(n.destination_id) as ids, array_agg(n.due_at) as due_at
             from (
-                select a.destination_id, a.due_at from attempts a
+                select a.destination_id, a.due_at from deliveries a
                 where a.state = 'waiting' and a.due_at is not null and a.destination_id > w.last
-                    and a.id {in_days}
+                   
                 order by a.destination_id, a.due_at limit w.reads
             ) n
         ) due
         cross join lateral (
             select array_agg(n.destination_id) as ids
             from (
-                select a.destination_id from attempts a
-                where $3 and a.state = 'admitted' and a.destination_id > w.last
-                    and a.id {in_days}
+                select a.destination_id from deliveries a
+                where $3 and a.permit is not null and a.carried_by is null
+                and a.state = 'admitted' and a.destination_id > w.last
+                   
                 order by a.destination_id limit w.reads
             ) n
         ) admitted
@@ -157,8 +157,7 @@ const BEGIN: &str = "begin; set local enable_sort = off";
 
 async fn visit(pool: &PgPool, sweep: &Sweep) -> Result<Vec<Visited>, Failure> {
     let mut transaction = pool.begin_with(BEGIN).await?;
-    let open = IdRange::open(&mut transaction).await?;
-    let visited = sqlx::query_as(open.told(WALK))
+    let visited = sqlx::query_as(WALK)
         .bind(sweep.after.map(|after| after.0))
         .bind(i32::try_from(sweep.limit).unwrap_or(i32::MAX))
         .bind(sweep.everything)

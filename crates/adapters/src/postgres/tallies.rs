@@ -205,14 +205,14 @@ const COUNT: &str = "
     -- tally: count
     with open as materialized (
         -- Of what has no outcome yet the start may not be known, but that it is no
-        -- earlier than its claim. `+ interval '0'`: the plain minimum might be looked for
-        -- in the index of all claims, through what is in flight elsewhere.
+        -- earlier than its claim.
         select n.id, n.until as since, o.since is not null as is_open,
             greatest(from_micros(n.until), least(from_micros($3), o.since)) as until
         from unnest($1::uuid[], $2::bigint[]) as n (id, until)
         cross join lateral (
-            select min(a.claimed_at + interval '0') as since from attempts a
-            where a.destination_id = n.id and a.state = 'started' and a.carried_by is null
+            select min(a.claimed_at) as since from deliveries a
+            where a.destination_id = n.id and a.permit is not null and a.state = 'started'
+                and a.carried_by is null
         ) o
     ),
     found as materialized (
@@ -221,7 +221,7 @@ const COUNT: &str = "
         cross join lateral (
             select * from (
                 (
-                    select a.started_at, a.state, a.status from attempts a
+                    select a.started_at, a.state, a.status from starts a
                     where a.destination_id = n.id and not a.folded and a.carried_by is null
                         and a.started_at >= from_micros(n.since)
                         and a.started_at < n.until
@@ -229,7 +229,7 @@ const COUNT: &str = "
                 )
                 union all
                 (
-                    select a.started_at, a.state, a.status from attempts a
+                    select a.started_at, a.state, a.status from starts a
                     where a.destination_id = n.id and a.folded and a.carried_by is null
                         and a.started_at >= from_micros(n.since)
                         and a.started_at < n.until

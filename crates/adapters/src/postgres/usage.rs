@@ -201,19 +201,20 @@ impl Scope {
 }
 
 /// One row per destination; each list is bounded by the limits, none by the
-/// backlog. No day that is over is asked for any.
+/// backlog. What is owed and what is over are read by one statement: an attempt that ends
+/// meanwhile is in one of them. No day of the ledger that counts no more is asked for any.
 const USAGE: &str = "-- admit: usage
     select r.id,
-        o.permit_attempts, o.permit_numbers, o.permit_epochs, o.not_befores, o.deadlines,
-        o.permit_firsts, o.permit_bytes, o.permit_limits,
-        f.in_flight, s.starts, c.claims,
+        h.permit_attempts, h.permit_numbers, h.permit_epochs, h.not_befores, h.deadlines,
+        h.permit_firsts, h.permit_bytes, h.permit_limits,
+        cardinality(h.flying_starts)::bigint as in_flight, s.starts, c.claims,
         b.bucket_periods, b.bucket_ends, b.bucket_starts,
         u.unfolded_ids, u.unfolded_starts, u.unfolded_final,
         w.first_ids, w.first_since, w.first_expired, w.first_bytes,
         d.due_ids, d.due_since, d.due_expired, d.due_bytes, d.due_limits,
         (
-            select micros(a.due_at) from attempts a
-            where a.destination_id = r.id and a.state = 'waiting' and a.id {in_days}
+            select micros(a.due_at) from deliveries a
+            where a.destination_id = r.id and a.state = 'waiting'
                 and a.due_at > from_micros($10)
             order by a.due_at limit 1
         ) as next_due
@@ -228,40 +229,48 @@ const USAGE: &str = "-- admit: usage
     )
     cross join lateral (
         select
-            coalesce(array_agg(a.id order by a.not_before, a.permit), '{}') as permit_attempts,
-            coalesce(array_agg(a.permit order by a.not_before, a.permit), '{}') as permit_numbers,
-            coalesce(array_agg(a.epoch order by a.not_before, a.permit), '{}') as permit_epochs,
-            coalesce(array_agg(micros(a.not_before) order by a.not_before, a.permit), '{}')
+            coalesce(array_agg(x.id) filter (where not x.flies), '{}') as permit_attempts,
+            coalesce(array_agg(x.permit) filter (where not x.flies), '{}') as permit_numbers,
+            coalesce(array_agg(x.epoch) filter (where not x.flies), '{}') as permit_epochs,
+            coalesce(array_agg(micros(x.not_before)) filter (where not x.flies), '{}')
                 as not_befores,
-            coalesce(array_agg(micros(a.deadline) order by a.not_before, a.permit), '{}')
+            coalesce(array_agg(micros(x.deadline)) filter (where not x.flies), '{}')
                 as deadlines,
-            coalesce(array_agg(a.due_at is null order by a.not_before, a.permit), '{}')
+            coalesce(array_agg(x.due_at is null) filter (where not x.flies), '{}')
                 as permit_firsts,
-            coalesce(array_agg(a.payload_bytes order by a.not_before, a.permit), '{}')
+            coalesce(array_agg(x.payload_bytes) filter (where not x.flies), '{}')
                 as permit_bytes,
-            coalesce(array_agg(a.batch_limit order by a.not_before, a.permit), '{}')
-                as permit_limits
-        from attempts a
-        where a.destination_id = r.id and a.state = 'admitted' and a.id {in_days}
-    ) o
+            coalesce(array_agg(x.batch_limit) filter (where not x.flies), '{}')
+                as permit_limits,
+            coalesce(array_agg(x.id) filter (where x.flies), '{}') as flying_ids,
+            coalesce(array_agg(micros(x.started_at)) filter (where x.flies), '{}')
+                as flying_starts,
+            coalesce(array_agg(micros(x.claimed_at)) filter (where x.flies), '{}')
+                as flying_claims
+        from (
+            select a.id, a.permit, a.epoch, a.not_before, a.deadline, a.due_at, a.payload_bytes,
+                a.batch_limit, a.started_at, a.claimed_at, a.state = 'started' as flies
+            from deliveries a
+            where a.destination_id = r.id and a.permit is not null and a.carried_by is null
+            order by a.not_before, a.permit
+        ) x
+    ) h
     cross join lateral (
-        select count(*) as in_flight from attempts a
-        where a.destination_id = r.id and a.state = 'started' and a.carried_by is null
-            and a.id {in_days}
-    ) f
-    cross join lateral (
-        select coalesce(array_agg(micros(x.started_at)), '{}') as starts
+        select coalesce(array_agg(x.started_at), '{}') as starts
         from (
             select y.started_at from (
+                select f.started_at from unnest(h.flying_starts) as f (started_at)
+                where f.started_at > r.exact_since
+                union all
                 (
-                    select a.started_at from attempts a
+                    select micros(a.started_at) from ledger a
                     where a.destination_id = r.id and not a.folded and a.carried_by is null
                         and a.started_at > from_micros(r.exact_since) and a.id {in_days}
                     order by a.started_at desc limit r.exact_max
                 )
                 union all
                 (
-                    select a.started_at from attempts a
+                    select micros(a.started_at) from ledger a
                     where a.destination_id = r.id and a.folded and a.carried_by is null
                         and a.started_at > from_micros(r.exact_since) and a.id {in_days}
                     order by a.started_at desc limit r.exact_max
@@ -271,18 +280,22 @@ const USAGE: &str = "-- admit: usage
         ) x
     ) s
     cross join lateral (
-        select coalesce(array_agg(micros(x.claimed_at) order by x.claimed_at desc), '{}') as claims
+        select coalesce(array_agg(x.claimed_at order by x.claimed_at desc), '{}') as claims
         from (
             select y.claimed_at from (
+                select f.started_at, f.claimed_at
+                from unnest(h.flying_starts, h.flying_claims) as f (started_at, claimed_at)
+                where f.started_at > r.claims_since
+                union all
                 (
-                    select a.started_at, a.claimed_at from attempts a
+                    select micros(a.started_at), micros(a.claimed_at) from ledger a
                     where a.destination_id = r.id and not a.folded and a.carried_by is null
                         and a.started_at > from_micros(r.claims_since) and a.id {in_days}
                     order by a.started_at desc limit r.claims_max
                 )
                 union all
                 (
-                    select a.started_at, a.claimed_at from attempts a
+                    select micros(a.started_at), micros(a.claimed_at) from ledger a
                     where a.destination_id = r.id and a.folded and a.carried_by is null
                         and a.started_at > from_micros(r.claims_since) and a.id {in_days}
                     order by a.started_at desc limit r.claims_max
@@ -311,14 +324,24 @@ const USAGE: &str = "-- admit: usage
     cross join lateral (
         select
             coalesce(array_agg(x.id), '{}') as unfolded_ids,
-            coalesce(array_agg(micros(x.started_at)), '{}') as unfolded_starts,
-            coalesce(array_agg(x.state <> 'started'), '{}') as unfolded_final
+            coalesce(array_agg(x.started_at), '{}') as unfolded_starts,
+            coalesce(array_agg(x.is_final), '{}') as unfolded_final
         from (
-            select a.id, a.started_at, a.state from attempts a
-            where a.destination_id = r.id and not a.folded and a.carried_by is null
-                and a.started_at > from_micros(r.coarse_since) and a.id {in_days}
-            order by a.started_at
-            limit case when r.coarse_since is null then 0 else f.in_flight + $12 + 1 end
+            select y.id, y.started_at, y.is_final
+            from (
+                select f.id, f.started_at, false as is_final
+                from unnest(h.flying_ids, h.flying_starts) as f (id, started_at)
+                where f.started_at > r.coarse_since
+                union all
+                (
+                    select a.id, micros(a.started_at), true from ledger a
+                    where a.destination_id = r.id and not a.folded and a.carried_by is null
+                        and a.started_at > from_micros(r.coarse_since) and a.id {in_days}
+                    order by a.started_at
+                    limit case when r.coarse_since is null then 0 else $12 + 1 end
+                )
+            ) y
+            order by y.started_at
         ) x
     ) u
     cross join lateral (
@@ -329,9 +352,9 @@ const USAGE: &str = "-- admit: usage
                 as first_expired,
             coalesce(array_agg(x.payload_bytes), '{}') as first_bytes
         from (
-            select a.id, a.created_at, a.expires_at, a.payload_bytes from attempts a
+            select a.id, a.created_at, a.expires_at, a.payload_bytes from deliveries a
             where a.destination_id = r.id and a.state = 'waiting' and a.due_at is null
-                and a.id + 0 > r.first_after and a.id {in_days}
+                and a.id + 0 > r.first_after
             order by a.id + 0 limit r.ahead
         ) x
     ) w
@@ -344,9 +367,9 @@ const USAGE: &str = "-- admit: usage
             coalesce(array_agg(x.payload_bytes), '{}') as due_bytes,
             coalesce(array_agg(x.batch_limit), '{}') as due_limits
         from (
-            select a.id, a.due_at, a.expires_at, a.payload_bytes, a.batch_limit from attempts a
+            select a.id, a.due_at, a.expires_at, a.payload_bytes, a.batch_limit from deliveries a
             where a.destination_id = r.id and a.state = 'waiting'
-                and a.due_at <= from_micros($10) and a.id {in_days}
+                and a.due_at <= from_micros($10)
             order by a.due_at, a.id limit r.ahead
         ) x
     ) d";

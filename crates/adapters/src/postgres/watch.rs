@@ -226,7 +226,7 @@ async fn count_together(
         left join pacing p on p.destination_id = n.id
         cross join lateral (
             select count(*) as waiting from (
-                select from attempts a
+                select from deliveries a
                 where a.destination_id = n.id and a.state = 'waiting' and a.due_at is null
                     and a.id + 0 > coalesce(p.first_after, 0)
                 limit n.far
@@ -234,7 +234,7 @@ async fn count_together(
         ) f
         cross join lateral (
             select count(*) as waiting from (
-                select from attempts a
+                select from deliveries a
                 where a.destination_id = n.id and a.state = 'waiting' and a.due_at is not null
                 limit n.far
             ) x

@@ -30,7 +30,7 @@ pub(crate) async fn running_for(days: u32) -> Database {
                     '''[0-9a-f]{{8}}-[0-9a-f-]{{27}}''', '''01800000-0000-0000-0000-000000000000''');
             end;
             $$;
-            select ensure_day('attempts', utc_day(now()) - n), ensure_day('events', utc_day(now()) - n)
+            select ensure_day('ledger', utc_day(now()) - n), ensure_day('events', utc_day(now()) - n)
             from generate_series(1, {days}) n"
         ))
         .await;
@@ -123,7 +123,7 @@ async fn days_are_made_ahead_and_none_takes_what_has_no_day() {
     let beyond = "select has_day(utc_day(clock_timestamp()) + 4)::integer::bigint";
     assert_eq!(database.number(beyond).await, 0);
 
-    let tomorrow = "select format('drop table attempts_%1$s, events_%1$s',
+    let tomorrow = "select format('drop table ledger_%1$s, events_%1$s',
         to_char(utc_day(now()) + 1, 'YYYY_MM_DD'))";
     let mut user = database.user().await;
     let drop: String = sqlx::query_scalar(tomorrow)
@@ -199,9 +199,9 @@ async fn a_day_goes_when_it_is_old_and_nothing_in_it_is_needed() {
         (30, true),
     ] {
         assert_eq!(
-            has(&database, "attempts", days).await,
+            has(&database, "ledger", days).await,
             stays,
-            "attempts, {days} days"
+            "ledger, {days} days"
         );
     }
     for (days, stays) in [
@@ -238,7 +238,7 @@ async fn a_day_goes_when_it_is_old_and_nothing_in_it_is_needed() {
         .await;
     keep(&database.store).await;
     assert!(!has(&database, "events", 35).await && !has(&database, "events", 9).await);
-    assert!(has(&database, "attempts", 35).await, "it ended today");
+    assert!(has(&database, "ledger", 35).await, "it ended today");
 }
 
 /// Many old days with a backlog do not keep younger ones from going; nor does
@@ -251,14 +251,14 @@ async fn days_that_stay_hold_up_no_others() {
         old(&database, to, days, 1, WAITING).await;
     }
     let view = "do $$ begin
-        execute to_char(utc_day(now()) - 35, '\"create view theirs as table attempts\"_YYYY_MM_DD');
+        execute to_char(utc_day(now()) - 35, '\"create view theirs as table ledger\"_YYYY_MM_DD');
     end; $$";
     database.sql(view).await;
     keep(&database.store).await;
     for (table, days, stays) in [
-        ("attempts", 36, true),
-        ("attempts", 34, false),
-        ("attempts", 31, false),
+        ("ledger", 36, true),
+        ("ledger", 34, false),
+        ("ledger", 31, false),
         ("events", 36, true),
         ("events", 35, false),
         ("events", 8, false),
@@ -281,7 +281,7 @@ async fn for_ever_is_for_ever() {
         database.store.keep_days(&ages).await.unwrap(),
         DaysKept::default()
     );
-    let days = "select count(*) from pg_inherits where inhparent = 'attempts'::regclass";
+    let days = "select count(*) from pg_inherits where inhparent = 'ledger'::regclass";
     assert_eq!(database.number(days).await, 44);
 }
 
@@ -298,9 +298,9 @@ async fn what_limits_count_stays_however_short_the_age() {
     };
     database.store.keep_days(&ages).await.unwrap();
     database.store.keep_days(&ages).await.unwrap();
-    assert!(has(&database, "attempts", 2).await);
+    assert!(has(&database, "ledger", 2).await);
     assert!(!has(&database, "events", 2).await);
-    assert!(!has(&database, "attempts", 5).await);
+    assert!(!has(&database, "ledger", 5).await);
 }
 
 /// No scheduler has run for days: an event is accepted all the same.
@@ -314,20 +314,37 @@ async fn an_event_of_a_day_that_nobody_made_is_accepted() {
             for one in
                 select c.oid::regclass as name
                 from pg_inherits i join pg_class c on c.oid = i.inhrelid
-                where i.inhparent = 'attempts'::regclass and partition_day(c.relname) is not null
+                where i.inhparent in ('ledger'::regclass, 'events'::regclass)
+                    and partition_day(c.relname) is not null
             loop
                 execute format('drop table %s', one.name);
             end loop;
         end;
         $$";
     database.sql(none).await;
-    assert!(!has(&database, "attempts", 0).await);
+    assert!(!has(&database, "ledger", 0).await);
     database.accept(to, 1).await;
     let waiting = "select count(*) from attempts where state = 'waiting'";
     assert_eq!(database.number(waiting).await, 1);
-    database.store.ready().await.unwrap();
-    // And who is asked whether it is ready, and is not, is so at the next look.
-    database.sql(none).await;
+    // Who is asked whether it is ready, and is not, is so at the next look.
     database.store.ready().await.unwrap_err();
     database.store.ready().await.unwrap();
+    assert!(has(&database, "ledger", 0).await, "where it ends");
+}
+
+/// What is owed since a day of which the ledger has none, say because somebody dropped it,
+/// ends in that day.
+#[tokio::test]
+async fn a_day_that_is_owed_something_is_made() {
+    let database = running_for(20).await;
+    let to = database.destination(per_second(100)).await;
+    old(&database, to, 12, 1, WAITING).await;
+    let drop = "do $$ begin execute format('drop table ledger_%1$s',
+        to_char(utc_day(now()) - 12, 'YYYY_MM_DD')); end; $$";
+    database.sql(drop).await;
+    keep(&database.store).await;
+    assert!(has(&database, "ledger", 12).await);
+    database
+        .sql("update attempts set state = 'cancelled' where state = 'waiting'")
+        .await;
 }

@@ -54,7 +54,7 @@ async fn what_was_left_half_done_is_finished() {
     }
     old(&database, to, 35, 1, WAITING).await;
     let mut user = database.user().await;
-    let name = "select to_char(utc_day(now()) - $1, '\"attempts\"_YYYY_MM_DD')";
+    let name = "select to_char(utc_day(now()) - $1, '\"ledger\"_YYYY_MM_DD')";
     let mut names = Vec::new();
     for days in [37, 36, 35] {
         let name: String = (sqlx::query_scalar(name)
@@ -66,7 +66,7 @@ async fn what_was_left_half_done_is_finished() {
     }
     // Detached and not dropped; the one of them should not have been.
     for name in &names[1..] {
-        let detach = format!("alter table attempts detach partition {name} concurrently");
+        let detach = format!("alter table ledger detach partition {name} concurrently");
         run(&mut user, detach).await;
     }
     // Interrupted while it waited for a reader.
@@ -75,7 +75,7 @@ async fn what_was_left_half_done_is_finished() {
     run(&mut report, "select count(*) from attempts".to_owned()).await;
     run(&mut user, "set statement_timeout = '200ms'".to_owned()).await;
     let detach = format!(
-        "alter table attempts detach partition {} concurrently",
+        "alter table ledger detach partition {} concurrently",
         names[0]
     );
     let interrupted = sqlx::raw_sql(sqlx::AssertSqlSafe(detach))
@@ -88,14 +88,14 @@ async fn what_was_left_half_done_is_finished() {
 
     // What meets somebody's lock is put off, as autovacuum's on a busy machine.
     let began = tokio::time::Instant::now();
-    while has(&database, "attempts", 34).await {
+    while has(&database, "ledger", 34).await {
         assert!(began.elapsed() < Duration::from_secs(60), "34 days");
         keep(&database.store).await;
     }
     for (days, stays) in [(37, false), (36, false), (35, true), (34, false)] {
-        assert_eq!(has(&database, "attempts", days).await, stays, "{days} days");
+        assert_eq!(has(&database, "ledger", days).await, stays, "{days} days");
     }
-    let left = "select count(*) from pg_class where relname ~ '^attempts_[0-9_]+$'
+    let left = "select count(*) from pg_class where relname ~ '^ledger_[0-9_]+$'
         and relkind = 'r' and not relispartition";
     assert_eq!(database.number(left).await, 0);
     assert_eq!(database.permits(to).await.len(), 1, "it is delivered");

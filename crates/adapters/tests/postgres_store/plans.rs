@@ -393,9 +393,10 @@ async fn the_fleet_is_read_by_its_requests() {
     let started = async |leader: &str, count: u32| {
         let insert = format!(
             "insert into attempts (
-                event_id, destination_id, tenant_id, state, claimed_at, started_at, carried_by
+                event_id, destination_id, tenant_id, state, permit, claimed_at, started_at,
+                carried_by
             )
-            select e.id, '{destination}', '{DEFAULT_TENANT}', 'started', now(), now(), {leader}
+            select e.id, '{destination}', '{DEFAULT_TENANT}', 'started', 1, now(), now(), {leader}
             from (select id from events limit 1) e, generate_series(1, {count}) g"
         );
         database.sql(&insert).await;

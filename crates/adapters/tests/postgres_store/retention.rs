@@ -62,15 +62,15 @@ async fn a_day_goes_whole_before_its_rows_go_one_by_one() {
     assert_eq!(of_day(&database, 34).await, 1);
     assert_eq!(of_day(&database, 31).await, 10);
     while step(&database, Walk::Days, &rules).await.more {}
-    assert!(!has(&database, "attempts", 31).await && !has(&database, "events", 8).await);
-    assert!(has(&database, "attempts", 34).await && has(&database, "events", 34).await);
+    assert!(!has(&database, "ledger", 31).await && !has(&database, "events", 8).await);
+    assert!(has(&database, "ledger", 34).await && has(&database, "events", 34).await);
     database
         .sql("update attempts set state = 'cancelled' where state = 'waiting'")
         .await;
     for _ in 0..2 {
         while step(&database, Walk::Days, &rules).await.more {}
     }
-    assert!(!has(&database, "attempts", 34).await && !has(&database, "events", 34).await);
+    assert!(!has(&database, "ledger", 34).await && !has(&database, "events", 34).await);
 }
 
 /// Old days that have to stay, as many as a step looks at, and one behind them.
@@ -90,9 +90,9 @@ async fn days_that_stay_are_in_no_other_days_way() {
         steps += 1;
     }
     assert!(steps > 2, "{steps}");
-    assert!(!has(&database, "attempts", 32).await);
+    assert!(!has(&database, "ledger", 32).await);
     assert!(!has(&database, "events", 9).await);
-    assert!(has(&database, "attempts", 33).await && has(&database, "events", 33).await);
+    assert!(has(&database, "ledger", 33).await && has(&database, "events", 33).await);
 }
 
 /// Index entries of rows that are gone are not read again each round.

@@ -317,7 +317,16 @@ async fn admit_and_claim(database: &Database, destination: DestinationId, stop: 
         });
         // Outcomes do not matter here, only places do.
         database
-            .sql("update attempts set state = 'succeeded' where state = 'started'")
+            .sql(
+                "with gone as (
+                    delete from deliveries where state = 'started'
+                    returning id, event_id, destination_id, tenant_id, claimed_at, started_at
+                )
+                insert into ledger (
+                    id, event_id, destination_id, tenant_id, claimed_at, started_at, state
+                )
+                select *, 'succeeded' from gone",
+            )
             .await;
     }
 }

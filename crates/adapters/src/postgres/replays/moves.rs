@@ -32,7 +32,7 @@ struct Row {
 const MOVE: &str = "-- advance_replays: move
     with examined as materialized (
         select a.id, a.event_id, a.status, coalesce(a.finished_at, a.started_at) as died
-        from attempts a
+        from ledger a
         where a.destination_id = $1 and a.dead_letter and a.replayed_at is null
             and coalesce(a.finished_at, a.started_at) >= from_micros($2)
             and coalesce(a.finished_at, a.started_at) < from_micros($3)
@@ -56,19 +56,19 @@ const MOVE: &str = "-- advance_replays: move
     ),
     locked as materialized (
         select a.id
-        from picked p join attempts a on a.id = p.id
+        from picked p join ledger a on a.id = p.id
         where a.dead_letter and a.replayed_at is null
         order by a.id
         for update of a
     ),
     marked as (
-        update attempts a set replayed_at = from_micros($11)
+        update ledger a set replayed_at = from_micros($11)
         from locked l
         where a.id = l.id
         returning a.event_id, a.destination_id, a.tenant_id, a.try_number, a.payload_bytes
     ),
     added as (
-        insert into attempts (
+        insert into deliveries (
             event_id, destination_id, tenant_id, try_number, tries_before, due_at, created_at,
             replay_id, expires_at, payload_bytes
         )

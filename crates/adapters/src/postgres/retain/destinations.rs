@@ -85,12 +85,12 @@ async fn examine(
             ) as is_in_ledger,
             x.drained_at is not null and (
                 exists (
-                    select from attempts a
+                    select from deliveries a
                     where a.destination_id = x.id and a.state = 'waiting' and a.due_at is null
                     offset 0
                 )
                 or exists (
-                    select from attempts a
+                    select from deliveries a
                     where a.destination_id = x.id and a.state = 'waiting' and a.due_at is not null
                     offset 0
                 )

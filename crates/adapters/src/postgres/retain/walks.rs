@@ -67,15 +67,14 @@ const ATTEMPTS: &str = "-- retain: attempts
     ),
     locked as materialized (
         select a.id
-        from old x join attempts a on a.id = x.id
-        where a.state not in ('waiting', 'admitted', 'started')
-            and greatest(a.created_at, a.started_at, a.finished_at) < from_micros($2)
+        from old x join ledger a on a.id = x.id
+        where greatest(a.created_at, a.started_at, a.finished_at) < from_micros($2)
             and not (a.dead_letter and a.replayed_at is null)
         order by a.id
         for update of a skip locked
     ),
     gone as (
-        delete from attempts a using locked l where a.id = l.id returning a.id
+        delete from ledger a using locked l where a.id = l.id returning a.id
     )
     select count(x.id) as examined, count(g.id) as removed, count(x.id) >= $3 as more,
         max(x.id) as last_id, min(x.id) filter (where g.id is null) - 1 as left_id,
@@ -107,13 +106,13 @@ const LIMIT_HISTORY: &str = "-- retain: limit_history
         ) next
         where next.at < from_micros($2)
             and not exists (
-                select from attempts a
+                select from starts a
                 where a.destination_id = h.destination_id and a.carried_by is null
                     and not a.folded and a.started_at < next.at + interval '500 milliseconds'
                 offset 0
             )
             and not exists (
-                select from attempts a
+                select from starts a
                 where a.destination_id = h.destination_id and a.carried_by is null
                     and a.folded and a.started_at < next.at + interval '500 milliseconds'
                 offset 0
@@ -148,7 +147,7 @@ async fn by_id(
 const DEAD_LETTERS: &str = "-- retain: dead_letters
     with examined as materialized (
         select a.id, a.destination_id, coalesce(a.finished_at, a.started_at) as died
-        from attempts a
+        from ledger a
         where a.dead_letter and a.replayed_at is null
             and micros(coalesce(a.finished_at, a.started_at)) < $1
             and (micros(coalesce(a.finished_at, a.started_at)), (a.id + 0)) > ($4, $5)
@@ -157,7 +156,7 @@ const DEAD_LETTERS: &str = "-- retain: dead_letters
     ),
     locked as materialized (
         select a.id, x.died
-        from examined x join attempts a on a.id = x.id
+        from examined x join ledger a on a.id = x.id
         where a.dead_letter and a.replayed_at is null
             and not exists (
                 select from replays r
@@ -169,12 +168,12 @@ const DEAD_LETTERS: &str = "-- retain: dead_letters
         for update of a skip locked
     ),
     gone as (
-        delete from attempts a using locked l
+        delete from ledger a using locked l
         where a.id = l.id and l.died < from_micros($2)
         returning a.id
     ),
     ended as (
-        update attempts a set dead_letter = false
+        update ledger a set dead_letter = false
         from locked l
         where a.id = l.id and (l.died < from_micros($2)) is not true
         returning a.id

@@ -8,7 +8,6 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::super::failure::Failure;
-use super::super::id_range::IdRange;
 use super::super::rows::{count, time, word};
 use super::told;
 
@@ -22,15 +21,15 @@ const WALK: &str = "-- watch: passed
         select
             least(
                 (
-                    select a.destination_id from attempts a
+                    select a.destination_id from deliveries a
                     where a.state = 'waiting' and a.due_at is null and a.destination_id > w.id
-                        and a.id {in_days}
+                       
                     order by a.destination_id limit 1
                 ),
                 (
-                    select a.destination_id from attempts a
+                    select a.destination_id from deliveries a
                     where a.state = 'waiting' and a.due_at is not null and a.destination_id > w.id
-                        and a.id {in_days}
+                       
                     order by a.destination_id limit 1
                 ),
                 (
@@ -53,16 +52,16 @@ const WALK: &str = "-- watch: passed
         coalesce(r.dead_letters, 0) as dead_letters,
         micros(r.dead_letters_told_at) as dead_letters_told_at,
         (
-            select micros(a.created_at) from attempts a
+            select micros(a.created_at) from deliveries a
             where a.destination_id = w.id and a.state = 'waiting' and a.due_at is null
                 and a.id + 0 > coalesce(p.first_after, 0)
-                and a.id {in_days}
+               
             order by a.id + 0 limit 1
         ) as first_since,
         (
-            select micros(a.due_at) from attempts a
+            select micros(a.due_at) from deliveries a
             where a.destination_id = w.id and a.state = 'waiting' and a.due_at <= clock.now
-                and a.id {in_days}
+               
             order by a.due_at limit 1
         ) as due_since
     from walk w
@@ -167,8 +166,7 @@ pub(super) async fn passed(
     after: Option<Uuid>,
     limit: u32,
 ) -> Result<(Timestamp, Vec<Passed>), Failure> {
-    let open = IdRange::open(connection).await?;
-    let rows: Vec<Row> = sqlx::query_as(open.told(WALK))
+    let rows: Vec<Row> = sqlx::query_as(WALK)
         .bind(after)
         .bind(i32::try_from(limit).unwrap_or(i32::MAX))
         .fetch_all(connection)
