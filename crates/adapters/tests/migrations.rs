@@ -92,6 +92,8 @@ fn the_dialects_have_the_same_tables_and_columns() {
         "outbox_rejected",
         "attempts_horizon",
         "events_timeless",
+        "deliveries",
+        "ledger",
     ] {
         assert!(postgres.remove(table).is_some(), "{table}");
     }

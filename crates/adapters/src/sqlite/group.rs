@@ -29,9 +29,11 @@ const MOST_TIME: Duration = Duration::from_millis(2);
 pub(super) struct Step {
     /// Whether it writes.
     pub(super) writes: bool,
-    /// Not run where no transaction could be begun.
-    pub(super) run: Box<dyn FnOnce(Option<&Transaction<'_>>) -> Answer + Send>,
+    pub(super) run: Box<Run>,
 }
+
+/// In the transaction, if one could be begun.
+type Run = dyn FnOnce(Option<&Transaction<'_>>) -> Answer + Send;
 
 /// Told whether what was done is on the disk.
 pub(super) type Answer = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
@@ -229,9 +231,12 @@ mod tests {
         assert_eq!(*said.lock().unwrap(), [(1, false), (2, false)]);
         assert_eq!(count(&reader), 0);
         // And the next one begins anew.
-        run(&mut writer, step(3, None, false, &said), || None, &|| {
-            Ok(())
-        });
+        run(
+            &mut writer,
+            step(3, None, false, &said),
+            || None,
+            &|| Ok(()),
+        );
         assert_eq!(count(&reader), 1);
     }
 

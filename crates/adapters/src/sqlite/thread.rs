@@ -163,7 +163,9 @@ mod tests {
             let connection = Connection::open_in_memory().unwrap();
             let check = Box::new(|| Ok(()));
             let lane = Lane::spawn("sqlite-test", connection, check, ()).unwrap();
-            let answer = lane.write(|_| -> Result<(), Fault> { panic!("a bug") }).await;
+            let answer = lane
+                .write(|_| -> Result<(), Fault> { panic!("a bug") })
+                .await;
             panic!("still here, with {answer:?}");
         }
         let name = "sqlite::thread::tests::a_step_that_panics_ends_the_process";

@@ -1,13 +1,10 @@
 //! A queue of a test's own on a broker, and a plain client to meddle with it.
 
-use std::time::Duration;
-
 use adapters::rabbitmq::{QueueKind, RabbitQueue};
-use lapin::options::{BasicGetOptions, QueueDeleteOptions};
+use lapin::options::QueueDeleteOptions;
 use lapin::{Channel, Connection, ConnectionProperties};
 use rand::TryRng;
 use rand::rngs::SysRng;
-use tokio::time::sleep;
 
 /// One delivery queue under a name that nobody else uses.
 pub(crate) struct TestQueue {
@@ -48,19 +45,6 @@ impl TestQueue {
         RabbitQueue::connect(&self.url, &self.name, kind)
             .await
             .unwrap()
-    }
-
-    /// The next dead letter's body, once there is one.
-    pub(crate) async fn dead(&self) -> Vec<u8> {
-        let name = format!("{}.dead", self.name);
-        loop {
-            let options = BasicGetOptions { no_ack: true };
-            let got = self.channel.basic_get(name.as_str().into(), options).await;
-            match got.unwrap() {
-                Some(message) => return message.delivery.data,
-                None => sleep(Duration::from_millis(20)).await,
-            }
-        }
     }
 
     /// Leaves nothing on the broker. Called last: whoever is still connected

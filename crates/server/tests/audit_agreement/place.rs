@@ -61,7 +61,7 @@ impl Place {
         };
         parts::migrate(&place.config()).await.unwrap();
         // The ledgers number their attempts from 0 on, and no day has such ids.
-        let of_no_day = "create table attempts_of_no_day partition of attempts
+        let of_no_day = "create table attempts_of_no_day partition of ledger
             for values from (0) to (1000000)";
         place.sql(of_no_day).await;
         place
