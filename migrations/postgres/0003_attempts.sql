@@ -123,7 +123,7 @@ alter sequence attempts_id_seq owned by attempts.id;
 create table deliveries partition of attempts
     for values in ('waiting', 'admitted', 'started')
     with (
-        fillfactor = 60, autovacuum_vacuum_scale_factor = 0.02,
+        fillfactor = 45, autovacuum_vacuum_scale_factor = 0.02,
         autovacuum_analyze_scale_factor = 0.1
     );
 
@@ -149,9 +149,6 @@ create index deliveries_held on deliveries (destination_id, deadline)
 -- What is under way in the request of another.
 create index deliveries_carried on deliveries (carried_by) where carried_by is not null;
 create index deliveries_of_event on deliveries (event_id);
--- For people. By tenant first, so that no plan of admission can mistake it for one of the
--- indexes above.
-create index deliveries_of_tenant on deliveries (tenant_id, destination_id, (id + 0));
 -- For whoever reads a backlog page by page, which is by id.
 create index deliveries_due_by_id on deliveries (destination_id, (id + 0))
     where due_at is not null;
@@ -165,6 +162,7 @@ alter table ledger add primary key (id);
 create index ledger_starts on ledger (destination_id, folded, started_at desc, id desc)
     where started_at is not null and carried_by is null;
 create index ledger_of_event on ledger (event_id);
+-- For people. By tenant first, so that no plan of admission can mistake it for the other.
 create index ledger_of_tenant on ledger (tenant_id, destination_id, (id + 0));
 -- Dead letters that can be replayed, by when they died: their outcome, or the
 -- start of one whose outcome nobody knows.
@@ -193,7 +191,11 @@ create function destinations_before_delete() returns trigger
 as $$
 begin
     if exists (
-        select from attempts a where a.tenant_id = old.tenant_id and a.destination_id = old.id
+        select from ledger a where a.tenant_id = old.tenant_id and a.destination_id = old.id
+    ) or exists (
+        select from deliveries a where a.destination_id = old.id and a.due_at is null
+    ) or exists (
+        select from deliveries a where a.destination_id = old.id and a.due_at is not null
     ) then
         raise foreign_key_violation
             using message = format('destination %s has attempts', old.id),

@@ -119,9 +119,26 @@ pub(super) async fn attempts(
             micros(a.created_at) as created_at, micros(a.admitted_at) as admitted_at,
             micros(a.started_at) as started_at, micros(a.finished_at) as finished_at,
             a.status, a.error, a.response_body
-        from attempts a
-        where a.tenant_id = $1 and a.destination_id = $2 and a.id + 0 < $3
-        order by a.id + 0 desc
+        from (
+            (
+                select * from ledger a
+                where a.tenant_id = $1 and a.destination_id = $2 and a.id + 0 < $3
+                order by a.id + 0 desc limit $4
+            )
+            union all
+            (
+                select * from deliveries a
+                where a.destination_id = $2 and a.due_at is null and a.id + 0 < $3
+                order by a.id + 0 desc limit $4
+            )
+            union all
+            (
+                select * from deliveries a
+                where a.destination_id = $2 and a.due_at is not null and a.id + 0 < $3
+                order by a.id + 0 desc limit $4
+            )
+        ) a
+        order by a.id desc
         limit $4",
     )
     .bind(tenant.0)

@@ -79,8 +79,16 @@ async fn examine(
         )
         select x.id, micros(x.deleted_at) as deleted_at,
             exists (
-                select from attempts a
+                select from ledger a
                 where a.tenant_id = x.tenant_id and a.destination_id = x.id
+                offset 0
+            )
+            or exists (
+                select from deliveries a where a.destination_id = x.id and a.due_at is null
+                offset 0
+            )
+            or exists (
+                select from deliveries a where a.destination_id = x.id and a.due_at is not null
                 offset 0
             ) as is_in_ledger,
             x.drained_at is not null and (
