@@ -1,6 +1,5 @@
 -- What workers need, and no more: a worker talks to receivers, so it has no business with
--- limits, addresses, keys of the API, or deleting anything that it did not deliver. First,
--- once:
+-- limits, addresses, keys of the API, or deleting anything of the ledger. First, once:
 --
 --   create role paceline_worker login password '…';
 --

@@ -131,6 +131,11 @@ create table ledger partition of attempts
     for values in ('succeeded', 'failed', 'unknown', 'not_sent', 'cancelled', 'expired')
     partition by range (id);
 
+-- What counts of it is found by its permit.
+alter table deliveries
+    add constraint deliveries_check_permit check ((permit is null) = (state = 'waiting')),
+    add constraint deliveries_check_carried check (carried_by is null or state = 'started');
+
 -- What is owed. No index says `state`, or anything else that a claim sets: a claim would
 -- have to write an entry into each of them.
 alter table deliveries add primary key (id);
@@ -142,9 +147,11 @@ alter table deliveries add primary key (id);
 create index deliveries_first on deliveries (destination_id, (id + 0)) where due_at is null;
 create index deliveries_due on deliveries (destination_id, due_at, id)
     where due_at is not null;
--- What has a permit, or is under way. The deadline is for whoever looks for permits that
--- have ended, of any destination.
-create index deliveries_held on deliveries (destination_id, deadline)
+-- What has a permit, or is under way; and the same by when a permit ends, for whoever looks
+-- for those that have, of any destination.
+create index deliveries_held on deliveries (destination_id)
+    where permit is not null and carried_by is null;
+create index deliveries_deadline on deliveries (deadline)
     where permit is not null and carried_by is null;
 -- What is under way in the request of another.
 create index deliveries_carried on deliveries (carried_by) where carried_by is not null;
@@ -320,7 +327,7 @@ begin
         select n::date
         from (select min(d.id) as first from deliveries d) oldest
         cross join generate_series(
-            date '1970-01-01' + (oldest.first >> 36)::integer, today - 1, interval '1 day') n
+            date '1970-01-01' + (oldest.first >> 36)::integer, greatest(today, given), interval '1 day') n
         where exists (
             select from deliveries d
             where d.id >= first_attempt_id(n::date) and d.id < first_attempt_id(n::date + 1)

@@ -172,3 +172,6 @@ create index replays_of_tenant on replays (tenant_id, id);
 -- A destination that goes is asked for here.
 create index replays_of_destination on replays (destination_id);
 create index replays_finished on replays (finished_at) where finished_at is not null;
+
+-- What has started.
+create view starts as select * from attempts where started_at is not null;

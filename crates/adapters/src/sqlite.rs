@@ -143,14 +143,12 @@ impl SqliteStore {
         let place = Arc::new(Place::of(path)?);
         let checkpoints = Checkpoints::spawn(path, &writer)?;
         let still_there = Arc::clone(&place);
-        let check = Box::new(move || {
-            checkpoints.look();
-            still_there.check()
-        });
-        let writer = Lane::spawn("sqlite-writer", writer, check, lock)?;
-        let reader = Lane::spawn("sqlite-reader", reader, nowhere(), ())?;
+        let check = Box::new(move || still_there.check());
+        let after = move || checkpoints.look();
+        let writer = Lane::spawn("sqlite-writer", writer, check, after, lock)?;
+        let reader = Lane::spawn("sqlite-reader", reader, nowhere(), || {}, ())?;
         let counter = connect(path, read_only)?;
-        let counter = Lane::spawn("sqlite-counter", counter, nowhere(), ())?;
+        let counter = Lane::spawn("sqlite-counter", counter, nowhere(), || {}, ())?;
         if new {
             let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
             tracing::info!("made a new database at {}", path.display());
@@ -173,6 +171,7 @@ impl SqliteStore {
             "sqlite-audit",
             connect(path, read_only)?,
             nowhere(),
+            || {},
             (),
         )?);
         Ok(Self::on(lane, clock, Duration::ZERO))
@@ -183,7 +182,13 @@ impl SqliteStore {
         let mut connection = connect(Path::new(":memory:"), OpenFlags::default())?;
         configure(&connection)?;
         migrate::migrate(&mut connection)?;
-        let lane = Arc::new(Lane::spawn("sqlite-memory", connection, nowhere(), ())?);
+        let lane = Arc::new(Lane::spawn(
+            "sqlite-memory",
+            connection,
+            nowhere(),
+            || {},
+            (),
+        )?);
         Ok(Self::on(lane, clock, Duration::ZERO))
     }
 
@@ -231,6 +236,17 @@ impl SqliteStore {
     {
         let clock = self.clock.clone();
         self.writer.write(move |tx| step(tx, clock())).await
+    }
+
+    /// The same for a claim: its worker sends only if it has the answer soon.
+    async fn write_promptly<T, F>(&self, step: F) -> Result<T, Fault>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Transaction<'_>, Timestamp) -> Result<T, Fault> + Send + 'static,
+    {
+        let clock = self.clock.clone();
+        let step = move |tx: &Transaction<'_>| step(tx, clock());
+        self.writer.write_promptly(step).await
     }
 
     /// A quick read on the path: of all before it, at one instant.

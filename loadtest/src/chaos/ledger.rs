@@ -24,8 +24,8 @@ pub(crate) const REMEMBER_UNKNOWN: &str = "
         return null;
     end;
     $$;
-    create trigger chaos_remember_unknown after update of state on attempts
-        for each row when (new.state = 'unknown' and old.state <> 'unknown')
+    create trigger chaos_remember_unknown after insert on ledger
+        for each row when (new.state = 'unknown')
         execute function chaos_remember_unknown();
 ";
 

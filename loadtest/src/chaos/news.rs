@@ -37,7 +37,10 @@ pub(crate) const REMEMBER_NEWS: &str = "
         return null;
     end;
     $$;
-    create trigger chaos_remember_dead_letter after update of dead_letter on attempts
+    create trigger chaos_remember_new_dead_letter after insert on ledger
+        for each row when (new.dead_letter)
+        execute function chaos_remember_dead_letter();
+    create trigger chaos_remember_dead_letter after update of dead_letter on ledger
         for each row when (new.dead_letter and not old.dead_letter)
         execute function chaos_remember_dead_letter();
     create function chaos_remember_disabled() returns trigger language plpgsql as $$

@@ -104,7 +104,10 @@ pub(super) async fn make(connection: &mut PgConnection) -> Result<i32, sqlx::Err
 pub(super) async fn make_if_missing(pool: &PgPool) {
     let made: Result<Option<i32>, sqlx::Error> = sqlx::query_scalar(
         "-- make_days
-        select ensure_days($1) where not has_day(utc_day(clock_timestamp()) + $1)",
+        select ensure_days($1)
+        where not has_day(utc_day(clock_timestamp()) + $1)
+            or coalesce(pg_sequence_last_value('attempts_id_seq'), 0)
+                >= first_attempt_id(utc_day(clock_timestamp()) + $1 + 1)",
     )
     .bind(DAYS_AHEAD)
     .fetch_optional(pool)
@@ -112,6 +115,15 @@ pub(super) async fn make_if_missing(pool: &PgPool) {
     if let Err(error) = made {
         let error = in_words(&error);
         tracing::error!(error, "no partitions for the days that come");
+    }
+}
+
+/// Makes those that somebody needs now; what goes wrong is told.
+pub(super) async fn make_owed(pool: &PgPool) {
+    let made = async { make(&mut *pool.acquire().await?).await };
+    if let Err(error) = made.await {
+        let error = in_words(&error);
+        tracing::error!(error, "no partition for what is owed");
     }
 }
 

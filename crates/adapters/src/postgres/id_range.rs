@@ -47,6 +47,11 @@ impl IdRange {
         Self::days(horizon, given.max(today))
     }
 
+    /// The first of them.
+    pub(super) const fn first(self) -> i64 {
+        self.first
+    }
+
     /// The statement about these ids: it says `a.id {in_days}` where it means them.
     ///
     /// `any`: of a bound on both sides a planner without statistics believes that it

@@ -17,6 +17,7 @@ use sqlx::postgres::PgQueryResult;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
+use super::days;
 use super::expire::expire;
 use super::failure::{Failure, retried};
 use super::fold;
@@ -51,10 +52,16 @@ pub(super) async fn reap(pool: &PgPool, rules: &ReapRules, limit: u32) -> Result
                 }
                 reaped.more |= done.more;
             }
-            Err(failure) if failure.is_of_its_own() => reaped.put_off.push(PutOff {
-                part: part.as_str(),
-                problem: StoreError::from(failure).to_string(),
-            }),
+            Err(failure) if failure.is_of_its_own() => {
+                // Where it is to end; the next pass finds it.
+                if failure.is_without_a_day() {
+                    days::make_owed(pool).await;
+                }
+                reaped.put_off.push(PutOff {
+                    part: part.as_str(),
+                    problem: StoreError::from(failure).to_string(),
+                });
+            }
             Err(failure) => return Err(failure),
         }
     }
@@ -242,16 +249,34 @@ async fn mark_unknown(
             select coalesce(array_agg(w.id), '{}') as ids from workers w
             where w.seen_at >= (select now from clock) - $2::bigint * interval '1 microsecond'
         ),
+        -- What went longer ago has no start that is not too old as well.
+        lapsed as materialized (
+            select coalesce(array_agg(w.id), '{}') as ids from workers w
+            where w.seen_at < (select now from clock) - $2::bigint * interval '1 microsecond'
+                and w.seen_at > (select now from clock) - $1::bigint * interval '1 microsecond'
+                    - $2::bigint * interval '1 microsecond' - interval '1 minute'
+        ),
         started as materialized (
             select x.id from (
-                select a.id, a.claimed_at, a.worker_id from deliveries a
+                select a.id, a.claimed_at from deliveries a
                 where a.permit is not null and a.carried_by is null and a.state = 'started'
-                union all
-                select a.id, a.claimed_at, a.worker_id from deliveries a
+                    -- A permit ends within seconds of its claim.
+                    and a.deadline < (select now from clock)
+                        - $1::bigint * interval '1 microsecond' + interval '1 minute'
+                    and a.claimed_at
+                        < (select now from clock) - $1::bigint * interval '1 microsecond'
+                union
+                select a.id, a.claimed_at from deliveries a
+                where (select cardinality(ids) from lapsed) > 0
+                    and a.permit is not null and a.carried_by is null and a.state = 'started'
+                    and a.worker_id = any ((select ids from lapsed)::uuid[])
+                union
+                select a.id, a.claimed_at from deliveries a
                 where a.carried_by is not null
+                    and (a.claimed_at
+                            < (select now from clock) - $1::bigint * interval '1 microsecond'
+                        or a.worker_id = any ((select ids from lapsed)::uuid[]))
             ) x
-            where x.claimed_at < (select now from clock) - $1::bigint * interval '1 microsecond'
-                or (x.worker_id = any ((select ids from living)::uuid[])) is not true
             order by x.claimed_at, x.id
             limit $3
         ),

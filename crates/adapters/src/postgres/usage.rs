@@ -202,7 +202,10 @@ impl Scope {
 
 /// One row per destination; each list is bounded by the limits, none by the
 /// backlog. What is owed and what is over are read by one statement: an attempt that ends
-/// meanwhile is in one of them. No day of the ledger that counts no more is asked for any.
+/// meanwhile is in one of them. No day of the ledger that counts no more is asked for any,
+/// and nothing is admitted that would end in one of them: its start would not be counted.
+///
+/// `id | 0`: of a plain bound the planner may make a walk along all ids since the horizon.
 const USAGE: &str = "-- admit: usage
     select r.id,
         h.permit_attempts, h.permit_numbers, h.permit_epochs, h.not_befores, h.deadlines,
@@ -215,7 +218,7 @@ const USAGE: &str = "-- admit: usage
         (
             select micros(a.due_at) from deliveries a
             where a.destination_id = r.id and a.state = 'waiting'
-                and a.due_at > from_micros($10)
+                and (a.id | 0) >= $15 and a.due_at > from_micros($10)
             order by a.due_at limit 1
         ) as next_due
     from unnest(
@@ -354,7 +357,7 @@ const USAGE: &str = "-- admit: usage
         from (
             select a.id, a.created_at, a.expires_at, a.payload_bytes from deliveries a
             where a.destination_id = r.id and a.state = 'waiting' and a.due_at is null
-                and a.id + 0 > r.first_after
+                and a.id + 0 > greatest(r.first_after, $15 - 1)
             order by a.id + 0 limit r.ahead
         ) x
     ) w
@@ -369,7 +372,7 @@ const USAGE: &str = "-- admit: usage
         from (
             select a.id, a.due_at, a.expires_at, a.payload_bytes, a.batch_limit from deliveries a
             where a.destination_id = r.id and a.state = 'waiting'
-                and a.due_at <= from_micros($10)
+                and a.due_at <= from_micros($10) and (a.id | 0) >= $15
             order by a.due_at, a.id limit r.ahead
         ) x
     ) d";
@@ -413,6 +416,7 @@ async fn fetch(
         .bind(i64::try_from(MAX_UNFOLDED).unwrap_or(i64::MAX))
         .bind(claims)
         .bind(claims_since)
+        .bind(open.first())
         .fetch_all(connection)
         .await?)
 }

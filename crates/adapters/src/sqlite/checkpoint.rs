@@ -103,9 +103,14 @@ fn run(own: &Connection, told: &Receiver<Asked>) {
         let done = own.query_row("pragma wal_checkpoint(passive)", [], |row| {
             row.get::<_, i64>(0)
         });
-        if let Err(error) = done {
-            // The writer meets what is wrong as well, and says so to its callers.
-            tracing::debug!(%error, "no checkpoint");
+        match done {
+            Ok(0) => {}
+            // Another connection of this file does one, which is nobody of ours.
+            Ok(_) => tracing::debug!("another checkpoint is under way"),
+            Err(error) if asked.is_some() => {
+                tracing::warn!(%error, "no checkpoint: the log beside the database grows");
+            }
+            Err(error) => tracing::debug!(%error, "no checkpoint"),
         }
         drop(asked);
     }

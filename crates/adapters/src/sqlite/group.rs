@@ -29,6 +29,8 @@ const MOST_TIME: Duration = Duration::from_millis(2);
 pub(super) struct Step {
     /// Whether it writes.
     pub(super) writes: bool,
+    /// What it answers is worth less the longer that takes: it is the last of its group.
+    pub(super) is_prompt: bool,
     pub(super) run: Box<Run>,
 }
 
@@ -41,7 +43,8 @@ pub(super) type Answer = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
 /// Whether the file is still where it was opened.
 pub(super) type Check = dyn Fn() -> Result<(), StoreError> + Send + Sync;
 
-/// Runs `first`, and what `next` has beside it, as one transaction.
+/// Runs `first`, and what `next` has beside it, as one transaction. No step comes after
+/// one whose answer is waited for with a clock running: see [`Step::is_prompt`].
 pub(super) fn run(
     connection: &mut Connection,
     first: Step,
@@ -83,6 +86,7 @@ fn attempt(
     let began = Instant::now();
     let mut step = first;
     loop {
+        let last = step.is_prompt;
         answers.push((step.run)(Some(&tx)));
         if tx.is_autocommit() {
             let problem = "SQLite has given up the transaction";
@@ -90,7 +94,7 @@ fn attempt(
         }
         let full = answers.len() >= MOST_STEPS || began.elapsed() >= MOST_TIME;
         // One that writes would have to wait for the lock with another's snapshot.
-        if !writes || full {
+        if !writes || full || last {
             break;
         }
         match next() {
@@ -112,11 +116,17 @@ pub(super) fn in_savepoint<T>(
 ) -> Result<T, Fault> {
     execute(tx, "savepoint step")?;
     let done = step(tx);
-    if done.is_err() && !tx.is_autocommit() {
-        execute(tx, "rollback to step")?;
+    if tx.is_autocommit() {
+        return done;
     }
-    if !tx.is_autocommit() {
-        execute(tx, "release step")?;
+    let back = match done {
+        Ok(_) => Ok(()),
+        Err(_) => execute(tx, "rollback to step"),
+    };
+    if let Err(problem) = back.and_then(|()| execute(tx, "release step")) {
+        // Half a step must not be committed: the group goes back as a whole.
+        let _ = execute(tx, "rollback");
+        return done.and(Err(problem));
     }
     done
 }
@@ -140,6 +150,9 @@ mod tests {
             id integer primary key,
             parent integer references parents (id) deferrable initially deferred
         )";
+
+    /// The row of a step that is prompt.
+    const PROMPT: i64 = 99;
 
     type Said = Arc<Mutex<Vec<(i64, bool)>>>;
 
@@ -173,6 +186,7 @@ mod tests {
         let said = said.clone();
         Step {
             writes: true,
+            is_prompt: id == PROMPT,
             run: Box::new(move |tx| {
                 let done = tx.map(|tx| {
                     in_savepoint(tx, |tx| {
@@ -238,6 +252,20 @@ mod tests {
             &|| Ok(()),
         );
         assert_eq!(count(&reader), 1);
+    }
+
+    #[test]
+    fn what_is_prompt_waits_for_nobody_behind_it() {
+        let (_folder, mut writer, _reader) = new_file();
+        let said = Said::default();
+        let mut waiting = vec![
+            step(3, None, false, &said),
+            step(PROMPT, None, false, &said),
+        ];
+        let first = step(1, None, false, &said);
+        run(&mut writer, first, || waiting.pop(), &|| Ok(()));
+        assert_eq!(*said.lock().unwrap(), [(1, true), (PROMPT, true)]);
+        assert_eq!(waiting.len(), 1, "it is the next group's");
     }
 
     #[test]

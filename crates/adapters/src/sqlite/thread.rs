@@ -39,20 +39,25 @@ pub(super) struct Thread {
 }
 
 impl Lane {
-    /// Starts the thread. `kept` is dropped after the connection is closed.
+    /// Starts the thread. `check` is asked before and after each commit, `after` is called
+    /// when its steps are answered. `kept` is dropped last, when the connection is closed.
     pub(super) fn spawn(
         name: &str,
         mut connection: Connection,
         check: Box<Check>,
+        after: impl Fn() + Send + 'static,
         kept: impl Send + 'static,
     ) -> Result<Self, StoreError> {
         let (steps, mut queue) = mpsc::channel::<Step>(QUEUE);
         let run = move || {
             while let Some(first) = queue.blocking_recv() {
+                let ends = EndsWithIt;
                 group::run(&mut connection, first, || queue.try_recv().ok(), &*check);
+                after();
+                drop(ends);
             }
             drop(connection);
-            drop(check);
+            drop(after);
             drop(kept);
         };
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(run);
@@ -71,7 +76,16 @@ impl Lane {
         T: Send + 'static,
         F: FnOnce(&Transaction<'_>) -> Result<T, Fault> + Send + 'static,
     {
-        self.run(true, |tx| in_savepoint(tx, step)).await
+        self.run((true, false), |tx| in_savepoint(tx, step)).await
+    }
+
+    /// The same for one whose answer is worth less the longer it takes.
+    pub(super) async fn write_promptly<T, F>(&self, step: F) -> Result<T, Fault>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Transaction<'_>) -> Result<T, Fault> + Send + 'static,
+    {
+        self.run((true, true), |tx| in_savepoint(tx, step)).await
     }
 
     /// Runs one that only reads, of one snapshot: that of the group that it is in.
@@ -80,10 +94,10 @@ impl Lane {
         T: Send + 'static,
         F: FnOnce(&Transaction<'_>) -> Result<T, Fault> + Send + 'static,
     {
-        self.run(false, step).await
+        self.run((false, false), step).await
     }
 
-    async fn run<T, F>(&self, writes: bool, step: F) -> Result<T, Fault>
+    async fn run<T, F>(&self, (writes, is_prompt): (bool, bool), step: F) -> Result<T, Fault>
     where
         T: Send + 'static,
         F: FnOnce(&Transaction<'_>) -> Result<T, Fault> + Send + 'static,
@@ -96,16 +110,22 @@ impl Lane {
             let done = tx.map(step);
             drop(ends);
             Box::new(move |committed: Result<(), StoreError>| {
-                let done = match committed {
-                    Ok(()) => done.unwrap_or_else(|| Err(gone())),
-                    Err(problem) => Err(problem.into()),
+                let done = match (committed, done) {
+                    (Ok(()), done) => done.unwrap_or_else(|| Err(gone())),
+                    // What went wrong with it may be why nothing was committed.
+                    (Err(_), Some(Err(own))) => Err(own),
+                    (Err(problem), _) => Err(problem.into()),
                 };
                 // Nobody may be waiting any more: then the answer is dropped.
                 let _ = answer.send(done);
             })
         };
         let run = Box::new(run);
-        let step = Step { writes, run };
+        let step = Step {
+            writes,
+            is_prompt,
+            run,
+        };
         match self {
             Self::Thread(thread) => {
                 let steps = thread.steps.as_ref().ok_or_else(gone)?;
@@ -162,7 +182,7 @@ mod tests {
         if std::env::var_os(PANICS).is_some() {
             let connection = Connection::open_in_memory().unwrap();
             let check = Box::new(|| Ok(()));
-            let lane = Lane::spawn("sqlite-test", connection, check, ()).unwrap();
+            let lane = Lane::spawn("sqlite-test", connection, check, || {}, ()).unwrap();
             let answer = lane
                 .write(|_| -> Result<(), Fault> { panic!("a bug") })
                 .await;

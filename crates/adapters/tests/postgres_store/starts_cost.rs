@@ -60,9 +60,10 @@ impl World {
         let other = self.database.destination(per_second(1)).await;
         let insert = format!(
             "insert into attempts (
-                event_id, destination_id, tenant_id, state, worker_id, claimed_at, started_at
+                event_id, destination_id, tenant_id, state, permit, worker_id, claimed_at,
+                started_at
             )
-            select a.event_id, '{other}', a.tenant_id, 'started', a.worker_id,
+            select a.event_id, '{other}', a.tenant_id, 'started', 1, a.worker_id,
                 clock_timestamp(), clock_timestamp()
             from (select * from attempts where destination_id = '{}' limit 1) a,
                 generate_series(1, {count})",
