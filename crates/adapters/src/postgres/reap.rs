@@ -235,6 +235,80 @@ impl GivenUp {
     }
 }
 
+const GIVE_UP_STARTS: &str = "-- reap: give_up_starts
+    with clock as materialized (select clock_timestamp() as now),
+    living as materialized (
+        select coalesce(array_agg(w.id), '{}') as ids from workers w
+        where w.seen_at >= (select now from clock) - $2::bigint * interval '1 microsecond'
+    ),
+    -- What went longer ago has no start that is not too old as well.
+    lapsed as materialized (
+        select coalesce(array_agg(w.id), '{}') as ids from workers w
+        where w.seen_at < (select now from clock) - $2::bigint * interval '1 microsecond'
+            and w.seen_at > (select now from clock) - $1::bigint * interval '1 microsecond'
+                - $2::bigint * interval '1 microsecond' - interval '1 minute'
+    ),
+    started as materialized (
+        select x.id from (
+            select a.id, a.claimed_at from deliveries a
+            where a.permit is not null and a.carried_by is null and a.state = 'started'
+                -- A permit ends within seconds of its claim.
+                and a.deadline < (select now from clock)
+                    - $1::bigint * interval '1 microsecond' + interval '1 minute'
+                and a.claimed_at
+                    < (select now from clock) - $1::bigint * interval '1 microsecond'
+            union
+            select a.id, a.claimed_at from deliveries a
+            where (select cardinality(ids) from lapsed) > 0
+                and a.permit is not null and a.carried_by is null and a.state = 'started'
+                and a.worker_id = any ((select ids from lapsed)::uuid[])
+            union
+            select a.id, a.claimed_at from deliveries a
+            where a.carried_by is not null
+                and (a.claimed_at
+                        < (select now from clock) - $1::bigint * interval '1 microsecond'
+                    or a.worker_id = any ((select ids from lapsed)::uuid[]))
+        ) x
+        order by x.claimed_at, x.id
+        limit $3
+    ),
+    locked as materialized (
+        select a.id, a.coarse and not a.folded as to_fold,
+            coalesce((d.retry_policy ->> 'max_tries')::integer, $4) as max_tries,
+            (a.carried_by is not null or a.batch_size is not null)
+                and a.batch_limit is distinct from 1 as is_batch,
+            d.deleted_at is not null as destination_is_gone,
+            (a.worker_id = any ((select ids from living)::uuid[])) is not true
+                as worker_is_gone
+        from started s
+        join deliveries a on a.id = s.id
+        join destinations d on d.id = a.destination_id
+        where a.state = 'started'
+            and (
+                a.claimed_at < (select now from clock) - $1::bigint * interval '1 microsecond'
+                or (a.worker_id = any ((select ids from living)::uuid[])) is not true
+            )
+        order by a.claimed_at, a.id
+        limit $3
+        for update of a skip locked
+    ),
+    gone as (
+        delete from deliveries a using locked l
+        where a.id = l.id
+        returning a.*, l.to_fold, l.max_tries, l.is_batch, l.destination_is_gone,
+            case when l.worker_is_gone then $5 else $6 end as problem
+    ),
+    written as (
+        insert into ledger ({kept}, {started}, started_at, folded, state, error)
+        select {kept}, {started}, started_at, folded or coarse, 'unknown', problem from gone
+    )
+    select (select micros(now) from clock) as now, a.id, a.event_id, a.destination_id,
+        a.tenant_id, a.try_number, a.tries_before, micros(a.expires_at) as expires_at,
+        a.payload_bytes, a.batch_limit, a.max_tries, a.is_batch,
+        micros(a.claimed_at) as claimed_at,
+        micros(a.started_at) as started_at, a.to_fold, a.destination_is_gone
+    from gone a";
+
 /// Starts whose workers are gone, or that are too old, become unknown: in the
 /// order in which they started.
 async fn mark_unknown(
@@ -242,89 +316,15 @@ async fn mark_unknown(
     rules: &ReapRules,
     limit: u32,
 ) -> Result<Vec<GivenUp>, Failure> {
-    let mut rows: Vec<GivenUp> = sqlx::query_as(moving(
-        "-- reap: give_up_starts
-        with clock as materialized (select clock_timestamp() as now),
-        living as materialized (
-            select coalesce(array_agg(w.id), '{}') as ids from workers w
-            where w.seen_at >= (select now from clock) - $2::bigint * interval '1 microsecond'
-        ),
-        -- What went longer ago has no start that is not too old as well.
-        lapsed as materialized (
-            select coalesce(array_agg(w.id), '{}') as ids from workers w
-            where w.seen_at < (select now from clock) - $2::bigint * interval '1 microsecond'
-                and w.seen_at > (select now from clock) - $1::bigint * interval '1 microsecond'
-                    - $2::bigint * interval '1 microsecond' - interval '1 minute'
-        ),
-        started as materialized (
-            select x.id from (
-                select a.id, a.claimed_at from deliveries a
-                where a.permit is not null and a.carried_by is null and a.state = 'started'
-                    -- A permit ends within seconds of its claim.
-                    and a.deadline < (select now from clock)
-                        - $1::bigint * interval '1 microsecond' + interval '1 minute'
-                    and a.claimed_at
-                        < (select now from clock) - $1::bigint * interval '1 microsecond'
-                union
-                select a.id, a.claimed_at from deliveries a
-                where (select cardinality(ids) from lapsed) > 0
-                    and a.permit is not null and a.carried_by is null and a.state = 'started'
-                    and a.worker_id = any ((select ids from lapsed)::uuid[])
-                union
-                select a.id, a.claimed_at from deliveries a
-                where a.carried_by is not null
-                    and (a.claimed_at
-                            < (select now from clock) - $1::bigint * interval '1 microsecond'
-                        or a.worker_id = any ((select ids from lapsed)::uuid[]))
-            ) x
-            order by x.claimed_at, x.id
-            limit $3
-        ),
-        locked as materialized (
-            select a.id, a.coarse and not a.folded as to_fold,
-                coalesce((d.retry_policy ->> 'max_tries')::integer, $4) as max_tries,
-                (a.carried_by is not null or a.batch_size is not null)
-                    and a.batch_limit is distinct from 1 as is_batch,
-                d.deleted_at is not null as destination_is_gone,
-                (a.worker_id = any ((select ids from living)::uuid[])) is not true
-                    as worker_is_gone
-            from started s
-            join deliveries a on a.id = s.id
-            join destinations d on d.id = a.destination_id
-            where a.state = 'started'
-                and (
-                    a.claimed_at < (select now from clock) - $1::bigint * interval '1 microsecond'
-                    or (a.worker_id = any ((select ids from living)::uuid[])) is not true
-                )
-            order by a.claimed_at, a.id
-            limit $3
-            for update of a skip locked
-        ),
-        gone as (
-            delete from deliveries a using locked l
-            where a.id = l.id
-            returning a.*, l.to_fold, l.max_tries, l.is_batch, l.destination_is_gone,
-                case when l.worker_is_gone then $5 else $6 end as problem
-        ),
-        written as (
-            insert into ledger ({kept}, {started}, started_at, folded, state, error)
-            select {kept}, {started}, started_at, folded or coarse, 'unknown', problem from gone
-        )
-        select (select micros(now) from clock) as now, a.id, a.event_id, a.destination_id,
-            a.tenant_id, a.try_number, a.tries_before, micros(a.expires_at) as expires_at,
-            a.payload_bytes, a.batch_limit, a.max_tries, a.is_batch,
-            micros(a.claimed_at) as claimed_at,
-            micros(a.started_at) as started_at, a.to_fold, a.destination_is_gone
-        from gone a",
-    ))
-    .bind(micros(rules.start_timeout))
-    .bind(micros(rules.heartbeat_timeout))
-    .bind(i64::from(limit))
-    .bind(integer(DEFAULT_MAX_TRIES))
-    .bind(WORKER_IS_GONE)
-    .bind(NO_OUTCOME_IN_TIME)
-    .fetch_all(connection)
-    .await?;
+    let mut rows: Vec<GivenUp> = sqlx::query_as(moving(GIVE_UP_STARTS))
+        .bind(micros(rules.start_timeout))
+        .bind(micros(rules.heartbeat_timeout))
+        .bind(i64::from(limit))
+        .bind(integer(DEFAULT_MAX_TRIES))
+        .bind(WORKER_IS_GONE)
+        .bind(NO_OUTCOME_IN_TIME)
+        .fetch_all(connection)
+        .await?;
     // They come in any order.
     rows.sort_unstable_by_key(|row| (row.claimed_at, row.id));
     Ok(rows)
