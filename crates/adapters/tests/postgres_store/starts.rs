@@ -125,7 +125,7 @@ async fn the_reaper_leaves_what_a_claim_holds_alone() {
         permit.attempt
     );
     run(&mut claim, start).await;
-    let reaped = reap_against(&database, claim).await;
+    let (reaped, _) = reap_against(&database, claim).await;
     assert_eq!(reaped.expired_permits, 0);
     assert!(reaped.put_off.is_empty(), "{:?}", reaped.put_off);
     let started = "select count(*) from attempts where state = 'started'";
@@ -152,7 +152,8 @@ async fn the_reaper_leaves_what_an_outcome_holds_alone() {
         "update attempts set state = 'succeeded', finished_at = clock_timestamp()".to_owned(),
     )
     .await;
-    let reaped = reap_against(&database, outcome).await;
+    let (reaped, has_waited) = reap_against(&database, outcome).await;
+    assert!(!has_waited, "what is held is another pass's");
     assert_eq!(reaped.unknown_starts, 0);
     assert!(reaped.put_off.is_empty(), "{:?}", reaped.put_off);
     let succeeded = "select count(*) from attempts where state = 'succeeded'";
@@ -162,8 +163,8 @@ async fn the_reaper_leaves_what_an_outcome_holds_alone() {
 }
 
 /// Reaps while `held` is open, and commits that once the reaper has either
-/// ended or come to wait for it.
-async fn reap_against(database: &Database, held: Transaction<'_, Postgres>) -> Reaped {
+/// ended or come to wait for it. Answers whether it has waited, too.
+async fn reap_against(database: &Database, held: Transaction<'_, Postgres>) -> (Reaped, bool) {
     let store = database.store.clone();
     let reaping = tokio::spawn(async move {
         let rules = ReapRules {
@@ -176,8 +177,9 @@ async fn reap_against(database: &Database, held: Transaction<'_, Postgres>) -> R
     while !reaping.is_finished() && !database.somebody_waits().await {
         tokio::task::yield_now().await;
     }
+    let has_waited = !reaping.is_finished();
     held.commit().await.unwrap();
-    reaping.await.unwrap()
+    (reaping.await.unwrap(), has_waited)
 }
 
 /// While schedulers admit and workers claim, a user cuts the limit in a
