@@ -166,7 +166,7 @@ pub(super) async fn read_destinations(
         .collect::<Result<_, _>>()?;
     Ok(Known {
         now: Timestamp::from_micros(now),
-        open: IdRange::known_open(horizon, given, now),
+        open: IdRange::known_open(horizon, given),
         found,
     })
 }

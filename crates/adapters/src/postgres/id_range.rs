@@ -13,7 +13,6 @@ use sqlx::AssertSqlSafe;
 /// Above these bits an id is its day, counted from 1970: see `next_attempt_id`.
 const DAY_BITS: u32 = 36;
 const WITHIN_A_DAY: i64 = (1 << DAY_BITS) - 1;
-const MICROS_A_DAY: i64 = 86_400_000_000;
 
 /// The ids of whole days.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,12 +38,9 @@ impl IdRange {
         )
     }
 
-    /// The days of all that may count, by the horizon, the last id that was given, and the
-    /// clock (µs). Whichever is later, that id's day or today, is the last: a clock may have
-    /// been set back, and no id may have been given yet.
-    pub(super) fn known_open(horizon: i64, given: i64, now: i64) -> Self {
-        let today = now.div_euclid(MICROS_A_DAY) << DAY_BITS;
-        Self::days(horizon, given.max(today))
+    /// The days of all that may count, by the horizon and the last id that was given.
+    pub(super) fn known_open(horizon: i64, given: i64) -> Self {
+        Self::days(horizon, given.max(horizon))
     }
 
     /// The first of them.
@@ -94,12 +90,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_open_ends_today_or_with_the_last_id() {
-        let open = |given, now| IdRange::known_open(20_777 * DAY, given, now);
-        let noon = 20_780 * MICROS_A_DAY + MICROS_A_DAY / 2;
+    fn what_is_open_ends_with_the_last_id() {
         let until = |day| IdRange::of(&[20_777 * DAY, day * DAY]);
-        assert_eq!(open(0, noon), until(20_780));
-        assert_eq!(open(20_779 * DAY + 8, noon), until(20_780));
-        assert_eq!(open(20_781 * DAY + 8, noon), until(20_781));
+        let open = |given| IdRange::known_open(20_777 * DAY, given);
+        assert_eq!(open(0), until(20_777), "none was given yet");
+        assert_eq!(open(20_781 * DAY + 8), until(20_781));
     }
 }

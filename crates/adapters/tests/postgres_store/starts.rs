@@ -143,7 +143,8 @@ async fn the_reaper_leaves_what_an_outcome_holds_alone() {
     let claims = database.store.claim_starts(worker, &permits).await.unwrap();
     assert!(matches!(claims.answers[..], [ClaimAnswer::Started(_)]));
     let old = "update attempts
-        set claimed_at = claimed_at - interval '1 hour', started_at = started_at - interval '1 hour'";
+        set not_before = not_before - interval '1 hour', deadline = deadline - interval '1 hour',
+            claimed_at = claimed_at - interval '1 hour', started_at = started_at - interval '1 hour'";
     database.sql(old).await;
     let mut outcome = database.user().await;
     let mut outcome = outcome.begin().await.unwrap();
