@@ -13,6 +13,7 @@
 use std::cell::Cell;
 use std::ffi::c_int;
 use std::path::Path;
+use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
 
@@ -42,6 +43,8 @@ type Asked = Option<Sender<()>>;
 /// The thread. Dropping it ends it, once what it does is done.
 pub(super) struct Checkpoints {
     many: Option<SyncSender<Asked>>,
+    /// How long the log was when the thread was told of it last.
+    told: AtomicI32,
     handle: Option<JoinHandle<()>>,
 }
 
@@ -62,6 +65,7 @@ impl Checkpoints {
         })?;
         Ok(Self {
             many: Some(many),
+            told: AtomicI32::new(0),
             handle: Some(handle),
         })
     }
@@ -71,13 +75,17 @@ impl Checkpoints {
         let (pages, Some(many)) = (LOG_PAGES.take(), &self.many) else {
             return;
         };
+        // Shorter: it has begun anew.
+        let told = self.told.load(Relaxed);
+        let new = if pages < told { pages } else { pages - told };
         if pages >= MOST_PAGES {
             let (asked, done) = channel();
             let _ = many.send(Some(asked));
             let _ = done.recv();
-        } else if pages >= MANY_PAGES {
+        } else if new >= MANY_PAGES {
             // Full: it has been told and has not begun yet.
             let _ = many.try_send(None);
+            self.told.store(pages, Relaxed);
         }
     }
 }
