@@ -1,10 +1,10 @@
 //! `Store` and `Catalog` on one SQLite file.
 //!
-//! There is one writer: a connection on a thread of its own, so each step sees all before
-//! it, and the clock is read after the lock. Steps that wait at once share a commit.
-//! Nothing is ever skipped, because nobody else holds a row. What the catalog reads comes
-//! from a second, read-only connection, so that an audit of a long ledger never delays the
-//! path of an event.
+//! There is one writer: a connection on a thread of its own, so each step is
+//! one `begin immediate` transaction that sees all before it, and the clock is
+//! read after the lock. Nothing is ever skipped, because nobody else holds a
+//! row. What the catalog reads comes from a second, read-only connection, so
+//! that an audit of a long ledger never delays the path of an event.
 //!
 //! Statements name the index that makes them cheap (`indexed by`): a plan that
 //! would read a whole ledger is an error and not a slow day.
@@ -23,7 +23,6 @@ mod backpressure;
 mod batches;
 mod buckets;
 mod cancel;
-mod checkpoint;
 mod claim;
 #[cfg(test)]
 mod cost;
@@ -31,7 +30,6 @@ mod dead_letters;
 mod destinations;
 mod fault;
 mod fleet;
-mod group;
 mod harm;
 mod health;
 mod health_book;
@@ -75,11 +73,9 @@ use domain::time::Timestamp;
 use engine::ports::StoreError;
 use rusqlite::config::DbConfig;
 use rusqlite::functions::{Context, FunctionFlags};
-use rusqlite::{Connection, OpenFlags, Transaction};
+use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 
-use checkpoint::Checkpoints;
 use fault::Fault;
-use group::Check;
 use place::Place;
 use thread::Lane;
 
@@ -91,10 +87,6 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// More than there are statements, so that each is prepared once.
 const CACHED_STATEMENTS: usize = 128;
-
-/// What the writer keeps of the file in memory, KiB: a batch's pages, and those that the
-/// next one changes again. SQLite's own 2 MiB are too few for a thousand events.
-const CACHE_KIB: i64 = 65_536;
 
 /// The system's clock, for production.
 #[must_use]
@@ -140,21 +132,16 @@ impl SqliteStore {
         migrate::migrate(&mut writer)?;
         let read_only = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let reader = connect(path, read_only)?;
-        let place = Arc::new(Place::of(path)?);
-        let checkpoints = Checkpoints::spawn(path, &writer)?;
-        let still_there = Arc::clone(&place);
-        let check = Box::new(move || still_there.check());
-        let after = move || checkpoints.look();
-        let writer = Lane::spawn("sqlite-writer", writer, check, after, lock)?;
-        let reader = Lane::spawn("sqlite-reader", reader, nowhere(), || {}, ())?;
-        let counter = connect(path, read_only)?;
-        let counter = Lane::spawn("sqlite-counter", counter, nowhere(), || {}, ())?;
+        let writer = Lane::spawn("sqlite-writer", writer, lock)?;
+        let reader = Lane::spawn("sqlite-reader", reader, ())?;
+        let counter = Lane::spawn("sqlite-counter", connect(path, read_only)?, ())?;
+        let place = Place::of(path)?;
         if new {
             let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
             tracing::info!("made a new database at {}", path.display());
         }
         Ok(Self {
-            place: Some(place),
+            place: Some(Arc::new(place)),
             writer: Arc::new(writer),
             reader: Arc::new(reader),
             counter: Arc::new(counter),
@@ -167,13 +154,7 @@ impl SqliteStore {
     /// open: for the audit. Whatever writes fails.
     pub fn open_to_read(path: &Path, clock: Clock) -> Result<Self, StoreError> {
         let read_only = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let lane = Arc::new(Lane::spawn(
-            "sqlite-audit",
-            connect(path, read_only)?,
-            nowhere(),
-            || {},
-            (),
-        )?);
+        let lane = Arc::new(Lane::spawn("sqlite-audit", connect(path, read_only)?, ())?);
         Ok(Self::on(lane, clock, Duration::ZERO))
     }
 
@@ -182,13 +163,7 @@ impl SqliteStore {
         let mut connection = connect(Path::new(":memory:"), OpenFlags::default())?;
         configure(&connection)?;
         migrate::migrate(&mut connection)?;
-        let lane = Arc::new(Lane::spawn(
-            "sqlite-memory",
-            connection,
-            nowhere(),
-            || {},
-            (),
-        )?);
+        let lane = Arc::new(Lane::spawn("sqlite-memory", connection, ())?);
         Ok(Self::on(lane, clock, Duration::ZERO))
     }
 
@@ -234,29 +209,28 @@ impl SqliteStore {
         T: Send + 'static,
         F: FnOnce(&Transaction<'_>, Timestamp) -> Result<T, Fault> + Send + 'static,
     {
-        let clock = self.clock.clone();
-        self.writer.write(move |tx| step(tx, clock())).await
+        let (clock, place) = (self.clock.clone(), self.place.clone());
+        let still_there = move || place.as_ref().map_or(Ok(()), |place| place.check());
+        let step = move |connection: &mut Connection| {
+            still_there()?;
+            let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let answer = step(&tx, clock())?;
+            tx.commit()?;
+            still_there()?;
+            Ok(answer)
+        };
+        self.writer.run(step).await
     }
 
-    /// The same for a claim: its worker sends only if it has the answer soon.
-    async fn write_promptly<T, F>(&self, step: F) -> Result<T, Fault>
-    where
-        T: Send + 'static,
-        F: FnOnce(&Transaction<'_>, Timestamp) -> Result<T, Fault> + Send + 'static,
-    {
-        let clock = self.clock.clone();
-        let step = move |tx: &Transaction<'_>| step(tx, clock());
-        self.writer.write_promptly(step).await
-    }
-
-    /// A quick read on the path: of all before it, at one instant.
+    /// A quick read on the path: of what is committed, at one instant.
     async fn look<T, F>(&self, step: F) -> Result<T, Fault>
     where
         T: Send + 'static,
         F: FnOnce(&Transaction<'_>, Timestamp) -> Result<T, Fault> + Send + 'static,
     {
         let clock = self.clock.clone();
-        self.writer.read(move |tx| step(tx, clock())).await
+        let step = move |connection: &mut Connection| step(&connection.transaction()?, clock());
+        self.writer.run(step).await
     }
 
     /// A read that may take its time, of one snapshot.
@@ -265,7 +239,7 @@ impl SqliteStore {
         T: Send + 'static,
         F: FnOnce(&Transaction<'_>) -> Result<T, Fault> + Send + 'static,
     {
-        self.reader.read(step).await
+        snapshot_on(&self.reader, step).await
     }
 
     /// The same for what reads for long.
@@ -274,13 +248,17 @@ impl SqliteStore {
         T: Send + 'static,
         F: FnOnce(&Transaction<'_>) -> Result<T, Fault> + Send + 'static,
     {
-        self.counter.read(step).await
+        snapshot_on(&self.counter, step).await
     }
 }
 
-/// For a connection that writes nothing, or nothing that has a place.
-fn nowhere() -> Box<Check> {
-    Box::new(|| Ok(()))
+async fn snapshot_on<T, F>(lane: &Lane, step: F) -> Result<T, Fault>
+where
+    T: Send + 'static,
+    F: FnOnce(&Transaction<'_>) -> Result<T, Fault> + Send + 'static,
+{
+    let step = move |connection: &mut Connection| step(&connection.transaction()?);
+    lane.run(step).await
 }
 
 impl std::fmt::Debug for SqliteStore {
@@ -323,7 +301,6 @@ fn tell_the_time(connection: &Connection, clock: Clock) -> Result<(), Fault> {
 fn configure(connection: &Connection) -> Result<(), Fault> {
     connection.pragma_update(None, "journal_mode", "wal")?;
     connection.pragma_update(None, "synchronous", "full")?;
-    connection.pragma_update(None, "cache_size", -CACHE_KIB)?;
     connection.pragma_update(None, "foreign_keys", true)?;
     Ok(())
 }

@@ -61,7 +61,7 @@ impl Store for SqliteStore {
             };
             claim::claim_starts(tx, &by, &permits)
         };
-        Ok(self.write_promptly(step).await?)
+        Ok(self.write(step).await?)
     }
 
     fn head_start(&self) -> Duration {
@@ -97,7 +97,7 @@ impl Store for SqliteStore {
             };
             batches::claim_batches(tx, &by, &permits)
         };
-        Ok(self.write_promptly(step).await?)
+        Ok(self.write(step).await?)
     }
 
     async fn report_sends(&self, worker: WorkerId, sends: &[SendReport]) -> Result<(), StoreError> {
