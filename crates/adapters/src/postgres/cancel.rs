@@ -77,8 +77,7 @@ const FIRST: &str = "
 const ADMITTED: &str = "
     select a.id, a.event_id, 0::bigint as at from deliveries a
     where a.destination_id = $1 and a.permit is not null and a.carried_by is null
-                and a.state = 'admitted'
-        and a.id + 0 > $3 and $2::bigint is not null
+        and a.state = 'admitted' and a.id + 0 > $3 and $2::bigint is not null
     order by a.id + 0 limit $4";
 const DUE: &str = "
     select a.id, a.event_id, micros(a.due_at) as at from deliveries a

@@ -185,8 +185,7 @@ async fn waiting(pool: &PgPool, page: Page, limit: i64) -> Result<Vec<Row>, Fail
             (
                 select a.id, a.due_at, a.created_at, a.state from deliveries a
                 where a.destination_id = $1 and a.permit is not null and a.carried_by is null
-                and a.state = 'admitted'
-                    and a.id + 0 > $2
+                    and a.state = 'admitted' and a.id + 0 > $2
                     and coalesce(a.due_at, a.created_at) < from_micros($3)
                 order by a.id + 0
                 limit $4

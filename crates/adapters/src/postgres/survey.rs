@@ -54,13 +54,11 @@ const BACKLOGS: &str = "-- survey: backlogs
                 (
                     select a.destination_id from deliveries a
                     where a.state = 'waiting' and a.due_at is null and a.destination_id > w.id
-                       
                     order by a.destination_id limit 1
                 ),
                 (
                     select a.destination_id from deliveries a
                     where a.state = 'waiting' and a.due_at is not null and a.destination_id > w.id
-                       
                     order by a.destination_id limit 1
                 )
             ),
@@ -73,13 +71,11 @@ const BACKLOGS: &str = "-- survey: backlogs
             select micros(a.created_at) from deliveries a
             where a.destination_id = w.id and a.state = 'waiting' and a.due_at is null
                 and a.id + 0 > coalesce(p.first_after, 0)
-               
             order by a.id + 0 limit 1
         ) as first_since,
         (
             select micros(a.due_at) from deliveries a
             where a.destination_id = w.id and a.state = 'waiting' and a.due_at <= clock.now
-               
             order by a.due_at limit 1
         ) as due_since
     from walk w
@@ -91,7 +87,6 @@ const BACKLOGS: &str = "-- survey: backlogs
             select from deliveries a
             where a.destination_id = w.id and a.state = 'waiting' and a.due_at is null
                 and a.id + 0 > coalesce(p.first_after, 0)
-               
             limit $3
         ) x
     ) f
@@ -99,7 +94,6 @@ const BACKLOGS: &str = "-- survey: backlogs
         select count(*) as waiting from (
             select from deliveries a
             where a.destination_id = w.id and a.state = 'waiting' and a.due_at is not null
-               
             limit $3
         ) x
     ) l

@@ -33,7 +33,6 @@ const WALK: &str = "-- sweep
             from (
                 select a.destination_id, a.id + 0 as first from deliveries a
                 where a.state = 'waiting' and a.due_at is null and a.destination_id > w.last
-                   
                 order by a.destination_id, a.id + 0 limit w.reads
             ) n
         ) first
@@ -42,7 +41,6 @@ const WALK: &str = "-- sweep
             from (
                 select a.destination_id, a.due_at from deliveries a
                 where a.state = 'waiting' and a.due_at is not null and a.destination_id > w.last
-                   
                 order by a.destination_id, a.due_at limit w.reads
             ) n
         ) due
@@ -52,7 +50,6 @@ const WALK: &str = "-- sweep
                 select a.destination_id from deliveries a
                 where $3 and a.permit is not null and a.carried_by is null
                 and a.state = 'admitted' and a.destination_id > w.last
-                   
                 order by a.destination_id limit w.reads
             ) n
         ) admitted

@@ -26,7 +26,8 @@ use std::time::Duration;
 use adapters::postgres::PostgresStore;
 use domain::ids::DestinationId;
 use domain::time::Timestamp;
-use engine::ports::Heartbeat;
+use engine::ports::{Heartbeat, RunResult};
+
 use proptest::test_runner::TestCaseError;
 use tokio::runtime::{Builder, Runtime};
 
@@ -271,8 +272,10 @@ impl<'a> Case<'a> {
             matches!(one.call, Call::Accept(_) | Call::Record(..) | Call::Reap(_))
         };
         if self.states.is_empty() {
-            // Seen at once where an admission is among them: its permits are in that order.
-            let in_order = |one: &Called<Call, Answer>| matches!(&one.answer, Answer::Admitted(admitted) if !admitted.given.is_empty());
+            // Seen at once where an admission is among them that gave a destination several
+            // permits: they are in that order.
+            let several = |result: &RunResult| matches!(result, RunResult::Decided { permits, .. } if permits.len() > 1);
+            let in_order = |one: &Called<Call, Answer>| matches!(&one.answer, Answer::Admitted(admitted) if admitted.results.iter().any(several));
             let seen = in_another_order > 0 || called.iter().any(in_order);
             if seen && called.iter().filter(inserts).count() > 1 {
                 return Ok(Then::End);

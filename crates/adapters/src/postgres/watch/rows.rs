@@ -23,13 +23,11 @@ const WALK: &str = "-- watch: passed
                 (
                     select a.destination_id from deliveries a
                     where a.state = 'waiting' and a.due_at is null and a.destination_id > w.id
-                       
                     order by a.destination_id limit 1
                 ),
                 (
                     select a.destination_id from deliveries a
                     where a.state = 'waiting' and a.due_at is not null and a.destination_id > w.id
-                       
                     order by a.destination_id limit 1
                 ),
                 (
@@ -55,13 +53,11 @@ const WALK: &str = "-- watch: passed
             select micros(a.created_at) from deliveries a
             where a.destination_id = w.id and a.state = 'waiting' and a.due_at is null
                 and a.id + 0 > coalesce(p.first_after, 0)
-               
             order by a.id + 0 limit 1
         ) as first_since,
         (
             select micros(a.due_at) from deliveries a
             where a.destination_id = w.id and a.state = 'waiting' and a.due_at <= clock.now
-               
             order by a.due_at limit 1
         ) as due_since
     from walk w
