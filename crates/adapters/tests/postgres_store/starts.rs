@@ -318,11 +318,13 @@ async fn admit_and_claim(database: &Database, destination: DestinationId, stop: 
             let answer = answers.next();
             matches!(answer, Some(ClaimAnswer::Early(_) | ClaimAnswer::Skipped))
         });
-        // Outcomes do not matter here, only places do.
+        // Outcomes do not matter here, only places do. None comes before its slot: what is
+        // claimed ahead of it is sent then.
         database
             .sql(
                 "with gone as (
-                    delete from deliveries where state = 'started'
+                    delete from deliveries
+                    where state = 'started' and claimed_at <= clock_timestamp()
                     returning id, event_id, destination_id, tenant_id, claimed_at, started_at
                 )
                 insert into ledger (
