@@ -127,6 +127,7 @@ macro_rules! tenant_contract {
     ($world:path) => {
         $crate::tenant_contract!(@module $world, keys:
             a_key_is_found_by_its_id
+            keys_are_looked_up_together
             a_revoked_key_is_gone_for_good
             another_tenants_key_cannot_be_revoked
             a_key_expires_by_the_stores_clock

@@ -39,8 +39,8 @@ impl Keys for PostgresStore {
         }
     }
 
-    async fn credential(&self, id: KeyId) -> Result<Option<Credential>, CatalogError> {
-        Ok(retried(|| credential(&self.pool, id)).await?)
+    async fn credentials(&self, ids: &[KeyId]) -> Result<Vec<(KeyId, Credential)>, CatalogError> {
+        Ok(retried(|| credentials(&self.pool, ids)).await?)
     }
 
     async fn note_keys_used(&self, uses: &[KeyUse]) -> Result<(), CatalogError> {
@@ -174,40 +174,52 @@ async fn revoke(pool: &PgPool, tenant: TenantId, id: KeyId) -> Result<u64, Failu
     Ok(revoked.rows_affected())
 }
 
-async fn credential(pool: &PgPool, id: KeyId) -> Result<Option<Credential>, Failure> {
-    type Found = (Uuid, Vec<u8>, Vec<bool>, Option<i64>, Option<i32>);
-    let found: Option<Found> = sqlx::query_as(
-        "-- credential
-        select k.tenant_id, k.digest, array[k.may_ingest, k.may_manage, k.may_read, k.may_admin],
-            micros(k.expires_at) - micros(c.now),
-            coalesce(n.ingest_per_second, t.tenant_ingest_per_second)
-        from (select clock_timestamp() as now) c
-        join api_keys k on k.id = $1 and k.revoked_at is null
-            and (k.expires_at is null or k.expires_at > c.now)
-        join tenants n on n.id = k.tenant_id
-        join tiers t on t.name = n.tier",
-    )
-    .bind(id.to_string())
-    .fetch_optional(pool)
-    .await?;
-    let Some((tenant, digest, may, left, ingest)) = found else {
-        return Ok(None);
-    };
-    let digest = digest.try_into().map_err(|_bytes| {
+fn of_32_bytes(id: KeyId, digest: Vec<u8>) -> Result<[u8; 32], Failure> {
+    digest.try_into().map_err(|_bytes| {
         Failure::Corrupt(StoreError::Corrupt {
             table: "api_keys",
             column: "digest",
             row: id.to_string(),
             problem: "not of 32 bytes".to_owned(),
         })
-    })?;
-    Ok(Some(Credential {
-        tenant: TenantId(tenant),
-        digest,
-        scopes: scopes(&may),
-        expires_in: left.map(|left| Duration::from_micros(u64::try_from(left).unwrap_or(0))),
-        ingest_per_second: ingest.map(|most| count(i64::from(most))),
-    }))
+    })
+}
+
+async fn credentials(pool: &PgPool, ids: &[KeyId]) -> Result<Vec<(KeyId, Credential)>, Failure> {
+    type Found = (i64, Uuid, Vec<u8>, Vec<bool>, Option<i64>, Option<i32>);
+    let texts: Vec<String> = ids.iter().map(KeyId::to_string).collect();
+    let found: Vec<Found> = sqlx::query_as(
+        "-- credentials
+        select n.place, k.tenant_id, k.digest, array[k.may_ingest, k.may_manage, k.may_read, k.may_admin],
+            micros(k.expires_at) - micros(c.now),
+            coalesce(o.ingest_per_second, t.tenant_ingest_per_second)
+        from (select clock_timestamp() as now) c
+        cross join unnest($1::text[]) with ordinality as n (id, place)
+        join api_keys k on k.id = n.id and k.revoked_at is null
+            and (k.expires_at is null or k.expires_at > c.now)
+        join tenants o on o.id = k.tenant_id
+        join tiers t on t.name = o.tier",
+    )
+    .bind(texts)
+    .fetch_all(pool)
+    .await?;
+    let found = found
+        .into_iter()
+        .filter_map(|(place, of, digest, may, left, ingest)| {
+            let id = *ids.get(usize::try_from(place - 1).ok()?)?;
+            Some(of_32_bytes(id, digest).map(|digest| {
+                let credential = Credential {
+                    tenant: TenantId(of),
+                    digest,
+                    scopes: scopes(&may),
+                    expires_in: left
+                        .map(|left| Duration::from_micros(u64::try_from(left).unwrap_or(0))),
+                    ingest_per_second: ingest.map(|most| count(i64::from(most))),
+                };
+                (id, credential)
+            }))
+        });
+    found.collect()
 }
 
 /// In the order of ids: two that note at once cannot wait for each other in a

@@ -39,7 +39,7 @@ const REVOKE: &str = "
     update api_keys set revoked_at = coalesce(revoked_at, ?3) where id = ?1 and tenant_id = ?2";
 
 const CREDENTIAL: &str = "
-    -- credential
+    -- credentials
     select k.tenant_id, k.digest, k.expires_at, k.may_ingest, k.may_manage, k.may_read,
         k.may_admin, coalesce(n.ingest_per_second, t.tenant_ingest_per_second)
     from api_keys k
@@ -78,8 +78,16 @@ impl Keys for SqliteStore {
         Ok(self.write(step).await?)
     }
 
-    async fn credential(&self, id: KeyId) -> Result<Option<Credential>, CatalogError> {
-        Ok(self.look(move |tx, now| credential(tx, now, id)).await?)
+    async fn credentials(&self, ids: &[KeyId]) -> Result<Vec<(KeyId, Credential)>, CatalogError> {
+        let ids = ids.to_vec();
+        let found = self.look(move |tx, now| {
+            let found = ids.into_iter().map(|id| {
+                let found = credential(tx, now, id)?;
+                Ok(found.map(|credential| (id, credential)))
+            });
+            found.filter_map(Result::transpose).collect()
+        });
+        Ok(found.await?)
     }
 
     async fn note_keys_used(&self, uses: &[KeyUse]) -> Result<(), CatalogError> {

@@ -28,9 +28,10 @@ pub trait Keys: Send + Sync {
     /// of it from then on find nothing.
     async fn revoke_key(&self, tenant: TenantId, id: KeyId) -> Result<(), CatalogError>;
 
-    /// What a key is compared with and stands for; `None` for one that is
-    /// unknown, revoked or expired by the store's clock. Reads only.
-    async fn credential(&self, id: KeyId) -> Result<Option<Credential>, CatalogError>;
+    /// What keys are compared with and stand for, of those that are in force by the
+    /// store's clock: nothing of one that is unknown, revoked or expired. One
+    /// statement, which reads only; at most [`MAX_ROWS`](super::MAX_ROWS) ids.
+    async fn credentials(&self, ids: &[KeyId]) -> Result<Vec<(KeyId, Credential)>, CatalogError>;
 
     /// Notes when keys were last used, in one statement; never earlier than it
     /// says already, and at most once in [`USE_NOTED_EVERY`] for each key,

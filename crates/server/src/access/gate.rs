@@ -2,9 +2,9 @@
 //!
 //! What the store says of a key is remembered for [`REMEMBERED`], so that it
 //! is asked a few times a minute and not with every request. Unknown keys cost
-//! the same work as known ones, are remembered apart from them, and ask the
-//! store a few at a time: guessing neither finds anything out nor puts others
-//! out of their turn.
+//! the same work as known ones, are remembered apart from them, and are asked
+//! for in a line of their own, a thousand to a statement: guessing neither finds
+//! anything out nor puts others out of their turn.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -13,23 +13,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use domain::access::{KeyId, Scopes};
 use domain::ids::TenantId;
 use domain::ingest_limit::IngestLimit;
-use engine::ports::{CatalogError, Credential, DEFAULT_TENANT, KeyUse, Keys, MAX_ROWS};
+use engine::ports::{Credential, DEFAULT_TENANT, KeyUse, Keys, MAX_ROWS};
 use engine::ports::{StoreError, USE_NOTED_EVERY};
 use secrecy::SecretString;
 use subtle::ConstantTimeEq;
-use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use self::line::Line;
 use super::REMEMBERED;
 use super::key::{KeyText, digest};
 
 /// Keys that are remembered; beyond it all are asked for again.
 const MAX_REMEMBERED: usize = 10_000;
-
-/// How many keys that are known are asked for at one time, and how many that
-/// are not.
-const ASKED_AT_ONCE: usize = 4;
 
 /// Who calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,8 +47,9 @@ pub struct Gate {
     /// The digest of the key that is configured.
     configured: [u8; 32],
     memory: Mutex<Memory>,
-    known: Arc<Semaphore>,
-    unknown: Arc<Semaphore>,
+    /// Keys that are known, and those that are not.
+    known: Line,
+    unknown: Line,
 }
 
 #[derive(Default)]
@@ -66,8 +63,7 @@ struct Memory {
 #[derive(Clone)]
 struct Known {
     credential: Credential,
-    /// When the store was asked: before its answer, so that what we believe is
-    /// never older than it looks.
+    /// When the store was asked.
     asked_at: Instant,
 }
 
@@ -86,16 +82,16 @@ impl Gate {
     pub fn new(keys: Arc<dyn Keys>, configured: &SecretString) -> Self {
         use secrecy::ExposeSecret;
         Self {
+            known: Line::new(Arc::clone(&keys)),
+            unknown: Line::new(Arc::clone(&keys)),
             keys,
             configured: digest(configured.expose_secret()),
             memory: Mutex::default(),
-            known: Arc::new(Semaphore::new(ASKED_AT_ONCE)),
-            unknown: Arc::new(Semaphore::new(ASKED_AT_ONCE)),
         }
     }
 
     /// Who calls with this text; `None` for nobody that we know.
-    pub async fn identify(self: &Arc<Self>, offered: &str) -> Result<Option<Identity>, StoreError> {
+    pub async fn identify(&self, offered: &str) -> Result<Option<Identity>, StoreError> {
         let offered_digest = digest(offered);
         if bool::from(self.configured[..].ct_eq(&offered_digest[..])) {
             return Ok(Some(Identity {
@@ -141,39 +137,18 @@ impl Gate {
         memory.unknown.remove(&id);
     }
 
-    async fn credential(self: &Arc<Self>, id: KeyId) -> Result<Option<Credential>, StoreError> {
+    async fn credential(&self, id: KeyId) -> Result<Option<Credential>, StoreError> {
         if let Some(remembered) = self.memory().remembered(id) {
             return Ok(remembered);
         }
-        let turns = match self.memory().known.contains_key(&id) {
+        let line = match self.memory().known.contains_key(&id) {
             true => &self.known,
             false => &self.unknown,
         };
-        let Ok(turn) = Arc::clone(turns).acquire_owned().await else {
-            return Ok(None);
-        };
-        // Somebody may have asked for it while we waited.
-        if let Some(remembered) = self.memory().remembered(id) {
-            return Ok(remembered);
-        }
-        let gate = Arc::clone(self);
-        // In a task of its own: a client that hangs up must not leave a store
-        // in mid-transaction.
-        let asking = tokio::spawn(async move {
-            let asked_at = Instant::now();
-            let found = gate.keys.credential(id).await;
-            if let Ok(found) = &found {
-                gate.memory().learn(id, found.clone(), asked_at);
-            }
-            drop(turn);
-            found
-        });
-        match asking.await {
-            Ok(Ok(found)) => Ok(found),
-            Ok(Err(CatalogError::Store(error))) => Err(error),
-            Ok(Err(error)) => Err(StoreError::Unavailable(error.to_string())),
-            Err(broken) => Err(StoreError::Unavailable(broken.to_string())),
-        }
+        let found = line.ask(id).await?;
+        let credential = found.credentials.get(&id).cloned();
+        self.memory().learn(id, credential.clone(), found.asked_at);
+        Ok(credential)
     }
 
     fn memory(&self) -> MutexGuard<'_, Memory> {
@@ -256,5 +231,6 @@ impl Memory {
     }
 }
 
+mod line;
 #[cfg(test)]
 mod tests;

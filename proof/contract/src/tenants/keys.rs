@@ -1,11 +1,12 @@
 //! API keys.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use domain::access::{KeyId, Scope, Scopes};
 
 use super::{TenantWorld, not_found, refuses};
-use engine::ports::{DEFAULT_TENANT, KeyUse, MAX_KEYS, NewKey};
+use engine::ports::{Credential, DEFAULT_TENANT, KeyUse, MAX_KEYS, NewKey};
 
 fn key(id: u64, scopes: &[Scope]) -> NewKey {
     NewKey {
@@ -15,6 +16,14 @@ fn key(id: u64, scopes: &[Scope]) -> NewKey {
         scopes: scopes.iter().copied().collect(),
         expires_in: None,
     }
+}
+
+/// What is known of a key in force.
+pub(super) async fn in_force(world: &TenantWorld, id: KeyId) -> Option<Credential> {
+    let found = world.keys.credentials(&[id]).await.unwrap();
+    assert!(found.iter().all(|(found, _)| *found == id));
+    assert!(found.len() <= 1);
+    found.into_iter().next().map(|(_, credential)| credential)
 }
 
 /// With its tenant, its digest and exactly its scopes.
@@ -27,12 +36,37 @@ pub async fn a_key_is_found_by_its_id(world: &TenantWorld) {
     let created = world.keys.create_key(tenant, &new).await.unwrap();
     assert!(created.created_at >= before && created.created_at <= world.now().await);
     assert_eq!((created.id, created.tenant), (new.id, tenant));
-    let found = world.keys.credential(new.id).await.unwrap().unwrap();
+    let found = in_force(world, new.id).await.unwrap();
     assert_eq!((found.tenant, found.digest), (tenant, new.digest));
     assert_eq!((found.scopes, found.expires_in), (new.scopes, None));
-    assert_eq!(world.keys.credential(KeyId(1)).await.unwrap(), None);
+    assert_eq!(in_force(world, KeyId(1)).await, None);
     let nobody = domain::ids::TenantId(world.id());
     not_found(world.keys.create_key(nobody, &key(2, &[Scope::Read])).await);
+}
+
+/// Each is its own, whichever beside it are not there, or are asked for twice.
+pub async fn keys_are_looked_up_together(world: &TenantWorld) {
+    let tenant = world.tenant("free").await.id;
+    let ours = key(11, &[Scope::Ingest]);
+    let theirs = key(12, &[Scope::Read]);
+    let revoked = key(13, &[Scope::Read]);
+    world.keys.create_key(tenant, &ours).await.unwrap();
+    for other in [&theirs, &revoked] {
+        world.keys.create_key(DEFAULT_TENANT, other).await.unwrap();
+    }
+    world
+        .keys
+        .revoke_key(DEFAULT_TENANT, revoked.id)
+        .await
+        .unwrap();
+    let asked = [KeyId(1), theirs.id, revoked.id, ours.id, theirs.id];
+    let found = world.keys.credentials(&asked).await.unwrap();
+    let found: HashMap<_, _> = found.into_iter().collect();
+    let whose = |id| found.get(&id).map(|credential| credential.tenant);
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert_eq!(whose(ours.id), Some(tenant));
+    assert_eq!(whose(theirs.id), Some(DEFAULT_TENANT));
+    assert_eq!(world.keys.credentials(&[]).await.unwrap(), []);
 }
 
 /// And revoking it again changes nothing.
@@ -41,7 +75,7 @@ pub async fn a_revoked_key_is_gone_for_good(world: &TenantWorld) {
     let keys = &world.keys;
     keys.create_key(DEFAULT_TENANT, &new).await.unwrap();
     keys.revoke_key(DEFAULT_TENANT, new.id).await.unwrap();
-    assert_eq!(keys.credential(new.id).await.unwrap(), None);
+    assert_eq!(in_force(world, new.id).await, None);
     let first = keys.keys(DEFAULT_TENANT, 10).await.unwrap();
     assert!(first[0].revoked_at.is_some());
     keys.revoke_key(DEFAULT_TENANT, new.id).await.unwrap();
@@ -55,7 +89,7 @@ pub async fn another_tenants_key_cannot_be_revoked(world: &TenantWorld) {
     let new = key(7, &[Scope::Manage]);
     world.keys.create_key(ours, &new).await.unwrap();
     not_found(world.keys.revoke_key(theirs, new.id).await);
-    assert!(world.keys.credential(new.id).await.unwrap().is_some());
+    assert!(in_force(world, new.id).await.is_some());
 }
 
 /// And says how long it is good for yet.
@@ -67,10 +101,10 @@ pub async fn a_key_expires_by_the_stores_clock(world: &TenantWorld) {
     };
     let created = world.keys.create_key(DEFAULT_TENANT, &new).await.unwrap();
     assert_eq!(created.expires_at, Some(created.created_at + good_for));
-    let found = world.keys.credential(new.id).await.unwrap().unwrap();
+    let found = in_force(world, new.id).await.unwrap();
     assert!(found.expires_in.is_some_and(|left| left <= good_for));
     world.pass_until(created.created_at + good_for).await;
-    assert_eq!(world.keys.credential(new.id).await.unwrap(), None);
+    assert_eq!(in_force(world, new.id).await, None);
 }
 
 /// Of one tenant, and as they were created.
@@ -120,10 +154,10 @@ pub async fn admin_is_for_the_default_tenant_alone(world: &TenantWorld) {
     let tenant = world.tenant("enterprise").await.id;
     let refused = world.keys.create_key(tenant, &key(1, &Scope::ALL)).await;
     refuses(refused, "scopes");
-    assert_eq!(world.keys.credential(KeyId(1)).await.unwrap(), None);
+    assert_eq!(in_force(world, KeyId(1)).await, None);
     let all = key(1, &Scope::ALL);
     world.keys.create_key(DEFAULT_TENANT, &all).await.unwrap();
-    let found = world.keys.credential(all.id).await.unwrap().unwrap();
+    let found = in_force(world, all.id).await.unwrap();
     assert_eq!(found.scopes, Scopes::ALL);
     let none = world.keys.create_key(tenant, &key(2, &[])).await;
     refuses(none, "scopes");
@@ -135,7 +169,7 @@ pub async fn an_id_is_given_once(world: &TenantWorld) {
     let new = key(7, &[Scope::Read]);
     world.keys.create_key(DEFAULT_TENANT, &new).await.unwrap();
     refuses(world.keys.create_key(tenant, &new).await, "id");
-    let found = world.keys.credential(new.id).await.unwrap().unwrap();
+    let found = in_force(world, new.id).await.unwrap();
     assert_eq!(found.tenant, DEFAULT_TENANT);
 }
 

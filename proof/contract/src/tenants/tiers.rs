@@ -5,6 +5,7 @@ use domain::ids::{DestinationId, TenantId};
 use domain::limit::Shape;
 use domain::policy::LimitSettings;
 
+use super::keys::in_force;
 use super::{TenantWorld, not_found, refuses};
 use engine::ports::{
     DEFAULT_MAX_DESTINATIONS, DEFAULT_TENANT, NewKey, NewTenant, TenantChange, Tier, TierChange,
@@ -284,7 +285,7 @@ pub async fn a_tenants_ingest_is_bounded_by_its_own_or_its_tiers(world: &TenantW
         expires_in: None,
     };
     world.keys.create_key(tenant.id, &key).await.unwrap();
-    let credential = async || world.keys.credential(key.id).await.unwrap().unwrap();
+    let credential = async || in_force(world, key.id).await.unwrap();
     assert_eq!(credential().await.ingest_per_second, Some(7));
     assert_eq!(changed.name, tenant.name);
     let cleared = (world.tenants.change_tenant(tenant.id, &own(None))).await;

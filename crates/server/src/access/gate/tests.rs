@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use domain::access::Scope;
-use engine::ports::{ApiKey, NewKey};
+use engine::ports::{ApiKey, CatalogError, NewKey};
 use secrecy::ExposeSecret;
 
 use super::*;
@@ -15,6 +15,10 @@ struct OneKey {
     id: Option<KeyId>,
     credential: Mutex<Option<Credential>>,
     asked: AtomicUsize,
+    /// How many at a time.
+    rounds: Mutex<Vec<usize>>,
+    /// For how long it thinks.
+    takes: Option<Duration>,
     noted: Mutex<Vec<Vec<KeyUse>>>,
     away: Mutex<bool>,
 }
@@ -42,11 +46,16 @@ impl Keys for OneKey {
         Ok(())
     }
 
-    async fn credential(&self, id: KeyId) -> Result<Option<Credential>, CatalogError> {
+    async fn credentials(&self, ids: &[KeyId]) -> Result<Vec<(KeyId, Credential)>, CatalogError> {
         self.asked.fetch_add(1, Ordering::Relaxed);
+        self.rounds.lock().unwrap().push(ids.len());
+        if let Some(slow) = self.takes {
+            tokio::time::sleep(slow).await;
+        }
         self.up()?;
         let credential = self.credential.lock().unwrap().clone();
-        Ok(credential.filter(|_| self.id == Some(id)))
+        let asked = ids.iter().filter(|id| self.id == Some(**id)).copied();
+        Ok(asked.zip(credential).collect())
     }
 
     async fn note_keys_used(&self, uses: &[KeyUse]) -> Result<(), CatalogError> {
@@ -65,6 +74,10 @@ struct World {
 const TENANT: TenantId = TenantId(uuid::Uuid::from_u128(9));
 
 fn world(expires_in: Option<Duration>) -> World {
+    world_of(expires_in, None)
+}
+
+fn world_of(expires_in: Option<Duration>, takes: Option<Duration>) -> World {
     let key = MintedKey::new([1; 8], [2; 32]);
     let credential = Credential {
         tenant: TENANT,
@@ -75,6 +88,7 @@ fn world(expires_in: Option<Duration>) -> World {
     };
     let keys = Arc::new(OneKey {
         id: Some(key.id),
+        takes,
         credential: Mutex::new(Some(credential)),
         ..OneKey::default()
     });
@@ -206,6 +220,45 @@ async fn a_guesser_does_not_push_out_a_key_that_is_known() {
     assert!(world.knows().await);
     assert_eq!(world.asked(), asked, "it was remembered through all of it");
     assert!(world.gate.memory().unknown.len() <= MAX_REMEMBERED);
+}
+
+/// However many guess before it: what is asked for meanwhile is asked for together,
+/// and nobody waits for more than the statement of the moment and a few of a
+/// thousand each.
+#[tokio::test(start_paused = true)]
+async fn a_good_keys_first_use_does_not_stand_behind_a_crowd_of_guesses() {
+    const GUESSES: usize = 2_500;
+    const STATEMENT: Duration = Duration::from_millis(100);
+    let world = world_of(None, Some(STATEMENT));
+    let mut guessing = tokio::task::JoinSet::new();
+    for guess in 0..GUESSES as u64 {
+        let guessed = MintedKey::new((guess + 1_000_000).to_be_bytes(), [0; 32]);
+        let gate = Arc::clone(&world.gate);
+        guessing.spawn(async move { gate.identify(guessed.text.expose_secret()).await });
+    }
+    tokio::task::yield_now().await;
+    let began = Instant::now();
+    assert!(world.knows().await);
+    assert!(began.elapsed() <= STATEMENT * 4, "{:?}", began.elapsed());
+    for answer in guessing.join_all().await {
+        assert_eq!(answer.unwrap(), None);
+    }
+    let rounds = world.keys.rounds.lock().unwrap().clone();
+    assert_eq!(rounds.iter().sum::<usize>(), GUESSES + 1, "{rounds:?}");
+    assert!(rounds.len() <= 4, "{rounds:?}");
+    assert!(rounds.iter().all(|ids| *ids <= MAX_ROWS), "{rounds:?}");
+}
+
+/// Those who had joined it get their answer all the same.
+#[tokio::test(start_paused = true)]
+async fn a_client_that_hangs_up_takes_nobodys_answer_with_it() {
+    let world = world_of(None, Some(Duration::from_millis(100)));
+    let text = world.key.text.expose_secret().to_owned();
+    let gate = Arc::clone(&world.gate);
+    let first = tokio::spawn(async move { gate.identify(&text).await });
+    tokio::task::yield_now().await;
+    first.abort();
+    assert!(world.knows().await);
 }
 
 #[tokio::test]
