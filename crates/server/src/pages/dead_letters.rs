@@ -8,6 +8,7 @@ use domain::access::Scope;
 use domain::ids::{AttemptId, DestinationId, ReplayId};
 use domain::replay::ReplayState;
 use engine::ports::{DeadLetterFilter, DeadLetterPosition, Replay};
+use http::Uri;
 use serde::Deserialize;
 
 use super::destination::{Line, parsed};
@@ -291,10 +292,11 @@ pub(super) async fn live(
     State(pages): Asked,
     visitor: Visitor,
     Path(id): Path<String>,
+    address: Uri,
 ) -> Result<Response, Refused> {
     let (tenant, id) = (visitor.tenant(), replay_id(&id)?);
     pages.service(tenant).replay(id).await?;
-    live::stream(&pages, &visitor, EVERY, move |pages| async move {
+    let look = move |pages: super::Pages| async move {
         let replay = pages.service(tenant).replay(id).await?;
         let numbers = [
             ("done", replay.done),
@@ -311,7 +313,8 @@ pub(super) async fn live(
             meters: vec![("replay".to_owned(), percent(&replay))],
             ..live::Said::default()
         })
-    })
+    };
+    live::stream(&pages, &visitor, &address, (EVERY, look))
 }
 
 pub(super) async fn cancel(

@@ -10,6 +10,7 @@ use domain::limit::Shape;
 use domain::policy::LimitSettings;
 use domain::time::Timestamp;
 use engine::ports::{AttemptView, Destination, LimitHistory};
+use http::Uri;
 use serde::Deserialize;
 
 use super::chart::{self, Chart, Window};
@@ -35,7 +36,7 @@ const SLOW_CHART_EVERY: u32 = 10;
 /// Attempts that are shown at once, and entries of history.
 const ATTEMPTS: u32 = 20;
 const PAGE: u32 = 100;
-const HISTORY: usize = 10;
+const HISTORY: u32 = 10;
 
 #[derive(askama::Template)]
 #[template(path = "destination.html")]
@@ -186,7 +187,7 @@ pub(super) async fn page(
     let chart = chart::draw(pages, id, window).await?;
     let attempts = pages.0.overview.last_started(id, ATTEMPTS).await?;
     let history = (pages.0.catalog)
-        .recent_limits(id, Timestamp::from_micros(0), HISTORY)
+        .limits_within(id, (Timestamp::from_micros(0), None), HISTORY)
         .await?;
     let secrets = pages.service(tenant).secrets(id).await?;
     let shown = beside
@@ -272,15 +273,17 @@ pub(super) async fn live(
     State(pages): Asked,
     visitor: Visitor,
     Path(id): Path<String>,
+    address: Uri,
 ) -> Result<Response, Refused> {
     let (tenant, id) = (visitor.tenant(), parsed(&id)?);
     // Whose it is, before anything is said.
     pages.0.catalog.destination(tenant, id).await?;
     let looks = AtomicU32::new(1);
-    live::stream(&pages, &visitor, EVERY, move |pages| {
+    let look = move |pages| {
         let look = looks.fetch_add(1, Ordering::Relaxed);
         async move { said(&pages, (tenant, id), look).await }
-    })
+    };
+    live::stream(&pages, &visitor, &address, (EVERY, look))
 }
 
 async fn said(

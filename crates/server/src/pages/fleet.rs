@@ -9,6 +9,7 @@ use axum::response::{Html, Response};
 use domain::access::Scope;
 use domain::ids::{DestinationId, TenantId};
 use engine::ports::{AllDestinations, MAX_SKIPPED, Thing, TroubleState, WantedOfAll};
+use http::Uri;
 use serde::Deserialize;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
@@ -149,14 +150,16 @@ pub(super) async fn live(
     State(pages): Asked,
     visitor: Visitor,
     Query(wanted): Query<Wanted>,
+    address: Uri,
 ) -> Result<Response, Refused> {
     visitor.needs(Scope::Admin)?;
     let home = visitor.home();
     let watched = Arc::new(Mutex::new(Watched::of(&wanted)));
-    live::stream(&pages, &visitor, overview::EVERY, move |pages| {
+    let look = move |pages| {
         let watched = Arc::clone(&watched);
         async move { watched.lock().await.look(&pages, home).await }
-    })
+    };
+    live::stream(&pages, &visitor, &address, (overview::EVERY, look))
 }
 
 /// A page that is watched.

@@ -1,8 +1,9 @@
 //! Event streams: what pages show, again and again.
 //!
-//! Each stream is a task that asks the store and ends with its browser, its
-//! session or the process. There is room for so many and no more: who finds
-//! none has a page that stands still, and is told so.
+//! Each stream is a task that ends with its browser, its session or the process;
+//! another one asks the store, once for all that watch the same. There is room for
+//! so many streams and no more: who finds none has a page that stands still, and is
+//! told so.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -13,10 +14,10 @@ use std::time::Duration;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use domain::ids::TenantId;
+use http::Uri;
 use serde::Serialize;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
-use tokio::task::JoinHandle;
-use tokio::time::{Instant, timeout};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::time::{Instant, MissedTickBehavior, timeout};
 
 use super::Pages;
 use super::refused::Refused;
@@ -32,7 +33,7 @@ const OF_A_TENANT: usize = MAX_STREAMS / 5;
 /// And of one session: a customer's link does not take all of them.
 const OF_A_SESSION: usize = 6;
 
-/// How long a browser may take to read what it is told, or the store to say it.
+/// How long a browser may take to read what it is told.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How often a stream sees to it that its session is still good.
@@ -47,6 +48,7 @@ pub(super) struct Places {
     all: Arc<Semaphore>,
     /// How many streams each has.
     taken: Arc<Mutex<HashMap<Holder, usize>>>,
+    looks: Looks,
 }
 
 /// Whose streams are counted.
@@ -68,6 +70,7 @@ impl Places {
         Self {
             all: Arc::new(Semaphore::new(MAX_STREAMS)),
             taken: Arc::default(),
+            looks: Looks::default(),
         }
     }
 
@@ -139,72 +142,86 @@ impl Said {
     }
 }
 
-/// Says what `look` finds, every so often.
+/// Which page is watched, and by whose session: whoever watches the same sees the
+/// same, so it is looked at once for all of them.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Page {
+    /// The session's tenant, and the one whose things are shown.
+    tenants: [TenantId; 2],
+    /// Path and query.
+    address: String,
+}
+
+/// What was said last, as an event's text.
+type Saying = watch::Sender<Option<Arc<str>>>;
+
+/// Looks that go on, by their pages.
+#[derive(Clone, Default)]
+struct Looks(Arc<Mutex<HashMap<Page, Saying>>>);
+
+impl Looks {
+    /// What is said of a page from now on, and what was said last. `begin` is asked to
+    /// look at one that nobody watches yet.
+    fn join(
+        &self,
+        page: Page,
+        begin: impl FnOnce(Page, Saying),
+    ) -> watch::Receiver<Option<Arc<str>>> {
+        let mut pages = self.pages();
+        if let Some(saying) = pages.get(&page) {
+            let mut said = saying.subscribe();
+            said.mark_changed();
+            return said;
+        }
+        let (saying, said) = watch::channel(None);
+        pages.insert(page.clone(), saying.clone());
+        drop(pages);
+        begin(page, saying);
+        said
+    }
+
+    /// Whether nobody watches a page any more; it is forgotten then.
+    fn is_left(&self, page: &Page, saying: &Saying) -> bool {
+        let mut pages = self.pages();
+        let left = saying.receiver_count() == 0;
+        if left {
+            pages.remove(page);
+        }
+        left
+    }
+
+    fn pages(&self) -> MutexGuard<'_, HashMap<Page, Saying>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Says what `look` finds, every so often, to all that watch this address.
 pub(super) fn stream<F>(
     pages: &Pages,
     visitor: &Visitor,
-    every: Duration,
-    look: impl Fn(Pages) -> F + Send + Sync + 'static,
+    address: &Uri,
+    (every, look): (Duration, impl Fn(Pages) -> F + Send + Sync + 'static),
 ) -> Result<Response, Refused>
 where
     F: Future<Output = Result<Said, Refused>> + Send + 'static,
 {
-    let place = pages.0.streams.take(visitor.home(), visitor.digest)?;
-    let (sender, mut receiver) = mpsc::channel(1);
-    let look = Arc::new(look);
-    let (pages, digest, tenant) = (pages.clone(), visitor.digest, visitor.home());
-    tokio::spawn(async move {
-        let _place = place;
-        let (began, mut checked) = (Instant::now(), Instant::now());
-        // In a task of its own: giving up on it must not leave a store in
-        // mid-transaction. It ends before another begins.
-        let mut looking: Option<JoinHandle<Result<Said, Refused>>> = None;
-        while began.elapsed() < LIFETIME {
-            if checked.elapsed() >= RECHECK {
-                checked = Instant::now();
-                let good = visitor::session(&pages, digest).await;
-                if !good.is_ok_and(|found| found.is_some_and(|one| one.tenant == tenant)) {
-                    return;
-                }
-            }
-            let look = looking.get_or_insert_with(|| {
-                let (pages, look) = (pages.clone(), Arc::clone(&look));
-                tokio::spawn(async move {
-                    // Beside the tenant's other readers.
-                    let _place = pages.service(tenant).read().await?;
-                    look(pages).await
-                })
-            });
-            let said = tokio::select! {
-                biased;
-                () = pages.0.shutdown.cancelled() => return,
-                said = timeout(PATIENCE, look) => said,
-            };
-            if said.is_ok() {
-                looking = None;
-            }
-            // What cannot be asked now is asked again: the page keeps what it has.
-            if let Ok(Ok(Ok(said))) = said
-                && let Ok(event) = Event::default().json_data(said)
-            {
-                // A browser that does not read has no place for good.
-                let sent = tokio::select! {
-                    biased;
-                    () = pages.0.shutdown.cancelled() => return,
-                    sent = timeout(PATIENCE, sender.send(event)) => sent,
-                };
-                if !matches!(sent, Ok(Ok(()))) {
-                    return;
-                }
-            }
-            tokio::select! {
-                biased;
-                () = pages.0.shutdown.cancelled() => return,
-                () = sender.closed() => return,
-                () = tokio::time::sleep(every) => {}
-            }
-        }
+    let places = &pages.0.streams;
+    let place = places.take(visitor.home(), visitor.digest)?;
+    let page = Page {
+        tenants: [visitor.home(), visitor.tenant()],
+        address: address.to_string(),
+    };
+    let said = places.looks.join(page, |page, saying| {
+        tokio::spawn(look_on(
+            pages.clone(),
+            page,
+            saying,
+            (every, Arc::new(look)),
+        ));
     });
+    let (sender, mut receiver) = mpsc::channel(1);
+    let whose = (visitor.digest, visitor.home());
+    tokio::spawn(tell(pages.clone(), whose, said, (sender, place)));
     let events = futures_util::stream::poll_fn(move |context| {
         receiver
             .poll_recv(context)
@@ -213,6 +230,86 @@ where
     Ok(Sse::new(events)
         .keep_alive(KeepAlive::default())
         .into_response())
+}
+
+/// Looks at a page for as long as somebody watches it.
+async fn look_on<L, F>(pages: Pages, page: Page, saying: Saying, (every, look): (Duration, Arc<L>))
+where
+    L: Fn(Pages) -> F + Send + Sync + 'static,
+    F: Future<Output = Result<Said, Refused>> + Send + 'static,
+{
+    let looks = pages.0.streams.looks.clone();
+    let [home, _shown] = page.tenants;
+    while !looks.is_left(&page, &saying) {
+        let (asked, look) = (pages.clone(), Arc::clone(&look));
+        // In a task of its own, which may panic. It ends before another begins:
+        // giving up on it would leave a store in mid-transaction.
+        let looking = tokio::spawn(async move {
+            // Beside the tenant's other readers.
+            let _place = asked.service(home).read().await?;
+            look(asked).await
+        });
+        let found = tokio::select! {
+            biased;
+            () = pages.0.shutdown.cancelled() => return,
+            found = looking => found,
+        };
+        // What cannot be asked now is asked again: the page keeps what it has.
+        if let Ok(Ok(said)) = found
+            && let Ok(text) = serde_json::to_string(&said)
+        {
+            saying.send_replace(Some(text.into()));
+        }
+        tokio::select! {
+            biased;
+            () = pages.0.shutdown.cancelled() => return,
+            () = tokio::time::sleep(every) => {}
+        }
+    }
+}
+
+/// Tells one browser, until it leaves, its session ends or its time is over.
+async fn tell(
+    pages: Pages,
+    (digest, tenant): ([u8; 32], TenantId),
+    mut said: watch::Receiver<Option<Arc<str>>>,
+    (sender, _place): (mpsc::Sender<Event>, Place),
+) {
+    let end = Instant::now() + LIFETIME;
+    let mut recheck = tokio::time::interval(RECHECK);
+    recheck.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    recheck.reset();
+    loop {
+        let changed = tokio::select! {
+            biased;
+            () = pages.0.shutdown.cancelled() => return,
+            () = sender.closed() => return,
+            () = tokio::time::sleep_until(end) => return,
+            _ = recheck.tick() => false,
+            changed = said.changed() => match changed {
+                Ok(()) => true,
+                Err(_ended) => return,
+            },
+        };
+        if !changed {
+            let good = visitor::session(&pages, digest).await;
+            if !good.is_ok_and(|found| found.is_some_and(|one| one.tenant == tenant)) {
+                return;
+            }
+            continue;
+        }
+        let text = said.borrow_and_update().clone();
+        let Some(text) = text else { continue };
+        // A browser that does not read has no place for good.
+        let sent = tokio::select! {
+            biased;
+            () = pages.0.shutdown.cancelled() => return,
+            sent = timeout(PATIENCE, sender.send(Event::default().data(&*text))) => sent,
+        };
+        if !matches!(sent, Ok(Ok(()))) {
+            return;
+        }
+    }
 }
 
 #[cfg(test)]
@@ -237,6 +334,55 @@ mod tests {
         taken.clear();
         assert!(places.taken().is_empty());
         assert_eq!(places.all.available_permits(), MAX_STREAMS);
+    }
+
+    fn page(address: &str) -> Page {
+        Page {
+            tenants: [TENANT, TENANT],
+            address: address.to_owned(),
+        }
+    }
+
+    /// One look says it to all of them, and ends with the last.
+    #[test]
+    fn those_who_watch_the_same_page_share_its_looks() {
+        let (looks, mut begun) = (Looks::default(), Vec::new());
+        let first = looks.join(page("/a?x=1"), |page, saying| begun.push((page, saying)));
+        begun[0].1.send_replace(Some("said".into()));
+        let mut second = looks.join(page("/a?x=1"), |_, _| panic!("it is looked at"));
+        assert!(
+            second.has_changed().unwrap(),
+            "what was said last is for it, too"
+        );
+        assert_eq!(second.borrow_and_update().as_deref(), Some("said"));
+        let others = [
+            page("/a?x=2"),
+            Page {
+                tenants: [TENANT, OTHER],
+                ..page("/a?x=1")
+            },
+            Page {
+                tenants: [OTHER, TENANT],
+                ..page("/a?x=1")
+            },
+        ];
+        for other in others {
+            looks.join(other, |page, saying| begun.push((page, saying)));
+        }
+        assert_eq!(
+            begun.len(),
+            4,
+            "each other page, and other tenant, has its own"
+        );
+
+        let (ours, saying) = &begun[0];
+        drop(first);
+        assert!(!looks.is_left(ours, saying), "one watches yet");
+        drop(second);
+        assert!(looks.is_left(ours, saying));
+        let mut again = false;
+        looks.join(page("/a?x=1"), |_, _| again = true);
+        assert!(again, "who comes later begins anew");
     }
 
     /// However many sessions its keys have opened.

@@ -6,6 +6,7 @@ use axum::extract::{Query, State};
 use axum::response::{Html, Response};
 use domain::ids::{DestinationId, TenantId};
 use engine::ports::{CatalogError, Destination, MAX_GLANCED, Troubled};
+use http::Uri;
 use serde::Deserialize;
 
 use super::frame::{Frame, rendered};
@@ -84,9 +85,10 @@ pub(super) async fn live(
     State(pages): Asked,
     visitor: Visitor,
     Query(wanted): Query<Wanted>,
+    address: Uri,
 ) -> Result<Response, Refused> {
     let tenant = visitor.tenant();
-    live::stream(&pages, &visitor, EVERY, move |pages| {
+    let look = move |pages| {
         let wanted = wanted.clone();
         async move {
             let looked = look(&pages, tenant, &wanted).await?;
@@ -95,7 +97,8 @@ pub(super) async fn live(
             shown.for_each(|one| said.line(one));
             Ok(said)
         }
-    })
+    };
+    live::stream(&pages, &visitor, &address, (EVERY, look))
 }
 
 struct Looked {
