@@ -343,21 +343,14 @@ impl Catalog for PostgresStore {
         Ok(retried(|| ledger::starts_before(&self.pool, destination, page)).await?)
     }
 
-    async fn limit_history(
+    async fn limits_within(
         &self,
         destination: DestinationId,
+        within: (Timestamp, Option<Timestamp>),
+        limit: u32,
     ) -> Result<Vec<LimitHistory>, CatalogError> {
-        Ok(retried(|| ledger::limit_history(&self.pool, destination)).await?)
-    }
-
-    async fn recent_limits(
-        &self,
-        destination: DestinationId,
-        since: Timestamp,
-        limit: usize,
-    ) -> Result<Vec<LimitHistory>, CatalogError> {
-        let end = (since, limit);
-        Ok(retried(|| ledger::recent_limits(&self.pool, destination, end)).await?)
+        let limits = || ledger::limits_within(&self.pool, destination, within, limit);
+        Ok(retried(limits).await?)
     }
 
     async fn backlogs(

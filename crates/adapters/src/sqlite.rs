@@ -70,7 +70,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use domain::time::Timestamp;
-use engine::ports::StoreError;
+use engine::ports::{StoreError, wanted};
 use rusqlite::config::DbConfig;
 use rusqlite::functions::{Context, FunctionFlags};
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
@@ -228,6 +228,7 @@ impl SqliteStore {
         T: Send + 'static,
         F: FnOnce(&Transaction<'_>, Timestamp) -> Result<T, Fault> + Send + 'static,
     {
+        wanted::check()?;
         let clock = self.clock.clone();
         let step = move |connection: &mut Connection| step(&connection.transaction()?, clock());
         self.writer.run(step).await
@@ -257,6 +258,7 @@ where
     T: Send + 'static,
     F: FnOnce(&Transaction<'_>) -> Result<T, Fault> + Send + 'static,
 {
+    wanted::check()?;
     let step = move |connection: &mut Connection| step(&connection.transaction()?);
     lane.run(step).await
 }

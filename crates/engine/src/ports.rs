@@ -45,6 +45,7 @@ mod tallies;
 mod tenants;
 mod vault;
 mod wakes;
+pub mod wanted;
 
 pub use alarm::*;
 pub use backlog::*;

@@ -15,7 +15,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
 use domain::ids::TenantId;
-use engine::ports::{Catalog, Overview, Sessions, Store, Survey, Tallies};
+use engine::ports::{Catalog, Overview, Sessions, Store, Survey, Tallies, wanted};
 use http::{HeaderValue, header};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
@@ -163,14 +163,19 @@ pub fn router(pages: Pages) -> Router {
 }
 
 /// In a task of its own: neither a browser that leaves nor a time-out of ours
-/// must leave a store in mid-transaction. What is too late ends by itself, since
-/// the store bounds each statement, and has its tenant's place until then.
+/// must leave a store in mid-transaction. What is too late ends with the statement
+/// it has begun, which the store bounds, and has its tenant's place until then.
 async fn to_its_end(request: Request, next: Next) -> Response {
-    let page = tokio::spawn(next.run(request).in_current_span());
+    let late = CancellationToken::new();
+    let page = wanted::until(late.clone(), next.run(request));
+    let page = tokio::spawn(page.in_current_span());
     match tokio::time::timeout(PAGE_TIMEOUT, page).await {
         Ok(Ok(response)) => response,
         Ok(Err(broken)) => refused::Refused::broken(&broken).into_response(),
-        Err(_late) => refused::Refused::unavailable("This took too long.").into_response(),
+        Err(_late) => {
+            late.cancel();
+            refused::Refused::unavailable("This took too long.").into_response()
+        }
     }
 }
 
@@ -207,6 +212,29 @@ mod tests {
     use tower::ServiceExt;
 
     use super::*;
+
+    /// It asks for one thing after another, and for nothing more once it is late.
+    #[tokio::test(start_paused = true)]
+    async fn a_page_that_is_too_late_begins_nothing_more() {
+        const STATEMENT: Duration = Duration::from_secs(7);
+        let ended = CancellationToken::new();
+        let at_the_end = ended.clone();
+        let page = async move || {
+            while wanted::check().is_ok() {
+                sleep(STATEMENT).await;
+            }
+            at_the_end.cancel();
+        };
+        let pages = Router::new()
+            .route("/", get(page))
+            .route_layer(middleware::from_fn(to_its_end));
+        let (began, request) = (Instant::now(), Request::get("/").body(Body::empty()));
+        let answer = pages.oneshot(request.unwrap()).await.unwrap();
+        assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
+        ended.cancelled().await;
+        assert!(began.elapsed() <= PAGE_TIMEOUT + STATEMENT);
+        assert!(wanted::check().is_ok(), "others are wanted");
+    }
 
     /// Dropped in the middle of a query, it would leave a connection in a state
     /// that its pool does not know.

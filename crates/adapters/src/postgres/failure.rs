@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use domain::policy::InvalidSettings;
 use engine::ports::CatalogError;
-use engine::ports::StoreError;
+use engine::ports::{StoreError, wanted};
 
 /// How often a conflict is tried again.
 const RETRIES: u32 = 5;
@@ -19,6 +19,8 @@ pub(super) enum Failure {
     Database(sqlx::Error),
     /// What the database says makes no sense.
     Corrupt(StoreError),
+    /// Nobody waits for it any more.
+    Unwanted(StoreError),
     /// What the caller wants makes no sense.
     Invalid(InvalidSettings),
     /// The caller's tenant has no such thing.
@@ -76,7 +78,8 @@ impl Failure {
     }
 }
 
-/// Does `step` until it meets no conflict, a few times at most.
+/// Does `step` until it meets no conflict, a few times at most, and not at all where
+/// nobody waits for it any more.
 pub(super) async fn retried<T, F, Fut>(step: F) -> Result<T, Failure>
 where
     F: Fn() -> Fut + Send + Sync,
@@ -85,6 +88,7 @@ where
 {
     let mut tries = 0;
     loop {
+        wanted::check().map_err(Failure::Unwanted)?;
         match step().await {
             Err(failure) if failure.is_conflict() && tries < RETRIES => tries += 1,
             done => return done,
@@ -107,7 +111,7 @@ impl From<Failure> for StoreError {
         match failure {
             Failure::Database(error) if is_refused(&error) => Self::Refused(in_words(&error)),
             Failure::Database(error) => Self::Unavailable(in_words(&error)),
-            Failure::Corrupt(error) => error,
+            Failure::Corrupt(error) | Failure::Unwanted(error) => error,
             Failure::Invalid(invalid) => Self::Unavailable(invalid.to_string()),
             Failure::NotFound(what) => Self::Unavailable(format!("no such {what}")),
             Failure::Conflict(problem) => Self::Unavailable(problem.to_owned()),

@@ -230,38 +230,15 @@ impl HistoryRow {
     }
 }
 
-/// What was in force from when on, the earliest first.
-pub(super) async fn limit_history(
+/// What was in force, and when: backwards along the index, and no further than the limit.
+pub(super) async fn limits_within(
     pool: &PgPool,
     destination: DestinationId,
+    (since, until): (Timestamp, Option<Timestamp>),
+    limit: u32,
 ) -> Result<Vec<LimitHistory>, Failure> {
     let rows: Vec<HistoryRow> = sqlx::query_as(
-        "-- limit_history
-        select micros(h.in_force_from) as in_force_from,
-            array[
-                h.limit_per_second, h.limit_per_minute, h.limit_per_hour, h.limit_per_day,
-                h.burst, h.max_in_flight
-            ] as numbers,
-            h.unlimited, h.shape, h.safety_margin, h.state
-        from limit_history h
-        where h.destination_id = $1
-        order by h.in_force_from, h.id",
-    )
-    .bind(destination.0)
-    .fetch_all(pool)
-    .await?;
-    let entries = rows.into_iter().map(|row| row.entry(destination));
-    entries.collect()
-}
-
-/// The end of it: backwards along the index, and no further than the limit.
-pub(super) async fn recent_limits(
-    pool: &PgPool,
-    destination: DestinationId,
-    (since, limit): (Timestamp, usize),
-) -> Result<Vec<LimitHistory>, Failure> {
-    let rows: Vec<HistoryRow> = sqlx::query_as(
-        "-- recent_limits
+        "-- limits_within
         select micros(h.in_force_from) as in_force_from,
             array[
                 h.limit_per_second, h.limit_per_minute, h.limit_per_hour, h.limit_per_day,
@@ -272,6 +249,7 @@ pub(super) async fn recent_limits(
             (
                 select * from limit_history l
                 where l.destination_id = $1 and l.in_force_from > from_micros($2)
+                    and l.in_force_from < coalesce(from_micros($4), 'infinity')
                 order by l.in_force_from desc, l.id desc
                 limit $3
             )
@@ -288,7 +266,8 @@ pub(super) async fn recent_limits(
     )
     .bind(destination.0)
     .bind(since.as_micros())
-    .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+    .bind(i64::from(limit))
+    .bind(until.map(Timestamp::as_micros))
     .fetch_all(pool)
     .await?;
     let entries = rows.into_iter().rev().map(|row| row.entry(destination));

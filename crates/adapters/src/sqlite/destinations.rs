@@ -65,19 +65,13 @@ const DATE_HISTORY: &str = "
     update limit_history set in_force_from = ?2 where id > ?1";
 
 const HISTORY: &str = "
-    -- limit_history
-    select limit_per_second, limit_per_minute, limit_per_hour, limit_per_day, unlimited, burst,
-        shape, max_in_flight, safety_margin, in_force_from, state
-    from limit_history where destination_id = ?1 order by in_force_from, id";
-
-const RECENT: &str = "
-    -- recent_limits: backwards, and no further than the limit
+    -- limits_within: backwards, and no further than the limit
     select * from (
         select * from (
             select limit_per_second, limit_per_minute, limit_per_hour, limit_per_day, unlimited,
                 burst, shape, max_in_flight, safety_margin, in_force_from, state, id
             from limit_history indexed by limit_history_of_destination
-            where destination_id = ?1 and in_force_from > ?2
+            where destination_id = ?1 and in_force_from > ?2 and in_force_from < ?4
             order by in_force_from desc, id desc limit ?3
         )
         union all
@@ -260,23 +254,16 @@ pub(super) fn delete(
     }
 }
 
-/// Reads limit history; see [`engine::ports::Catalog::limit_history`].
-pub(super) fn history(
+/// Reads limit history; see [`engine::ports::Catalog::limits_within`].
+pub(super) fn limits_within(
     connection: &Connection,
     id: DestinationId,
+    (since, until): (Timestamp, Option<Timestamp>),
+    limit: u32,
 ) -> Result<Vec<LimitHistory>, Fault> {
-    all(connection, HISTORY, [id.to_string()], entry)
-}
-
-/// Reads the end of it; see [`engine::ports::Catalog::recent_limits`].
-pub(super) fn recent_limits(
-    connection: &Connection,
-    id: DestinationId,
-    (since, limit): (Timestamp, usize),
-) -> Result<Vec<LimitHistory>, Fault> {
-    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let end = (id.to_string(), since.as_micros(), limit);
-    let mut newest_first = all(connection, RECENT, end, entry)?;
+    let until = until.map_or(i64::MAX, Timestamp::as_micros);
+    let part = (id.to_string(), since.as_micros(), limit, until);
+    let mut newest_first = all(connection, HISTORY, part, entry)?;
     newest_first.reverse();
     Ok(newest_first)
 }

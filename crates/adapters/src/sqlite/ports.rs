@@ -276,24 +276,14 @@ impl Catalog for SqliteStore {
         Ok(self.read(step).await?)
     }
 
-    async fn limit_history(
+    async fn limits_within(
         &self,
         destination: DestinationId,
+        within: (Timestamp, Option<Timestamp>),
+        limit: u32,
     ) -> Result<Vec<LimitHistory>, CatalogError> {
         Ok(self
-            .read(move |tx| destinations::history(tx, destination))
-            .await?)
-    }
-
-    async fn recent_limits(
-        &self,
-        destination: DestinationId,
-        since: Timestamp,
-        limit: usize,
-    ) -> Result<Vec<LimitHistory>, CatalogError> {
-        let end = (since, limit);
-        Ok(self
-            .read(move |tx| destinations::recent_limits(tx, destination, end))
+            .read(move |tx| destinations::limits_within(tx, destination, within, limit))
             .await?)
     }
 

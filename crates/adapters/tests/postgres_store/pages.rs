@@ -52,7 +52,9 @@ async fn pages_of_limits(database: &Database, of: DestinationId) -> i64 {
     let looks = async |store: PostgresStore| {
         for since in [0, now].map(Timestamp::from_micros) {
             for _ in 0..10 {
-                store.recent_limits(of, since, 10).await.unwrap();
+                store.limits_within(of, (since, None), 10).await.unwrap();
+                let old = (Timestamp::from_micros(0), Some(since));
+                store.limits_within(of, old, 10).await.unwrap();
             }
         }
     };

@@ -113,28 +113,25 @@ pub trait Catalog: HealthBook + SmartBook + Send + Sync {
         limit: u32,
     ) -> Result<Vec<Start>, CatalogError>;
 
-    /// Limit history of one destination, the earliest first: what was in force
-    /// from when on, resolved against the tier, all of it.
+    /// Limit history of one destination, the earliest first, resolved against the
+    /// tier: what was in force at `since` and what came into force after it and
+    /// before `until`, if that is given; of more than `limit` entries the newest. A
+    /// destination may have had very many, and those outside cost nothing.
+    async fn limits_within(
+        &self,
+        destination: DestinationId,
+        within: (Timestamp, Option<Timestamp>),
+        limit: u32,
+    ) -> Result<Vec<LimitHistory>, CatalogError>;
+
+    /// All of it, which has no bound: for whoever looks at one destination alone.
+    /// What runs for others asks for a part.
     async fn limit_history(
         &self,
         destination: DestinationId,
-    ) -> Result<Vec<LimitHistory>, CatalogError>;
-
-    /// The end of it, the earliest first: what was in force at `since` and what came
-    /// into force later, of more than `limit` entries the newest. For those who show
-    /// it, or look at what has just been: a destination may have had very many.
-    async fn recent_limits(
-        &self,
-        destination: DestinationId,
-        since: Timestamp,
-        limit: usize,
     ) -> Result<Vec<LimitHistory>, CatalogError> {
-        let mut history = self.limit_history(destination).await?;
-        let at = history.partition_point(|entry| entry.in_force_from <= since);
-        let from = at
-            .saturating_sub(1)
-            .max(history.len().saturating_sub(limit));
-        Ok(history.split_off(from))
+        let ever = (Timestamp::from_micros(0), None);
+        self.limits_within(destination, ever, u32::MAX).await
     }
 
     /// How many attempts wait, counted up to `cap`, per destination given.

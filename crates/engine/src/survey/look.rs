@@ -31,7 +31,7 @@ const JUDGED_BY: Duration = Duration::from_secs(90_000 + 2 * 86_400);
 
 /// Changes of limits that are read, the newest: what started before them is not
 /// judged.
-const MAX_CHANGES: usize = 1_000;
+const MAX_CHANGES: u32 = 1_000;
 
 /// Rows of a ledger that are read at once.
 const PAGE: u32 = 1_000;
@@ -86,7 +86,7 @@ impl SurveyLoop {
     ) -> Result<Shown, NotSurveyed> {
         let now = fleet.now;
         let history = (self.catalog)
-            .recent_limits(one.destination, now - JUDGED_BY, MAX_CHANGES)
+            .limits_within(one.destination, (now - JUDGED_BY, None), MAX_CHANGES)
             .await?;
         let set = history.last().map(|entry| entry.effective.policy());
         let allowed = set.as_ref().and_then(|policy| policy.starts_per_second());

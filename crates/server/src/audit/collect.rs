@@ -5,10 +5,11 @@ use std::time::Duration;
 use anyhow::Context;
 use domain::compliance::Start;
 use domain::ids::{AttemptId, DestinationId, TenantId};
+use domain::limit::Period;
 use domain::time::Timestamp;
 use engine::ports::{
-    Catalog, CatalogError, Destination, LedgerPosition, LedgerRow, OperationsBook, SmartChange,
-    Tenants,
+    Catalog, CatalogError, Destination, LedgerPosition, LedgerRow, LimitHistory, OperationsBook,
+    SmartChange, Tenants,
 };
 
 use super::examine::Examination;
@@ -113,7 +114,9 @@ pub struct Depth {
     pub points: usize,
     /// The most rows that are read.
     pub rows: u64,
-    /// What becomes of a ledger that has more.
+    /// The most entries of its limit history.
+    pub limits: u32,
+    /// What becomes of a ledger, or a history, that has more.
     pub beyond: Beyond,
 }
 
@@ -133,8 +136,8 @@ pub enum NotExamined {
     /// The store could not be asked.
     #[error(transparent)]
     Catalog(#[from] CatalogError),
-    /// Its ledger is longer than what was asked for.
-    #[error("the ledger of this time has more than {0} rows")]
+    /// Its ledger, or its limit history, is longer than what may be read.
+    #[error("the ledger or the limit history of this time has {0} rows or more")]
     TooLong(u64),
 }
 
@@ -144,8 +147,8 @@ pub struct Examined {
     pub rows: u64,
 }
 
-/// Reads one destination's ledger of a span page by page, with its whole limit
-/// history, and judges it: in memory that does not grow with the ledger. By
+/// Reads one destination's ledger of a span page by page, with the limits that were
+/// in force meanwhile, and judges it: in memory that does not grow with the ledger. By
 /// destination and time, so along one index of the days that are in the span.
 pub async fn examine(
     (catalog, operations): (&dyn Catalog, &dyn OperationsBook),
@@ -159,19 +162,24 @@ pub async fn examine(
         Beyond::Refuse => span,
         Beyond::Slice => newest_slice(catalog, id, span, depth.rows / 2).await?,
     };
-    let history = catalog.limit_history(id).await?;
+    let limits = Limits::read(catalog, id, span, depth.limits).await?;
+    if limits.known_since > span.since && depth.beyond == Beyond::Refuse {
+        return Err(NotExamined::TooLong(depth.limits.into()));
+    }
+    let since = span.since.max(limits.known_since);
+    let span = Span { since, ..span };
     let changes = catalog
         .smart_history(id, span.until, MAX_SMART_CHANGES)
         .await?;
     let smart = in_force(changes, span.since);
-    let mut examination = Examination::new(&history, span, depth.points);
+    let mut examination = Examination::new(&limits.history, span, depth.points);
     let mut pages = Pages {
         catalog,
         destination: id,
         read: 0,
         depth,
     };
-    let back = span.since - examination.reaches_back();
+    let back = (span.since - examination.reaches_back()).max(limits.known_since);
     let most = MAX_BEFORE.min(depth.rows / 2);
     let mut before = newest_first(catalog, id, (back, span.since), most).await?;
     before.reverse();
@@ -207,7 +215,7 @@ pub async fn examine(
         name: destination.name.clone(),
         span,
         judged_since: (span != asked).then_some(span.since),
-        history,
+        history: limits.history,
         margin: destination.policy().margin,
         verdict: examined.verdict,
         allowed: examined.allowed,
@@ -217,6 +225,35 @@ pub async fn examine(
     });
     let rows = pages.read;
     Ok(Examined { report, rows })
+}
+
+/// What was in force in a span.
+struct Limits {
+    history: Vec<LimitHistory>,
+    /// Before it, limits are not known: the span has more of them than are read.
+    /// What started earlier is then left out, as it may have been allowed more.
+    known_since: Timestamp,
+}
+
+impl Limits {
+    async fn read(
+        catalog: &dyn Catalog,
+        destination: DestinationId,
+        span: Span,
+        most: u32,
+    ) -> Result<Self, CatalogError> {
+        // Starts before the span count as well, by what was in force at their time.
+        let within = (span.since - Period::Day.duration(), Some(span.until));
+        let limits = catalog.limits_within(destination, within, most);
+        let history = limits.await?;
+        let first = history.first().map(|entry| entry.in_force_from);
+        let all = history.len() < most as usize;
+        let known_since = first.filter(|_| !all);
+        Ok(Self {
+            history,
+            known_since: known_since.unwrap_or(Timestamp::from_micros(0)),
+        })
+    }
 }
 
 /// The end of a span: from when on so many started in it, or all of it.

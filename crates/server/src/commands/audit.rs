@@ -119,6 +119,7 @@ async fn audit(args: &Args) -> anyhow::Result<bool> {
             _ => args.points.into(),
         },
         rows: u64::MAX,
+        limits: u32::MAX,
         beyond: Beyond::Refuse,
     };
     let (wanted, stored) = (&args.destinations, stored.as_ref());

@@ -106,7 +106,7 @@ pub(super) struct Chart {
 }
 
 /// Changes of limits that are drawn, of the newest: more than there are points.
-const MAX_CHANGES: usize = 1_000;
+const MAX_CHANGES: u32 = 1_000;
 
 /// Up to now, by the store's clock.
 pub(super) async fn draw(
@@ -124,7 +124,7 @@ pub(super) async fn draw(
     let counted = since - window.period.duration();
     let starts = pages.0.overview.starts(id, counted, step).await?;
     let history = (pages.0.catalog)
-        .recent_limits(id, since, MAX_CHANGES)
+        .limits_within(id, (since, None), MAX_CHANGES)
         .await?;
     Ok(drawn(&starts, &history, window, (since, end)))
 }

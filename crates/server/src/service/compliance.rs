@@ -24,6 +24,9 @@ pub const MAX_POINTS: u32 = 300;
 /// The most rows of the ledger that one request reads: some seconds of work.
 pub const MAX_ROWS: u64 = 1_000_000;
 
+/// The most changes of one destination's limits that it reads, the newest: 4 MB.
+const MAX_LIMITS: u32 = 20_000;
+
 /// What somebody wants to know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ComplianceDraft {
@@ -89,6 +92,7 @@ impl Service {
             let depth = Depth {
                 points: draft.points as usize,
                 rows: MAX_ROWS - read.min(MAX_ROWS),
+                limits: MAX_LIMITS,
                 beyond: Beyond::Refuse,
             };
             let books = (catalog.as_ref(), self.reading.operations_book.as_ref());

@@ -56,13 +56,16 @@ async fn agree(place: &Place) {
     for ledger in &ledgers {
         place.write(ledger).await;
     }
+    let mut changed = 0;
     for ledger in &ledgers {
         sql_agrees(place, ledger).await;
         let report = report_agrees(place, ledger, span).await;
         program_agrees(place, ledger, &report);
         what_began_before_is_counted(place, ledger, span).await;
         a_slice_of_it_is_judged(place, ledger, span).await;
+        changed += usize::from(known_limits_are_judged(place, ledger, span).await);
     }
+    assert!(changed > 0, "no limit changed in the span");
     csv_has_every_ledger(place, &ledgers, &Report::new(span, Vec::new()));
     the_last_half_second_is_not_judged(place).await;
     no_verdict_without_a_store(place);
@@ -104,6 +107,7 @@ async fn report_agrees(place: &Place, ledger: &Ledger, span: Span) -> Report {
     let depth = Depth {
         points: 10,
         rows: u64::MAX,
+        limits: u32::MAX,
         beyond: Beyond::Refuse,
     };
     let report = examined(place, ledger, span, depth).await.unwrap();
@@ -174,6 +178,7 @@ async fn what_began_before_is_counted(place: &Place, ledger: &Ledger, span: Span
     let depth = Depth {
         points: 0,
         rows: u64::MAX,
+        limits: u32::MAX,
         beyond: Beyond::Refuse,
     };
     let report = examined(place, ledger, span, depth).await.unwrap();
@@ -189,6 +194,7 @@ async fn a_slice_of_it_is_judged(place: &Place, ledger: &Ledger, span: Span) {
     let depth = Depth {
         points: 0,
         rows,
+        limits: u32::MAX,
         beyond: Beyond::Refuse,
     };
     let refused = examined(place, ledger, span, depth).await.unwrap_err();
@@ -206,6 +212,34 @@ async fn a_slice_of_it_is_judged(place: &Place, ledger: &Ledger, span: Span) {
     let judged_since = report.judged_since.unwrap();
     let judged_since = chrono::DateTime::parse_from_rfc3339(&judged_since).unwrap();
     assert_eq!(judged_since.timestamp_micros(), since, "{ledger:?}");
+}
+
+/// Where limits changed more often than may be read, what is judged begins with the
+/// first that is known: what started before it may have been allowed more.
+async fn known_limits_are_judged(place: &Place, ledger: &Ledger, span: Span) -> bool {
+    let last = ledger.history.last().unwrap();
+    if last.from <= span.since.as_micros() {
+        return false;
+    }
+    let depth = Depth {
+        points: 0,
+        rows: u64::MAX,
+        limits: 1,
+        beyond: Beyond::Refuse,
+    };
+    let refused = examined(place, ledger, span, depth).await.unwrap_err();
+    assert!(matches!(refused, NotExamined::TooLong(1)), "{refused}");
+    let depth = Depth {
+        beyond: Beyond::Slice,
+        ..depth
+    };
+    let report = examined(place, ledger, span, depth).await.unwrap();
+    let judged_since = report.judged_since.unwrap();
+    let judged_since = chrono::DateTime::parse_from_rfc3339(&judged_since).unwrap();
+    assert_eq!(judged_since.timestamp_micros(), last.from, "{ledger:?}");
+    let known = ledger.starts.iter().filter(|(at, _)| *at >= last.from);
+    assert_eq!(report.starts, known.count() as u64, "{ledger:?}");
+    true
 }
 
 fn audit(url: &str, arguments: &[&str]) -> Output {

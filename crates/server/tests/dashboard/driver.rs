@@ -143,7 +143,9 @@ impl Browser {
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        panic!("{css} says {seen:?}");
+        let page = "return location.pathname + ': ' + document.body.innerText";
+        let page = self.client.execute(page, vec![]).await;
+        panic!("{css} says {seen:?} on {page:?}");
     }
 
     /// No errors in the console since the last look.

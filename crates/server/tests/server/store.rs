@@ -275,7 +275,12 @@ impl Catalog for FakeStore {
         Ok(Vec::new())
     }
 
-    async fn limit_history(&self, _: DestinationId) -> Result<Vec<LimitHistory>, CatalogError> {
+    async fn limits_within(
+        &self,
+        _: DestinationId,
+        _: (Timestamp, Option<Timestamp>),
+        _: u32,
+    ) -> Result<Vec<LimitHistory>, CatalogError> {
         Ok(Vec::new())
     }
 

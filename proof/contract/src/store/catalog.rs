@@ -9,7 +9,10 @@ use domain::limit::Shape;
 use domain::policy::LimitSettings;
 
 use super::World;
-use engine::ports::{CatalogError, DEFAULT_TENANT, DestinationChange, NewDestination};
+use engine::ports::{
+    CatalogError, DEFAULT_TENANT, DestinationChange, NewDestination, StoreError, wanted,
+};
+use tokio_util::sync::CancellationToken;
 
 fn assert_not_found<T: std::fmt::Debug>(answer: Result<T, CatalogError>) {
     assert!(
@@ -297,6 +300,26 @@ pub async fn a_migrated_store_is_ready(world: &World) {
     world.catalog.ready().await.unwrap();
 }
 
+/// The statement after the one in which a page became too late is not begun.
+pub async fn what_nobody_waits_for_is_not_asked(world: &World) {
+    let of = world.destination().per_second(1).create().await;
+    let late = CancellationToken::new();
+    let read = async || {
+        let found = world.catalog.destination(DEFAULT_TENANT, of).await;
+        let backlog = world.catalog.backlogs(&[of], 1).await;
+        found.map(drop).and(backlog.map(drop))
+    };
+    wanted::until(late.clone(), read()).await.unwrap();
+    late.cancel();
+    let refused = wanted::until(late, read()).await;
+    let away = matches!(
+        refused,
+        Err(CatalogError::Store(StoreError::Unavailable(_)))
+    );
+    assert!(away, "{refused:?}");
+    read().await.unwrap();
+}
+
 /// What was in force at a time and since, and of that no more than is asked for.
 pub async fn recent_limits_are_the_end_of_limit_history(world: &World) {
     let of = world.destination().per_second(1).create().await;
@@ -308,7 +331,11 @@ pub async fn recent_limits_are_the_end_of_limit_history(world: &World) {
     }
     let whole = world.catalog.limit_history(of).await.unwrap();
     assert_eq!(whole.len(), 6);
-    let recent = async |since, limit| world.catalog.recent_limits(of, since, limit).await.unwrap();
+    let within = async |within, limit| {
+        let limits = world.catalog.limits_within(of, within, limit);
+        limits.await.unwrap()
+    };
+    let recent = async |since, limit| within((since, None), limit).await;
     let long_ago = whole[0].in_force_from - Duration::from_secs(1);
     assert_eq!(recent(long_ago, 100).await, whole);
     assert_eq!(recent(long_ago, 2).await, whole[4..]);
@@ -317,4 +344,11 @@ pub async fn recent_limits_are_the_end_of_limit_history(world: &World) {
     assert_eq!(recent(between, 100).await, whole[2..]);
     let ahead = whole[5].in_force_from + Duration::from_secs(60);
     assert_eq!(recent(ahead, 100).await, whole[5..]);
+    // An end is not in it, and of what is before it the newest.
+    let until = Some(whole[4].in_force_from);
+    assert_eq!(within((long_ago, until), 100).await, whole[..4]);
+    assert_eq!(within((between, until), 100).await, whole[2..4]);
+    assert_eq!(within((long_ago, until), 2).await, whole[2..4]);
+    let later = Some(ahead + Duration::from_secs(60));
+    assert_eq!(within((ahead, later), 100).await, whole[5..]);
 }
