@@ -212,6 +212,7 @@ macro_rules! backlog_contract {
         );
         $crate::backlog_contract!(@module $world, replay:
             one_is_replayed_once
+            what_was_not_sent_is_still_the_replays
             a_replay_keeps_to_its_share
             only_what_matches_and_died_before_is_replayed
             several_at_once_move_each_once

@@ -229,6 +229,8 @@ impl GivenUp {
             expires_at: self.expires_at,
             payload_bytes: self.payload_bytes,
             batch_limit: retry.batch_limit.map(integer),
+            // What is given up may have been sent: it is the replay's.
+            replay: None,
             due_at: retry.due_at.as_micros(),
             created_at: self.now,
         }

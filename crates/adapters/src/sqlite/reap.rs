@@ -306,6 +306,8 @@ fn give_up(
                 tries_before: row.get(9)?,
                 expires_at: row.get(10)?,
                 payload_bytes: row.get(12)?,
+                // What is given up may have been sent: it is the replay's.
+                replay: None,
             },
             worker_gone: row.get(7)?,
             start: follow_up::GivenUp {

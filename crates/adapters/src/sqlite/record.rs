@@ -20,7 +20,7 @@ const STARTED: &str = "
         destination_id, tenant_id, dead_letter, tries_before, expires_at,
         exists (select 1 from health h where h.destination_id = attempts.destination_id),
         exists (select 1 from smart_limits s where s.destination_id = attempts.destination_id),
-        payload_bytes, batch_limit, claimed_at
+        payload_bytes, batch_limit, claimed_at, replay_id
     from attempts
     where id = ?1 and permit = ?2 and worker_id = ?3 and state in ('started', 'unknown')
         and destination_id = ?4";
@@ -43,8 +43,8 @@ const INSERT_RETRY: &str = "
     -- the next try
     insert into attempts
         (event_id, destination_id, tenant_id, try_number, state, due_at, created_at,
-        tries_before, expires_at, payload_bytes, batch_limit)
-    values (?1, ?2, ?3, ?4, 'waiting', ?5, ?6, ?7, ?8, ?9, ?10)";
+        tries_before, expires_at, payload_bytes, batch_limit, replay_id)
+    values (?1, ?2, ?3, ?4, 'waiting', ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
 
 /// Records; see [`engine::ports::Store::record_outcomes`]. Nobody else holds a
 /// row here, so nothing is ever skipped.
@@ -136,6 +136,8 @@ pub(super) struct EventAt {
     pub(super) tries_before: u32,
     pub(super) expires_at: Option<i64>,
     pub(super) payload_bytes: i64,
+    /// Whose first try it is.
+    pub(super) replay: Option<String>,
 }
 
 impl EventAt {
@@ -157,6 +159,7 @@ impl EventAt {
             self.expires_at,
             self.payload_bytes,
             retry.batch_limit,
+            self.replay.as_ref().filter(|_| retry.in_its_place),
         );
         execute(tx, INSERT_RETRY, row)?;
         Ok(())
@@ -198,6 +201,7 @@ impl Started {
                     tries_before: row.get(9)?,
                     expires_at: row.get(10)?,
                     payload_bytes: row.get(13)?,
+                    replay: row.get(16)?,
                 },
                 remembered: row.get(11)?,
                 smart: row.get(12)?,

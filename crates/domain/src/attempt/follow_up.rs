@@ -58,6 +58,8 @@ pub struct Retry {
     pub due_at: Timestamp,
     /// The class of the batches that it may be in.
     pub batch_limit: Option<u32>,
+    /// The other was never sent: this one stands in its place, in a replay as well.
+    pub in_its_place: bool,
 }
 
 /// What follows `outcome` at `now`, with the destination's health as this batch
@@ -90,6 +92,7 @@ pub fn follow_up(
             try_number,
             due_at,
             batch_limit: outcome.next_limit(row.batch_limit),
+            in_its_place: outcome.kind == OutcomeKind::NotSent,
         }),
         calls_off_retry: false,
     }
@@ -185,6 +188,7 @@ pub fn after_unknown(start: &GivenUp, now: Timestamp) -> AfterUnknown {
             try_number,
             due_at: now,
             batch_limit,
+            in_its_place: false,
         }),
     }
 }

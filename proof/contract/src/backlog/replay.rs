@@ -63,6 +63,28 @@ pub async fn one_is_replayed_once(world: &BacklogWorld) {
     assert_eq!((replay.pending, replay.succeeded), (0, 1));
 }
 
+/// A worker that was too late has sent nothing: what goes out in its place is counted.
+pub async fn what_was_not_sent_is_still_the_replays(world: &BacklogWorld) {
+    let of = world.destination().unlimited().create().await;
+    let died = world.die(of, 1).await;
+    let id = world.replay_of(Which::One(died[0]), 0.5).await;
+    assert_eq!(world.advance().await, 1);
+    let worker = world.worker().await;
+    let permits = world.admit(of).await;
+    world.start(worker, &permits).await;
+    let (not_sent, again) = (OutcomeKind::NotSent, NextTry::Again);
+    world.record(worker, &permits[0], not_sent, again).await;
+    let counts = async || {
+        let replay = world.replay(id).await;
+        (replay.pending, replay.succeeded, replay.failed)
+    };
+    assert_eq!(counts().await, (1, 0, 0));
+    let permits = world.admit(of).await;
+    world.start(worker, &permits).await;
+    world.finish(worker, &permits).await;
+    assert_eq!(counts().await, (0, 1, 0));
+}
+
 /// A second's worth at the share waits, and no more is moved until it starts.
 pub async fn a_replay_keeps_to_its_share(world: &BacklogWorld) {
     let of = world.destination().per_second(40).max_in_flight(100);

@@ -25,7 +25,25 @@ fn retry(try_number: u32, due_ms: i64, batch_limit: u32) -> Option<Retry> {
         try_number,
         due_at: Timestamp::from_millis(due_ms),
         batch_limit: Some(batch_limit),
+        in_its_place: false,
     })
+}
+
+/// Of what was never sent nothing has become: whoever counts what became of it, such as
+/// a replay, waits for what follows.
+#[test]
+fn what_follows_something_that_was_not_sent_stands_in_its_place() {
+    let follows = |kind| {
+        let outcome = Outcome {
+            kind,
+            next: NextTry::Again,
+            ..outcome()
+        };
+        follow_up(&outcome, &THIRD, NOW, None).retry
+    };
+    let not_sent = follows(OutcomeKind::NotSent).map(|retry| retry.in_its_place);
+    let failed = follows(OutcomeKind::Failed).map(|retry| retry.in_its_place);
+    assert_eq!((not_sent, failed), (Some(true), Some(false)));
 }
 
 #[test]
