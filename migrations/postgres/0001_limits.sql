@@ -191,9 +191,14 @@ create table tenants (
     -- null there as well: what the process is configured with.
     ingest_per_second integer
         constraint tenants_check_ingest_per_second
-        check (ingest_per_second between 1 and 1000000000)
+        check (ingest_per_second between 1 and 1000000000),
+    -- What the platform calls it in its own books.
+    external_id text
+        constraint tenants_check_external_id check (external_id ~ '^[-A-Za-z0-9._~:@+]{1,200}$')
 );
 
+create unique index tenants_by_external_id on tenants (external_id)
+    where external_id is not null;
 create index tenants_of_tier on tenants (tier);
 
 -- The tenant that a single API key stands for.
@@ -297,8 +302,14 @@ create table destinations (
         constraint destinations_check_batch_max_wait_ms
         check (batch_max_wait_ms between 0 and 60000),
     -- Whether its receiver is sent the trace's headers.
-    pass_traceparent boolean not null default false
+    pass_traceparent boolean not null default false,
+    -- What the platform calls it in its own books.
+    external_id text
+        constraint destinations_check_external_id check (external_id ~ '^[-A-Za-z0-9._~:@+]{1,200}$')
 );
+
+create unique index destinations_by_external_id on destinations (tenant_id, external_id)
+    where external_id is not null and deleted_at is null;
 
 create index destinations_of_tenant on destinations (tenant_id, id) where deleted_at is null;
 create index destinations_deleted on destinations (deleted_at, id) where deleted_at is not null;

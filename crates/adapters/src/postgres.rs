@@ -15,6 +15,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use domain::compliance::Start;
 use domain::event::NewEvent;
+use domain::external_id::ExternalId;
 use domain::ids::{AttemptId, DestinationId, EventId, TenantId, WorkerId};
 use domain::margin::Spread;
 use domain::permit::Permit;
@@ -254,6 +255,15 @@ impl Catalog for PostgresStore {
         id: DestinationId,
     ) -> Result<Destination, CatalogError> {
         let found = retried(|| catalog::destination(&self.pool, tenant, id)).await?;
+        found.ok_or(CatalogError::NotFound("destination"))
+    }
+
+    async fn destination_called(
+        &self,
+        tenant: TenantId,
+        id: &ExternalId,
+    ) -> Result<DestinationId, CatalogError> {
+        let found = retried(|| catalog::called(&self.pool, tenant, id)).await?;
         found.ok_or(CatalogError::NotFound("destination"))
     }
 

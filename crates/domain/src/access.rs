@@ -90,16 +90,26 @@ pub enum Scope {
     /// Administer the installation: tenants, their keys, and tiers. Only keys
     /// of the default tenant can have it.
     Admin,
+    /// Act for any tenant, which each request names: hand in its events, manage and
+    /// look at its destinations ([`Scopes::ACTING`]). Only keys of the default tenant
+    /// can have it.
+    Platform,
 }
 
 /// What was given is not a scope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("not a scope: expected ingest, manage, read or admin")]
+#[error("not a scope: expected ingest, manage, read, admin or platform")]
 pub struct InvalidScope;
 
 impl Scope {
     /// All there are.
-    pub const ALL: [Self; 4] = [Self::Ingest, Self::Manage, Self::Read, Self::Admin];
+    pub const ALL: [Self; 5] = [
+        Self::Ingest,
+        Self::Manage,
+        Self::Read,
+        Self::Admin,
+        Self::Platform,
+    ];
 
     /// The word, as in JSON and on the command line.
     #[must_use]
@@ -109,7 +119,15 @@ impl Scope {
             Self::Manage => "manage",
             Self::Read => "read",
             Self::Admin => "admin",
+            Self::Platform => "platform",
         }
+    }
+
+    /// Whether it reaches beyond a tenant, so that only keys of the default one, which
+    /// is the installation's own, can have it.
+    #[must_use]
+    pub const fn is_the_installations(self) -> bool {
+        matches!(self, Self::Admin | Self::Platform)
     }
 
     const fn bit(self) -> u8 {
@@ -140,7 +158,11 @@ impl Scopes {
     pub const NONE: Self = Self(0);
 
     /// All of them.
-    pub const ALL: Self = Self(0b1111);
+    pub const ALL: Self = Self(0b1_1111);
+
+    /// What a key of the scope [`Scope::Platform`] may do for the tenant that its
+    /// request names: what a customer's own key may.
+    pub const ACTING: Self = Self(Scope::Ingest.bit() | Scope::Manage.bit() | Scope::Read.bit());
 
     /// Whether this one is among them.
     #[must_use]

@@ -25,6 +25,7 @@ pub mod compliance;
 pub mod destination;
 pub mod event;
 pub mod explain;
+pub mod external_id;
 pub mod header;
 pub mod health;
 pub mod ids;

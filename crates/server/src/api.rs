@@ -32,6 +32,7 @@ use crate::request_id;
 use crate::service::rate::ManageRates;
 use crate::service::{Service, ServiceError, Tenancy};
 
+pub(crate) mod acting;
 pub(crate) mod answers;
 pub mod attempts;
 pub mod batches;
@@ -49,6 +50,7 @@ mod idempotency;
 pub mod keys;
 pub mod limits;
 pub mod links;
+pub mod named;
 pub mod operations;
 pub mod parameters;
 pub mod plan;
@@ -84,6 +86,7 @@ struct Inner {
     manage: ManageRates,
     room: Arc<body::Room>,
     bulk: bulk::Places,
+    acting: acting::Acting,
 }
 
 impl App {
@@ -104,6 +107,7 @@ impl App {
             required: Required::of(&openapi()),
             room: Arc::default(),
             bulk: bulk::Places::default(),
+            acting: acting::Acting::default(),
         }))
     }
 
@@ -167,6 +171,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(destinations::create, destinations::list))
         .routes(routes!(
             destinations::show,
+            destinations::put,
             destinations::change,
             destinations::delete
         ))
@@ -202,13 +207,13 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(bulk::post_bulk))
         .routes(routes!(events::show))
         .routes(routes!(tenants::create, tenants::list))
-        .routes(routes!(tenants::show, tenants::change))
+        .routes(routes!(tenants::show, tenants::put, tenants::change))
         .routes(routes!(keys::create, keys::list))
         .routes(routes!(keys::revoke))
         .routes(routes!(links::create, links::list))
         .routes(routes!(links::revoke))
-        .routes(routes!(tiers::list))
-        .routes(routes!(tiers::change))
+        .routes(routes!(tiers::list, tiers::create))
+        .routes(routes!(tiers::change, tiers::delete))
 }
 
 /// The description of every route, served and tested.
@@ -219,6 +224,7 @@ pub fn openapi() -> OpenApi {
     rate::describe(&mut document);
     request_id::describe(&mut document);
     document.merge(health::routes().into_openapi());
+    acting::describe(&mut document);
     answers::describe(&mut document);
     document
 }

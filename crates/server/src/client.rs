@@ -26,6 +26,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use url::Url;
 
+use crate::api::acting;
 use crate::api::problem::Problem;
 use crate::api_key;
 use crate::config::ConfigError;
@@ -66,6 +67,16 @@ pub struct ClientConfig {
     )]
     pub api_key: Option<SecretString>,
 
+    /// The tenant to act for, by its id or its external id: with a key of the scope
+    /// `platform`.
+    #[arg(
+        id = "acting_for",
+        long = "tenant",
+        env = "PACELINE_TENANT",
+        value_name = "TENANT"
+    )]
+    pub tenant: Option<String>,
+
     /// Certificates of authorities to trust beside those that this host trusts, in PEM.
     #[arg(long, env = "PACELINE_CA_FILE", value_name = "FILE")]
     pub ca_file: Option<PathBuf>,
@@ -84,6 +95,8 @@ pub struct Client {
     url: Url,
     authority: String,
     key: SecretString,
+    /// Whom it acts for.
+    tenant: Option<String>,
     /// For `https`.
     tls: Option<TlsConnector>,
 }
@@ -108,6 +121,7 @@ impl Client {
             },
             authority: format!("{host}:{port}"),
             url: config.url.clone(),
+            tenant: config.tenant.clone(),
             key: key.context(
                 "no API key: set PACELINE_API_KEY to the server's (or run this where \
                  `paceline serve` has left its paceline.db.key)",
@@ -228,9 +242,11 @@ impl Client {
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
             .await
             .context("speak HTTP")?;
-        let request = Request::builder()
-            .method(method)
-            .uri(path)
+        let mut request = Request::builder().method(method).uri(path);
+        if let Some(tenant) = &self.tenant {
+            request = request.header(acting::HEADER, tenant);
+        }
+        let request = request
             .header(header::HOST, &self.authority)
             .header(
                 header::AUTHORIZATION,
@@ -238,7 +254,9 @@ impl Client {
             )
             .header(header::CONTENT_TYPE, content_type)
             .body(Full::new(body))
-            .context("--api-key (PACELINE_API_KEY) or --url cannot be sent as they are")?;
+            .context(
+                "--api-key (PACELINE_API_KEY), --tenant or --url cannot be sent as they are",
+            )?;
         let exchange = async {
             let response = sender
                 .send_request(request)

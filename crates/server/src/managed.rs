@@ -102,6 +102,7 @@ impl Destinations for ManagedDestinations {
     ) -> Result<DestinationId, Refusal> {
         let service = self.of(owner);
         let draft = DestinationDraft {
+            external_id: None,
             name: wanted.name.clone(),
             url: wanted.url.clone(),
             event_types: wanted.event_types.clone(),
@@ -132,6 +133,7 @@ impl Destinations for ManagedDestinations {
         let now = service.destination(id).await.map_err(refusal)?.destination;
         let limits = wanted.limits;
         let edit = DestinationEdit {
+            external_id: None,
             name: Some(wanted.name.clone()).filter(|name| *name != now.name),
             url: Some(wanted.url.clone()).filter(|url| *url != now.url),
             event_types: Some(wanted.event_types.clone()),

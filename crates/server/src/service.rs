@@ -10,6 +10,7 @@ use std::sync::Arc;
 use adapters::http::Policy;
 use domain::destination::DestinationState;
 use domain::event::{MAX_DESTINATIONS, NewEvent};
+use domain::external_id::ExternalId;
 use domain::ids::{AttemptId, DestinationId, EventId, TenantId};
 use domain::ingest_limit::IngestLimit;
 use domain::policy::LimitSettings;
@@ -104,6 +105,7 @@ pub struct Books {
 /// A destination that somebody wants.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DestinationDraft {
+    pub external_id: Option<ExternalId>,
     pub name: String,
     pub url: String,
     pub event_types: Vec<String>,
@@ -123,6 +125,7 @@ pub struct Described {
 /// What somebody wants changed; `None` leaves it as it is.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct DestinationEdit {
+    pub external_id: Option<ExternalId>,
     pub name: Option<String>,
     pub url: Option<String>,
     pub event_types: Option<Vec<String>>,
@@ -226,6 +229,7 @@ impl Service {
         limits::validate(&draft.limits)?;
         let new = NewDestination {
             id: DestinationId(self.mint.uuid()),
+            external_id: draft.external_id,
             name: draft.name,
             url: draft.url,
             event_types: draft.event_types,
@@ -251,6 +255,61 @@ impl Service {
             }
         }?;
         Ok((self.described(created).await?, made))
+    }
+
+    /// Makes the destination that its platform calls so into this one, and says what it
+    /// signs with if it had to be created. One that is there keeps its state and its
+    /// secrets, and what the draft leaves out is as if it had just been created.
+    pub async fn put_destination(
+        &self,
+        id: ExternalId,
+        draft: DestinationDraft,
+    ) -> Result<(Described, Option<MadeSecret>), ServiceError> {
+        let draft = DestinationDraft {
+            external_id: Some(id.clone()),
+            ..draft
+        };
+        let found = match self.destination_called(&id).await {
+            Err(ServiceError::NotFound(_)) => match self.create_destination(draft.clone()).await {
+                // Another request has just created it.
+                Err(error) if error.is_of("external_id") => self.destination_called(&id).await?,
+                created => return created.map(|(created, made)| (created, Some(made))),
+            },
+            found => found?,
+        };
+        rules::name(&draft.name)?;
+        rules::url(&draft.url, &self.policy)?;
+        rules::event_types(&draft.event_types)?;
+        limits::validate(&draft.limits)?;
+        let headers = self.new_headers(found, draft.headers)?;
+        let change = DestinationChange {
+            external_id: None,
+            name: Some(draft.name),
+            url: Some(draft.url),
+            event_types: Some(draft.event_types),
+            state: None,
+            limits: Some(draft.limits),
+            pass_traceparent: Some(draft.pass_traceparent),
+        };
+        Ok((self.changed(found, &change, &headers).await?, None))
+    }
+
+    /// Which one its platform calls so.
+    pub async fn destination_called(&self, id: &ExternalId) -> Result<DestinationId, ServiceError> {
+        Ok(self.catalog.destination_called(self.tenant, id).await?)
+    }
+
+    async fn changed(
+        &self,
+        id: DestinationId,
+        change: &DestinationChange,
+        headers: &HeadersChange,
+    ) -> Result<Described, ServiceError> {
+        let changed = (self.signing.secrets)
+            .change_destination_with(self.managed(id), change, headers)
+            .await?;
+        self.look_now(id).await;
+        self.described(changed).await
     }
 
     pub async fn destination(&self, id: DestinationId) -> Result<Described, ServiceError> {
@@ -315,6 +374,7 @@ impl Service {
             Some(limits)
         };
         let change = DestinationChange {
+            external_id: edit.external_id,
             name: edit.name,
             url: edit.url,
             event_types: edit.event_types,
@@ -322,11 +382,7 @@ impl Service {
             limits,
             pass_traceparent: edit.pass_traceparent,
         };
-        let changed = (self.signing.secrets)
-            .change_destination_with(self.managed(id), &change, &headers)
-            .await?;
-        self.look_now(id).await;
-        self.described(changed).await
+        self.changed(id, &change, &headers).await
     }
 
     pub async fn delete_destination(&self, id: DestinationId) -> Result<(), ServiceError> {

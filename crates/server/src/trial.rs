@@ -124,6 +124,7 @@ impl Trial {
         for (number, plan) in (0_u32..).zip(plans) {
             receiver.set_behaviour(number, plan.behaviour);
             let new = NewDestination {
+                external_id: None,
                 id: DestinationId(mint.uuid()),
                 name: plan.name.clone(),
                 url: receiver.url(number),

@@ -38,6 +38,7 @@ pub(crate) async fn tenants(stored: &dyn Stored) -> anyhow::Result<Vec<Tenant>> 
     }];
     for name in TENANTS.into_iter().skip(1) {
         let new = NewTenant {
+            external_id: None,
             id: TenantId(mint.uuid()),
             name: name.to_owned(),
             tier: TIER.to_owned(),
@@ -100,6 +101,7 @@ impl Site<'_> {
     ) -> anyhow::Result<Tried> {
         let (tenant, stored) = (self.tenants[one.tenant].id, self.stored);
         let new = NewDestination {
+            external_id: None,
             id: self.secrets.id(),
             name: one.name.clone(),
             url,

@@ -291,6 +291,7 @@ macro_rules! store_contract {
         $crate::store_contract!(@module $world, catalog:
             a_destination_is_read_as_it_was_created
             what_nobody_waits_for_is_not_asked
+            a_destination_is_found_by_what_its_platform_calls_it
             a_change_leaves_the_rest_alone
             nonsense_is_refused_by_the_name_of_its_column
             a_deleted_destination_is_gone_and_its_ledger_stays

@@ -86,6 +86,7 @@ impl TenantWorld {
     /// A new tenant of this tier.
     pub async fn tenant(&self, tier: &str) -> Tenant {
         let new = NewTenant {
+            external_id: None,
             id: TenantId(self.id()),
             name: format!("of tier {tier}"),
             tier: tier.to_owned(),
@@ -140,9 +141,11 @@ macro_rules! tenant_contract {
         $crate::tenant_contract!(@module $world, tiers:
             the_tiers_are_the_plans
             a_tenant_is_read_as_it_was_created
+            a_tenant_is_found_by_what_its_platform_calls_it
             a_change_of_a_tenant_leaves_the_rest_alone
             tenants_are_paged_by_id
             an_unknown_tier_is_refused_by_its_name
+            a_tier_comes_and_goes
             destinations_inherit_the_tier_and_override_it
             another_tier_is_in_force_for_all_that_inherit
             a_lowered_tier_revokes_and_a_raised_one_does_not

@@ -189,6 +189,7 @@ impl<'a> World<'a> {
         };
         for (number, limits) in scenario.destinations.iter().enumerate() {
             let new = NewDestination {
+                external_id: None,
                 id: destination(number),
                 name: String::new(),
                 url: "https://receiver.example/hooks".to_owned(),

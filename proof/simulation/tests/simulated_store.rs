@@ -37,6 +37,7 @@ async fn store(per_second: u32) -> SimulatedStore {
 async fn store_with(per_second: u32, head_start: Duration) -> SimulatedStore {
     let store = SimulatedStore::new(BEGAN, head_start).unwrap();
     let new = NewDestination {
+        external_id: None,
         id: DESTINATION,
         name: String::new(),
         url: "https://receiver.example/".to_owned(),

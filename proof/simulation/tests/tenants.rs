@@ -64,6 +64,7 @@ impl World {
     async fn new(schedulers: u32) -> Self {
         let store = Arc::new(SimulatedStore::new(BEGAN, Duration::ZERO).unwrap());
         let small = NewTenant {
+            external_id: None,
             id: SMALL,
             name: String::new(),
             tier: "enterprise".to_owned(),
@@ -109,6 +110,7 @@ impl World {
 
     async fn destination(&self, tenant: TenantId, id: DestinationId) {
         let new = NewDestination {
+            external_id: None,
             id,
             name: String::new(),
             url: "https://receiver.example/".to_owned(),

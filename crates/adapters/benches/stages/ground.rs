@@ -117,6 +117,7 @@ impl Ground {
         };
         for id in &self.destinations {
             let new = NewDestination {
+                external_id: None,
                 id: *id,
                 name: String::new(),
                 url: "https://receiver.example/".to_owned(),

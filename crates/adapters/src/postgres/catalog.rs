@@ -1,6 +1,7 @@
 //! Destinations, as their owners see and change them. What a change does to
 //! permits, history and marks is the triggers' business.
 
+use domain::external_id::ExternalId;
 use domain::ids::{DestinationId, TenantId};
 use domain::policy::LimitSettings;
 use domain::time::{Timestamp, micros};
@@ -19,6 +20,7 @@ use super::rows::{LimitColumns, integer, word};
 #[derive(sqlx::FromRow)]
 struct Row {
     id: Uuid,
+    external_id: Option<String>,
     tenant_id: Uuid,
     name: String,
     url: String,
@@ -58,6 +60,7 @@ impl Row {
         let limits = own.settings()?;
         Ok(Destination {
             id: DestinationId(self.id),
+            external_id: self.external_id.map(ExternalId::kept),
             tenant: TenantId(self.tenant_id),
             state: word("destinations", "state", self.id, &self.state)?,
             limits,
@@ -78,7 +81,7 @@ macro_rules! select {
             "-- ",
             $name,
             "
-    select d.id, d.tenant_id, d.name, d.url, d.event_types, d.state,
+    select d.id, d.external_id, d.tenant_id, d.name, d.url, d.event_types, d.state,
         array[
             d.limit_per_second, d.limit_per_minute, d.limit_per_hour, d.limit_per_day,
             d.burst, d.max_in_flight
@@ -183,6 +186,24 @@ pub(super) async fn destination(
     row.map(Row::destination).transpose()
 }
 
+/// Which one its platform calls so.
+pub(super) async fn called(
+    pool: &PgPool,
+    tenant: TenantId,
+    id: &ExternalId,
+) -> Result<Option<DestinationId>, Failure> {
+    let found: Option<Uuid> = sqlx::query_scalar(
+        "-- destination_called
+        select d.id from destinations d
+        where d.tenant_id = $1 and d.external_id = $2 and d.deleted_at is null",
+    )
+    .bind(tenant.0)
+    .bind(id.as_str())
+    .fetch_optional(pool)
+    .await?;
+    Ok(found.map(DestinationId))
+}
+
 pub(super) async fn create(
     pool: &PgPool,
     tenant: TenantId,
@@ -205,9 +226,9 @@ pub(super) async fn create_destination(
         insert into destinations (
             id, tenant_id, name, url, event_types,
             limit_per_second, limit_per_minute, limit_per_hour, limit_per_day,
-            burst, max_in_flight, unlimited, shape, safety_margin, pass_traceparent
+            burst, max_in_flight, unlimited, shape, safety_margin, pass_traceparent, external_id
         )
-        select $1, n.id, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15
+        select $1, n.id, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16
         from tenants n where n.id = $2",
     )
     .bind(new.id.0)
@@ -225,6 +246,7 @@ pub(super) async fn create_destination(
     .bind(new.limits.shape.map(|shape| shape.as_str()))
     .bind(new.limits.safety_margin)
     .bind(new.pass_traceparent)
+    .bind(new.external_id.as_ref().map(ExternalId::as_str))
     .execute(connection)
     .await?;
     match created.rows_affected() {
@@ -346,7 +368,8 @@ pub(super) async fn update(
             unlimited = case when $7 then $14 else d.unlimited end,
             shape = case when $7 then $15 else d.shape end,
             safety_margin = case when $7 then $16 else d.safety_margin end,
-            pass_traceparent = coalesce($17, d.pass_traceparent)
+            pass_traceparent = coalesce($17, d.pass_traceparent),
+            external_id = coalesce($18, d.external_id)
         where d.id = $1 and d.tenant_id = $2 and d.deleted_at is null",
     )
     .bind(id.0)
@@ -366,6 +389,7 @@ pub(super) async fn update(
     .bind(limits.shape.map(|shape| shape.as_str()))
     .bind(limits.safety_margin)
     .bind(change.pass_traceparent)
+    .bind(change.external_id.as_ref().map(ExternalId::as_str))
     .execute(connection)
     .await?;
     Ok(())

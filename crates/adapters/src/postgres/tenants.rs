@@ -1,10 +1,13 @@
 //! Tenants and tiers.
 
 use async_trait::async_trait;
+use domain::external_id::ExternalId;
 use domain::ids::TenantId;
 use domain::policy::LimitSettings;
 use domain::time::Timestamp;
-use engine::ports::{CatalogError, NewTenant, Tenant, TenantChange, Tenants, Tier, TierChange};
+use engine::ports::{
+    CatalogError, NewTenant, TIER_IN_USE, Tenant, TenantChange, Tenants, Tier, TierChange,
+};
 use sqlx::{PgExecutor, PgPool};
 use uuid::Uuid;
 
@@ -24,6 +27,11 @@ impl Tenants for PostgresStore {
 
     async fn tenant(&self, id: TenantId) -> Result<Tenant, CatalogError> {
         let found = retried(|| tenant(&self.pool, id)).await?;
+        found.ok_or(CatalogError::NotFound("tenant"))
+    }
+
+    async fn tenant_called(&self, id: &ExternalId) -> Result<Tenant, CatalogError> {
+        let found = retried(|| called(&self.pool, id)).await?;
         found.ok_or(CatalogError::NotFound("tenant"))
     }
 
@@ -50,6 +58,14 @@ impl Tenants for PostgresStore {
         Ok(retried(|| tiers(&self.pool, None)).await?)
     }
 
+    async fn create_tier(&self, new: &Tier) -> Result<Tier, CatalogError> {
+        Ok(retried(|| create_tier(&self.pool, new)).await?)
+    }
+
+    async fn delete_tier(&self, name: &str) -> Result<(), CatalogError> {
+        Ok(retried(|| delete_tier(&self.pool, name)).await?)
+    }
+
     async fn change_tier(&self, name: &str, change: &TierChange) -> Result<Tier, CatalogError> {
         let found = retried(|| change_tier(&self.pool, name, change)).await?;
         found.ok_or(CatalogError::NotFound("tier"))
@@ -66,14 +82,15 @@ fn no_such_tier() -> CatalogError {
 async fn create(pool: &PgPool, new: &NewTenant) -> Result<u64, Failure> {
     let created = sqlx::query(
         "-- create_tenant
-        insert into tenants (id, name, tier, max_in_flight, ingest_per_second)
-        select $1, $2, t.name, $4, $5 from tiers t where t.name = $3",
+        insert into tenants (id, name, tier, max_in_flight, ingest_per_second, external_id)
+        select $1, $2, t.name, $4, $5, $6 from tiers t where t.name = $3",
     )
     .bind(new.id.0)
     .bind(&new.name)
     .bind(&new.tier)
     .bind(new.max_in_flight.map(integer))
     .bind(new.ingest_per_second.map(integer))
+    .bind(new.external_id.as_ref().map(ExternalId::as_str))
     .execute(pool)
     .await?;
     Ok(created.rows_affected())
@@ -82,6 +99,7 @@ async fn create(pool: &PgPool, new: &NewTenant) -> Result<u64, Failure> {
 #[derive(sqlx::FromRow)]
 struct TenantRow {
     id: Uuid,
+    external_id: Option<String>,
     name: String,
     tier: String,
     max_in_flight: Option<i32>,
@@ -96,6 +114,7 @@ impl TenantRow {
         let number = |number: Option<i32>| number.map(|number| count(i64::from(number)));
         Tenant {
             id: TenantId(self.id),
+            external_id: self.external_id.map(ExternalId::kept),
             name: self.name,
             tier: self.tier,
             max_in_flight: number(self.max_in_flight),
@@ -107,17 +126,33 @@ impl TenantRow {
     }
 }
 
-/// Up to `limit` tenants from one id to another, which may be one and the same: so
-/// that the plan, which is made once for all, reads no more by the index.
-const TENANTS: &str = "-- tenants
-    select n.id, n.name, n.tier, n.max_in_flight,
+macro_rules! select {
+    ($name:literal, $where:literal) => {
+        concat!(
+            "-- ",
+            $name,
+            "
+    select n.id, n.external_id, n.name, n.tier, n.max_in_flight,
         coalesce(n.max_in_flight, t.tenant_max_in_flight) as effective,
         n.ingest_per_second,
         coalesce(n.ingest_per_second, t.tenant_ingest_per_second) as effective_ingest,
         micros(n.created_at) as created_at
     from tenants n join tiers t on t.name = n.tier
-    where n.id between $1 and $3
-    order by n.id limit $2";
+    ",
+            $where
+        )
+    };
+}
+
+/// Up to `limit` tenants from one id to another, which may be one and the same: so
+/// that the plan, which is made once for all, reads no more by the index.
+const TENANTS: &str = select!(
+    "tenants",
+    "where n.id between $1 and $3
+    order by n.id limit $2"
+);
+
+const CALLED: &str = select!("tenant_called", "where n.external_id = $1");
 
 async fn tenant(executor: impl PgExecutor<'_>, id: TenantId) -> Result<Option<Tenant>, Failure> {
     let row: Option<TenantRow> = sqlx::query_as(TENANTS)
@@ -125,6 +160,14 @@ async fn tenant(executor: impl PgExecutor<'_>, id: TenantId) -> Result<Option<Te
         .bind(1_i64)
         .bind(id.0)
         .fetch_optional(executor)
+        .await?;
+    Ok(row.map(TenantRow::tenant))
+}
+
+async fn called(pool: &PgPool, id: &ExternalId) -> Result<Option<Tenant>, Failure> {
+    let row: Option<TenantRow> = sqlx::query_as(CALLED)
+        .bind(id.as_str())
+        .fetch_optional(pool)
         .await?;
     Ok(row.map(TenantRow::tenant))
 }
@@ -169,7 +212,8 @@ async fn change_tenant(
         update tenants
         set name = coalesce($2, name), tier = coalesce($3, tier),
             max_in_flight = case when $4 then $5 else max_in_flight end,
-            ingest_per_second = case when $6 then $7 else ingest_per_second end
+            ingest_per_second = case when $6 then $7 else ingest_per_second end,
+            external_id = coalesce($8, external_id)
         where id = $1",
     )
     .bind(id.0)
@@ -179,6 +223,7 @@ async fn change_tenant(
     .bind(change.max_in_flight.flatten().map(integer))
     .bind(change.ingest_per_second.is_some())
     .bind(change.ingest_per_second.flatten().map(integer))
+    .bind(change.external_id.as_ref().map(ExternalId::as_str))
     .execute(&mut *transaction)
     .await?;
     let changed = tenant(&mut *transaction, id).await?;
@@ -236,6 +281,61 @@ async fn tiers(executor: impl PgExecutor<'_>, name: Option<&str>) -> Result<Vec<
     .fetch_all(executor)
     .await?;
     rows.into_iter().map(TierRow::tier).collect()
+}
+
+async fn create_tier(pool: &PgPool, new: &Tier) -> Result<Tier, Failure> {
+    let numbers = numbers(&new.limits);
+    let created = sqlx::query(
+        "-- create_tier
+        insert into tiers (
+            name, limit_per_second, limit_per_minute, limit_per_hour, limit_per_day,
+            burst, max_in_flight, unlimited, shape, tenant_max_in_flight,
+            tenant_ingest_per_second, tenant_max_destinations
+        )
+        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+        on conflict (name) do nothing",
+    )
+    .bind(&new.name)
+    .bind(numbers[0])
+    .bind(numbers[1])
+    .bind(numbers[2])
+    .bind(numbers[3])
+    .bind(numbers[4])
+    .bind(numbers[5])
+    .bind(new.limits.unlimited)
+    .bind(new.limits.shape.map(|shape| shape.as_str()))
+    .bind(new.tenant_max_in_flight.map(integer))
+    .bind(new.tenant_ingest_per_second.map(integer))
+    .bind(new.tenant_max_destinations.map(integer))
+    .execute(pool)
+    .await?;
+    match created.rows_affected() {
+        0 => Err(Failure::Refused(CatalogError::Invalid {
+            field: "name".to_owned(),
+            problem: "is there already".to_owned(),
+        })),
+        _ => Ok(new.clone()),
+    }
+}
+
+/// A tenant that gets it meanwhile is kept from a tier that is gone by its foreign key,
+/// or keeps it from going.
+async fn delete_tier(pool: &PgPool, name: &str) -> Result<(), Failure> {
+    let deleted = sqlx::query("-- delete_tier\ndelete from tiers where name = $1")
+        .bind(name)
+        .execute(pool)
+        .await;
+    match deleted {
+        Ok(deleted) if deleted.rows_affected() == 0 => Err(Failure::NotFound("tier")),
+        Ok(_) => Ok(()),
+        Err(error) if is_referred_to(&error) => Err(Failure::Conflict(TIER_IN_USE)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn is_referred_to(error: &sqlx::Error) -> bool {
+    let error = error.as_database_error();
+    error.is_some_and(|error| error.code().as_deref() == Some("23503"))
 }
 
 async fn change_tier(

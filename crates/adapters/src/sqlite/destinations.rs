@@ -1,5 +1,6 @@
 //! Destinations, as their owners see them.
 
+use domain::external_id::ExternalId;
 use domain::ids::{DestinationId, TenantId};
 use domain::policy::LimitSettings;
 use domain::time::Timestamp;
@@ -7,7 +8,7 @@ use engine::ports::{
     COUNTED_AFTER_DELETION, CatalogError, Destination, DestinationChange, LimitHistory,
     NewDestination, StoreError, too_many_destinations,
 };
-use rusqlite::{Connection, Row, Transaction};
+use rusqlite::{Connection, Row, Transaction, params};
 
 use super::fault::Fault;
 use super::response_times::spread;
@@ -20,7 +21,7 @@ const SELECT: &str = "
         t.burst, t.shape, t.max_in_flight, null,
         d.id, d.tenant_id, d.name, d.url, d.event_types, d.state, d.created_at,
         d.pass_traceparent, (select now from store_clock),
-        r.least_micros, r.least_at, r.most_micros, r.most_at
+        r.least_micros, r.least_at, r.most_micros, r.most_at, d.external_id
     from destinations d
     join tenants n on n.id = d.tenant_id
     join tiers t on t.name = n.tier
@@ -30,8 +31,8 @@ const INSERT: &str = "
     -- create_destination
     insert into destinations (id, tenant_id, name, url, event_types, limit_per_second,
         limit_per_minute, limit_per_hour, limit_per_day, unlimited, burst, shape, max_in_flight,
-        safety_margin, created_at, pass_traceparent)
-    values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)";
+        safety_margin, created_at, pass_traceparent, external_id)
+    values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)";
 
 /// One statement, so that the trigger sees one change.
 const CHANGE: &str = "
@@ -48,8 +49,14 @@ const CHANGE: &str = "
         shape = iif(?7, ?14, shape),
         max_in_flight = iif(?7, ?15, max_in_flight),
         safety_margin = iif(?7, ?16, safety_margin),
-        pass_traceparent = coalesce(?17, pass_traceparent)
+        pass_traceparent = coalesce(?17, pass_traceparent),
+        external_id = coalesce(?18, external_id)
     where id = ?1 and tenant_id = ?2 and deleted_at is null";
+
+const CALLED: &str = "
+    -- destination_called
+    select id from destinations indexed by destinations_by_external_id
+    where tenant_id = ?1 and external_id = ?2 and external_id is not null and deleted_at is null";
 
 const DELETE: &str = "
     -- delete_destination
@@ -131,7 +138,7 @@ pub(super) fn create(
     check_room(tx, now, tenant)?;
     dated(tx, now, || {
         let limits = &new.limits;
-        let row = (
+        let row = params![
             new.id.to_string(),
             tenant.to_string(),
             &new.name,
@@ -148,7 +155,8 @@ pub(super) fn create(
             limits.safety_margin,
             now.as_micros(),
             new.pass_traceparent,
-        );
+            new.external_id.as_ref().map(ExternalId::as_str),
+        ];
         execute(tx, INSERT, row)
     })?;
     read(tx, tenant, new.id)
@@ -164,6 +172,19 @@ pub(super) fn read(
     let key = (id.to_string(), tenant.to_string());
     let read = first(connection, &sql, key, destination)?;
     read.ok_or_else(not_found)
+}
+
+/// Which one is called so; see [`engine::ports::Catalog::destination_called`].
+pub(super) fn called(
+    connection: &Connection,
+    tenant: TenantId,
+    id: &ExternalId,
+) -> Result<DestinationId, Fault> {
+    let key = (tenant.to_string(), id.as_str());
+    let found = first(connection, CALLED, key, |row| {
+        word(row, 0, ("destinations", "id"))
+    })?;
+    found.ok_or_else(not_found)
 }
 
 /// Reads a page; see [`engine::ports::Catalog::destinations`].
@@ -213,7 +234,7 @@ pub(super) fn change(
     let types = change.event_types.as_deref().map(event_types).transpose()?;
     let limits = change.limits.unwrap_or_default();
     let changed = dated(tx, now, || {
-        let row = rusqlite::params![
+        let row = params![
             id.to_string(),
             tenant.to_string(),
             change.name,
@@ -231,6 +252,7 @@ pub(super) fn change(
             limits.max_in_flight,
             limits.safety_margin,
             change.pass_traceparent,
+            change.external_id.as_ref().map(ExternalId::as_str),
         ];
         execute(tx, CHANGE, row)
     })?;
@@ -311,6 +333,7 @@ fn destination(row: &Row<'_>) -> Result<Destination, Fault> {
     })?;
     Ok(Destination {
         id,
+        external_id: row.get::<_, Option<String>>(31)?.map(ExternalId::kept),
         tenant: word(row, 19, ("destinations", "tenant_id"))?,
         name: row.get(20)?,
         url: row.get(21)?,

@@ -103,7 +103,8 @@ fn refused(error: &rusqlite::Error) -> Option<CatalogError> {
     let (kind, name) = message.split_once(" constraint failed: ")?;
     let field = match name.split_once("_check_") {
         Some((_, column)) => column,
-        None => name.split_once('.').map_or(name, |(_, column)| column),
+        // Of several columns the last: the others say whose it is.
+        None => name.rsplit_once('.').map_or(name, |(_, column)| column),
     };
     let problem = match kind {
         "NOT NULL" => "must be set",

@@ -5,6 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use domain::compliance::Start;
 use domain::event::NewEvent;
+use domain::external_id::ExternalId;
 use domain::ids::{AttemptId, DestinationId, EventId, TenantId, WorkerId};
 use domain::margin::Spread;
 use domain::permit::Permit;
@@ -175,6 +176,17 @@ impl Catalog for SqliteStore {
     ) -> Result<Destination, CatalogError> {
         Ok(self
             .read(move |tx| destinations::read(tx, tenant, id))
+            .await?)
+    }
+
+    async fn destination_called(
+        &self,
+        tenant: TenantId,
+        id: &ExternalId,
+    ) -> Result<DestinationId, CatalogError> {
+        let id = id.clone();
+        Ok(self
+            .read(move |tx| destinations::called(tx, tenant, &id))
             .await?)
     }
 

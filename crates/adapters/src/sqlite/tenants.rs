@@ -1,9 +1,12 @@
 //! Tenants and tiers.
 
 use async_trait::async_trait;
+use domain::external_id::ExternalId;
 use domain::ids::TenantId;
 use domain::time::Timestamp;
-use engine::ports::{CatalogError, NewTenant, Tenant, TenantChange, Tenants, Tier, TierChange};
+use engine::ports::{
+    CatalogError, NewTenant, TIER_IN_USE, Tenant, TenantChange, Tenants, Tier, TierChange,
+};
 use rusqlite::{Connection, Row, Transaction, params};
 
 use super::SqliteStore;
@@ -13,13 +16,14 @@ use super::rows::{all, execute, first, settings, time, word};
 
 const INSERT: &str = "
     -- create_tenant
-    insert into tenants (id, name, tier, max_in_flight, created_at, ingest_per_second)
-    select ?1, ?2, name, ?4, ?5, ?6 from tiers where name = ?3";
+    insert into tenants (id, name, tier, max_in_flight, created_at, ingest_per_second,
+        external_id)
+    select ?1, ?2, name, ?4, ?5, ?6, ?7 from tiers where name = ?3";
 
 const SELECT: &str = "
     select n.id, n.name, n.tier, n.max_in_flight,
         coalesce(n.max_in_flight, t.tenant_max_in_flight), n.created_at, n.ingest_per_second,
-        coalesce(n.ingest_per_second, t.tenant_ingest_per_second)
+        coalesce(n.ingest_per_second, t.tenant_ingest_per_second), n.external_id
     from tenants n join tiers t on t.name = n.tier";
 
 const TIER_IS_THERE: &str = "
@@ -31,7 +35,8 @@ const CHANGE: &str = "
     update tenants
     set name = coalesce(?2, name), tier = coalesce(?3, tier),
         max_in_flight = iif(?4, ?5, max_in_flight),
-        ingest_per_second = iif(?6, ?7, ingest_per_second)
+        ingest_per_second = iif(?6, ?7, ingest_per_second),
+        external_id = coalesce(?8, external_id)
     where id = ?1";
 
 const TIERS: &str = "
@@ -40,6 +45,21 @@ const TIERS: &str = "
         shape, max_in_flight, null, name, tenant_max_in_flight, tenant_ingest_per_second,
         tenant_max_destinations
     from tiers where ?1 is null or name = ?1 order by name";
+
+const CREATE_TIER: &str = "
+    -- create_tier
+    insert into tiers (name, limit_per_second, limit_per_minute, limit_per_hour, limit_per_day,
+        unlimited, burst, shape, max_in_flight, tenant_max_in_flight, tenant_ingest_per_second,
+        tenant_max_destinations)
+    values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
+
+const TIER_HAS_TENANTS: &str = "
+    -- delete_tier: has it tenants
+    select 1 from tenants indexed by tenants_of_tier where tier = ?1 limit 1";
+
+const DELETE_TIER: &str = "
+    -- delete_tier
+    delete from tiers where name = ?1";
 
 /// One statement, so that the trigger sees one change.
 const CHANGE_TIER: &str = "
@@ -67,6 +87,16 @@ impl Tenants for SqliteStore {
 
     async fn tenant(&self, id: TenantId) -> Result<Tenant, CatalogError> {
         Ok(self.read(move |tx| read(tx, id)).await?)
+    }
+
+    async fn tenant_called(&self, id: &ExternalId) -> Result<Tenant, CatalogError> {
+        let id = id.clone();
+        let called = move |tx: &Transaction<'_>| {
+            let sql = format!("{SELECT} where n.external_id = ?1");
+            let found = first(tx, &sql, [id.as_str()], tenant)?;
+            found.ok_or_else(|| CatalogError::NotFound("tenant").into())
+        };
+        Ok(self.read(called).await?)
     }
 
     async fn tenants(
@@ -99,6 +129,16 @@ impl Tenants for SqliteStore {
             .await?)
     }
 
+    async fn create_tier(&self, new: &Tier) -> Result<Tier, CatalogError> {
+        let new = new.clone();
+        Ok(self.write(move |tx, _| create_tier(tx, &new)).await?)
+    }
+
+    async fn delete_tier(&self, name: &str) -> Result<(), CatalogError> {
+        let name = name.to_owned();
+        Ok(self.write(move |tx, _| delete_tier(tx, &name)).await?)
+    }
+
     async fn change_tier(&self, name: &str, change: &TierChange) -> Result<Tier, CatalogError> {
         let (name, change) = (name.to_owned(), change.clone());
         Ok(self
@@ -115,6 +155,7 @@ fn create(tx: &Transaction<'_>, now: Timestamp, new: &NewTenant) -> Result<Tenan
         new.max_in_flight,
         now.as_micros(),
         new.ingest_per_second,
+        new.external_id.as_ref().map(ExternalId::as_str),
     );
     match execute(tx, INSERT, row)? {
         0 => Err(no_such_tier()),
@@ -148,10 +189,41 @@ fn change_tenant(
             change.max_in_flight.flatten(),
             change.ingest_per_second.is_some(),
             change.ingest_per_second.flatten(),
+            change.external_id.as_ref().map(ExternalId::as_str),
         ];
         execute(tx, CHANGE, row)
     })?;
     read(tx, id)
+}
+
+fn create_tier(tx: &Transaction<'_>, new: &Tier) -> Result<Tier, Fault> {
+    let limits = &new.limits;
+    let row = params![
+        new.name,
+        limits.per_second,
+        limits.per_minute,
+        limits.per_hour,
+        limits.per_day,
+        limits.unlimited,
+        limits.burst,
+        limits.shape.map(|shape| shape.as_str()),
+        limits.max_in_flight,
+        new.tenant_max_in_flight,
+        new.tenant_ingest_per_second,
+        new.tenant_max_destinations,
+    ];
+    execute(tx, CREATE_TIER, row)?;
+    Ok(new.clone())
+}
+
+fn delete_tier(tx: &Transaction<'_>, name: &str) -> Result<(), Fault> {
+    if first(tx, TIER_HAS_TENANTS, [name], |_| Ok(()))?.is_some() {
+        return Err(CatalogError::Conflict(TIER_IN_USE.to_owned()).into());
+    }
+    match execute(tx, DELETE_TIER, [name])? {
+        0 => Err(CatalogError::NotFound("tier").into()),
+        _ => Ok(()),
+    }
 }
 
 fn change_tier(
@@ -204,6 +276,7 @@ fn tenant(row: &Row<'_>) -> Result<Tenant, Fault> {
         created_at: time(row, 5)?,
         ingest_per_second: row.get(6)?,
         effective_ingest_per_second: row.get(7)?,
+        external_id: row.get::<_, Option<String>>(8)?.map(ExternalId::kept),
     })
 }
 

@@ -104,6 +104,7 @@ fn start(place: &impl Place) -> Life {
 /// id that three divides stays where it waits.
 pub(crate) async fn furnish(store: &(impl Store + Catalog + OperationsBook)) {
     let of = |id| NewDestination {
+        external_id: None,
         id,
         name: String::new(),
         url: "https://receiver.example/".to_owned(),

@@ -177,6 +177,7 @@ impl Database {
     /// A destination with these limits.
     pub(crate) async fn destination(&self, limits: LimitSettings) -> DestinationId {
         let new = NewDestination {
+            external_id: None,
             id: DestinationId(self.id()),
             name: String::new(),
             url: "https://receiver.example/".to_owned(),

@@ -4,6 +4,7 @@ use async_trait::async_trait;
 use domain::attempt::AttemptState;
 use domain::compliance::Start;
 use domain::destination::DestinationState;
+use domain::external_id::ExternalId;
 use domain::ids::{AttemptId, DestinationId, EventId, TenantId};
 use domain::margin::Spread;
 use domain::policy::{LimitSettings, Policy};
@@ -35,6 +36,13 @@ pub trait Catalog: HealthBook + SmartBook + Send + Sync {
         tenant: TenantId,
         id: DestinationId,
     ) -> Result<Destination, CatalogError>;
+
+    /// Which one its platform calls so.
+    async fn destination_called(
+        &self,
+        tenant: TenantId,
+        id: &ExternalId,
+    ) -> Result<DestinationId, CatalogError>;
 
     /// Up to `limit` destinations in id order, after `after`; deleted ones are
     /// left out.
@@ -153,6 +161,8 @@ pub const DEFAULT_TENANT: TenantId = TenantId(uuid::Uuid::from_u128(1));
 pub struct NewDestination {
     /// Its id, given by us.
     pub id: DestinationId,
+    /// What its platform calls it; unique among its tenant's.
+    pub external_id: Option<ExternalId>,
     /// For people; may be empty.
     pub name: String,
     /// Absolute, http or https.
@@ -168,6 +178,8 @@ pub struct NewDestination {
 /// What to change; `None` leaves it as it is.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct DestinationChange {
+    /// What its platform calls it from now on.
+    pub external_id: Option<ExternalId>,
     /// A new name.
     pub name: Option<String>,
     /// A new URL.
@@ -188,6 +200,8 @@ pub struct DestinationChange {
 pub struct Destination {
     /// Its id.
     pub id: DestinationId,
+    /// What its platform calls it.
+    pub external_id: Option<ExternalId>,
     /// Whose it is.
     pub tenant: TenantId,
     /// For people.

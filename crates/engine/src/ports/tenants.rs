@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use domain::external_id::ExternalId;
 use domain::ids::TenantId;
 use domain::policy::LimitSettings;
 use domain::time::Timestamp;
@@ -13,11 +14,15 @@ use super::error::CatalogError;
 /// is one transaction.
 #[async_trait]
 pub trait Tenants: Send + Sync {
-    /// Adds a tenant. A tier that does not exist is refused by the name `tier`.
+    /// Adds a tenant. A tier that does not exist is refused by the name `tier`, an
+    /// external id that another one has by the name `external_id`.
     async fn create_tenant(&self, new: &NewTenant) -> Result<Tenant, CatalogError>;
 
     /// One tenant.
     async fn tenant(&self, id: TenantId) -> Result<Tenant, CatalogError>;
+
+    /// The one that its platform calls so.
+    async fn tenant_called(&self, id: &ExternalId) -> Result<Tenant, CatalogError>;
 
     /// Up to `limit` tenants in id order, after `after`.
     async fn tenants(
@@ -39,6 +44,12 @@ pub trait Tenants: Send + Sync {
     /// All tiers, by name.
     async fn tiers(&self) -> Result<Vec<Tier>, CatalogError>;
 
+    /// Adds a tier. One that is there already is refused by the name `name`.
+    async fn create_tier(&self, new: &Tier) -> Result<Tier, CatalogError>;
+
+    /// Deletes a tier that no tenant has; a `Conflict` for one that some have.
+    async fn delete_tier(&self, name: &str) -> Result<(), CatalogError>;
+
     /// Changes what `change` names and nothing else; reaches all destinations
     /// that inherit, as above.
     async fn change_tier(&self, name: &str, change: &TierChange) -> Result<Tier, CatalogError>;
@@ -52,6 +63,8 @@ pub const DEFAULT_TIER: &str = "standard";
 pub struct NewTenant {
     /// Its id, given by us.
     pub id: TenantId,
+    /// What its platform calls it.
+    pub external_id: Option<ExternalId>,
     /// For people.
     pub name: String,
     /// The name of its tier.
@@ -67,6 +80,8 @@ pub struct NewTenant {
 /// What to change; `None` leaves it as it is.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TenantChange {
+    /// What its platform calls it from now on.
+    pub external_id: Option<ExternalId>,
     /// A new name.
     pub name: Option<String>,
     /// The name of another tier.
@@ -82,6 +97,8 @@ pub struct TenantChange {
 pub struct Tenant {
     /// Its id.
     pub id: TenantId,
+    /// What its platform calls it.
+    pub external_id: Option<ExternalId>,
     /// For people.
     pub name: String,
     /// The name of its tier.
@@ -129,6 +146,9 @@ pub struct Tier {
     /// deleted within [`COUNTED_AFTER_DELETION`]; `None` for no bound.
     pub tenant_max_destinations: Option<u32>,
 }
+
+/// Why a tier cannot be deleted.
+pub const TIER_IN_USE: &str = "tenants have this tier: give them another one first";
 
 /// The bound of a tier for which nothing else is said: as many as are measured in
 /// one installation.

@@ -12,6 +12,7 @@ use http::header;
 use http::request::Parts;
 use tracing::Instrument;
 
+use super::acting::{self, TenantName};
 use super::problem::Problem;
 use super::{App, bulk, rate};
 use crate::access::Identity;
@@ -38,16 +39,29 @@ pub(super) struct Caller {
 impl FromRequestParts<App> for Caller {
     type Rejection = Problem;
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
-        // Absent only on a route that is not behind `authenticate`.
-        let identity = parts.extensions.get::<Identity>();
         Ok(Self {
-            identity: *identity.ok_or_else(Problem::unauthorized)?,
+            identity: identity(parts)?,
             looks_at: parts.extensions.get().map(|LooksAt(tenant)| *tenant),
             app: app.clone(),
             // Nobody else keeps it.
             place: parts.extensions.remove(),
         })
     }
+}
+
+/// Absent only on a route that is not behind `authenticate`.
+fn identity(parts: &Parts) -> Result<Identity, Problem> {
+    let identity = parts.extensions.get::<Identity>();
+    identity.copied().ok_or_else(Problem::unauthorized)
+}
+
+/// What the tenant whose things a request is about can do, before it has a handler.
+pub(super) fn service_of(parts: &Parts, app: &App) -> Result<Service, Problem> {
+    let own = app.0.service.of(identity(parts)?.tenant, None);
+    Ok(match parts.extensions.get() {
+        Some(LooksAt(other)) => own.looking_at(*other),
+        None => own,
+    })
 }
 
 impl Caller {
@@ -142,7 +156,7 @@ impl Caller {
     }
 }
 
-async fn to_its_end<T: Send + 'static>(
+pub(super) async fn to_its_end<T: Send + 'static>(
     work: impl Future<Output = Result<T, ServiceError>> + Send + 'static,
 ) -> Result<T, Problem> {
     match tokio::spawn(work.in_current_span()).await {
@@ -211,6 +225,8 @@ async fn looks_at(
 /// What a request offers, and what its route asks for.
 struct Claim {
     key: Option<String>,
+    /// The tenant that it acts for.
+    acts_for: Result<Option<TenantName>, Problem>,
     scope: Option<Scope>,
 }
 
@@ -225,14 +241,21 @@ impl Claim {
             .map(|(_, key)| key.trim().to_owned());
         let path = request.extensions().get::<MatchedPath>();
         let scope = path.and_then(|path| app.0.required.scope(path.as_str(), request.method()));
-        Self { key, scope }
+        Self {
+            key,
+            acts_for: acting::tenant_of(request.headers()),
+            scope,
+        }
     }
 
     async fn identify(self, app: &App) -> Result<Identity, Problem> {
         let offered = self.key.ok_or_else(Problem::unauthorized)?;
         let known = (app.0.gate.identify(&offered).await)
             .map_err(|error| ServiceError::Unavailable(error.to_string()))?;
-        let identity = known.ok_or_else(Problem::unauthorized)?;
+        let mut identity = known.ok_or_else(Problem::unauthorized)?;
+        if let Some(tenant) = self.acts_for? {
+            identity = app.0.acting.identity(app, identity, tenant).await?;
+        }
         match self.scope {
             Some(scope) if identity.scopes.contains(scope) => Ok(identity),
             Some(scope) => Err(Problem::forbidden(scope)),

@@ -1,10 +1,12 @@
 //! `/v1/destinations`.
 
 use axum::Json;
+use axum::response::{IntoResponse, Response};
 use domain::destination::DestinationState;
+use domain::external_id::ExternalId;
 use domain::limit::Shape;
 use domain::policy::LimitSettings;
-use http::{HeaderName, StatusCode, header};
+use http::{StatusCode, header};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
@@ -13,18 +15,23 @@ use super::body::JsonBody;
 use super::limits::{
     Effective, Limits, LimitsPatch, not_null, object, periods, present, present_object,
 };
-use super::parameters::{DestinationPath, DestinationsPage, Page, PathId};
+use super::parameters::{DestinationPath, DestinationsPage, OwnId, Page, PathId, is_the_paths};
 use super::problem::Problem;
 use super::secrets::{FirstSecret, Headers};
 use super::{Caller, text};
 use crate::hidden::Hidden;
-use crate::service::secrets::SecretDraft;
+use crate::service::secrets::{MadeSecret, SecretDraft};
 use crate::service::{Described, DestinationDraft, DestinationEdit, LimitsChange};
 
 /// A destination to create.
 #[derive(Debug, Clone, PartialEq, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateDestination {
+    /// What you call it in your own books: unique among its tenant's, and good in every
+    /// path in the place of its id.
+    #[serde(default)]
+    #[schema(value_type = Option<String>, example = "endpoint-7")]
+    pub external_id: Option<ExternalId>,
     /// Where its requests go: absolute, https.
     #[schema(example = "https://example.com/hooks")]
     pub url: String,
@@ -72,6 +79,10 @@ pub struct CreateDestination {
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ChangeDestination {
+    /// What you call it from now on.
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(value_type = String)]
+    pub external_id: Option<ExternalId>,
     /// Where its requests go.
     #[serde(default, deserialize_with = "not_null")]
     #[schema(value_type = String)]
@@ -127,6 +138,9 @@ pub struct ChangeDestination {
 pub struct Destination {
     /// Its id.
     pub id: Uuid,
+    /// What you call it.
+    #[schema(value_type = Option<String>)]
+    pub external_id: Option<ExternalId>,
     /// For people.
     pub name: String,
     /// Where its requests go.
@@ -185,6 +199,7 @@ impl From<Described> for Destination {
         let limits = destination.limits;
         Self {
             id: destination.id.0,
+            external_id: destination.external_id,
             name: destination.name,
             url: destination.url,
             event_types: destination.event_types,
@@ -217,6 +232,7 @@ impl From<CreateDestination> for DestinationDraft {
             safety_margin: body.safety_margin,
         };
         Self {
+            external_id: body.external_id,
             name: body.name,
             url: body.url,
             event_types: body.event_types,
@@ -234,6 +250,7 @@ impl From<CreateDestination> for DestinationDraft {
 impl From<ChangeDestination> for DestinationEdit {
     fn from(body: ChangeDestination) -> Self {
         Self {
+            external_id: body.external_id,
             name: body.name,
             url: body.url,
             event_types: body.event_types,
@@ -262,25 +279,23 @@ impl From<ChangeDestination> for DestinationEdit {
 pub(super) async fn create(
     caller: Caller,
     JsonBody(body): JsonBody<CreateDestination>,
-) -> Result<
-    (
-        StatusCode,
-        [(HeaderName, String); 1],
-        Json<CreatedDestination>,
-    ),
-    Problem,
-> {
+) -> Result<impl IntoResponse, Problem> {
     let draft = body.into();
-    let (created, made) = caller
+    let (destination, made) = caller
         .run(|service| async move { service.create_destination(draft).await })
         .await?;
+    Ok(created(destination.into(), made))
+}
+
+fn created(destination: Destination, made: MadeSecret) -> impl IntoResponse {
+    let path = format!("/v1/destinations/{}", destination.id);
+    let location = [(header::LOCATION, path)];
+    let secret = made.into();
     let created = CreatedDestination {
-        destination: created.into(),
-        secret: made.into(),
+        destination,
+        secret,
     };
-    let path = format!("/v1/destinations/{}", created.destination.id);
-    let location = (header::LOCATION, path);
-    Ok((StatusCode::CREATED, [location], Json(created)))
+    (StatusCode::CREATED, location, Json(created))
 }
 
 /// List destinations.
@@ -317,6 +332,34 @@ pub(super) async fn show(
         .run(|service| async move { service.destination(id).await })
         .await?;
     Ok(Json(found.into()))
+}
+
+/// Create the destination that you call so, or make it into this one.
+///
+/// Repeating it changes nothing. One that is there keeps its state and its secrets.
+#[utoipa::path(put, path = "/v1/destinations/{id}", operation_id = "put_destination",
+    tag = "destinations", security(("key" = ["manage"])),
+    params(("id" = String, Path, description = "What you call it: its `external_id`.")),
+    request_body = CreateDestination, responses(
+    (status = 200, description = "It was there, and is so now.", body = Destination),
+    (status = 201, description = "Created. The secret is shown here and never again.",
+        body = CreatedDestination),
+    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn put(
+    caller: Caller,
+    OwnId(id): OwnId,
+    JsonBody(body): JsonBody<CreateDestination>,
+) -> Result<Response, Problem> {
+    is_the_paths(&id, body.external_id.as_ref())?;
+    let draft = body.into();
+    let (destination, made) = caller
+        .run(|service| async move { service.put_destination(id, draft).await })
+        .await?;
+    let destination = Destination::from(destination);
+    Ok(match made {
+        None => Json(destination).into_response(),
+        Some(made) => created(destination, made).into_response(),
+    })
 }
 
 /// Change a destination. A lowered limit is in force when this answers.

@@ -1,9 +1,8 @@
 //! Ids in paths and pages in queries, refused by their name.
 
-use std::str::FromStr;
-
 use axum::extract::{FromRequestParts, Path, Query};
 use domain::access::{InvalidLinkId, KeyId, LinkId};
+use domain::external_id::{ExternalId, InvalidExternalId};
 use domain::ids::{AttemptId, DestinationId, EventId, ReplayId, TenantId};
 use http::request::Parts;
 use serde::Deserialize;
@@ -11,6 +10,7 @@ use utoipa::IntoParams;
 
 use super::App;
 use super::body::words;
+use super::named::{Named, named};
 use super::problem::Problem;
 
 /// How many rows a page has if nothing is said.
@@ -19,15 +19,38 @@ const DEFAULT_PAGE: u32 = 100;
 /// The `{id}` of a path.
 pub struct PathId<T>(pub T);
 
-impl<T: FromStr<Err: ToString>> FromRequestParts<App> for PathId<T> {
+impl<T: Named> FromRequestParts<App> for PathId<T> {
     type Rejection = Problem;
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
         let Path(text) = Path::<String>::from_request_parts(parts, app)
             .await
             .map_err(|error| Problem::invalid("id", error.body_text()))?;
-        text.parse()
-            .map(Self)
-            .map_err(|error: T::Err| Problem::invalid("id", error.to_string()))
+        named(("id", &text), parts, app).await.map(Self)
+    }
+}
+
+/// The `{id}` of a path that its caller has given.
+pub struct OwnId(pub ExternalId);
+
+impl FromRequestParts<App> for OwnId {
+    type Rejection = Problem;
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        let Path(text) = Path::<String>::from_request_parts(parts, app)
+            .await
+            .map_err(|error| Problem::invalid("id", error.body_text()))?;
+        let id = text.parse().map(Self);
+        id.map_err(|error: InvalidExternalId| Problem::invalid("id", error.to_string()))
+    }
+}
+
+/// What a body calls it beside a path that does.
+pub(super) fn is_the_paths(path: &ExternalId, body: Option<&ExternalId>) -> Result<(), Problem> {
+    match body.is_none_or(|body| body == path) {
+        true => Ok(()),
+        false => Err(Problem::invalid(
+            "external_id",
+            "is not that of the path: leave it out",
+        )),
     }
 }
 
@@ -57,8 +80,7 @@ impl FromRequestParts<App> for KeyPath {
             .map_err(|error| Problem::invalid("id", error.body_text()))?;
         let invalid = |field: &str, problem: String| Problem::invalid(field, problem);
         Ok(Self {
-            tenant: (tenant.parse())
-                .map_err(|error: domain::ids::InvalidId| invalid("id", error.to_string()))?,
+            tenant: named(("id", &tenant), parts, app).await?,
             key: (key.parse()).map_err(|error: domain::access::InvalidKeyId| {
                 invalid("key_id", error.to_string())
             })?,
@@ -81,12 +103,9 @@ impl FromRequestParts<App> for LinkPath {
         let Path((tenant, link)) = Path::<(String, String)>::from_request_parts(parts, app)
             .await
             .map_err(|error| Problem::invalid("id", error.body_text()))?;
-        let tenant = tenant.parse();
         let link = link.parse();
         Ok(Self {
-            tenant: tenant.map_err(|error: domain::ids::InvalidId| {
-                Problem::invalid("id", error.to_string())
-            })?,
+            tenant: named(("id", &tenant), parts, app).await?,
             link: link
                 .map_err(|error: InvalidLinkId| Problem::invalid("link_id", error.to_string()))?,
         })

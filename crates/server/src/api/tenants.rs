@@ -1,16 +1,18 @@
 //! `/v1/tenants`.
 
 use axum::Json;
+use axum::response::{IntoResponse, Response};
+use domain::external_id::ExternalId;
 use domain::ids::TenantId;
 use engine::ports::{self, DEFAULT_TIER, TenantChange};
-use http::{HeaderName, StatusCode, header};
+use http::{StatusCode, header};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::body::JsonBody;
 use super::limits::{not_null, present};
-use super::parameters::{Page, PathId, TenantPath, TenantsPage};
+use super::parameters::{OwnId, Page, PathId, TenantPath, TenantsPage, is_the_paths};
 use super::problem::Problem;
 use super::{Caller, text};
 use crate::service::tenancy::TenantDraft;
@@ -19,6 +21,11 @@ use crate::service::tenancy::TenantDraft;
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateTenant {
+    /// What you call it in your own books: unique, and good in every path and in
+    /// `Paceline-Tenant` in the place of its id.
+    #[serde(default)]
+    #[schema(value_type = Option<String>, example = "customer-42")]
+    pub external_id: Option<ExternalId>,
     /// For people.
     #[schema(example = "Acme")]
     pub name: String,
@@ -44,6 +51,10 @@ fn default_tier() -> String {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ChangeTenant {
+    /// What you call it from now on.
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(value_type = String)]
+    pub external_id: Option<ExternalId>,
     /// For people.
     #[serde(default, deserialize_with = "not_null")]
     #[schema(value_type = String)]
@@ -69,6 +80,9 @@ pub struct ChangeTenant {
 pub struct Tenant {
     /// Its id.
     pub id: Uuid,
+    /// What you call it.
+    #[schema(value_type = Option<String>)]
+    pub external_id: Option<ExternalId>,
     /// For people.
     pub name: String,
     /// Its plan tier.
@@ -100,6 +114,7 @@ impl From<ports::Tenant> for Tenant {
     fn from(tenant: ports::Tenant) -> Self {
         Self {
             id: tenant.id.0,
+            external_id: tenant.external_id,
             name: tenant.name,
             tier: tenant.tier,
             max_in_flight: tenant.max_in_flight,
@@ -120,18 +135,29 @@ impl From<ports::Tenant> for Tenant {
 pub(super) async fn create(
     caller: Caller,
     JsonBody(body): JsonBody<CreateTenant>,
-) -> Result<(StatusCode, [(HeaderName, String); 1], Json<Tenant>), Problem> {
-    let draft = TenantDraft {
-        name: body.name,
-        tier: body.tier,
-        max_in_flight: body.max_in_flight,
-        ingest_per_second: body.ingest_per_second,
-    };
+) -> Result<impl IntoResponse, Problem> {
+    let draft = body.into();
     let created = caller
         .administer(|tenancy| async move { tenancy.create_tenant(draft).await })
         .await?;
+    Ok(answered(created))
+}
+
+impl From<CreateTenant> for TenantDraft {
+    fn from(body: CreateTenant) -> Self {
+        Self {
+            external_id: body.external_id,
+            name: body.name,
+            tier: body.tier,
+            max_in_flight: body.max_in_flight,
+            ingest_per_second: body.ingest_per_second,
+        }
+    }
+}
+
+fn answered(created: ports::Tenant) -> impl IntoResponse {
     let location = (header::LOCATION, format!("/v1/tenants/{}", created.id));
-    Ok((StatusCode::CREATED, [location], Json(created.into())))
+    (StatusCode::CREATED, [location], Json(Tenant::from(created)))
 }
 
 /// List tenants.
@@ -167,6 +193,32 @@ pub(super) async fn show(caller: Caller, PathId(id): TenantPath) -> Result<Json<
     Ok(Json(found.into()))
 }
 
+/// Create the tenant that you call so, or make it into this one.
+///
+/// Repeating it changes nothing. A lower tier is in force when this answers.
+#[utoipa::path(put, path = "/v1/tenants/{id}", operation_id = "put_tenant",
+    tag = "tenants", security(("key" = ["admin"])),
+    params(("id" = String, Path, description = "What you call it: its `external_id`.")),
+    request_body = CreateTenant, responses(
+    (status = 200, description = "It was there, and is so now.", body = Tenant),
+    (status = 201, description = "Created.", body = Tenant),
+    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn put(
+    caller: Caller,
+    OwnId(id): OwnId,
+    JsonBody(body): JsonBody<CreateTenant>,
+) -> Result<Response, Problem> {
+    is_the_paths(&id, body.external_id.as_ref())?;
+    let draft = body.into();
+    let (tenant, is_new) = caller
+        .administer(|tenancy| async move { tenancy.put_tenant(id, draft).await })
+        .await?;
+    Ok(match is_new {
+        true => answered(tenant).into_response(),
+        false => Json(Tenant::from(tenant)).into_response(),
+    })
+}
+
 /// Change a tenant. A lower tier is in force when this answers.
 #[utoipa::path(patch, path = "/v1/tenants/{id}", operation_id = "change_tenant",
     tag = "tenants", security(("key" = ["admin"])),
@@ -179,6 +231,7 @@ pub(super) async fn change(
     JsonBody(body): JsonBody<ChangeTenant>,
 ) -> Result<Json<Tenant>, Problem> {
     let change = TenantChange {
+        external_id: body.external_id,
         name: body.name,
         tier: body.tier,
         max_in_flight: body.max_in_flight,

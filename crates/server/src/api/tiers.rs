@@ -3,12 +3,14 @@
 use axum::Json;
 use axum::extract::Path;
 use domain::limit::Shape;
-use engine::ports;
+use domain::policy::LimitSettings;
+use engine::ports::{self, DEFAULT_MAX_DESTINATIONS};
+use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::body::JsonBody;
-use super::limits::{Limits, LimitsPatch, not_null, periods, present, present_object};
+use super::limits::{Limits, LimitsPatch, not_null, object, periods, present, present_object};
 use super::problem::Problem;
 use super::{Caller, text};
 use crate::service::LimitsChange;
@@ -88,6 +90,68 @@ pub struct ChangeTier {
     pub tenant_max_destinations: Option<Option<u32>>,
 }
 
+/// A tier to create: what is left out does not limit, but for how many destinations
+/// a tenant may have, which is 10,000.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CreateTier {
+    /// Its name.
+    #[schema(example = "startup")]
+    pub name: String,
+    /// Starts per period.
+    #[serde(default, deserialize_with = "object")]
+    pub limits: Limits,
+    /// No rate limit.
+    #[serde(default)]
+    pub unlimited: bool,
+    /// A bucket's capacity, or how many of a window may start at once.
+    #[serde(default)]
+    pub burst: Option<u32>,
+    /// How the limit spreads its starts.
+    #[serde(default)]
+    #[schema(schema_with = text::shape_or_null)]
+    pub shape: Option<Shape>,
+    /// Attempts of one destination queued and in flight at once.
+    #[serde(default)]
+    pub max_in_flight: Option<u32>,
+    /// Attempts of all destinations of one tenant queued and in flight at once.
+    #[serde(default)]
+    pub tenant_max_in_flight: Option<u32>,
+    /// Events that one tenant may hand in a second, at each API process.
+    #[serde(default)]
+    pub tenant_ingest_per_second: Option<u32>,
+    /// Destinations that one tenant may have; `null` for no bound.
+    #[serde(default = "default_destinations")]
+    #[schema(default = 10_000)]
+    pub tenant_max_destinations: Option<u32>,
+}
+
+const fn default_destinations() -> Option<u32> {
+    Some(DEFAULT_MAX_DESTINATIONS)
+}
+
+impl From<CreateTier> for ports::Tier {
+    fn from(body: CreateTier) -> Self {
+        Self {
+            limits: LimitSettings {
+                per_second: body.limits.per_second,
+                per_minute: body.limits.per_minute,
+                per_hour: body.limits.per_hour,
+                per_day: body.limits.per_day,
+                unlimited: body.unlimited,
+                burst: body.burst,
+                shape: body.shape,
+                max_in_flight: body.max_in_flight,
+                safety_margin: None,
+            },
+            tenant_max_in_flight: body.tenant_max_in_flight,
+            tenant_ingest_per_second: body.tenant_ingest_per_second,
+            tenant_max_destinations: body.tenant_max_destinations,
+            name: body.name,
+        }
+    }
+}
+
 impl From<ports::Tier> for Tier {
     fn from(tier: ports::Tier) -> Self {
         Self {
@@ -132,6 +196,39 @@ pub(super) async fn list(caller: Caller) -> Result<Json<TierList>, Problem> {
         .await?;
     let tiers = found.into_iter().map(Tier::from).collect();
     Ok(Json(TierList { tiers }))
+}
+
+/// Create a plan tier.
+#[utoipa::path(post, path = "/v1/tiers", operation_id = "create_tier",
+    tag = "tenants", security(("key" = ["admin"])),
+    request_body = CreateTier, responses(
+    (status = 201, description = "Created.", body = Tier),
+    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn create(
+    caller: Caller,
+    JsonBody(body): JsonBody<CreateTier>,
+) -> Result<(StatusCode, Json<Tier>), Problem> {
+    let new = body.into();
+    let created = caller
+        .administer(|tenancy| async move { tenancy.create_tier(new).await })
+        .await?;
+    Ok((StatusCode::CREATED, Json(created.into())))
+}
+
+/// Delete a plan tier that no tenant has.
+#[utoipa::path(delete, path = "/v1/tiers/{name}", operation_id = "delete_tier",
+    tag = "tenants", security(("key" = ["admin"])),
+    params(("name" = String, Path)), responses(
+    (status = 204, description = "Deleted."),
+    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn delete(
+    caller: Caller,
+    Path(name): Path<String>,
+) -> Result<StatusCode, Problem> {
+    caller
+        .administer(|tenancy| async move { tenancy.delete_tier(&name).await })
+        .await?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 /// Change a plan tier, for all destinations that inherit it. Lowered limits

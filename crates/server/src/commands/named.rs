@@ -4,12 +4,13 @@ use std::convert::Infallible;
 use std::str::FromStr;
 
 use anyhow::{Context, bail};
+use domain::external_id::ExternalId;
 use uuid::Uuid;
 
 use super::{destination, tenant};
 use crate::client::Client;
 
-/// An id, or the name of a thing that no other has.
+/// An id, what its platform calls it, or a name that no other has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Named(String);
 
@@ -37,7 +38,11 @@ impl Named {
     pub(super) async fn destination(&self, client: &Client) -> anyhow::Result<Uuid> {
         let all = async || {
             let found = destination::list(client).await?;
-            anyhow::Ok(found.into_iter().map(|one| (one.id, one.name)))
+            anyhow::Ok(
+                found
+                    .into_iter()
+                    .map(|one| (one.id, one.name, one.external_id)),
+            )
         };
         self.among("destination", all).await
     }
@@ -46,12 +51,16 @@ impl Named {
     pub(super) async fn tenant(&self, client: &Client) -> anyhow::Result<Uuid> {
         let all = async || {
             let found = tenant::list(client).await?;
-            anyhow::Ok(found.into_iter().map(|one| (one.id, one.name)))
+            anyhow::Ok(
+                found
+                    .into_iter()
+                    .map(|one| (one.id, one.name, one.external_id)),
+            )
         };
         self.among("tenant", all).await
     }
 
-    async fn among<I: Iterator<Item = (Uuid, String)>>(
+    async fn among<I: Iterator<Item = (Uuid, String, Option<ExternalId>)>>(
         &self,
         kind: &str,
         all: impl AsyncFnOnce() -> anyhow::Result<I>,
@@ -61,10 +70,15 @@ impl Named {
         }
         let all = all().await;
         let all = all.with_context(|| format!("look for the {kind} called {}", self.0))?;
-        let found: Vec<Uuid> = all
-            .filter(|(_, name)| *name == self.0)
-            .map(|(id, _)| id)
-            .collect();
+        let mut found = Vec::new();
+        for (id, name, external) in all {
+            if external.is_some_and(|external| external.as_str() == self.0) {
+                return Ok(id);
+            }
+            if name == self.0 {
+                found.push(id);
+            }
+        }
         match found[..] {
             [id] => Ok(id),
             [] => bail!(

@@ -20,6 +20,9 @@ pub enum Command {
         /// Its name, for people.
         #[arg(value_name = "NAME")]
         name: String,
+        /// What you call it in your own books.
+        #[arg(long, value_name = "ID")]
+        external_id: Option<String>,
         /// Its plan tier.
         #[arg(long, value_name = "TIER", default_value = "standard")]
         tier: String,
@@ -51,6 +54,9 @@ pub enum Command {
         /// A name, for people.
         #[arg(long, value_name = "TEXT")]
         name: Option<String>,
+        /// What you call it from now on.
+        #[arg(long, value_name = "ID")]
+        external_id: Option<String>,
         /// Its plan tier from now on.
         #[arg(long, value_name = "TIER")]
         tier: Option<String>,
@@ -77,13 +83,14 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Create {
             name,
+            external_id,
             tier,
             max_in_flight,
             ingest_per_second,
             connection,
         } => {
             let body = json!({
-                "name": name, "tier": tier, "max_in_flight": max_in_flight,
+                "name": name, "external_id": external_id, "tier": tier, "max_in_flight": max_in_flight,
                 "ingest_per_second": ingest_per_second,
             });
             let client = Client::new(&connection.client)?;
@@ -106,6 +113,7 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Update {
             id,
             name,
+            external_id,
             tier,
             max_in_flight,
             ingest_per_second,
@@ -114,6 +122,7 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
             let number = |Setting(number)| Value::from(number);
             let body: Map<String, Value> = [
                 ("name", name.map(Value::from)),
+                ("external_id", external_id.map(Value::from)),
                 ("tier", tier.map(Value::from)),
                 ("max_in_flight", max_in_flight.map(number)),
                 ("ingest_per_second", ingest_per_second.map(number)),

@@ -4,10 +4,11 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use http::Method;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::destination::Connection;
 use super::destination::settings::{RateLimits, Setting, number, object, phrase};
+use super::sure::Sure;
 use crate::api::tiers::{Tier, TierList};
 use crate::client::Client;
 use crate::output::{self, Format};
@@ -16,6 +17,24 @@ use crate::output::{self, Format};
 pub enum Command {
     /// List the plan tiers.
     List {
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// Create a plan tier: what is left out does not limit.
+    Create {
+        /// Its name.
+        name: String,
+        #[command(flatten)]
+        limits: TierLimits,
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// Delete a plan tier that no tenant has.
+    Delete {
+        /// Its name.
+        name: String,
+        #[command(flatten)]
+        sure: Sure,
         #[command(flatten)]
         connection: Connection,
     },
@@ -83,6 +102,32 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
                 Format::Table => output::line(&table(&list.tiers))?,
             }
         }
+        Command::Create {
+            name,
+            limits,
+            connection,
+        } => {
+            let mut body = limits.json();
+            body.insert("name".to_owned(), name.into());
+            let client = Client::new(&connection.client)?;
+            let created: Tier = client.send(Method::POST, PATH, &body).await?;
+            print(created, connection.output)?;
+        }
+        Command::Delete {
+            name,
+            sure,
+            connection,
+        } => {
+            sure.check()?;
+            let client = Client::new(&connection.client)?;
+            sure.ask(async || Ok(format!("Deletes the tier {name}, if no tenant has it.")))
+                .await?;
+            client.delete(&format!("{PATH}/{}", in_path(&name))).await?;
+            match connection.output {
+                Format::Json => output::json(&json!({"deleted": name}))?,
+                Format::Table => output::line(&format!("deleted {name}"))?,
+            }
+        }
         Command::Update {
             name,
             limits,
@@ -94,15 +139,25 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
                 "nothing to change: name what, such as --per-second 50"
             );
             let client = Client::new(&connection.client)?;
-            let path = format!("{PATH}/{name}");
+            let path = format!("{PATH}/{}", in_path(&name));
             let changed: Tier = client.send(Method::PATCH, &path, &body).await?;
-            match connection.output {
-                Format::Json => output::json(&changed)?,
-                Format::Table => output::line(&table(&[changed]))?,
-            }
+            print(changed, connection.output)?;
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A name as it stands in a path.
+fn in_path(name: &str) -> String {
+    let encoded: String = url::form_urlencoded::byte_serialize(name.as_bytes()).collect();
+    encoded.replace('+', "%20")
+}
+
+fn print(tier: Tier, format: Format) -> anyhow::Result<()> {
+    match format {
+        Format::Json => output::json(&tier),
+        Format::Table => output::line(&table(&[tier])),
+    }
 }
 
 fn table(tiers: &[Tier]) -> String {

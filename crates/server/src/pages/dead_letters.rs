@@ -367,6 +367,7 @@ mod tests {
     #[test]
     fn a_preview_of_many_destinations_says_how_many_it_does_not_name() {
         let destination = Destination {
+            external_id: None,
             id: DestinationId(Uuid::from_u128(7)),
             tenant: TenantId(Uuid::from_u128(1)),
             name: "shop".to_owned(),

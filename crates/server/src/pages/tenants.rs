@@ -84,6 +84,7 @@ pub(super) async fn create(
 ) -> Result<Redirect, Refused> {
     visitor.needs(Scope::Admin)?;
     let draft = TenantDraft {
+        external_id: None,
         name: fields.get("name").unwrap_or_default().to_owned(),
         tier: fields.get("tier").unwrap_or(DEFAULT_TIER).to_owned(),
         max_in_flight: None,
@@ -155,7 +156,7 @@ async fn page(
         key,
     };
     let scopes = Scope::ALL.into_iter();
-    let scopes = scopes.filter(|scope| *scope != Scope::Admin || id == DEFAULT_TENANT);
+    let scopes = scopes.filter(|scope| !scope.is_the_installations() || id == DEFAULT_TENANT);
     rendered(&TenantPage {
         frame: Frame::of(pages, visitor, (&tenant.name, PART)).await?,
         tenant,

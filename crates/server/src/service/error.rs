@@ -75,6 +75,12 @@ pub enum ServiceError {
 }
 
 impl ServiceError {
+    /// Whether it is about this field.
+    #[must_use]
+    pub fn is_of(&self, name: &str) -> bool {
+        matches!(self, Self::Invalid { field, .. } if field == name)
+    }
+
     /// A wrong field.
     #[must_use]
     pub fn invalid(field: impl Into<String>, problem: impl Into<String>) -> Self {

@@ -8,10 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::access::{KeyId, Scope, Scopes};
+use domain::external_id::ExternalId;
 use domain::ids::TenantId;
 use engine::ports::{
-    ApiKey, DEFAULT_TENANT, Keys, NewKey, NewTenant, Sessions, Tenant, TenantChange, Tenants, Tier,
-    TierChange,
+    ApiKey, CatalogError, DEFAULT_TENANT, Keys, NewKey, NewTenant, Sessions, Tenant, TenantChange,
+    Tenants, Tier, TierChange,
 };
 use secrecy::SecretString;
 
@@ -49,6 +50,7 @@ pub struct Registers {
 /// A tenant that somebody wants.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TenantDraft {
+    pub external_id: Option<ExternalId>,
     pub name: String,
     pub tier: String,
     pub max_in_flight: Option<u32>,
@@ -111,6 +113,7 @@ impl Tenancy {
         bound("ingest_per_second", draft.ingest_per_second)?;
         let new = NewTenant {
             id: TenantId(self.mint.uuid()),
+            external_id: draft.external_id,
             name: draft.name,
             tier: draft.tier,
             max_in_flight: draft.max_in_flight,
@@ -121,6 +124,40 @@ impl Tenancy {
 
     pub async fn tenant(&self, id: TenantId) -> Result<Tenant, ServiceError> {
         Ok(self.tenants.tenant(id).await?)
+    }
+
+    /// The one that its platform calls so.
+    pub async fn tenant_called(&self, id: &ExternalId) -> Result<Tenant, ServiceError> {
+        Ok(self.tenants.tenant_called(id).await?)
+    }
+
+    /// Makes the tenant that its platform calls so into this one, and says whether it
+    /// had to be created: what the draft leaves out is the tier's.
+    pub async fn put_tenant(
+        &self,
+        id: ExternalId,
+        draft: TenantDraft,
+    ) -> Result<(Tenant, bool), ServiceError> {
+        let draft = TenantDraft {
+            external_id: Some(id.clone()),
+            ..draft
+        };
+        let found = match self.tenants.tenant_called(&id).await {
+            Err(CatalogError::NotFound(_)) => match self.create_tenant(draft.clone()).await {
+                // Another request has just created it.
+                Err(error) if error.is_of("external_id") => self.tenants.tenant_called(&id).await?,
+                created => return Ok((created?, true)),
+            },
+            found => found?,
+        };
+        let change = TenantChange {
+            external_id: None,
+            name: Some(draft.name),
+            tier: Some(draft.tier),
+            max_in_flight: Some(draft.max_in_flight),
+            ingest_per_second: Some(draft.ingest_per_second),
+        };
+        Ok((self.change_tenant(found.id, change).await?, false))
     }
 
     /// A page in id order, which is about the order of creation.
@@ -160,8 +197,9 @@ impl Tenancy {
         if scopes.is_empty() {
             return Err(ServiceError::invalid("scopes", "name at least one"));
         }
-        if scopes.contains(Scope::Admin) && tenant != DEFAULT_TENANT {
-            let problem = "admin is for keys of the default tenant only";
+        let beyond = scopes.iter().find(|scope| scope.is_the_installations());
+        if let Some(scope) = beyond.filter(|_| tenant != DEFAULT_TENANT) {
+            let problem = format!("{scope} is for keys of the default tenant only");
             return Err(ServiceError::invalid("scopes", problem));
         }
         let good_for = Duration::from_secs(1)..=MAX_GOOD_FOR;
@@ -197,6 +235,22 @@ impl Tenancy {
 
     pub async fn tiers(&self) -> Result<Vec<Tier>, ServiceError> {
         Ok(self.tenants.tiers().await?)
+    }
+
+    /// Adds a tier.
+    pub async fn create_tier(&self, new: Tier) -> Result<Tier, ServiceError> {
+        rules::tier("name", &new.name)?;
+        limits::validate(&new.limits)?;
+        bound("tenant_max_in_flight", new.tenant_max_in_flight)?;
+        bound("tenant_ingest_per_second", new.tenant_ingest_per_second)?;
+        bound("tenant_max_destinations", new.tenant_max_destinations)?;
+        Ok(self.tenants.create_tier(&new).await?)
+    }
+
+    /// Deletes a tier that no tenant has.
+    pub async fn delete_tier(&self, name: &str) -> Result<(), ServiceError> {
+        rules::tier("name", name)?;
+        Ok(self.tenants.delete_tier(name).await?)
     }
 
     /// Changes a tier. Limits are merged with those of the moment, so of two

@@ -111,6 +111,7 @@ impl Place {
             ..LimitSettings::default()
         };
         let new = NewDestination {
+            external_id: None,
             id: ledger.destination,
             name: format!("{:?}", ledger.kind),
             url: "https://receiver.example/".to_owned(),

@@ -8,6 +8,7 @@
 
 #![cfg(test)]
 
+mod acting;
 mod documented;
 mod fleet;
 mod neighbours;
@@ -57,6 +58,10 @@ on_both! {
     walk::the_owner_gets_through
     walk::an_operator_reaches_what_a_path_names
     walk::an_operators_tenant_reaches_nothing_without_the_scope
+    acting::a_platforms_key_acts_for_the_tenant_that_it_names
+    acting::who_acts_may_do_what_a_customer_may_and_no_more
+    acting::what_is_put_twice_is_one_thing
+    acting::a_tenant_that_is_put_twice_is_one
     reports::standings_are_the_own_and_say_what_binds
     reports::the_overview_counts_all_that_need_somebody
     fleet::ten_thousand_destinations_are_pages

@@ -49,6 +49,7 @@ pub(crate) const ROWS: &[Row] = &[
     row("GET /v1/destinations", None, Reach::Own),
     row("POST /v1/destinations", Some(CREATE), Reach::Own),
     row("GET /v1/destinations/{id}", None, Reach::Named),
+    row("PUT /v1/destinations/{id}", Some(CREATE), Reach::Own),
     row("GET /v1/destinations/{id}/attempts", None, Reach::Named),
     row(
         "PATCH /v1/destinations/{id}",
@@ -140,6 +141,7 @@ pub(crate) const ROWS: &[Row] = &[
     row("GET /v1/tenants", None, Reach::Installation),
     row("POST /v1/tenants", Some(TENANT), Reach::Installation),
     row("GET /v1/tenants/{id}", None, Reach::Installation),
+    row("PUT /v1/tenants/{id}", Some(TENANT), Reach::Installation),
     row("PATCH /v1/tenants/{id}", Some(TENANT), Reach::Installation),
     row("GET /v1/tenants/{id}/keys", None, Reach::Installation),
     row("POST /v1/tenants/{id}/keys", Some(KEY), Reach::Installation),
@@ -160,6 +162,12 @@ pub(crate) const ROWS: &[Row] = &[
         Reach::Installation,
     ),
     row("GET /v1/tiers", None, Reach::Installation),
+    row(
+        "POST /v1/tiers",
+        Some(r#"{"name": "walk"}"#),
+        Reach::Installation,
+    ),
+    row("DELETE /v1/tiers/{name}", None, Reach::Installation),
     row(
         "PATCH /v1/tiers/{name}",
         Some(r#"{"tenant_max_in_flight": 7}"#),
@@ -244,13 +252,23 @@ impl Row {
     }
 
     fn filled(&self, id: &str, things: Things<'_>) -> (String, Option<Value>) {
+        // What is put is called by its caller.
+        let id = match self.route {
+            "PUT /v1/destinations/{id}" | "PUT /v1/tenants/{id}" => "walk-7",
+            _ => id,
+        };
+        // A tier that tenants have stays; this one was made a row before.
+        let tier = match self.route {
+            "DELETE /v1/tiers/{name}" => "walk",
+            _ => "free",
+        };
         let path = self
             .template()
             .replace("{id}", id)
             .replace("{key_id}", things.api_key)
             .replace("{link_id}", things.link)
             .replace("{secret}", things.secret)
-            .replace("{name}", "free");
+            .replace("{name}", tier);
         assert!(!path.contains('{'), "{path}: say what stands there");
         let body = self.body.map(|body| {
             let body = body

@@ -14,7 +14,7 @@ use domain::ingest_limit::IngestLimit;
 use engine::backpressure::Pressure;
 use engine::ingest::{Ingest, IngestOptions};
 use engine::ports::{Operations, ReapRules, Store, WatchRules};
-use http::{Method, Request, StatusCode};
+use http::{Method, Request, StatusCode, request};
 use http_body_util::BodyExt;
 use secrecy::SecretString;
 use serde_json::{Value, json};
@@ -192,6 +192,22 @@ impl World {
         call(&self.router, key, method, path, body).await
     }
 
+    /// The same for a tenant that is named beside the key.
+    pub(crate) async fn call_for(
+        &self,
+        (key, tenant): (&str, &str),
+        method: &Method,
+        path: &str,
+        body: Option<Value>,
+    ) -> Answer {
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("authorization", format!("Bearer {key}"))
+            .header("paceline-tenant", tenant);
+        answer(&self.router, request, body).await
+    }
+
     /// Holds a table, until it is dropped, from whoever wants to read it; `None`
     /// where there is no such thing.
     pub(crate) async fn lock_table(&self, table: &'static str) -> Option<Transaction> {
@@ -246,10 +262,10 @@ impl World {
     }
 
     /// A new key with these scopes: of this tenant, or, where one of them is
-    /// `admin`, of the only one that can have it.
+    /// the installation's, of the only one that can have it.
     pub(crate) async fn key(&self, tenant: &Tenant, scopes: &[Scope]) -> String {
         let default = engine::ports::DEFAULT_TENANT.to_string();
-        let id = match scopes.contains(&Scope::Admin) {
+        let id = match scopes.iter().any(|scope| scope.is_the_installations()) {
             true => &default,
             false => &tenant.id,
         };
@@ -359,6 +375,10 @@ async fn call(
     if let Some(key) = key {
         request = request.header("authorization", format!("Bearer {key}"));
     }
+    answer(router, request, body).await
+}
+
+async fn answer(router: &Router, request: request::Builder, body: Option<Value>) -> Answer {
     let body = body.map_or_else(Body::empty, |body| Body::from(body.to_string()));
     let response = router.clone().oneshot(request.body(body).unwrap()).await;
     let response = response.unwrap();

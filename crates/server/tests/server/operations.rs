@@ -17,6 +17,7 @@ async fn world() -> (World, Arc<SqliteStore>, DestinationId) {
     let world = World::new();
     let store = world.operations.clone();
     let new = NewDestination {
+        external_id: None,
         id: DestinationId(uuid::Uuid::from_u128(7)),
         name: String::new(),
         url: "https://example.com/hooks".to_owned(),

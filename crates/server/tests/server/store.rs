@@ -9,6 +9,7 @@ use domain::attempt::AttemptState;
 use domain::compliance::Start;
 use domain::destination::DestinationState;
 use domain::event::{Audience, MAX_DESTINATIONS, NewEvent};
+use domain::external_id::ExternalId;
 use domain::health::{BreakerSettings, FAILING_PERCENT, Health};
 use domain::ids::{AttemptId, DestinationId, EventId, SecretId, TenantId};
 use domain::policy::LimitSettings;
@@ -128,6 +129,7 @@ impl Catalog for FakeStore {
         new: &NewDestination,
     ) -> Result<Destination, CatalogError> {
         let destination = Destination {
+            external_id: new.external_id.clone(),
             id: new.id,
             tenant,
             name: new.name.clone(),
@@ -155,6 +157,18 @@ impl Catalog for FakeStore {
             .iter()
             .find(|destination| destination.id == id);
         found.cloned().ok_or(CatalogError::NotFound("destination"))
+    }
+
+    async fn destination_called(
+        &self,
+        _tenant: TenantId,
+        id: &ExternalId,
+    ) -> Result<DestinationId, CatalogError> {
+        let state = self.up()?;
+        let called = |one: &&Destination| one.external_id.as_ref() == Some(id);
+        let found = state.destinations.iter().find(called);
+        let found = found.ok_or(CatalogError::NotFound("destination"));
+        found.map(|destination| destination.id)
     }
 
     async fn destinations(

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use domain::attempt::AttemptState;
 use domain::destination::DestinationState;
+use domain::external_id::ExternalId;
 use domain::ids::{DestinationId, EventId, TenantId};
 use domain::limit::Shape;
 use domain::policy::LimitSettings;
@@ -298,6 +299,64 @@ pub async fn attempts_are_paged_newest_first(world: &World) {
 /// Its schema is the one that this binary needs.
 pub async fn a_migrated_store_is_ready(world: &World) {
     world.catalog.ready().await.unwrap();
+}
+
+/// One at most of a tenant's is called so, until it is deleted.
+pub async fn a_destination_is_found_by_what_its_platform_calls_it(world: &World) {
+    let called = |text: &str| text.parse::<ExternalId>().unwrap();
+    let new = |tag: u128| NewDestination {
+        external_id: Some(called("ep:1")),
+        id: DestinationId(uuid::Uuid::from_u128(tag)),
+        name: String::new(),
+        url: "https://receiver.example/".to_owned(),
+        event_types: Vec::new(),
+        limits: LimitSettings::default(),
+        pass_traceparent: false,
+    };
+    let create = async |new: &NewDestination| {
+        let created = world.catalog.create_destination(DEFAULT_TENANT, new);
+        created.await
+    };
+    let find = async |tenant, text: &str| {
+        let id = called(text);
+        world.catalog.destination_called(tenant, &id).await
+    };
+    let is_taken = |answer: Result<_, CatalogError>| {
+        let field = matches!(answer, Err(CatalogError::Invalid { ref field, .. })
+            if field == "external_id");
+        assert!(field, "{answer:?}");
+    };
+    let (first, second) = (new(0xe1), new(0xe2));
+    let created = create(&first).await.unwrap();
+    assert_eq!(created.external_id, first.external_id);
+    assert_eq!(find(DEFAULT_TENANT, "ep:1").await.unwrap(), first.id);
+    assert_not_found(find(DEFAULT_TENANT, "EP:1").await);
+    assert_not_found(find(TenantId(uuid::Uuid::from_u128(0xe9)), "ep:1").await);
+    is_taken(create(&second).await);
+
+    let change = DestinationChange {
+        external_id: Some(called("ep:2")),
+        ..DestinationChange::default()
+    };
+    let changed = world
+        .catalog
+        .change_destination(DEFAULT_TENANT, first.id, &change);
+    let changed = changed.await.unwrap();
+    assert_eq!(changed.external_id, Some(called("ep:2")));
+    assert_eq!(changed.url, created.url);
+    create(&second).await.unwrap();
+    let back = DestinationChange {
+        external_id: Some(called("ep:1")),
+        ..DestinationChange::default()
+    };
+    let back = world
+        .catalog
+        .change_destination(DEFAULT_TENANT, first.id, &back);
+    is_taken(back.await);
+    let deleted = world.catalog.delete_destination(DEFAULT_TENANT, second.id);
+    deleted.await.unwrap();
+    assert_not_found(find(DEFAULT_TENANT, "ep:1").await);
+    create(&new(0xe3)).await.unwrap();
 }
 
 /// The statement after the one in which a page became too late is not begun.

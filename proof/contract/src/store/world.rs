@@ -107,6 +107,7 @@ impl World {
     /// A destination in the making: unless told otherwise unlimited.
     pub fn destination(&self) -> DestinationBuilder<'_> {
         let new = NewDestination {
+            external_id: None,
             id: DestinationId(self.id()),
             name: String::new(),
             url: "https://receiver.example/hooks".to_owned(),

@@ -1,6 +1,7 @@
 //! Tenants and their plan tiers.
 
 use domain::access::{KeyId, Scope};
+use domain::external_id::ExternalId;
 use domain::ids::{DestinationId, TenantId};
 use domain::limit::Shape;
 use domain::policy::LimitSettings;
@@ -8,7 +9,8 @@ use domain::policy::LimitSettings;
 use super::keys::in_force;
 use super::{TenantWorld, not_found, refuses};
 use engine::ports::{
-    DEFAULT_MAX_DESTINATIONS, DEFAULT_TENANT, NewKey, NewTenant, TenantChange, Tier, TierChange,
+    CatalogError, DEFAULT_MAX_DESTINATIONS, DEFAULT_TENANT, NewKey, NewTenant, TenantChange, Tier,
+    TierChange,
 };
 
 fn bucket(per_second: u32, burst: u32) -> LimitSettings {
@@ -40,6 +42,7 @@ pub async fn the_tiers_are_the_plans(world: &TenantWorld) {
 /// All of it.
 pub async fn a_tenant_is_read_as_it_was_created(world: &TenantWorld) {
     let new = NewTenant {
+        external_id: None,
         id: TenantId(world.id()),
         name: "Läden & Töchter 'x'".to_owned(),
         tier: "enterprise".to_owned(),
@@ -55,6 +58,42 @@ pub async fn a_tenant_is_read_as_it_was_created(world: &TenantWorld) {
     assert_eq!(created.ingest_per_second, Some(900));
     assert_eq!(world.tenants.tenant(new.id).await.unwrap(), created);
     not_found(world.tenants.tenant(TenantId(world.id())).await);
+}
+
+/// One at most is called so, and it is found by that.
+pub async fn a_tenant_is_found_by_what_its_platform_calls_it(world: &TenantWorld) {
+    let called = |text: &str| text.parse::<ExternalId>().unwrap();
+    let new = |id| NewTenant {
+        external_id: Some(called("Customer:7")),
+        id: TenantId(id),
+        name: "Acme".to_owned(),
+        tier: "free".to_owned(),
+        max_in_flight: None,
+        ingest_per_second: None,
+    };
+    let (first, second) = (new(world.id()), new(world.id()));
+    let created = world.tenants.create_tenant(&first).await.unwrap();
+    assert_eq!(created.external_id, first.external_id);
+    let found = world.tenants.tenant_called(&called("Customer:7")).await;
+    assert_eq!(found.unwrap(), created);
+    not_found(world.tenants.tenant_called(&called("customer:7")).await);
+    refuses(world.tenants.create_tenant(&second).await, "external_id");
+
+    let other = world.tenant("free").await;
+    let rename = async |id, text: &str| {
+        let change = TenantChange {
+            external_id: Some(called(text)),
+            ..TenantChange::default()
+        };
+        world.tenants.change_tenant(id, &change).await
+    };
+    refuses(rename(other.id, "Customer:7").await, "external_id");
+    let renamed = rename(first.id, "customer-8").await.unwrap();
+    assert_eq!(renamed.external_id, Some(called("customer-8")));
+    assert_eq!(renamed.name, created.name);
+    rename(other.id, "Customer:7").await.unwrap();
+    let found = world.tenants.tenant_called(&called("Customer:7")).await;
+    assert_eq!(found.unwrap().id, other.id);
 }
 
 /// What is not named stays; what can be cleared is.
@@ -106,6 +145,7 @@ pub async fn tenants_are_paged_by_id(world: &TenantWorld) {
 /// On creation and on change; nothing is written.
 pub async fn an_unknown_tier_is_refused_by_its_name(world: &TenantWorld) {
     let new = NewTenant {
+        external_id: None,
         id: TenantId(world.id()),
         name: "Acme".to_owned(),
         tier: "platinum".to_owned(),
@@ -328,4 +368,41 @@ pub async fn a_tenant_has_no_more_destinations_than_its_tier_allows(world: &Tena
     create().await.unwrap();
     bound(None).await;
     create().await.unwrap();
+}
+
+/// All of it, until it is deleted; and nobody's tier is.
+pub async fn a_tier_comes_and_goes(world: &TenantWorld) {
+    let new = Tier {
+        name: "start up".to_owned(),
+        limits: LimitSettings {
+            per_second: Some(7),
+            per_hour: Some(900),
+            burst: Some(3),
+            shape: Some(Shape::SlidingWindow),
+            max_in_flight: Some(11),
+            ..LimitSettings::default()
+        },
+        tenant_max_in_flight: Some(40),
+        tenant_ingest_per_second: Some(50),
+        tenant_max_destinations: None,
+    };
+    let all = async || world.tenants.tiers().await.unwrap();
+    let before = all().await;
+    let created = world.tenants.create_tier(&new).await.unwrap();
+    assert_eq!(created, new);
+    assert!(all().await.contains(&new));
+    refuses(world.tenants.create_tier(&new).await, "name");
+
+    let tenant = world.tenant("start up").await;
+    let used = world.tenants.delete_tier("start up").await;
+    assert!(matches!(used, Err(CatalogError::Conflict(_))), "{used:?}");
+    let change = TenantChange {
+        tier: Some("free".to_owned()),
+        ..TenantChange::default()
+    };
+    let moved = world.tenants.change_tenant(tenant.id, &change).await;
+    moved.unwrap();
+    world.tenants.delete_tier("start up").await.unwrap();
+    not_found(world.tenants.delete_tier("start up").await);
+    assert_eq!(all().await, before);
 }

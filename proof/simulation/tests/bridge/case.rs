@@ -71,6 +71,7 @@ pub(crate) async fn furnish(
 ) {
     for limits in limits {
         let new = NewDestination {
+            external_id: None,
             id: DestinationId(known.id()),
             name: String::new(),
             url: "https://receiver.example/".to_owned(),

@@ -17,6 +17,10 @@ pub struct Settings {
     #[arg(long, value_name = "TEXT")]
     pub name: Option<String>,
 
+    /// What you call it in your own books.
+    #[arg(long, value_name = "ID")]
+    pub external_id: Option<String>,
+
     /// A type of events to subscribe to; `*` is all. Repeatable: all of them, or
     /// `none`.
     #[arg(long = "type", alias = "event-type", value_name = "TYPE")]
@@ -176,6 +180,7 @@ impl Settings {
         let event_types = (!self.event_types.is_empty()).then_some(types);
         let own = [
             ("name", self.name.clone().map(Value::from)),
+            ("external_id", self.external_id.clone().map(Value::from)),
             ("event_types", event_types),
             ("max_in_flight", number(self.max_in_flight)),
             ("safety_margin", number(self.safety_margin)),

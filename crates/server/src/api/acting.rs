@@ -1,0 +1,188 @@
+//! For whom a platform acts: a key of the scope `platform` names a tenant with each
+//! request, in the header `Paceline-Tenant`, and may then do what a customer's own key
+//! may, and nothing else.
+
+use std::collections::HashMap;
+use std::num::NonZeroU32;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use domain::access::{Scope, Scopes};
+use domain::external_id::ExternalId;
+use domain::ids::TenantId;
+use domain::ingest_limit::IngestLimit;
+use http::HeaderMap;
+use tokio::time::Instant;
+use utoipa::openapi::path::{ParameterBuilder, ParameterIn};
+use utoipa::openapi::schema::SchemaType;
+use utoipa::openapi::{ObjectBuilder, OpenApi, RefOr, Schema, Type};
+
+use super::answers::operations;
+use super::caller::to_its_end;
+use super::problem::Problem;
+use super::{App, named};
+use crate::access::{Identity, REMEMBERED};
+
+/// The header that names the tenant.
+pub(crate) const HEADER: &str = "Paceline-Tenant";
+
+/// Tenants that are remembered; beyond it all are asked for again.
+const MAX_REMEMBERED: usize = 10_000;
+
+/// A tenant as a request names it: by our id or by the caller's own.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum TenantName {
+    /// Ours.
+    Id(TenantId),
+    /// The caller's.
+    External(ExternalId),
+}
+
+/// What is known of the tenants that platforms act for, for [`REMEMBERED`].
+#[derive(Default)]
+pub(super) struct Acting(Mutex<HashMap<TenantName, Known>>);
+
+#[derive(Clone, Copy)]
+struct Known {
+    tenant: TenantId,
+    ingest_limit: Option<IngestLimit>,
+    /// When the store was asked.
+    asked_at: Instant,
+}
+
+/// The tenant that a request names, if it does.
+pub(super) fn tenant_of(headers: &HeaderMap) -> Result<Option<TenantName>, Problem> {
+    let mut values = headers.get_all(HEADER).iter();
+    let Some(value) = values.next() else {
+        return Ok(None);
+    };
+    if values.next().is_some() {
+        return Err(Problem::invalid(HEADER, "is there more than once"));
+    }
+    let text = value.to_str().unwrap_or_default().trim();
+    if let Ok(id) = text.parse() {
+        return Ok(Some(TenantName::Id(id)));
+    }
+    match text.parse() {
+        Ok(id) => Ok(Some(TenantName::External(id))),
+        Err(_neither) => Err(Problem::invalid(
+            HEADER,
+            "names no tenant: expected its id, or its external id",
+        )),
+    }
+}
+
+impl Acting {
+    /// Who calls, once it acts for this tenant.
+    pub(super) async fn identity(
+        &self,
+        app: &App,
+        key: Identity,
+        tenant: TenantName,
+    ) -> Result<Identity, Problem> {
+        if !key.scopes.contains(Scope::Platform) {
+            return Err(Problem::forbidden(Scope::Platform));
+        }
+        let known = match self.remembered(&tenant) {
+            Some(known) => known,
+            None => self.ask(app, tenant).await?,
+        };
+        Ok(Identity {
+            tenant: known.tenant,
+            scopes: Scopes::ACTING,
+            key: key.key,
+            ingest_limit: known.ingest_limit,
+        })
+    }
+
+    async fn ask(&self, app: &App, name: TenantName) -> Result<Known, Problem> {
+        let asked_at = Instant::now();
+        let (tenancy, asked) = (app.tenancy().clone(), name.clone());
+        let tenant = to_its_end(async move {
+            match asked {
+                TenantName::Id(id) => tenancy.tenant(id).await,
+                TenantName::External(id) => tenancy.tenant_called(&id).await,
+            }
+        });
+        let tenant = tenant.await?;
+        let limit = tenant.effective_ingest_per_second.and_then(NonZeroU32::new);
+        let known = Known {
+            tenant: tenant.id,
+            ingest_limit: limit.map(IngestLimit),
+            asked_at,
+        };
+        let mut memory = self.memory();
+        if memory.len() >= MAX_REMEMBERED {
+            memory.clear();
+        }
+        memory.insert(name, known);
+        Ok(known)
+    }
+
+    fn remembered(&self, name: &TenantName) -> Option<Known> {
+        let known = self.memory().get(name).copied();
+        known.filter(|known| known.asked_at.elapsed() < REMEMBERED)
+    }
+
+    fn memory(&self) -> MutexGuard<'_, HashMap<TenantName, Known>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Adds the header to the description of every route that a tenant's own key can have.
+pub(super) fn describe(document: &mut OpenApi) {
+    let ours = [Scope::Ingest, Scope::Manage, Scope::Read].map(Scope::as_str);
+    for operation in operations(document) {
+        let of_tenants = (operation.security.iter().flatten())
+            .filter_map(|needed| serde_json::to_value(needed).ok())
+            .any(|needed| ours.iter().any(|scope| needed["key"][0] == *scope));
+        if !of_tenants {
+            continue;
+        }
+        let text = ObjectBuilder::new()
+            .schema_type(SchemaType::new(Type::String))
+            .build();
+        let header = ParameterBuilder::new()
+            .name(HEADER)
+            .parameter_in(ParameterIn::Header)
+            .description(Some(
+                "With a key of the scope `platform`: the tenant that it acts for, by its id or \
+                 its external id.",
+            ))
+            .schema(Some(RefOr::T(Schema::Object(text))))
+            .build();
+        operation
+            .parameters
+            .get_or_insert_default()
+            .push(header.into());
+    }
+    named::describe(document);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tenant_is_named_once_by_our_id_or_by_theirs() {
+        let of = |values: &[&str]| {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                headers.append(HEADER, value.parse().unwrap());
+            }
+            tenant_of(&headers).ok()
+        };
+        let ours = uuid::Uuid::from_u128(7);
+        assert_eq!(of(&[]), Some(None));
+        assert_eq!(
+            of(&[&ours.to_string()]),
+            Some(Some(TenantName::Id(TenantId(ours))))
+        );
+        assert_eq!(
+            of(&["acme"]),
+            Some(Some(TenantName::External("acme".parse().unwrap())))
+        );
+        for wrong in [&["a b"][..], &[""], &["acme", "acme"]] {
+            assert_eq!(of(wrong), None, "{wrong:?}");
+        }
+    }
+}

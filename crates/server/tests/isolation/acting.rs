@@ -1,0 +1,219 @@
+//! A platform's one key, which acts for each of its customers.
+
+use domain::access::Scope;
+use http::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use crate::world::{ADMIN, World};
+
+const URL: &str = "https://example.com/customer";
+
+async fn platform(world: &World) -> String {
+    world.key(&world.ours, &[Scope::Platform]).await
+}
+
+/// The destinations that a key sees, by their names.
+fn names(list: &Value) -> Vec<&str> {
+    let all = list["destinations"].as_array().unwrap().iter();
+    all.map(|one| one["name"].as_str().unwrap()).collect()
+}
+
+/// By our id or by its own; and what it makes there is that tenant's and nobody else's.
+pub(crate) async fn a_platforms_key_acts_for_the_tenant_that_it_names(world: &World) {
+    let key = platform(world).await;
+    let path = "/v1/tenants/customer:7";
+    let tenant = json!({"name": "Customer 7", "tier": "free"});
+    let tenant = world
+        .call(Some(ADMIN), &Method::PUT, path, Some(tenant))
+        .await;
+    assert_eq!(tenant.status, StatusCode::CREATED, "{tenant:?}");
+    let id = tenant.json["id"].as_str().unwrap().to_owned();
+    let draft = json!({"url": URL, "name": "by the platform", "event_types": ["*"]});
+    let created = world
+        .call_for(
+            (&key, "customer:7"),
+            &Method::PUT,
+            "/v1/destinations/ep-1",
+            Some(draft),
+        )
+        .await;
+    assert_eq!(created.status, StatusCode::CREATED, "{created:?}");
+
+    for called in [id.as_str(), "customer:7"] {
+        let list = world.call_for((&key, called), &Method::GET, "/v1/destinations", None);
+        assert_eq!(names(&list.await.json), ["by the platform"]);
+    }
+    let event = json!({"type": "order.paid", "payload": {"n": 1}});
+    let event = world.call_for(
+        (&key, "customer:7"),
+        &Method::POST,
+        "/v1/events",
+        Some(event),
+    );
+    let event = event.await;
+    assert_eq!(event.json["destinations"], json!([created.json["id"]]));
+
+    // The customer sees it with a key of its own, and the others see nothing of it.
+    let keys = format!("{path}/keys");
+    let own = json!({"scopes": ["read"]});
+    let own = world
+        .call(Some(ADMIN), &Method::POST, &keys, Some(own))
+        .await;
+    let own = own.json["key"].as_str().unwrap().to_owned();
+    for of in [created.json["id"].as_str().unwrap(), "ep-1"] {
+        let path = format!("/v1/destinations/{of}");
+        let seen = world.call(Some(&own), &Method::GET, &path, None).await;
+        assert_eq!(seen.json["external_id"], "ep-1", "{seen:?}");
+        for other in [&world.ours, &world.theirs] {
+            let seen = world
+                .call(Some(&other.key), &Method::GET, &path, None)
+                .await;
+            assert_eq!(seen.status, StatusCode::NOT_FOUND);
+            let seen = world.call_for((&key, &other.id), &Method::GET, &path, None);
+            assert_eq!(seen.await.status, StatusCode::NOT_FOUND);
+        }
+    }
+    let at_home = world.call_for(
+        (&key, &world.theirs.id),
+        &Method::GET,
+        "/v1/destinations",
+        None,
+    );
+    assert!(!names(&at_home.await.json).contains(&"by the platform"));
+}
+
+/// It is no administrator, and nobody else names tenants.
+pub(crate) async fn who_acts_may_do_what_a_customer_may_and_no_more(world: &World) {
+    let key = world.key(&world.ours, &Scope::ALL).await;
+    let ours = world.ours.id.as_str();
+    let get = async |key: &str, tenant: &str, path: &str| {
+        let answer = world.call_for((key, tenant), &Method::GET, path, None);
+        answer.await
+    };
+    assert_eq!(
+        get(&key, ours, "/v1/destinations").await.status,
+        StatusCode::OK
+    );
+    for path in ["/v1/tenants", "/v1/fleet"] {
+        assert_eq!(
+            get(&key, ours, path).await.status,
+            StatusCode::FORBIDDEN,
+            "{path}"
+        );
+    }
+    // What an administrator reaches by its id, whoever's it is, is out of reach too.
+    let theirs = format!("/v1/destinations/{}", world.theirs.destination);
+    assert_eq!(get(&key, ours, &theirs).await.status, StatusCode::NOT_FOUND);
+    let mut lacking = vec![world.ours.key.clone()];
+    let without = Scope::ALL
+        .into_iter()
+        .filter(|scope| *scope != Scope::Platform);
+    lacking.push(world.key(&world.ours, &without.collect::<Vec<_>>()).await);
+    for lacking in &lacking {
+        for tenant in [ours, world.theirs.id.as_str()] {
+            let refused = get(lacking, tenant, "/v1/destinations").await;
+            assert_eq!(refused.status, StatusCode::FORBIDDEN, "{refused:?}");
+            assert_eq!(refused.json["detail"], "the key lacks the scope platform");
+        }
+    }
+    for nobody in ["00000000-0000-0000-0000-0000000000ff", "nobody"] {
+        let refused = get(&key, nobody, "/v1/destinations").await;
+        assert_eq!(refused.status, StatusCode::NOT_FOUND, "{refused:?}");
+    }
+    let refused = get(&key, "a customer", "/v1/destinations").await;
+    assert_eq!(refused.status, StatusCode::UNPROCESSABLE_ENTITY);
+    assert_eq!(refused.json["field"], "Paceline-Tenant");
+    // Nor is it a tenant's to have.
+    let keys = format!("/v1/tenants/{ours}/keys");
+    let wanted = json!({"scopes": ["platform"]});
+    let refused = world
+        .call(Some(ADMIN), &Method::POST, &keys, Some(wanted))
+        .await;
+    assert_eq!(refused.json["field"], "scopes", "{refused:?}");
+}
+
+/// It is created once, and what is left out later is as if it never had been said;
+/// another's of the same name is another.
+pub(crate) async fn what_is_put_twice_is_one_thing(world: &World) {
+    let (ours, theirs) = (&world.ours, &world.theirs);
+    let put = async |key: &str, path: &str, body: Value| {
+        world.call(Some(key), &Method::PUT, path, Some(body)).await
+    };
+    let path = "/v1/destinations/ep-7";
+    let draft = json!({"url": URL, "name": "first", "limits": {"per_second": 1},
+        "headers": {"x-env": "test"}});
+    let first = put(&ours.key, path, draft.clone()).await;
+    assert_eq!(first.status, StatusCode::CREATED);
+    assert!(first.json["secret"]["secret"].is_string(), "{first:?}");
+    let again = put(&ours.key, path, draft).await;
+    assert_eq!(
+        (again.status, &again.json["id"]),
+        (StatusCode::OK, &first.json["id"])
+    );
+    assert!(again.json.get("secret").is_none(), "it is shown once");
+    let pause = format!("{path}/pause");
+    world
+        .call(Some(&ours.key), &Method::POST, &pause, None)
+        .await;
+    let changed = put(&ours.key, path, json!({"url": URL})).await;
+    for (field, value) in [
+        ("id", first.json["id"].clone()),
+        ("name", json!("")),
+        ("headers", json!([])),
+        ("state", json!("paused")),
+    ] {
+        assert_eq!(changed.json[field], value, "{field}: {changed:?}");
+    }
+    assert_eq!(changed.json["limits"]["per_second"], Value::Null);
+    let other = put(&theirs.key, path, json!({"url": URL})).await;
+    assert_eq!(other.status, StatusCode::CREATED);
+    assert_ne!(other.json["id"], first.json["id"]);
+
+    // Its name is free again once it is deleted, and taken until then.
+    let draft = json!({"url": URL, "external_id": "ep-7"});
+    let create = async || {
+        let create = world.call(
+            Some(&ours.key),
+            &Method::POST,
+            "/v1/destinations",
+            Some(draft.clone()),
+        );
+        create.await
+    };
+    let refused = create().await;
+    assert_eq!(refused.json["field"], "external_id", "{refused:?}");
+    let gone = world
+        .call(Some(&ours.key), &Method::DELETE, path, None)
+        .await;
+    assert_eq!(gone.status, StatusCode::NO_CONTENT);
+    assert_eq!(create().await.status, StatusCode::CREATED);
+
+    let by_id = format!("/v1/destinations/{}", ours.destination);
+    let wrong = put(&ours.key, &by_id, json!({"url": URL})).await;
+    assert_eq!(wrong.json["field"], "id");
+    let wrong = put(&ours.key, path, json!({"url": URL, "external_id": "ep-8"})).await;
+    assert_eq!(wrong.json["field"], "external_id");
+}
+
+/// A tenant is put as a destination is.
+pub(crate) async fn a_tenant_that_is_put_twice_is_one(world: &World) {
+    let put = async |path: &str, body: Value| {
+        let put = world.call(Some(ADMIN), &Method::PUT, path, Some(body));
+        put.await
+    };
+    let tenant = "/v1/tenants/customer-9";
+    let named = |name: &str| json!({"name": name, "tier": "free"});
+    let first = put(tenant, named("one")).await;
+    let second = put(tenant, named("two")).await;
+    assert_eq!(
+        (first.status, second.status),
+        (StatusCode::CREATED, StatusCode::OK)
+    );
+    assert_eq!(first.json["id"], second.json["id"]);
+    assert_eq!(second.json["name"], "two");
+    let refused = json!({"name": "three", "external_id": "customer-9"});
+    let refused = world
+        .call(Some(ADMIN), &Method::POST, "/v1/tenants", Some(refused))
+        .await;
+    assert_eq!(refused.json["field"], "external_id", "{refused:?}");
+}
