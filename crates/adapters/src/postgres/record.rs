@@ -419,6 +419,11 @@ impl Steps {
     }
 }
 
+/// A column of them.
+fn each<T>(retries: &[Retry], of: impl Fn(&Retry) -> T) -> Vec<T> {
+    retries.iter().map(of).collect()
+}
+
 /// Adds retries, each a new waiting attempt.
 pub(super) async fn insert_retries(
     connection: &mut PgConnection,
@@ -444,52 +449,17 @@ pub(super) async fn insert_retries(
             expires_at, payload_bytes, batch_limit, replay_id
         )",
     )
-    .bind(retries.iter().map(|retry| retry.event).collect::<Vec<_>>())
-    .bind(
-        retries
-            .iter()
-            .map(|retry| retry.destination)
-            .collect::<Vec<_>>(),
-    )
-    .bind(retries.iter().map(|retry| retry.tenant).collect::<Vec<_>>())
-    .bind(
-        retries
-            .iter()
-            .map(|retry| retry.try_number)
-            .collect::<Vec<_>>(),
-    )
-    .bind(retries.iter().map(|retry| retry.due_at).collect::<Vec<_>>())
-    .bind(
-        retries
-            .iter()
-            .map(|retry| retry.created_at)
-            .collect::<Vec<_>>(),
-    )
-    .bind(
-        retries
-            .iter()
-            .map(|retry| retry.tries_before)
-            .collect::<Vec<_>>(),
-    )
-    .bind(
-        retries
-            .iter()
-            .map(|retry| retry.expires_at)
-            .collect::<Vec<_>>(),
-    )
-    .bind(
-        retries
-            .iter()
-            .map(|retry| retry.payload_bytes)
-            .collect::<Vec<_>>(),
-    )
-    .bind(
-        retries
-            .iter()
-            .map(|retry| retry.batch_limit)
-            .collect::<Vec<_>>(),
-    )
-    .bind(retries.iter().map(|retry| retry.replay).collect::<Vec<_>>())
+    .bind(each(retries, |retry| retry.event))
+    .bind(each(retries, |retry| retry.destination))
+    .bind(each(retries, |retry| retry.tenant))
+    .bind(each(retries, |retry| retry.try_number))
+    .bind(each(retries, |retry| retry.due_at))
+    .bind(each(retries, |retry| retry.created_at))
+    .bind(each(retries, |retry| retry.tries_before))
+    .bind(each(retries, |retry| retry.expires_at))
+    .bind(each(retries, |retry| retry.payload_bytes))
+    .bind(each(retries, |retry| retry.batch_limit))
+    .bind(each(retries, |retry| retry.replay))
     .execute(connection)
     .await?;
     Ok(())
