@@ -50,9 +50,13 @@ create table api_keys (
     -- Whoever administers tenants, or acts for them, is none of them: only the
     -- default tenant, which is the installation's own, can have such keys.
     may_admin integer not null,
-    may_platform integer not null
+    may_platform integer not null,
+    may_read_payloads integer not null
         constraint api_keys_check_scopes check (
-            (may_ingest or may_manage or may_read or may_admin or may_platform)
+            (
+                may_ingest or may_manage or may_read or may_admin or may_platform
+                or may_read_payloads
+            )
             and (
                 not (may_admin or may_platform)
                 or tenant_id = '00000000-0000-0000-0000-000000000001'
@@ -110,6 +114,7 @@ create table sessions (
     may_read integer not null,
     may_admin integer not null,
     may_platform integer not null,
+    may_read_payloads integer not null,
     created_at integer not null,
     expires_at integer not null,
     -- For people; of links alone.

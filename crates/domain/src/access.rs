@@ -79,7 +79,7 @@ fn hex_digits(text: &str) -> Option<u64> {
 
 /// What a key may be used for. None implies another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum Scope {
     /// Hand in events.
     Ingest,
@@ -91,24 +91,27 @@ pub enum Scope {
     /// of the default tenant can have it.
     Admin,
     /// Act for any tenant, which each request names: hand in its events, manage and
-    /// look at its destinations ([`Scopes::ACTING`]). Only keys of the default tenant
+    /// look at its destinations ([`Scopes::acting`]). Only keys of the default tenant
     /// can have it.
     Platform,
+    /// See what events carry, beside looking at them.
+    ReadPayloads,
 }
 
 /// What was given is not a scope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("not a scope: expected ingest, manage, read, admin or platform")]
+#[error("not a scope: expected ingest, manage, read, admin, platform or read-payloads")]
 pub struct InvalidScope;
 
 impl Scope {
     /// All there are.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Ingest,
         Self::Manage,
         Self::Read,
         Self::Admin,
         Self::Platform,
+        Self::ReadPayloads,
     ];
 
     /// The word, as in JSON and on the command line.
@@ -120,6 +123,7 @@ impl Scope {
             Self::Read => "read",
             Self::Admin => "admin",
             Self::Platform => "platform",
+            Self::ReadPayloads => "read-payloads",
         }
     }
 
@@ -158,11 +162,16 @@ impl Scopes {
     pub const NONE: Self = Self(0);
 
     /// All of them.
-    pub const ALL: Self = Self(0b1_1111);
+    pub const ALL: Self = Self(0b11_1111);
 
-    /// What a key of the scope [`Scope::Platform`] may do for the tenant that its
-    /// request names: what a customer's own key may.
-    pub const ACTING: Self = Self(Scope::Ingest.bit() | Scope::Manage.bit() | Scope::Read.bit());
+    /// What a key with these, of the scope [`Scope::Platform`], may do for the tenant
+    /// that its request names: what a customer's own key may, and see payloads if it
+    /// sees its own.
+    #[must_use]
+    pub const fn acting(self) -> Self {
+        let customers = Scope::Ingest.bit() | Scope::Manage.bit() | Scope::Read.bit();
+        Self(customers | self.0 & Scope::ReadPayloads.bit())
+    }
 
     /// Whether this one is among them.
     #[must_use]

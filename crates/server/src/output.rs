@@ -24,6 +24,14 @@ pub fn line(text: &str) -> anyhow::Result<()> {
     writeln!(io::stdout().lock(), "{text}").context("print")
 }
 
+/// Prints bytes as they are.
+pub fn bytes(bytes: &[u8]) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(bytes)
+        .and_then(|()| out.flush())
+        .context("print")
+}
+
 /// Says something beside what is printed, to standard error.
 pub fn aside(text: &str) {
     // A closed pipe is no reason to fail: there is nobody to tell.

@@ -15,8 +15,9 @@ use domain::ids::{AttemptId, DestinationId, EventId, TenantId};
 use domain::ingest_limit::IngestLimit;
 use domain::policy::LimitSettings;
 use engine::ports::{
-    Acceptance, AttemptView, Backlog, Catalog, Destination, DestinationChange, EventSummary,
-    HeadersChange, Manager, Managers, NewDestination, OperationsBook, Schedule, Tenants, Wake,
+    Acceptance, AttemptView, Backlog, Catalog, Destination, DestinationChange, EventFilter,
+    EventPage, EventSummary, HeadersChange, Manager, Managers, NewDestination, OperationsBook,
+    Payload, Schedule, Tenants, Wake,
 };
 use tokio_util::sync::DropGuard;
 
@@ -467,6 +468,24 @@ impl Service {
         id: EventId,
     ) -> Result<(EventSummary, Vec<AttemptView>), ServiceError> {
         Ok(self.reading.catalog.event(self.tenant, id).await?)
+    }
+
+    /// What an event carries.
+    pub async fn payload(&self, id: EventId) -> Result<Payload, ServiceError> {
+        Ok(self.reading.overview.payload(self.tenant, id).await?)
+    }
+
+    /// A page of events, the newest first.
+    pub async fn find_events(
+        &self,
+        filter: &EventFilter,
+        before: Option<EventId>,
+        limit: u32,
+    ) -> Result<EventPage, ServiceError> {
+        rules::page(limit)?;
+        rules::wanted_type(filter.event_type.as_deref())?;
+        let (overview, tenant) = (&self.reading.overview, self.tenant);
+        Ok(overview.find_events(tenant, filter, before, limit).await?)
     }
 
     /// A page of a destination's attempts, the newest first.

@@ -81,9 +81,9 @@ async fn create(pool: &PgPool, tenant: TenantId, new: &NewKey) -> Result<Created
         "-- create_key
         insert into api_keys (
             id, tenant_id, name, digest, may_ingest, may_manage, may_read, may_admin,
-            may_platform, created_at, expires_at
+            may_platform, may_read_payloads, created_at, expires_at
         )
-        select $1, $2, $3, $4, $5, $6, $7, $8, $10, c.now, c.now + $9 * interval '1 microsecond'
+        select $1, $2, $3, $4, $5, $6, $7, $8, $10, $11, c.now, c.now + $9 * interval '1 microsecond'
         from (select clock_timestamp() as now) c
         returning micros(created_at), micros(expires_at)",
     )
@@ -97,6 +97,7 @@ async fn create(pool: &PgPool, tenant: TenantId, new: &NewKey) -> Result<Created
     .bind(may(Scope::Admin))
     .bind(new.expires_in.map(micros))
     .bind(may(Scope::Platform))
+    .bind(may(Scope::ReadPayloads))
     .fetch_one(&mut *transaction)
     .await?;
     transaction.commit().await?;
@@ -127,7 +128,10 @@ struct Row {
 async fn keys(pool: &PgPool, tenant: TenantId, limit: u32) -> Result<Vec<ApiKey>, Failure> {
     let rows: Vec<Row> = sqlx::query_as(
         "-- keys
-        select id, tenant_id, name, array[may_ingest, may_manage, may_read, may_admin, may_platform] as may,
+        select id, tenant_id, name,
+            array[
+                may_ingest, may_manage, may_read, may_admin, may_platform, may_read_payloads
+            ] as may,
             micros(created_at) as created_at, micros(expires_at) as expires_at,
             micros(last_used_at) as last_used_at, micros(revoked_at) as revoked_at
         from api_keys where tenant_id = $1
@@ -192,7 +196,10 @@ async fn credentials(pool: &PgPool, ids: &[KeyId]) -> Result<Vec<(KeyId, Credent
     let found: Vec<Found> = sqlx::query_as(
         "-- credentials
         select n.place, k.tenant_id, k.digest,
-            array[k.may_ingest, k.may_manage, k.may_read, k.may_admin, k.may_platform],
+            array[
+                k.may_ingest, k.may_manage, k.may_read, k.may_admin, k.may_platform,
+                k.may_read_payloads
+            ],
             micros(k.expires_at) - micros(c.now),
             coalesce(o.ingest_per_second, t.tenant_ingest_per_second)
         from (select clock_timestamp() as now) c

@@ -10,7 +10,7 @@ use domain::time::{Timestamp, micros};
 use engine::ports::{
     AllDestinations, Answered, AttemptView, Called, CatalogError, EventFilter, EventPage,
     FoundEvent, GLANCE_ANSWERS, GLANCE_RATE, GLANCE_SAMPLE, GLANCE_STARTS, Glance, MAX_CHARTED,
-    MAX_CHARTED_ANSWERS, MAX_EVENTS_EXAMINED, MAX_GLANCED, MAX_NAMED, Overview, Requested,
+    MAX_CHARTED_ANSWERS, MAX_EVENTS_EXAMINED, MAX_GLANCED, MAX_NAMED, Overview, Payload, Requested,
     StartsAt, Thing, Troubled, WantedOfAll,
 };
 use sqlx::{AssertSqlSafe, PgExecutor, PgPool};
@@ -101,6 +101,11 @@ impl Overview for PostgresStore {
         limit: u32,
     ) -> Result<Vec<AttemptView>, CatalogError> {
         Ok(retried(|| last_started(&self.pool, destination, limit)).await?)
+    }
+
+    async fn payload(&self, tenant: TenantId, id: EventId) -> Result<Payload, CatalogError> {
+        let found = retried(|| payload(&self.pool, tenant, id)).await?;
+        found.ok_or(CatalogError::NotFound("event"))
     }
 
     async fn find_events(
@@ -438,6 +443,22 @@ struct EventRow {
 
 /// The ids carry their time, so the newest of a tenant are at the end of its part
 /// of the index.
+async fn payload(pool: &PgPool, tenant: TenantId, id: EventId) -> Result<Option<Payload>, Failure> {
+    let found: Option<(String, Vec<u8>)> = sqlx::query_as(
+        "-- payload
+        select content_type, payload from events
+        where id = $1 and day = event_day($1) and tenant_id = $2",
+    )
+    .bind(id.0)
+    .bind(tenant.0)
+    .fetch_optional(pool)
+    .await?;
+    Ok(found.map(|(content_type, bytes)| Payload {
+        content_type,
+        bytes,
+    }))
+}
+
 async fn find_events(
     pool: &PgPool,
     tenant: TenantId,

@@ -131,10 +131,10 @@ async fn insert(
         insert into sessions (
             digest, kind, tenant_id, key_id, configured_digest,
             may_ingest, may_manage, may_read, may_admin, created_at, expires_at,
-            name, link_digest, may_platform
+            name, link_digest, may_platform, may_read_payloads
         )
         select $1, $2, $3, $4, $5, $6, $7, $8, $9, c.now, c.now + $10 * interval '1 microsecond',
-            $12, $13, $15
+            $12, $13, $15, $16
         from (select clock_timestamp() as now) c
         where (select count(*) from sessions s where s.tenant_id = $3 and s.kind = $2) < $11
             and ($14::bytea is null or exists (select from used))
@@ -155,6 +155,7 @@ async fn insert(
     .bind(new.opened_by.map(|digest| digest.to_vec()))
     .bind(once.map(|digest| digest.to_vec()))
     .bind(may(Scope::Platform))
+    .bind(may(Scope::ReadPayloads))
     .fetch_optional(pool)
     .await?;
     Ok(begun.map(Timestamp::from_micros))
@@ -173,7 +174,10 @@ async fn session(pool: &PgPool, digest: [u8; 32]) -> Result<Option<Session>, Fai
     let found: Option<Found> = sqlx::query_as(
         "-- session
         select s.kind, s.tenant_id, s.key_id, s.configured_digest,
-            array[s.may_ingest, s.may_manage, s.may_read, s.may_admin, s.may_platform],
+            array[
+                s.may_ingest, s.may_manage, s.may_read, s.may_admin, s.may_platform,
+                s.may_read_payloads
+            ],
             micros(s.expires_at) - micros(c.now)
         from (select clock_timestamp() as now) c
         join sessions s on s.digest = $1 and s.expires_at > c.now
@@ -234,7 +238,10 @@ async fn links(pool: &PgPool, tenant: TenantId, limit: u32) -> Result<Vec<Link>,
     let rows: Vec<LinkRow> = sqlx::query_as(
         "-- links
         select s.digest, s.name, s.key_id, s.configured_digest,
-            array[s.may_ingest, s.may_manage, s.may_read, s.may_admin, s.may_platform],
+            array[
+                s.may_ingest, s.may_manage, s.may_read, s.may_admin, s.may_platform,
+                s.may_read_payloads
+            ],
             micros(s.created_at), micros(s.expires_at)
         from (select clock_timestamp() as now) c
         join sessions s on s.tenant_id = $1 and s.kind = 'link' and s.expires_at > c.now

@@ -25,13 +25,13 @@ const IN_FORCE: &str = "
 const INSERT: &str = "
     -- create_key
     insert into api_keys (id, tenant_id, name, digest, may_ingest, may_manage, may_read, may_admin,
-        may_platform, created_at, expires_at)
-    values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+        may_platform, may_read_payloads, created_at, expires_at)
+    values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
 
 const KEYS: &str = "
     -- keys
     select id, tenant_id, name, may_ingest, may_manage, may_read, may_admin, may_platform,
-        created_at, expires_at, last_used_at, revoked_at
+        may_read_payloads, created_at, expires_at, last_used_at, revoked_at
     from api_keys where tenant_id = ?1 order by created_at desc, id desc limit ?2";
 
 const REVOKE: &str = "
@@ -41,7 +41,8 @@ const REVOKE: &str = "
 const CREDENTIAL: &str = "
     -- credentials
     select k.tenant_id, k.digest, k.expires_at, k.may_ingest, k.may_manage, k.may_read,
-        k.may_admin, k.may_platform, coalesce(n.ingest_per_second, t.tenant_ingest_per_second)
+        k.may_admin, k.may_platform, k.may_read_payloads,
+        coalesce(n.ingest_per_second, t.tenant_ingest_per_second)
     from api_keys k
     join tenants n on n.id = k.tenant_id
     join tiers t on t.name = n.tier
@@ -124,6 +125,7 @@ fn create(
         may(Scope::Read),
         may(Scope::Admin),
         may(Scope::Platform),
+        may(Scope::ReadPayloads),
         now.as_micros(),
         expires_at.map(Timestamp::as_micros),
     ];
@@ -146,10 +148,10 @@ fn key(row: &Row<'_>) -> Result<ApiKey, Fault> {
         tenant: word(row, 1, ("api_keys", "tenant_id"))?,
         name: row.get(2)?,
         scopes: scopes(row, 3)?,
-        created_at: time(row, 8)?,
-        expires_at: maybe_time(row, 9)?,
-        last_used_at: maybe_time(row, 10)?,
-        revoked_at: maybe_time(row, 11)?,
+        created_at: time(row, 9)?,
+        expires_at: maybe_time(row, 10)?,
+        last_used_at: maybe_time(row, 11)?,
+        revoked_at: maybe_time(row, 12)?,
     })
 }
 
@@ -181,7 +183,7 @@ fn credential(
             })?,
             expires_in: maybe_time(row, 2)?.map(|at| at.since(now)),
             scopes: scopes(row, 3)?,
-            ingest_per_second: row.get(8)?,
+            ingest_per_second: row.get(9)?,
         })
     })
 }

@@ -10,7 +10,7 @@ use engine::ports::{
     AllDestinations, Answered, AttemptView, Called, CatalogError, EventFilter, EventPage,
     FAILS_FOR, FoundEvent, GLANCE_ANSWERS, GLANCE_RATE, GLANCE_SAMPLE, GLANCE_STARTS, Glance,
     MAX_CHARTED, MAX_CHARTED_ANSWERS, MAX_EVENTS_EXAMINED, MAX_GLANCED, MAX_NAMED, Overview,
-    Requested, StartsAt, Thing, Troubled, WantedOfAll,
+    Payload, Requested, StartsAt, Thing, Troubled, WantedOfAll,
 };
 use rusqlite::Transaction;
 
@@ -133,6 +133,10 @@ const EVENT: &str = "
         (select count(distinct a.destination_id) from attempts a where a.event_id = e.id),
         (select a.destination_id from attempts a where a.event_id = e.id limit 1)
     from events e where e.id = ?1";
+
+const PAYLOAD: &str = "
+    -- payload
+    select content_type, payload from events where id = ?1 and tenant_id = ?2";
 
 #[async_trait]
 impl Overview for SqliteStore {
@@ -322,6 +326,19 @@ impl Overview for SqliteStore {
             all(tx, LAST_STARTED, (destination.to_string(), limit), view)
         };
         Ok(self.count(step).await?)
+    }
+
+    async fn payload(&self, tenant: TenantId, id: EventId) -> Result<Payload, CatalogError> {
+        let step = move |tx: &Transaction<'_>| {
+            let found = first(tx, PAYLOAD, (id.to_string(), tenant.to_string()), |row| {
+                Ok(Payload {
+                    content_type: row.get(0)?,
+                    bytes: row.get(1)?,
+                })
+            })?;
+            found.ok_or_else(|| CatalogError::NotFound("event").into())
+        };
+        Ok(self.read(step).await?)
     }
 
     async fn find_events(

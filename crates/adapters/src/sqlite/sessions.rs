@@ -28,13 +28,14 @@ const HAS: &str = "
 const BEGIN: &str = "
     -- begin_session
     insert into sessions (digest, kind, tenant_id, key_id, configured_digest, may_ingest,
-        may_manage, may_read, may_admin, may_platform, created_at, expires_at, name, link_digest)
-    values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)";
+        may_manage, may_read, may_admin, may_platform, may_read_payloads, created_at, expires_at,
+        name, link_digest)
+    values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)";
 
 const SESSION: &str = "
     -- session
     select s.kind, s.tenant_id, s.key_id, s.configured_digest, s.may_ingest, s.may_manage,
-        s.may_read, s.may_admin, s.may_platform, s.expires_at
+        s.may_read, s.may_admin, s.may_platform, s.may_read_payloads, s.expires_at
     from sessions s
     where s.digest = ?1 and s.expires_at > ?2
         and (s.key_id is null or exists (
@@ -61,7 +62,7 @@ const END: &str = "
 const LINKS: &str = "
     -- links
     select s.key_id, s.configured_digest, s.may_ingest, s.may_manage, s.may_read, s.may_admin,
-        s.may_platform, s.digest, s.tenant_id, s.name, s.created_at, s.expires_at
+        s.may_platform, s.may_read_payloads, s.digest, s.tenant_id, s.name, s.created_at, s.expires_at
     from sessions s
     where s.tenant_id = ?1 and s.kind = 'link' and s.expires_at > ?2
         and (s.key_id is null or exists (
@@ -229,6 +230,7 @@ fn begin(tx: &Transaction<'_>, now: Timestamp, new: &NewSession) -> Result<Times
         may(Scope::Read),
         may(Scope::Admin),
         may(Scope::Platform),
+        may(Scope::ReadPayloads),
         now.as_micros(),
         expires_at.as_micros(),
         new.name,
@@ -245,7 +247,7 @@ fn session(row: &Row<'_>, now: Timestamp) -> Result<Session, Fault> {
         tenant: word(row, 1, ("sessions", "tenant_id"))?,
         behind,
         scopes,
-        left: time(row, 9)?.since(now),
+        left: time(row, 10)?.since(now),
     })
 }
 
@@ -270,13 +272,13 @@ fn rights(row: &Row<'_>, at: usize) -> Result<(BehindSession, Scopes), Fault> {
 fn link(row: &Row<'_>) -> Result<Link, Fault> {
     let (behind, scopes) = rights(row, 0)?;
     Ok(Link {
-        id: LinkId::of(row.get(7)?),
-        tenant: word(row, 8, ("sessions", "tenant_id"))?,
-        name: row.get(9)?,
+        id: LinkId::of(row.get(8)?),
+        tenant: word(row, 9, ("sessions", "tenant_id"))?,
+        name: row.get(10)?,
         behind,
         scopes,
-        created_at: time(row, 10)?,
-        expires_at: time(row, 11)?,
+        created_at: time(row, 11)?,
+        expires_at: time(row, 12)?,
     })
 }
 

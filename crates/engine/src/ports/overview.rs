@@ -93,6 +93,9 @@ pub trait Overview: Send + Sync {
         limit: u32,
     ) -> Result<Vec<AttemptView>, CatalogError>;
 
+    /// What an event of the tenant's carries, for as long as payloads are kept.
+    async fn payload(&self, tenant: TenantId, id: EventId) -> Result<Payload, CatalogError>;
+
     /// A page of the tenant's events, the newest first, those before `before`.
     /// Examines at most [`MAX_EVENTS_EXAMINED`] of them and no other tenant's: a page may hold fewer than
     /// `limit`, or none, and still have a `next`.
@@ -322,6 +325,15 @@ pub struct StartsAt {
     pub from: Timestamp,
     /// How many.
     pub starts: u32,
+}
+
+/// What an event carries.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Payload {
+    /// Its media type.
+    pub content_type: String,
+    /// As it was accepted.
+    pub bytes: Vec<u8>,
 }
 
 /// Which events.

@@ -88,7 +88,7 @@ impl Acting {
         };
         Ok(Identity {
             tenant: known.tenant,
-            scopes: Scopes::ACTING,
+            scopes: key.scopes.acting(),
             key: key.key,
             ingest_limit: known.ingest_limit,
         })
@@ -130,11 +130,11 @@ impl Acting {
 
 /// Adds the header to the description of every route that a tenant's own key can have.
 pub(super) fn describe(document: &mut OpenApi) {
-    let ours = [Scope::Ingest, Scope::Manage, Scope::Read].map(Scope::as_str);
+    let ours = Scopes::ALL.acting();
     for operation in operations(document) {
         let of_tenants = (operation.security.iter().flatten())
             .filter_map(|needed| serde_json::to_value(needed).ok())
-            .any(|needed| ours.iter().any(|scope| needed["key"][0] == *scope));
+            .any(|needed| ours.iter().any(|scope| needed["key"][0] == scope.as_str()));
         if !of_tenants {
             continue;
         }

@@ -183,7 +183,7 @@ pub(super) async fn authenticate(
             {
                 return Problem::from(too_many).into_response();
             }
-            if scope == Some(Scope::Read) {
+            if matches!(scope, Some(Scope::Read | Scope::ReadPayloads)) {
                 let service = app.0.service.of(identity.tenant, None);
                 match service.read().await {
                     Ok(place) => request.extensions_mut().insert(Arc::new(place)),

@@ -8,9 +8,10 @@ use axum::Json;
 use base64::engine::general_purpose::STANDARD;
 use base64::{DecodeError, Engine};
 use bytes::Bytes;
+use domain::attempt::AttemptState;
 use domain::ids::DestinationId;
 use domain::trace::Incoming;
-use engine::ports::EventSummary;
+use engine::ports::{EventFilter, EventSummary, FoundEvent, Payload};
 use http::StatusCode;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
@@ -20,7 +21,7 @@ use uuid::Uuid;
 use super::attempts::Attempt;
 use super::body::{BatchBody, EventBody, parse};
 use super::idempotency::{KeyHeader, one_key, refuse_key_of_many};
-use super::parameters::{EventPath, PathId};
+use super::parameters::{EventPath, EventsPage, Page, PathId};
 use super::problem::Problem;
 use super::trace_headers::{TraceHeader, TraceHeaders};
 use super::{Caller, text};
@@ -97,6 +98,95 @@ pub enum BatchResult {
         /// Why.
         problem: Problem,
     },
+}
+
+/// A page of events.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct EventList {
+    /// The newest first.
+    pub events: Vec<ListedEvent>,
+    /// The `before` of the next page; `null` on the last.
+    pub next: Option<Uuid>,
+}
+
+/// An event in a list.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ListedEvent {
+    /// Its id.
+    pub id: Uuid,
+    /// Its type.
+    #[serde(rename = "type")]
+    pub event_type: Option<String>,
+    /// The payload's size.
+    pub payload_bytes: u32,
+    /// When it was accepted.
+    #[schema(format = DateTime)]
+    pub created_at: String,
+    /// How many attempts it has.
+    pub attempts: u32,
+    /// How many destinations these are for.
+    pub destinations: u32,
+    /// One of them; `null` if there is none.
+    pub destination_id: Option<Uuid>,
+    /// Where the newest attempt stands; `null` if it has none.
+    #[schema(schema_with = text::attempt_state_or_null)]
+    pub last_state: Option<AttemptState>,
+}
+
+impl From<FoundEvent> for ListedEvent {
+    fn from(event: FoundEvent) -> Self {
+        Self {
+            id: event.id.0,
+            event_type: event.event_type,
+            payload_bytes: event.payload_bytes,
+            created_at: text::time(event.created_at),
+            attempts: event.attempts,
+            destinations: event.destinations,
+            destination_id: event.destination.map(|id| id.0),
+            last_state: event.last,
+        }
+    }
+}
+
+/// What an event carries: one of the two, as it was posted.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub struct EventPayload {
+    /// Its media type.
+    pub content_type: String,
+    /// Any JSON, byte for byte as it was posted; absent where it is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = serde_json::Value)]
+    pub payload: Option<Box<RawValue>>,
+    /// What is no JSON, or has space around it, in base64.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = String)]
+    pub payload_base64: Option<String>,
+}
+
+impl EventPayload {
+    fn of(payload: Payload) -> Self {
+        let Payload {
+            content_type,
+            bytes,
+        } = payload;
+        // As it stands: a value of JSON keeps no space around it.
+        let json: Option<&RawValue> = serde_json::from_slice(&bytes).ok();
+        let json = json.filter(|raw| raw.get().len() == bytes.len());
+        Self {
+            content_type,
+            payload: json.map(ToOwned::to_owned),
+            payload_base64: json.is_none().then(|| STANDARD.encode(&bytes)),
+        }
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> Result<Vec<u8>, DecodeError> {
+        match (&self.payload, &self.payload_base64) {
+            (Some(json), _) => Ok(json.get().as_bytes().to_vec()),
+            (None, Some(text)) => STANDARD.decode(text),
+            (None, None) => Ok(Vec::new()),
+        }
+    }
 }
 
 /// An event and what has become of it.
@@ -258,6 +348,48 @@ pub(super) async fn post_batch(
         });
     let results = results.collect();
     Ok((StatusCode::ACCEPTED, Json(BatchAnswer { results })))
+}
+
+/// List events, the newest first.
+///
+/// A page may hold fewer than `limit`, or none, and still have a `next`: of what the
+/// filter leaves out no more than 2,000 are examined for each.
+#[utoipa::path(get, path = "/v1/events", operation_id = "list_events",
+    tag = "events", security(("key" = ["read"])),
+    params(EventsPage), responses(
+    (status = 200, body = EventList),
+    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn list(
+    caller: Caller,
+    Page(page): Page<EventsPage>,
+) -> Result<Json<EventList>, Problem> {
+    let filter = EventFilter {
+        event_type: page.event_type,
+        state: page.state,
+    };
+    let found = caller
+        .run(|service| async move { service.find_events(&filter, page.before, page.limit).await })
+        .await?;
+    Ok(Json(EventList {
+        events: found.events.into_iter().map(ListedEvent::from).collect(),
+        next: found.next.map(|next| next.0),
+    }))
+}
+
+/// Look at what an event carries, for as long as payloads are kept.
+#[utoipa::path(get, path = "/v1/events/{id}/payload", operation_id = "show_payload",
+    tag = "events", security(("key" = ["read-payloads"])),
+    params(("id" = Uuid, Path)), responses(
+    (status = 200, body = EventPayload),
+    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn payload(
+    caller: Caller,
+    PathId(id): EventPath,
+) -> Result<Json<EventPayload>, Problem> {
+    let found = caller
+        .run(|service| async move { service.payload(id).await })
+        .await?;
+    Ok(Json(EventPayload::of(found)))
 }
 
 /// Look at an event and its attempts.

@@ -2,16 +2,17 @@
 
 use axum::extract::{FromRequestParts, Path, Query};
 use domain::access::{InvalidLinkId, KeyId, LinkId};
+use domain::attempt::AttemptState;
 use domain::external_id::{ExternalId, InvalidExternalId};
 use domain::ids::{AttemptId, DestinationId, EventId, ReplayId, TenantId};
 use http::request::Parts;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::App;
 use super::body::words;
 use super::named::{Named, named};
 use super::problem::Problem;
+use super::{App, text};
 
 /// How many rows a page has if nothing is said.
 const DEFAULT_PAGE: u32 = 100;
@@ -120,6 +121,27 @@ pub struct TenantsPage {
     /// The `next` of the page before.
     #[param(value_type = Option<uuid::Uuid>)]
     pub after: Option<TenantId>,
+    /// Rows on the page, 1 to 1,000.
+    #[serde(default = "default_page")]
+    #[param(default = 100, minimum = 1, maximum = 1_000)]
+    pub limit: u32,
+}
+
+/// Which page of events.
+#[derive(Debug, Clone, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct EventsPage {
+    /// Of this type.
+    #[serde(rename = "type")]
+    #[param(rename = "type")]
+    pub event_type: Option<String>,
+    /// With an attempt in this state.
+    #[param(schema_with = text::attempt_state)]
+    pub state: Option<AttemptState>,
+    /// The `next` of the page before.
+    #[param(value_type = Option<uuid::Uuid>)]
+    pub before: Option<EventId>,
     /// Rows on the page, 1 to 1,000.
     #[serde(default = "default_page")]
     #[param(default = 100, minimum = 1, maximum = 1_000)]

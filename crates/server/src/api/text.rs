@@ -70,6 +70,11 @@ pub fn attempt_state() -> Object {
     words(AttemptState::ALL.map(AttemptState::as_str))
 }
 
+/// An attempt's state, if there is an attempt.
+pub fn attempt_state_or_null() -> Object {
+    or_null(attempt_state())
+}
+
 /// A key's scopes.
 pub fn scopes() -> Array {
     let words = words(Scope::ALL.map(Scope::as_str));

@@ -8,16 +8,18 @@ use anyhow::{Context, bail};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use clap::{ArgGroup, Subcommand};
+use domain::attempt::AttemptState;
 use domain::event::MAX_PAYLOAD_BYTES;
 use http::Method;
 use serde::Serialize;
+use serde_json::json;
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use super::attempt;
 use super::destination::Connection;
 use super::named::Named;
-use crate::api::events::{Accepted, Event};
+use crate::api::events::{Accepted, Event, EventList, EventPayload, ListedEvent};
 use crate::client::Client;
 use crate::output::{self, Format};
 
@@ -34,6 +36,28 @@ pub enum Command {
     Import {
         /// The file; `-` reads standard input.
         file: PathBuf,
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// List events, the newest first.
+    List {
+        /// Of this type.
+        #[arg(long = "type", alias = "event-type", value_name = "TYPE")]
+        event_type: Option<String>,
+        /// With an attempt in this state, such as failed or waiting.
+        #[arg(long, value_name = "STATE")]
+        state: Option<AttemptState>,
+        /// So many at most.
+        #[arg(long, value_name = "N", default_value_t = 20)]
+        #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000))]
+        limit: u32,
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// Print what an event carries, as it was sent.
+    Payload {
+        /// Its id.
+        id: Uuid,
         #[command(flatten)]
         connection: Connection,
     },
@@ -102,6 +126,27 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Send(send) => post(send).await?,
         Command::Import { file, connection } => return import::run(&file, &connection).await,
+        Command::List {
+            event_type,
+            state,
+            limit,
+            connection,
+        } => {
+            let client = Client::new(&connection.client)?;
+            let found = list(&client, (event_type, state), limit as usize).await?;
+            match connection.output {
+                Format::Json => output::json(&json!({ "events": found }))?,
+                Format::Table => output::line(&listed(&found))?,
+            }
+        }
+        Command::Payload { id, connection } => {
+            let client = Client::new(&connection.client)?;
+            let payload: EventPayload = client.get(&format!("/v1/events/{id}/payload")).await?;
+            match connection.output {
+                Format::Json => output::json(&payload)?,
+                Format::Table => output::bytes(&payload.bytes().context("read the payload")?)?,
+            }
+        }
         Command::Show { id, connection } => {
             let client = Client::new(&connection.client)?;
             let event: Event = client.get(&format!("/v1/events/{id}")).await?;
@@ -112,6 +157,64 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The newest of them; a page may hold few and still not be the last.
+async fn list(
+    client: &Client,
+    (event_type, state): (Option<String>, Option<AttemptState>),
+    limit: usize,
+) -> anyhow::Result<Vec<ListedEvent>> {
+    let mut found: Vec<ListedEvent> = Vec::new();
+    let mut before = None;
+    loop {
+        let mut query = url::form_urlencoded::Serializer::new(String::new());
+        query.append_pair("limit", &(limit - found.len()).to_string());
+        if let Some(event_type) = &event_type {
+            query.append_pair("type", event_type);
+        }
+        if let Some(state) = state {
+            query.append_pair("state", state.as_str());
+        }
+        if let Some(before) = before {
+            query.append_pair("before", &Uuid::to_string(&before));
+        }
+        let page: EventList = client
+            .get(&format!("/v1/events?{}", query.finish()))
+            .await?;
+        found.extend(page.events);
+        before = page.next;
+        if before.is_none() || found.len() >= limit {
+            return Ok(found);
+        }
+    }
+}
+
+fn listed(events: &[ListedEvent]) -> String {
+    let rows = events.iter().map(|event| {
+        vec![
+            event.id.to_string(),
+            event.event_type.clone().unwrap_or_else(|| "-".to_owned()),
+            event.created_at.clone(),
+            event.payload_bytes.to_string(),
+            event.destinations.to_string(),
+            event.attempts.to_string(),
+            event
+                .last_state
+                .map_or("-", AttemptState::as_str)
+                .to_owned(),
+        ]
+    });
+    let header = [
+        "ID",
+        "TYPE",
+        "ACCEPTED",
+        "BYTES",
+        "DESTINATIONS",
+        "ATTEMPTS",
+        "LAST",
+    ];
+    output::table(&header, rows).to_string()
 }
 
 async fn post(send: Send) -> anyhow::Result<()> {

@@ -22,7 +22,8 @@ pub enum Command {
     Create {
         /// The tenant that it is for, by its id or its name.
         tenant: Named,
-        /// What it may be used for: ingest, manage, read, admin or platform. Repeatable.
+        /// What it may be used for: ingest, manage, read, admin,
+        /// platform or read-payloads. Repeatable.
         #[arg(long = "scope", value_name = "SCOPE", required = true)]
         scopes: Vec<Scope>,
         /// A name, for people.

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use http::Method;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::destination::Connection;
 use super::destination::settings::{RateLimits, Setting, number, object, phrase};
@@ -123,10 +123,7 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
             sure.ask(async || Ok(format!("Deletes the tier {name}, if no tenant has it.")))
                 .await?;
             client.delete(&format!("{PATH}/{}", in_path(&name))).await?;
-            match connection.output {
-                Format::Json => output::json(&json!({"deleted": name}))?,
-                Format::Table => output::line(&format!("deleted {name}"))?,
-            }
+            output::done(connection.output, "deleted", name)?;
         }
         Command::Update {
             name,

@@ -2,6 +2,7 @@
 
 use axum::extract::{Path, Query, State};
 use axum::response::{Html, IntoResponse, Redirect, Response};
+use domain::access::Scope;
 use domain::attempt::AttemptState;
 use domain::ids::{DestinationId, EventId};
 use engine::ports::{AttemptView, EventFilter, FoundEvent};
@@ -14,7 +15,6 @@ use super::names::Names;
 use super::refused::Refused;
 use super::visitor::Visitor;
 use super::words::{self, NONE};
-use crate::service::rules;
 
 const PART: &str = "/dashboard/events";
 
@@ -107,13 +107,9 @@ pub(super) async fn list(
         event_type: (!wanted_type.is_empty()).then(|| wanted_type.to_owned()),
         state: wanted.state.parse().ok(),
     };
-    rules::wanted_type(filter.event_type.as_deref())?;
     let before = wanted.before.parse().ok();
-    let page = pages
-        .0
-        .overview
-        .find_events(visitor.tenant(), &filter, before, LINES)
-        .await?;
+    let service = pages.service(visitor.tenant());
+    let page = service.find_events(&filter, before, LINES).await?;
     let next = page.next.map(|next| {
         let mut query = url::form_urlencoded::Serializer::new(String::new());
         query
@@ -148,6 +144,8 @@ struct EventPage {
     content_type: String,
     bytes: String,
     at: String,
+    /// What it carries, for who may see it.
+    payload: Option<String>,
     /// Each with how its destination is called.
     attempts: Vec<(String, Line)>,
 }
@@ -158,7 +156,12 @@ pub(super) async fn show(
     Path(id): Path<String>,
 ) -> Result<Html<String>, Refused> {
     let id: EventId = id.parse().map_err(|_bad| Refused::not_found("event"))?;
-    let (event, attempts) = pages.service(visitor.tenant()).event(id).await?;
+    let service = pages.service(visitor.tenant());
+    let (event, attempts) = service.event(id).await?;
+    let payload = match visitor.may(Scope::ReadPayloads) {
+        true => Some(words::payload(&service.payload(id).await?.bytes)),
+        false => None,
+    };
     let names = Names::of(&pages, attempts.iter().map(|one| one.destination)).await?;
     let named = |attempt: AttemptView| (names.name(attempt.destination), Line::from(attempt));
     rendered(&EventPage {
@@ -168,6 +171,7 @@ pub(super) async fn show(
         content_type: event.content_type,
         bytes: words::count(event.payload_bytes, u32::MAX),
         at: words::time(event.created_at),
+        payload,
         attempts: attempts.into_iter().map(named).collect(),
     })
 }

@@ -37,6 +37,14 @@ pub(super) fn day(at: Timestamp) -> String {
     date(at).format("%b %-d").to_string()
 }
 
+/// What an event carries, as text; or that it is none.
+pub(super) fn payload(bytes: &[u8]) -> String {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => text.to_owned(),
+        Err(_binary) => format!("{} bytes that are no text", bytes.len()),
+    }
+}
+
 /// As machines read it.
 pub(super) fn iso(at: Timestamp) -> String {
     date(at).to_rfc3339_opts(SecondsFormat::Micros, true)

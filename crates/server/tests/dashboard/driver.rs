@@ -1,6 +1,7 @@
 //! A browser: headless Chromium behind chromedriver, both ended with the test.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
@@ -9,6 +10,7 @@ use fantoccini::wd::WebDriverCompatibleCommand;
 use fantoccini::{Client, ClientBuilder, Locator};
 use http::Method;
 use serde_json::{Value, json};
+use tempfile::TempDir;
 use url::Url;
 
 /// As long as a slow machine may take.
@@ -23,14 +25,36 @@ pub(crate) struct Browser {
     _driver: Driver,
 }
 
-/// Ends it, and the browser with it, even if the test fails.
-struct Driver(Child);
+/// Ends it, and the browser and its files with it, even if the test fails.
+struct Driver {
+    process: Child,
+    /// Where it listens, once it does.
+    port: Option<u16>,
+    /// What it and the browser leave behind.
+    _folder: TempDir,
+}
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        // Killed, it would leave a browser of a test that failed.
+        if let Some(port) = self.port.filter(|port| shut_down(*port).is_err()) {
+            eprintln!("chromedriver at {port} did not end by itself: it may leave a browser");
+        }
+        let _ = self.process.kill();
+        let _ = self.process.wait();
     }
+}
+
+/// Asks a chromedriver to end with all of its browsers, and waits until it has.
+fn shut_down(port: u16) -> std::io::Result<()> {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+    let host = format!("127.0.0.1:{port}");
+    write!(
+        stream,
+        "GET /shutdown HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n"
+    )?;
+    stream.read_to_end(&mut Vec::new()).map(drop)
 }
 
 fn named(variable: &str, script: &str) -> PathBuf {
@@ -237,15 +261,24 @@ pub(crate) fn pictures() -> Option<PathBuf> {
 fn listening(program: &Path) -> (Driver, u16) {
     let mut last_words = Vec::new();
     for _ in 0..CHROMEDRIVERS {
+        let folder = tempfile::tempdir().unwrap();
         let started = Command::new(program)
             .args(["--port=0"])
+            .env("TMPDIR", folder.path())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn();
-        let mut driver = Driver(started.expect("chromedriver starts"));
-        match port(driver.0.stdout.take().unwrap()) {
-            Ok(port) => return (driver, port),
+        let mut driver = Driver {
+            process: started.expect("chromedriver starts"),
+            port: None,
+            _folder: folder,
+        };
+        match port(driver.process.stdout.take().unwrap()) {
+            Ok(port) => {
+                driver.port = Some(port);
+                return (driver, port);
+            }
             Err(said) => last_words.push(said),
         }
     }

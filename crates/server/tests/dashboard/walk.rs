@@ -37,6 +37,7 @@ on_both! {
     a_proxy_that_writes_another_host_leaves_the_cookie_secure
     answers_are_guarded
     events_are_found_by_type
+    what_an_event_carries_is_shown_to_those_who_may_see_it
     names_stand_where_ids_did
     a_search_of_events_is_of_its_tenants_own
     a_preview_is_the_plan_and_says_what_is_inherited
@@ -692,6 +693,25 @@ async fn a_preview_is_the_plan_and_says_what_is_inherited(world: &World) {
 
 /// Of an event that went to several destinations each attempt says to which; its own
 /// id had stood in each row instead.
+/// As text, which a browser takes for nothing else.
+async fn what_an_event_carries_is_shown_to_those_who_may_see_it(world: &World) {
+    let all = ["ingest", "manage", "read", "read-payloads"];
+    for (name, scopes) in [("sees", &all[..]), ("does not", &all[..3])] {
+        let (_, key, id) = world.tenant(name, scopes).await;
+        let body = json!({"destination_id": id, "payload": {"note": "<b>1 & 2</b>"}});
+        let event = world.api(&key, Method::POST, "/v1/events", body).await;
+        let session = world.sign_in(&key).await;
+        let path = format!("/dashboard/events/{}", event["id"].as_str().unwrap());
+        let page = world.get(&session, &path).await.text;
+        let shown = page.contains("&#60;b&#62;1 &#38; 2&#60;/b&#62;");
+        assert_eq!(
+            (shown, page.contains("id=\"payload\"")),
+            (scopes.len() == 4, shown),
+            "{page}"
+        );
+    }
+}
+
 async fn names_stand_where_ids_did(world: &World) {
     let (_, key, first) = world.tenant("ours", &["ingest", "manage", "read"]).await;
     let mut ids = vec![first.clone()];

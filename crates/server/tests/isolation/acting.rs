@@ -132,6 +132,102 @@ pub(crate) async fn who_acts_may_do_what_a_customer_may_and_no_more(world: &Worl
     assert_eq!(refused.json["field"], "scopes", "{refused:?}");
 }
 
+/// Byte for byte, to those with the scope; and to a platform's key that has it too.
+pub(crate) async fn what_an_event_carries_is_for_those_who_may_see_it(world: &World) {
+    let sent = [
+        (json!({"payload": {"b": 1, "a": [1.50, "é"]}}), "payload"),
+        (
+            json!({"payload_base64": "AAH/", "content_type": "application/x-raw"}),
+            "payload_base64",
+        ),
+    ];
+    let post = async |body: &Value| {
+        let mut body = body.clone();
+        body["destination_id"] = json!(world.ours.destination);
+        let posted = world.call(
+            Some(&world.ours.key),
+            &Method::POST,
+            "/v1/events",
+            Some(body),
+        );
+        posted.await.json["id"].as_str().unwrap().to_owned()
+    };
+    let all = world.key(&world.ours, &Scope::ALL).await;
+    let without = Scope::ALL
+        .into_iter()
+        .filter(|scope| *scope != Scope::ReadPayloads);
+    let blind = world.key(&world.ours, &without.collect::<Vec<_>>()).await;
+    for (body, field) in &sent {
+        let path = format!("/v1/events/{}/payload", post(body).await);
+        let seen = world
+            .call(Some(&world.ours.key), &Method::GET, &path, None)
+            .await;
+        assert_eq!(seen.json[field], body[field], "{seen:?}");
+        let other = if *field == "payload" {
+            "payload_base64"
+        } else {
+            "payload"
+        };
+        assert!(seen.json.get(other).is_none(), "{seen:?}");
+        let as_ours = world
+            .call_for((&all, &world.ours.id), &Method::GET, &path, None)
+            .await;
+        assert_eq!(as_ours, seen);
+        let refused = world.call_for((&blind, &world.ours.id), &Method::GET, &path, None);
+        assert_eq!(refused.await.status, StatusCode::FORBIDDEN);
+        let theirs = world
+            .call(Some(&world.theirs.key), &Method::GET, &path, None)
+            .await;
+        assert_eq!(theirs.status, StatusCode::NOT_FOUND);
+    }
+}
+
+/// The newest first, page by page, of a type or with an attempt in a state.
+pub(crate) async fn events_are_listed_by_type_and_state(world: &World) {
+    let key = Some(world.ours.key.as_str());
+    let mut posted = Vec::new();
+    for number in 0..5 {
+        let event_type = if number % 2 == 0 { "even" } else { "odd" };
+        let body = json!({"destination_id": world.ours.destination, "type": event_type,
+            "payload": number});
+        let event = world
+            .call(key, &Method::POST, "/v1/events", Some(body))
+            .await;
+        posted.insert(0, event.json["id"].clone());
+    }
+    let list = async |query: &str| {
+        let path = format!("/v1/events?{query}");
+        world.call(key, &Method::GET, &path, None).await.json
+    };
+    let ids = |page: &Value| -> Vec<Value> {
+        let events = page["events"].as_array().unwrap().iter();
+        events.map(|event| event["id"].clone()).collect()
+    };
+    let first = list("limit=2").await;
+    assert_eq!(ids(&first), posted[..2]);
+    let second = list(&format!(
+        "limit=3&before={}",
+        first["next"].as_str().unwrap()
+    ))
+    .await;
+    assert_eq!(ids(&second), posted[2..]);
+    assert_eq!(
+        ids(&list("type=odd").await),
+        [posted[1].clone(), posted[3].clone()]
+    );
+    assert_eq!(
+        ids(&list("type=odd&state=succeeded").await),
+        [Value::Null; 0]
+    );
+    let waits = list("type=even&state=waiting").await;
+    assert_eq!(ids(&waits).len(), 3);
+    assert_eq!(waits["events"][0]["last_state"], "waiting");
+    assert_eq!(
+        waits["events"][0]["destination_id"],
+        json!(world.ours.destination)
+    );
+}
+
 /// It is created once, and what is left out later is as if it never had been said;
 /// another's of the same name is another.
 pub(crate) async fn what_is_put_twice_is_one_thing(world: &World) {

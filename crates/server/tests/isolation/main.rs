@@ -61,6 +61,8 @@ on_both! {
     acting::a_platforms_key_acts_for_the_tenant_that_it_names
     acting::who_acts_may_do_what_a_customer_may_and_no_more
     acting::what_is_put_twice_is_one_thing
+    acting::what_an_event_carries_is_for_those_who_may_see_it
+    acting::events_are_listed_by_type_and_state
     acting::a_tenant_that_is_put_twice_is_one
     reports::standings_are_the_own_and_say_what_binds
     reports::the_overview_counts_all_that_need_somebody

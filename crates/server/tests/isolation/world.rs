@@ -34,7 +34,12 @@ use crate::place::Place;
 pub(crate) const ADMIN: &str = "an administrator's key";
 
 /// Scopes that a tenant's key can have.
-pub(crate) const TENANTS_OWN: [Scope; 3] = [Scope::Ingest, Scope::Manage, Scope::Read];
+pub(crate) const TENANTS_OWN: [Scope; 4] = [
+    Scope::Ingest,
+    Scope::Manage,
+    Scope::Read,
+    Scope::ReadPayloads,
+];
 
 pub(crate) struct World {
     router: Router,

@@ -161,7 +161,10 @@ async fn what_is_wrong_with_a_change_a_path_or_a_page_is_named() {
         let cleared = world.patch(&path, json!({ field: null })).await;
         cleared.refuses(422, field);
     }
-    world.get("/v1/destinations/7").await.refuses(422, "id");
+    world
+        .get("/v1/destinations/no%20id")
+        .await
+        .refuses(422, "id");
     world
         .get("/v1/destinations?limit=0")
         .await
@@ -437,7 +440,7 @@ async fn every_answer_has_the_id_of_its_request() {
         (list, KEY, Some("{\"a\":1}"), 200),
         (list, "wrong", None, 401),
         ("/v1/nowhere", KEY, None, 404),
-        ("/v1/destinations/7", KEY, None, 422),
+        ("/v1/destinations/no%20id", KEY, None, 422),
     ] {
         let (status, id) = asked(path, key, id).await;
         assert_eq!(status, expected, "{path}");

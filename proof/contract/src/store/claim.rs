@@ -88,8 +88,9 @@ pub async fn a_slot_within_the_head_start_is_its_start(world: &World) {
     let destination = spaced.shape(Shape::LeakyBucket).create().await;
     let worker = world.worker().await;
     // Until a claim has come in time for one: a busy machine may be late.
-    for _ in 0..50 {
-        world.accept(destination, 20).await;
+    for _ in 0..25 {
+        // Slots over all of the lead.
+        world.accept(destination, 40).await;
         let ahead = starts_ahead(world, destination, worker).await;
         if ahead > 0 || world.store.head_start().is_zero() {
             return;
