@@ -46,3 +46,25 @@ fn a_generated_client_of_python_and_one_of_typescript_work() {
     let mut command = Command::new("node");
     toured(command.arg(typescript.join("built/tour.js")), &site);
 }
+
+/// And again, by which nothing is onboarded twice.
+#[test]
+fn a_platform_onboards_its_customers_with_one_key() {
+    let site = Site::start();
+    for _ in 0..2 {
+        let mut command = Command::new("python3");
+        command.arg(root().join("examples/saas/onboard.py"));
+        command
+            .args([&site.url(), "5", "200"])
+            .env("PACELINE_API_KEY", KEY);
+        let said = done(&mut command);
+        let words: Vec<_> = said.lines().collect();
+        let expected = [
+            "onboarded 5 customers with 15 endpoints",
+            "sent 200 events, which are 400 deliveries",
+            "delivered 400",
+            "audited: 15 endpoints were never sent faster than 50 a second",
+        ];
+        assert_eq!(words, expected, "{said}");
+    }
+}
