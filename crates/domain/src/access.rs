@@ -77,7 +77,7 @@ fn hex_digits(text: &str) -> Option<u64> {
     is_id.then(|| u64::from_str_radix(text, 16).ok()).flatten()
 }
 
-/// What a key may be used for. None implies another.
+/// What a key may be used for. None implies another, but for [`Scopes::acting`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scope {
@@ -171,6 +171,12 @@ impl Scopes {
     pub const fn acting(self) -> Self {
         let customers = Scope::Ingest.bit() | Scope::Manage.bit() | Scope::Read.bit();
         Self(customers | self.0 & Scope::ReadPayloads.bit())
+    }
+
+    /// Those that are in both.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 & other.0)
     }
 
     /// Whether this one is among them.

@@ -42,7 +42,9 @@ impl FromStr for ExternalId {
     fn from_str(text: &str) -> Result<Self, InvalidExternalId> {
         let letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:@+".contains(&byte);
         let is_sane = (1..=MAX_EXTERNAL_ID_BYTES).contains(&text.len()) && text.bytes().all(letter);
-        match is_sane && Uuid::parse_str(text).is_err() {
+        // What a path takes for itself.
+        let is_of_paths = matches!(text, "." | "..");
+        match is_sane && !is_of_paths && Uuid::parse_str(text).is_err() {
             true => Ok(Self(text.to_owned())),
             false => Err(InvalidExternalId),
         }
@@ -87,6 +89,8 @@ mod tests {
             "a%20b",
             "ä",
             "a?b",
+            ".",
+            "..",
             &long,
             &ours.to_string(),
             &ours.simple().to_string(),

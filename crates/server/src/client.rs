@@ -129,6 +129,15 @@ impl Client {
         })
     }
 
+    /// The same for what no tenant is: the header that names one would leave the key
+    /// without `admin`.
+    pub fn administering(config: &ClientConfig) -> anyhow::Result<Self> {
+        Ok(Self {
+            tenant: None,
+            ..Self::new(config)?
+        })
+    }
+
     /// POSTs NDJSON and gets NDJSON.
     pub async fn post_lines(&self, path: &str, lines: Bytes) -> anyhow::Result<Bytes> {
         self.request_of((Method::POST, NDJSON), path, lines).await
@@ -301,8 +310,13 @@ impl Client {
                 )
             }
             (StatusCode::FORBIDDEN, _) => format!(
-                "{}: {}; set PACELINE_API_KEY to a key that has it (`paceline key create` makes one)",
-                problem.title, problem.detail
+                "{}: {}; set PACELINE_API_KEY to a key that has it (`paceline key create` makes one){}",
+                problem.title,
+                problem.detail,
+                match self.tenant {
+                    Some(_) => ", or leave out --tenant (PACELINE_TENANT)",
+                    None => "",
+                }
             ),
             (StatusCode::NOT_FOUND, None) => format!(
                 "{}: {}; a key sees its own tenant's things, and `list` shows their ids",

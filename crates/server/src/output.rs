@@ -1,7 +1,7 @@
 //! What commands print to standard output.
 
 use std::fmt::Display;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 
 use anyhow::Context;
 use clap::ValueEnum;
@@ -24,12 +24,22 @@ pub fn line(text: &str) -> anyhow::Result<()> {
     writeln!(io::stdout().lock(), "{text}").context("print")
 }
 
-/// Prints bytes as they are.
+/// Prints somebody's bytes as they are; on a terminal, without what it would obey.
 pub fn bytes(bytes: &[u8]) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
-    out.write_all(bytes)
-        .and_then(|()| out.flush())
-        .context("print")
+    let printed = match out.is_terminal() {
+        true => out.write_all(harmless(bytes).as_bytes()),
+        false => out.write_all(bytes),
+    };
+    printed.and_then(|()| out.flush()).context("print")
+}
+
+fn harmless(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    let plain = |letter: char| !letter.is_control() || matches!(letter, '\n' | '\t');
+    (text.chars())
+        .map(|letter| if plain(letter) { letter } else { '\u{FFFD}' })
+        .collect()
 }
 
 /// Says something beside what is printed, to standard error.

@@ -163,11 +163,18 @@ pub fn router(pages: Pages) -> Router {
 }
 
 /// In a task of its own: neither a browser that leaves nor a time-out of ours
-/// must leave a store in mid-transaction. What is too late ends with the statement
-/// it has begun, which the store bounds, and has its tenant's place until then.
+/// must leave a store in mid-transaction. What only looks and is too late ends with
+/// the statement it has begun, which the store bounds, and has its tenant's place
+/// until then; what changes something is done whole.
 async fn to_its_end(request: Request, next: Next) -> Response {
     let late = CancellationToken::new();
-    let page = wanted::until(late.clone(), next.run(request));
+    let looks = request.method().is_safe();
+    let while_wanted = if looks {
+        late.clone()
+    } else {
+        CancellationToken::new()
+    };
+    let page = wanted::until(while_wanted, next.run(request));
     let page = tokio::spawn(page.in_current_span());
     match tokio::time::timeout(PAGE_TIMEOUT, page).await {
         Ok(Ok(response)) => response,

@@ -15,9 +15,9 @@ use domain::ids::{AttemptId, DestinationId, EventId, TenantId};
 use domain::ingest_limit::IngestLimit;
 use domain::policy::LimitSettings;
 use engine::ports::{
-    Acceptance, AttemptView, Backlog, Catalog, Destination, DestinationChange, EventFilter,
-    EventPage, EventSummary, HeadersChange, Manager, Managers, NewDestination, OperationsBook,
-    Payload, Schedule, Tenants, Wake,
+    Acceptance, AttemptView, Backlog, Catalog, CatalogError, Destination, DestinationChange,
+    EventFilter, EventPage, EventSummary, HeadersChange, Manager, Managers, NewDestination,
+    OperationsBook, Payload, Schedule, Tenants, Wake,
 };
 use tokio_util::sync::DropGuard;
 
@@ -64,6 +64,9 @@ pub use tenancy::{Registers, Tenancy};
 
 /// The most rows on one page.
 pub const MAX_PAGE: u32 = 1_000;
+
+/// The most events in one list: all attempts of each are counted.
+pub const MAX_EVENTS_LISTED: u32 = 100;
 
 /// The most events in one batch.
 pub const MAX_BATCH: usize = 1_000;
@@ -224,10 +227,7 @@ impl Service {
         &self,
         draft: DestinationDraft,
     ) -> Result<(Described, MadeSecret), ServiceError> {
-        rules::name(&draft.name)?;
-        rules::url(&draft.url, &self.policy)?;
-        rules::event_types(&draft.event_types)?;
-        limits::validate(&draft.limits)?;
+        self.check(&draft)?;
         let new = NewDestination {
             id: DestinationId(self.mint.uuid()),
             external_id: draft.external_id,
@@ -259,8 +259,8 @@ impl Service {
     }
 
     /// Makes the destination that its platform calls so into this one, and says what it
-    /// signs with if it had to be created. One that is there keeps its state and its
-    /// secrets, and what the draft leaves out is as if it had just been created.
+    /// signs with if it had to be created. One that is there keeps what a draft does not
+    /// say, such as its state, its secrets and its retries.
     pub async fn put_destination(
         &self,
         id: ExternalId,
@@ -270,19 +270,17 @@ impl Service {
             external_id: Some(id.clone()),
             ..draft
         };
-        let found = match self.destination_called(&id).await {
-            Err(ServiceError::NotFound(_)) => match self.create_destination(draft.clone()).await {
+        let called = async || self.catalog.destination_called(self.tenant, &id).await;
+        let found = match called().await {
+            Err(CatalogError::NotFound(_)) => match self.create_destination(draft.clone()).await {
                 // Another request has just created it.
-                Err(error) if error.is_of("external_id") => self.destination_called(&id).await?,
+                Err(error) if error.is_of("external_id") => called().await?,
                 created => return created.map(|(created, made)| (created, Some(made))),
             },
             found => found?,
         };
-        rules::name(&draft.name)?;
-        rules::url(&draft.url, &self.policy)?;
-        rules::event_types(&draft.event_types)?;
-        limits::validate(&draft.limits)?;
-        let headers = self.new_headers(found, draft.headers)?;
+        self.check(&draft)?;
+        let headers = self.headers_that_differ(found, draft.headers).await?;
         let change = DestinationChange {
             external_id: None,
             name: Some(draft.name),
@@ -295,9 +293,17 @@ impl Service {
         Ok((self.changed(found, &change, &headers).await?, None))
     }
 
+    fn check(&self, draft: &DestinationDraft) -> Result<(), ServiceError> {
+        rules::name(&draft.name)?;
+        rules::url(&draft.url, &self.policy)?;
+        rules::event_types(&draft.event_types)?;
+        limits::validate(&draft.limits)
+    }
+
     /// Which one its platform calls so.
     pub async fn destination_called(&self, id: &ExternalId) -> Result<DestinationId, ServiceError> {
-        Ok(self.catalog.destination_called(self.tenant, id).await?)
+        let catalog = &self.reading.catalog;
+        Ok(catalog.destination_called(self.tenant, id).await?)
     }
 
     async fn changed(
@@ -482,7 +488,10 @@ impl Service {
         before: Option<EventId>,
         limit: u32,
     ) -> Result<EventPage, ServiceError> {
-        rules::page(limit)?;
+        if !(1..=MAX_EVENTS_LISTED).contains(&limit) {
+            let problem = format!("must be at least 1 and at most {MAX_EVENTS_LISTED}");
+            return Err(ServiceError::invalid("limit", problem));
+        }
         rules::wanted_type(filter.event_type.as_deref())?;
         let (overview, tenant) = (&self.reading.overview, self.tenant);
         Ok(overview.find_events(tenant, filter, before, limit).await?)

@@ -79,12 +79,12 @@ impl Managers for PostgresStore {
         Ok(retried(|| held(&self.pool, after)).await?)
     }
 
-    async fn signing_secrets(
+    async fn sealed_secrets(
         &self,
         tenant: TenantId,
         id: DestinationId,
     ) -> Result<Vec<SealedSecret>, CatalogError> {
-        Ok(retried(|| signing_secrets(&self.pool, tenant, id)).await?)
+        Ok(retried(|| sealed_secrets(&self.pool, tenant, id)).await?)
     }
 }
 
@@ -255,17 +255,17 @@ async fn held(
     rows.into_iter().map(read).collect()
 }
 
-async fn signing_secrets(
+async fn sealed_secrets(
     pool: &PgPool,
     tenant: TenantId,
     id: DestinationId,
 ) -> Result<Vec<SealedSecret>, Failure> {
     let rows: Vec<secrets::Row> = sqlx::query_as(
-        "-- signing_secrets
+        "-- sealed_secrets
         select id, tenant_id, destination_id, kind, key_id, sealed,
             micros(expires_at) as expires_at
         from destination_secrets
-        where destination_id = $1 and tenant_id = $2 and kind <> 'headers'
+        where destination_id = $1 and tenant_id = $2
             and (expires_at is null or expires_at > clock_timestamp())
         order by created_at desc, id desc",
     )

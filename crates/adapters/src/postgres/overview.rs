@@ -441,8 +441,6 @@ struct EventRow {
     more: bool,
 }
 
-/// The ids carry their time, so the newest of a tenant are at the end of its part
-/// of the index.
 async fn payload(pool: &PgPool, tenant: TenantId, id: EventId) -> Result<Option<Payload>, Failure> {
     let found: Option<(String, Vec<u8>)> = sqlx::query_as(
         "-- payload
@@ -459,6 +457,8 @@ async fn payload(pool: &PgPool, tenant: TenantId, id: EventId) -> Result<Option<
     }))
 }
 
+/// The ids carry their time, so the newest of a tenant are at the end of its part
+/// of the index.
 async fn find_events(
     pool: &PgPool,
     tenant: TenantId,

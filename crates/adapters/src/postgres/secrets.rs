@@ -103,6 +103,7 @@ pub(super) async fn change_destination_with(
         limits.validate().map_err(Failure::Invalid)?;
     }
     let mut transaction = pool.begin().await?;
+    catalog::lock_tier(&mut transaction, tenant).await?;
     holder::check(&mut transaction, of).await?;
     catalog::update(&mut transaction, tenant, id, change).await?;
     if *headers != HeadersChange::Keep {

@@ -92,8 +92,13 @@ async fn create(pool: &PgPool, new: &NewTenant) -> Result<u64, Failure> {
     .bind(new.ingest_per_second.map(integer))
     .bind(new.external_id.as_ref().map(ExternalId::as_str))
     .execute(pool)
-    .await?;
-    Ok(created.rows_affected())
+    .await;
+    match created {
+        Ok(created) => Ok(created.rows_affected()),
+        // It has just been deleted.
+        Err(error) if is_referred_to(&error) => Ok(0),
+        Err(error) => Err(error.into()),
+    }
 }
 
 #[derive(sqlx::FromRow)]
@@ -207,7 +212,7 @@ async fn change_tenant(
     if !tier_is_there {
         return Ok(Changed::NoTier);
     }
-    sqlx::query(
+    let updated = sqlx::query(
         "-- change_tenant
         update tenants
         set name = coalesce($2, name), tier = coalesce($3, tier),
@@ -225,7 +230,13 @@ async fn change_tenant(
     .bind(change.ingest_per_second.flatten().map(integer))
     .bind(change.external_id.as_ref().map(ExternalId::as_str))
     .execute(&mut *transaction)
-    .await?;
+    .await;
+    match updated {
+        Ok(_) => {}
+        // It has just been deleted.
+        Err(error) if is_referred_to(&error) => return Ok(Changed::NoTier),
+        Err(error) => return Err(error.into()),
+    }
     let changed = tenant(&mut *transaction, id).await?;
     transaction.commit().await?;
     changed

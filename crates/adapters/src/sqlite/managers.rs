@@ -5,7 +5,7 @@ use domain::ids::{DestinationId, TenantId};
 use domain::time::Timestamp;
 use engine::ports::{
     CatalogError, Destination, Found, HAS_ONE, HeldDestination, Hold, MAX_ROWS, Managed, Manager,
-    Managers, NOT_RELEASED, NewDestination, NewSecret, SealedKind, SealedSecret,
+    Managers, NOT_RELEASED, NewDestination, NewSecret, SealedSecret,
 };
 use rusqlite::{Connection, Transaction};
 
@@ -184,12 +184,12 @@ impl Managers for SqliteStore {
         Ok(self.read(move |tx| held(tx, after)).await?)
     }
 
-    async fn signing_secrets(
+    async fn sealed_secrets(
         &self,
         tenant: TenantId,
         id: DestinationId,
     ) -> Result<Vec<SealedSecret>, CatalogError> {
-        let step = move |tx: &Transaction<'_>, now| signing_secrets(tx, now, tenant, id);
+        let step = move |tx: &Transaction<'_>, now| sealed_secrets(tx, now, tenant, id);
         Ok(self.look(step).await?)
     }
 }
@@ -229,13 +229,13 @@ fn find(
     })
 }
 
-fn signing_secrets(
+fn sealed_secrets(
     connection: &Connection,
     now: Timestamp,
     tenant: TenantId,
     id: DestinationId,
 ) -> Result<Vec<SealedSecret>, Fault> {
     let mut found = secrets::of_destination(connection, now, id)?;
-    found.retain(|one| one.place.tenant == tenant && one.place.kind != SealedKind::Headers);
+    found.retain(|one| one.place.tenant == tenant);
     Ok(found)
 }

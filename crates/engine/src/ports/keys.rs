@@ -29,8 +29,8 @@ pub trait Keys: Send + Sync {
     async fn revoke_key(&self, tenant: TenantId, id: KeyId) -> Result<(), CatalogError>;
 
     /// What keys are compared with and stand for, of those that are in force by the
-    /// store's clock: nothing of one that is unknown, revoked or expired. One
-    /// statement, which reads only; at most [`MAX_ROWS`](super::MAX_ROWS) ids.
+    /// store's clock: nothing of one that is unknown, revoked or expired. One step,
+    /// which reads only; at most [`MAX_ROWS`](super::MAX_ROWS) ids.
     async fn credentials(&self, ids: &[KeyId]) -> Result<Vec<(KeyId, Credential)>, CatalogError>;
 
     /// Notes when keys were last used, in one statement; never earlier than it

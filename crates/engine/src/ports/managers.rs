@@ -82,9 +82,9 @@ pub trait Managers: Send + Sync {
         after: Option<DestinationId>,
     ) -> Result<Vec<HeldDestination>, CatalogError>;
 
-    /// What signs, sealed, the newest first: to see whether a resource's secret
-    /// is among it. Without headers.
-    async fn signing_secrets(
+    /// What signs, and the headers, sealed, the newest first: to see whether what
+    /// somebody wants is there already.
+    async fn sealed_secrets(
         &self,
         tenant: TenantId,
         id: DestinationId,

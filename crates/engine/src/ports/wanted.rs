@@ -1,8 +1,9 @@
 //! Whether anybody still waits for what a store is asked.
 //!
-//! A page or a report that is too late is answered without it. What it was doing
-//! must not be dropped in the middle of a statement, and must not go on to the next:
-//! so it runs within [`until`], and a store asks [`check`] before each step.
+//! A page that is too late is answered without it. What it was reading must not be
+//! dropped in the middle of a statement, and must not go on to the next: so it runs
+//! within [`until`], and a store asks [`check`] before each step that reads. What
+//! changes something is not for here: it is done whole.
 
 use tokio_util::sync::CancellationToken;
 

@@ -11,6 +11,7 @@ use domain::external_id::ExternalId;
 use domain::ids::TenantId;
 use domain::ingest_limit::IngestLimit;
 use http::HeaderMap;
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use utoipa::openapi::path::{ParameterBuilder, ParameterIn};
 use utoipa::openapi::schema::SchemaType;
@@ -37,9 +38,23 @@ pub(super) enum TenantName {
     External(ExternalId),
 }
 
+/// How many tenants are asked for at one time.
+const ASKED_AT_ONCE: usize = 4;
+
 /// What is known of the tenants that platforms act for, for [`REMEMBERED`].
-#[derive(Default)]
-pub(super) struct Acting(Mutex<HashMap<TenantName, Known>>);
+pub(super) struct Acting {
+    known: Mutex<HashMap<TenantName, Known>>,
+    turns: Semaphore,
+}
+
+impl Default for Acting {
+    fn default() -> Self {
+        Self {
+            known: Mutex::default(),
+            turns: Semaphore::new(ASKED_AT_ONCE),
+        }
+    }
+}
 
 #[derive(Clone, Copy)]
 struct Known {
@@ -86,15 +101,30 @@ impl Acting {
             Some(known) => known,
             None => self.ask(app, tenant).await?,
         };
+        let scopes = match known.tenant == key.tenant {
+            // For its own it has what it has: the installation's is no customer.
+            true => key.scopes.and(key.scopes.acting()),
+            false => key.scopes.acting(),
+        };
         Ok(Identity {
             tenant: known.tenant,
-            scopes: key.scopes.acting(),
+            scopes,
             key: key.key,
             ingest_limit: known.ingest_limit,
         })
     }
 
+    /// Forgets all of it, as this process has changed a tenant.
+    pub(super) fn forget(&self) {
+        self.memory().clear();
+    }
+
     async fn ask(&self, app: &App, name: TenantName) -> Result<Known, Problem> {
+        let _turn = self.turns.acquire().await.ok();
+        // Somebody may have asked for it while we waited.
+        if let Some(known) = self.remembered(&name) {
+            return Ok(known);
+        }
         let asked_at = Instant::now();
         let (tenancy, asked) = (app.tenancy().clone(), name.clone());
         let tenant = to_its_end(async move {
@@ -124,7 +154,7 @@ impl Acting {
     }
 
     fn memory(&self) -> MutexGuard<'_, HashMap<TenantName, Known>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

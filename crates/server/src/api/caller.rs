@@ -55,13 +55,9 @@ fn identity(parts: &Parts) -> Result<Identity, Problem> {
     identity.copied().ok_or_else(Problem::unauthorized)
 }
 
-/// What the tenant whose things a request is about can do, before it has a handler.
+/// What the caller's tenant can do, before there is a handler.
 pub(super) fn service_of(parts: &Parts, app: &App) -> Result<Service, Problem> {
-    let own = app.0.service.of(identity(parts)?.tenant, None);
-    Ok(match parts.extensions.get() {
-        Some(LooksAt(other)) => own.looking_at(*other),
-        None => own,
-    })
+    Ok(app.0.service.of(identity(parts)?.tenant, None))
 }
 
 impl Caller {
@@ -96,6 +92,11 @@ impl Caller {
         drop(self.place);
         let (report, _wanted) = service.report().await?;
         to_its_end(work(service, report)).await
+    }
+
+    /// Forgets what it knows of the tenants that platforms act for: one was changed.
+    pub(super) fn forget_tenants(&self) {
+        self.app.0.acting.forget();
     }
 
     /// What the caller's tenant can do: for work that outlives the handler.

@@ -154,7 +154,11 @@ pub struct EventPayload {
     /// Its media type.
     pub content_type: String,
     /// Any JSON, byte for byte as it was posted; absent where it is none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "raw",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schema(value_type = serde_json::Value)]
     pub payload: Option<Box<RawValue>>,
     /// What is no JSON, or has space around it, in base64.
@@ -184,7 +188,7 @@ impl EventPayload {
         match (&self.payload, &self.payload_base64) {
             (Some(json), _) => Ok(json.get().as_bytes().to_vec()),
             (None, Some(text)) => STANDARD.decode(text),
-            (None, None) => Ok(Vec::new()),
+            (None, None) => Err(DecodeError::InvalidLength(0)),
         }
     }
 }
@@ -352,8 +356,8 @@ pub(super) async fn post_batch(
 
 /// List events, the newest first.
 ///
-/// A page may hold fewer than `limit`, or none, and still have a `next`: of what the
-/// filter leaves out no more than 2,000 are examined for each.
+/// A page may hold fewer than `limit`, or none, and still have a `next`: it examines
+/// 2,000 events at most.
 #[utoipa::path(get, path = "/v1/events", operation_id = "list_events",
     tag = "events", security(("key" = ["read"])),
     params(EventsPage), responses(

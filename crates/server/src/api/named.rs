@@ -72,7 +72,11 @@ pub(super) async fn named<T: Named>(
 /// Says so of the paths whose `{id}` may be the caller's own.
 pub(super) fn describe(document: &mut OpenApi) {
     for (path, item) in &mut document.paths.paths {
-        let own = ["/v1/destinations/{id}", "/v1/tenants/{id}"];
+        let own = [
+            "/v1/destinations/{id}",
+            "/v1/operational-destinations/{id}",
+            "/v1/tenants/{id}",
+        ];
         if !own.iter().any(|own| path.starts_with(own)) {
             continue;
         }

@@ -142,9 +142,9 @@ pub struct EventsPage {
     /// The `next` of the page before.
     #[param(value_type = Option<uuid::Uuid>)]
     pub before: Option<EventId>,
-    /// Rows on the page, 1 to 1,000.
+    /// Rows on the page, 1 to 100.
     #[serde(default = "default_page")]
-    #[param(default = 100, minimum = 1, maximum = 1_000)]
+    #[param(default = 100, minimum = 1, maximum = 100)]
     pub limit: u32,
 }
 

@@ -17,6 +17,7 @@ use uuid::Uuid;
 
 use super::body::JsonBody;
 use super::limits::not_null;
+use super::named::named;
 use super::parameters::{DestinationPath, PathId};
 use super::problem::Problem;
 use super::{App, Caller, text};
@@ -236,9 +237,7 @@ impl FromRequestParts<App> for SecretPath {
             .await
             .map_err(|error| Problem::invalid("id", error.body_text()))?;
         Ok(Self {
-            id: (id.parse()).map_err(|error: domain::ids::InvalidId| {
-                Problem::invalid("id", error.to_string())
-            })?,
+            id: named(("id", &id), parts, app).await?,
             secret: secret.parse().map_err(|error: domain::ids::InvalidId| {
                 Problem::invalid("secret", error.to_string())
             })?,

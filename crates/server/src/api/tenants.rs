@@ -213,6 +213,7 @@ pub(super) async fn put(
     let (tenant, is_new) = caller
         .administer(|tenancy| async move { tenancy.put_tenant(id, draft).await })
         .await?;
+    caller.forget_tenants();
     Ok(match is_new {
         true => answered(tenant).into_response(),
         false => Json(Tenant::from(tenant)).into_response(),
@@ -240,5 +241,6 @@ pub(super) async fn change(
     let changed = caller
         .administer(|tenancy| async move { tenancy.change_tenant(id, change).await })
         .await?;
+    caller.forget_tenants();
     Ok(Json(changed.into()))
 }

@@ -145,6 +145,8 @@ pub enum NotExamined {
 pub struct Examined {
     pub report: DestinationReport,
     pub rows: u64,
+    /// Of its limit history.
+    pub limits: u32,
 }
 
 /// Reads one destination's ledger of a span page by page, with the limits that were
@@ -162,10 +164,7 @@ pub async fn examine(
         Beyond::Refuse => span,
         Beyond::Slice => newest_slice(catalog, id, span, depth.rows / 2).await?,
     };
-    let limits = Limits::read(catalog, id, span, depth.limits).await?;
-    if limits.known_since > span.since && depth.beyond == Beyond::Refuse {
-        return Err(NotExamined::TooLong(depth.limits.into()));
-    }
+    let limits = Limits::read(catalog, id, span, depth).await?;
     let since = span.since.max(limits.known_since);
     let span = Span { since, ..span };
     let changes = catalog
@@ -223,8 +222,11 @@ pub async fn examine(
         smart,
         curve,
     });
-    let rows = pages.read;
-    Ok(Examined { report, rows })
+    Ok(Examined {
+        report,
+        rows: pages.read,
+        limits: limits.read,
+    })
 }
 
 /// What was in force in a span.
@@ -233,6 +235,8 @@ struct Limits {
     /// Before it, limits are not known: the span has more of them than are read.
     /// What started earlier is then left out, as it may have been allowed more.
     known_since: Timestamp,
+    /// How many were read.
+    read: u32,
 }
 
 impl Limits {
@@ -240,18 +244,27 @@ impl Limits {
         catalog: &dyn Catalog,
         destination: DestinationId,
         span: Span,
-        most: u32,
-    ) -> Result<Self, CatalogError> {
+        depth: Depth,
+    ) -> Result<Self, NotExamined> {
         // Starts before the span count as well, by what was in force at their time.
-        let within = (span.since - Period::Day.duration(), Some(span.until));
-        let limits = catalog.limits_within(destination, within, most);
-        let history = limits.await?;
+        let counted_from = span.since - Period::Day.duration();
+        // One at least: what is in force.
+        let most = depth.limits.max(1);
+        let within = (counted_from, Some(span.until));
+        let history = catalog.limits_within(destination, within, most).await?;
+        let read = u32::try_from(history.len()).unwrap_or(u32::MAX);
         let first = history.first().map(|entry| entry.in_force_from);
-        let all = history.len() < most as usize;
-        let known_since = first.filter(|_| !all);
+        let known_since = match first.filter(|first| read >= most && *first > counted_from) {
+            Some(_) if depth.beyond == Beyond::Refuse => {
+                return Err(NotExamined::TooLong(depth.limits.into()));
+            }
+            Some(first) => first,
+            None => Timestamp::from_micros(i64::MIN),
+        };
         Ok(Self {
             history,
-            known_since: known_since.unwrap_or(Timestamp::from_micros(0)),
+            known_since,
+            read,
         })
     }
 }

@@ -22,6 +22,7 @@ use super::named::Named;
 use crate::api::events::{Accepted, Event, EventList, EventPayload, ListedEvent};
 use crate::client::Client;
 use crate::output::{self, Format};
+use crate::service::MAX_EVENTS_LISTED;
 
 mod import;
 
@@ -159,6 +160,9 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// So many pages are looked through, of 2,000 events each.
+const MAX_PAGES: u32 = 100;
+
 /// The newest of them; a page may hold few and still not be the last.
 async fn list(
     client: &Client,
@@ -167,9 +171,10 @@ async fn list(
 ) -> anyhow::Result<Vec<ListedEvent>> {
     let mut found: Vec<ListedEvent> = Vec::new();
     let mut before = None;
-    loop {
+    for _ in 0..MAX_PAGES {
         let mut query = url::form_urlencoded::Serializer::new(String::new());
-        query.append_pair("limit", &(limit - found.len()).to_string());
+        let page = (limit - found.len()).min(MAX_EVENTS_LISTED as usize);
+        query.append_pair("limit", &page.to_string());
         if let Some(event_type) = &event_type {
             query.append_pair("type", event_type);
         }
@@ -188,6 +193,8 @@ async fn list(
             return Ok(found);
         }
     }
+    output::aside("there may be more: only the newest events were looked through");
+    Ok(found)
 }
 
 fn listed(events: &[ListedEvent]) -> String {

@@ -72,7 +72,7 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
         } => {
             let seconds = expires_in.map(|expires_in| expires_in.as_secs());
             let body = json!({"name": name, "scopes": scopes, "expires_in_seconds": seconds});
-            let client = Client::new(&connection.client)?;
+            let client = Client::administering(&connection.client)?;
             let tenant = tenant.tenant(&client).await?;
             let created: CreatedKey = client.send(Method::POST, &path(tenant), &body).await?;
             match connection.output {
@@ -82,7 +82,7 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
             }
         }
         Command::List { tenant, connection } => {
-            let client = Client::new(&connection.client)?;
+            let client = Client::administering(&connection.client)?;
             let tenant = tenant.tenant(&client).await?;
             let list: KeyList = client.get(&path(tenant)).await?;
             match connection.output {
@@ -97,7 +97,7 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
             connection,
         } => {
             sure.check()?;
-            let client = Client::new(&connection.client)?;
+            let client = Client::administering(&connection.client)?;
             let tenant = tenant.tenant(&client).await?;
             sure.ask(async || revoking(&client, tenant, key).await)
                 .await?;

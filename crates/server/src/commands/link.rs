@@ -75,7 +75,7 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
                 "name": name, "may_change": may_change,
                 "expires_in_seconds": expires_in.as_secs(),
             });
-            let client = Client::new(&connection.client)?;
+            let client = Client::administering(&connection.client)?;
             let tenant = tenant.tenant(&client).await?;
             let mut created: CreatedLink = client.send(Method::POST, &path(tenant), &body).await?;
             let url = connection.client.url.join(&created.url);
@@ -87,7 +87,7 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
             }
         }
         Command::List { tenant, connection } => {
-            let client = Client::new(&connection.client)?;
+            let client = Client::administering(&connection.client)?;
             let tenant = tenant.tenant(&client).await?;
             let list: LinkList = client.get(&path(tenant)).await?;
             match connection.output {
@@ -102,7 +102,7 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
             connection,
         } => {
             sure.check()?;
-            let client = Client::new(&connection.client)?;
+            let client = Client::administering(&connection.client)?;
             let tenant = tenant.tenant(&client).await?;
             let what = format!(
                 "Revokes the link {link}: it opens nothing any more, and whoever opened it is \

@@ -93,19 +93,19 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
                 "name": name, "external_id": external_id, "tier": tier, "max_in_flight": max_in_flight,
                 "ingest_per_second": ingest_per_second,
             });
-            let client = Client::new(&connection.client)?;
+            let client = Client::administering(&connection.client)?;
             let created: Tenant = client.send(Method::POST, PATH, &body).await?;
             print(&[created], connection.output)?;
         }
         Command::List { connection } => {
-            let tenants = list(&Client::new(&connection.client)?).await?;
+            let tenants = list(&Client::administering(&connection.client)?).await?;
             match connection.output {
                 Format::Json => output::json(&json!({ "tenants": tenants }))?,
                 Format::Table => print(&tenants, Format::Table)?,
             }
         }
         Command::Show { id, connection } => {
-            let client = Client::new(&connection.client)?;
+            let client = Client::administering(&connection.client)?;
             let id = id.tenant(&client).await?;
             let found: Tenant = client.get(&format!("{PATH}/{id}")).await?;
             print(&[found], connection.output)?;
@@ -134,7 +134,7 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
                 !body.is_empty(),
                 "nothing to change: name what, such as --tier enterprise"
             );
-            let client = Client::new(&connection.client)?;
+            let client = Client::administering(&connection.client)?;
             let id = id.tenant(&client).await?;
             let path = format!("{PATH}/{id}");
             let changed: Tenant = client.send(Method::PATCH, &path, &body).await?;

@@ -96,7 +96,7 @@ const PATH: &str = "/v1/tiers";
 pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::List { connection } => {
-            let list: TierList = Client::new(&connection.client)?.get(PATH).await?;
+            let list: TierList = Client::administering(&connection.client)?.get(PATH).await?;
             match connection.output {
                 Format::Json => output::json(&list)?,
                 Format::Table => output::line(&table(&list.tiers))?,
@@ -109,7 +109,7 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
         } => {
             let mut body = limits.json();
             body.insert("name".to_owned(), name.into());
-            let client = Client::new(&connection.client)?;
+            let client = Client::administering(&connection.client)?;
             let created: Tier = client.send(Method::POST, PATH, &body).await?;
             print(created, connection.output)?;
         }
@@ -119,7 +119,7 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
             connection,
         } => {
             sure.check()?;
-            let client = Client::new(&connection.client)?;
+            let client = Client::administering(&connection.client)?;
             sure.ask(async || Ok(format!("Deletes the tier {name}, if no tenant has it.")))
                 .await?;
             client.delete(&format!("{PATH}/{}", in_path(&name))).await?;
@@ -135,7 +135,7 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
                 !body.is_empty(),
                 "nothing to change: name what, such as --per-second 50"
             );
-            let client = Client::new(&connection.client)?;
+            let client = Client::administering(&connection.client)?;
             let path = format!("{PATH}/{}", in_path(&name));
             let changed: Tier = client.send(Method::PATCH, &path, &body).await?;
             print(changed, connection.output)?;

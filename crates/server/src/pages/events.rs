@@ -15,6 +15,7 @@ use super::names::Names;
 use super::refused::Refused;
 use super::visitor::Visitor;
 use super::words::{self, NONE};
+use crate::service::ServiceError;
 
 const PART: &str = "/dashboard/events";
 
@@ -159,7 +160,12 @@ pub(super) async fn show(
     let service = pages.service(visitor.tenant());
     let (event, attempts) = service.event(id).await?;
     let payload = match visitor.may(Scope::ReadPayloads) {
-        true => Some(words::payload(&service.payload(id).await?.bytes)),
+        true => match service.payload(id).await {
+            Ok(payload) => Some(words::payload(&payload.bytes)),
+            // Its time has just come.
+            Err(ServiceError::NotFound(_)) => None,
+            Err(error) => return Err(error.into()),
+        },
         false => None,
     };
     let names = Names::of(&pages, attempts.iter().map(|one| one.destination)).await?;

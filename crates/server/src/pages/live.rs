@@ -65,6 +65,10 @@ struct Place {
     _one: OwnedSemaphorePermit,
 }
 
+fn full() -> Refused {
+    Refused::unavailable("Too many pages are watching; this one stands still.")
+}
+
 impl Places {
     pub(super) fn new() -> Self {
         Self {
@@ -75,7 +79,6 @@ impl Places {
     }
 
     fn take(&self, tenant: TenantId, session: [u8; 32]) -> Result<Place, Refused> {
-        let full = || Refused::unavailable("Too many pages are watching; this one stands still.");
         let one = Arc::clone(&self.all).try_acquire_owned();
         let one = one.map_err(|_full| full())?;
         let mut taken = self.taken();
@@ -161,23 +164,30 @@ struct Looks(Arc<Mutex<HashMap<Page, Saying>>>);
 
 impl Looks {
     /// What is said of a page from now on, and what was said last. `begin` is asked to
-    /// look at one that nobody watches yet.
+    /// look at one that nobody watches yet; `None` where as many are looked at as the
+    /// tenant may watch. That is asked for itself: a look goes on for a moment after
+    /// the last browser has left, whose place is free again.
     fn join(
         &self,
         page: Page,
         begin: impl FnOnce(Page, Saying),
-    ) -> watch::Receiver<Option<Arc<str>>> {
+    ) -> Option<watch::Receiver<Option<Arc<str>>>> {
         let mut pages = self.pages();
         if let Some(saying) = pages.get(&page) {
             let mut said = saying.subscribe();
             said.mark_changed();
-            return said;
+            return Some(said);
+        }
+        let [home, _shown] = page.tenants;
+        let of_tenant = pages.keys().filter(|one| one.tenants[0] == home);
+        if of_tenant.count() >= OF_A_TENANT {
+            return None;
         }
         let (saying, said) = watch::channel(None);
         pages.insert(page.clone(), saying.clone());
         drop(pages);
         begin(page, saying);
-        said
+        Some(said)
     }
 
     /// Whether nobody watches a page any more; it is forgotten then.
@@ -219,6 +229,7 @@ where
             (every, Arc::new(look)),
         ));
     });
+    let said = said.ok_or_else(full)?;
     let (sender, mut receiver) = mpsc::channel(1);
     let whose = (visitor.digest, visitor.home());
     tokio::spawn(tell(pages.clone(), whose, said, (sender, place)));
@@ -263,6 +274,8 @@ where
         tokio::select! {
             biased;
             () = pages.0.shutdown.cancelled() => return,
+            // Nobody watches: it ends now, or goes on for whoever has just come.
+            () = saying.closed() => {}
             () = tokio::time::sleep(every) => {}
         }
     }
@@ -347,9 +360,11 @@ mod tests {
     #[test]
     fn those_who_watch_the_same_page_share_its_looks() {
         let (looks, mut begun) = (Looks::default(), Vec::new());
-        let first = looks.join(page("/a?x=1"), |page, saying| begun.push((page, saying)));
+        let begin = |page, saying| begun.push((page, saying));
+        let first = looks.join(page("/a?x=1"), begin).unwrap();
         begun[0].1.send_replace(Some("said".into()));
-        let mut second = looks.join(page("/a?x=1"), |_, _| panic!("it is looked at"));
+        let second = looks.join(page("/a?x=1"), |_, _| panic!("it is looked at"));
+        let mut second = second.unwrap();
         assert!(
             second.has_changed().unwrap(),
             "what was said last is for it, too"
@@ -367,7 +382,8 @@ mod tests {
             },
         ];
         for other in others {
-            looks.join(other, |page, saying| begun.push((page, saying)));
+            let watched = looks.join(other, |page, saying| begun.push((page, saying)));
+            assert!(watched.is_some());
         }
         assert_eq!(
             begun.len(),
@@ -383,6 +399,17 @@ mod tests {
         let mut again = false;
         looks.join(page("/a?x=1"), |_, _| again = true);
         assert!(again, "who comes later begins anew");
+
+        // However quickly browsers come and go.
+        for other in 0..OF_A_TENANT {
+            looks.join(page(&other.to_string()), |_, _| {});
+        }
+        assert!(looks.join(page("/one/more"), |_, _| {}).is_none());
+        let anothers = Page {
+            tenants: [OTHER, OTHER],
+            ..page("/one/more")
+        };
+        assert!(looks.join(anothers, |_, _| {}).is_some());
     }
 
     /// However many sessions its keys have opened.

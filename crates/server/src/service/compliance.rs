@@ -24,7 +24,7 @@ pub const MAX_POINTS: u32 = 300;
 /// The most rows of the ledger that one request reads: some seconds of work.
 pub const MAX_ROWS: u64 = 1_000_000;
 
-/// The most changes of one destination's limits that it reads, the newest: 4 MB.
+/// The most changes of limits that it reads, the newest: 4 MB.
 const MAX_LIMITS: u32 = 20_000;
 
 /// What somebody wants to know.
@@ -85,14 +85,15 @@ impl Service {
         let full = draft.destination.is_none() && page.len() >= draft.limit as usize;
         let mut next = page.last().filter(|_| full).map(|last| last.id);
         let span = Span { since, until };
-        let (mut reports, mut read): (Vec<DestinationReport>, u64) = (Vec::new(), 0);
+        let mut reports: Vec<DestinationReport> = Vec::new();
+        let (mut read, mut limits) = (0, 0);
         let mut before = draft.after;
         for destination in &page {
             turn.goes_on()?;
             let depth = Depth {
                 points: draft.points as usize,
                 rows: MAX_ROWS - read.min(MAX_ROWS),
-                limits: MAX_LIMITS,
+                limits: MAX_LIMITS - limits.min(MAX_LIMITS),
                 beyond: Beyond::Refuse,
             };
             let books = (catalog.as_ref(), self.reading.operations_book.as_ref());
@@ -108,6 +109,7 @@ impl Service {
             match examined {
                 Ok(examined) => {
                     read += examined.rows;
+                    limits += examined.limits;
                     reports.push(examined.report);
                 }
                 Err(NotExamined::Catalog(error)) => return Err(error.into()),

@@ -111,7 +111,7 @@ impl Service {
         let wanted = SigningSecret::parse(text)
             .map_err(|problem| ServiceError::invalid("secret", problem.to_string()))?;
         let kind = SealedKind::Signs(wanted.kind());
-        let sealed = self.managers.signing_secrets(self.tenant, id).await?;
+        let sealed = self.managers.sealed_secrets(self.tenant, id).await?;
         let is_it = |one: &SealedSecret| {
             let opened = self.signing.vault.open(&one.place, &one.sealed);
             opened.is_ok_and(|opened| opened.ct_eq(wanted.expose().as_bytes()).into())

@@ -51,6 +51,15 @@ pub(super) fn tier(field: &str, name: &str) -> Result<(), ServiceError> {
     text(field, name, MAX_NAME_BYTES, Lines::One)
 }
 
+/// The name of a plan tier to create, which stands in paths from then on.
+pub(super) fn new_tier(name: &str) -> Result<(), ServiceError> {
+    tier("name", name)?;
+    match name.trim() {
+        "" | "." | ".." => Err(ServiceError::invalid("name", "is no name for a path")),
+        _ => Ok(()),
+    }
+}
+
 /// The times that can be written by RFC 3339, in microseconds: the years 0 to
 /// 9999. Postgres takes few beyond them.
 const TIMES: RangeInclusive<i64> = -62_167_219_200_000_000..=253_402_300_799_999_999;

@@ -239,7 +239,7 @@ impl Tenancy {
 
     /// Adds a tier.
     pub async fn create_tier(&self, new: Tier) -> Result<Tier, ServiceError> {
-        rules::tier("name", &new.name)?;
+        rules::new_tier(&new.name)?;
         limits::validate(&new.limits)?;
         bound("tenant_max_in_flight", new.tenant_max_in_flight)?;
         bound("tenant_ingest_per_second", new.tenant_ingest_per_second)?;

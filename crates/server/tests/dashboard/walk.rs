@@ -691,8 +691,6 @@ async fn a_preview_is_the_plan_and_says_what_is_inherited(world: &World) {
     assert_eq!(world.post(&visitor, &path, &fields).await.status, 422);
 }
 
-/// Of an event that went to several destinations each attempt says to which; its own
-/// id had stood in each row instead.
 /// As text, which a browser takes for nothing else.
 async fn what_an_event_carries_is_shown_to_those_who_may_see_it(world: &World) {
     let all = ["ingest", "manage", "read", "read-payloads"];
@@ -712,6 +710,8 @@ async fn what_an_event_carries_is_shown_to_those_who_may_see_it(world: &World) {
     }
 }
 
+/// Of an event that went to several destinations each attempt says to which; its own
+/// id had stood in each row instead.
 async fn names_stand_where_ids_did(world: &World) {
     let (_, key, first) = world.tenant("ours", &["ingest", "manage", "read"]).await;
     let mut ids = vec![first.clone()];

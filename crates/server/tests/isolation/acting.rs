@@ -4,6 +4,7 @@ use domain::access::Scope;
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
+use crate::walk;
 use crate::world::{ADMIN, World};
 
 const URL: &str = "https://example.com/customer";
@@ -123,6 +124,11 @@ pub(crate) async fn who_acts_may_do_what_a_customer_may_and_no_more(world: &Worl
     let refused = get(&key, "a customer", "/v1/destinations").await;
     assert_eq!(refused.status, StatusCode::UNPROCESSABLE_ENTITY);
     assert_eq!(refused.json["field"], "Paceline-Tenant");
+    // Nor more at home than it has anyway.
+    let alone = platform(world).await;
+    let home = engine::ports::DEFAULT_TENANT.to_string();
+    let refused = get(&alone, &home, "/v1/destinations").await;
+    assert_eq!(refused.status, StatusCode::FORBIDDEN, "{refused:?}");
     // Nor is it a tenant's to have.
     let keys = format!("/v1/tenants/{ours}/keys");
     let wanted = json!({"scopes": ["platform"]});
@@ -135,6 +141,7 @@ pub(crate) async fn who_acts_may_do_what_a_customer_may_and_no_more(world: &Worl
 /// Byte for byte, to those with the scope; and to a platform's key that has it too.
 pub(crate) async fn what_an_event_carries_is_for_those_who_may_see_it(world: &World) {
     let sent = [
+        (json!({"payload": null}), "payload"),
         (json!({"payload": {"b": 1, "a": [1.50, "é"]}}), "payload"),
         (
             json!({"payload_base64": "AAH/", "content_type": "application/x-raw"}),
@@ -247,6 +254,27 @@ pub(crate) async fn what_is_put_twice_is_one_thing(world: &World) {
         (StatusCode::OK, &first.json["id"])
     );
     assert!(again.json.get("secret").is_none(), "it is shown once");
+    // Which revokes nothing: no change of it is in the history of its limits.
+    walk::judged(world, ours).await;
+    let audit = format!(
+        "/v1/compliance?destination_id={}",
+        first.json["id"].as_str().unwrap()
+    );
+    let audit = world
+        .call(Some(&ours.key), &Method::GET, &audit, None)
+        .await;
+    let history = audit.json["destinations"][0]["limits"].as_array();
+    assert_eq!(history.map(Vec::len), Some(1), "{audit:?}");
+    // What is below it is reached by its name as well.
+    let secrets = format!("{path}/secrets");
+    world
+        .call(Some(&ours.key), &Method::POST, &secrets, Some(json!({})))
+        .await;
+    let secret = format!("{secrets}/{}", first.json["secret"]["id"].as_str().unwrap());
+    let deleted = world
+        .call(Some(&ours.key), &Method::DELETE, &secret, None)
+        .await;
+    assert_eq!(deleted.status, StatusCode::NO_CONTENT, "{deleted:?}");
     let pause = format!("{path}/pause");
     world
         .call(Some(&ours.key), &Method::POST, &pause, None)
@@ -264,9 +292,17 @@ pub(crate) async fn what_is_put_twice_is_one_thing(world: &World) {
     let other = put(&theirs.key, path, json!({"url": URL})).await;
     assert_eq!(other.status, StatusCode::CREATED);
     assert_ne!(other.json["id"], first.json["id"]);
+}
 
-    // Its name is free again once it is deleted, and taken until then.
-    let draft = json!({"url": URL, "external_id": "ep-7"});
+/// And it is no id of ours.
+pub(crate) async fn a_name_is_taken_until_what_has_it_is_gone(world: &World) {
+    let (ours, path) = (&world.ours, "/v1/destinations/ep-9");
+    let put = async |key: &str, path: &str, body: Value| {
+        world.call(Some(key), &Method::PUT, path, Some(body)).await
+    };
+    let first = put(&ours.key, path, json!({"url": URL})).await;
+    assert_eq!(first.status, StatusCode::CREATED);
+    let draft = json!({"url": URL, "external_id": "ep-9"});
     let create = async || {
         let create = world.call(
             Some(&ours.key),

@@ -61,6 +61,7 @@ on_both! {
     acting::a_platforms_key_acts_for_the_tenant_that_it_names
     acting::who_acts_may_do_what_a_customer_may_and_no_more
     acting::what_is_put_twice_is_one_thing
+    acting::a_name_is_taken_until_what_has_it_is_gone
     acting::what_an_event_carries_is_for_those_who_may_see_it
     acting::events_are_listed_by_type_and_state
     acting::a_tenant_that_is_put_twice_is_one

@@ -74,7 +74,7 @@ impl Managers for Unmanaged {
         Ok(Vec::new())
     }
 
-    async fn signing_secrets(
+    async fn sealed_secrets(
         &self,
         _: TenantId,
         _: DestinationId,

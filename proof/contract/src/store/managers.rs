@@ -208,13 +208,7 @@ pub async fn managers_are_of_their_tenant(world: &World) {
     let found = managers.find_managed(other, RESOURCE, "shop").await;
     assert_eq!(found.unwrap(), None);
     assert_eq!(managers.manager(other, id).await.unwrap(), None);
-    assert!(
-        managers
-            .signing_secrets(other, id)
-            .await
-            .unwrap()
-            .is_empty()
-    );
+    assert!(managers.sealed_secrets(other, id).await.unwrap().is_empty());
     managers.release(other, id, &manager("one")).await.unwrap();
     assert_eq!(holder(world, id).await, Some(manager("one")));
     release(world, id, &manager("one")).await;
@@ -240,7 +234,7 @@ pub async fn what_signs_is_read_without_headers(world: &World) {
         .rotate_secret(of, &new, Duration::from_secs(60))
         .await
         .unwrap();
-    let found = world.managers.signing_secrets(DEFAULT_TENANT, id).await;
+    let found = world.managers.sealed_secrets(DEFAULT_TENANT, id).await;
     let found = found.unwrap();
     assert_eq!(found.len(), 2);
     assert_eq!(found[0].place, new.place);

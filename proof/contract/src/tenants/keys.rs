@@ -155,6 +155,10 @@ pub async fn admin_is_for_the_default_tenant_alone(world: &TenantWorld) {
     let refused = world.keys.create_key(tenant, &key(1, &Scope::ALL)).await;
     refuses(refused, "scopes");
     assert_eq!(in_force(world, KeyId(1)).await, None);
+    for scope in [Scope::Admin, Scope::Platform] {
+        let refused = world.keys.create_key(tenant, &key(1, &[scope])).await;
+        refuses(refused, "scopes");
+    }
     let all = key(1, &Scope::ALL);
     world.keys.create_key(DEFAULT_TENANT, &all).await.unwrap();
     let found = in_force(world, all.id).await.unwrap();

@@ -1,11 +1,10 @@
 //! Keys that are asked for together.
 //!
-//! Whoever wants to know a key joins the round that forms; a round is asked for, in
-//! one statement, when the one before it has been answered. So a crowd that guesses
-//! ids costs a statement for each thousand of them, and whoever comes after it waits
-//! for one.
+//! Whoever wants to know a key joins the round that forms, which is asked for in one
+//! statement when it is its turn. So a crowd that guesses ids costs a statement for each
+//! thousand of them, and whoever comes after it waits for a few.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use domain::access::KeyId;
@@ -13,17 +12,21 @@ use engine::ports::{CatalogError, Credential, Keys, MAX_ROWS, StoreError};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
-/// A line of rounds, of which one at a time is asked for.
+/// How many rounds are asked for at one time: one that a connection has lost stops no
+/// other.
+const ASKED_AT_ONCE: usize = 4;
+
+/// A line of rounds, of which so many at a time are asked for.
 #[derive(Clone)]
 pub(super) struct Line {
     keys: Arc<dyn Keys>,
     rounds: Arc<Mutex<VecDeque<Round>>>,
-    turn: Arc<Semaphore>,
+    turns: Arc<Semaphore>,
 }
 
 /// Keys whose answer comes as one.
 struct Round {
-    ids: Vec<KeyId>,
+    ids: HashSet<KeyId>,
     tell: watch::Sender<Option<Answer>>,
 }
 
@@ -45,7 +48,7 @@ impl Line {
         Self {
             keys,
             rounds: Arc::default(),
-            turn: Arc::new(Semaphore::new(1)),
+            turns: Arc::new(Semaphore::new(ASKED_AT_ONCE)),
         }
     }
 
@@ -63,11 +66,11 @@ impl Line {
     fn join(&self, id: KeyId) -> watch::Receiver<Option<Answer>> {
         let mut rounds = self.rounds();
         if let Some(last) = rounds.back_mut().filter(|last| last.ids.len() < MAX_ROWS) {
-            last.ids.push(id);
+            last.ids.insert(id);
             return last.tell.subscribe();
         }
         let (tell, answer) = watch::channel(None);
-        let ids = vec![id];
+        let ids = HashSet::from([id]);
         rounds.push_back(Round { ids, tell });
         drop(rounds);
         // In a task of its own: a client that hangs up must not leave a store in
@@ -78,14 +81,15 @@ impl Line {
 
     /// One such task for each round.
     async fn ask_for_the_first(self) {
-        let Ok(_turn) = self.turn.acquire().await else {
+        let Ok(_turn) = self.turns.acquire().await else {
             return;
         };
         let Some(round) = self.rounds().pop_front() else {
             return;
         };
         let asked_at = Instant::now();
-        let answer = match self.keys.credentials(&round.ids).await {
+        let ids: Vec<KeyId> = round.ids.into_iter().collect();
+        let answer = match self.keys.credentials(&ids).await {
             Ok(found) => Ok(Found {
                 credentials: Arc::new(found.into_iter().collect()),
                 asked_at,
