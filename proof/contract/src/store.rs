@@ -267,7 +267,7 @@ macro_rules! store_contract {
             one_of_the_same_name_is_found_while_nobody_manages_it
             a_deleted_destination_has_no_manager
             managers_are_of_their_tenant
-            what_signs_is_read_without_headers
+            what_is_sealed_is_read_as_it_was
             managing_is_no_change
             what_is_held_is_seen_at_a_glance
         );

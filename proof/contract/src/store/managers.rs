@@ -12,7 +12,7 @@ use super::health::fail_for_long;
 use super::secrets::{HMAC, secret};
 use engine::ports::{
     CatalogError, DEFAULT_TENANT, DestinationChange, Found, HeadersChange, HeldDestination, Hold,
-    Managed, Manager, NewDestination, SealedKind,
+    Managed, Manager, NewDestination, SealedKind, SealedSecret,
 };
 
 pub(super) const RESOURCE: &str = "paceline/shop";
@@ -216,11 +216,11 @@ pub async fn managers_are_of_their_tenant(world: &World) {
     assert!(matches!(refused, Err(CatalogError::Conflict(_))));
 }
 
-/// As it was sealed, for the vault to open.
-pub async fn what_signs_is_read_without_headers(world: &World) {
+/// As it was, for the vault to open: what signs, and the headers.
+pub async fn what_is_sealed_is_read_as_it_was(world: &World) {
     let id = held(world, "shop", "one").await.unwrap();
     let headers = secret(world, id, SealedKind::Headers);
-    let change = HeadersChange::Set(headers);
+    let change = HeadersChange::Set(headers.clone());
     let manager = manager("one");
     let of = Managed::by(DEFAULT_TENANT, id, &manager);
     world
@@ -236,10 +236,16 @@ pub async fn what_signs_is_read_without_headers(world: &World) {
         .unwrap();
     let found = world.managers.sealed_secrets(DEFAULT_TENANT, id).await;
     let found = found.unwrap();
-    assert_eq!(found.len(), 2);
+    assert_eq!(found.len(), 3);
     assert_eq!(found[0].place, new.place);
     assert_eq!(found[0].sealed, new.sealed);
-    assert!(found.iter().all(|one| one.place.kind == HMAC));
+    let of_headers = |one: &&SealedSecret| one.place.kind == SealedKind::Headers;
+    let added: Vec<_> = found.iter().filter(of_headers).collect();
+    assert_eq!(added.len(), 1);
+    assert_eq!(
+        (added[0].place, &added[0].sealed),
+        (headers.place, &headers.sealed)
+    );
 }
 
 /// Permits stay good, and limit history has nothing to say.
