@@ -292,7 +292,7 @@ async fn claims_and_outcomes_cost_the_same_whatever_the_backlog() {
     few.accept(beside_few, 1).await;
     many.accept(beside_many, 1).await;
     // Enough for all tries.
-    backlog(&few, beside_few, 350).await;
+    backlog(&few, beside_few, 650).await;
     backlog(&many, beside_many, 100_000).await;
     let measure = async || {
         (
