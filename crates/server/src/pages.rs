@@ -214,11 +214,21 @@ type Asked = State<Pages>;
 #[cfg(test)]
 mod tests {
     use axum::body::Body;
+    use axum::routing::MethodRouter;
     use http::StatusCode;
     use tokio::time::{Instant, sleep};
     use tower::ServiceExt;
 
     use super::*;
+
+    async fn is_too_late(page: MethodRouter) {
+        let pages = Router::new()
+            .route("/", page)
+            .route_layer(middleware::from_fn(to_its_end));
+        let request = Request::get("/").body(Body::empty());
+        let answer = pages.oneshot(request.unwrap()).await.unwrap();
+        assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
+    }
 
     /// It asks for one thing after another, and for nothing more once it is late.
     #[tokio::test(start_paused = true)]
@@ -232,12 +242,8 @@ mod tests {
             }
             at_the_end.cancel();
         };
-        let pages = Router::new()
-            .route("/", get(page))
-            .route_layer(middleware::from_fn(to_its_end));
-        let (began, request) = (Instant::now(), Request::get("/").body(Body::empty()));
-        let answer = pages.oneshot(request.unwrap()).await.unwrap();
-        assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
+        let began = Instant::now();
+        is_too_late(get(page)).await;
         ended.cancelled().await;
         assert!(began.elapsed() <= PAGE_TIMEOUT + STATEMENT);
         assert!(wanted::check().is_ok(), "others are wanted");
@@ -253,12 +259,8 @@ mod tests {
             sleep(PAGE_TIMEOUT * 2).await;
             at_the_end.cancel();
         };
-        let pages = Router::new()
-            .route("/", get(page))
-            .route_layer(middleware::from_fn(to_its_end));
-        let (began, request) = (Instant::now(), Request::get("/").body(Body::empty()));
-        let answer = pages.oneshot(request.unwrap()).await.unwrap();
-        assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
+        let began = Instant::now();
+        is_too_late(get(page)).await;
         assert!(began.elapsed() < PAGE_TIMEOUT * 2);
         ended.cancelled().await;
         assert!(began.elapsed() >= PAGE_TIMEOUT * 2);

@@ -159,7 +159,7 @@ impl Row {
     }
 }
 
-fn scopes(may: &[bool]) -> Scopes {
+pub(super) fn scopes(may: &[bool]) -> Scopes {
     let each = Scope::ALL.into_iter().zip(may);
     each.filter(|(_, may)| **may)
         .map(|(scope, _)| scope)

@@ -1,7 +1,7 @@
 //! Who has the dashboard open, and which limits its visitors ask for.
 
 use async_trait::async_trait;
-use domain::access::{KeyId, LinkId, Scope, Scopes};
+use domain::access::{KeyId, LinkId, Scope};
 use domain::ids::{DestinationId, TenantId};
 use domain::time::{Timestamp, micros};
 use engine::ports::{
@@ -13,6 +13,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::PostgresStore;
+use super::api_keys::scopes;
 use super::failure::{Failure, retried};
 use super::rows::word;
 
@@ -202,7 +203,7 @@ async fn session(pool: &PgPool, digest: [u8; 32]) -> Result<Option<Session>, Fai
         kind: word("sessions", "kind", tenant, &kind)?,
         tenant: TenantId(tenant),
         behind: behind(key, configured)?,
-        scopes: scopes(may),
+        scopes: scopes(&may),
         left: Duration::from_micros(left.max(0).unsigned_abs()),
     }))
 }
@@ -215,13 +216,6 @@ fn behind(key: Option<String>, configured: Option<Vec<u8>>) -> Result<BehindSess
             BehindSession::Configured(digest.unwrap_or_default())
         }
     })
-}
-
-fn scopes(may: Vec<bool>) -> Scopes {
-    let scopes = Scope::ALL.into_iter().zip(may);
-    scopes
-        .filter_map(|(scope, may)| may.then_some(scope))
-        .collect()
 }
 
 type LinkRow = (
@@ -262,7 +256,7 @@ async fn links(pool: &PgPool, tenant: TenantId, limit: u32) -> Result<Vec<Link>,
             tenant,
             name,
             behind: behind(key, configured)?,
-            scopes: scopes(may),
+            scopes: scopes(&may),
             created_at: Timestamp::from_micros(created_at),
             expires_at: Timestamp::from_micros(expires_at),
         })

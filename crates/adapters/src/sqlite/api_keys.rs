@@ -156,7 +156,8 @@ fn key(row: &Row<'_>) -> Result<ApiKey, Fault> {
 }
 
 /// The four columns of scopes, the first of them at `first`.
-fn scopes(row: &Row<'_>, first: usize) -> Result<Scopes, Fault> {
+/// The columns of all scopes, the first of them at `first`.
+pub(super) fn scopes(row: &Row<'_>, first: usize) -> Result<Scopes, Fault> {
     let mut scopes = Vec::with_capacity(Scope::ALL.len());
     for (offset, scope) in Scope::ALL.into_iter().enumerate() {
         if row.get(first + offset)? {

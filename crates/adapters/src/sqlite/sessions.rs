@@ -12,6 +12,7 @@ use rusqlite::{Row, Transaction, params};
 use uuid::Uuid;
 
 use super::SqliteStore;
+use super::api_keys::scopes;
 use super::fault::Fault;
 use super::rows::{all, execute, first, parse, time, word};
 
@@ -260,13 +261,7 @@ fn rights(row: &Row<'_>, at: usize) -> Result<(BehindSession, Scopes), Fault> {
         Some(id) => BehindSession::Key(id),
         None => BehindSession::Configured(configured.unwrap_or_default()),
     };
-    let mut scopes = Vec::new();
-    for (offset, scope) in Scope::ALL.into_iter().enumerate() {
-        if row.get(at + 2 + offset)? {
-            scopes.push(scope);
-        }
-    }
-    Ok((behind, scopes.into_iter().collect()))
+    Ok((behind, scopes(row, at + 2)?))
 }
 
 fn link(row: &Row<'_>) -> Result<Link, Fault> {

@@ -221,15 +221,12 @@ impl From<Described> for Destination {
 impl From<CreateDestination> for DestinationDraft {
     fn from(body: CreateDestination) -> Self {
         let limits = LimitSettings {
-            per_second: body.limits.per_second,
-            per_minute: body.limits.per_minute,
-            per_hour: body.limits.per_hour,
-            per_day: body.limits.per_day,
             unlimited: body.unlimited,
             burst: body.burst,
             shape: body.shape,
             max_in_flight: body.max_in_flight,
             safety_margin: body.safety_margin,
+            ..body.limits.settings()
         };
         Self {
             external_id: body.external_id,

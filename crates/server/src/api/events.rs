@@ -173,9 +173,7 @@ impl EventPayload {
             content_type,
             bytes,
         } = payload;
-        // As it stands: a value of JSON keeps no space around it.
-        let json: Option<&RawValue> = serde_json::from_slice(&bytes).ok();
-        let json = json.filter(|raw| raw.get().len() == bytes.len());
+        let json = as_it_stands(&bytes);
         Self {
             content_type,
             payload: json.map(ToOwned::to_owned),
@@ -241,6 +239,13 @@ impl PostEvent {
             trace: Incoming::Absent,
         })
     }
+}
+
+/// These bytes as JSON, if they are that and nothing else: a value of JSON keeps no
+/// space around it.
+pub fn as_it_stands(bytes: &[u8]) -> Option<&RawValue> {
+    let json: Option<&RawValue> = serde_json::from_slice(bytes).ok();
+    json.filter(|raw| raw.get().len() == bytes.len())
 }
 
 /// `null` is JSON too, and a payload.

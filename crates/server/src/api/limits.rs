@@ -41,6 +41,17 @@ impl Limits {
             per_day: settings.per_day,
         }
     }
+
+    /// Settings of these limits, and nothing else.
+    pub(super) fn settings(self) -> LimitSettings {
+        LimitSettings {
+            per_second: self.per_second,
+            per_minute: self.per_minute,
+            per_hour: self.per_hour,
+            per_day: self.per_day,
+            ..LimitSettings::default()
+        }
+    }
 }
 
 /// Limits to change: what is absent stays, `null` clears.

@@ -134,15 +134,11 @@ impl From<CreateTier> for ports::Tier {
     fn from(body: CreateTier) -> Self {
         Self {
             limits: LimitSettings {
-                per_second: body.limits.per_second,
-                per_minute: body.limits.per_minute,
-                per_hour: body.limits.per_hour,
-                per_day: body.limits.per_day,
                 unlimited: body.unlimited,
                 burst: body.burst,
                 shape: body.shape,
                 max_in_flight: body.max_in_flight,
-                safety_margin: None,
+                ..body.limits.settings()
             },
             tenant_max_in_flight: body.tenant_max_in_flight,
             tenant_ingest_per_second: body.tenant_ingest_per_second,

@@ -19,7 +19,7 @@ use uuid::Uuid;
 use super::attempt;
 use super::destination::Connection;
 use super::named::Named;
-use crate::api::events::{Accepted, Event, EventList, EventPayload, ListedEvent};
+use crate::api::events::{Accepted, Event, EventList, EventPayload, ListedEvent, as_it_stands};
 use crate::client::Client;
 use crate::output::{self, Format};
 use crate::service::MAX_EVENTS_LISTED;
@@ -228,9 +228,7 @@ async fn post(send: Send) -> anyhow::Result<()> {
     let bytes = read(&send.payload)?;
     // JSON goes as it stands; anything else, and JSON with space around it,
     // which a JSON value cannot keep, in base64.
-    let json: Option<&RawValue> = serde_json::from_slice(&bytes)
-        .ok()
-        .filter(|raw: &&RawValue| raw.get().len() == bytes.len());
+    let json = as_it_stands(&bytes);
     if json.is_none() && send.content_type.is_none() {
         serde_json::from_slice::<&RawValue>(&bytes)
             .context("the payload is not JSON: correct it, or name its --content-type")?;
